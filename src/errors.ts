@@ -1,0 +1,62 @@
+/**
+ * Every stable error code, with what it means. `docs/errors.md` says for each what to do next,
+ * and a test holds the two lists against each other.
+ */
+export const errorCodes = {
+  ERR_OPTION_UNKNOWN: "an option, flag, variable or member that does not exist",
+  ERR_OPTION_INVALID: "an option whose value is of the wrong type or out of range",
+  ERR_ISSUER_INVALID: "an issuer that OpenID Connect Discovery does not allow",
+  ERR_PATH_INVALID: "a path that breaks a path rule",
+  ERR_PATH_CLASH: "two documents at one path",
+  ERR_METADATA_RESERVED: "discovery metadata that would override a member that the provider sets itself",
+  ERR_KEYSET_EMPTY: "no signing key, so no active key",
+  ERR_KID_INVALID: "a kid that is missing, empty, or not well-formed Unicode",
+  ERR_KID_DUPLICATE: "one kid on two entries, in one keyset or across both",
+  ERR_KEY_DUPLICATE: "one key under two kids",
+  ERR_KEY_IN_BOTH_KEYSETS: "one key both as a signing and as an encryption key",
+  ERR_KEY_FORMAT: "key input in no known format, or a malformed one",
+  ERR_KEY_UNSUPPORTED: "a key of a type, size or curve that may not be published for this use",
+  ERR_KEY_NOT_P256: "a signing key that is not an ECDSA key on P-256",
+  ERR_KEY_PURPOSE: "a key whose own use, alg or key_ops contradicts the keyset it is in",
+  ERR_ALG_UNSUPPORTED: "an encryption alg that does not fit the key",
+  ERR_PRIVATE_KEY_MISSING: "a signing key without its private part",
+  ERR_KEY_MISMATCH: "a private key and a public key that do not belong together",
+  ERR_NOT_AFTER_INVALID: "a notAfter that is no valid point in time",
+  ERR_SIGNER_PUBLISH_ONLY: "a signature asked of a process that only publishes public keys",
+  ERR_PREDICATE: "a rotation predicate that threw or returned something else than a boolean",
+  ERR_FILE_UNREADABLE: "a file or folder that cannot be read",
+  ERR_FILE_EXISTS: "a file that would have been overwritten",
+  ERR_NO_KEY_FILES: "a key folder without a key file",
+  ERR_CONFIG_FORMAT: "a configuration file that is not a JSON object",
+  ERR_LISTEN: "an address that cannot be listened on",
+  ERR_WORKER: "a worker process that did not start",
+} as const;
+
+/** A stable error code; the message may change between releases, the code may not. */
+export type ErrorCode = keyof typeof errorCodes;
+
+/** Base of every error that jwksd raises on purpose. No message ever holds key material, a token, a PIN or a body. */
+export class JwksdError extends Error {
+  /** Stable code, listed in `docs/errors.md`. */
+  readonly code: ErrorCode;
+  /** Whether the same call may succeed later without a change by the caller. */
+  readonly retryable: boolean = false;
+
+  constructor(code: ErrorCode, message: string, options?: { readonly cause?: unknown }) {
+    super(message, options);
+    this.name = new.target.name;
+    this.code = code;
+  }
+}
+
+/** An option, path, issuer or configuration file is wrong: correct the configuration. */
+export class ConfigError extends JwksdError {}
+
+/** A key or keyset is wrong: correct the key material. Names entries by kid, never by their content. */
+export class KeyMaterialError extends JwksdError {}
+
+/** A signer cannot sign. */
+export class SignerError extends JwksdError {}
+
+/** The service cannot do what it was asked to: read a file, listen, or start a worker. */
+export class ServiceError extends JwksdError {}

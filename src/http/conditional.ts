@@ -1,0 +1,39 @@
+// entity-tag = [ weak ] opaque-tag; opaque-tag = DQUOTE *etagc DQUOTE; etagc holds commas, but neither spaces nor quotes.
+const entityTag = /(?:W\/)?"[\x21\x23-\x7e\x80-\xff]*"/y;
+const separators = /[ \t]*(?:,[ \t]*)*/y;
+
+/**
+ * Whether `If-None-Match` asks for a 304 against a strong ETag.
+ *
+ * - `*`, alone: yes.
+ * - A list in which one member equals the ETag byte for byte: yes.
+ * - Weak members never match (contract, section 4; RFC 9110 section 13.1.2 would compare weakly).
+ * - A malformed list matches nothing.
+ *
+ * @param value the field's lines joined with a comma; `undefined` or `null` if there were none
+ * @see RFC 9110 section 13.1.2 (If-None-Match), 8.8.3 (entity tags), 5.6.1.2 (lists, and their empty members)
+ */
+export function notModified(value: string | null | undefined, etag: string): boolean {
+  if (value === undefined || value === null) return false;
+  if (value === etag) return true;
+  if (/^[ \t]*\*[ \t]*$/.test(value)) return true;
+  return value.includes(etag) && listHolds(value, etag);
+}
+
+function listHolds(list: string, etag: string): boolean {
+  let found = false;
+  let position = skip(separators, list, 0);
+  while (position < list.length) {
+    const end = skip(entityTag, list, position);
+    if (end === position) return false;
+    if (list.slice(position, end) === etag) found = true;
+    position = skip(separators, list, end);
+    if (position < list.length && !list.slice(end, position).includes(",")) return false;
+  }
+  return found;
+}
+
+function skip(pattern: RegExp, text: string, position: number): number {
+  pattern.lastIndex = position;
+  return pattern.test(text) ? pattern.lastIndex : position;
+}

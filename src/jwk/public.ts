@@ -1,0 +1,106 @@
+import { base64url } from "jose";
+import { KeyMaterialError } from "../errors.ts";
+
+/** Public members of an elliptic-curve key, and nothing else. @see RFC 7518 section 6.2.1 */
+export interface EcPublicJwk {
+  readonly kty: "EC";
+  readonly crv: "P-256" | "P-384" | "P-521";
+  /** base64url of the full-size coordinate, leading zeros kept. */
+  readonly x: string;
+  readonly y: string;
+}
+
+/** Public members of an RSA key, and nothing else. @see RFC 7518 section 6.3.1 */
+export interface RsaPublicJwk {
+  readonly kty: "RSA";
+  /** base64urlUInt of the modulus, at least 2048 bits. */
+  readonly n: string;
+  readonly e: string;
+}
+
+export type PublicJwk = EcPublicJwk | RsaPublicJwk;
+
+const coordinateBytes = { "P-256": 32, "P-384": 48, "P-521": 66 } as const;
+const minRsaBits = 2048;
+
+/**
+ * Copies the public members of a JWK by allowlist for its `kty`, so that a private or unknown member can never get through.
+ * Checks their encoding: canonical base64url, coordinates of full size, RSA integers without leading zeros and of a safe size.
+ * Whether a point is on its curve is checked where the key is imported.
+ *
+ * @param name how messages name the key, such as `kid "2026-11"`
+ * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`
+ */
+export function publicMembers(jwk: Readonly<Record<string, unknown>>, name: string): PublicJwk {
+  if (jwk["kty"] === "EC") {
+    const crv = jwk["crv"];
+    if (crv !== "P-256" && crv !== "P-384" && crv !== "P-521") {
+      throw new KeyMaterialError(
+        "ERR_KEY_UNSUPPORTED",
+        `${name}: curve ${shown(crv)} is not supported; use P-256 (or, for encryption, P-256, P-384 or P-521)`,
+      );
+    }
+    const size = coordinateBytes[crv];
+    for (const member of ["x", "y"]) {
+      const bytes = decode(jwk, member, name).length;
+      if (bytes !== size) {
+        throw new KeyMaterialError(
+          "ERR_KEY_FORMAT",
+          `${name}: "${member}" is ${bytes} bytes long, but a ${crv} coordinate has exactly ${size}, leading zeros included (RFC 7518 section 6.2.1.2)`,
+        );
+      }
+    }
+    return { kty: "EC", crv, x: jwk["x"] as string, y: jwk["y"] as string };
+  }
+  if (jwk["kty"] === "RSA") {
+    const bits = integerBits(decode(jwk, "n", name), "n", name);
+    const exponent = decode(jwk, "e", name);
+    if (integerBits(exponent, "e", name) < 2 || (exponent.at(-1) ?? 0) % 2 === 0) {
+      throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: "e" is not an odd number above 1 (RFC 8017 section 3.1)`);
+    }
+    if (bits < minRsaBits) {
+      throw new KeyMaterialError(
+        "ERR_KEY_UNSUPPORTED",
+        `${name}: an RSA modulus of ${bits} bits is too small; use at least ${minRsaBits} (RFC 7518 section 4.3)`,
+      );
+    }
+    return { kty: "RSA", n: jwk["n"] as string, e: jwk["e"] as string };
+  }
+  throw new KeyMaterialError(
+    "ERR_KEY_UNSUPPORTED",
+    `${name}: kty ${shown(jwk["kty"])} is not supported; use EC or RSA`,
+  );
+}
+
+/** Two keys are the same key if and only if their identities are equal. */
+export function keyIdentity(jwk: PublicJwk): string {
+  return jwk.kty === "EC" ? `EC ${jwk.crv} ${jwk.x} ${jwk.y}` : `RSA ${jwk.n} ${jwk.e}`;
+}
+
+function decode(jwk: Readonly<Record<string, unknown>>, member: string, name: string): Uint8Array {
+  const text = jwk[member];
+  const bad = (rule: string): KeyMaterialError =>
+    new KeyMaterialError("ERR_KEY_FORMAT", `${name}: "${member}" ${rule}`);
+  if (typeof text !== "string" || text === "") throw bad("is missing");
+  const bytes = /^[A-Za-z0-9_-]+$/.test(text) && text.length % 4 !== 1 ? base64url.decode(text) : undefined;
+  if (bytes === undefined || base64url.encode(bytes) !== text) {
+    throw bad("is not base64url without padding (RFC 7515 section 2)");
+  }
+  return bytes;
+}
+
+function integerBits(bytes: Uint8Array, member: string, name: string): number {
+  const first = bytes[0] ?? 0;
+  if (first === 0) {
+    throw new KeyMaterialError(
+      "ERR_KEY_FORMAT",
+      `${name}: "${member}" has a leading zero octet (RFC 7518 section 2, Base64urlUInt)`,
+    );
+  }
+  return bytes.length * 8 - Math.clz32(first) + 24;
+}
+
+/** A public, short member for a message; anything else only by its type. */
+function shown(value: unknown): string {
+  return typeof value === "string" ? JSON.stringify(value.slice(0, 32)) : `of type ${typeof value}`;
+}

@@ -1,0 +1,222 @@
+import * as jose from "jose";
+import { KeyMaterialError } from "../errors.ts";
+import { type PublicJwk, publicMembers } from "./public.ts";
+
+type CryptoKey = jose.CryptoKey;
+
+/** Two halves of one key, as Web Crypto generates them; the private one need not be extractable. */
+export interface CryptoKeyPair {
+  readonly privateKey: CryptoKey;
+  readonly publicKey: CryptoKey;
+}
+
+/** A `KeyObject` of `node:crypto`, by the part that this package uses. */
+export interface KeyObjectLike {
+  readonly type: string;
+  readonly asymmetricKeyType?: string | undefined;
+  export(options: { format: "jwk" }): unknown;
+}
+
+/**
+ * A key as people have it: a JWK (object or JSON text), PEM text (PKCS#8, SPKI or SEC1), a `KeyObject`, a `CryptoKey`,
+ * or a `CryptoKeyPair` (the way to hand over a private key that is not extractable).
+ */
+export type KeyInput = string | Readonly<Record<string, unknown>> | KeyObjectLike | CryptoKey | CryptoKeyPair;
+
+/** A key that was read: its public members, its private half if there was one, and what a JWK said about itself. */
+export interface KeyMaterial {
+  readonly publicJwk: PublicJwk;
+  /** A private JWK, or a private `CryptoKey` that is not extractable. */
+  readonly privateKey?: jose.JWK | CryptoKey;
+  readonly kid?: string;
+  readonly alg?: string;
+  readonly use?: string;
+  readonly keyOps?: readonly unknown[];
+  /** `exp` of a JWK, in seconds since the epoch. @see OpenID Federation 1.0 section 8.7.2 */
+  readonly exp?: number;
+}
+
+/**
+ * Reads one key in any of the formats of {@link KeyInput}. Neither the input nor any part of it is put into a message.
+ *
+ * @param name how messages name the key, such as `kid "2026-11"` or a file name
+ * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`
+ */
+export async function readKey(input: KeyInput, name: string): Promise<KeyMaterial> {
+  if (typeof input === "string") return readText(input, name);
+  if (typeof input !== "object" || input === null) {
+    throw new KeyMaterialError(
+      "ERR_KEY_FORMAT",
+      `${name}: a key is a JWK, PEM text, a KeyObject or a CryptoKey, not ${typeof input}`,
+    );
+  }
+  if (isKeyPair(input)) {
+    const { publicJwk } = await readKey(input.publicKey, name);
+    const half = input.privateKey.extractable
+      ? await readKey(input.privateKey, name)
+      : { privateKey: input.privateKey };
+    return { publicJwk, ...(half.privateKey && { privateKey: half.privateKey }) };
+  }
+  if (isCryptoKey(input)) {
+    if (!input.extractable) {
+      const hint = input.type === "private" ? "; pass the CryptoKeyPair with its public key" : "";
+      throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: this CryptoKey is not extractable${hint}`);
+    }
+    return readJwk(await jose.exportJWK(input), name);
+  }
+  if (isKeyObject(input)) {
+    if (input.type === "secret")
+      throw new KeyMaterialError("ERR_KEY_UNSUPPORTED", `${name}: a secret key has no public half`);
+    return readJwk(await exported(() => jose.exportJWK(input as Parameters<typeof jose.exportJWK>[0]), name), name);
+  }
+  return readJwk(input, name);
+}
+
+/**
+ * Reads a JWK Set (object or JSON text) into its keys, in order.
+ *
+ * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`
+ * @see RFC 7517 section 5
+ */
+export function readKeySet(input: string | object, name: string): KeyMaterial[] {
+  const set = typeof input === "string" ? parseJson(input, name) : input;
+  const keys: unknown = (set as { keys?: unknown } | null)?.keys;
+  if (!Array.isArray(keys)) {
+    throw new KeyMaterialError(
+      "ERR_KEY_FORMAT",
+      `${name}: a JWK Set is a JSON object with an array "keys" (RFC 7517 section 5)`,
+    );
+  }
+  return keys.map((key: unknown, index) => {
+    const where = `${name}, key ${index + 1} of ${keys.length}`;
+    if (typeof key !== "object" || key === null) {
+      throw new KeyMaterialError("ERR_KEY_FORMAT", `${where}: not a JSON object`);
+    }
+    return readJwk(key as Record<string, unknown>, where);
+  });
+}
+
+/** Whether a JSON value has the shape of a JWK Set rather than of a JWK. */
+export function isKeySet(value: unknown): boolean {
+  return typeof value === "object" && value !== null && "keys" in value;
+}
+
+function readJwk(jwk: Readonly<Record<string, unknown>>, name: string): KeyMaterial {
+  const { kid, alg, use, exp, key_ops: keyOps } = jwk;
+  for (const [member, value] of Object.entries({ kid, alg, use })) {
+    if (value !== undefined && typeof value !== "string") {
+      throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: "${member}" is not a string (RFC 7517 section 4)`);
+    }
+  }
+  if (exp !== undefined && !(typeof exp === "number" && Number.isFinite(exp))) {
+    throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: "exp" is not a number of seconds since the epoch`);
+  }
+  if (keyOps !== undefined && !Array.isArray(keyOps)) {
+    throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: "key_ops" is not an array (RFC 7517 section 4.3)`);
+  }
+  const shownName = typeof kid === "string" ? `${name}, kid ${JSON.stringify(kid)}` : name;
+  const publicJwk = publicMembers(jwk, shownName);
+  return {
+    publicJwk,
+    ...(jwk["d"] !== undefined && { privateKey: privateMembers(jwk, publicJwk, shownName) }),
+    ...(typeof kid === "string" && { kid }),
+    ...(typeof alg === "string" && { alg }),
+    ...(typeof use === "string" && { use }),
+    ...(typeof exp === "number" && { exp }),
+    ...(Array.isArray(keyOps) && { keyOps }),
+  };
+}
+
+function privateMembers(jwk: Readonly<Record<string, unknown>>, publicJwk: PublicJwk, name: string): jose.JWK {
+  const members = publicJwk.kty === "EC" ? ["d"] : ["d", "p", "q", "dp", "dq", "qi"];
+  const copy: Record<string, string> = { ...publicJwk };
+  for (const member of members) {
+    const value = jwk[member];
+    if (typeof value !== "string")
+      throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: private member "${member}" is missing or not a string`);
+    copy[member] = value;
+  }
+  return copy;
+}
+
+async function readText(text: string, name: string): Promise<KeyMaterial> {
+  if (!text.includes("-----BEGIN ")) {
+    const value = parseJson(text, name);
+    if (isKeySet(value)) {
+      throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: this is a JWK Set where one key is expected`);
+    }
+    if (typeof value !== "object" || value === null)
+      throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: not a JWK (a JSON object)`);
+    return readJwk(value as Record<string, unknown>, name);
+  }
+  // "EC PARAMETERS", which `openssl ecparam -genkey` writes first, is passed over.
+  const [, label] = /-----BEGIN ((?:EC |RSA |ENCRYPTED )?PRIVATE KEY|PUBLIC KEY)-----/.exec(text) ?? [];
+  if (label === "PRIVATE KEY")
+    return readPem((alg) => jose.importPKCS8(block(text, label), alg, { extractable: true }), name);
+  if (label === "PUBLIC KEY")
+    return readPem((alg) => jose.importSPKI(block(text, label), alg, { extractable: true }), name);
+  if ((label === "EC PRIVATE KEY" || label === "RSA PRIVATE KEY") && !text.includes("ENCRYPTED")) {
+    return readTraditionalPem(block(text, label), name);
+  }
+  const what = label === undefined ? "holds no private or public key" : "is encrypted";
+  throw new KeyMaterialError(
+    "ERR_KEY_FORMAT",
+    `${name}: this PEM ${what}; make a PKCS#8 key of it with: openssl pkcs8 -topk8 -nodes -in FILE`,
+  );
+}
+
+/** jose wants to know the algorithm before it reads the key; the PEM itself says only whether it is EC or RSA. */
+async function readPem(read: (alg: string) => Promise<CryptoKey>, name: string): Promise<KeyMaterial> {
+  const key = await read("ECDH-ES").catch(() => exported(() => read("RSA-OAEP-256"), name));
+  return readJwk(await jose.exportJWK(key), name);
+}
+
+/** SEC1 and PKCS#1, which Web Crypto cannot read, are left to `node:crypto` where the runtime has it. */
+async function readTraditionalPem(pem: string, name: string): Promise<KeyMaterial> {
+  const nodeCrypto = globalThis.process?.getBuiltinModule?.("node:crypto");
+  if (nodeCrypto === undefined) {
+    throw new KeyMaterialError(
+      "ERR_KEY_FORMAT",
+      `${name}: this runtime reads PKCS#8 only; convert with: openssl pkcs8 -topk8 -nodes -in FILE`,
+    );
+  }
+  const key = await exported(async () => nodeCrypto.createPrivateKey(pem), name);
+  return readKey(key, name);
+}
+
+/** Runs a parser whose own error might quote what it parsed; only ours gets out. */
+async function exported<T>(parse: () => Promise<T>, name: string): Promise<T> {
+  try {
+    return await parse();
+  } catch {
+    throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: not a readable EC or RSA key`);
+  }
+}
+
+function block(text: string, label: string): string {
+  const end = `-----END ${label}-----`;
+  const start = text.indexOf(`-----BEGIN ${label}-----`);
+  return text.slice(start, text.indexOf(end, start) + end.length);
+}
+
+function parseJson(text: string, name: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    // The parser's own message quotes the text around the error.
+    throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: neither PEM nor JSON`);
+  }
+}
+
+function isKeyPair(input: object): input is CryptoKeyPair {
+  return "privateKey" in input && "publicKey" in input;
+}
+
+/** Tells a `CryptoKey` from the other forms of a key. */
+export function isCryptoKey(input: object): input is CryptoKey {
+  return "algorithm" in input && "extractable" in input && "usages" in input;
+}
+
+function isKeyObject(input: object): input is KeyObjectLike {
+  return "type" in input && "export" in input && typeof input.export === "function";
+}

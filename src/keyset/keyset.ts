@@ -1,0 +1,149 @@
+import * as jose from "jose";
+import { KeyMaterialError } from "../errors.ts";
+import { type PublicJwk, keyIdentity, publicMembers } from "../jwk/public.ts";
+import { type KeyInput, readKey } from "../jwk/read.ts";
+import type { Signer } from "../signer/signer.ts";
+
+/** One signing key of the configured keyset. @see the contract, section 2 */
+export interface SigningEntry {
+  /** Published as `kid`; unique in both keysets. */
+  readonly keyId: string;
+  /** Its public key must be an ECDSA key on P-256. */
+  readonly signer: Signer;
+}
+
+/** Ordered: the first entry is active and signs, later ones are retiring and serve verification only. */
+export type Keyset = readonly SigningEntry[];
+
+const rsaAlgs = ["RSA-OAEP-256", "RSA-OAEP-384", "RSA-OAEP-512", "RSA-OAEP"] as const;
+const ecAlgs = ["ECDH-ES", "ECDH-ES+A128KW", "ECDH-ES+A256KW"] as const;
+
+/** Key management algorithms of encryption entries; the first of each family is its default. @see RFC 7518 section 4 */
+export type EncryptionAlg = (typeof rsaAlgs)[number] | (typeof ecAlgs)[number];
+
+/** One public key to which relying parties encrypt. */
+export interface EncryptionEntry {
+  readonly keyId: string;
+  /** RSA of at least 2048 bits, or EC on P-256, P-384 or P-521. Of a private key, only the public half is used. */
+  readonly publicKey: KeyInput;
+  /** Default: what the key itself says (`alg` of a JWK), else `RSA-OAEP-256` for RSA and `ECDH-ES` for EC. */
+  readonly alg?: EncryptionAlg | null | undefined;
+  /** From this moment on, the key is no longer published. Default: none. */
+  readonly notAfter?: Date | null | undefined;
+}
+
+export type EncryptionKeyset = readonly EncryptionEntry[];
+
+/** A published entry: public members, then `kid`, `alg`, `use`, in this order. */
+export type Jwk = PublicJwk & { readonly kid: string; readonly alg: string; readonly use: "sig" | "enc" };
+
+/** A keyset that keeps every rule, ready to be published. */
+export interface CheckedKeyset {
+  readonly signing: readonly { readonly jwk: Jwk; readonly signer: Signer }[];
+  /** `notAfter` in epoch milliseconds; `Infinity` where there is none. */
+  readonly encryption: readonly { readonly jwk: Jwk; readonly notAfter: number }[];
+}
+
+/**
+ * Checks both keysets as a whole and gives what is to be published; nothing else has changed when it throws.
+ *
+ * @throws KeyMaterialError `ERR_KEYSET_EMPTY`, `ERR_KID_INVALID`, `ERR_KID_DUPLICATE`, `ERR_KEY_DUPLICATE`,
+ * `ERR_KEY_IN_BOTH_KEYSETS`, `ERR_KEY_NOT_P256`, `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_PURPOSE`,
+ * `ERR_ALG_UNSUPPORTED`, `ERR_PRIVATE_KEY_MISSING`, `ERR_NOT_AFTER_INVALID`
+ */
+export async function checkKeyset(keyset: Keyset, encryptionKeyset: EncryptionKeyset = []): Promise<CheckedKeyset> {
+  if (!Array.isArray(keyset) || !Array.isArray(encryptionKeyset)) {
+    throw new KeyMaterialError("ERR_KEY_FORMAT", "a keyset is an array of entries");
+  }
+  if (keyset.length === 0) {
+    throw new KeyMaterialError(
+      "ERR_KEYSET_EMPTY",
+      "the keyset has no entry; the first entry is the active key, so there must be one",
+    );
+  }
+  const signing = await Promise.all((keyset as Keyset).map(signingKey));
+  const encryption = await Promise.all((encryptionKeyset as EncryptionKeyset).map(encryptionKey));
+  checkUnique([...signing, ...encryption].map(({ jwk }) => jwk));
+  return { signing, encryption };
+}
+
+async function signingKey(entry: SigningEntry, index: number): Promise<CheckedKeyset["signing"][number]> {
+  const name = entryName(entry, "signing", index);
+  const signer: Signer | undefined = entry.signer;
+  if (typeof signer?.publicKey !== "object" || signer.publicKey === null) {
+    throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: the signer has no public key in JWK form`);
+  }
+  if (typeof signer.sign !== "function") {
+    throw new KeyMaterialError("ERR_PRIVATE_KEY_MISSING", `${name}: the signer has no sign operation`);
+  }
+  const { kty, crv } = signer.publicKey as Record<string, unknown>;
+  if (kty !== "EC" || crv !== "P-256") {
+    throw new KeyMaterialError(
+      "ERR_KEY_NOT_P256",
+      `${name}: a signing key is an ECDSA key on P-256 (contract, section 2)`,
+    );
+  }
+  const members = publicMembers(signer.publicKey as Record<string, unknown>, name);
+  await importable(members, "ES256", name);
+  return { jwk: Object.freeze({ ...members, kid: entry.keyId, alg: "ES256", use: "sig" as const }), signer };
+}
+
+async function encryptionKey(entry: EncryptionEntry, index: number): Promise<CheckedKeyset["encryption"][number]> {
+  const name = entryName(entry, "encryption", index);
+  const material = await readKey(entry.publicKey, name);
+  const { publicJwk, use } = material;
+  if (use !== undefined && use !== "enc") {
+    throw new KeyMaterialError("ERR_KEY_PURPOSE", `${name}: "use" is ${JSON.stringify(use)}, not "enc"`);
+  }
+  const algs: readonly [string, ...string[]] = publicJwk.kty === "RSA" ? rsaAlgs : ecAlgs;
+  const alg = entry.alg ?? material.alg ?? algs[0];
+  if (!algs.includes(alg)) {
+    throw new KeyMaterialError(
+      "ERR_ALG_UNSUPPORTED",
+      `${name}: alg ${JSON.stringify(alg)} does not fit an ${publicJwk.kty} key; use one of ${algs.join(", ")}`,
+    );
+  }
+  await importable(publicJwk, alg, name);
+  const notAfter = entry.notAfter ?? undefined;
+  const until = notAfter === undefined ? Infinity : notAfter instanceof Date ? notAfter.getTime() : Number.NaN;
+  if (Number.isNaN(until)) throw new KeyMaterialError("ERR_NOT_AFTER_INVALID", `${name}: notAfter is not a valid Date`);
+  return { jwk: Object.freeze({ ...publicJwk, kid: entry.keyId, alg, use: "enc" as const }), notAfter: until };
+}
+
+function entryName(entry: SigningEntry | EncryptionEntry, keyset: string, index: number): string {
+  const name = `entry ${index + 1} of the ${keyset} keyset`;
+  const keyId: unknown = (entry as { keyId?: unknown } | null)?.keyId;
+  if (typeof keyId !== "string" || keyId === "" || !keyId.isWellFormed()) {
+    throw new KeyMaterialError(
+      "ERR_KID_INVALID",
+      `${name}: keyId must be a string that is not empty, of well-formed Unicode`,
+    );
+  }
+  return `kid ${JSON.stringify(keyId)}`;
+}
+
+/** A point that is not on its curve is found here, by Web Crypto. */
+async function importable(jwk: PublicJwk, alg: string, name: string): Promise<void> {
+  await jose.importJWK({ ...jwk }, alg).catch(() => {
+    throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: not a valid ${jwk.kty} public key`);
+  });
+}
+
+function checkUnique(jwks: readonly Jwk[]): void {
+  const kids = new Set<string>();
+  const keys = new Map<string, Jwk>();
+  for (const jwk of jwks) {
+    const kid = JSON.stringify(jwk.kid);
+    if (kids.has(jwk.kid))
+      throw new KeyMaterialError("ERR_KID_DUPLICATE", `kid ${kid} is on two entries; every kid names one key`);
+    kids.add(jwk.kid);
+    const twin = keys.get(keyIdentity(jwk));
+    if (twin !== undefined) {
+      const kidsOf = `kid ${JSON.stringify(twin.kid)} and kid ${kid}`;
+      throw twin.use === jwk.use
+        ? new KeyMaterialError("ERR_KEY_DUPLICATE", `${kidsOf} are one key; a key has one kid`)
+        : new KeyMaterialError("ERR_KEY_IN_BOTH_KEYSETS", `${kidsOf} are one key; a key either signs or encrypts`);
+    }
+    keys.set(keyIdentity(jwk), jwk);
+  }
+}

@@ -1,0 +1,34 @@
+import { ConfigError } from "../errors.ts";
+import type { Metadata } from "./options.ts";
+
+/** Algorithms by which relying parties may sign what they send: client assertions and request objects. @see the contract, section 2, rule 5 */
+const clientSigningAlgs = ["RS256", "PS256", "ES256", "EdDSA"];
+
+/**
+ * The discovery document: what jwksd answers for, then the provider's own metadata.
+ *
+ * @throws ConfigError `ERR_METADATA_RESERVED`
+ * @see OpenID Connect Discovery 1.0 section 3
+ */
+export function discoveryDocument(input: {
+  issuer: string;
+  jwksUri: string;
+  metadata: Metadata;
+}): Record<string, unknown> {
+  const own = {
+    issuer: input.issuer,
+    jwks_uri: input.jwksUri,
+    id_token_signing_alg_values_supported: ["ES256"],
+    token_endpoint_auth_signing_alg_values_supported: clientSigningAlgs,
+    request_object_signing_alg_values_supported: clientSigningAlgs,
+  };
+  for (const name of Object.keys(input.metadata)) {
+    if (Object.hasOwn(own, name)) {
+      throw new ConfigError(
+        "ERR_METADATA_RESERVED",
+        `metadata may not set "${name}"; jwksd sets it from the other options`,
+      );
+    }
+  }
+  return { ...own, ...input.metadata };
+}

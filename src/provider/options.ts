@@ -1,0 +1,101 @@
+import type { Clock } from "../clock.ts";
+import { ConfigError, type JwksdError } from "../errors.ts";
+import type { EncryptionKeyset, Keyset } from "../keyset/keyset.ts";
+
+/** Paths of the provider's endpoints. */
+export interface Endpoints {
+  /** Absolute path of the JWK Set below issuer and mount prefix. Default: `/jwks`. */
+  readonly jwks?: string | null | undefined;
+}
+
+/** Discovery metadata of the provider's own, published beside what jwksd sets. @see OpenID Connect Discovery 1.0 section 3 */
+export type Metadata = Readonly<Record<string, unknown>>;
+
+/** Options of `createProvider`. Given several times, the last one wins; `null` and `undefined` mean not given. */
+export interface ProviderOptions {
+  /** Issuer identifier: an https URL without query or fragment (http is accepted for loopback hosts). Required. */
+  readonly issuer?: string | null | undefined;
+  /** Path between the issuer and the endpoints, such as `/oidc`. Default: none. */
+  readonly mountPrefix?: string | null | undefined;
+  readonly endpoints?: Endpoints | null | undefined;
+  /** Signing keys, the active one first. Required. */
+  readonly keyset?: Keyset | null | undefined;
+  /** Public keys to which relying parties encrypt. Default: none. */
+  readonly encryptionKeyset?: EncryptionKeyset | null | undefined;
+  /** Called once for each response of the JWK Set: `true` sends the rotation Cache-Control. Default: always `false`. */
+  readonly jwksRotationActive?: (() => boolean) | null | undefined;
+  readonly metadata?: Metadata | null | undefined;
+  /** Whether 200 and 304 carry `Access-Control-Allow-Origin: *`. Default: `true`. */
+  readonly cors?: boolean | null | undefined;
+  /** Hears what went wrong while serving went on. Default: `console.warn` of the message. */
+  readonly onWarning?: ((warning: JwksdError) => void) | null | undefined;
+  readonly clock?: Clock | null | undefined;
+}
+
+/** The type that each option must have; also the list of the options that there are. */
+const optionTypes: {
+  readonly [Name in keyof Required<ProviderOptions>]: "string" | "object" | "array" | "function" | "boolean";
+} = {
+  issuer: "string",
+  mountPrefix: "string",
+  endpoints: "object",
+  keyset: "array",
+  encryptionKeyset: "array",
+  jwksRotationActive: "function",
+  metadata: "object",
+  cors: "boolean",
+  onWarning: "function",
+  clock: "object",
+};
+
+export type MergedOptions = { readonly [Name in keyof ProviderOptions]: NonNullable<ProviderOptions[Name]> };
+
+/** The option `keyset`. @see the contract, section 2 */
+export const withKeyset = (keyset: Keyset | null | undefined): ProviderOptions => ({ keyset });
+
+/** The option `encryptionKeyset`. @see the contract, section 2, rule 2 */
+export const withEncryptionKeyset = (encryptionKeyset: EncryptionKeyset | null | undefined): ProviderOptions => ({
+  encryptionKeyset,
+});
+
+/** The option `endpoints`. @see the contract, section 1, point 6 */
+export const withEndpoints = (endpoints: Endpoints | null | undefined): ProviderOptions => ({ endpoints });
+
+/** The option `jwksRotationActive`. @see the contract, section 4 (Rotation cache mode) */
+export const withJWKSRotationActive = (predicate: (() => boolean) | null | undefined): ProviderOptions => ({
+  jwksRotationActive: predicate,
+});
+
+/**
+ * Merges left to right, checks names and types, and copies the entries of keysets.
+ *
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
+ */
+export function mergeOptions(options: readonly (ProviderOptions | null | undefined)[]): MergedOptions {
+  const merged: Record<string, unknown> = {};
+  for (const option of options) {
+    for (const [name, value] of Object.entries(option ?? {})) {
+      checkOption(name, value);
+      if (value !== null && value !== undefined)
+        merged[name] = Array.isArray(value) ? value.map((entry: unknown) => ({ ...(entry as object | null) })) : value;
+    }
+  }
+  return merged;
+}
+
+/** Refuses members of an options object that do not exist. */
+export function checkNames(object: object, known: readonly string[], what: string): void {
+  for (const name of Object.keys(object)) {
+    if (!known.includes(name))
+      throw new ConfigError("ERR_OPTION_UNKNOWN", `there is no ${what} "${name}"; there is: ${known.join(", ")}`);
+  }
+}
+
+function checkOption(name: string, value: unknown): void {
+  checkNames({ [name]: value }, Object.keys(optionTypes), "option");
+  const type = optionTypes[name as keyof ProviderOptions];
+  const given = Array.isArray(value) ? "array" : typeof value;
+  if (value !== null && value !== undefined && given !== type) {
+    throw new ConfigError("ERR_OPTION_INVALID", `option "${name}" must be of type ${type}, not ${given}`);
+  }
+}

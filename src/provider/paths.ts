@@ -1,0 +1,90 @@
+import { ConfigError } from "../errors.ts";
+
+/** Where the two documents are: their public URLs, and the request paths that are answered with them. */
+export interface Locations {
+  readonly issuer: string;
+  readonly jwksUri: string;
+  readonly routes: ReadonlyMap<string, "jwks" | "discovery">;
+}
+
+const discoveryPath = "/.well-known/openid-configuration";
+
+/**
+ * Works out the paths from issuer, mount prefix and endpoint path.
+ *
+ * A request is matched by its exact path: the public one (issuer path + mount prefix + endpoint path), and what is left of it
+ * where a proxy or framework has stripped the issuer's path, or the issuer's path and the mount prefix.
+ *
+ * @throws ConfigError `ERR_ISSUER_INVALID`, `ERR_PATH_INVALID`, `ERR_PATH_CLASH`
+ * @see the contract, section 1 point 6 and section 4 (Path); OpenID Connect Discovery 1.0 section 4.1
+ */
+export function locate(issuer: string | undefined, mountPrefix: string = "/", jwksPath: string = "/jwks"): Locations {
+  const issuerUrl = checkIssuer(issuer);
+  // One slash between the parts, whether or not issuer or prefix end in one.
+  const base = issuerUrl.text.replace(/\/$/, "");
+  const issuerPath = issuerUrl.path.replace(/\/$/, "");
+  const prefix = checkPath("mountPrefix", mountPrefix.replace(/(?<=.)\/$/, "")).replace(/^\/$/, "");
+  const jwks = checkPath("endpoints.jwks", jwksPath);
+  if (jwks === "/")
+    throw new ConfigError(
+      "ERR_PATH_INVALID",
+      'endpoints.jwks is "/"; the JWK Set needs a path of its own, such as "/jwks"',
+    );
+
+  const routes = new Map<string, "jwks" | "discovery">();
+  for (const path of [issuerPath + discoveryPath, discoveryPath]) routes.set(path, "discovery");
+  for (const path of [issuerPath + prefix + jwks, prefix + jwks, jwks]) {
+    if (routes.get(path) === "discovery") {
+      throw new ConfigError(
+        "ERR_PATH_CLASH",
+        `endpoints.jwks puts the JWK Set at "${path}", where the discovery document is`,
+      );
+    }
+    routes.set(path, "jwks");
+  }
+  return { issuer: issuerUrl.text, jwksUri: base + prefix + jwks, routes };
+}
+
+/** The path of a request target: without query, and without scheme and authority. @see RFC 9112 section 3.2 */
+export function targetPath(target: string): string {
+  const start = target.startsWith("/") ? 0 : Math.max(target.indexOf("/", target.indexOf("://") + 3), 0);
+  const end = target.indexOf("?", start);
+  return end === -1 ? (start === 0 ? target : target.slice(start)) : target.slice(start, end);
+}
+
+function checkIssuer(issuer: string | undefined): { text: string; path: string } {
+  const invalid = (rule: string): ConfigError =>
+    new ConfigError("ERR_ISSUER_INVALID", `issuer ${JSON.stringify(issuer)} ${rule}`);
+  if (issuer === undefined)
+    throw new ConfigError(
+      "ERR_ISSUER_INVALID",
+      "issuer is missing; it is the https URL by which relying parties know the provider",
+    );
+  const url = URL.canParse(issuer) ? new URL(issuer) : undefined;
+  if (url === undefined) throw invalid("is not a URL");
+  const loopback = /^(localhost|.+\.localhost|127(\.\d+){3}|\[::1\])$/.test(url.hostname);
+  if (url.protocol !== "https:" && !(url.protocol === "http:" && loopback))
+    throw invalid("is not an https URL (http is accepted for loopback hosts only)");
+  if (/[?#]/.test(issuer)) throw invalid("has a query or fragment (OpenID Connect Discovery 1.0 section 3)");
+  if (url.username !== "" || url.password !== "") throw invalid("has a user name or password");
+  // Relying parties compare issuers as strings, so it must be written as URL parsers write it.
+  const canonical = url.pathname === "/" && !issuer.endsWith("/") ? url.origin : url.href;
+  if (issuer !== canonical) throw invalid(`is not in canonical form; write "${canonical}"`);
+  if (url.pathname !== "/") checkPath("the path of the issuer", url.pathname.replace(/\/$/, ""));
+  return { text: issuer, path: url.pathname };
+}
+
+// pchar of RFC 3986 section 3.3, and the slash; percent-encoding is refused, because what stands in the way decodes it or not.
+const plainPath = /^[A-Za-z0-9\-._~!$&'()*+,;=:@/]*$/;
+
+function checkPath(name: string, path: string): string {
+  const invalid = (rule: string): ConfigError =>
+    new ConfigError("ERR_PATH_INVALID", `${name} ${JSON.stringify(path)} ${rule}`);
+  if (!path.startsWith("/")) throw invalid('is not absolute; it must start with "/"');
+  if (/[?#]/.test(path)) throw invalid("has a query or fragment");
+  if (!plainPath.test(path)) throw invalid("holds characters that a URL path would have to escape");
+  const segments = path.slice(1).split("/");
+  if (segments.some((segment) => segment === "." || segment === "..")) throw invalid("has a dot segment");
+  if (path !== "/" && segments.includes("")) throw invalid("has an empty segment");
+  return path;
+}

@@ -1,0 +1,41 @@
+import { JwksdError } from "../errors.ts";
+import type { CacheMode } from "../http/respond.ts";
+
+const maxReported = 100;
+
+/**
+ * Turns the predicate of the rotation cache mode into a mode. What throws or gives no boolean means rotation, the short and so
+ * the safe side, and is reported once per distinct failure.
+ *
+ * @see the contract, section 4 (Rotation cache mode)
+ */
+export function rotationMode(
+  predicate: (() => boolean) | undefined,
+  report: (warning: JwksdError) => void,
+): () => CacheMode {
+  if (predicate === undefined) return () => "long";
+  const reported = new Set<string>();
+  const failed = (what: string, cause?: unknown): CacheMode => {
+    if (!reported.has(what) && reported.size < maxReported) {
+      reported.add(what);
+      report(
+        new JwksdError("ERR_PREDICATE", `jwksRotationActive ${what}; the rotation Cache-Control is sent instead`, {
+          cause,
+        }),
+      );
+    }
+    return "rotation";
+  };
+  return () => {
+    let active: unknown;
+    try {
+      active = predicate();
+    } catch (error) {
+      return failed(`threw ${error instanceof Error ? `${error.name}: ${error.message}` : typeof error}`, error);
+    }
+    if (typeof active === "boolean") return active ? "rotation" : "long";
+    // The rejection of an async predicate must not end the process.
+    if (active instanceof Promise) active.catch(() => {});
+    return failed(`returned ${active instanceof Promise ? "a promise" : typeof active}, not a boolean`);
+  };
+}

@@ -1,0 +1,101 @@
+import * as jose from "jose";
+import { KeyMaterialError, SignerError } from "../errors.ts";
+import type { PublicJwk } from "../jwk/public.ts";
+import { type CryptoKeyPair, type KeyInput, type KeyMaterial, isCryptoKey, readKey } from "../jwk/read.ts";
+import type { Signer } from "./signer.ts";
+
+const ecdsa = { name: "ECDSA", hash: "SHA-256" } as const;
+
+/**
+ * A signer over a private key in the memory of this process.
+ *
+ * The halves of the key are checked against each other by one signature before the signer is handed out.
+ *
+ * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_NOT_P256`, `ERR_KEY_PURPOSE`,
+ * `ERR_PRIVATE_KEY_MISSING`, `ERR_KEY_MISMATCH`
+ */
+export async function localSigner(key: KeyInput): Promise<Signer> {
+  return signerFrom(await readKey(key, "the signing key"), "the signing key");
+}
+
+/** {@link localSigner} for a key that was read already. `name` is how messages name it. */
+export async function signerFrom(material: KeyMaterial, name: string): Promise<Signer> {
+  const { publicJwk, privateKey } = material;
+  if (publicJwk.kty !== "EC" || publicJwk.crv !== "P-256") {
+    const what = publicJwk.kty === "EC" ? publicJwk.crv : publicJwk.kty;
+    throw new KeyMaterialError(
+      "ERR_KEY_NOT_P256",
+      `${name}: a signing key is an ECDSA key on P-256 (ES256), this one is ${what}`,
+    );
+  }
+  checkPurpose(material, name);
+  if (privateKey === undefined) {
+    throw new KeyMaterialError(
+      "ERR_PRIVATE_KEY_MISSING",
+      `${name}: this is a public key; a signing key needs its private part`,
+    );
+  }
+  const keys = await importPair(publicJwk, privateKey, name);
+  return {
+    publicKey: publicJwk,
+    sign: async ({ message }) => new Uint8Array(await crypto.subtle.sign(ecdsa, keys.privateKey, message)),
+  };
+}
+
+/** A signer for a process that publishes the key and never signs with it. */
+export function publishOnlySigner(publicKey: PublicJwk): Signer {
+  return {
+    publicKey,
+    sign: () =>
+      Promise.reject(
+        new SignerError("ERR_SIGNER_PUBLISH_ONLY", "this process publishes public keys and holds no private key"),
+      ),
+  };
+}
+
+function checkPurpose({ use, alg, keyOps }: KeyMaterial, name: string): void {
+  const wrong =
+    use !== undefined && use !== "sig"
+      ? `"use" is ${JSON.stringify(use)}, not "sig"`
+      : alg !== undefined && alg !== "ES256"
+        ? `"alg" is ${JSON.stringify(alg)}, not "ES256"`
+        : keyOps !== undefined && !keyOps.includes("sign")
+          ? '"key_ops" does not include "sign"'
+          : undefined;
+  if (wrong !== undefined) {
+    throw new KeyMaterialError("ERR_KEY_PURPOSE", `${name}: ${wrong}, so it cannot sign for the provider`);
+  }
+}
+
+async function importPair(
+  publicJwk: PublicJwk,
+  privateKey: jose.JWK | jose.CryptoKey,
+  name: string,
+): Promise<CryptoKeyPair> {
+  let works: boolean;
+  let pair: CryptoKeyPair;
+  try {
+    pair = {
+      publicKey: await importEs256(publicJwk),
+      privateKey: isCryptoKey(privateKey) ? privateKey : await importEs256(privateKey),
+    };
+    const probe = new TextEncoder().encode("jwksd probe");
+    works = await crypto.subtle.verify(
+      ecdsa,
+      pair.publicKey,
+      await crypto.subtle.sign(ecdsa, pair.privateKey, probe),
+      probe,
+    );
+  } catch {
+    throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: not a valid P-256 key that may sign`);
+  }
+  if (!works)
+    throw new KeyMaterialError("ERR_KEY_MISMATCH", `${name}: its private and its public part do not belong together`);
+  return pair;
+}
+
+/** An asymmetric JWK always imports as a `CryptoKey`. */
+async function importEs256(jwk: jose.JWK | PublicJwk): Promise<jose.CryptoKey> {
+  const key = await jose.importJWK({ ...jwk }, "ES256");
+  return key as jose.CryptoKey;
+}
