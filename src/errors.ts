@@ -25,6 +25,7 @@ export const errorCodes = {
   ERR_SIGNER_PUBLISH_ONLY: "a signature asked of a process that only publishes public keys",
   ERR_PREDICATE: "a rotation predicate that threw or returned something else than a boolean",
   ERR_FILE_UNREADABLE: "a file or folder that cannot be read",
+  ERR_FILE_UNWRITABLE: "a file or folder that cannot be written",
   ERR_FILE_EXISTS: "a file that would have been overwritten",
   ERR_NO_KEY_FILES: "a key folder without a key file",
   ERR_CONFIG_FORMAT: "a configuration file that is not a JSON object",

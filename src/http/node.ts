@@ -12,7 +12,8 @@ export interface NodeRequest {
 /** What is used of `http.ServerResponse`. */
 export interface NodeResponse {
   writeHead(status: number, headers: string[]): unknown;
-  end(body?: string, encoding?: "latin1"): unknown;
+  end(): unknown;
+  end(body: string, encoding: "latin1"): unknown;
 }
 
 /** Writes a reply. Headers and a Latin-1 string go to the socket in one write, which a Buffer would make two. */

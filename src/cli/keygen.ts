@@ -1,0 +1,27 @@
+import { Command, Option } from "commander";
+import { generateKey, writeNewFile } from "../node/generate.ts";
+
+export function keygenCommand(): Command {
+  return new Command("keygen")
+    .description("Make a P-256 signing key, as a new file that only its owner can read, or on standard output.")
+    .option("--out <file>", "write a new file of mode 0600 (default: standard output)")
+    .addOption(new Option("--format <format>", "private JWK, or PKCS#8 PEM").choices(["jwk", "pem"]).default("jwk"))
+    .addHelpText(
+      "after",
+      `
+The kid of the key is its RFC 7638 thumbprint.
+
+Examples:
+  $ jwksd keygen --out keys/$(date +%F).jwk     the newest name in the folder of --keys is the active key
+  $ jwksd keygen --format pem > key.pem`,
+    )
+    .action(async ({ out, format }: { out?: string; format: "jwk" | "pem" }) => {
+      const { kid, text } = await generateKey(format);
+      if (out === undefined) {
+        process.stdout.write(text);
+      } else {
+        await writeNewFile(out, text);
+        console.log(`wrote ${out}, kid ${kid}`);
+      }
+    });
+}

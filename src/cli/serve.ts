@@ -1,0 +1,59 @@
+import { Command } from "commander";
+import { createLog } from "../server/log.ts";
+import { startService } from "../server/service.ts";
+import { flagName, resolveSettings, settingDefinitions, variableName } from "../server/settings.ts";
+
+export function serveCommand(): Command {
+  const command = new Command("serve")
+    .description("Serve the JWK Set and the discovery document.")
+    .option("--config <file>", `JSON file of settings, named like the flags in camel case (${variableName("config")})`);
+  for (const [name, { fallback, value, help }] of Object.entries(settingDefinitions)) {
+    const preset = fallback === undefined || fallback === false ? "" : ` (default: ${fallback})`;
+    command.option(
+      value === undefined ? flagName(name) : `${flagName(name)} ${value}`,
+      `${help}${preset} (${variableName(name)})`,
+    );
+  }
+  return command
+    .addHelpText(
+      "after",
+      `
+Each setting is also an environment variable and a member of the --config file; a flag wins over the environment, the
+environment over the file. Keys are read again on SIGHUP and when their files change; bad ones are refused and logged,
+and the old ones go on being served. SIGTERM ends the requests under way, then the process.
+
+Examples:
+  $ jwksd serve --issuer https://login.example.com --keys /etc/jwksd/keys
+  $ jwksd serve --issuer https://example.com --mount-prefix /oidc --jwks-path /certs    https://example.com/oidc/certs
+  $ JWKSD_PORT=8080 JWKSD_HOST=0.0.0.0 jwksd serve --json-logs --workers 2
+  $ jwksd serve --config jwksd.json        {"issuer": "https://login.example.com", "keys": "/etc/jwksd/keys"}`,
+    )
+    .action(serve);
+}
+
+async function serve({ config, cors, ...flags }: Record<string, unknown>): Promise<void> {
+  const settings = await resolveSettings({
+    // The command line parser turns --no-cors into a cors that is false.
+    flags: { ...flags, noCors: cors === false ? true : undefined },
+    environment: process.env,
+    configFile: config as string | undefined,
+  });
+  const log = createLog(settings.logLevel, settings.jsonLogs);
+  const service = await startService(settings, log);
+
+  if (!settings.jsonLogs) {
+    const [active, ...retiring] = service.kids;
+    const also = retiring.length === 0 ? "" : `, and ${retiring.length} more for verification`;
+    console.log(`jwksd serves ${service.url}\n  kid  ${active} (active${also})\n  try  curl -i ${service.url}`);
+  }
+  process.on("SIGHUP", () => void service.reload());
+  let stopping = false;
+  for (const signal of ["SIGTERM", "SIGINT"] as const) {
+    process.on(signal, () => {
+      // A second Ctrl-C does not wait.
+      if (stopping && signal === "SIGINT") process.exit(130);
+      if (!stopping) void service.stop();
+      stopping = true;
+    });
+  }
+}

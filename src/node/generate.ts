@@ -1,0 +1,38 @@
+import { link, open, rm } from "node:fs/promises";
+import { calculateJwkThumbprint, exportJWK, exportPKCS8, generateKeyPair } from "jose";
+import { ServiceError } from "../errors.ts";
+
+/** A new P-256 signing key, as the text of a private JWK or of a PKCS#8 PEM file. */
+export async function generateKey(format: "jwk" | "pem"): Promise<{ readonly kid: string; readonly text: string }> {
+  const { privateKey, publicKey } = await generateKeyPair("ES256", { extractable: true });
+  const kid = await calculateJwkThumbprint(await exportJWK(publicKey));
+  const jwk = { ...(await exportJWK(privateKey)), kid, alg: "ES256", use: "sig" };
+  return { kid, text: format === "pem" ? await exportPKCS8(privateKey) : `${JSON.stringify(jwk, undefined, 2)}\n` };
+}
+
+/**
+ * Writes a file of mode 0600 that appears whole or not at all, and never over another one.
+ *
+ * @throws ServiceError `ERR_FILE_EXISTS`, `ERR_FILE_UNWRITABLE`
+ */
+export async function writeNewFile(path: string, text: string): Promise<void> {
+  const temporary = `${path}.${process.pid}.tmp`;
+  try {
+    const file = await open(temporary, "wx", 0o600);
+    try {
+      await file.writeFile(text);
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+    await link(temporary, path);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "EEXIST") {
+      throw new ServiceError("ERR_FILE_EXISTS", `${path} exists already and is not overwritten; choose another name`);
+    }
+    throw new ServiceError("ERR_FILE_UNWRITABLE", `cannot write ${path} (${code})`, { cause: error });
+  } finally {
+    await rm(temporary, { force: true });
+  }
+}

@@ -1,0 +1,1 @@
+export { type Loaded, readEncryptionKeyset, readKeyset } from "./key-files.ts";

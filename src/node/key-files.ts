@@ -1,0 +1,130 @@
+import { readFile, readdir, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { calculateJwkThumbprint } from "jose";
+import { KeyMaterialError, ServiceError } from "../errors.ts";
+import { type KeyMaterial, isKeySet, readKey, readKeySet } from "../jwk/read.ts";
+import type { EncryptionAlg, EncryptionEntry, Keyset, SigningEntry } from "../keyset/keyset.ts";
+import { signerFrom } from "../signer/local.ts";
+
+/** What was read from files, and what the operator should know about the files. */
+export interface Loaded<Entry> {
+  readonly entries: readonly Entry[];
+  readonly warnings: readonly string[];
+}
+
+const keyFile = /\.(pem|key|jwk|json)$/;
+
+/**
+ * Reads a signing keyset.
+ *
+ * - A file: a private JWK Set, whose order is the order of the keyset, or one private key (JWK or PEM).
+ * - A folder: one key per file that ends in `.pem`, `.key`, `.jwk` or `.json`, newest name first: file names are compared by
+ *   code unit and the last one is the active key, so names that begin with a date (`2026-11-20.pem`) sort by age.
+ *   Names that begin with a dot are passed over.
+ *
+ * The `kid` is that of the JWK, else the key's RFC 7638 thumbprint.
+ *
+ * @throws ServiceError `ERR_FILE_UNREADABLE`, `ERR_NO_KEY_FILES`
+ * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_NOT_P256`, `ERR_KEY_PURPOSE`,
+ * `ERR_PRIVATE_KEY_MISSING`, `ERR_KEY_MISMATCH`
+ */
+export async function readKeyset(path: string): Promise<Loaded<SigningEntry> & { readonly entries: Keyset }> {
+  const { keys, warnings } = await readKeys(path);
+  const entries = await Promise.all(
+    keys.map(async ({ keyId, name, material }) => ({ keyId, signer: await signerFrom(material, name) })),
+  );
+  return { entries, warnings };
+}
+
+/**
+ * Reads an encryption keyset from a file or folder, by the rules of {@link readKeyset}; public keys are enough.
+ * `alg` and `exp` of a JWK become `alg` and `notAfter` of its entry.
+ *
+ * @throws ServiceError `ERR_FILE_UNREADABLE`, `ERR_NO_KEY_FILES`
+ * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_PURPOSE`
+ */
+export async function readEncryptionKeyset(path: string): Promise<Loaded<EncryptionEntry>> {
+  const { keys, warnings } = await readKeys(path);
+  const entries = keys.map(({ keyId, name, material }) => {
+    const { publicJwk, alg, use, exp } = material;
+    if (use !== undefined && use !== "enc") {
+      throw new KeyMaterialError("ERR_KEY_PURPOSE", `${name}: "use" is ${JSON.stringify(use)}, not "enc"`);
+    }
+    return {
+      keyId,
+      publicKey: { ...publicJwk },
+      // An alg that does not fit is refused where the keyset is checked.
+      alg: alg as EncryptionAlg | undefined,
+      notAfter: exp === undefined ? undefined : new Date(exp * 1000),
+    };
+  });
+  return { entries, warnings };
+}
+
+interface ReadKey {
+  readonly keyId: string;
+  /** How messages name the key. */
+  readonly name: string;
+  readonly material: KeyMaterial;
+}
+
+async function readKeys(path: string): Promise<{ keys: readonly ReadKey[]; warnings: readonly string[] }> {
+  const isFolder = (await attempt(path, () => stat(path))).isDirectory();
+  const files = isFolder ? await keyFilesOf(path) : [path];
+  const read = await Promise.all(files.map((file) => readKeyFile(file, !isFolder)));
+  return { keys: read.flatMap(({ keys }) => keys), warnings: read.flatMap(({ warnings }) => warnings) };
+}
+
+async function keyFilesOf(folder: string): Promise<string[]> {
+  const names = await attempt(folder, () => readdir(folder));
+  const files = names.filter((name) => !name.startsWith(".") && keyFile.test(name));
+  if (files.length === 0) {
+    throw new ServiceError(
+      "ERR_NO_KEY_FILES",
+      `${folder} holds no key file (.pem, .key, .jwk or .json); make one with: jwksd keygen --out ${join(folder, "key.jwk")}`,
+    );
+  }
+  // Sorted by code unit, not by locale, so that every machine agrees.
+  return files
+    .sort()
+    .toReversed()
+    .map((name) => join(folder, name));
+}
+
+async function readKeyFile(file: string, mayBeSet: boolean): Promise<{ keys: ReadKey[]; warnings: string[] }> {
+  const text = await attempt(file, () => readFile(file, "utf8"));
+  const materials = mayBeSet && isKeySet(parsed(text)) ? readKeySet(text, file) : [await readKey(text, file)];
+  const keys = await Promise.all(
+    materials.map(async (material, index) => ({
+      keyId: material.kid ?? (await calculateJwkThumbprint({ ...material.publicJwk })),
+      name: materials.length > 1 ? `${file}, key ${index + 1}` : file,
+      material,
+    })),
+  );
+  const isPrivate = materials.some(({ privateKey }) => privateKey !== undefined);
+  const warnings = isPrivate ? await permissionWarnings(file) : [];
+  return { keys, warnings };
+}
+
+async function permissionWarnings(file: string): Promise<string[]> {
+  const mode = (await attempt(file, () => stat(file))).mode & 0o777;
+  if (process.platform === "win32" || (mode & 0o077) === 0) return [];
+  return [`${file} can be read by others than its owner (mode 0${mode.toString(8)}); fix it with: chmod 600 ${file}`];
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+async function attempt<T>(path: string, action: () => Promise<T>): Promise<T> {
+  try {
+    return await action();
+  } catch (error) {
+    const reason = (error as NodeJS.ErrnoException).code ?? "unknown error";
+    throw new ServiceError("ERR_FILE_UNREADABLE", `cannot read ${path} (${reason})`, { cause: error });
+  }
+}

@@ -1,0 +1,22 @@
+import { type RunningServer, startHttpServer } from "./http-server.ts";
+
+/** Serves `/livez` (the process answers) and `/readyz` (the public endpoint is being served) for orchestrators. */
+export function startAdmin(
+  address: { readonly host: string; readonly port: number },
+  isReady: () => boolean,
+): Promise<RunningServer> {
+  const statuses: Readonly<Record<string, () => number>> = {
+    "/livez": () => 200,
+    "/readyz": () => (isReady() ? 200 : 503),
+  };
+  return startHttpServer(address, () => (request, response) => {
+    const status = statuses[request.url?.split("?")[0] ?? ""]?.() ?? 404;
+    const text = `${{ 200: "ok", 503: "not ready", 404: "not found" }[status]}\n`;
+    response.writeHead(status, {
+      "Content-Type": "text/plain",
+      "Content-Length": text.length,
+      "Cache-Control": "no-store",
+    });
+    response.end(text);
+  });
+}

@@ -1,0 +1,32 @@
+import { chmod, mkdir, readdir } from "node:fs/promises";
+import { join } from "node:path";
+import { ServiceError } from "../errors.ts";
+import { generateKey, writeNewFile } from "../node/generate.ts";
+
+/**
+ * The folder of signing keys in the data folder; the first start makes both (mode 0700) and one key (mode 0600).
+ *
+ * @throws ServiceError `ERR_FILE_UNWRITABLE`
+ */
+export async function prepareDataFolder(data: string): Promise<{ readonly keys: string; readonly generated: boolean }> {
+  const keys = join(data, "keys");
+  try {
+    await mkdir(keys, { recursive: true, mode: 0o700 });
+    await chmod(data, 0o700);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    throw new ServiceError("ERR_FILE_UNWRITABLE", `cannot make the data folder ${data} (${code})`, { cause: error });
+  }
+  if ((await readdir(keys)).length > 0) return { keys, generated: false };
+  const { text } = await generateKey("jwk");
+  // Of several first starts at once, one wins, and the others use its key.
+  const file = join(keys, `${new Date().toISOString().slice(0, 10)}.jwk`);
+  const generated = await writeNewFile(file, text).then(
+    () => true,
+    (error: unknown) => {
+      if (error instanceof ServiceError && error.code === "ERR_FILE_EXISTS") return false;
+      throw error;
+    },
+  );
+  return { keys, generated };
+}

@@ -1,0 +1,3 @@
+export { createLog } from "./log.ts";
+export { type Service, startService } from "./service.ts";
+export { type SettingSources, type Settings, resolveSettings } from "./settings.ts";

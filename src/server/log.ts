@@ -1,0 +1,17 @@
+import { type Logger, pino } from "pino";
+
+/** Logs one line per event: for eyes on standard error, or as JSON on standard output. */
+export function createLog(level: string, json: boolean): Logger {
+  return json
+    ? pino({ level, base: null }, pino.destination({ dest: 1, sync: true }))
+    : pino({ level, base: null }, { write: writeForEyes });
+}
+
+function writeForEyes(line: string): void {
+  const { level, time, msg, ...fields } = JSON.parse(line) as { level: number; time: number; msg: string };
+  const details = Object.entries(fields).map(
+    ([name, value]) => ` ${name}=${typeof value === "string" ? value : JSON.stringify(value)}`,
+  );
+  const clockTime = new Date(time).toTimeString().slice(0, 8);
+  process.stderr.write(`${clockTime} ${pino.levels.labels[level]} ${msg}${details.join("")}\n`);
+}

@@ -1,0 +1,38 @@
+import type { PublicJwk } from "../jwk/public.ts";
+import { type EncryptionEntry, type Keyset, checkKeyset } from "../keyset/keyset.ts";
+import { readEncryptionKeyset, readKeyset } from "../node/key-files.ts";
+import type { KeysetUpdate } from "../provider/provider.ts";
+import { publishOnlySigner } from "../signer/local.ts";
+
+/** Both keysets without any private part: all that a process needs to publish them, and safe to send to a worker. */
+export interface PublicKeys {
+  readonly signing: readonly { readonly keyId: string; readonly publicKey: PublicJwk }[];
+  readonly encryption: readonly EncryptionEntry[];
+}
+
+/** Reads and checks both keysets, whole; the private parts are checked and then forgotten. */
+export async function loadPublicKeys(
+  keysPath: string,
+  encryptionKeysPath: string | undefined,
+): Promise<{ readonly keys: PublicKeys; readonly warnings: readonly string[] }> {
+  const signing = await readKeyset(keysPath);
+  const encryption = encryptionKeysPath === undefined ? undefined : await readEncryptionKeyset(encryptionKeysPath);
+  const encryptionEntries = encryption?.entries ?? [];
+  await checkKeyset(signing.entries, encryptionEntries);
+  return {
+    keys: { signing: publicHalves(signing.entries), encryption: encryptionEntries },
+    warnings: [...signing.warnings, ...(encryption?.warnings ?? [])],
+  };
+}
+
+/** The form in which a provider takes them. */
+export function toKeysets({ signing, encryption }: PublicKeys): Required<KeysetUpdate> {
+  return {
+    keyset: signing.map(({ keyId, publicKey }) => ({ keyId, signer: publishOnlySigner(publicKey) })),
+    encryptionKeyset: encryption,
+  };
+}
+
+function publicHalves(keyset: Keyset): PublicKeys["signing"] {
+  return keyset.map(({ keyId, signer }) => ({ keyId, publicKey: signer.publicKey as PublicJwk }));
+}

@@ -1,0 +1,58 @@
+import { createProvider } from "../provider/provider.ts";
+import { startHttpServer } from "./http-server.ts";
+import { type PublicKeys, toKeysets } from "./public-keys.ts";
+
+/** What is published, and where. */
+export interface PublisherOptions {
+  readonly host: string;
+  /** 0 takes a free port. */
+  readonly port: number;
+  /** Default: `http://HOST:PORT`, which is fine on one's own machine only. */
+  readonly issuer?: string | undefined;
+  readonly mountPrefix?: string | undefined;
+  readonly jwksPath?: string | undefined;
+  readonly rotationMode: boolean;
+  readonly cors: boolean;
+}
+
+/** The public endpoint, in this process or in several. */
+export interface Publisher {
+  readonly port: number;
+  readonly jwksUri: string;
+  update(this: void, keys: PublicKeys): Promise<void>;
+  stop(this: void): Promise<void>;
+}
+
+/** Serves the public endpoint in this process. */
+export async function startPublisher(
+  options: PublisherOptions,
+  keys: PublicKeys,
+  { reusePort = false } = {},
+): Promise<Publisher> {
+  const make = (port: number) =>
+    createProvider(toKeysets(keys), {
+      issuer: options.issuer ?? `http://${urlHost(options.host)}:${port}`,
+      mountPrefix: options.mountPrefix,
+      endpoints: { jwks: options.jwksPath },
+      jwksRotationActive: options.rotationMode ? () => true : undefined,
+      cors: options.cors,
+    });
+  // Made once before listening too, so that bad options are found before a connection is accepted.
+  let provider = await make(options.port);
+  const server = await startHttpServer({ host: options.host, port: options.port, reusePort }, async (port) => {
+    if (port !== options.port) provider = await make(port);
+    return provider.node;
+  });
+  return {
+    port: server.port,
+    jwksUri: provider.jwksUri,
+    update: (next) => provider.update(toKeysets(next)),
+    stop: server.stop,
+  };
+}
+
+/** The host by which a URL on this machine names a listening address. */
+export function urlHost(host: string): string {
+  if (host === "0.0.0.0" || host === "::") return "localhost";
+  return host.includes(":") ? `[${host}]` : host;
+}

@@ -1,0 +1,121 @@
+import type { Logger } from "pino";
+import { startAdmin } from "./admin.ts";
+import { prepareDataFolder } from "./data-folder.ts";
+import { type Publisher, startPublisher, urlHost } from "./publisher.ts";
+import { loadPublicKeys } from "./public-keys.ts";
+import type { Settings } from "./settings.ts";
+import { fingerprint, watchPaths } from "./watch.ts";
+import { startWorkers } from "./workers.ts";
+
+/** A running `jwksd serve`. */
+export interface Service {
+  /** URL of the JWK Set on this machine. */
+  readonly url: string;
+  /** URL of the JWK Set as relying parties know it. */
+  readonly jwksUri: string;
+  /** The active kid first. */
+  readonly kids: readonly string[];
+  /** URL of the admin address; `undefined` when it is off. */
+  readonly adminUrl: string | undefined;
+  /** Reads the keys again; bad ones are logged, and the old ones go on being served. Resolves to whether they are good. */
+  reload(): Promise<boolean>;
+  /** Stops accepting, ends what is under way, and resolves within 10 seconds. */
+  stop(): Promise<void>;
+}
+
+/**
+ * Starts the service. Signals are the caller's.
+ *
+ * @throws ServiceError `ERR_FILE_UNREADABLE`, `ERR_FILE_UNWRITABLE`, `ERR_NO_KEY_FILES`, `ERR_LISTEN`, `ERR_WORKER`
+ * @throws ConfigError, KeyMaterialError see `createProvider`
+ */
+export async function startService(settings: Settings, log: Logger): Promise<Service> {
+  const signingPath = settings.keys ?? (await dataKeys(settings.data, log));
+  const paths = [signingPath, settings.encryptionKeys].filter((path) => path !== undefined);
+  const load = async () => {
+    const { keys, warnings } = await loadPublicKeys(signingPath, settings.encryptionKeys);
+    for (const warning of warnings) log.warn(warning);
+    return keys;
+  };
+
+  // Taken before the files are read, so that no change between the two is missed.
+  const baseline = await fingerprint(paths);
+  let keys = await load();
+  const options = { ...settings, cors: !settings.noCors };
+  const publisher: Publisher =
+    settings.workers === 1
+      ? await startPublisher(options, keys)
+      : await startWorkers(settings.workers, options, keys, log);
+  let ready = true;
+  const admin = await startAdminAt(settings.admin, () => ready).catch(async (error: unknown) => {
+    await publisher.stop();
+    throw error;
+  });
+
+  const kids = (): string[] => keys.signing.map(({ keyId }) => keyId);
+  let reloads: Promise<unknown> = Promise.resolve();
+  const reload = (): Promise<boolean> => {
+    const done = reloads.then(async () => {
+      try {
+        const loaded = await load();
+        await publisher.update(loaded);
+        keys = loaded;
+        log.info({ kids: kids(), encryptionKeys: keys.encryption.length }, "keys reloaded");
+        return true;
+      } catch (error) {
+        log.error(
+          { code: (error as { code?: string }).code },
+          `keys refused, the old ones stay: ${(error as Error).message}`,
+        );
+        return false;
+      }
+    });
+    reloads = done;
+    return done;
+  };
+  const watch = watchPaths(paths, baseline, reload);
+
+  log.info(
+    {
+      jwksUri: publisher.jwksUri,
+      port: publisher.port,
+      admin: admin?.url,
+      kids: kids(),
+      workers: settings.workers,
+      pid: process.pid,
+    },
+    "started",
+  );
+  return {
+    url: `http://${urlHost(settings.host)}:${publisher.port}${new URL(publisher.jwksUri).pathname}`,
+    jwksUri: publisher.jwksUri,
+    get kids() {
+      return kids();
+    },
+    adminUrl: admin?.url,
+    reload,
+    async stop() {
+      ready = false;
+      log.info("stopping");
+      watch.stop();
+      await reloads;
+      await publisher.stop();
+      await admin?.stop();
+      log.info("stopped");
+    },
+  };
+}
+
+async function dataKeys(data: string, log: Logger): Promise<string> {
+  const { keys, generated } = await prepareDataFolder(data);
+  if (generated) log.info({ folder: keys }, "first start: made a signing key");
+  return keys;
+}
+
+async function startAdminAt(address: string, isReady: () => boolean) {
+  if (address === "off") return undefined;
+  const separator = address.lastIndexOf(":");
+  const host = address.slice(0, separator).replace(/^\[(.*)\]$/, "$1");
+  const server = await startAdmin({ host, port: Number(address.slice(separator + 1)) }, isReady);
+  return { url: `http://${urlHost(host)}:${server.port}`, stop: server.stop };
+}

@@ -1,0 +1,150 @@
+import { readFile } from "node:fs/promises";
+import { distance } from "fastest-levenshtein";
+import * as v from "valibot";
+import { ConfigError } from "../errors.ts";
+
+const text = v.pipe(v.string(), v.nonEmpty("must not be empty"));
+const flag = v.boolean("must be true or false");
+const integer = (min: number, max: number) => {
+  const rule = `must be a whole number from ${min} to ${max}`;
+  return v.pipe(v.number(rule), v.integer(rule), v.minValue(min, rule), v.maxValue(max, rule));
+};
+
+/**
+ * Every setting of the service: its schema, its default, and the line of help about it. The flag is the name in kebab case, the
+ * environment variable `JWKSD_` and the name in upper snake case, the member of the configuration file the name itself.
+ */
+export const settingDefinitions = {
+  host: { schema: text, fallback: "127.0.0.1", value: "<address>", help: "address to listen on" },
+  port: { schema: integer(0, 65_535), fallback: 9900, value: "<port>", help: "port to listen on; 0 takes a free one" },
+  issuer: {
+    schema: text,
+    fallback: undefined,
+    value: "<url>",
+    help: "issuer identifier, as relying parties know it (default: http://HOST:PORT, for one's own machine only)",
+  },
+  mountPrefix: { schema: text, fallback: undefined, value: "<path>", help: "path between issuer and endpoints" },
+  jwksPath: { schema: text, fallback: "/jwks", value: "<path>", help: "path of the JWK Set" },
+  keys: {
+    schema: text,
+    fallback: undefined,
+    value: "<file-or-folder>",
+    help: "signing keys: a private JWK Set, or a folder of PEM or JWK files, newest name first (default: a key in the data folder)",
+  },
+  encryptionKeys: {
+    schema: text,
+    fallback: undefined,
+    value: "<file-or-folder>",
+    help: "encryption keys, public or private, in the same forms",
+  },
+  data: { schema: text, fallback: "./.jwksd", value: "<folder>", help: "data folder, made on first start" },
+  rotationMode: {
+    schema: flag,
+    fallback: false,
+    value: undefined,
+    help: "send the short Cache-Control of the rotation mode (5 minutes)",
+  },
+  workers: { schema: integer(1, 256), fallback: 1, value: "<count>", help: "processes that share the port" },
+  noCors: { schema: flag, fallback: false, value: undefined, help: "send no Access-Control-Allow-Origin" },
+  admin: {
+    schema: v.pipe(text, v.regex(/^(off|.+:\d{1,5})$/, 'must be HOST:PORT or "off"')),
+    fallback: "127.0.0.1:9901",
+    value: "<host:port>",
+    help: 'address of /livez and /readyz, or "off"',
+  },
+  logLevel: {
+    schema: v.picklist(["debug", "info", "warn", "error", "silent"], "must be debug, info, warn, error or silent"),
+    fallback: "info",
+    value: "<level>",
+    help: "debug, info, warn, error or silent",
+  },
+  jsonLogs: { schema: flag, fallback: false, value: undefined, help: "log JSON lines for machines" },
+} as const;
+
+type Definitions = typeof settingDefinitions;
+export type SettingName = keyof Definitions;
+
+/** Checked settings of `jwksd serve`. */
+export type Settings = {
+  readonly [Name in SettingName]:
+    | v.InferOutput<Definitions[Name]["schema"]>
+    | (undefined extends Definitions[Name]["fallback"] ? undefined : never);
+};
+
+const names = Object.keys(settingDefinitions) as SettingName[];
+
+export const flagName = (name: string): string => `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+export const variableName = (name: string): string =>
+  `JWKSD${flagName(name).slice(1).replaceAll("-", "_").toUpperCase()}`;
+
+/** Where settings come from; a flag wins over the environment, the environment over the file, the file over the default. */
+export interface SettingSources {
+  /** By setting name, as text (or `true` for a flag without a value). */
+  readonly flags: Readonly<Record<string, unknown>>;
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  /** Path of a JSON file. */
+  readonly configFile?: string | undefined;
+}
+
+/**
+ * Collects and checks all settings.
+ *
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_CONFIG_FORMAT`
+ */
+export async function resolveSettings({ flags, environment, configFile }: SettingSources): Promise<Settings> {
+  const configVariable = variableName("config");
+  const variables = Object.keys(environment).filter((name) => name.startsWith("JWKSD_") && name !== configVariable);
+  checkKnown(variables, [...names.map(variableName), configVariable], "environment variable");
+  const file = await readConfigFile(configFile ?? environment[configVariable]);
+
+  const settings: Partial<Record<SettingName, unknown>> = {};
+  for (const name of names) {
+    const { schema, fallback } = settingDefinitions[name];
+    const given = [
+      { from: flagName(name), value: fromText(flags[name], schema) },
+      { from: variableName(name), value: fromText(environment[variableName(name)], schema) },
+      { from: `"${name}" of the configuration file`, value: file[name] },
+    ].find(({ value }) => value !== undefined && value !== null);
+    settings[name] = given === undefined ? fallback : check(schema, given.value, given.from);
+  }
+  return settings as Settings;
+}
+
+async function readConfigFile(path: string | undefined): Promise<Record<string, unknown>> {
+  if (path === undefined) return {};
+  const bad = (rule: string, cause?: unknown) =>
+    new ConfigError("ERR_CONFIG_FORMAT", `configuration file ${path} ${rule}`, { cause });
+  const json = await readFile(path, "utf8").catch((error: NodeJS.ErrnoException) => {
+    throw bad(`cannot be read (${error.code})`, error);
+  });
+  let value: unknown;
+  try {
+    value = JSON.parse(json);
+  } catch (error) {
+    throw bad(`is not JSON: ${(error as Error).message}`);
+  }
+  if (typeof value !== "object" || value === null || Array.isArray(value)) throw bad("is not a JSON object");
+  checkKnown(Object.keys(value), names, `member of ${path}:`);
+  return value as Record<string, unknown>;
+}
+
+function checkKnown(given: readonly string[], known: readonly string[], what: string): void {
+  for (const name of given) {
+    if (known.includes(name)) continue;
+    const nearest = known.toSorted((a, b) => distance(name, a) - distance(name, b))[0];
+    throw new ConfigError("ERR_OPTION_UNKNOWN", `unknown ${what} ${name} (did you mean ${nearest}?)`);
+  }
+}
+
+/** Flags and variables are texts; the schema says what they stand for. */
+function fromText(value: unknown, schema: v.GenericSchema): unknown {
+  if (typeof value !== "string") return value;
+  if (schema === flag) return { true: true, "1": true, false: false, "0": false }[value] ?? value;
+  return v.is(text, value) && !v.is(schema, value) && /^\d+$/.test(value) ? Number(value) : value;
+}
+
+function check(schema: v.GenericSchema, value: unknown, from: string): unknown {
+  const result = v.safeParse(schema, value);
+  if (result.success) return result.output;
+  throw new ConfigError("ERR_OPTION_INVALID", `${from} ${result.issues[0].message}, not ${JSON.stringify(value)}`);
+}

@@ -1,0 +1,60 @@
+import { readdir, realpath, stat } from "node:fs/promises";
+import { join } from "node:path";
+
+/**
+ * Calls `onChange` after the files at `paths` (files, or folders of files) have changed since `baseline` and then stayed the same
+ * for one interval, so that a file is not read while it is being written.
+ *
+ * It looks at what the paths lead to instead of asking the system for events: events get lost on network and overlay file
+ * systems, and where mounted secrets are swapped by a symbolic link, as Kubernetes does, none is sent for the file itself.
+ *
+ * @param baseline {@link fingerprint} of the paths, taken before they were read
+ */
+export function watchPaths(
+  paths: readonly string[],
+  baseline: string,
+  onChange: () => Promise<unknown>,
+  { intervalMs = 400 } = {},
+): { stop(): void } {
+  let known = baseline;
+  let last = baseline;
+  let timer: NodeJS.Timeout | undefined;
+  let stopped = false;
+  const look = async (): Promise<void> => {
+    const seen = await fingerprint(paths);
+    if (seen !== known && seen === last && !stopped) {
+      known = seen;
+      await onChange();
+    }
+    last = seen;
+    schedule();
+  };
+  const schedule = (): void => {
+    if (!stopped) timer = setTimeout(() => void look(), intervalMs);
+  };
+  schedule();
+  return {
+    stop() {
+      stopped = true;
+      clearTimeout(timer);
+    },
+  };
+}
+
+/** A text that changes whenever what the paths lead to changes. */
+export async function fingerprint(paths: readonly string[]): Promise<string> {
+  return (await Promise.all(paths.map(fingerprintOf))).join("\n");
+}
+
+async function fingerprintOf(path: string): Promise<string> {
+  try {
+    const real = await realpath(path);
+    const stats = await stat(real);
+    const own = `${real} ${stats.ino} ${stats.size} ${stats.mtimeMs} ${stats.ctimeMs}`;
+    if (!stats.isDirectory()) return own;
+    const names = (await readdir(real)).filter((name) => !name.startsWith(".")).sort();
+    return `${own}\n${await fingerprint(names.map((name) => join(real, name)))}`;
+  } catch (error) {
+    return `${path} ${(error as NodeJS.ErrnoException).code}`;
+  }
+}

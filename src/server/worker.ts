@@ -1,0 +1,36 @@
+// One worker process of `jwksd serve --workers N`. It holds public keys only.
+import { type Publisher, startPublisher } from "./publisher.ts";
+import type { FromWorker, ToWorker } from "./workers.ts";
+
+let publisher: Publisher | undefined;
+
+process.on("message", (message) => void handle(message as ToWorker));
+// The first process decides: a terminal sends its signals to both.
+process.on("SIGINT", () => {});
+process.on("SIGTERM", () => void stop());
+process.on("disconnect", () => void stop());
+
+async function handle(message: ToWorker): Promise<void> {
+  if (message.kind === "stop") return stop();
+  if (message.kind === "update") {
+    await publisher?.update(message.keys);
+    return tell({ kind: "updated", version: message.version });
+  }
+  try {
+    publisher = await startPublisher(message.options, message.keys, { reusePort: true });
+    tell({ kind: "listening", port: publisher.port, jwksUri: publisher.jwksUri });
+  } catch (error) {
+    tell({ kind: "failed", message: (error as Error).message });
+    process.disconnect();
+  }
+}
+
+async function stop(): Promise<void> {
+  await publisher?.stop();
+  // eslint-disable-next-line unicorn/no-process-exit -- the channel to the first process would keep this one alive
+  process.exit(0);
+}
+
+function tell(message: FromWorker): void {
+  if (process.connected) process.send?.(message);
+}
