@@ -2,7 +2,15 @@
 export interface Clock {
   /** Milliseconds since the Unix epoch. */
   now(): number;
+  /** Calls back once, after `delayMs` milliseconds; what it returns cancels that. */
+  setTimer(callback: () => void, delayMs: number): () => void;
 }
 
 /** The clock of the machine. */
-export const systemClock: Clock = { now: () => Date.now() };
+export const systemClock: Clock = {
+  now: () => Date.now(),
+  setTimer(callback, delayMs) {
+    const timer = setTimeout(callback, delayMs);
+    return () => clearTimeout(timer);
+  },
+};

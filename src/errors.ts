@@ -22,7 +22,27 @@ export const errorCodes = {
   ERR_PRIVATE_KEY_MISSING: "a signing key without its private part",
   ERR_KEY_MISMATCH: "a private key and a public key that do not belong together",
   ERR_NOT_AFTER_INVALID: "a notAfter that is no valid point in time",
+  ERR_SIGNER_THROTTLED: "the backend of a signer asks to slow down",
+  ERR_SIGNER_UNAVAILABLE: "the backend of a signer cannot be reached or failed",
+  ERR_SIGNER_TIMEOUT: "a signature that was not made before its deadline",
+  ERR_SIGNER_BUSY: "more signatures waiting than the queue of a signer holds",
+  ERR_SIGNER_UNAUTHORIZED: "a backend that does not let this process use the key",
+  ERR_SIGNER_KEY_STATE: "a key that its backend has disabled, deleted or lost",
+  ERR_SIGNER_ABORTED: "a signature that its caller aborted",
+  ERR_SIGNER_BAD_SIGNATURE: "a signature that the published key does not verify",
   ERR_SIGNER_PUBLISH_ONLY: "a signature asked of a process that only publishes public keys",
+  ERR_CLAIMS_INVALID: "claims or token options that cannot be signed as they are",
+  ERR_TOKEN_MALFORMED: "a token that is no compact JWS with a JSON header and JSON claims",
+  ERR_TOKEN_TOO_LARGE: "a token of more than 16 KiB",
+  ERR_TOKEN_ALG: "a token whose alg is not allowed, or not that of its key",
+  ERR_TOKEN_CRIT: "a token with critical header parameters that are not understood",
+  ERR_TOKEN_TYP: "a token of another type than expected",
+  ERR_TOKEN_KID_MISSING: "a token without a kid",
+  ERR_TOKEN_KID_UNKNOWN: "a token whose kid names no published key",
+  ERR_TOKEN_SIGNATURE: "a token whose signature its key does not verify",
+  ERR_TOKEN_EXPIRED: "a token after its exp",
+  ERR_TOKEN_CLAIM: "a token with a claim that is missing or has an unexpected value",
+  ERR_TOKEN_REPLAYED: "a token whose jti was used before",
   ERR_PREDICATE: "a rotation predicate that threw or returned something else than a boolean",
   ERR_FILE_UNREADABLE: "a file or folder that cannot be read",
   ERR_FILE_UNWRITABLE: "a file or folder that cannot be written",
@@ -36,17 +56,25 @@ export const errorCodes = {
 /** A stable error code; the message may change between releases, the code may not. */
 export type ErrorCode = keyof typeof errorCodes;
 
+const retryableCodes: ReadonlySet<ErrorCode> = new Set([
+  "ERR_SIGNER_THROTTLED",
+  "ERR_SIGNER_UNAVAILABLE",
+  "ERR_SIGNER_TIMEOUT",
+  "ERR_SIGNER_BUSY",
+]);
+
 /** Base of every error that jwksd raises on purpose. No message ever holds key material, a token, a PIN or a body. */
 export class JwksdError extends Error {
   /** Stable code, listed in `docs/errors.md`. */
   readonly code: ErrorCode;
   /** Whether the same call may succeed later without a change by the caller. */
-  readonly retryable: boolean = false;
+  readonly retryable: boolean;
 
   constructor(code: ErrorCode, message: string, options?: { readonly cause?: unknown }) {
     super(message, options);
     this.name = new.target.name;
     this.code = code;
+    this.retryable = retryableCodes.has(code);
   }
 }
 
@@ -58,6 +86,9 @@ export class KeyMaterialError extends JwksdError {}
 
 /** A signer cannot sign. */
 export class SignerError extends JwksdError {}
+
+/** A token cannot be made from its input, or is refused. */
+export class TokenError extends JwksdError {}
 
 /** The service cannot do what it was asked to: read a file, listen, or start a worker. */
 export class ServiceError extends JwksdError {}

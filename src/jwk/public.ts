@@ -18,6 +18,13 @@ export interface RsaPublicJwk {
   readonly e: string;
 }
 
+/** Public members of an Ed25519 key. Verified with, never published. @see RFC 8037 section 2 */
+export interface OkpPublicJwk {
+  readonly kty: "OKP";
+  readonly crv: "Ed25519";
+  readonly x: string;
+}
+
 export type PublicJwk = EcPublicJwk | RsaPublicJwk;
 
 const coordinateBytes = { "P-256": 32, "P-384": 48, "P-521": 66 } as const;
@@ -75,6 +82,27 @@ export function publicMembers(jwk: Readonly<Record<string, unknown>>, name: stri
 /** Two keys are the same key if and only if their identities are equal. */
 export function keyIdentity(jwk: PublicJwk): string {
   return jwk.kty === "EC" ? `EC ${jwk.crv} ${jwk.x} ${jwk.y}` : `RSA ${jwk.n} ${jwk.e}`;
+}
+
+/** The public members of an Ed25519 key. @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED` */
+export function ed25519Members(jwk: Readonly<Record<string, unknown>>, name: string): OkpPublicJwk {
+  if (jwk["crv"] !== "Ed25519") {
+    throw new KeyMaterialError(
+      "ERR_KEY_UNSUPPORTED",
+      `${name}: curve ${shown(jwk["crv"])} is not supported; use Ed25519`,
+    );
+  }
+  const bytes = decode(jwk, "x", name).length;
+  if (bytes !== 32) {
+    throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: "x" is ${bytes} bytes long, but an Ed25519 key has 32`);
+  }
+  return { kty: "OKP", crv: "Ed25519", x: jwk["x"] as string };
+}
+
+/** Size of the modulus and of the exponent of an RSA key, in bits. */
+export function rsaBits(jwk: RsaPublicJwk): { readonly modulus: number; readonly exponent: number } {
+  const bits = (member: "n" | "e"): number => integerBits(base64url.decode(jwk[member]), member, "RSA key");
+  return { modulus: bits("n"), exponent: bits("e") };
 }
 
 function decode(jwk: Readonly<Record<string, unknown>>, member: string, name: string): Uint8Array {

@@ -37,9 +37,17 @@ export type EncryptionKeyset = readonly EncryptionEntry[];
 /** A published entry: public members, then `kid`, `alg`, `use`, in this order. */
 export type Jwk = PublicJwk & { readonly kid: string; readonly alg: string; readonly use: "sig" | "enc" };
 
+interface CheckedSigningKey {
+  readonly jwk: Jwk;
+  readonly signer: Signer;
+  /** What is published, imported for verification. */
+  readonly publicKey: jose.CryptoKey;
+}
+
 /** A keyset that keeps every rule, ready to be published. */
 export interface CheckedKeyset {
-  readonly signing: readonly { readonly jwk: Jwk; readonly signer: Signer }[];
+  /** The active key first. */
+  readonly signing: readonly [CheckedSigningKey, ...CheckedSigningKey[]];
   /** `notAfter` in epoch milliseconds; `Infinity` where there is none. */
   readonly encryption: readonly { readonly jwk: Jwk; readonly notAfter: number }[];
 }
@@ -55,19 +63,21 @@ export async function checkKeyset(keyset: Keyset, encryptionKeyset: EncryptionKe
   if (!Array.isArray(keyset) || !Array.isArray(encryptionKeyset)) {
     throw new KeyMaterialError("ERR_KEY_FORMAT", "a keyset is an array of entries");
   }
-  if (keyset.length === 0) {
+  const [first, ...rest] = keyset as Keyset;
+  if (first === undefined) {
     throw new KeyMaterialError(
       "ERR_KEYSET_EMPTY",
       "the keyset has no entry; the first entry is the active key, so there must be one",
     );
   }
-  const signing = await Promise.all((keyset as Keyset).map(signingKey));
+  const active = await signingKey(first, 0);
+  const retiring = await Promise.all(rest.map((entry, index) => signingKey(entry, index + 1)));
   const encryption = await Promise.all((encryptionKeyset as EncryptionKeyset).map(encryptionKey));
-  checkUnique([...signing, ...encryption].map(({ jwk }) => jwk));
-  return { signing, encryption };
+  checkUnique([active, ...retiring, ...encryption].map(({ jwk }) => jwk));
+  return { signing: [active, ...retiring], encryption };
 }
 
-async function signingKey(entry: SigningEntry, index: number): Promise<CheckedKeyset["signing"][number]> {
+async function signingKey(entry: SigningEntry, index: number): Promise<CheckedSigningKey> {
   const name = entryName(entry, "signing", index);
   const signer: Signer | undefined = entry.signer;
   if (typeof signer?.publicKey !== "object" || signer.publicKey === null) {
@@ -84,8 +94,8 @@ async function signingKey(entry: SigningEntry, index: number): Promise<CheckedKe
     );
   }
   const members = publicMembers(signer.publicKey as Record<string, unknown>, name);
-  await importable(members, "ES256", name);
-  return { jwk: Object.freeze({ ...members, kid: entry.keyId, alg: "ES256", use: "sig" as const }), signer };
+  const publicKey = await importable(members, "ES256", name);
+  return { jwk: Object.freeze({ ...members, kid: entry.keyId, alg: "ES256", use: "sig" as const }), signer, publicKey };
 }
 
 async function encryptionKey(entry: EncryptionEntry, index: number): Promise<CheckedKeyset["encryption"][number]> {
@@ -123,10 +133,12 @@ function entryName(entry: SigningEntry | EncryptionEntry, keyset: string, index:
 }
 
 /** A point that is not on its curve is found here, by Web Crypto. */
-async function importable(jwk: PublicJwk, alg: string, name: string): Promise<void> {
-  await jose.importJWK({ ...jwk }, alg).catch(() => {
+async function importable(jwk: PublicJwk, alg: string, name: string): Promise<jose.CryptoKey> {
+  try {
+    return await jose.importJWK({ ...jwk }, alg);
+  } catch {
     throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: not a valid ${jwk.kty} public key`);
-  });
+  }
 }
 
 function checkUnique(jwks: readonly Jwk[]): void {

@@ -1,5 +1,6 @@
 import type { Clock } from "../clock.ts";
 import { ConfigError, type JwksdError } from "../errors.ts";
+import type { SignerLimits } from "../signer/guard.ts";
 import type { EncryptionKeyset, Keyset } from "../keyset/keyset.ts";
 
 /** Paths of the provider's endpoints. */
@@ -29,6 +30,9 @@ export interface ProviderOptions {
   readonly cors?: boolean | null | undefined;
   /** Hears what went wrong while serving went on. Default: `console.warn` of the message. */
   readonly onWarning?: ((warning: JwksdError) => void) | null | undefined;
+  /** Bounds of what is asked of the active signer. */
+  readonly signerLimits?: SignerLimits | null | undefined;
+  /** Default: the clock of the machine. */
   readonly clock?: Clock | null | undefined;
 }
 
@@ -45,6 +49,7 @@ const optionTypes: {
   metadata: "object",
   cors: "boolean",
   onWarning: "function",
+  signerLimits: "object",
   clock: "object",
 };
 

@@ -1,20 +1,17 @@
+import type { CryptoKey } from "jose";
 import { systemClock } from "../clock.ts";
+import { TokenError } from "../errors.ts";
 import { toResponse } from "../http/fetch.ts";
 import { type NodeRequest, type NodeResponse, writeReply } from "../http/node.ts";
-import {
-  type CacheMode,
-  type Reply,
-  type Representation,
-  cacheControl,
-  methodNotAllowed,
-  notFound,
-  represent,
-  respond,
-  withoutBodyOnHead,
-} from "../http/respond.ts";
-import { type Document, type Edition, makeDocument, makeEditions } from "../keyset/document.ts";
+import { type Reply, methodNotAllowed, notFound, represent, respond, withoutBodyOnHead } from "../http/respond.ts";
+import { makeDocument, makeEditions } from "../keyset/document.ts";
 import { type EncryptionKeyset, type Keyset, checkKeyset } from "../keyset/keyset.ts";
+import { guardSigner } from "../signer/guard.ts";
+import type { Signer } from "../signer/signer.ts";
+import { type ActiveKey, type Claims, type SignOptions, signToken } from "../token/sign.ts";
+import { type KeySource, type VerifiedToken, type VerifyOptions, verify } from "../token/verify.ts";
 import { discoveryDocument } from "./discovery.ts";
+import { type Page, pageFrom } from "./page.ts";
 import { type ProviderOptions, checkNames, mergeOptions } from "./options.ts";
 import { locate, targetPath } from "./paths.ts";
 import { rotationMode } from "./rotation-mode.ts";
@@ -42,26 +39,33 @@ export interface Provider {
    * @throws KeyMaterialError see `createProvider`
    */
   update(this: void, change: KeysetUpdate): Promise<void>;
+  /**
+   * Signs claims with the active key, always ES256, and sets `iss`, `iat` and `exp`.
+   *
+   * @throws TokenError `ERR_CLAIMS_INVALID`
+   * @throws SignerError, see its codes; `retryable` says whether to try again
+   */
+  sign(this: void, claims: Claims, options: SignOptions): Promise<string>;
+  /**
+   * Verifies a token of this provider against the published keys. An unknown kid is an error here as for everyone else; the
+   * active key is never tried instead.
+   *
+   * @throws TokenError see `verify`
+   * @see the contract, section 1 point 5
+   */
+  verify(
+    this: void,
+    token: string,
+    options: Omit<VerifyOptions, "keys" | "issuer" | "algorithms" | "clock">,
+  ): Promise<VerifiedToken>;
 }
 
-/** What is served until a moment, and what follows. */
-interface Published extends Readonly<Record<CacheMode, Representation>> {
-  readonly until: number;
-  readonly following: Published | undefined;
-}
-
-function publishedFrom(editions: readonly Edition[], cors: boolean): Published {
-  const page = (document: Document, mode: CacheMode): Representation =>
-    represent(document, "application/jwk-set+json", cacheControl[mode], cors);
-  return editions.reduceRight<Published | undefined>(
-    (following, { document, until }) => ({
-      long: page(document, "long"),
-      rotation: page(document, "rotation"),
-      until,
-      following,
-    }),
-    undefined,
-  ) as Published;
+/** All that follows from the keysets; replaced in one step. */
+interface State {
+  readonly keysets: { readonly keyset: Keyset; readonly encryptionKeyset: EncryptionKeyset };
+  page: Page;
+  readonly active: ActiveKey;
+  readonly verificationKeys: ReadonlyMap<string, CryptoKey>;
 }
 
 /**
@@ -86,22 +90,42 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
   const metadata = discoveryDocument({ issuer, jwksUri, metadata: merged.metadata ?? {} });
   const discovery = represent(await makeDocument(metadata), "application/json", "public, max-age=3600", cors);
 
-  let keysets = { keyset: merged.keyset ?? [], encryptionKeyset: merged.encryptionKeyset ?? [] };
-  let published = await publish(keysets);
   let updates: Promise<unknown> = Promise.resolve();
+  const activeKeys = new WeakMap<Signer, ActiveKey>();
+  let state = await prepare({ keyset: merged.keyset ?? [], encryptionKeyset: merged.encryptionKeyset ?? [] });
 
-  async function publish(wanted: typeof keysets): Promise<Published> {
-    const checked = await checkKeyset(wanted.keyset, wanted.encryptionKeyset);
-    return publishedFrom(await makeEditions(checked, clock.now()), cors);
+  /** Checks keysets and makes all that follows from them; nothing is in use yet. */
+  async function prepare(keysets: Required<Pick<typeof merged, "keyset" | "encryptionKeyset">>): Promise<State> {
+    const checked = await checkKeyset(keysets.keyset, keysets.encryptionKeyset);
+    const page = pageFrom(await makeEditions(checked, clock.now()), cors);
+    const [first] = checked.signing;
+    let active = activeKeys.get(first.signer);
+    if (active?.kid !== first.jwk.kid) {
+      const name = `kid ${JSON.stringify(first.jwk.kid)}`;
+      active = {
+        kid: first.jwk.kid,
+        sign: guardSigner(first.signer, first.publicKey, name, merged.signerLimits, clock),
+      };
+      activeKeys.set(first.signer, active);
+    }
+    const verificationKeys = new Map(checked.signing.map(({ jwk, publicKey }) => [jwk.kid, publicKey]));
+    return { keysets, page, active, verificationKeys };
   }
+
+  const ownKeys: KeySource = ({ kid }) => {
+    const key = state.verificationKeys.get(kid ?? "");
+    if (key === undefined) throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "the kid of the token names no published key");
+    return key;
+  };
 
   function answer(method: string, target: string, ifNoneMatch: string | null | undefined): Reply | undefined {
     const route = routes.get(target) ?? routes.get(targetPath(target));
     if (route === undefined) return undefined;
     if (method !== "GET" && method !== "HEAD") return methodNotAllowed.get;
     if (route === "discovery") return respond(discovery, method, ifNoneMatch);
-    while (published.following !== undefined && clock.now() >= published.until) published = published.following;
-    return respond(published[mode()], method, ifNoneMatch);
+    let { page } = state;
+    while (page.following !== undefined && clock.now() >= page.until) state.page = page = page.following;
+    return respond(page[mode()], method, ifNoneMatch);
   }
 
   return Object.freeze({
@@ -126,12 +150,15 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
       checkNames(change, ["keyset", "encryptionKeyset"], "keyset");
       const given = mergeOptions([change]);
       const done = updates.then(async () => {
-        const wanted = { ...keysets, ...given };
-        published = await publish(wanted);
-        keysets = wanted;
+        state = await prepare({ ...state.keysets, ...given });
       });
       updates = done.catch(() => {});
       await done;
     },
+
+    // Kid and signer are captured together, before anything is awaited.
+    sign: async (claims, options) => signToken(state.active, issuer, claims, options, clock.now()),
+
+    verify: (token, options) => verify(token, { ...options, keys: ownKeys, issuer, algorithms: ["ES256"], clock }),
   } satisfies Provider);
 }

@@ -1,0 +1,126 @@
+import type { CryptoKey } from "jose";
+import { checkBounds } from "../bounds.ts";
+import { type Clock, systemClock } from "../clock.ts";
+import { SignerError } from "../errors.ts";
+import { sha256 } from "./sha256.ts";
+import type { Signer } from "./signer.ts";
+
+/** Bounds of one signer. The defaults suit a key service that takes 10 to 50 ms for a signature. */
+export interface SignerLimits {
+  /** Operations under way at the backend at once. Default: 16. */
+  readonly maxConcurrent?: number | undefined;
+  /** Calls that wait for a place. Default: 1024. */
+  readonly maxQueued?: number | undefined;
+  /** Time for one signature, waiting included, in milliseconds. Default: 5000. */
+  readonly timeoutMs?: number | undefined;
+}
+
+/** Signs a JWS signing input: 64 bytes, r then s, that the published key verifies. */
+export type GuardedSign = (message: Uint8Array<ArrayBuffer>, signal?: AbortSignal) => Promise<Uint8Array<ArrayBuffer>>;
+
+/**
+ * What stands between every signer and its callers: a cap on what is under way, a bounded queue, a deadline, and a check of each
+ * signature against the public key that is published under the kid. A signature that does not verify never gets out.
+ *
+ * An operation that its backend does not end keeps its place after the deadline, so that a backend that hangs is not given more.
+ *
+ * The function that it returns throws SignerError `ERR_SIGNER_BUSY`, `ERR_SIGNER_TIMEOUT`, `ERR_SIGNER_ABORTED`,
+ * `ERR_SIGNER_BAD_SIGNATURE`, and what the signer throws; what is no SignerError becomes `ERR_SIGNER_UNAVAILABLE`.
+ *
+ * @param name how messages name the key, such as `kid "2026-11"`
+ */
+export function guardSigner(
+  signer: Signer,
+  publicKey: CryptoKey,
+  name: string,
+  { maxConcurrent = 16, maxQueued = 1024, timeoutMs = 5000 }: SignerLimits = {},
+  clock: Clock = systemClock,
+): GuardedSign {
+  checkBounds({ maxConcurrent, timeoutMs }, 1);
+  checkBounds({ maxQueued }, 0);
+  let running = 0;
+  const queue: (() => void)[] = [];
+
+  function release(): void {
+    running -= 1;
+    queue.shift()?.();
+  }
+
+  /** Runs `start` when there is a place, and frees the place when it has settled. */
+  async function enter(start: () => Promise<Uint8Array>, signal: AbortSignal): Promise<Uint8Array> {
+    if (running >= maxConcurrent) {
+      if (queue.length >= maxQueued) {
+        throw new SignerError(
+          "ERR_SIGNER_BUSY",
+          `${name}: ${maxQueued} signatures are waiting already; try again later`,
+        );
+      }
+      await new Promise<void>((resolve, reject) => {
+        const turn = (): void => {
+          signal.removeEventListener("abort", leave);
+          resolve();
+        };
+        const leave = (): void => {
+          queue.splice(queue.indexOf(turn), 1);
+          reject(signal.reason as Error);
+        };
+        queue.push(turn);
+        signal.addEventListener("abort", leave, { once: true });
+      });
+    }
+    running += 1;
+    return start().finally(release);
+  }
+
+  return async (message, signal) => {
+    const digest = await sha256(message);
+    const operation = new AbortController();
+    const aborted = new Promise<never>((_, reject) => {
+      operation.signal.addEventListener("abort", () => reject(operation.signal.reason as Error), { once: true });
+    });
+    const abort = (): void =>
+      operation.abort(new SignerError("ERR_SIGNER_ABORTED", `${name}: the caller aborted the signature`));
+    const timeout = new SignerError(
+      "ERR_SIGNER_TIMEOUT",
+      `${name}: no signature within ${timeoutMs} ms; try again later`,
+    );
+    const cancelTimer = clock.setTimer(() => operation.abort(timeout), timeoutMs);
+    if (signal?.aborted === true) abort();
+    else signal?.addEventListener("abort", abort, { once: true });
+    try {
+      const start = async () => signer.sign({ digest, message, signal: operation.signal });
+      const signed = operation.signal.aborted ? aborted : enter(start, operation.signal);
+      return await checked(await Promise.race([signed, aborted]), message);
+    } catch (error) {
+      throw error instanceof SignerError ? error : unavailable(error);
+    } finally {
+      cancelTimer();
+      signal?.removeEventListener("abort", abort);
+      // Whichever promise lost the race may still reject.
+      aborted.catch(() => {});
+    }
+  };
+
+  async function checked(signature: Uint8Array, message: Uint8Array<ArrayBuffer>): Promise<Uint8Array<ArrayBuffer>> {
+    const isBytes = signature instanceof Uint8Array;
+    if (!isBytes || signature.length !== 64) {
+      const given = isBytes ? `${signature.length} bytes` : typeof signature;
+      throw new SignerError(
+        "ERR_SIGNER_BAD_SIGNATURE",
+        `${name}: the signer gave ${given} where ES256 has 64, r then s (RFC 7518 section 3.4); DER has to be converted`,
+      );
+    }
+    const copy = new Uint8Array(signature);
+    if (!(await crypto.subtle.verify({ name: "ECDSA", hash: "SHA-256" }, publicKey, copy, message))) {
+      throw new SignerError(
+        "ERR_SIGNER_BAD_SIGNATURE",
+        `${name}: the published key does not verify what the signer signed`,
+      );
+    }
+    return copy;
+  }
+
+  function unavailable(cause: unknown): SignerError {
+    return new SignerError("ERR_SIGNER_UNAVAILABLE", `${name}: the signer failed; try again later`, { cause });
+  }
+}

@@ -1,0 +1,83 @@
+import { base64url } from "jose";
+import { TokenError } from "../errors.ts";
+import type { GuardedSign } from "../signer/guard.ts";
+
+/** How a token is signed. */
+export interface SignOptions {
+  /** From `iat` to `exp`, in whole seconds. Required: no token lives for ever. */
+  readonly lifetimeSeconds: number;
+  /** Header `typ`: `at+jwt` for access tokens (RFC 9068 section 2.1). Default: `JWT`. */
+  readonly typ?: string | undefined;
+  /** More protected header parameters. `alg`, `kid` and `typ` are set by the provider; keys and certificates do not belong here. */
+  readonly header?: Readonly<Record<string, unknown>> | undefined;
+  /** Aborts the signature. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** The entry that signs, captured whole: kid and signer belong together through any rotation. */
+export interface ActiveKey {
+  readonly kid: string;
+  readonly sign: GuardedSign;
+}
+
+export type Claims = Readonly<Record<string, unknown>>;
+
+const reservedHeader = new Set([
+  "alg",
+  "kid",
+  "typ",
+  "b64",
+  "crit",
+  "zip",
+  "jwk",
+  "jku",
+  "x5u",
+  "x5c",
+  "x5t",
+  "x5t#S256",
+]);
+const encoder = new TextEncoder();
+
+/**
+ * Signs claims as a compact JWS with ES256.
+ *
+ * @throws TokenError `ERR_CLAIMS_INVALID`
+ * @throws SignerError see `guardSigner`
+ * @see RFC 7515 section 7.1; RFC 7519 section 4.1
+ */
+export async function signToken(
+  active: ActiveKey,
+  issuer: string,
+  claims: Claims,
+  { lifetimeSeconds, typ = "JWT", header = {}, signal }: SignOptions,
+  nowMs: number,
+): Promise<string> {
+  if (!Number.isSafeInteger(lifetimeSeconds) || lifetimeSeconds <= 0) {
+    throw new TokenError("ERR_CLAIMS_INVALID", "lifetimeSeconds must be a whole number of seconds above 0");
+  }
+  const reserved = Object.keys(header).find((name) => reservedHeader.has(name));
+  if (reserved !== undefined) {
+    throw new TokenError("ERR_CLAIMS_INVALID", `header "${reserved}" is not for callers to set`);
+  }
+  for (const name of ["iat", "exp"]) {
+    if (claims[name] !== undefined) {
+      throw new TokenError(
+        "ERR_CLAIMS_INVALID",
+        `claim "${name}" is set from the clock and lifetimeSeconds; leave it out`,
+      );
+    }
+  }
+  if (claims["iss"] !== undefined && claims["iss"] !== issuer) {
+    throw new TokenError("ERR_CLAIMS_INVALID", 'claim "iss" is the issuer of the provider; leave it out');
+  }
+  const iat = Math.floor(nowMs / 1000);
+  const protectedHeader = encode({ ...header, alg: "ES256", kid: active.kid, typ });
+  const payload = encode({ ...claims, iss: issuer, iat, exp: iat + lifetimeSeconds });
+  const signingInput = `${protectedHeader}.${payload}`;
+  const signature = await active.sign(encoder.encode(signingInput), signal);
+  return `${signingInput}.${base64url.encode(signature)}`;
+}
+
+function encode(value: object): string {
+  return base64url.encode(JSON.stringify(value));
+}

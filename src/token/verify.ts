@@ -1,0 +1,101 @@
+import * as jose from "jose";
+import { type Clock, systemClock } from "../clock.ts";
+import { ConfigError, JwksdError, TokenError } from "../errors.ts";
+
+/**
+ * Finds the key of a token by its header, and throws where there is none. It never gives the key of another kid.
+ * A `createRemoteKeySet` is one.
+ */
+export type KeySource = (header: jose.JWSHeaderParameters) => jose.CryptoKey | Promise<jose.CryptoKey>;
+
+/** What a token must be to be accepted. */
+export interface VerifyOptions {
+  readonly keys: KeySource;
+  /** `iss` must be this, or one of these. */
+  readonly issuer: string | readonly string[];
+  /** `aud` must be or hold this, or one of these. */
+  readonly audience: string | readonly string[];
+  /** `alg` must be one of these. */
+  readonly algorithms: readonly string[];
+  /** Header `typ` must be this, compared as a media type. Default: not checked. @see RFC 8725 section 3.11 */
+  readonly typ?: string | undefined;
+  /** Tolerated difference of clocks, in seconds. Default: 0. */
+  readonly clockToleranceSeconds?: number | undefined;
+  /** Claims that must be there beside `iss`, `aud` and `exp`. */
+  readonly requiredClaims?: readonly string[] | undefined;
+  readonly clock?: Pick<Clock, "now"> | undefined;
+}
+
+/** An accepted token. */
+export interface VerifiedToken {
+  readonly header: jose.JWTHeaderParameters;
+  readonly claims: jose.JWTPayload;
+}
+
+const maxTokenBytes = 16_384;
+
+/**
+ * Verifies a signed token: size, header, key by kid, signature, then claims. Keys in the token's own header (`jwk`, `jku`, `x5u`,
+ * `x5c`) are ignored.
+ *
+ * @throws ConfigError `ERR_OPTION_INVALID` when issuer, audience or algorithms are missing
+ * @throws TokenError `ERR_TOKEN_TOO_LARGE`, `ERR_TOKEN_MALFORMED`, `ERR_TOKEN_ALG`, `ERR_TOKEN_CRIT`, `ERR_TOKEN_TYP`,
+ * `ERR_TOKEN_KID_MISSING`, `ERR_TOKEN_KID_UNKNOWN`, `ERR_TOKEN_SIGNATURE`, `ERR_TOKEN_EXPIRED`, `ERR_TOKEN_CLAIM`
+ * @throws what `keys` throws
+ * @see RFC 7519 section 7.2; RFC 8725; the contract, section 1 points 3 to 5
+ */
+export async function verify(token: string, options: VerifyOptions): Promise<VerifiedToken> {
+  const { keys, issuer, audience, algorithms, typ, clockToleranceSeconds = 0, requiredClaims = [] } = options;
+  for (const [name, value] of Object.entries({ issuer, audience, algorithms })) {
+    const values: readonly unknown[] = typeof value === "string" ? [value] : Array.isArray(value) ? value : [];
+    if (values.length === 0 || values.some((item) => typeof item !== "string" || item === "")) {
+      throw new ConfigError("ERR_OPTION_INVALID", `verify needs "${name}"; there is no default that accepts anything`);
+    }
+  }
+  if (typeof token !== "string") throw new TokenError("ERR_TOKEN_MALFORMED", "the token is not a string");
+  if (token.length > maxTokenBytes) {
+    throw new TokenError("ERR_TOKEN_TOO_LARGE", `the token is longer than ${maxTokenBytes} bytes`);
+  }
+  const byKid = (header: jose.JWSHeaderParameters): ReturnType<KeySource> => {
+    if (typeof header.kid !== "string" || header.kid === "") {
+      throw new TokenError("ERR_TOKEN_KID_MISSING", "the token names no key: its header has no kid");
+    }
+    return keys(header);
+  };
+  try {
+    const { payload, protectedHeader } = await jose.jwtVerify(token, byKid, {
+      issuer: issuer as string | string[],
+      audience: audience as string | string[],
+      algorithms: [...algorithms],
+      clockTolerance: clockToleranceSeconds,
+      requiredClaims: ["exp", ...requiredClaims],
+      currentDate: new Date((options.clock ?? systemClock).now()),
+      ...(typ !== undefined && { typ }),
+    });
+    return { header: protectedHeader, claims: payload };
+  } catch (error) {
+    throw error instanceof JwksdError ? error : tokenError(error);
+  }
+}
+
+function tokenError(error: unknown): unknown {
+  if (error instanceof jose.errors.JWTExpired) return new TokenError("ERR_TOKEN_EXPIRED", "the token has expired");
+  if (error instanceof jose.errors.JWTClaimValidationFailed) {
+    if (error.claim === "typ") return new TokenError("ERR_TOKEN_TYP", "the token is of another type (header typ)");
+    const what = error.reason === "missing" ? "is missing" : "is not what is expected";
+    return new TokenError("ERR_TOKEN_CLAIM", `claim "${error.claim}" ${what}`);
+  }
+  if (error instanceof jose.errors.JWSSignatureVerificationFailed) {
+    return new TokenError("ERR_TOKEN_SIGNATURE", "the signature does not belong to the token and the key of its kid");
+  }
+  if (error instanceof jose.errors.JOSEAlgNotAllowed)
+    return new TokenError("ERR_TOKEN_ALG", "the alg of the token is not allowed");
+  // Of what jose does not support, only crit can get this far: the allowed algorithms are known.
+  if (error instanceof jose.errors.JOSENotSupported) {
+    return new TokenError("ERR_TOKEN_CRIT", "the token has critical header parameters that are not understood");
+  }
+  if (error instanceof jose.errors.JOSEError) {
+    return new TokenError("ERR_TOKEN_MALFORMED", "the token is not a well-formed signed JWT");
+  }
+  return error;
+}
