@@ -1,0 +1,49 @@
+import { once } from "node:events";
+import { type AddressInfo, type Socket, connect, createServer } from "node:net";
+import type { TestContext } from "node:test";
+
+/** One request that reached the origin, and the status of its answer. */
+export interface Exchange {
+  /** Request line and header fields as they were sent. */
+  readonly request: string;
+  readonly status: number;
+}
+
+/** A way to the origin that passes bytes on as they are and writes down what passed, in order. */
+export interface RecordedOrigin {
+  readonly port: number;
+  readonly exchanges: readonly Exchange[];
+}
+
+/** Records what passes to the port; whoever has an answer finds its exchange recorded. Pipelined requests would be one. */
+export async function recordOrigin(t: TestContext, originPort: number): Promise<RecordedOrigin> {
+  const exchanges: Exchange[] = [];
+  const sockets = new Set<Socket>();
+  const server = createServer((near) => {
+    const far = connect(originPort, "127.0.0.1");
+    let request = "";
+    near.setEncoding("latin1").on("data", (chunk: string) => {
+      request += chunk;
+      far.write(chunk, "latin1");
+    });
+    far.setEncoding("latin1").on("data", (chunk: string) => {
+      // The first bytes after a request are its answer's status line.
+      if (request !== "") exchanges.push({ request, status: Number(chunk.slice("HTTP/1.1 ".length, 12)) });
+      request = "";
+      near.write(chunk, "latin1");
+    });
+    near.on("end", () => far.end());
+    far.on("end", () => near.end());
+    for (const socket of [near, far]) {
+      sockets.add(socket);
+      socket.on("error", () => [near, far].forEach((either) => either.destroy()));
+      socket.on("close", () => sockets.delete(socket));
+    }
+  });
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  t.after(async () => {
+    for (const socket of sockets) socket.destroy();
+    await once(server.close(), "close");
+  });
+  return { port: (server.address() as AddressInfo).port, exchanges };
+}

@@ -1,0 +1,151 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { readFile, readdir, writeFile } from "node:fs/promises";
+import { type IncomingHttpHeaders, type RequestOptions, request } from "node:http";
+import { connect } from "node:net";
+import { join } from "node:path";
+import { text } from "node:stream/consumers";
+import type { TestContext } from "node:test";
+import { part } from "./parts.ts";
+import { temporaryFolder } from "./service.ts";
+
+/** A shared cache as operators run it. Replies carry `X-Cache`; a request with `Cache-Control: no-cache` goes to the origin. */
+export interface Cache {
+  readonly name: "nginx" | "Varnish";
+  readonly program: string;
+  /** Whether hits carry `Age`. */
+  readonly sendsAge: boolean;
+  start(t: TestContext, options: CacheOptions): Promise<RunningCache>;
+}
+
+export interface CacheOptions {
+  readonly originPort: number;
+  /** Whether `Cache-Control` of the origin is overruled by a lifetime that a test can wait for. */
+  readonly shortLived: boolean;
+}
+
+export interface RunningCache {
+  readonly socketPath: string;
+  /** For how long the cache decided to call the document fresh, and then to serve it stale; to be asked after a hit. */
+  lifetime(): Promise<{ readonly freshSeconds: number; readonly staleSeconds: number }>;
+}
+
+export const nginx: Cache = {
+  name: "nginx",
+  program: "nginx",
+  sendsAge: false,
+  async start(t, options) {
+    const folder = await temporaryFolder(t);
+    const socketPath = join(folder, "socket");
+    await writeFile(join(folder, "nginx.conf"), nginxConfig(socketPath, options));
+    await startProgram(t, nginx.program, ["-p", folder, "-c", "nginx.conf", "-e", "stderr"], socketPath);
+    return {
+      socketPath,
+      // nginx tells nobody but its cache file: ngx_http_file_cache_header_t, in words of 8 bytes.
+      async lifetime() {
+        const [file] = await readdir(join(folder, "cache"));
+        const header = await readFile(join(folder, "cache", file as string));
+        const word = (index: number): number => Number(header.readBigInt64LE(index * 8));
+        const [validUntil, staleSeconds, date] = [word(1), word(2), word(5)] as const;
+        return { freshSeconds: validUntil - date, staleSeconds };
+      },
+    };
+  },
+};
+
+// The temporary paths, and the user when started as root, are there because the built-in ones belong to the system's own nginx.
+const nginxConfig = (socketPath: string, { originPort, shortLived }: CacheOptions): string => `
+daemon off;
+${process.getuid?.() === 0 ? "user root;" : ""}
+pid pid;
+error_log stderr;
+events {}
+http {
+  access_log off;
+  ${["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map((name) => `${name}_temp_path ${name};`).join(" ")}
+  proxy_cache_path cache keys_zone=documents:1m;
+  map $http_cache_control $asks_origin { ~no-cache 1; default 0; }
+  server {
+    listen unix:${socketPath};
+    location / {
+      proxy_pass http://127.0.0.1:${originPort};
+      proxy_cache documents;
+      proxy_cache_revalidate on;
+      proxy_cache_bypass $asks_origin;
+      # The service itself takes no ranges.
+      proxy_force_ranges on;
+      add_header X-Cache $upstream_cache_status;
+      ${shortLived ? "proxy_ignore_headers Cache-Control; proxy_cache_valid 200 1s;" : ""}
+    }
+  }
+}`;
+
+export const varnish: Cache = {
+  name: "Varnish",
+  program: "varnishd",
+  sendsAge: true,
+  async start(t, options) {
+    const folder = await temporaryFolder(t);
+    const [socketPath, vcl] = [join(folder, "socket"), join(folder, "default.vcl")];
+    await writeFile(vcl, varnishConfig(options));
+    const own = ["-n", join(folder, "work"), "-j", "none", "-T", "none", "-s", "malloc,16m"];
+    await startProgram(t, varnish.program, ["-F", "-a", socketPath, "-f", vcl, ...own], socketPath);
+    return {
+      socketPath,
+      async lifetime() {
+        const { headers } = await send(socketPath, { path: "/jwks" });
+        return { freshSeconds: Number(headers["x-ttl"]), staleSeconds: Number(headers["x-grace"]) };
+      },
+    };
+  },
+};
+
+const varnishConfig = ({ originPort, shortLived }: CacheOptions): string => `
+vcl 4.1;
+backend default { .host = "127.0.0.1"; .port = "${originPort}"; }
+sub vcl_recv {
+  if (req.http.Cache-Control ~ "no-cache") { set req.hash_always_miss = true; }
+}
+sub vcl_backend_response {
+  set beresp.http.X-Ttl = beresp.ttl;
+  set beresp.http.X-Grace = beresp.grace;
+  set beresp.keep = 1h;
+  ${shortLived ? "set beresp.ttl = 10ms; set beresp.grace = 0s;" : ""}
+}
+sub vcl_deliver {
+  if (obj.hits > 0) { set resp.http.X-Cache = "HIT"; } else { set resp.http.X-Cache = "MISS"; }
+}`;
+
+export interface Answer {
+  readonly status: number | undefined;
+  readonly headers: IncomingHttpHeaders;
+  readonly body: string;
+}
+
+/** Sends one request on a connection of its own; to a port of this machine or, by its path, to a socket. */
+export async function send(to: number | string, options: RequestOptions): Promise<Answer> {
+  const address = typeof to === "number" ? { host: "127.0.0.1", port: to } : { socketPath: to };
+  const [response] = await once(request({ ...address, ...options, agent: false }).end(), "response");
+  return { status: response.statusCode, headers: response.headers, body: await text(response) };
+}
+
+/** Runs a program until the test ends; resolves once it accepts connections, fails with what it printed if it ends first. */
+async function startProgram(t: TestContext, program: string, args: string[], socketPath: string): Promise<void> {
+  const child = spawn(part(program), args, { stdio: ["ignore", "ignore", "pipe"] });
+  const exited = once(child, "exit");
+  t.after(async () => {
+    child.kill("SIGTERM");
+    await exited;
+  });
+  let printed = "";
+  child.stderr.setEncoding("utf8").on("data", (chunk: string) => (printed += chunk));
+  const ended = exited.then(() => Promise.reject(new Error(`${program} ended: ${printed}`)));
+  const accepting = t.waitFor(() => connectTo(socketPath), { timeout: 20_000 });
+  await Promise.race([accepting, ended]);
+}
+
+async function connectTo(socketPath: string): Promise<void> {
+  const socket = connect(socketPath);
+  await once(socket, "connect");
+  socket.destroy();
+}

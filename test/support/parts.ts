@@ -1,0 +1,43 @@
+import { accessSync, constants } from "node:fs";
+import { delimiter, join } from "node:path";
+
+// Daemons are often installed where the search path of a plain user does not lead.
+const folders = [...(process.env["PATH"] ?? "").split(delimiter), "/usr/local/sbin", "/usr/sbin", "/sbin"];
+
+/**
+ * Path of a program of the system.
+ *
+ * @throws Error if it is not installed
+ */
+export function part(program: string): string {
+  const path = find(program);
+  if (path === undefined) throw new Error(missing([program]));
+  return path;
+}
+
+/**
+ * For the `skip` option of tests that need programs of the system: why they are skipped, or `false`. Where `CI` is set nothing is
+ * skipped, so that a missing program fails its tests instead of hiding them.
+ */
+export function skipWithout(...programs: string[]): string | false {
+  const absent = programs.filter((program) => find(program) === undefined);
+  if (absent.length === 0 || process.env["CI"]) return false;
+  process.emitWarning(missing(absent));
+  return missing(absent);
+}
+
+const missing = (programs: string[]): string =>
+  `NOT TESTED: ${programs.join(", ")} not installed; install with: sudo scripts/install-test-services`;
+
+function find(program: string): string | undefined {
+  return folders.map((folder) => join(folder, program)).find(isExecutable);
+}
+
+function isExecutable(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
