@@ -1,0 +1,166 @@
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import fc from "fast-check";
+import { notModified } from "../../src/http/conditional.ts";
+import { type Target, faces, wireFaces } from "../support/faces.ts";
+import { named } from "../support/keys.ts";
+import { pipeline } from "../support/wire.ts";
+
+const etag = `"${"0123456789abcdef".repeat(4)}"`;
+
+/**
+ * What the contract says, read one character at a time: slow, and made of nothing that the tested code is made of.
+ *
+ * RFC 9110: If-None-Match = "*" / #entity-tag (13.1.2); entity-tag = [ "W/" ] DQUOTE *etagc DQUOTE (8.8.3);
+ * #element = [ element ] *( OWS "," OWS [ element ] ) for a recipient (5.6.1.2); white space around a field value is no part of
+ * it (5.5). The contract, section 4: a weak member does not match.
+ */
+function reference(value: string, etag: string): boolean {
+  if (trim(value) === "*") return true;
+  const members = splitOutsideQuotes(value).map(trim);
+  return members.every((member) => member === "" || isEntityTag(member)) && members.includes(etag);
+}
+
+function splitOutsideQuotes(value: string): string[] {
+  const members = [""];
+  let quoted = false;
+  for (const character of value) {
+    if (character === '"') quoted = !quoted;
+    if (character === "," && !quoted) members.push("");
+    else members[members.length - 1] += character;
+  }
+  return members;
+}
+
+function isSpace(character: string | undefined): boolean {
+  return character === " " || character === "\t";
+}
+
+function trim(text: string): string {
+  const characters = text.split("");
+  while (isSpace(characters[0])) characters.shift();
+  while (isSpace(characters.at(-1))) characters.pop();
+  return characters.join("");
+}
+
+function isEntityTag(member: string): boolean {
+  const [first, ...rest] = (member[0] === "W" && member[1] === "/" ? member.slice(2) : member).split("");
+  const last = rest.pop();
+  return first === '"' && last === '"' && rest.every(isEtagc);
+}
+
+function isEtagc(character: string): boolean {
+  const code = character.charCodeAt(0);
+  return code === 0x21 || (code >= 0x23 && code <= 0x7e) || (code >= 0x80 && code <= 0xff);
+}
+
+/** A field value: what HTTP lets through, obs-text included. */
+const fieldCharacter = fc.oneof(
+  { weight: 3, arbitrary: fc.constantFrom(" ", "\t", ",", '"', "*", "W", "w", "/", "\\", "'", ";") },
+  {
+    weight: 1,
+    arbitrary: fc
+      .integer({ min: 0x20, max: 0xff })
+      .filter((code) => code !== 0x7f)
+      .map((code) => String.fromCharCode(code)),
+  },
+);
+const text = fc.string({ unit: fieldCharacter, maxLength: 12 });
+const opaque = fc.string({ unit: fieldCharacter.filter((character) => isEtagc(character)), maxLength: 8 });
+const separator = fc.oneof(
+  { weight: 12, arbitrary: fc.constantFrom(", ", ",", " ,\t", ",,", ", ,") },
+  { weight: 1, arbitrary: fc.constantFrom("", " ", ";", "\t", ".") },
+);
+
+const members = (own: string) =>
+  fc.oneof(
+    { weight: 6, arbitrary: opaque.map((inner) => `"${inner}"`) },
+    { weight: 4, arbitrary: fc.constant(own) },
+    { weight: 3, arbitrary: fc.constant(`W/${own}`) },
+    { weight: 2, arbitrary: opaque.map((inner) => `W/"${inner}"`) },
+    {
+      weight: 1,
+      arbitrary: fc.constantFrom(
+        "*",
+        "",
+        `w/${own}`,
+        own.slice(1),
+        own.slice(0, -1),
+        own.slice(1, -1),
+        own.toUpperCase(),
+      ),
+    },
+    { weight: 1, arbitrary: opaque.map((inner) => `"${inner},${own.slice(1, -1)},"`) },
+    { weight: 1, arbitrary: text },
+  );
+
+const lists = (own: string) =>
+  fc
+    .tuple(
+      fc.constantFrom("", " ", ",", "\t, "),
+      fc.array(fc.tuple(members(own), separator), { maxLength: 6 }),
+      fc.boolean(),
+    )
+    .map(([start, pairs, separatorLast]) => {
+      const list = start + pairs.flat().join("");
+      return separatorLast ? list : list.slice(0, list.length - (pairs.at(-1)?.[1].length ?? 0));
+    });
+
+const values = (own: string) => fc.oneof({ weight: 8, arbitrary: lists(own) }, { weight: 1, arbitrary: text });
+
+describe("304 if and only if the contract says so", () => {
+  test("of any list of validators", () => {
+    fc.assert(
+      fc.property(values(etag), (value) => assert.equal(notModified(value, etag), reference(value, etag))),
+      { numRuns: 20_000 },
+    );
+  });
+
+  test("the lists are of both kinds, in good measure", () => {
+    const sample = fc.sample(values(etag), { numRuns: 2_000, seed: 1 });
+    const matching = sample.filter((value) => reference(value, etag)).length;
+    assert.ok(matching > 300 && matching < 1_700, `${matching} of ${sample.length} match`);
+    const spoiled = sample.filter((value) => value.includes(etag) && !reference(value, etag)).length;
+    assert.ok(spoiled > 300, `${spoiled} hold the ETag and do not match`);
+  });
+
+  const setup = { keys: [named("a")] };
+  for (const face of faces) {
+    describe(face.name, () => {
+      let target: Target;
+      before(async () => {
+        target = await face.start(setup);
+      });
+      after(() => target.close());
+
+      test("of any list, sent in one line or in several", async () => {
+        const own = (await target.send({ target: "/jwks" })).headers["etag"] as string;
+        await fc.assert(
+          fc.asyncProperty(fc.array(values(own), { minLength: 1, maxLength: 3 }), async (lines) => {
+            const headers = lines.map((line) => ["If-None-Match", line] as const);
+            const { status } = await target.send({ target: "/jwks", headers });
+            assert.equal(status, reference(lines.map(trim).join(", "), own) ? 304 : 200);
+          }),
+          { numRuns: 300 },
+        );
+      });
+    });
+  }
+
+  for (const face of wireFaces) {
+    test(`${face.name}, of 500 lists on one connection`, async (t) => {
+      const target = await face.start(setup);
+      t.after(() => target.close());
+      const own = (await target.send({ target: "/jwks" })).headers["etag"] as string;
+      const sample = fc.sample(values(own), 500);
+      const replies = await pipeline(
+        target.port,
+        sample.map((value) => ({ target: "/jwks", headers: [["If-None-Match", value]] })),
+      );
+      assert.deepEqual(
+        replies.map(({ status }, index) => [sample[index], status]),
+        sample.map((value) => [value, reference(value, own) ? 304 : 200]),
+      );
+    });
+  }
+});

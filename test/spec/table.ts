@@ -1,0 +1,113 @@
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { describe, test } from "node:test";
+import { type Setup, faces, startedOnce } from "../support/faces.ts";
+import { type NamedKey, named } from "../support/keys.ts";
+import type { WireReply, WireRequest } from "../support/wire.ts";
+
+/** What one sentence of the contract says about one request. */
+export interface Row {
+  /** Section of the contract, with the part of it that is meant. */
+  readonly section: string;
+  readonly name: string;
+  /** What differs from {@link defaultSetup}. */
+  readonly setup?: Partial<Setup>;
+  readonly input: WireRequest;
+  readonly expect: WireReply;
+}
+
+export const defaultSetup: Setup = { keys: [named("active"), named("retiring")] };
+
+/** Runs each row against every face. The header fields must be the expected ones, and no others. */
+export function checkTable(rows: readonly Row[]): void {
+  for (const face of faces) {
+    describe(face.name, () => {
+      const started = startedOnce(face);
+      for (const { section, name, setup, input, expect } of rows) {
+        test(`section ${section}: ${name}`, async () => {
+          const target = await started({ ...defaultSetup, ...setup });
+          assert.deepEqual(comparable(await target.send(input)), expect);
+        });
+      }
+    });
+  }
+}
+
+/** Without what belongs to the connection and the clock; a problem document is held to its form, not to its wording. */
+export function comparable({ status, headers, body }: WireReply): WireReply {
+  const { date: _date, connection: _connection, "keep-alive": _keepAlive, ...rest } = headers;
+  if (rest["content-type"] !== "application/problem+json") return { status, headers: rest, body };
+  const { "content-length": length, ...problemHeaders } = rest;
+  assert.ok(Number(length) > 0);
+  if (body === "") return { status, headers: problemHeaders, body };
+  assert.equal(length, String(body.length));
+  const problem = JSON.parse(body) as { type?: string; title?: string; status?: number };
+  assert.equal(typeof problem.title, "string");
+  return { status, headers: problemHeaders, body: `problem ${problem.status}` };
+}
+
+/** A document as the contract has it: its bytes and its validator. */
+export interface ExpectedDocument {
+  readonly text: string;
+  readonly etag: string;
+}
+
+/** Section 2: signing keys first, then encryption keys, each as public members, kid, alg, use. */
+export function expectedSet(signing: readonly NamedKey[], encryption: readonly NamedKey[] = []): ExpectedDocument {
+  const keys = [
+    ...signing.map((key) => published(key, "ES256", "sig")),
+    ...encryption.map((key) => published(key, key["alg"] ?? (key.kty === "RSA" ? "RSA-OAEP-256" : "ECDH-ES"), "enc")),
+  ];
+  const text = JSON.stringify({ keys });
+  return { text, etag: `"${createHash("sha256").update(text).digest("hex")}"` };
+}
+
+function published(key: NamedKey, alg: string, use: string): object {
+  const { kty, crv, x, y, n, e, kid } = key;
+  return kty === "EC" ? { kty, crv, x, y, kid, alg, use } : { kty, n, e, kid, alg, use };
+}
+
+/** Section 3, to the letter. */
+export const cacheControl = {
+  long: "public, max-age=3600, stale-while-revalidate=3600",
+  rotation: "public, max-age=300, must-revalidate",
+} as const;
+
+type Mode = keyof typeof cacheControl;
+
+const cors = { "access-control-allow-origin": "*" };
+const nosniff = { "x-content-type-options": "nosniff" };
+
+export function ok({ text, etag }: ExpectedDocument, mode: Mode = "long"): WireReply {
+  const headers = {
+    "content-type": "application/jwk-set+json",
+    "content-length": String(text.length),
+    etag,
+    "cache-control": cacheControl[mode],
+    ...cors,
+    ...nosniff,
+  };
+  return { status: 200, headers, body: text };
+}
+
+/** Section 4, HEAD: "the same status and headers as GET [...] with no body". */
+export const withoutBody = (reply: WireReply): WireReply => ({ ...reply, body: "" });
+
+export function notModified({ etag }: ExpectedDocument, mode: Mode = "long"): WireReply {
+  return { status: 304, headers: { etag, "cache-control": cacheControl[mode], ...cors }, body: "" };
+}
+
+export const notFound = problem(404);
+
+/** Section 7. */
+export const methodNotAllowed = problem(405, { allow: "GET, HEAD" });
+
+function problem(status: number, more: Readonly<Record<string, string>> = {}): WireReply {
+  const headers = {
+    "content-type": "application/problem+json",
+    "cache-control": "no-store",
+    ...nosniff,
+    ...more,
+  };
+  return { status, headers, body: `problem ${status}` };
+}

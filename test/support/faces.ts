@@ -1,0 +1,110 @@
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { after } from "node:test";
+import { type EncryptionEntry, type Provider, createProvider, localSigner } from "../../src/index.ts";
+import { type NamedKey, withoutPrivate } from "./keys.ts";
+import { type WireReply, type WireRequest, pipeline } from "./wire.ts";
+
+/** A provider in plain data, so that a process of its own can be set up the same way. */
+export interface Setup {
+  /** Private keys, the active one first. */
+  readonly keys: readonly NamedKey[];
+  /** `alg` is the member of the JWK. */
+  readonly encryptionKeys?: readonly NamedKey[];
+  readonly issuer?: string;
+  readonly mountPrefix?: string;
+  readonly jwksPath?: string;
+  readonly rotation?: boolean;
+  readonly cors?: boolean;
+}
+
+/** Something that answers requests. */
+export interface Target {
+  send(request: WireRequest): Promise<WireReply>;
+  close(): Promise<void>;
+}
+
+/** A target that listens on a port of 127.0.0.1. */
+export interface WireTarget extends Target {
+  readonly port: number;
+}
+
+/** One way to reach the endpoint. */
+export interface Face<T extends Target = Target> {
+  readonly name: string;
+  start(setup: Setup): Promise<T>;
+}
+
+export const defaultIssuer = "https://op.example";
+
+export async function providerOf(setup: Setup): Promise<Provider> {
+  const encryptionKeyset: EncryptionEntry[] = (setup.encryptionKeys ?? []).map((key) => ({
+    keyId: key.kid,
+    publicKey: withoutPrivate(key),
+  }));
+  return createProvider({
+    issuer: setup.issuer ?? defaultIssuer,
+    mountPrefix: setup.mountPrefix,
+    endpoints: { jwks: setup.jwksPath },
+    keyset: await Promise.all(setup.keys.map(async (key) => ({ keyId: key.kid, signer: await localSigner(key) }))),
+    encryptionKeyset,
+    jwksRotationActive: setup.rotation === undefined ? undefined : () => setup.rotation === true,
+    cors: setup.cors,
+  });
+}
+
+const fetchFace: Face = {
+  name: "provider.fetch",
+  async start(setup) {
+    const provider = await providerOf(setup);
+    return {
+      async send({ method = "GET", target, headers = [] }) {
+        const fields = new Headers();
+        for (const [name, value] of headers) fields.append(name, value);
+        const url = target.startsWith("/") ? `http://op.example${target}` : target;
+        const response = provider.fetch(new Request(url, { method, headers: fields }));
+        const body = Buffer.from(await response.arrayBuffer()).toString("latin1");
+        return { status: response.status, headers: Object.fromEntries(response.headers), body };
+      },
+      close: () => Promise.resolve(),
+    };
+  },
+};
+
+function wireTarget(port: number, close: () => Promise<void>): WireTarget {
+  return { port, close, send: async (request) => (await pipeline(port, [request]))[0] as WireReply };
+}
+
+const nodeFace: Face<WireTarget> = {
+  name: "provider.node",
+  async start(setup) {
+    const provider = await providerOf(setup);
+    const server = createServer((request, response) => provider.node(request, response));
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    return wireTarget((server.address() as AddressInfo).port, async () => {
+      server.closeAllConnections();
+      await server[Symbol.asyncDispose]();
+    });
+  },
+};
+
+/** The faces that a raw socket reaches. */
+export const wireFaces: readonly Face<WireTarget>[] = [nodeFace];
+
+/** Every face; a new one is plugged in here or, if it listens on a port, above. */
+export const faces: readonly Face[] = [fetchFace, ...wireFaces];
+
+/** Starts each setup once, on first use, and closes them all when the tests of the caller's suite are over. */
+export function startedOnce<T extends Target>(face: Face<T>): (setup: Setup) => Promise<T> {
+  const targets = new Map<string, Promise<T>>();
+  after(async () => {
+    for (const target of await Promise.allSettled(targets.values()))
+      if (target.status === "fulfilled") await target.value.close();
+  });
+  return (setup) => {
+    const key = JSON.stringify(setup);
+    const target = targets.get(key) ?? face.start(setup);
+    targets.set(key, target);
+    return target;
+  };
+}

@@ -1,0 +1,79 @@
+import { createECDH, createHash, generateKeyPairSync } from "node:crypto";
+
+export type EcPrivateJwk = {
+  readonly kty: "EC";
+  readonly crv: EcCurve;
+  readonly x: string;
+  readonly y: string;
+  readonly d: string;
+};
+
+export type PrivateJwk = Readonly<Record<string, string>> & { readonly kty: string };
+
+/** A private JWK that carries its kid, as key files do. */
+export type NamedKey = PrivateJwk & { readonly kid: string };
+
+export type EcCurve = "P-256" | "P-384" | "P-521";
+
+const curves = {
+  "P-256": { ecdhName: "prime256v1", bytes: 32 },
+  "P-384": { ecdhName: "secp384r1", bytes: 48 },
+  "P-521": { ecdhName: "secp521r1", bytes: 66 },
+} as const;
+
+/** A private key whose scalar is a hash of the seed: same seed, same key. */
+export function ecKey(seed: string, crv: EcCurve = "P-256"): EcPrivateJwk {
+  const { ecdhName, bytes } = curves[crv];
+  const scalar = createHash("shake256", { outputLength: bytes }).update(seed).digest();
+  // Below the order of every one of the curves.
+  scalar[0] = 1;
+  const ecdh = createECDH(ecdhName);
+  ecdh.setPrivateKey(scalar);
+  const point = ecdh.getPublicKey();
+  const text = (from: number, to: number): string => point.subarray(from, to).toString("base64url");
+  return {
+    kty: "EC",
+    crv,
+    x: text(1, bytes + 1),
+    y: text(bytes + 1, 2 * bytes + 1),
+    d: scalar.toString("base64url"),
+  };
+}
+
+/** A P-256 key under a kid. */
+export function named(kid: string, key: EcPrivateJwk | PrivateJwk = ecKey(kid)): NamedKey {
+  return { ...key, kid };
+}
+
+const rsaKeys = new Map<number, PrivateJwk>();
+
+/** A private RSA key, made on first use. */
+export function rsaKey(bits: number = 2048): PrivateJwk {
+  const key =
+    rsaKeys.get(bits) ??
+    (generateKeyPairSync("rsa", { modulusLength: bits }).privateKey.export({ format: "jwk" }) as PrivateJwk);
+  rsaKeys.set(bits, key);
+  return key;
+}
+
+/** The P-256 key of RFC 7515 appendix A.3. */
+export const rfc7515Key: EcPrivateJwk = {
+  kty: "EC",
+  crv: "P-256",
+  x: "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU",
+  y: "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0",
+  d: "jpsQnnGQmL-YBIffH1136cspYG6-0iY7X1fCE9-E9LI",
+};
+
+export const privateMembers = ["d", "p", "q", "dp", "dq", "qi", "oth", "k"];
+
+/** The public half of a JWK, and what it says about itself. */
+export function withoutPrivate(jwk: object): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(jwk).filter(([member]) => !privateMembers.includes(member)));
+}
+
+/** Every run of base64 in an input that is long enough to be key material, public or private. */
+export function keyMaterial(input: unknown): string[] {
+  if (typeof input === "string") return input.match(/[\w+/-]{20,}/g)?.filter((run) => !run.startsWith("-----")) ?? [];
+  return typeof input === "object" && input !== null ? Object.values(input).flatMap(keyMaterial) : [];
+}

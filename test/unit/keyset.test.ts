@@ -1,0 +1,243 @@
+import assert from "node:assert/strict";
+import { createPrivateKey, createPublicKey, generateKeyPairSync, webcrypto } from "node:crypto";
+import { describe, test } from "node:test";
+import type { EncryptionEntry, ErrorCode, KeyInput, SigningEntry } from "../../src/index.ts";
+import { checkKeyset } from "../../src/keyset/keyset.ts";
+import { type EcPrivateJwk, type PrivateJwk, ecKey, rsaKey, withoutPrivate } from "../support/keys.ts";
+import { assertSilent, refusal } from "./refusal.ts";
+
+const sign = (): Promise<Uint8Array> => Promise.reject(new Error("publishing needs no signature"));
+
+function signing(keyId: string, publicKey: object = withoutPrivate(ecKey(keyId))): SigningEntry {
+  return { keyId, signer: { publicKey: publicKey as Record<string, unknown>, sign } };
+}
+
+function encryption(
+  keyId: string,
+  publicKey: unknown = withoutPrivate(ecKey(keyId)),
+  more: Partial<EncryptionEntry> = {},
+): EncryptionEntry {
+  return { keyId, publicKey: publicKey as KeyInput, ...more };
+}
+
+const [a, b] = [ecKey("a"), ecKey("b")];
+const [p384, p521] = [ecKey("p384", "P-384"), ecKey("p521", "P-521")];
+const rsa = rsaKey();
+const okp = generateKeyPairSync("ed25519").publicKey.export({ format: "jwk" });
+const secp256k1 = generateKeyPairSync("ec", { namedCurve: "secp256k1" }).publicKey.export({ format: "jwk" });
+const short = Buffer.from(ecKey("leading-zero-50").x, "base64url").subarray(1).toString("base64url");
+const offCurve = { ...withoutPrivate(a), y: b.y };
+
+type Refused = [
+  code: ErrorCode,
+  /** What the message calls the entry. */
+  entry: string,
+  name: string,
+  keyset: unknown,
+  encryptionKeyset?: unknown,
+];
+
+const nth = (index: number, keyset: string): string => `entry ${index} of the ${keyset} keyset`;
+const good = [signing("good")];
+
+const refused: Refused[] = [
+  ["ERR_KEYSET_EMPTY", "keyset", "no signing key", []],
+  ["ERR_KEYSET_EMPTY", "keyset", "encryption keys only", [], [encryption("e")]],
+  ["ERR_KEY_FORMAT", "keyset", "a keyset that is no array", { 0: signing("a") }],
+  ["ERR_KEY_FORMAT", "keyset", "an encryption keyset that is no array", good, "e"],
+
+  ["ERR_KID_INVALID", nth(2, "signing"), "no kid", [signing("a"), { signer: signing("b").signer }]],
+  ["ERR_KID_INVALID", nth(1, "signing"), "an empty kid", [signing("", withoutPrivate(a))]],
+  ["ERR_KID_INVALID", nth(1, "signing"), "a kid that is a number", [signing(7 as never, withoutPrivate(a))]],
+  ["ERR_KID_INVALID", nth(1, "signing"), "half a character in a kid", [signing("k\ud800", withoutPrivate(a))]],
+  ["ERR_KID_INVALID", nth(1, "signing"), "null for an entry", [null]],
+  ["ERR_KID_INVALID", nth(1, "encryption"), "an empty kid, to encrypt", good, [encryption("")]],
+
+  ["ERR_KID_DUPLICATE", '"a"', "one kid on two signing keys", [signing("a"), signing("a", withoutPrivate(b))]],
+  ["ERR_KID_DUPLICATE", '"a"', "one kid twice on one key", [signing("a"), signing("a")]],
+  ["ERR_KID_DUPLICATE", '"e"', "one kid on two encryption keys", good, [encryption("e"), encryption("e", rsa)]],
+  ["ERR_KID_DUPLICATE", '"good"', "one kid in both keysets", good, [encryption("good", rsa)]],
+  [
+    "ERR_KEY_DUPLICATE",
+    '"a" and kid "b"',
+    "one signing key, two kids",
+    [signing("a"), signing("b", withoutPrivate(a))],
+  ],
+  ["ERR_KEY_DUPLICATE", '"e" and kid "f"', "one RSA key, two kids", good, [encryption("e", rsa), encryption("f", rsa)]],
+  [
+    "ERR_KEY_DUPLICATE",
+    '"e" and kid "f"',
+    "one encryption key in two formats",
+    good,
+    [encryption("e", a), encryption("f", createPublicKey({ key: { ...a }, format: "jwk" }))],
+  ],
+  [
+    "ERR_KEY_IN_BOTH_KEYSETS",
+    '"a" and kid "e"',
+    "one key to sign and to encrypt",
+    [signing("a")],
+    [encryption("e", a)],
+  ],
+
+  ["ERR_KEY_NOT_P256", '"a"', "a signing key on P-384", [signing("a", withoutPrivate(p384))]],
+  ["ERR_KEY_NOT_P256", '"a"', "a signing key on secp256k1", [signing("a", secp256k1)]],
+  ["ERR_KEY_NOT_P256", '"a"', "an RSA signing key", [signing("a", withoutPrivate(rsa))]],
+  ["ERR_KEY_NOT_P256", '"a"', "an Ed25519 signing key", [signing("a", okp)]],
+  [
+    "ERR_KEY_NOT_P256",
+    '"b"',
+    "a retiring key that is not on P-256",
+    [signing("a"), signing("b", withoutPrivate(p521))],
+  ],
+
+  ["ERR_PRIVATE_KEY_MISSING", '"a"', "no sign operation", [{ keyId: "a", signer: { publicKey: withoutPrivate(a) } }]],
+  ["ERR_KEY_FORMAT", '"a"', "no signer", [{ keyId: "a" }]],
+  ["ERR_KEY_FORMAT", '"a"', "no public key", [{ keyId: "a", signer: { sign } }]],
+  [
+    "ERR_KEY_FORMAT",
+    '"a"',
+    "a coordinate without its leading zero",
+    [signing("a", { ...withoutPrivate(a), x: short })],
+  ],
+  ["ERR_KEY_FORMAT", '"a"', "a coordinate of 33 bytes", [signing("a", { ...withoutPrivate(a), y: `A${a.y}` })]],
+  ["ERR_KEY_FORMAT", '"a"', "a coordinate with padding", [signing("a", { ...withoutPrivate(a), x: `${a.x}=` })]],
+  ["ERR_KEY_FORMAT", '"a"', "a coordinate in base64", [signing("a", { ...withoutPrivate(a), x: `+/${a.x.slice(2)}` })]],
+  ["ERR_KEY_FORMAT", '"a"', "stray bits in a coordinate", [signing("a", { ...withoutPrivate(a), x: stray(a.x) })]],
+  ["ERR_KEY_FORMAT", '"a"', "no y", [signing("a", { ...withoutPrivate(a), y: undefined })]],
+  ["ERR_KEY_FORMAT", '"a"', "a point that is not on the curve", [signing("a", offCurve)]],
+  ["ERR_KEY_FORMAT", '"e"', "a point that is not on the curve, to encrypt", good, [encryption("e", offCurve)]],
+
+  ["ERR_KEY_UNSUPPORTED", '"e"', "an RSA key of 1024 bits", good, [encryption("e", rsaKey(1024))]],
+  ["ERR_KEY_UNSUPPORTED", '"e"', "an RSA key of 2047 bits", good, [encryption("e", rsaOfBits(2047))]],
+  ["ERR_KEY_UNSUPPORTED", '"e"', "an OKP key", good, [encryption("e", okp)]],
+  ["ERR_KEY_UNSUPPORTED", '"e"', "a curve that is not supported", good, [encryption("e", secp256k1)]],
+  ["ERR_KEY_UNSUPPORTED", '"e"', "a symmetric key", good, [encryption("e", { kty: "oct", k: a.d })]],
+  ["ERR_KEY_UNSUPPORTED", '"e"', "no kty", good, [encryption("e", { x: a.x, y: a.y })]],
+  ["ERR_KEY_FORMAT", '"e"', "a modulus with a leading zero", good, [encryption("e", { ...rsa, n: `AA${rsa["n"]}` })]],
+  ["ERR_KEY_FORMAT", '"e"', "an even exponent", good, [encryption("e", { ...withoutPrivate(rsa), e: "AQAA" })]],
+  ["ERR_KEY_FORMAT", '"e"', "an exponent of 1", good, [encryption("e", { ...withoutPrivate(rsa), e: "AQ" })]],
+  ["ERR_KEY_FORMAT", '"e"', "no modulus", good, [encryption("e", { kty: "RSA", e: "AQAB" })]],
+  ["ERR_KEY_FORMAT", '"e"', "no key", good, [{ keyId: "e" }]],
+  ["ERR_KEY_FORMAT", '"e"', "text that is no key", good, [encryption("e", `no key ${a.x}`)]],
+  ["ERR_KEY_FORMAT", '"e"', "a whole JWK Set", good, [encryption("e", JSON.stringify({ keys: [a] }))]],
+
+  ["ERR_KEY_PURPOSE", '"e"', "a key to sign with: use", good, [encryption("e", { ...withoutPrivate(a), use: "sig" })]],
+  ["ERR_KEY_PURPOSE", '"e"', "a key to verify with: key_ops", good, [encryption("e", { ...a, key_ops: ["verify"] })]],
+  ["ERR_ALG_UNSUPPORTED", '"e"', "a key to sign with: alg", good, [encryption("e", { ...a, alg: "ES256" })]],
+  ["ERR_ALG_UNSUPPORTED", '"e"', "an alg for EC on RSA", good, [encryption("e", rsa, { alg: "ECDH-ES" })]],
+  ["ERR_ALG_UNSUPPORTED", '"e"', "an alg for RSA on EC", good, [encryption("e", a, { alg: "RSA-OAEP-256" })]],
+  ["ERR_ALG_UNSUPPORTED", '"e"', "RSA1_5", good, [encryption("e", rsa, { alg: "RSA1_5" as never })]],
+  ["ERR_ALG_UNSUPPORTED", '"e"', "ECDH-ES+A192KW", good, [encryption("e", a, { alg: "ECDH-ES+A192KW" as never })]],
+
+  ["ERR_NOT_AFTER_INVALID", '"e"', "an invalid Date", good, [encryption("e", a, { notAfter: new Date(Number.NaN) })]],
+  ["ERR_NOT_AFTER_INVALID", '"e"', "text for a Date", good, [encryption("e", a, { notAfter: "2026-01-01" as never })]],
+  ["ERR_NOT_AFTER_INVALID", '"e"', "a number for a Date", good, [encryption("e", a, { notAfter: 1.8e12 as never })]],
+];
+
+/** The same octets in another spelling: the last character of 43 carries two bits that count for nothing. */
+function stray(text: string): string {
+  const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+  return text.slice(0, -1) + alphabet[alphabet.indexOf(text.slice(-1)) + 1];
+}
+
+function rsaOfBits(bits: number): PrivateJwk {
+  return generateKeyPairSync("rsa", { modulusLength: bits }).privateKey.export({ format: "jwk" }) as PrivateJwk;
+}
+
+describe("a keyset that breaks a rule is refused", () => {
+  for (const [code, entry, name, keyset, encryptionKeyset] of refused) {
+    test(`${code}: ${name}`, async () => {
+      const error = await refusal(() => checkKeyset(keyset as never, encryptionKeyset as never), code);
+      assert.equal(error.name, "KeyMaterialError");
+      assert.ok(error.message.includes(entry), error.message);
+      assertSilent(error, [keyset, encryptionKeyset, short, a, b, rsa]);
+    });
+  }
+});
+
+const jwkOf = (key: EcPrivateJwk | PrivateJwk, members: object): object => {
+  const { kty, crv, x, y, n, e } = key as PrivateJwk;
+  return { ...(kty === "EC" ? { kty, crv, x, y } : { kty, n, e }), ...members };
+};
+
+describe("a signing entry is published by allowlist, in one order", () => {
+  const expected = JSON.stringify(jwkOf(a, { kid: "a", alg: "ES256", use: "sig" }));
+  const inputs: [name: string, publicKey: object][] = [
+    ["as it is", withoutPrivate(a)],
+    ["in another order", Object.fromEntries(Object.entries(withoutPrivate(a)).toReversed())],
+    ["a private key", a],
+    [
+      "with members of its own",
+      { ...a, kid: "other", alg: "ES512", use: "enc", x5c: ["x"], key_ops: ["sign"], k: "k" },
+    ],
+  ];
+  for (const [name, publicKey] of inputs) {
+    test(name, async () => {
+      const { signing: published } = await checkKeyset([signing("a", publicKey)]);
+      assert.deepEqual(
+        published.map(({ jwk }) => JSON.stringify(jwk)),
+        [expected],
+      );
+    });
+  }
+});
+
+const [privateA, publicA] = [createPrivateKey, createPublicKey].map((make) => make({ key: { ...a }, format: "jwk" }));
+const privateRsa = createPrivateKey({ key: rsa, format: "jwk" });
+const publicRsa = createPublicKey(privateRsa);
+const rsaCryptoKey = await webcrypto.subtle.importKey(
+  "jwk",
+  { kty: "RSA", n: rsa["n"] as string, e: rsa["e"] as string },
+  { name: "RSA-OAEP", hash: "SHA-256" },
+  true,
+  ["encrypt"],
+);
+
+describe("an encryption entry takes any form of key and publishes its public half", () => {
+  const accepted: [name: string, alg: string, key: EcPrivateJwk | PrivateJwk, input: unknown, given?: string | null][] =
+    [
+      ["P-256", "ECDH-ES", a, withoutPrivate(a)],
+      ["P-384", "ECDH-ES", p384, withoutPrivate(p384)],
+      ["P-521", "ECDH-ES", p521, withoutPrivate(p521)],
+      ["RSA", "RSA-OAEP-256", rsa, withoutPrivate(rsa)],
+      ["RSA of 2056 bits", "RSA-OAEP-256", rsaKey(2056), rsaKey(2056)],
+      ["a private EC key", "ECDH-ES", a, a],
+      ["a private RSA key", "RSA-OAEP-256", rsa, rsa],
+      ["ECDH-ES, given", "ECDH-ES", a, a, "ECDH-ES"],
+      ["ECDH-ES+A128KW, given", "ECDH-ES+A128KW", a, a, "ECDH-ES+A128KW"],
+      ["ECDH-ES+A256KW, given", "ECDH-ES+A256KW", p384, p384, "ECDH-ES+A256KW"],
+      ["RSA-OAEP, given", "RSA-OAEP", rsa, rsa, "RSA-OAEP"],
+      ["RSA-OAEP-256, given", "RSA-OAEP-256", rsa, rsa, "RSA-OAEP-256"],
+      ["RSA-OAEP-384, given", "RSA-OAEP-384", rsa, rsa, "RSA-OAEP-384"],
+      ["RSA-OAEP-512, given", "RSA-OAEP-512", rsa, rsa, "RSA-OAEP-512"],
+      ["the alg of the JWK", "RSA-OAEP-512", rsa, { ...rsa, alg: "RSA-OAEP-512" }],
+      ["the entry's alg over the alg of the JWK", "RSA-OAEP", rsa, { ...rsa, alg: "RSA-OAEP-512" }, "RSA-OAEP"],
+      ["an alg of null is none", "ECDH-ES", a, a, null],
+      ["use and key_ops of the JWK", "ECDH-ES", a, { ...a, use: "enc", key_ops: ["deriveBits"] }],
+      ["JWK text", "ECDH-ES", a, JSON.stringify(a)],
+      ["SPKI, EC", "ECDH-ES", a, publicA?.export({ type: "spki", format: "pem" })],
+      [
+        "SPKI, P-521",
+        "ECDH-ES",
+        p521,
+        createPublicKey({ key: { ...p521 }, format: "jwk" }).export({ type: "spki", format: "pem" }),
+      ],
+      ["SPKI, RSA", "RSA-OAEP-256", rsa, publicRsa.export({ type: "spki", format: "pem" })],
+      ["PKCS#8, EC", "ECDH-ES", a, privateA?.export({ type: "pkcs8", format: "pem" })],
+      ["PKCS#8, RSA", "RSA-OAEP-256", rsa, privateRsa.export({ type: "pkcs8", format: "pem" })],
+      ["PKCS#1", "RSA-OAEP-256", rsa, privateRsa.export({ type: "pkcs1", format: "pem" })],
+      ["KeyObject, EC", "ECDH-ES", a, publicA],
+      ["KeyObject, private RSA", "RSA-OAEP-256", rsa, privateRsa],
+      ["CryptoKey", "RSA-OAEP-256", rsa, rsaCryptoKey],
+    ];
+  for (const [name, alg, key, input, given] of accepted) {
+    test(name, async () => {
+      const entry = encryption("e", input, given === undefined ? {} : { alg: given as never });
+      const { encryption: published } = await checkKeyset(good, [entry]);
+      assert.deepEqual(
+        published.map(({ jwk, notAfter }) => [JSON.stringify(jwk), notAfter]),
+        [[JSON.stringify(jwkOf(key, { kid: "e", alg, use: "enc" })), Infinity]],
+      );
+    });
+  }
+});

@@ -1,0 +1,166 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import type { ErrorCode } from "../../src/index.ts";
+import { locate, targetPath } from "../../src/provider/paths.ts";
+import { refusal } from "./refusal.ts";
+
+type Input = [issuer: unknown, mountPrefix?: string | undefined, jwksPath?: string];
+
+const located: [input: Input, jwksUri: string, jwksPaths: string[], discoveryPaths: string[]][] = [
+  [["https://op.example"], "https://op.example/jwks", ["/jwks"], ["/.well-known/openid-configuration"]],
+  [["https://op.example/"], "https://op.example/jwks", ["/jwks"], ["/.well-known/openid-configuration"]],
+  [["https://op.example", "/"], "https://op.example/jwks", ["/jwks"], ["/.well-known/openid-configuration"]],
+  [
+    ["https://op.example", "/oidc"],
+    "https://op.example/oidc/jwks",
+    ["/oidc/jwks", "/jwks"],
+    ["/.well-known/openid-configuration"],
+  ],
+  [
+    ["https://op.example/", "/oidc/", "/keys"],
+    "https://op.example/oidc/keys",
+    ["/oidc/keys", "/keys"],
+    ["/.well-known/openid-configuration"],
+  ],
+  [
+    ["https://op.example/tenant", undefined, "/a/b.json"],
+    "https://op.example/tenant/a/b.json",
+    ["/tenant/a/b.json", "/a/b.json"],
+    ["/tenant/.well-known/openid-configuration", "/.well-known/openid-configuration"],
+  ],
+  [
+    ["https://op.example/tenant/", "/oidc", "/jwks"],
+    "https://op.example/tenant/oidc/jwks",
+    ["/tenant/oidc/jwks", "/oidc/jwks", "/jwks"],
+    ["/tenant/.well-known/openid-configuration", "/.well-known/openid-configuration"],
+  ],
+  [["http://127.0.0.1:9900"], "http://127.0.0.1:9900/jwks", ["/jwks"], ["/.well-known/openid-configuration"]],
+  [["http://localhost:1"], "http://localhost:1/jwks", ["/jwks"], ["/.well-known/openid-configuration"]],
+  [["http://op.localhost"], "http://op.localhost/jwks", ["/jwks"], ["/.well-known/openid-configuration"]],
+  [["http://[::1]:1"], "http://[::1]:1/jwks", ["/jwks"], ["/.well-known/openid-configuration"]],
+  [
+    ["https://op.example/a~b!$&'()*+,;=:@-._"],
+    "https://op.example/a~b!$&'()*+,;=:@-._/jwks",
+    ["/a~b!$&'()*+,;=:@-._/jwks", "/jwks"],
+    ["/a~b!$&'()*+,;=:@-._/.well-known/openid-configuration", "/.well-known/openid-configuration"],
+  ],
+  [
+    ["https://op.example", undefined, "/.well-known/jwks.json"],
+    "https://op.example/.well-known/jwks.json",
+    ["/.well-known/jwks.json"],
+    ["/.well-known/openid-configuration"],
+  ],
+];
+
+describe("issuer, mount prefix and path give the public URL and the paths that are answered", () => {
+  for (const [input, jwksUri, jwksPaths, discoveryPaths] of located) {
+    test(JSON.stringify(input), () => {
+      const locations = locate(...(input as [string]));
+      assert.equal(locations.issuer, input[0]);
+      assert.equal(locations.jwksUri, jwksUri);
+      const paths = (route: string) => [...locations.routes].filter(([, to]) => to === route).map(([path]) => path);
+      assert.deepEqual(paths("jwks").toSorted(), jwksPaths.toSorted());
+      assert.deepEqual(paths("discovery").toSorted(), discoveryPaths.toSorted());
+    });
+  }
+});
+
+const op = "https://op.example";
+const clash = "/.well-known/openid-configuration";
+
+const refused: [code: ErrorCode, ...input: Input][] = [
+  ["ERR_ISSUER_INVALID", undefined],
+  ["ERR_ISSUER_INVALID", ""],
+  ["ERR_ISSUER_INVALID", "op.example"],
+  ["ERR_ISSUER_INVALID", "http://op.example"],
+  ["ERR_ISSUER_INVALID", "http://localhost.example"],
+  ["ERR_ISSUER_INVALID", "http://127.0.0.1.example"],
+  ["ERR_ISSUER_INVALID", "http://10.0.0.1"],
+  ["ERR_ISSUER_INVALID", "ftp://op.example"],
+  ["ERR_ISSUER_INVALID", `${op}?`],
+  ["ERR_ISSUER_INVALID", `${op}/?a=b`],
+  ["ERR_ISSUER_INVALID", `${op}#`],
+  ["ERR_ISSUER_INVALID", `${op}/#a`],
+  ["ERR_ISSUER_INVALID", "https://user@op.example"],
+  ["ERR_ISSUER_INVALID", "https://user:secret@op.example"],
+  ["ERR_ISSUER_INVALID", "https://OP.example"],
+  ["ERR_ISSUER_INVALID", "HTTPS://op.example"],
+  ["ERR_ISSUER_INVALID", "https://op.example:443"],
+  ["ERR_ISSUER_INVALID", "https:op.example"],
+  ["ERR_ISSUER_INVALID", " https://op.example"],
+  ["ERR_ISSUER_INVALID", `${op}/a/../b`],
+  ["ERR_ISSUER_INVALID", `${op}/a b`],
+  ["ERR_ISSUER_INVALID", "https://\xf6p.example"],
+  ["ERR_PATH_INVALID", `${op}//`],
+  ["ERR_PATH_INVALID", `${op}/a//`],
+  ["ERR_PATH_INVALID", `${op}//a`],
+  ["ERR_PATH_INVALID", `${op}/%61`],
+  ...[
+    "",
+    "oidc",
+    "//",
+    "/a//",
+    "//a",
+    "/a//b",
+    "/a?",
+    "/a#",
+    "/./a",
+    "/a/..",
+    "/a b",
+    "/%61",
+    "/\xe9",
+    "/a\\b",
+    op,
+  ].map((mountPrefix): [ErrorCode, ...Input] => ["ERR_PATH_INVALID", op, mountPrefix]),
+  ...[
+    "",
+    "jwks",
+    "/",
+    "//",
+    "/jwks/",
+    "//jwks",
+    "/a//b",
+    "/jwks?a=b",
+    "/jwks#a",
+    "/./jwks",
+    "/../jwks",
+    "/jwks/..",
+    "/jw ks",
+    "/%6awks",
+    "/jwks\n",
+    op,
+  ].map((jwksPath): [ErrorCode, ...Input] => ["ERR_PATH_INVALID", op, undefined, jwksPath]),
+  ["ERR_PATH_CLASH", op, undefined, clash],
+  ["ERR_PATH_CLASH", op, "/oidc", clash],
+  ["ERR_PATH_CLASH", op, "/.well-known", "/openid-configuration"],
+  ["ERR_PATH_CLASH", `${op}/tenant`, undefined, `/tenant${clash}`],
+  ["ERR_PATH_CLASH", `${op}/tenant`, "/tenant", clash],
+];
+
+describe("what breaks a rule is refused", () => {
+  for (const [code, ...input] of refused) {
+    test(`${code}: ${JSON.stringify(input)}`, async () => {
+      const error = await refusal(() => locate(...(input as [string])), code);
+      assert.equal(error.name, "ConfigError");
+      assert.ok(!error.message.includes("secret"), "a password in the message");
+    });
+  }
+});
+
+describe("the path of a request target", () => {
+  const targets: [target: string, path: string][] = [
+    ["/jwks", "/jwks"],
+    ["/jwks?a=b", "/jwks"],
+    ["/jwks?a=?/b", "/jwks"],
+    ["/?/jwks", "/"],
+    ["//jwks", "//jwks"],
+    ["/http://op.example/jwks", "/http://op.example/jwks"],
+    ["http://op.example/jwks", "/jwks"],
+    ["https://op.example:8443/jwks?a=b", "/jwks"],
+    ["http://op.example/x//jwks", "/x//jwks"],
+  ];
+  for (const [target, path] of targets) test(target, () => assert.equal(targetPath(target), path));
+
+  for (const target of ["*", "http://op.example", "http://op.example?/jwks", "http://op.example?a=http://x/jwks"])
+    test(`${target} has none of ours`, () => assert.notEqual(targetPath(target), "/jwks"));
+});

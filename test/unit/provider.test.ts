@@ -1,0 +1,218 @@
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { describe, test } from "node:test";
+import {
+  type EncryptionEntry,
+  type ErrorCode,
+  type KeysetUpdate,
+  type Provider,
+  type SigningEntry,
+  createProvider,
+  localSigner,
+} from "../../src/index.ts";
+import { ecKey, withoutPrivate } from "../support/keys.ts";
+import { refusal } from "./refusal.ts";
+
+const signing = async (...kids: string[]): Promise<SigningEntry[]> =>
+  Promise.all(kids.map(async (keyId) => ({ keyId, signer: await localSigner(ecKey(keyId)) })));
+const encryption = (...kids: string[]): EncryptionEntry[] =>
+  kids.map((keyId) => ({ keyId, publicKey: withoutPrivate(ecKey(keyId)) }));
+
+const provide = async (keyset: SigningEntry[], encryptionKeyset?: EncryptionEntry[]): Promise<Provider> =>
+  createProvider({ issuer: "https://op.example", keyset, encryptionKeyset });
+
+interface Served {
+  readonly kids: string;
+  readonly text: string;
+  readonly etag: string | null;
+}
+
+async function served({ fetch, jwksUri }: Provider): Promise<Served> {
+  const response = fetch(new Request(jwksUri));
+  const text = await response.text();
+  assert.equal(response.headers.get("etag"), `"${createHash("sha256").update(text).digest("hex")}"`);
+  const { keys } = JSON.parse(text) as { keys: { kid: string }[] };
+  return { kids: keys.map(({ kid }) => kid).join(" "), text, etag: response.headers.get("etag") };
+}
+
+const changes: [name: string, change: KeysetUpdate, kids: string][] = [
+  ["the signing keys", { keyset: await signing("b", "a") }, "b a e"],
+  ["the encryption keys", { encryptionKeyset: encryption("f") }, "a f"],
+  ["both", { keyset: await signing("b"), encryptionKeyset: encryption("f", "g") }, "b f g"],
+  ["an encryption key becomes a signing key", { keyset: await signing("e"), encryptionKeyset: [] }, "e"],
+  ["no encryption keys", { encryptionKeyset: [] }, "a"],
+  ["nothing", {}, "a e"],
+  ["null is nothing", { keyset: null, encryptionKeyset: undefined }, "a e"],
+];
+
+describe("update replaces what is given", () => {
+  for (const [name, change, kids] of changes) {
+    test(name, async () => {
+      const provider = await provide(await signing("a"), encryption("e"));
+      await provider.update(change);
+      assert.equal((await served(provider)).kids, kids);
+    });
+  }
+});
+
+const refused: [code: ErrorCode, name: string, change: unknown][] = [
+  ["ERR_KEYSET_EMPTY", "no signing key", { keyset: [], encryptionKeyset: encryption("f") }],
+  ["ERR_KID_DUPLICATE", "one kid twice", { keyset: await signing("b", "b") }],
+  ["ERR_KID_DUPLICATE", "a kid of the keyset that stays", { encryptionKeyset: encryption("a") }],
+  [
+    "ERR_KEY_IN_BOTH_KEYSETS",
+    "a key of the keyset that stays",
+    { encryptionKeyset: [{ ...encryption("a")[0], keyId: "x" }] },
+  ],
+  [
+    "ERR_KEY_FORMAT",
+    "one bad entry of many",
+    { keyset: await signing("b"), encryptionKeyset: [...encryption("f"), { keyId: "g" }] },
+  ],
+  ["ERR_OPTION_UNKNOWN", "another option", { keyset: await signing("b"), issuer: "https://other.example" }],
+  ["ERR_OPTION_INVALID", "a keyset that is no array", { keyset: {}, encryptionKeyset: encryption("f") }],
+];
+
+describe("an update that breaks a rule changes nothing", () => {
+  for (const [code, name, change] of refused) {
+    test(`${code}: ${name}`, async () => {
+      const provider = await provide(await signing("a"), encryption("e"));
+      const before = await served(provider);
+      await refusal(() => provider.update(change as KeysetUpdate), code);
+      assert.deepEqual(await served(provider), before);
+      // Nor is any part of it left over for the next update.
+      await provider.update({});
+      assert.deepEqual(await served(provider), before);
+    });
+  }
+});
+
+test("updates take effect in the order of their calls, each on top of the one before", async () => {
+  const provider = await provide(await signing("a"));
+  // The first is by far the slowest to check.
+  const many = await signing(...Array.from({ length: 60 }, (_, index) => `many-${index}`));
+  const [b, c] = await Promise.all([signing("b"), signing("c")]);
+  const results = await Promise.allSettled(
+    [
+      { keyset: many },
+      { keyset: b },
+      { keyset: [] },
+      { encryptionKeyset: encryption("e") },
+      { keyset: c },
+      { encryptionKeyset: encryption("c") },
+    ].map(provider.update),
+  );
+  assert.deepEqual(
+    results.map(({ status }) => status === "fulfilled"),
+    [true, true, false, true, true, false],
+  );
+  assert.equal((await served(provider)).kids, "c e");
+});
+
+const tick = (): Promise<string> => new Promise((resolve) => setImmediate(resolve, "tick"));
+
+test("a request during an update sees the old or the new document, whole, and the new one as soon as update resolves", async () => {
+  const provider = await provide(await signing("a"), encryption("e"));
+  const old = await served(provider);
+  const updated = provider.update({ keyset: await signing("b", "a"), encryptionKeyset: encryption("f", "g") });
+  const seen: Served[] = [await served(provider)];
+  while ((await Promise.race([updated, tick()])) === "tick") seen.push(await served(provider));
+  const renewed = await served(provider);
+  assert.equal(renewed.kids, "b a f g");
+  assert.deepEqual(seen[0], old);
+  for (const { text } of seen) assert.ok(text === old.text || text === renewed.text, text);
+});
+
+describe("what the caller does with what it passed has no effect", () => {
+  test("after createProvider: options, arrays and their entries", async () => {
+    const keyset = await signing("a", "b");
+    const encryptionKeyset = encryption("e");
+    const endpoints = { jwks: "/jwks" };
+    const options = { issuer: "https://op.example", keyset, encryptionKeyset, endpoints };
+    const creating = createProvider(options);
+    spoil();
+    const provider = await creating;
+    const before = await served(provider);
+    assert.equal(before.kids, "a b e");
+    spoil();
+    // An update of one keyset takes the other one as it was passed.
+    await provider.update({ keyset: await signing("a", "b") });
+    await provider.update({ encryptionKeyset: encryption("e") });
+    assert.deepEqual(await served(provider), before);
+
+    function spoil(): void {
+      keyset.pop();
+      for (const entry of [...keyset, ...encryptionKeyset])
+        Object.assign(entry, { keyId: "spoiled", alg: "ECDH-ES+A128KW" });
+      encryptionKeyset.push(...encryption("more"));
+      Object.assign(endpoints, { jwks: "/spoiled" });
+      Object.assign(options, { issuer: "https://spoiled.example", keyset: [] });
+    }
+  });
+
+  const deep: [name: string, spoil: (entry: { publicKey: object; notAfter: Date }) => unknown][] = [
+    ["the JWK of an encryption key", ({ publicKey }) => Object.assign(publicKey, withoutPrivate(ecKey("spoiled")))],
+    ["the Date of an encryption key", ({ notAfter }) => notAfter.setTime(0)],
+  ];
+  for (const [name, spoil] of deep) {
+    test(`after createProvider: ${name}`, async () => {
+      const entry = { keyId: "e", publicKey: withoutPrivate(ecKey("e")), notAfter: new Date(8e15) };
+      const provider = await provide(await signing("a"), [entry]);
+      const before = await served(provider);
+      assert.equal(before.kids, "a e");
+      spoil(entry);
+      await provider.update({ keyset: await signing("a") });
+      assert.deepEqual(await served(provider), before);
+    });
+  }
+
+  test("after update", async () => {
+    const provider = await provide(await signing("a"));
+    const keyset = await signing("b", "c");
+    const updating = provider.update({ keyset });
+    keyset.pop();
+    keyset.forEach((entry) => Object.assign(entry, { keyId: "spoiled" }));
+    await updating;
+    assert.equal((await served(provider)).kids, "b c");
+  });
+});
+
+/** The Node face with what Express, Connect and plain `node:http` pass. */
+function viaNode(provider: Provider, request: { url: string; originalUrl?: string }, withNext: boolean) {
+  const written: unknown[] = [];
+  let nexts = 0;
+  const response = { writeHead: (status: number) => written.push(status), end: () => written.push("end") };
+  provider.node({ method: "GET", headers: {}, ...request }, response, withNext ? () => (nexts += 1) : undefined);
+  return { written, nexts };
+}
+
+describe("the Node face in a framework", () => {
+  const answered = { written: [200, "end"], nexts: 0 };
+  const passedOn = { written: [], nexts: 1 };
+  const notFound = { written: [404, "end"], nexts: 0 };
+  const rows: [
+    name: string,
+    request: { url: string; originalUrl?: string },
+    withNext: boolean,
+    typeof answered | typeof passedOn,
+  ][] = [
+    ["plain", { url: "/oidc/jwks" }, false, answered],
+    ["plain, another path", { url: "/x" }, false, notFound],
+    ["middleware", { url: "/oidc/jwks", originalUrl: "/oidc/jwks" }, true, answered],
+    ["middleware, another path goes on", { url: "/x", originalUrl: "/x" }, true, passedOn],
+    ["mounted at the prefix", { url: "/jwks", originalUrl: "/oidc/jwks" }, true, answered],
+    ["mounted at the issuer's path and the prefix", { url: "/jwks", originalUrl: "/tenant/oidc/jwks" }, true, answered],
+    ["mounted elsewhere, not where discovery says", { url: "/jwks", originalUrl: "/x/jwks" }, true, passedOn],
+    ["a query", { url: "/jwks?a", originalUrl: "/oidc/jwks?a" }, true, answered],
+  ];
+  for (const [name, request, withNext, expected] of rows) {
+    test(name, async () => {
+      const provider = await createProvider({
+        issuer: "https://op.example/tenant",
+        mountPrefix: "/oidc",
+        keyset: await signing("a"),
+      });
+      assert.deepEqual(viaNode(provider, request, withNext), expected);
+    });
+  }
+});

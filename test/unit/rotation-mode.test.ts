@@ -1,0 +1,159 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { type JwksdError, type Provider, createProvider, localSigner } from "../../src/index.ts";
+import { ecKey } from "../support/keys.ts";
+
+const keyset = [{ keyId: "a", signer: await localSigner(ecKey("a")) }];
+
+async function providerWith(predicate: () => unknown): Promise<{ provider: Provider; warnings: JwksdError[] }> {
+  const warnings: JwksdError[] = [];
+  const provider = await createProvider({
+    issuer: "https://op.example/tenant",
+    mountPrefix: "/oidc",
+    keyset,
+    jwksRotationActive: predicate as () => boolean,
+    onWarning: (warning) => warnings.push(warning),
+  });
+  return { provider, warnings };
+}
+
+type Sent = [path: string, init?: RequestInit];
+
+function fetchFrom(provider: Provider, [path, init]: Sent): Response {
+  return provider.fetch(new Request(`https://op.example${path}`, init));
+}
+
+/** Through the Node face, as far as it goes without a server. */
+function nodeStatus(provider: Provider, [url, init]: Sent): number {
+  let status = 0;
+  const headers = Object.fromEntries(new Headers(init?.headers));
+  provider.node(
+    { method: init?.method, url, headers },
+    { writeHead: (written: number) => (status = written), end: () => {} },
+  );
+  return status;
+}
+
+const modeOf = (response: Response): string =>
+  ({
+    "public, max-age=3600, stale-while-revalidate=3600": "long",
+    "public, max-age=300, must-revalidate": "rotation",
+  })[response.headers.get("cache-control") ?? ""] ?? "neither";
+
+describe("the predicate is called once for a 200 or 304 to the JWKS path, and never otherwise", () => {
+  const any = { headers: { "If-None-Match": "*" } };
+  const rows: [calls: 0 | 1, status: number, ...Sent][] = [
+    [1, 200, "/tenant/oidc/jwks"],
+    [1, 200, "/oidc/jwks"],
+    [1, 200, "/jwks"],
+    [1, 200, "/jwks?a=b"],
+    [1, 200, "/jwks", { method: "HEAD" }],
+    [1, 304, "/jwks", any],
+    [1, 304, "/jwks", { ...any, method: "HEAD" }],
+    [1, 200, "/jwks", { headers: { "If-None-Match": '"a"' } }],
+    [0, 405, "/jwks", { method: "POST" }],
+    [0, 405, "/jwks", { ...any, method: "DELETE" }],
+    [0, 405, "/jwks", { method: "OPTIONS" }],
+    [0, 404, "/tenant/jwks"],
+    [0, 404, "/"],
+    [0, 404, "/x", any],
+    [0, 200, "/.well-known/openid-configuration"],
+    [0, 304, "/.well-known/openid-configuration", any],
+    [0, 405, "/.well-known/openid-configuration", { method: "POST" }],
+  ];
+  for (const [calls, status, ...sent] of rows) {
+    test(`${status} ${JSON.stringify(sent)}`, async () => {
+      let called = 0;
+      const { provider } = await providerWith(() => {
+        called += 1;
+        return false;
+      });
+      assert.equal(called, 0);
+      assert.equal(fetchFrom(provider, sent).status, status);
+      assert.equal(called, calls);
+      assert.equal(nodeStatus(provider, sent), status);
+      assert.equal(called, 2 * calls);
+    });
+  }
+});
+
+test("the mode is chosen per request", async () => {
+  let active = false;
+  const { provider } = await providerWith(() => active);
+  const seen = [false, true, true, false].map((value) => {
+    active = value;
+    return modeOf(fetchFrom(provider, ["/jwks"]));
+  });
+  assert.deepEqual(seen, ["long", "rotation", "rotation", "long"]);
+});
+
+describe("a predicate that fails means rotation mode, and is reported once per distinct failure", () => {
+  let turn = 0;
+  const rows: [name: string, predicate: () => unknown, reports: RegExp[]][] = [
+    ["throws", () => assert.fail("broken"), [/threw AssertionError: broken/]],
+    [
+      "throws something else than an error",
+      () => {
+        // oxlint-disable-next-line typescript/only-throw-error
+        throw "broken";
+      },
+      [/threw string/],
+    ],
+    ["returns nothing", () => {}, [/returned undefined/]],
+    ["returns null", () => null, [/not a boolean/]],
+    ["returns 1", () => 1, [/returned number/]],
+    ["returns text", () => "false", [/returned string/]],
+    ["returns a Boolean object", () => Object(false), [/returned object/]],
+    ["returns a promise", () => Promise.resolve(false), [/returned a promise/]],
+    ["returns a promise that rejects", () => Promise.reject(new Error("broken")), [/returned a promise/]],
+    [
+      "fails in two ways, in turn",
+      () => {
+        turn += 1;
+        return turn % 2 === 0 ? 0 : assert.fail("broken");
+      },
+      [/threw/, /returned number/],
+    ],
+  ];
+  for (const [name, predicate, reports] of rows) {
+    test(name, async () => {
+      const unhandled: unknown[] = [];
+      const listener = (reason: unknown): number => unhandled.push(reason);
+      process.on("unhandledRejection", listener);
+      const { provider, warnings } = await providerWith(predicate);
+      for (let i = 0; i < 5; i += 1) {
+        const response = fetchFrom(provider, ["/jwks"]);
+        assert.deepEqual([response.status, modeOf(response)], [200, "rotation"]);
+      }
+      assert.equal(warnings.length, reports.length);
+      for (const [index, report] of reports.entries()) {
+        assert.equal(warnings[index]?.code, "ERR_PREDICATE");
+        assert.match(warnings[index]?.message ?? "", report);
+      }
+      // Rejections are announced when the microtasks are done.
+      await new Promise(setImmediate);
+      process.off("unhandledRejection", listener);
+      assert.deepEqual(unhandled, []);
+    });
+  }
+});
+
+test("failures that differ each time are reported a bounded number of times", async () => {
+  let count = 0;
+  const { provider, warnings } = await providerWith(() => {
+    count += 1;
+    throw new Error(`failure ${count}`);
+  });
+  for (let i = 0; i < 1_000; i += 1) fetchFrom(provider, ["/jwks"]);
+  assert.ok(warnings.length >= 10 && warnings.length <= 200, `${warnings.length} reports`);
+});
+
+test("a report that fails does not fail the response", async () => {
+  const provider = await createProvider({
+    issuer: "https://op.example",
+    keyset,
+    jwksRotationActive: () => assert.fail("broken"),
+    onWarning: () => assert.fail("broken as well"),
+  });
+  assert.equal(modeOf(fetchFrom(provider, ["/jwks"])), "rotation");
+});
