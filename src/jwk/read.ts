@@ -161,7 +161,7 @@ async function readText(text: string, name: string): Promise<KeyMaterial> {
   const what = label === undefined ? "holds no private or public key" : "is encrypted";
   throw new KeyMaterialError(
     "ERR_KEY_FORMAT",
-    `${name}: this PEM ${what}; make a PKCS#8 key of it with: openssl pkcs8 -topk8 -nodes -in FILE`,
+    `${name}: this PEM ${what}; make a PKCS#8 key of it with: openssl pkcs8 -topk8 -nocrypt -in FILE`,
   );
 }
 
@@ -177,7 +177,7 @@ async function readTraditionalPem(pem: string, name: string): Promise<KeyMateria
   if (nodeCrypto === undefined) {
     throw new KeyMaterialError(
       "ERR_KEY_FORMAT",
-      `${name}: this runtime reads PKCS#8 only; convert with: openssl pkcs8 -topk8 -nodes -in FILE`,
+      `${name}: this runtime reads PKCS#8 only; convert with: openssl pkcs8 -topk8 -nocrypt -in FILE`,
     );
   }
   const key = await exported(async () => nodeCrypto.createPrivateKey(pem), name);
