@@ -23,7 +23,7 @@ export function locate(issuer: string | undefined, mountPrefix: string = "/", jw
   // One slash between the parts, whether or not issuer or prefix end in one.
   const base = issuerUrl.text.replace(/\/$/, "");
   const issuerPath = issuerUrl.path.replace(/\/$/, "");
-  const prefix = checkPath("mountPrefix", mountPrefix.replace(/(?<=.)\/$/, "")).replace(/^\/$/, "");
+  const prefix = checkPath("mountPrefix", mountPrefix.replace(/(?<=[^/])\/$/, "")).replace(/^\/$/, "");
   const jwks = checkPath("endpoints.jwks", jwksPath);
   if (jwks === "/")
     throw new ConfigError(
@@ -47,7 +47,7 @@ export function locate(issuer: string | undefined, mountPrefix: string = "/", jw
 
 /** The path of a request target: without query, and without scheme and authority. @see RFC 9112 section 3.2 */
 export function targetPath(target: string): string {
-  const start = target.startsWith("/") ? 0 : Math.max(target.indexOf("/", target.indexOf("://") + 3), 0);
+  const start = target.startsWith("/") ? 0 : (/^[a-z][a-z0-9+.-]*:\/\/[^/?]*/i.exec(target)?.[0].length ?? 0);
   const end = target.indexOf("?", start);
   return end === -1 ? (start === 0 ? target : target.slice(start)) : target.slice(start, end);
 }
@@ -62,15 +62,17 @@ function checkIssuer(issuer: string | undefined): { text: string; path: string }
     );
   const url = URL.canParse(issuer) ? new URL(issuer) : undefined;
   if (url === undefined) throw invalid("is not a URL");
+  // The message does not repeat the issuer: it would hold the password.
+  if (url.username !== "" || url.password !== "")
+    throw new ConfigError("ERR_ISSUER_INVALID", "the issuer has a user name or password");
   const loopback = /^(localhost|.+\.localhost|127(\.\d+){3}|\[::1\])$/.test(url.hostname);
   if (url.protocol !== "https:" && !(url.protocol === "http:" && loopback))
     throw invalid("is not an https URL (http is accepted for loopback hosts only)");
   if (/[?#]/.test(issuer)) throw invalid("has a query or fragment (OpenID Connect Discovery 1.0 section 3)");
-  if (url.username !== "" || url.password !== "") throw invalid("has a user name or password");
   // Relying parties compare issuers as strings, so it must be written as URL parsers write it.
   const canonical = url.pathname === "/" && !issuer.endsWith("/") ? url.origin : url.href;
   if (issuer !== canonical) throw invalid(`is not in canonical form; write "${canonical}"`);
-  if (url.pathname !== "/") checkPath("the path of the issuer", url.pathname.replace(/\/$/, ""));
+  if (url.pathname !== "/") checkPath("the path of the issuer", url.pathname.replace(/(?<=[^/])\/$/, ""));
   return { text: issuer, path: url.pathname };
 }
 

@@ -83,6 +83,7 @@ const refused: [code: ErrorCode, ...input: Input][] = [
   ["ERR_ISSUER_INVALID", `${op}/#a`],
   ["ERR_ISSUER_INVALID", "https://user@op.example"],
   ["ERR_ISSUER_INVALID", "https://user:secret@op.example"],
+  ["ERR_ISSUER_INVALID", "http://user:secret@op.example/?a#b"],
   ["ERR_ISSUER_INVALID", "https://OP.example"],
   ["ERR_ISSUER_INVALID", "HTTPS://op.example"],
   ["ERR_ISSUER_INVALID", "https://op.example:443"],
