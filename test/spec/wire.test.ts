@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { METHODS } from "node:http";
 import { describe, test } from "node:test";
-import { startedOnce, wireFaces } from "../support/faces.ts";
+import { serviceFace, startedOnce, wireFaces } from "../support/faces.ts";
 import {
   type HeaderLine,
   type WireReply,
@@ -98,6 +98,15 @@ const exchanges: Exchange[] = [
     expect: [methodNotAllowed, notFound],
   },
 ];
+
+// Plain node:http answers 400 to a method that it does not know, and has no answer to CONNECT.
+const serviceExchanges: Exchange[] = ["BREW", "get", "CONNECT"].map((method) => ({
+  section: "7",
+  name: method,
+  input: `GET /jwks HTTP/1.1\r\nHost: a\r\n\r\n${method} ${method === "CONNECT" ? "a:443" : "/jwks"} HTTP/1.1\r\nHost: a\r\n\r\n`,
+  methods: ["GET", method],
+  expect: [full, methodNotAllowed],
+}));
 
 /** Requests of one connection, sent without waiting for replies. */
 interface Pipeline {
@@ -207,7 +216,9 @@ for (const face of wireFaces) {
   describe(face.name, () => {
     const started = startedOnce(face);
 
-    for (const { section, name, input, methods, expect } of exchanges) {
+    for (const { section, name, input, methods, expect } of face === serviceFace
+      ? [...exchanges, ...serviceExchanges]
+      : exchanges) {
       test(`section ${section}: ${name}`, async () => {
         const { port } = await started(defaultSetup);
         const replies = parseReplies(await exchange(port, input), methods);

@@ -1,8 +1,11 @@
+import { writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
+import { join } from "node:path";
 import { after } from "node:test";
 import { type EncryptionEntry, type Provider, createProvider, localSigner } from "../../src/index.ts";
 import { type NamedKey, withoutPrivate } from "./keys.ts";
+import { startServiceProcess, temporaryFolder } from "./service.ts";
 import { type WireReply, type WireRequest, pipeline } from "./wire.ts";
 
 /** A provider in plain data, so that a process of its own can be set up the same way. */
@@ -88,8 +91,41 @@ const nodeFace: Face<WireTarget> = {
   },
 };
 
+/** A process of its own. */
+export const serviceFace: Face<WireTarget> = {
+  name: "jwksd serve",
+  async start(setup) {
+    const cleanups: (() => Promise<void>)[] = [];
+    const scope = { after: (cleanup: () => Promise<void>) => void cleanups.unshift(cleanup) };
+    const close = async (): Promise<void> => {
+      for (const cleanup of cleanups) await cleanup();
+    };
+    const folder = await temporaryFolder(scope);
+    const keySetFile = async (name: string, keys: readonly NamedKey[]): Promise<string> => {
+      const path = join(folder, name);
+      await writeFile(path, JSON.stringify({ keys }), { mode: 0o600 });
+      return path;
+    };
+    const flags = {
+      "--issuer": setup.issuer ?? defaultIssuer,
+      "--keys": await keySetFile("signing.json", setup.keys),
+      "--encryption-keys": setup.encryptionKeys && (await keySetFile("encryption.json", setup.encryptionKeys)),
+      "--mount-prefix": setup.mountPrefix,
+      "--jwks-path": setup.jwksPath,
+    };
+    const args = Object.entries(flags).flatMap(([flag, value]) => (value === undefined ? [] : [flag, value]));
+    if (setup.rotation === true) args.push("--rotation-mode");
+    if (setup.cors === false) args.push("--no-cors");
+    const { port } = await startServiceProcess(scope, args).catch(async (error: unknown) => {
+      await close();
+      throw error;
+    });
+    return wireTarget(port, close);
+  },
+};
+
 /** The faces that a raw socket reaches. */
-export const wireFaces: readonly Face<WireTarget>[] = [nodeFace];
+export const wireFaces: readonly Face<WireTarget>[] = [nodeFace, serviceFace];
 
 /** Every face; a new one is plugged in here or, if it listens on a port, above. */
 export const faces: readonly Face[] = [fetchFace, ...wireFaces];
@@ -98,8 +134,7 @@ export const faces: readonly Face[] = [fetchFace, ...wireFaces];
 export function startedOnce<T extends Target>(face: Face<T>): (setup: Setup) => Promise<T> {
   const targets = new Map<string, Promise<T>>();
   after(async () => {
-    for (const target of await Promise.allSettled(targets.values()))
-      if (target.status === "fulfilled") await target.value.close();
+    await Promise.allSettled([...targets.values()].map(async (target) => (await target).close()));
   });
   return (setup) => {
     const key = JSON.stringify(setup);
