@@ -43,6 +43,16 @@ export const errorCodes = {
   ERR_TOKEN_EXPIRED: "a token after its exp",
   ERR_TOKEN_CLAIM: "a token with a claim that is missing or has an unexpected value",
   ERR_TOKEN_REPLAYED: "a token whose jti was used before",
+  ERR_URL_INSECURE: "a URL that is not https, or not a URL",
+  ERR_FETCH_FAILED: "a request that got no response",
+  ERR_FETCH_TIMEOUT: "a response that did not arrive in time",
+  ERR_FETCH_STATUS: "a response with a status that is of no use",
+  ERR_FETCH_REDIRECT: "a redirect, which is not followed",
+  ERR_FETCH_TOO_LARGE: "a response body that is too large",
+  ERR_FETCH_BODY: "a response body that is not the expected JSON",
+  ERR_DISCOVERY_ISSUER: "a discovery document of another issuer",
+  ERR_KEYS_LATER: "a kid that is not in the cached set, while no request may be made yet to look again",
+  ERR_CLOSED: "a key set that was closed",
   ERR_PREDICATE: "a rotation predicate that threw or returned something else than a boolean",
   ERR_FILE_UNREADABLE: "a file or folder that cannot be read",
   ERR_FILE_UNWRITABLE: "a file or folder that cannot be written",
@@ -61,6 +71,14 @@ const retryableCodes: ReadonlySet<ErrorCode> = new Set([
   "ERR_SIGNER_UNAVAILABLE",
   "ERR_SIGNER_TIMEOUT",
   "ERR_SIGNER_BUSY",
+  "ERR_FETCH_FAILED",
+  "ERR_FETCH_TIMEOUT",
+  "ERR_FETCH_STATUS",
+  "ERR_FETCH_REDIRECT",
+  "ERR_FETCH_TOO_LARGE",
+  "ERR_FETCH_BODY",
+  "ERR_DISCOVERY_ISSUER",
+  "ERR_KEYS_LATER",
 ]);
 
 /** Base of every error that jwksd raises on purpose. No message ever holds key material, a token, a PIN or a body. */
@@ -89,6 +107,24 @@ export class SignerError extends JwksdError {}
 
 /** A token cannot be made from its input, or is refused. */
 export class TokenError extends JwksdError {}
+
+/** Keys cannot be had now: nothing is known about the token that needed them. */
+export class FetchError extends JwksdError {
+  /** When to try again, in seconds; 0 for at once. */
+  readonly retryAfterSeconds: number;
+  /** Whether a stored response may stand in: transport errors and 5xx. @see RFC 5861 section 4 */
+  readonly staleIfError: boolean;
+
+  constructor(
+    code: ErrorCode,
+    message: string,
+    options: { readonly cause?: unknown; readonly retryAfterSeconds?: number; readonly staleIfError?: boolean } = {},
+  ) {
+    super(code, message, options);
+    this.retryAfterSeconds = options.retryAfterSeconds ?? 0;
+    this.staleIfError = options.staleIfError ?? false;
+  }
+}
 
 /** The service cannot do what it was asked to: read a file, listen, or start a worker. */
 export class ServiceError extends JwksdError {}

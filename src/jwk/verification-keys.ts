@@ -12,7 +12,8 @@ export interface SkippedKey {
 
 /** The keys of a JWK Set that may verify signatures. */
 export interface VerificationKeys {
-  readonly kids: ReadonlySet<string>;
+  /** By kid, a text that is equal for equal keys. */
+  readonly identities: ReadonlyMap<string, string>;
   readonly skipped: readonly SkippedKey[];
   /**
    * The key of a kid, for the alg of a token; `undefined` when the set has no usable key of that kid.
@@ -74,7 +75,7 @@ export async function verificationKeys(jwkSet: unknown): Promise<VerificationKey
   for (const kid of ambiguous) candidates.delete(kid);
 
   return {
-    kids: new Set(candidates.keys()),
+    identities: new Map([...candidates].map(([kid, candidate]) => [kid, identity(candidate)])),
     skipped,
     find(kid, alg) {
       const candidate = candidates.get(kid);

@@ -1,5 +1,5 @@
 import { type IncomingMessage, type Server, type ServerResponse, createServer } from "node:http";
-import { Server as NetServer } from "node:net";
+import { Server as NetServer, type Socket } from "node:net";
 import { ServiceError } from "../errors.ts";
 import { type Reply, methodNotAllowed, problem } from "../http/respond.ts";
 
@@ -12,6 +12,13 @@ const limits = {
   checkingIntervalMs: 1_000,
   maxHeaderBytes: 16_384,
   maxConnections: 10_000,
+  /** How long a peer may leave a reply unread. */
+  stallMs: 10_000,
+  /** How long a refused peer is still listened to, so that a reset does not overtake the refusal. */
+  lingerMs: 1_000,
+  /** The port is closed once no connection has come for this long, or at the latest after `maxAcceptMs`. */
+  quietMs: 20,
+  maxAcceptMs: 250,
   /** How long connections without a request are left open while draining, for requests that are on their way. */
   drainIdleMs: 250,
   drainMs: 5_000,
@@ -22,7 +29,7 @@ export type Handler = (request: IncomingMessage, response: ServerResponse) => vo
 /** An HTTP server that is listening. */
 export interface RunningServer {
   readonly port: number;
-  /** Stops accepting, answers what is under way with `Connection: close`, and ends within 5 seconds. */
+  /** Stops accepting, answers what is under way with `Connection: close`, and ends within 6 seconds. */
   stop(this: void): Promise<void>;
 }
 
@@ -50,22 +57,44 @@ export async function startHttpServer(
     maxHeaderSize: limits.maxHeaderBytes,
   });
   server.maxConnections = limits.maxConnections;
-  server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
-    if (socket.writable && error.code !== "ECONNRESET") socket.end(raw(refusals[error.code ?? ""] ?? badRequest));
-    else socket.destroy();
+  const connections = new Set<Socket>();
+  server.on("connection", (socket) => {
+    connections.add(socket);
+    socket.once("close", () => connections.delete(socket));
   });
-  server.on("connect", (_request, socket) => socket.end(raw(methodNotAllowed.get)));
+  // A peer that asks and never reads would hold its replies for ever. A time-out on each request would cost all for the few.
+  const stallCheck = setInterval(() => {
+    for (const socket of connections) {
+      if (socket.writableLength > 0 && !socket.timeout) socket.setTimeout(limits.stallMs);
+    }
+  }, limits.checkingIntervalMs).unref();
+  server.once("close", () => clearInterval(stallCheck));
+  server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
+    if (error.code === "ECONNRESET") socket.destroy();
+    else refuse(socket as Socket, refusals[error.code ?? ""] ?? badRequest);
+  });
+  server.on("connect", (_request, socket) => refuse(socket as Socket, methodNotAllowed.get));
 
   // What arrives before the handler is made waits for it; the handler may need the port.
-  const early: [IncomingMessage, ServerResponse][] = [];
-  const wait: Handler = (request, response) => early.push([request, response]);
-  server.on("request", wait);
+  const waiting = holdRequests(server);
   const port = await listen(server, address);
   const handle = await handler(port);
-  server.off("request", wait).on("request", handle);
-  for (const [request, response] of early) handle(request, response);
+  waiting.release(handle);
 
-  return { port, stop: () => drain(server) };
+  let stopped: Promise<void> | undefined;
+  return { port, stop: () => (stopped ??= drain(server, connections, handle)) };
+}
+
+function holdRequests(server: Server): { release(handle: Handler): void } {
+  const held: Parameters<Handler>[] = [];
+  const hold: Handler = (...exchange) => held.push(exchange);
+  server.removeAllListeners("request").on("request", hold);
+  return {
+    release(handle) {
+      server.off("request", hold).on("request", handle);
+      for (const exchange of held) handle(...exchange);
+    },
+  };
 }
 
 function listen(server: Server, address: { host: string; port: number; reusePort?: boolean }): Promise<number> {
@@ -89,22 +118,71 @@ function listen(server: Server, address: { host: string; port: number; reusePort
   });
 }
 
-async function drain(server: Server): Promise<void> {
-  server.prependListener("request", (_request, response) => {
-    response.setHeader("Connection", "close");
-  });
+async function drain(server: Server, connections: ReadonlySet<Socket>, handle: Handler): Promise<void> {
+  // Closing the port makes the kernel reset the connections that still wait to be accepted, with the requests on them. So first
+  // all are accepted, and the answers wait meanwhile: peers that wait for an answer do not open further connections.
+  const waiting = holdRequests(server);
+  await noConnectionComes(server);
   const closed = new Promise<void>((resolve) => {
     // Unlike http's own close, this one leaves idle connections alone: a request may be on its way on any of them.
     NetServer.prototype.close.call(server, () => resolve());
   });
+  waiting.release((request, response) => {
+    response.setHeader("Connection", "close");
+    handle(request, response);
+  });
   const timers = [
-    setTimeout(() => server.closeIdleConnections(), limits.drainIdleMs),
-    setTimeout(() => server.closeAllConnections(), limits.drainMs),
+    setTimeout(() => {
+      server.closeIdleConnections();
+      // To http, a connection is not idle before its first request.
+      for (const socket of connections) if (socket.bytesRead === 0) socket.destroy();
+    }, limits.drainIdleMs),
+    // http's own list lacks the sockets that it has given away.
+    setTimeout(() => connections.forEach((socket) => socket.destroy()), limits.drainMs),
   ];
   await closed;
   timers.forEach(clearTimeout);
   // Ends the timer by which http looks for slow requests.
   server.close();
+}
+
+/** Resolves in the turn of the event loop that finds no connection waiting and follows `quietMs` of such turns. */
+async function noConnectionComes(server: Server): Promise<void> {
+  const begunMs = performance.now();
+  let lastMs = begunMs;
+  const note = (): void => void (lastMs = performance.now());
+  server.on("connection", note);
+  while (performance.now() - lastMs < limits.quietMs && performance.now() - begunMs < limits.maxAcceptMs) {
+    await new Promise(setImmediate);
+  }
+  server.off("connection", note);
+}
+
+const refusedSockets = new WeakSet<Socket>();
+
+/** Answers on a socket whose request cannot be handled, and closes it. */
+function refuse(socket: Socket, reply: Reply): void {
+  // http finds every further chunk of a broken request as broken as the first one.
+  if (refusedSockets.has(socket)) return;
+  refusedSockets.add(socket);
+  // http no longer listens; a peer that resets the connection must not end the process.
+  socket.on("error", () => {});
+  afterReplies(socket, () => {
+    socket.end(raw(reply));
+    // Unread bytes would make the kernel reset the connection, and the reply might never be read.
+    socket.resume();
+    const timer = setTimeout(() => socket.destroy(), limits.lingerMs);
+    socket.once("close", () => clearTimeout(timer));
+  });
+}
+
+/** Runs `action` once the requests that came before on this connection have their replies. */
+function afterReplies(socket: Socket, action: () => void): void {
+  // The only trace of them, which http's own handling of broken requests follows too.
+  const { _httpMessage: current } = socket as { _httpMessage?: ServerResponse | null };
+  if (current) current.once("close", () => afterReplies(socket, action));
+  else if (socket.writable) action();
+  else socket.destroy();
 }
 
 /** A whole response for a socket without a request that could be answered. */

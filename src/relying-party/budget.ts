@@ -1,0 +1,33 @@
+const burst = 3;
+const delaysMs = [1_000, 2_000, 4_000, 8_000, 10_000];
+
+/** What pays for requests that made-up kids can cause: three at once, then one after 1, 2, 4, 8, 10, 10 … seconds. */
+export interface Budget {
+  /** Milliseconds until the next request may start; 0 for now. */
+  waitMs(nowMs: number): number;
+  /** A request started. */
+  spend(nowMs: number): void;
+  /** What was asked for was worth it: the keys have changed. */
+  reset(): void;
+}
+
+/** @param free how many requests may follow one another at once */
+export function createBudget(free: number = burst): Budget {
+  let spent = 0;
+  let lastMs = 0;
+  return {
+    waitMs(nowMs) {
+      if (spent < free) return 0;
+      const delayMs = delaysMs[Math.min(spent - free, delaysMs.length - 1)] as number;
+      // A clock that was set back must not lock the budget.
+      return Math.min(Math.max(lastMs + delayMs - nowMs, 0), delayMs);
+    },
+    spend(nowMs) {
+      spent += 1;
+      lastMs = nowMs;
+    },
+    reset() {
+      spent = 0;
+    },
+  };
+}

@@ -1,0 +1,130 @@
+import type { Clock } from "../clock.ts";
+import { FetchError } from "../errors.ts";
+import type { CachingHeaders } from "./freshness.ts";
+
+/** The part of `fetch` that is used. */
+export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
+
+export interface FetchOptions {
+  readonly fetch: Fetch;
+  readonly clock: Clock;
+  readonly timeoutMs: number;
+  /** Of the decoded body. */
+  readonly maxBytes: number;
+  /** Aborts the request, from outside. */
+  readonly signal: AbortSignal;
+  /** Validator of the stored response. */
+  readonly etag?: string | undefined;
+  /** Asks caches on the way for the origin's answer. */
+  readonly bypassCaches?: boolean;
+}
+
+/** A 200 with its body, or a 304 without. */
+export interface Fetched {
+  readonly text: string | undefined;
+  readonly etag: string | undefined;
+  readonly headers: CachingHeaders;
+}
+
+/**
+ * Gets a JSON document within a time and a size, without following redirects.
+ *
+ * @throws FetchError `ERR_FETCH_FAILED`, `ERR_FETCH_TIMEOUT`, `ERR_FETCH_STATUS`, `ERR_FETCH_REDIRECT`, `ERR_FETCH_TOO_LARGE`
+ */
+export async function fetchJson(url: string, options: FetchOptions): Promise<Fetched> {
+  const { clock, timeoutMs, signal } = options;
+  const attempt = new AbortController();
+  const abort = (): void => attempt.abort(signal.reason);
+  const aborted = new Promise<never>((_, reject) => {
+    attempt.signal.addEventListener("abort", () => reject(attempt.signal.reason as Error), { once: true });
+  });
+  const cancelTimer = clock.setTimer(() => {
+    const message = `${url}: no response within ${timeoutMs} ms`;
+    attempt.abort(new FetchError("ERR_FETCH_TIMEOUT", message, { staleIfError: true }));
+  }, timeoutMs);
+  if (signal.aborted) abort();
+  signal.addEventListener("abort", abort, { once: true });
+  try {
+    // Raced, because a fetch that was handed in may not look at its signal.
+    return await Promise.race([request(url, options, attempt.signal), aborted]);
+  } catch (error) {
+    if (error instanceof FetchError) throw error;
+    if (attempt.signal.aborted) throw attempt.signal.reason;
+    throw new FetchError("ERR_FETCH_FAILED", `${url}: no response (${why(error)})`, {
+      cause: error,
+      staleIfError: true,
+    });
+  } finally {
+    cancelTimer();
+    signal.removeEventListener("abort", abort);
+    aborted.catch(() => {});
+    // Ends a body that is of no use.
+    attempt.abort();
+  }
+}
+
+async function request(url: string, options: FetchOptions, signal: AbortSignal): Promise<Fetched> {
+  const response = await options.fetch(url, requestInit(options, signal));
+  const { status } = response;
+  // A browser hides the status of a redirect.
+  if (response.type === "opaqueredirect" || (status >= 300 && status < 400 && status !== 304)) {
+    throw new FetchError("ERR_FETCH_REDIRECT", `${url}: answered with a redirect, which is not followed`);
+  }
+  const isUseful = status === 200 || (status === 304 && options.etag !== undefined);
+  if (!isUseful) {
+    throw new FetchError("ERR_FETCH_STATUS", `${url}: answered with status ${status}`, { staleIfError: status >= 500 });
+  }
+  const header = (name: string): string | undefined => response.headers.get(name) ?? undefined;
+  return {
+    text: status === 200 ? await readText(url, response, options.maxBytes) : undefined,
+    etag: header("etag"),
+    headers: {
+      cacheControl: header("cache-control"),
+      age: header("age"),
+      date: header("date"),
+      expires: header("expires"),
+    },
+  };
+}
+
+const inBrowser = (globalThis as { location?: { origin?: string } }).location?.origin !== undefined;
+const inWorkerd = globalThis.navigator?.userAgent === "Cloudflare-Workers";
+
+function requestInit({ etag, bypassCaches = false }: FetchOptions, signal: AbortSignal): RequestInit {
+  const headers: Record<string, string> = { Accept: "application/jwk-set+json, application/json" };
+  // A browser has a cache, which adds these two by itself; set by a script they would need a preflight.
+  if (!inBrowser && etag !== undefined) headers["If-None-Match"] = etag;
+  if (!inBrowser && bypassCaches) headers["Cache-Control"] = "no-cache";
+  return {
+    redirect: "manual",
+    signal,
+    headers,
+    ...(inBrowser && { credentials: "omit" }),
+    // workerd has no cache modes before the compatibility date 2025-08-07, and throws.
+    ...(bypassCaches && !inWorkerd && { cache: "no-cache" }),
+  };
+}
+
+/** Reads by the chunk, so that a body that is too large is not read to its end; compressed ones are counted as they unfold. */
+async function readText(url: string, response: Response, maxBytes: number): Promise<string> {
+  const reader = response.body?.getReader();
+  const decoder = new TextDecoder("utf-8", { fatal: true });
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for (let read = await reader?.read(); read !== undefined && !read.done; read = await reader?.read()) {
+    bytes += read.value.length;
+    if (bytes > maxBytes)
+      throw new FetchError("ERR_FETCH_TOO_LARGE", `${url}: the body is larger than ${maxBytes} bytes`);
+    chunks.push(read.value);
+  }
+  try {
+    return chunks.map((chunk) => decoder.decode(chunk, { stream: true })).join("") + decoder.decode();
+  } catch {
+    throw new FetchError("ERR_FETCH_BODY", `${url}: the body is not UTF-8`);
+  }
+}
+
+function why(error: unknown): string {
+  const cause = (error as { cause?: { code?: unknown } } | undefined)?.cause;
+  return typeof cause?.code === "string" ? cause.code : error instanceof Error ? error.name : typeof error;
+}

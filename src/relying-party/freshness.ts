@@ -1,0 +1,81 @@
+/** The header fields of a response on which its freshness depends. */
+export interface CachingHeaders {
+  readonly cacheControl?: string | undefined;
+  readonly age?: string | undefined;
+  readonly date?: string | undefined;
+  readonly expires?: string | undefined;
+}
+
+/** Bounds for what servers say, in seconds. */
+export interface FreshnessBounds {
+  /** A response counts as fresh for at least so long, whatever it says. */
+  readonly minFreshSeconds: number;
+  readonly maxFreshSeconds: number;
+  /** For servers that say nothing. */
+  readonly defaultFreshSeconds: number;
+  /** Cap of `stale-while-revalidate`. */
+  readonly maxStaleSeconds: number;
+  /** Cap of `stale-if-error`, and its value for servers that say nothing. */
+  readonly maxStaleIfErrorSeconds: number;
+}
+
+/** Until when (epoch milliseconds) a response may be used, and how. Each moment is at or after the one before. */
+export interface Freshness {
+  /** As it is. */
+  readonly freshUntil: number;
+  /** While one background request revalidates it. */
+  readonly staleUntil: number;
+  /** If revalidating fails by a transport error or a 5xx. */
+  readonly ifErrorUntil: number;
+}
+
+/**
+ * Works out the freshness of a response for a private cache.
+ *
+ * Counted from the moment of the request, so that the time on the way counts as age (RFC 9111 section 4.2.3). Of directives given
+ * twice the smallest value counts, an invalid one counts as 0 (section 4.2.1). `s-maxage` is for shared caches only.
+ *
+ * @see RFC 9111 sections 4.2 and 5.2.2; RFC 5861
+ */
+export function freshness(headers: CachingHeaders, requestedAtMs: number, bounds: FreshnessBounds): Freshness {
+  const directives = parseCacheControl(headers.cacheControl ?? "");
+  const noReuse = directives.has("no-store") || directives.has("no-cache");
+  const age = deltaSeconds(headers.age) ?? 0;
+  const lifetime = noReuse ? 0 : (directives.get("max-age") ?? expiresIn(headers) ?? bounds.defaultFreshSeconds);
+  const remaining = lifetime - age;
+  const mustRevalidate = noReuse || directives.has("must-revalidate");
+  const stale = mustRevalidate ? 0 : Math.min(directives.get("stale-while-revalidate") ?? 0, bounds.maxStaleSeconds);
+  const ifError = mustRevalidate
+    ? 0
+    : Math.min(directives.get("stale-if-error") ?? Infinity, bounds.maxStaleIfErrorSeconds);
+
+  const capped = Math.min(remaining, bounds.maxFreshSeconds);
+  const at = (seconds: number): number => requestedAtMs + Math.max(seconds, bounds.minFreshSeconds) * 1000;
+  const freshUntil = at(capped);
+  const staleUntil = at(capped + stale);
+  return { freshUntil, staleUntil, ifErrorUntil: Math.max(staleUntil, at(capped + ifError)) };
+}
+
+/** Directives by name in lower case; those without a number have `0`. */
+function parseCacheControl(value: string): Map<string, number> {
+  const directives = new Map<string, number>();
+  const directive = /([!#$%&'*+\-.^_`|~\w]+)(?:=(?:"((?:[^"\\]|\\.)*)"|([^\s,"]*)))?/g;
+  for (const [, name = "", quoted, token] of value.matchAll(directive)) {
+    const key = name.toLowerCase();
+    const seconds = deltaSeconds(quoted ?? token) ?? 0;
+    directives.set(key, Math.min(seconds, directives.get(key) ?? Infinity));
+  }
+  return directives;
+}
+
+/** @see RFC 9111 section 1.2.2 (2^31 stands for more than that) */
+function deltaSeconds(text: string | undefined): number | undefined {
+  return text !== undefined && /^\d+$/.test(text) ? Math.min(Number(text), 2 ** 31) : undefined;
+}
+
+/** `Expires` less `Date`; an invalid `Expires`, such as `0`, is in the past. @see RFC 9111 section 5.3 */
+function expiresIn({ expires, date }: CachingHeaders): number | undefined {
+  if (expires === undefined) return undefined;
+  const seconds = (Date.parse(expires) - Date.parse(date ?? "")) / 1000;
+  return Number.isFinite(seconds) ? Math.max(seconds, 0) : 0;
+}

@@ -1,0 +1,328 @@
+import type { CryptoKey, JWSHeaderParameters } from "jose";
+import { checkBounds } from "../bounds.ts";
+import { type Clock, systemClock } from "../clock.ts";
+import { ConfigError, FetchError, type JwksdError, TokenError } from "../errors.ts";
+import type { SkippedKey } from "../jwk/verification-keys.ts";
+import { type Budget, createBudget } from "./budget.ts";
+import type { Fetch } from "./fetch-json.ts";
+import { type Freshness, freshness } from "./freshness.ts";
+import { createSource } from "./source.ts";
+import { type KeySetState, type StoredSet, difference, storedSet } from "./stored.ts";
+import { checkUrl } from "./urls.ts";
+
+/** What happened to a key set. */
+export type KeySetEvent =
+  | { readonly type: "refreshed"; readonly status: 200 | 304 }
+  | { readonly type: "changed"; readonly added: readonly string[]; readonly removed: readonly string[] }
+  /** Entries that cannot be used. */
+  | { readonly type: "skipped"; readonly keys: readonly SkippedKey[] }
+  | { readonly type: "failed"; readonly error: JwksdError }
+  /** A cache on the way answered although it was asked not to; a rotated key may reach this verifier late. */
+  | { readonly type: "bypass-ineffective"; readonly ageSeconds: number };
+
+/** Options of `createRemoteKeySet`. Either `issuer` or `jwksUri` is required. */
+export interface RemoteKeySetOptions {
+  /** The keys are those of this OpenID provider, by discovery. */
+  readonly issuer?: string | undefined;
+  /** The keys are at this URL. */
+  readonly jwksUri?: string | undefined;
+  /** Allows http for hosts that are not loopback. Default: `false`. */
+  readonly allowInsecure?: boolean | undefined;
+  /** Default: the global `fetch`. */
+  readonly fetch?: Fetch | undefined;
+  readonly clock?: Clock | undefined;
+  /** For one request, body included, in milliseconds. Default: 5000. */
+  readonly timeoutMs?: number | undefined;
+  /** Of a decoded body. Default: 262144. */
+  readonly maxBytes?: number | undefined;
+  /** A set counts as fresh for at least so long, whatever its server says, in seconds. Default: 5. */
+  readonly minFreshSeconds?: number | undefined;
+  /** Default: 86400. */
+  readonly maxFreshSeconds?: number | undefined;
+  /** How long to use a stale set while its server fails, unless it forbids that, in seconds. Default: 3600. */
+  readonly maxStaleIfErrorSeconds?: number | undefined;
+  /** How long a token with an unknown kid may wait for the next request, in milliseconds. Default: 1000. */
+  readonly maxWaitMs?: number | undefined;
+  readonly onEvent?: ((event: KeySetEvent) => void) | undefined;
+  /** A stored response from `state()` of an earlier process. One that does not fit is passed over. */
+  readonly state?: KeySetState | undefined;
+}
+
+/** Finds a key for the header of a token: by `kid`, and only for the `alg` of the key. */
+export type GetKey = (header: JWSHeaderParameters) => CryptoKey | Promise<CryptoKey>;
+
+/** A function that `jose.jwtVerify`, and `verify` of this package, take for their keys. */
+export interface RemoteKeySet extends GetKey {
+  /** The function itself, by name. */
+  readonly getKey: GetKey;
+  /**
+   * The same for tokens that came straight from the token endpoint of the provider: requests for their kids are paid from a budget
+   * of their own, which a flood of made-up tokens cannot use up.
+   */
+  readonly fromTokenEndpoint: GetKey;
+  /** Revalidates now, past all caches. */
+  refresh(this: void): Promise<void>;
+  /** The stored response, for the option `state` of a later process; `undefined` when there is none yet. */
+  state(this: void): KeySetState | undefined;
+  /** Aborts what is under way; every call from now on is refused. */
+  close(this: void): void;
+}
+
+/** What the callers of one kind share: what they may spend, and the kids of which they know that they name no key. */
+interface Lane {
+  readonly budget: Budget;
+  /** Kid to the moment until which that is taken as known. */
+  readonly unknown: Map<string, number>;
+}
+
+interface Flight {
+  readonly number: number;
+  readonly bypassCaches: boolean;
+  readonly landed: Promise<void>;
+}
+
+const negativeMs = 10_000;
+const maxNegative = 1_000;
+const maxWaiting = 1_000;
+const defaultFreshSeconds = 300;
+const maxStaleSeconds = 86_400;
+/**
+ * The cached JWK Set of a provider, by the rules of its contract: fresh keys cost nothing, an unknown kid costs one request past all
+ * caches, and a flood of made-up kids costs next to nothing. It has no timers of its own; work is done when a key is asked for.
+ *
+ * Its functions throw TokenError `ERR_TOKEN_KID_MISSING`, `ERR_TOKEN_KID_UNKNOWN` ("this is not a key") and `ERR_TOKEN_ALG`, and
+ * FetchError ("this cannot be known now", `retryable`) `ERR_KEYS_LATER`, `ERR_FETCH_FAILED`, `ERR_FETCH_TIMEOUT`,
+ * `ERR_FETCH_STATUS`, `ERR_FETCH_REDIRECT`, `ERR_FETCH_TOO_LARGE`, `ERR_FETCH_BODY`, `ERR_DISCOVERY_ISSUER`, `ERR_URL_INSECURE`,
+ * `ERR_CLOSED`.
+ *
+ * @throws ConfigError `ERR_OPTION_INVALID`
+ * @throws FetchError `ERR_URL_INSECURE`
+ * @see the contract, section 1 points 3 to 5; RFC 9111; RFC 5861
+ */
+export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
+  const { issuer, allowInsecure = false, clock = systemClock, onEvent } = options;
+  const { timeoutMs = 5_000, maxBytes = 262_144, maxWaitMs = 1_000 } = options;
+  const { minFreshSeconds = 5, maxFreshSeconds = 86_400, maxStaleIfErrorSeconds = 3_600 } = options;
+  checkBounds({ timeoutMs, maxBytes }, 1);
+  checkBounds({ maxWaitMs, minFreshSeconds, maxFreshSeconds, maxStaleIfErrorSeconds }, 0);
+  if ((issuer === undefined) === (options.jwksUri === undefined)) {
+    throw new ConfigError("ERR_OPTION_INVALID", "give either issuer or jwksUri");
+  }
+  if (issuer !== undefined) checkUrl(issuer, "issuer", allowInsecure);
+  if (options.jwksUri !== undefined) checkUrl(options.jwksUri, "jwksUri", allowInsecure);
+  const bounds = { minFreshSeconds, maxFreshSeconds, defaultFreshSeconds, maxStaleSeconds, maxStaleIfErrorSeconds };
+  const closed = new AbortController();
+  const source = createSource({
+    issuer,
+    jwksUri: options.jwksUri,
+    allowInsecure,
+    fetch: options.fetch ?? ((url, init) => globalThis.fetch(url, init)),
+    clock,
+    timeoutMs,
+    maxBytes,
+    signal: closed.signal,
+  });
+
+  let stored: (StoredSet & Freshness) | undefined;
+  let flight: Flight | undefined;
+  let flights = 0;
+  let waiting = 0;
+  let lastError: FetchError | undefined;
+  /** Paces requests after failures: one at once, then as every budget. */
+  const failures = createBudget(1);
+  const anyLane: Lane = { budget: createBudget(), unknown: new Map() };
+  const tokenEndpointLane: Lane = { budget: createBudget(), unknown: new Map() };
+  const restored = options.state === undefined ? undefined : restore(options.state);
+
+  // ---- asking for a key
+
+  function getKey(header: JWSHeaderParameters, lane: Lane): CryptoKey | Promise<CryptoKey> {
+    const { kid, alg = "" } = header;
+    if (typeof kid !== "string" || kid === "") {
+      throw new TokenError("ERR_TOKEN_KID_MISSING", "the token names no key: its header has no kid");
+    }
+    return (isFresh(clock.now()) ? stored?.keys.find(kid, alg) : undefined) ?? getKeySlowly(kid, alg, lane);
+  }
+
+  async function getKeySlowly(kid: string, alg: string, lane: Lane): Promise<CryptoKey> {
+    closed.signal.throwIfAborted();
+    await restored;
+    const set = await usableSet();
+    return set.keys.find(kid, alg) ?? lookAgain(kid, alg, lane);
+  }
+
+  /** A set from the future is of a clock that was set back since; it is not fresh. */
+  function isFresh(now: number): boolean {
+    return stored !== undefined && stored.requestedAt <= now && now < stored.freshUntil;
+  }
+
+  /** The stored set while it may be used, else a revalidated one. */
+  async function usableSet(): Promise<StoredSet> {
+    const now = clock.now();
+    if (stored !== undefined && isFresh(now)) return stored;
+    const pauseMs = flight === undefined ? failures.waitMs(now) : 0;
+    if (stored !== undefined && now < stored.staleUntil) {
+      if (pauseMs === 0) fly(false);
+      return stored;
+    }
+    try {
+      if (pauseMs > 0 && maySubstitute(lastError)) throw lastError;
+      if (pauseMs > 0) await pause(pauseMs);
+      await fly(false).landed;
+    } catch (error) {
+      if (stored !== undefined && maySubstitute(error)) return stored;
+      throw error;
+    }
+    return stored as StoredSet & Freshness;
+  }
+
+  /** Whether a stale set may stand in for a request that failed. */
+  function maySubstitute(error: unknown): boolean {
+    return (
+      stored !== undefined && clock.now() < stored.ifErrorUntil && error instanceof FetchError && error.staleIfError
+    );
+  }
+
+  /** The set does not hold the kid: asks once more, past all caches, as far as the budget goes. */
+  async function lookAgain(kid: string, alg: string, lane: Lane): Promise<CryptoKey> {
+    const flightsBefore = flights;
+    for (;;) {
+      const now = clock.now();
+      if ((lane.unknown.get(kid) ?? 0) > now) throw unknownKid();
+      const pauseMs = Math.max(lane.budget.waitMs(now), failures.waitMs(now));
+      let joined = flight;
+      if (joined === undefined && pauseMs > 0) {
+        await pause(pauseMs);
+      } else if (joined === undefined) {
+        lane.budget.spend(now);
+        joined = fly(true);
+      }
+      await joined?.landed;
+      const key = stored?.keys.find(kid, alg);
+      if (key !== undefined) return key;
+      // What was asked before this token came, or answered by a cache, says nothing about its kid.
+      if (joined !== undefined && joined.number > flightsBefore && joined.bypassCaches) {
+        remember(lane.unknown, kid, clock.now() + negativeMs);
+        throw unknownKid();
+      }
+    }
+  }
+
+  /** Waits if that is short and not too many do; else says when to come back. */
+  async function pause(pauseMs: number): Promise<void> {
+    if (pauseMs > maxWaitMs || waiting >= maxWaiting) {
+      const retryAfterSeconds = Math.ceil(pauseMs / 1000);
+      const message = `the keys cannot be asked for again yet; try again in ${retryAfterSeconds} s`;
+      throw new FetchError("ERR_KEYS_LATER", message, { cause: lastError, retryAfterSeconds });
+    }
+    waiting += 1;
+    await new Promise<void>((resolve) => {
+      const done = (): void => {
+        cancelTimer();
+        closed.signal.removeEventListener("abort", done);
+        resolve();
+      };
+      const cancelTimer = clock.setTimer(done, pauseMs);
+      closed.signal.addEventListener("abort", done);
+    });
+    waiting -= 1;
+    closed.signal.throwIfAborted();
+  }
+
+  // ---- one request at a time, for all callers
+
+  function fly(bypassCaches: boolean): Flight {
+    if (flight !== undefined) return flight;
+    flights += 1;
+    const landed = load(bypassCaches).then(
+      () => {
+        failures.reset();
+        lastError = undefined;
+      },
+      (error: unknown) => {
+        failures.spend(clock.now());
+        if (error instanceof FetchError) lastError = error;
+        emit({ type: "failed", error: error as JwksdError });
+        throw error;
+      },
+    );
+    const mine = { number: flights, bypassCaches, landed: landed.finally(() => (flight = undefined)) };
+    // Callers in the background do not look.
+    mine.landed.catch(() => {});
+    flight = mine;
+    return mine;
+  }
+
+  async function load(bypassCaches: boolean): Promise<void> {
+    const { set, status, ageSeconds } = await source.load(stored, bypassCaches);
+    store(set);
+    emit({ type: "refreshed", status });
+    if (bypassCaches && ageSeconds > 0) emit({ type: "bypass-ineffective", ageSeconds });
+  }
+
+  function store(next: StoredSet): void {
+    closed.signal.throwIfAborted();
+    const before = stored;
+    stored = { ...next, ...freshness(next.headers, next.requestedAt, bounds) };
+    if (before?.keys === next.keys) return;
+    const { added, removed } = difference(before?.keys, next.keys);
+    if (next.keys.skipped.length > 0) emit({ type: "skipped", keys: next.keys.skipped });
+    if (added.length + removed.length === 0) return;
+    for (const lane of [anyLane, tokenEndpointLane]) {
+      lane.budget.reset();
+      lane.unknown.clear();
+    }
+    emit({ type: "changed", added, removed });
+  }
+
+  async function restore(state: KeySetState): Promise<void> {
+    try {
+      checkUrl(state.jwksUri, "jwksUri of the state", allowInsecure);
+      const fits = state.issuer === issuer && (options.jwksUri === undefined || state.jwksUri === options.jwksUri);
+      if (fits && state.requestedAt <= clock.now()) store(await storedSet(state));
+    } catch (error) {
+      emit({ type: "failed", error: error as JwksdError });
+    }
+  }
+
+  function emit(event: KeySetEvent): void {
+    try {
+      onEvent?.(event);
+    } catch {
+      // A listener that throws must not fail a verification.
+    }
+  }
+
+  const forLane =
+    (lane: Lane): GetKey =>
+    (header) =>
+      getKey(header, lane);
+  return Object.assign(forLane(anyLane), {
+    getKey: forLane(anyLane),
+    fromTokenEndpoint: forLane(tokenEndpointLane),
+    async refresh() {
+      await restored;
+      if (flight?.bypassCaches === false) await flight.landed.catch(() => {});
+      await fly(true).landed;
+    },
+    state() {
+      if (stored === undefined) return undefined;
+      const { jwksUri, body, etag, headers, requestedAt } = stored;
+      return { issuer, jwksUri, body, etag, headers, requestedAt };
+    },
+    close() {
+      closed.abort(new FetchError("ERR_CLOSED", "the key set was closed"));
+      stored = undefined;
+    },
+  });
+}
+
+function unknownKid(): TokenError {
+  return new TokenError("ERR_TOKEN_KID_UNKNOWN", "the kid of the token names no key of the provider");
+}
+
+function remember(unknown: Map<string, number>, kid: string, until: number): void {
+  unknown.delete(kid);
+  unknown.set(kid, until);
+  if (unknown.size > maxNegative) unknown.delete(unknown.keys().next().value as string);
+}

@@ -1,0 +1,94 @@
+import { FetchError } from "../errors.ts";
+import { type FetchOptions, fetchJson } from "./fetch-json.ts";
+import { type Freshness, freshness } from "./freshness.ts";
+import { type StoredSet, storedSet } from "./stored.ts";
+import { checkUrl } from "./urls.ts";
+
+export interface SourceOptions extends Omit<FetchOptions, "etag" | "bypassCaches"> {
+  readonly issuer: string | undefined;
+  readonly jwksUri: string | undefined;
+  readonly allowInsecure: boolean;
+}
+
+/** What a request for the JWK Set gave: the set that is stored from now on. */
+export interface Loaded {
+  readonly set: StoredSet;
+  readonly status: 200 | 304;
+  /** How long a cache on the way had kept the response. */
+  readonly ageSeconds: number;
+}
+
+// A discovery document changes rarely, and its provider may be older than these rules.
+const discoveryBounds = {
+  minFreshSeconds: 300,
+  maxFreshSeconds: 86_400,
+  defaultFreshSeconds: 3_600,
+  maxStaleSeconds: 0,
+  maxStaleIfErrorSeconds: 86_400,
+};
+
+/** Where a JWK Set comes from: a URL, or the discovery document of an issuer. */
+export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, ...fetchOptions }: SourceOptions) {
+  let discovered: ({ readonly jwksUri: string } & Freshness) | undefined;
+
+  return {
+    /**
+     * Asks for the set; one that has not changed keeps its imported keys.
+     *
+     * @throws FetchError see `fetchJson`, and `ERR_FETCH_BODY`, `ERR_DISCOVERY_ISSUER`, `ERR_URL_INSECURE`
+     */
+    async load(stored: StoredSet | undefined, bypassCaches: boolean): Promise<Loaded> {
+      const jwksUri = fixedUri ?? (await discover(issuer as string));
+      const known = stored?.jwksUri === jwksUri ? stored : undefined;
+      const requestedAt = fetchOptions.clock.now();
+      const response = await fetchJson(jwksUri, { ...fetchOptions, etag: known?.etag, bypassCaches }).catch(
+        (error: FetchError) => {
+          // The provider may have moved its keys.
+          if (!error.staleIfError) discovered = undefined;
+          throw error;
+        },
+      );
+      const { text, etag, headers } = response;
+      const status = text === undefined ? 304 : 200;
+      const ageSeconds = Number(headers.age ?? 0);
+      if (known === undefined || (text !== undefined && text !== known.body)) {
+        const set = await storedSet({ issuer, jwksUri, body: text ?? "", etag, headers, requestedAt });
+        return { set, status, ageSeconds };
+      }
+      // What a 304 says replaces what was stored, field by field. RFC 9111 section 4.3.4
+      const { cacheControl = known.headers.cacheControl, expires = known.headers.expires } = headers;
+      const updated = status === 304 ? { ...headers, cacheControl, expires } : headers;
+      return { set: { ...known, etag: etag ?? known.etag, headers: updated, requestedAt }, status, ageSeconds };
+    },
+  };
+
+  async function discover(wanted: string): Promise<string> {
+    const requestedAt = fetchOptions.clock.now();
+    if (discovered !== undefined && requestedAt < discovered.freshUntil) return discovered.jwksUri;
+    try {
+      const url = `${wanted.replace(/\/$/, "")}/.well-known/openid-configuration`;
+      const { text = "", headers } = await fetchJson(url, fetchOptions);
+      const jwksUri = jwksUriOf(text, wanted, url);
+      discovered = { jwksUri, ...freshness(headers, requestedAt, discoveryBounds) };
+      return jwksUri;
+    } catch (error) {
+      const mayKeep = error instanceof FetchError && error.staleIfError;
+      if (discovered !== undefined && mayKeep && requestedAt < discovered.ifErrorUntil) return discovered.jwksUri;
+      throw error;
+    }
+  }
+
+  /** @see OpenID Connect Discovery 1.0 section 4.3 (the issuer must be exactly the one that was asked for) */
+  function jwksUriOf(text: string, wanted: string, url: string): string {
+    let metadata: { issuer?: unknown; jwks_uri?: unknown } | null;
+    try {
+      metadata = JSON.parse(text) as typeof metadata;
+    } catch {
+      throw new FetchError("ERR_FETCH_BODY", `${url}: the body is not JSON`);
+    }
+    if (metadata?.issuer !== wanted) {
+      throw new FetchError("ERR_DISCOVERY_ISSUER", `${url}: the document is not that of issuer ${wanted}`);
+    }
+    return checkUrl(metadata.jwks_uri, `jwks_uri of ${url}`, allowInsecure);
+  }
+}

@@ -1,0 +1,43 @@
+import { FetchError } from "../errors.ts";
+import { type VerificationKeys, verificationKeys } from "../jwk/verification-keys.ts";
+import type { CachingHeaders } from "./freshness.ts";
+
+/**
+ * A stored response, as plain data that survives `JSON.stringify`: what `state()` gives and the option `state` takes, so that a
+ * cold start on an edge or serverless platform needs no request.
+ */
+export interface KeySetState {
+  readonly issuer: string | undefined;
+  readonly jwksUri: string;
+  /** The JWK Set as it was received. */
+  readonly body: string;
+  readonly etag: string | undefined;
+  readonly headers: CachingHeaders;
+  /** Epoch milliseconds. */
+  readonly requestedAt: number;
+}
+
+/** A stored response and its keys. */
+export interface StoredSet extends KeySetState {
+  readonly keys: VerificationKeys;
+}
+
+/** @throws FetchError `ERR_FETCH_BODY` when the body is no JWK Set */
+export async function storedSet(state: KeySetState): Promise<StoredSet> {
+  try {
+    return { ...state, keys: await verificationKeys(JSON.parse(state.body)) };
+  } catch (cause) {
+    throw new FetchError("ERR_FETCH_BODY", `${state.jwksUri}: the body is not a JWK Set`, { cause });
+  }
+}
+
+/** Kids that came and went between two sets; one with a new key did both. */
+export function difference(
+  before: VerificationKeys | undefined,
+  after: VerificationKeys,
+): { readonly added: readonly string[]; readonly removed: readonly string[] } {
+  const old = before?.identities ?? new Map<string, string>();
+  const added = [...after.identities].filter(([kid, identity]) => old.get(kid) !== identity).map(([kid]) => kid);
+  const removed = [...old].filter(([kid, identity]) => after.identities.get(kid) !== identity).map(([kid]) => kid);
+  return { added, removed };
+}

@@ -1,0 +1,23 @@
+import { FetchError } from "../errors.ts";
+
+const loopback = /^(localhost|.+\.localhost|127(\.\d+){3}|\[::1\])$/;
+
+/**
+ * Refuses URLs by which keys could be replaced on the way.
+ *
+ * @throws FetchError `ERR_URL_INSECURE`
+ */
+export function checkUrl(url: unknown, what: string, allowInsecure: boolean): string {
+  const parsed = typeof url === "string" && URL.canParse(url) ? new URL(url) : undefined;
+  if (parsed === undefined) throw new FetchError("ERR_URL_INSECURE", `${what} is not a URL`);
+  const isHttp = parsed.protocol === "http:" && (allowInsecure || loopback.test(parsed.hostname));
+  if (parsed.protocol !== "https:" && !isHttp) {
+    throw new FetchError(
+      "ERR_URL_INSECURE",
+      `${what} is not an https URL (http is accepted for loopback hosts, or with allowInsecure)`,
+    );
+  }
+  if (parsed.username !== "" || parsed.password !== "")
+    throw new FetchError("ERR_URL_INSECURE", `${what} holds a password`);
+  return url as string;
+}
