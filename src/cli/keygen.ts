@@ -1,4 +1,5 @@
 import { Command, Option } from "commander";
+import { ServiceError } from "../errors.ts";
 import { generateKey, writeNewFile } from "../node/generate.ts";
 
 export function keygenCommand(): Command {
@@ -18,10 +19,21 @@ Examples:
     .action(async ({ out, format }: { out?: string; format: "jwk" | "pem" }) => {
       const { kid, text } = await generateKey(format);
       if (out === undefined) {
-        process.stdout.write(text);
+        await print(text);
       } else {
         await writeNewFile(out, text);
         console.log(`wrote ${out}, kid ${kid}`);
       }
     });
+}
+
+/** A key that did not get out must not look as if it had. */
+function print(text: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    process.stdout.write(text, (error) => {
+      if (!error) return resolve();
+      const { code } = error as NodeJS.ErrnoException;
+      reject(new ServiceError("ERR_FILE_UNWRITABLE", `cannot write to standard output (${code})`, { cause: error }));
+    });
+  });
 }

@@ -20,6 +20,9 @@ Start here:
   .addCommand(serveCommand())
   .addCommand(keygenCommand());
 
+// A terminal, pipe or disk that takes no more output must not end a service.
+for (const output of [process.stdout, process.stderr]) output.on("error", () => {});
+
 try {
   await program.parseAsync();
 } catch (error) {

@@ -2,9 +2,11 @@ import { type Logger, pino } from "pino";
 
 /** Logs one line per event: for eyes on standard error, or as JSON on standard output. */
 export function createLog(level: string, json: boolean): Logger {
-  return json
-    ? pino({ level, base: null }, pino.destination({ dest: 1, sync: true }))
-    : pino({ level, base: null }, { write: writeForEyes });
+  if (!json) return pino({ level, base: null }, { write: writeForEyes });
+  const output = pino.destination({ dest: 1, sync: true });
+  // A log that cannot be written must not end the service.
+  output.on("error", () => {});
+  return pino({ level, base: null }, output);
 }
 
 function writeForEyes(line: string): void {
