@@ -1,0 +1,167 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { readFile, readdir, stat, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import * as jose from "jose";
+import packageJson from "../../package.json" with { type: "json" };
+import { readKeyset } from "../../src/node/index.ts";
+import { flagName, settingDefinitions, variableName } from "../../src/server/settings.ts";
+import { keySetText, runCli, spawnCli, startServiceProcess, temporaryFolder } from "../support/service.ts";
+
+const timeout = 30_000;
+const settings = [...Object.keys(settingDefinitions), "config"];
+
+describe("help", { timeout, concurrency: true }, () => {
+  const rows = [
+    { args: ["--help"], teaches: ["serve", "keygen", "jwksd help serve", "--version"] },
+    { args: ["help"], teaches: ["serve", "keygen"] },
+    {
+      args: ["help", "serve"],
+      teaches: [...settings.map(flagName), ...settings.map(variableName), "SIGHUP", "SIGTERM", "Examples:"],
+    },
+    { args: ["serve", "--help"], teaches: settings.map(flagName) },
+    { args: ["help", "keygen"], teaches: ["--out", "--format", '"jwk", "pem"', "RFC 7638", "Examples:"] },
+    { args: ["--version"], teaches: [packageJson.version] },
+  ];
+  for (const { args, teaches } of rows) {
+    test(args.join(" "), async (t) => {
+      const { code, stdout, stderr } = await runCli(t, args);
+      assert.deepEqual({ code, stderr }, { code: 0, stderr: "" });
+      assert.deepEqual(
+        teaches.filter((part) => !stdout.includes(part)),
+        [],
+      );
+    });
+  }
+});
+
+describe("mistakes", { timeout, concurrency: true }, () => {
+  const rows = [
+    { args: ["serv"], says: ["unknown command 'serv'", "serve"] },
+    { args: ["keygn"], says: ["unknown command 'keygn'", "keygen"] },
+    { args: ["serve", "--isuer", "https://op.example"], says: ["unknown option '--isuer'", "--issuer"] },
+    { args: ["serve", "--worker", "2"], says: ["unknown option '--worker'", "--workers"] },
+    { args: ["serve", "--port"], says: ["'--port <port>' argument missing"] },
+    { args: ["serve", "keys"], says: ["too many arguments"] },
+    { args: ["keygen", "--formt", "pem"], says: ["unknown option '--formt'", "--format"] },
+    { args: ["keygen", "--format", "der"], says: ["'der' is invalid", "jwk, pem"] },
+    {
+      args: ["keygen", "--out", "no/such/folder/key.jwk"],
+      says: ["no/such/folder/key.jwk", "ENOENT", "[ERR_FILE_UNWRITABLE]"],
+    },
+    { args: [], says: ["Usage: jwksd", "serve", "keygen"] },
+  ];
+  for (const { args, says } of rows) {
+    test(`jwksd ${args.join(" ")}`, async (t) => {
+      const { code, stdout, stderr } = await runCli(t, args);
+      assert.deepEqual({ code, stdout }, { code: 1, stdout: "" });
+      assert.deepEqual(
+        says.filter((part) => !stderr.includes(part)),
+        [],
+        stderr,
+      );
+      assert.doesNotMatch(stderr, /^\s+at /m, "a stack trace is for bugs");
+    });
+  }
+});
+
+describe("keygen", { timeout, concurrency: true }, () => {
+  test("writes a private JWK under its thumbprint to standard output", async (t) => {
+    const { code, stdout, stderr } = await runCli(t, ["keygen"]);
+    assert.deepEqual({ code, stderr }, { code: 0, stderr: "" });
+    const jwk = JSON.parse(stdout) as jose.JWK_EC_Private;
+    const { kid, x, y, d } = jwk;
+    assert.deepEqual({ ...jwk }, { kty: "EC", crv: "P-256", x, y, d, kid, alg: "ES256", use: "sig" });
+    assert.equal(kid, await jose.calculateJwkThumbprint(jwk));
+    const jwt = await new jose.SignJWT({}).setProtectedHeader({ alg: "ES256" }).sign(jwk);
+    const { d: _d, ...publicHalf } = jwk;
+    await jose.jwtVerify(jwt, publicHalf);
+  });
+
+  test("makes another key each time", async (t) => {
+    const [one, other] = await Promise.all([runCli(t, ["keygen"]), runCli(t, ["keygen"])]);
+    assert.notEqual((JSON.parse(one.stdout) as jose.JWK).kid, (JSON.parse(other.stdout) as jose.JWK).kid);
+  });
+
+  for (const format of ["jwk", "pem"]) {
+    test(`writes a new file of mode 0600 whatever the umask, in the form ${format}, and can read it back`, async (t) => {
+      const folder = await temporaryFolder(t);
+      const file = join(folder, `key.${format}`);
+      const umask = process.umask(0);
+      const running = runCli(t, ["keygen", "--out", file, "--format", format]);
+      process.umask(umask);
+      const { code, stdout, stderr } = await running;
+      const { entries, warnings } = await readKeyset(file);
+      assert.deepEqual(
+        { code, stdout, stderr, warnings, mode: (await stat(file)).mode & 0o777, files: await readdir(folder) },
+        {
+          code: 0,
+          stdout: `wrote ${file}, kid ${entries[0]?.keyId}\n`,
+          stderr: "",
+          warnings: [],
+          mode: 0o600,
+          files: [`key.${format}`],
+        },
+      );
+    });
+  }
+
+  test("writes PKCS#8 PEM that other tools read", async (t) => {
+    const { stdout } = await runCli(t, ["keygen", "--format", "pem"]);
+    const key = await jose.importPKCS8(stdout, "ES256", { extractable: true });
+    assert.equal((await jose.exportJWK(key)).crv, "P-256");
+  });
+
+  test("never writes over a file", async (t) => {
+    const folder = await temporaryFolder(t);
+    const file = join(folder, "key.jwk");
+    await writeFile(file, "precious");
+    const { code, stdout, stderr } = await runCli(t, ["keygen", "--out", file]);
+    assert.deepEqual({ code, stdout }, { code: 1, stdout: "" });
+    assert.match(stderr, /key\.jwk exists already.*\[ERR_FILE_EXISTS\]\n$/);
+    assert.equal(await readFile(file, "utf8"), "precious");
+    assert.deepEqual(await readdir(folder), ["key.jwk"]);
+  });
+
+  test("says so if the key could not be written to standard output", async (t) => {
+    const { child, exited } = spawnCli(t, ["keygen"]);
+    child.stdout.destroy();
+    let errors = "";
+    child.stderr.setEncoding("utf8").on("data", (chunk: string) => (errors += chunk));
+    assert.deepEqual(await exited, { code: 1, signal: null });
+    assert.match(errors, /^jwksd: .*EPIPE.*\[ERR_FILE_UNWRITABLE\]\n$/);
+  });
+});
+
+test("no private member gets out but by keygen", { timeout }, async (t) => {
+  const folder = await temporaryFolder(t);
+  const data = join(folder, "data");
+  const human = spawnCli(t, ["serve", "--port", "0", "--admin", "off", "--log-level", "debug", "--data", data]);
+  let output = "";
+  for (const stream of [human.child.stdout, human.child.stderr]) {
+    stream.setEncoding("utf8").on("data", (chunk: string) => (output += chunk));
+  }
+  await once(human.child.stdout, "data");
+  human.child.kill("SIGTERM");
+  await once(human.child, "close");
+  const [keyFile] = await readdir(join(data, "keys"));
+  const keys = [JSON.parse(await readFile(join(data, "keys", keyFile as string), "utf8")) as jose.JWK_EC_Private];
+
+  const text = keySetText("a", "b");
+  keys.push(...(JSON.parse(text) as { keys: typeof keys }).keys);
+  await writeFile(join(folder, "keys.json"), text);
+  const service = await startServiceProcess(t, ["--keys", join(folder, "keys.json"), "--log-level", "debug"]);
+  // What is refused is not quoted either.
+  for (const refused of [text.slice(0, -9), text.replace('"P-256"', '"P-384"'), text.replace('"b"', '"a"')]) {
+    const from = service.log.length;
+    await writeFile(join(folder, "keys.json"), refused);
+    service.process.kill("SIGHUP");
+    await service.logged(({ code }) => code !== undefined, from);
+  }
+  await service.stop();
+  output += JSON.stringify(service.log) + service.errors();
+
+  assert.equal(keys.length, 3);
+  for (const { d } of keys) assert.ok(d.length === 43 && !output.includes(d));
+});

@@ -1,0 +1,180 @@
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { once } from "node:events";
+import { type Socket, connect } from "node:net";
+import { type WireReply, parseReplies } from "./wire.ts";
+
+const get = "GET /jwks HTTP/1.1\r\nHost: op.example\r\n\r\n";
+const getAndClose = "GET /jwks HTTP/1.1\r\nHost: op.example\r\nConnection: close\r\n\r\n";
+
+/** One connection that sends GET requests one after another. */
+export class Client {
+  readonly socket: Socket;
+  #received = Buffer.alloc(0);
+  #arrived: (() => void) | undefined;
+
+  /** Rejects if the connection is refused. */
+  static async open(port: number, host: string = "127.0.0.1"): Promise<Client> {
+    const socket = connect(port, host);
+    await once(socket, "connect");
+    return new Client(socket);
+  }
+
+  constructor(socket: Socket) {
+    this.socket = socket;
+    socket.on("data", (chunk) => {
+      this.#received = Buffer.concat([this.#received, chunk]);
+      this.#arrived?.();
+    });
+    socket.on("error", () => {});
+    for (const event of ["end", "close"]) socket.on(event, () => this.#arrived?.());
+  }
+
+  /** Whether a further request may be sent. */
+  get usable(): boolean {
+    return this.socket.writable && !this.socket.readableEnded;
+  }
+
+  /** Sends a request and gives its whole reply. Rejects if the connection ends before. */
+  async request(text: string = get): Promise<WireReply> {
+    this.socket.write(text, "latin1");
+    return this.reply();
+  }
+
+  async reply(): Promise<WireReply> {
+    for (;;) {
+      const length = this.#lengthOfReply();
+      if (length !== undefined) {
+        const [reply] = parseReplies(this.#received.subarray(0, length), ["GET"]) as [WireReply];
+        this.#received = this.#received.subarray(length);
+        if (reply.headers["connection"] === "close") this.socket.end();
+        return reply;
+      }
+      if (!this.usable) throw new Error(`cut after ${this.#received.length} bytes of a reply`);
+      await new Promise<void>((resolve) => (this.#arrived = resolve));
+    }
+  }
+
+  close(): void {
+    this.socket.destroy();
+  }
+
+  #lengthOfReply(): number | undefined {
+    const headEnd = this.#received.indexOf("\r\n\r\n");
+    if (headEnd === -1) return undefined;
+    const head = this.#received.toString("latin1", 0, headEnd);
+    const length = headEnd + 4 + Number(/^content-length: (\d+)$/im.exec(head)?.[1] ?? 0);
+    return this.#received.length < length ? undefined : length;
+  }
+}
+
+/** GET on a connection of its own. */
+export async function getOnce(port: number): Promise<WireReply> {
+  const client = await Client.open(port);
+  try {
+    return await client.request(getAndClose);
+  } finally {
+    client.close();
+  }
+}
+
+/** Fails unless the reply is a whole document under the ETag that belongs to it. */
+export function assertWhole({ status, headers, body }: WireReply): void {
+  assert.equal(status, 200);
+  assert.equal(headers["etag"], `"${createHash("sha256").update(body, "latin1").digest("hex")}"`);
+}
+
+/** The kids of the JWK Set in a reply. */
+export function kidsIn(reply: WireReply): string[] {
+  assertWhole(reply);
+  return (JSON.parse(reply.body) as { keys: { kid: string }[] }).keys.map(({ kid }) => kid);
+}
+
+/** What became of the requests of a load. */
+export interface LoadResult {
+  readonly answered: number;
+  /** Connections that were refused, so that no request was sent on them. */
+  readonly refused: number;
+  /** Requests that were sent and got no whole reply; by the local port of their connection. */
+  readonly cut: readonly { readonly localPort: number | undefined; readonly error: string }[];
+}
+
+export interface Load {
+  /** Resolves when so many requests, counted from now, have been answered. */
+  answers(count: number): Promise<void>;
+  /** Ends the load and sums it up. */
+  stop(): Promise<LoadResult>;
+}
+
+/**
+ * Clients that request in a loop, each as fast as it is answered: `kept` of them on one connection each for as long as the
+ * service keeps it open, `fresh` of them on a new connection for each request. A client ends when its connection is refused.
+ */
+export function startLoad(
+  port: number,
+  options: {
+    readonly kept?: number;
+    readonly fresh?: number;
+    readonly check?: (reply: WireReply) => void;
+    /** Hears the local port of each connection before its first request. */
+    readonly onConnection?: (localPort: number) => void;
+  },
+): Load {
+  const { kept = 0, fresh = 0, check = assertWhole, onConnection } = options;
+  let answered = 0;
+  let refused = 0;
+  const cut: { localPort: number | undefined; error: string }[] = [];
+  const state = { stopped: false };
+  let failure: unknown;
+  const waiting = new Set<() => void>();
+
+  async function run(request: string): Promise<void> {
+    let client: Client | undefined;
+    while (!state.stopped) {
+      if (client?.usable !== true) {
+        client = await Client.open(port).catch(() => undefined);
+        if (client === undefined) {
+          refused += 1;
+          return;
+        }
+        onConnection?.(client.socket.localPort as number);
+      }
+      const { localPort } = client.socket;
+      const reply = await client
+        .request(request)
+        .catch((error: Error) => void cut.push({ localPort, error: error.message }));
+      if (reply === undefined) continue;
+      try {
+        check(reply);
+      } catch (error) {
+        failure ??= error;
+      }
+      answered += 1;
+      if (request === getAndClose) client.close();
+      for (const look of waiting) look();
+    }
+    client?.close();
+  }
+
+  const runs = Promise.all([...Array(kept).fill(get), ...Array(fresh).fill(getAndClose)].map(run));
+  return {
+    answers(count) {
+      const target = answered + count;
+      return new Promise((resolve) => {
+        const look = (): void => {
+          if (answered < target) return;
+          waiting.delete(look);
+          resolve();
+        };
+        waiting.add(look);
+        look();
+      });
+    },
+    async stop() {
+      state.stopped = true;
+      await runs;
+      if (failure !== undefined) throw failure;
+      return { answered, refused, cut };
+    },
+  };
+}
