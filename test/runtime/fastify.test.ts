@@ -1,0 +1,3 @@
+import { checkExample } from "../support/runtime.ts";
+
+checkExample("Fastify", "examples/fastify.ts");

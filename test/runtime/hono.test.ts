@@ -1,0 +1,3 @@
+import { checkExample } from "../support/runtime.ts";
+
+checkExample("Hono", "examples/hono.ts", { alone: true });

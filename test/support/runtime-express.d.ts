@@ -1,0 +1,2 @@
+// Express 5 brings no types of its own.
+declare module "express";

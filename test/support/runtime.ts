@@ -1,0 +1,204 @@
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { createHash } from "node:crypto";
+import { once } from "node:events";
+import { existsSync } from "node:fs";
+import { cp, mkdtemp, readFile, rm, symlink } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { delimiter, join, resolve } from "node:path";
+import { type TestContext, test } from "node:test";
+import { type WireReply, type WireRequest, pipeline } from "./wire.ts";
+
+type Row = readonly [name: string, request: WireRequest, reply: WireReply];
+
+const root = resolve(import.meta.dirname, "../..");
+const binaries = join(root, "node_modules/.bin");
+const issuer = "https://op.example";
+
+// Bounds the build, the start and the tests together.
+const lifetimeMs = 120_000;
+
+/**
+ * Runs the command at the top of an example and holds every reply, on the wire, against the contract.
+ *
+ * @param mounts paths below which there is a provider with an issuer of its own
+ * @param alone whether the provider answers every path, with no application around it
+ */
+export function checkExample(
+  runtime: string,
+  file: string,
+  { mounts = [""], alone = false }: { readonly mounts?: readonly string[]; readonly alone?: boolean } = {},
+): void {
+  test(`${runtime} serves what the contract says (${file})`, async (t) => {
+    const port = await startExample(t, file);
+    const send = async (...requests: WireRequest[]): Promise<WireReply[]> =>
+      (await pipeline(port, requests)).map(withoutOwnHeaders);
+    const bodyOf = async (target: string): Promise<string> => {
+      const [reply] = await send({ target });
+      assert.equal(reply?.status, 200, `status of ${target}`);
+      return reply.body;
+    };
+
+    for (const mount of mounts) {
+      const jwks = `${mount}/jwks`;
+      const discovery = `${mount}/.well-known/openid-configuration`;
+      const jwkSet = await bodyOf(jwks);
+      const metadata = await bodyOf(discovery);
+
+      await t.test(`${runtime}: ${discovery} leads to the JWK Set at ${jwks}`, () => {
+        const { issuer: itsIssuer, jwks_uri: jwksUri } = JSON.parse(metadata) as Record<string, unknown>;
+        assert.deepEqual([itsIssuer, jwksUri], [issuer + mount, issuer + jwks]);
+        const { keys } = JSON.parse(jwkSet) as { keys: Record<string, unknown>[] };
+        const members = keys.map(({ x: _x, y: _y, kid: _kid, ...members }) => members);
+        assert.deepEqual(members, [{ kty: "EC", crv: "P-256", alg: "ES256", use: "sig" }]);
+      });
+
+      const longCache = "public, max-age=3600, stale-while-revalidate=3600";
+      const rows = [
+        ...documentRows(jwks, documentReply("application/jwk-set+json", longCache, jwkSet)),
+        ...documentRows(discovery, documentReply("application/json", "public, max-age=3600", metadata)),
+        ...(alone ? notFoundRows : []),
+      ];
+      for (const [name, request, reply] of rows)
+        await t.test(`${runtime}: ${name}`, async () => assert.deepEqual(await send(request), [reply]));
+
+      await t.test(`${runtime}: all of these on one connection`, async () => {
+        const replies = await send(...rows.map(([, request]) => request));
+        assert.deepEqual(
+          replies,
+          rows.map(([, , reply]) => reply),
+        );
+      });
+    }
+
+    if (!alone) {
+      await t.test(`${runtime}: other paths are left to the application`, async () => {
+        const [reply] = await send({ target: "/nothing" });
+        assert.equal(reply?.status, 404);
+        assert.notEqual(reply.headers["content-type"], "application/problem+json");
+      });
+    }
+  });
+}
+
+/** The exact reply to a GET: no header more, no header less. */
+function documentReply(type: string, cacheControl: string, body: string): WireReply {
+  const headers = {
+    "content-type": type,
+    "content-length": String(body.length),
+    etag: `"${createHash("sha256").update(body, "latin1").digest("hex")}"`,
+    "cache-control": cacheControl,
+    "access-control-allow-origin": "*",
+    "x-content-type-options": "nosniff",
+  };
+  return { status: 200, headers, body };
+}
+
+function documentRows(target: string, whole: WireReply): Row[] {
+  const { etag = "", "cache-control": cacheControl = "" } = whole.headers;
+  const bodiless = { ...whole, body: "" };
+  const validators = { etag, "cache-control": cacheControl, "access-control-allow-origin": "*" };
+  const notModified = { status: 304, headers: validators, body: "" };
+  const condition = (...values: string[]): WireRequest => ({
+    target,
+    headers: values.map((value) => ["If-None-Match", value]),
+  });
+  return [
+    [`GET ${target}`, { target }, whole],
+    [`HEAD ${target}`, { method: "HEAD", target }, bodiless],
+    [`GET ${target} with a query`, { target: `${target}?a=/b` }, whole],
+    // A runtime that compressed would have to weaken the ETag, and a weak one never matches.
+    [`GET ${target}, compression welcome`, { target, headers: [["Accept-Encoding", "gzip, br, zstd"]] }, whole],
+    [`GET ${target}, If-None-Match: the ETag`, condition(etag), notModified],
+    [`HEAD ${target}, If-None-Match: the ETag`, { ...condition(etag), method: "HEAD" }, notModified],
+    [`GET ${target}, If-None-Match: *`, condition("*"), notModified],
+    [`GET ${target}, If-None-Match: the ETag, weak`, condition(`W/${etag}`), whole],
+    [`GET ${target}, If-None-Match: another ETag`, condition('"0"'), whole],
+    [`GET ${target}, If-None-Match twice, the ETag first`, condition(etag, '"0"'), notModified],
+    [`GET ${target}, If-None-Match twice, the ETag last`, condition('"0"', etag), notModified],
+    ...["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"].map((method): Row => [
+      `${method} ${target}`,
+      { method, target },
+      methodNotAllowed,
+    ]),
+  ];
+}
+
+const methodNotAllowed = problemReply(
+  '{"type":"about:blank","title":"Method Not Allowed","status":405,"detail":"This document answers GET and HEAD."}',
+  { allow: "GET, HEAD" },
+);
+
+const notFound = problemReply(
+  '{"type":"about:blank","title":"Not Found","status":404,"detail":"There is nothing at this path."}',
+);
+
+const notFoundRows: Row[] = [
+  ["GET /nothing", { target: "/nothing" }, notFound],
+  ["HEAD /nothing", { method: "HEAD", target: "/nothing" }, { ...notFound, body: "" }],
+  ["POST /nothing", { method: "POST", target: "/nothing" }, notFound],
+  ["GET /jwks/", { target: "/jwks/" }, notFound],
+];
+
+function problemReply(body: string, more: WireReply["headers"] = {}): WireReply {
+  const headers = {
+    "content-type": "application/problem+json",
+    "content-length": String(body.length),
+    "cache-control": "no-store",
+    "x-content-type-options": "nosniff",
+    ...more,
+  };
+  return { status: (JSON.parse(body) as { status: number }).status, headers, body };
+}
+
+/** Leaves out what the server of a runtime says about itself and the connection. */
+function withoutOwnHeaders({ headers, ...reply }: WireReply): WireReply {
+  const { date: _date, connection: _connection, "keep-alive": _keepAlive, ...others } = headers;
+  return { ...reply, headers: others };
+}
+
+/** Runs an example in a copy of the clone, where no other build is in the way, and gives its port. */
+async function startExample(t: TestContext, file: string): Promise<number> {
+  const command = await commandOf(file);
+  const clone = await mkdtemp(join(tmpdir(), "jwksd-example-"));
+  for (const name of ["package.json", "tsconfig.json", "tsconfig.build.json", "src", "examples"])
+    await cp(join(root, name), join(clone, name), { recursive: true });
+  await symlink(join(root, "node_modules"), join(clone, "node_modules"));
+
+  // npm would take these for its own settings, and the checkout for its prefix.
+  const inherited = Object.entries(process.env).filter(([name]) => !name.startsWith("npm_"));
+  const path = [binaries, process.env["PATH"]].join(delimiter);
+  const child = spawn("sh", ["-c", command], {
+    cwd: clone,
+    env: { ...Object.fromEntries(inherited), PATH: path, PORT: "0", ISSUER: issuer },
+    stdio: ["ignore", "pipe", "pipe"],
+    timeout: lifetimeMs,
+  });
+  const exited = once(child, "exit");
+  t.after(async () => {
+    child.kill();
+    await exited;
+    await rm(clone, { recursive: true });
+  });
+  return new Promise((resolve, reject) => {
+    let output = "";
+    for (const stream of [child.stdout, child.stderr])
+      stream.setEncoding("utf8").on("data", (text: string) => {
+        output += text;
+        const [, port] = /(?:\/\/[^/\s]+|"port"):(\d+)\D/.exec(output) ?? [];
+        if (port !== undefined) resolve(Number(port));
+      });
+    child.once("exit", () => reject(new Error(`it ended before it listened: ${command}\n${output}`)));
+  });
+}
+
+/** The command at the top of an example, with the binaries of node_modules in place of `npx`. */
+async function commandOf(file: string): Promise<string> {
+  const [, lines] = /^\/\/ Run: (.+(?:\n\/\/ .+)*)/.exec(await readFile(join(root, file), "utf8")) ?? [];
+  assert.ok(lines, `${file} does not say how to run it`);
+  const command = lines.replaceAll(/\n\/\/ +/g, " ");
+  for (const [, name = ""] of command.matchAll(/npx (\S+)/g))
+    assert.ok(existsSync(join(binaries, name)), `the npm package "${name}" is missing; install it with: npm ci`);
+  // The server takes the place of the shell, so that the signal that ends it arrives.
+  return command.replaceAll("npx ", "").replace(/^(.* && )?/, "$&exec ");
+}
