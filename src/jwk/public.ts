@@ -47,16 +47,7 @@ export function publicMembers(jwk: Readonly<Record<string, unknown>>, name: stri
         `${name}: curve ${shown(crv)} is not supported; use P-256 (or, for encryption, P-256, P-384 or P-521)`,
       );
     }
-    const size = coordinateBytes[crv];
-    for (const member of ["x", "y"]) {
-      const bytes = decode(jwk, member, name).length;
-      if (bytes !== size) {
-        throw new KeyMaterialError(
-          "ERR_KEY_FORMAT",
-          `${name}: "${member}" is ${bytes} bytes long, but a ${crv} coordinate has exactly ${size}, leading zeros included (RFC 7518 section 6.2.1.2)`,
-        );
-      }
-    }
+    for (const member of ["x", "y"]) checkSize(jwk, member, crv, name);
     return { kty: "EC", crv, x: jwk["x"] as string, y: jwk["y"] as string };
   }
   if (jwk["kty"] === "RSA") {
@@ -103,6 +94,23 @@ export function ed25519Members(jwk: Readonly<Record<string, unknown>>, name: str
 export function rsaBits(jwk: RsaPublicJwk): { readonly modulus: number; readonly exponent: number } {
   const bits = (member: "n" | "e"): number => integerBits(base64url.decode(jwk[member]), member, "RSA key");
   return { modulus: bits("n"), exponent: bits("e") };
+}
+
+/** Checks a coordinate or the private `d` of an EC key: the full size of the curve. @throws KeyMaterialError `ERR_KEY_FORMAT` */
+export function checkSize(
+  jwk: Readonly<Record<string, unknown>>,
+  member: string,
+  crv: EcPublicJwk["crv"],
+  name: string,
+): void {
+  const bytes = decode(jwk, member, name).length;
+  const size = coordinateBytes[crv];
+  if (bytes !== size) {
+    throw new KeyMaterialError(
+      "ERR_KEY_FORMAT",
+      `${name}: "${member}" is ${bytes} bytes long, but on ${crv} it has exactly ${size}, leading zeros included (RFC 7518 section 6.2)`,
+    );
+  }
 }
 
 function decode(jwk: Readonly<Record<string, unknown>>, member: string, name: string): Uint8Array {

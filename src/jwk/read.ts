@@ -1,6 +1,6 @@
 import * as jose from "jose";
 import { KeyMaterialError } from "../errors.ts";
-import { type PublicJwk, publicMembers } from "./public.ts";
+import { type PublicJwk, checkSize, publicMembers } from "./public.ts";
 
 type CryptoKey = jose.CryptoKey;
 
@@ -129,6 +129,7 @@ function readJwk(jwk: Readonly<Record<string, unknown>>, name: string): KeyMater
 
 function privateMembers(jwk: Readonly<Record<string, unknown>>, publicJwk: PublicJwk, name: string): jose.JWK {
   const members = publicJwk.kty === "EC" ? ["d"] : ["d", "p", "q", "dp", "dq", "qi"];
+  if (publicJwk.kty === "EC") checkSize(jwk, "d", publicJwk.crv, name);
   const copy: Record<string, string> = { ...publicJwk };
   for (const member of members) {
     const value = jwk[member];

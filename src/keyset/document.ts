@@ -1,4 +1,4 @@
-import type { CheckedKeyset } from "./keyset.ts";
+import type { CheckedKeysets } from "./keyset.ts";
 
 /** One serialized JSON document with its validator, made once per change. */
 export interface Document {
@@ -29,7 +29,7 @@ export async function makeDocument(value: unknown): Promise<Document> {
  * The documents of a keyset from `now` on: one, and one more for each moment at which an encryption key's `notAfter` passes.
  * Signing keys first, then encryption keys, each in keyset order.
  */
-export async function makeEditions({ signing, encryption }: CheckedKeyset, now: number): Promise<Edition[]> {
+export async function makeEditions({ signing, encryption }: CheckedKeysets, now: number): Promise<Edition[]> {
   const moments = new Set([
     now,
     ...encryption.map(({ notAfter }) => notAfter).filter((notAfter) => notAfter > now),

@@ -44,37 +44,87 @@ interface CheckedSigningKey {
   readonly publicKey: jose.CryptoKey;
 }
 
-/** A keyset that keeps every rule, ready to be published. */
-export interface CheckedKeyset {
-  /** The active key first. */
-  readonly signing: readonly [CheckedSigningKey, ...CheckedSigningKey[]];
-  /** `notAfter` in epoch milliseconds; `Infinity` where there is none. */
-  readonly encryption: readonly { readonly jwk: Jwk; readonly notAfter: number }[];
+/** Signing keys that keep every rule; the active key first. */
+export type CheckedSigning = readonly [CheckedSigningKey, ...CheckedSigningKey[]];
+
+/** Encryption keys that keep every rule; `notAfter` in epoch milliseconds, `Infinity` where there is none. */
+export type CheckedEncryption = readonly { readonly jwk: Jwk; readonly notAfter: number }[];
+
+/** Both keysets, ready to be published; nothing of it is shared with the caller but the signers. */
+export interface CheckedKeysets {
+  readonly signing: CheckedSigning;
+  readonly encryption: CheckedEncryption;
 }
 
 /**
- * Checks both keysets as a whole and gives what is to be published; nothing else has changed when it throws.
+ * Checks both keysets as a whole; nothing has changed when it throws.
  *
- * @throws KeyMaterialError `ERR_KEYSET_EMPTY`, `ERR_KID_INVALID`, `ERR_KID_DUPLICATE`, `ERR_KEY_DUPLICATE`,
- * `ERR_KEY_IN_BOTH_KEYSETS`, `ERR_KEY_NOT_P256`, `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_PURPOSE`,
- * `ERR_ALG_UNSUPPORTED`, `ERR_PRIVATE_KEY_MISSING`, `ERR_NOT_AFTER_INVALID`
+ * @throws KeyMaterialError see {@link checkSigning}, {@link checkEncryption} and {@link checkUnique}
  */
-export async function checkKeyset(keyset: Keyset, encryptionKeyset: EncryptionKeyset = []): Promise<CheckedKeyset> {
-  if (!Array.isArray(keyset) || !Array.isArray(encryptionKeyset)) {
-    throw new KeyMaterialError("ERR_KEY_FORMAT", "a keyset is an array of entries");
-  }
-  const [first, ...rest] = keyset as Keyset;
+export async function checkKeyset(keyset: Keyset, encryptionKeyset: EncryptionKeyset = []): Promise<CheckedKeysets> {
+  const [signing, encryption] = await Promise.all([checkSigning(keyset), checkEncryption(encryptionKeyset)]);
+  checkUnique({ signing, encryption });
+  return { signing, encryption };
+}
+
+/**
+ * Checks the signing keyset by itself.
+ *
+ * @throws KeyMaterialError `ERR_KEYSET_EMPTY`, `ERR_KID_INVALID`, `ERR_KEY_NOT_P256`, `ERR_KEY_FORMAT`, `ERR_PRIVATE_KEY_MISSING`
+ */
+export async function checkSigning(keyset: Keyset): Promise<CheckedSigning> {
+  const [first, ...rest] = entriesOf(keyset);
   if (first === undefined) {
     throw new KeyMaterialError(
       "ERR_KEYSET_EMPTY",
       "the keyset has no entry; the first entry is the active key, so there must be one",
     );
   }
-  const active = await signingKey(first, 0);
-  const retiring = await Promise.all(rest.map((entry, index) => signingKey(entry, index + 1)));
-  const encryption = await Promise.all((encryptionKeyset as EncryptionKeyset).map(encryptionKey));
-  checkUnique([active, ...retiring, ...encryption].map(({ jwk }) => jwk));
-  return { signing: [active, ...retiring], encryption };
+  const [active, ...retiring] = await Promise.all([
+    signingKey(first, 0),
+    ...rest.map((entry, index) => signingKey(entry, index + 1)),
+  ]);
+  return [active, ...retiring];
+}
+
+/**
+ * Checks the encryption keyset by itself.
+ *
+ * @throws KeyMaterialError `ERR_KID_INVALID`, `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_PURPOSE`, `ERR_ALG_UNSUPPORTED`,
+ * `ERR_NOT_AFTER_INVALID`
+ */
+export async function checkEncryption(keyset: EncryptionKeyset): Promise<CheckedEncryption> {
+  return Promise.all(entriesOf(keyset).map(encryptionKey));
+}
+
+/**
+ * Refuses one kid on two entries, and one key under two kids, in and across the keysets.
+ *
+ * @throws KeyMaterialError `ERR_KID_DUPLICATE`, `ERR_KEY_DUPLICATE`, `ERR_KEY_IN_BOTH_KEYSETS`
+ */
+export function checkUnique({ signing, encryption }: CheckedKeysets): void {
+  const kids = new Set<string>();
+  const keys = new Map<string, Jwk>();
+  for (const { jwk } of [...signing, ...encryption]) {
+    const kid = JSON.stringify(jwk.kid);
+    if (kids.has(jwk.kid))
+      throw new KeyMaterialError("ERR_KID_DUPLICATE", `kid ${kid} is on two entries; every kid names one key`);
+    kids.add(jwk.kid);
+    const twin = keys.get(keyIdentity(jwk));
+    if (twin !== undefined) {
+      const kidsOf = `kid ${JSON.stringify(twin.kid)} and kid ${kid}`;
+      throw twin.use === jwk.use
+        ? new KeyMaterialError("ERR_KEY_DUPLICATE", `${kidsOf} are one key; a key has one kid`)
+        : new KeyMaterialError("ERR_KEY_IN_BOTH_KEYSETS", `${kidsOf} are one key; a key either signs or encrypts`);
+    }
+    keys.set(keyIdentity(jwk), jwk);
+  }
+}
+
+/** Copies, so that what their owner does with them later has no effect. */
+function entriesOf<Entry>(keyset: readonly Entry[]): readonly Entry[] {
+  if (!Array.isArray(keyset)) throw new KeyMaterialError("ERR_KEY_FORMAT", "a keyset is an array of entries");
+  return keyset.map((entry: Entry) => ({ ...entry }));
 }
 
 async function signingKey(entry: SigningEntry, index: number): Promise<CheckedSigningKey> {
@@ -98,12 +148,15 @@ async function signingKey(entry: SigningEntry, index: number): Promise<CheckedSi
   return { jwk: Object.freeze({ ...members, kid: entry.keyId, alg: "ES256", use: "sig" as const }), signer, publicKey };
 }
 
-async function encryptionKey(entry: EncryptionEntry, index: number): Promise<CheckedKeyset["encryption"][number]> {
+async function encryptionKey(entry: EncryptionEntry, index: number): Promise<CheckedEncryption[number]> {
   const name = entryName(entry, "encryption", index);
   const material = await readKey(entry.publicKey, name);
-  const { publicJwk, use } = material;
+  const { publicJwk, use, keyOps } = material;
   if (use !== undefined && use !== "enc") {
     throw new KeyMaterialError("ERR_KEY_PURPOSE", `${name}: "use" is ${JSON.stringify(use)}, not "enc"`);
+  }
+  if (keyOps?.some((operation) => operation === "sign" || operation === "verify") === true) {
+    throw new KeyMaterialError("ERR_KEY_PURPOSE", `${name}: "key_ops" says that the key is for signatures`);
   }
   const algs: readonly [string, ...string[]] = publicJwk.kty === "RSA" ? rsaAlgs : ecAlgs;
   const alg = entry.alg ?? material.alg ?? algs[0];
@@ -138,24 +191,5 @@ async function importable(jwk: PublicJwk, alg: string, name: string): Promise<jo
     return await jose.importJWK({ ...jwk }, alg);
   } catch {
     throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: not a valid ${jwk.kty} public key`);
-  }
-}
-
-function checkUnique(jwks: readonly Jwk[]): void {
-  const kids = new Set<string>();
-  const keys = new Map<string, Jwk>();
-  for (const jwk of jwks) {
-    const kid = JSON.stringify(jwk.kid);
-    if (kids.has(jwk.kid))
-      throw new KeyMaterialError("ERR_KID_DUPLICATE", `kid ${kid} is on two entries; every kid names one key`);
-    kids.add(jwk.kid);
-    const twin = keys.get(keyIdentity(jwk));
-    if (twin !== undefined) {
-      const kidsOf = `kid ${JSON.stringify(twin.kid)} and kid ${kid}`;
-      throw twin.use === jwk.use
-        ? new KeyMaterialError("ERR_KEY_DUPLICATE", `${kidsOf} are one key; a key has one kid`)
-        : new KeyMaterialError("ERR_KEY_IN_BOTH_KEYSETS", `${kidsOf} are one key; a key either signs or encrypts`);
-    }
-    keys.set(keyIdentity(jwk), jwk);
   }
 }

@@ -72,17 +72,20 @@ export const withJWKSRotationActive = (predicate: (() => boolean) | null | undef
 });
 
 /**
- * Merges left to right, checks names and types, and copies the entries of keysets.
+ * Merges left to right, and checks names and types.
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  */
 export function mergeOptions(options: readonly (ProviderOptions | null | undefined)[]): MergedOptions {
   const merged: Record<string, unknown> = {};
   for (const option of options) {
+    if (typeof (option ?? {}) !== "object") {
+      throw new ConfigError("ERR_OPTION_INVALID", `an option object is expected, not a ${typeof option}`);
+    }
     for (const [name, value] of Object.entries(option ?? {})) {
-      checkOption(name, value);
-      if (value !== null && value !== undefined)
-        merged[name] = Array.isArray(value) ? value.map((entry: unknown) => ({ ...(entry as object | null) })) : value;
+      checkNames({ [name]: value }, Object.keys(optionTypes), "option");
+      checkType(name, value, optionTypes[name as keyof ProviderOptions]);
+      if (value !== null && value !== undefined) merged[name] = value;
     }
   }
   return merged;
@@ -96,9 +99,8 @@ export function checkNames(object: object, known: readonly string[], what: strin
   }
 }
 
-function checkOption(name: string, value: unknown): void {
-  checkNames({ [name]: value }, Object.keys(optionTypes), "option");
-  const type = optionTypes[name as keyof ProviderOptions];
+/** Refuses a value of another type; `null` and `undefined` mean not given. */
+export function checkType(name: string, value: unknown, type: string): void {
   const given = Array.isArray(value) ? "array" : typeof value;
   if (value !== null && value !== undefined && given !== type) {
     throw new ConfigError("ERR_OPTION_INVALID", `option "${name}" must be of type ${type}, not ${given}`);

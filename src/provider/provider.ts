@@ -1,18 +1,26 @@
 import type { CryptoKey } from "jose";
 import { systemClock } from "../clock.ts";
-import { TokenError } from "../errors.ts";
+import { ConfigError, TokenError } from "../errors.ts";
 import { toResponse } from "../http/fetch.ts";
 import { type NodeRequest, type NodeResponse, writeReply } from "../http/node.ts";
 import { type Reply, methodNotAllowed, notFound, represent, respond, withoutBodyOnHead } from "../http/respond.ts";
 import { makeDocument, makeEditions } from "../keyset/document.ts";
-import { type EncryptionKeyset, type Keyset, checkKeyset } from "../keyset/keyset.ts";
+import {
+  type CheckedKeysets,
+  type EncryptionKeyset,
+  type Keyset,
+  checkEncryption,
+  checkKeyset,
+  checkSigning,
+  checkUnique,
+} from "../keyset/keyset.ts";
 import { guardSigner } from "../signer/guard.ts";
 import type { Signer } from "../signer/signer.ts";
 import { type ActiveKey, type Claims, type SignOptions, signToken } from "../token/sign.ts";
 import { type KeySource, type VerifiedToken, type VerifyOptions, verify } from "../token/verify.ts";
 import { discoveryDocument } from "./discovery.ts";
 import { type Page, pageFrom } from "./page.ts";
-import { type ProviderOptions, checkNames, mergeOptions } from "./options.ts";
+import { type ProviderOptions, checkNames, checkType, mergeOptions } from "./options.ts";
 import { locate, targetPath } from "./paths.ts";
 import { rotationMode } from "./rotation-mode.ts";
 
@@ -62,7 +70,7 @@ export interface Provider {
 
 /** All that follows from the keysets; replaced in one step. */
 interface State {
-  readonly keysets: { readonly keyset: Keyset; readonly encryptionKeyset: EncryptionKeyset };
+  readonly keysets: CheckedKeysets;
   page: Page;
   readonly active: ActiveKey;
   readonly verificationKeys: ReadonlyMap<string, CryptoKey>;
@@ -82,23 +90,31 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
   const merged = mergeOptions(options);
   const { endpoints = {}, cors = true, clock = systemClock } = merged;
   checkNames(endpoints, ["jwks"], "endpoint");
+  checkType("endpoints.jwks", endpoints.jwks, "string");
+  for (const name of ["now", "setTimer"] as const) {
+    if (typeof clock[name] !== "function")
+      throw new ConfigError("ERR_OPTION_INVALID", `option "clock" has no ${name}()`);
+  }
   const { issuer, jwksUri, routes } = locate(merged.issuer, merged.mountPrefix, endpoints.jwks ?? undefined);
   const mode = rotationMode(
     merged.jwksRotationActive,
     merged.onWarning ?? ((warning) => console.warn(`jwksd: ${warning.message}`)),
   );
   const metadata = discoveryDocument({ issuer, jwksUri, metadata: merged.metadata ?? {} });
-  const discovery = represent(await makeDocument(metadata), "application/json", "public, max-age=3600", cors);
+  const [discoveryJson, keysets] = await Promise.all([
+    makeDocument(metadata),
+    checkKeyset(merged.keyset ?? [], merged.encryptionKeyset ?? []),
+  ]);
+  const discovery = represent(discoveryJson, "application/json", "public, max-age=3600", cors);
 
   let updates: Promise<unknown> = Promise.resolve();
   const activeKeys = new WeakMap<Signer, ActiveKey>();
-  let state = await prepare({ keyset: merged.keyset ?? [], encryptionKeyset: merged.encryptionKeyset ?? [] });
+  let state = await prepare(keysets);
 
-  /** Checks keysets and makes all that follows from them; nothing is in use yet. */
-  async function prepare(keysets: Required<Pick<typeof merged, "keyset" | "encryptionKeyset">>): Promise<State> {
-    const checked = await checkKeyset(keysets.keyset, keysets.encryptionKeyset);
-    const page = pageFrom(await makeEditions(checked, clock.now()), cors);
-    const [first] = checked.signing;
+  /** Makes all that follows from checked keysets; nothing of it is in use yet. */
+  async function prepare(keysets: CheckedKeysets): Promise<State> {
+    const page = pageFrom(await makeEditions(keysets, clock.now()), cors);
+    const [first] = keysets.signing;
     let active = activeKeys.get(first.signer);
     if (active?.kid !== first.jwk.kid) {
       const name = `kid ${JSON.stringify(first.jwk.kid)}`;
@@ -108,7 +124,7 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
       };
       activeKeys.set(first.signer, active);
     }
-    const verificationKeys = new Map(checked.signing.map(({ jwk, publicKey }) => [jwk.kid, publicKey]));
+    const verificationKeys = new Map(keysets.signing.map(({ jwk, publicKey }) => [jwk.kid, publicKey]));
     return { keysets, page, active, verificationKeys };
   }
 
@@ -148,9 +164,17 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
 
     async update(change) {
       checkNames(change, ["keyset", "encryptionKeyset"], "keyset");
-      const given = mergeOptions([change]);
+      const { keyset, encryptionKeyset } = mergeOptions([change]);
+      // Read now, in use when all earlier updates are.
+      const checking = Promise.all([
+        keyset && checkSigning(keyset),
+        encryptionKeyset && checkEncryption(encryptionKeyset),
+      ]);
+      checking.catch(() => {});
       const done = updates.then(async () => {
-        state = await prepare({ ...state.keysets, ...given });
+        const [signing = state.keysets.signing, encryption = state.keysets.encryption] = await checking;
+        checkUnique({ signing, encryption });
+        state = await prepare({ signing, encryption });
       });
       updates = done.catch(() => {});
       await done;

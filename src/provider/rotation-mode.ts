@@ -15,10 +15,17 @@ export function rotationMode(
 ): () => CacheMode {
   if (predicate === undefined) return () => "long";
   const reported = new Set<string>();
+  const tell = (warning: JwksdError): void => {
+    try {
+      report(warning);
+    } catch {
+      // A report that fails must not fail the response.
+    }
+  };
   const failed = (what: string, cause?: unknown): CacheMode => {
     if (!reported.has(what) && reported.size < maxReported) {
       reported.add(what);
-      report(
+      tell(
         new JwksdError("ERR_PREDICATE", `jwksRotationActive ${what}; the rotation Cache-Control is sent instead`, {
           cause,
         }),

@@ -75,10 +75,11 @@ async function importPair(
   let works: boolean;
   let pair: CryptoKeyPair;
   try {
-    pair = {
-      publicKey: await importEs256(publicJwk),
-      privateKey: isCryptoKey(privateKey) ? privateKey : await importEs256(privateKey),
-    };
+    const publicKey = await importEs256(publicJwk);
+    // Where the public half is good, a private JWK that cannot be imported is not its other half.
+    const secret = isCryptoKey(privateKey) ? privateKey : await importEs256(privateKey).catch(() => undefined);
+    if (secret === undefined) throw mismatch(name);
+    pair = { publicKey, privateKey: secret };
     const probe = new TextEncoder().encode("jwksd probe");
     works = await crypto.subtle.verify(
       ecdsa,
@@ -86,11 +87,11 @@ async function importPair(
       await crypto.subtle.sign(ecdsa, pair.privateKey, probe),
       probe,
     );
-  } catch {
+  } catch (error) {
+    if (error instanceof KeyMaterialError) throw error;
     throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: not a valid P-256 key that may sign`);
   }
-  if (!works)
-    throw new KeyMaterialError("ERR_KEY_MISMATCH", `${name}: its private and its public part do not belong together`);
+  if (!works) throw mismatch(name);
   return pair;
 }
 
@@ -98,4 +99,8 @@ async function importPair(
 async function importEs256(jwk: jose.JWK | PublicJwk): Promise<jose.CryptoKey> {
   const key = await jose.importJWK({ ...jwk }, "ES256");
   return key as jose.CryptoKey;
+}
+
+function mismatch(name: string): KeyMaterialError {
+  return new KeyMaterialError("ERR_KEY_MISMATCH", `${name}: its private and its public part do not belong together`);
 }
