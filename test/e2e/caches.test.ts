@@ -18,11 +18,11 @@ for (const cache of [nginx, varnish]) {
   describe(`behind ${cache.name}`, options(cache), () => {
     test("the second request is a hit with the origin's bytes and header fields", async (t) => {
       const { ask, askService, origin } = await start(t, cache);
-      const direct = await askService();
+      const direct = withoutHopFields(await askService());
       for (const expected of ["MISS", "HIT"]) {
         const reply = await ask();
         assert.equal(reply.headers["x-cache"], expected);
-        assert.partialDeepStrictEqual(reply, withoutHopFields(direct));
+        assert.partialDeepStrictEqual(reply, direct);
       }
       assert.equal(origin.exchanges.length, 1);
     });
@@ -67,8 +67,8 @@ for (const cache of [nginx, varnish]) {
       const { ask, askService, rotate, origin } = await start(t, cache, { shortLived: true });
       const first = await ask();
       await rotate();
-      const direct = await askService();
-      await t.waitFor(async () => assert.partialDeepStrictEqual(await ask(), withoutHopFields(direct)), deadline);
+      const direct = withoutHopFields(await askService());
+      await t.waitFor(async () => assert.partialDeepStrictEqual(await ask(), direct), deadline);
       assertRevalidated(origin, first, 200);
     });
 
@@ -102,11 +102,12 @@ for (const cache of [nginx, varnish]) {
 
     test("HEAD and If-None-Match are answered from what GET has stored", async (t) => {
       const { ask, askService, origin } = await start(t, cache);
-      const { headers } = await ask();
+      const direct = withoutHopFields(await askService());
+      await ask();
       const head = await ask({ method: "HEAD" });
       assert.equal(head.headers["x-cache"], "HIT");
-      assert.partialDeepStrictEqual(head, withoutHopFields(await askService({ method: "HEAD" })));
-      const conditional = await ask({ headers: { "If-None-Match": headers.etag } });
+      assert.partialDeepStrictEqual(head, { ...direct, body: "" });
+      const conditional = await ask({ headers: { "If-None-Match": direct.headers.etag } });
       assert.deepEqual([conditional.status, conditional.body], [304, ""]);
       assert.equal(origin.exchanges.length, 1);
     });
@@ -130,7 +131,7 @@ async function start(
     origin,
     cacheLifetime: () => running.lifetime(),
     ask: (options?: RequestOptions) => send(running.socketPath, { path: "/jwks", ...options }),
-    askService: (options?: RequestOptions) => send(service.port, { path: "/jwks", ...options }),
+    askService: () => send(service.port, { path: "/jwks" }),
     rotate: async () => {
       await write("next", "active");
       await service.logged(({ msg }) => msg === "keys reloaded");
