@@ -53,6 +53,8 @@ export const errorCodes = {
   ERR_DISCOVERY_ISSUER: "a discovery document of another issuer",
   ERR_KEYS_LATER: "a kid that is not in the cached set, while no request may be made yet to look again",
   ERR_CLOSED: "a key set that was closed",
+  ERR_ADDRESS_FORBIDDEN: "a URL from outside that leads to an address that is not public",
+  ERR_REPLAY_FULL: "a replay store that can remember no more tokens",
   ERR_PREDICATE: "a rotation predicate that threw or returned something else than a boolean",
   ERR_FILE_UNREADABLE: "a file or folder that cannot be read",
   ERR_FILE_UNWRITABLE: "a file or folder that cannot be written",
@@ -79,6 +81,7 @@ const retryableCodes: ReadonlySet<ErrorCode> = new Set([
   "ERR_FETCH_BODY",
   "ERR_DISCOVERY_ISSUER",
   "ERR_KEYS_LATER",
+  "ERR_REPLAY_FULL",
 ]);
 
 /** Base of every error that jwksd raises on purpose. No message ever holds key material, a token, a PIN or a body. */

@@ -1,11 +1,16 @@
+export type { Client } from "./client/client-keys.ts";
+export { type ClientVerifier, type ClientVerifierOptions, createClientVerifier } from "./client/client-tokens.ts";
+export { type ReplayStore, memoryReplayStore } from "./client/replay.ts";
 export { type Clock, systemClock } from "./clock.ts";
 export {
   ConfigError,
   type ErrorCode,
+  FetchError,
   JwksdError,
   KeyMaterialError,
   ServiceError,
   SignerError,
+  TokenError,
   errorCodes,
 } from "./errors.ts";
 export type { EcPublicJwk, PublicJwk, RsaPublicJwk } from "./jwk/public.ts";
@@ -21,5 +26,8 @@ export {
   withKeyset,
 } from "./provider/options.ts";
 export { type KeysetUpdate, type Provider, createProvider } from "./provider/provider.ts";
+export type { SignerLimits } from "./signer/guard.ts";
 export { localSigner } from "./signer/local.ts";
 export type { SignInput, Signer } from "./signer/signer.ts";
+export type { Claims, SignOptions } from "./token/sign.ts";
+export { type KeySource, type VerifiedToken, type VerifyOptions, verify } from "./token/verify.ts";

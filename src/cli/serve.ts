@@ -1,6 +1,6 @@
 import { Command } from "commander";
 import { createLog } from "../server/log.ts";
-import { startService } from "../server/service.ts";
+import { type Service, startService } from "../server/service.ts";
 import { flagName, resolveSettings, settingDefinitions, variableName } from "../server/settings.ts";
 
 export function serveCommand(): Command {
@@ -39,20 +39,29 @@ async function serve({ config, cors, ...flags }: Record<string, unknown>): Promi
     configFile: config as string | undefined,
   });
   const log = createLog(settings.logLevel, settings.jsonLogs);
-  const service = await startService(settings, log);
+  const starting = startService(settings, log);
+  handleSignals(starting);
+  const service = await starting;
 
   if (!settings.jsonLogs) {
     const [active, ...retiring] = service.kids;
     const also = retiring.length === 0 ? "" : `, and ${retiring.length} more for verification`;
     console.log(`jwksd serves ${service.url}\n  kid  ${active} (active${also})\n  try  curl -i ${service.url}`);
   }
-  process.on("SIGHUP", () => void service.reload());
+}
+
+/** A signal that comes early waits for the start; one that is not handled yet would end the process. */
+function handleSignals(starting: Promise<Service>): void {
+  const whenStarted = (action: (service: Service) => Promise<unknown>): void =>
+    // A start that fails is reported where it is awaited.
+    void starting.then(action, () => {});
   let stopping = false;
+  process.on("SIGHUP", () => whenStarted((service) => service.reload()));
   for (const signal of ["SIGTERM", "SIGINT"] as const) {
     process.on(signal, () => {
       // A second Ctrl-C does not wait.
       if (stopping && signal === "SIGINT") process.exit(130);
-      if (!stopping) void service.stop();
+      if (!stopping) whenStarted((service) => service.stop());
       stopping = true;
     });
   }

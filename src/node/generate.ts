@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { link, open, rm } from "node:fs/promises";
 import { calculateJwkThumbprint, exportJWK, exportPKCS8, generateKeyPair } from "jose";
 import { ServiceError } from "../errors.ts";
@@ -16,7 +17,8 @@ export async function generateKey(format: "jwk" | "pem"): Promise<{ readonly kid
  * @throws ServiceError `ERR_FILE_EXISTS`, `ERR_FILE_UNWRITABLE`
  */
 export async function writeNewFile(path: string, text: string): Promise<void> {
-  const temporary = `${path}.${process.pid}.tmp`;
+  // Not named after the process: in two containers on one volume, both may be process 1.
+  const temporary = `${path}.${randomUUID()}.tmp`;
   try {
     const file = await open(temporary, "wx", 0o600);
     try {

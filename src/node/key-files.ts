@@ -12,7 +12,10 @@ export interface Loaded<Entry> {
   readonly warnings: readonly string[];
 }
 
-const keyFile = /\.(pem|key|jwk|json)$/;
+/** Whether a folder of keys is read for a file of this name. */
+export function isKeyFileName(name: string): boolean {
+  return !name.startsWith(".") && /\.(pem|key|jwk|json)$/.test(name);
+}
 
 /**
  * Reads a signing keyset.
@@ -77,7 +80,7 @@ async function readKeys(path: string): Promise<{ keys: readonly ReadKey[]; warni
 
 async function keyFilesOf(folder: string): Promise<string[]> {
   const names = await attempt(folder, () => readdir(folder));
-  const files = names.filter((name) => !name.startsWith(".") && keyFile.test(name));
+  const files = names.filter(isKeyFileName);
   if (files.length === 0) {
     throw new ServiceError(
       "ERR_NO_KEY_FILES",
@@ -92,6 +95,9 @@ async function keyFilesOf(folder: string): Promise<string[]> {
 }
 
 async function readKeyFile(file: string, mayBeSet: boolean): Promise<{ keys: ReadKey[]; warnings: string[] }> {
+  const stats = await attempt(file, () => stat(file));
+  // Opening a named pipe would wait for its writer, perhaps for ever.
+  if (!stats.isFile()) throw new ServiceError("ERR_FILE_UNREADABLE", `cannot read ${file} (not a regular file)`);
   const text = await attempt(file, () => readFile(file, "utf8"));
   const materials = mayBeSet && isKeySet(parsed(text)) ? readKeySet(text, file) : [await readKey(text, file)];
   const keys = await Promise.all(
@@ -102,12 +108,11 @@ async function readKeyFile(file: string, mayBeSet: boolean): Promise<{ keys: Rea
     })),
   );
   const isPrivate = materials.some(({ privateKey }) => privateKey !== undefined);
-  const warnings = isPrivate ? await permissionWarnings(file) : [];
+  const warnings = isPrivate ? permissionWarnings(file, stats.mode & 0o777) : [];
   return { keys, warnings };
 }
 
-async function permissionWarnings(file: string): Promise<string[]> {
-  const mode = (await attempt(file, () => stat(file))).mode & 0o777;
+function permissionWarnings(file: string, mode: number): string[] {
   if (process.platform === "win32" || (mode & 0o077) === 0) return [];
   return [`${file} can be read by others than its owner (mode 0${mode.toString(8)}); fix it with: chmod 600 ${file}`];
 }

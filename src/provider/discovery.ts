@@ -1,8 +1,6 @@
 import { ConfigError } from "../errors.ts";
+import { clientAlgorithms } from "../token/client-algorithms.ts";
 import type { Metadata } from "./options.ts";
-
-/** Algorithms by which relying parties may sign what they send: client assertions and request objects. @see the contract, section 2, rule 5 */
-const clientSigningAlgs = ["RS256", "PS256", "ES256", "EdDSA"];
 
 /**
  * The discovery document: what jwksd answers for, then the provider's own metadata.
@@ -19,8 +17,8 @@ export function discoveryDocument(input: {
     issuer: input.issuer,
     jwks_uri: input.jwksUri,
     id_token_signing_alg_values_supported: ["ES256"],
-    token_endpoint_auth_signing_alg_values_supported: clientSigningAlgs,
-    request_object_signing_alg_values_supported: clientSigningAlgs,
+    token_endpoint_auth_signing_alg_values_supported: clientAlgorithms,
+    request_object_signing_alg_values_supported: clientAlgorithms,
   };
   for (const name of Object.keys(input.metadata)) {
     if (Object.hasOwn(own, name)) {

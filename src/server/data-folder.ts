@@ -1,10 +1,12 @@
-import { chmod, mkdir, readdir } from "node:fs/promises";
+import { mkdir, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { ServiceError } from "../errors.ts";
+import { isKeyFileName } from "../node/key-files.ts";
 import { generateKey, writeNewFile } from "../node/generate.ts";
 
 /**
- * The folder of signing keys in the data folder; the first start makes both (mode 0700) and one key (mode 0600).
+ * The folder of signing keys in the data folder; the first start makes both (mode 0700) and one key (mode 0600). A data folder
+ * that exists already keeps its mode: it may be anybody's.
  *
  * @throws ServiceError `ERR_FILE_UNWRITABLE`
  */
@@ -12,12 +14,12 @@ export async function prepareDataFolder(data: string): Promise<{ readonly keys: 
   const keys = join(data, "keys");
   try {
     await mkdir(keys, { recursive: true, mode: 0o700 });
-    await chmod(data, 0o700);
+    // What is not a key file may be what another first start is just writing.
+    if ((await readdir(keys)).some(isKeyFileName)) return { keys, generated: false };
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     throw new ServiceError("ERR_FILE_UNWRITABLE", `cannot make the data folder ${data} (${code})`, { cause: error });
   }
-  if ((await readdir(keys)).length > 0) return { keys, generated: false };
   const { text } = await generateKey("jwk");
   // Of several first starts at once, one wins, and the others use its key.
   const file = join(keys, `${new Date().toISOString().slice(0, 10)}.jwk`);

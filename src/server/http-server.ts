@@ -97,7 +97,15 @@ function holdRequests(server: Server): { release(handle: Handler): void } {
   };
 }
 
-function listen(server: Server, address: { host: string; port: number; reusePort?: boolean }): Promise<number> {
+/**
+ * Listens and gives the port.
+ *
+ * @throws ServiceError `ERR_LISTEN`
+ */
+export function listen(
+  server: NetServer,
+  address: { host: string; port: number; reusePort?: boolean },
+): Promise<number> {
   return new Promise((resolve, reject) => {
     server.once("error", (error: NodeJS.ErrnoException) => {
       const where = `${address.host}:${address.port}`;

@@ -19,7 +19,7 @@ export interface Service {
   readonly adminUrl: string | undefined;
   /** Reads the keys again; bad ones are logged, and the old ones go on being served. Resolves to whether they are good. */
   reload(): Promise<boolean>;
-  /** Stops accepting, ends what is under way, and resolves within 10 seconds. */
+  /** Stops accepting, ends what is under way, and resolves within 16 seconds. */
   stop(): Promise<void>;
 }
 

@@ -3,12 +3,17 @@ import { distance } from "fastest-levenshtein";
 import * as v from "valibot";
 import { ConfigError } from "../errors.ts";
 
-const text = v.pipe(v.string(), v.nonEmpty("must not be empty"));
+const text = v.pipe(v.string("must be text"), v.nonEmpty("must not be empty"));
 const flag = v.boolean("must be true or false");
 const integer = (min: number, max: number) => {
   const rule = `must be a whole number from ${min} to ${max}`;
   return v.pipe(v.number(rule), v.integer(rule), v.minValue(min, rule), v.maxValue(max, rule));
 };
+
+function isAddressOrOff(value: string): boolean {
+  const [, port] = /^.+:(\d{1,5})$/.exec(value) ?? [];
+  return value === "off" || Number(port) <= 65_535;
+}
 
 /**
  * Every setting of the service: its schema, its default, and the line of help about it. The flag is the name in kebab case, the
@@ -47,7 +52,7 @@ export const settingDefinitions = {
   workers: { schema: integer(1, 256), fallback: 1, value: "<count>", help: "processes that share the port" },
   noCors: { schema: flag, fallback: false, value: undefined, help: "send no Access-Control-Allow-Origin" },
   admin: {
-    schema: v.pipe(text, v.regex(/^(off|.+:\d{1,5})$/, 'must be HOST:PORT or "off"')),
+    schema: v.pipe(text, v.check(isAddressOrOff, 'must be HOST:PORT or "off"')),
     fallback: "127.0.0.1:9901",
     value: "<host:port>",
     help: 'address of /livez and /readyz, or "off"',
@@ -91,10 +96,11 @@ export interface SettingSources {
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_CONFIG_FORMAT`
  */
-export async function resolveSettings({ flags, environment, configFile }: SettingSources): Promise<Settings> {
+export async function resolveSettings(sources: SettingSources): Promise<Settings> {
+  const { flags, configFile } = sources;
+  const environment = ownVariables(sources.environment);
   const configVariable = variableName("config");
-  const variables = Object.keys(environment).filter((name) => name.startsWith("JWKSD_") && name !== configVariable);
-  checkKnown(variables, [...names.map(variableName), configVariable], "environment variable");
+  checkKnown(Object.keys(environment), [...names.map(variableName), configVariable], "environment variable");
   const file = await readConfigFile(configFile ?? environment[configVariable]);
 
   const settings: Partial<Record<SettingName, unknown>> = {};
@@ -108,6 +114,22 @@ export async function resolveSettings({ flags, environment, configFile }: Settin
     settings[name] = given === undefined ? fallback : check(schema, given.value, given.from);
   }
   return settings as Settings;
+}
+
+/**
+ * The variables that are meant for jwksd. Kubernetes tells each pod about the services of its namespace by variables that begin
+ * with their names, so where a service is called "jwksd", as well it may, there is a JWKSD_PORT of "tcp://10.0.0.1:9900".
+ *
+ * @see https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables
+ */
+function ownVariables(environment: SettingSources["environment"]): Record<string, string | undefined> {
+  const serviceLink = /_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$/;
+  return Object.fromEntries(
+    Object.entries(environment).filter(
+      ([name, value]) =>
+        name.startsWith("JWKSD_") && !serviceLink.test(name) && !/^(tcp|udp|sctp):\/\//.test(value ?? ""),
+    ),
+  );
 }
 
 async function readConfigFile(path: string | undefined): Promise<Record<string, unknown>> {
@@ -136,11 +158,18 @@ function checkKnown(given: readonly string[], known: readonly string[], what: st
   }
 }
 
+const switchTexts = new Map([
+  ["true", true],
+  ["1", true],
+  ["false", false],
+  ["0", false],
+]);
+
 /** Flags and variables are texts; the schema says what they stand for. */
 function fromText(value: unknown, schema: v.GenericSchema): unknown {
   if (typeof value !== "string") return value;
-  if (schema === flag) return { true: true, "1": true, false: false, "0": false }[value] ?? value;
-  return v.is(text, value) && !v.is(schema, value) && /^\d+$/.test(value) ? Number(value) : value;
+  if (schema.type === "boolean") return switchTexts.get(value) ?? value;
+  return schema.type === "number" && /^\d+$/.test(value) ? Number(value) : value;
 }
 
 function check(schema: v.GenericSchema, value: unknown, from: string): unknown {

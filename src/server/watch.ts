@@ -1,5 +1,6 @@
 import { readdir, realpath, stat } from "node:fs/promises";
 import { join } from "node:path";
+import { isKeyFileName } from "../node/key-files.ts";
 
 /**
  * Calls `onChange` after the files at `paths` (files, or folders of files) have changed since `baseline` and then stayed the same
@@ -43,17 +44,19 @@ export function watchPaths(
 
 /** A text that changes whenever what the paths lead to changes. */
 export async function fingerprint(paths: readonly string[]): Promise<string> {
-  return (await Promise.all(paths.map(fingerprintOf))).join("\n");
+  const states = paths.map(async (path) => {
+    // Not the folders in a folder: keys are not read from them, and there may be many, or links in a circle.
+    const names = (await readdir(path).catch(() => [])).filter(isKeyFileName).sort();
+    return Promise.all([path, ...names.map((name) => join(path, name))].map(stateOf));
+  });
+  return (await Promise.all(states)).flat().join("\n");
 }
 
-async function fingerprintOf(path: string): Promise<string> {
+async function stateOf(path: string): Promise<string> {
   try {
     const real = await realpath(path);
-    const stats = await stat(real);
-    const own = `${real} ${stats.ino} ${stats.size} ${stats.mtimeMs} ${stats.ctimeMs}`;
-    if (!stats.isDirectory()) return own;
-    const names = (await readdir(real)).filter((name) => !name.startsWith(".")).sort();
-    return `${own}\n${await fingerprint(names.map((name) => join(real, name)))}`;
+    const { ino, size, mtimeMs, ctimeMs } = await stat(real);
+    return `${real} ${ino} ${size} ${mtimeMs} ${ctimeMs}`;
   } catch (error) {
     return `${path} ${(error as NodeJS.ErrnoException).code}`;
   }

@@ -7,6 +7,7 @@ let publisher: Publisher | undefined;
 process.on("message", (message) => void handle(message as ToWorker));
 // The first process decides: a terminal sends its signals to both.
 process.on("SIGINT", () => {});
+process.on("SIGHUP", () => {});
 process.on("SIGTERM", () => void stop());
 process.on("disconnect", () => void stop());
 

@@ -1,6 +1,9 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
+import { createServer } from "node:net";
+import { setTimeout } from "node:timers/promises";
 import { ServiceError } from "../errors.ts";
+import { listen } from "./http-server.ts";
 import type { Publisher, PublisherOptions } from "./publisher.ts";
 import type { PublicKeys } from "./public-keys.ts";
 
@@ -17,18 +20,20 @@ export type FromWorker =
   | { readonly kind: "updated"; readonly version: number };
 
 interface WorkerLog {
+  info(fields: object, message: string): void;
   warn(fields: object, message: string): void;
 }
 
 const workerModule = new URL(`./worker${import.meta.url.endsWith(".ts") ? ".ts" : ".js"}`, import.meta.url);
-const stopMs = 8_000;
-const maxRestartDelayMs = 5_000;
+/** How long a worker may take for what it is told, in milliseconds, before it is killed. */
+const limits = { startMs: 30_000, updateMs: 3_000, stopMs: 7_000 } as const;
+const retryDelayMs = { first: 100, last: 5_000 } as const;
 
 /**
  * Serves the public endpoint in `count` processes that share one port (SO_REUSEPORT): the kernel spreads connections over them,
- * and none of them passes through this process. A worker that dies is replaced.
+ * and none of them passes through this process. A worker that dies or hangs is replaced.
  *
- * @throws ServiceError `ERR_WORKER`
+ * @throws ServiceError `ERR_LISTEN`, `ERR_WORKER`
  */
 export async function startWorkers(
   count: number,
@@ -36,90 +41,133 @@ export async function startWorkers(
   keys: PublicKeys,
   log: WorkerLog,
 ): Promise<Publisher> {
-  const workers = new Set<ChildProcess>();
+  const running = new Set<ChildProcess>();
+  const listening = new Set<ChildProcess>();
+  const replacements = new Set<Promise<unknown>>();
+  const stopping = new AbortController();
   let current = keys;
   let version = 0;
-  let stopping = false;
 
   async function start(port: number): Promise<{ port: number; jwksUri: string }> {
     const startedVersion = version;
     const worker = fork(workerModule, { serialization: "advanced" });
-    worker.send({ kind: "start", options: { ...options, port }, keys: current } satisfies ToWorker);
-    const first = await firstMessage(worker);
+    if (worker.pid !== undefined) running.add(worker);
+    worker.once("exit", () => running.delete(worker));
+    const answer = firstMessage(worker);
+    tell(worker, { kind: "start", options: { ...options, port }, keys: current });
+    const first = await answer;
     if (first.kind !== "listening") {
       throw new ServiceError("ERR_WORKER", first.kind === "failed" ? first.message : "a worker did not start");
     }
-    workers.add(worker);
+    listening.add(worker);
     worker.once("exit", (code, signal) => {
-      workers.delete(worker);
-      if (!stopping) {
-        log.warn({ pid: worker.pid, code, signal }, "a worker died and is replaced");
-        void replace(0);
-      }
+      listening.delete(worker);
+      if (stopping.signal.aborted) return;
+      log.warn({ pid: worker.pid, code, signal }, "a worker died and is replaced");
+      void replace(first.port);
     });
     // Keys that changed while it started.
-    if (startedVersion !== version) await send(worker, current, version);
-    if (stopping) worker.send({ kind: "stop" } satisfies ToWorker);
+    if (startedVersion !== version) await updateWorker(worker, current, version);
+    log.info({ pid: worker.pid }, "worker started");
     return first;
   }
 
-  async function replace(delayMs: number): Promise<void> {
-    try {
-      if (!stopping) await start(port);
-    } catch (error) {
-      const nextDelayMs = Math.min(Math.max(delayMs * 2, 100), maxRestartDelayMs);
-      log.warn({ error: (error as Error).message, retryInMs: nextDelayMs }, "a worker could not be replaced");
-      setTimeout(() => void replace(nextDelayMs), nextDelayMs);
+  async function replace(port: number): Promise<void> {
+    let delayMs: number = retryDelayMs.first;
+    while (!stopping.signal.aborted) {
+      const replacement = start(port);
+      replacements.add(replacement);
+      try {
+        await replacement;
+        return;
+      } catch (error) {
+        if (stopping.signal.aborted) return;
+        log.warn({ error: (error as Error).message, retryInMs: delayMs }, "a worker could not be replaced");
+      } finally {
+        replacements.delete(replacement);
+      }
+      await setTimeout(delayMs, undefined, { signal: stopping.signal }).catch(() => {});
+      delayMs = Math.min(delayMs * 2, retryDelayMs.last);
     }
   }
 
-  // The first one binds the port, which may be a free one that the others must then share.
-  const { port, jwksUri } = await start(options.port);
-  await Promise.all(Array.from({ length: count - 1 }, () => start(port)));
+  async function update(next: PublicKeys): Promise<void> {
+    current = next;
+    version += 1;
+    // A replacement that is starting is waited for, because it may have been started with the keys before.
+    await Promise.allSettled([...[...listening].map((worker) => updateWorker(worker, next, version)), ...replacements]);
+  }
 
-  return {
-    port,
-    jwksUri,
-    async update(next) {
-      current = next;
-      version += 1;
-      await Promise.all([...workers].map((worker) => send(worker, next, version)));
-    },
-    async stop() {
-      stopping = true;
-      await Promise.all([...workers].map(stopWorker));
-    },
-  };
+  async function stop(): Promise<void> {
+    stopping.abort();
+    await Promise.all([...running].map(stopWorker));
+  }
+
+  await checkUnshared(options);
+  try {
+    // The first one binds the port, which may be a free one that the others must then share.
+    const { port, jwksUri } = await start(options.port);
+    await Promise.all(Array.from({ length: count - 1 }, () => start(port)));
+    return { port, jwksUri, update, stop };
+  } catch (error) {
+    await stop();
+    throw error;
+  }
 }
 
-async function firstMessage(worker: ChildProcess): Promise<FromWorker> {
-  return new Promise((resolve) => {
+/** Where another service has opened the port for sharing, listening would succeed, and each would get some of the connections. */
+async function checkUnshared(address: { readonly host: string; readonly port: number }): Promise<void> {
+  if (address.port === 0) return;
+  const probe = createServer();
+  await listen(probe, { host: address.host, port: address.port });
+  probe.close();
+  await once(probe, "close");
+}
+
+function tell(worker: ChildProcess, message: ToWorker): void {
+  // One that cannot be told has ended, which is seen elsewhere.
+  worker.send(message, () => {});
+}
+
+/** Kills the worker if it takes longer; gives what calls that off. */
+function killAfter(worker: ChildProcess, delayMs: number): () => void {
+  const timer = globalThis.setTimeout(() => worker.kill("SIGKILL"), delayMs);
+  return () => clearTimeout(timer);
+}
+
+function firstMessage(worker: ChildProcess): Promise<FromWorker> {
+  const inTime = killAfter(worker, limits.startMs);
+  return new Promise<FromWorker>((resolve) => {
+    const fail = (message: string): void => resolve({ kind: "failed", message });
     worker.once("message", (message) => resolve(message as FromWorker));
-    worker.once("exit", (code, signal) =>
-      resolve({ kind: "failed", message: `a worker ended before it listened (${signal ?? `exit code ${code}`})` }),
-    );
-  });
+    worker.once("exit", (code, signal) => fail(`a worker ended before it listened (${signal ?? `exit code ${code}`})`));
+    // Stays for good: an error that nobody listens for would end this process.
+    worker.on("error", (error) => fail(`a worker process cannot be started (${error.message})`));
+  }).finally(inTime);
 }
 
 /** Resolves when the worker publishes the keys, or is gone. */
-function send(worker: ChildProcess, keys: PublicKeys, version: number): Promise<void> {
+function updateWorker(worker: ChildProcess, keys: PublicKeys, version: number): Promise<void> {
   return new Promise((resolve) => {
-    const done = (message?: unknown): void => {
-      const answer = message as FromWorker | undefined;
-      if (answer !== undefined && !(answer.kind === "updated" && answer.version === version)) return;
-      worker.off("message", done).off("exit", gone);
+    const inTime = killAfter(worker, limits.updateMs);
+    const done = (): void => {
+      inTime();
+      worker.off("message", look).off("exit", done);
       resolve();
     };
-    const gone = (): void => done();
-    worker.on("message", done).once("exit", gone);
-    worker.send({ kind: "update", keys, version } satisfies ToWorker, (error) => error && done());
+    const look = (message: unknown): void => {
+      const answer = message as FromWorker;
+      if (answer.kind === "updated" && answer.version === version) done();
+    };
+    worker.on("message", look).once("exit", done);
+    tell(worker, { kind: "update", keys, version });
   });
 }
 
 async function stopWorker(worker: ChildProcess): Promise<void> {
   const exited = once(worker, "exit");
-  worker.send({ kind: "stop" } satisfies ToWorker, () => {});
-  const timer = setTimeout(() => worker.kill("SIGKILL"), stopMs);
+  tell(worker, { kind: "stop" });
+  const inTime = killAfter(worker, limits.stopMs);
   await exited;
-  clearTimeout(timer);
+  inTime();
 }

@@ -1,0 +1,55 @@
+import { type Clock, systemClock } from "../clock.ts";
+import { ConfigError, TokenError } from "../errors.ts";
+import { type VerificationKeys, verificationKeys } from "../jwk/verification-keys.ts";
+import type { Fetch } from "../relying-party/fetch-json.ts";
+import { type RemoteKeySet, createRemoteKeySet } from "../relying-party/remote-key-set.ts";
+import type { KeySource } from "../token/verify.ts";
+
+/** What the provider knows of a client: its id, and its keys by value or by URL. @see RFC 7591 section 2 */
+export interface Client {
+  readonly clientId: string;
+  readonly jwks?: { readonly keys: readonly object[] } | undefined;
+  readonly jwksUri?: string | undefined;
+}
+
+const maxRemoteSets = 1_000;
+// What a client publishes is small; what an attacker publishes need not be.
+const maxBytes = 65_536;
+const timeoutMs = 5_000;
+
+/** Finds the keys of clients, and keeps those that come from a URL, the least recently used of them being dropped first. */
+export function createClientKeys(fetch: Fetch | undefined, clock: Clock = systemClock) {
+  const byValue = new WeakMap<object, Promise<VerificationKeys>>();
+  const byUri = new Map<string, RemoteKeySet>();
+
+  function local(jwks: object): KeySource {
+    const loading = byValue.get(jwks) ?? verificationKeys(jwks);
+    byValue.set(jwks, loading);
+    return async ({ kid = "", alg = "" }) => {
+      const key = (await loading).find(kid, alg);
+      if (key === undefined)
+        throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "the kid of the token names no key of the client");
+      return key;
+    };
+  }
+
+  function remote(jwksUri: string): KeySource {
+    if (fetch === undefined) {
+      throw new ConfigError(
+        "ERR_OPTION_INVALID",
+        'a jwks_uri comes from outside, so the option "fetch" must guard against it; on Node pass guardedFetch of "jwksd/node"',
+      );
+    }
+    const known = byUri.get(jwksUri) ?? createRemoteKeySet({ jwksUri, fetch, clock, maxBytes, timeoutMs });
+    byUri.delete(jwksUri);
+    byUri.set(jwksUri, known);
+    if (byUri.size > maxRemoteSets) byUri.delete(byUri.keys().next().value as string);
+    return known;
+  }
+
+  return ({ clientId, jwks, jwksUri }: Client): KeySource => {
+    if (jwks !== undefined) return local(jwks);
+    if (jwksUri !== undefined) return remote(jwksUri);
+    throw new ConfigError("ERR_OPTION_INVALID", `client ${JSON.stringify(clientId)} has neither jwks nor jwksUri`);
+  };
+}

@@ -1,0 +1,98 @@
+import { lookup } from "node:dns/promises";
+import { type RequestOptions, request } from "node:https";
+import { isIP } from "node:net";
+import { Readable } from "node:stream";
+import ipaddr from "ipaddr.js";
+import { FetchError } from "../errors.ts";
+import type { Fetch } from "../relying-party/fetch-json.ts";
+
+interface Address {
+  readonly address: string;
+  readonly family: number;
+}
+
+/** Options of `createGuardedFetch`; the defaults are those of `guardedFetch`. */
+export interface GuardedFetchOptions {
+  /** All addresses of a host name. Default: the resolver of the system. */
+  readonly resolve?: ((host: string) => Promise<readonly Address[]>) | undefined;
+  /** Whether an address may be connected to. Default: public unicast addresses only. */
+  readonly isAllowed?: ((address: string) => boolean) | undefined;
+  /** Certificates to trust instead of those of the system, as PEM. */
+  readonly ca?: string | undefined;
+}
+
+/**
+ * Whether an address is public: not private, loopback, link-local (where cloud metadata services are), unique local, multicast,
+ * reserved, or an IPv6 form that stands for such an IPv4 address.
+ */
+export function isPublicAddress(address: string): boolean {
+  return ipaddr.isValid(address) && ipaddr.process(address).range() === "unicast";
+}
+
+/**
+ * Makes a `fetch` for URLs that come from outside: https only, every address of the host must be allowed, and the connection goes to
+ * one of the addresses that were checked, whatever the name resolves to a moment later. Redirects are not followed, and compressed
+ * replies are refused.
+ *
+ * It throws FetchError `ERR_URL_INSECURE`, `ERR_ADDRESS_FORBIDDEN` and `ERR_FETCH_BODY`, and what the connection throws.
+ */
+export function createGuardedFetch({
+  resolve = resolveAll,
+  isAllowed = isPublicAddress,
+  ca,
+}: GuardedFetchOptions = {}): Fetch {
+  return async (url, init) => {
+    const { protocol, hostname } = new URL(url);
+    if (protocol !== "https:") throw new FetchError("ERR_URL_INSECURE", `${url} is not an https URL`);
+    const host = hostname.replace(/^\[(.*)\]$/, "$1");
+    const addresses = isIP(host) === 0 ? await resolve(host) : [{ address: host, family: isIP(host) }];
+    const forbidden = addresses.find(({ address }) => !isAllowed(address));
+    if (forbidden !== undefined || addresses.length === 0) {
+      throw new FetchError("ERR_ADDRESS_FORBIDDEN", `${url}: its host is at no address, or at one that is not public`);
+    }
+    return send(url, init, {
+      ca,
+      // Called by the connection instead of a resolver.
+      lookup: (_host, { all }, callback) => {
+        if (all === true) callback(null, [...addresses]);
+        else callback(null, (addresses[0] as Address).address, (addresses[0] as Address).family);
+      },
+    });
+  };
+}
+
+/** {@link createGuardedFetch} with its defaults. */
+export const guardedFetch: Fetch = createGuardedFetch();
+
+async function resolveAll(host: string): Promise<readonly Address[]> {
+  return lookup(host, { all: true, verbatim: true });
+}
+
+function send(url: string, init: RequestInit, connection: RequestOptions): Promise<Response> {
+  return new Promise((resolve, reject) => {
+    const headers = Object.fromEntries(new Headers(init.headers));
+    const outgoing = request(url, {
+      ...connection,
+      // A connection of an agent's pool would not be to a checked address.
+      agent: false,
+      headers: { ...headers, "accept-encoding": "identity" },
+      ...(init.signal && { signal: init.signal }),
+    });
+    outgoing.once("error", reject).once("response", (incoming) => {
+      const status = incoming.statusCode ?? 0;
+      if ((incoming.headers["content-encoding"] ?? "identity") !== "identity") {
+        incoming.destroy();
+        reject(new FetchError("ERR_FETCH_BODY", `${url}: the body is compressed, which was not asked for`));
+        return;
+      }
+      const hasBody = status !== 204 && status !== 304;
+      if (!hasBody) incoming.resume();
+      const fields = Object.entries(incoming.headersDistinct).flatMap(([name, values = []]) =>
+        values.map((value): [string, string] => [name, value]),
+      );
+      const body = hasBody ? (Readable.toWeb(incoming) as ReadableStream<Uint8Array<ArrayBuffer>>) : null;
+      resolve(new Response(body, { status, headers: fields }));
+    });
+    outgoing.end();
+  });
+}

@@ -1,2 +1,0 @@
-// Express 5 brings no types of its own.
-declare module "express";
