@@ -12,7 +12,7 @@ import { keySetText, runCli, spawnCli, startServiceProcess, temporaryFolder } fr
 const timeout = 30_000;
 const settings = [...Object.keys(settingDefinitions), "config"];
 
-describe("help", { timeout, concurrency: true }, () => {
+describe("help", { timeout, concurrency: 4 }, () => {
   const rows = [
     { args: ["--help"], teaches: ["serve", "keygen", "jwksd help serve", "--version"] },
     { args: ["help"], teaches: ["serve", "keygen"] },
@@ -36,7 +36,7 @@ describe("help", { timeout, concurrency: true }, () => {
   }
 });
 
-describe("mistakes", { timeout, concurrency: true }, () => {
+describe("mistakes", { timeout, concurrency: 4 }, () => {
   const rows = [
     { args: ["serv"], says: ["unknown command 'serv'", "serve"] },
     { args: ["keygn"], says: ["unknown command 'keygn'", "keygen"] },
@@ -66,7 +66,7 @@ describe("mistakes", { timeout, concurrency: true }, () => {
   }
 });
 
-describe("keygen", { timeout, concurrency: true }, () => {
+describe("keygen", { timeout, concurrency: 4 }, () => {
   test("writes a private JWK under its thumbprint to standard output", async (t) => {
     const { code, stdout, stderr } = await runCli(t, ["keygen"]);
     assert.deepEqual({ code, stderr }, { code: 0, stderr: "" });

@@ -1,0 +1,324 @@
+import assert from "node:assert/strict";
+import { readdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { describe, test } from "node:test";
+import { ConfigError } from "../../src/errors.ts";
+import {
+  type SettingName,
+  flagName,
+  resolveSettings,
+  settingDefinitions,
+  variableName,
+} from "../../src/server/settings.ts";
+import { ecKey, named } from "../support/keys.ts";
+import { Client, kidsIn } from "../support/load.ts";
+import { followService, freePort, keySetText, runCli, spawnCli, temporaryFolder } from "../support/service.ts";
+
+const timeout = 30_000;
+const names = Object.keys(settingDefinitions) as SettingName[];
+
+/** What is given as a flag, as a variable (texts, or `true` for a flag without a value) and in the file, and what is meant. */
+interface Sample {
+  readonly flag: readonly [given: string | true, meant: unknown];
+  readonly variable: readonly [given: string, meant: unknown];
+  readonly member: unknown;
+}
+
+const textSample: Sample = { flag: ["a", "a"], variable: ["2", "2"], member: "c" };
+const switchSample: Sample = { flag: [true, true], variable: ["false", false], member: true };
+const samples: Readonly<Record<SettingName, Sample>> = {
+  host: textSample,
+  port: { flag: ["0", 0], variable: ["65535", 65_535], member: 3 },
+  issuer: textSample,
+  mountPrefix: textSample,
+  jwksPath: textSample,
+  keys: textSample,
+  encryptionKeys: textSample,
+  data: textSample,
+  rotationMode: switchSample,
+  workers: { flag: ["1", 1], variable: ["256", 256], member: 4 },
+  noCors: switchSample,
+  admin: { flag: ["off", "off"], variable: ["127.0.0.1:0", "127.0.0.1:0"], member: "[::1]:65535" },
+  logLevel: { flag: ["debug", "debug"], variable: ["silent", "silent"], member: "error" },
+  jsonLogs: switchSample,
+};
+
+describe("a flag wins over the environment, the environment over the file, the file over the default", () => {
+  for (const name of names) {
+    test(name, async (t) => {
+      const { flag, variable, member } = samples[name];
+      const configFile = join(await temporaryFolder(t), "jwksd.json");
+      await writeFile(configFile, JSON.stringify({ [name]: member }));
+      const flags = { [name]: flag[0] };
+      const environment = { [variableName(name)]: variable[0] };
+      const rows = [
+        { sources: { flags, environment, configFile }, meant: flag[1] },
+        { sources: { flags, environment: {}, configFile }, meant: flag[1] },
+        { sources: { flags: {}, environment, configFile }, meant: variable[1] },
+        { sources: { flags: {}, environment: {}, configFile }, meant: member },
+        { sources: { flags: {}, environment: {} }, meant: settingDefinitions[name].fallback },
+      ];
+      for (const { sources, meant } of rows) assert.equal((await resolveSettings(sources))[name], meant);
+    });
+  }
+
+  test("1 and 0 are true and false", async () => {
+    const environment = { JWKSD_NO_CORS: "1", JWKSD_JSON_LOGS: "0" };
+    const { noCors, jsonLogs } = await resolveSettings({ flags: {}, environment });
+    assert.deepEqual({ noCors, jsonLogs }, { noCors: true, jsonLogs: false });
+  });
+
+  test("null in the file is not given", async (t) => {
+    const configFile = join(await temporaryFolder(t), "jwksd.json");
+    await writeFile(configFile, '{"port": null}');
+    assert.equal((await resolveSettings({ flags: {}, environment: {}, configFile })).port, 9900);
+  });
+});
+
+describe("a wrong value is refused by a message that names its source and the rule", () => {
+  const notEmpty = "must not be empty";
+  const port = "must be a whole number from 0 to 65535";
+  const workers = "must be a whole number from 1 to 256";
+  const trueOrFalse = "must be true or false";
+  const address = 'must be HOST:PORT or "off"';
+  const level = "must be debug, info, warn, error or silent";
+  const rows: readonly [SettingName, rule: string, texts: readonly string[], members: readonly unknown[]][] = [
+    ["host", notEmpty, [""], [""]],
+    ["host", "must be text", [], [1, true, {}]],
+    ["port", port, ["", "x", "65536", "-1", "1.5", "1e3", " 80", "0x50"], ["80", true, 65_536, -1, 1.5, [80]]],
+    ["issuer", notEmpty, [""], [""]],
+    ["mountPrefix", notEmpty, [""], [""]],
+    ["jwksPath", notEmpty, [""], [""]],
+    ["keys", notEmpty, [""], [""]],
+    ["encryptionKeys", notEmpty, [""], [""]],
+    ["data", notEmpty, [""], [""]],
+    ["rotationMode", trueOrFalse, ["", "yes", "TRUE", "constructor"], ["true", 1, {}]],
+    ["workers", workers, ["0", "257", "two"], [0, "2"]],
+    ["noCors", trueOrFalse, ["no"], ["no"]],
+    ["admin", address, ["127.0.0.1", "9901", ":9901", "127.0.0.1:65536", "127.0.0.1:x", "on"], ["OFF"]],
+    ["logLevel", level, ["", "trace", "INFO"], ["fatal", 30]],
+    ["jsonLogs", trueOrFalse, ["json"], [0]],
+  ];
+  for (const [name, rule, texts, members] of rows) {
+    test(`${name} ${rule}`, async (t) => {
+      const configFile = join(await temporaryFolder(t), "jwksd.json");
+      for (const text of texts) {
+        await assertRefused({ flags: { [name]: text }, environment: {} }, flagName(name), rule, text);
+        const environment = { [variableName(name)]: text };
+        await assertRefused({ flags: {}, environment }, variableName(name), rule, text);
+      }
+      for (const member of members) {
+        await writeFile(configFile, JSON.stringify({ [name]: member }));
+        const source = `"${name}" of the configuration file`;
+        await assertRefused({ flags: {}, environment: {}, configFile }, source, rule, member);
+      }
+    });
+  }
+});
+
+describe("a mistake ends the start with code 1 and one line", { timeout, concurrency: 4 }, () => {
+  const rows: readonly {
+    readonly name: string;
+    readonly args?: readonly string[];
+    readonly env?: Readonly<Record<string, string>>;
+    readonly config?: string;
+    readonly says: RegExp;
+  }[] = [
+    {
+      name: "unknown variable",
+      env: { JWKSD_PROT: "80" },
+      says: /unknown environment variable JWKSD_PROT \(did you mean JWKSD_PORT\?\) \[ERR_OPTION_UNKNOWN\]/,
+    },
+    {
+      name: "unknown member",
+      config: '{"isuer": "https://op.example"}',
+      says: /unknown member of .*jwksd\.json: isuer \(did you mean issuer\?\) \[ERR_OPTION_UNKNOWN\]/,
+    },
+    { name: "broken file", config: '{"port": 80', says: /jwksd\.json is not JSON: .* \[ERR_CONFIG_FORMAT\]/ },
+    { name: "file that is no object", config: "[]", says: /jwksd\.json is not a JSON object \[ERR_CONFIG_FORMAT\]/ },
+    {
+      name: "missing file",
+      args: ["--config", "no.json"],
+      says: /no\.json cannot be read \(ENOENT\) \[ERR_CONFIG_FORMAT\]/,
+    },
+    {
+      name: "missing file of JWKSD_CONFIG",
+      env: { JWKSD_CONFIG: "no.json" },
+      says: /no\.json cannot be read \(ENOENT\) \[ERR_CONFIG_FORMAT\]/,
+    },
+    { name: "wrong flag", args: ["--port", "x"], says: /--port must be .*, not "x" \[ERR_OPTION_INVALID\]/ },
+    {
+      name: "wrong variable",
+      env: { JWKSD_WORKERS: "0" },
+      says: /JWKSD_WORKERS must be .*, not 0 \[ERR_OPTION_INVALID\]/,
+    },
+    {
+      name: "issuer that is not https",
+      args: ["--issuer", "http://op.example"],
+      says: /issuer "http:\/\/op\.example" is not an https URL .*\[ERR_ISSUER_INVALID\]/,
+    },
+    {
+      name: "path that is not absolute",
+      args: ["--jwks-path", "keys"],
+      says: /"keys" is not absolute.*\[ERR_PATH_INVALID\]/,
+    },
+    {
+      name: "path of the discovery document",
+      args: ["--jwks-path", "/.well-known/openid-configuration"],
+      says: /\[ERR_PATH_CLASH\]/,
+    },
+    {
+      name: "keys that are not there",
+      args: ["--keys", "nowhere"],
+      says: /cannot read nowhere \(ENOENT\) \[ERR_FILE_UNREADABLE\]/,
+    },
+    {
+      name: "keys that are no file",
+      args: ["--keys", "/dev/null"],
+      says: /\/dev\/null \(not a regular file\) \[ERR_FILE_UNREADABLE\]/,
+    },
+    {
+      name: "data folder that is a file",
+      args: ["--data", "/dev/null"],
+      says: /\/dev\/null \(.*\) \[ERR_FILE_UNWRITABLE\]/,
+    },
+    {
+      name: "host that is not there",
+      args: ["--host", "192.0.2.1", "--issuer", "https://op.example"],
+      says: /cannot listen on 192\.0\.2\.1:0: EADDRNOTAVAIL \[ERR_LISTEN\]/,
+    },
+  ];
+  for (const { name, args = [], env = {}, config, says } of rows) {
+    test(name, async (t) => {
+      const folder = await temporaryFolder(t);
+      const configFile = join(folder, "jwksd.json");
+      if (config !== undefined) await writeFile(configFile, config);
+      const configArgs = config === undefined ? [] : ["--config", configFile];
+      const variables = { JWKSD_DATA: join(folder, "data"), JWKSD_ADMIN: "off", JWKSD_LOG_LEVEL: "silent", ...env };
+      const portArgs = args.includes("--port") ? [] : ["--port", "0"];
+      const { code, stdout, stderr } = await runCli(t, ["serve", ...portArgs, ...configArgs, ...args], variables);
+      assert.deepEqual({ code, stdout }, { code: 1, stdout: "" });
+      assert.match(stderr, /^jwksd: [^\n]+\n$/);
+      assert.match(stderr, says);
+    });
+  }
+});
+
+describe("each way of giving the settings reaches the service", { timeout, concurrency: 4 }, () => {
+  type Values = Readonly<Partial<Record<SettingName, string | number | boolean>>>;
+  const ways: Readonly<
+    Record<string, (values: Values, folder: string) => Promise<readonly [args: string[], env: Record<string, string>]>>
+  > = {
+    flags: async (values) => [
+      Object.entries(values).flatMap(([name, value]) =>
+        value === true ? [flagName(name)] : [flagName(name), String(value)],
+      ),
+      {},
+    ],
+    variables: async (values) => [
+      [],
+      Object.fromEntries(Object.entries(values).map(([name, value]) => [variableName(name), String(value)])),
+    ],
+    "a file": async (values, folder) => {
+      await writeFile(join(folder, "jwksd.json"), JSON.stringify(values));
+      return [["--config", join(folder, "jwksd.json")], {}];
+    },
+    "a file that JWKSD_CONFIG names": async (values, folder) => {
+      await writeFile(join(folder, "jwksd.json"), JSON.stringify(values));
+      return [[], { JWKSD_CONFIG: join(folder, "jwksd.json") }];
+    },
+  };
+  // Other loopback addresses, and workers, need Linux.
+  const skip = process.platform !== "linux";
+
+  for (const [way, give] of Object.entries(ways)) {
+    test(`${way}: all that shows`, { skip }, async (t) => {
+      const folder = await temporaryFolder(t);
+      const [keys, encryptionKeys] = [join(folder, "keys.json"), join(folder, "encryption.json")];
+      await writeFile(keys, keySetText("active", "retiring"));
+      await writeFile(encryptionKeys, JSON.stringify({ keys: [named("encryption", ecKey("e", "P-384"))] }));
+      const [host, adminHost] = ["127.0.0.2", "127.0.0.3"];
+      const [port, adminPort] = await Promise.all([freePort(host), freePort(adminHost)]);
+      const values: Values = {
+        host,
+        port,
+        issuer: "https://login.example.com/tenant",
+        mountPrefix: "/oidc",
+        jwksPath: "/certs",
+        keys,
+        encryptionKeys,
+        rotationMode: true,
+        workers: 2,
+        noCors: true,
+        admin: `${adminHost}:${adminPort}`,
+        logLevel: "debug",
+        jsonLogs: true,
+      };
+      const [args, env] = await give(values, folder);
+      const service = await followService(spawnCli(t, ["serve", ...args], env));
+
+      assert.equal(service.jwksUri, "https://login.example.com/tenant/oidc/certs");
+      assert.equal(service.log.filter(({ msg }) => msg === "worker started").length, 2);
+      const client = await Client.open(port, host);
+      const reply = await client.request(`GET /tenant/oidc/certs HTTP/1.1\r\nHost: login.example.com\r\n\r\n`);
+      assert.deepEqual(kidsIn(reply), ["active", "retiring", "encryption"]);
+      assert.equal(reply.headers["cache-control"], "public, max-age=300, must-revalidate");
+      assert.equal(reply.headers["access-control-allow-origin"], undefined);
+      const discovery = await client.request(
+        "GET /tenant/.well-known/openid-configuration HTTP/1.1\r\nHost: login.example.com\r\n\r\n",
+      );
+      const { issuer, jwks_uri } = JSON.parse(discovery.body) as Record<string, unknown>;
+      assert.deepEqual({ issuer, jwks_uri }, { issuer: values.issuer, jwks_uri: service.jwksUri });
+      assert.equal((await fetch(`http://${adminHost}:${adminPort}/readyz`)).status, 200);
+    });
+
+    test(`${way}: the data folder and the log level`, async (t) => {
+      const folder = await temporaryFolder(t);
+      const data = join(folder, "data");
+      const [args, env] = await give({ data, logLevel: "silent", port: 0, admin: "off" }, folder);
+      const { child, exited } = spawnCli(t, ["serve", ...args], env);
+      let logs = "";
+      child.stderr.setEncoding("utf8").on("data", (chunk: string) => (logs += chunk));
+      const [first] = (await createInterface({ input: child.stdout })[Symbol.asyncIterator]().next()).value ?? [];
+      assert.ok(first !== undefined);
+      assert.equal((await readdir(join(data, "keys"))).length, 1);
+      child.kill("SIGTERM");
+      assert.deepEqual(await exited, { code: 0, signal: null });
+      assert.equal(logs, "");
+    });
+  }
+});
+
+test("the variables by which Kubernetes describes a service called jwksd are none of the settings", async () => {
+  const environment = {
+    JWKSD_SERVICE_HOST: "10.0.0.1",
+    JWKSD_SERVICE_PORT: "9900",
+    JWKSD_SERVICE_PORT_HTTP: "9900",
+    JWKSD_PORT: "tcp://10.0.0.1:9900",
+    JWKSD_PORT_9900_TCP: "tcp://10.0.0.1:9900",
+    JWKSD_PORT_9900_TCP_PROTO: "tcp",
+    JWKSD_PORT_9900_TCP_PORT: "9900",
+    JWKSD_PORT_9900_TCP_ADDR: "10.0.0.1",
+    JWKSD_ADMIN_SERVICE_HOST: "10.0.0.2",
+    JWKSD_ADMIN_PORT: "tcp://10.0.0.2:9901",
+  };
+  const { port } = await resolveSettings({ flags: {}, environment });
+  assert.equal(port, settingDefinitions.port.fallback);
+});
+
+async function assertRefused(
+  sources: Parameters<typeof resolveSettings>[0],
+  source: string,
+  rule: string,
+  value: unknown,
+): Promise<void> {
+  await assert.rejects(resolveSettings(sources), (error) => {
+    assert.ok(error instanceof ConfigError && error.code === "ERR_OPTION_INVALID", String(error));
+    assert.ok(
+      [JSON.stringify(value), String(value)].some((seen) => error.message === `${source} ${rule}, not ${seen}`),
+      error.message,
+    );
+    return true;
+  });
+}
