@@ -26,12 +26,13 @@ const rsa = rsaKey();
 const okp = generateKeyPairSync("ed25519").publicKey.export({ format: "jwk" });
 const secp256k1 = generateKeyPairSync("ec", { namedCurve: "secp256k1" }).publicKey.export({ format: "jwk" });
 const short = Buffer.from(ecKey("leading-zero-50").x, "base64url").subarray(1).toString("base64url");
+const longer = Buffer.concat([Buffer.of(0), Buffer.from(a.y, "base64url")]).toString("base64url");
 const offCurve = { ...withoutPrivate(a), y: b.y };
 
 type Refused = [
   code: ErrorCode,
-  /** What the message calls the entry. */
-  entry: string,
+  /** What the message says of the entry, its kid first. */
+  says: string,
   name: string,
   keyset: unknown,
   encryptionKeyset?: unknown,
@@ -95,11 +96,16 @@ const refused: Refused[] = [
   ["ERR_KEY_FORMAT", '"a"', "no public key", [{ keyId: "a", signer: { sign } }]],
   [
     "ERR_KEY_FORMAT",
-    '"a"',
+    '"a": "x" is 31 bytes',
     "a coordinate without its leading zero",
     [signing("a", { ...withoutPrivate(a), x: short })],
   ],
-  ["ERR_KEY_FORMAT", '"a"', "a coordinate of 33 bytes", [signing("a", { ...withoutPrivate(a), y: `A${a.y}` })]],
+  [
+    "ERR_KEY_FORMAT",
+    '"a": "y" is 33 bytes',
+    "a coordinate of 33 bytes",
+    [signing("a", { ...withoutPrivate(a), y: longer })],
+  ],
   ["ERR_KEY_FORMAT", '"a"', "a coordinate with padding", [signing("a", { ...withoutPrivate(a), x: `${a.x}=` })]],
   ["ERR_KEY_FORMAT", '"a"', "a coordinate in base64", [signing("a", { ...withoutPrivate(a), x: `+/${a.x.slice(2)}` })]],
   ["ERR_KEY_FORMAT", '"a"', "stray bits in a coordinate", [signing("a", { ...withoutPrivate(a), x: stray(a.x) })]],
@@ -145,11 +151,11 @@ function rsaOfBits(bits: number): PrivateJwk {
 }
 
 describe("a keyset that breaks a rule is refused", () => {
-  for (const [code, entry, name, keyset, encryptionKeyset] of refused) {
+  for (const [code, says, name, keyset, encryptionKeyset] of refused) {
     test(`${code}: ${name}`, async () => {
       const error = await refusal(() => checkKeyset(keyset as never, encryptionKeyset as never), code);
       assert.equal(error.name, "KeyMaterialError");
-      assert.ok(error.message.includes(entry), error.message);
+      assert.ok(error.message.includes(says), error.message);
       assertSilent(error, [keyset, encryptionKeyset, short, a, b, rsa]);
     });
   }

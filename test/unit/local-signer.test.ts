@@ -61,6 +61,20 @@ describe("a signer is made of any form of private key", () => {
   }
 });
 
+test("a signer signs concurrently, each message as it is (contract, section 2, entry.Signer)", async () => {
+  const signer = await localSigner(a);
+  const publicKey = createPublicKey({ key: withoutPrivate(a), format: "jwk" });
+  const messages = Array.from({ length: 50 }, (_, index) => new TextEncoder().encode(`message ${index}`));
+  const verified = await Promise.all(
+    messages.map(async (message) => {
+      const digest = createHash("sha256").update(message).digest();
+      const signature = await signer.sign({ digest, message });
+      return verify("sha256", message, { key: publicKey, dsaEncoding: "ieee-p1363" }, signature);
+    }),
+  );
+  assert.deepEqual(new Set(verified), new Set([true]));
+});
+
 const certificate = `-----BEGIN CERTIFICATE-----
 MIIBgjCCASegAwIBAgIUD0zBvvD90nDCbNCZRTHE7+a+SgMwCgYIKoZIzj0EAwIw
 FTETMBEGA1UEAwwKb3AuZXhhbXBsZTAgFw0yNjExMjAxOTEwNDdaGA8yMTI2MTAy

@@ -111,7 +111,7 @@ function allNull(nil: null | undefined): ProviderOptions {
   return Object.fromEntries(names.map((name) => [name, nil]));
 }
 
-describe("options merge left to right", () => {
+describe("contract, section 4, rotation cache mode, 4 and 5: nil is not given, the last one wins; options merge left to right", () => {
   for (const [name, options, differs] of merges)
     test(name, async () => assert.deepEqual(await seen(options), { ...defaults, ...differs }));
 });

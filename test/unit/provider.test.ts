@@ -45,7 +45,7 @@ const changes: [name: string, change: KeysetUpdate, kids: string][] = [
   ["null is nothing", { keyset: null, encryptionKeyset: undefined }, "a e"],
 ];
 
-describe("update replaces what is given", () => {
+describe("contract, section 2, rule 4: the keysets rotate independently; update replaces what is given", () => {
   for (const [name, change, kids] of changes) {
     test(name, async () => {
       const provider = await provide(await signing("a"), encryption("e"));

@@ -40,7 +40,7 @@ const modeOf = (response: Response): string =>
     "public, max-age=300, must-revalidate": "rotation",
   })[response.headers.get("cache-control") ?? ""] ?? "neither";
 
-describe("the predicate is called once for a 200 or 304 to the JWKS path, and never otherwise", () => {
+describe("contract, section 4, rotation cache mode, 2: the predicate is called once for a 200 or 304 to the JWKS path, and never otherwise", () => {
   const any = { headers: { "If-None-Match": "*" } };
   const rows: [calls: 0 | 1, status: number, ...Sent][] = [
     [1, 200, "/tenant/oidc/jwks"],
@@ -77,7 +77,7 @@ describe("the predicate is called once for a 200 or 304 to the JWKS path, and ne
   }
 });
 
-test("the mode is chosen per request", async () => {
+test("contract, section 3: the mode is chosen per request", async () => {
   let active = false;
   const { provider } = await providerWith(() => active);
   const seen = [false, true, true, false].map((value) => {
