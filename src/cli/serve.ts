@@ -1,20 +1,11 @@
 import { Command } from "commander";
 import { createLog } from "../server/log.ts";
 import { type Service, startService } from "../server/service.ts";
-import { flagName, resolveSettings, settingDefinitions, variableName } from "../server/settings.ts";
+import { addSettings, settingsFrom } from "./settings-options.ts";
 
 export function serveCommand(): Command {
-  const command = new Command("serve")
-    .description("Serve the JWK Set and the discovery document.")
-    .option("--config <file>", `JSON file of settings, named like the flags in camel case (${variableName("config")})`);
-  for (const [name, { fallback, value, help }] of Object.entries(settingDefinitions)) {
-    const preset = fallback === undefined || fallback === false ? "" : ` (default: ${fallback})`;
-    command.option(
-      value === undefined ? flagName(name) : `${flagName(name)} ${value}`,
-      `${help}${preset} (${variableName(name)})`,
-    );
-  }
-  return command
+  const command = new Command("serve").description("Serve the JWK Set and the discovery document.");
+  return addSettings(command)
     .addHelpText(
       "after",
       `
@@ -31,13 +22,8 @@ Examples:
     .action(serve);
 }
 
-async function serve({ config, cors, ...flags }: Record<string, unknown>): Promise<void> {
-  const settings = await resolveSettings({
-    // The command line parser turns --no-cors into a cors that is false.
-    flags: { ...flags, noCors: cors === false ? true : undefined },
-    environment: process.env,
-    configFile: config as string | undefined,
-  });
+async function serve(options: Record<string, unknown>): Promise<void> {
+  const settings = await settingsFrom(options);
   const log = createLog(settings.logLevel, settings.jsonLogs);
   const starting = startService(settings, log);
   handleSignals(starting);

@@ -4,6 +4,9 @@ import { ServiceError } from "../errors.ts";
 import { isKeyFileName } from "../node/key-files.ts";
 import { generateKey, writeNewFile } from "../node/generate.ts";
 
+/** Where the signing keys are in a data folder. */
+export const keysFolder = (data: string): string => join(data, "keys");
+
 /**
  * The folder of signing keys in the data folder; the first start makes both (mode 0700) and one key (mode 0600). A data folder
  * that exists already keeps its mode: it may be anybody's.
@@ -11,7 +14,7 @@ import { generateKey, writeNewFile } from "../node/generate.ts";
  * @throws ServiceError `ERR_FILE_UNWRITABLE`
  */
 export async function prepareDataFolder(data: string): Promise<{ readonly keys: string; readonly generated: boolean }> {
-  const keys = join(data, "keys");
+  const keys = keysFolder(data);
   try {
     await mkdir(keys, { recursive: true, mode: 0o700 });
     // What is not a key file may be what another first start is just writing.

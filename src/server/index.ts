@@ -1,3 +1,4 @@
+export { signWithSettings } from "./sign.ts";
 export { createLog } from "./log.ts";
 export { type Service, startService } from "./service.ts";
 export { type SettingSources, type Settings, resolveSettings } from "./settings.ts";

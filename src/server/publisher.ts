@@ -31,7 +31,7 @@ export async function startPublisher(
 ): Promise<Publisher> {
   const make = (port: number) =>
     createProvider(toKeysets(keys), {
-      issuer: options.issuer ?? `http://${urlHost(options.host)}:${port}`,
+      issuer: issuerOf(options, port),
       mountPrefix: options.mountPrefix,
       endpoints: { jwks: options.jwksPath },
       jwksRotationActive: options.rotationMode ? () => true : undefined,
@@ -49,6 +49,11 @@ export async function startPublisher(
     update: (next) => provider.update(toKeysets(next)),
     stop: server.stop,
   };
+}
+
+/** The configured issuer, else one that is fine on one's own machine. */
+export function issuerOf({ issuer, host }: Pick<PublisherOptions, "issuer" | "host">, port: number): string {
+  return issuer ?? `http://${urlHost(host)}:${port}`;
 }
 
 /** The host by which a URL on this machine names a listening address. */

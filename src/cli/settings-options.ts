@@ -1,0 +1,40 @@
+import type { Command } from "commander";
+import {
+  type SettingName,
+  type Settings,
+  flagName,
+  resolveSettings,
+  settingDefinitions,
+  variableName,
+} from "../server/settings.ts";
+
+/** Gives a command the flags of settings, and `--config`. */
+export function addSettings(
+  command: Command,
+  names: readonly SettingName[] = Object.keys(settingDefinitions) as SettingName[],
+): Command {
+  command.option(
+    "--config <file>",
+    `JSON file of settings, named like the flags in camel case (${variableName("config")})`,
+  );
+  for (const name of names) {
+    const { fallback, value, help } = settingDefinitions[name];
+    const preset = fallback === undefined || fallback === false ? "" : ` (default: ${fallback})`;
+    command.option(
+      value === undefined ? flagName(name) : `${flagName(name)} ${value}`,
+      `${help}${preset} (${variableName(name)})`,
+    );
+  }
+  return command;
+}
+
+/** The settings from the options that the command line parser found, the environment and the file. */
+export function settingsFrom({ config, cors, ...options }: Record<string, unknown>): Promise<Settings> {
+  const flags = Object.entries(options).filter(([name]) => Object.hasOwn(settingDefinitions, name));
+  return resolveSettings({
+    // The parser turns --no-cors into a cors that is false.
+    flags: { ...Object.fromEntries(flags), noCors: cors === false ? true : undefined },
+    environment: process.env,
+    configFile: config as string | undefined,
+  });
+}

@@ -1,0 +1,46 @@
+import { Command } from "commander";
+import { explainVerification } from "../server/explain.ts";
+import { collect } from "./token.ts";
+
+type VerifyFlags = { issuer: string; aud: string[]; alg?: string[]; typ?: string; allowInsecure?: true; json?: true };
+
+export function verifyCommand(): Command {
+  return new Command("verify")
+    .description("Verify a token from outside, through discovery, and explain each step.")
+    .argument("<token>", 'the token, or "-" to read it from standard input, which keeps it out of the process list')
+    .requiredOption("--issuer <url>", "issuer identifier of the provider")
+    .requiredOption("--aud <audience>", "accepted audience; may be given several times", collect)
+    .option("--alg <algorithm>", "accepted algorithm; may be given several times (default: ES256)", collect)
+    .option("--typ <type>", "expected header typ (default: not checked)")
+    .option("--allow-insecure", "allow http for hosts that are not loopback")
+    .option("--json", "print the steps as JSON")
+    .addHelpText(
+      "after",
+      `
+Exits with 0 if the token is good, else with 1.
+
+Examples:
+  $ jwksd token --aud my-api | jwksd verify - --issuer http://127.0.0.1:9900 --aud my-api
+  $ jwksd verify "$TOKEN" --issuer https://login.example.com --aud my-api --typ at+jwt --json`,
+    )
+    .action(async (token: string, flags: VerifyFlags) => {
+      const { verified, steps } = await explainVerification((await textOf(token)).trim(), {
+        issuer: flags.issuer,
+        audience: flags.aud,
+        algorithms: flags.alg ?? ["ES256"],
+        typ: flags.typ,
+        allowInsecure: flags.allowInsecure,
+      });
+      if (flags.json === true) console.log(JSON.stringify({ verified, steps }, undefined, 2));
+      else
+        for (const { ok, step, detail } of steps) console.log(`${ok ? "ok  " : "FAIL"}  ${step.padEnd(10)} ${detail}`);
+      if (!verified) process.exitCode = 1;
+    });
+}
+
+async function textOf(token: string): Promise<string> {
+  if (token !== "-") return token;
+  const chunks: Buffer[] = [];
+  for await (const chunk of process.stdin) chunks.push(chunk as Buffer);
+  return Buffer.concat(chunks).toString("utf8");
+}

@@ -1,0 +1,74 @@
+import { type JWSHeaderParameters, decodeProtectedHeader } from "jose";
+import { JwksdError, TokenError } from "../errors.ts";
+import { createRemoteKeySet } from "../relying-party/remote-key-set.ts";
+import { type VerifyOptions, verify } from "../token/verify.ts";
+
+/** One step of a verification and what came of it. */
+export interface Step {
+  readonly step: "token" | "discovery" | "key" | "signature" | "claims";
+  readonly ok: boolean;
+  readonly detail: string;
+  /** Of a step that failed. */
+  readonly code?: string | undefined;
+}
+
+interface ExplainOptions extends Pick<VerifyOptions, "audience" | "algorithms" | "typ"> {
+  readonly issuer: string;
+  readonly allowInsecure?: boolean | undefined;
+}
+
+// What fails in the last check but is not about the claims.
+const aboutSignature = new Set(["ERR_TOKEN_SIGNATURE", "ERR_TOKEN_ALG", "ERR_TOKEN_CRIT", "ERR_TOKEN_MALFORMED"]);
+
+/** Verifies a token as a relying party does, and tells each step; the first that fails is the last. */
+export async function explainVerification(
+  token: string,
+  options: ExplainOptions,
+): Promise<{ readonly verified: boolean; readonly steps: readonly Step[] }> {
+  const steps: Step[] = [];
+  const keySet = createRemoteKeySet({ issuer: options.issuer, allowInsecure: options.allowInsecure });
+  let step: Step["step"] = "token";
+  const done = (detail: string): number => steps.push({ step, ok: true, detail });
+  try {
+    const header = headerOf(token);
+    done(`${token.length} bytes, alg ${header.alg}, kid ${header.kid ?? "missing"}, typ ${header.typ ?? "missing"}`);
+
+    step = "discovery";
+    await keySet.refresh();
+    const { jwksUri, body } = keySet.state() ?? { jwksUri: "", body: '{"keys":[]}' };
+    const { keys } = JSON.parse(body) as { keys: { kid?: string }[] };
+    done(
+      `${jwksUri} has ${keys.length === 1 ? "1 key" : `${keys.length} keys`}: ${keys.map(({ kid }) => kid).join(", ")}`,
+    );
+
+    step = "key";
+    await keySet.getKey(header);
+    done(`kid ${header.kid} is published, for ${header.alg}`);
+
+    step = "claims";
+    const { claims } = await verify(token, { ...options, keys: keySet.getKey });
+    steps.push({ step: "signature", ok: true, detail: "is that of the published key" });
+    const secondsLeft = Math.round((claims.exp ?? 0) - Date.now() / 1000);
+    done(`iss ${claims.iss}, aud ${String(claims.aud)}, expires in ${secondsLeft} s`);
+    return { verified: true, steps };
+  } catch (error) {
+    if (!(error instanceof JwksdError)) throw error;
+    if (step === "claims" && aboutSignature.has(error.code)) step = "signature";
+    if (step === "claims") steps.push({ step: "signature", ok: true, detail: "is that of the published key" });
+    steps.push({ step, ok: false, detail: `${error.message} [${error.code}]`, code: error.code });
+    return { verified: false, steps };
+  } finally {
+    keySet.close();
+  }
+}
+
+function headerOf(token: string): JWSHeaderParameters {
+  try {
+    return decodeProtectedHeader(token);
+  } catch {
+    throw new TokenError(
+      "ERR_TOKEN_MALFORMED",
+      "this is not a compact JWS: three base64url parts, the first a JSON header",
+    );
+  }
+}
