@@ -260,7 +260,7 @@ describe("each way of giving the settings reaches the service", { timeout, concu
 
       assert.equal(service.jwksUri, "https://login.example.com/tenant/oidc/certs");
       assert.equal(service.log.filter(({ msg }) => msg === "worker started").length, 2);
-      const client = await Client.open(port, host);
+      const client = await Client.open(port, { host });
       const reply = await client.request(`GET /tenant/oidc/certs HTTP/1.1\r\nHost: login.example.com\r\n\r\n`);
       assert.deepEqual(kidsIn(reply), ["active", "retiring", "encryption"]);
       assert.equal(reply.headers["cache-control"], "public, max-age=300, must-revalidate");

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { once } from "node:events";
-import { type Socket, connect } from "node:net";
+import { type Socket, type TcpNetConnectOpts, connect } from "node:net";
 import { type WireReply, parseReplies } from "./wire.ts";
 
 const get = "GET /jwks HTTP/1.1\r\nHost: op.example\r\n\r\n";
@@ -14,8 +14,8 @@ export class Client {
   #arrived: (() => void) | undefined;
 
   /** Rejects if the connection is refused. */
-  static async open(port: number, host: string = "127.0.0.1"): Promise<Client> {
-    const socket = connect(port, host);
+  static async open(port: number, options: Omit<TcpNetConnectOpts, "port"> = {}): Promise<Client> {
+    const socket = connect({ host: "127.0.0.1", ...options, port });
     await once(socket, "connect");
     return new Client(socket);
   }

@@ -1,0 +1,319 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { mkdir, readdir, stat, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { describe, test } from "node:test";
+import { Client, assertWhole, getOnce, kidsIn, startLoad } from "../support/load.ts";
+import {
+  type RunningService,
+  eventually,
+  freePort,
+  keySetText,
+  runCli,
+  spawnCli,
+  startServiceProcess,
+  temporaryFolder,
+} from "../support/service.ts";
+
+const timeout = 60_000;
+const halfARequest = "GET /jwks HTTP/1.1\r\nHost: op.exa";
+const theOtherHalf = "mple\r\n\r\n";
+
+const modeOf = async (path: string): Promise<string> => ((await stat(path)).mode & 0o777).toString(8);
+const isRefused = (port: number): Promise<boolean> =>
+  Client.open(port).then(
+    (client) => (client.close(), false),
+    () => true,
+  );
+
+const start = async (t: Parameters<typeof startServiceProcess>[0]): Promise<RunningService> =>
+  startServiceProcess(t, ["--data", await temporaryFolder(t)]);
+
+describe("the data folder", { timeout, concurrency: 4 }, () => {
+  test("is made by the first start, for its owner only whatever the umask, and later starts find its key", async (t) => {
+    const data = join(await temporaryFolder(t), "deep", "data");
+    const umask = process.umask(0);
+    const starting = startServiceProcess(t, ["--data", data]);
+    process.umask(umask);
+    const first = await starting;
+    const [file = ""] = await readdir(join(data, "keys"));
+    const modes = await Promise.all([data, join(data, "keys"), join(data, "keys", file)].map(modeOf));
+    assert.deepEqual(modes, ["700", "700", "600"]);
+    assert.deepEqual(
+      first.log.map(({ msg }) => msg),
+      ["first start: made a signing key", "started"],
+    );
+    const kids = kidsIn(await getOnce(first.port));
+    assert.equal(kids.length, 1);
+    assert.equal(await first.stop(), 0);
+
+    const second = await startServiceProcess(t, ["--data", data]);
+    assert.deepEqual(
+      second.log.map(({ msg }) => msg),
+      ["started"],
+    );
+    assert.deepEqual(kidsIn(await getOnce(second.port)), kids);
+  });
+
+  test("keeps its mode if it was there before", async (t) => {
+    const data = join(await temporaryFolder(t), "data");
+    await mkdir(data, { mode: 0o755 });
+    await startServiceProcess(t, ["--data", data]);
+    assert.deepEqual(await Promise.all([data, join(data, "keys")].map(modeOf)), ["755", "700"]);
+  });
+
+  test("gets its key even where a start before broke off", async (t) => {
+    const data = await temporaryFolder(t);
+    await mkdir(join(data, "keys"));
+    await writeFile(join(data, "keys", "2026-11-20.jwk.1.tmp"), "{");
+    const { port } = await startServiceProcess(t, ["--data", data]);
+    assert.equal(kidsIn(await getOnce(port)).length, 1);
+  });
+
+  for (const round of [1, 2, 3]) {
+    test(`gets one key from first starts at once, round ${round}`, async (t) => {
+      const data = join(await temporaryFolder(t), "data");
+      const services = await Promise.all([1, 2, 3].map(() => startServiceProcess(t, ["--data", data])));
+      const kids = await Promise.all(services.map(async ({ port }) => kidsIn(await getOnce(port)).join()));
+      assert.equal(new Set(kids).size, 1);
+      assert.equal((await readdir(join(data, "keys"))).length, 1);
+    });
+  }
+});
+
+describe("what it says", { timeout, concurrency: 4 }, () => {
+  test("the first lines on the terminal are the URL, the kid and a command to try", async (t) => {
+    const keys = join(await temporaryFolder(t), "keys.json");
+    await writeFile(keys, keySetText("new", "old"), { mode: 0o600 });
+    const { child } = spawnCli(t, ["serve", "--keys", keys, "--port", "0", "--admin", "off"]);
+    const lines: string[] = [];
+    for await (const line of createInterface({ input: child.stdout })) if (lines.push(line) === 3) break;
+    const url = /^jwksd serves (http:\/\/127\.0\.0\.1:\d+\/jwks)$/.exec(lines[0] ?? "")?.[1] ?? assert.fail(lines[0]);
+    assert.deepEqual(lines.slice(1), ["  kid  new (active, and 1 more for verification)", `  try  curl -i ${url}`]);
+    assert.equal((await fetch(url)).status, 200);
+  });
+
+  test("one line for each event of its life, none for a request", async (t) => {
+    const data = await temporaryFolder(t);
+    const service = await startServiceProcess(t, ["--data", data, "--log-level", "debug"]);
+    assert.equal((await fetch(service.jwksUri)).status, 200);
+    assert.equal((await fetch(`${service.jwksUri}/nothing`)).status, 404);
+    assert.equal(await service.stop(), 0);
+    assert.deepEqual(
+      service.log.map(({ msg }) => msg),
+      ["first start: made a signing key", "started", "stopping", "stopped"],
+    );
+    assert.equal(service.errors(), "");
+  });
+
+  for (const [name, args, output] of [
+    ["JSON lines", ["--json-logs"], "stdout"],
+    ["lines for eyes", [], "stderr"],
+  ] as const) {
+    test(`goes on when nobody takes its ${name} any more`, async (t) => {
+      const keys = join(await temporaryFolder(t), "keys.json");
+      await writeFile(keys, keySetText("one"), { mode: 0o600 });
+      const port = await freePort();
+      const { child, exited } = spawnCli(t, [
+        "serve",
+        "--keys",
+        keys,
+        "--port",
+        String(port),
+        "--admin",
+        "off",
+        ...args,
+      ]);
+      await once(child[output], "data");
+      child[output].destroy();
+      for (const kid of ["two", "three"]) {
+        await writeFile(keys, keySetText(kid));
+        child.kill("SIGHUP");
+        await eventually(`${kid} is served`, async () => kidsIn(await getOnce(port)).includes(kid));
+      }
+      child.kill("SIGTERM");
+      assert.deepEqual(await exited, { code: 0, signal: null });
+    });
+  }
+});
+
+describe("the admin address", { timeout, concurrency: 4 }, () => {
+  test("says whether the process lives, and whether it takes requests; not while it drains", async (t) => {
+    const service = await startServiceProcess(t, ["--data", await temporaryFolder(t), "--admin", "127.0.0.1:0"]);
+    const { admin } = service.log.find(({ msg }) => msg === "started") as { admin?: string };
+    const get = async (path: string): Promise<[number, string]> => {
+      const response = await fetch(`${admin}${path}`, { headers: { Connection: "close" } });
+      assert.equal(response.headers.get("cache-control"), "no-store");
+      return [response.status, await response.text()];
+    };
+    assert.deepEqual(await get("/livez"), [200, "ok\n"]);
+    assert.deepEqual(await get("/readyz"), [200, "ok\n"]);
+    assert.deepEqual(await get("/readyz?verbose"), [200, "ok\n"]);
+    assert.deepEqual(await get("/jwks"), [404, "not found\n"]);
+    assert.equal((await fetch(new URL("/readyz", service.jwksUri))).status, 404, "not on the public address");
+
+    const slow = await Client.open(service.port);
+    slow.socket.write(halfARequest);
+    await getOnce(service.port);
+    service.process.kill("SIGTERM");
+    await service.logged(({ msg }) => msg === "stopping");
+    assert.deepEqual(await get("/readyz"), [503, "not ready\n"]);
+    assert.deepEqual(await get("/livez"), [200, "ok\n"]);
+    assertWhole(await slow.request(theOtherHalf));
+    assert.deepEqual(await service.exited, { code: 0, signal: null });
+    await assert.rejects(fetch(`${admin}/livez`));
+  });
+});
+
+describe("an address in use ends the start with code 1, and nothing stays behind", { timeout, concurrency: 4 }, () => {
+  // Sharing a port between processes needs Linux.
+  const counts = process.platform === "linux" ? ["1", "2"] : ["1"];
+  for (const workers of counts) {
+    for (const others of counts) {
+      test(`port, --workers ${workers} against --workers ${others}`, async (t) => {
+        const folder = await temporaryFolder(t);
+        const { port } = await startServiceProcess(t, ["--data", folder, "--workers", others]);
+        const args = ["serve", "--data", folder, "--admin", "off", "--workers", workers, "--port", String(port)];
+        const { code, stderr } = await runCli(t, args);
+        assert.equal(code, 1);
+        assert.match(stderr, new RegExp(`127.0.0.1:${port}: it is in use; .* \\[ERR_LISTEN\\]\\n$`));
+        assertWhole(await getOnce(port));
+      });
+    }
+    test(`admin port, --workers ${workers}`, async (t) => {
+      const folder = await temporaryFolder(t);
+      const other = await startServiceProcess(t, ["--data", folder]);
+      const port = await freePort();
+      const admin = `127.0.0.1:${other.port}`;
+      const args = ["serve", "--data", folder, "--workers", workers, "--port", String(port), "--admin", admin];
+      // That it ends at all shows that no worker is left: a worker would keep its standard output open.
+      const { code, stderr } = await runCli(t, args);
+      assert.equal(code, 1);
+      assert.match(stderr, new RegExp(`${admin}: it is in use; .* \\[ERR_LISTEN\\]\\n$`));
+      assert.ok(await isRefused(port));
+    });
+  }
+});
+
+describe("a stop", { timeout }, () => {
+  test("under load cuts no request that was sent", async (t) => {
+    const service = await start(t);
+    const load = startLoad(service.port, { kept: 8, fresh: 8 });
+    const open = (): Promise<Client[]> => Promise.all([1, 2, 3].map(() => Client.open(service.port)));
+    const [silent, used, halfWay] = await Promise.all([open(), open(), open()]);
+    for (const client of used) assertWhole(await client.request());
+    for (const client of halfWay) client.socket.write(halfARequest);
+    await load.answers(1000);
+
+    service.process.kill("SIGTERM");
+    const replies = [...silent, ...used].map((client) => client.request());
+    await service.logged(({ msg }) => msg === "stopping");
+    for (const reply of await Promise.all(halfWay.map((client) => client.request(theOtherHalf)))) {
+      assertWhole(reply);
+      assert.equal(reply.headers["connection"], "close");
+    }
+    for (const reply of await Promise.all(replies)) assertWhole(reply);
+    assert.deepEqual(await service.exited, { code: 0, signal: null });
+    const { refused, cut, answered } = await load.stop();
+    assert.deepEqual({ refused, cut }, { refused: 16, cut: [] });
+    t.diagnostic(`${answered} requests answered`);
+  });
+
+  test("by a second Ctrl-C does not wait", async (t) => {
+    const service = await start(t);
+    const client = await Client.open(service.port);
+    client.socket.write(halfARequest);
+    await getOnce(service.port);
+    service.process.kill("SIGINT");
+    await service.logged(({ msg }) => msg === "stopping");
+    service.process.kill("SIGINT");
+    assert.deepEqual(await service.exited, { code: 130, signal: null });
+    client.close();
+  });
+
+  test("by one Ctrl-C, or by SIGTERM twice, is complete", async (t) => {
+    for (const signals of [["SIGINT"], ["SIGTERM", "SIGTERM"]] as const) {
+      const service = await start(t);
+      const client = await Client.open(service.port);
+      client.socket.write(halfARequest);
+      await getOnce(service.port);
+      for (const signal of signals) {
+        service.process.kill(signal);
+        await service.logged(({ msg }) => msg === "stopping");
+      }
+      assertWhole(await client.request(theOtherHalf));
+      assert.deepEqual(await service.exited, { code: 0, signal: null });
+    }
+  });
+
+  test("that is asked for during the start comes after it, and SIGHUP does no harm then", async (t) => {
+    for (const [signal, last] of [
+      ["SIGHUP", "keys reloaded"],
+      ["SIGTERM", "stopped"],
+    ] as const) {
+      const { child, exited } = spawnCli(t, [
+        "serve",
+        "--port",
+        "0",
+        "--admin",
+        "off",
+        "--json-logs",
+        "--data",
+        await temporaryFolder(t),
+      ]);
+      for await (const line of createInterface({ input: child.stdout })) {
+        const { msg } = JSON.parse(line) as { msg: string };
+        if (msg.startsWith("first start")) child.kill(signal);
+        if (msg === last) break;
+      }
+      child.kill("SIGTERM");
+      assert.deepEqual(await exited, { code: 0, signal: null });
+    }
+  });
+});
+
+describe("a stop ends in time", { timeout, concurrency: 4 }, () => {
+  const rows = [
+    { name: "nobody connected", connect: async () => {}, withinMs: 1_500 },
+    {
+      name: "a connection that has asked before",
+      connect: async (client: Client) => void (await client.request()),
+      withinMs: 1_500,
+    },
+    { name: "a connection that never sent a byte", connect: async () => {}, withinMs: 1_500 },
+    {
+      name: "a connection given up by CONNECT",
+      connect: async (client: Client) => {
+        client.socket.write("CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n");
+        await once(client.socket, "end");
+      },
+      withinMs: 2_500,
+    },
+    {
+      name: "half a request that never ends",
+      connect: async (client: Client) => void client.socket.write(halfARequest),
+      withinMs: 7_000,
+    },
+    {
+      name: "a body that never ends",
+      connect: async (client: Client) =>
+        void (await client.request("GET /jwks HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nx")),
+      withinMs: 7_000,
+    },
+  ];
+  for (const { name, connect, withinMs } of rows) {
+    test(`ends within ${withinMs} ms: ${name}`, async (t) => {
+      const service = await start(t);
+      const client = name === "nobody connected" ? undefined : await Client.open(service.port, { allowHalfOpen: true });
+      // The service has accepted them in the order in which they came.
+      await Promise.all([client === undefined ? undefined : connect(client), getOnce(service.port)]);
+      const begunMs = performance.now();
+      assert.equal(await service.stop(), 0);
+      const tookMs = Math.round(performance.now() - begunMs);
+      t.diagnostic(`${tookMs} ms`);
+      assert.ok(tookMs < withinMs, `${tookMs} ms`);
+      client?.close();
+    });
+  }
+});
