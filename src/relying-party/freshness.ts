@@ -40,9 +40,10 @@ export interface Freshness {
 export function freshness(headers: CachingHeaders, requestedAtMs: number, bounds: FreshnessBounds): Freshness {
   const directives = parseCacheControl(headers.cacheControl ?? "");
   const noReuse = directives.has("no-store") || directives.has("no-cache");
-  const age = deltaSeconds(headers.age) ?? 0;
-  const lifetime = noReuse ? 0 : (directives.get("max-age") ?? expiresIn(headers) ?? bounds.defaultFreshSeconds);
-  const remaining = lifetime - age;
+  const lifetime = noReuse
+    ? 0
+    : (directives.get("max-age") ?? expiresIn(headers, requestedAtMs) ?? bounds.defaultFreshSeconds);
+  const remaining = lifetime - ageSeconds(headers);
   const mustRevalidate = noReuse || directives.has("must-revalidate");
   const stale = mustRevalidate ? 0 : Math.min(directives.get("stale-while-revalidate") ?? 0, bounds.maxStaleSeconds);
   const ifError = mustRevalidate
@@ -73,9 +74,28 @@ function deltaSeconds(text: string | undefined): number | undefined {
   return text !== undefined && /^\d+$/.test(text) ? Math.min(Number(text), 2 ** 31) : undefined;
 }
 
-/** `Expires` less `Date`; an invalid `Expires`, such as `0`, is in the past. @see RFC 9111 section 5.3 */
-function expiresIn({ expires, date }: CachingHeaders): number | undefined {
+/** How long caches on the way had kept a response; of a list the first member counts. @see RFC 9111 section 5.1 */
+export function ageSeconds({ age = "" }: CachingHeaders): number {
+  const [first = ""] = age.split(",");
+  return deltaSeconds(first.trim()) ?? 0;
+}
+
+/**
+ * `Expires` less `Date`; an invalid `Expires`, such as `0`, is in the past. A response without a valid `Date`, which browsers hide
+ * from pages of another origin, has that of its arrival.
+ *
+ * @see RFC 9111 section 5.3; RFC 9110 section 6.6.1
+ */
+function expiresIn({ expires, date = "" }: CachingHeaders, requestedAtMs: number): number | undefined {
   if (expires === undefined) return undefined;
-  const seconds = (Date.parse(expires) - Date.parse(date ?? "")) / 1000;
-  return Number.isFinite(seconds) ? Math.max(seconds, 0) : 0;
+  const end = httpDate(expires) ?? -Infinity;
+  return Math.max((end - (httpDate(date) ?? requestedAtMs)) / 1000, 0);
+}
+
+/** Milliseconds since the epoch; other formats and zones are invalid. @see RFC 9110 section 5.6.7; RFC 9111 section 4.2 */
+function httpDate(text: string): number | undefined {
+  const asctime = /^\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}$/;
+  const zoned = asctime.test(text) ? `${text} GMT` : text;
+  const ms = /^[a-z]{3,9},? [^,]* (GMT|UTC)$/i.test(zoned) ? Date.parse(zoned) : NaN;
+  return Number.isNaN(ms) ? undefined : ms;
 }

@@ -1,6 +1,6 @@
 import { FetchError } from "../errors.ts";
 import { type FetchOptions, fetchJson } from "./fetch-json.ts";
-import { type Freshness, freshness } from "./freshness.ts";
+import { type Freshness, ageSeconds, freshness } from "./freshness.ts";
 import { type StoredSet, storedSet } from "./stored.ts";
 import { checkUrl } from "./urls.ts";
 
@@ -50,15 +50,15 @@ export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, ...fetc
       );
       const { text, etag, headers } = response;
       const status = text === undefined ? 304 : 200;
-      const ageSeconds = Number(headers.age ?? 0);
-      if (known === undefined || (text !== undefined && text !== known.body)) {
+            if (known === undefined || (text !== undefined && text !== known.body)) {
         const set = await storedSet({ issuer, jwksUri, body: text ?? "", etag, headers, requestedAt });
-        return { set, status, ageSeconds };
+        return { set, status, ageSeconds: ageSeconds(headers) };
       }
       // What a 304 says replaces what was stored, field by field. RFC 9111 section 4.3.4
       const { cacheControl = known.headers.cacheControl, expires = known.headers.expires } = headers;
       const updated = status === 304 ? { ...headers, cacheControl, expires } : headers;
-      return { set: { ...known, etag: etag ?? known.etag, headers: updated, requestedAt }, status, ageSeconds };
+      const set = { ...known, etag: etag ?? known.etag, headers: updated, requestedAt };
+      return { set, status, ageSeconds: ageSeconds(headers) };
     },
   };
 
