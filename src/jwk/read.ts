@@ -52,9 +52,8 @@ export async function readKey(input: KeyInput, name: string): Promise<KeyMateria
   }
   if (isKeyPair(input)) {
     const { publicJwk } = await readKey(input.publicKey, name);
-    const half = input.privateKey.extractable
-      ? await readKey(input.privateKey, name)
-      : { privateKey: input.privateKey };
+    const isOpaque = isCryptoKey(Object(input.privateKey) as object) && !input.privateKey.extractable;
+    const half = isOpaque ? { privateKey: input.privateKey } : await readKey(input.privateKey, name);
     return { publicJwk, ...(half.privateKey && { privateKey: half.privateKey }) };
   }
   if (isCryptoKey(input)) {

@@ -42,6 +42,7 @@ const accepted: [name: string, key: EcPrivateJwk, input: unknown][] = [
   ["KeyObject", a, keyObject(a)],
   ["CryptoKey", a, await cryptoKey(a, true, "sign")],
   ["CryptoKeyPair", a, await cryptoKeyPair(a, true)],
+  ["a pair of KeyObjects", a, { privateKey: keyObject(a), publicKey: createPublicKey(keyObject(a)) }],
   ["CryptoKeyPair that is not extractable", a, await cryptoKeyPair(a, false)],
 ];
 
@@ -134,6 +135,16 @@ const refused: [code: ErrorCode, name: string, input: unknown, says?: RegExp][] 
   ["ERR_KEY_PURPOSE", "key_ops to do nothing", { ...a, key_ops: [] }, /"key_ops"/],
   ["ERR_KEY_MISMATCH", "a JWK of two halves", { ...a, d: b.d }],
   ["ERR_KEY_MISMATCH", "JWK text of two halves", JSON.stringify({ ...b, d: a.d })],
+  [
+    "ERR_KEY_FORMAT",
+    "a pair without a private key",
+    { publicKey: createPublicKey(keyObject(a)), privateKey: undefined },
+  ],
+  [
+    "ERR_KEY_MISMATCH",
+    "a pair of KeyObjects of two halves",
+    { privateKey: keyObject(a), publicKey: createPublicKey(keyObject(b)) },
+  ],
   ["ERR_KEY_MISMATCH", "a CryptoKeyPair of two halves", await cryptoKeyPair(a, true, b)],
   ["ERR_KEY_MISMATCH", "a CryptoKeyPair of two halves, not extractable", await cryptoKeyPair(a, false, b)],
 ];
