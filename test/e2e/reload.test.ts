@@ -1,0 +1,239 @@
+import assert from "node:assert/strict";
+import { chmod, mkdir, rename, rm, symlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { ecKey, named, withoutPrivate } from "../support/keys.ts";
+import { getOnce, kidsIn, startLoad } from "../support/load.ts";
+import {
+  type LogLine,
+  type RunningService,
+  keySetText,
+  startServiceProcess,
+  temporaryFolder,
+} from "../support/service.ts";
+import type { WireReply } from "../support/wire.ts";
+
+const timeout = 60_000;
+const mode = 0o600;
+
+const isWarning = ({ level }: LogLine): boolean => level === 40;
+const isReload = ({ msg }: LogLine): boolean => msg === "keys reloaded";
+const write = (file: string, text: string) => (): Promise<void> => writeFile(file, text, { mode });
+const versionFolder = (version: number): string => `..2026_11_20_${version}`;
+const setText = (...keys: readonly object[]): string => JSON.stringify({ keys });
+const jwkText = (kid: string): string => JSON.stringify(named(kid));
+const encryptionText = (...kids: readonly string[]): string =>
+  setText(...kids.map((kid) => withoutPrivate(named(kid, ecKey(kid, "P-384")))));
+
+describe("reload:", { timeout, concurrency: 4 }, () => {
+  describe("new keys are taken", { concurrency: 2 }, () => {
+    const rows: Readonly<Record<string, (file: string, text: string, service: RunningService) => Promise<unknown>>> = {
+      "on SIGHUP": async (file, text, service) => {
+        await writeFile(file, text, { mode });
+        service.process.kill("SIGHUP");
+      },
+      "when the file is written again": (file, text) => writeFile(file, text, { mode }),
+      "when another file is renamed over it": async (file, text) => {
+        await writeFile(`${file}.new`, text, { mode });
+        await rename(`${file}.new`, file);
+      },
+      "when the file was away for a while": async (file, text, service) => {
+        await refused(service, "ERR_FILE_UNREADABLE", () => rm(file));
+        await writeFile(file, text, { mode });
+      },
+    };
+    for (const [name, change] of Object.entries(rows)) {
+      test(name, async (t) => {
+        const { service, file } = await serveFile(t, keySetText("one", "zero"));
+        assert.equal(await servedKids(service), "one,zero");
+        await taken(service, "two,one", () => change(file, keySetText("two", "one"), service));
+        assert.deepEqual(service.log.at(-1)?.["kids"], ["two", "one"]);
+      });
+    }
+
+    test("from a folder, newest name first, when files come and go", async (t) => {
+      const folder = await temporaryFolder(t);
+      const put = (name: string, kid: string) => writeFile(join(folder, name), jwkText(kid), { mode });
+      await put("2026-10.jwk", "october");
+      // None of these is a key file, and the link leads in a circle.
+      await Promise.all([put(".2027.jwk", "hidden"), put("2027.jwk.tmp", "unfinished"), put("2027.txt", "other")]);
+      await symlink(".", join(folder, "circle"));
+      const service = await startServiceProcess(t, ["--keys", folder]);
+      const steps: readonly [change: () => Promise<unknown>, kids: string][] = [
+        [() => put("2026-11.jwk", "november"), "november,october"],
+        [() => put("2026-09.json", "september"), "november,october,september"],
+        [() => rm(join(folder, "2026-10.jwk")), "november,september"],
+        [() => rename(join(folder, "2026-11.jwk"), join(folder, "2026-08.jwk")), "september,november"],
+        [() => put("2026-09.json", "other"), "other,november"],
+      ];
+      for (const [change, kids] of steps) await taken(service, kids, change);
+    });
+  });
+
+  describe("a secret mounted by Kubernetes", { concurrency: 2 }, () => {
+    test("as a file", async (t) => {
+      const folder = await temporaryFolder(t);
+      await mountSecret(folder, 1, { "keys.json": keySetText("one") });
+      const service = await startServiceProcess(t, ["--keys", join(folder, "keys.json")]);
+      // Of one size all three, so that it is not the size that gives them away.
+      await taken(service, "two", () => mountSecret(folder, 2, { "keys.json": keySetText("two") }));
+      await taken(service, "six", () => mountSecret(folder, 3, { "keys.json": keySetText("six") }));
+    });
+
+    test("as a folder", async (t) => {
+      const folder = await temporaryFolder(t);
+      await mountSecret(folder, 1, { "1.jwk": jwkText("one") });
+      const service = await startServiceProcess(t, ["--keys", folder]);
+      await taken(service, "two,one", () =>
+        mountSecret(folder, 2, { "1.jwk": jwkText("one"), "2.jwk": jwkText("two") }),
+      );
+      await taken(service, "two,six", () =>
+        mountSecret(folder, 3, { "1.jwk": jwkText("six"), "2.jwk": jwkText("two") }),
+      );
+    });
+  });
+
+  describe("bad keys are refused by their code, the old ones stay, and good ones are taken afterwards", () => {
+    const rows: readonly { readonly name: string; readonly text: string; readonly code: string }[] = [
+      { name: "an empty file", text: "", code: "ERR_KEY_FORMAT" },
+      { name: "no key", text: setText(), code: "ERR_KEYSET_EMPTY" },
+      { name: "broken JSON", text: keySetText("two").slice(0, -2), code: "ERR_KEY_FORMAT" },
+      { name: "a key on P-384", text: setText(named("two", ecKey("two", "P-384"))), code: "ERR_KEY_NOT_P256" },
+      { name: "one kid twice", text: setText(named("two"), named("two", ecKey("three"))), code: "ERR_KID_DUPLICATE" },
+      { name: "one key twice", text: setText(named("two"), named("three", ecKey("two"))), code: "ERR_KEY_DUPLICATE" },
+      { name: "a public key only", text: setText(withoutPrivate(named("two"))), code: "ERR_PRIVATE_KEY_MISSING" },
+      { name: "halves of two keys", text: setText({ ...named("two"), d: ecKey("three").d }), code: "ERR_KEY_MISMATCH" },
+      {
+        name: "a good key and an octet key",
+        text: setText(named("two"), { kty: "oct", k: "AA" }),
+        code: "ERR_KEY_UNSUPPORTED",
+      },
+    ];
+
+    test("from a file", async (t) => {
+      const { service, file } = await serveFile(t, keySetText("one", "zero"));
+      for (const { name, text, code } of rows) {
+        await t.test(name, () =>
+          refused(service, code, async () => {
+            await writeFile(file, text, { mode });
+            service.process.kill("SIGHUP");
+          }),
+        );
+      }
+      await taken(service, "good", () => writeFile(file, keySetText("good"), { mode }));
+    });
+
+    test("at the start", async (t) => {
+      const file = join(await temporaryFolder(t), "keys.json");
+      await writeFile(file, keySetText("one").replace("P-256", "P-999"), { mode });
+      await assert.rejects(
+        startServiceProcess(t, ["--keys", file]),
+        /the service ended: jwksd: .*\[ERR_KEY_UNSUPPORTED\]/,
+      );
+    });
+  });
+
+  test("encryption keys are read again on their own", async (t) => {
+    const folder = await temporaryFolder(t);
+    const [keys, encryptionKeys] = [join(folder, "keys.json"), join(folder, "encryption.json")];
+    await write(keys, keySetText("one"))();
+    await write(encryptionKeys, encryptionText("e1"))();
+    const service = await startServiceProcess(t, ["--keys", keys, "--encryption-keys", encryptionKeys]);
+    assert.equal(await servedKids(service), "one,e1");
+    await taken(service, "one,e2,e1", write(encryptionKeys, encryptionText("e2", "e1")));
+    await taken(service, "two,one,e2,e1", write(keys, keySetText("two", "one")));
+    await refused(service, "ERR_KEY_UNSUPPORTED", write(encryptionKeys, "{}"));
+    await refused(service, "ERR_KID_DUPLICATE", write(encryptionKeys, encryptionText("two")));
+    await taken(service, "two,one,e3", write(encryptionKeys, encryptionText("e3")));
+  });
+
+  test("a private key file that others can read gets a warning that says how to fix it", async (t) => {
+    const { service, file } = await serveFile(t, keySetText("one"));
+    assert.equal(service.log.some(isWarning), false);
+    for (const octal of ["644", "640", "604"]) {
+      const from = service.log.length;
+      await chmod(file, octal);
+      const { msg } = await service.logged(isWarning, from);
+      const hint = `fix it with: chmod 600 ${file}`;
+      assert.equal(msg, `${file} can be read by others than its owner (mode 0${octal}); ${hint}`);
+      await service.logged(isReload, from);
+    }
+    const from = service.log.length;
+    await chmod(file, "600");
+    await service.logged(isReload, from);
+    assert.equal(service.log.slice(from).some(isWarning), false);
+  });
+
+  test("requests during 50 reloads see whole documents, each with its own ETag", async (t) => {
+    const { service, file } = await serveFile(t, keySetText("0"));
+    let published: readonly string[] = ["0"];
+    const check = (reply: WireReply): void => assert.ok(published.includes(kidsIn(reply).join()), reply.body);
+    const load = startLoad(service.port, { kept: 4, fresh: 2, check });
+    for (let version = 1; version <= 50; version++) {
+      const kids = Array.from({ length: 1 + (version % 7) }, (_, index) => String(version + index)).join();
+      published = [...published.slice(-1), kids];
+      const from = service.log.length;
+      // Renamed into place: what is only half written would be read as such, and refused.
+      await writeFile(`${file}.new`, keySetText(...kids.split(",")), { mode });
+      await rename(`${file}.new`, file);
+      service.process.kill("SIGHUP");
+      await service.logged((line) => line.msg === "keys reloaded" && String(line["kids"]) === kids, from);
+      assert.equal(await servedKids(service), kids);
+      await load.answers(10);
+    }
+    const { answered, cut, refused } = await load.stop();
+    assert.deepEqual({ cut, refused }, { cut: [], refused: 0 });
+    t.diagnostic(`${answered} requests answered`);
+  });
+});
+
+/** A service whose keys are one file. */
+async function serveFile(
+  t: Parameters<typeof startServiceProcess>[0],
+  text: string,
+): Promise<{ service: RunningService; file: string }> {
+  const file = join(await temporaryFolder(t), "keys.json");
+  await writeFile(file, text, { mode });
+  return { service: await startServiceProcess(t, ["--keys", file]), file };
+}
+
+async function servedKids({ port }: RunningService): Promise<string> {
+  return kidsIn(await getOnce(port)).join();
+}
+
+/** Changes the keys and waits until these are taken. A change in several steps may be seen in several steps. */
+async function taken(service: RunningService, kids: string, change: () => Promise<unknown>): Promise<void> {
+  let from = service.log.length;
+  await change();
+  do {
+    const line = await service.logged(({ msg }) => msg === "keys reloaded", from);
+    from = service.log.indexOf(line) + 1;
+  } while ((await servedKids(service)) !== kids);
+}
+
+/** Changes the keys, waits until they are refused for this reason, and holds the service to what it served before. */
+async function refused(service: RunningService, code: string, change: () => Promise<unknown>): Promise<void> {
+  const from = service.log.length;
+  const before = await getOnce(service.port);
+  await change();
+  const line = await service.logged((line) => line["code"] === code, from);
+  assert.equal(line.level, 50);
+  assert.match(line.msg, /^keys refused, the old ones stay: ./);
+  assert.equal((await getOnce(service.port)).body, before.body);
+}
+
+/** As the kubelet does it: each version is a folder, `..data` leads to the current one, each file is a link through `..data`. */
+async function mountSecret(folder: string, version: number, files: Readonly<Record<string, string>>): Promise<void> {
+  await mkdir(join(folder, versionFolder(version)));
+  for (const [name, text] of Object.entries(files)) {
+    await writeFile(join(folder, versionFolder(version), name), text, { mode });
+  }
+  await symlink(versionFolder(version), join(folder, "..data_tmp"));
+  await rename(join(folder, "..data_tmp"), join(folder, "..data"));
+  for (const name of Object.keys(files)) {
+    await symlink(join("..data", name), join(folder, name)).catch((error: NodeJS.ErrnoException) =>
+      assert.equal(error.code, "EEXIST"),
+    );
+  }
+  await rm(join(folder, versionFolder(version - 1)), { recursive: true, force: true });
+}
