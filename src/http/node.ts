@@ -14,11 +14,28 @@ export interface NodeResponse {
   writeHead(status: number, headers: string[]): unknown;
   end(): unknown;
   end(body: string, encoding: "latin1"): unknown;
+  end(body: Uint8Array): unknown;
 }
 
-/** Writes a reply. Headers and a Latin-1 string go to the socket in one write, which a Buffer would make two. */
+/** Bodies from this length on (in bytes) go as a buffer of their own: copying them costs more than a second part of the write. */
+const bufferFromLength = 8192;
+
+const buffers = new WeakMap<Reply, Buffer>();
+
+/** Writes a reply. Headers and a Latin-1 string go to the socket as one part, which a Buffer would make two. */
 export function writeReply(response: NodeResponse, reply: Reply): void {
   response.writeHead(reply.status, reply.headers as string[]);
   if (reply.body === null) response.end();
-  else response.end(reply.body, "latin1");
+  else if (reply.body.length < bufferFromLength) response.end(reply.body, "latin1");
+  else response.end(bufferOf(reply, reply.body));
+}
+
+/** The body as bytes, made once per reply. */
+function bufferOf(reply: Reply, body: string): Buffer {
+  let buffer = buffers.get(reply);
+  if (buffer === undefined) {
+    buffer = Buffer.from(body, "latin1");
+    buffers.set(reply, buffer);
+  }
+  return buffer;
 }
