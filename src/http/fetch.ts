@@ -1,16 +1,27 @@
 import type { Reply } from "./respond.ts";
 
-const inits = new WeakMap<Reply, ResponseInit>();
+const makers = new WeakMap<Reply, () => Response>();
 
 /** A reply as a web-standard `Response`; its headers are built once per reply, not once per request. */
 export function toResponse(reply: Reply): Response {
-  let init = inits.get(reply);
-  if (init === undefined) {
-    const headers = new Headers();
-    for (let i = 0; i + 1 < reply.headers.length; i += 2)
-      headers.set(reply.headers[i] as string, reply.headers[i + 1] as string);
-    init = { status: reply.status, headers };
-    inits.set(reply, init);
+  let make = makers.get(reply);
+  if (make === undefined) {
+    make = makerOf(reply);
+    makers.set(reply, make);
   }
-  return new Response(reply.body, init);
+  return make();
+}
+
+function makerOf(reply: Reply): () => Response {
+  const headers = new Headers();
+  for (let i = 0; i + 1 < reply.headers.length; i += 2)
+    headers.set(reply.headers[i] as string, reply.headers[i + 1] as string);
+  const init = { status: reply.status, headers };
+  // Deno prepares each new Response for sending, and registers it for finalization, at a fifth of the cost of a request; a clone
+  // goes without. Elsewhere a clone is no faster (Bun), or makes streams of its body (Node, workerd).
+  if ("Deno" in globalThis) {
+    const original = new Response(reply.body, init);
+    return () => original.clone();
+  }
+  return () => new Response(reply.body, init);
 }
