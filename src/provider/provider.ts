@@ -134,8 +134,20 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
     return key;
   };
 
+  let lastTarget: string | undefined;
+  let lastRoute: ReturnType<typeof routes.get>;
+
+  function routeOf(target: string): typeof lastRoute {
+    // Nearly every request has the target of the one before, and finding the path in a URL takes time.
+    if (target !== lastTarget) {
+      lastRoute = routes.get(target) ?? routes.get(targetPath(target));
+      lastTarget = target;
+    }
+    return lastRoute;
+  }
+
   function answer(method: string, target: string, ifNoneMatch: string | null | undefined): Reply | undefined {
-    const route = routes.get(target) ?? routes.get(targetPath(target));
+    const route = routeOf(target);
     if (route === undefined) return undefined;
     if (method !== "GET" && method !== "HEAD") return methodNotAllowed.get;
     if (route === "discovery") return respond(discovery, method, ifNoneMatch);
