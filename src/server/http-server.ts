@@ -16,9 +16,11 @@ const limits = {
   stallMs: 10_000,
   /** How long a refused peer is still listened to, so that a reset does not overtake the refusal. */
   lingerMs: 1_000,
-  /** The port is closed once no connection has come for this long, or at the latest after `maxAcceptMs`. */
+  /** The port is closed once no connection has come for this long; see {@link noConnectionComes}. */
   quietMs: 20,
   maxAcceptMs: 250,
+  giveUpMs: 1_000,
+  shortTurnMs: 0.5,
   /** How long connections without a request are left open while draining, for requests that are on their way. */
   drainIdleMs: 250,
   drainMs: 5_000,
@@ -29,7 +31,7 @@ export type Handler = (request: IncomingMessage, response: ServerResponse) => vo
 /** An HTTP server that is listening. */
 export interface RunningServer {
   readonly port: number;
-  /** Stops accepting, answers what is under way with `Connection: close`, and ends within 6 seconds. */
+  /** Stops accepting, answers what is under way with `Connection: close`, and ends within 7 seconds. */
   stop(this: void): Promise<void>;
 }
 
@@ -154,14 +156,23 @@ async function drain(server: Server, connections: ReadonlySet<Socket>, handle: H
   server.close();
 }
 
-/** Resolves in the turn of the event loop that finds no connection waiting and follows `quietMs` of such turns. */
+/**
+ * Resolves in a turn of the event loop that has found no connection waiting, after `quietMs` of such turns; where connections go
+ * on coming, in the first such turn after `maxAcceptMs`.
+ */
 async function noConnectionComes(server: Server): Promise<void> {
   const begunMs = performance.now();
   let lastMs = begunMs;
   const note = (): void => void (lastMs = performance.now());
   server.on("connection", note);
-  while (performance.now() - lastMs < limits.quietMs && performance.now() - begunMs < limits.maxAcceptMs) {
+  for (let turnMs = begunMs; turnMs - begunMs < limits.giveUpMs;) {
     await new Promise(setImmediate);
+    const nowMs = performance.now();
+    const foundNone = lastMs < turnMs;
+    // In a turn that took long, connections may have come after it had looked for them.
+    const isShort = nowMs - turnMs < limits.shortTurnMs;
+    turnMs = nowMs;
+    if (foundNone && isShort && (nowMs - lastMs > limits.quietMs || nowMs - begunMs > limits.maxAcceptMs)) break;
   }
   server.off("connection", note);
 }
