@@ -1,4 +1,5 @@
 import { lookup } from "node:dns/promises";
+import type { IncomingMessage } from "node:http";
 import { type RequestOptions, request } from "node:https";
 import { isIP } from "node:net";
 import { Readable } from "node:stream";
@@ -34,7 +35,8 @@ export function isPublicAddress(address: string): boolean {
  * one of the addresses that were checked, whatever the name resolves to a moment later. Redirects are not followed, and compressed
  * replies are refused.
  *
- * It throws FetchError `ERR_URL_INSECURE`, `ERR_ADDRESS_FORBIDDEN` and `ERR_FETCH_BODY`, and what the connection throws.
+ * It throws FetchError `ERR_URL_INSECURE`, `ERR_ADDRESS_FORBIDDEN`, `ERR_FETCH_STATUS` and `ERR_FETCH_BODY`, and what the connection
+ * throws.
  */
 export function createGuardedFetch({
   resolve = resolveAll,
@@ -78,21 +80,31 @@ function send(url: string, init: RequestInit, connection: RequestOptions): Promi
       headers: { ...headers, "accept-encoding": "identity" },
       ...(init.signal && { signal: init.signal }),
     });
-    outgoing.once("error", reject).once("response", (incoming) => {
+    outgoing.on("error", reject).once("response", (incoming) => {
       const status = incoming.statusCode ?? 0;
       if ((incoming.headers["content-encoding"] ?? "identity") !== "identity") {
         incoming.destroy();
         reject(new FetchError("ERR_FETCH_BODY", `${url}: the body is compressed, which was not asked for`));
         return;
       }
-      const hasBody = status !== 204 && status !== 304;
-      if (!hasBody) incoming.resume();
-      const fields = Object.entries(incoming.headersDistinct).flatMap(([name, values = []]) =>
-        values.map((value): [string, string] => [name, value]),
-      );
-      const body = hasBody ? (Readable.toWeb(incoming) as ReadableStream<Uint8Array<ArrayBuffer>>) : null;
-      resolve(new Response(body, { status, headers: fields }));
+      // The server chooses status and fields, and a Response does not take each: 205 has no body, 600 does not exist.
+      try {
+        resolve(responseOf(incoming, status));
+      } catch {
+        incoming.destroy();
+        reject(new FetchError("ERR_FETCH_STATUS", `${url}: answered with status ${status}`));
+      }
     });
     outgoing.end();
   });
+}
+
+function responseOf(incoming: IncomingMessage, status: number): Response {
+  const hasBody = status !== 204 && status !== 304;
+  if (!hasBody) incoming.resume();
+  const fields = Object.entries(incoming.headersDistinct).flatMap(([name, values = []]) =>
+    values.map((value): [string, string] => [name, value]),
+  );
+  const body = hasBody ? (Readable.toWeb(incoming) as ReadableStream<Uint8Array<ArrayBuffer>>) : null;
+  return new Response(body, { status, headers: fields });
 }
