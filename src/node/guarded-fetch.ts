@@ -22,12 +22,19 @@ export interface GuardedFetchOptions {
   readonly ca?: string | undefined;
 }
 
+/** @see RFC 4291 section 2.4; https://www.iana.org/assignments/ipv6-address-space */
+const globalUnicast = ipaddr.IPv6.parseCIDR("2000::/3");
+
 /**
  * Whether an address is public: not private, loopback, link-local (where cloud metadata services are), unique local, multicast,
  * reserved, or an IPv6 form that stands for such an IPv4 address.
  */
 export function isPublicAddress(address: string): boolean {
-  return ipaddr.isValid(address) && ipaddr.process(address).range() === "unicast";
+  if (!ipaddr.isValid(address)) return false;
+  const parsed = ipaddr.process(address);
+  if (parsed.range() !== "unicast") return false;
+  // The rest of IPv6 is "unicast" to the library too, with ::127.0.0.1 and whatever is not assigned yet.
+  return parsed instanceof ipaddr.IPv4 || parsed.match(globalUnicast);
 }
 
 /**
