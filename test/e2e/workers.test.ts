@@ -1,0 +1,240 @@
+import assert from "node:assert/strict";
+import { constants, copyFile, readFile, readdir, readlink, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { Client, assertWhole, getOnce, kidsIn, startLoad } from "../support/load.ts";
+import {
+  type LogLine,
+  type RunningService,
+  type StartOptions,
+  eventually,
+  keySetText,
+  startServiceProcess,
+  temporaryFolder,
+} from "../support/service.ts";
+
+// Processes share a port, and tell whose a connection is, on Linux only.
+describe("--workers 2", { timeout: 60_000, concurrency: 2, skip: process.platform !== "linux" }, () => {
+  test("both serve, and the first process does not", async (t) => {
+    const { service } = await start(t);
+    const pids = workersOf(service);
+    const clients = await connectToBoth(service);
+    const owners = await ownersOf(service, [service.pid, ...pids]);
+    assert.deepEqual(new Set(clients.map(({ socket }) => owners.get(socket.localPort))), new Set(pids));
+    for (const client of clients) assertWhole(await client.request());
+  });
+
+  test("kill -9 of one loses only what it held, and it is replaced", async (t) => {
+    const { service } = await start(t);
+    const [victim, survivor] = workersOf(service) as [number, number];
+    const clients = await connectToBoth(service);
+    const load = startLoad(service.port, { kept: 8, fresh: 4 });
+    await load.answers(500);
+    const owners = await ownersOf(service, [victim, survivor]);
+    process.kill(victim, "SIGKILL");
+    for (const client of clients) {
+      if (owners.get(client.socket.localPort) === survivor) assertWhole(await client.request());
+    }
+    const line = await service.logged(({ msg }) => msg === "a worker died and is replaced");
+    assert.deepEqual([line["pid"], line["signal"]], [victim, "SIGKILL"]);
+    await replaced(service, 1);
+    await load.answers(500);
+    const { cut, answered } = await load.stop();
+    const lost = cut.map(({ localPort }) => owners.get(localPort));
+    assert.ok(!lost.includes(survivor), "a request that the other worker held");
+    // Connections that came after the look at the owners: one for each client that makes new ones, and perhaps another one
+    // while the kernel takes the process apart.
+    assert.ok(lost.filter((owner) => owner === undefined).length <= 8, JSON.stringify(cut));
+    t.diagnostic(`${cut.length} of ${answered} requests lost`);
+
+    const [, replacement] = workersOf(service);
+    assert.deepEqual(workersOf(service), [survivor, replacement]);
+    await connectToBoth(service);
+  });
+
+  test("one that is told to end loses nothing, and is replaced", async (t) => {
+    const { service } = await start(t);
+    const load = startLoad(service.port, { kept: 8, fresh: 8 });
+    await load.answers(500);
+    process.kill(workersOf(service)[0] as number, "SIGTERM");
+    await replaced(service, 1);
+    await load.answers(500);
+    const { cut, refused } = await load.stop();
+    assert.deepEqual({ cut, refused }, { cut: [], refused: 0 });
+  });
+
+  test("a replacement serves the current keys, also where they change while it starts", async (t) => {
+    const { service, keys } = await start(t);
+    for (const kid of ["two", "three", "four", "five"]) {
+      const from = service.log.length;
+      process.kill(workersOf(service)[0] as number, "SIGKILL");
+      await service.logged(({ msg }) => msg === "a worker died and is replaced", from);
+      await writeFile(keys, keySetText(kid));
+      service.process.kill("SIGHUP");
+      await service.logged((line) => line.msg === "keys reloaded" && String(line["kids"]) === kid, from);
+      do {
+        assert.deepEqual(kidsIn(await getOnce(service.port)), [kid]);
+      } while (workersOf(service).length < 2);
+      for (const client of await connectToBoth(service)) assert.deepEqual(kidsIn(await client.request()), [kid]);
+    }
+  });
+
+  test("a reload has reached all when it is logged", async (t) => {
+    const { service, keys } = await start(t);
+    const kept = await connectToBoth(service);
+    for (let version = 1; version <= 10; version++) {
+      const from = service.log.length;
+      await writeFile(keys, keySetText(`v${version}`));
+      service.process.kill("SIGHUP");
+      await service.logged((line) => line.msg === "keys reloaded" && String(line["kids"]) === `v${version}`, from);
+      const replies = await Promise.all([
+        ...kept.map((client) => client.request()),
+        ...kept.map(() => getOnce(service.port)),
+      ]);
+      for (const reply of replies) assert.deepEqual(kidsIn(reply), [`v${version}`]);
+    }
+  });
+
+  test("one that hangs is replaced, and holds up no reload", async (t) => {
+    const { service, keys } = await start(t);
+    const from = service.log.length;
+    const [hanging] = workersOf(service) as [number];
+    process.kill(hanging, "SIGSTOP");
+    await writeFile(keys, keySetText("two"));
+    service.process.kill("SIGHUP");
+    await service.logged(({ msg }) => msg === "keys reloaded", from);
+    await replaced(service, 1);
+    for (const client of await connectToBoth(service)) assert.deepEqual(kidsIn(await client.request()), ["two"]);
+    assert.equal(await isGone(hanging), true);
+  });
+
+  test("one that cannot be replaced is tried again, while the other serves", async (t) => {
+    const node = join(await temporaryFolder(t), "node");
+    await copyFile(process.execPath, node, constants.COPYFILE_FICLONE);
+    const { service } = await start(t, { node });
+    await rm(node);
+    process.kill(workersOf(service)[0] as number, "SIGKILL");
+    const first = await service.logged(isFailure);
+    await service.logged(isFailure, service.log.indexOf(first) + 1);
+    assertWhole(await getOnce(service.port));
+    await copyFile(process.execPath, node, constants.COPYFILE_FICLONE);
+    await replaced(service, 1);
+    await connectToBoth(service);
+  });
+
+  describe("none is left", () => {
+    test("after SIGTERM under load, and no request is cut", async (t) => {
+      const { service } = await start(t);
+      const load = startLoad(service.port, { kept: 8, fresh: 8 });
+      await load.answers(500);
+      assert.equal(await service.stop(), 0);
+      const { refused, cut } = await load.stop();
+      assert.deepEqual({ refused, cut }, { refused: 16, cut: [] });
+      for (const pid of workersOf(service)) assert.equal(await isGone(pid), true);
+    });
+
+    test("after kill -9 of the first process", async (t) => {
+      const { service } = await start(t);
+      const idle = await connectToBoth(service);
+      service.process.kill("SIGKILL");
+      await service.exited;
+      for (const pid of workersOf(service)) await eventually(`worker ${pid} ends`, () => isGone(pid));
+      await assert.rejects(Client.open(service.port));
+      for (const client of idle) client.close();
+    });
+
+    for (const signal of ["SIGINT", "SIGTERM"] as const) {
+      test(`after ${signal} to the whole process group, and requests under way are answered`, async (t) => {
+        const { service } = await start(t, { ownGroup: true });
+        const clients = await connectToBoth(service);
+        for (const client of clients) client.socket.write("GET /jwks HTTP/1.1\r\n");
+        await Promise.all(clients.map(() => getOnce(service.port)));
+        process.kill(-service.pid, signal);
+        await service.logged(({ msg }) => msg === "stopping");
+        for (const client of clients) assertWhole(await client.request("Host: op.example\r\n\r\n"));
+        assert.deepEqual(await service.exited, { code: 0, signal: null });
+        for (const pid of workersOf(service)) assert.equal(await isGone(pid), true);
+        assert.ok(!service.log.some(({ msg }) => msg === "a worker died and is replaced"));
+      });
+    }
+  });
+
+  test("SIGHUP to the whole process group is one reload", async (t) => {
+    const { service } = await start(t, { ownGroup: true });
+    process.kill(-service.pid, "SIGHUP");
+    await service.logged(({ msg }) => msg === "keys reloaded");
+    for (const client of await connectToBoth(service)) assertWhole(await client.request());
+    assert.deepEqual(
+      service.log.map(({ msg }) => msg),
+      ["worker started", "worker started", "started", "keys reloaded"],
+    );
+  });
+});
+
+function isFailure({ msg }: LogLine): boolean {
+  return msg === "a worker could not be replaced";
+}
+
+async function start(
+  t: Parameters<typeof startServiceProcess>[0],
+  options: StartOptions = {},
+): Promise<{ service: RunningService; keys: string }> {
+  const keys = join(await temporaryFolder(t), "keys.json");
+  await writeFile(keys, keySetText("one"), { mode: 0o600 });
+  const args = ["--keys", keys, "--workers", "2"];
+  return { service: await startServiceProcess(t, args, {}, options), keys };
+}
+
+/** Those that have started and were not seen to die, in the order of their start. */
+function workersOf({ log }: RunningService): number[] {
+  const pids = (text: string): unknown[] => log.filter(({ msg }) => msg === text).map(({ pid }) => pid);
+  const died = new Set(pids("a worker died and is replaced"));
+  return pids("worker started").filter((pid) => !died.has(pid)) as number[];
+}
+
+/** Resolves when so many workers have been replaced since the start. */
+async function replaced(service: RunningService, count: number): Promise<void> {
+  let from = 0;
+  for (let started = 0; started < 2 + count; started++) {
+    from = service.log.indexOf(await service.logged(({ msg }) => msg === "worker started", from)) + 1;
+  }
+}
+
+/** Opens connections until each worker holds three or more, so that what holds for them holds for both. */
+async function connectToBoth(service: RunningService): Promise<Client[]> {
+  const clients: Client[] = [];
+  const pids = workersOf(service);
+  await eventually("connections to each worker", async () => {
+    clients.push(...(await Promise.all([1, 2, 3, 4].map(() => Client.open(service.port)))));
+    // A connection is a worker's once it has been accepted, and it has been by the time a later one is answered.
+    for (const client of clients.slice(-4)) assertWhole(await client.request());
+    const owners = await ownersOf(service, pids);
+    const held = clients.map(({ socket }) => owners.get(socket.localPort));
+    return pids.every((pid) => held.filter((owner) => owner === pid).length >= 3);
+  });
+  return clients;
+}
+
+/** The process that holds each connection to the service, by the port of the other end. */
+async function ownersOf(service: RunningService, pids: readonly number[]): Promise<Map<number | undefined, number>> {
+  const owners = new Map<string, number>();
+  for (const pid of pids) {
+    const folder = `/proc/${pid}/fd`;
+    const links = (await readdir(folder)).map((fd) => readlink(join(folder, fd)).catch(() => ""));
+    for (const link of await Promise.all(links)) owners.set(link, pid);
+  }
+  const connections = new Map<number | undefined, number>();
+  for (const line of (await readFile("/proc/net/tcp", "utf8")).split("\n").slice(1)) {
+    const [, local, remote, , , , , , , inode] = line.trim().split(/\s+/);
+    const [localPort, remotePort] = [local, remote].map((address) => Number.parseInt(address?.split(":")[1] ?? "", 16));
+    const owner = owners.get(`socket:[${inode}]`);
+    if (localPort === service.port && owner !== undefined) connections.set(remotePort, owner);
+  }
+  return connections;
+}
+
+/** Whether a process has ended, even if nobody has asked for its exit code yet. */
+async function isGone(pid: number): Promise<boolean> {
+  const state = await readFile(`/proc/${pid}/stat`, "latin1").catch(() => "");
+  return state === "" || /\) Z /.test(state);
+}
