@@ -23,6 +23,8 @@ export interface KeyObjectLike {
  */
 export type KeyInput = string | Readonly<Record<string, unknown>> | KeyObjectLike | CryptoKey | CryptoKeyPair;
 
+const forSignatures = /^(ECDSA|RSASSA-PKCS1-v1_5|RSA-PSS|Ed25519)$/;
+
 /** A key that was read: its public members, its private half if there was one, and what a JWK said about itself. */
 export interface KeyMaterial {
   readonly publicJwk: PublicJwk;
@@ -51,17 +53,19 @@ export async function readKey(input: KeyInput, name: string): Promise<KeyMateria
     );
   }
   if (isKeyPair(input)) {
-    const { publicJwk } = await readKey(input.publicKey, name);
+    const { publicJwk, use } = await readKey(input.publicKey, name);
     const isOpaque = isCryptoKey(Object(input.privateKey) as object) && !input.privateKey.extractable;
     const half = isOpaque ? { privateKey: input.privateKey } : await readKey(input.privateKey, name);
-    return { publicJwk, ...(half.privateKey && { privateKey: half.privateKey }) };
+    return { publicJwk, ...(use !== undefined && { use }), ...(half.privateKey && { privateKey: half.privateKey }) };
   }
   if (isCryptoKey(input)) {
     if (!input.extractable) {
       const hint = input.type === "private" ? "; pass the CryptoKeyPair with its public key" : "";
       throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: this CryptoKey is not extractable${hint}`);
     }
-    return readJwk(await jose.exportJWK(input), name);
+    // The JWK of a CryptoKey does not say what the key is for.
+    const use = forSignatures.test(input.algorithm.name) ? "sig" : "enc";
+    return { ...readJwk(await jose.exportJWK(input), name), use };
   }
   if (isKeyObject(input)) {
     if (input.type === "secret")
@@ -127,16 +131,10 @@ function readJwk(jwk: Readonly<Record<string, unknown>>, name: string): KeyMater
 }
 
 function privateMembers(jwk: Readonly<Record<string, unknown>>, publicJwk: PublicJwk, name: string): jose.JWK {
-  const members = publicJwk.kty === "EC" ? ["d"] : ["d", "p", "q", "dp", "dq", "qi"];
-  if (publicJwk.kty === "EC") checkSize(jwk, "d", publicJwk.crv, name);
-  const copy: Record<string, string> = { ...publicJwk };
-  for (const member of members) {
-    const value = jwk[member];
-    if (typeof value !== "string")
-      throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: private member "${member}" is missing or not a string`);
-    copy[member] = value;
-  }
-  return copy;
+  // Of a private RSA key only the public half is ever used: it may be published for encryption, but does not sign.
+  if (publicJwk.kty === "RSA") return { ...publicJwk };
+  checkSize(jwk, "d", publicJwk.crv, name);
+  return { ...publicJwk, d: jwk["d"] as string };
 }
 
 async function readText(text: string, name: string): Promise<KeyMaterial> {
@@ -158,11 +156,13 @@ async function readText(text: string, name: string): Promise<KeyMaterial> {
   if ((label === "EC PRIVATE KEY" || label === "RSA PRIVATE KEY") && !text.includes("ENCRYPTED")) {
     return readTraditionalPem(block(text, label), name);
   }
-  const what = label === undefined ? "holds no private or public key" : "is encrypted";
-  throw new KeyMaterialError(
-    "ERR_KEY_FORMAT",
-    `${name}: this PEM ${what}; make a PKCS#8 key of it with: openssl pkcs8 -topk8 -nocrypt -in FILE`,
-  );
+  const problem =
+    label !== undefined
+      ? "is encrypted; make a PKCS#8 key of it with: openssl pkcs8 -topk8 -nocrypt -in FILE"
+      : text.includes("-----BEGIN CERTIFICATE-----")
+        ? "is a certificate; take the public key out of it with: openssl x509 -pubkey -noout -in FILE"
+        : "holds no private or public key";
+  throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: this PEM ${problem}`);
 }
 
 /** jose wants to know the algorithm before it reads the key; the PEM itself says only whether it is EC or RSA. */

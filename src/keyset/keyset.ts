@@ -160,7 +160,7 @@ async function encryptionKey(entry: EncryptionEntry, index: number): Promise<Che
   }
   const algs: readonly [string, ...string[]] = publicJwk.kty === "RSA" ? rsaAlgs : ecAlgs;
   const alg = entry.alg ?? material.alg ?? algs[0];
-  if (!algs.includes(alg)) {
+  if (!algs.includes(alg) || !algs.includes(material.alg ?? alg)) {
     throw new KeyMaterialError(
       "ERR_ALG_UNSUPPORTED",
       `${name}: alg ${JSON.stringify(alg)} does not fit an ${publicJwk.kty} key; use one of ${algs.join(", ")}`,

@@ -5,7 +5,7 @@ import type { Metadata } from "./options.ts";
 /**
  * The discovery document: what jwksd answers for, then the provider's own metadata.
  *
- * @throws ConfigError `ERR_METADATA_RESERVED`
+ * @throws ConfigError `ERR_METADATA_RESERVED`, `ERR_OPTION_INVALID` when it is no JSON
  * @see OpenID Connect Discovery 1.0 section 3
  */
 export function discoveryDocument(input: {
@@ -28,5 +28,9 @@ export function discoveryDocument(input: {
       );
     }
   }
-  return { ...own, ...input.metadata };
+  try {
+    return JSON.parse(JSON.stringify({ ...own, ...input.metadata })) as Record<string, unknown>;
+  } catch {
+    throw new ConfigError("ERR_OPTION_INVALID", 'option "metadata" cannot be written as JSON');
+  }
 }

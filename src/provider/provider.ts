@@ -175,8 +175,8 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
     },
 
     async update(change) {
-      checkNames(change, ["keyset", "encryptionKeyset"], "keyset");
       const { keyset, encryptionKeyset } = mergeOptions([change]);
+      checkNames(change ?? {}, ["keyset", "encryptionKeyset"], "keyset");
       // Read now, in use when all earlier updates are.
       const checking = Promise.all([
         keyset && checkSigning(keyset),

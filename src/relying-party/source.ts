@@ -50,7 +50,7 @@ export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, ...fetc
       );
       const { text, etag, headers } = response;
       const status = text === undefined ? 304 : 200;
-            if (known === undefined || (text !== undefined && text !== known.body)) {
+      if (known === undefined || (text !== undefined && text !== known.body)) {
         const set = await storedSet({ issuer, jwksUri, body: text ?? "", etag, headers, requestedAt });
         return { set, status, ageSeconds: ageSeconds(headers) };
       }

@@ -130,6 +130,13 @@ const refused: Refused[] = [
   ["ERR_KEY_PURPOSE", '"e"', "a key to sign with: use", good, [encryption("e", { ...withoutPrivate(a), use: "sig" })]],
   ["ERR_KEY_PURPOSE", '"e"', "a key to verify with: key_ops", good, [encryption("e", { ...a, key_ops: ["verify"] })]],
   ["ERR_ALG_UNSUPPORTED", '"e"', "a key to sign with: alg", good, [encryption("e", { ...a, alg: "ES256" })]],
+  [
+    "ERR_ALG_UNSUPPORTED",
+    '"e"',
+    "a key to sign with: alg, and another given",
+    good,
+    [encryption("e", { ...a, alg: "ES256" }, { alg: "ECDH-ES" })],
+  ],
   ["ERR_ALG_UNSUPPORTED", '"e"', "an alg for EC on RSA", good, [encryption("e", rsa, { alg: "ECDH-ES" })]],
   ["ERR_ALG_UNSUPPORTED", '"e"', "an alg for RSA on EC", good, [encryption("e", a, { alg: "RSA-OAEP-256" })]],
   ["ERR_ALG_UNSUPPORTED", '"e"', "RSA1_5", good, [encryption("e", rsa, { alg: "RSA1_5" as never })]],
@@ -234,6 +241,12 @@ describe("an encryption entry takes any form of key and publishes its public hal
       ["PKCS#1", "RSA-OAEP-256", rsa, privateRsa.export({ type: "pkcs1", format: "pem" })],
       ["KeyObject, EC", "ECDH-ES", a, publicA],
       ["KeyObject, private RSA", "RSA-OAEP-256", rsa, privateRsa],
+      [
+        "a private RSA key without its primes",
+        "RSA-OAEP-256",
+        rsa,
+        { ...rsa, d: privateRsa.export({ format: "jwk" }).d },
+      ],
       ["CryptoKey", "RSA-OAEP-256", rsa, rsaCryptoKey],
     ];
   for (const [name, alg, key, input, given] of accepted) {

@@ -94,7 +94,8 @@ const secret = generateKeyPairSync("x25519").privateKey;
 const refused: [code: ErrorCode, name: string, input: unknown, says?: RegExp][] = [
   ["ERR_KEY_FORMAT", "encrypted PKCS#8", encrypted("pkcs8"), /encrypted.*openssl pkcs8 -topk8 -nocrypt/s],
   ["ERR_KEY_FORMAT", "encrypted SEC1", encrypted("sec1"), /encrypted.*openssl pkcs8 -topk8 -nocrypt/s],
-  ["ERR_KEY_FORMAT", "a certificate", certificate, /no private or public key/],
+  ["ERR_KEY_FORMAT", "a certificate", certificate, /certificate.*openssl x509 -pubkey -noout/s],
+  ["ERR_KEY_FORMAT", "PEM without a key", "-----BEGIN X509 CRL-----\n", /no private or public key/],
   ["ERR_KEY_FORMAT", "PEM that is cut off", pem(a, "pkcs8").slice(0, 120)],
   ["ERR_KEY_FORMAT", "PEM of something else", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"],
   ["ERR_KEY_FORMAT", "SEC1 of something else", "-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n"],
@@ -145,9 +146,15 @@ const refused: [code: ErrorCode, name: string, input: unknown, says?: RegExp][] 
     "a pair of KeyObjects of two halves",
     { privateKey: keyObject(a), publicKey: createPublicKey(keyObject(b)) },
   ],
+  ["ERR_KEY_PURPOSE", "a CryptoKey for key agreement", await ecdhCryptoKey()],
   ["ERR_KEY_MISMATCH", "a CryptoKeyPair of two halves", await cryptoKeyPair(a, true, b)],
   ["ERR_KEY_MISMATCH", "a CryptoKeyPair of two halves, not extractable", await cryptoKeyPair(a, false, b)],
 ];
+
+async function ecdhCryptoKey(): Promise<CryptoKey> {
+  const pair = await crypto.subtle.generateKey({ name: "ECDH", namedCurve: "P-256" }, true, ["deriveBits"]);
+  return pair.privateKey;
+}
 
 describe("what is no private P-256 key is refused", () => {
   for (const [code, name, input, says = /^the signing key/] of refused) {

@@ -87,6 +87,14 @@ describe("an update that breaks a rule changes nothing", () => {
   }
 });
 
+test("an update of nothing changes nothing, and one that is no object is refused", async () => {
+  const provider = await provide(await signing("a"));
+  const before = await served(provider);
+  await provider.update(null as never);
+  assert.deepEqual(await served(provider), before);
+  await refusal(() => provider.update(5 as never), "ERR_OPTION_INVALID");
+});
+
 test("updates take effect in the order of their calls, each on top of the one before", async () => {
   const provider = await provide(await signing("a"));
   // The first is by far the slowest to check.
