@@ -151,7 +151,7 @@ const refused: [code: ErrorCode, name: string, input: unknown, says?: RegExp][] 
   ["ERR_KEY_MISMATCH", "a CryptoKeyPair of two halves, not extractable", await cryptoKeyPair(a, false, b)],
 ];
 
-async function ecdhCryptoKey(): Promise<CryptoKey> {
+async function ecdhCryptoKey(): Promise<KeyInput> {
   const pair = await crypto.subtle.generateKey({ name: "ECDH", namedCurve: "P-256" }, true, ["deriveBits"]);
   return pair.privateKey;
 }
