@@ -41,35 +41,44 @@ export function guardSigner(
   let running = 0;
   const queue: (() => void)[] = [];
 
+  /** A place that is free goes to whoever has waited longest, never to a call that came in between. */
   function release(): void {
-    running -= 1;
-    queue.shift()?.();
+    const next = queue.shift();
+    if (next === undefined) running -= 1;
+    else next();
+  }
+
+  async function place(signal: AbortSignal): Promise<void> {
+    if (running < maxConcurrent) {
+      running += 1;
+      return;
+    }
+    if (queue.length >= maxQueued) {
+      throw new SignerError("ERR_SIGNER_BUSY", `${name}: ${maxQueued} signatures are waiting already; try again later`);
+    }
+    await new Promise<void>((resolve, reject) => {
+      const turn = (): void => {
+        signal.removeEventListener("abort", leave);
+        resolve();
+      };
+      const leave = (): void => {
+        queue.splice(queue.indexOf(turn), 1);
+        reject(signal.reason as Error);
+      };
+      queue.push(turn);
+      signal.addEventListener("abort", leave, { once: true });
+    });
   }
 
   /** Runs `start` when there is a place, and frees the place when it has settled. */
   async function enter(start: () => Promise<Uint8Array>, signal: AbortSignal): Promise<Uint8Array> {
-    if (running >= maxConcurrent) {
-      if (queue.length >= maxQueued) {
-        throw new SignerError(
-          "ERR_SIGNER_BUSY",
-          `${name}: ${maxQueued} signatures are waiting already; try again later`,
-        );
-      }
-      await new Promise<void>((resolve, reject) => {
-        const turn = (): void => {
-          signal.removeEventListener("abort", leave);
-          resolve();
-        };
-        const leave = (): void => {
-          queue.splice(queue.indexOf(turn), 1);
-          reject(signal.reason as Error);
-        };
-        queue.push(turn);
-        signal.addEventListener("abort", leave, { once: true });
-      });
+    await place(signal);
+    try {
+      signal.throwIfAborted();
+      return await start();
+    } finally {
+      release();
     }
-    running += 1;
-    return start().finally(release);
   }
 
   return async (message, signal) => {
