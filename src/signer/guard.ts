@@ -1,7 +1,7 @@
 import type { CryptoKey } from "jose";
 import { checkBounds } from "../bounds.ts";
 import { type Clock, systemClock } from "../clock.ts";
-import { SignerError } from "../errors.ts";
+import { ConfigError, SignerError } from "../errors.ts";
 import { sha256 } from "./sha256.ts";
 import type { Signer } from "./signer.ts";
 
@@ -14,6 +14,9 @@ export interface SignerLimits {
   /** Time for one signature, waiting included, in milliseconds. Default: 5000. */
   readonly timeoutMs?: number | undefined;
 }
+
+// A longer timer of the platform fires at once.
+const maxTimerMs = 2 ** 31 - 1;
 
 /** Signs a JWS signing input: 64 bytes, r then s, that the published key verifies. */
 export type GuardedSign = (message: Uint8Array<ArrayBuffer>, signal?: AbortSignal) => Promise<Uint8Array<ArrayBuffer>>;
@@ -28,6 +31,7 @@ export type GuardedSign = (message: Uint8Array<ArrayBuffer>, signal?: AbortSigna
  * `ERR_SIGNER_BAD_SIGNATURE`, and what the signer throws; what is no SignerError becomes `ERR_SIGNER_UNAVAILABLE`.
  *
  * @param name how messages name the key, such as `kid "2026-11"`
+ * @throws ConfigError `ERR_OPTION_INVALID`
  */
 export function guardSigner(
   signer: Signer,
@@ -38,6 +42,9 @@ export function guardSigner(
 ): GuardedSign {
   checkBounds({ maxConcurrent, timeoutMs }, 1);
   checkBounds({ maxQueued }, 0);
+  if (timeoutMs > maxTimerMs) {
+    throw new ConfigError("ERR_OPTION_INVALID", `timeoutMs must be at most ${maxTimerMs}, not ${timeoutMs}`);
+  }
   let running = 0;
   const queue: (() => void)[] = [];
 
