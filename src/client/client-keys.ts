@@ -25,6 +25,8 @@ export function createClientKeys(fetch: Fetch | undefined, clock: Clock = system
   function local(jwks: object): KeySource {
     const loading = byValue.get(jwks) ?? verificationKeys(jwks);
     byValue.set(jwks, loading);
+    // A token that is refused before its key is asked for never waits for this.
+    loading.catch(() => {});
     return async ({ kid = "", alg = "" }) => {
       const key = (await loading).find(kid, alg);
       if (key === undefined)
