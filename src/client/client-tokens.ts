@@ -91,9 +91,13 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
     if (typeof jti !== "string" || jti === "")
       throw new TokenError("ERR_TOKEN_CLAIM", 'claim "jti" is not a string, or empty');
     const id = JSON.stringify([client.clientId, jti]);
-    if (!(await replay.use(id, (exp + clockToleranceSeconds) * 1000))) {
+    // `verify` compares whole seconds: this is the first moment at which it refuses the token.
+    const expiresAt = Math.ceil(exp + clockToleranceSeconds) * 1000;
+    if (!(await replay.use(id, expiresAt))) {
       throw new TokenError("ERR_TOKEN_REPLAYED", "the token was used before (claim jti)");
     }
+    // A store may have forgotten the first use of a token that expired while its keys were fetched.
+    if (clock.now() >= expiresAt) throw new TokenError("ERR_TOKEN_EXPIRED", "the token has expired");
   }
 
   return {
