@@ -1,3 +1,4 @@
+import { checkBounds } from "../bounds.ts";
 import { type Clock, systemClock } from "../clock.ts";
 import { TokenError } from "../errors.ts";
 
@@ -15,12 +16,14 @@ export interface ReplayStore {
 /**
  * A store in the memory of this process. When it is full of tokens that have not expired, it refuses new ones rather than forget.
  *
+ * @throws ConfigError `ERR_OPTION_INVALID`
  * @throws TokenError `ERR_REPLAY_FULL`, from `use`
  */
 export function memoryReplayStore({
   maxEntries = 100_000,
   clock = systemClock,
 }: { readonly maxEntries?: number; readonly clock?: Pick<Clock, "now"> } = {}): ReplayStore {
+  checkBounds({ maxEntries }, 1);
   const used = new Map<string, number>();
   return {
     use(id, expiresAt) {
