@@ -1,3 +1,4 @@
+import { base64url } from "jose";
 import { checkBounds } from "../bounds.ts";
 import { type Clock, systemClock } from "../clock.ts";
 import { TokenError } from "../errors.ts";
@@ -90,7 +91,7 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
   async function useOnce({ claims: { jti, exp = 0 } }: VerifiedToken, client: Client): Promise<void> {
     if (typeof jti !== "string" || jti === "")
       throw new TokenError("ERR_TOKEN_CLAIM", 'claim "jti" is not a string, or empty');
-    const id = JSON.stringify([client.clientId, jti]);
+    const id = await replayId(client.clientId, jti);
     // `verify` compares whole seconds: this is the first moment at which it refuses the token.
     const expiresAt = Math.ceil(exp + clockToleranceSeconds) * 1000;
     if (!(await replay.use(id, expiresAt))) {
@@ -126,4 +127,10 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
       return verified;
     },
   };
+}
+
+/** Of one length, however long a `jti` a client chooses: a store is bounded by its number of entries. */
+async function replayId(clientId: string, jti: string): Promise<string> {
+  const name = new TextEncoder().encode(JSON.stringify([clientId, jti]));
+  return base64url.encode(new Uint8Array(await crypto.subtle.digest("SHA-256", name)));
 }

@@ -7,7 +7,7 @@ export interface ReplayStore {
   /**
    * Marks a token as used, in one step: `true` if it was not used before.
    *
-   * @param id what names the token: its client and its `jti`
+   * @param id names the token: a hash of its client and its `jti`, 43 characters
    * @param expiresAt epoch milliseconds; from then on the token is refused anyway, and may be forgotten
    */
   use(id: string, expiresAt: number): boolean | Promise<boolean>;
