@@ -1,7 +1,7 @@
 import { base64url } from "jose";
 import { checkBounds } from "../bounds.ts";
 import { type Clock, systemClock } from "../clock.ts";
-import { TokenError } from "../errors.ts";
+import { ConfigError, TokenError } from "../errors.ts";
 import type { Fetch } from "../relying-party/fetch-json.ts";
 import { clientAlgorithms } from "../token/client-algorithms.ts";
 import { type VerifiedToken, type VerifyOptions, verify } from "../token/verify.ts";
@@ -61,6 +61,10 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
     clockToleranceSeconds = 0,
     clock = systemClock,
   } = options;
+  const audience = [issuer, ...audiences];
+  if (audience.some((name) => typeof name !== "string" || name === "")) {
+    throw new ConfigError("ERR_OPTION_INVALID", "issuer and audiences must be strings that are not empty");
+  }
   checkBounds({ maxLifetimeSeconds }, 1);
   checkBounds({ clockToleranceSeconds }, 0);
   const replay = options.replay ?? memoryReplayStore({ clock });
@@ -74,7 +78,7 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
     const verified = await verify(token, {
       keys: keysOf(client),
       issuer: client.clientId,
-      audience: [issuer, ...audiences],
+      audience,
       algorithms: clientAlgorithms,
       clockToleranceSeconds,
       clock,
