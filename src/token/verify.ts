@@ -56,11 +56,17 @@ export async function verify(token: string, options: VerifyOptions): Promise<Ver
   if (token.length > maxTokenBytes) {
     throw new TokenError("ERR_TOKEN_TOO_LARGE", `the token is longer than ${maxTokenBytes} bytes`);
   }
-  const byKid = (header: jose.JWSHeaderParameters): ReturnType<KeySource> => {
+  let keysFailed = false;
+  const byKid = async (header: jose.JWSHeaderParameters): Promise<jose.CryptoKey> => {
     if (typeof header.kid !== "string" || header.kid === "") {
       throw new TokenError("ERR_TOKEN_KID_MISSING", "the token names no key: its header has no kid");
     }
-    return keys(header);
+    try {
+      return await keys(header);
+    } catch (error) {
+      keysFailed = true;
+      throw error;
+    }
   };
   try {
     const { payload, protectedHeader } = await jose.jwtVerify(token, byKid, {
@@ -74,7 +80,7 @@ export async function verify(token: string, options: VerifyOptions): Promise<Ver
     });
     return { header: protectedHeader, claims: payload };
   } catch (error) {
-    throw error instanceof JwksdError ? error : tokenError(error);
+    throw keysFailed || error instanceof JwksdError ? error : tokenError(error);
   }
 }
 
