@@ -1,4 +1,5 @@
 import * as jose from "jose";
+import { checkBounds } from "../bounds.ts";
 import { type Clock, systemClock } from "../clock.ts";
 import { ConfigError, JwksdError, TokenError } from "../errors.ts";
 
@@ -38,7 +39,7 @@ const maxTokenBytes = 16_384;
  * Verifies a signed token: size, header, key by kid, signature, then claims. Keys in the token's own header (`jwk`, `jku`, `x5u`,
  * `x5c`) are ignored.
  *
- * @throws ConfigError `ERR_OPTION_INVALID` when issuer, audience or algorithms are missing
+ * @throws ConfigError `ERR_OPTION_INVALID` when issuer, audience or algorithms are missing, or the clock tolerance is no number
  * @throws TokenError `ERR_TOKEN_TOO_LARGE`, `ERR_TOKEN_MALFORMED`, `ERR_TOKEN_ALG`, `ERR_TOKEN_CRIT`, `ERR_TOKEN_TYP`,
  * `ERR_TOKEN_KID_MISSING`, `ERR_TOKEN_KID_UNKNOWN`, `ERR_TOKEN_SIGNATURE`, `ERR_TOKEN_EXPIRED`, `ERR_TOKEN_CLAIM`
  * @throws what `keys` throws
@@ -52,6 +53,7 @@ export async function verify(token: string, options: VerifyOptions): Promise<Ver
       throw new ConfigError("ERR_OPTION_INVALID", `verify needs "${name}"; there is no default that accepts anything`);
     }
   }
+  checkBounds({ clockToleranceSeconds }, 0);
   if (typeof token !== "string") throw new TokenError("ERR_TOKEN_MALFORMED", "the token is not a string");
   if (token.length > maxTokenBytes) {
     throw new TokenError("ERR_TOKEN_TOO_LARGE", `the token is longer than ${maxTokenBytes} bytes`);
