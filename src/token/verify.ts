@@ -105,5 +105,10 @@ function tokenError(error: unknown): unknown {
   if (error instanceof jose.errors.JOSEError) {
     return new TokenError("ERR_TOKEN_MALFORMED", "the token is not a well-formed signed JWT");
   }
+  // What jose throws when the sender's alg and the key do not fit together.
+  if (error instanceof TypeError) {
+    const message = "the alg of the token is not that of the key of its kid";
+    return new TokenError("ERR_TOKEN_ALG", message, { cause: error });
+  }
   return error;
 }
