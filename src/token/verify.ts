@@ -16,7 +16,7 @@ export interface VerifyOptions {
   readonly issuer: string | readonly string[];
   /** `aud` must be or hold this, or one of these. */
   readonly audience: string | readonly string[];
-  /** `alg` must be one of these. */
+  /** `alg` must be one of these, of RFC 7518 and RFC 8037: with a public key, so neither `none` nor HMAC. */
   readonly algorithms: readonly string[];
   /** Header `typ` must be this, compared as a media type. Default: not checked. @see RFC 8725 section 3.11 */
   readonly typ?: string | undefined;
@@ -34,12 +34,13 @@ export interface VerifiedToken {
 }
 
 const maxTokenBytes = 16_384;
+const publicKeyAlgorithm = /^(?:[ERP]S(?:256|384|512)|EdDSA|Ed25519)$/;
 
 /**
  * Verifies a signed token: size, header, key by kid, signature, then claims. Keys in the token's own header (`jwk`, `jku`, `x5u`,
  * `x5c`) are ignored.
  *
- * @throws ConfigError `ERR_OPTION_INVALID` when issuer, audience or algorithms are missing, or the clock tolerance is no number
+ * @throws ConfigError `ERR_OPTION_INVALID` when issuer, audience or algorithms are missing or no such, or the clock tolerance is no number
  * @throws TokenError `ERR_TOKEN_TOO_LARGE`, `ERR_TOKEN_MALFORMED`, `ERR_TOKEN_ALG`, `ERR_TOKEN_CRIT`, `ERR_TOKEN_TYP`,
  * `ERR_TOKEN_KID_MISSING`, `ERR_TOKEN_KID_UNKNOWN`, `ERR_TOKEN_SIGNATURE`, `ERR_TOKEN_EXPIRED`, `ERR_TOKEN_CLAIM`
  * @throws what `keys` throws
@@ -52,6 +53,13 @@ export async function verify(token: string, options: VerifyOptions): Promise<Ver
     if (values.length === 0 || values.some((item) => typeof item !== "string" || item === "")) {
       throw new ConfigError("ERR_OPTION_INVALID", `verify needs "${name}"; there is no default that accepts anything`);
     }
+  }
+  const unfit = algorithms.find((alg) => !publicKeyAlgorithm.test(alg));
+  if (unfit !== undefined) {
+    throw new ConfigError(
+      "ERR_OPTION_INVALID",
+      `${JSON.stringify(unfit)} is no algorithm that verifies with a public key`,
+    );
   }
   checkBounds({ clockToleranceSeconds }, 0);
   if (typeof token !== "string") throw new TokenError("ERR_TOKEN_MALFORMED", "the token is not a string");
