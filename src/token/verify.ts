@@ -40,7 +40,8 @@ const publicKeyAlgorithm = /^(?:[ERP]S(?:256|384|512)|EdDSA|Ed25519)$/;
  * Verifies a signed token: size, header, key by kid, signature, then claims. Keys in the token's own header (`jwk`, `jku`, `x5u`,
  * `x5c`) are ignored.
  *
- * @throws ConfigError `ERR_OPTION_INVALID` when issuer, audience or algorithms are missing or no such, or the clock tolerance is no number
+ * @throws ConfigError `ERR_OPTION_INVALID` when issuer, audience or algorithms are missing or unfit, or the clock tolerance is
+ * no number
  * @throws TokenError `ERR_TOKEN_TOO_LARGE`, `ERR_TOKEN_MALFORMED`, `ERR_TOKEN_ALG`, `ERR_TOKEN_CRIT`, `ERR_TOKEN_TYP`,
  * `ERR_TOKEN_KID_MISSING`, `ERR_TOKEN_KID_UNKNOWN`, `ERR_TOKEN_SIGNATURE`, `ERR_TOKEN_EXPIRED`, `ERR_TOKEN_CLAIM`
  * @throws what `keys` throws
@@ -49,7 +50,8 @@ const publicKeyAlgorithm = /^(?:[ERP]S(?:256|384|512)|EdDSA|Ed25519)$/;
 export async function verify(token: string, options: VerifyOptions): Promise<VerifiedToken> {
   const { keys, issuer, audience, algorithms, typ, clockToleranceSeconds = 0, requiredClaims = [] } = options;
   for (const [name, value] of Object.entries({ issuer, audience, algorithms })) {
-    const values: readonly unknown[] = typeof value === "string" ? [value] : Array.isArray(value) ? value : [];
+    const values: readonly unknown[] =
+      typeof value === "string" && name !== "algorithms" ? [value] : Array.isArray(value) ? value : [];
     if (values.length === 0 || values.some((item) => typeof item !== "string" || item === "")) {
       throw new ConfigError("ERR_OPTION_INVALID", `verify needs "${name}"; there is no default that accepts anything`);
     }

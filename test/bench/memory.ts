@@ -1,0 +1,47 @@
+import { type Plan, program } from "./comparisons.ts";
+import { type Contestant, load, start } from "./measure.ts";
+import { type Section, table } from "./report.ts";
+
+const mebibyte = 1024 * 1024;
+
+/** RSS and heap after a garbage collection, before and after many requests. */
+export async function memory({ fewKeys, memoryRequests }: Plan): Promise<Section> {
+  const server = await start(["node", "--expose-gc", program("jwksd"), fewKeys]);
+  const etag = (await fetch(server.url)).headers.get("etag") ?? "";
+  const kinds: Contestant[] = [{}, { "If-None-Match": etag }].map((headers) => ({ name: "jwksd", server, headers }));
+  const send = async (count: number): Promise<number> => {
+    let sent = 0;
+    for (let i = 0; sent < count; i += 1) sent += (await load(kinds[i % 2] as Contestant, 1)).requests;
+    return sent;
+  };
+
+  // The first requests compile the code and size the heap.
+  await send(memoryRequests / 5);
+  const before = await server.memory();
+  const rows = [["0", mebibytes(before.heapUsed), mebibytes(before.rss)]];
+  let sent = 0;
+  let after = before;
+  while (sent < memoryRequests) {
+    sent += await send(memoryRequests / 4);
+    after = await server.memory();
+    rows.push([sent.toLocaleString("en"), mebibytes(after.heapUsed), mebibytes(after.rss)]);
+  }
+  await server.stop();
+  const heapGrowth = after.heapUsed - before.heapUsed;
+  const rssGrowth = after.rss - before.rss;
+  return {
+    title: "Memory",
+    text: `After a garbage collection, GET and 304 in turn:\n\n${table(["requests", "heap MiB", "RSS MiB"], rows)}`,
+    goals: [
+      {
+        name: `no growth in memory over ${sent.toLocaleString("en")} requests`,
+        // Less than a byte per request is no leak: the smallest object has more.
+        reached: heapGrowth < sent && rssGrowth < 4 * mebibyte,
+        measured: `heap ${signed(heapGrowth / 1024)} KiB, RSS ${signed(rssGrowth / 1024)} KiB`,
+      },
+    ],
+  };
+}
+
+const mebibytes = (bytes: number): string => (bytes / mebibyte).toFixed(2);
+const signed = (value: number): string => `${value < 0 ? "" : "+"}${value.toFixed(0)}`;

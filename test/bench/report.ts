@@ -1,0 +1,80 @@
+import { readFileSync } from "node:fs";
+import { cpus, release } from "node:os";
+import { type Load, type Result, median } from "./measure.ts";
+
+/** One thing that is to be reached, and what came out. */
+export interface Goal {
+  readonly name: string;
+  readonly reached: boolean;
+  readonly measured: string;
+}
+
+/** One part of the report, in Markdown. */
+export interface Section {
+  readonly title: string;
+  readonly text: string;
+  readonly goals: readonly Goal[];
+}
+
+/** Median, least and greatest. */
+export interface Spread {
+  readonly median: number;
+  readonly min: number;
+  readonly max: number;
+}
+
+/** How many times the rate of `base` a server reached, round by round. */
+export function ratio(result: Result, base: Result): Spread {
+  const ratios = result.loads.map((load, round) => load.requestsPerSecond / rateOf(base.loads[round]));
+  return { median: median(ratios), min: Math.min(...ratios), max: Math.max(...ratios) };
+}
+
+const rateOf = (load: Load | undefined): number => load?.requestsPerSecond ?? Number.NaN;
+
+export const medianOf = (result: Result, member: keyof Load): number =>
+  median(result.loads.map((load) => load[member]));
+
+/** By processor time per request, how many times as fast as `base`. */
+export const cpuRatio = (result: Result, base: Result): number =>
+  medianOf(base, "serverMicroseconds") / medianOf(result, "serverMicroseconds");
+
+export function comparisonTable(results: readonly Result[], base: Result): string {
+  const rows = results.map((result) => {
+    const { median, min, max } = ratio(result, base);
+    return [
+      result.name,
+      Math.round(medianOf(result, "requestsPerSecond")).toLocaleString("en"),
+      medianOf(result, "p99Ms").toFixed(2),
+      median.toFixed(2),
+      `${min.toFixed(2)} to ${max.toFixed(2)}`,
+      medianOf(result, "serverMicroseconds").toFixed(1),
+      cpuRatio(result, base).toFixed(2),
+    ];
+  });
+  const head = ["server", "requests/s", "p99 ms", `ratio to ${base.name}`, "range", "CPU µs/request", "ratio by CPU"];
+  return table(head, rows);
+}
+
+/** A Markdown table that is one in plain text too; all columns but the first are flush right. */
+export function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  const widths = head.map((_, column) => Math.max(...[head, ...rows].map((row) => row[column]?.length ?? 0)));
+  const pad = (text: string, column: number): string =>
+    column === 0 ? text.padEnd(widths[column] ?? 0) : text.padStart(widths[column] ?? 0);
+  const rule = widths.map((width, column) => (column === 0 ? "-".repeat(width) : `${"-".repeat(width - 1)}:`));
+  return [head.map(pad), rule, ...rows.map((row) => row.map(pad))].map((row) => `| ${row.join(" | ")} |`).join("\n");
+}
+
+export function goalsTable(goals: readonly Goal[]): string {
+  return table(
+    ["goal", "", "measured"],
+    goals.map(({ name, reached, measured }) => [name, reached ? "reached" : "MISSED", measured]),
+  );
+}
+
+/** Processor, system and versions. */
+export function machine(versions: Readonly<Record<string, string>>): string {
+  const [cpu, ...more] = cpus();
+  const system = /^PRETTY_NAME="(.*)"$/m.exec(readFileSync("/etc/os-release", "utf8"))?.[1] ?? "Linux";
+  const list = Object.entries(versions).map(([name, version]) => `${name} ${version}`);
+  return `${more.length + 1} cores of ${cpu?.model ?? "an unknown processor"}, ${system}, kernel ${release()}; ${list.join(", ")}.`;
+}

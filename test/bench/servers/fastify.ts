@@ -1,0 +1,14 @@
+import type { AddressInfo } from "node:net";
+import { fastify } from "fastify";
+import { listening, wantedReply } from "./setup.ts";
+
+const { text, etag, headers, notModifiedHeaders } = await wantedReply();
+const body = Buffer.from(text);
+
+const app = fastify();
+app.get("/jwks", (request, reply) => {
+  if (request.headers["if-none-match"] === etag) return reply.code(304).headers(notModifiedHeaders).send();
+  return reply.headers(headers).send(body);
+});
+await app.listen({ port: 0, host: "127.0.0.1" });
+listening((app.server.address() as AddressInfo).port);
