@@ -55,6 +55,14 @@ export async function signToken(
   if (!Number.isSafeInteger(lifetimeSeconds) || lifetimeSeconds <= 0) {
     throw new TokenError("ERR_CLAIMS_INVALID", "lifetimeSeconds must be a whole number of seconds above 0");
   }
+  for (const [name, value] of Object.entries({ claims, header })) {
+    if (typeof value !== "object" || value === null || Array.isArray(value)) {
+      throw new TokenError("ERR_CLAIMS_INVALID", `${name} must be an object`);
+    }
+  }
+  if (typeof typ !== "string" || typ === "") {
+    throw new TokenError("ERR_CLAIMS_INVALID", "typ must be a string that is not empty");
+  }
   const reserved = Object.keys(header).find((name) => reservedHeader.has(name));
   if (reserved !== undefined) {
     throw new TokenError("ERR_CLAIMS_INVALID", `header "${reserved}" is not for callers to set`);
@@ -79,5 +87,9 @@ export async function signToken(
 }
 
 function encode(value: object): string {
-  return base64url.encode(JSON.stringify(value));
+  try {
+    return base64url.encode(JSON.stringify(value));
+  } catch (cause) {
+    throw new TokenError("ERR_CLAIMS_INVALID", "claims and header must be what JSON can hold", { cause });
+  }
 }
