@@ -37,7 +37,7 @@ export async function signerFrom(material: KeyMaterial, name: string): Promise<S
   }
   const keys = await importPair(publicJwk, privateKey, name);
   return {
-    publicKey: publicJwk,
+    publicKey: Object.freeze(publicJwk),
     sign: async ({ message }) => new Uint8Array(await crypto.subtle.sign(ecdsa, keys.privateKey, message)),
   };
 }
