@@ -39,28 +39,30 @@ export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, ...fetc
      */
     async load(stored: StoredSet | undefined, bypassCaches: boolean): Promise<Loaded> {
       const jwksUri = fixedUri ?? (await discover(issuer as string));
-      const known = stored?.jwksUri === jwksUri ? stored : undefined;
-      const requestedAt = fetchOptions.clock.now();
-      const response = await fetchJson(jwksUri, { ...fetchOptions, etag: known?.etag, bypassCaches }).catch(
-        (error: FetchError) => {
-          // The provider may have moved its keys.
-          if (!error.staleIfError) discovered = undefined;
-          throw error;
-        },
-      );
-      const { text, etag, headers } = response;
-      const status = text === undefined ? 304 : 200;
-      if (known === undefined || (text !== undefined && text !== known.body)) {
-        const set = await storedSet({ issuer, jwksUri, body: text ?? "", etag, headers, requestedAt });
-        return { set, status, ageSeconds: ageSeconds(headers) };
+      try {
+        return await loadFrom(jwksUri, stored?.jwksUri === jwksUri ? stored : undefined, bypassCaches);
+      } catch (error) {
+        // The provider may have moved its keys.
+        if (!(error instanceof FetchError && error.staleIfError)) discovered = undefined;
+        throw error;
       }
-      // What a 304 says replaces what was stored, field by field. RFC 9111 section 4.3.4
-      const { cacheControl = known.headers.cacheControl, expires = known.headers.expires } = headers;
-      const updated = status === 304 ? { ...headers, cacheControl, expires } : headers;
-      const set = { ...known, etag: etag ?? known.etag, headers: updated, requestedAt };
-      return { set, status, ageSeconds: ageSeconds(headers) };
     },
   };
+
+  async function loadFrom(jwksUri: string, known: StoredSet | undefined, bypassCaches: boolean): Promise<Loaded> {
+    const requestedAt = fetchOptions.clock.now();
+    const { text, etag, headers } = await fetchJson(jwksUri, { ...fetchOptions, etag: known?.etag, bypassCaches });
+    const status = text === undefined ? 304 : 200;
+    if (known === undefined || (text !== undefined && text !== known.body)) {
+      const set = await storedSet({ issuer, jwksUri, body: text ?? "", etag, headers, requestedAt });
+      return { set, status, ageSeconds: ageSeconds(headers) };
+    }
+    // What a 304 says replaces what was stored, field by field. RFC 9111 section 4.3.4
+    const { cacheControl = known.headers.cacheControl, expires = known.headers.expires } = headers;
+    const updated = status === 304 ? { ...headers, cacheControl, expires } : headers;
+    const set = { ...known, etag: etag ?? known.etag, headers: updated, requestedAt };
+    return { set, status, ageSeconds: ageSeconds(headers) };
+  }
 
   async function discover(wanted: string): Promise<string> {
     const requestedAt = fetchOptions.clock.now();
