@@ -51,8 +51,7 @@ export async function verificationKeys(jwkSet: unknown): Promise<VerificationKey
   if (entries.length > maxKeys)
     throw new KeyMaterialError("ERR_KEY_FORMAT", `a JWK Set of more than ${maxKeys} keys is refused`);
 
-  const candidates = new Map<string, Candidate>();
-  const ambiguous = new Set<string>();
+  const usable: { readonly index: number; readonly kid: string; readonly candidate: Candidate }[] = [];
   const skipped: SkippedKey[] = [];
   for (const [index, entry] of (entries as unknown[]).entries()) {
     const kid = (entry as { kid?: unknown } | null)?.kid;
@@ -61,18 +60,24 @@ export async function verificationKeys(jwkSet: unknown): Promise<VerificationKey
       if (named === undefined) throw new KeyMaterialError("ERR_KID_INVALID", "it has no kid");
       const candidate = candidateFrom(entry as Record<string, unknown>);
       await importFor(candidate, candidate.algs[0] as string);
-      const twin = candidates.get(named);
-      if (twin !== undefined && identity(twin) !== identity(candidate)) {
-        ambiguous.add(named);
-        throw new KeyMaterialError("ERR_KID_DUPLICATE", "its kid names two different keys, so neither is used");
-      }
-      candidates.set(named, candidate);
+      usable.push({ index, kid: named, candidate });
     } catch (error) {
       const reason = error instanceof KeyMaterialError ? error.message : "it is not a valid key";
       skipped.push({ index, kid: named, reason });
     }
   }
-  for (const kid of ambiguous) candidates.delete(kid);
+
+  const candidates = new Map<string, Candidate>();
+  const ambiguous = new Set<string>();
+  for (const { kid, candidate } of usable) {
+    const twin = candidates.get(kid);
+    if (twin !== undefined && identity(twin) !== identity(candidate)) ambiguous.add(kid);
+    candidates.set(kid, twin === undefined ? candidate : forBothAlgs(twin, candidate));
+  }
+  for (const { index, kid } of usable.filter(({ kid }) => ambiguous.has(kid))) {
+    candidates.delete(kid);
+    skipped.push({ index, kid, reason: "its kid names two different keys, so neither is used" });
+  }
 
   return {
     identities: new Map([...candidates].map(([kid, candidate]) => [kid, identity(candidate)])),
@@ -101,6 +106,15 @@ function candidateFrom(entry: Readonly<Record<string, unknown>>): Candidate {
       : fitting.filter((name) => name === alg);
   if (algs.length === 0) throw new KeyMaterialError("ERR_ALG_UNSUPPORTED", 'its "alg" does not fit the key');
   return { jwk, algs, imported: new Map() };
+}
+
+/** One key may be listed once for each alg. */
+function forBothAlgs(one: Candidate, other: Candidate): Candidate {
+  return {
+    jwk: one.jwk,
+    algs: [...one.algs, ...other.algs],
+    imported: new Map([...one.imported, ...other.imported]),
+  };
 }
 
 function checkRsa({ modulus, exponent }: { modulus: number; exponent: number }): void {
