@@ -7,6 +7,8 @@ import { type Plan, keys, runtime, servers } from "./comparisons.ts";
 import { stopAll } from "./measure.ts";
 import { memory } from "./memory.ts";
 import { type Section, goalsTable, machine } from "./report.ts";
+import { flood } from "./flood.ts";
+import { signing, verification } from "./tokens.ts";
 import { workers } from "./workers.ts";
 
 const sections: Readonly<Record<string, (plan: Plan) => Promise<Section>>> = {
@@ -16,6 +18,9 @@ const sections: Readonly<Record<string, (plan: Plan) => Promise<Section>>> = {
   deno: (plan) => runtime("Deno", plan),
   memory,
   workers,
+  verification,
+  signing,
+  flood,
 };
 const usage = `npm run bench -- [options]
 
@@ -96,7 +101,19 @@ async function keyFile(count: number): Promise<string> {
 }
 
 function versions(): Record<string, string> {
-  const packages = ["express", "fastify", "hono", "@hono/node-server", "oidc-provider"];
+  const packages = [
+    "express",
+    "fastify",
+    "hono",
+    "@hono/node-server",
+    "oidc-provider",
+    "jose",
+    "jwks-rsa",
+    "jsonwebtoken",
+    "get-jwks",
+    "fast-jwt",
+    "aws-jwt-verify",
+  ];
   return {
     Node: process.versions.node,
     Bun: printedVersion("bun", "--version"),
