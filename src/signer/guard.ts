@@ -96,11 +96,12 @@ export function guardSigner(
     });
     const abort = (): void =>
       operation.abort(new SignerError("ERR_SIGNER_ABORTED", `${name}: the caller aborted the signature`));
-    const timeout = new SignerError(
-      "ERR_SIGNER_TIMEOUT",
-      `${name}: no signature within ${timeoutMs} ms; try again later`,
-    );
-    const cancelTimer = clock.setTimer(() => operation.abort(timeout), timeoutMs);
+    // Made when it is needed: an error costs a stack trace.
+    const expire = (): void =>
+      operation.abort(
+        new SignerError("ERR_SIGNER_TIMEOUT", `${name}: no signature within ${timeoutMs} ms; try again later`),
+      );
+    const cancelTimer = clock.setTimer(expire, timeoutMs);
     if (signal?.aborted === true) abort();
     else signal?.addEventListener("abort", abort, { once: true });
     try {
