@@ -1,0 +1,299 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { inspect } from "node:util";
+import fc from "fast-check";
+import * as jose from "jose";
+import {
+  type Claims,
+  type Provider,
+  type ProviderOptions,
+  type SignOptions,
+  type Signer,
+  type SigningEntry,
+  createProvider,
+  localSigner,
+} from "../../src/index.ts";
+import { ecKey, withoutPrivate } from "../support/keys.ts";
+import { settled, simulatedClock } from "../support/simulated.ts";
+import { read, signature, verdict } from "./compact.ts";
+
+const issuer = "https://op.example";
+const entry = async (keyId: string): Promise<SigningEntry> => ({ keyId, signer: await localSigner(ecKey(keyId)) });
+const provide = async (options?: ProviderOptions): Promise<Provider> =>
+  createProvider({ issuer, keyset: [await entry("a")] }, options);
+
+const document = ({ fetch, jwksUri }: Provider): Promise<jose.JSONWebKeySet> =>
+  fetch(new Request(jwksUri)).json() as Promise<jose.JSONWebKeySet>;
+
+/** Verifies with jose and the published set alone, whatever the time. */
+async function verified(token: string, set: jose.JSONWebKeySet): Promise<jose.CompactVerifyResult> {
+  const { payload, protectedHeader } = await jose.compactVerify(token, jose.createLocalJWKSet(set));
+  return { payload, protectedHeader };
+}
+
+describe("what a token says", () => {
+  const clock = simulatedClock();
+  clock.setBy(999);
+  const iat = Math.floor(clock.now() / 1000);
+  const own = { iss: issuer, iat, exp: iat + 60 };
+  const rows: { name: string; claims: Claims; options?: Partial<SignOptions>; header?: object; expect: object }[] = [
+    { name: "iss, iat and exp are set, typ is JWT", claims: {}, expect: own },
+    {
+      name: "claims are kept",
+      claims: { sub: "alice", aud: ["x", "y"], deep: { list: [1, null, "ü"] } },
+      expect: { sub: "alice", aud: ["x", "y"], deep: { list: [1, null, "ü"] }, ...own },
+    },
+    { name: "iss may be given if it is the same", claims: { iss: issuer }, expect: own },
+    { name: "what is undefined is not given", claims: { iss: undefined, iat: undefined, exp: undefined }, expect: own },
+    { name: "nbf is the caller's", claims: { nbf: 1 }, expect: { nbf: 1, ...own } },
+    {
+      name: "exp follows from the lifetime",
+      claims: {},
+      options: { lifetimeSeconds: 3600 },
+      expect: { ...own, exp: iat + 3600 },
+    },
+    { name: "one second is enough", claims: {}, options: { lifetimeSeconds: 1 }, expect: { ...own, exp: iat + 1 } },
+    { name: "typ of an access token", claims: {}, options: { typ: "at+jwt" }, header: { typ: "at+jwt" }, expect: own },
+    {
+      name: "typ of any other",
+      claims: {},
+      options: { typ: "logout+jwt" },
+      header: { typ: "logout+jwt" },
+      expect: own,
+    },
+    {
+      name: "more header parameters",
+      claims: {},
+      options: { header: { cty: "x", "https://example.org/p": [1] } },
+      header: { cty: "x", "https://example.org/p": [1] },
+      expect: own,
+    },
+    {
+      name: "names that mean something to JavaScript",
+      claims: JSON.parse('{"__proto__":{"x":1},"toString":2}') as Claims,
+      expect: { ["__proto__"]: { x: 1 }, toString: 2, ...own },
+    },
+  ];
+  for (const { name, claims, options, header, expect } of rows) {
+    test(name, async () => {
+      const provider = await provide({ clock });
+      const token = await provider.sign(claims, { lifetimeSeconds: 60, ...options });
+      assert.match(token, /^[\w-]+\.[\w-]+\.[\w-]{86}$/);
+      const { payload, protectedHeader } = await verified(token, await document(provider));
+      assert.deepEqual(protectedHeader, { alg: "ES256", kid: "a", typ: "JWT", ...header });
+      assert.deepEqual(JSON.parse(new TextDecoder().decode(payload)), expect);
+    });
+  }
+
+  for (const kid of ["a b", 'quote"', "ключ", "𝄞", "../../etc/passwd", "\u0000", "x".repeat(500)]) {
+    test(`kid ${JSON.stringify(kid).slice(0, 24)} arrives as it is`, async () => {
+      const provider = await provide({ keyset: [{ keyId: kid, signer: await localSigner(ecKey("a")) }] });
+      const token = await provider.sign({ aud: "x" }, { lifetimeSeconds: 60 });
+      const { protectedHeader } = await verified(token, await document(provider));
+      assert.equal(protectedHeader.kid, kid);
+      assert.equal((await provider.verify(token, { audience: "x" })).header.kid, kid);
+    });
+  }
+
+  test("what the caller does with the claims afterwards has no effect", async () => {
+    const provider = await provide();
+    const claims = { sub: "alice" };
+    const header = { cty: "x" };
+    const signing = provider.sign(claims, { lifetimeSeconds: 60, header });
+    claims.sub = "mallory";
+    header.cty = "y";
+    const token = read(await signing);
+    assert.deepEqual([token.claims["sub"], token.header["cty"]], ["alice", "x"]);
+    assert.deepEqual(claims, { sub: "mallory" });
+  });
+});
+
+describe("what cannot be signed is refused", () => {
+  const loop: Record<string, unknown> = {};
+  loop["loop"] = loop;
+  const reserved = ["alg", "kid", "typ", "b64", "crit", "zip", "jwk", "jku", "x5u", "x5c", "x5t", "x5t#S256"];
+  const rows: [name: string, claims: unknown, options?: object][] = [
+    ...reserved.map((name): [string, unknown, object] => [`header ${name}`, {}, { header: { [name]: "x" } }]),
+    ["header alg, although it is the same", {}, { header: { alg: "ES256" } }],
+    ["header kid, although there is nothing in it", {}, { header: { kid: undefined } }],
+    ["claim iat", { iat: 1 }],
+    ["claim exp", { exp: 1 }],
+    ["claim exp of null", { exp: null }],
+    ["claim iss of another", { iss: "https://other.example" }],
+    ["claim iss of null", { iss: null }],
+    ["claim iss as a list", { iss: [issuer] }],
+    ...[0, -1, 1.5, Number.NaN, Infinity, 2 ** 53, "60", null, undefined].map(
+      (lifetimeSeconds): [string, unknown, object] => [
+        `a lifetime of ${inspect(lifetimeSeconds)}`,
+        {},
+        { lifetimeSeconds },
+      ],
+    ),
+    ...[null, undefined, [{ sub: "x" }], "sub", 7].map((claims): [string, unknown] => [
+      `claims ${inspect(claims)}`,
+      claims,
+    ]),
+    ["a BigInt in the claims", { sub: 1n }],
+    ["claims that hold themselves", loop],
+    ["a BigInt in the header", {}, { header: { x: 1n } }],
+    ["a header that is a list", {}, { header: [1] }],
+    ["a header of null", {}, { header: null }],
+    ["an empty typ", {}, { typ: "" }],
+    ["a typ that is no text", {}, { typ: 7 }],
+    ["a typ of null", {}, { typ: null }],
+  ];
+  for (const [name, claims, options] of rows) {
+    test(name, async () => {
+      let asked = false;
+      const signer: Signer = {
+        publicKey: withoutPrivate(ecKey("a")),
+        sign: () => ((asked = true), Promise.reject(new Error())),
+      };
+      const provider = await provide({ keyset: [{ keyId: "a", signer }] });
+      const signing = provider.sign(claims as Claims, { lifetimeSeconds: 60, ...options });
+      await assert.rejects(signing, { name: "TokenError", code: "ERR_CLAIMS_INVALID", retryable: false });
+      assert.equal(asked, false, "the signer was asked");
+    });
+  }
+});
+
+/** A signer that answers when it is told to, with good signatures. */
+function heldSigner(kid: string): { signer: Signer; release: () => void; readonly asked: number } {
+  const waiting: (() => void)[] = [];
+  let asked = 0;
+  const signer: Signer = {
+    publicKey: withoutPrivate(ecKey(kid)),
+    sign: async ({ message }) => {
+      asked += 1;
+      await new Promise<void>((resolve) => waiting.push(resolve));
+      return signature("ES256", ecKey(kid))(Buffer.from(message));
+    },
+  };
+  return {
+    signer,
+    release: () => waiting.splice(0).forEach((resolve) => resolve()),
+    get asked() {
+      return asked;
+    },
+  };
+}
+
+describe("the active signer is guarded", () => {
+  const lifetimeSeconds = 60;
+
+  test("signerLimits bound it, and go on counting through updates", async () => {
+    const { signer, release } = heldSigner("a");
+    const limits = { maxConcurrent: 1, maxQueued: 0 };
+    const provider = await provide({ keyset: [{ keyId: "a", signer }], signerLimits: limits });
+    const first = provider.sign({}, { lifetimeSeconds });
+    assert.equal(await verdict(provider.sign({}, { lifetimeSeconds })), "ERR_SIGNER_BUSY");
+    await provider.update({ keyset: [{ keyId: "a", signer }, await entry("b")] });
+    assert.equal(await verdict(provider.sign({}, { lifetimeSeconds })), "ERR_SIGNER_BUSY");
+    await provider.update({ keyset: [await entry("b"), { keyId: "a", signer }] });
+    assert.equal(await verdict(provider.sign({}, { lifetimeSeconds })), "accepted");
+    await provider.update({ keyset: [{ keyId: "a", signer }] });
+    assert.equal(await verdict(provider.sign({}, { lifetimeSeconds })), "ERR_SIGNER_BUSY");
+    release();
+    await verified(await first, await document(provider));
+  });
+
+  test("the deadline goes by the provider's clock", async () => {
+    const clock = simulatedClock();
+    const { signer } = heldSigner("a");
+    const keyset = [{ keyId: "a", signer }];
+    const provider = await provide({ keyset, signerLimits: { timeoutMs: 70 }, clock });
+    const outcome = verdict(provider.sign({}, { lifetimeSeconds }));
+    await clock.advance(70);
+    assert.equal(await outcome, "ERR_SIGNER_TIMEOUT");
+    assert.equal(clock.timers, 0);
+  });
+
+  test("limits out of range are refused at construction", async () => {
+    for (const limits of [{ maxConcurrent: 0 }, { maxQueued: -1 }, { timeoutMs: Number.NaN }])
+      assert.equal(await verdict(provide({ signerLimits: limits })), "ERR_OPTION_INVALID");
+  });
+
+  test("the caller's signal aborts", async () => {
+    const { signer } = heldSigner("a");
+    const provider = await provide({ keyset: [{ keyId: "a", signer }] });
+    const aborting = new AbortController();
+    const outcome = verdict(provider.sign({}, { lifetimeSeconds, signal: aborting.signal }));
+    aborting.abort();
+    assert.equal(await outcome, "ERR_SIGNER_ABORTED");
+  });
+
+  test("a signer that holds another key than it publishes: no token gets out", async () => {
+    const b = await localSigner(ecKey("b"));
+    const signer: Signer = { publicKey: withoutPrivate(ecKey("a")), sign: (input) => b.sign(input) };
+    const provider = await provide({ keyset: [{ keyId: "the kid", signer }] });
+    await assert.rejects(provider.sign({}, { lifetimeSeconds }), {
+      code: "ERR_SIGNER_BAD_SIGNATURE",
+      message: /^kid "the kid": the published key does not verify/,
+    });
+  });
+
+  test("one signer under a new kid signs under the new kid", async () => {
+    const signer = await localSigner(ecKey("a"));
+    const provider = await provide({ keyset: [{ keyId: "old", signer }] });
+    await provider.update({ keyset: [{ keyId: "new", signer }] });
+    const token = await provider.sign({}, { lifetimeSeconds });
+    assert.equal((await verified(token, await document(provider))).protectedHeader.kid, "new");
+  });
+});
+
+test("kid and signer are captured together, when sign is called", async () => {
+  const a = heldSigner("a");
+  const provider = await provide({ keyset: [{ keyId: "a", signer: a.signer }, await entry("b")] });
+  const before = await document(provider);
+  const slow = provider.sign({ n: 1 }, { lifetimeSeconds: 60 });
+  await settled();
+  await provider.update({ keyset: [await entry("b")] });
+  const next = await provider.sign({ n: 2 }, { lifetimeSeconds: 60 });
+  a.release();
+  assert.equal((await verified(await slow, before)).protectedHeader.kid, "a");
+  assert.equal((await verified(next, await document(provider))).protectedHeader.kid, "b");
+  assert.equal(a.asked, 1);
+});
+
+const kids = ["a", "b", "c", "d"];
+const slowSigners = await Promise.all(
+  kids.map(async (kid) => {
+    const fast = await localSigner(ecKey(kid));
+    const slow: Signer["sign"] = async (input) => {
+      for (let turn = input.digest[0] ?? 0; turn > 0; turn -= 32) await new Promise(setImmediate);
+      return fast.sign(input);
+    };
+    return { keyId: kid, signer: { publicKey: fast.publicKey, sign: slow } };
+  }),
+);
+const order = fc.shuffledSubarray(slowSigners, { minLength: 1 });
+const steps = fc.array(
+  fc.oneof(fc.constant("sign" as const), fc.constant("sign" as const), fc.constant("turn" as const), order),
+  { minLength: 5, maxLength: 25 },
+);
+
+test("property: under any updates, each token verifies with the set that was current when it was asked for, by its first kid", async () => {
+  await fc.assert(
+    fc.asyncProperty(order, steps, async (keyset, steps) => {
+      const provider = await provide({ keyset });
+      const tokens: Promise<unknown>[] = [];
+      let n = 0;
+      for (const step of steps) {
+        if (step === "turn") await new Promise(setImmediate);
+        else if (step === "sign") tokens.push(check((n += 1)));
+        else tokens.push(provider.update({ keyset: step }));
+      }
+      await Promise.all(tokens);
+
+      async function check(n: number): Promise<void> {
+        const reading = document(provider);
+        const token = await provider.sign({ n }, { lifetimeSeconds: 60 });
+        const set = await reading;
+        const { payload, protectedHeader } = await verified(token, set);
+        assert.equal(protectedHeader.kid, set.keys[0]?.kid);
+        assert.equal((JSON.parse(new TextDecoder().decode(payload)) as { n: number }).n, n);
+      }
+    }),
+    { numRuns: 100 },
+  );
+});
