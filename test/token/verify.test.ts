@@ -1,0 +1,461 @@
+import assert from "node:assert/strict";
+import { createPublicKey } from "node:crypto";
+import { describe, test } from "node:test";
+import { inspect } from "node:util";
+import * as jose from "jose";
+import {
+  type ErrorCode,
+  FetchError,
+  type KeySource,
+  type Provider,
+  type SigningEntry,
+  TokenError,
+  type VerifyOptions,
+  createProvider,
+  localSigner,
+  verify,
+} from "../../src/index.ts";
+import { type PrivateJwk, ecKey, rsaKey, withoutPrivate } from "../support/keys.ts";
+import { simulatedClock } from "../support/simulated.ts";
+import { type Signature, compact, encode, hmac, noSignature, signature, verdict } from "./compact.ts";
+
+const issuer = "https://op.example";
+const audience = "https://rp.example";
+const key = ecKey("a");
+const publicJwk = withoutPrivate(key);
+const attacker = ecKey("attacker");
+
+const clock = simulatedClock();
+clock.setBy(999);
+const now = Math.floor(clock.now() / 1000);
+const claims = { iss: issuer, aud: audience, exp: now + 60 };
+const header = { alg: "ES256", kid: "a" };
+const es256 = signature("ES256", key);
+const byKey = (more: object, signedBy = es256): string => compact({ ...header, ...more }, claims, signedBy);
+
+const imported = (await jose.importJWK(publicJwk, "ES256")) as jose.CryptoKey;
+/** The one key, by its kid. */
+const keys: KeySource = ({ kid }) => {
+  if (kid !== "a") throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "no such kid");
+  return imported;
+};
+const neverAsked: KeySource = () => assert.fail("the keys were asked");
+const options: VerifyOptions = { keys, issuer, audience, algorithms: ["ES256"], clock };
+
+interface Row {
+  readonly name: string;
+  readonly token: string;
+  readonly options?: Partial<VerifyOptions> | undefined;
+  readonly expect: "accepted" | ErrorCode;
+}
+
+function check(rows: readonly Row[]): void {
+  for (const { name, token, options: more, expect } of rows) {
+    test(`${name}: ${expect}`, async () => {
+      const verifying = verify(token, { ...options, ...more });
+      assert.equal(await verdict(verifying), expect);
+      if (expect === "accepted") return;
+      const error = (await verifying.catch((error: unknown) => error)) as TokenError;
+      assert.equal(error.name, "TokenError");
+      assert.equal(error.retryable, false);
+      // A token may be a credential.
+      if (typeof token === "string" && token.length > 3) assert.ok(!inspect(error, { depth: 9 }).includes(token));
+    });
+  }
+}
+
+test("an accepted token gives its header and its claims", async () => {
+  const token = byKey({ typ: "JWT", extra: 1 });
+  assert.deepEqual(await verify(token, options), { header: { ...header, typ: "JWT", extra: 1 }, claims });
+});
+
+describe("no option has a default that accepts anything", () => {
+  const wrong = [undefined, null, "", [], [""], [undefined], ["x", ""], 7, {}];
+  for (const name of ["issuer", "audience", "algorithms"]) {
+    for (const value of wrong) {
+      test(`${name}: ${inspect(value)}`, async () => {
+        const broken = { ...options, keys: neverAsked, [name]: value };
+        await assert.rejects(verify(byKey({}), broken), { name: "ConfigError", code: "ERR_OPTION_INVALID" });
+      });
+    }
+  }
+  for (const algorithms of [["none"], ["HS256"], ["ES256", "HS512"], ["es256"], ["ES256K"], ["dir"], "ES256"]) {
+    test(`algorithms: ${inspect(algorithms)}`, async () => {
+      const broken = { ...options, keys: neverAsked, algorithms: algorithms as string[] };
+      await assert.rejects(verify(byKey({}), broken), { name: "ConfigError", code: "ERR_OPTION_INVALID" });
+    });
+  }
+  for (const clockToleranceSeconds of [-1, Number.NaN, Infinity, "5", null]) {
+    test(`clockToleranceSeconds: ${inspect(clockToleranceSeconds)}`, async () => {
+      const broken = { ...options, keys: neverAsked, clockToleranceSeconds: clockToleranceSeconds as number };
+      await assert.rejects(verify(byKey({}), broken), { name: "ConfigError", code: "ERR_OPTION_INVALID" });
+    });
+  }
+});
+
+/** A token that is good but for its size, in characters. */
+function sized(length: number): string {
+  // The payload alone does not reach every length.
+  for (let more = 0; more < 4; more += 1) {
+    let token = "";
+    for (let padding = 11_950; token.length < length; padding += 1)
+      token = compact({ ...header, p: "x".repeat(more) }, { ...claims, p: "x".repeat(padding) }, es256);
+    if (token.length === length) return token;
+  }
+  return assert.fail(`no token of ${length} characters`);
+}
+
+describe("size is looked at first", () => {
+  check([
+    { name: "16 KiB", token: sized(16_384), expect: "accepted" },
+    {
+      name: "one more, although it is good",
+      token: sized(16_385),
+      options: { keys: neverAsked },
+      expect: "ERR_TOKEN_TOO_LARGE",
+    },
+    {
+      name: "no token at all, but large",
+      token: "x".repeat(10_000_000),
+      options: { keys: neverAsked },
+      expect: "ERR_TOKEN_TOO_LARGE",
+    },
+    {
+      name: "a large header",
+      token: byKey({ p: "x".repeat(20_000) }),
+      options: { keys: neverAsked },
+      expect: "ERR_TOKEN_TOO_LARGE",
+    },
+  ]);
+});
+
+describe("what is no compact JWS with a JSON header and JSON claims", () => {
+  const [head = "", body = "", tail = ""] = byKey({}).split(".");
+  const raw = (payload: string | Uint8Array): string => {
+    const input = `${head}.${Buffer.from(payload).toString("base64url")}`;
+    return `${input}.${Buffer.from(es256(Buffer.from(input))).toString("base64url")}`;
+  };
+  const malformed: [name: string, token: unknown][] = [
+    ["nothing", undefined],
+    ["null", null],
+    ["a number", 7],
+    ["bytes", Buffer.from(byKey({}))],
+    ["an empty text", ""],
+    ["two dots", ".."],
+    ["one part", head],
+    ["two parts", `${head}.${body}`],
+    ["four parts", `${head}.${body}.${tail}.${tail}`],
+    ["five parts, as a JWE", `${head}.${body}.${body}.${body}.${tail}`],
+    ["a header that is not base64url", `{"alg":"ES256"}.${body}.${tail}`],
+    ["a header that is not JSON", `${encode("alg")}.${body}.${tail}`],
+    ["a header that is a list", `${encode([header])}.${body}.${tail}`],
+    ["a header of null", `${encode("null")}.${body}.${tail}`],
+    ["no header", `.${body}.${tail}`],
+    ["a header without alg", compact({ kid: "a" }, claims, es256)],
+    ["an alg that is no text", compact({ ...header, alg: ["ES256"] }, claims, es256)],
+    ["a signature that is not base64url", `${head}.${body}.${tail.slice(0, -1)}!`],
+    ["claims that are not JSON", raw("claims")],
+    ["claims that are a list", raw(JSON.stringify([claims]))],
+    ["claims of null", raw("null")],
+    ["claims that are a text", raw('"claims"')],
+    ["no claims", raw("")],
+    ["claims that are not UTF-8", raw(Uint8Array.from([0x7b, 0xff, 0x7d]))],
+    ["an empty crit", byKey({ crit: [] })],
+    ["a crit that is no list", byKey({ crit: "x", x: 1 })],
+    ["a crit that names nothing that is there", byKey({ crit: ["b64"] })],
+    ["claims that are not encoded (b64)", byKey({ crit: ["b64"], b64: false })],
+  ];
+  check(malformed.map(([name, token]) => ({ name, token: token as string, expect: "ERR_TOKEN_MALFORMED" })));
+});
+
+describe("critical header parameters are not understood (RFC 7515 section 4.1.11)", () => {
+  check(
+    [
+      { crit: ["exp"], exp: 1 },
+      { crit: ["https://example.org/p"], "https://example.org/p": true },
+      { crit: ["x", "b64"], x: 1, b64: true },
+    ].map((more) => ({ name: JSON.stringify(more), token: byKey(more), expect: "ERR_TOKEN_CRIT" as const })),
+  );
+});
+
+describe("the alg must be allowed (RFC 8725 section 3.1)", () => {
+  const spki = createPublicKey({ key: publicJwk, format: "jwk" }).export({ type: "spki", format: "pem" }).toString();
+  const rows: [name: string, alg: string, signedBy: Signature][] = [
+    ["none", "none", noSignature],
+    ["None", "None", noSignature],
+    ["NONE, with a signature", "NONE", es256],
+    ["HMAC with the public key as PEM", "HS256", hmac("HS256", spki)],
+    ["HMAC with the public key as JSON", "HS256", hmac("HS256", JSON.stringify(publicJwk))],
+    ["HMAC with the x of the public key", "HS512", hmac("HS512", key.x)],
+    ["a name in lower case", "es256", es256],
+    ["another size", "ES512", es256],
+    ["RSA", "RS256", signature("RS256", rsaKey())],
+    ["a name of a JWE", "ECDH-ES", es256],
+    ["a made-up name", "x", es256],
+  ];
+  check(
+    rows.map(([name, alg, signedBy]) => ({
+      name,
+      token: byKey({ alg }, signedBy),
+      options: { keys: neverAsked },
+      expect: "ERR_TOKEN_ALG",
+    })),
+  );
+});
+
+describe("the alg must be that of the key, even if the keys go by the kid alone", () => {
+  const algorithms = ["ES256", "ES384", "RS256", "PS256", "EdDSA"];
+  const rows: [alg: string, jwk: PrivateJwk][] = [
+    ["RS256", rsaKey()],
+    ["PS256", rsaKey()],
+    ["ES384", ecKey("p384", "P-384")],
+  ];
+  check([
+    { name: "ES256", token: byKey({}), options: { algorithms }, expect: "accepted" },
+    ...rows.map(([alg, jwk]): Row => ({
+      name: alg,
+      token: byKey({ alg }, signature(alg, jwk)),
+      options: { algorithms },
+      expect: "ERR_TOKEN_ALG",
+    })),
+    { name: "EdDSA", token: byKey({ alg: "EdDSA" }), options: { algorithms }, expect: "ERR_TOKEN_ALG" },
+  ]);
+});
+
+describe("the kid picks the key, nothing else does", () => {
+  const attackerJwk = withoutPrivate(attacker);
+  const byAttacker = signature("ES256", attacker);
+  const embedded = {
+    jwk: attackerJwk,
+    jku: "https://attacker.example/jwks",
+    x5u: "https://attacker.example/cert.pem",
+    x5c: ["MIIB"],
+    x5t: "x",
+  };
+  check([
+    ...[undefined, null, "", 7, ["a"]].map((kid): Row => ({
+      name: `kid ${inspect(kid)}`,
+      token: byKey({ kid }),
+      options: { keys: neverAsked },
+      expect: "ERR_TOKEN_KID_MISSING",
+    })),
+    { name: "an unknown kid", token: byKey({ kid: "b" }), expect: "ERR_TOKEN_KID_UNKNOWN" },
+    { name: "another key under the kid", token: byKey({}, byAttacker), expect: "ERR_TOKEN_SIGNATURE" },
+    ...Object.entries(embedded).flatMap(([name, value]): Row[] => [
+      { name: `${name} of an attacker`, token: byKey({ [name]: value }, byAttacker), expect: "ERR_TOKEN_SIGNATURE" },
+      {
+        name: `${name} of an attacker, no kid`,
+        token: byKey({ [name]: value, kid: undefined }, byAttacker),
+        expect: "ERR_TOKEN_KID_MISSING",
+      },
+      { name: `${name} is ignored`, token: byKey({ [name]: value }), expect: "accepted" },
+    ]),
+  ]);
+
+  test("a URL in the header is not fetched", async (t) => {
+    const fetch = t.mock.method(globalThis, "fetch", () => Promise.reject(new Error("offline")));
+    await verify(byKey(embedded), options);
+    assert.equal(fetch.mock.callCount(), 0);
+  });
+});
+
+describe("the signature covers header and claims", () => {
+  const [head = "", body = "", tail = ""] = byKey({}).split(".");
+  const der = Buffer.from([0x30, 0x44, ...es256(Buffer.from(`${head}.${body}`))]).toString("base64url");
+  const rows: [name: string, token: string][] = [
+    ["other claims", `${head}.${encode({ ...claims, sub: "mallory" })}.${tail}`],
+    ["another header", `${encode({ ...header, typ: "x" })}.${body}.${tail}`],
+    ["the signature of another token", `${head}.${body}.${byKey({ typ: "x" }).split(".")[2]}`],
+    ["no signature", `${head}.${body}.`],
+    ["half of a signature", `${head}.${body}.${tail.slice(0, 43)}`],
+    ["zeros", `${head}.${body}.${"A".repeat(86)}`],
+    ["more than a signature", `${head}.${body}.${der}`],
+  ];
+  check(rows.map(([name, token]) => ({ name, token, expect: "ERR_TOKEN_SIGNATURE" })));
+});
+
+describe("claims (RFC 7519 section 4.1), with clocks that agree", () => {
+  const rows: [name: string, more: object, expect: Row["expect"], options?: Partial<VerifyOptions>][] = [
+    ["iss is missing", { iss: undefined }, "ERR_TOKEN_CLAIM"],
+    ["iss of another", { iss: "https://other.example" }, "ERR_TOKEN_CLAIM"],
+    ["iss with a slash more", { iss: `${issuer}/` }, "ERR_TOKEN_CLAIM"],
+    ["iss as a list", { iss: [issuer] }, "ERR_TOKEN_CLAIM"],
+    ["iss is one of several", {}, "accepted", { issuer: ["https://other.example", issuer] }],
+    ["iss is none of several", {}, "ERR_TOKEN_CLAIM", { issuer: ["https://x.example", "https://y.example"] }],
+    ["aud is missing", { aud: undefined }, "ERR_TOKEN_CLAIM"],
+    ["aud of another", { aud: "https://other.example" }, "ERR_TOKEN_CLAIM"],
+    ["aud begins alike", { aud: `${audience}.attacker.example` }, "ERR_TOKEN_CLAIM"],
+    ["aud is a list that holds it", { aud: ["https://other.example", audience] }, "accepted"],
+    ["aud is a list without it", { aud: ["https://other.example"] }, "ERR_TOKEN_CLAIM"],
+    ["aud is an empty list", { aud: [] }, "ERR_TOKEN_CLAIM"],
+    ["aud is a number", { aud: 7 }, "ERR_TOKEN_CLAIM"],
+    ["aud is one of several", {}, "accepted", { audience: ["https://other.example", audience] }],
+    ["exp is missing", { exp: undefined }, "ERR_TOKEN_CLAIM"],
+    ["exp is a text", { exp: String(now + 60) }, "ERR_TOKEN_CLAIM"],
+    ["exp is null", { exp: null }, "ERR_TOKEN_CLAIM"],
+    ["exp in a second", { exp: now + 1 }, "accepted"],
+    ["exp now", { exp: now }, "ERR_TOKEN_EXPIRED"],
+    ["exp a second ago", { exp: now - 1 }, "ERR_TOKEN_EXPIRED"],
+    ["nbf now", { nbf: now }, "accepted"],
+    ["nbf in a second", { nbf: now + 1 }, "ERR_TOKEN_CLAIM"],
+    ["nbf is a text", { nbf: "now" }, "ERR_TOKEN_CLAIM"],
+    ["iat is a text", { iat: "now" }, "ERR_TOKEN_CLAIM"],
+    ["exp ten seconds ago, ten tolerated", { exp: now - 10 }, "ERR_TOKEN_EXPIRED", { clockToleranceSeconds: 10 }],
+    ["exp nine seconds ago, ten tolerated", { exp: now - 9 }, "accepted", { clockToleranceSeconds: 10 }],
+    ["nbf in ten seconds, ten tolerated", { nbf: now + 10 }, "accepted", { clockToleranceSeconds: 10 }],
+    ["nbf in eleven seconds, ten tolerated", { nbf: now + 11 }, "ERR_TOKEN_CLAIM", { clockToleranceSeconds: 10 }],
+    ["a required claim is there", { sub: "x" }, "accepted", { requiredClaims: ["sub"] }],
+    ["a required claim is missing", {}, "ERR_TOKEN_CLAIM", { requiredClaims: ["sub"] }],
+    ["exp is required beside others", { exp: undefined, sub: "x" }, "ERR_TOKEN_CLAIM", { requiredClaims: ["sub"] }],
+    ["a required claim that every object has", {}, "ERR_TOKEN_CLAIM", { requiredClaims: ["toString"] }],
+  ];
+  check(
+    rows.map(([name, more, expect, options]) => ({
+      name,
+      token: compact(header, { ...claims, ...more }, es256),
+      options,
+      expect,
+    })),
+  );
+
+  test("the message names the claim", async () => {
+    const messages: [more: object, message: RegExp][] = [
+      [{ aud: "x" }, /^claim "aud" is not what is expected$/],
+      [{ iss: undefined }, /^claim "iss" is missing$/],
+      [{ nbf: now + 1 }, /^claim "nbf"/],
+    ];
+    for (const [more, message] of messages)
+      await assert.rejects(verify(compact(header, { ...claims, ...more }, es256), options), { message });
+  });
+});
+
+describe("typ is compared as a media type (RFC 7515 section 4.1.9, RFC 8725 section 3.11)", () => {
+  const rows: [typ: unknown, wanted: string | undefined, expect: Row["expect"]][] = [
+    ["at+jwt", "at+jwt", "accepted"],
+    ["application/at+jwt", "at+jwt", "accepted"],
+    ["AT+JWT", "at+jwt", "accepted"],
+    ["at+jwt", "application/at+jwt", "accepted"],
+    ["JWT", "at+jwt", "ERR_TOKEN_TYP"],
+    ["at+jwt", "JWT", "ERR_TOKEN_TYP"],
+    ["text/at+jwt", "at+jwt", "ERR_TOKEN_TYP"],
+    [undefined, "at+jwt", "ERR_TOKEN_TYP"],
+    ["", "at+jwt", "ERR_TOKEN_TYP"],
+    [["at+jwt"], "at+jwt", "ERR_TOKEN_TYP"],
+    [undefined, undefined, "accepted"],
+    ["whatever", undefined, "accepted"],
+  ];
+  check(
+    rows.map(([typ, wanted, expect]) => ({
+      name: `${inspect(typ)} where ${inspect(wanted)} is expected`,
+      token: byKey({ typ }),
+      options: { typ: wanted },
+      expect,
+    })),
+  );
+});
+
+function throwing(reason: Error): never {
+  throw reason;
+}
+
+describe("what the keys throw gets out as it is", () => {
+  const rows: [name: string, thrown: Error][] = [
+    ["a FetchError", new FetchError("ERR_KEYS_LATER", "later")],
+    ["a TokenError", new TokenError("ERR_TOKEN_ALG", "no")],
+    ["an error of the caller", new Error("no database")],
+    ["a TypeError", new TypeError("x is undefined")],
+    ["an error of jose", new jose.errors.JWKSTimeout()],
+  ];
+  for (const [name, thrown] of rows) {
+    test(name, async () => {
+      for (const keys of [() => throwing(thrown), () => Promise.reject(thrown)])
+        await assert.rejects(verify(byKey({}), { ...options, keys }), (error) => error === thrown);
+    });
+  }
+
+  test("a key set of jose is a source of keys", async () => {
+    const keys = jose.createLocalJWKSet({ keys: [{ ...publicJwk, kid: "a" }] });
+    assert.equal(await verdict(verify(byKey({}), { ...options, keys })), "accepted");
+    await assert.rejects(verify(byKey({ kid: "b" }), { ...options, keys }), jose.errors.JWKSNoMatchingKey);
+  });
+});
+
+const entry = async (keyId: string): Promise<SigningEntry> => ({ keyId, signer: await localSigner(ecKey(keyId)) });
+const provide = async (...kids: string[]): Promise<Provider> =>
+  createProvider({ issuer, keyset: await Promise.all(kids.map(entry)), clock });
+const signed = (more: { header?: object; claims?: object } = {}, by = "a"): string =>
+  compact({ ...header, kid: by, ...more.header }, { ...claims, ...more.claims }, signature("ES256", ecKey(by)));
+
+describe("provider.verify", () => {
+  const rows: [name: string, token: string, expect: Row["expect"], options?: object][] = [
+    ["the active key", signed(), "accepted"],
+    ["a retiring key", signed({}, "b"), "accepted"],
+    ["a kid that is not there", signed({ header: { kid: "x" } }), "ERR_TOKEN_KID_UNKNOWN"],
+    ["no kid", signed({ header: { kid: undefined } }), "ERR_TOKEN_KID_MISSING"],
+    ["the kid of another key", signed({ header: { kid: "b" } }), "ERR_TOKEN_SIGNATURE"],
+    ["a kid that every object has", signed({ header: { kid: "constructor" } }), "ERR_TOKEN_KID_UNKNOWN"],
+    ["another issuer with the same key", signed({ claims: { iss: "https://x.example" } }), "ERR_TOKEN_CLAIM"],
+    ["another audience", signed({ claims: { aud: "https://x.example" } }), "ERR_TOKEN_CLAIM"],
+    ["expired, by the provider's clock", signed({ claims: { exp: now } }), "ERR_TOKEN_EXPIRED"],
+    ["tolerated", signed({ claims: { exp: now } }), "accepted", { clockToleranceSeconds: 1 }],
+    ["another typ", signed({ header: { typ: "JWT" } }), "ERR_TOKEN_TYP", { typ: "at+jwt" }],
+    ["the typ", signed({ header: { typ: "at+jwt" } }), "accepted", { typ: "at+jwt" }],
+    ["a claim is missing", signed(), "ERR_TOKEN_CLAIM", { requiredClaims: ["sub"] }],
+    ["no audience to compare", signed(), "ERR_OPTION_INVALID", { audience: undefined }],
+  ];
+  for (const [name, token, expect, more] of rows) {
+    test(`${name}: ${expect}`, async () => {
+      const provider = await provide("a", "b");
+      assert.equal(await verdict(provider.verify(token, { audience, ...more })), expect);
+    });
+  }
+
+  test("keys, issuer, algorithms and clock are the provider's, whatever is passed", async () => {
+    const provider = await provide("a");
+    const foreign = {
+      keys: () => imported,
+      issuer: "https://x.example",
+      algorithms: ["ES256", "RS256"],
+      clock: { now: () => 0 },
+    };
+    const verdictOn = (token: string) => verdict(provider.verify(token, { audience, ...foreign }));
+    assert.equal(await verdictOn(signed()), "accepted");
+    assert.equal(await verdictOn(signed({ header: { kid: "x" } })), "ERR_TOKEN_KID_UNKNOWN");
+    assert.equal(await verdictOn(signed({ claims: { iss: "https://x.example" } })), "ERR_TOKEN_CLAIM");
+    assert.equal(await verdictOn(byKey({ alg: "RS256" }, signature("RS256", rsaKey()))), "ERR_TOKEN_ALG");
+    assert.equal(await verdictOn(signed({ claims: { exp: now } })), "ERR_TOKEN_EXPIRED");
+  });
+
+  test("follows every update: retiring keys are accepted, removed keys are not, and may come back", async () => {
+    const provider = await provide("a");
+    const verdicts = async (): Promise<string[]> =>
+      Promise.all(["a", "b", "c"].map((kid) => verdict(provider.verify(signed({}, kid), { audience }))));
+    const [yes, no] = ["accepted", "ERR_TOKEN_KID_UNKNOWN"];
+    assert.deepEqual(await verdicts(), [yes, no, no]);
+    for (const [kids, expected] of [
+      [
+        ["b", "a"],
+        [yes, yes, no],
+      ],
+      [
+        ["c", "b"],
+        [no, yes, yes],
+      ],
+      [["c"], [no, no, yes]],
+      [
+        ["a", "c"],
+        [yes, no, yes],
+      ],
+    ] as const) {
+      await provider.update({ keyset: await Promise.all(kids.map(entry)) });
+      assert.deepEqual(await verdicts(), expected);
+    }
+  });
+
+  test("a refused update removes nothing", async () => {
+    const provider = await provide("a", "b");
+    await assert.rejects(provider.update({ keyset: [await entry("c"), await entry("c")] }));
+    assert.equal(await verdict(provider.verify(signed({}, "b"), { audience })), "accepted");
+    assert.equal(await verdict(provider.verify(signed({}, "c"), { audience })), "ERR_TOKEN_KID_UNKNOWN");
+  });
+});
