@@ -1,0 +1,166 @@
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { after, before, describe, test } from "node:test";
+import { inspect } from "node:util";
+import * as jose from "jose";
+import type { SignInput, Signer } from "../../src/index.ts";
+
+/** A signer to hold against the contract. */
+export interface SignerUnderTest {
+  readonly signer: Signer;
+  /** Texts that no error may hold: key material, PINs, credentials. */
+  readonly secrets: readonly string[];
+  readonly close?: () => Promise<void>;
+}
+
+export interface SuiteOptions {
+  /** Signatures to look at. Default: 1000. */
+  readonly signatures?: number;
+  /** Signatures after which a leading zero must have been seen; one in 256 has it. Default: 6000, which misses it once in 10^10 runs. */
+  readonly maxSignatures?: number;
+}
+
+const encoder = new TextEncoder();
+
+export function inputOf(message: string): SignInput {
+  const bytes = encoder.encode(message);
+  return { message: bytes, digest: createHash("sha256").update(bytes).digest() };
+}
+
+/**
+ * What every signer must pass. `open` is called once.
+ *
+ * @see the contract, section 2 (entry.Signer); RFC 7518 section 3.4
+ */
+export function checkSigner(
+  name: string,
+  open: () => Promise<SignerUnderTest>,
+  { signatures = 1_000, maxSignatures = 6_000 }: SuiteOptions = {},
+): void {
+  describe(`a signer: ${name}`, () => {
+    let opened: SignerUnderTest;
+    let publicKey: jose.CryptoKey;
+    let shown: string;
+    let signed = 0;
+
+    before(async () => {
+      opened = await open();
+      shown = JSON.stringify(opened.signer.publicKey);
+      publicKey = (await jose.importJWK(JSON.parse(shown) as jose.JWK, "ES256")) as jose.CryptoKey;
+    });
+    after(() => opened.close?.());
+
+    /** Signs a JWS of its own, and verifies it as a relying party does. */
+    async function sign(): Promise<Uint8Array> {
+      signed += 1;
+      const input = `${jose.base64url.encode('{"alg":"ES256"}')}.${jose.base64url.encode(`${name} ${signed}`)}`;
+      const signature = await opened.signer.sign(inputOf(input));
+      assert.ok(signature instanceof Uint8Array);
+      assert.equal(signature.length, 64);
+      await jose.compactVerify(`${input}.${jose.base64url.encode(signature)}`, publicKey, { algorithms: ["ES256"] });
+      return signature;
+    }
+
+    test("its public key is a P-256 JWK without a private member", () => {
+      const jwk = JSON.parse(shown) as Record<string, unknown>;
+      assert.deepEqual([jwk["kty"], jwk["crv"]], ["EC", "P-256"]);
+      for (const member of ["x", "y"]) {
+        assert.match(String(jwk[member]), /^[\w-]{43}$/);
+        assert.equal(jose.base64url.decode(String(jwk[member])).length, 32);
+      }
+      const allowed = ["kty", "crv", "x", "y", "kid", "alg", "use", "key_ops"];
+      assert.deepEqual(
+        Object.keys(jwk).filter((member) => !allowed.includes(member)),
+        [],
+      );
+    });
+
+    for (const inFlight of [1, 64]) {
+      test(`${signatures} signatures with ${inFlight} in flight: each is 64 bytes that jose verifies`, async () => {
+        const last = signed + signatures;
+        const one = async (): Promise<void> => {
+          while (signed < last) await sign();
+        };
+        await Promise.all(Array.from({ length: inFlight }, one));
+      });
+    }
+
+    for (const [half, at] of [["r", 0] as const, ["s", 32] as const]) {
+      test(`a leading zero of ${half} is kept`, async () => {
+        for (let attempt = 0; attempt < maxSignatures; attempt += 16) {
+          const batch = await Promise.all(Array.from({ length: 16 }, sign));
+          if (batch.some((signature) => signature[at] === 0)) return;
+        }
+        assert.fail(`no ${half} of ${maxSignatures} began with a zero`);
+      });
+    }
+
+    test("messages of any length are signed as they are", async () => {
+      for (const length of [0, 1, 31, 32, 33, 64, 16_384]) {
+        const message = new Uint8Array(length).fill(7);
+        const before = message.slice();
+        const digest = createHash("sha256").update(message).digest();
+        const signature = await opened.signer.sign({ message, digest });
+        const ecdsa = { name: "ECDSA", hash: "SHA-256" };
+        assert.ok(await crypto.subtle.verify(ecdsa, publicKey, Uint8Array.from(signature), message), `${length} bytes`);
+        assert.deepEqual(message, before);
+      }
+    });
+
+    test("a part of a larger buffer is signed alone", async () => {
+      const whole = encoder.encode("before.header.claims.after");
+      const message = whole.subarray(7, 20);
+      const digest = new Uint8Array(64).fill(1);
+      digest.set(createHash("sha256").update(message).digest(), 16);
+      const signature = await opened.signer.sign({ message, digest: digest.subarray(16, 48) });
+      const ecdsa = { name: "ECDSA", hash: "SHA-256" };
+      assert.ok(await crypto.subtle.verify(ecdsa, publicKey, Uint8Array.from(signature), message.slice()));
+    });
+
+    // A backend uses the message or the digest and may not see what is wrong with the other; it must never make something else up.
+    const good = inputOf("header.claims");
+    const wrong: [name: string, input: unknown][] = [
+      ["nothing", undefined],
+      ["no members", {}],
+      ["a message and a digest of null", { message: null, digest: null }],
+      ["texts", { message: "header.claims", digest: "digest" }],
+      ["numbers", { message: 7, digest: 7 }],
+      ["a digest that is too short", { ...good, digest: good.digest.subarray(1) }],
+      ["a digest that is too long", { ...good, digest: Uint8Array.from([...good.digest, 0]) }],
+      ["no digest", { message: good.message }],
+      ["no message", { digest: good.digest }],
+      ["a signal that was aborted", { ...good, signal: AbortSignal.abort() }],
+    ];
+    for (const [what, input] of wrong) {
+      test(`wrong input: ${what}: the signature of the message, or an error without a secret`, async () => {
+        const result = await (async () => opened.signer.sign(input as SignInput))().catch((error: unknown) => ({
+          error,
+        }));
+        if (result instanceof Uint8Array) {
+          const ecdsa = { name: "ECDSA", hash: "SHA-256" };
+          assert.ok(
+            await crypto.subtle.verify(ecdsa, publicKey, Uint8Array.from(result), encoder.encode("header.claims")),
+          );
+          return;
+        }
+        const text = inspect(result.error, { depth: 9, showHidden: true });
+        for (const secret of opened.secrets) assert.ok(!text.includes(secret), "a secret in an error");
+        // It goes on working.
+        await sign();
+      });
+    }
+
+    test("nothing that can be seen of it holds a secret", () => {
+      const text = inspect(opened.signer, { depth: 9, showHidden: true }) + JSON.stringify(opened.signer);
+      for (const secret of opened.secrets) assert.ok(!text.includes(secret));
+    });
+
+    test("its public key has not changed, whoever tried", async () => {
+      assert.equal(JSON.stringify(opened.signer.publicKey), shown);
+      Reflect.set(opened.signer.publicKey, "x", "changed");
+      Reflect.set(opened.signer.publicKey, "d", "added");
+      assert.equal(JSON.stringify(opened.signer.publicKey), shown);
+      await sign();
+    });
+  });
+}
