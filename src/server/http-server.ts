@@ -12,8 +12,8 @@ const limits = {
   checkingIntervalMs: 1_000,
   maxHeaderBytes: 16_384,
   maxConnections: 10_000,
-  /** How long a peer may leave a reply unread. */
-  stallMs: 10_000,
+  /** How long a peer may leave a reply unread; it is noticed after once to twice this time. */
+  stallMs: 5_000,
   /** How long a refused peer is still listened to, so that a reset does not overtake the refusal. */
   lingerMs: 1_000,
   /** The port is closed once no connection has come for this long; see {@link noConnectionComes}. */
