@@ -1,0 +1,377 @@
+import assert from "node:assert/strict";
+import { randomInt } from "node:crypto";
+import { once } from "node:events";
+import { readFile, readdir, writeFile } from "node:fs/promises";
+import { type Socket, connect } from "node:net";
+import { join } from "node:path";
+import { type TestContext, describe, test } from "node:test";
+import { Client, assertWhole, getOnce } from "../support/load.ts";
+import {
+  type RunningService,
+  eventually,
+  keySetText,
+  startServiceProcess,
+  temporaryFolder,
+} from "../support/service.ts";
+import { parseReplies } from "../support/wire.ts";
+
+const get = "GET /jwks HTTP/1.1\r\nHost: op.example\r\n\r\n";
+/** Environment of a service in which what is kept shows soon. */
+const littleRoom = { NODE_OPTIONS: "--max-semi-space-size=1 --max-old-space-size=48" };
+// How much memory a process has is read from /proc.
+const skip = process.platform !== "linux";
+
+describe("robustness:", { timeout: 120_000, concurrency: true }, () => {
+  test("100,000 random and mutated requests", { skip }, async (t) => {
+    const seed = Number(process.env["SEED"] ?? randomInt(2 ** 31));
+    const service = await start(t, littleRoom);
+    const etag = (await getOnce(service.port)).headers["etag"] as string;
+    const counts = new Map<string, number>();
+    let next = 0;
+    const sendUntil = async (end: number): Promise<void> => {
+      while (next < end) {
+        const index = next++;
+        const reply = await exchange(service.port, rawRequest(seed, index, etag));
+        const what = `SEED=${seed}, request ${index}`;
+        assert.doesNotMatch(reply, /HTTP\/1\.1 5\d\d /, what);
+        assert.match(reply, /^(HTTP\/1\.1 \d{3} |$)/, what);
+        const status = reply.slice(9, 12) || "no reply";
+        counts.set(status, (counts.get(status) ?? 0) + 1);
+      }
+    };
+    const sendAll = (end: number): Promise<unknown> => Promise.all(Array.from({ length: 64 }, () => sendUntil(end)));
+
+    await sendAll(20_000);
+    const before = await usageOf(service);
+    await sendAll(100_000);
+    await eventually("all connections are closed", async () => (await usageOf(service)).handles <= before.handles);
+    const after = await usageOf(service);
+    assertWhole(await getOnce(service.port));
+    t.diagnostic(`SEED=${seed}; first replies ${JSON.stringify(Object.fromEntries(counts))}`);
+    t.diagnostic(`${before.megabytes} MB after 20,000 requests, ${after.megabytes} MB after 100,000`);
+    assert.ok(after.megabytes - before.megabytes < 12, "150 bytes for each request would be a leak");
+    assert.equal(await service.stop(), 0);
+    assert.equal(service.errors(), "");
+  });
+
+  describe("a peer that", { concurrency: true }, () => {
+    test("is slow with its request is cut off, while others are served", async (t) => {
+      const service = await start(t);
+      const head = "GET /jwks HTTP/1.1\r\nHost: op.example\r\nX: ";
+      const body = "GET /jwks HTTP/1.1\r\nHost: op.example\r\nContent-Length: 999\r\n\r\n";
+      const rows = [
+        { name: "head", text: head, withinMs: 13_000, reply: /^(HTTP\/1\.1 408 Request Timeout\r\n[^]*)?$/ },
+        { name: "nothing", text: "", withinMs: 13_000, reply: /^(HTTP\/1\.1 408 Request Timeout\r\n[^]*)?$/ },
+        { name: "body", text: body, withinMs: 18_000, reply: /^HTTP\/1\.1 200 OK\r\n/ },
+      ];
+      const peers = rows.flatMap((row) => Array.from({ length: 10 }, () => ({ ...row, ...openRaw(t, service.port) })));
+      for (const { text, socket } of peers) socket.write(text);
+      let slowestMs = 0;
+      const served: Promise<void>[] = [];
+      const dribble = setInterval(() => {
+        for (const { text, socket } of peers) if (text !== "" && socket.writable) socket.write("x");
+        const begunMs = performance.now();
+        served.push(
+          getOnce(service.port).then((reply) => {
+            assertWhole(reply);
+            slowestMs = Math.max(slowestMs, performance.now() - begunMs);
+          }),
+        );
+      }, 200);
+      t.after(() => clearInterval(dribble));
+      for (const { name, withinMs, reply, ended } of peers) {
+        const { text, tookMs } = await ended;
+        assert.match(text, reply, name);
+        assert.ok(tookMs > 8_000 && tookMs < withinMs, `${name} after ${tookMs} ms`);
+      }
+      clearInterval(dribble);
+      await Promise.all(served);
+      t.diagnostic(`${served.length} others were served meanwhile, the slowest in ${Math.round(slowestMs)} ms`);
+    });
+
+    test("asks and never reads costs a bounded amount of memory, and is cut off", { skip }, async (t) => {
+      const service = await start(t, {}, 100);
+      const memory = await watchMemory(t, service);
+      const many = get.repeat(1_000);
+      let sent = 0;
+      const peers = Array.from({ length: 10 }, () => {
+        const peer = openRaw(t, service.port);
+        peer.socket.pause();
+        const write = (): void => {
+          while (peer.socket.write(many, () => (sent += 1_000)));
+        };
+        peer.socket.on("drain", write);
+        write();
+        return peer;
+      });
+      for (const { ended } of peers) assert.ok((await ended).tookMs < 16_000);
+      t.diagnostic(`${sent} requests in ${peers.length} connections; ${memory.report()}`);
+      assert.ok(sent > 10_000);
+      assert.ok(memory.grownMegabytes() < 150);
+      assertWhole(await getOnce(service.port));
+    });
+
+    test("sends a body with GET has it thrown away, and is answered", { skip }, async (t) => {
+      const service = await start(t, littleRoom);
+      const memory = await watchMemory(t, service);
+      const chunk = Buffer.alloc(2 ** 16);
+      const chunks = 1_000;
+      const rows = [
+        { head: `Content-Length: ${chunks * chunk.length}`, part: chunk, end: "" },
+        {
+          head: "Transfer-Encoding: chunked",
+          part: Buffer.from(`10000\r\n${chunk.toString("latin1")}\r\n`),
+          end: "0\r\n\r\n",
+        },
+      ];
+      const send = async ({ head, part, end }: (typeof rows)[number]): Promise<void> => {
+        const client = await Client.open(service.port);
+        assertWhole(await client.request(`GET /jwks HTTP/1.1\r\nHost: op.example\r\n${head}\r\n\r\n`));
+        for (let count = 0; count < chunks; count++) if (!client.socket.write(part)) await once(client.socket, "drain");
+        client.socket.write(end);
+        assertWhole(await client.request());
+        client.close();
+      };
+      await Promise.all([...rows, ...rows].map(send));
+      t.diagnostic(`4 bodies of ${(chunks * chunk.length) / 2 ** 20} MB; ${memory.report()}`);
+      assert.ok(memory.grownMegabytes() < 60);
+    });
+
+    test("does nothing costs little, however many there are", { skip }, async (t) => {
+      const service = await start(t);
+      const memory = await watchMemory(t, service);
+      const before = await usageOf(service);
+      const peers = await Promise.all(Array.from({ length: 1_000 }, () => Client.open(service.port)));
+      for (const peer of peers.slice(500)) assertWhole(await peer.request());
+      assertWhole(await getOnce(service.port));
+      assert.ok((await usageOf(service)).handles >= before.handles + 1_000);
+      t.diagnostic(`${peers.length} connections; ${memory.report()}`);
+      assert.ok(memory.grownMegabytes() < 60);
+      for (const peer of peers) peer.close();
+      await eventually("all connections are closed", async () => (await usageOf(service)).handles <= before.handles);
+    });
+
+    test("sends a broken request after good ones gets the replies in their order", async (t) => {
+      const { port } = await start(t);
+      const { socket, ended } = openRaw(t, port);
+      socket.write(`${get}${get}${get}GET jwks\r\n\r\n${get}`);
+      const { text } = await ended;
+      const replies = parseReplies(Buffer.from(text, "latin1"), ["GET", "GET", "GET", "GET"]);
+      assert.deepEqual(
+        replies.map(({ status }) => status),
+        [200, 200, 200, 400],
+      );
+    });
+
+    test("sends far too much gets to read why, and is not waited for", async (t) => {
+      const { port } = await start(t);
+      const { socket, ended, closed } = openRaw(t, port);
+      socket.write(`GET /jwks HTTP/1.1\r\nHost: a\r\nX: ${"x".repeat(400_000)}`);
+      const { text } = await ended;
+      const [reply] = parseReplies(Buffer.from(text, "latin1"), ["GET"]);
+      assert.deepEqual([reply?.status, reply?.headers["connection"]], [431, "close"]);
+      // It keeps its half open; the service does not keep the other one.
+      const writing = setInterval(() => socket.write("x"), 50);
+      t.after(() => clearInterval(writing));
+      await closed;
+    });
+
+    test("resets a connection at any moment does no harm", async (t) => {
+      const service = await start(t);
+      const texts = ["", "GET", get, get.repeat(100), "broken\r\n\r\n", "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n"];
+      for (const text of [...texts, ...texts]) {
+        for (const event of ["connect", "data"] as const) {
+          if (event === "data" && text.length < 5) continue;
+          const { socket } = openRaw(t, service.port);
+          socket.write(text);
+          await once(socket, event);
+          socket.resetAndDestroy();
+        }
+      }
+      assertWhole(await getOnce(service.port));
+      assert.equal(await service.stop(), 0);
+    });
+  });
+});
+
+async function start(
+  t: TestContext,
+  env: Readonly<Record<string, string>> = {},
+  keyCount = 2,
+): Promise<RunningService> {
+  const keys = join(await temporaryFolder(t), "keys.json");
+  await writeFile(keys, keySetText(...Array.from({ length: keyCount }, (_, index) => `key ${index}`)), { mode: 0o600 });
+  return startServiceProcess(t, ["--keys", keys], env);
+}
+
+async function usageOf({ pid }: RunningService): Promise<{ megabytes: number; handles: number }> {
+  const [, kilobytes] = /^VmRSS:\s+(\d+) kB$/m.exec(await readFile(`/proc/${pid}/status`, "utf8")) ?? [];
+  return { megabytes: Math.round(Number(kilobytes) / 1024), handles: (await readdir(`/proc/${pid}/fd`)).length };
+}
+
+/** Looks at the memory of the service until the test ends. */
+async function watchMemory(
+  t: TestContext,
+  service: RunningService,
+): Promise<{ grownMegabytes(): number; report(): string }> {
+  const before = (await usageOf(service)).megabytes;
+  let most = before;
+  const timer = setInterval(() => {
+    usageOf(service).then(
+      ({ megabytes }) => (most = Math.max(most, megabytes)),
+      () => {},
+    );
+  }, 50);
+  t.after(() => clearInterval(timer));
+  return { grownMegabytes: () => most - before, report: () => `${before} MB before, ${most} MB at most` };
+}
+
+/** A connection that leaves everything to the test. */
+function openRaw(
+  t: TestContext,
+  port: number,
+): { socket: Socket; ended: Promise<{ text: string; tookMs: number }>; closed: Promise<unknown> } {
+  const begunMs = performance.now();
+  const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true });
+  let text = "";
+  socket.setEncoding("latin1").on("data", (chunk: string) => (text += chunk));
+  socket.on("error", () => {});
+  t.after(() => void socket.destroy());
+  const closed = new Promise((resolve) => socket.on("close", resolve));
+  // The end of what the service sends, or a reset.
+  const ended = new Promise<{ text: string; tookMs: number }>((resolve) => {
+    for (const event of ["end", "close"]) {
+      socket.on(event, () => resolve({ text, tookMs: Math.round(performance.now() - begunMs) }));
+    }
+  });
+  return { socket, ended, closed };
+}
+
+/** Sends bytes, says that there are no more, and gives what comes back. Every tenth peer goes away without listening. */
+function exchange(port: number, { bytes, abort }: RawRequest): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const received: Buffer[] = [];
+    const socket = connect(port, "127.0.0.1", () => {
+      if (abort) socket.write(bytes, () => socket.resetAndDestroy());
+      else socket.end(bytes);
+    });
+    socket.setTimeout(10_000, () => reject(new Error("neither a reply nor an end within 10 seconds")));
+    socket.on("data", (chunk) => received.push(chunk));
+    // Without a reset, each of them would keep a port busy for a minute.
+    socket.on("end", () => socket.resetAndDestroy());
+    socket.on("error", (error: NodeJS.ErrnoException) => {
+      if (error.code === "ECONNREFUSED") reject(error);
+    });
+    socket.on("close", () => resolve(Buffer.concat(received).toString("latin1")));
+  });
+}
+
+interface RawRequest {
+  readonly bytes: Buffer;
+  readonly abort: boolean;
+}
+
+const chunked =
+  "POST /jwks HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\nhello\r\n0\r\nTrailer: z\r\n\r\n";
+const seeds: readonly string[] = [
+  get,
+  get + get + get,
+  "HEAD /jwks HTTP/1.1\r\nHost: a\r\n\r\n",
+  "GET /jwks HTTP/1.0\r\n\r\n",
+  "GET /jwks?x=%00&y#z HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+  "GET http://op.example/jwks HTTP/1.1\r\nHost: b\r\n\r\n",
+  "GET /.well-known/openid-configuration HTTP/1.1\r\nHost: a\r\nAccept: */*\r\n\r\n",
+  `GET /jwks HTTP/1.1\r\nHost: a\r\nIf-None-Match: "a", W/"b,c", <etag>\r\nIf-None-Match: W/<etag>\r\n\r\n`,
+  "GET /jwks HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello" + get,
+  chunked + get,
+  "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n",
+  "PUT /jwks HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n{}",
+  "CONNECT op.example:443 HTTP/1.1\r\nHost: a\r\n\r\n",
+  "GET /jwks HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n\r\n",
+  "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0",
+  "\x16\x03\x01\x00\xc8\x01\x00\x00\xc4\x03\x03" + "\x9a".repeat(32) + "\x20".repeat(33) + "\x13\x01\x00\xff",
+];
+const methods = ["get", "GETT", "", "M-SEARCH", "PROPFIND", "TRACE", "DELETE", "SOURCE", "QUERY", "G\0T", "é"];
+const targets = [
+  "",
+  "*",
+  "//",
+  "/..",
+  "/jwks/../jwks",
+  "/%6awks",
+  "jwks",
+  "http://",
+  "http://[::1",
+  "/\0",
+  "/é",
+  "?",
+  "/__proto__",
+  "a:1",
+];
+const versions = ["HTTP/0.9", "HTTP/1.2", "HTTP/2", "HTTP/11.1", "HTTP/1.1 ", "http/1.1", "RTSP/1.0", "ICE/1.0", ""];
+const fields = [
+  "Host: b",
+  "Host:",
+  "Content-Length: -1",
+  "Content-Length: 1e9",
+  "Content-Length: 99999999999999999999",
+  "Content-Length: 3, 4",
+  "Transfer-Encoding: gzip, chunked",
+  "Transfer-Encoding: chunked, identity",
+  "Transfer-Encoding:\x0bchunked",
+  "Connection: close, keep-alive, host",
+  "Expect: 42",
+  "If-None-Match: *, *",
+  `If-None-Match: ${'W/"",'.repeat(2_000)}`,
+  " folded: line",
+  ": nameless",
+  "Na me: x",
+  "X: \0",
+  "X\x7f: é",
+  "Upgrade: websocket\r\nConnection: Upgrade",
+];
+
+/** The request of a number: one of the seeds after up to four mutations, or plain noise; now and then a huge one. */
+function rawRequest(seed: number, index: number, etag: string): RawRequest {
+  const random = randomFrom(seed + index);
+  const below = (limit: number): number => Math.floor(random() * limit);
+  const pick = <T>(list: readonly T[]): T => list[below(list.length)] as T;
+  const noise = (length: number): string => Buffer.from(Array.from({ length }, () => below(256))).toString("latin1");
+  const splice = (text: string, removed: number, inserted: string): string => {
+    const at = below(text.length + 1);
+    return text.slice(0, at) + inserted + text.slice(at + removed);
+  };
+  const mutations: readonly ((text: string) => string)[] = [
+    (text) => splice(text, 1, noise(1)),
+    (text) => splice(text, 0, noise(1 + below(8))),
+    (text) => splice(text, 1 + below(16), ""),
+    (text) => splice(text, 0, "\0".repeat(1 + below(4))),
+    (text) => text.slice(0, below(text.length + 1)),
+    (text) => splice(text, 0, pick(seeds)),
+    (text) => text.replaceAll("\r\n", pick(["\n", "\r", "\r\n\r\n", "\r\r\n", " \r\n"])),
+    (text) => text.replace(/^\S*/, pick(methods)),
+    (text) => text.replace(/ \S*/, ` ${pick(targets)}`),
+    (text) => text.replace(/HTTP\/1\.\d/, pick(versions)),
+    (text) => text.replace("\r\n", `\r\n${pick(fields)}\r\n`),
+    (text) =>
+      text.replace(/\r\n5;x/, `\r\n${pick(["-5", "ffffffffffffffff", "5;" + "x".repeat(64), "0x5", "", "5 "])};x`),
+    (text) => text + text,
+  ];
+  let text = below(50) === 0 ? noise(below(400)) : pick(seeds);
+  for (let count = below(5); count > 0; count--) text = pick(mutations)(text);
+  if (below(500) === 0) text = text.replace("\r\n", `\r\nX-Huge: ${"x".repeat(below(70_000))}\r\n`);
+  if (below(500) === 0) text = text.replace("\r\n", `\r\n${"A: b\r\n".repeat(below(3_000))}`);
+  text = text.replaceAll("<etag>", etag);
+  return { bytes: Buffer.from(text, "latin1"), abort: below(10) === 0 };
+}
+
+/** Mulberry32: numbers from 0 to 1 that are the same for the same seed. */
+function randomFrom(seed: number): () => number {
+  let state = Math.imul(seed, 0x9e3779b1);
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
