@@ -1,0 +1,251 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { inspect } from "node:util";
+import { createClientVerifier } from "../../src/index.ts";
+import { encode, read, verdict } from "../token/compact.ts";
+import { type Kind, type Row, client, clientId, issuer, kinds, now, tokenOf, verifier } from "./client.ts";
+
+const tokenEndpoint = `${issuer}/token`;
+
+const both: Row[] = [
+  ["RFC 7519 section 4.1.1, RFC 7523 section 3, 1", "iss is missing", { iss: undefined }, "ERR_TOKEN_CLAIM"],
+  ["RFC 7519 section 4.1.1, RFC 7523 section 3, 1", "iss is another client", { iss: "client-2" }, "ERR_TOKEN_CLAIM"],
+  ["RFC 7519 section 4.1.1, RFC 7523 section 3, 1", "iss in another case", { iss: "Client-1" }, "ERR_TOKEN_CLAIM"],
+  ["RFC 7519 section 4.1.1, RFC 7523 section 3, 1", "iss as a list", { iss: [clientId] }, "ERR_TOKEN_CLAIM"],
+  ["RFC 7519 section 4.1.1, RFC 7523 section 3, 1", "iss is the provider", { iss: issuer }, "ERR_TOKEN_CLAIM"],
+  ["RFC 7519 section 4.1.3, RFC 7523 section 3, 3", "aud is missing", { aud: undefined }, "ERR_TOKEN_CLAIM"],
+  [
+    "RFC 7519 section 4.1.3, RFC 7523 section 3, 3",
+    "aud is another provider",
+    { aud: "https://other.example" },
+    "ERR_TOKEN_CLAIM",
+  ],
+  [
+    "RFC 7519 section 4.1.3, RFC 7523 section 3, 3",
+    "aud is a list that holds the provider",
+    { aud: ["https://x.example", issuer] },
+    "accepted",
+  ],
+  [
+    "RFC 7519 section 4.1.3, RFC 7523 section 3, 3",
+    "aud is a list of others",
+    { aud: ["https://x.example"] },
+    "ERR_TOKEN_CLAIM",
+  ],
+  [
+    "RFC 7519 section 4.1.3, RFC 7523 section 3, 3",
+    "aud is the token endpoint, not configured",
+    { aud: tokenEndpoint },
+    "ERR_TOKEN_CLAIM",
+  ],
+  [
+    "RFC 7519 section 4.1.3, RFC 7523 section 3, 3",
+    "aud is the token endpoint",
+    { aud: tokenEndpoint },
+    "accepted",
+    { audiences: [tokenEndpoint] },
+  ],
+  [
+    "RFC 7519 section 4.1.3, RFC 7523 section 3, 3",
+    "aud is the issuer beside it",
+    { aud: issuer },
+    "accepted",
+    { audiences: [tokenEndpoint] },
+  ],
+  ["RFC 7519 section 4.1.4, RFC 7523 section 3, 4", "exp is missing", { exp: undefined }, "ERR_TOKEN_CLAIM"],
+  ["RFC 7519 section 4.1.4, RFC 7523 section 3, 4", "exp is a text", { exp: String(now + 60) }, "ERR_TOKEN_CLAIM"],
+  ["RFC 7519 section 4.1.4, RFC 7523 section 3, 4", "exp now", { exp: now }, "ERR_TOKEN_EXPIRED"],
+  ["RFC 7519 section 4.1.4, RFC 7523 section 3, 4", "exp in a second", { exp: now + 1 }, "accepted"],
+  [
+    "RFC 7519 section 4.1.4, RFC 7523 section 3, 4",
+    "exp tolerated",
+    { exp: now - 4 },
+    "accepted",
+    { clockToleranceSeconds: 5 },
+  ],
+  [
+    "RFC 7519 section 4.1.4, RFC 7523 section 3, 4",
+    "exp not tolerated",
+    { exp: now - 5 },
+    "ERR_TOKEN_EXPIRED",
+    { clockToleranceSeconds: 5 },
+  ],
+  ["RFC 7519 section 4.1.4, RFC 7523 section 3, 4", "exp in an hour", { exp: now + 3_600 }, "accepted"],
+  [
+    "RFC 7519 section 4.1.4, RFC 7523 section 3, 4",
+    "exp in more than an hour",
+    { exp: now + 3_601 },
+    "ERR_TOKEN_CLAIM",
+  ],
+  [
+    "RFC 7519 section 4.1.4, RFC 7523 section 3, 4",
+    "exp in more than is configured",
+    { exp: now + 61 },
+    "ERR_TOKEN_CLAIM",
+    { maxLifetimeSeconds: 60 },
+  ],
+  [
+    "RFC 7519 section 4.1.4, RFC 7523 section 3, 4",
+    "exp in as much as is configured",
+    { exp: now + 60 },
+    "accepted",
+    { maxLifetimeSeconds: 60 },
+  ],
+  [
+    "RFC 7519 section 4.1.4, RFC 7523 section 3, 4",
+    "exp in more than is configured, tolerated",
+    { exp: now + 65 },
+    "accepted",
+    { maxLifetimeSeconds: 60, clockToleranceSeconds: 5 },
+  ],
+  ["RFC 7519 section 4.1.4, RFC 7523 section 3, 4", "exp for ever", { exp: 1e300 }, "ERR_TOKEN_CLAIM"],
+  ["RFC 7519 section 4.1.5, RFC 7523 section 3, 5", "nbf now", { nbf: now }, "accepted"],
+  ["RFC 7519 section 4.1.5, RFC 7523 section 3, 5", "nbf in a second", { nbf: now + 1 }, "ERR_TOKEN_CLAIM"],
+  ["RFC 7519 section 4.1.6, RFC 7523 section 3, 6", "iat long ago", { iat: 1 }, "accepted"],
+  ["RFC 7519 section 4.1.6, RFC 7523 section 3, 6", "iat is a text", { iat: "now" }, "ERR_TOKEN_CLAIM"],
+  ["RFC 7519 section 4.3, RFC 7523 section 3, 8", "more claims", { "https://example.org/claim": [1] }, "accepted"],
+  ["RFC 7519 section 4.1.7", "jti is a number", { jti: 7 }, "ERR_TOKEN_CLAIM"],
+  ["RFC 7519 section 4.1.7", "jti is empty", { jti: "" }, "ERR_TOKEN_CLAIM"],
+  ["RFC 7519 section 4.1.7", "jti is null", { jti: null }, "ERR_TOKEN_CLAIM"],
+];
+
+const rows: Record<Kind, Row[]> = {
+  clientAssertion: [
+    ["RFC 7523 section 3, 2 B", "sub is the client", {}, "accepted"],
+    ["RFC 7523 section 3, 2", "sub is missing", { sub: undefined }, "ERR_TOKEN_CLAIM"],
+    ["RFC 7523 section 3, 2 B", "sub is a user", { sub: "alice" }, "ERR_TOKEN_CLAIM"],
+    ["RFC 7523 section 3, 2 B", "sub is another client", { sub: "client-2" }, "ERR_TOKEN_CLAIM"],
+    ["RFC 7523 section 3, 2 B", "sub as a list", { sub: [clientId] }, "ERR_TOKEN_CLAIM"],
+    ["OpenID Connect Core 1.0 section 9", "jti is missing", { jti: undefined }, "ERR_TOKEN_CLAIM"],
+    ...both,
+  ],
+  requestObject: [
+    ["RFC 9101 section 4", "parameters of a request", { scope: "openid", state: "x", nonce: "y" }, "accepted"],
+    ["RFC 9101 section 6.3", "client_id is missing", { client_id: undefined }, "ERR_TOKEN_CLAIM"],
+    ["RFC 9101 section 6.3", "client_id is another client", { client_id: "client-2" }, "ERR_TOKEN_CLAIM"],
+    ["RFC 9101 section 6.3", "client_id as a list", { client_id: [clientId] }, "ERR_TOKEN_CLAIM"],
+    ["RFC 9101 section 4", "request in it", { request: "x" }, "ERR_TOKEN_CLAIM"],
+    ["RFC 9101 section 4", "request_uri in it", { request_uri: "urn:x" }, "ERR_TOKEN_CLAIM"],
+    ["RFC 9101 section 4", "request of null in it", { request: null }, "ERR_TOKEN_CLAIM"],
+    ["RFC 9101 section 10.8", "sub is the client, as in an assertion", { sub: clientId }, "ERR_TOKEN_CLAIM"],
+    ["RFC 9101 section 10.8", "sub is a user", { sub: "alice" }, "accepted"],
+    ["RFC 9101 section 4", "no jti", { jti: undefined }, "accepted"],
+    ...both,
+  ],
+};
+
+for (const kind of kinds) {
+  describe(kind, () => {
+    for (const [source, name, claims, expect, options] of rows[kind]) {
+      test(`${source}: ${name}: ${expect}`, async () => {
+        assert.equal(await verdict(verifier(options)[kind](tokenOf(kind, claims), client)), expect);
+      });
+    }
+
+    test("gives header and claims", async () => {
+      const token = tokenOf(kind, { extra: 1 });
+      assert.deepEqual(await verifier()[kind](token, client), read(token));
+    });
+
+    // What `verify` refuses in general: the same checks stand here.
+    const [head, body, tail] = tokenOf(kind).split(".");
+    const refused: [source: string, name: string, token: string, code: string][] = [
+      ["RFC 7523 section 3, 9", "no signature", `${head}.${body}.`, "ERR_TOKEN_SIGNATURE"],
+      [
+        "RFC 7523 section 3, 9",
+        "other claims than were signed",
+        `${head}.${encode({})}.${tail}`,
+        "ERR_TOKEN_SIGNATURE",
+      ],
+      [
+        "RFC 7523 section 3, 9",
+        "the client's key under another kid of its",
+        tokenOf(kind, {}, { kid: "ES384" }),
+        "ERR_TOKEN_ALG",
+      ],
+      ["RFC 7523 section 3, 10", "no JWT", "assertion", "ERR_TOKEN_MALFORMED"],
+      ["RFC 7523 section 3, 10", "nothing", "", "ERR_TOKEN_MALFORMED"],
+      ["RFC 9101 section 6.1", "a JWE", [head, "", body, body, tail].join("."), "ERR_TOKEN_MALFORMED"],
+      ["RFC 7515 section 4.1.11", "a critical parameter", tokenOf(kind, {}, { crit: ["x"], x: 1 }), "ERR_TOKEN_CRIT"],
+      ["the contract's limits", "more than 16 KiB", tokenOf(kind, { x: "x".repeat(13_000) }), "ERR_TOKEN_TOO_LARGE"],
+      [
+        "OpenID Connect Core 1.0 section 10.1",
+        "no kid",
+        tokenOf(kind, {}, { kid: undefined }),
+        "ERR_TOKEN_KID_MISSING",
+      ],
+      [
+        "OpenID Connect Core 1.0 section 10.1",
+        "an unknown kid",
+        tokenOf(kind, {}, { kid: "x" }),
+        "ERR_TOKEN_KID_UNKNOWN",
+      ],
+    ];
+    for (const [source, name, token, code] of refused) {
+      test(`${source}: ${name}: ${code}`, async () => {
+        const verifying = verifier()[kind](token, client);
+        assert.equal(await verdict(verifying), code);
+        await assert.rejects(verifying, { name: "TokenError", retryable: false });
+      });
+    }
+
+    for (const [name, value] of Object.entries({
+      jwk: { kty: "EC" },
+      jku: "https://attacker.example/jwks",
+      x5u: "https://attacker.example/cert",
+      x5c: ["MIIB"],
+    })) {
+      test(`RFC 8725 section 3.10: header ${name} is ignored`, async (t) => {
+        const fetch = t.mock.method(globalThis, "fetch", () => Promise.reject(new Error("offline")));
+        assert.equal(await verdict(verifier()[kind](tokenOf(kind, {}, { [name]: value }), client)), "accepted");
+        const unknown = tokenOf(kind, {}, { [name]: value, kid: "x" });
+        assert.equal(await verdict(verifier()[kind](unknown, client)), "ERR_TOKEN_KID_UNKNOWN");
+        assert.equal(fetch.mock.callCount(), 0);
+      });
+    }
+  });
+}
+
+test("a token of one kind is not one of the other", async () => {
+  const { clientAssertion, requestObject } = verifier();
+  assert.equal(await verdict(requestObject(tokenOf("clientAssertion"), client)), "ERR_TOKEN_CLAIM");
+  assert.equal(await verdict(clientAssertion(tokenOf("requestObject"), client)), "ERR_TOKEN_CLAIM");
+  // Nor if it has the claims of both.
+  const both = tokenOf("requestObject", { sub: clientId });
+  assert.equal(await verdict(requestObject(both, client)), "ERR_TOKEN_CLAIM");
+});
+
+describe("options are checked when the verifier is made", () => {
+  const wrong: object[] = [
+    { issuer: undefined },
+    { issuer: "" },
+    { audiences: [""] },
+    { audiences: [undefined] },
+    ...[0, -1, Number.NaN, Infinity, "60"].map((maxLifetimeSeconds) => ({ maxLifetimeSeconds })),
+    ...[-1, Number.NaN, Infinity, "0"].map((clockToleranceSeconds) => ({ clockToleranceSeconds })),
+  ];
+  for (const options of wrong) {
+    test(inspect(options), () => {
+      const refusal = { name: "ConfigError", code: "ERR_OPTION_INVALID" };
+      assert.throws(() => createClientVerifier({ issuer, ...options }), refusal);
+    });
+  }
+
+  for (const clientId of ["", undefined]) {
+    test(`a client without an id: ${inspect(clientId)}`, async () => {
+      const token = tokenOf("clientAssertion", { iss: clientId, sub: clientId });
+      const verifying = verifier().clientAssertion(token, { ...client, clientId: clientId as string });
+      assert.equal(await verdict(verifying), "ERR_OPTION_INVALID");
+    });
+  }
+});
+
+test("the clock is that of the machine by default", async () => {
+  const { clientAssertion } = createClientVerifier({ issuer });
+  const exp = Math.floor(Date.now() / 1000);
+  assert.equal(await verdict(clientAssertion(tokenOf("clientAssertion", { exp: exp + 30 }), client)), "accepted");
+  assert.equal(
+    await verdict(clientAssertion(tokenOf("clientAssertion", { exp: exp - 1 }), client)),
+    "ERR_TOKEN_EXPIRED",
+  );
+});
