@@ -88,7 +88,7 @@ async function request(url: string, options: FetchOptions, signal: AbortSignal):
 }
 
 const inBrowser = (globalThis as { location?: { origin?: string } }).location?.origin !== undefined;
-const inWorkerd = globalThis.navigator?.userAgent === "Cloudflare-Workers";
+export const inWorkerd: boolean = globalThis.navigator?.userAgent === "Cloudflare-Workers";
 
 function requestInit({ etag, bypassCaches = false }: FetchOptions, signal: AbortSignal): RequestInit {
   const headers: Record<string, string> = { Accept: "application/jwk-set+json, application/json" };

@@ -4,7 +4,7 @@ import { type Clock, systemClock } from "../clock.ts";
 import { ConfigError, FetchError, type JwksdError, TokenError } from "../errors.ts";
 import type { SkippedKey } from "../jwk/verification-keys.ts";
 import { type Budget, createBudget } from "./budget.ts";
-import type { Fetch } from "./fetch-json.ts";
+import { type Fetch, inWorkerd } from "./fetch-json.ts";
 import { type Freshness, freshness } from "./freshness.ts";
 import { createSource } from "./source.ts";
 import { type KeySetState, type StoredSet, difference, storedSet } from "./stored.ts";
@@ -78,6 +78,8 @@ interface Lane {
 interface Flight {
   readonly number: number;
   readonly bypassCaches: boolean;
+  /** When it must have landed, by its own timeouts. */
+  readonly dueMs: number;
   readonly landed: Promise<void>;
 }
 
@@ -86,6 +88,9 @@ const maxNegative = 1_000;
 const maxWaiting = 1_000;
 const defaultFreshSeconds = 300;
 const maxStaleSeconds = 86_400;
+/** For all that a request does beside waiting. */
+const slackMs = 1_000;
+
 /**
  * The cached JWK Set of a provider, by the rules of its contract: fresh keys cost nothing, an unknown kid costs one request past all
  * caches, and a flood of made-up kids costs next to nothing. It has no timers of its own; work is done when a key is asked for.
@@ -126,13 +131,16 @@ export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
   let stored: (StoredSet & Freshness) | undefined;
   let flight: Flight | undefined;
   let flights = 0;
+  let landedLast = 0;
   let waiting = 0;
   let lastError: FetchError | undefined;
   /** Paces requests after failures: one at once, then as every budget. */
   const failures = createBudget(1);
   const anyLane: Lane = { budget: createBudget(), unknown: new Map() };
   const tokenEndpointLane: Lane = { budget: createBudget(), unknown: new Map() };
-  const restored = options.state === undefined ? undefined : restore(options.state);
+  let { state: unrestored } = options;
+  let restoring: Promise<void> | undefined;
+  void restore();
 
   // ---- asking for a key
 
@@ -146,7 +154,7 @@ export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
 
   async function getKeySlowly(kid: string, alg: string, lane: Lane): Promise<CryptoKey> {
     closed.signal.throwIfAborted();
-    await restored;
+    await restore();
     const set = await usableSet();
     return set.keys.find(kid, alg) ?? lookAgain(kid, alg, lane);
   }
@@ -160,15 +168,20 @@ export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
   async function usableSet(): Promise<StoredSet> {
     const now = clock.now();
     if (stored !== undefined && isFresh(now)) return stored;
-    const pauseMs = flight === undefined ? failures.waitMs(now) : 0;
+    const isFlying = current() !== undefined;
+    const pauseMs = isFlying ? 0 : failures.waitMs(now);
     if (stored !== undefined && now < stored.staleUntil) {
-      if (pauseMs === 0) fly(false);
+      if (isFlying || pauseMs > 0) return stored;
+      const revalidation = fly(false);
+      // There what a request has begun ends with its response, so this one stays for a while.
+      if (inWorkerd) await landing(revalidation, now + maxWaitMs).catch(() => {});
+      closed.signal.throwIfAborted();
       return stored;
     }
     try {
       if (pauseMs > 0 && maySubstitute(lastError)) throw lastError;
       if (pauseMs > 0) await pause(pauseMs);
-      await fly(false).landed;
+      await landing(fly(false));
     } catch (error) {
       if (stored !== undefined && maySubstitute(error)) return stored;
       throw error;
@@ -190,14 +203,14 @@ export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
       const now = clock.now();
       if ((lane.unknown.get(kid) ?? 0) > now) throw unknownKid();
       const pauseMs = Math.max(lane.budget.waitMs(now), failures.waitMs(now));
-      let joined = flight;
+      let joined = current();
       if (joined === undefined && pauseMs > 0) {
         await pause(pauseMs);
       } else if (joined === undefined) {
         lane.budget.spend(now);
         joined = fly(true);
       }
-      await joined?.landed;
+      if (joined !== undefined) await landing(joined);
       const key = stored?.keys.find(kid, alg);
       if (key !== undefined) return key;
       // What was asked before this token came, or answered by a cache, says nothing about its kid.
@@ -231,10 +244,34 @@ export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
 
   // ---- one request at a time, for all callers
 
+  /** The flight under way. In workerd it ends, without a word, with the request that began it; then it is overdue one day. */
+  function current(): Flight | undefined {
+    if (flight !== undefined && clock.now() >= flight.dueMs) flight = undefined;
+    return flight;
+  }
+
+  /** Waits for a flight by a timer of the caller's own, because those of another request may have ended with it. */
+  async function landing({ landed, dueMs }: Flight, deadlineMs: number = dueMs): Promise<void> {
+    const late = Promise.withResolvers<never>();
+    const cancelTimer = clock.setTimer(
+      () => {
+        const message = "the keys were asked for, and nothing came of it in time";
+        late.reject(new FetchError("ERR_FETCH_TIMEOUT", message, { staleIfError: true }));
+      },
+      Math.max(deadlineMs - clock.now(), 0),
+    );
+    try {
+      await Promise.race([landed, late.promise]);
+    } finally {
+      cancelTimer();
+    }
+  }
+
   function fly(bypassCaches: boolean): Flight {
-    if (flight !== undefined) return flight;
+    const joined = current();
+    if (joined !== undefined) return joined;
     flights += 1;
-    const landed = load(bypassCaches).then(
+    const landed = load(bypassCaches, flights).then(
       () => {
         failures.reset();
         lastError = undefined;
@@ -246,15 +283,25 @@ export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
         throw error;
       },
     );
-    const mine = { number: flights, bypassCaches, landed: landed.finally(() => (flight = undefined)) };
+    const mine = {
+      number: flights,
+      bypassCaches,
+      dueMs: clock.now() + 2 * timeoutMs + slackMs,
+      landed: landed.finally(() => {
+        if (flight === mine) flight = undefined;
+      }),
+    };
     // Callers in the background do not look.
     mine.landed.catch(() => {});
     flight = mine;
     return mine;
   }
 
-  async function load(bypassCaches: boolean): Promise<void> {
+  async function load(bypassCaches: boolean, number: number): Promise<void> {
     const { set, status, ageSeconds } = await source.load(stored, bypassCaches);
+    // It was overdue, and another took its place.
+    if (number < landedLast) return;
+    landedLast = number;
     store(set);
     emit({ type: "refreshed", status });
     if (bypassCaches && ageSeconds > 0) emit({ type: "bypass-ineffective", ageSeconds });
@@ -275,11 +322,21 @@ export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
     emit({ type: "changed", added, removed });
   }
 
-  async function restore(state: KeySetState): Promise<void> {
+  /** A state from the future is kept for later: until its first request, workerd has the clock at 0. */
+  function restore(): Promise<void> | undefined {
+    const state = unrestored;
+    if (state !== undefined && stored === undefined && state.requestedAt <= clock.now()) {
+      unrestored = undefined;
+      restoring = take(state);
+    }
+    return restoring;
+  }
+
+  async function take(state: KeySetState): Promise<void> {
     try {
       checkUrl(state.jwksUri, "jwksUri of the state", allowInsecure);
       const fits = state.issuer === issuer && (options.jwksUri === undefined || state.jwksUri === options.jwksUri);
-      if (fits && state.requestedAt <= clock.now()) store(await storedSet(state));
+      if (fits) store(await storedSet(state));
     } catch (error) {
       emit({ type: "failed", error: error as JwksdError });
     }
@@ -301,9 +358,10 @@ export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
     getKey: forLane(anyLane),
     fromTokenEndpoint: forLane(tokenEndpointLane),
     async refresh() {
-      await restored;
-      if (flight?.bypassCaches === false) await flight.landed.catch(() => {});
-      await fly(true).landed;
+      await restore();
+      const joined = current();
+      if (joined?.bypassCaches === false) await landing(joined).catch(() => {});
+      await landing(fly(true));
     },
     state() {
       if (stored === undefined) return undefined;
