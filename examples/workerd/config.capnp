@@ -8,5 +8,5 @@ const config :Workerd.Config = (
 const provider :Workerd.Worker = (
   modules = [ (name = "worker", esModule = embed "dist/worker.js") ],
   bindings = [ (name = "ISSUER", fromEnvironment = "ISSUER") ],
-  compatibilityDate = "2026-11-01",
+  compatibilityDate = "2026-01-01",
 );
