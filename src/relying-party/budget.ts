@@ -17,10 +17,11 @@ export function createBudget(free: number = burst): Budget {
   let lastMs = 0;
   return {
     waitMs(nowMs) {
+      // A clock that was set back must not lock the budget.
+      lastMs = Math.min(lastMs, nowMs);
       if (spent < free) return 0;
       const delayMs = delaysMs[Math.min(spent - free, delaysMs.length - 1)] as number;
-      // A clock that was set back must not lock the budget.
-      return Math.min(Math.max(lastMs + delayMs - nowMs, 0), delayMs);
+      return Math.max(lastMs + delayMs - nowMs, 0);
     },
     spend(nowMs) {
       spent += 1;

@@ -21,6 +21,8 @@ export interface FreshnessBounds {
 
 /** Until when (epoch milliseconds) a response may be used, and how. Each moment is at or after the one before. */
 export interface Freshness {
+  /** When it was requested. */
+  readonly since: number;
   /** As it is. */
   readonly freshUntil: number;
   /** While one background request revalidates it. */
@@ -54,7 +56,12 @@ export function freshness(headers: CachingHeaders, requestedAtMs: number, bounds
   const at = (seconds: number): number => requestedAtMs + Math.max(seconds, bounds.minFreshSeconds) * 1000;
   const freshUntil = at(capped);
   const staleUntil = at(capped + stale);
-  return { freshUntil, staleUntil, ifErrorUntil: Math.max(staleUntil, at(capped + ifError)) };
+  return { since: requestedAtMs, freshUntil, staleUntil, ifErrorUntil: Math.max(staleUntil, at(capped + ifError)) };
+}
+
+/** Whether a response may be used in this way. One from the future is of a clock that was set back: its age is not known. */
+export function mayUse(response: Freshness, until: Exclude<keyof Freshness, "since">, nowMs: number): boolean {
+  return response.since <= nowMs && nowMs < response[until];
 }
 
 /** Directives by name in lower case; those without a number have `0`. */

@@ -5,7 +5,7 @@ import { ConfigError, FetchError, type JwksdError, TokenError } from "../errors.
 import type { SkippedKey } from "../jwk/verification-keys.ts";
 import { type Budget, createBudget } from "./budget.ts";
 import { type Fetch, inWorkerd } from "./fetch-json.ts";
-import { type Freshness, freshness } from "./freshness.ts";
+import { type Freshness, freshness, mayUse } from "./freshness.ts";
 import { createSource } from "./source.ts";
 import { type KeySetState, type StoredSet, difference, storedSet } from "./stored.ts";
 import { checkUrl } from "./urls.ts";
@@ -71,7 +71,7 @@ export interface RemoteKeySet extends GetKey {
 /** What the callers of one kind share: what they may spend, and the kids of which they know that they name no key. */
 interface Lane {
   readonly budget: Budget;
-  /** Kid to the moment until which that is taken as known. */
+  /** Kid to the moment from which that was known. */
   readonly unknown: Map<string, number>;
 }
 
@@ -149,7 +149,7 @@ export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
     if (typeof kid !== "string" || kid === "") {
       throw new TokenError("ERR_TOKEN_KID_MISSING", "the token names no key: its header has no kid");
     }
-    return (isFresh(clock.now()) ? stored?.keys.find(kid, alg) : undefined) ?? getKeySlowly(kid, alg, lane);
+    return usable("freshUntil")?.keys.find(kid, alg) ?? getKeySlowly(kid, alg, lane);
   }
 
   async function getKeySlowly(kid: string, alg: string, lane: Lane): Promise<CryptoKey> {
@@ -159,41 +159,42 @@ export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
     return set.keys.find(kid, alg) ?? lookAgain(kid, alg, lane);
   }
 
-  /** A set from the future is of a clock that was set back since; it is not fresh. */
-  function isFresh(now: number): boolean {
-    return stored !== undefined && stored.requestedAt <= now && now < stored.freshUntil;
+  /** The stored set, if it may be used in this way now. */
+  function usable(until: "freshUntil" | "staleUntil" | "ifErrorUntil"): StoredSet | undefined {
+    return stored !== undefined && mayUse(stored, until, clock.now()) ? stored : undefined;
   }
 
   /** The stored set while it may be used, else a revalidated one. */
   async function usableSet(): Promise<StoredSet> {
     const now = clock.now();
-    if (stored !== undefined && isFresh(now)) return stored;
+    const fresh = usable("freshUntil");
+    if (fresh !== undefined) return fresh;
     const isFlying = current() !== undefined;
     const pauseMs = isFlying ? 0 : failures.waitMs(now);
-    if (stored !== undefined && now < stored.staleUntil) {
-      if (isFlying || pauseMs > 0) return stored;
+    const stale = usable("staleUntil");
+    if (stale !== undefined) {
+      if (isFlying || pauseMs > 0) return stale;
       const revalidation = fly(false);
       // There what a request has begun ends with its response, so this one stays for a while.
       if (inWorkerd) await landing(revalidation, now + maxWaitMs).catch(() => {});
       closed.signal.throwIfAborted();
-      return stored;
+      return stored ?? stale;
     }
     try {
-      if (pauseMs > 0 && maySubstitute(lastError)) throw lastError;
+      if (pauseMs > 0 && substitute(lastError) !== undefined) throw lastError;
       if (pauseMs > 0) await pause(pauseMs);
       await landing(fly(false));
     } catch (error) {
-      if (stored !== undefined && maySubstitute(error)) return stored;
+      const substituted = substitute(error);
+      if (substituted !== undefined) return substituted;
       throw error;
     }
     return stored as StoredSet & Freshness;
   }
 
-  /** Whether a stale set may stand in for a request that failed. */
-  function maySubstitute(error: unknown): boolean {
-    return (
-      stored !== undefined && clock.now() < stored.ifErrorUntil && error instanceof FetchError && error.staleIfError
-    );
+  /** The stale set, if it may stand in for a request that failed. */
+  function substitute(error: unknown): StoredSet | undefined {
+    return error instanceof FetchError && error.staleIfError ? usable("ifErrorUntil") : undefined;
   }
 
   /** The set does not hold the kid: asks once more, past all caches, as far as the budget goes. */
@@ -201,7 +202,7 @@ export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
     const flightsBefore = flights;
     for (;;) {
       const now = clock.now();
-      if ((lane.unknown.get(kid) ?? 0) > now) throw unknownKid();
+      if (isRemembered(lane.unknown, kid, now)) throw unknownKid();
       const pauseMs = Math.max(lane.budget.waitMs(now), failures.waitMs(now));
       let joined = current();
       if (joined === undefined && pauseMs > 0) {
@@ -215,7 +216,7 @@ export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
       if (key !== undefined) return key;
       // What was asked before this token came, or answered by a cache, says nothing about its kid.
       if (joined !== undefined && joined.number > flightsBefore && joined.bypassCaches) {
-        remember(lane.unknown, kid, clock.now() + negativeMs);
+        remember(lane.unknown, kid, clock.now());
         throw unknownKid();
       }
     }
@@ -379,8 +380,13 @@ function unknownKid(): TokenError {
   return new TokenError("ERR_TOKEN_KID_UNKNOWN", "the kid of the token names no key of the provider");
 }
 
-function remember(unknown: Map<string, number>, kid: string, until: number): void {
+function isRemembered(unknown: ReadonlyMap<string, number>, kid: string, now: number): boolean {
+  const since = unknown.get(kid);
+  return since !== undefined && since <= now && now < since + negativeMs;
+}
+
+function remember(unknown: Map<string, number>, kid: string, now: number): void {
   unknown.delete(kid);
-  unknown.set(kid, until);
+  unknown.set(kid, now);
   if (unknown.size > maxNegative) unknown.delete(unknown.keys().next().value as string);
 }

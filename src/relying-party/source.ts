@@ -1,6 +1,6 @@
 import { FetchError } from "../errors.ts";
 import { type FetchOptions, fetchJson } from "./fetch-json.ts";
-import { type Freshness, ageSeconds, freshness } from "./freshness.ts";
+import { type Freshness, ageSeconds, freshness, mayUse } from "./freshness.ts";
 import { type StoredSet, storedSet } from "./stored.ts";
 import { checkUrl } from "./urls.ts";
 
@@ -66,7 +66,7 @@ export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, ...fetc
 
   async function discover(wanted: string): Promise<string> {
     const requestedAt = fetchOptions.clock.now();
-    if (discovered !== undefined && requestedAt < discovered.freshUntil) return discovered.jwksUri;
+    if (discovered !== undefined && mayUse(discovered, "freshUntil", requestedAt)) return discovered.jwksUri;
     try {
       const url = `${wanted.replace(/\/$/, "")}/.well-known/openid-configuration`;
       const { text = "", headers } = await fetchJson(url, fetchOptions);
@@ -75,7 +75,9 @@ export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, ...fetc
       return jwksUri;
     } catch (error) {
       const mayKeep = error instanceof FetchError && error.staleIfError;
-      if (discovered !== undefined && mayKeep && requestedAt < discovered.ifErrorUntil) return discovered.jwksUri;
+      if (discovered !== undefined && mayKeep && mayUse(discovered, "ifErrorUntil", requestedAt)) {
+        return discovered.jwksUri;
+      }
       throw error;
     }
   }
