@@ -41,7 +41,7 @@ export interface RemoteKeySetOptions {
   readonly maxFreshSeconds?: number | undefined;
   /** How long to use a stale set while its server fails, unless it forbids that, in seconds. Default: 3600. */
   readonly maxStaleIfErrorSeconds?: number | undefined;
-  /** How long a token with an unknown kid may wait for the next request, in milliseconds. Default: 1000. */
+  /** How long a call may wait for the next request, in milliseconds. Default: 1000. */
   readonly maxWaitMs?: number | undefined;
   readonly onEvent?: ((event: KeySetEvent) => void) | undefined;
   /** A stored response from `state()` of an earlier process. One that does not fit is passed over. */
@@ -73,6 +73,17 @@ interface Lane {
   readonly budget: Budget;
   /** Kid to the moment from which that was known. */
   readonly unknown: Map<string, number>;
+  /** How many callers wait. */
+  waiting: number;
+}
+
+/** One call for a key that is not at hand. */
+interface Call {
+  readonly lane: Lane;
+  /** Requests that were sent before it. */
+  readonly flightsBefore: number;
+  /** How much longer it may wait, in all. */
+  patienceMs: number;
 }
 
 interface Flight {
@@ -132,12 +143,13 @@ export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
   let flight: Flight | undefined;
   let flights = 0;
   let landedLast = 0;
-  let waiting = 0;
+  /** Number of the last one that passed all caches. */
+  let bypassedLast = 0;
   let lastError: FetchError | undefined;
   /** Paces requests after failures: one at once, then as every budget. */
   const failures = createBudget(1);
-  const anyLane: Lane = { budget: createBudget(), unknown: new Map() };
-  const tokenEndpointLane: Lane = { budget: createBudget(), unknown: new Map() };
+  const anyLane: Lane = { budget: createBudget(), unknown: new Map(), waiting: 0 };
+  const tokenEndpointLane: Lane = { budget: createBudget(), unknown: new Map(), waiting: 0 };
   let { state: unrestored } = options;
   let restoring: Promise<void> | undefined;
   void restore();
@@ -149,14 +161,17 @@ export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
     if (typeof kid !== "string" || kid === "") {
       throw new TokenError("ERR_TOKEN_KID_MISSING", "the token names no key: its header has no kid");
     }
-    return usable("freshUntil")?.keys.find(kid, alg) ?? getKeySlowly(kid, alg, lane);
+    return (
+      usable("freshUntil")?.keys.find(kid, alg) ??
+      getKeySlowly(kid, alg, { lane, flightsBefore: flights, patienceMs: maxWaitMs })
+    );
   }
 
-  async function getKeySlowly(kid: string, alg: string, lane: Lane): Promise<CryptoKey> {
+  async function getKeySlowly(kid: string, alg: string, call: Call): Promise<CryptoKey> {
     closed.signal.throwIfAborted();
     await restore();
-    const set = await usableSet();
-    return set.keys.find(kid, alg) ?? lookAgain(kid, alg, lane);
+    const set = await usableSet(call);
+    return set.keys.find(kid, alg) ?? lookAgain(kid, alg, call);
   }
 
   /** The stored set, if it may be used in this way now. */
@@ -165,7 +180,7 @@ export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
   }
 
   /** The stored set while it may be used, else a revalidated one. */
-  async function usableSet(): Promise<StoredSet> {
+  async function usableSet(call: Call): Promise<StoredSet> {
     const now = clock.now();
     const fresh = usable("freshUntil");
     if (fresh !== undefined) return fresh;
@@ -180,9 +195,14 @@ export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
       closed.signal.throwIfAborted();
       return stored ?? stale;
     }
+    if (pauseMs > 0) {
+      const substituted = substitute(lastError);
+      if (substituted !== undefined) return substituted;
+      await pause(pauseMs, call);
+      // Another caller may have asked in the meantime.
+      return usableSet(call);
+    }
     try {
-      if (pauseMs > 0 && substitute(lastError) !== undefined) throw lastError;
-      if (pauseMs > 0) await pause(pauseMs);
       await landing(fly(false));
     } catch (error) {
       const substituted = substitute(error);
@@ -198,24 +218,26 @@ export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
   }
 
   /** The set does not hold the kid: asks once more, past all caches, as far as the budget goes. */
-  async function lookAgain(kid: string, alg: string, lane: Lane): Promise<CryptoKey> {
-    const flightsBefore = flights;
+  async function lookAgain(kid: string, alg: string, call: Call): Promise<CryptoKey> {
+    const { lane, flightsBefore } = call;
     for (;;) {
       const now = clock.now();
       if (isRemembered(lane.unknown, kid, now)) throw unknownKid();
       const pauseMs = Math.max(lane.budget.waitMs(now), failures.waitMs(now));
-      let joined = current();
+      const joined = current();
+      let set: StoredSet | undefined;
       if (joined === undefined && pauseMs > 0) {
-        await pause(pauseMs);
-      } else if (joined === undefined) {
-        lane.budget.spend(now);
-        joined = fly(true);
+        await pause(pauseMs, call);
+        set = await usableSet(call);
+      } else {
+        if (joined === undefined) lane.budget.spend(now);
+        await landing(joined ?? fly(true));
+        set = stored;
       }
-      if (joined !== undefined) await landing(joined);
-      const key = stored?.keys.find(kid, alg);
+      const key = set?.keys.find(kid, alg);
       if (key !== undefined) return key;
       // What was asked before this token came, or answered by a cache, says nothing about its kid.
-      if (joined !== undefined && joined.number > flightsBefore && joined.bypassCaches) {
+      if (bypassedLast > flightsBefore) {
         remember(lane.unknown, kid, clock.now());
         throw unknownKid();
       }
@@ -223,13 +245,15 @@ export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
   }
 
   /** Waits if that is short and not too many do; else says when to come back. */
-  async function pause(pauseMs: number): Promise<void> {
-    if (pauseMs > maxWaitMs || waiting >= maxWaiting) {
+  async function pause(pauseMs: number, call: Call): Promise<void> {
+    const { lane } = call;
+    if (pauseMs > call.patienceMs || lane.waiting >= maxWaiting) {
       const retryAfterSeconds = Math.ceil(pauseMs / 1000);
       const message = `the keys cannot be asked for again yet; try again in ${retryAfterSeconds} s`;
       throw new FetchError("ERR_KEYS_LATER", message, { cause: lastError, retryAfterSeconds });
     }
-    waiting += 1;
+    call.patienceMs -= pauseMs;
+    lane.waiting += 1;
     await new Promise<void>((resolve) => {
       const done = (): void => {
         cancelTimer();
@@ -239,7 +263,7 @@ export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
       const cancelTimer = clock.setTimer(done, pauseMs);
       closed.signal.addEventListener("abort", done);
     });
-    waiting -= 1;
+    lane.waiting -= 1;
     closed.signal.throwIfAborted();
   }
 
@@ -303,6 +327,7 @@ export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
     // It was overdue, and another took its place.
     if (number < landedLast) return;
     landedLast = number;
+    if (bypassCaches) bypassedLast = number;
     store(set);
     emit({ type: "refreshed", status });
     if (bypassCaches && ageSeconds > 0) emit({ type: "bypass-ineffective", ageSeconds });
