@@ -33,6 +33,7 @@ export interface Fetched {
  */
 export async function fetchJson(url: string, options: FetchOptions): Promise<Fetched> {
   const { clock, timeoutMs, signal } = options;
+  signal.throwIfAborted();
   const attempt = new AbortController();
   const abort = (): void => attempt.abort(signal.reason);
   const aborted = new Promise<never>((_, reject) => {
@@ -42,7 +43,6 @@ export async function fetchJson(url: string, options: FetchOptions): Promise<Fet
     const message = `${url}: no response within ${timeoutMs} ms`;
     attempt.abort(new FetchError("ERR_FETCH_TIMEOUT", message, { staleIfError: true }));
   }, timeoutMs);
-  if (signal.aborted) abort();
   signal.addEventListener("abort", abort, { once: true });
   try {
     // Raced, because a fetch that was handed in may not look at its signal.

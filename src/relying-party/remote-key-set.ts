@@ -64,7 +64,7 @@ export interface RemoteKeySet extends GetKey {
   refresh(this: void): Promise<void>;
   /** The stored response, for the option `state` of a later process; `undefined` when there is none yet. */
   state(this: void): KeySetState | undefined;
-  /** Aborts what is under way; every call from now on is refused. */
+  /** Aborts what is under way; every call from now on is refused, and nothing more is reported. */
   close(this: void): void;
 }
 
@@ -290,6 +290,7 @@ export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
     } finally {
       cancelTimer();
     }
+    closed.signal.throwIfAborted();
   }
 
   function fly(bypassCaches: boolean): Flight {
@@ -369,6 +370,7 @@ export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
   }
 
   function emit(event: KeySetEvent): void {
+    if (closed.signal.aborted) return;
     try {
       onEvent?.(event);
     } catch {
