@@ -386,9 +386,12 @@ export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
     getKey: forLane(anyLane),
     fromTokenEndpoint: forLane(tokenEndpointLane),
     async refresh() {
+      const flightsBefore = flights;
       await restore();
-      const joined = current();
-      if (joined?.bypassCaches === false) await landing(joined).catch(() => {});
+      for (let joined = current(); joined !== undefined; joined = current()) {
+        if (joined.bypassCaches && joined.number > flightsBefore) break;
+        await landing(joined).catch(() => {});
+      }
       await landing(fly(true));
     },
     state() {
