@@ -371,11 +371,8 @@ export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
 
   function emit(event: KeySetEvent): void {
     if (closed.signal.aborted) return;
-    try {
-      onEvent?.(event);
-    } catch {
-      // A listener that throws must not fail a verification.
-    }
+    // A listener that throws must not fail a verification, nor one that rejects end the process.
+    (async () => onEvent?.(event))().catch(() => {});
   }
 
   const forLane =
