@@ -7,7 +7,7 @@ import { type Budget, createBudget } from "./budget.ts";
 import { type Fetch, inWorkerd } from "./fetch-json.ts";
 import { type Freshness, freshness, mayUse } from "./freshness.ts";
 import { createSource } from "./source.ts";
-import { type KeySetState, type StoredSet, difference, storedSet } from "./stored.ts";
+import { type KeySetState, type StoredSet, difference, isKeySetState, storedSet } from "./stored.ts";
 import { checkUrl } from "./urls.ts";
 
 /** What happened to a key set. */
@@ -352,7 +352,7 @@ export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
   /** A state from the future is kept for later: until its first request, workerd has the clock at 0. */
   function restore(): Promise<void> | undefined {
     const state = unrestored;
-    if (state !== undefined && stored === undefined && state.requestedAt <= clock.now()) {
+    if (state !== undefined && stored === undefined && !(state?.requestedAt > clock.now())) {
       unrestored = undefined;
       restoring = take(state);
     }
@@ -361,6 +361,7 @@ export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
 
   async function take(state: KeySetState): Promise<void> {
     try {
+      if (!isKeySetState(state)) throw new ConfigError("ERR_OPTION_INVALID", "state is not one that state() gave");
       checkUrl(state.jwksUri, "jwksUri of the state", allowInsecure);
       const fits = state.issuer === issuer && (options.jwksUri === undefined || state.jwksUri === options.jwksUri);
       if (fits) store(await storedSet(state));

@@ -22,6 +22,20 @@ export interface StoredSet extends KeySetState {
   readonly keys: VerificationKeys;
 }
 
+/** Whether a state, which comes from outside, has the form of one. */
+export function isKeySetState(state: KeySetState | null): state is KeySetState {
+  const headers: unknown = state?.headers;
+  return (
+    typeof state?.body === "string" &&
+    Number.isFinite(state.requestedAt) &&
+    typeof headers === "object" &&
+    headers !== null &&
+    Object.values(headers).every((value) => value === undefined || typeof value === "string") &&
+    // It is sent again, and what cannot be sent would fail every request.
+    (state.etag === undefined || (typeof state.etag === "string" && /^[ -~\u0080-\u00ff]*$/.test(state.etag)))
+  );
+}
+
 /** @throws FetchError `ERR_FETCH_BODY` when the body is no JWK Set */
 export async function storedSet(state: KeySetState): Promise<StoredSet> {
   try {
