@@ -134,6 +134,9 @@ function installedVersion(name: string): string {
 
 function write(report: string): void {
   const file = new URL("../../docs/benchmarks.md", import.meta.url);
-  const [before, , after] = readFileSync(file, "utf8").split(/(?<=<!-- report -->)[\s\S]*(?=<!-- end of report -->)/);
-  writeFileSync(file, [before, after].join(`\n\n${report}\n\n`));
+  const between = /(?<=<!-- report -->)[^]*(?=<!-- end of report -->)/;
+  writeFileSync(
+    file,
+    readFileSync(file, "utf8").replace(between, () => `\n\n${report}\n\n`),
+  );
 }

@@ -35,8 +35,8 @@ export async function memory({ fewKeys, memoryRequests }: Plan): Promise<Section
     goals: [
       {
         name: `no growth in memory over ${sent.toLocaleString("en")} requests`,
-        // Less than a byte per request is no leak: the smallest object has more.
-        reached: heapGrowth < sent && rssGrowth < 4 * mebibyte,
+        // Less than a byte per request is no leak of objects. V8 resizes its young generation by 16 MiB, which is in the RSS.
+        reached: heapGrowth < sent && rssGrowth < 17 * mebibyte,
         measured: `heap ${signed(heapGrowth / 1024)} KiB, RSS ${signed(rssGrowth / 1024)} KiB`,
       },
     ],
