@@ -30,7 +30,8 @@ const globalUnicast = ipaddr.IPv6.parseCIDR("2000::/3");
  * reserved, or an IPv6 form that stands for such an IPv4 address.
  */
 export function isPublicAddress(address: string): boolean {
-  if (!ipaddr.isValid(address)) return false;
+  // Stricter than the library, to which 010.0.0.1 is 8.0.0.1, and 1.2.3 an address.
+  if (isIP(address) === 0) return false;
   const parsed = ipaddr.process(address);
   if (parsed.range() !== "unicast") return false;
   // The rest of IPv6 is "unicast" to the library too, with ::127.0.0.1 and whatever is not assigned yet.
