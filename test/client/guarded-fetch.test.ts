@@ -1,0 +1,347 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { type Server, createServer } from "node:https";
+import type { AddressInfo } from "node:net";
+import { type TestContext, describe, test } from "node:test";
+import { gzipSync } from "node:zlib";
+import { type GuardedFetchOptions, createGuardedFetch } from "../../src/node/index.ts";
+import { settled, simulatedClock } from "../support/simulated.ts";
+import { verdict } from "../token/compact.ts";
+import { type Certificate, certificateFor } from "./certificate.ts";
+import { clientId, jwks, tokenOf, verifier } from "./client.ts";
+
+const certificate = certificateFor("client.example", "other.example");
+const loopback = { address: "127.0.0.1", family: 4 };
+
+interface Site {
+  readonly url: string;
+  readonly server: Server;
+  readonly requests: IncomingMessage[];
+  /** Connections that have been made, and those that are still open. */
+  readonly connections: { made: number; open: number };
+}
+
+type Handler = (request: IncomingMessage, response: ServerResponse) => void;
+
+/** What a client publishes, on a real TLS server. */
+async function site(t: TestContext, handler: Handler, { cert, key }: Certificate = certificate): Promise<Site> {
+  const requests: IncomingMessage[] = [];
+  const connections = { made: 0, open: 0 };
+  const server = createServer({ cert, key }, (request, response) => {
+    requests.push(request);
+    handler(request, response);
+  });
+  server.on("secureConnection", (socket) => {
+    connections.made += 1;
+    connections.open += 1;
+    socket.on("error", () => {}).on("close", () => (connections.open -= 1));
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  t.after(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const { port } = server.address() as AddressInfo;
+  return { url: `https://client.example:${port}/jwks`, server, requests, connections };
+}
+
+/** The guard, in a world where 127.0.0.1 is the one public address and every host is there. */
+const guarded = (options?: GuardedFetchOptions) =>
+  createGuardedFetch({
+    resolve: async () => [loopback],
+    isAllowed: (address) => address === loopback.address,
+    ca: certificate.cert,
+    ...options,
+  });
+
+const published: Handler = (_request, response) => {
+  response.setHeader("Content-Type", "application/jwk-set+json").end(JSON.stringify(jwks));
+};
+const never: Handler = () => {};
+
+/** The verdict on an assertion of a client whose keys are at a URL. */
+async function check(url: string, clock = simulatedClock(), fetch = guarded()): Promise<string> {
+  const token = tokenOf("clientAssertion", { exp: clock.now() / 1000 + 60 });
+  return verdict(verifier({ clock, fetch }).clientAssertion(token, { clientId, jwksUri: url }));
+}
+
+/** Sockets take real time, but only until they are done. */
+async function until(holds: () => boolean): Promise<void> {
+  for (let turn = 0; turn < 5_000 && !holds(); turn += 1) await new Promise((resolve) => setTimeout(resolve, 1));
+  assert.ok(holds());
+}
+
+test("keys are fetched from a real server, and verify", async (t) => {
+  const { url, requests } = await site(t, published);
+  assert.equal(await check(url), "accepted");
+  const [request] = requests;
+  assert.deepEqual([request?.method, request?.url, request?.headers.host], ["GET", "/jwks", new URL(url).host]);
+});
+
+test("a reply gets through as it is: status, header fields, body", async (t) => {
+  const { url, requests } = await site(t, (_request, response) => {
+    response.writeHead(404, ["ETag", '"x"', "Cache-Control", "no-cache", "Cache-Control", "max-age=5"]).end("ü");
+  });
+  const response = await guarded()(url, { headers: { Accept: "application/json", "If-None-Match": '"x"' } });
+  assert.equal(response.status, 404);
+  assert.equal(response.headers.get("etag"), '"x"');
+  assert.equal(response.headers.get("cache-control"), "no-cache, max-age=5");
+  assert.equal(await response.text(), "ü");
+  const { accept, "if-none-match": tag } = requests[0]?.headers ?? {};
+  assert.deepEqual([accept, tag], ["application/json", '"x"']);
+});
+
+for (const status of [204, 304]) {
+  test(`a ${status} has no body`, async (t) => {
+    const { url } = await site(t, (_request, response) => response.writeHead(status, { ETag: '"x"' }).end());
+    const response = await guarded()(url, {});
+    assert.deepEqual([response.status, response.headers.get("etag"), response.body], [status, '"x"', null]);
+  });
+}
+
+describe("DNS rebinding", () => {
+  test("the connection goes to the address that was checked, whatever the name means a moment later", async (t) => {
+    const { url, requests } = await site(t, published);
+    let looks = 0;
+    const resolve = async () => [(looks += 1) === 1 ? loopback : { address: "127.0.0.2", family: 4 }];
+    assert.equal(await check(url, undefined, guarded({ resolve })), "accepted");
+    assert.deepEqual([looks, requests.length], [1, 1]);
+  });
+
+  test("the next request looks again, and is refused", async (t) => {
+    const { url, requests, connections } = await site(t, published);
+    const answers = [loopback, { address: "127.0.0.2", family: 4 }];
+    const fetch = guarded({ resolve: async () => answers.splice(0, 1) });
+    assert.equal((await fetch(url, {})).status, 200);
+    assert.equal(await verdict(fetch(url, {})), "ERR_ADDRESS_FORBIDDEN");
+    assert.equal(await verdict(fetch(url, {})), "ERR_ADDRESS_FORBIDDEN");
+    assert.deepEqual([requests.length, connections.made], [1, 1]);
+  });
+
+  test("one forbidden address among good ones: no connection is made", async (t) => {
+    const { url, connections } = await site(t, published);
+    for (const addresses of [
+      [{ address: "10.0.0.1", family: 4 }, loopback],
+      [loopback, { address: "::1", family: 6 }],
+    ])
+      assert.equal(await verdict(guarded({ resolve: async () => addresses })(url, {})), "ERR_ADDRESS_FORBIDDEN");
+    assert.equal(connections.made, 0);
+  });
+
+  test("by the default rules a server on loopback is out of reach by any name", async (t) => {
+    const { url, connections } = await site(t, published);
+    const fetch = createGuardedFetch({ resolve: async () => [loopback], ca: certificate.cert });
+    assert.equal(await check(url, undefined, fetch), "ERR_ADDRESS_FORBIDDEN");
+    assert.equal(connections.made, 0);
+  });
+
+  test("several good addresses are all tried", async (t) => {
+    const { url } = await site(t, published);
+    assert.equal((await guarded({ resolve: async () => [loopback, loopback] })(url, {})).status, 200);
+  });
+});
+
+describe("connections", () => {
+  test("each request makes its own, for one host and for two of one address", async (t) => {
+    const { url, requests, connections } = await site(t, published);
+    const fetch = guarded();
+    for (const target of [url, url, url.replace("client.", "other.")]) await (await fetch(target, {})).text();
+    assert.deepEqual([requests.length, connections.made], [3, 3]);
+    await until(() => connections.open === 0);
+  });
+
+  const tls: [name: string, certificate: Certificate, ca: string, code: string][] = [
+    ["a certificate of another host", certificateFor("other.example"), "", "ERR_TLS_CERT_ALTNAME_INVALID"],
+    [
+      "a certificate of another authority",
+      certificateFor("client.example"),
+      certificate.cert,
+      "DEPTH_ZERO_SELF_SIGNED_CERT",
+    ],
+  ];
+  for (const [name, own, ca, code] of tls) {
+    test(`${name} is refused`, async (t) => {
+      const { url, requests } = await site(t, published, own);
+      const fetch = guarded({ ca: ca === "" ? own.cert : ca });
+      await assert.rejects(fetch(url, {}), { code });
+      assert.equal(await check(url, undefined, fetch), "ERR_FETCH_FAILED");
+      assert.equal(requests.length, 0);
+    });
+  }
+
+  test("the authorities of the system are those that count by default", async (t) => {
+    const { url, requests } = await site(t, published);
+    await assert.rejects(guarded({ ca: undefined })(url, {}), { code: "DEPTH_ZERO_SELF_SIGNED_CERT" });
+    assert.equal(requests.length, 0);
+  });
+
+  test("a host that cannot be resolved", async () => {
+    const notFound = Object.assign(new Error("no"), { code: "ENOTFOUND" });
+    const fetch = guarded({ resolve: () => Promise.reject(notFound) });
+    await assert.rejects(fetch("https://client.example/", {}), { code: "ENOTFOUND" });
+    assert.equal(await check("https://client.example/", undefined, fetch), "ERR_FETCH_FAILED");
+  });
+
+  test("a server that hangs up", async (t) => {
+    const { url } = await site(t, (request) => request.socket.destroy());
+    assert.equal(await check(url), "ERR_FETCH_FAILED");
+  });
+
+  test("a body that breaks off", async (t) => {
+    const { url } = await site(t, (request, response) => {
+      response.writeHead(200, { "Content-Length": 1_000 }).write('{"keys":[', () => request.socket.destroy());
+    });
+    assert.equal(await check(url), "ERR_FETCH_FAILED");
+  });
+});
+
+describe("what a server may answer", () => {
+  for (const status of [301, 302, 303, 307, 308]) {
+    test(`a redirect (${status}) is not followed`, async (t) => {
+      const { url, requests, connections } = await site(t, (_request, response) => {
+        response.writeHead(status, { Location: "/elsewhere", "Content-Length": 100 }).write("x");
+      });
+      assert.equal(await check(url), "ERR_FETCH_REDIRECT");
+      await until(() => connections.open === 0);
+      assert.deepEqual([requests.length, connections.made], [1, 1]);
+    });
+  }
+
+  for (const encoding of ["gzip", "br", "GZIP", "x", "identity, gzip"]) {
+    test(`a compressed body (${encoding}) is refused, unread`, async (t) => {
+      const { url, requests, connections } = await site(t, (_request, response) => {
+        response.writeHead(200, { "Content-Encoding": encoding }).write(gzipSync(Buffer.alloc(1_000_000)));
+      });
+      assert.equal(await check(url), "ERR_FETCH_BODY");
+      assert.equal(requests[0]?.headers["accept-encoding"], "identity");
+      await until(() => connections.open === 0);
+    });
+  }
+
+  test("a body that says that it is not compressed is taken", async (t) => {
+    const { url } = await site(t, (request, response) => {
+      response.setHeader("Content-Encoding", "identity");
+      published(request, response);
+    });
+    assert.equal(await check(url), "accepted");
+  });
+
+  test("no caller asks for a compressed body", async (t) => {
+    const { url, requests } = await site(t, published);
+    await guarded()(url, { headers: { "Accept-Encoding": "gzip" } });
+    assert.equal(requests[0]?.headers["accept-encoding"], "identity");
+  });
+
+  for (const [name, head] of Object.entries({
+    "with its length": { "Content-Length": 65_537 },
+    "without its length": {},
+    "with a lie about its length": { "Content-Length": 2 ** 40 },
+  })) {
+    test(`a body over 64 KiB ${name} is not read to its end`, async (t) => {
+      let written = 0;
+      const { url, connections } = await site(t, (_request, response) => {
+        response.writeHead(200, head);
+        const more = (): void => {
+          if (response.destroyed || written >= 65_537 * 2 ** 10) return;
+          written += 65_537;
+          response.write(Buffer.alloc(65_537, " "), more);
+        };
+        more();
+      });
+      assert.equal(await check(url), "ERR_FETCH_TOO_LARGE");
+      await until(() => connections.open === 0);
+      assert.ok(written < 65_537 * 2 ** 9, `${written} bytes`);
+    });
+  }
+
+  test("64 KiB are taken", async (t) => {
+    const { url } = await site(t, (_request, response) => response.end(JSON.stringify(jwks).padEnd(65_536)));
+    assert.equal(await check(url), "accepted");
+  });
+
+  // Each is a reply that a Response cannot hold, or a field that has a meaning to JavaScript.
+  const replies: [head: string, expect: string][] = [
+    ["HTTP/1.1 205 Reset Content", "ERR_FETCH_STATUS"],
+    ["HTTP/1.1 600 What", "ERR_FETCH_STATUS"],
+    ["HTTP/1.1 999 What", "ERR_FETCH_STATUS"],
+    ["HTTP/1.1 099 What", "ERR_FETCH_STATUS"],
+    ["HTTP/1.1 404 Not Found\r\n__proto__: x", "ERR_FETCH_STATUS"],
+    ["HTTP/1.1 404 Not Found\r\nX: \u00ff\u0080", "ERR_FETCH_STATUS"],
+    ["HTTP/1.1 304 Not Modified", "ERR_FETCH_STATUS"],
+    ["HTTP/1.1 199 What", "ERR_FETCH_FAILED"],
+    ["HTTP/2 200 OK", "ERR_FETCH_FAILED"],
+    ["SSH-2.0-OpenSSH_9.9", "ERR_FETCH_FAILED"],
+  ];
+  for (const [head, expect] of replies) {
+    test(`${JSON.stringify(head)}: ${expect}, and the process goes on`, async (t) => {
+      const { url } = await site(t, ({ socket }) => socket.end(`${head}\r\nContent-Length: 0\r\n\r\n`, "latin1"));
+      assert.equal(await check(url), expect);
+    });
+  }
+});
+
+describe("5 s for all, by the clock of the verifier", () => {
+  const slow: [name: string, handler: Handler][] = [
+    ["a reply that never comes", never],
+    ["a body that never ends", (_request, response) => void response.writeHead(200).write('{"keys":[')],
+  ];
+  for (const [name, handler] of slow) {
+    test(`${name}: the connection is closed`, async (t) => {
+      const { url, requests, connections } = await site(t, handler);
+      const clock = simulatedClock();
+      let outcome: string | undefined;
+      const checking = check(url, clock).then((verdict) => (outcome = verdict));
+      await until(() => requests.length === 1);
+      await clock.advance(4_999);
+      assert.equal(outcome, undefined);
+      assert.equal(connections.open, 1);
+      await clock.advance(1);
+      assert.equal(await checking, "ERR_FETCH_TIMEOUT");
+      await until(() => connections.open === 0);
+      assert.equal(clock.timers, 0);
+    });
+  }
+
+  test("a byte now and then is no excuse", async (t) => {
+    const clock = simulatedClock();
+    let response: ServerResponse | undefined;
+    const { url } = await site(t, (_request, slowResponse) => {
+      response = slowResponse;
+      response.write(" ");
+    });
+    const checking = check(url, clock);
+    await until(() => response !== undefined);
+    for (let second = 0; second < 5; second += 1) {
+      await clock.advance(1_000);
+      response?.write(" ");
+    }
+    assert.equal(await checking, "ERR_FETCH_TIMEOUT");
+  });
+
+  test("a resolver that never answers, and one that answers too late: no connection is made", async (t) => {
+    const { url, connections } = await site(t, published);
+    const clock = simulatedClock();
+    const { promise, resolve: answer } = Promise.withResolvers<(typeof loopback)[]>();
+    const checking = check(url, clock, guarded({ resolve: () => promise }));
+    await clock.advance(5_000);
+    assert.equal(await checking, "ERR_FETCH_TIMEOUT");
+    answer([loopback]);
+    await settled();
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    assert.equal(connections.made, 0);
+  });
+
+  test("a caller's signal ends a request, before and after its reply began", async (t) => {
+    const { url, connections } = await site(t, (_request, response) => void response.writeHead(200).write("x"));
+    await assert.rejects(guarded()(url, { signal: AbortSignal.abort() }), { name: "AbortError" });
+    assert.equal(connections.made, 0);
+    const aborting = new AbortController();
+    const response = await guarded()(url, { signal: aborting.signal });
+    const reading = response.text();
+    aborting.abort();
+    await assert.rejects(reading);
+    await until(() => connections.open === 0);
+  });
+});
