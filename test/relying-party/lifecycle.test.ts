@@ -1,0 +1,369 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import * as jose from "jose";
+import {
+  type FetchError,
+  type KeySetEvent,
+  type KeySetState,
+  type RemoteKeySetOptions,
+  createRemoteKeySet,
+} from "../../src/relying-party/index.ts";
+import { named } from "../support/keys.ts";
+import {
+  delayed,
+  entry,
+  hanging,
+  reply,
+  routed,
+  served,
+  servedSet,
+  settled,
+  unreachable,
+} from "../support/simulated.ts";
+import { failure, jwksUri, outcome, verifierOf, warmVerifier } from "./setup.ts";
+
+describe("options", () => {
+  const rows: [name: string, input: object, expect: string][] = [
+    ["neither issuer nor jwksUri", {}, "ERR_OPTION_INVALID"],
+    ["both", { issuer: "https://op.example", jwksUri }, "ERR_OPTION_INVALID"],
+    ["maxBytes below 1", { jwksUri, maxBytes: 0 }, "ERR_OPTION_INVALID"],
+    ["timeoutMs 0", { jwksUri, timeoutMs: 0 }, "ERR_OPTION_INVALID"],
+    ...["timeoutMs", "maxBytes", "minFreshSeconds", "maxFreshSeconds", "maxStaleIfErrorSeconds", "maxWaitMs"].flatMap(
+      (name) =>
+        [-1, NaN, Infinity, "1"].map((value): [string, object, string] => [
+          `${name}: ${JSON.stringify(value)}`,
+          { jwksUri, [name]: value },
+          "ERR_OPTION_INVALID",
+        ]),
+    ),
+    [
+      "all at their least",
+      {
+        jwksUri,
+        timeoutMs: 1,
+        maxBytes: 1,
+        minFreshSeconds: 0,
+        maxFreshSeconds: 0,
+        maxStaleIfErrorSeconds: 0,
+        maxWaitMs: 0,
+      },
+      "accepted",
+    ],
+    [
+      "all left out by undefined",
+      { jwksUri, timeoutMs: undefined, state: undefined, issuer: undefined, onEvent: undefined },
+      "accepted",
+    ],
+  ];
+  for (const [name, input, expect] of rows) {
+    test(name, async () => {
+      assert.equal(await outcome(() => createRemoteKeySet(input as RemoteKeySetOptions) && "accepted"), expect);
+    });
+  }
+
+  test("nothing is requested before a key is asked for", async () => {
+    const { origin, clock } = verifierOf();
+    await clock.advance(86_400_000);
+    assert.equal(origin.requests.length, 0);
+  });
+
+  test("bounds of freshness are those of the options", async () => {
+    const { ask, clock, origin } = await warmVerifier(served(["a"], { "Cache-Control": "max-age=3600" }), {
+      minFreshSeconds: 0,
+      maxFreshSeconds: 20,
+      maxStaleIfErrorSeconds: 10,
+    });
+    await clock.advance(19_999);
+    assert.equal(await ask("a"), "a");
+    origin.script = unreachable;
+    await clock.advance(10_000);
+    assert.equal(await ask("a"), "a");
+    await clock.advance(1_000);
+    assert.equal(await ask("a"), "ERR_FETCH_FAILED");
+  });
+
+  test("without a lower bound a set that must not be reused serves who asked for it", async () => {
+    const { ask, origin } = await warmVerifier(served(["a"], { "Cache-Control": "no-store" }), { minFreshSeconds: 0 });
+    assert.deepEqual([await ask("a"), await ask("a")], ["a", "a"]);
+    assert.equal(await ask("b"), "ERR_TOKEN_KID_UNKNOWN");
+    assert.equal(origin.requests.length, 4);
+  });
+});
+
+describe("refresh", () => {
+  test("revalidates past all caches, also a fresh set", async () => {
+    const { keys, origin } = await warmVerifier();
+    await keys.refresh();
+    assert.equal(origin.requests[0]?.headers["cache-control"], "no-cache");
+  });
+
+  test("is not content with what was asked before it", async () => {
+    const { keys, ask, clock, origin } = await warmVerifier();
+    origin.script = delayed(100, served(["a"]));
+    const before = ask("b");
+    await clock.advance(50);
+    origin.script = served(["a", "b"]);
+    const refreshed = Promise.all([keys.refresh(), keys.refresh()]);
+    await clock.advance(50);
+    await Promise.all([before, refreshed]);
+    assert.equal(origin.requests.length, 2);
+    assert.equal(await ask("b"), "b");
+  });
+
+  test("says why it failed", async () => {
+    const { keys } = verifierOf(unreachable);
+    const error = await failure<FetchError>(keys.refresh);
+    assert.equal(error.code, "ERR_FETCH_FAILED");
+    assert.match(error.message, /ECONNREFUSED/);
+  });
+});
+
+describe("close", () => {
+  test("refuses every call from then on, and asks for nothing", async () => {
+    const { keys, ask, origin, happened } = await warmVerifier();
+    keys.close();
+    assert.equal(await ask("a"), "ERR_CLOSED");
+    assert.equal(await ask("b", "fromTokenEndpoint"), "ERR_CLOSED");
+    assert.equal(await outcome(keys.refresh), "ERR_CLOSED");
+    assert.equal(keys.state(), undefined);
+    keys.close();
+    assert.equal(origin.requests.length, 0);
+    assert.deepEqual(happened(), []);
+  });
+
+  test("ends a request that is under way", async () => {
+    const { keys, ask, clock, origin, happened } = verifierOf(hanging);
+    const asked = [ask("a"), ask("b", "fromTokenEndpoint"), outcome(keys.refresh)];
+    await settled();
+    keys.close();
+    assert.deepEqual(await Promise.all(asked), ["ERR_CLOSED", "ERR_CLOSED", "ERR_CLOSED"]);
+    assert.equal(origin.requests.length, 1);
+    assert.equal(origin.requests[0]?.init.signal?.aborted, true);
+    assert.equal(clock.timers, 0);
+    // Closing is no failure.
+    assert.deepEqual(happened(), []);
+  });
+
+  test("ends all waiting", async () => {
+    const { keys, ask, clock, origin } = verifierOf(unreachable);
+    await ask("a");
+    const waiting = [ask("a"), ask("b")];
+    await settled();
+    assert.ok(clock.timers > 0);
+    keys.close();
+    assert.deepEqual(await Promise.all(waiting), ["ERR_CLOSED", "ERR_CLOSED"]);
+    assert.equal(clock.timers, 0);
+    assert.equal(origin.requests.length, 1);
+  });
+
+  test("by a listener, in the middle of a request, does the same", async () => {
+    for (const type of ["changed", "refreshed"]) {
+      const verifier = verifierOf(served(["a"]), {
+        onEvent: (event) => {
+          if (event.type === type) verifier.keys.close();
+        },
+      });
+      assert.deepEqual(await Promise.all([verifier.ask("a"), verifier.ask("b")]), ["ERR_CLOSED", "ERR_CLOSED"]);
+    }
+  });
+
+  test("is not undone by a response that comes later", async () => {
+    const { keys, ask, clock, happened } = verifierOf(delayed(100, served(["a"])));
+    const asked = ask("a");
+    await settled();
+    keys.close();
+    await clock.advance(100);
+    assert.equal(await asked, "ERR_CLOSED");
+    assert.equal(keys.state(), undefined);
+    assert.deepEqual(happened(), []);
+  });
+});
+
+describe("events", () => {
+  test("of a life", async () => {
+    const { keys, ask, clock, origin, events } = verifierOf(servedSet([entry("a"), { kty: "oct", kid: "b" }]));
+    const last = (): KeySetEvent[] => events.splice(0);
+    await ask("a");
+    const skipped = { index: 1, kid: "b", reason: 'the entry: kty "oct" is not supported; use EC or RSA' };
+    assert.deepEqual(last(), [
+      { type: "skipped", keys: [skipped] },
+      { type: "changed", added: ["a"], removed: [] },
+      { type: "refreshed", status: 200 },
+    ]);
+    await keys.refresh();
+    assert.deepEqual(last(), [{ type: "refreshed", status: 304 }]);
+    origin.script = served(["c"]);
+    await keys.refresh();
+    assert.deepEqual(last(), [
+      { type: "changed", added: ["c"], removed: ["a"] },
+      { type: "refreshed", status: 200 },
+    ]);
+    origin.script = reply(404);
+    const error = await failure(keys.refresh);
+    assert.deepEqual(last(), [{ type: "failed", error }]);
+    await clock.advance(300_000);
+    await ask("c");
+    assert.deepEqual(
+      last().map(({ type }) => type),
+      ["failed"],
+    );
+  });
+
+  for (const [name, onEvent] of [
+    ["throws", () => assert.fail("broken")],
+    ["rejects", () => Promise.reject(new Error("broken"))],
+  ] as const) {
+    test(`a listener that ${name} does not matter`, async () => {
+      const unhandled: unknown[] = [];
+      const listener = (reason: unknown): number => unhandled.push(reason);
+      process.on("unhandledRejection", listener);
+      const { ask, origin, keys } = verifierOf(served(["a"]), { onEvent });
+      assert.equal(await ask("a"), "a");
+      origin.script = unreachable;
+      assert.equal(await outcome(keys.refresh), "ERR_FETCH_FAILED");
+      await settled();
+      process.off("unhandledRejection", listener);
+      assert.deepEqual(unhandled, []);
+    });
+  }
+
+  test("nobody has to listen, and a failure in the background is no unhandled rejection", async () => {
+    const { ask, clock, origin } = await warmVerifier(
+      served(["a"], { "Cache-Control": "max-age=60, stale-while-revalidate=60" }),
+      { onEvent: undefined },
+    );
+    origin.script = unreachable;
+    await clock.advance(60_000);
+    assert.equal(await ask("a"), "a");
+    await settled();
+  });
+});
+
+describe("state", () => {
+  const issuer = "https://op.example";
+  const discovered = routed({
+    [`${issuer}/.well-known/openid-configuration`]: reply(200, JSON.stringify({ issuer, jwks_uri: jwksUri })),
+    [jwksUri]: served(["a"], { "Cache-Control": "max-age=60", Age: "10" }),
+  });
+
+  /** What `state()` gives, after JSON. */
+  async function exported(options: Partial<RemoteKeySetOptions> = {}): Promise<KeySetState> {
+    const { keys } = await warmVerifier(discovered, options as object);
+    return JSON.parse(JSON.stringify(keys.state())) as KeySetState;
+  }
+
+  test("is that of the last response", async () => {
+    const { keys, clock, origin } = verifierOf(served(["a"], { ETag: '"1"', "Cache-Control": "max-age=60" }));
+    assert.equal(keys.state(), undefined);
+    await keys.refresh();
+    const first = keys.state();
+    assert.deepEqual(first, {
+      issuer: undefined,
+      jwksUri,
+      body: JSON.stringify({ keys: [entry("a")] }),
+      etag: '"1"',
+      headers: { cacheControl: "max-age=60", age: undefined, date: undefined, expires: undefined },
+      requestedAt: clock.now(),
+    });
+    await clock.advance(1_000);
+    await keys.refresh();
+    assert.deepEqual(keys.state(), { ...first, requestedAt: clock.now() });
+    origin.script = served(["b"]);
+    await keys.refresh();
+    assert.match(keys.state()?.body ?? "", /"kid":"b"/);
+  });
+
+  for (const options of [{}, { issuer }]) {
+    test(`of ${options.issuer === undefined ? "a URL" : "an issuer"} saves the first request, and is aged on`, async () => {
+      const state = await exported(options);
+      const { ask, clock, origin, events } = verifierOf(discovered, { ...options, state });
+      assert.equal(await ask("a"), "a");
+      assert.deepEqual(events, [{ type: "changed", added: ["a"], removed: [] }]);
+      // 10 s had passed before the response came.
+      await clock.advance(49_999);
+      assert.equal(await ask("a"), "a");
+      assert.equal(origin.requests.length, 0);
+      await clock.advance(1);
+      assert.equal(await ask("a"), "a");
+      assert.equal(origin.requests.at(-1)?.headers["if-none-match"], state.etag);
+    });
+  }
+
+  test("that is old saves the body", async () => {
+    const state = await exported();
+    const { ask, clock, origin, happened } = verifierOf(served(["a"]), { state });
+    await clock.advance(30 * 86_400_000);
+    assert.equal(await ask("a"), "a");
+    assert.equal(origin.requests.length, 1);
+    assert.deepEqual(happened(), ["changed", "refreshed"]);
+  });
+
+  test("that is old is not used if its server is down", async () => {
+    const { ask, clock } = verifierOf(unreachable, { state: await exported() });
+    await clock.advance(50_000);
+    assert.equal(await ask("a"), "a");
+    await clock.advance(3_600_000);
+    assert.equal(await ask("a"), "ERR_FETCH_FAILED");
+  });
+
+  test("does not stop a refresh, and never overwrites its result", async () => {
+    const { keys, ask } = verifierOf(served(["b"]), { state: await exported() });
+    await keys.refresh();
+    assert.equal(await ask("b"), "b");
+    assert.equal(await ask("a"), "ERR_TOKEN_KID_UNKNOWN");
+  });
+
+  const rows: [name: string, input: (state: KeySetState) => unknown, reported: boolean, options?: object][] = [
+    ["of another issuer", (state) => ({ ...state, issuer: "https://other.example" }), false, { issuer }],
+    ["of no issuer", (state) => ({ ...state, issuer: undefined }), false, { issuer }],
+    ["of an issuer, for a URL", (state) => ({ ...state, issuer }), false],
+    ["of another URL", (state) => ({ ...state, jwksUri: "https://op.example/other" }), false],
+    ["of an http URL", (state) => ({ ...state, jwksUri: "http://op.example/jwks" }), true],
+    ["from the future", (state) => ({ ...state, requestedAt: state.requestedAt + 1 }), false],
+    ["from no time", (state) => ({ ...state, requestedAt: undefined }), true],
+    ["from a time that is no number", (state) => ({ ...state, requestedAt: String(state.requestedAt) }), true],
+    ["without a body", (state) => ({ ...state, body: undefined }), true],
+    ["with a broken body", (state) => ({ ...state, body: "{" }), true],
+    ["with a body that is a set already", (state) => ({ ...state, body: JSON.parse(state.body) as unknown }), true],
+    ["without headers", (state) => ({ ...state, headers: undefined }), true],
+    ["with headers that are no text", (state) => ({ ...state, headers: { cacheControl: 60 } }), true],
+    ["with an ETag that cannot be sent", (state) => ({ ...state, etag: "\n" }), true],
+    ["with an ETag that is no text", (state) => ({ ...state, etag: 1 }), true],
+    ["null", () => null, true],
+    ["an empty object", () => ({}), true],
+    ["text", (state) => JSON.stringify(state), true],
+  ];
+  for (const [name, input, reported, options = {}] of rows) {
+    test(`is passed over: ${name}`, async () => {
+      const state = input(await exported(options)) as KeySetState;
+      const { ask, origin, events } = verifierOf(discovered, { ...options, state });
+      assert.equal(await ask("a"), "a");
+      assert.equal(origin.requests.at(-1)?.url, jwksUri);
+      assert.equal(origin.requests.at(-1)?.headers["if-none-match"], undefined);
+      const errors = events.flatMap((event) => (event.type === "failed" ? [event.error.code] : []));
+      assert.equal(errors.length, reported ? 1 : 0);
+      assert.match(errors.join(""), /^(ERR_\w+)?$/);
+    });
+  }
+});
+
+async function sign(kid: string, key = named(kid)): Promise<string> {
+  const privateKey = await jose.importJWK({ ...key }, "ES256");
+  return new jose.SignJWT({ sub: "s" }).setProtectedHeader({ alg: "ES256", kid }).sign(privateKey);
+}
+
+describe("the key set is the key argument of jose.jwtVerify", () => {
+  test("of signed tokens", async () => {
+    const { keys, origin } = verifierOf(served(["a", "b"]));
+    for (const getKey of [keys, keys.getKey, keys.fromTokenEndpoint]) {
+      for (const kid of ["a", "b"]) {
+        const { payload, protectedHeader } = await jose.jwtVerify(await sign(kid), getKey);
+        assert.deepEqual([payload.sub, protectedHeader.kid], ["s", kid]);
+      }
+      const forged = await sign("a", named("a", named("b")));
+      await assert.rejects(jose.jwtVerify(forged, getKey), { code: "ERR_JWS_SIGNATURE_VERIFICATION_FAILED" });
+      await assert.rejects(jose.jwtVerify(await sign("c"), getKey), { code: "ERR_TOKEN_KID_UNKNOWN" });
+    }
+    assert.equal(origin.requests.length, 3);
+  });
+});

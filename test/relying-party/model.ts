@@ -1,0 +1,53 @@
+import type { FreshnessBounds } from "../../src/relying-party/freshness.ts";
+
+/** What a response says about its use, in seconds. A directive that is not given is `undefined`; one that is invalid is 0. */
+export interface Caching {
+  readonly maxAge?: number | undefined;
+  readonly staleWhileRevalidate?: number | undefined;
+  readonly staleIfError?: number | undefined;
+  readonly mustRevalidate?: boolean;
+  /** `no-store` or `no-cache`. */
+  readonly noReuse?: boolean;
+  /** `Expires` less `Date`; one in the past is expired, however far. */
+  readonly expiresIn?: number | undefined;
+  readonly age?: number | undefined;
+}
+
+/** Moments in milliseconds. */
+export interface Moments {
+  readonly requestedAt: number;
+  readonly receivedAt: number;
+  readonly now: number;
+}
+
+const ms = (seconds: number): number => seconds * 1000;
+
+export type Use = "fresh" | "while revalidating" | "on errors" | "not at all";
+
+/**
+ * How a stored response may be used: RFC 9111 sections 4.2.1 (freshness lifetime), 4.2.3 (current age) and 4.2.4 (stale responses),
+ * RFC 5861 sections 3 and 4 (windows that begin when the response becomes stale), within bounds.
+ */
+export function useOf(caching: Caching, { requestedAt, receivedAt, now }: Moments, bounds: FreshnessBounds): Use {
+  const correctedAge = ms(caching.age ?? 0) + (receivedAt - requestedAt);
+  const currentAge = correctedAge + (now - receivedAt);
+  const expiresIn = caching.expiresIn === undefined ? undefined : Math.max(caching.expiresIn, 0);
+  const lifetime = ms(caching.noReuse ? 0 : (caching.maxAge ?? expiresIn ?? bounds.defaultFreshSeconds));
+  const sinceRequest = now - requestedAt;
+  // Above the upper bound it becomes stale by that.
+  const staleFor = Math.max(currentAge - lifetime, sinceRequest - ms(bounds.maxFreshSeconds));
+  if (staleFor < 0 || sinceRequest < ms(bounds.minFreshSeconds)) return "fresh";
+  if (caching.noReuse || caching.mustRevalidate) return "not at all";
+  if (staleFor < ms(Math.min(caching.staleWhileRevalidate ?? 0, bounds.maxStaleSeconds))) return "while revalidating";
+  if (staleFor < ms(Math.min(caching.staleIfError ?? Infinity, bounds.maxStaleIfErrorSeconds))) return "on errors";
+  return "not at all";
+}
+
+/** The bounds that `createRemoteKeySet` has by default. */
+export const defaultBounds: FreshnessBounds = {
+  minFreshSeconds: 5,
+  maxFreshSeconds: 86_400,
+  defaultFreshSeconds: 300,
+  maxStaleSeconds: 86_400,
+  maxStaleIfErrorSeconds: 3_600,
+};

@@ -1,0 +1,155 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import type { ErrorCode, FetchError } from "../../src/relying-party/index.ts";
+import { type Script, delayed, entry, hanging, reply, served, settled, unreachable } from "../support/simulated.ts";
+import { failure, verifierOf, warmVerifier } from "./setup.ts";
+
+const set = JSON.stringify({ keys: [entry("a")] });
+const maxBytes = 2_000;
+const padded = (bytes: number): string => set.padEnd(bytes);
+const gibberish = "secret-of-the-origin";
+
+const opaqueRedirect: Script = () => Object.defineProperty(new Response(null), "type", { value: "opaqueredirect" });
+
+/** A body in pieces, each after a pause. */
+const pieces =
+  (pauseMs: number, chunks: Iterable<Uint8Array>): Script =>
+  (_request, clock) => {
+    const iterator = chunks[Symbol.iterator]();
+    const body = new ReadableStream<Uint8Array>({
+      async pull(controller) {
+        await new Promise<void>((resolve) => clock.setTimer(resolve, pauseMs));
+        const { value, done } = iterator.next();
+        if (done === true) controller.close();
+        else controller.enqueue(value);
+      },
+    });
+    return new Response(body);
+  };
+
+const bytesOf = (text: string): Uint8Array[] =>
+  Array.from(new TextEncoder().encode(text), (byte) => Uint8Array.of(byte));
+
+function* endless(): Generator<Uint8Array> {
+  for (;;) yield new Uint8Array(100).fill(0x20);
+}
+
+type Row<Expect> = readonly [source: string, name: string, input: Script, expect: Expect];
+
+const refused: readonly Row<ErrorCode>[] = [
+  ["design", "no connection", unreachable, "ERR_FETCH_FAILED"],
+  ["design", "a fetch that throws", () => assert.fail(gibberish), "ERR_FETCH_FAILED"],
+  // oxlint-disable-next-line prefer-promise-reject-errors
+  ["design", "a fetch that rejects with text", () => Promise.reject(gibberish), "ERR_FETCH_FAILED"],
+  ["issue 3", "no response in time", hanging, "ERR_FETCH_TIMEOUT"],
+  ["issue 3", "no body in time", pieces(Infinity, [new Uint8Array(1)]), "ERR_FETCH_TIMEOUT"],
+  ["issue 3", "a byte per second", pieces(1_000, bytesOf(set)), "ERR_FETCH_TIMEOUT"],
+  ["9110 15.3.5", "204", reply(204), "ERR_FETCH_STATUS"],
+  ["9110 15.3.7", "206 with a whole set", reply(206, set), "ERR_FETCH_STATUS"],
+  ["9110 15.5.5", "404 with a whole set", reply(404, set), "ERR_FETCH_STATUS"],
+  ["9110 15.6.1", "500 with a whole set", reply(500, set), "ERR_FETCH_STATUS"],
+  ...[300, 301, 302, 303, 307, 308].map((status): Row<ErrorCode> => [
+    "issue 3",
+    `${status} to a set`,
+    reply(status, set, { Location: "https://op.example/moved" }),
+    "ERR_FETCH_REDIRECT",
+  ]),
+  ["issue 3", "a redirect in a browser", opaqueRedirect, "ERR_FETCH_REDIRECT"],
+  ["7517 5", "an empty body", reply(200, ""), "ERR_FETCH_BODY"],
+  ["7517 5", "no body", reply(200), "ERR_FETCH_BODY"],
+  ["7517 5", "HTML", reply(200, `<html>${gibberish}</html>`), "ERR_FETCH_BODY"],
+  ["7517 5", "a set that is cut off", reply(200, set.slice(0, -1)), "ERR_FETCH_BODY"],
+  ["7517 5", "a set and more", reply(200, `${set}${gibberish}`), "ERR_FETCH_BODY"],
+  ...[
+    "null",
+    "7",
+    '"keys"',
+    "[]",
+    "{}",
+    '{"keys":null}',
+    '{"keys":{}}',
+    '{"keys":"a"}',
+    JSON.stringify(entry("a")),
+  ].map((text): Row<ErrorCode> => ["7517 5", `${text.slice(0, 20)} for a set`, reply(200, text), "ERR_FETCH_BODY"]),
+  ["7517 5", "arrays to any depth", reply(200, "[".repeat(maxBytes)), "ERR_FETCH_BODY"],
+  ["8259 8.1", "no UTF-8", reply(200, new Uint8Array([...new TextEncoder().encode(set), 0xff])), "ERR_FETCH_BODY"],
+  ["8259 8.1", "UTF-8 that is cut off", reply(200, new Uint8Array([0x22, 0xe2, 0x82])), "ERR_FETCH_BODY"],
+  ["8259 8.1", "UTF-16", reply(200, new Uint8Array(Buffer.from(set, "utf16le"))), "ERR_FETCH_BODY"],
+  ["issue 3", "a body one byte too large", reply(200, padded(maxBytes + 1)), "ERR_FETCH_TOO_LARGE"],
+  ["issue 3", "a body without end", pieces(0, endless()), "ERR_FETCH_TOO_LARGE"],
+];
+
+describe("a response that is of no use", () => {
+  for (const [source, name, input, expect] of refused) {
+    test(`${source}: ${name}`, async () => {
+      const { keys, clock, origin, ask } = await warmVerifier(served(["a"]), { maxBytes });
+      const state = keys.state();
+      origin.script = input;
+      const refreshed = failure<FetchError>(keys.refresh);
+      await clock.advance(5_000);
+      const error = await refreshed;
+      assert.equal(error.code, expect, error.message);
+      assert.equal(error.retryable, true);
+      assert.ok(!error.message.includes(gibberish), error.message);
+      assert.equal(origin.requests.length, 1);
+      // Never replaced on failure.
+      assert.equal(await ask("a"), "a");
+      assert.deepEqual(keys.state(), state);
+    });
+  }
+
+  test("9110 15.4.5: a 304 that was not asked for", async () => {
+    const { ask, origin } = verifierOf(reply(304));
+    assert.equal(await ask("a"), "ERR_FETCH_STATUS");
+    assert.equal(origin.requests.length, 1);
+  });
+});
+
+describe("a response that is of use", () => {
+  const accepted: readonly Row<"a">[] = [
+    ["issue 3", "a body of just the size", reply(200, padded(maxBytes)), "a"],
+    ["issue 3", "a body that comes late, but in time", delayed(4_999, reply(200, set)), "a"],
+    ["8259 8.1", "a byte order mark", reply(200, `\uFEFF${set}`), "a"],
+    ["8259 8.1", "characters that are split", pieces(0, bytesOf(set.replace("{", '{"x":"€😀",'))), "a"],
+    ["7517 5", "members that nobody knows", reply(200, set.replace("{", '{"x":1,')), "a"],
+    ["8259 2", "white space", reply(200, JSON.stringify(JSON.parse(set), null, 4)), "a"],
+    ["7517 8.5", "any media type", reply(200, set, { "Content-Type": "text/html" }), "a"],
+  ];
+  for (const [source, name, input, expect] of accepted) {
+    test(`${source}: ${name}`, async () => {
+      const { ask, clock } = verifierOf(input, { maxBytes });
+      const asked = ask("a");
+      await clock.advance(5_000);
+      assert.equal(await asked, expect);
+    });
+  }
+});
+
+describe("a request that takes too long", () => {
+  test("is aborted", async () => {
+    const { ask, clock, origin } = verifierOf(hanging, { timeoutMs: 700 });
+    const asked = ask("a");
+    await clock.advance(699);
+    const signal = origin.requests[0]?.init.signal;
+    assert.equal(signal?.aborted, false);
+    await clock.advance(1);
+    assert.equal(await asked, "ERR_FETCH_TIMEOUT");
+    assert.equal(signal?.aborted, true);
+    assert.equal(clock.timers, 0);
+  });
+
+  test("is not waited for, even if its response comes: a late response never overwrites a newer one", async () => {
+    const { keys, ask, clock, origin } = verifierOf();
+    origin.script = delayed(10_000, served(["old"]));
+    const asked = ask("a");
+    await clock.advance(5_000);
+    assert.equal(await asked, "ERR_FETCH_TIMEOUT");
+    origin.script = served(["a"]);
+    await keys.refresh();
+    const state = keys.state();
+    await clock.advance(10_000);
+    await settled();
+    assert.deepEqual(keys.state(), state);
+    assert.equal(await ask("a"), "a");
+  });
+});

@@ -1,0 +1,152 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { type Script, delayed, hanging, reply, served, unreachable } from "../support/simulated.ts";
+import { type Caching, defaultBounds, useOf } from "./model.ts";
+import { type Lane, verifierOf } from "./setup.ts";
+
+const allKids = ["a", "b", "c", "d"];
+
+/** How an origin answers. */
+type Behaviour =
+  | { readonly type: "set"; readonly kids: readonly string[]; readonly caching: Caching }
+  /** Answers every request with a 304 if it may. */
+  | { readonly type: "not modified"; readonly caching: Caching }
+  | { readonly type: keyof typeof failures };
+
+const failures = {
+  unreachable,
+  hanging,
+  unwell: reply(503),
+  missing: reply(404),
+  moved: reply(302, null, { Location: "https://evil.example/" }),
+  garbage: reply(200, "<html>"),
+};
+/** For these alone a stale set may stand in. */
+const excused = new Set(["unreachable", "hanging", "unwell"]);
+
+type Step =
+  | { readonly type: "advance"; readonly ms: number }
+  | { readonly type: "ask"; readonly kid: string; readonly lane: Lane }
+  | { readonly type: "refresh" }
+  | { readonly type: "origin"; readonly behaviour: Behaviour };
+
+const seconds = fc.option(fc.constantFrom(0, 1, 10, 60, 600), { nil: undefined });
+const caching: fc.Arbitrary<Caching> = fc.record({
+  maxAge: seconds,
+  staleWhileRevalidate: seconds,
+  staleIfError: seconds,
+  mustRevalidate: fc.nat(3).map((value) => value === 0),
+  noReuse: fc.nat(9).map((value) => value === 0),
+  age: fc.constantFrom(undefined, 0, 5, 50),
+});
+
+const behaviour: fc.Arbitrary<Behaviour> = fc.oneof(
+  { weight: 4, arbitrary: fc.record({ type: fc.constant("set"), kids: fc.subarray(allKids), caching }) },
+  { weight: 1, arbitrary: fc.record({ type: fc.constant("not modified"), caching }) },
+  {
+    weight: 3,
+    arbitrary: fc.record({ type: fc.constantFrom(...(Object.keys(failures) as (keyof typeof failures)[])) }),
+  },
+);
+
+const step: fc.Arbitrary<Step> = fc.oneof(
+  {
+    weight: 4,
+    arbitrary: fc.constantFrom(10, 999, 5_000, 9_000, 60_000, 601_000).map((ms): Step => ({ type: "advance", ms })),
+  },
+  {
+    weight: 5,
+    arbitrary: fc.record({
+      type: fc.constant<"ask">("ask"),
+      kid: fc.constantFrom(...allKids),
+      lane: fc.constantFrom<Lane>("getKey", "fromTokenEndpoint"),
+    }),
+  },
+  { weight: 1, arbitrary: fc.constant<Step>({ type: "refresh" }) },
+  { weight: 3, arbitrary: behaviour.map((behaviour): Step => ({ type: "origin", behaviour })) },
+);
+
+function headersOf({ maxAge, staleWhileRevalidate, staleIfError, mustRevalidate, noReuse, age }: Caching) {
+  const directives = [
+    maxAge !== undefined && `max-age=${maxAge}`,
+    staleWhileRevalidate !== undefined && `stale-while-revalidate=${staleWhileRevalidate}`,
+    staleIfError !== undefined && `stale-if-error=${staleIfError}`,
+    mustRevalidate && "must-revalidate",
+    noReuse && "no-cache",
+  ].filter((directive) => directive !== false && directive !== undefined);
+  return { "Cache-Control": directives.join(", "), ...(age !== undefined && { Age: String(age) }) };
+}
+
+/** What the verifier was told last, as far as it got here. */
+interface Told {
+  readonly kids: readonly string[];
+  readonly caching: Caching;
+  readonly requestedAt: number;
+  readonly receivedAt: number;
+}
+
+async function play(steps: readonly Step[]): Promise<void> {
+  let told = undefined as Told | undefined;
+  let lastFailure: string | undefined;
+  let behaviour: Behaviour = { type: "set", kids: ["a"], caching: {} };
+
+  const script: Script = async (request, clock) => {
+    const { type } = behaviour;
+    const requestedAt = clock.now();
+    const answer = ((): Script => {
+      if (behaviour.type === "set") return served(behaviour.kids, headersOf(behaviour.caching));
+      if (behaviour.type !== "not modified") return failures[behaviour.type];
+      // It answers to what was sent, so that this is right.
+      const etag = request.headers["if-none-match"];
+      return etag === undefined ? reply(404) : reply(304, null, { ETag: etag, ...headersOf(behaviour.caching) });
+    })();
+    const said = "caching" in behaviour ? behaviour : undefined;
+    lastFailure = type;
+    const response = await delayed(20, answer)(request, clock);
+    if (said !== undefined && response.status !== 404) {
+      const kids = "kids" in said ? said.kids : (told?.kids ?? []);
+      // A 304 without Cache-Control leaves the stored one; here it always has one, if only an empty one.
+      told = { kids, caching: said.caching, requestedAt, receivedAt: clock.now() };
+      lastFailure = undefined;
+    }
+    return response;
+  };
+
+  const verifier = verifierOf(script);
+  const { clock, ask, keys } = verifier;
+
+  /** Called at the moment when the answer is known. */
+  function check(kid: string, answer: string): void {
+    if (answer === kid) {
+      assert.ok(told !== undefined && told.kids.includes(kid), `${kid} is not in the set`);
+      const use = useOf(told.caching, { ...told, now: clock.now() }, defaultBounds);
+      assert.notEqual(use, "not at all");
+      if (use === "on errors") assert.ok(excused.has(lastFailure ?? ""), `used after ${lastFailure}`);
+    } else if (answer === "ERR_TOKEN_KID_UNKNOWN") {
+      assert.ok(told !== undefined && !told.kids.includes(kid), `${kid} is in the set`);
+    } else {
+      assert.match(answer, /^ERR_(FETCH_(FAILED|TIMEOUT|STATUS|REDIRECT|BODY)|KEYS_LATER)$/);
+    }
+  }
+
+  const pending: Promise<unknown>[] = [];
+  for (const step of steps) {
+    if (step.type === "advance") await clock.advance(step.ms);
+    if (step.type === "origin") behaviour = step.behaviour;
+    if (step.type === "refresh") pending.push(keys.refresh().catch(() => {}));
+    if (step.type === "ask") pending.push(ask(step.kid, step.lane).then((answer) => check(step.kid, answer)));
+  }
+  behaviour = { type: "set", kids: allKids, caching: { maxAge: 60 } };
+  await clock.advance(20_000);
+  // Nobody waits for ever, and when the origin works again, so do all its keys.
+  await Promise.all(pending);
+  const refreshed = keys.refresh();
+  await clock.advance(20);
+  await refreshed;
+  assert.deepEqual(await Promise.all(allKids.map((kid) => ask(kid))), allKids);
+}
+
+test("whatever the origin does, a key is given only if the last set had it and its freshness allows that", async () => {
+  await fc.assert(fc.asyncProperty(fc.array(step, { maxLength: 60 }), play), { numRuns: 300 });
+});

@@ -1,0 +1,134 @@
+import { createHash } from "node:crypto";
+import type { Clock } from "../../src/clock.ts";
+import { type NamedKey, named, withoutPrivate } from "./keys.ts";
+
+/** A clock that stands still until it is told to go on. */
+export interface SimulatedClock extends Clock {
+  /** Lets time pass: timers fire one after the other, each with all that follows from it. */
+  advance(ms: number): Promise<void>;
+  /** Sets the clock, as an administrator does: `now` jumps, and timers do not notice. */
+  setBy(ms: number): void;
+  /** How many timers are set. */
+  readonly timers: number;
+}
+
+export function simulatedClock(): SimulatedClock {
+  const timers = new Set<{ readonly dueMs: number; readonly callback: () => void }>();
+  let elapsedMs = 0;
+  let startMs = Date.parse("2026-11-20T12:00:00Z");
+  return {
+    now: () => startMs + elapsedMs,
+    setTimer(callback, delayMs) {
+      const timer = { dueMs: elapsedMs + delayMs, callback };
+      timers.add(timer);
+      return () => void timers.delete(timer);
+    },
+    async advance(ms) {
+      await settled();
+      const endMs = elapsedMs + ms;
+      for (;;) {
+        const due = [...timers].sort((one, other) => one.dueMs - other.dueMs)[0];
+        if (due === undefined || due.dueMs > endMs) break;
+        timers.delete(due);
+        elapsedMs = Math.max(elapsedMs, due.dueMs);
+        due.callback();
+        await settled();
+      }
+      elapsedMs = endMs;
+    },
+    setBy(ms) {
+      startMs += ms;
+    },
+    get timers() {
+      return timers.size;
+    },
+  };
+}
+
+/** All that can happen without a timer has happened. */
+export async function settled(): Promise<void> {
+  for (let turn = 0; turn < 3; turn += 1) await new Promise(setImmediate);
+}
+
+/** A request that reached the origin. */
+export interface SeenRequest {
+  readonly url: string;
+  readonly atMs: number;
+  /** Names in lower case. */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly init: RequestInit;
+}
+
+/** What an origin answers, and when. */
+export type Script = (request: SeenRequest, clock: Clock) => Response | Promise<Response>;
+
+/** An origin within the process: its `fetch` records each request and answers by the script of the moment. */
+export interface ScriptedOrigin {
+  readonly requests: SeenRequest[];
+  readonly fetch: (url: string, init: RequestInit) => Promise<Response>;
+  script: Script;
+}
+
+export function scriptedOrigin(clock: Clock, script: Script): ScriptedOrigin {
+  const requests: SeenRequest[] = [];
+  const origin: ScriptedOrigin = {
+    requests,
+    script,
+    async fetch(url, init) {
+      const request = { url, atMs: clock.now(), headers: Object.fromEntries(new Headers(init.headers)), init };
+      requests.push(request);
+      return origin.script(request, clock);
+    },
+  };
+  return origin;
+}
+
+type HeaderFields = Readonly<Record<string, string>>;
+
+export const reply =
+  (status: number, body: ConstructorParameters<typeof Response>[0] = null, headers: HeaderFields = {}): Script =>
+  () =>
+    new Response(body, { status, headers });
+
+/** A JWK Set with an ETag, and the 304 to it. */
+export function servedSet(jwks: readonly unknown[], headers: HeaderFields = {}): Script {
+  const body = JSON.stringify({ keys: jwks });
+  const fields = new Headers({ ETag: `"${createHash("sha256").update(body).digest("hex")}"` });
+  for (const [name, value] of Object.entries(headers)) fields.set(name, value);
+  return (request) =>
+    request.headers["if-none-match"] === fields.get("etag")
+      ? new Response(null, { status: 304, headers: fields })
+      : new Response(body, { status: 200, headers: fields });
+}
+
+/** The set of these kids. */
+export const served = (kids: readonly string[], headers?: HeaderFields): Script => servedSet(kids.map(entry), headers);
+
+/** The entry of a kid, as a provider publishes it. */
+export const entry = (kid: string): Record<string, unknown> => entryOf(named(kid));
+
+export function entryOf(key: NamedKey, more: object = { alg: "ES256", use: "sig" }): Record<string, unknown> {
+  return { ...withoutPrivate(key), ...more };
+}
+
+/** No connection. */
+export const unreachable: Script = () =>
+  Promise.reject(new TypeError("fetch failed", { cause: { code: "ECONNREFUSED" } }));
+
+/** Never answers, and does not look at the signal. */
+export const hanging: Script = () => new Promise(() => {});
+
+/** The response is on its way for so long. */
+export const delayed =
+  (delayMs: number, script: Script): Script =>
+  async (request, clock) => {
+    const response = await script(request, clock);
+    await new Promise<void>((resolve) => clock.setTimer(resolve, delayMs));
+    return response;
+  };
+
+/** One URL, one script; what is not there is not found. */
+export const routed =
+  (routes: Readonly<Record<string, Script>>): Script =>
+  (request, clock) =>
+    (routes[request.url] ?? reply(404))(request, clock);
