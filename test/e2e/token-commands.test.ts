@@ -1,0 +1,150 @@
+import assert from "node:assert/strict";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { type TestContext, describe, test } from "node:test";
+import { createRemoteJWKSet, jwtVerify } from "jose";
+import { type RunningService, keySetText, runCli, startServiceProcess, temporaryFolder } from "../support/service.ts";
+
+const timeout = 60_000;
+
+interface Running {
+  readonly service: RunningService;
+  readonly issuer: string;
+  readonly keys: string;
+  /** Runs `jwksd token` with the configuration of the service. */
+  readonly token: (...args: readonly string[]) => Promise<string>;
+}
+
+async function start(t: TestContext): Promise<Running> {
+  const keys = join(await temporaryFolder(t), "keys.json");
+  await writeFile(keys, keySetText("active", "retiring"), { mode: 0o600 });
+  const service = await startServiceProcess(t, ["--keys", keys]);
+  const issuer = `http://127.0.0.1:${service.port}`;
+  const token = async (...args: readonly string[]): Promise<string> => {
+    const { code, stdout, stderr } = await runCli(t, ["token", "--keys", keys, "--issuer", issuer, ...args]);
+    assert.deepEqual({ code, stderr }, { code: 0, stderr: "" });
+    return stdout.trim();
+  };
+  return { service, issuer, keys, token };
+}
+
+test(
+  "jwksd token signs with the active key of the configuration, and jose verifies it from outside",
+  { timeout },
+  async (t) => {
+    const { service, issuer, token } = await start(t);
+    const args = ["--aud", "api", "--aud", "other", "--sub", "alice", "--claim", "n=5", "--claim", "scope=read write"];
+    const signed = await token(...args, "--claim", 'o={"a":[1]}', "--lifetime", "60", "--typ", "at+jwt");
+    const options = { issuer, audience: "api", typ: "at+jwt" };
+    const { payload, protectedHeader } = await jwtVerify(signed, createRemoteJWKSet(new URL(service.jwksUri)), options);
+    const { iat = 0, exp, ...claims } = payload;
+    assert.deepEqual(protectedHeader, { alg: "ES256", kid: "active", typ: "at+jwt" });
+    assert.deepEqual(claims, {
+      iss: issuer,
+      aud: ["api", "other"],
+      sub: "alice",
+      n: 5,
+      scope: "read write",
+      o: { a: [1] },
+    });
+    assert.equal(exp, iat + 60);
+  },
+);
+
+describe("jwksd token refuses", { timeout, concurrency: 4 }, () => {
+  const rows = [
+    { args: [], says: ["--aud"] },
+    { args: ["--aud", "api", "--claim", "novalue"], says: ["name=value"] },
+    { args: ["--aud", "api", "--claim", "exp=5"], says: ['claim "exp"', "[ERR_CLAIMS_INVALID]"] },
+    { args: ["--aud", "api", "--claim", "iss=x"], says: ['claim "iss"', "[ERR_CLAIMS_INVALID]"] },
+    { args: ["--aud", "api", "--lifetime", "1h"], says: ["whole number of seconds"] },
+    { args: ["--aud", "api", "--lifetime", "0"], says: ["lifetimeSeconds", "[ERR_CLAIMS_INVALID]"] },
+    { args: ["--aud", "api", "--data", "no/such/folder"], says: ["no/such/folder", "[ERR_FILE_UNREADABLE]"] },
+  ];
+  for (const { args, says } of rows) {
+    test(args.join(" ") || "nothing", async (t) => {
+      const { code, stdout, stderr } = await runCli(t, [
+        "token",
+        ...args,
+        ...(args.includes("--data") ? [] : await someKeys(t)),
+      ]);
+      assert.deepEqual({ code, stdout }, { code: 1, stdout: "" });
+      assert.deepEqual(
+        says.filter((part) => !stderr.includes(part)),
+        [],
+      );
+    });
+  }
+});
+    return ["--keys", keys];
+  }
+});
+
+describe("jwksd verify explains each step", { timeout }, () => {
+  const ok = ["token", "discovery", "key", "signature", "claims"];
+  const rows: {
+    name: string;
+    sign?: string[];
+    change?: (token: string) => string;
+    flags?: string[];
+    steps: string[];
+    code?: string;
+  }[] = [
+    { name: "a good token", steps: ok },
+    { name: "a good token of the expected type", flags: ["--typ", "JWT"], steps: ok },
+    { name: "another type", flags: ["--typ", "at+jwt"], steps: ok, code: "ERR_TOKEN_TYP" },
+    { name: "another audience", sign: ["--aud", "other"], steps: ok, code: "ERR_TOKEN_CLAIM" },
+    { name: "another algorithm", flags: ["--alg", "RS256"], steps: ok.slice(0, 4), code: "ERR_TOKEN_ALG" },
+    { name: "a broken signature", change: cutOff, steps: ok.slice(0, 4), code: "ERR_TOKEN_SIGNATURE" },
+    { name: "an unknown kid", change: otherKid, steps: ok.slice(0, 3), code: "ERR_TOKEN_KID_UNKNOWN" },
+    { name: "no token", change: () => "nonsense", steps: ok.slice(0, 1), code: "ERR_TOKEN_MALFORMED" },
+  ];
+
+  test("as a table", async (t) => {
+    const { issuer, token } = await start(t);
+    for (const { name, sign = ["--aud", "api"], change = (same: string) => same, flags = [], steps, code } of rows) {
+      await t.test(name, async () => {
+        const args = [change(await token(...sign)), "--issuer", issuer, "--aud", "api", "--json", ...flags];
+        const run = await runCli(t, ["verify", ...args]);
+        const result = JSON.parse(run.stdout) as {
+          verified: boolean;
+          steps: { step: string; ok: boolean; code?: string }[];
+        };
+        assert.deepEqual(
+          {
+            exit: run.code,
+            verified: result.verified,
+            steps: result.steps.map(({ step }) => step),
+            code: result.steps.at(-1)?.code,
+          },
+          { exit: code === undefined ? 0 : 1, verified: code === undefined, steps, code },
+        );
+      });
+    }
+  });
+
+  test("for eyes, and against a provider that is not there", async (t) => {
+    const { issuer, token, service } = await start(t);
+    const args = ["verify", await token("--aud", "api"), "--issuer", issuer, "--aud", "api"];
+    const good = await runCli(t, args);
+    assert.equal(good.code, 0);
+    assert.match(good.stdout, /^ok {4}token .*kid active.*\nok {4}discovery .*2 keys: active, retiring\n/);
+    await service.stop();
+    const gone = await runCli(t, args);
+    assert.equal(gone.code, 1);
+    assert.match(gone.stdout, /FAIL {2}discovery .*ECONNREFUSED.*\[ERR_FETCH_FAILED\]/);
+  });
+});
+
+async function someKeys(t: TestContext): Promise<string[]> {
+  const keys = join(await temporaryFolder(t), "keys.json");
+  await writeFile(keys, keySetText("active"), { mode: 0o600 
+
+function cutOff(token: string): string {
+  return `${token.slice(0, -4)}AAAA`;
+}
+
+function otherKid(token: string): string {
+  const header = Buffer.from(JSON.stringify({ alg: "ES256", kid: "nobody" })).toString("base64url");
+  return [header, ...token.split(".").slice(1)].join(".");
+}
