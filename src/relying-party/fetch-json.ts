@@ -100,9 +100,17 @@ function requestInit({ etag, bypassCaches = false }: FetchOptions, signal: Abort
     signal,
     headers,
     ...(inBrowser && { credentials: "omit" }),
-    // workerd has no cache modes before the compatibility date 2025-08-07, and throws.
-    ...(bypassCaches && !inWorkerd && { cache: "no-cache" }),
+    ...(bypassCaches && hasNoCache() && { cache: "no-cache" }),
   };
+}
+
+/** workerd has this mode from the compatibility date 2025-08-07 on, and throws before. */
+function hasNoCache(): boolean {
+  try {
+    return !inWorkerd || new Request("https://localhost", { cache: "no-cache" }).cache === "no-cache";
+  } catch {
+    return false;
+  }
 }
 
 /** Reads by the chunk, so that a body that is too large is not read to its end; compressed ones are counted as they unfold. */
