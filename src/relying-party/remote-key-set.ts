@@ -191,7 +191,7 @@ export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
       if (isFlying || pauseMs > 0) return stale;
       const revalidation = fly(false);
       // There what a request has begun ends with its response, so this one stays for a while.
-      if (inWorkerd) await landing(revalidation, now + maxWaitMs).catch(() => {});
+      if (inWorkerd) await landing(revalidation, now + maxWaitMs).catch(() => giveUp(revalidation));
       closed.signal.throwIfAborted();
       return stored ?? stale;
     }
@@ -273,6 +273,13 @@ export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
   function current(): Flight | undefined {
     if (flight !== undefined && clock.now() >= flight.dueMs) flight = undefined;
     return flight;
+  }
+
+  /** Who began a flight leaves, and it may end with them. */
+  function giveUp(left: Flight): void {
+    if (flight !== left) return;
+    flight = undefined;
+    failures.spend(clock.now());
   }
 
   /** Waits for a flight by a timer of the caller's own, because those of another request may have ended with it. */
