@@ -76,9 +76,6 @@ describe("jwksd token refuses", { timeout, concurrency: 4 }, () => {
     });
   }
 });
-    return ["--keys", keys];
-  }
-});
 
 describe("jwksd verify explains each step", { timeout }, () => {
   const ok = ["token", "discovery", "key", "signature", "claims"];
@@ -138,7 +135,9 @@ describe("jwksd verify explains each step", { timeout }, () => {
 
 async function someKeys(t: TestContext): Promise<string[]> {
   const keys = join(await temporaryFolder(t), "keys.json");
-  await writeFile(keys, keySetText("active"), { mode: 0o600 
+  await writeFile(keys, keySetText("active"), { mode: 0o600 });
+  return ["--keys", keys];
+}
 
 function cutOff(token: string): string {
   return `${token.slice(0, -4)}AAAA`;
