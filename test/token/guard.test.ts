@@ -371,6 +371,24 @@ describe("a caller that aborts", () => {
     await next;
   });
 
+  test("while its operation is under way, after it had waited: those behind it still get their turn", async (t) => {
+    const { sign, operations } = guarded(t, { maxConcurrent: 1 });
+    const aborting = new AbortController();
+    const first = sign(message);
+    const second = verdict(sign(message, aborting.signal));
+    const third = sign(message);
+    await settled();
+    end(operations[0]);
+    await first;
+    await settled();
+    aborting.abort();
+    assert.equal(await second, "ERR_SIGNER_ABORTED");
+    end(operations[1]);
+    await settled();
+    end(operations[2]);
+    assert.ok(verifies(await third));
+  });
+
   test("between its turn and its start: the signer is not asked", async (t) => {
     for (let microtasks = 0; microtasks < 8; microtasks += 1) {
       const { sign, operations } = guarded(t, { maxConcurrent: 1 });
