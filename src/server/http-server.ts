@@ -137,11 +137,13 @@ async function drain(server: Server, connections: ReadonlySet<Socket>, handle: H
     // Unlike http's own close, this one leaves idle connections alone: a request may be on its way on any of them.
     NetServer.prototype.close.call(server, () => resolve());
   });
-  waiting.release((request, response) => {
+  const answerLast: Handler = (request, response) => {
     response.setHeader("Connection", "close");
     handle(request, response);
-  });
+  };
   const timers = [
+    // Not at once: peers come back as soon as they are answered, and other workers may be just closing the port too.
+    setTimeout(() => waiting.release(answerLast), limits.quietMs),
     setTimeout(() => {
       server.closeIdleConnections();
       // To http, a connection is not idle before its first request.
