@@ -4,7 +4,7 @@ import { mkdir, readdir, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { describe, test } from "node:test";
-import { Client, assertWhole, getOnce, kidsIn, startLoad } from "../support/load.ts";
+import { Client, assertWhole, getOnce, kidsIn, requestsNotAccepted, startLoad } from "../support/load.ts";
 import {
   type RunningService,
   eventually,
@@ -206,14 +206,16 @@ describe("a stop", { timeout }, () => {
     for (const client of halfWay) client.socket.write(halfARequest);
     await load.answers(1000);
 
+    const waiting = await requestsNotAccepted(service.port, [service.pid]);
     service.process.kill("SIGTERM");
+    service.process.kill("SIGCONT");
     const replies = [...silent, ...used].map((client) => client.request());
     await service.logged(({ msg }) => msg === "stopping");
     for (const reply of await Promise.all(halfWay.map((client) => client.request(theOtherHalf)))) {
       assertWhole(reply);
       assert.equal(reply.headers["connection"], "close");
     }
-    for (const reply of await Promise.all(replies)) assertWhole(reply);
+    for (const reply of await Promise.all([...replies, ...waiting])) assertWhole(reply);
     assert.deepEqual(await service.exited, { code: 0, signal: null });
     const { refused, cut, answered } = await load.stop();
     assert.deepEqual({ refused, cut }, { refused: 16, cut: [] });

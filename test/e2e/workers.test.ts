@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { constants, copyFile, readFile, readdir, readlink, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { Client, assertWhole, getOnce, kidsIn, startLoad } from "../support/load.ts";
+import { Client, assertWhole, getOnce, kidsIn, requestsNotAccepted, startLoad } from "../support/load.ts";
 import {
   type LogLine,
   type RunningService,
@@ -56,7 +56,11 @@ describe("--workers 2", { timeout: 60_000, concurrency: 2, skip: process.platfor
     const { service } = await start(t);
     const load = startLoad(service.port, { kept: 8, fresh: 8 });
     await load.answers(500);
-    process.kill(workersOf(service)[0] as number, "SIGTERM");
+    const [pid] = workersOf(service) as [number];
+    const waiting = await requestsNotAccepted(service.port, [pid]);
+    process.kill(pid, "SIGTERM");
+    process.kill(pid, "SIGCONT");
+    for (const reply of await Promise.all(waiting)) assertWhole(reply);
     await replaced(service, 1);
     await load.answers(500);
     const { cut, refused } = await load.stop();
@@ -127,7 +131,12 @@ describe("--workers 2", { timeout: 60_000, concurrency: 2, skip: process.platfor
       const { service } = await start(t);
       const load = startLoad(service.port, { kept: 8, fresh: 8 });
       await load.answers(500);
-      assert.equal(await service.stop(), 0);
+      const waiting = await requestsNotAccepted(service.port, workersOf(service));
+      // As service managers do: to all processes.
+      for (const pid of [service.pid, ...workersOf(service)]) process.kill(pid, "SIGTERM");
+      for (const pid of workersOf(service)) process.kill(pid, "SIGCONT");
+      for (const reply of await Promise.all(waiting)) assertWhole(reply);
+      assert.deepEqual(await service.exited, { code: 0, signal: null });
       const { refused, cut } = await load.stop();
       assert.deepEqual({ refused, cut }, { refused: 16, cut: [] });
       for (const pid of workersOf(service)) assert.equal(await isGone(pid), true);

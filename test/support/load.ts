@@ -78,6 +78,13 @@ export async function getOnce(port: number): Promise<WireReply> {
   }
 }
 
+/** Opens connections that wait to be accepted, each with a request on it, while the processes are held up. */
+export async function requestsNotAccepted(port: number, pids: readonly number[]): Promise<Promise<WireReply>[]> {
+  for (const pid of pids) process.kill(pid, "SIGSTOP");
+  const clients = await Promise.all(Array.from({ length: 50 }, () => Client.open(port)));
+  return clients.map((client) => client.request(getAndClose));
+}
+
 /** Fails unless the reply is a whole document under the ETag that belongs to it. */
 export function assertWhole({ status, headers, body }: WireReply): void {
   assert.equal(status, 200);
