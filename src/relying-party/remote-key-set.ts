@@ -96,6 +96,8 @@ interface Flight {
 
 const negativeMs = 10_000;
 const maxNegative = 1_000;
+/** So that a thousand of them are small; kids are made up by whoever sends tokens. */
+const maxRememberedKidLength = 1_024;
 const maxWaiting = 1_000;
 const defaultFreshSeconds = 300;
 const maxStaleSeconds = 86_400;
@@ -421,6 +423,7 @@ function isRemembered(unknown: ReadonlyMap<string, number>, kid: string, now: nu
 }
 
 function remember(unknown: Map<string, number>, kid: string, now: number): void {
+  if (kid.length > maxRememberedKidLength) return;
   unknown.delete(kid);
   unknown.set(kid, now);
   if (unknown.size > maxNegative) unknown.delete(unknown.keys().next().value as string);
