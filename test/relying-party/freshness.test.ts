@@ -200,6 +200,12 @@ table("age", [
     expect: fresh(86_400),
   },
   {
+    source: "9111 1.2.2",
+    name: "beyond all bounds, like max-age",
+    input: { cacheControl: `max-age=${"9".repeat(400)}`, age: "9".repeat(400) },
+    expect: stale,
+  },
+  {
     source: "9111 5.1",
     name: "of a list the first",
     input: { cacheControl: "max-age=60", age: "20, 0" },

@@ -123,6 +123,16 @@ describe("a kid that was not there", () => {
   });
 });
 
+test("a kid that is very long is found, or not, but not remembered", async () => {
+  const long = "x".repeat(1_025);
+  const { ask, origin } = await warmVerifier();
+  assert.equal(await ask(long), unknown);
+  assert.equal(await ask(long), unknown);
+  assert.equal(origin.requests.length, 2);
+  origin.script = served(["a", long]);
+  assert.equal(await ask(long), long);
+});
+
 describe("one flight for all", () => {
   test("1000 callers of a known kid at a cold start", async () => {
     const { ask, origin } = verifierOf();

@@ -10,6 +10,8 @@ export interface SimulatedClock extends Clock {
   setBy(ms: number): void;
   /** How many timers are set. */
   readonly timers: number;
+  /** Forgets all timers, as workerd does when the request that set them has been answered. */
+  loseTimers(): void;
 }
 
 export function simulatedClock(): SimulatedClock {
@@ -41,6 +43,9 @@ export function simulatedClock(): SimulatedClock {
     },
     get timers() {
       return timers.size;
+    },
+    loseTimers() {
+      timers.clear();
     },
   };
 }
