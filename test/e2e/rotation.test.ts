@@ -1,0 +1,35 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { startProvider, startServe } from "../support/verifier-op.ts";
+import { assertLivedThrough, processVerifier, rotate, verifierScript } from "../support/verifier-run.ts";
+
+const timeout = 90_000;
+const node = [process.execPath, verifierScript] as const;
+
+describe("a verifier process lives through a rotation of jwksd serve", () => {
+  const rows = [
+    { swaps: 1000, args: [], latencyMs: 0 },
+    // The next swap comes while the answer is on its way, which tells nothing about the kid of that.
+    { swaps: 50, args: [], latencyMs: 25 },
+    // Sharing a port between processes needs Linux.
+    ...(process.platform === "linux" ? [{ swaps: 50, args: ["--workers", "2"], latencyMs: 0 }] : []),
+  ];
+  for (const { swaps, args, latencyMs } of rows) {
+    test(
+      `${[swaps, "swaps", ...args].join(" ")}, ${latencyMs} ms away: no valid token refused, at most one refetch per swap`,
+      { timeout },
+      async (t) => {
+        const op = await startServe(t, { args, latencyMs });
+        const report = await rotate(op, processVerifier(t, op, node), swaps);
+        const sets = assertLivedThrough(op, swaps, report);
+        t.diagnostic(`${report.verified} verifications, ${sets} requests for ${swaps} swaps`);
+      },
+    );
+  }
+
+  test("which one that never refetches does not", { timeout }, async (t) => {
+    const op = await startProvider(t);
+    const report = await rotate(op, processVerifier(t, op, node, { kind: "never refetches" }), 10);
+    assert.deepEqual(Object.keys(report.failures), ["ERR_JWKS_NO_MATCHING_KEY"]);
+  });
+});

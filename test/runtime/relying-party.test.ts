@@ -1,0 +1,115 @@
+import assert from "node:assert/strict";
+import { type TestContext, describe, test } from "node:test";
+import type { KeySetState } from "../../src/relying-party/index.ts";
+import { type RotatingOp, startProvider, tokenOf } from "../support/verifier-op.ts";
+import {
+  type Verifier,
+  assertLivedThrough,
+  binary,
+  processVerifier,
+  rotate,
+  verifierScript,
+} from "../support/verifier-run.ts";
+import { sendToken, startWorkerd, workerdVerifier } from "../support/verifier-workerd.ts";
+
+type MakeVerifier = (t: TestContext, op: RotatingOp, state?: unknown) => Verifier;
+
+const timeout = 30_000;
+const swaps = 50;
+
+const run =
+  (...command: readonly [string, ...string[]]): MakeVerifier =>
+  (t, op, state) =>
+    processVerifier(t, op, [...command, verifierScript], { state });
+
+const runtimes: readonly (readonly [name: string, MakeVerifier])[] = [
+  ["Node", run(process.execPath)],
+  ["Bun", run(binary("bun"))],
+  ["Deno", run(binary("deno"), "run", "--no-prompt", "--allow-net=127.0.0.1", "--allow-read")],
+];
+
+const recent = "2026-10-01";
+// The day before workerd got the cache mode "no-cache".
+const old = "2025-08-06";
+
+for (const [name, makeVerifier] of runtimes) {
+  test(
+    `${name}: ${swaps} swaps, no valid token refused, at most one refetch per swap; a cold start`,
+    { timeout },
+    async (t) => {
+      await liveThrough(t, makeVerifier);
+    },
+  );
+}
+
+for (const compatibilityDate of [old, recent]) {
+  for (const madeBy of ["module", "first request"] as const) {
+    test(`workerd of ${compatibilityDate}, key set made by the ${madeBy}: the same`, { timeout }, async (t) => {
+      const op = await liveThrough(t, (t, op, state) => workerdVerifier(t, op, { compatibilityDate, madeBy, state }));
+      // By this workerd tells Cloudflare's cache, the one that is between a worker and its provider.
+      assert.equal(op.requests.at(-1)?.headers.pragma, compatibilityDate === old ? undefined : "no-cache");
+    });
+  }
+}
+
+async function liveThrough(t: TestContext, makeVerifier: MakeVerifier): Promise<RotatingOp> {
+  const op = await startProvider(t);
+  const report = await rotate(op, makeVerifier(t, op), swaps);
+  const sets = assertLivedThrough(op, swaps, report);
+  t.diagnostic(`${report.verified} verifications, ${sets} requests for ${swaps} swaps`);
+
+  await op.stop();
+  const offline = await rotate(op, makeVerifier(t, op, report.state), 0, swaps);
+  assert.deepEqual(offline.failures, {});
+  assert.ok(offline.verified > 0);
+  assert.equal(offline.refusals[0], "ERR_FETCH_FAILED", "whether another kid is a key cannot be known");
+  return op;
+}
+
+describe("workerd ends with a request what it has begun", { concurrency: 3 }, () => {
+  test("a stale set is revalidated before the answer that it gives", { timeout }, async (t) => {
+    const { op, url } = await startStale(t);
+    await op.publish(1);
+    await sendToken(url, await tokenOf(op, 0));
+    const reached = op.requests.length;
+    await sendToken(url, await tokenOf(op, 1));
+    assert.equal(op.requests.length, reached, "the new key is there already");
+  });
+
+  test(
+    "an answer does not wait long for that, and what it leaves behind is in nobody's way",
+    { timeout },
+    async (t) => {
+      const { op, url } = await startStale(t);
+      await op.publish(1);
+      const release = op.hold();
+      await sendToken(url, await tokenOf(op, 0));
+      release();
+      await sendToken(url, await tokenOf(op, 1));
+    },
+  );
+
+  test("a request that gives up leaves nobody waiting for ever", { timeout }, async (t) => {
+    const op = await startProvider(t);
+    const url = await startWorkerd(t, op, { compatibilityDate: recent, timeoutMs: 500 });
+    await sendToken(url, await tokenOf(op, 0));
+    await op.publish(1);
+    const token = await tokenOf(op, 1);
+    const release = op.hold();
+    await sendToken(`${url}/give-up`, token);
+    release();
+    // Who joins what has ended can only find out by time.
+    await assert.rejects(sendToken(url, token), { code: "ERR_FETCH_TIMEOUT" });
+    await sendToken(url, token);
+  });
+});
+
+/** A worker whose set was fetched more than an hour ago, which is within stale-while-revalidate. */
+async function startStale(t: TestContext): Promise<{ readonly op: RotatingOp; readonly url: string }> {
+  const op = await startProvider(t);
+  const first = await startWorkerd(t, op, { compatibilityDate: recent });
+  await sendToken(first, await tokenOf(op, 0));
+  const state = (await (await fetch(first)).json()) as KeySetState;
+  const stale = { ...state, requestedAt: state.requestedAt - 3_700_000 };
+  return { op, url: await startWorkerd(t, op, { compatibilityDate: recent, state: stale }) };
+}

@@ -1,0 +1,145 @@
+import assert from "node:assert/strict";
+import { execFile, spawn } from "node:child_process";
+import { EventEmitter, once } from "node:events";
+import { createReadStream } from "node:fs";
+import { type RequestListener, type ServerResponse, createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { json } from "node:stream/consumers";
+import type { TestContext } from "node:test";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import type { NextWindow, Report, Window } from "./verifier.ts";
+import type { VerifierSetup } from "./verifier-main.ts";
+import { type RotatingOp, audience, removedBy, tokenOf } from "./verifier-op.ts";
+
+export const verifierScript: string = fileURLToPath(new URL("verifier-main.ts", import.meta.url));
+
+/** Verifies what it is given, until that was the last. */
+export type Verifier = (next: NextWindow) => Promise<Report>;
+
+/** A program of the npm dependencies. */
+export const binary = (name: string): string =>
+  fileURLToPath(new URL(`../../node_modules/.bin/${name}`, import.meta.url));
+
+/** Makes one file of a script and all that it imports, for runtimes that find no packages. */
+export async function bundle(script: string, file: string, ...args: readonly string[]): Promise<void> {
+  await promisify(execFile)(binary("bun"), ["build", script, "--outfile", file, ...args]);
+}
+
+/**
+ * Swaps keysets while a verifier verifies. A token is signed when its key is served, and a key is not taken away while the verifier
+ * may be at a token of it; beyond that the swaps wait for nobody.
+ *
+ * @param from the swap after which the keys of the provider are now
+ */
+export async function rotate(op: RotatingOp, verifier: Verifier, swaps: number, from: number = 0): Promise<Report> {
+  const changes = new EventEmitter();
+  const last = from + swaps;
+  let window: Window | undefined;
+  let takenUp = -Infinity;
+  const until = async (condition: () => boolean): Promise<void> => {
+    while (!condition()) await once(changes, "change");
+  };
+
+  const show = async (number: number): Promise<void> => {
+    const tokens = await Promise.all([number, number - 1, number - 2].map((swap) => tokenOf(op, Math.max(swap, 0))));
+    const refused = await Promise.all([tokenOf(op, removedBy(number)), tokenOf(op, number, number - 1)]);
+    window = { number, tokens, ...(number === last && { refused }) };
+    changes.emit("change");
+  };
+  const swapAll = async (): Promise<void> => {
+    await show(from);
+    for (let number = from + 1; number <= last; number += 1) {
+      await until(() => takenUp >= number - 1);
+      await op.publish(number);
+      await show(number);
+    }
+  };
+  const next: NextWindow = async (after) => {
+    takenUp = after;
+    changes.emit("change");
+    await until(() => (window?.number ?? -Infinity) > after);
+    return window as Window;
+  };
+  const [report] = await Promise.all([verifier(next), swapAll()]);
+  return report;
+}
+
+/** What must be true after a rotation, whoever verified; gives the number of requests for the JWK Set. */
+export function assertLivedThrough({ requests }: RotatingOp, swaps: number, report: Report): number {
+  assert.deepEqual(report.failures, {});
+  // The token of a removed key, and one that another key has signed.
+  assert.deepEqual(report.refusals, ["ERR_TOKEN_KID_UNKNOWN", "ERR_JWS_SIGNATURE_VERIFICATION_FAILED"]);
+  const seen: Record<string, number> = {};
+  for (const { method, url, response } of requests) {
+    const exchange = `${method} ${url} ${response.statusCode}`;
+    seen[exchange] = (seen[exchange] ?? 0) + 1;
+  }
+  const { "GET /jwks 200": sets = 0, ...others } = seen;
+  // Nothing had changed when the removed key was asked for.
+  assert.deepEqual(others, { "GET /.well-known/openid-configuration 200": 1, "GET /jwks 304": 1 });
+  // The verifier is at most one window behind, so it must have asked for every second set at least.
+  assert.ok(sets <= swaps + 1 && sets >= swaps / 2, `${sets} requests for ${swaps} swaps`);
+  const [, ...refetches] = requests.filter(({ url }) => url === "/jwks");
+  assert.ok(refetches.every(({ headers }) => headers["if-none-match"] !== undefined));
+  return sets;
+}
+
+export interface VerifierOptions extends Partial<Pick<VerifierSetup, "kind" | "state">> {
+  /** For browsers: the script of the page. */
+  readonly script?: string;
+}
+
+/** A verifier that is a process of its own. The command gets one more argument, the URL at which the tokens are. */
+export function processVerifier(
+  t: TestContext,
+  { issuer }: RotatingOp,
+  [program, ...args]: readonly [string, ...string[]],
+  { kind = "remote", state, script }: VerifierOptions = {},
+): Verifier {
+  return async (next) => {
+    const { origin, report } = await startControl(t, { issuer, audience, kind, state }, next, script);
+    const child = spawn(program, [...args, origin], { stdio: ["ignore", "ignore", "pipe"] });
+    let errors = "";
+    child.stderr.setEncoding("utf8").on("data", (chunk: string) => (errors += chunk));
+    const closed = once(child, "close");
+    const end = async (): Promise<void> => {
+      child.kill();
+      await closed;
+    };
+    t.after(end);
+    const ended = closed.then(() => Promise.reject(new Error(`${program} ended before it reported: ${errors}`)));
+    return Promise.race([report, ended]).finally(end);
+  };
+}
+
+function send(response: ServerResponse, type: string, body: string): void {
+  response.writeHead(200, { "Content-Type": type, "Cache-Control": "no-store" }).end(body);
+}
+
+/** Gives a verifier its tokens by HTTP, and takes its report. */
+async function startControl(t: TestContext, setup: VerifierSetup, next: NextWindow, script: string | undefined) {
+  const { promise: report, resolve } = Promise.withResolvers<Report>();
+  const routes: Readonly<Record<string, RequestListener>> = {
+    "/setup": (_, response) => send(response, "application/json", JSON.stringify(setup)),
+    "/window": async ({ headers }, response) =>
+      send(response, "application/json", JSON.stringify(await next(Number(headers["x-after"])))),
+    "/report": async (incoming) => resolve((await json(incoming)) as Report),
+    "/": (_, response) => send(response, "text/html", '<script type="module" src="/script.js"></script>'),
+    "/script.js": (_, response) => {
+      response.setHeader("Content-Type", "text/javascript");
+      createReadStream(script as string).pipe(response);
+    },
+  };
+  const server = createServer((incoming, response) => {
+    const route = routes[incoming.url ?? ""];
+    if (route === undefined) response.writeHead(404).end();
+    else route(incoming, response);
+  });
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  t.after(async () => {
+    server.closeAllConnections();
+    await server[Symbol.asyncDispose]();
+  });
+  return { origin: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, report };
+}

@@ -1,0 +1,80 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import type { TestContext } from "node:test";
+import { fileURLToPath } from "node:url";
+import { temporaryFolder } from "./service.ts";
+import { verifyWithoutPause } from "./verifier.ts";
+import { type RotatingOp, audience } from "./verifier-op.ts";
+import { type Verifier, binary, bundle } from "./verifier-run.ts";
+
+const worker = fileURLToPath(new URL("verifier-worker.ts", import.meta.url));
+
+export interface WorkerdOptions {
+  readonly compatibilityDate: string;
+  /** When the worker makes its key set. */
+  readonly madeBy?: "module" | "first request";
+  readonly state?: unknown;
+  readonly timeoutMs?: number;
+}
+
+/** A worker of its own process that is sent tokens; gives its URL. */
+export async function startWorkerd(
+  t: TestContext,
+  { issuer }: RotatingOp,
+  { compatibilityDate, madeBy = "first request", state = null, timeoutMs = 5_000 }: WorkerdOptions,
+): Promise<string> {
+  const folder = await temporaryFolder(t);
+  await bundle(worker, join(folder, "worker.js"), "--external", "cloudflare:workers");
+  const settings = JSON.stringify({ issuer, audience, madeBy, state, timeoutMs });
+  await writeFile(
+    join(folder, "config.capnp"),
+    `using Workerd = import "/workerd/workerd.capnp";
+const config :Workerd.Config = (
+  services = [
+    (name = "verifier", worker = .verifier),
+    (name = "internet", network = (allow = ["local"])),
+  ],
+  sockets = [ (name = "http", address = "127.0.0.1:0", http = (), service = "verifier") ],
+);
+const verifier :Workerd.Worker = (
+  modules = [ (name = "worker", esModule = embed "worker.js") ],
+  bindings = [ (name = "settings", json = ${JSON.stringify(settings)}) ],
+  compatibilityDate = "${compatibilityDate}",
+);`,
+  );
+  const child = spawn(binary("workerd"), ["serve", "--control-fd=1", join(folder, "config.capnp")], {
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  const closed = once(child, "close");
+  t.after(async () => {
+    // To SIGTERM it waits for its requests, which may be the ones that hang.
+    child.kill("SIGKILL");
+    await closed;
+  });
+  let errors = "";
+  child.stderr.setEncoding("utf8").on("data", (chunk: string) => (errors += chunk));
+  for await (const line of createInterface({ input: child.stdout })) {
+    const { event, port } = JSON.parse(line) as { event: string; port: number };
+    if (event === "listen") return `http://127.0.0.1:${port}`;
+  }
+  throw new Error(`workerd ended: ${errors}`);
+}
+
+/** Sends a token; throws what the worker throws. */
+export async function sendToken(url: string, token: string): Promise<void> {
+  const response = await fetch(url, { method: "POST", body: token });
+  const code = await response.text();
+  if (!response.ok) throw Object.assign(new Error(code), { code });
+}
+
+/** A verifier whose every verification is a request of its own to the worker. */
+export function workerdVerifier(t: TestContext, op: RotatingOp, options: WorkerdOptions): Verifier {
+  return async (next) => {
+    const url = await startWorkerd(t, op, options);
+    const report = await verifyWithoutPause(next, (token) => sendToken(url, token));
+    return { ...report, state: await (await fetch(url)).json() };
+  };
+}
