@@ -25,7 +25,7 @@ const sections: Readonly<Record<string, (plan: Plan) => Promise<Section>>> = {
 const usage = `npm run bench -- [options]
 
   --only NAME   one section, may be given several times: ${Object.keys(sections).join(", ")}
-  --quick       one round each, under a minute: shows that it works, and little more
+  --quick       one round each, about a minute: shows that it works, and little more
   --write       puts the report into docs/benchmarks.md
 `;
 

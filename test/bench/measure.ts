@@ -43,8 +43,6 @@ export interface Load {
   readonly p99Ms: number;
   /** Processor time of the server per request, all threads. Other load on the machine hardly changes it. */
   readonly serverMicroseconds: number;
-  /** How much of a core the server had; less than one for want of requests, or because something else was running. */
-  readonly serverCores: number;
 }
 
 const serverCore = "0";
@@ -120,7 +118,6 @@ export async function load(contestant: Contestant, seconds: number): Promise<Loa
     requestsPerSecond: wrk.requests / wrk.seconds,
     p99Ms: wrk.p99Ms,
     serverMicroseconds: (used * 1e6) / wrk.requests,
-    serverCores: used / wrk.seconds,
   };
 }
 
@@ -130,20 +127,10 @@ export async function alternate(contestants: readonly Contestant[], rounds: numb
   for (const contestant of contestants) await load(contestant, 1);
   for (let round = 0; round < rounds; round += 1) {
     for (const result of round % 2 === 0 ? results : results.toReversed()) {
-      result.loads.push(await undisturbed(result));
+      result.loads.push(await load(result, 1));
     }
   }
   return results;
-}
-
-/** A round of load, repeated if something else on the machine took the core of the server. */
-async function undisturbed(contestant: Contestant): Promise<Load> {
-  let best = await load(contestant, 1);
-  for (let retry = 0; retry < 2 && best.serverCores < 0.85 && contestant.generator === undefined; retry += 1) {
-    const again = await load(contestant, 1);
-    if (again.serverCores > best.serverCores) best = again;
-  }
-  return best;
 }
 
 const ticksPerSecond = Number(execFileSync("getconf", ["CLK_TCK"], { encoding: "utf8" }));
