@@ -17,7 +17,7 @@ const program = new Command("jwksd")
 Start here:
   $ jwksd serve                         serve on http://127.0.0.1:9900, with a key that is made on first start
   $ jwksd help serve                    every setting, with examples
-  $ jwksd keygen --out keys/2026.jwk    make a signing key
+  $ jwksd keygen --out keys/$(date +%F).jwk    make a signing key
   $ jwksd token --aud my-api            sign a token with the active key
   $ jwksd help verify                   find out why a token is refused`,
   )
@@ -28,6 +28,12 @@ Start here:
 
 // A terminal, pipe or disk that takes no more output must not end a service.
 for (const output of [process.stdout, process.stderr]) output.on("error", () => {});
+
+const needed = packageJson.engines.node.replace(">=", "");
+if (process.versions.node.localeCompare(needed, "en", { numeric: true }) < 0) {
+  console.error(`jwksd: needs Node ${needed} or later, this is ${process.versions.node}`);
+  process.exit(1);
+}
 
 try {
   await program.parseAsync();

@@ -31,8 +31,10 @@ async function serve(options: Record<string, unknown>): Promise<void> {
 
   if (!settings.jsonLogs) {
     const [active, ...retiring] = service.kids;
+    // A kid may hold anything, so what a terminal would obey is escaped.
+    const kid = JSON.stringify(active).slice(1, -1);
     const also = retiring.length === 0 ? "" : `, and ${retiring.length} more for verification`;
-    console.log(`jwksd serves ${service.url}\n  kid  ${active} (active${also})\n  try  curl -i ${service.url}`);
+    console.log(`jwksd serves ${service.url}\n  kid  ${kid} (active${also})\n  try  curl -i ${service.url}`);
   }
 }
 

@@ -148,6 +148,12 @@ async function readText(text: string, name: string): Promise<KeyMaterial> {
     return readJwk(value as Record<string, unknown>, name);
   }
   // "EC PARAMETERS", which `openssl ecparam -genkey` writes first, is passed over.
+  if ((text.match(/-----BEGIN (EC |RSA |ENCRYPTED )?PRIVATE KEY-----/g) ?? []).length > 1) {
+    throw new KeyMaterialError(
+      "ERR_KEY_FORMAT",
+      `${name}: this PEM holds several private keys; put each into a file of its own`,
+    );
+  }
   const [, label] = /-----BEGIN ((?:EC |RSA |ENCRYPTED )?PRIVATE KEY|PUBLIC KEY)-----/.exec(text) ?? [];
   if (label === "PRIVATE KEY")
     return readPem((alg) => jose.importPKCS8(block(text, label), alg, { extractable: true }), name);
@@ -167,7 +173,9 @@ async function readText(text: string, name: string): Promise<KeyMaterial> {
 
 /** jose wants to know the algorithm before it reads the key; the PEM itself says only whether it is EC or RSA. */
 async function readPem(read: (alg: string) => Promise<CryptoKey>, name: string): Promise<KeyMaterial> {
-  const key = await read("ECDH-ES").catch(() => exported(() => read("RSA-OAEP-256"), name));
+  const readAs = (...algs: readonly string[]) => Promise.any(algs.map(read));
+  // What is neither is read too, to be refused for what it is.
+  const key = await exported(() => readAs("ECDH-ES", "RSA-OAEP-256", "Ed25519"), name);
   return readJwk(await jose.exportJWK(key), name);
 }
 

@@ -107,15 +107,22 @@ export function checkUnique({ signing, encryption }: CheckedKeysets): void {
   const keys = new Map<string, Jwk>();
   for (const { jwk } of [...signing, ...encryption]) {
     const kid = JSON.stringify(jwk.kid);
+    const twin = keys.get(keyIdentity(jwk));
+    if (twin !== undefined && twin.use !== jwk.use) {
+      const kidsOf = twin.kid === jwk.kid ? `kid ${kid}` : `kid ${JSON.stringify(twin.kid)} and kid ${kid}`;
+      throw new KeyMaterialError(
+        "ERR_KEY_IN_BOTH_KEYSETS",
+        `${kidsOf}: one key both to sign and to encrypt; make a second one`,
+      );
+    }
     if (kids.has(jwk.kid))
       throw new KeyMaterialError("ERR_KID_DUPLICATE", `kid ${kid} is on two entries; every kid names one key`);
     kids.add(jwk.kid);
-    const twin = keys.get(keyIdentity(jwk));
     if (twin !== undefined) {
-      const kidsOf = `kid ${JSON.stringify(twin.kid)} and kid ${kid}`;
-      throw twin.use === jwk.use
-        ? new KeyMaterialError("ERR_KEY_DUPLICATE", `${kidsOf} are one key; a key has one kid`)
-        : new KeyMaterialError("ERR_KEY_IN_BOTH_KEYSETS", `${kidsOf} are one key; a key either signs or encrypts`);
+      throw new KeyMaterialError(
+        "ERR_KEY_DUPLICATE",
+        `kid ${JSON.stringify(twin.kid)} and kid ${kid} are one key; a key has one kid`,
+      );
     }
     keys.set(keyIdentity(jwk), jwk);
   }

@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
-import { link, open, rm } from "node:fs/promises";
+import { link, mkdir, open, rm } from "node:fs/promises";
+import { dirname } from "node:path";
 import { calculateJwkThumbprint, exportJWK, exportPKCS8, generateKeyPair } from "jose";
 import { ServiceError } from "../errors.ts";
 
@@ -12,7 +13,7 @@ export async function generateKey(format: "jwk" | "pem"): Promise<{ readonly kid
 }
 
 /**
- * Writes a file of mode 0600 that appears whole or not at all, and never over another one.
+ * Writes a file of mode 0600, and the folders to it of mode 0700, that appears whole or not at all, and never over another one.
  *
  * @throws ServiceError `ERR_FILE_EXISTS`, `ERR_FILE_UNWRITABLE`
  */
@@ -20,6 +21,7 @@ export async function writeNewFile(path: string, text: string): Promise<void> {
   // Not named after the process: in two containers on one volume, both may be process 1.
   const temporary = `${path}.${randomUUID()}.tmp`;
   try {
+    await mkdir(dirname(path), { recursive: true, mode: 0o700 });
     const file = await open(temporary, "wx", 0o600);
     try {
       await file.writeFile(text);
@@ -29,12 +31,13 @@ export async function writeNewFile(path: string, text: string): Promise<void> {
     }
     await link(temporary, path);
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === "EEXIST") {
+    const { code, syscall } = error as NodeJS.ErrnoException;
+    if (code === "EEXIST" && syscall !== "mkdir") {
       throw new ServiceError("ERR_FILE_EXISTS", `${path} exists already and is not overwritten; choose another name`);
     }
     throw new ServiceError("ERR_FILE_UNWRITABLE", `cannot write ${path} (${code})`, { cause: error });
   } finally {
-    await rm(temporary, { force: true });
+    // Where it could not be made, there is nothing to take away.
+    await rm(temporary, { force: true }).catch(() => {});
   }
 }

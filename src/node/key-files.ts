@@ -2,6 +2,7 @@ import { readFile, readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { calculateJwkThumbprint } from "jose";
 import { KeyMaterialError, ServiceError } from "../errors.ts";
+import { keyIdentity } from "../jwk/public.ts";
 import { type KeyMaterial, isKeySet, readKey, readKeySet } from "../jwk/read.ts";
 import type { EncryptionAlg, EncryptionEntry, Keyset, SigningEntry } from "../keyset/keyset.ts";
 import { signerFrom } from "../signer/local.ts";
@@ -72,10 +73,28 @@ interface ReadKey {
 }
 
 async function readKeys(path: string): Promise<{ keys: readonly ReadKey[]; warnings: readonly string[] }> {
-  const isFolder = (await attempt(path, () => stat(path))).isDirectory();
+  const stats = await attempt(path, () => stat(path));
+  const isFolder = stats.isDirectory();
   const files = isFolder ? await keyFilesOf(path) : [path];
   const read = await Promise.all(files.map((file) => readKeyFile(file, !isFolder)));
-  return { keys: read.flatMap(({ keys }) => keys), warnings: read.flatMap(({ warnings }) => warnings) };
+  if (isFolder) checkOneFileEach(read.flatMap(({ keys }) => keys));
+  const warnings = read.flatMap((file) => file.warnings);
+  if (isFolder && process.platform !== "win32" && (stats.mode & 0o022) !== 0) {
+    warnings.push(
+      `others than its owner can write into ${path}, and so replace the active key; fix it with: chmod go-w ${path}`,
+    );
+  }
+  return { keys: read.flatMap(({ keys }) => keys), warnings };
+}
+
+/** Without a kid of their own, copies of a key would only be found to share a kid. */
+function checkOneFileEach(keys: readonly ReadKey[]): void {
+  const names = new Map<string, string>();
+  for (const { name, material } of keys) {
+    const twin = names.get(keyIdentity(material.publicJwk));
+    if (twin !== undefined) throw new KeyMaterialError("ERR_KEY_DUPLICATE", `${twin} and ${name} hold the same key`);
+    names.set(keyIdentity(material.publicJwk), name);
+  }
 }
 
 async function keyFilesOf(folder: string): Promise<string[]> {
@@ -84,7 +103,7 @@ async function keyFilesOf(folder: string): Promise<string[]> {
   if (files.length === 0) {
     throw new ServiceError(
       "ERR_NO_KEY_FILES",
-      `${folder} holds no key file (.pem, .key, .jwk or .json); make one with: jwksd keygen --out ${join(folder, "key.jwk")}`,
+      `${folder} holds no key file (.pem, .key, .jwk or .json); make one with: jwksd keygen --out ${join(folder, `${new Date().toISOString().slice(0, 10)}.jwk`)}`,
     );
   }
   // Sorted by code unit, not by locale, so that every machine agrees.

@@ -1,3 +1,5 @@
+import { writeReply } from "../http/node.ts";
+import { methodNotAllowed } from "../http/respond.ts";
 import { type RunningServer, startHttpServer } from "./http-server.ts";
 
 /** Serves `/livez` (the process answers) and `/readyz` (the public endpoint is being served) for orchestrators. */
@@ -10,6 +12,7 @@ export function startAdmin(
     "/readyz": () => (isReady() ? 200 : 503),
   };
   return startHttpServer(address, () => (request, response) => {
+    if (request.method !== "GET" && request.method !== "HEAD") return writeReply(response, methodNotAllowed.get);
     const status = statuses[request.url?.split("?")[0] ?? ""]?.() ?? 404;
     const text = `${{ 200: "ok", 503: "not ready", 404: "not found" }[status]}\n`;
     response.writeHead(status, {

@@ -1,6 +1,7 @@
 import { type IncomingMessage, type Server, type ServerResponse, createServer } from "node:http";
 import { Server as NetServer, type Socket } from "node:net";
 import { ServiceError } from "../errors.ts";
+import { writeReply } from "../http/node.ts";
 import { type Reply, methodNotAllowed, problem } from "../http/respond.ts";
 
 /** Bounds of one HTTP server; times in milliseconds. */
@@ -36,11 +37,11 @@ export interface RunningServer {
 }
 
 const refusals: Readonly<Record<string, Reply>> = {
-  HPE_INVALID_METHOD: methodNotAllowed.get,
   HPE_HEADER_OVERFLOW: problem(431, "Request Header Fields Too Large", "The request head is too large.").get,
   ERR_HTTP_REQUEST_TIMEOUT: problem(408, "Request Timeout", "The request did not arrive in time.").get,
 };
-const badRequest = problem(400, "Bad Request", "This is not a valid HTTP/1.1 request.").get;
+const badRequest = problem(400, "Bad Request", "This is not a valid HTTP/1.1 request, and TLS is not spoken here.").get;
+const expectationFailed = problem(417, "Expectation Failed", "Only 100-continue may be expected.").get;
 
 /**
  * Listens and answers with `handler`. Request bodies are never read: Node discards what arrives of them.
@@ -57,6 +58,8 @@ export async function startHttpServer(
     keepAliveTimeout: limits.keepAliveTimeoutMs,
     connectionsCheckingInterval: limits.checkingIntervalMs,
     maxHeaderSize: limits.maxHeaderBytes,
+    // Checked below: http's own refusal is chunked and has no body.
+    requireHostHeader: false,
   });
   server.maxConnections = limits.maxConnections;
   const connections = new Set<Socket>();
@@ -73,18 +76,33 @@ export async function startHttpServer(
   server.once("close", () => clearInterval(stallCheck));
   server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
     if (error.code === "ECONNRESET") socket.destroy();
-    else refuse(socket as Socket, refusals[error.code ?? ""] ?? badRequest);
+    else refuse(socket as Socket, refusalOf(error));
   });
+  server.on("checkExpectation", (_request, response) => writeReply(response, expectationFailed));
   server.on("connect", (_request, socket) => refuse(socket as Socket, methodNotAllowed.get));
 
   // What arrives before the handler is made waits for it; the handler may need the port.
   const waiting = holdRequests(server);
   const port = await listen(server, address);
-  const handle = await handler(port);
+  const handle = checkHost(await handler(port));
   waiting.release(handle);
 
   let stopped: Promise<void> | undefined;
   return { port, stop: () => (stopped ??= drain(server, connections, handle)) };
+}
+
+/** @see RFC 9112 section 3.2 */
+function checkHost(handle: Handler): Handler {
+  return (request, response) => {
+    if (request.headers.host === undefined && request.httpVersionMinor === 1) writeReply(response, badRequest);
+    else handle(request, response);
+  };
+}
+
+/** A method that the parser does not know is refused like every other one, if it is a method at all. */
+function refusalOf({ code = "", rawPacket }: NodeJS.ErrnoException & { readonly rawPacket?: Buffer }): Reply {
+  const isMethod = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+ /.test(rawPacket?.toString("latin1") ?? "");
+  return code === "HPE_INVALID_METHOD" && isMethod ? methodNotAllowed.get : (refusals[code] ?? badRequest);
 }
 
 function holdRequests(server: Server): { release(handle: Handler): void } {

@@ -1,3 +1,4 @@
+import { KeyMaterialError } from "../errors.ts";
 import type { PublicJwk } from "../jwk/public.ts";
 import { type EncryptionEntry, type Keyset, checkKeyset } from "../keyset/keyset.ts";
 import { readEncryptionKeyset, readKeyset } from "../node/key-files.ts";
@@ -18,7 +19,10 @@ export async function loadPublicKeys(
   const signing = await readKeyset(keysPath);
   const encryption = encryptionKeysPath === undefined ? undefined : await readEncryptionKeyset(encryptionKeysPath);
   const encryptionEntries = encryption?.entries ?? [];
-  await checkKeyset(signing.entries, encryptionEntries);
+  await checkKeyset(signing.entries, encryptionEntries).catch((error: KeyMaterialError) => {
+    const files = [keysPath, encryptionKeysPath].filter((path) => path !== undefined).join(" and ");
+    throw new KeyMaterialError(error.code, `${files}: ${error.message}`);
+  });
   return {
     keys: { signing: publicHalves(signing.entries), encryption: encryptionEntries },
     warnings: [...signing.warnings, ...(encryption?.warnings ?? [])],

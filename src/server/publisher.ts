@@ -53,7 +53,7 @@ export async function startPublisher(
 
 /** The configured issuer, else one that is fine on one's own machine. */
 export function issuerOf({ issuer, host }: Pick<PublisherOptions, "issuer" | "host">, port: number): string {
-  return issuer ?? `http://${urlHost(host)}:${port}`;
+  return issuer ?? new URL(`http://${urlHost(host)}:${port}`).origin;
 }
 
 /** The host by which a URL on this machine names a listening address. */

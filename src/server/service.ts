@@ -1,7 +1,8 @@
 import type { Logger } from "pino";
+import { locate } from "../provider/paths.ts";
 import { startAdmin } from "./admin.ts";
 import { prepareDataFolder } from "./data-folder.ts";
-import { type Publisher, startPublisher, urlHost } from "./publisher.ts";
+import { type Publisher, issuerOf, startPublisher, urlHost } from "./publisher.ts";
 import { loadPublicKeys } from "./public-keys.ts";
 import type { Settings } from "./settings.ts";
 import { fingerprint, watchPaths } from "./watch.ts";
@@ -30,6 +31,13 @@ export interface Service {
  * @throws ConfigError, KeyMaterialError see `createProvider`
  */
 export async function startService(settings: Settings, log: Logger): Promise<Service> {
+  // Before anything is made, so that a wrong setting leaves nothing behind.
+  locate(issuerOf(settings, settings.port), settings.mountPrefix, settings.jwksPath);
+  if (settings.issuer === undefined && /^(0\.0\.0\.0|::)$/.test(settings.host)) {
+    log.warn(
+      "no issuer is set: the discovery document names localhost, which only this machine understands; set --issuer",
+    );
+  }
   const signingPath = settings.keys ?? (await dataKeys(settings.data, log));
   const paths = [signingPath, settings.encryptionKeys].filter((path) => path !== undefined);
   const load = async () => {

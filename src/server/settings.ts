@@ -153,8 +153,10 @@ async function readConfigFile(path: string | undefined): Promise<Record<string, 
 function checkKnown(given: readonly string[], known: readonly string[], what: string): void {
   for (const name of given) {
     if (known.includes(name)) continue;
-    const nearest = known.toSorted((a, b) => distance(name, a) - distance(name, b))[0];
-    throw new ConfigError("ERR_OPTION_UNKNOWN", `unknown ${what} ${name} (did you mean ${nearest}?)`);
+    const [nearest = ""] = known.toSorted((a, b) => distance(name, a) - distance(name, b));
+    const isNear = distance(name, nearest) <= Math.max(2, name.length / 3);
+    const hint = isNear ? `did you mean ${nearest}?` : "jwksd help serve lists them all";
+    throw new ConfigError("ERR_OPTION_UNKNOWN", `unknown ${what} ${name} (${hint})`);
   }
 }
 

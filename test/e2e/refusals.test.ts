@@ -1,0 +1,42 @@
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import { type RunningService, startServiceProcess, temporaryFolder } from "../support/service.ts";
+import { exchange, parseReplies } from "../support/wire.ts";
+
+// What http would answer by itself, chunked or without a body.
+const rows: { name: string; sent: string; status: number }[] = [
+  { name: "no Host (RFC 9112 section 3.2)", sent: "GET /jwks HTTP/1.1\r\nConnection: close\r\n\r\n", status: 400 },
+  {
+    name: "an expectation",
+    sent: "GET /jwks HTTP/1.1\r\nHost: a\r\nExpect: more\r\nConnection: close\r\n\r\n",
+    status: 417,
+  },
+  { name: "a method that is not known", sent: "FOO /jwks HTTP/1.1\r\nHost: a\r\n\r\n", status: 405 },
+  { name: "a TLS hello", sent: "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", status: 400 },
+  { name: "a broken version", sent: "GET /jwks HTTP/9.x\r\nHost: a\r\n\r\n", status: 400 },
+];
+
+describe("what is no request that can be answered is refused as a whole problem document", { timeout: 30_000 }, () => {
+  const ends: (() => Promise<void>)[] = [];
+  let service: RunningService;
+  before(async () => {
+    const scope = { after: (end: () => Promise<void>) => void ends.unshift(end) };
+    service = await startServiceProcess(scope, ["--data", await temporaryFolder(scope)]);
+  });
+  after(async () => {
+    for (const end of ends) await end();
+  });
+
+  for (const { name, sent, status } of rows) {
+    test(name, async () => {
+      const [reply, ...more] = parseReplies(await exchange(service.port, sent), ["GET"]);
+      assert.deepEqual(more, []);
+      assert.equal(reply?.status, status);
+      const header = (name: string): string | undefined => reply?.headers[name];
+      assert.equal(header("content-type"), "application/problem+json");
+      assert.equal(header("cache-control"), "no-store");
+      assert.equal(header("allow"), status === 405 ? "GET, HEAD" : undefined);
+      assert.equal(header("transfer-encoding"), undefined);
+    });
+  }
+});
