@@ -282,6 +282,16 @@ describe("what a server may answer", () => {
   }
 });
 
+test("what is refused is not left open, although its caller has no signal", async (t) => {
+  for (const head of ["HTTP/1.1 200 OK\r\nContent-Encoding: gzip", "HTTP/1.1 205 Reset Content"]) {
+    const { url, connections } = await site(t, ({ socket }) =>
+      socket.write(`${head}\r\nContent-Length: 1000\r\n\r\nx`),
+    );
+    await assert.rejects(guarded()(url, {}), { name: "FetchError" });
+    await until(() => connections.open === 0);
+  }
+});
+
 describe("5 s for all, by the clock of the verifier", () => {
   const slow: [name: string, handler: Handler][] = [
     ["a reply that never comes", never],
