@@ -8,8 +8,8 @@ import type { KeySource } from "../token/verify.ts";
 /** What the provider knows of a client: its id, and its keys by value or by URL. @see RFC 7591 section 2 */
 export interface Client {
   readonly clientId: string;
-  readonly jwks?: { readonly keys: readonly object[] } | undefined;
-  readonly jwksUri?: string | undefined;
+  readonly jwks?: { readonly keys: readonly object[] } | null | undefined;
+  readonly jwksUri?: string | null | undefined;
 }
 
 const maxRemoteSets = 1_000;
@@ -24,9 +24,9 @@ export function createClientKeys(fetch: Fetch | undefined, clock: Clock = system
 
   function local(jwks: object): KeySource {
     const loading = byValue.get(jwks) ?? verificationKeys(jwks);
-    byValue.set(jwks, loading);
     // A token that is refused before its key is asked for never waits for this.
     loading.catch(() => {});
+    byValue.set(jwks, loading);
     return async ({ kid = "", alg = "" }) => {
       const key = (await loading).find(kid, alg);
       if (key === undefined)
@@ -50,8 +50,8 @@ export function createClientKeys(fetch: Fetch | undefined, clock: Clock = system
   }
 
   return ({ clientId, jwks, jwksUri }: Client): KeySource => {
-    if (jwks !== undefined) return local(jwks);
-    if (jwksUri !== undefined) return remote(jwksUri);
+    if (jwks !== undefined && jwks !== null) return local(jwks);
+    if (jwksUri !== undefined && jwksUri !== null) return remote(jwksUri);
     throw new ConfigError("ERR_OPTION_INVALID", `client ${JSON.stringify(clientId)} has neither jwks nor jwksUri`);
   };
 }

@@ -87,6 +87,16 @@ describe("keys by value", () => {
     });
   }
 
+  test("null is not given, as in a row of a database", async () => {
+    const { check } = setup(served(["b"]));
+    const rows: [client: Client, kid: string, expect: string][] = [
+      [{ clientId, jwks: null, jwksUri }, "b", "accepted"],
+      [{ clientId, jwks: { keys: [named("a")] }, jwksUri: null }, "a", "accepted"],
+      [{ clientId, jwks: null, jwksUri: null }, "a", "ERR_OPTION_INVALID"],
+    ];
+    for (const [client, kid, expect] of rows) assert.equal(await check(kid, client), expect);
+  });
+
   for (const kind of kinds) {
     test(`${kind}: a client without keys is an error of the provider's configuration`, async () => {
       const verifying = verifier()[kind](tokenOf(kind), { clientId: 'a "client"' });
