@@ -192,6 +192,35 @@ describe("the discovery document is kept", () => {
     assert.equal(await ask("a"), "ERR_FETCH_STATUS");
   });
 
+  for (const [name, script, code] of [
+    ["is not found", reply(404), "ERR_FETCH_STATUS"],
+    ["is that of another issuer", document({ issuer: jwks, jwks_uri: jwks }), "ERR_DISCOVERY_ISSUER"],
+    ["names no jwks_uri", document({ issuer }), "ERR_URL_INSECURE"],
+  ] as const) {
+    test(`but not once it ${name}`, async () => {
+      const { ask, clock, origin } = discovering(routed(routes(jwks)));
+      await ask("a");
+      origin.script = routed({ ...routes(jwks), [configuration]: script });
+      await clock.advance(3_600_000);
+      assert.equal(await ask("a"), code);
+    });
+  }
+
+  test("while the server of the jwks_uri fails", async () => {
+    const verifier = discovering(routed(routes(jwks)));
+    const { ask, clock, origin } = verifier;
+    await ask("a");
+    for (const script of [reply(503), unreachable]) {
+      origin.script = routed({ ...routes(other), [jwks]: script });
+      urls(verifier);
+      await clock.advance(10_000);
+      await ask("a");
+      await clock.advance(10_000);
+      await ask("a");
+      assert.deepEqual(urls(verifier), [jwks, jwks]);
+    }
+  });
+
   for (const [name, script] of [
     ["is not found", reply(404)],
     ["redirects", reply(301, null, { Location: other })],

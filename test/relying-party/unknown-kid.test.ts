@@ -299,7 +299,7 @@ describe("the budget", () => {
   });
 
   test("makes at most 1000 callers of a lane wait", async () => {
-    const { ask, clock } = await warmVerifier();
+    const { ask, clock } = await warmVerifier(served(["a"]), { maxWaitMs: 2_000 });
     for (const lane of lanes) for (const kid of kidsOf(3)) await ask(kid, lane);
     const waiting = kidsOf(1_000, "flood").map((kid) => ask(kid));
     await settled();
@@ -308,6 +308,9 @@ describe("the budget", () => {
     await clock.advance(1_000);
     assert.equal(await other, unknown);
     assert.deepEqual(new Set(await Promise.all(waiting)), new Set([unknown]));
+    const next = ask("the next one");
+    await clock.advance(2_000);
+    assert.equal(await next, unknown);
   });
 
   test("makes those who waited share one request, and no one wait twice", async () => {

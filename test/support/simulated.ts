@@ -16,6 +16,10 @@ export interface SimulatedClock extends Clock {
 
 export function simulatedClock(): SimulatedClock {
   const timers = new Set<{ readonly dueMs: number; readonly callback: () => void }>();
+  const dueFirst = () => {
+    const firstMs = Math.min(...Array.from(timers, ({ dueMs }) => dueMs));
+    return [...timers].find(({ dueMs }) => dueMs === firstMs);
+  };
   let elapsedMs = 0;
   let startMs = Date.parse("2026-11-20T12:00:00Z");
   return {
@@ -29,7 +33,7 @@ export function simulatedClock(): SimulatedClock {
       await settled();
       const endMs = elapsedMs + ms;
       for (;;) {
-        const due = [...timers].sort((one, other) => one.dueMs - other.dueMs)[0];
+        const due = dueFirst();
         if (due === undefined || due.dueMs > endMs) break;
         timers.delete(due);
         elapsedMs = Math.max(elapsedMs, due.dueMs);
