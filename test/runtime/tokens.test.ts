@@ -61,7 +61,8 @@ describe("examples of tokens run as they stand, against a build", () => {
     for (const name of ["package.json", "tsconfig.json", "tsconfig.build.json", "src", "examples"])
       await cp(join(root, name), join(clone, name), { recursive: true });
     await symlink(join(root, "node_modules"), join(clone, "node_modules"));
-    await sh("npm run build");
+    // What `npm run build` does once the dependencies are there.
+    await sh("tsc -p tsconfig.build.json");
   });
   after(() => rm(clone, { recursive: true }));
 
