@@ -9,7 +9,7 @@ import { readKeyset } from "../../src/node/index.ts";
 import { flagName, settingDefinitions, variableName } from "../../src/server/settings.ts";
 import { keySetText, runCli, spawnCli, startServiceProcess, temporaryFolder } from "../support/service.ts";
 
-const timeout = 30_000;
+const timeout = 180_000;
 const settings = [...Object.keys(settingDefinitions), "config"];
 
 describe("help", { timeout, concurrency: 4 }, () => {

@@ -13,7 +13,7 @@ import {
 } from "../support/service.ts";
 import type { WireReply } from "../support/wire.ts";
 
-const timeout = 60_000;
+const timeout = 180_000;
 const mode = 0o600;
 
 const isWarning = ({ level }: LogLine): boolean => level === 40;

@@ -16,7 +16,7 @@ import {
   temporaryFolder,
 } from "../support/service.ts";
 
-const timeout = 60_000;
+const timeout = 180_000;
 const halfARequest = "GET /jwks HTTP/1.1\r\nHost: op.exa";
 const theOtherHalf = "mple\r\n\r\n";
 
@@ -277,31 +277,31 @@ describe("a stop", { timeout }, () => {
 
 describe("a stop ends in time", { timeout, concurrency: 4 }, () => {
   const rows = [
-    { name: "nobody connected", connect: async () => {}, withinMs: 1_500 },
+    { name: "nobody connected", connect: async () => {}, withinMs: 3_000 },
     {
       name: "a connection that has asked before",
       connect: async (client: Client) => void (await client.request()),
-      withinMs: 1_500,
+      withinMs: 3_000,
     },
-    { name: "a connection that never sent a byte", connect: async () => {}, withinMs: 1_500 },
+    { name: "a connection that never sent a byte", connect: async () => {}, withinMs: 3_000 },
     {
       name: "a connection given up by CONNECT",
       connect: async (client: Client) => {
         client.socket.write("CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n");
         await once(client.socket, "end");
       },
-      withinMs: 2_500,
+      withinMs: 4_000,
     },
     {
       name: "half a request that never ends",
       connect: async (client: Client) => void client.socket.write(halfARequest),
-      withinMs: 7_000,
+      withinMs: 8_000,
     },
     {
       name: "a body that never ends",
       connect: async (client: Client) =>
         void (await client.request("GET /jwks HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nx")),
-      withinMs: 7_000,
+      withinMs: 8_000,
     },
   ];
   for (const { name, connect, withinMs } of rows) {

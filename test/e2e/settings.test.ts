@@ -15,7 +15,7 @@ import { ecKey, named } from "../support/keys.ts";
 import { Client, kidsIn } from "../support/load.ts";
 import { followService, freePort, keySetText, runCli, spawnCli, temporaryFolder } from "../support/service.ts";
 
-const timeout = 30_000;
+const timeout = 180_000;
 const names = Object.keys(settingDefinitions) as SettingName[];
 
 /** What is given as a flag, as a variable (texts, or `true` for a flag without a value) and in the file, and what is meant. */

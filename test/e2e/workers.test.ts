@@ -14,7 +14,7 @@ import {
 } from "../support/service.ts";
 
 // Processes share a port, and tell whose a connection is, on Linux only.
-describe("--workers 2", { timeout: 60_000, concurrency: 2, skip: process.platform !== "linux" }, () => {
+describe("--workers 2", { timeout: 180_000, concurrency: 2, skip: process.platform !== "linux" }, () => {
   test("both serve, and the first process does not", async (t) => {
     const { service } = await start(t);
     const pids = workersOf(service);
@@ -69,17 +69,20 @@ describe("--workers 2", { timeout: 60_000, concurrency: 2, skip: process.platfor
 
   test("a replacement serves the current keys, also where they change while it starts", async (t) => {
     const { service, keys } = await start(t);
-    for (const kid of ["two", "three", "four", "five"]) {
-      const from = service.log.length;
-      process.kill(workersOf(service)[0] as number, "SIGKILL");
-      await service.logged(({ msg }) => msg === "a worker died and is replaced", from);
-      await writeFile(keys, keySetText(kid));
-      service.process.kill("SIGHUP");
-      await service.logged((line) => line.msg === "keys reloaded" && String(line["kids"]) === kid, from);
+    const assertServed = async (kid: string): Promise<void> => {
+      const replies = await Promise.all(Array.from({ length: 20 }, () => getOnce(service.port)));
+      for (const reply of replies) assert.deepEqual(kidsIn(reply), [kid]);
+    };
+    await reload(service, keys, "two");
+    await killOne(service);
+    await replaced(service, 1);
+    await assertServed("two");
+    for (const kid of ["three", "four", "five"]) {
+      await killOne(service);
+      await reload(service, keys, kid);
       do {
-        assert.deepEqual(kidsIn(await getOnce(service.port)), [kid]);
+        await assertServed(kid);
       } while (workersOf(service).length < 2);
-      for (const client of await connectToBoth(service)) assert.deepEqual(kidsIn(await client.request()), [kid]);
     }
   });
 
@@ -87,10 +90,7 @@ describe("--workers 2", { timeout: 60_000, concurrency: 2, skip: process.platfor
     const { service, keys } = await start(t);
     const kept = await connectToBoth(service);
     for (let version = 1; version <= 10; version++) {
-      const from = service.log.length;
-      await writeFile(keys, keySetText(`v${version}`));
-      service.process.kill("SIGHUP");
-      await service.logged((line) => line.msg === "keys reloaded" && String(line["kids"]) === `v${version}`, from);
+      await reload(service, keys, `v${version}`);
       const replies = await Promise.all([
         ...kept.map((client) => client.request()),
         ...kept.map(() => getOnce(service.port)),
@@ -101,12 +101,9 @@ describe("--workers 2", { timeout: 60_000, concurrency: 2, skip: process.platfor
 
   test("one that hangs is replaced, and holds up no reload", async (t) => {
     const { service, keys } = await start(t);
-    const from = service.log.length;
     const [hanging] = workersOf(service) as [number];
     process.kill(hanging, "SIGSTOP");
-    await writeFile(keys, keySetText("two"));
-    service.process.kill("SIGHUP");
-    await service.logged(({ msg }) => msg === "keys reloaded", from);
+    await reload(service, keys, "two");
     await replaced(service, 1);
     for (const client of await connectToBoth(service)) assert.deepEqual(kidsIn(await client.request()), ["two"]);
     assert.equal(await isGone(hanging), true);
@@ -117,7 +114,7 @@ describe("--workers 2", { timeout: 60_000, concurrency: 2, skip: process.platfor
     await copyFile(process.execPath, node, constants.COPYFILE_FICLONE);
     const { service } = await start(t, { node });
     await rm(node);
-    process.kill(workersOf(service)[0] as number, "SIGKILL");
+    await killOne(service);
     const first = await service.logged(isFailure);
     await service.logged(isFailure, service.log.indexOf(first) + 1);
     assertWhole(await getOnce(service.port));
@@ -192,6 +189,20 @@ async function start(
   await writeFile(keys, keySetText("one"), { mode: 0o600 });
   const args = ["--keys", keys, "--workers", "2"];
   return { service: await startServiceProcess(t, args, {}, options), keys };
+}
+
+/** Puts one key in place of the others, and waits until the service has taken it. */
+async function reload(service: RunningService, keys: string, kid: string): Promise<void> {
+  const from = service.log.length;
+  await writeFile(keys, keySetText(kid));
+  service.process.kill("SIGHUP");
+  await service.logged((line) => line.msg === "keys reloaded" && String(line["kids"]) === kid, from);
+}
+
+async function killOne(service: RunningService): Promise<void> {
+  const [pid] = workersOf(service) as [number];
+  process.kill(pid, "SIGKILL");
+  await service.logged((line) => line.msg === "a worker died and is replaced" && line["pid"] === pid);
 }
 
 /** Those that have started and were not seen to die, in the order of their start. */
