@@ -54,15 +54,16 @@ for (const tool of ["taskset", "wrk"]) {
 
 const folder = mkdtempSync(join(tmpdir(), "jwksd-bench-"));
 try {
-  const report = await measure();
-  console.log(report);
-  if (options.write) write(report);
+  const [summary, details] = await measure();
+  console.log(summary);
+  if (options.write) write(`${summary}\n\n${details}`);
 } finally {
   await stopAll();
   rmSync(folder, { recursive: true });
 }
 
-async function measure(): Promise<string> {
+/** Prints each section when it is done; the summary comes last here, and first in the file. */
+async function measure(): Promise<readonly [summary: string, details: string]> {
   const plan: Plan = {
     rounds: options.quick ? 1 : 7,
     memoryRequests: options.quick ? 100_000 : 1_000_000,
@@ -73,13 +74,17 @@ async function measure(): Promise<string> {
   const done: Section[] = [];
   for (const name of wanted) {
     console.error(`${name} ...`);
-    done.push(await (sections[name] as (plan: Plan) => Promise<Section>)(plan));
+    const section = await (sections[name] as (plan: Plan) => Promise<Section>)(plan);
+    console.log(`${inMarkdown(section)}\n`);
+    done.push(section);
   }
-  return [
-    `Measured ${new Date().toISOString().slice(0, 10)} on ${machine(versions())} Load average before: ${loadBefore.toFixed(2)}.`,
-    goalsTable(done.flatMap(({ goals }) => goals)),
-    ...done.map(({ title, text }) => `### ${title}\n\n${text}`),
-  ].join("\n\n");
+  const summary = `Measured ${new Date().toISOString().slice(0, 10)} on ${machine(versions())} Load average before: ${loadBefore.toFixed(2)}.`;
+  const goals = goalsTable(done.flatMap((section) => section.goals));
+  return [`${summary}\n\n${goals}`, done.map(inMarkdown).join("\n\n")];
+}
+
+function inMarkdown({ title, text }: Section): string {
+  return `### ${title}\n\n${text}`;
 }
 
 async function keyFile(count: number): Promise<string> {
