@@ -250,27 +250,19 @@ describe("a stop", { timeout }, () => {
   });
 
   test("that is asked for during the start comes after it, and SIGHUP does no harm then", async (t) => {
-    for (const [signal, last] of [
-      ["SIGHUP", "keys reloaded"],
-      ["SIGTERM", "stopped"],
-    ] as const) {
-      const { child, exited } = spawnCli(t, [
-        "serve",
-        "--port",
-        "0",
-        "--admin",
-        "off",
-        "--json-logs",
-        "--data",
-        await temporaryFolder(t),
-      ]);
+    const args = ["serve", "--port", "0", "--admin", "off", "--json-logs", "--data"];
+    for (const signal of ["SIGHUP", "SIGTERM"] as const) {
+      const { child, exited } = spawnCli(t, [...args, await temporaryFolder(t)]);
+      const messages: string[] = [];
       for await (const line of createInterface({ input: child.stdout })) {
         const { msg } = JSON.parse(line) as { msg: string };
+        messages.push(msg);
         if (msg.startsWith("first start")) child.kill(signal);
-        if (msg === last) break;
+        if (msg === "keys reloaded") child.kill("SIGTERM");
       }
-      child.kill("SIGTERM");
       assert.deepEqual(await exited, { code: 0, signal: null });
+      const reloaded = signal === "SIGHUP" ? ["keys reloaded"] : [];
+      assert.deepEqual(messages.slice(1), ["started", ...reloaded, "stopping", "stopped"]);
     }
   });
 });
