@@ -306,6 +306,14 @@ describe("state", () => {
     assert.equal(await ask("a"), "ERR_FETCH_FAILED");
   });
 
+  test("is not taken after close", async () => {
+    const { keys, happened } = verifierOf(served(["a"]), { state: await exported() });
+    keys.close();
+    await settled();
+    assert.equal(keys.state(), undefined);
+    assert.deepEqual(happened(), []);
+  });
+
   test("does not stop a refresh, and never overwrites its result", async () => {
     const { keys, ask } = verifierOf(served(["b"]), { state: await exported() });
     await keys.refresh();

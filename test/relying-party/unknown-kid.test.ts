@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { FetchError } from "../../src/relying-party/index.ts";
-import { type Script, delayed, reply, served, settled, unreachable } from "../support/simulated.ts";
+import { type Script, delayed, entry, reply, served, servedSet, settled, unreachable } from "../support/simulated.ts";
 import { type Lane, type Verifier, failure, isPending, verifierOf, warmVerifier } from "./setup.ts";
 
 const unknown = "ERR_TOKEN_KID_UNKNOWN";
@@ -120,6 +120,17 @@ describe("a kid that was not there", () => {
     await ask(kids[0] as string);
     assert.equal(origin.requests.length, 2);
     assert.equal(clock.timers, 0);
+  });
+
+  test("is the newest of them each time that it was not there", async () => {
+    const { ask, clock, origin } = await warmVerifier();
+    const [first = "", ...others] = kidsOf(1_000);
+    await Promise.all([first, ...others].map((kid) => ask(kid)));
+    await clock.advance(10_000);
+    await Promise.all([first, "one more"].map((kid) => ask(kid)));
+    assert.equal(origin.requests.length, 2);
+    assert.equal(await ask(first), unknown);
+    assert.equal(origin.requests.length, 2);
   });
 });
 
@@ -257,8 +268,7 @@ describe("the budget", () => {
   });
 
   test("is whole again when the keys change, and only then", async () => {
-    const verifier = await warmVerifier(served(["a"]), { maxWaitMs: 0 });
-    const { ask, keys, origin } = verifier;
+    const { ask, keys, origin, happened } = await warmVerifier(served(["a"]), { maxWaitMs: 0 });
     const spend = async (): Promise<number> => {
       const before = origin.requests.length;
       for (const lane of lanes) for (const kid of kidsOf(9, `${before}`)) await ask(kid, lane);
@@ -267,6 +277,11 @@ describe("the budget", () => {
     assert.equal(await spend(), 6);
     await keys.refresh();
     assert.equal(await spend(), 0);
+    // Other bytes, the same keys.
+    origin.script = servedSet([{ ...entry("a"), x5t: "x" }]);
+    await keys.refresh();
+    assert.equal(await spend(), 0);
+    assert.ok(!happened().includes("changed"));
     origin.script = served(["a", "b"]);
     await keys.refresh();
     assert.equal(await spend(), 6);
@@ -359,6 +374,16 @@ describe("failures", () => {
     const error = await failure<FetchError>(() => keys({ kid: "a", alg: "ES256" }));
     assert.deepEqual([error.code, error.retryable, error.retryAfterSeconds], ["ERR_KEYS_LATER", true, 2]);
     assert.equal((error.cause as FetchError).code, "ERR_FETCH_FAILED");
+  });
+
+  test("are no reason any more once they are over", async () => {
+    const { keys, ask, clock, origin } = verifierOf(unreachable, { maxWaitMs: 0 });
+    await ask("a");
+    await clock.advance(1_000);
+    origin.script = served(["a"]);
+    for (const kid of kidsOf(3)) await ask(kid);
+    const error = await failure<FetchError>(() => keys({ kid: "b", alg: "ES256" }));
+    assert.deepEqual([error.code, error.cause], ["ERR_KEYS_LATER", undefined]);
   });
 
   test("are over with a success", async () => {
