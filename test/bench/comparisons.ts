@@ -88,15 +88,15 @@ export async function runtime(name: "Bun" | "Deno", { fewKeys, rounds }: Plan): 
   const command = name === "Bun" ? ["bun"] : ["deno", "run", "-A"];
   const run = (variant: string): Promise<Server> => start([...command, program("fetch"), fewKeys, variant]);
   const jwksd = { name: `jwksd in ${name}`, server: await run("jwksd") };
-  const gets = [await contestant({ name: `${name} constant`, server: await run("200") }), await contestant(jwksd)];
-  const revalidations = [
-    await revalidation({ name: `${name} constant`, server: await run("304") }, etagOf(gets)),
-    await revalidation(jwksd, etagOf(gets)),
-  ];
+  const reader = { name: `${name} constant, reads the request`, server: await run("reader") };
+  const constant = { name: `${name} constant`, server: await run("200") };
+  const gets = await Promise.all([constant, reader, jwksd].map(contestant));
+  const constant304 = { name: `${name} constant`, server: await run("304") };
+  const revalidations = await Promise.all([constant304, reader, jwksd].map((each) => revalidation(each, etagOf(gets))));
   const results = await alternate([...gets, ...revalidations], rounds);
   await stop(results);
-  const get = results.slice(0, 2);
-  const notModified = results.slice(2);
+  const get = results.slice(0, gets.length);
+  const notModified = results.slice(gets.length);
   return {
     title: `${name}: GET and 304, 2 keys`,
     text: ["GET:", comparisonTable(get, first(get)), "304:", comparisonTable(notModified, first(notModified))].join(
