@@ -63,6 +63,21 @@ export const errorCodes = {
   ERR_CONFIG_FORMAT: "a configuration file that is not a JSON object",
   ERR_LISTEN: "an address that cannot be listened on",
   ERR_WORKER: "a worker process that did not start",
+  ERR_POLICY_INVALID: "rotation durations that break the rotation arithmetic",
+  ERR_KID_USED: "a kid that a key of the store has, or once had",
+  ERR_KID_UNMANAGED: "a kid that no key of the store has",
+  ERR_TRANSITION: "a step that the state of the keys does not allow",
+  ERR_TOO_EARLY: "a step before the moment from which on it breaks nothing",
+  ERR_RECORDS_INVALID: "key records that break a rule, so that they are not used",
+  ERR_STORE_CONFLICT: "a commit that another one came before",
+  ERR_STORE_UNAVAILABLE: "a store that cannot be read or written",
+  ERR_STORE_FORMAT: "a file that is no store, or one of a later version",
+  ERR_WRAPPING_KEY_INVALID: "a wrapping key that is not 32 bytes in base64url",
+  ERR_WRAPPING_KEY_MISSING: "a private key under a wrapping key that was not given",
+  ERR_WRAPPED_KEY: "a wrapped private key that is damaged, or of another kid or issuer",
+  ERR_CONFIRMATION: "a command that breaks verifications, without --yes",
+  ERR_SIGNER_URI: "a key URI of an unknown kind, or one that names no immutable key version",
+  ERR_PACKAGE_MISSING: "an optional package that is needed and not installed",
 } as const;
 
 /** A stable error code; the message may change between releases, the code may not. */
@@ -82,6 +97,8 @@ const retryableCodes: ReadonlySet<ErrorCode> = new Set([
   "ERR_DISCOVERY_ISSUER",
   "ERR_KEYS_LATER",
   "ERR_REPLAY_FULL",
+  "ERR_STORE_CONFLICT",
+  "ERR_STORE_UNAVAILABLE",
 ]);
 
 /** Base of every error that jwksd raises on purpose. No message ever holds key material, a token, a PIN or a body. */
@@ -107,6 +124,20 @@ export class KeyMaterialError extends JwksdError {}
 
 /** A signer cannot sign. */
 export class SignerError extends JwksdError {}
+
+/** Managed keys are not in a state for this step. */
+export class StateError extends JwksdError {
+  /** From when on the step breaks nothing, in epoch milliseconds; only of `ERR_TOO_EARLY`. */
+  readonly allowedAt: number | undefined;
+
+  constructor(code: ErrorCode, message: string, options: { readonly allowedAt?: number } = {}) {
+    super(code, message);
+    this.allowedAt = options.allowedAt;
+  }
+}
+
+/** A store cannot be used as it is. */
+export class StoreError extends JwksdError {}
 
 /** A token cannot be made from its input, or is refused. */
 export class TokenError extends JwksdError {}
