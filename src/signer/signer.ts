@@ -20,4 +20,31 @@ export interface Signer {
   readonly publicKey: PublicJwk | Readonly<Record<string, unknown>>;
   /** ES256 signature: exactly 64 bytes, r then s, each 32 bytes big-endian. @see RFC 7518 section 3.4 */
   sign(input: SignInput): Promise<Uint8Array>;
+  /** Ends what the signer holds; signatures under way are finished first. */
+  close?(): Promise<void>;
+}
+
+/** A signer over a key in an HSM or a key service. */
+export interface ExternalSigner extends Signer {
+  /** Names an immutable key version, never an alias. Holds no credentials. */
+  readonly uri: string;
+  close(): Promise<void>;
+}
+
+/** One kind of HSM or key service: opens its keys, and makes and destroys them. Every method throws SignerError by kind. */
+export interface SignerBackend {
+  /**
+   * Opens a key that exists, and checks that it is a P-256 key that may sign.
+   *
+   * @throws ConfigError `ERR_SIGNER_URI`
+   * @throws KeyMaterialError `ERR_KEY_NOT_P256`
+   */
+  open(uri: string, options?: { readonly signal?: AbortSignal | undefined }): Promise<ExternalSigner>;
+  /** Makes a P-256 key that cannot leave its backend, tagged with the issuer and its kid (RFC 7638 thumbprint) where that is possible. */
+  create(request: { readonly issuer: string; readonly signal?: AbortSignal | undefined }): Promise<ExternalSigner>;
+  /** Destroys a key for good: at once, or as soon as the service allows, which is said in the answer (epoch milliseconds). */
+  destroy(
+    uri: string,
+    options?: { readonly signal?: AbortSignal | undefined },
+  ): Promise<{ readonly destroyedAt: number }>;
 }
