@@ -1,0 +1,257 @@
+import { StateError } from "../errors.ts";
+import { keyIdentity } from "../jwk/public.ts";
+import type { KeyRecord, KeyUse } from "../store/store.ts";
+import { type Change, activate as activateKey, end, endOfWait } from "./advance.ts";
+import { type RotationPolicy, announceForMs } from "./policy.ts";
+import { activeKey, announcedKey, announcedUntil, checkRecords, isLive } from "./records.ts";
+
+/** A key that no record has yet. */
+export type NewKey = Required<Pick<KeyRecord, "kid" | "use" | "alg" | "publicJwk" | "privateHalf">>;
+
+/**
+ * What an operator can ask for. `force` does a step although it breaks verifications.
+ *
+ * - `announce`: publishes a key; it becomes active when its announcement is over
+ * - `activate`: an announced key signs from now on, and the active one retires
+ * - `retire`: the active key retires, and the announced one takes its place
+ * - `remove`: a retiring or announced key goes for good
+ * - `revoke`: a key goes for good, at once; in the place of the active one comes the announced one, else `replacement`
+ * - `rotate`: announces `key`; with `now`, the announced key or else `key` signs at once
+ * - `import`: takes over a key that was published and used elsewhere
+ */
+export type Command =
+  | { readonly type: "announce"; readonly key: NewKey }
+  | { readonly type: "activate" | "retire" | "remove"; readonly kid: string; readonly force?: boolean | undefined }
+  | { readonly type: "revoke"; readonly kid: string; readonly replacement?: NewKey | undefined }
+  | {
+      readonly type: "rotate";
+      readonly use: KeyUse;
+      readonly key?: NewKey | undefined;
+      readonly now?: boolean | undefined;
+    }
+  | {
+      readonly type: "import";
+      readonly key: NewKey;
+      readonly state: "announced" | "active" | "retiring";
+      readonly force?: boolean | undefined;
+    };
+
+/**
+ * Does what a command asks for, or refuses it and changes nothing.
+ *
+ * @throws StateError `ERR_KID_USED`, `ERR_KID_UNMANAGED`, `ERR_TRANSITION`, `ERR_TOO_EARLY` (`allowedAt` says from when on it is not)
+ */
+export function applyCommand(
+  records: readonly KeyRecord[],
+  command: Command,
+  policy: RotationPolicy,
+  now: number,
+): Change {
+  const change = apply({ records, events: [] }, command, policy, now);
+  checkRecords(change.records);
+  return change;
+}
+
+function apply(change: Change, command: Command, policy: RotationPolicy, now: number): Change {
+  switch (command.type) {
+    case "announce":
+      return announce(change, command.key, now, "an operator announced it");
+    case "activate":
+      return activate(change, find(change, command.kid), command.force === true, policy, now);
+    case "retire":
+      return retire(change, find(change, command.kid), command.force === true, policy, now);
+    case "remove":
+      return remove(change, find(change, command.kid), command.force === true, policy, now);
+    case "revoke":
+      return revoke(change, find(change, command.kid), command.replacement, policy, now);
+    case "rotate":
+      return rotate(change, command.use, command.key, command.now === true, policy, now);
+    default:
+      return importKey(change, command, policy, now);
+  }
+}
+
+/** Publishes a new key. The first key of its use is active at once: there is no other. */
+export function announce(change: Change, key: NewKey, now: number, reason: string): Change {
+  checkNew(change, key);
+  const announced = announcedKey(change.records, key.use);
+  if (announced !== undefined) {
+    throw refused(
+      announced,
+      "is announced already, and one key at a time is; remove it first, or let it become active",
+    );
+  }
+  const added = add(change, { ...key, state: "announced", announcedAt: now }, now, reason);
+  const isFirst = activeKey(change.records, key.use) === undefined;
+  return isFirst ? unannounced(added, key.kid, now, "it is the first key") : added;
+}
+
+function activate(change: Change, key: KeyRecord, force: boolean, policy: RotationPolicy, now: number): Change {
+  if (key.state !== "announced") throw refused(key, `is ${key.state}; only an announced key can become active`);
+  const allowedAt = announcedUntil(key, policy);
+  if (now >= allowedAt) return activateKey(change, key.kid, now, "an operator activated it");
+  if (!force) {
+    throw tooEarly(
+      key,
+      allowedAt,
+      "may not sign before its announcement is over: caches do not know it yet, and verifiers that do not ask again would refuse its tokens",
+    );
+  }
+  return unannounced(change, key.kid, now, "an operator forced it before its announcement was over");
+}
+
+function retire(change: Change, key: KeyRecord, force: boolean, policy: RotationPolicy, now: number): Change {
+  if (key.state !== "active") throw refused(key, `is ${key.state}; only the active key can retire`);
+  const next = announcedKey(change.records, key.use);
+  if (next === undefined) throw refused(key, "cannot retire before another key is announced; see jwksd rotate");
+  return activate(change, next, force, policy, now);
+}
+
+function remove(change: Change, key: KeyRecord, force: boolean, policy: RotationPolicy, now: number): Change {
+  if (key.state === "announced")
+    return end(change, key.kid, "removed", now, "an operator withdrew it before it signed");
+  if (key.state !== "retiring") throw refused(key, `is ${key.state}; only a retiring or announced key can be removed`);
+  const allowedAt = endOfWait(key, policy) ?? now;
+  if (now >= allowedAt) return end(change, key.kid, "removed", now, "an operator removed it");
+  if (!force)
+    throw tooEarly(
+      key,
+      allowedAt,
+      "may not be removed yet: what it signed, or what is encrypted to it, is still in use",
+    );
+  return end(change, key.kid, "removed", now, "an operator forced it while it was still needed");
+}
+
+function revoke(
+  change: Change,
+  key: KeyRecord,
+  replacement: NewKey | undefined,
+  policy: RotationPolicy,
+  now: number,
+): Change {
+  if (!isLive(key)) throw refused(key, `is ${key.state} already`);
+  const reason = "an operator revoked it";
+  if (key.state !== "active") return end(change, key.kid, "revoked", now, reason);
+  const replaced = replaceActive(change, key.use, replacement, policy, now);
+  if (replaced !== undefined) return end(replaced, key.kid, "revoked", now, reason);
+  if (key.use === "enc") return end(change, key.kid, "revoked", now, reason);
+  throw refused(key, "is the active key, and no other key is announced; a replacement is needed");
+}
+
+function rotate(
+  change: Change,
+  use: KeyUse,
+  key: NewKey | undefined,
+  immediately: boolean,
+  policy: RotationPolicy,
+  now: number,
+): Change {
+  if (!immediately) {
+    if (key === undefined) throw new StateError("ERR_TRANSITION", "a planned rotation needs a new key to announce");
+    return announce(change, key, now, "an operator began a rotation");
+  }
+  const replaced = replaceActive(change, use, key, policy, now);
+  if (replaced !== undefined) return replaced;
+  throw new StateError("ERR_TRANSITION", `no key of use "${use}" is announced; a new key is needed`);
+}
+
+/** Lets the announced key, or else a new one, sign at once; `undefined` where there is neither. */
+function replaceActive(
+  change: Change,
+  use: KeyUse,
+  key: NewKey | undefined,
+  policy: RotationPolicy,
+  now: number,
+): Change | undefined {
+  const announced = announcedKey(change.records, use);
+  if (announced !== undefined) return activate(change, announced, true, policy, now);
+  if (key === undefined) return undefined;
+  checkNew(change, key);
+  const added = add(change, { ...key, state: "announced", announcedAt: now }, now, "it is needed at once");
+  return unannounced(added, key.kid, now, "an operator asked for it to sign at once");
+}
+
+function importKey(
+  change: Change,
+  { key, state, force }: Extract<Command, { type: "import" }>,
+  policy: RotationPolicy,
+  now: number,
+): Change {
+  checkNew(change, key);
+  const active = activeKey(change.records, key.use);
+  if (state === "announced" && active !== undefined) return announce(change, key, now, "an operator imported it");
+  if (state === "retiring") {
+    if (active === undefined)
+      throw new StateError("ERR_TRANSITION", "the active key must be imported before those that retire");
+    return add(
+      change,
+      { ...key, state, announcedAt: now, activatedAt: now, retiredAt: now },
+      now,
+      "it was active elsewhere",
+      "imported",
+    );
+  }
+  if (active !== undefined && force !== true) {
+    throw new StateError(
+      "ERR_TOO_EARLY",
+      `kid ${JSON.stringify(active.kid)} is active, and caches of this provider do not know the imported key; import it as announced, or force it`,
+      { allowedAt: now + announceForMs(policy) },
+    );
+  }
+  const added = add(
+    change,
+    { ...key, state: "announced", announcedAt: now },
+    now,
+    "an operator imported it",
+    "imported",
+  );
+  return unannounced(added, key.kid, now, "it was imported as the active key");
+}
+
+function unannounced(change: Change, kid: string, now: number, reason: string): Change {
+  const records = change.records.map((record) =>
+    record.kid === kid ? { ...record, unannounced: true as const } : record,
+  );
+  return activateKey({ ...change, records }, kid, now, reason);
+}
+
+function add(
+  change: Change,
+  record: KeyRecord,
+  at: number,
+  reason: string,
+  type: "announced" | "imported" = "announced",
+): Change {
+  return {
+    records: [...change.records, record],
+    events: [...change.events, { at, type, kid: record.kid, use: record.use, reason }],
+  };
+}
+
+function checkNew({ records }: Change, key: NewKey): void {
+  const used = records.find(({ kid }) => kid === key.kid);
+  if (used !== undefined) {
+    const message = `kid ${JSON.stringify(key.kid)} is the kid of a key that is ${used.state}; a kid is never used twice`;
+    throw new StateError("ERR_KID_USED", message);
+  }
+  const twin = records.find(({ publicJwk }) => keyIdentity(publicJwk) === keyIdentity(key.publicJwk));
+  if (twin !== undefined) throw refused(twin, `is the same key, and is ${twin.state}`);
+}
+
+function find({ records }: Change, kid: string): KeyRecord {
+  const record = records.find((record) => record.kid === kid);
+  if (record !== undefined) return record;
+  throw new StateError(
+    "ERR_KID_UNMANAGED",
+    `no key of the store has the kid ${JSON.stringify(kid)}; jwksd keys lists them`,
+  );
+}
+
+function refused({ kid }: KeyRecord, rule: string): StateError {
+  return new StateError("ERR_TRANSITION", `kid ${JSON.stringify(kid)} ${rule}`);
+}
+
+function tooEarly({ kid }: KeyRecord, allowedAt: number, rule: string): StateError {
+  const message = `kid ${JSON.stringify(kid)} ${rule}; allowed from ${new Date(allowedAt).toISOString()} on`;
+  return new StateError("ERR_TOO_EARLY", message, { allowedAt });
+}

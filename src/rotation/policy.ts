@@ -1,0 +1,106 @@
+import { checkBounds } from "../bounds.ts";
+import { ConfigError } from "../errors.ts";
+import type { KeyUse } from "../store/store.ts";
+
+/** How keys rotate. */
+export interface RotationPolicyOptions {
+  /** Days for which a key is active. Default: 90. */
+  readonly rotateEveryDays?: number | undefined;
+  /** How long a key is published before it signs. Default: 86,400 (a day). */
+  readonly announceForSeconds?: number | undefined;
+  /** The longest lifetime of any token that the keys sign. Default: 3,600. */
+  readonly maxTokenLifetimeSeconds?: number | undefined;
+  /** How far apart the clocks of providers and verifiers may be. Default: 300. */
+  readonly clockSkewSeconds?: number | undefined;
+  /**
+   * For how much longer than they were told caches may keep a copy. Default: 7,200, for a tier of caches that sends no `Age`, as
+   * nginx does: what is behind it counts from the beginning again.
+   */
+  readonly cacheSlackSeconds?: number | undefined;
+  /** By when a change in the store has reached every replica. Default: 5. */
+  readonly replicaLagSeconds?: number | undefined;
+}
+
+/** A checked policy. */
+export type RotationPolicy = { readonly [Name in keyof RotationPolicyOptions]-?: number };
+
+/** For how long a cache may serve a copy that left the origin in each cache mode, in seconds. @see the contract, section 8 */
+export const cachedForSeconds = { long: 3600 + 3600, rotation: 300 } as const;
+
+const secondsPerDay = 86_400;
+
+/**
+ * Checks a policy against the arithmetic of caches: a new key must have reached every cache before the first token bears it, an old
+ * one must be published for as long as its last token is valid, and one rotation must be over before the next one begins.
+ *
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_POLICY_INVALID`
+ */
+export function rotationPolicy(options: RotationPolicyOptions = {}): RotationPolicy {
+  const defaults: RotationPolicy = {
+    rotateEveryDays: 90,
+    announceForSeconds: 86_400,
+    maxTokenLifetimeSeconds: 3600,
+    clockSkewSeconds: 300,
+    cacheSlackSeconds: 7200,
+    replicaLagSeconds: 5,
+  };
+  const unknown = Object.keys(options).find((name) => !Object.hasOwn(defaults, name));
+  if (unknown !== undefined) {
+    const names = Object.keys(defaults).join(", ");
+    throw new ConfigError("ERR_OPTION_UNKNOWN", `the rotation policy has no "${unknown}"; it has ${names}`);
+  }
+  const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
+  const policy: RotationPolicy = Object.freeze({ ...defaults, ...given });
+  checkBounds({ ...policy }, 0);
+  checkAnnouncement(policy);
+  checkPeriod(policy);
+  return policy;
+}
+
+function checkAnnouncement(policy: RotationPolicy): void {
+  const { announceForSeconds, cacheSlackSeconds, clockSkewSeconds, replicaLagSeconds } = policy;
+  const least = leastAnnouncementSeconds(policy);
+  if (announceForSeconds >= least) return;
+  throw new ConfigError(
+    "ERR_POLICY_INVALID",
+    `announceForSeconds is ${announceForSeconds}, and must be at least ${least}: a cache may keep a set without the new key for ` +
+      `${cachedForSeconds.long} s, and cacheSlackSeconds (${cacheSlackSeconds}), clockSkewSeconds (${clockSkewSeconds}) and ` +
+      `replicaLagSeconds (${replicaLagSeconds}) come on top`,
+  );
+}
+
+function checkPeriod(policy: RotationPolicy): void {
+  const { rotateEveryDays, announceForSeconds } = policy;
+  const retireForSeconds = retireForMs(policy, "enc") / 1000;
+  const least = announceForSeconds + retireForSeconds;
+  if (rotateEveryDays * secondsPerDay >= least) return;
+  throw new ConfigError(
+    "ERR_POLICY_INVALID",
+    `rotateEveryDays is ${rotateEveryDays}, and must be at least ${Math.ceil((least / secondsPerDay) * 100) / 100}: one rotation ` +
+      `takes announceForSeconds (${announceForSeconds}) and ${retireForSeconds} s in which the old key leaves, and must be over ` +
+      "before the next one begins",
+  );
+}
+
+/** How long it takes until every cache knows a key, in seconds. */
+export function leastAnnouncementSeconds(policy: RotationPolicy): number {
+  return cachedForSeconds.long + policy.cacheSlackSeconds + policy.clockSkewSeconds + policy.replicaLagSeconds;
+}
+
+export function rotateEveryMs(policy: RotationPolicy): number {
+  return policy.rotateEveryDays * secondsPerDay * 1000;
+}
+
+export function announceForMs(policy: RotationPolicy): number {
+  return policy.announceForSeconds * 1000;
+}
+
+/**
+ * How long a key is kept after it was replaced. A signing key: until the last token that it signed has expired for every verifier. An
+ * encryption key, too: until no cache gives it to relying parties any more.
+ */
+export function retireForMs(policy: RotationPolicy, use: KeyUse): number {
+  const { replicaLagSeconds, maxTokenLifetimeSeconds, clockSkewSeconds, cacheSlackSeconds } = policy;
+  const cached = use === "enc" ? cachedForSeconds.long + cacheSlackSeconds : 0;
+  return (replicaLagSeconds + maxTokenLifetimeSeconds + clockSkewSeconds + cached) * 1000;
+}

@@ -1,0 +1,114 @@
+import { StoreError } from "../errors.ts";
+import { keyIdentity } from "../jwk/public.ts";
+import type { KeyRecord, KeyState, KeyUse } from "../store/store.ts";
+import { type RotationPolicy, announceForMs, leastAnnouncementSeconds } from "./policy.ts";
+
+export const keyUses = ["sig", "enc"] as const satisfies readonly KeyUse[];
+
+/** Neither removed nor revoked. */
+export function isLive({ state }: KeyRecord): boolean {
+  return state !== "removed" && state !== "revoked";
+}
+
+/** Which time of a record says when its state began. */
+export const stateTime = {
+  announced: "announcedAt",
+  active: "activatedAt",
+  retiring: "retiredAt",
+  removed: "endedAt",
+  revoked: "endedAt",
+} as const satisfies Record<KeyState, keyof KeyRecord>;
+
+/** When the state of a key began, in epoch milliseconds. */
+export function stateSince(record: KeyRecord): number {
+  return record[stateTime[record.state]] ?? Number.NaN;
+}
+
+export function activeKey(records: readonly KeyRecord[], use: KeyUse): KeyRecord | undefined {
+  return records.find((record) => record.use === use && record.state === "active");
+}
+
+/** One at most is on its way in. */
+export function announcedKey(records: readonly KeyRecord[], use: KeyUse): KeyRecord | undefined {
+  return records.find((record) => record.use === use && record.state === "announced");
+}
+
+export function retiringKeys(records: readonly KeyRecord[], use: KeyUse): KeyRecord[] {
+  return records.filter((record) => record.use === use && record.state === "retiring");
+}
+
+/**
+ * The keys that are published, in order: the active one, the announced one, then, of signing keys, the retiring ones, newest first.
+ *
+ * @see the contract, section 2 (Configured keyset)
+ */
+export function publishedKeys(records: readonly KeyRecord[], use: KeyUse): KeyRecord[] {
+  const retiring = retiringKeys(records, use).sort((a, b) => stateSince(b) - stateSince(a));
+  return [activeKey(records, use), announcedKey(records, use), ...(use === "sig" ? retiring : [])].filter(
+    (record) => record !== undefined,
+  );
+}
+
+/** Whether the rotation mode is on: while any key is on its way in or out. @see the contract, section 3 */
+export function isRotating(records: readonly KeyRecord[]): boolean {
+  return records.some(({ state }) => state === "announced" || state === "retiring");
+}
+
+/** When a key has been published for as long as the policy asks before it signs, in epoch milliseconds. */
+export function announcedUntil({ announcedAt }: KeyRecord, policy: RotationPolicy): number {
+  return announcedAt + announceForMs(policy);
+}
+
+/**
+ * Refuses records that break a rule, whoever wrote them.
+ *
+ * @throws StoreError `ERR_RECORDS_INVALID`
+ */
+export function checkRecords(records: readonly KeyRecord[]): void {
+  const kids = new Set<string>();
+  const identities = new Map<string, string>();
+  for (const record of records) {
+    const { kid, publicJwk } = record;
+    if (kids.has(kid)) throw invalid(`kid ${JSON.stringify(kid)} is on two records`);
+    kids.add(kid);
+    const twin = identities.get(keyIdentity(publicJwk));
+    if (twin !== undefined) throw invalid(`kid ${JSON.stringify(twin)} and kid ${JSON.stringify(kid)} are one key`);
+    identities.set(keyIdentity(publicJwk), kid);
+    checkRecord(record);
+  }
+  for (const use of keyUses) {
+    const inState = (state: KeyState) =>
+      records.filter((record) => record.use === use && record.state === state).length;
+    const least = use === "sig" && records.length > 0 ? 1 : 0;
+    const active = inState("active");
+    if (active > 1 || active < least) throw invalid(`${active} keys of use "${use}" are active`);
+    if (inState("announced") > 1) throw invalid(`more than one key of use "${use}" is announced`);
+  }
+}
+
+/**
+ * The fence: the active key must have been published long enough to be known to every cache, unless an operator forced it.
+ *
+ * @throws StoreError `ERR_RECORDS_INVALID`
+ */
+export function checkFence(records: readonly KeyRecord[], policy: RotationPolicy, now: number): void {
+  const active = activeKey(records, "sig");
+  if (active === undefined || active.unannounced === true) return;
+  // Until it became active, as a rule; until now, where the policy has changed since.
+  const publishedMs = Math.max(active.activatedAt ?? 0, now) - active.announcedAt;
+  if (publishedMs >= leastAnnouncementSeconds(policy) * 1000) return;
+  throw invalid(`kid ${JSON.stringify(active.kid)} is active, and has been announced for ${publishedMs / 1000} s only`);
+}
+
+function checkRecord(record: KeyRecord): void {
+  const { kid, state, announcedAt, privateHalf } = record;
+  if (!Object.hasOwn(stateTime, state)) throw invalid(`kid ${JSON.stringify(kid)} is in no known state`);
+  if (!Number.isFinite(announcedAt) || !Number.isFinite(stateSince(record))) {
+    throw invalid(`kid ${JSON.stringify(kid)}: the time is missing at which it became ${state}`);
+  }
+  if (isLive(record) && privateHalf === undefined) throw invalid(`kid ${JSON.stringify(kid)} has no private half`);
+}
+
+function invalid(what: string): StoreError {
+  return new StoreError("ERR_RECORDS_INVALID", `the key records are not used: ${what}`);
+}
