@@ -49,9 +49,11 @@ export async function signToken(
   active: ActiveKey,
   issuer: string,
   claims: Claims,
-  { lifetimeSeconds, typ = "JWT", header = {}, signal }: SignOptions,
+  options: SignOptions,
   nowMs: number,
 ): Promise<string> {
+  // Without options there is no lifetime, which is refused below.
+  const { lifetimeSeconds, typ = "JWT", header = {}, signal } = options ?? {};
   if (!Number.isSafeInteger(lifetimeSeconds) || lifetimeSeconds <= 0) {
     throw new TokenError("ERR_CLAIMS_INVALID", "lifetimeSeconds must be a whole number of seconds above 0");
   }
@@ -59,9 +61,16 @@ export async function signToken(
     if (typeof value !== "object" || value === null || Array.isArray(value)) {
       throw new TokenError("ERR_CLAIMS_INVALID", `${name} must be an object`);
     }
+    // It would replace what is set here: iss and exp, or alg and kid.
+    if (typeof (value as { toJSON?: unknown }).toJSON === "function") {
+      throw new TokenError("ERR_CLAIMS_INVALID", `${name} must be plain data, without toJSON()`);
+    }
   }
   if (typeof typ !== "string" || typ === "") {
     throw new TokenError("ERR_CLAIMS_INVALID", "typ must be a string that is not empty");
+  }
+  if (signal !== undefined && typeof signal?.addEventListener !== "function") {
+    throw new TokenError("ERR_CLAIMS_INVALID", "signal must be an AbortSignal");
   }
   const reserved = Object.keys(header).find((name) => reservedHeader.has(name));
   if (reserved !== undefined) {

@@ -141,6 +141,13 @@ describe("what cannot be signed is refused", () => {
     ["an empty typ", {}, { typ: "" }],
     ["a typ that is no text", {}, { typ: 7 }],
     ["a typ of null", {}, { typ: null }],
+    ["claims that say themselves what they are in JSON", { toJSON: () => ({ iss: "https://other.example" }) }],
+    ["a header that says itself what it is in JSON", {}, { header: { toJSON: () => ({ alg: "none" }) } }],
+    ...[{}, null, "abort"].map((signal): [string, unknown, object] => [
+      `a signal that is ${inspect(signal)}`,
+      {},
+      { signal },
+    ]),
   ];
   for (const [name, claims, options] of rows) {
     test(name, async () => {
@@ -156,6 +163,13 @@ describe("what cannot be signed is refused", () => {
     });
   }
 });
+
+for (const options of [undefined, null]) {
+  test(`options that are ${options}: the lifetime is missing`, async () => {
+    const signing = (await provide()).sign({}, options as unknown as SignOptions);
+    await assert.rejects(signing, { name: "TokenError", code: "ERR_CLAIMS_INVALID", message: /^lifetimeSeconds/ });
+  });
+}
 
 /** A signer that answers when it is told to, with good signatures. */
 function heldSigner(kid: string): { signer: Signer; release: () => void; readonly asked: number } {
