@@ -40,15 +40,15 @@ const publicKeyAlgorithm = /^(?:[ERP]S(?:256|384|512)|EdDSA|Ed25519)$/;
  * Verifies a signed token: size, header, key by kid, signature, then claims. Keys in the token's own header (`jwk`, `jku`, `x5u`,
  * `x5c`) are ignored.
  *
- * @throws ConfigError `ERR_OPTION_INVALID` when issuer, audience or algorithms are missing or unfit, or the clock tolerance is
- * no number
+ * @throws ConfigError `ERR_OPTION_INVALID` when keys, issuer, audience or algorithms are missing or unfit, or another option is
+ * of the wrong type
  * @throws TokenError `ERR_TOKEN_TOO_LARGE`, `ERR_TOKEN_MALFORMED`, `ERR_TOKEN_ALG`, `ERR_TOKEN_CRIT`, `ERR_TOKEN_TYP`,
  * `ERR_TOKEN_KID_MISSING`, `ERR_TOKEN_KID_UNKNOWN`, `ERR_TOKEN_SIGNATURE`, `ERR_TOKEN_EXPIRED`, `ERR_TOKEN_CLAIM`
  * @throws what `keys` throws
  * @see RFC 7519 section 7.2; RFC 8725; the contract, section 1 points 3 to 5
  */
 export async function verify(token: string, options: VerifyOptions): Promise<VerifiedToken> {
-  const { keys, issuer, audience, algorithms, typ, clockToleranceSeconds = 0, requiredClaims = [] } = options;
+  const { keys, issuer, audience, algorithms, typ, clockToleranceSeconds = 0, requiredClaims = [] } = options ?? {};
   for (const [name, value] of Object.entries({ issuer, audience, algorithms })) {
     const values: readonly unknown[] =
       typeof value === "string" && name !== "algorithms" ? [value] : Array.isArray(value) ? value : [];
@@ -64,6 +64,15 @@ export async function verify(token: string, options: VerifyOptions): Promise<Ver
     );
   }
   checkBounds({ clockToleranceSeconds }, 0);
+  const invalid =
+    typeof keys !== "function"
+      ? '"keys" must be a function from the header of a token to its key, such as a createRemoteKeySet'
+      : typ !== undefined && (typeof typ !== "string" || typ === "")
+        ? '"typ" must be a string that is not empty'
+        : !Array.isArray(requiredClaims) || requiredClaims.some((name) => typeof name !== "string")
+          ? '"requiredClaims" must be a list of names'
+          : undefined;
+  if (invalid !== undefined) throw new ConfigError("ERR_OPTION_INVALID", invalid);
   if (typeof token !== "string") throw new TokenError("ERR_TOKEN_MALFORMED", "the token is not a string");
   if (token.length > maxTokenBytes) {
     throw new TokenError("ERR_TOKEN_TOO_LARGE", `the token is longer than ${maxTokenBytes} bytes`);

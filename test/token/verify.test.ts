@@ -93,6 +93,26 @@ describe("no option has a default that accepts anything", () => {
   }
 });
 
+describe("options of the wrong type are no fault of the token", () => {
+  const rows: [name: string, values: readonly unknown[]][] = [
+    ["keys", [undefined, null, { keys: [] }, imported]],
+    ["typ", [null, "", 7, ["at+jwt"]]],
+    ["requiredClaims", [null, "sub", [7]]],
+  ];
+  for (const [name, values] of rows) {
+    for (const value of values) {
+      test(`${name}: ${inspect(value, { depth: 0 })}`, async () => {
+        const broken = { ...options, [name]: value };
+        await assert.rejects(verify(byKey({}), broken), { name: "ConfigError", code: "ERR_OPTION_INVALID" });
+      });
+    }
+  }
+  test("no options", async () => {
+    const verifying = verify(byKey({}), undefined as unknown as VerifyOptions);
+    await assert.rejects(verifying, { name: "ConfigError", code: "ERR_OPTION_INVALID" });
+  });
+});
+
 /** A token that is good but for its size, in characters. */
 function sized(length: number): string {
   // The payload alone does not reach every length.
