@@ -6,11 +6,19 @@ export interface Clock {
   setTimer(callback: () => void, delayMs: number): () => void;
 }
 
+// Timers of the platform that are to last longer fire at once.
+const longestMs = 2 ** 31 - 1;
+
 /** The clock of the machine. */
 export const systemClock: Clock = {
   now: () => Date.now(),
   setTimer(callback, delayMs) {
-    const timer = setTimeout(callback, delayMs);
+    let timer: ReturnType<typeof setTimeout>;
+    const wait = (leftMs: number): void => {
+      if (leftMs > longestMs) timer = setTimeout(() => wait(leftMs - longestMs), longestMs);
+      else timer = setTimeout(callback, leftMs);
+    };
+    wait(delayMs);
     return () => clearTimeout(timer);
   },
 };

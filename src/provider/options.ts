@@ -30,6 +30,8 @@ export interface ProviderOptions {
   readonly cors?: boolean | null | undefined;
   /** Hears what went wrong while serving went on. Default: `console.warn` of the message. */
   readonly onWarning?: ((warning: JwksdError) => void) | null | undefined;
+  /** The longest `lifetimeSeconds` that `sign` accepts: a retiring key is published only for so long. Default: none. */
+  readonly maxTokenLifetimeSeconds?: number | null | undefined;
   /** Bounds of what is asked of the active signer. */
   readonly signerLimits?: SignerLimits | null | undefined;
   /** Default: the clock of the machine. */
@@ -38,7 +40,7 @@ export interface ProviderOptions {
 
 /** The type that each option must have; also the list of the options that there are. */
 const optionTypes: {
-  readonly [Name in keyof Required<ProviderOptions>]: "string" | "object" | "array" | "function" | "boolean";
+  readonly [Name in keyof Required<ProviderOptions>]: "string" | "number" | "object" | "array" | "function" | "boolean";
 } = {
   issuer: "string",
   mountPrefix: "string",
@@ -49,6 +51,7 @@ const optionTypes: {
   metadata: "object",
   cors: "boolean",
   onWarning: "function",
+  maxTokenLifetimeSeconds: "number",
   signerLimits: "object",
   clock: "object",
 };

@@ -88,9 +88,11 @@ interface State {
  */
 export async function createProvider(...options: readonly (ProviderOptions | null | undefined)[]): Promise<Provider> {
   const merged = mergeOptions(options);
-  const { endpoints = {}, cors = true, clock = systemClock } = merged;
+  const { endpoints = {}, cors = true, clock = systemClock, maxTokenLifetimeSeconds = Infinity } = merged;
   checkNames(endpoints, ["jwks"], "endpoint");
   checkType("endpoints.jwks", endpoints.jwks, "string");
+  if (!(maxTokenLifetimeSeconds >= 1))
+    throw new ConfigError("ERR_OPTION_INVALID", "maxTokenLifetimeSeconds must be a number of at least 1");
   for (const name of ["now", "setTimer"] as const) {
     if (typeof clock[name] !== "function")
       throw new ConfigError("ERR_OPTION_INVALID", `option "clock" has no ${name}()`);
@@ -120,6 +122,7 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
       const name = `kid ${JSON.stringify(first.jwk.kid)}`;
       active = {
         kid: first.jwk.kid,
+        maxLifetimeSeconds: maxTokenLifetimeSeconds,
         sign: guardSigner(first.signer, first.publicKey, name, merged.signerLimits, clock),
       };
       activeKeys.set(first.signer, active);

@@ -37,11 +37,12 @@ export function advance(
   now: number,
   notReady: ReadonlySet<string> = new Set(),
 ): Advance {
-  const restarted = restartWaits({ records, events: [] }, policy, now);
+  const restarted = restartWaits({ records, events: [] }, policy, now, notReady);
   const change = keyUses.reduce((change, use) => takeSteps(change, use, policy, now, notReady), restarted);
   const nexts = keyUses.map((use) => nextKeyAt(change.records, use, policy, now));
   const due = keyUses.filter((_, index) => (nexts[index] ?? Infinity) <= now);
-  const ends = change.records.map((record) => endOfWait(record, policy) ?? Infinity);
+  const waiting = change.records.filter(({ kid }) => !notReady.has(kid));
+  const ends = waiting.map((record) => endOfWait(record, policy) ?? Infinity);
   return { ...change, due, wakeAt: Math.min(...nexts, ...ends, Infinity) };
 }
 
@@ -116,11 +117,11 @@ function nextKeyAt(records: readonly KeyRecord[], use: KeyUse, policy: RotationP
 }
 
 /** Starts waiting times again that a jump of the clock, or a time in which nothing ran, has made meaningless. */
-function restartWaits(change: Change, policy: RotationPolicy, now: number): Change {
+function restartWaits(change: Change, policy: RotationPolicy, now: number, notReady: ReadonlySet<string>): Change {
   const latest = now + policy.clockSkewSeconds * 1000;
   return change.records.filter(isLive).reduce((change, record) => {
     const isFuture = stateSince(record) > latest;
-    const isMissed = now > (endOfWait(record, policy) ?? Infinity) + missedAfterMs;
+    const isMissed = !notReady.has(record.kid) && now > (endOfWait(record, policy) ?? Infinity) + missedAfterMs;
     if (!isFuture && !isMissed) return change;
     const reason = isFuture
       ? `it became ${record.state} in the future: the clock was wrong`

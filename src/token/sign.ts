@@ -17,6 +17,8 @@ export interface SignOptions {
 /** The entry that signs, captured whole: kid and signer belong together through any rotation. */
 export interface ActiveKey {
   readonly kid: string;
+  /** `Infinity` for no bound. */
+  readonly maxLifetimeSeconds: number;
   readonly sign: GuardedSign;
 }
 
@@ -56,6 +58,12 @@ export async function signToken(
   const { lifetimeSeconds, typ = "JWT", header = {}, signal } = options ?? {};
   if (!Number.isSafeInteger(lifetimeSeconds) || lifetimeSeconds <= 0) {
     throw new TokenError("ERR_CLAIMS_INVALID", "lifetimeSeconds must be a whole number of seconds above 0");
+  }
+  if (lifetimeSeconds > active.maxLifetimeSeconds) {
+    throw new TokenError(
+      "ERR_CLAIMS_INVALID",
+      `lifetimeSeconds is ${lifetimeSeconds}, and maxTokenLifetimeSeconds ${active.maxLifetimeSeconds}: the key may be removed before such a token expires`,
+    );
   }
   for (const [name, value] of Object.entries({ claims, header })) {
     if (typeof value !== "object" || value === null || Array.isArray(value)) {

@@ -1,0 +1,321 @@
+import type { CryptoKey } from "jose";
+import { type Clock, systemClock } from "../clock.ts";
+import { JwksdError, SignerError, StoreError } from "../errors.ts";
+import type { EncryptionEntry, Keyset } from "../keyset/keyset.ts";
+import { publishOnlySigner } from "../signer/local.ts";
+import type { ExternalSigner } from "../signer/signer.ts";
+import type { KeyEvent, KeyRecord, KeyStore } from "../store/store.ts";
+import { type Advance, type Change, advance, claimForMs } from "./advance.ts";
+import { type Command, announce, applyCommand } from "./commands.ts";
+import { defaultAlg, externalKey, makeLocalKey } from "./make-key.ts";
+import { type OpenKeys, createKeyOpener } from "./open-keys.ts";
+import { type RotationPolicy, type RotationPolicyOptions, rotationPolicy } from "./policy.ts";
+import { activeKey, checkFence, isRotating, publishedKeys } from "./records.ts";
+import { transact } from "./transact.ts";
+import { createWrapping } from "./wrapping.ts";
+
+/** What happened to the keys of a manager. */
+export type ManagerEvent =
+  /** The keys are others than before; `events` are those of this manager's own commits. */
+  | { readonly type: "changed"; readonly records: readonly KeyRecord[]; readonly events: readonly KeyEvent[] }
+  /** Something could not be done; the last good keys go on being served and signed with, and it is tried again. */
+  | { readonly type: "failed"; readonly error: JwksdError; readonly retryInMs: number }
+  /** It works again. */
+  | { readonly type: "recovered" }
+  /** A key cannot sign, so it does not become active yet; the active key stays. */
+  | { readonly type: "held-back"; readonly kid: string; readonly error: JwksdError }
+  /** A key was made in its HSM or key service, and could not be recorded; nothing uses it. */
+  | { readonly type: "orphaned"; readonly uri: string };
+
+/** Options of `createKeyManager`. */
+export interface KeyManagerOptions {
+  /** Issuer identifier of the provider; wrapped keys are bound to it. */
+  readonly issuer: string;
+  readonly store: KeyStore;
+  readonly policy?: RotationPolicyOptions | undefined;
+  /** Each 32 random bytes in base64url. The first one wraps private keys, all of them unwrap. */
+  readonly wrappingKeys: readonly string[];
+  /** Makes the next signing key in an HSM or key service. Default: in memory, wrapped. */
+  readonly createSigner?:
+    | ((request: { readonly issuer: string; readonly signal: AbortSignal }) => Promise<ExternalSigner>)
+    | undefined;
+  /** Opens keys that are in an HSM or key service. Needed where there are any. */
+  readonly openSigner?:
+    | ((uri: string, options: { readonly signal: AbortSignal }) => Promise<ExternalSigner>)
+    | undefined;
+  readonly onEvent?: ((event: ManagerEvent) => void) | undefined;
+  /** Default: the clock of the machine. */
+  readonly clock?: Clock | undefined;
+}
+
+/** What a provider takes. A change of keys reaches it as one. */
+export interface ManagedKeysets {
+  readonly keyset: Keyset;
+  readonly encryptionKeyset: readonly EncryptionEntry[];
+}
+
+/** What a manager drives; `Provider` is one. The mode is for those that have no predicate of their own. */
+export interface Driven {
+  update(keysets: ManagedKeysets, mode: { readonly isRotating: boolean }): Promise<void>;
+}
+
+/** Drives the keys of a provider through their lives. */
+export interface KeyManager {
+  readonly policy: RotationPolicy;
+  /** All keys, tombstones included, as they are in use. */
+  readonly records: readonly KeyRecord[];
+  /** For `createProvider`: the keysets as they are now, and what follows from the policy and the records. */
+  readonly options: ManagedKeysets & {
+    readonly issuer: string;
+    readonly jwksRotationActive: () => boolean;
+    readonly maxTokenLifetimeSeconds: number;
+  };
+  /** Gives a provider (or whatever else has its `update`) the keysets now and after every change; resolves after the first time. */
+  drive(target: Driven): Promise<void>;
+  /** Does what a command asks for. @throws StateError, StoreError see `applyCommand` and `KeyStore.commit` */
+  execute(command: Command): Promise<Change>;
+  /** The private key to which something was encrypted, for `jose.compactDecrypt`; asks the store for a kid that is new. */
+  decryptionKey(header: { readonly kid?: string | undefined }): Promise<CryptoKey>;
+  /** Ends timers and open signers; the store is its owner's to close. */
+  close(): Promise<void>;
+}
+
+const retryMs = { first: 1_000, last: 30_000 } as const;
+/** How soon a key that cannot sign is tried again. */
+const heldBackMs = 60_000;
+
+/**
+ * Starts to manage the keys of one issuer in a store: makes the first key where there is none, and takes every planned step when it
+ * is due. Several managers with one store, in any processes, agree by compare-and-set.
+ *
+ * Between two steps it does nothing. While the store is gone it serves and signs with the keys that it has, and follows the plan that
+ * they had: other replicas do the same.
+ *
+ * @throws ConfigError `ERR_POLICY_INVALID`, `ERR_OPTION_INVALID`, `ERR_WRAPPING_KEY_INVALID`
+ * @throws StoreError `ERR_STORE_UNAVAILABLE`, `ERR_RECORDS_INVALID`, `ERR_WRAPPING_KEY_MISSING`, `ERR_WRAPPED_KEY`
+ * @throws SignerError where the active key is external and cannot be opened
+ */
+export async function createKeyManager(options: KeyManagerOptions): Promise<KeyManager> {
+  const { issuer, store, createSigner, onEvent, clock = systemClock } = options;
+  const policy = rotationPolicy(options.policy);
+  const wrapping = await createWrapping(options.wrappingKeys, issuer);
+  const closing = new AbortController();
+  const { signal } = closing;
+  const opener = createKeyOpener(wrapping, options.openSigner, signal);
+  const me = crypto.randomUUID();
+  const driven: Driven[] = [];
+  /** Announced keys that cannot sign, and until when they are not asked again. */
+  const notReady = new Map<string, number>();
+  let records: readonly KeyRecord[] = [];
+  let keys: OpenKeys = { signers: new Map(), decryptionKeys: new Map() };
+  let rotating = false;
+  let askAgainAt = -Infinity;
+  let failures = 0;
+  let cancelTimer: (() => void) | undefined;
+  let turns: Promise<unknown> = Promise.resolve();
+
+  // ---- one thing at a time
+
+  function inTurn<T>(action: () => Promise<T>): Promise<T> {
+    const done = turns.then(action);
+    turns = done.catch(() => {});
+    return done;
+  }
+
+  /** Takes what is due, takes over what others did, and sleeps until the next step. */
+  async function turn(): Promise<void> {
+    cancelTimer?.();
+    if (signal.aborted) return;
+    try {
+      const change = await transact(store, step, { clock, signal });
+      await adopt(change);
+      await makeExternalKey();
+      if (failures > 0) emit({ type: "recovered" });
+      failures = 0;
+      sleep(advance(records, policy, clock.now(), heldBack()).wakeAt);
+    } catch (error) {
+      if (signal.aborted) return;
+      failures += 1;
+      const retryInMs = Math.min(retryMs.first * 2 ** (failures - 1), retryMs.last);
+      emit({ type: "failed", error: asJwksdError(error), retryInMs });
+      await followPlan();
+      sleep(clock.now() + retryInMs);
+      throw error;
+    }
+  }
+
+  const turnLater = (): void => void inTurn(turn).catch(() => {});
+
+  function sleep(nextStepAt: number): void {
+    cancelTimer?.();
+    const wakeAt = Math.min(nextStepAt, ...notReady.values());
+    if (signal.aborted || wakeAt === Infinity) return;
+    cancelTimer = clock.setTimer(turnLater, Math.max(wakeAt - clock.now(), 0));
+  }
+
+  // ---- deciding
+
+  /** The records after all that is due now, with the next keys where they are made in memory. */
+  async function step(stored: readonly KeyRecord[]): Promise<Change> {
+    const now = clock.now();
+    checkFence(stored, policy, now);
+    const planned = await readyAdvance(stored, now);
+    let change: Change = planned;
+    for (const use of planned.due) {
+      if (use === "sig" && createSigner !== undefined) continue;
+      const alg = activeKey(change.records, use)?.alg ?? defaultAlg[use];
+      const key = await makeLocalKey(use, alg, wrapping);
+      change = announce(change, key, now, reasonForNext(change.records.length === 0));
+    }
+    return change;
+  }
+
+  /** A key becomes active only after it has signed here: one that cannot leaves the active key where it is. */
+  async function readyAdvance(stored: readonly KeyRecord[], now: number): Promise<Advance> {
+    for (const [kid, until] of notReady) if (until <= now) notReady.delete(kid);
+    const planned = advance(stored, policy, now, heldBack());
+    const next = activeKey(planned.records, "sig");
+    if (next === undefined || next.kid === activeKey(stored, "sig")?.kid) return planned;
+    try {
+      await opener.probe(next);
+      return planned;
+    } catch (error) {
+      notReady.set(next.kid, now + heldBackMs);
+      emit({ type: "held-back", kid: next.kid, error: asJwksdError(error) });
+      return advance(stored, policy, now, heldBack());
+    }
+  }
+
+  const heldBack = (): Set<string> => new Set(notReady.keys());
+
+  /** One replica makes the next key, so that no others are left over in the HSM. */
+  async function makeExternalKey(): Promise<void> {
+    if (createSigner === undefined || !advance(records, policy, clock.now(), heldBack()).due.includes("sig")) return;
+    const isFirst = records.length === 0;
+    if (!isFirst) {
+      const claimed = await transact(store, (stored) => claim(stored), { clock, signal });
+      if (activeKey(claimed.records, "sig")?.successorClaim?.by !== me) return;
+    }
+    const signer = await createSigner({ issuer, signal });
+    try {
+      const key = await externalKey(signer);
+      const add = (stored: readonly KeyRecord[]): Change =>
+        announce({ records: stored, events: [] }, key, clock.now(), reasonForNext(isFirst));
+      await adopt(await transact(store, add, { clock, signal }));
+    } catch (error) {
+      emit({ type: "orphaned", uri: signer.uri });
+      throw error;
+    } finally {
+      await signer.close();
+    }
+  }
+
+  function claim(stored: readonly KeyRecord[]): Change {
+    const now = clock.now();
+    const active = activeKey(stored, "sig");
+    if (active === undefined || !advance(stored, policy, now).due.includes("sig"))
+      return { records: stored, events: [] };
+    const claimed = { ...active, successorClaim: { by: me, until: now + claimForMs } };
+    return { records: stored.map((record) => (record === active ? claimed : record)), events: [] };
+  }
+
+  // ---- taking over
+
+  /** Opens what is new, and gives it to the providers; the old keys stay where that fails. */
+  async function adopt({ records: next, events }: Change): Promise<void> {
+    checkFence(next, policy, clock.now());
+    if (JSON.stringify(next) === JSON.stringify(records)) return;
+    const opened = await opener.open(next);
+    // The short cache begins before the new document is out, and ends after it.
+    rotating ||= isRotating(next);
+    for (const target of driven) await target.update(keysetsOf(next, opened), { isRotating: isRotating(next) });
+    rotating = isRotating(next);
+    [records, keys] = [next, opened];
+    emit({ type: "changed", records, events });
+  }
+
+  /** Without the store: the steps that every other replica takes as well, in memory only. */
+  async function followPlan(): Promise<void> {
+    const planned = advance(records, policy, clock.now(), heldBack());
+    await adopt({ records: planned.records, events: [] }).catch(() => {});
+  }
+
+  function emit(event: ManagerEvent): void {
+    onEvent?.(event);
+  }
+
+  await inTurn(turn).catch((error: unknown) => {
+    closing.abort();
+    cancelTimer?.();
+    throw error;
+  });
+  store.watch(turnLater, { signal });
+
+  return {
+    policy,
+    get records() {
+      return records;
+    },
+    get options() {
+      return {
+        issuer,
+        ...keysetsOf(records, keys),
+        jwksRotationActive: () => rotating,
+        maxTokenLifetimeSeconds: policy.maxTokenLifetimeSeconds,
+      };
+    },
+    drive: (target) =>
+      inTurn(async () => {
+        await target.update(keysetsOf(records, keys), { isRotating: rotating });
+        driven.push(target);
+      }),
+    execute: (command) =>
+      inTurn(async () => {
+        const change = await transact(store, (stored) => applyCommand(stored, command, policy, clock.now()), {
+          clock,
+          signal,
+        });
+        await adopt(change);
+        sleep(advance(records, policy, clock.now(), heldBack()).wakeAt);
+        return change;
+      }),
+    async decryptionKey({ kid = "" }) {
+      if (!keys.decryptionKeys.has(kid) && clock.now() >= askAgainAt) {
+        askAgainAt = clock.now() + retryMs.first;
+        await inTurn(turn);
+      }
+      const key = keys.decryptionKeys.get(kid);
+      if (key !== undefined) return key;
+      throw new SignerError("ERR_SIGNER_KEY_STATE", `no encryption key with the kid ${JSON.stringify(kid)} is kept`);
+    },
+    async close() {
+      closing.abort(new StoreError("ERR_CLOSED", "the key manager was closed"));
+      cancelTimer?.();
+      await turns;
+      await opener.close();
+    },
+  };
+}
+
+function keysetsOf(records: readonly KeyRecord[], { signers }: OpenKeys): ManagedKeysets {
+  return {
+    keyset: publishedKeys(records, "sig").map(({ kid, publicJwk }) => ({
+      keyId: kid,
+      signer: signers.get(kid) ?? publishOnlySigner(publicJwk),
+    })),
+    encryptionKeyset: publishedKeys(records, "enc").map(({ kid, alg, publicJwk }) => ({
+      keyId: kid,
+      publicKey: { ...publicJwk },
+      alg: alg as EncryptionEntry["alg"],
+    })),
+  };
+}
+
+function reasonForNext(isFirst: boolean): string {
+  return isFirst ? "the store was empty" : "it is time for the next key";
+}
+
+function asJwksdError(error: unknown): JwksdError {
+  if (error instanceof JwksdError) return error;
+  return new StoreError("ERR_STORE_UNAVAILABLE", "the keys could not be managed; see the cause", { cause: error });
+}

@@ -1,0 +1,119 @@
+import * as jose from "jose";
+import { KeyMaterialError, SignerError } from "../errors.ts";
+import { keyIdentity, publicMembers } from "../jwk/public.ts";
+import { guardSigner } from "../signer/guard.ts";
+import { localSigner } from "../signer/local.ts";
+import type { ExternalSigner, Signer } from "../signer/signer.ts";
+import type { KeyRecord } from "../store/store.ts";
+import { isLive } from "./records.ts";
+import type { Wrapping } from "./wrapping.ts";
+
+/** The private halves that are in use, by kid. */
+export interface OpenKeys {
+  /** Of active and announced signing keys; the others sign nothing any more. */
+  readonly signers: ReadonlyMap<string, Signer>;
+  /** Of live encryption keys. */
+  readonly decryptionKeys: ReadonlyMap<string, jose.CryptoKey>;
+}
+
+export interface KeyOpener {
+  /**
+   * Opens what is not open yet. All wrapped keys must unwrap, and the active key must open; an announced external key that cannot
+   * be opened is published all the same.
+   */
+  open(records: readonly KeyRecord[]): Promise<OpenKeys>;
+  /** Makes one signature with a key, and verifies it against what is published. */
+  probe(record: KeyRecord): Promise<void>;
+  close(): Promise<void>;
+}
+
+type OpenExternal = (uri: string, options: { readonly signal: AbortSignal }) => Promise<ExternalSigner>;
+
+export function createKeyOpener(
+  wrapping: Wrapping,
+  openExternal: OpenExternal | undefined,
+  signal: AbortSignal,
+): KeyOpener {
+  const signers = new Map<string, Signer>();
+  const decryptionKeys = new Map<string, jose.CryptoKey>();
+  /** Retiring keys whose private half is there; it is not needed any more. */
+  const seen = new Set<string>();
+
+  async function privateJwk({ kid, privateHalf }: KeyRecord): Promise<jose.JWK> {
+    return wrapping.unwrap(kid, privateHalf !== undefined && "jwe" in privateHalf ? privateHalf.jwe : "");
+  }
+
+  async function openSigner(record: KeyRecord): Promise<Signer> {
+    const { kid, privateHalf } = record;
+    const opened = signers.get(kid);
+    if (opened !== undefined) return opened;
+    const signer =
+      privateHalf !== undefined && "uri" in privateHalf
+        ? await openUri(privateHalf.uri)
+        : await localSigner({ ...(await privateJwk(record)) });
+    const name = `kid ${JSON.stringify(kid)}`;
+    if (keyIdentity(publicMembers({ ...signer.publicKey }, name)) !== keyIdentity(record.publicJwk)) {
+      await signer.close?.();
+      throw new KeyMaterialError("ERR_KEY_MISMATCH", `${name}: its private half belongs to another public key`);
+    }
+    signers.set(kid, signer);
+    return signer;
+  }
+
+  async function openUri(uri: string): Promise<ExternalSigner> {
+    if (openExternal === undefined) {
+      throw new SignerError(
+        "ERR_SIGNER_UNAVAILABLE",
+        `${uri}: nothing was given to open external keys with (openSigner)`,
+      );
+    }
+    return openExternal(uri, { signal });
+  }
+
+  async function openOne(record: KeyRecord): Promise<void> {
+    const { kid, use, alg, state, privateHalf } = record;
+    const isExternal = privateHalf !== undefined && "uri" in privateHalf;
+    if (use === "enc") {
+      if (decryptionKeys.has(kid)) return;
+      decryptionKeys.set(kid, (await jose.importJWK(await privateJwk(record), alg)) as jose.CryptoKey);
+    } else if (state === "active") {
+      await openSigner(record);
+    } else if (state === "announced") {
+      // An external one may still be on its way; it is tried again before it becomes active.
+      await openSigner(record).catch((error: unknown) => {
+        if (!isExternal) throw error;
+      });
+    } else if (!isExternal && !signers.has(kid) && !seen.has(kid)) {
+      await privateJwk(record);
+      seen.add(kid);
+    }
+  }
+
+  async function closeSigner(kid: string): Promise<void> {
+    const signer = signers.get(kid);
+    signers.delete(kid);
+    await signer?.close?.();
+  }
+
+  return {
+    async open(records) {
+      const live = records.filter(isLive);
+      for (const record of live) await openOne(record);
+      const kids = new Set(live.map(({ kid }) => kid));
+      for (const kid of decryptionKeys.keys()) if (!kids.has(kid)) decryptionKeys.delete(kid);
+      for (const kid of signers.keys()) if (!kids.has(kid)) await closeSigner(kid);
+      return { signers: new Map(signers), decryptionKeys: new Map(decryptionKeys) };
+    },
+
+    async probe(record) {
+      const signer = await openSigner(record);
+      const publicKey = await jose.importJWK({ ...record.publicJwk }, record.alg);
+      const sign = guardSigner(signer, publicKey, `kid ${JSON.stringify(record.kid)}`);
+      await sign(new TextEncoder().encode("jwksd probe"), signal);
+    },
+
+    async close() {
+      for (const kid of signers.keys()) await closeSigner(kid);
+    },
+  };
+}
