@@ -26,14 +26,21 @@ export interface GuardedFetchOptions {
 const globalUnicast = ipaddr.IPv6.parseCIDR("2000::/3");
 
 /**
- * Whether an address is public: not private, loopback, link-local (where cloud metadata services are), unique local, multicast,
- * reserved, or an IPv6 form that stands for such an IPv4 address.
+ * In the middle of public addresses, but in every network of Azure the platform itself: resolver, agent and metadata of the machine.
+ *
+ * @see https://learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16
+ */
+const azurePlatform = "168.63.129.16";
+
+/**
+ * Whether an address is public: not private, loopback, link-local (where cloud metadata services are), the platform of Azure, unique
+ * local, multicast, reserved, or an IPv6 form that stands for such an IPv4 address.
  */
 export function isPublicAddress(address: string): boolean {
   // Stricter than the library, to which 010.0.0.1 is 8.0.0.1, and 1.2.3 an address.
   if (isIP(address) === 0) return false;
   const parsed = ipaddr.process(address);
-  if (parsed.range() !== "unicast") return false;
+  if (parsed.range() !== "unicast" || parsed.toString() === azurePlatform) return false;
   // The rest of IPv6 is "unicast" to the library too, with ::127.0.0.1 and whatever is not assigned yet.
   return parsed instanceof ipaddr.IPv4 || parsed.match(globalUnicast);
 }

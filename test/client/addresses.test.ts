@@ -16,6 +16,11 @@ const forbidden: Record<string, string[]> = {
   "carrier-grade NAT (RFC 6598)": ["100.64.0.0", "100.100.100.200", "100.127.255.255"],
   "loopback (RFC 1122 section 3.2.1.3)": ["127.0.0.1", "127.1.2.3", "127.255.255.255"],
   "link-local, with the metadata services of clouds (RFC 3927)": ["169.254.0.1", "169.254.169.254", "169.254.170.2"],
+  "the platform of Azure (learn.microsoft.com, What is IP address 168.63.129.16?)": [
+    "168.63.129.16",
+    "::ffff:168.63.129.16",
+    "::ffff:a83f:8110",
+  ],
   "protocol assignments (RFC 6890)": ["192.0.0.1", "192.0.0.192"],
   "documentation (RFC 5737)": ["192.0.2.1", "198.51.100.1", "203.0.113.1"],
   "6to4 relays (RFC 7526)": ["192.88.99.1"],
@@ -78,6 +83,8 @@ test("public", () => {
   ];
   addresses.push(
     "128.0.0.1",
+    "168.63.129.15",
+    "168.63.129.17",
     "169.253.255.255",
     "169.255.0.0",
     "172.15.255.255",
