@@ -26,7 +26,8 @@ export function createClientKeys(fetch: Fetch | undefined, clock: Clock = system
     const loading = byValue.get(jwks) ?? verificationKeys(jwks);
     // A token that is refused before its key is asked for never waits for this.
     loading.catch(() => {});
-    byValue.set(jwks, loading);
+    // What is no object is no JWK Set, and cannot be remembered.
+    if (typeof jwks === "object") byValue.set(jwks, loading);
     return async ({ kid = "", alg = "" }) => {
       const key = (await loading).find(kid, alg);
       if (key === undefined)

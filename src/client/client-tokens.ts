@@ -61,9 +61,13 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
     clockToleranceSeconds = 0,
     clock = systemClock,
   } = options;
-  const audience = [issuer, ...audiences];
+  // A text would be spread into its letters.
+  const audience: string[] = [issuer, ...(Array.isArray(audiences) ? audiences : [""])];
   if (audience.some((name) => typeof name !== "string" || name === "")) {
-    throw new ConfigError("ERR_OPTION_INVALID", "issuer and audiences must be strings that are not empty");
+    throw new ConfigError(
+      "ERR_OPTION_INVALID",
+      "issuer must be a string, audiences a list of strings, none of them empty",
+    );
   }
   checkBounds({ maxLifetimeSeconds }, 1);
   checkBounds({ clockToleranceSeconds }, 0);

@@ -66,6 +66,8 @@ describe("keys by value", () => {
     ["keys that are no list", { keys: {} }],
     ["more than 256 keys", { keys: Array.from({ length: 257 }, () => ({})) }],
     ["a list", [named("a")]],
+    ["its text", JSON.stringify(jwks)],
+    ["a number", 7],
   ];
   for (const [name, jwks] of malformed) {
     test(`a malformed set is an error of its own: ${name}`, async () => {

@@ -221,6 +221,8 @@ describe("options are checked when the verifier is made", () => {
     { issuer: "" },
     { audiences: [""] },
     { audiences: [undefined] },
+    { audiences: "https://op.example/token" },
+    { audiences: null },
     ...[0, -1, Number.NaN, Infinity, "60"].map((maxLifetimeSeconds) => ({ maxLifetimeSeconds })),
     ...[-1, Number.NaN, Infinity, "0"].map((clockToleranceSeconds) => ({ clockToleranceSeconds })),
   ];
