@@ -132,7 +132,9 @@ async function readText(url: string, response: Response, maxBytes: number): Prom
   }
 }
 
+/** The `fetch` of Node has the code of the system in its cause, `node:https` in the error itself. */
 function why(error: unknown): string {
-  const cause = (error as { cause?: { code?: unknown } } | undefined)?.cause;
-  return typeof cause?.code === "string" ? cause.code : error instanceof Error ? error.name : typeof error;
+  const { code, cause } = Object(error) as { code?: unknown; cause?: { code?: unknown } };
+  const given = [cause?.code, code].find((value) => typeof value === "string");
+  return given ?? (error instanceof Error ? error.name : typeof error);
 }

@@ -181,7 +181,11 @@ describe("connections", () => {
     const notFound = Object.assign(new Error("no"), { code: "ENOTFOUND" });
     const fetch = guarded({ resolve: () => Promise.reject(notFound) });
     await assert.rejects(fetch("https://client.example/", {}), { code: "ENOTFOUND" });
-    assert.equal(await check("https://client.example/", undefined, fetch), "ERR_FETCH_FAILED");
+    const clients = verifier({ fetch });
+    await assert.rejects(
+      clients.clientAssertion(tokenOf("clientAssertion"), { clientId, jwksUri: "https://client.example/" }),
+      { code: "ERR_FETCH_FAILED", message: /ENOTFOUND/ },
+    );
   });
 
   test("a server that hangs up", async (t) => {
