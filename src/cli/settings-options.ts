@@ -8,6 +8,19 @@ import {
   variableName,
 } from "../server/settings.ts";
 
+/** The settings by which a command finds the managed keys, and what it may do with them. */
+export const storeSettings = [
+  "store",
+  "data",
+  "wrappingKeyFile",
+  "rotateEveryDays",
+  "announceForSeconds",
+  "maxTokenLifetimeSeconds",
+  "clockSkewSeconds",
+  "cacheSlackSeconds",
+  "replicaLagSeconds",
+] as const satisfies readonly SettingName[];
+
 /** Gives a command the flags of settings, and `--config`. */
 export function addSettings(
   command: Command,

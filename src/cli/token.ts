@@ -1,6 +1,7 @@
 import { Command, InvalidArgumentError } from "commander";
+import { createLog } from "../server/log.ts";
 import { signWithSettings } from "../server/sign.ts";
-import { addSettings, settingsFrom } from "./settings-options.ts";
+import { addSettings, settingsFrom, storeSettings } from "./settings-options.ts";
 
 type TokenOptions = { aud: string[]; sub?: string; claim?: object; lifetime: number; typ: string };
 
@@ -12,7 +13,7 @@ export function tokenCommand(): Command {
     .option("--claim <name=value>", "another claim; the value is JSON, else text; may be given several times", addClaim)
     .option("--lifetime <seconds>", "from iat to exp", seconds, 3600)
     .option("--typ <type>", 'header typ, such as "at+jwt" for access tokens', "JWT");
-  return addSettings(command, ["issuer", "host", "port", "keys", "data"])
+  return addSettings(command, ["issuer", "host", "port", "keys", ...storeSettings])
     .addHelpText(
       "after",
       `
@@ -24,7 +25,8 @@ Examples:
     .action(async ({ aud, sub, claim, lifetime, typ, ...options }: TokenOptions & Record<string, unknown>) => {
       const claims = { ...claim, ...(sub !== undefined && { sub }), aud: aud.length === 1 ? aud[0] : aud };
       const settings = await settingsFrom(options);
-      console.log(await signWithSettings(settings, claims, { lifetimeSeconds: lifetime, typ }));
+      const log = createLog(settings.logLevel, settings.jsonLogs);
+      console.log(await signWithSettings(settings, claims, { lifetimeSeconds: lifetime, typ }, log));
     });
 }
 

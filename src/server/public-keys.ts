@@ -1,6 +1,6 @@
 import { KeyMaterialError } from "../errors.ts";
 import type { PublicJwk } from "../jwk/public.ts";
-import { type EncryptionEntry, type Keyset, checkKeyset } from "../keyset/keyset.ts";
+import { type EncryptionEntry, type Keyset, checkEncryption, checkKeyset } from "../keyset/keyset.ts";
 import { readEncryptionKeyset, readKeyset } from "../node/key-files.ts";
 import type { KeysetUpdate } from "../provider/provider.ts";
 import { publishOnlySigner } from "../signer/local.ts";
@@ -9,23 +9,27 @@ import { publishOnlySigner } from "../signer/local.ts";
 export interface PublicKeys {
   readonly signing: readonly { readonly keyId: string; readonly publicKey: PublicJwk }[];
   readonly encryption: readonly EncryptionEntry[];
+  /** Whether the rotation mode is on. */
+  readonly isRotating: boolean;
 }
 
-/** Reads and checks both keysets, whole; the private parts are checked and then forgotten. */
+/** Reads and checks keysets, whole; the private parts are checked and then forgotten. */
 export async function loadPublicKeys(
-  keysPath: string,
+  keysPath: string | undefined,
   encryptionKeysPath: string | undefined,
 ): Promise<{ readonly keys: PublicKeys; readonly warnings: readonly string[] }> {
-  const signing = await readKeyset(keysPath);
+  const signing = keysPath === undefined ? undefined : await readKeyset(keysPath);
   const encryption = encryptionKeysPath === undefined ? undefined : await readEncryptionKeyset(encryptionKeysPath);
   const encryptionEntries = encryption?.entries ?? [];
-  await checkKeyset(signing.entries, encryptionEntries).catch((error: KeyMaterialError) => {
+  const checked =
+    signing === undefined ? checkEncryption(encryptionEntries) : checkKeyset(signing.entries, encryptionEntries);
+  await checked.catch((error: KeyMaterialError) => {
     const files = [keysPath, encryptionKeysPath].filter((path) => path !== undefined).join(" and ");
     throw new KeyMaterialError(error.code, `${files}: ${error.message}`);
   });
   return {
-    keys: { signing: publicHalves(signing.entries), encryption: encryptionEntries },
-    warnings: [...signing.warnings, ...(encryption?.warnings ?? [])],
+    keys: { ...publicHalves(signing?.entries ?? [], encryptionEntries), isRotating: false },
+    warnings: [...(signing?.warnings ?? []), ...(encryption?.warnings ?? [])],
   };
 }
 
@@ -37,6 +41,10 @@ export function toKeysets({ signing, encryption }: PublicKeys): Required<KeysetU
   };
 }
 
-function publicHalves(keyset: Keyset): PublicKeys["signing"] {
-  return keyset.map(({ keyId, signer }) => ({ keyId, publicKey: signer.publicKey as PublicJwk }));
+export function publicHalves(
+  keyset: Keyset,
+  encryption: readonly EncryptionEntry[],
+): Pick<PublicKeys, "signing" | "encryption"> {
+  const signing = keyset.map(({ keyId, signer }) => ({ keyId, publicKey: signer.publicKey as PublicJwk }));
+  return { signing, encryption };
 }

@@ -29,12 +29,13 @@ export async function startPublisher(
   keys: PublicKeys,
   { reusePort = false } = {},
 ): Promise<Publisher> {
+  let { isRotating } = keys;
   const make = (port: number) =>
     createProvider(toKeysets(keys), {
       issuer: issuerOf(options, port),
       mountPrefix: options.mountPrefix,
       endpoints: { jwks: options.jwksPath },
-      jwksRotationActive: options.rotationMode ? () => true : undefined,
+      jwksRotationActive: () => isRotating || options.rotationMode,
       cors: options.cors,
     });
   // Made once before listening too, so that bad options are found before a connection is accepted.
@@ -46,7 +47,12 @@ export async function startPublisher(
   return {
     port: server.port,
     jwksUri: provider.jwksUri,
-    update: (next) => provider.update(toKeysets(next)),
+    async update(next) {
+      // The short cache begins before the new document is out, and ends after it.
+      isRotating ||= next.isRotating;
+      await provider.update(toKeysets(next));
+      isRotating = next.isRotating;
+    },
     stop: server.stop,
   };
 }

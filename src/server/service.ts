@@ -1,9 +1,9 @@
 import type { Logger } from "pino";
 import { locate } from "../provider/paths.ts";
 import { startAdmin } from "./admin.ts";
-import { prepareDataFolder } from "./data-folder.ts";
 import { type Publisher, issuerOf, startPublisher, urlHost } from "./publisher.ts";
-import { loadPublicKeys } from "./public-keys.ts";
+import { startManagedKeys } from "./managed-keys.ts";
+import { type PublicKeys, loadPublicKeys } from "./public-keys.ts";
 import type { Settings } from "./settings.ts";
 import { fingerprint, watchPaths } from "./watch.ts";
 import { startWorkers } from "./workers.ts";
@@ -29,6 +29,7 @@ export interface Service {
  *
  * @throws ServiceError `ERR_FILE_UNREADABLE`, `ERR_FILE_UNWRITABLE`, `ERR_NO_KEY_FILES`, `ERR_LISTEN`, `ERR_WORKER`
  * @throws ConfigError, KeyMaterialError see `createProvider`
+ * @throws ConfigError, StoreError see `createKeyManager`
  */
 export async function startService(settings: Settings, log: Logger): Promise<Service> {
   // Before anything is made, so that a wrong setting leaves nothing behind.
@@ -38,25 +39,29 @@ export async function startService(settings: Settings, log: Logger): Promise<Ser
       "no issuer is set: the discovery document names localhost, which only this machine understands; set --issuer",
     );
   }
-  const signingPath = settings.keys ?? (await dataKeys(settings.data, log));
-  const paths = [signingPath, settings.encryptionKeys].filter((path) => path !== undefined);
+  const paths = [settings.keys, settings.encryptionKeys].filter((path) => path !== undefined);
   const load = async () => {
-    const { keys, warnings } = await loadPublicKeys(signingPath, settings.encryptionKeys);
+    const { keys, warnings } = await loadPublicKeys(settings.keys, settings.encryptionKeys);
     for (const warning of warnings) log.warn(warning);
     return keys;
   };
 
   // Taken before the files are read, so that no change between the two is missed.
   const baseline = await fingerprint(paths);
-  let keys = await load();
+  let files = await load();
+  const managed = settings.keys === undefined ? await startManagedKeys(settings, log) : undefined;
+  let keys = together(managed?.keys, files);
   const options = { ...settings, cors: !settings.noCors };
-  const publisher: Publisher =
-    settings.workers === 1
-      ? await startPublisher(options, keys)
-      : await startWorkers(settings.workers, options, keys, log);
+  const publish = (): Promise<Publisher> =>
+    settings.workers === 1 ? startPublisher(options, keys) : startWorkers(settings.workers, options, keys, log);
+  const publisher = await publish().catch(async (error: unknown) => {
+    await managed?.stop();
+    throw error;
+  });
   let ready = true;
   const admin = await startAdminAt(settings.admin, () => ready).catch(async (error: unknown) => {
     await publisher.stop();
+    await managed?.stop();
     throw error;
   });
 
@@ -66,8 +71,9 @@ export async function startService(settings: Settings, log: Logger): Promise<Ser
     const done = reloads.then(async () => {
       try {
         const loaded = await load();
-        await publisher.update(loaded);
-        keys = loaded;
+        const all = together(managed?.keys, loaded);
+        await publisher.update(all);
+        [files, keys] = [loaded, all];
         log.info({ kids: kids(), encryptionKeys: keys.encryption.length }, "keys reloaded");
         return true;
       } catch (error) {
@@ -82,6 +88,11 @@ export async function startService(settings: Settings, log: Logger): Promise<Ser
     return done;
   };
   const watch = watchPaths(paths, baseline, reload);
+  await managed?.follow(async (changed) => {
+    const all = together(changed, files);
+    await publisher.update(all);
+    keys = all;
+  });
 
   log.info(
     {
@@ -107,6 +118,7 @@ export async function startService(settings: Settings, log: Logger): Promise<Ser
       log.info("stopping");
       watch.stop();
       await reloads;
+      await managed?.stop();
       await publisher.stop();
       await admin?.stop();
       log.info("stopped");
@@ -114,10 +126,10 @@ export async function startService(settings: Settings, log: Logger): Promise<Ser
   };
 }
 
-async function dataKeys(data: string, log: Logger): Promise<string> {
-  const { keys, generated } = await prepareDataFolder(data);
-  if (generated) log.info({ folder: keys }, "first start: made a signing key");
-  return keys;
+/** The signing keys are managed, or in files; encryption keys may be in both. */
+function together(managed: PublicKeys | undefined, files: PublicKeys): PublicKeys {
+  if (managed === undefined) return files;
+  return { ...managed, encryption: [...managed.encryption, ...files.encryption] };
 }
 
 async function startAdminAt(address: string, isReady: () => boolean) {

@@ -15,6 +15,10 @@ function isAddressOrOff(value: string): boolean {
   return value === "off" || Number(port) <= 65_535;
 }
 
+/** A duration or period of the rotation policy, which has the default and the bounds. */
+const duration = (value: string, help: string) =>
+  ({ schema: integer(0, 1_000_000_000), fallback: undefined, value, help }) as const;
+
 /**
  * Every setting of the service: its schema, its default, and the line of help about it. The flag is the name in kebab case, the
  * environment variable `JWKSD_` and the name in upper snake case, the member of the configuration file the name itself.
@@ -34,8 +38,26 @@ export const settingDefinitions = {
     schema: text,
     fallback: undefined,
     value: "<file-or-folder>",
-    help: "signing keys: a private JWK Set, or a folder of PEM or JWK files, newest name first (default: a key in the data folder)",
+    help: "signing keys that others manage: a private JWK Set, or a folder of PEM or JWK files, newest name first",
   },
+  store: {
+    schema: v.pipe(text, v.startsWith("sqlite:", "must be sqlite:PATH")),
+    fallback: undefined,
+    value: "<sqlite:path>",
+    help: "where jwksd manages keys (default: sqlite:DATA/keys.db)",
+  },
+  wrappingKeyFile: {
+    schema: text,
+    fallback: undefined,
+    value: "<file>",
+    help: "wrapping keys of the store, one per line, 32 bytes in base64url; the first wraps (default: a file beside the store)",
+  },
+  rotateEveryDays: duration("<days>", "days for which a key is active (default: 90)"),
+  announceForSeconds: duration("<seconds>", "how long a key is published before it signs (default: 86400)"),
+  maxTokenLifetimeSeconds: duration("<seconds>", "the longest lifetime of any token (default: 3600)"),
+  clockSkewSeconds: duration("<seconds>", "how far apart clocks may be (default: 300)"),
+  cacheSlackSeconds: duration("<seconds>", "how much longer than told caches may keep a copy (default: 7200)"),
+  replicaLagSeconds: duration("<seconds>", "by when a change has reached every replica (default: 5)"),
   encryptionKeys: {
     schema: text,
     fallback: undefined,
@@ -74,9 +96,16 @@ export type Settings = {
   readonly [Name in SettingName]:
     | v.InferOutput<Definitions[Name]["schema"]>
     | (undefined extends Definitions[Name]["fallback"] ? undefined : never);
+} & {
+  /** As text, from the environment only: what a command line holds, every process can read. */
+  readonly wrappingKeys: string | undefined;
 };
 
 const names = Object.keys(settingDefinitions) as SettingName[];
+const exclusive = [
+  ["keys", "store"],
+  ["wrappingKeyFile", "wrappingKeys"],
+] as const;
 
 export const flagName = (name: string): string => `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
 export const variableName = (name: string): string =>
@@ -100,10 +129,12 @@ export async function resolveSettings(sources: SettingSources): Promise<Settings
   const { flags, configFile } = sources;
   const environment = ownVariables(sources.environment);
   const configVariable = variableName("config");
-  checkKnown(Object.keys(environment), [...names.map(variableName), configVariable], "environment variable");
+  const wrappingVariable = variableName("wrappingKeys");
+  const variables = [...names.map(variableName), configVariable, wrappingVariable];
+  checkKnown(Object.keys(environment), variables, "environment variable");
   const file = await readConfigFile(configFile ?? environment[configVariable]);
 
-  const settings: Partial<Record<SettingName, unknown>> = {};
+  const settings: Partial<Record<keyof Settings, unknown>> = { wrappingKeys: environment[wrappingVariable] };
   for (const name of names) {
     const { schema, fallback } = settingDefinitions[name];
     const given = [
@@ -112,6 +143,11 @@ export async function resolveSettings(sources: SettingSources): Promise<Settings
       { from: `"${name}" of the configuration file`, value: file[name] },
     ].find(({ value }) => value !== undefined && value !== null);
     settings[name] = given === undefined ? fallback : check(schema, given.value, given.from);
+  }
+  for (const [one, other] of exclusive) {
+    if (settings[one] !== undefined && settings[other] !== undefined) {
+      throw new ConfigError("ERR_OPTION_INVALID", `${one} and ${other} exclude each other; give one of them`);
+    }
   }
   return settings as Settings;
 }

@@ -1,7 +1,14 @@
+import type { Logger } from "pino";
+import { StateError } from "../errors.ts";
+import type { Keyset } from "../keyset/keyset.ts";
 import { readKeyset } from "../node/key-files.ts";
 import { createProvider } from "../provider/provider.ts";
+import { createKeyOpener } from "../rotation/open-keys.ts";
+import { activeKey, checkFence, checkRecords } from "../rotation/records.ts";
+import { createWrapping } from "../rotation/wrapping.ts";
+import type { Signer } from "../signer/signer.ts";
 import type { Claims, SignOptions } from "../token/sign.ts";
-import { keysFolder } from "./data-folder.ts";
+import { openManaged, policyOf } from "./managed.ts";
 import { issuerOf } from "./publisher.ts";
 import type { Settings } from "./settings.ts";
 
@@ -9,11 +16,41 @@ import type { Settings } from "./settings.ts";
  * Signs a token with the active key of a configuration of `jwksd serve`; nothing has to be running.
  *
  * @throws ServiceError `ERR_FILE_UNREADABLE`, `ERR_NO_KEY_FILES`
+ * @throws StateError `ERR_TRANSITION`: the store holds no key yet
  * @throws TokenError `ERR_CLAIMS_INVALID`
  * @throws ConfigError, KeyMaterialError see `createProvider`
  */
-export async function signWithSettings(settings: Settings, claims: Claims, options: SignOptions): Promise<string> {
-  const { entries } = await readKeyset(settings.keys ?? keysFolder(settings.data));
-  const provider = await createProvider({ issuer: issuerOf(settings, settings.port), keyset: entries });
+export async function signWithSettings(
+  settings: Settings,
+  claims: Claims,
+  options: SignOptions,
+  log: Logger,
+): Promise<string> {
+  if (settings.keys !== undefined) {
+    const { entries } = await readKeyset(settings.keys);
+    return sign(settings, entries, claims, options);
+  }
+  const { store, issuer, policy, wrappingKeys } = await openManaged(settings, log);
+  const opener = createKeyOpener(await createWrapping(wrappingKeys, issuer), undefined, new AbortController().signal);
+  try {
+    const { records } = await store.load();
+    checkRecords(records);
+    checkFence(records, policy, Date.now());
+    const active = activeKey(records, "sig");
+    if (active === undefined) {
+      throw new StateError("ERR_TRANSITION", "the store holds no key yet; jwksd serve makes the first one");
+    }
+    const { signers } = await opener.open([active]);
+    return await sign(settings, [{ keyId: active.kid, signer: signers.get(active.kid) as Signer }], claims, options);
+  } finally {
+    await opener.close();
+    await store.close();
+  }
+}
+
+async function sign(settings: Settings, keyset: Keyset, claims: Claims, options: SignOptions): Promise<string> {
+  const { maxTokenLifetimeSeconds } = policyOf(settings);
+  const managed = settings.keys === undefined ? { maxTokenLifetimeSeconds } : {};
+  const provider = await createProvider({ issuer: issuerOf(settings, settings.port), keyset, ...managed });
   return provider.sign(claims, options);
 }

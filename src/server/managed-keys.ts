@@ -1,0 +1,76 @@
+import type { Logger } from "pino";
+import { type KeyManager, type ManagerEvent, createKeyManager } from "../rotation/manager.ts";
+import { openManaged } from "./managed.ts";
+import { type PublicKeys, publicHalves } from "./public-keys.ts";
+import type { Settings } from "./settings.ts";
+
+/** Keys that a manager of this process drives through their lives. */
+export interface ManagedKeys {
+  readonly keys: PublicKeys;
+  /** Calls back with every change from now on. */
+  follow(update: (keys: PublicKeys) => Promise<void>): Promise<void>;
+  stop(): Promise<void>;
+}
+
+/** @throws see `openManaged` and `createKeyManager` */
+export async function startManagedKeys(settings: Settings, log: Logger): Promise<ManagedKeys> {
+  const { store, issuer, policy, wrappingKeys } = await openManaged(settings, log, { create: true });
+  let manager: KeyManager;
+  try {
+    manager = await createKeyManager({
+      issuer,
+      store,
+      policy,
+      wrappingKeys,
+      onEvent: (event) => logEvent(event, log),
+    });
+  } catch (error) {
+    await store.close();
+    throw error;
+  }
+  const { keyset, encryptionKeyset, jwksRotationActive } = manager.options;
+  let keys: PublicKeys = { ...publicHalves(keyset, encryptionKeyset), isRotating: jwksRotationActive() };
+  return {
+    get keys() {
+      return keys;
+    },
+    follow: (update) =>
+      manager.drive({
+        async update({ keyset, encryptionKeyset }, { isRotating }) {
+          const next = { ...publicHalves(keyset, encryptionKeyset), isRotating };
+          await update(next);
+          keys = next;
+        },
+      }),
+    async stop() {
+      await manager.close();
+      await store.close();
+    },
+  };
+}
+
+function logEvent(event: ManagerEvent, log: Logger): void {
+  switch (event.type) {
+    case "changed":
+      for (const { type, kid, use, reason } of event.events) log.info({ kid, use, reason }, `key ${type}`);
+      if (event.events.length === 0) log.info({}, "keys changed by another process");
+      break;
+    case "failed":
+      log.error(
+        { code: event.error.code, retryInMs: event.retryInMs },
+        `keys cannot be managed, the last good ones stay: ${event.error.message}`,
+      );
+      break;
+    case "held-back":
+      log.error(
+        { kid: event.kid, code: event.error.code },
+        `the next key cannot sign, the active one stays: ${event.error.message}`,
+      );
+      break;
+    case "orphaned":
+      log.warn({ uri: event.uri }, "a key was made that could not be recorded; nothing uses it");
+      break;
+    default:
+      log.info({}, "keys are managed again");
+  }
+}
