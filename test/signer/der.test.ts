@@ -1,0 +1,127 @@
+import assert from "node:assert/strict";
+import { generateKeyPairSync, sign, verify } from "node:crypto";
+import { describe, test } from "node:test";
+import fc from "fast-check";
+import { SignerError } from "../../src/index.ts";
+import { es256FromDer } from "../../src/signer/der.ts";
+import { derInteger, derOf, order } from "../support/stubs/ecdsa.ts";
+
+const bytes = (value: bigint): Buffer => Buffer.from(value.toString(16).padStart(64, "0"), "hex");
+const raw = (r: bigint, s: bigint): Buffer => Buffer.concat([bytes(r), bytes(s)]);
+const half = fc.oneof(
+  fc.bigInt({ min: 1n, max: order - 1n }),
+  // Short values have leading zeros, which DER leaves out.
+  fc.integer({ min: 1, max: 256 }).chain((bits) => fc.bigInt({ min: 1n, max: 2n ** BigInt(bits) - 1n })),
+);
+const scalar = half.filter((value) => value < order);
+
+function assertRefused(der: Uint8Array): void {
+  assert.throws(
+    () => es256FromDer(der, "the key"),
+    (error) => error instanceof SignerError && error.code === "ERR_SIGNER_BAD_SIGNATURE",
+  );
+}
+
+describe("an ES256 signature from DER (RFC 3279 section 2.2.3, RFC 7518 section 3.4)", () => {
+  test("every r and s come out as 32 bytes each, padded on the left", () => {
+    fc.assert(
+      fc.property(scalar, scalar, (r, s) => {
+        const signature = raw(r, s);
+        assert.deepEqual(Buffer.from(es256FromDer(derOf(signature), "the key")), signature);
+      }),
+      { numRuns: 2000 },
+    );
+  });
+
+  test("what OpenSSL signs is verified as r then s", () => {
+    const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
+    for (let index = 0; index < 600; index += 1) {
+      const message = Buffer.from(`message ${index}`);
+      const signature = es256FromDer(sign("sha256", message, privateKey), "the key");
+      assert.ok(verify("sha256", message, { key: publicKey, dsaEncoding: "ieee-p1363" }, signature));
+    }
+  });
+
+  test("a part of a larger buffer is read alone", () => {
+    const der = derOf(raw(1n, 2n));
+    const whole = Buffer.concat([Buffer.from([7, 7]), der, Buffer.from([7])]);
+    assert.deepEqual(Buffer.from(es256FromDer(whole.subarray(2, -1), "the key")), raw(1n, 2n));
+  });
+
+  test("any change of a byte is refused, or is another signature in DER", () => {
+    fc.assert(
+      fc.property(scalar, scalar, fc.nat(71), fc.integer({ min: 1, max: 255 }), (r, s, position, change) => {
+        const der = derOf(raw(r, s));
+        der[position % der.length] = (der[position % der.length] ?? 0) ^ change;
+        let signature: Uint8Array;
+        try {
+          signature = es256FromDer(der, "the key");
+        } catch (error) {
+          assert.ok(error instanceof SignerError);
+          return;
+        }
+        assert.deepEqual(derOf(signature), der);
+      }),
+      { numRuns: 5000 },
+    );
+  });
+
+  test("any bytes are refused, or are DER of what comes out", () => {
+    fc.assert(
+      fc.property(fc.uint8Array({ maxLength: 80 }), (input) => {
+        let signature: Uint8Array;
+        try {
+          signature = es256FromDer(input, "the key");
+        } catch (error) {
+          assert.ok(error instanceof SignerError);
+          return;
+        }
+        assert.deepEqual(derOf(signature), Buffer.from(input));
+      }),
+    );
+  });
+
+  const sequence = (...parts: (readonly number[])[]): Buffer => {
+    const body = parts.flat();
+    return Buffer.from([0x30, body.length, ...body]);
+  };
+  const one = [2, 1, 1];
+  const refused: [name: string, der: Buffer][] = [
+    ["nothing", Buffer.alloc(0)],
+    ["a tag alone", Buffer.from([0x30])],
+    ["64 bytes, r then s", raw(3n, 4n)],
+    ["a SET", Buffer.from([0x31, 6, ...one, ...one])],
+    ["an indefinite length", Buffer.from([0x30, 0x80, ...one, ...one, 0, 0])],
+    ["a length in the long form", Buffer.from([0x30, 0x81, 6, ...one, ...one])],
+    ["a length of an INTEGER in the long form", sequence([2, 0x81, 1, 1], one)],
+    ["a SEQUENCE that is cut off", Buffer.from([0x30, 6, ...one, 2, 1])],
+    ["bytes after the SEQUENCE", Buffer.concat([sequence(one, one), Buffer.from([0])])],
+    ["bytes after the INTEGERs", sequence(one, one, [0])],
+    ["a third INTEGER", sequence(one, one, one)],
+    ["one INTEGER", sequence(one)],
+    ["an INTEGER that reaches past the end", sequence(one, [2, 2, 1])],
+    ["an INTEGER without a byte", sequence([2, 0], one)],
+    ["a BIT STRING", sequence([3, 1, 1], one)],
+    ["a zero in front that is not needed", sequence([2, 2, 0, 1], one)],
+    ["two zeros in front", sequence([2, 3, 0, 0, 0x80], one)],
+    ["a negative INTEGER", sequence([2, 1, 0x80], one)],
+    ["r of zero", sequence([2, 1, 0], one)],
+    ["s of zero", sequence(one, [2, 1, 0])],
+    ["r of the order of the curve", sequence(derInteger(bytes(order)), one)],
+    ["s of the order of the curve", sequence(one, derInteger(bytes(order)))],
+    ["s above 256 bits", sequence(one, [2, 33, 1, ...bytes(1n)])],
+    ["an INTEGER of 40 bytes", sequence([2, 40, 1, ...Array.from({ length: 39 }, () => 7)], one)],
+  ];
+  for (const [name, der] of refused) test(`refused: ${name}`, () => assertRefused(der));
+
+  test("accepted: the largest values", () => {
+    assert.deepEqual(Buffer.from(es256FromDer(derOf(raw(order - 1n, order - 1n)), "k")), raw(order - 1n, order - 1n));
+  });
+
+  test("no message shows a byte of the signature", () => {
+    assert.throws(() => es256FromDer(Buffer.from("3006020101020171ff", "hex"), "the key"), {
+      message:
+        "the key: the signature is not ECDSA-Sig-Value in DER: the length of the SEQUENCE is not that of the rest",
+    });
+  });
+});

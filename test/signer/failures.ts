@@ -1,0 +1,134 @@
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import { inspect } from "node:util";
+import * as jose from "jose";
+import { type ErrorCode, JwksdError } from "../../src/index.ts";
+import { guardSigner } from "../../src/signer/guard.ts";
+import type { ExternalSigner } from "../../src/signer/signer.ts";
+import { inputOf } from "../contract/signer.ts";
+import { type SimulatedClock, settled, simulatedClock } from "../support/simulated.ts";
+import type { Fault, StubServer } from "../support/stubs/stub-server.ts";
+
+/** A signer whose key service is a stub. */
+export interface Opened {
+  readonly stub: StubServer;
+  readonly signer: ExternalSigner;
+  /** Texts that no error may hold. */
+  readonly secrets: readonly string[];
+}
+
+/** What goes wrong, the code of the error, and a word of its message. */
+export type Failing = readonly [name: string, fault: Fault | (() => void), code: ErrorCode, says: RegExp];
+
+const retryable = new Set(["ERR_SIGNER_THROTTLED", "ERR_SIGNER_UNAVAILABLE", "ERR_SIGNER_TIMEOUT"]);
+const input = inputOf("header.claims");
+
+/** The error of an attempt: of this project, of this code, about this key, and without a secret, cause and members included. */
+export async function failing(
+  attempt: () => Promise<unknown>,
+  code: ErrorCode,
+  secrets: readonly string[] = [],
+): Promise<JwksdError> {
+  const error = await attempt().then(
+    () => assert.fail(`nothing failed; expected ${code}`),
+    (thrown: unknown) => thrown,
+  );
+  assert.ok(error instanceof JwksdError, `expected ${code}, not ${inspect(error)}`);
+  assert.equal(error.code, code, error.message);
+  assert.equal(error.retryable, retryable.has(code));
+  const text = inspect(error, { depth: Infinity, showHidden: true }) + JSON.stringify(error);
+  const digest = Buffer.from(input.digest);
+  const forms = [...secrets, digest.toString("base64"), digest.toString("hex"), digest.toString("base64url")];
+  for (const secret of forms) assert.ok(!text.includes(secret), `a secret in: ${text}`);
+  return error;
+}
+
+/**
+ * The failures that every key service has, and those of one: each has its code, and the signer works again as soon as its service
+ * does. `open` is called once, with the clock of the signer.
+ */
+export function checkFailures(
+  name: string,
+  open: (clock: SimulatedClock) => Promise<Opened>,
+  ofService: (opened: Opened) => readonly Failing[],
+  attempts: number,
+): void {
+  describe(`failures of ${name}`, async () => {
+    const clock = simulatedClock();
+    const opened = await open(clock);
+    const { stub, signer, secrets } = opened;
+    const publicKey = (await jose.importJWK({ ...signer.publicKey }, "ES256")) as jose.CryptoKey;
+    const guarded = guardSigner(signer, publicKey, "this key", {}, clock);
+    before(() => assert.equal(clock.timers, 0, "a timer is left"));
+    after(() => stub.close());
+
+    const ofAll: Failing[] = [
+      ["each connection is cut", "cut", "ERR_SIGNER_UNAVAILABLE", /cannot be reached/],
+      ["each answer is a 500", { status: 500 }, "ERR_SIGNER_UNAVAILABLE", /cannot be reached or failed/],
+      ["each answer is a 503", { status: 503 }, "ERR_SIGNER_UNAVAILABLE", /cannot be reached or failed/],
+    ];
+    for (const [what, fault, code, says] of [...ofAll, ...ofService(opened)]) {
+      test(`${what}: ${code}`, async () => {
+        if (typeof fault === "function") fault();
+        else stub.fail("sign", fault, attempts);
+        const error = await failing(() => guarded(input.message as Uint8Array<ArrayBuffer>), code, secrets);
+        assert.match(error.message, says);
+        assert.equal(clock.timers, 0, "a timer is left");
+        stub.recover();
+      });
+    }
+
+    test("one connection that is cut costs a retry", async () => {
+      await signer.sign(input);
+      stub.fail("sign", "cut");
+      assert.equal((await signer.sign(input)).length, 64);
+    });
+
+    test("a service that does not answer: ERR_SIGNER_TIMEOUT at the deadline, not before", async () => {
+      stub.fail("sign", "silent");
+      const signing = failing(() => signer.sign(input), "ERR_SIGNER_TIMEOUT", secrets);
+      await stub.silence();
+      await clock.advance(4999);
+      assert.equal(clock.timers, 1);
+      await clock.advance(1);
+      const error = await signing;
+      assert.match(error.message, /within 5000 ms/);
+    });
+
+    test("a caller that aborts: ERR_SIGNER_ABORTED at once", async () => {
+      stub.fail("sign", "silent");
+      const caller = new AbortController();
+      const signing = failing(() => signer.sign({ ...input, signal: caller.signal }), "ERR_SIGNER_ABORTED", secrets);
+      await stub.silence();
+      caller.abort(new Error("a reason of its own"));
+      await signing;
+      assert.equal(clock.timers, 0, "a timer is left");
+    });
+
+    test("a caller that has aborted before: nothing is sent", async () => {
+      const before = stub.seen.get("sign");
+      await failing(() => signer.sign({ ...input, signal: AbortSignal.abort() }), "ERR_SIGNER_ABORTED", secrets);
+      assert.equal(stub.seen.get("sign"), before);
+    });
+
+    test("after all of it the key signs, and the service had nothing to refuse", async () => {
+      assert.equal((await guarded(input.message as Uint8Array<ArrayBuffer>)).length, 64);
+      assert.deepEqual(stub.refused, []);
+    });
+
+    test("closing waits for what is under way, then nothing is signed any more", async () => {
+      stub.fail("sign", "silent");
+      const signing = failing(() => signer.sign(input), "ERR_SIGNER_TIMEOUT", secrets);
+      await stub.silence();
+      let isClosed = false;
+      const closing = signer.close().then(() => (isClosed = true));
+      await settled();
+      assert.equal(isClosed, false);
+      await clock.advance(5000);
+      await signing;
+      await closing;
+      assert.match((await failing(() => signer.sign(input), "ERR_SIGNER_ABORTED")).message, /closed/);
+      await signer.close();
+    });
+  });
+}

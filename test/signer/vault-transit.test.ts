@@ -1,0 +1,235 @@
+import assert from "node:assert/strict";
+import { mkdtemp, rename, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type TestContext, describe, test } from "node:test";
+import { type VaultTransitOptions, vaultTransitBackend } from "../../src/signer/vault-transit.ts";
+import { inputOf } from "../contract/signer.ts";
+import { serviceKey } from "../support/stubs/ecdsa.ts";
+import { type VaultStub, vaultStub } from "../support/stubs/vault-transit.ts";
+import { checkFailures, failing } from "./failures.ts";
+
+const token = "hvs.a-token-that-nobody-may-see";
+process.env["JWKSD_TEST_TOKEN"] = token;
+const access: VaultTransitOptions = { tokenVariable: "JWKSD_TEST_TOKEN" };
+const input = inputOf("header.claims");
+const errors = (status: number) => ({ status, json: { errors: [`${token} ${input.digest.join()}`] } });
+const text = (signature: Buffer): string => signature.toString("base64url");
+const flipped = (signature: Buffer): Buffer => signature.fill((signature[40] ?? 0) ^ 1, 40, 41);
+
+async function start(t: TestContext): Promise<VaultStub> {
+  const stub = await vaultStub(token);
+  t.after(() => stub.close());
+  return stub;
+}
+
+checkFailures(
+  "Vault Transit",
+  async (clock) => {
+    const stub = await vaultStub(token);
+    const signer = await vaultTransitBackend({ ...access, clock }).open(stub.add("login"));
+    return { stub, signer, secrets: [token] };
+  },
+  ({ stub }) => {
+    const key = (stub as VaultStub).keys.get("login");
+    const tamper = (how: (signature: Buffer) => string) => () => {
+      if (key === undefined) return;
+      key.tamper = (signature) => {
+        delete key.tamper;
+        return how(signature);
+      };
+    };
+    return [
+      ["rate limit quota", errors(429), "ERR_SIGNER_THROTTLED", /status 429/],
+      ["sealed", errors(503), "ERR_SIGNER_UNAVAILABLE", /status 503/],
+      ["a standby of disaster recovery", errors(472), "ERR_SIGNER_UNAVAILABLE", /status 472/],
+      ["a replica that is behind", errors(412), "ERR_SIGNER_UNAVAILABLE", /status 412/],
+      ["the token may not sign", errors(403), "ERR_SIGNER_UNAUTHORIZED", /status 403/],
+      ["the key is not there", errors(400), "ERR_SIGNER_KEY_STATE", /status 400/],
+      ["the mount is not there", errors(404), "ERR_SIGNER_KEY_STATE", /status 404/],
+      ["a redirect, not followed", { status: 307, headers: { location: stub.url } }, "ERR_SIGNER_UNAVAILABLE", /307/],
+      ["no JSON", { status: 200 }, "ERR_SIGNER_UNAVAILABLE", /not JSON/],
+      ["a huge body", { status: 200, json: "x".repeat(300_000) }, "ERR_SIGNER_UNAVAILABLE", /too large/],
+      ["no data", { status: 200, json: null }, "ERR_SIGNER_BAD_SIGNATURE", /form jws/],
+      [
+        "another version",
+        tamper((good) => `vault:v2:${text(good)}`),
+        "ERR_SIGNER_BAD_SIGNATURE",
+        /another key version/,
+      ],
+      ["ASN.1 form", tamper((good) => `vault:v1:MEUC${text(good)}`), "ERR_SIGNER_BAD_SIGNATURE", /form jws/],
+      ["base64 padding", tamper((good) => `vault:v1:${text(good)}==`), "ERR_SIGNER_BAD_SIGNATURE", /form jws/],
+      [
+        "a corrupted signature",
+        tamper((good) => `vault:v1:${text(flipped(good))}`),
+        "ERR_SIGNER_BAD_SIGNATURE",
+        /not verify/,
+      ],
+      [
+        "another key",
+        tamper(() => `vault:v1:${text(serviceKey().sign(input.digest))}`),
+        "ERR_SIGNER_BAD_SIGNATURE",
+        /not verify/,
+      ],
+    ];
+  },
+  2,
+);
+
+describe("opening a key of Vault Transit", () => {
+  const wrongUris = [
+    "vault-transit:",
+    "vault-transit:https://vault.example/transit/login",
+    "vault-transit:https://vault.example/transit/login/0",
+    "vault-transit:https://vault.example/transit/login/latest",
+    "vault-transit:https://vault.example/transit/login/01",
+    "vault-transit:https://vault.example/login/1",
+    "vault-transit:http://vault.example/transit/login/1",
+    "vault-transit:https://user:secret@vault.example/transit/login/1",
+    "vault-transit:https://vault.example/transit/login/1?x=1",
+    "vault-transit:https://vault.example/transit/login/1#x",
+    "vault-transit:https://vault.example/a/../transit/login/1",
+    "vault-transit:https://vault.example/tr%61nsit/login/1",
+    "vault-transit:https://vault.example//transit/login/1",
+    "vault-transit:https://VAULT.example/transit/login/1",
+    "vault:https://vault.example/transit/login/1",
+  ];
+  for (const uri of wrongUris) {
+    test(`${uri} names no key version`, async () => {
+      const backend = vaultTransitBackend(access);
+      const error = await failing(() => backend.open(uri), "ERR_SIGNER_URI", ["user", "secret"]);
+      assert.match(error.message, /vault-transit:https:\/\/HOST\/MOUNT\/KEY\/VERSION/);
+      await failing(() => backend.destroy(uri), "ERR_SIGNER_URI", ["user", "secret"]);
+    });
+  }
+
+  test("a version is opened, not the latest", async (t) => {
+    const stub = await start(t);
+    const uri = stub.add("login");
+    const signer = await vaultTransitBackend(access).open(uri);
+    stub.keys.get("login")?.versions.set(2, serviceKey());
+    assert.equal((await signer.sign(input)).length, 64);
+    const second = await vaultTransitBackend(access).open(uri.replace(/1$/, "2"));
+    assert.notDeepEqual(second.publicKey, signer.publicKey);
+    assert.equal(signer.uri, uri);
+    assert.deepEqual(stub.refused, []);
+  });
+
+  test("what cannot sign is refused at once", async (t) => {
+    const stub = await start(t);
+    const backend = vaultTransitBackend(access);
+    const rsa = stub.add("rsa", { type: "rsa-2048" });
+    assert.match((await failing(() => backend.open(rsa), "ERR_KEY_NOT_P256")).message, /rsa-2048/);
+    const other = stub.add("p384", { versions: new Map([[1, serviceKey("P-384")]]) });
+    assert.match((await failing(() => backend.open(other), "ERR_KEY_NOT_P256")).message, /P-384/);
+    const old = stub.add("old", { minEncryptionVersion: 2 });
+    assert.match((await failing(() => backend.open(old), "ERR_SIGNER_KEY_STATE")).message, /min_encryption_version/);
+    const next = stub.add("next").replace(/1$/, "2");
+    assert.match((await failing(() => backend.open(next), "ERR_SIGNER_KEY_STATE")).message, /no such version/);
+    const absent = next.replace("next", "absent");
+    await failing(() => backend.open(absent), "ERR_SIGNER_KEY_STATE");
+    assert.equal(stub.seen.get("sign"), undefined);
+  });
+
+  test("a namespace is sent along", async (t) => {
+    const stub = await start(t);
+    stub.namespace = "team/login";
+    const uri = stub.add("login");
+    await failing(() => vaultTransitBackend(access).open(uri), "ERR_SIGNER_UNAUTHORIZED", [token]);
+    const signer = await vaultTransitBackend({ ...access, namespace: "team/login" }).open(uri);
+    assert.equal((await signer.sign(input)).length, 64);
+  });
+});
+
+describe("the token of Vault Transit", () => {
+  test("a file is read again when its token is refused", async (t) => {
+    const stub = await start(t);
+    const folder = await mkdtemp(join(tmpdir(), "jwksd-"));
+    t.after(() => rm(folder, { recursive: true }));
+    const tokenFile = join(folder, "token");
+    await writeFile(tokenFile, `${token}\n`);
+    const signer = await vaultTransitBackend({ tokenFile }).open(stub.add("login"));
+
+    stub.token = "hvs.the-next-token";
+    await failing(() => signer.sign(input), "ERR_SIGNER_UNAUTHORIZED", [token, stub.token]);
+    assert.equal(stub.seen.get("sign"), 1, "a token that has not changed is not sent again");
+
+    await writeFile(`${tokenFile}.new`, stub.token);
+    await rename(`${tokenFile}.new`, tokenFile);
+    const signatures = await Promise.all(Array.from({ length: 8 }, () => signer.sign(input)));
+    assert.equal(signatures.length, 8);
+
+    await rm(tokenFile);
+    stub.token = "hvs.another";
+    const error = await failing(() => signer.sign(input), "ERR_SIGNER_UNAUTHORIZED", [token, stub.token]);
+    assert.match(error.message, /cannot be read \(ENOENT\)/);
+  });
+
+  for (const [what, value] of [
+    ["none", undefined],
+    ["an empty one", " \n"],
+    ["one of two lines", `${token}\n${token}`],
+  ] as const) {
+    test(`${what}: an error that does not show it`, async (t) => {
+      const stub = await start(t);
+      if (value !== undefined) process.env["JWKSD_TEST_OTHER_TOKEN"] = value;
+      t.after(() => delete process.env["JWKSD_TEST_OTHER_TOKEN"]);
+      const backend = vaultTransitBackend({ tokenVariable: "JWKSD_TEST_OTHER_TOKEN" });
+      const error = await failing(() => backend.open(stub.add("login")), "ERR_SIGNER_UNAUTHORIZED", [token]);
+      assert.match(error.message, /no token in environment variable JWKSD_TEST_OTHER_TOKEN/);
+      assert.equal(stub.seen.size, 0);
+    });
+  }
+});
+
+describe("making and destroying keys of Vault Transit", () => {
+  const issuer = "https://login.example.com:8443/tenant~a";
+
+  test("each key has a name of its own, that says for whom it is", async (t) => {
+    const stub = await start(t);
+    const backend = vaultTransitBackend({ ...access, mount: `${stub.url}/transit` });
+    const [first, second] = await Promise.all([backend.create({ issuer }), backend.create({ issuer })]);
+    assert.notEqual(first.uri, second.uri);
+    assert.match(first.uri, /\/transit\/jwksd-login\.example\.com-[0-9a-f]{16}\/1$/);
+    assert.equal((await first.sign(input)).length, 64);
+    assert.deepEqual((await backend.open(first.uri)).publicKey, first.publicKey);
+
+    const { destroyedAt } = await backend.destroy(first.uri);
+    assert.ok(Math.abs(destroyedAt - Date.now()) < 60_000);
+    await failing(() => backend.open(first.uri), "ERR_SIGNER_KEY_STATE");
+    await failing(() => first.sign(input), "ERR_SIGNER_KEY_STATE");
+    await failing(() => backend.destroy(first.uri), "ERR_SIGNER_KEY_STATE");
+    assert.equal((await second.sign(input)).length, 64);
+    assert.deepEqual(stub.refused, []);
+  });
+
+  test("a key with other versions is not destroyed with them", async (t) => {
+    const stub = await start(t);
+    const uri = stub.add("login", {
+      versions: new Map([
+        [1, serviceKey()],
+        [2, serviceKey()],
+      ]),
+    });
+    const error = await failing(() => vaultTransitBackend(access).destroy(uri), "ERR_SIGNER_KEY_STATE");
+    assert.match(error.message, /other versions/);
+    assert.equal(stub.keys.size, 1);
+  });
+
+  test("a key that cannot be read back is taken back", async (t) => {
+    const stub = await start(t);
+    stub.fail("read", { status: 503 });
+    const backend = vaultTransitBackend({ ...access, mount: `${stub.url}/transit/` });
+    await failing(() => backend.create({ issuer }), "ERR_SIGNER_UNAVAILABLE", [token]);
+    assert.equal(stub.keys.size, 0);
+    assert.equal(stub.seen.get("create"), 1);
+  });
+
+  test("where and under what name is checked", async () => {
+    await failing(() => vaultTransitBackend(access).create({ issuer }), "ERR_OPTION_INVALID");
+    await failing(async () => vaultTransitBackend({ keyPrefix: "a/b" }), "ERR_OPTION_INVALID");
+    await failing(async () => vaultTransitBackend({ timeoutMs: Number.NaN }), "ERR_OPTION_INVALID");
+    const elsewhere = vaultTransitBackend({ ...access, mount: "http://vault.example/transit" });
+    await failing(() => elsewhere.create({ issuer }), "ERR_SIGNER_URI");
+  });
+});
