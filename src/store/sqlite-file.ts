@@ -1,0 +1,128 @@
+import { closeSync, openSync, realpathSync, rmSync, statSync } from "node:fs";
+import type { DatabaseSync, StatementSync } from "node:sqlite";
+import { StoreError } from "../errors.ts";
+import { nodeSqlite } from "./node-sqlite.ts";
+import { migrate, versionOf } from "./sqlite-schema.ts";
+
+/** An open database file. Its methods throw what SQLite throws. */
+export interface SqliteFile {
+  readonly db: DatabaseSync;
+  /** {@link identityOf} the file that is open, whatever the path leads to by now. */
+  readonly identity: string;
+  readonly statements: Readonly<Record<keyof typeof queries, StatementSync>>;
+  close(): void;
+  /** Closes it when another file has taken its place. */
+  abandon(): void;
+}
+
+const queries = {
+  revision: "SELECT revision FROM state",
+  records: "SELECT kid, record FROM keys ORDER BY position",
+  addRecord: "INSERT INTO keys (kid, record) VALUES (?, ?)",
+  changeRecord: "UPDATE keys SET record = ? WHERE kid = ?",
+  addEvent: "INSERT INTO events (event) VALUES (?)",
+  setRevision: "UPDATE state SET revision = ?",
+  events: "SELECT number, event FROM events WHERE number < ? ORDER BY number DESC LIMIT ?",
+  dataVersion: "PRAGMA data_version",
+  checkpoint: "PRAGMA wal_checkpoint(TRUNCATE)",
+} as const;
+
+/**
+ * Which file a path leads to: changes when another file takes its place.
+ *
+ * @throws StoreError `ERR_STORE_UNAVAILABLE` if there is none
+ */
+export function identityOf(path: string): string {
+  try {
+    const { dev, ino } = statSync(path, { bigint: true });
+    return `${dev} ${ino}`;
+  } catch (cause) {
+    const { code } = cause as NodeJS.ErrnoException;
+    const message =
+      code === "ENOENT"
+        ? `the store ${path} is gone; put it back, or restore it from a backup`
+        : `cannot read the store ${path} (${code}); check its permissions`;
+    throw new StoreError("ERR_STORE_UNAVAILABLE", message, { cause });
+  }
+}
+
+/** Makes an empty file, which SQLite takes for a new database, unless there is one already. */
+export function createFile(path: string): void {
+  try {
+    // Readable for its owner only from the beginning; SQLite gives the same mode to the files that it puts beside it.
+    closeSync(openSync(path, "wx", 0o600));
+  } catch (cause) {
+    const { code } = cause as NodeJS.ErrnoException;
+    if (code === "EEXIST") return;
+    throw new StoreError(
+      "ERR_STORE_UNAVAILABLE",
+      `cannot make the store ${path} (${code}); check that its folder exists and is writable`,
+      { cause },
+    );
+  }
+}
+
+/**
+ * Opens an existing file, and brings it to the newest schema.
+ *
+ * @throws StoreError `ERR_STORE_UNAVAILABLE`, `ERR_STORE_FORMAT`; errors of SQLite
+ */
+export function openFile(path: string): SqliteFile {
+  const identity = identityOf(path);
+  if (!statSync(path).isFile()) {
+    throw new StoreError("ERR_STORE_FORMAT", `${path} is not a regular file; choose another path`);
+  }
+  const { DatabaseSync } = nodeSqlite();
+  // Whoever waits for a lock waits outside of SQLite, where waiting does not stop the whole process.
+  const db = new DatabaseSync(path, { timeout: 0 });
+  try {
+    // Nothing is written into a file before it is known to be ours.
+    versionOf(db, path);
+    setUp(db, path);
+    migrate(db, path);
+    const prepared = Object.entries(queries).map(([name, sql]) => [name, db.prepare(sql)] as const);
+    const statements = Object.fromEntries(prepared) as SqliteFile["statements"];
+    statements.revision.get();
+    if (identityOf(path) !== identity) {
+      throw new StoreError("ERR_STORE_UNAVAILABLE", `the store ${path} was replaced while it was opened; try again`);
+    }
+    const companions = companionsOf(path);
+    return {
+      db,
+      identity,
+      statements,
+      close: () => db.close(),
+      abandon() {
+        // What the old file left must not be taken for the new one's: SQLite would mix the two.
+        // Only while it is open can the number of a file not have been given to another one.
+        for (const [name, { ino }] of companions) if (inodeOf(name) === ino) rmSync(name, { force: true });
+        db.close();
+      },
+    };
+  } catch (error) {
+    db.close();
+    throw error;
+  }
+}
+
+function setUp(db: DatabaseSync, path: string): void {
+  // FULL: a commit is on disk when it returns. What is deleted, such as the private half of a removed key, is overwritten.
+  db.exec("PRAGMA synchronous = FULL; PRAGMA secure_delete = ON");
+  const { journal_mode: mode } = db.prepare("PRAGMA journal_mode = WAL").get() as { journal_mode: string };
+  if (mode !== "wal") {
+    throw new StoreError(
+      "ERR_STORE_UNAVAILABLE",
+      `the file system of the store ${path} allows no write-ahead log; keep it on a local disk`,
+    );
+  }
+}
+
+/** The files that SQLite keeps beside an open one. */
+function companionsOf(path: string): ReadonlyMap<string, { readonly ino: bigint | undefined }> {
+  const real = realpathSync(path);
+  return new Map([`${real}-wal`, `${real}-shm`].map((name) => [name, { ino: inodeOf(name) }]));
+}
+
+function inodeOf(path: string): bigint | undefined {
+  return statSync(path, { bigint: true, throwIfNoEntry: false })?.ino;
+}

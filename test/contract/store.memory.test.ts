@@ -1,0 +1,7 @@
+import { memoryStore } from "../../src/store/memory.ts";
+import { checkStore } from "./store.ts";
+
+checkStore("memory", async () => {
+  const store = memoryStore();
+  return { handle: async () => store };
+});

@@ -1,0 +1,13 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { sqliteStore } from "../../src/store/sqlite.ts";
+import { checkStore } from "./store.ts";
+
+checkStore("sqlite", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "jwksd-test-"));
+  return {
+    handle: () => sqliteStore(join(folder, "store.db")),
+    end: () => rm(folder, { recursive: true }),
+  };
+});

@@ -1,0 +1,356 @@
+import assert from "node:assert/strict";
+import { EventEmitter, once } from "node:events";
+import { afterEach, beforeEach, describe, test } from "node:test";
+import { isDeepStrictEqual } from "node:util";
+import { type ErrorCode, JwksdError } from "../../src/errors.ts";
+import type { KeyEvent, KeyRecord, KeyStore } from "../../src/store/store.ts";
+
+/** One store to hold against the contract, empty. */
+export interface StoreUnderTest {
+  /** Another handle on it, as another process would have; called at least once. A store without handles gives itself. */
+  readonly handle: () => Promise<KeyStore>;
+  /** Takes everything away, after all handles have been closed. */
+  readonly end?: () => Promise<void>;
+}
+
+/** A tombstone as most records of an old store are, made from its kid. */
+export const tombstone = (kid: string): KeyRecord => ({
+  kid,
+  use: "sig",
+  alg: "ES256",
+  state: "removed",
+  announcedAt: 1_790_000_000_000,
+  activatedAt: 1_790_000_086_400,
+  retiredAt: 1_797_776_000_000,
+  endedAt: 1_797_780_000_000,
+  publicJwk: { kty: "EC", crv: "P-256", x: "x".repeat(43), y: "y".repeat(43) },
+});
+
+export const eventOf = (kid: string, reason = "planned"): KeyEvent => ({
+  at: 1_790_000_000_000,
+  type: "announced",
+  kid,
+  use: "sig",
+  reason,
+});
+
+/** A record with every member. */
+const whole: KeyRecord = {
+  kid: "whole",
+  use: "sig",
+  alg: "ES256",
+  state: "active",
+  announcedAt: 1,
+  activatedAt: 2,
+  unannounced: true,
+  publicJwk: { kty: "EC", crv: "P-256", x: "eA", y: "eQ" },
+  privateHalf: { jwe: "e30..a.b.c" },
+  successorClaim: { by: "replica 1", until: 8.64e15 },
+};
+
+const encryption: KeyRecord = {
+  kid: "encryption",
+  use: "enc",
+  alg: "RSA-OAEP-256",
+  state: "revoked",
+  announcedAt: 0,
+  endedAt: 3,
+  publicJwk: { kty: "RSA", n: "AQAB", e: "AQAB" },
+  privateHalf: { uri: "vault:transit/keys/a?version=1" },
+};
+
+// Case, normal forms, trailing spaces, surrogate pairs, and what other stores take for a pattern, an end or a quote.
+const hardKids = [
+  "a",
+  "A",
+  "a ",
+  " a",
+  "é",
+  "e\u0301",
+  "ß",
+  "ss",
+  "🔑",
+  "%",
+  "_",
+  "a\u0000b",
+  "a\u0000c",
+  "'",
+  '"',
+  "\\",
+  "\n",
+];
+
+async function refused(attempt: Promise<unknown>, code: ErrorCode, retryable: boolean): Promise<void> {
+  await assert.rejects(attempt, (error) => {
+    assert.ok(error instanceof JwksdError);
+    assert.deepEqual([error.name, error.code, error.retryable], ["StoreError", code, retryable], error.message);
+    return true;
+  });
+}
+
+/** What every store must pass. `open` is called for each test. @see KeyStore */
+export function checkStore(name: string, open: () => Promise<StoreUnderTest>): void {
+  describe(`a store: ${name}`, () => {
+    let underTest: StoreUnderTest;
+    let handles: KeyStore[];
+    let store: KeyStore;
+    const another = async (): Promise<KeyStore> => {
+      const handle = await underTest.handle();
+      handles.push(handle);
+      return handle;
+    };
+
+    beforeEach(async () => {
+      underTest = await open();
+      handles = [];
+      store = await another();
+    });
+    afterEach(async () => {
+      for (const handle of handles) await handle.close();
+      await underTest.end?.();
+    });
+
+    test("begins empty, at revision 0", async () => {
+      assert.deepEqual(await store.load(), { revision: 0, records: [] });
+      assert.deepEqual(await store.events(), []);
+    });
+
+    test("a commit gives the next revision, and what every handle loads", async () => {
+      const earlier = await another();
+      assert.equal(await store.commit(0, [whole], [eventOf("whole")]), 1);
+      assert.equal(await store.commit(1, [whole], []), 2, "also one that changes nothing");
+      for (const handle of [store, earlier, await another()]) {
+        assert.deepEqual(await handle.load(), { revision: 2, records: [whole] });
+        assert.equal((await handle.events()).length, 1);
+      }
+    });
+
+    test("records come back equal, in the order in which they were added", async () => {
+      const last = tombstone("0");
+      await store.commit(0, [whole, tombstone("z")], []);
+      await store.commit(1, [last, tombstone("z"), encryption, { ...whole, state: "retiring", retiredAt: 4 }], []);
+      assert.deepEqual((await store.load()).records, [
+        { ...whole, state: "retiring", retiredAt: 4 },
+        tombstone("z"),
+        last,
+        encryption,
+      ]);
+    });
+
+    test("a member that a record no longer has is gone", async () => {
+      const { privateHalf: _gone, successorClaim: _goneToo, ...bare } = whole;
+      await store.commit(0, [whole], []);
+      await store.commit(1, [bare], []);
+      assert.deepEqual((await store.load()).records, [bare]);
+    });
+
+    test("kids are compared character by character", async () => {
+      const records = hardKids.map(tombstone);
+      await store.commit(
+        0,
+        records,
+        hardKids.map((kid) => eventOf(kid, kid)),
+      );
+      await store.commit(1, records, []);
+      assert.deepEqual((await store.load()).records, records);
+      assert.deepEqual(
+        (await store.events()).map(({ kid, reason }) => [kid, reason]),
+        hardKids.map((kid) => [kid, kid]).toReversed(),
+      );
+      for (const kid of hardKids) {
+        await refused(
+          store.commit(
+            2,
+            records.filter((record) => record.kid !== kid),
+            [],
+          ),
+          "ERR_RECORDS_INVALID",
+          false,
+        );
+      }
+    });
+
+    test("a conflict changes nothing", async () => {
+      await store.commit(0, [tombstone("a")], [eventOf("a")]);
+      for (const wrong of [0, 2]) {
+        await refused(store.commit(wrong, [whole, tombstone("a")], [eventOf("whole")]), "ERR_STORE_CONFLICT", true);
+      }
+      assert.deepEqual(await store.load(), { revision: 1, records: [tombstone("a")] });
+      assert.equal((await store.events()).length, 1);
+    });
+
+    test("a record is never forgotten, and none is there twice", async () => {
+      await store.commit(0, [tombstone("a"), tombstone("b")], []);
+      const invalid = [[], [tombstone("b")], [tombstone("b"), whole], [whole, tombstone("a"), tombstone("b"), whole]];
+      for (const records of invalid) {
+        await refused(store.commit(1, records, [eventOf("whole")]), "ERR_RECORDS_INVALID", false);
+      }
+      assert.deepEqual(await store.load(), { revision: 1, records: [tombstone("a"), tombstone("b")] });
+      assert.deepEqual(await store.events(), []);
+    });
+
+    test("events are numbered from 1, newest first, in pages", async () => {
+      const reasons = Array.from({ length: 7 }, (_, index) => `reason ${index + 1}`);
+      const all = reasons.map((reason, index) => ({ ...eventOf("a", reason), number: index + 1 })).toReversed();
+      await store.commit(
+        0,
+        [],
+        reasons.slice(0, 3).map((reason) => eventOf("a", reason)),
+      );
+      await store.commit(1, [], []);
+      await refused(store.commit(1, [], [eventOf("a", "lost")]), "ERR_STORE_CONFLICT", true);
+      await store.commit(
+        2,
+        [],
+        reasons.slice(3).map((reason) => eventOf("a", reason)),
+      );
+      const pages: [Parameters<KeyStore["events"]>[0], number, number][] = [
+        [undefined, 0, 7],
+        [{}, 0, 7],
+        [{ limit: 3 }, 0, 3],
+        [{ limit: 3, before: 5 }, 3, 6],
+        [{ limit: 3, before: 2 }, 6, 7],
+        [{ before: 3 }, 5, 7],
+        [{ before: 1 }, 7, 7],
+        [{ limit: 0 }, 0, 0],
+        [{ limit: 100, before: 100 }, 0, 7],
+        [{ limit: undefined, before: undefined, signal: undefined }, 0, 7],
+      ];
+      for (const [options, from, to] of pages) {
+        assert.deepEqual(await store.events(options), all.slice(from, to), JSON.stringify(options));
+      }
+    });
+
+    test("nothing is shared with callers", async () => {
+      const record = structuredClone(whole) as { kid: string; publicJwk: { x: string } };
+      const event = { ...eventOf("whole") };
+      await store.commit(0, [record as unknown as KeyRecord], [event]);
+      record.publicJwk.x = "changed";
+      event.reason = "changed";
+      const { records } = await store.load();
+      const events = await store.events();
+      assert.deepEqual(records, [whole]);
+      assert.deepEqual(events, [{ ...eventOf("whole"), number: 1 }]);
+      (records[0] as { publicJwk: { x: string } }).publicJwk.x = "changed";
+      (events[0] as { reason: string }).reason = "changed";
+      assert.deepEqual((await store.load()).records, [whole]);
+      assert.equal((await store.events())[0]?.reason, "planned");
+    });
+
+    test("of two handles that race, exactly one wins each of 200 rounds", async () => {
+      const racers = [store, await another()];
+      for (let round = 0; round < 200; round += 1) {
+        const { records } = await store.load();
+        const outcomes = await Promise.allSettled(
+          racers.map((racer, index) =>
+            racer.commit(round, [...records, tombstone(`${round} by ${index}`)], [eventOf(`${round} by ${index}`)]),
+          ),
+        );
+        assert.deepEqual(outcomes.map(({ status }) => status).sort(), ["fulfilled", "rejected"]);
+        const lost = outcomes.find((outcome) => outcome.status === "rejected")?.reason as JwksdError;
+        assert.equal(lost.code, "ERR_STORE_CONFLICT", lost.message);
+      }
+      const { revision, records } = await store.load();
+      const kids = records.map(({ kid }) => kid);
+      assert.equal(revision, 200);
+      assert.deepEqual(
+        kids.map((kid) => Number.parseInt(kid, 10)),
+        [...Array(200).keys()],
+      );
+      assert.deepEqual((await store.events()).map(({ kid }) => kid).toReversed(), kids);
+    });
+
+    test("1,000 tombstones, and one record more", async () => {
+      const records = Array.from({ length: 1_000 }, (_, index) => tombstone(`kid ${index}`));
+      await store.commit(0, records, []);
+      await store.commit(1, [...records, whole], []);
+      assert.deepEqual(await (await another()).load(), { revision: 2, records: [...records, whole] });
+    });
+
+    for (const writer of ["the same handle", "another handle"]) {
+      test(`watch calls back within a second after a commit of ${writer}`, async () => {
+        const handle = writer === "the same handle" ? store : await another();
+        const watched = watching(store);
+        for (let revision = 0; revision < 3; revision += 1) {
+          const change = watched.next();
+          await handle.commit(revision, [], []);
+          await change;
+          // What the callback announces can be loaded.
+          assert.equal((await store.load()).revision, revision + 1);
+        }
+        watched.stop();
+      });
+    }
+
+    test("watch calls back everyone, until the signal aborts", async () => {
+      const [first, second] = [watching(store), watching(store)];
+      const both = [first.next(), second.next()];
+      await store.commit(0, [], []);
+      await Promise.all(both);
+      first.stop();
+      const { calls } = first;
+      const change = second.next();
+      await store.commit(1, [], []);
+      first.stop();
+      await change;
+      assert.equal(first.calls, calls);
+      second.stop();
+    });
+
+    test("watch with an aborted signal never calls back", async () => {
+      store.watch(() => assert.fail("called back"), { signal: AbortSignal.abort() });
+      const watched = watching(store);
+      const change = watched.next();
+      await store.commit(0, [], []);
+      await change;
+      watched.stop();
+    });
+
+    test("an aborted signal stops every method before it does anything", async () => {
+      const reason = new Error("stopped");
+      const options = { signal: AbortSignal.abort(reason) };
+      const attempts = [store.load(options), store.commit(0, [whole], [], options), store.events(options)];
+      const outcomes = await Promise.allSettled(attempts);
+      assert.ok(outcomes.every((outcome) => isDeepStrictEqual(outcome, { status: "rejected", reason })));
+      assert.equal((await store.load()).revision, 0);
+    });
+
+    test("a closed handle can be closed again, refuses everything else, and calls nobody back", async () => {
+      const closed = await another();
+      await closed.commit(0, [], []);
+      closed.watch(() => assert.fail("called back"), { signal: new AbortController().signal });
+      await closed.close();
+      await closed.close();
+      for (const attempt of [closed.load(), closed.commit(1, [], []), closed.events()]) {
+        await refused(attempt, "ERR_STORE_UNAVAILABLE", true);
+      }
+      closed.watch(() => assert.fail("called back"), { signal: new AbortController().signal });
+    });
+  });
+}
+
+/** Counts the calls, and waits for the next one, with some room for a busy machine. */
+function watching(store: KeyStore): { readonly calls: number; next(): Promise<unknown>; stop(): void } {
+  const controller = new AbortController();
+  const changes = new EventEmitter();
+  let calls = 0;
+  store.watch(
+    () => {
+      calls += 1;
+      changes.emit("change");
+    },
+    { signal: controller.signal },
+  );
+  return {
+    get calls() {
+      return calls;
+    },
+    next() {
+      const late = new AbortController();
+      // Also keeps the process alive: a store that is watched need not.
+      const timer = setTimeout(() => late.abort(new Error("nobody was called back in time")), 5_000);
+      return once(changes, "change", { signal: late.signal }).finally(() => clearTimeout(timer));
+    },
+    stop: () => controller.abort(),
+  };
+}
