@@ -10,6 +10,8 @@ export {
   KeyMaterialError,
   ServiceError,
   SignerError,
+  StateError,
+  StoreError,
   TokenError,
   errorCodes,
 } from "./errors.ts";
@@ -28,6 +30,6 @@ export {
 export { type KeysetUpdate, type Provider, createProvider } from "./provider/provider.ts";
 export type { SignerLimits } from "./signer/guard.ts";
 export { localSigner } from "./signer/local.ts";
-export type { SignInput, Signer } from "./signer/signer.ts";
+export type { ExternalSigner, SignInput, Signer, SignerBackend } from "./signer/signer.ts";
 export type { Claims, SignOptions } from "./token/sign.ts";
 export { type KeySource, type VerifiedToken, type VerifyOptions, verify } from "./token/verify.ts";
