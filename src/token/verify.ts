@@ -34,6 +34,8 @@ export interface VerifiedToken {
 }
 
 const maxTokenBytes = 16_384;
+/** Whitespace and padding, of which decoders take some, would make more tokens of one. @see RFC 7515 section 5.2 */
+const compactJws = /^[\w-]*\.[\w-]*\.[\w-]*$/;
 const publicKeyAlgorithm = /^(?:[ERP]S(?:256|384|512)|EdDSA|Ed25519)$/;
 
 /**
@@ -77,6 +79,7 @@ export async function verify(token: string, options: VerifyOptions): Promise<Ver
   if (token.length > maxTokenBytes) {
     throw new TokenError("ERR_TOKEN_TOO_LARGE", `the token is longer than ${maxTokenBytes} bytes`);
   }
+  if (!compactJws.test(token)) throw malformed();
   let keysFailed = false;
   const byKid = async (header: jose.JWSHeaderParameters): Promise<jose.CryptoKey> => {
     if (typeof header.kid !== "string" || header.kid === "") {
@@ -122,7 +125,7 @@ function tokenError(error: unknown): unknown {
     return new TokenError("ERR_TOKEN_CRIT", "the token has critical header parameters that are not understood");
   }
   if (error instanceof jose.errors.JOSEError) {
-    return new TokenError("ERR_TOKEN_MALFORMED", "the token is not a well-formed signed JWT");
+    return malformed();
   }
   // What jose throws when the sender's alg and the key do not fit together.
   if (error instanceof TypeError) {
@@ -130,4 +133,8 @@ function tokenError(error: unknown): unknown {
     return new TokenError("ERR_TOKEN_ALG", message, { cause: error });
   }
   return error;
+}
+
+function malformed(): TokenError {
+  return new TokenError("ERR_TOKEN_MALFORMED", "the token is not a well-formed signed JWT");
 }

@@ -174,6 +174,12 @@ describe("what is no compact JWS with a JSON header and JSON claims", () => {
     ["a header without alg", compact({ kid: "a" }, claims, es256)],
     ["an alg that is no text", compact({ ...header, alg: ["ES256"] }, claims, es256)],
     ["a signature that is not base64url", `${head}.${body}.${tail.slice(0, -1)}!`],
+    ...["=", "==", " ", "\n", "\r\n", "\t"].map((more): [string, string] => [
+      `${JSON.stringify(more)} after the signature (RFC 7515 section 5.2)`,
+      `${head}.${body}.${tail}${more}`,
+    ]),
+    ["whitespace in the signature", `${head}.${body}.${tail.slice(0, 40)}\n${tail.slice(40)}`],
+    ["whitespace before the token", ` ${head}.${body}.${tail}`],
     ["claims that are not JSON", raw("claims")],
     ["claims that are a list", raw(JSON.stringify([claims]))],
     ["claims of null", raw("null")],
