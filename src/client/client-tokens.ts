@@ -33,6 +33,8 @@ export interface ClientVerifier {
    *
    * @throws TokenError see `verify`, and `ERR_TOKEN_REPLAYED`, `ERR_REPLAY_FULL`
    * @throws FetchError when the keys of the client cannot be had now
+   * @throws KeyMaterialError `ERR_KEY_FORMAT` when the `jwks` of the client is no JWK Set
+   * @throws ConfigError `ERR_OPTION_INVALID` when the client has no id or no keys, or a `jwksUri` that nothing can fetch
    * @see RFC 7523 section 3; OpenID Connect Core 1.0 section 9
    */
   clientAssertion(this: void, assertion: string, client: Client): Promise<VerifiedToken>;
@@ -42,6 +44,8 @@ export interface ClientVerifier {
    *
    * @throws TokenError see `verify`, and `ERR_TOKEN_REPLAYED`, `ERR_REPLAY_FULL`
    * @throws FetchError when the keys of the client cannot be had now
+   * @throws KeyMaterialError `ERR_KEY_FORMAT` when the `jwks` of the client is no JWK Set
+   * @throws ConfigError `ERR_OPTION_INVALID` when the client has no id or no keys, or a `jwksUri` that nothing can fetch
    * @see RFC 9101 sections 4, 6 and 10.8
    */
   requestObject(this: void, requestObject: string, client: Client): Promise<VerifiedToken>;
