@@ -2,6 +2,7 @@ import * as jose from "jose";
 import { ConfigError, KeyMaterialError, SignerError } from "../errors.ts";
 import type { EcPublicJwk } from "../jwk/public.ts";
 import { type KeyInput, readKey } from "../jwk/read.ts";
+import { word } from "./remote.ts";
 import type { ExternalSigner } from "./signer.ts";
 
 /** What an adapter adds to the frame that all signers of key services share. */
@@ -61,11 +62,19 @@ export async function p256PublicKey(input: KeyInput, name: string): Promise<EcPu
   return publicJwk;
 }
 
-export function notP256(name: string, what: unknown): KeyMaterialError {
-  const kind = typeof what === "string" && /^[\w.-]{1,64}$/.test(what) ? what : "of another type";
+/** The error for a key of another type, of which the service told the name. */
+export function notP256(name: string, type: unknown): KeyMaterialError {
   return new KeyMaterialError(
     "ERR_KEY_NOT_P256",
-    `${name}: a signing key is an ECDSA key on P-256 (ES256), this one is ${kind}`,
+    `${name}: a signing key is an ECDSA key on P-256 (ES256), this one is ${word(type) ?? "of another type"}`,
+  );
+}
+
+/** The error for a P-256 key that may not sign. */
+export function wrongPurpose(name: string, purpose: unknown): KeyMaterialError {
+  return new KeyMaterialError(
+    "ERR_KEY_PURPOSE",
+    `${name}: this key is not for signatures with ES256 (${word(purpose) ?? "of another purpose"})`,
   );
 }
 

@@ -8,6 +8,10 @@ import { derInteger, derOf, order } from "../support/stubs/ecdsa.ts";
 
 const bytes = (value: bigint): Buffer => Buffer.from(value.toString(16).padStart(64, "0"), "hex");
 const raw = (r: bigint, s: bigint): Buffer => Buffer.concat([bytes(r), bytes(s)]);
+const sequence = (...parts: (readonly number[])[]): Buffer => {
+  const body = parts.flat();
+  return Buffer.from([0x30, body.length, ...body]);
+};
 const half = fc.oneof(
   fc.bigInt({ min: 1n, max: order - 1n }),
   // Short values have leading zeros, which DER leaves out.
@@ -81,10 +85,6 @@ describe("an ES256 signature from DER (RFC 3279 section 2.2.3, RFC 7518 section 
     );
   });
 
-  const sequence = (...parts: (readonly number[])[]): Buffer => {
-    const body = parts.flat();
-    return Buffer.from([0x30, body.length, ...body]);
-  };
   const one = [2, 1, 1];
   const refused: [name: string, der: Buffer][] = [
     ["nothing", Buffer.alloc(0)],

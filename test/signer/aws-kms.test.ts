@@ -1,0 +1,205 @@
+import assert from "node:assert/strict";
+import { type TestContext, describe, test } from "node:test";
+import { calculateJwkThumbprint } from "jose";
+import { type AwsKmsOptions, awsKmsBackend } from "../../src/signer/aws-kms.ts";
+import { inputOf } from "../contract/signer.ts";
+import { type KmsKey, type KmsStub, kmsStub } from "../support/stubs/aws-kms.ts";
+import { derOf, serviceKey } from "../support/stubs/ecdsa.ts";
+import { checkFailures, failing } from "./failures.ts";
+
+// The SDK waits between its attempts for real.
+process.env["AWS_MAX_ATTEMPTS"] = "2";
+
+const credentials = { accessKeyId: "AKIDEXAMPLE", secretAccessKey: "a-secret-that-nobody-may-see" };
+const secrets = [credentials.secretAccessKey, "a text that nobody may see"];
+const input = inputOf("header.claims");
+const error = (type: string, status = 400) => ({ status, json: { __type: type, message: secrets[1] } });
+const arnOf = (uri: string): string => uri.slice("aws-kms:".length);
+const optionsFor = ({ url }: KmsStub): AwsKmsOptions => ({ endpoint: url, credentials: async () => credentials });
+const newStub = (): Promise<KmsStub> => kmsStub({ ...credentials, region: "eu-central-1", service: "kms" });
+const flipped = (signature: Buffer): Buffer => signature.fill((signature[40] ?? 0) ^ 1, 40, 41);
+
+async function start(t: TestContext): Promise<KmsStub> {
+  const stub = await newStub();
+  t.after(() => stub.close());
+  return stub;
+}
+
+checkFailures(
+  "AWS KMS",
+  async (clock) => {
+    const stub = await newStub();
+    return { stub, signer: await awsKmsBackend({ ...optionsFor(stub), clock }).open(stub.add()), secrets };
+  },
+  ({ stub, signer }) => {
+    const key = (stub as KmsStub).keys.get(arnOf(signer.uri));
+    const tamper = (how: NonNullable<KmsKey["tamper"]>) => () => {
+      if (key === undefined) return;
+      key.tamper = (answer) => {
+        delete key.tamper;
+        how(answer);
+      };
+    };
+    const signature = (signature: Buffer) => tamper((answer) => (answer.Signature = signature.toString("base64")));
+    const signed = serviceKey().sign(input.digest);
+    return [
+      ["ThrottlingException", error("ThrottlingException"), "ERR_SIGNER_THROTTLED", /ThrottlingException/],
+      ["status 429", { status: 429 }, "ERR_SIGNER_THROTTLED", /slow down/],
+      ["KMSInternalException", error("KMSInternalException", 500), "ERR_SIGNER_UNAVAILABLE", /KMSInternalException/],
+      ["KeyUnavailableException", error("KeyUnavailableException", 500), "ERR_SIGNER_UNAVAILABLE", /KeyUnavailable/],
+      ["DependencyTimeoutException", error("DependencyTimeoutException", 503), "ERR_SIGNER_UNAVAILABLE", /Dependency/],
+      ["AccessDeniedException", error("AccessDeniedException"), "ERR_SIGNER_UNAUTHORIZED", /AccessDenied/],
+      ["UnrecognizedClientException", error("UnrecognizedClientException"), "ERR_SIGNER_UNAUTHORIZED", /Unrecognized/],
+      ["ExpiredTokenException", error("ExpiredTokenException"), "ERR_SIGNER_UNAUTHORIZED", /ExpiredToken/],
+      ["status 403", { status: 403 }, "ERR_SIGNER_UNAUTHORIZED", /refuses these credentials/],
+      ["DisabledException", error("DisabledException"), "ERR_SIGNER_KEY_STATE", /DisabledException/],
+      ["KMSInvalidStateException", error("KMSInvalidStateException"), "ERR_SIGNER_KEY_STATE", /KMSInvalidState/],
+      ["NotFoundException", error("NotFoundException"), "ERR_SIGNER_KEY_STATE", /NotFound/],
+      ["an empty answer", { status: 200, json: {} }, "ERR_SIGNER_BAD_SIGNATURE", /another key or algorithm/],
+      ["no JSON", { status: 200 }, "ERR_SIGNER_BAD_SIGNATURE", /another key or algorithm/],
+      ["another key", tamper((answer) => (answer.KeyId += "0")), "ERR_SIGNER_BAD_SIGNATURE", /another key/],
+      [
+        "another algorithm",
+        tamper((answer) => (answer.SigningAlgorithm = "ECDSA_SHA_384")),
+        "ERR_SIGNER_BAD_SIGNATURE",
+        /another key or algorithm/,
+      ],
+      ["r then s where DER is due", signature(signed), "ERR_SIGNER_BAD_SIGNATURE", /not ECDSA-Sig-Value in DER/],
+      ["a signature of another key", signature(derOf(signed)), "ERR_SIGNER_BAD_SIGNATURE", /does not verify/],
+      [
+        "a corrupted signature",
+        signature(derOf(flipped(key?.key.sign(input.digest) ?? signed))),
+        "ERR_SIGNER_BAD_SIGNATURE",
+        /does not verify/,
+      ],
+    ];
+  },
+  3,
+);
+
+describe("opening a key of AWS KMS", () => {
+  const id = "1234abcd-12ab-34cd-56ef-1234567890ab";
+  const wrongUris = [
+    "aws-kms:",
+    `aws-kms:${id}`,
+    "aws-kms:alias/login",
+    "aws-kms:arn:aws:kms:eu-central-1:111122223333:alias/login",
+    `aws-kms:arn:aws:kms:eu-central-1:111122223333:key/${id}/1`,
+    `aws-kms:arn:aws:kms::111122223333:key/${id}`,
+    `aws-kms:arn:aws:kms:eu-central-1:1111:key/${id}`,
+    `aws-kms:arn:aws:s3:eu-central-1:111122223333:key/${id}`,
+    `aws-kms:arn:aws:kms:eu-central-1:111122223333:key/${id.toUpperCase()}`,
+    `arn:aws:kms:eu-central-1:111122223333:key/${id}`,
+  ];
+  for (const uri of wrongUris) {
+    test(`${uri} names no key`, async () => {
+      const error = await failing(() => awsKmsBackend().open(uri), "ERR_SIGNER_URI");
+      assert.match(error.message, /aws-kms:arn:aws:kms:REGION:ACCOUNT:key\/ID/);
+      await failing(() => awsKmsBackend().destroy(uri), "ERR_SIGNER_URI");
+    });
+  }
+
+  test("what cannot sign is refused at once", async (t) => {
+    const stub = await start(t);
+    const backend = awsKmsBackend(optionsFor(stub));
+    const rows: [key: Partial<KmsKey>, code: Parameters<typeof failing>[1], says: RegExp][] = [
+      [{ spec: "RSA_2048" }, "ERR_KEY_NOT_P256", /RSA_2048/],
+      [{ spec: "ECC_SECG_P256K1", key: serviceKey("secp256k1") }, "ERR_KEY_NOT_P256", /ECC_SECG_P256K1/],
+      [{ key: serviceKey("P-384") }, "ERR_KEY_NOT_P256", /P-384/],
+      [{ usage: "KEY_AGREEMENT" }, "ERR_KEY_PURPOSE", /KEY_AGREEMENT/],
+      [{ state: "Disabled" }, "ERR_SIGNER_KEY_STATE", /DisabledException/],
+      [{ state: "PendingDeletion" }, "ERR_SIGNER_KEY_STATE", /KMSInvalidStateException/],
+    ];
+    for (const [key, code, says] of rows) {
+      const uri = stub.add(key);
+      const error = await failing(() => backend.open(uri), code, secrets);
+      assert.match(error.message, says);
+      assert.ok(error.message.startsWith(uri), error.message);
+    }
+    const absent = `aws-kms:arn:aws:kms:eu-central-1:111122223333:key/${id}`;
+    await failing(() => backend.open(absent), "ERR_SIGNER_KEY_STATE", secrets);
+    assert.equal(stub.seen.get("sign"), undefined);
+    assert.deepEqual(stub.refused, []);
+  });
+
+  test("credentials that are wrong, or cannot be had", async (t) => {
+    const stub = await start(t);
+    const uri = stub.add();
+    const wrong = { ...optionsFor(stub), credentials: async () => ({ ...credentials, secretAccessKey: "another" }) };
+    await failing(() => awsKmsBackend(wrong).open(uri), "ERR_SIGNER_UNAUTHORIZED", secrets);
+    assert.deepEqual(stub.refused, ["GetPublicKey: a wrong signature"]);
+    const none = {
+      ...optionsFor(stub),
+      credentials: () => Promise.reject(Object.assign(new Error(secrets[0]), { name: "CredentialsProviderError" })),
+    };
+    const error = await failing(() => awsKmsBackend(none).open(uri), "ERR_SIGNER_UNAUTHORIZED", secrets);
+    assert.match(error.message, /CredentialsProviderError/);
+  });
+
+  test("credentials that are renewed are used", async (t) => {
+    const stub = await start(t);
+    let calls = 0;
+    const renewed = async () => ({ ...credentials, expiration: new Date(Date.now() + 1000 * (calls += 1)) });
+    const signer = await awsKmsBackend({ ...optionsFor(stub), credentials: renewed }).open(stub.add());
+    await signer.sign(input);
+    assert.ok(calls > 1);
+  });
+
+  test("a key elsewhere is asked for in its own region", async (t) => {
+    const stub = await kmsStub({ ...credentials, region: "us-gov-west-1", service: "kms" });
+    t.after(() => stub.close());
+    const signer = await awsKmsBackend({ ...optionsFor(stub), region: "eu-central-1" }).open(stub.add());
+    assert.equal((await signer.sign(input)).length, 64);
+    assert.deepEqual(stub.refused, []);
+  });
+});
+
+describe("making and destroying keys of AWS KMS", () => {
+  const issuer = "https://login.example.com:8443/tenant~a";
+
+  test("a key is tagged with its issuer and its kid", async (t) => {
+    const stub = await start(t);
+    const backend = awsKmsBackend({ ...optionsFor(stub), region: "eu-central-1", deletionWindowDays: 7 });
+    // As the service is: what was just made is not known everywhere.
+    stub.fail("GetPublicKey", { status: 400, json: { __type: "NotFoundException" } });
+    const signer = await backend.create({ issuer });
+    assert.equal((await signer.sign(input)).length, 64);
+    const key = stub.keys.get(arnOf(signer.uri));
+    assert.equal(key?.description, `jwksd: signing key of ${issuer}`);
+    assert.deepEqual(key?.tags, {
+      "jwksd:issuer": "https://login.example.com:8443/tenant_a",
+      "jwksd:kid": await calculateJwkThumbprint(signer.publicKey),
+    });
+
+    const { destroyedAt } = await backend.destroy(signer.uri);
+    assert.ok(Math.abs(destroyedAt - Date.now() - 7 * 86_400_000) < 60_000);
+    assert.equal(key?.deletionWindowDays, 7);
+    await failing(() => signer.sign(input), "ERR_SIGNER_KEY_STATE", secrets);
+    await failing(() => backend.destroy(signer.uri), "ERR_SIGNER_KEY_STATE", secrets);
+    assert.deepEqual(stub.refused, []);
+  });
+
+  for (const operation of ["GetPublicKey", "TagResource"]) {
+    test(`where ${operation} is not allowed, the key is taken back`, async (t) => {
+      const stub = await start(t);
+      stub.fail(operation, { status: 400, json: { __type: "AccessDeniedException" } });
+      const backend = awsKmsBackend({ ...optionsFor(stub), region: "eu-central-1" });
+      await failing(() => backend.create({ issuer }), "ERR_SIGNER_UNAUTHORIZED", secrets);
+      assert.deepEqual(
+        Array.from(stub.keys.values(), ({ state, deletionWindowDays }) => [state, deletionWindowDays]),
+        [["PendingDeletion", 30]],
+      );
+    });
+  }
+
+  test("options are checked", async (t) => {
+    for (const deletionWindowDays of [6, 31, 7.5, Number.NaN]) {
+      await failing(async () => awsKmsBackend({ deletionWindowDays }), "ERR_OPTION_INVALID");
+    }
+    const stub = await start(t);
+    for (const name of ["AWS_REGION", "AWS_DEFAULT_REGION"]) delete process.env[name];
+    process.env["AWS_CONFIG_FILE"] = process.env["AWS_SHARED_CREDENTIALS_FILE"] = "/nonexistent";
+    const error = await failing(() => awsKmsBackend(optionsFor(stub)).create({ issuer }), "ERR_OPTION_INVALID");
+    assert.match(error.message, /AWS_REGION/);
+  });
+});
