@@ -4,7 +4,7 @@ import type { KeyUse } from "../store/store.ts";
 
 /** How keys rotate. */
 export interface RotationPolicyOptions {
-  /** Days for which a key is active. Default: 90. */
+  /** Days for which a key is active, 36,500 at most. Default: 90. */
   readonly rotateEveryDays?: number | undefined;
   /** How long a key is published before it signs. Default: 86,400 (a day). */
   readonly announceForSeconds?: number | undefined;
@@ -28,6 +28,8 @@ export type RotationPolicy = { readonly [Name in keyof RotationPolicyOptions]-?:
 export const cachedForSeconds = { long: 3600 + 3600, rotation: 300 } as const;
 
 const secondsPerDay = 86_400;
+/** So that every date of a plan is one. All other durations are parts of this one. */
+const maxDays = 36_500;
 
 /**
  * Checks a policy against the arithmetic of caches: a new key must have reached every cache before the first token bears it, an old
@@ -52,6 +54,7 @@ export function rotationPolicy(options: RotationPolicyOptions = {}): RotationPol
   const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
   const policy: RotationPolicy = Object.freeze({ ...defaults, ...given });
   checkBounds({ ...policy }, 0);
+  checkBounds({ maxTokenLifetimeSeconds: policy.maxTokenLifetimeSeconds }, 1);
   checkAnnouncement(policy);
   checkPeriod(policy);
   return policy;
@@ -73,6 +76,9 @@ function checkPeriod(policy: RotationPolicy): void {
   const { rotateEveryDays, announceForSeconds } = policy;
   const retireForSeconds = retireForMs(policy, "enc") / 1000;
   const least = announceForSeconds + retireForSeconds;
+  if (rotateEveryDays > maxDays) {
+    throw new ConfigError("ERR_POLICY_INVALID", `rotateEveryDays is ${rotateEveryDays}, and may be ${maxDays} at most`);
+  }
   if (rotateEveryDays * secondsPerDay >= least) return;
   throw new ConfigError(
     "ERR_POLICY_INVALID",
@@ -102,5 +108,6 @@ export function announceForMs(policy: RotationPolicy): number {
 export function retireForMs(policy: RotationPolicy, use: KeyUse): number {
   const { replicaLagSeconds, maxTokenLifetimeSeconds, clockSkewSeconds, cacheSlackSeconds } = policy;
   const cached = use === "enc" ? cachedForSeconds.long + cacheSlackSeconds : 0;
-  return (replicaLagSeconds + maxTokenLifetimeSeconds + clockSkewSeconds + cached) * 1000;
+  // Once for the clocks of the replica that signed last and of the verifier, once for those that begin and end the wait.
+  return (replicaLagSeconds + maxTokenLifetimeSeconds + 2 * clockSkewSeconds + cached) * 1000;
 }
