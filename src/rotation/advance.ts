@@ -113,11 +113,16 @@ function nextKeyAt(records: readonly KeyRecord[], use: KeyUse, policy: RotationP
   const planned = (active.activatedAt ?? 0) + rotateEveryMs(policy) - announceForMs(policy);
   const claimedUntil = active.successorClaim?.until ?? 0;
   // One from a clock that was wrong would last for years.
-  return claimedUntil <= now + claimForMs ? Math.max(planned, claimedUntil) : planned;
+  return claimedUntil <= Math.max(planned, now) + claimForMs ? Math.max(planned, claimedUntil) : planned;
 }
 
 /** Starts waiting times again that a jump of the clock, or a time in which nothing ran, has made meaningless. */
-function restartWaits(change: Change, policy: RotationPolicy, now: number, notReady: ReadonlySet<string>): Change {
+export function restartWaits(
+  change: Change,
+  policy: RotationPolicy,
+  now: number,
+  notReady: ReadonlySet<string> = new Set(),
+): Change {
   const latest = now + policy.clockSkewSeconds * 1000;
   return change.records.filter(isLive).reduce((change, record) => {
     const isFuture = stateSince(record) > latest;

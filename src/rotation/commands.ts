@@ -1,7 +1,7 @@
 import { StateError } from "../errors.ts";
 import { keyIdentity } from "../jwk/public.ts";
 import type { KeyRecord, KeyUse } from "../store/store.ts";
-import { type Change, activate as activateKey, end, endOfWait } from "./advance.ts";
+import { type Change, activate as activateKey, end, endOfWait, replace, restartWaits } from "./advance.ts";
 import { type RotationPolicy, announceForMs } from "./policy.ts";
 import { activeKey, announcedKey, announcedUntil, checkRecords, isLive } from "./records.ts";
 
@@ -14,7 +14,7 @@ export type NewKey = Required<Pick<KeyRecord, "kid" | "use" | "alg" | "publicJwk
  * - `announce`: publishes a key; it becomes active when its announcement is over
  * - `activate`: an announced key signs from now on, and the active one retires
  * - `retire`: the active key retires, and the announced one takes its place
- * - `remove`: a retiring or announced key goes for good
+ * - `remove`: a retiring or announced key goes for good; an announced encryption key, which somebody may have encrypted to, retires
  * - `revoke`: a key goes for good, at once; in the place of the active one comes the announced one, else `replacement`
  * - `rotate`: announces `key`; with `now`, the announced key or else `key` signs at once
  * - `import`: takes over a key that was published and used elsewhere
@@ -47,7 +47,8 @@ export function applyCommand(
   policy: RotationPolicy,
   now: number,
 ): Change {
-  const change = apply({ records, events: [] }, command, policy, now);
+  // A wait that was missed is not over, whoever asks.
+  const change = apply(restartWaits({ records, events: [] }, policy, now), command, policy, now);
   checkRecords(change.records);
   return change;
 }
@@ -108,8 +109,12 @@ function retire(change: Change, key: KeyRecord, force: boolean, policy: Rotation
 }
 
 function remove(change: Change, key: KeyRecord, force: boolean, policy: RotationPolicy, now: number): Change {
-  if (key.state === "announced")
-    return end(change, key.kid, "removed", now, "an operator withdrew it before it signed");
+  if (key.state === "announced" && (key.use === "sig" || force))
+    return end(change, key.kid, "removed", now, "an operator withdrew it before it was in use");
+  if (key.state === "announced") {
+    const withdrawn = { ...key, state: "retiring" as const, retiredAt: now };
+    return replace(change, withdrawn, now, "retired", "an operator withdrew it; somebody may have encrypted to it");
+  }
   if (key.state !== "retiring") throw refused(key, `is ${key.state}; only a retiring or announced key can be removed`);
   const allowedAt = endOfWait(key, policy) ?? now;
   if (now >= allowedAt) return end(change, key.kid, "removed", now, "an operator removed it");
@@ -148,6 +153,7 @@ function rotate(
 ): Change {
   if (!immediately) {
     if (key === undefined) throw new StateError("ERR_TRANSITION", "a planned rotation needs a new key to announce");
+    checkNew(change, key, use);
     return announce(change, key, now, "an operator began a rotation");
   }
   const replaced = replaceActive(change, use, key, policy, now);
@@ -166,7 +172,7 @@ function replaceActive(
   const announced = announcedKey(change.records, use);
   if (announced !== undefined) return activate(change, announced, true, policy, now);
   if (key === undefined) return undefined;
-  checkNew(change, key);
+  checkNew(change, key, use);
   const added = add(change, { ...key, state: "announced", announcedAt: now }, now, "it is needed at once");
   return unannounced(added, key.kid, now, "an operator asked for it to sign at once");
 }
@@ -228,7 +234,10 @@ function add(
   };
 }
 
-function checkNew({ records }: Change, key: NewKey): void {
+function checkNew({ records }: Change, key: NewKey, use: KeyUse = key.use): void {
+  if (key.use !== use) throw new StateError("ERR_TRANSITION", `a key of use "${use}" is needed, not "${key.use}"`);
+  if (use === "enc" && activeKey(records, "sig") === undefined)
+    throw new StateError("ERR_TRANSITION", "the first key of a store is a signing key");
   const used = records.find(({ kid }) => kid === key.kid);
   if (used !== undefined) {
     const message = `kid ${JSON.stringify(key.kid)} is the kid of a key that is ${used.state}; a kid is never used twice`;
