@@ -1,0 +1,45 @@
+import type { NewKey } from "../../src/rotation/commands.ts";
+import type { KeyRecord, KeyUse } from "../../src/store/store.ts";
+
+export const second = 1_000;
+export const hour = 3_600 * second;
+export const day = 24 * hour;
+export const year = 365 * day;
+
+/** When tables begin. */
+export const start = Date.parse("2026-11-20T12:00:00Z");
+
+/** A key that no record has yet. Its coordinates are no point; nothing that is tested with it looks at them. */
+export function newKey(kid: string, use: KeyUse = "sig"): NewKey {
+  return {
+    kid,
+    use,
+    alg: use === "sig" ? "ES256" : "ECDH-ES",
+    publicJwk: { kty: "EC", crv: "P-256", x: `x of ${kid}`, y: `y of ${kid}` },
+    privateHalf: { jwe: `wrapped ${kid}` },
+  };
+}
+
+/** Records as a table has them: the times that are given, and what every record has. */
+export function record(
+  kid: string,
+  state: KeyRecord["state"],
+  times: Pick<KeyRecord, "announcedAt"> & Partial<KeyRecord>,
+): KeyRecord {
+  const { privateHalf, ...rest } = newKey(kid, times.use);
+  const isLive = state !== "removed" && state !== "revoked";
+  return frozen({ ...rest, ...(isLive && { privateHalf }), state, ...times });
+}
+
+/** Frozen to the ground: whoever changes it throws. */
+export function frozen<T>(value: T): T {
+  if (typeof value === "object" && value !== null && !Object.isFrozen(value)) {
+    Object.freeze(value);
+    Object.values(value).forEach(frozen);
+  }
+  return value;
+}
+
+/** Kid and state of each record, as a text for tables. */
+export const states = (records: readonly KeyRecord[]): string =>
+  records.map(({ kid, state }) => `${kid} ${state}`).join(", ");
