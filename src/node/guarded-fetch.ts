@@ -63,7 +63,8 @@ export function createGuardedFetch({
     if (protocol !== "https:") throw new FetchError("ERR_URL_INSECURE", `${url} is not an https URL`);
     const host = hostname.replace(/^\[(.*)\]$/, "$1");
     const addresses = isIP(host) === 0 ? await resolve(host) : [{ address: host, family: isIP(host) }];
-    const forbidden = addresses.find(({ address }) => !isAllowed(address));
+    // Nothing but true allows: a promise would be as good as true.
+    const forbidden = addresses.find(({ address }) => (isAllowed(address) as unknown) !== true);
     if (forbidden !== undefined || addresses.length === 0) {
       throw new FetchError("ERR_ADDRESS_FORBIDDEN", `${url}: its host is at no address, or at one that is not public`);
     }

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { inspect } from "node:util";
 import { createGuardedFetch, guardedFetch, isPublicAddress } from "../../src/node/index.ts";
 import { verdict } from "../token/compact.ts";
 
@@ -168,6 +169,14 @@ describe("every address of a host must be public", () => {
       const resolved = addresses.map((address) => ({ address, family: address.includes(":") ? 6 : 4 }));
       const guarded = createGuardedFetch({ resolve: async () => resolved });
       assert.equal(await verdict(guarded("https://client.example/", {})), "ERR_ADDRESS_FORBIDDEN");
+    });
+  }
+
+  for (const answer of [Promise.resolve(false), "no", 1, undefined]) {
+    test(`a rule that answers ${inspect(answer)} does not allow it`, async () => {
+      const isAllowed = (() => answer) as unknown as (address: string) => boolean;
+      const guarded = createGuardedFetch({ resolve: () => assert.fail("resolved"), isAllowed });
+      assert.equal(await verdict(guarded("https://127.0.0.1:1/", {})), "ERR_ADDRESS_FORBIDDEN");
     });
   }
 
