@@ -1,0 +1,56 @@
+import { ConfigError } from "../errors.ts";
+import type { AwsKmsOptions } from "./aws-kms.ts";
+import type { ExternalSigner, SignerBackend } from "./signer.ts";
+import type { VaultTransitOptions } from "./vault-transit.ts";
+
+export type { AwsKmsOptions } from "./aws-kms.ts";
+export type { ExternalSigner, SignerBackend } from "./signer.ts";
+export type { VaultTransitOptions } from "./vault-transit.ts";
+
+/** Options of every kind of HSM and key service; only those of the kind in use are looked at. */
+export interface BackendOptions {
+  readonly awsKms?: AwsKmsOptions | undefined;
+  readonly vaultTransit?: VaultTransitOptions | undefined;
+}
+
+// An adapter is loaded when it is used, and its SDK by the adapter: nobody has all of them installed.
+const backends: Readonly<Record<string, (options: BackendOptions) => Promise<SignerBackend>>> = {
+  "aws-kms": async ({ awsKms }) => (await import("./aws-kms.ts")).awsKmsBackend(awsKms),
+  "vault-transit": async ({ vaultTransit }) => (await import("./vault-transit.ts")).vaultTransitBackend(vaultTransit),
+};
+
+/** The kinds of HSMs and key services, which are the schemes of key URIs. */
+export const signerTypes: readonly string[] = Object.keys(backends);
+
+/**
+ * The backend of a kind of keys, or of the key that a URI names: it opens keys, makes them and destroys them.
+ *
+ * @param uriOrType a key URI, or its scheme alone, such as `aws-kms`
+ * @throws ConfigError `ERR_SIGNER_URI`, `ERR_OPTION_INVALID`, `ERR_PACKAGE_MISSING`
+ */
+export async function signerBackend(uriOrType: string, options: BackendOptions = {}): Promise<SignerBackend> {
+  const [type = ""] = uriOrType.split(":", 1);
+  const load = Object.hasOwn(backends, type) ? backends[type] : undefined;
+  if (load === undefined) {
+    const known = signerTypes.map((name) => `${name}:`).join(", ");
+    throw new ConfigError("ERR_SIGNER_URI", `a key URI begins with one of ${known}; docs/signers.md shows each`);
+  }
+  return load(options);
+}
+
+/**
+ * Opens the key that a URI names, in whatever HSM or key service it is. The key is looked at: it must be there, be on P-256 and be
+ * made for signatures.
+ *
+ * @throws ConfigError `ERR_SIGNER_URI`, `ERR_OPTION_INVALID`, `ERR_PACKAGE_MISSING`
+ * @throws KeyMaterialError `ERR_KEY_NOT_P256`, `ERR_KEY_PURPOSE`
+ * @throws SignerError `ERR_SIGNER_THROTTLED`, `ERR_SIGNER_UNAVAILABLE`, `ERR_SIGNER_TIMEOUT`, `ERR_SIGNER_UNAUTHORIZED`,
+ * `ERR_SIGNER_KEY_STATE`, `ERR_SIGNER_ABORTED`
+ */
+export async function openSigner(
+  uri: string,
+  { signal, ...options }: BackendOptions & { readonly signal?: AbortSignal | undefined } = {},
+): Promise<ExternalSigner> {
+  const backend = await signerBackend(uri, options);
+  return backend.open(uri, { signal });
+}

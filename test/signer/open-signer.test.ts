@@ -1,0 +1,59 @@
+import assert from "node:assert/strict";
+import { registerHooks } from "node:module";
+import { describe, test } from "node:test";
+import { openSigner, signerBackend, signerTypes } from "../../src/signer/open-signer.ts";
+import { vaultStub } from "../support/stubs/vault-transit.ts";
+import { failing } from "./failures.ts";
+
+// Packages that are not installed, as far as this process can see.
+const absent = new Set<string>();
+registerHooks({
+  resolve(specifier, context, next) {
+    if (!absent.has(specifier)) return next(specifier, context);
+    const message = `Cannot find package '${specifier}' imported from ${context.parentURL}`;
+    throw Object.assign(new Error(message), { code: "ERR_MODULE_NOT_FOUND" });
+  },
+});
+
+const arn = "arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab";
+
+describe("the adapter of a key URI", () => {
+  for (const uri of ["", "login", "kms:login", "AWS-KMS:x", "toString:x", "constructor", "file:///key.pem"]) {
+    test(`${JSON.stringify(uri)} is of no known kind`, async () => {
+      const error = await failing(() => openSigner(uri), "ERR_SIGNER_URI");
+      for (const type of signerTypes) assert.ok(error.message.includes(`${type}:`), error.message);
+    });
+  }
+
+  test("a URI without a key version is refused by its adapter, each of which can be loaded", async () => {
+    for (const type of signerTypes) {
+      const error = await failing(() => openSigner(`${type}:`), "ERR_SIGNER_URI");
+      assert.match(error.message, new RegExp(`${type}:`));
+    }
+  });
+
+  test("options reach the adapter, and the signal", async (t) => {
+    const stub = await vaultStub("a-token");
+    t.after(() => stub.close());
+    process.env["JWKSD_TEST_TOKEN"] = "a-token";
+    const options = { vaultTransit: { tokenVariable: "JWKSD_TEST_TOKEN", mount: `${stub.url}/transit` } };
+    const uri = stub.add("login");
+    const signer = await openSigner(uri, options);
+    assert.equal(signer.uri, uri);
+    await failing(() => openSigner(uri, { ...options, signal: AbortSignal.abort() }), "ERR_SIGNER_ABORTED");
+
+    const backend = await signerBackend("vault-transit", options);
+    const made = await backend.create({ issuer: "https://login.example.com" });
+    await (await signerBackend(made.uri, options)).destroy(made.uri);
+    await failing(() => openSigner(made.uri, options), "ERR_SIGNER_KEY_STATE");
+  });
+
+  test("a package that is not installed is named, with what to do", async () => {
+    const needed: [uri: string, packageName: string][] = [[`aws-kms:${arn}`, "@aws-sdk/client-kms"]];
+    for (const [uri, packageName] of needed) {
+      absent.add(packageName);
+      const error = await failing(() => openSigner(uri), "ERR_PACKAGE_MISSING");
+      assert.match(error.message, new RegExp(`npm install ${packageName}$`));
+    }
+  });
+});
