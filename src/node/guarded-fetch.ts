@@ -7,6 +7,9 @@ import ipaddr from "ipaddr.js";
 import { FetchError } from "../errors.ts";
 import type { Fetch } from "../relying-party/fetch-json.ts";
 
+/** Informational replies (1xx) before the final one: without a bound they are a body without end. */
+const maxInformational = 16;
+
 interface Address {
   readonly address: string;
   readonly family: number;
@@ -95,6 +98,12 @@ function send(url: string, init: RequestInit, connection: RequestOptions): Promi
       agent: false,
       headers: { ...headers, "accept-encoding": "identity" },
       ...(init.signal && { signal: init.signal }),
+    });
+    let informational = 0;
+    outgoing.on("information", ({ statusCode }) => {
+      informational += 1;
+      if (informational <= maxInformational) return;
+      outgoing.destroy(new FetchError("ERR_FETCH_STATUS", `${url}: answered with status ${statusCode}, and no other`));
     });
     outgoing.on("error", reject).once("response", (incoming) => {
       const status = incoming.statusCode ?? 0;

@@ -260,6 +260,31 @@ describe("what a server may answer", () => {
     });
   }
 
+  test("informational replies before the final one are passed over", async (t) => {
+    const { url } = await site(t, (request, response) => {
+      for (let count = 0; count < 8; count += 1) response.writeProcessing();
+      published(request, response);
+    });
+    assert.equal(await check(url), "accepted");
+  });
+
+  test("informational replies without end are not read to their end", async (t) => {
+    let written = 0;
+    const { url, connections } = await site(t, (_request, { socket }) => {
+      const more = (): void => {
+        if (socket === null || socket.destroyed) return;
+        if (written >= 20_000_000) return void socket.destroy();
+        const piece = "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(2_000);
+        written += piece.length;
+        socket.write(piece, more);
+      };
+      more();
+    });
+    assert.equal(await check(url), "ERR_FETCH_STATUS");
+    await until(() => connections.open === 0);
+    assert.ok(written < 20_000_000, `${written} bytes`);
+  });
+
   test("64 KiB are taken", async (t) => {
     const { url } = await site(t, (_request, response) => response.end(JSON.stringify(jwks).padEnd(65_536)));
     assert.equal(await check(url), "accepted");
