@@ -4,6 +4,7 @@ import packageJson from "../../package.json" with { type: "json" };
 import { JwksdError } from "../errors.ts";
 import { keygenCommand } from "./keygen.ts";
 import { serveCommand } from "./serve.ts";
+import { signerCommand } from "./signer.ts";
 import { tokenCommand } from "./token.ts";
 import { verifyCommand } from "./verify.ts";
 
@@ -23,6 +24,7 @@ Start here:
   )
   .addCommand(serveCommand())
   .addCommand(keygenCommand())
+  .addCommand(signerCommand())
   .addCommand(tokenCommand())
   .addCommand(verifyCommand());
 

@@ -7,7 +7,7 @@ export interface RemoteOptions {
   /** Time for one signature, in milliseconds. Default: 5000. */
   readonly timeoutMs?: number | undefined;
   /** Time to open, make or destroy a key, in milliseconds: credentials may have to be found first. Default: 30000. */
-  readonly manageTimeoutMs?: number | undefined;
+  readonly slowTimeoutMs?: number | undefined;
   readonly clock?: Clock | undefined;
 }
 
@@ -56,15 +56,20 @@ export interface Remote {
 }
 
 const pauseMs = 250;
+// A longer timer of the platform fires at once.
+const maxTimerMs = 2 ** 31 - 1;
 
 /** @throws ConfigError `ERR_OPTION_INVALID` */
 export function remote(options: RemoteOptions, kindOf: (error: unknown) => Failure): Remote {
-  const { timeoutMs = 5000, manageTimeoutMs = 30_000, clock = systemClock } = options;
-  checkBounds({ timeoutMs, manageTimeoutMs }, 1);
+  const { timeoutMs = 5000, slowTimeoutMs = 30_000, clock = systemClock } = options;
+  checkBounds({ timeoutMs, slowTimeoutMs }, 1);
+  if (Math.max(timeoutMs, slowTimeoutMs) > maxTimerMs) {
+    throw new ConfigError("ERR_OPTION_INVALID", `timeoutMs and slowTimeoutMs must be at most ${maxTimerMs}`);
+  }
 
   return {
     async call(name, kind, signal, work) {
-      const limitMs = kind === "sign" ? timeoutMs : manageTimeoutMs;
+      const limitMs = kind === "sign" ? timeoutMs : slowTimeoutMs;
       const operation = new AbortController();
       const abort = (): void =>
         operation.abort(

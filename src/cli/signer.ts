@@ -1,0 +1,119 @@
+import { Command, InvalidArgumentError } from "commander";
+import { type CryptoKey, calculateJwkThumbprint, importJWK } from "jose";
+import { JwksdError } from "../errors.ts";
+import { guardSigner } from "../signer/guard.ts";
+import { type BackendOptions, type ExternalSigner, openSigner } from "../signer/open-signer.ts";
+
+type CheckFlags = {
+  readonly probes: number;
+  readonly json?: true;
+  readonly vaultTokenFile?: string;
+  readonly vaultNamespace?: string;
+};
+
+/** What a check has found out; what comes after a failure is missing. */
+interface Report {
+  readonly ok: boolean;
+  readonly uri: string;
+  readonly backend: string;
+  readonly openMs?: number;
+  readonly kid?: string;
+  readonly curve?: string;
+  /** Signatures that were verified. */
+  readonly signatures?: number;
+  readonly latencyMs?: { readonly median: number; readonly p99: number; readonly max: number };
+  readonly failure?: { readonly code: string; readonly message: string };
+}
+
+export function signerCommand(): Command {
+  const command = new Command("signer").description("Look at keys in HSMs and key services.");
+  command
+    .command("check")
+    .description("Open a key in an HSM or a key service, sign probes with it, and verify each.")
+    .argument("<uri>", "key URI, which names a key version")
+    .option("--probes <number>", "signatures to make, one after the other", wholeNumber, 100)
+    .option("--json", "print what was found out as JSON")
+    .option("--vault-token-file <file>", "Vault: file that holds the token (default: the variable VAULT_TOKEN)")
+    .option("--vault-namespace <name>", "Vault: namespace (default: the variable VAULT_NAMESPACE)")
+    .addHelpText(
+      "after",
+      `
+Exits with 0 if every signature is good, else with 1. Credentials come from where the SDK of the service looks for them;
+docs/signers.md shows what each service needs.
+
+Examples:
+  $ jwksd signer check aws-kms:arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab
+  $ jwksd signer check vault-transit:https://vault.example.com/transit/login/1 --vault-token-file /run/vault/token`,
+    )
+    .action(async (uri: string, flags: CheckFlags) => {
+      const report = await check(uri, flags);
+      console.log(flags.json === true ? JSON.stringify(report, undefined, 2) : textOf(report));
+      if (!report.ok) process.exitCode = 1;
+    });
+  return command;
+}
+
+async function check(uri: string, flags: CheckFlags): Promise<Report> {
+  let report: Report = { ok: false, uri, backend: uri.split(":", 1)[0] ?? "" };
+  let signer: ExternalSigner | undefined;
+  const latencies: number[] = [];
+  try {
+    const openedAt = performance.now();
+    signer = await openSigner(uri, optionsFrom(flags));
+    const { publicKey } = signer;
+    const curve = String((publicKey as { crv?: unknown }).crv);
+    const openMs = performance.now() - openedAt;
+    report = { ...report, openMs, kid: await calculateJwkThumbprint(publicKey), curve };
+
+    // The guard verifies each signature with Web Crypto, and sets it a deadline.
+    const sign = guardSigner(signer, (await importJWK({ ...publicKey }, "ES256")) as CryptoKey, uri);
+    const encoder = new TextEncoder();
+    for (let probe = 0; probe < flags.probes; probe += 1) {
+      const startedAt = performance.now();
+      await sign(encoder.encode(`jwksd signer check ${probe} ${crypto.randomUUID()}`));
+      latencies.push(performance.now() - startedAt);
+    }
+    return { ...report, ok: true, signatures: latencies.length, latencyMs: summary(latencies) };
+  } catch (error) {
+    if (!(error instanceof JwksdError)) throw error;
+    const { code, message } = error;
+    return { ...report, signatures: latencies.length, failure: { code, message } };
+  } finally {
+    await signer?.close();
+  }
+}
+
+function optionsFrom({ vaultTokenFile, vaultNamespace }: CheckFlags): BackendOptions {
+  return {
+    vaultTransit: { tokenFile: vaultTokenFile, namespace: vaultNamespace ?? process.env["VAULT_NAMESPACE"] },
+  };
+}
+
+function summary(latencies: readonly number[]): NonNullable<Report["latencyMs"]> {
+  const sorted = latencies.toSorted((a, b) => a - b);
+  const quantile = (part: number): number => sorted[Math.ceil(part * sorted.length) - 1] ?? Number.NaN;
+  return { median: quantile(0.5), p99: quantile(0.99), max: quantile(1) };
+}
+
+const ms = (value: number): string => `${value.toFixed(value < 10 ? 2 : 0)} ms`;
+
+function textOf({ uri, openMs, kid, curve, signatures, latencyMs, failure }: Report): string {
+  const lines: string[] = [];
+  if (openMs !== undefined)
+    lines.push(`ok    open       ${uri} in ${ms(openMs)}`, `ok    key        ${curve}, kid ${kid}`);
+  if (latencyMs !== undefined) {
+    const { median, p99, max } = latencyMs;
+    lines.push(`ok    signatures ${signatures}, each verified with the public key`);
+    lines.push(`      latency    median ${ms(median)}, p99 ${ms(p99)}, most ${ms(max)}`);
+  }
+  if (failure !== undefined) {
+    const step = openMs === undefined ? "open      " : `signatures after ${signatures} good ones:`;
+    lines.push(`FAIL  ${step} ${failure.message} [${failure.code}]`);
+  }
+  return lines.join("\n");
+}
+
+function wholeNumber(text: string): number {
+  if (!/^[1-9]\d{0,5}$/.test(text)) throw new InvalidArgumentError("Not a whole number from 1 to 999999.");
+  return Number(text);
+}
