@@ -1,0 +1,349 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { activate, advance, claimForMs, end, endOfWait } from "../../src/rotation/advance.ts";
+import { announceForMs, retireForMs, rotateEveryMs, rotationPolicy } from "../../src/rotation/policy.ts";
+import type { KeyRecord, KeyUse } from "../../src/store/store.ts";
+import { day, frozen, hour, record, second, start, states, year } from "./key-records.ts";
+
+const policy = rotationPolicy({
+  maxTokenLifetimeSeconds: 7200,
+  clockSkewSeconds: 60,
+  cacheSlackSeconds: 0,
+  replicaLagSeconds: 1,
+});
+const announcement = announceForMs(policy);
+const retirement = retireForMs(policy, "sig");
+const encRetirement = retireForMs(policy, "enc");
+const period = rotateEveryMs(policy);
+const skew = policy.clockSkewSeconds * second;
+
+const active = record("a", "active", { announcedAt: start - announcement, activatedAt: start });
+const announced = record("b", "announced", { announcedAt: start });
+const retiring = record("r", "retiring", { announcedAt: start - year, activatedAt: start - period, retiredAt: start });
+const enc = (of: KeyRecord): KeyRecord =>
+  frozen({ ...of, ...record(`e${of.kid}`, of.state, { ...of, use: "enc" }), kid: `e${of.kid}` });
+const claimed = (until: number): KeyRecord => frozen({ ...active, successorClaim: { by: "x", until } });
+
+/** At a moment after `start`: the states then, what happened, what is due, and when to wake, after `start`. */
+const steps: readonly {
+  readonly rule: string;
+  readonly given: readonly KeyRecord[];
+  readonly at: number;
+  readonly notReady?: readonly string[];
+  readonly states: string;
+  readonly events?: readonly string[];
+  readonly due?: readonly KeyUse[];
+  readonly wakeAt: number;
+}[] = [
+  { rule: "an empty store needs its first signing key at once", given: [], at: 0, states: "", due: ["sig"], wakeAt: 0 },
+  {
+    rule: "the next key is announced so that it signs when the period is over, not before",
+    given: [active],
+    at: period - announcement - 1,
+    states: "a active",
+    wakeAt: period - announcement,
+  },
+  {
+    rule: "the next key is announced so that it signs when the period is over",
+    given: [active],
+    at: period - announcement,
+    states: "a active",
+    due: ["sig"],
+    wakeAt: period - announcement,
+  },
+  {
+    rule: "an announcement is not over a millisecond before its end",
+    given: [active, announced],
+    at: announcement - 1,
+    states: "a active, b announced",
+    wakeAt: announcement,
+  },
+  {
+    rule: "a key that was announced long enough signs, and the old one retires",
+    given: [active, announced],
+    at: announcement,
+    states: "a retiring, b active",
+    events: ["retired a", "activated b"],
+    wakeAt: announcement + retirement,
+  },
+  {
+    rule: "a step that is late delays the rest, and cuts nothing short",
+    given: [active, announced],
+    at: announcement + hour,
+    states: "a retiring, b active",
+    events: ["retired a", "activated b"],
+    wakeAt: announcement + hour + retirement,
+  },
+  {
+    rule: "an announcement that ended more than an hour ago was missed, and starts again",
+    given: [active, announced],
+    at: announcement + hour + 1,
+    states: "a active, b announced",
+    events: ["restarted b"],
+    wakeAt: 2 * announcement + hour + 1,
+  },
+  {
+    rule: "an announced key holds the next one back",
+    given: [active, { ...announced, announcedAt: start + period }],
+    at: period,
+    states: "a active, b announced",
+    wakeAt: period + announcement,
+  },
+  {
+    rule: "a retiring key stays until the last token that it signed has expired everywhere",
+    given: [active, retiring],
+    at: retirement - 1,
+    states: "a active, r retiring",
+    wakeAt: retirement,
+  },
+  {
+    rule: "a retiring key leaves when the last token that it signed has expired everywhere",
+    given: [active, retiring],
+    at: retirement,
+    states: "a active, r removed",
+    events: ["removed r"],
+    wakeAt: period - announcement,
+  },
+  {
+    rule: "a retirement that ended more than an hour ago was missed, and starts again",
+    given: [active, retiring],
+    at: retirement + hour + 1,
+    states: "a active, r retiring",
+    events: ["restarted r"],
+    wakeAt: 2 * retirement + hour + 1,
+  },
+  {
+    rule: "an encryption key is kept for as long as caches hand it out, too",
+    given: [active, enc(active), enc(retiring)],
+    at: encRetirement - 1,
+    states: "a active, ea active, er retiring",
+    wakeAt: encRetirement,
+  },
+  {
+    rule: "an encryption key leaves when no cache hands it out any more",
+    given: [active, enc(active), enc(retiring)],
+    at: encRetirement,
+    states: "a active, ea active, er removed",
+    events: ["removed er"],
+    wakeAt: period - announcement,
+  },
+  {
+    rule: "both uses take their steps at one moment, the signing keys first",
+    given: [active, announced, enc(active), enc(announced)],
+    at: announcement,
+    states: "a retiring, b active, ea retiring, eb active",
+    events: ["retired a", "activated b", "retired ea", "activated eb"],
+    wakeAt: announcement + retirement,
+  },
+  {
+    rule: "both uses need their next key at one moment",
+    given: [active, enc(active)],
+    at: period,
+    states: "a active, ea active",
+    due: ["sig", "enc"],
+    wakeAt: period - announcement,
+  },
+  {
+    rule: "encryption keys begin with a command",
+    given: [active, enc(retiring)],
+    at: 0,
+    states: "a active, er retiring",
+    wakeAt: encRetirement,
+  },
+  {
+    rule: "an announced encryption key becomes active where none is",
+    given: [active, enc(announced)],
+    at: announcement,
+    states: "a active, eb active",
+    events: ["activated eb"],
+    wakeAt: period - announcement,
+  },
+  {
+    rule: "a key that cannot sign does not become active, and nothing wakes for it",
+    given: [active, announced],
+    at: announcement,
+    notReady: ["b"],
+    states: "a active, b announced",
+    wakeAt: Infinity,
+  },
+  {
+    rule: "a key that could not sign for more than an hour was not missed",
+    given: [active, announced],
+    at: announcement + 2 * hour,
+    notReady: ["b"],
+    states: "a active, b announced",
+    wakeAt: Infinity,
+  },
+  {
+    rule: "a key that cannot sign holds no other one back",
+    given: [active, announced, retiring, enc(active), enc(announced)],
+    at: announcement,
+    notReady: ["b"],
+    states: "a active, b announced, r retiring, ea retiring, eb active",
+    events: ["restarted r", "retired ea", "activated eb"],
+    wakeAt: announcement + retirement,
+  },
+  {
+    rule: "the next key is left to the replica that undertook to make it",
+    given: [claimed(start + period - announcement + 30_000)],
+    at: period - announcement,
+    states: "a active",
+    wakeAt: period - announcement + 30_000,
+  },
+  {
+    rule: "a claim that is over leaves the next key to all",
+    given: [claimed(start + period - announcement + 30_000)],
+    at: period - announcement + 30_000,
+    states: "a active",
+    due: ["sig"],
+    wakeAt: period - announcement + 30_000,
+  },
+  {
+    rule: "a claim of just a minute is one",
+    given: [claimed(start + period + claimForMs)],
+    at: period,
+    states: "a active",
+    wakeAt: period + claimForMs,
+  },
+  {
+    rule: "a claim of more than a minute is of a clock that was wrong",
+    given: [claimed(start + period + claimForMs + 1)],
+    at: period,
+    states: "a active",
+    due: ["sig"],
+    wakeAt: period - announcement,
+  },
+  {
+    rule: "a claim that was made by a faster clock is known before the key is due",
+    given: [claimed(start + period - announcement + claimForMs)],
+    at: period - announcement - 2,
+    states: "a active",
+    wakeAt: period - announcement + claimForMs,
+  },
+  {
+    rule: "a claim for another year does not count when the key is due, either",
+    given: [claimed(start + year)],
+    at: 0,
+    states: "a active",
+    wakeAt: period - announcement,
+  },
+  {
+    rule: "a state that began in the future within the skew is left alone",
+    given: [active, announced, retiring],
+    at: -skew,
+    states: "a active, b announced, r retiring",
+    wakeAt: retirement,
+  },
+  {
+    rule: "states that began in the future began now: the clock was wrong",
+    given: [active, announced, retiring],
+    at: -skew - 1,
+    states: "a active, b announced, r retiring",
+    events: ["restarted a", "restarted b", "restarted r"],
+    wakeAt: -skew - 1 + retirement,
+  },
+  {
+    rule: "a clock that was set back by years holds the next key up for no longer than a period",
+    given: [active],
+    at: -40 * year,
+    states: "a active",
+    events: ["restarted a"],
+    wakeAt: -40 * year + period - announcement,
+  },
+  {
+    rule: "a clock that is years ahead takes no key away and lets none sign early",
+    given: [active, announced, retiring, enc(active), enc(announced), enc(retiring)],
+    at: 40 * year,
+    states: "a active, b announced, r retiring, ea active, eb announced, er retiring",
+    events: ["restarted b", "restarted r", "restarted eb", "restarted er"],
+    wakeAt: 40 * year + retirement,
+  },
+  {
+    rule: "tombstones of the future are left alone",
+    given: [active, record("t", "removed", { announcedAt: start, endedAt: start + year })],
+    at: 0,
+    states: "a active, t removed",
+    wakeAt: period - announcement,
+  },
+];
+
+describe("the plan", () => {
+  for (const { rule, given, at, notReady = [], states: expected, events = [], due = [], wakeAt } of steps) {
+    test(rule, () => {
+      const result = advance(frozen(given), policy, start + at, new Set(notReady));
+      assert.equal(states(result.records), expected);
+      assert.deepEqual(
+        result.events.map(({ type, kid }) => `${type} ${kid}`),
+        events,
+      );
+      assert.deepEqual(result.due, due);
+      assert.equal(result.wakeAt - start, wakeAt);
+      for (const event of result.events) assert.equal(event.at, start + at);
+    });
+  }
+});
+
+test("where nothing is due, the records are the very same", () => {
+  const given = frozen([active, announced]);
+  assert.equal(advance(given, policy, start).records, given);
+});
+
+test("each step writes its time, and what it was for", () => {
+  const now = start + announcement;
+  const { records, events } = advance(frozen([claimed(start), announced]), policy, now);
+  const { successorClaim: _, ...unclaimed } = claimed(start);
+  assert.deepEqual(records, [
+    { ...unclaimed, state: "retiring", retiredAt: now },
+    { ...announced, state: "active", activatedAt: now },
+  ]);
+  assert.deepEqual(events, [
+    { at: now, type: "retired", kid: "a", use: "sig", reason: '"b" took its place' },
+    { at: now, type: "activated", kid: "b", use: "sig", reason: "it has been announced for 86400 s" },
+  ]);
+});
+
+test("a key that leaves loses its private half, and nothing else that a tombstone says", () => {
+  const now = start + retirement;
+  const [, tombstone] = advance(frozen([active, retiring]), policy, now).records;
+  const { privateHalf: _, ...rest } = retiring;
+  assert.deepEqual(tombstone, { ...rest, state: "removed", endedAt: now });
+});
+
+test("the URI of a key that may still be in its HSM stays; a claim does not", () => {
+  const privateHalf = { uri: "pkcs11:id=1" };
+  const key = frozen({ ...claimed(start), privateHalf });
+  const change = end({ records: [key], events: [] }, "a", "revoked", start + 1, "why");
+  assert.deepEqual(change.records, [{ ...active, privateHalf, state: "revoked", endedAt: start + 1 }]);
+  assert.deepEqual(change.events, [{ at: start + 1, type: "revoked", kid: "a", use: "sig", reason: "why" }]);
+});
+
+test("waits that start again move all times of a key by as much, so that the fence still lets it sign", () => {
+  const now = start + year;
+  const [, restarted] = advance(frozen([active, retiring]), policy, now).records;
+  assert.deepEqual(restarted, {
+    ...retiring,
+    announcedAt: retiring.announcedAt + year,
+    activatedAt: start - period + year,
+    retiredAt: now,
+  });
+  const { events } = advance(frozen([active, retiring]), policy, now);
+  assert.match(events[0]?.reason ?? "", /due more than an hour ago/);
+  assert.match(advance(frozen([active]), policy, start - year).events[0]?.reason ?? "", /became active in the future/);
+});
+
+test("the first key of its use takes nobody's place", () => {
+  const change = activate(frozen({ records: [announced], events: [] }), "b", start, "why");
+  assert.deepEqual(
+    change.events.map(({ type, kid }) => `${type} ${kid}`),
+    ["activated b"],
+  );
+});
+
+test("only announced and retiring keys wait", () => {
+  assert.equal(endOfWait(announced, policy), start + announcement);
+  assert.equal(endOfWait(retiring, policy), start + retirement);
+  assert.equal(endOfWait(enc(retiring), policy), start + encRetirement);
+  assert.equal(endOfWait(active, policy), undefined);
+  assert.equal(endOfWait(record("t", "removed", { announcedAt: start, endedAt: start }), policy), undefined);
+  assert.equal(announcement, day);
+});

@@ -1,0 +1,160 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { inspect } from "node:util";
+import {
+  type RotationPolicyOptions,
+  announceForMs,
+  leastAnnouncementSeconds,
+  retireForMs,
+  rotateEveryMs,
+  rotationPolicy,
+} from "../../src/rotation/policy.ts";
+import { refusal } from "../unit/refusal.ts";
+
+const defaults = {
+  rotateEveryDays: 90,
+  announceForSeconds: 86_400,
+  maxTokenLifetimeSeconds: 3600,
+  clockSkewSeconds: 300,
+  cacheSlackSeconds: 7200,
+  replicaLagSeconds: 5,
+};
+
+test("a policy has these defaults, and an option that is undefined has its default", () => {
+  assert.deepEqual(rotationPolicy(), defaults);
+  assert.deepEqual(rotationPolicy({ clockSkewSeconds: undefined }), defaults);
+  assert.deepEqual(rotationPolicy({ clockSkewSeconds: 60 }), { ...defaults, clockSkewSeconds: 60 });
+});
+
+test("a policy does not change with its options, nor by itself", () => {
+  const options = { clockSkewSeconds: 60 };
+  const policy = rotationPolicy(options);
+  options.clockSkewSeconds = 61;
+  assert.equal(policy.clockSkewSeconds, 60);
+  assert.ok(Object.isFrozen(policy));
+});
+
+describe("every duration is a finite number that is not negative", () => {
+  for (const name of Object.keys(defaults)) {
+    for (const value of [Number.NaN, -1, -0.001, Infinity, "90", null, {}, true]) {
+      test(`${name}: ${inspect(value)}`, async () => {
+        const error = await refusal(() => rotationPolicy({ [name]: value }), "ERR_OPTION_INVALID");
+        assert.match(error.message, new RegExp(name));
+      });
+    }
+  }
+});
+
+test("an unknown duration is refused, with the names that there are", async () => {
+  const error = await refusal(() => rotationPolicy({ rotateEvery: 90 } as RotationPolicyOptions), "ERR_OPTION_UNKNOWN");
+  assert.match(error.message, /"rotateEvery"/);
+  for (const name of Object.keys(defaults)) assert.match(error.message, new RegExp(name));
+});
+
+// 7,200 s in caches by the contract, section 8, and what comes on top.
+const announcement = {
+  cacheSlackSeconds: 1000,
+  clockSkewSeconds: 200,
+  replicaLagSeconds: 30,
+  announceForSeconds: 8430,
+};
+// Announcement 8,430 s; the old encryption key leaves after 30 + 3,600 + 2 * 200 + 7,200 + 1,000 s.
+const rotation = { ...announcement, rotateEveryDays: 20_660 / 86_400 };
+
+/** At each bound, and just beyond it. */
+const bounds: readonly {
+  readonly rule: string;
+  readonly at: RotationPolicyOptions;
+  readonly beyond: RotationPolicyOptions;
+  readonly code?: "ERR_OPTION_INVALID";
+  readonly says: readonly RegExp[];
+}[] = [
+  {
+    rule: "an announcement outlasts every cache",
+    at: announcement,
+    beyond: { ...announcement, announceForSeconds: 8429 },
+    says: [/announceForSeconds is 8429/, /at least 8430/, /7200 s/, /\(1000\)/, /\(200\)/, /\(30\)/],
+  },
+  {
+    rule: "an announcement outlasts every cache: slack",
+    at: announcement,
+    beyond: { ...announcement, cacheSlackSeconds: 1001 },
+    says: [/at least 8431/],
+  },
+  {
+    rule: "an announcement outlasts every cache: skew",
+    at: announcement,
+    beyond: { ...announcement, clockSkewSeconds: 201 },
+    says: [/at least 8431/],
+  },
+  {
+    rule: "an announcement outlasts every cache: lag",
+    at: announcement,
+    beyond: { ...announcement, replicaLagSeconds: 31 },
+    says: [/at least 8431/],
+  },
+  {
+    rule: "an announcement outlasts every cache: the default, at its least",
+    at: { announceForSeconds: 14_705 },
+    beyond: { announceForSeconds: 14_704.999 },
+    says: [/at least 14705/],
+  },
+  {
+    rule: "a rotation is over before the next one begins",
+    at: rotation,
+    beyond: { ...rotation, rotateEveryDays: 20_659 / 86_400 },
+    says: [/rotateEveryDays is 0.239/, /at least 0.24:/, /announceForSeconds \(8430\)/, /12230 s/],
+  },
+  {
+    rule: "a rotation is over before the next one begins: lifetime of tokens",
+    at: rotation,
+    beyond: { ...rotation, maxTokenLifetimeSeconds: 3601 },
+    says: [/rotateEveryDays/],
+  },
+  {
+    rule: "a rotation is over before the next one begins: announcement",
+    at: rotation,
+    beyond: { ...rotation, announceForSeconds: 8431 },
+    says: [/rotateEveryDays/, /\(8431\)/],
+  },
+  {
+    rule: "every date of a plan is one",
+    at: { rotateEveryDays: 36_500 },
+    beyond: { rotateEveryDays: 36_500.1 },
+    says: [/36500 at most/],
+  },
+  {
+    rule: "tokens live for a second at least",
+    at: { maxTokenLifetimeSeconds: 1 },
+    beyond: { maxTokenLifetimeSeconds: 0.9 },
+    code: "ERR_OPTION_INVALID",
+    says: [/maxTokenLifetimeSeconds/],
+  },
+  {
+    rule: "skew, slack and lag may be nothing",
+    at: { clockSkewSeconds: 0, cacheSlackSeconds: 0, replicaLagSeconds: 0, announceForSeconds: 7200 },
+    beyond: { clockSkewSeconds: 0, cacheSlackSeconds: 0, replicaLagSeconds: 0, announceForSeconds: 7199 },
+    says: [/at least 7200/],
+  },
+];
+
+describe("a policy keeps the arithmetic of caches and tokens", () => {
+  for (const { rule, at, beyond, code = "ERR_POLICY_INVALID", says } of bounds) {
+    test(rule, async () => {
+      assert.deepEqual(rotationPolicy(at), { ...defaults, ...at });
+      const { message } = await refusal(() => rotationPolicy(beyond), code);
+      for (const part of says) assert.match(message, part);
+    });
+  }
+});
+
+test("what follows from a policy, in milliseconds", () => {
+  const policy = rotationPolicy({ ...announcement, rotateEveryDays: 2, maxTokenLifetimeSeconds: 5000 });
+  assert.equal(rotateEveryMs(policy), 172_800_000);
+  assert.equal(announceForMs(policy), 8_430_000);
+  assert.equal(leastAnnouncementSeconds(policy), 8430);
+  // lag + lifetime + twice the skew: the clocks that begin and end the wait, and those that make and judge the last token.
+  assert.equal(retireForMs(policy, "sig"), 5_430_000);
+  // What caches hand out can still be encrypted to.
+  assert.equal(retireForMs(policy, "enc"), 13_630_000);
+});

@@ -1,0 +1,189 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+
+import { leastAnnouncementSeconds, rotationPolicy } from "../../src/rotation/policy.ts";
+import {
+  activeKey,
+  announcedKey,
+  announcedUntil,
+  checkFence,
+  checkRecords,
+  isLive,
+  isRotating,
+  publishedKeys,
+  retiringKeys,
+  stateSince,
+} from "../../src/rotation/records.ts";
+import type { KeyRecord, KeyState } from "../../src/store/store.ts";
+import { refusal } from "../unit/refusal.ts";
+import { day, record, second, start, year } from "./key-records.ts";
+
+const policy = rotationPolicy();
+const least = leastAnnouncementSeconds(policy) * second;
+
+const active = record("active", "active", { announcedAt: start - day, activatedAt: start });
+const announced = record("announced", "announced", { announcedAt: start + 1 });
+const older = record("older", "retiring", {
+  announcedAt: start - 9 * day,
+  activatedAt: start - 8 * day,
+  retiredAt: start - 2,
+});
+const newer = record("newer", "retiring", {
+  announcedAt: start - 9 * day,
+  activatedAt: start - 8 * day,
+  retiredAt: start - 1,
+});
+const removed = record("removed", "removed", {
+  announcedAt: start - year,
+  activatedAt: start - year,
+  retiredAt: start - day,
+  endedAt: start,
+});
+const revoked = record("revoked", "revoked", { announcedAt: start - year, endedAt: start });
+const encActive = record("enc active", "active", { use: "enc", announcedAt: start, activatedAt: start });
+const encAnnounced = record("enc announced", "announced", { use: "enc", announcedAt: start });
+const encRetiring = record("enc retiring", "retiring", {
+  use: "enc",
+  announcedAt: start,
+  activatedAt: start,
+  retiredAt: start,
+});
+const all = [revoked, older, encRetiring, announced, removed, newer, encAnnounced, active, encActive];
+
+const kids = (records: readonly (KeyRecord | undefined)[]): (string | undefined)[] =>
+  records.map((record) => record?.kid);
+
+test("the active signing key is published first, then the announced one, then the retiring ones, newest first", () => {
+  assert.deepEqual(kids(publishedKeys(all, "sig")), ["active", "announced", "newer", "older"]);
+  assert.deepEqual(kids(publishedKeys([older, active, newer], "sig")), ["active", "newer", "older"]);
+  assert.deepEqual(kids(publishedKeys([active], "sig")), ["active"]);
+  assert.deepEqual(publishedKeys([], "sig"), []);
+});
+
+test("an encryption key is not published any more when it retires, since nobody may encrypt to it", () => {
+  assert.deepEqual(kids(publishedKeys(all, "enc")), ["enc active", "enc announced"]);
+  assert.deepEqual(kids(publishedKeys([active, encRetiring], "enc")), []);
+});
+
+test("keys are found by use and state", () => {
+  assert.equal(activeKey(all, "sig"), active);
+  assert.equal(activeKey(all, "enc"), encActive);
+  assert.equal(announcedKey(all, "sig"), announced);
+  assert.equal(announcedKey([active, encAnnounced], "sig"), undefined);
+  assert.deepEqual(kids(retiringKeys(all, "sig")), ["older", "newer"]);
+  assert.deepEqual(kids(retiringKeys(all, "enc")), ["enc retiring"]);
+  assert.deepEqual(kids(all.filter((record) => !isLive(record))), ["revoked", "removed"]);
+});
+
+test("the state of a key began at the time of that state", () => {
+  const since = all.map((record) => [record.kid, stateSince(record) - start]);
+  assert.deepEqual(Object.fromEntries(since), {
+    active: 0,
+    announced: 1,
+    newer: -1,
+    older: -2,
+    removed: 0,
+    revoked: 0,
+    "enc active": 0,
+    "enc announced": 0,
+    "enc retiring": 0,
+  });
+  assert.equal(announcedUntil(announced, policy), start + 1 + day);
+});
+
+describe("rotation mode is on while a key of either use is on its way in or out", () => {
+  const cases: readonly (readonly [string, readonly KeyRecord[], boolean])[] = [
+    ["no key", [], false],
+    ["an active key", [active], false],
+    ["tombstones", [active, removed, revoked], false],
+    ["two uses, both active", [active, encActive], false],
+    ["an announced key", [active, announced], true],
+    ["a retiring key", [active, newer], true],
+    ["an announced encryption key", [active, encActive, encAnnounced], true],
+    ["a retiring encryption key", [active, encRetiring], true],
+  ];
+  for (const [name, records, expected] of cases) test(name, () => assert.equal(isRotating(records), expected));
+});
+
+describe("records that keep every rule are used", () => {
+  for (const [name, records] of Object.entries({
+    "none at all": [],
+    "one active key": [active],
+    "all states": all,
+    "no encryption key is active": [active, encAnnounced, encRetiring],
+    "a tombstone with the URI of its key": [active, { ...removed, privateHalf: { uri: "pkcs11:id=1" } }],
+  })) {
+    test(name, () => assert.doesNotThrow(() => checkRecords(records)));
+  }
+});
+
+describe("records that break a rule are not used, whoever wrote them", () => {
+  const { privateHalf: _, ...halfless } = active;
+  const { activatedAt: _activated, ...timeless } = active;
+  const cases: readonly (readonly [string, readonly KeyRecord[], RegExp])[] = [
+    ["no active signing key", [announced], /0 keys of use "sig"/],
+    ["only tombstones", [removed], /0 keys of use "sig"/],
+    ["an encryption key alone", [encActive], /0 keys of use "sig"/],
+    ["two active signing keys", [active, { ...newer, state: "active" }], /2 keys of use "sig"/],
+    ["two active encryption keys", [active, encActive, { ...encRetiring, state: "active" }], /2 keys of use "enc"/],
+    [
+      "two announced signing keys",
+      [active, announced, { ...newer, state: "announced" }],
+      /more than one key of use "sig"/,
+    ],
+    [
+      "two announced encryption keys",
+      [active, encAnnounced, { ...encRetiring, state: "announced" }],
+      /more than one key of use "enc"/,
+    ],
+    ["one kid twice", [active, { ...removed, kid: "active" }], /kid "active" is on two records/],
+    ["one kid twice, across uses", [active, { ...encActive, kid: "active" }], /kid "active" is on two records/],
+    [
+      "one key twice",
+      [active, { ...removed, publicJwk: active.publicJwk }],
+      /kid "active" and kid "removed" are one key/,
+    ],
+    ["an unknown state", [active, { ...newer, state: "compromised" as KeyState }], /kid "newer" is in no known state/],
+    [
+      "a state of every object",
+      [active, { ...newer, state: "toString" as KeyState }],
+      /kid "newer" is in no known state/,
+    ],
+    ["a time is missing", [timeless], /kid "active": the time is missing at which it became active/],
+    ["a time is no number", [{ ...active, activatedAt: Number.NaN }], /kid "active": the time is missing/],
+    ["no announcement", [{ ...active, announcedAt: Number.NaN }], /kid "active": the time is missing/],
+    ["no private half", [halfless], /kid "active" has no private half/],
+  ];
+  for (const [name, records, says] of cases) {
+    test(name, async () => {
+      const { message } = await refusal(() => checkRecords(records), "ERR_RECORDS_INVALID");
+      assert.match(message, says);
+      assert.match(message, /^the key records are not used: /);
+    });
+  }
+});
+
+const signedAfter = (ms: number, more: Partial<KeyRecord> = {}): readonly KeyRecord[] => [
+  { ...active, announcedAt: start - ms, activatedAt: start, ...more },
+];
+
+describe("the fence: no key signs that caches may not know", () => {
+  const through: readonly (readonly [string, readonly KeyRecord[], number])[] = [
+    ["no key at all", [], start],
+    ["announced for just long enough", signedAfter(least), start],
+    ["forced, or the first one", signedAfter(0, { unannounced: true }), start],
+    ["activated under a policy that asked for less, and known by now", signedAfter(least - 1), start + 1],
+    ["activated in time, by a clock that has been set back since", signedAfter(least), start - year],
+    ["an encryption key, which signs nothing", [...signedAfter(least), encActive], start],
+  ];
+  for (const [name, records, now] of through) {
+    test(`${name}: it signs`, () => assert.doesNotThrow(() => checkFence(records, policy, now)));
+  }
+  test("announced for a millisecond less: it does not", async () => {
+    const { message } = await refusal(() => checkFence(signedAfter(least - 1), policy, start), "ERR_RECORDS_INVALID");
+    assert.match(message, /kid "active" is active, and has been announced for 14704.999 s only/);
+  });
+  test("the clock set back does not let it through", async () => {
+    await refusal(() => checkFence(signedAfter(least - 1), policy, start - year), "ERR_RECORDS_INVALID");
+  });
+});
