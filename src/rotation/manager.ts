@@ -16,8 +16,13 @@ import { createWrapping } from "./wrapping.ts";
 
 /** What happened to the keys of a manager. */
 export type ManagerEvent =
-  /** The keys are others than before; `events` are those of this manager's own commits. */
-  | { readonly type: "changed"; readonly records: readonly KeyRecord[]; readonly events: readonly KeyEvent[] }
+  /** The keys are others than before: by a commit of this manager, whose `events` these are, of another one, or by the plan alone. */
+  | {
+      readonly type: "changed";
+      readonly by: "this" | "another" | "plan";
+      readonly records: readonly KeyRecord[];
+      readonly events: readonly KeyEvent[];
+    }
   /** Something could not be done; the last good keys go on being served and signed with, and it is tried again. */
   | { readonly type: "failed"; readonly error: JwksdError; readonly retryInMs: number }
   /** It works again. */
@@ -222,7 +227,7 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
   // ---- taking over
 
   /** Opens what is new, and gives it to the providers; the old keys stay where that fails. */
-  async function adopt({ records: next, events }: Change): Promise<void> {
+  async function adopt({ records: next, events }: Change, isPlan = false): Promise<void> {
     checkFence(next, policy, clock.now());
     if (JSON.stringify(next) === JSON.stringify(records)) return;
     const opened = await opener.open(next);
@@ -230,14 +235,18 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
     rotating ||= isRotating(next);
     for (const target of driven) await target.update(keysetsOf(next, opened), { isRotating: isRotating(next) });
     rotating = isRotating(next);
+    const isStart = records.length === 0;
     [records, keys] = [next, opened];
-    emit({ type: "changed", records, events });
+    // Keys that were there before it started are no change.
+    if (!isStart || events.length > 0) {
+      emit({ type: "changed", by: isPlan ? "plan" : events.length > 0 ? "this" : "another", records, events });
+    }
   }
 
   /** Without the store: the steps that every other replica takes as well, in memory only. */
   async function followPlan(): Promise<void> {
     const planned = advance(records, policy, clock.now(), heldBack());
-    await adopt({ records: planned.records, events: [] }).catch(() => {});
+    await adopt(planned, true).catch(() => {});
   }
 
   function emit(event: ManagerEvent): void {

@@ -52,8 +52,13 @@ export async function startManagedKeys(settings: Settings, log: Logger): Promise
 function logEvent(event: ManagerEvent, log: Logger): void {
   switch (event.type) {
     case "changed":
-      for (const { type, kid, use, reason } of event.events) log.info({ kid, use, reason }, `key ${type}`);
-      if (event.events.length === 0) log.info({}, "keys changed by another process");
+      for (const { type, kid, use, reason } of event.events) {
+        log.info(
+          { kid, use, reason },
+          event.by === "plan" ? `key ${type} as planned, without the store` : `key ${type}`,
+        );
+      }
+      if (event.by === "another") log.info({}, "keys changed by another process");
       break;
     case "failed":
       log.error(

@@ -7,6 +7,7 @@ import * as jose from "jose";
 import packageJson from "../../package.json" with { type: "json" };
 import { readKeyset } from "../../src/node/index.ts";
 import { flagName, settingDefinitions, variableName } from "../../src/server/settings.ts";
+import { readStore, unwrapAll, wrappingKeyOf } from "../support/managed.ts";
 import { keySetText, runCli, spawnCli, startServiceProcess, temporaryFolder } from "../support/service.ts";
 
 const timeout = 180_000;
@@ -145,11 +146,12 @@ test("no private member gets out but by keygen", { timeout }, async (t) => {
   await once(human.child.stdout, "data");
   human.child.kill("SIGTERM");
   await once(human.child, "close");
-  const [keyFile] = await readdir(join(data, "keys"));
-  const keys = [JSON.parse(await readFile(join(data, "keys", keyFile as string), "utf8")) as jose.JWK_EC_Private];
+  const wrappingKey = await wrappingKeyOf(data);
+  const { records } = await readStore(join(data, "keys.db"));
+  const secrets = [wrappingKey, ...(await unwrapAll(records, wrappingKey)).map(({ d }) => d as string)];
 
   const text = keySetText("a", "b");
-  keys.push(...(JSON.parse(text) as { keys: typeof keys }).keys);
+  secrets.push(...(JSON.parse(text) as { keys: jose.JWK_EC_Private[] }).keys.map(({ d }) => d));
   await writeFile(join(folder, "keys.json"), text);
   const service = await startServiceProcess(t, ["--keys", join(folder, "keys.json"), "--log-level", "debug"]);
   // What is refused is not quoted either.
@@ -162,6 +164,6 @@ test("no private member gets out but by keygen", { timeout }, async (t) => {
   await service.stop();
   output += JSON.stringify(service.log) + service.errors();
 
-  assert.equal(keys.length, 3);
-  for (const { d } of keys) assert.ok(d.length === 43 && !output.includes(d));
+  assert.equal(secrets.length, 4);
+  for (const secret of secrets) assert.ok(secret.length === 43 && !output.includes(secret));
 });

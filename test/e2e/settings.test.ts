@@ -26,6 +26,8 @@ interface Sample {
 }
 
 const textSample: Sample = { flag: ["a", "a"], variable: ["2", "2"], member: "c" };
+/** The longest duration that the schema lets through, and the shortest; which ones make sense is the policy's to say. */
+const durationSample: Sample = { flag: ["0", 0], variable: ["1000000000", 1_000_000_000], member: 30 };
 const switchSample: Sample = { flag: [true, true], variable: ["false", false], member: true };
 const samples: Readonly<Record<SettingName, Sample>> = {
   host: textSample,
@@ -34,6 +36,14 @@ const samples: Readonly<Record<SettingName, Sample>> = {
   mountPrefix: textSample,
   jwksPath: textSample,
   keys: textSample,
+  store: { flag: ["sqlite:a", "sqlite:a"], variable: ["sqlite:/b", "sqlite:/b"], member: "sqlite:c" },
+  wrappingKeyFile: textSample,
+  rotateEveryDays: durationSample,
+  announceForSeconds: durationSample,
+  maxTokenLifetimeSeconds: durationSample,
+  clockSkewSeconds: durationSample,
+  cacheSlackSeconds: durationSample,
+  replicaLagSeconds: durationSample,
   encryptionKeys: textSample,
   data: textSample,
   rotationMode: switchSample,
@@ -69,6 +79,22 @@ describe("a flag wins over the environment, the environment over the file, the f
     assert.deepEqual({ noCors, jsonLogs }, { noCors: true, jsonLogs: false });
   });
 
+  test("wrapping keys come from the environment only", async (t) => {
+    const environment = { JWKSD_WRAPPING_KEYS: "secret" };
+    assert.equal((await resolveSettings({ flags: {}, environment })).wrappingKeys, "secret");
+    assert.equal(
+      (await resolveSettings({ flags: { wrappingKeys: "secret" }, environment: {} })).wrappingKeys,
+      undefined,
+    );
+    const configFile = join(await temporaryFolder(t), "jwksd.json");
+    await writeFile(configFile, '{"wrappingKeys": "secret"}');
+    await assert.rejects(resolveSettings({ flags: {}, environment: {}, configFile }), (error) => {
+      assert.ok(error instanceof ConfigError && error.code === "ERR_OPTION_UNKNOWN", String(error));
+      assert.ok(!error.message.includes("secret"));
+      return true;
+    });
+  });
+
   test("null in the file is not given", async (t) => {
     const configFile = join(await temporaryFolder(t), "jwksd.json");
     await writeFile(configFile, '{"port": null}');
@@ -80,6 +106,7 @@ describe("a wrong value is refused by a message that names its source and the ru
   const notEmpty = "must not be empty";
   const port = "must be a whole number from 0 to 65535";
   const workers = "must be a whole number from 1 to 256";
+  const seconds = "must be a whole number from 0 to 1000000000";
   const trueOrFalse = "must be true or false";
   const address = 'must be HOST:PORT or "off"';
   const level = "must be debug, info, warn, error or silent";
@@ -91,6 +118,15 @@ describe("a wrong value is refused by a message that names its source and the ru
     ["mountPrefix", notEmpty, [""], [""]],
     ["jwksPath", notEmpty, [""], [""]],
     ["keys", notEmpty, [""], [""]],
+    ["store", notEmpty, [""], [""]],
+    ["store", "must be sqlite:PATH", ["keys.db", "postgres://db", "SQLITE:keys.db"], ["/keys.db"]],
+    ["wrappingKeyFile", notEmpty, [""], [""]],
+    ["rotateEveryDays", seconds, ["", "90d", "-1", "1.5"], ["90", -1, 1.5, 1_000_000_001]],
+    ["announceForSeconds", seconds, ["1h"], [true]],
+    ["maxTokenLifetimeSeconds", seconds, ["1h"], [true]],
+    ["clockSkewSeconds", seconds, ["1h"], [true]],
+    ["cacheSlackSeconds", seconds, ["1h"], [true]],
+    ["replicaLagSeconds", seconds, ["1h"], [true]],
     ["encryptionKeys", notEmpty, [""], [""]],
     ["data", notEmpty, [""], [""]],
     ["rotationMode", trueOrFalse, ["", "yes", "TRUE", "constructor"], ["true", 1, {}]],
@@ -182,6 +218,32 @@ describe("a mistake ends the start with code 1 and one line", { timeout, concurr
       name: "data folder that is a file",
       args: ["--data", "/dev/null"],
       says: /\/dev\/null \(.*\) \[ERR_FILE_UNWRITABLE\]/,
+    },
+    {
+      name: "keys of others, and a store of its own",
+      args: ["--keys", "keys.json", "--store", "sqlite:keys.db"],
+      says: /^jwksd: keys and store exclude each other; give one of them \[ERR_OPTION_INVALID\]/,
+    },
+    {
+      name: "wrapping keys from two places",
+      args: ["--wrapping-key-file", "wrapping.key"],
+      env: { JWKSD_WRAPPING_KEYS: "x" },
+      says: /^jwksd: wrappingKeyFile and wrappingKeys exclude each other; give one of them \[ERR_OPTION_INVALID\]/,
+    },
+    {
+      name: "a policy that breaks its own arithmetic",
+      args: ["--announce-for-seconds", "14704"],
+      says: /announceForSeconds is 14704, and must be at least 14705: .* \[ERR_POLICY_INVALID\]/,
+    },
+    {
+      name: "wrapping key that is none",
+      env: { JWKSD_WRAPPING_KEYS: "short" },
+      says: /a wrapping key is 32 random bytes in base64url.* \[ERR_WRAPPING_KEY_INVALID\]/,
+    },
+    {
+      name: "wrapping key file that is not there",
+      args: ["--wrapping-key-file", "no.key"],
+      says: /cannot read no\.key \(ENOENT\) \[ERR_FILE_UNREADABLE\]/,
     },
     {
       name: "host that is not there",
@@ -282,7 +344,10 @@ describe("each way of giving the settings reaches the service", { timeout, concu
       child.stderr.setEncoding("utf8").on("data", (chunk: string) => (logs += chunk));
       const [first] = (await createInterface({ input: child.stdout })[Symbol.asyncIterator]().next()).value ?? [];
       assert.ok(first !== undefined);
-      assert.equal((await readdir(join(data, "keys"))).length, 1);
+      assert.deepEqual(
+        (await readdir(data)).filter((name) => !/-(wal|shm)$/.test(name)),
+        ["keys.db", "wrapping.key"],
+      );
       child.kill("SIGTERM");
       assert.deepEqual(await exited, { code: 0, signal: null });
       assert.equal(logs, "");

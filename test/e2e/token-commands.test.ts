@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { writeFile } from "node:fs/promises";
+import { readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { createRemoteJWKSet, jwtVerify } from "jose";
@@ -59,7 +59,10 @@ describe("jwksd token refuses", { timeout, concurrency: 4 }, () => {
     { args: ["--aud", "api", "--claim", "iss=x"], says: ['claim "iss"', "[ERR_CLAIMS_INVALID]"] },
     { args: ["--aud", "api", "--lifetime", "1h"], says: ["whole number of seconds"] },
     { args: ["--aud", "api", "--lifetime", "0"], says: ["lifetimeSeconds", "[ERR_CLAIMS_INVALID]"] },
-    { args: ["--aud", "api", "--data", "no/such/folder"], says: ["no/such/folder", "[ERR_FILE_UNREADABLE]"] },
+    {
+      args: ["--aud", "api", "--data", "no/such/folder"],
+      says: ["no store at no/such/folder/keys.db", "[ERR_STORE_UNAVAILABLE]"],
+    },
   ];
   for (const { args, says } of rows) {
     test(args.join(" ") || "nothing", async (t) => {
@@ -130,6 +133,32 @@ describe("jwksd verify explains each step", { timeout }, () => {
     const gone = await runCli(t, args);
     assert.equal(gone.code, 1);
     assert.match(gone.stdout, /FAIL {2}discovery .*ECONNREFUSED.*\[ERR_FETCH_FAILED\]/);
+  });
+});
+
+describe("jwksd token and the keys that a service manages", { timeout, concurrency: 4 }, () => {
+  test("signs with the active one, for as long as keys are kept", async (t) => {
+    const data = await temporaryFolder(t);
+    const service = await startServiceProcess(t, ["--data", data]);
+    const issuer = `http://127.0.0.1:${service.port}`;
+    const args = ["token", "--data", data, "--port", String(service.port), "--aud", "api"];
+    const { code, stdout, stderr } = await runCli(t, args);
+    assert.deepEqual({ code, stderr }, { code: 0, stderr: "" });
+    const set = createRemoteJWKSet(new URL(service.jwksUri));
+    const { protectedHeader } = await jwtVerify(stdout.trim(), set, { issuer, audience: "api" });
+    assert.deepEqual([protectedHeader.kid], service.log.find(({ msg }) => msg === "started")?.["kids"]);
+    const tooLong = await runCli(t, [...args, "--lifetime", "3601"]);
+    assert.deepEqual({ code: tooLong.code, stdout: tooLong.stdout }, { code: 1, stdout: "" });
+    assert.match(tooLong.stderr, /3601, and maxTokenLifetimeSeconds 3600: .*\[ERR_CLAIMS_INVALID\]\n$/);
+    await service.stop();
+    assert.equal((await runCli(t, args)).code, 0, "nothing has to be running");
+  });
+
+  test("makes nothing where nothing is, and says what does", async (t) => {
+    const folder = await temporaryFolder(t);
+    const { code, stdout, stderr } = await runCli(t, ["token", "--data", folder, "--aud", "api"]);
+    assert.deepEqual({ code, stdout, files: await readdir(folder) }, { code: 1, stdout: "", files: [] });
+    assert.match(stderr, /no store at .*keys\.db; jwksd serve .*\[ERR_STORE_UNAVAILABLE\]\n$/);
   });
 });
 

@@ -1,0 +1,43 @@
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import * as jose from "jose";
+import type { KeyRecord, StoredEvent } from "../../src/store/store.ts";
+import { sqliteStore } from "../../src/store/sqlite.ts";
+
+/** What a store holds. */
+export interface Stored {
+  readonly revision: number;
+  readonly records: readonly KeyRecord[];
+  /** Oldest first. */
+  readonly events: readonly StoredEvent[];
+}
+
+/** Reads a store, as another process would. */
+export async function readStore(path: string): Promise<Stored> {
+  const store = await sqliteStore(path);
+  try {
+    return { ...(await store.load()), events: (await store.events()).toReversed() };
+  } finally {
+    await store.close();
+  }
+}
+
+/** A new wrapping key, as text. */
+export const newWrappingKey = (): string => jose.base64url.encode(crypto.getRandomValues(new Uint8Array(32)));
+
+/** The wrapping key that a first start made in its data folder. */
+export const wrappingKeyOf = async (data: string): Promise<string> =>
+  (await readFile(join(data, "wrapping.key"), "utf8")).trim();
+
+/** The private JWKs of records, unwrapped by jose alone. */
+export async function unwrapAll(records: readonly KeyRecord[], wrappingKey: string): Promise<jose.JWK[]> {
+  const wrapped = records.flatMap(({ privateHalf }) =>
+    privateHalf !== undefined && "jwe" in privateHalf ? [privateHalf.jwe] : [],
+  );
+  return Promise.all(
+    wrapped.map(async (jwe) => {
+      const { plaintext } = await jose.compactDecrypt(jwe, jose.base64url.decode(wrappingKey));
+      return JSON.parse(new TextDecoder().decode(plaintext)) as jose.JWK;
+    }),
+  );
+}
