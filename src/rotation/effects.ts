@@ -1,0 +1,216 @@
+import type { KeyRecord } from "../store/store.ts";
+import { endOfWait } from "./advance.ts";
+import { rotatingSince } from "./mode-intervals.ts";
+import { type RotationPolicy, cachedForSeconds } from "./policy.ts";
+import { activeKey, announcedUntil, isRotating } from "./records.ts";
+import { durationText, kidText, timeText } from "./words.ts";
+
+/** For how long caches may trust a key that is no longer published. */
+export interface Trust {
+  /** Epoch milliseconds: the end for caches that keep to Cache-Control. */
+  readonly until: number;
+  /** The end for caches that keep a copy for longer than they were told, within `cacheSlackSeconds`. */
+  readonly withSlackUntil: number;
+  readonly because: string;
+}
+
+/**
+ * What the difference between two states of the records means for verifiers and relying parties, a sentence or two for each key.
+ * Says nothing where nothing is different.
+ *
+ * @param now when the change is made, in epoch milliseconds
+ */
+export function effects(
+  before: readonly KeyRecord[],
+  after: readonly KeyRecord[],
+  policy: RotationPolicy,
+  now: number,
+): string[] {
+  const old = new Map(before.map((record) => [record.kid, record]));
+  const changed = after.filter((record) => JSON.stringify(record) !== JSON.stringify(old.get(record.kid)));
+  const told = changed.map((record) => effectOf(record, old.get(record.kid), { before, after, policy, now }));
+  return [...told, ...modeEffect(before, after, now)];
+}
+
+/** What forced steps and revocations of the past still do to verifiers. */
+export function aftermath(records: readonly KeyRecord[], policy: RotationPolicy, now: number): string[] {
+  return records.flatMap((record) => {
+    if (record.state === "revoked" && record.endedAt !== undefined) {
+      const trust = trustAfterRevocation(records, record.endedAt, policy);
+      return trust.withSlackUntil > now ? [stillTrusted(record, trust, policy)] : [];
+    }
+    const isForced = record.unannounced === true && record.state === "active" && !isFirst(record, records);
+    return isForced && unknownUntil(record, policy) > now ? [refusedTokens(record, policy)] : [];
+  });
+}
+
+/**
+ * Until when caches may trust a key that was revoked: as long as they may keep a set from before, and that is the long mode's time
+ * unless the rotation mode had been on for so long that no set of the long mode is left.
+ */
+export function trustAfterRevocation(records: readonly KeyRecord[], revokedAt: number, policy: RotationPolicy): Trust {
+  const since = rotatingSince(records, revokedAt);
+  const isShort = since !== undefined && revokedAt - since >= cachedForSeconds.long * 1000;
+  const seconds = isShort ? cachedForSeconds.rotation : cachedForSeconds.long;
+  const mode =
+    since === undefined
+      ? "the rotation mode was off"
+      : `the rotation mode had been on for ${durationText(revokedAt - since)}`;
+  const because = isShort
+    ? `${mode}, at least ${cachedForSeconds.long} s, so no cache has a set that it may keep for longer than ${seconds} s`
+    : `${mode}, so a cache may keep a set with it for ${cachedForSeconds.long} s (max-age and stale-while-revalidate)`;
+  const until = revokedAt + seconds * 1000;
+  return { until, withSlackUntil: until + policy.cacheSlackSeconds * 1000, because };
+}
+
+interface Context {
+  readonly before: readonly KeyRecord[];
+  readonly after: readonly KeyRecord[];
+  readonly policy: RotationPolicy;
+  readonly now: number;
+}
+
+function effectOf(record: KeyRecord, old: KeyRecord | undefined, context: Context): string {
+  const { policy } = context;
+  const name = nameOf(record);
+  if (old?.state === record.state) {
+    return stateTimes(old) === stateTimes(record)
+      ? `${name}: only its private half is kept in another way; nobody is affected.`
+      : `${name}: its waiting time begins again; nobody is affected.`;
+  }
+  switch (record.state) {
+    case "announced":
+      return record.use === "sig"
+        ? `${name} is published now and signs from ${timeText(announcedUntil(record, policy))} on; every cache knows it by then, so nobody is affected.`
+        : `${name} is published now, after the active one, and takes its place at ${timeText(announcedUntil(record, policy))}; nobody is affected.`;
+    case "active":
+      return activated(record, context);
+    case "retiring":
+      return retired(record, policy);
+    case "removed":
+      return removed(record, old, context);
+    default:
+      return revoked(record, old, context);
+  }
+}
+
+function activated(record: KeyRecord, { before, policy, now }: Context): string {
+  const name = nameOf(record);
+  if (record.use === "enc") return `${name} is what relying parties encrypt to from now on; nobody is affected.`;
+  if (isFirst(record, before)) {
+    return `${name} signs from now on. It is the first signing key of this store; where another provider served this issuer before, verifiers refuse its tokens until their caches of that provider's set have expired, unless that set held it.`;
+  }
+  if (unknownUntil(record, policy) <= now) {
+    return `${name} signs from now on. It has been published since ${timeText(record.announcedAt)}, so every cache knows it, and nobody is affected.`;
+  }
+  return refusedTokens(record, policy);
+}
+
+function refusedTokens(record: KeyRecord, policy: RotationPolicy): string {
+  const { announcedAt, activatedAt = announcedAt } = record;
+  const honest = timeText(announcedAt + cachedForSeconds.long * 1000);
+  return (
+    `${nameOf(record)} signs from ${timeText(activatedAt)} on, and is published only since ${timeText(announcedAt)}: verifiers that ` +
+    "cached the set before that, and do not ask again on an unknown kid, refuse its tokens " +
+    `until ${timeText(unknownUntil(record, policy))} (${cachedForSeconds.long} s in caches, until ${honest}, and ` +
+    `cacheSlackSeconds ${policy.cacheSlackSeconds}). Verifiers that do ask again are not affected.`
+  );
+}
+
+function retired(record: KeyRecord, policy: RotationPolicy): string {
+  const name = nameOf(record);
+  const end = timeText(endOfWait(record, policy) ?? Infinity);
+  return record.use === "sig"
+    ? `${name} signs no more; it stays published until ${end}, when its last token has expired, so nobody is affected.`
+    : `${name} is no longer published; what is encrypted to it can be decrypted until ${end}, when no cache gives it away any more, so nobody is affected.`;
+}
+
+function removed(record: KeyRecord, old: KeyRecord | undefined, { policy, now }: Context): string {
+  const name = nameOf(record);
+  const needed = old === undefined ? undefined : neededUntil(old, now, policy);
+  if (needed === undefined) return `${name} never signed anything; it is no longer published, and nobody is affected.`;
+  if (needed <= now) return `${name} is gone; nothing that needs it can be valid any more, so nobody is affected.`;
+  const until = timeText(needed);
+  return record.use === "sig"
+    ? `${name} is no longer published before its time: tokens that it signed${whenSigned(record)} and that have not expired fail at every verifier that fetches the set from now on, until ${until}, when the last of them has expired.`
+    : `${name} is gone before its time: what is encrypted to it, and what relying parties with a cached set encrypt to it until ${until}, can no longer be decrypted.`;
+}
+
+function revoked(record: KeyRecord, old: KeyRecord | undefined, context: Context): string {
+  const { after, policy, now } = context;
+  const name = nameOf(record);
+  const trust = trustAfterRevocation(after, record.endedAt ?? now, policy);
+  if (record.use === "enc") {
+    const none =
+      activeKey(after, "enc") === undefined
+        ? " No encryption key is left; jwksd keys announce --use enc makes one."
+        : "";
+    return old?.state === "retiring"
+      ? `${name} is gone: what is encrypted to it can no longer be decrypted.${none}`
+      : `${name} is gone: what is encrypted to it can no longer be decrypted, and relying parties may go on encrypting to it ${untilWhen(trust, policy)}${none}`;
+  }
+  const tokens =
+    old?.state === "announced"
+      ? "It has not signed anything yet."
+      : "Every token that it signed fails at each verifier as soon as that has the new set.";
+  return `${stillTrusted(record, trust, policy)} ${tokens}`;
+}
+
+function stillTrusted(record: KeyRecord, trust: Trust, policy: RotationPolicy): string {
+  return `${nameOf(record)} is revoked, but caches may still trust it ${untilWhen(trust, policy)}`;
+}
+
+function untilWhen({ until, withSlackUntil, because }: Trust, policy: RotationPolicy): string {
+  const { cacheSlackSeconds, replicaLagSeconds } = policy;
+  return (
+    `until ${timeText(until)}: ${because}. Caches that do not keep to the headers may until ${timeText(withSlackUntil)} ` +
+    `(cacheSlackSeconds ${cacheSlackSeconds}) or for as long as they please, and replicas serve it for up to ` +
+    `replicaLagSeconds ${replicaLagSeconds} more.`
+  );
+}
+
+/** The short cache protects what changes next; when it begins matters to whoever plans something. */
+function modeEffect(before: readonly KeyRecord[], after: readonly KeyRecord[], now: number): string[] {
+  if (isRotating(before) === isRotating(after)) return [];
+  return isRotating(after)
+    ? [
+        `The rotation mode goes on at ${timeText(now)}: from then on caches keep the set for ${cachedForSeconds.rotation} s.`,
+      ]
+    : [
+        `The rotation mode goes off at ${timeText(now)}: from then on caches may keep the set for ${cachedForSeconds.long} s again.`,
+      ];
+}
+
+/** Until when something needs a key that is to go; `undefined` where nothing ever did. */
+function neededUntil(old: KeyRecord, now: number, policy: RotationPolicy): number | undefined {
+  if (old.state === "retiring") return endOfWait(old, policy);
+  if (old.state === "announced" && old.use === "sig") return undefined;
+  // An encryption key that is published may have been encrypted to until now.
+  return endOfWait({ ...old, state: "retiring", retiredAt: now }, policy);
+}
+
+/** Until when there may be a cache that has not heard of a key, in epoch milliseconds. */
+function unknownUntil({ announcedAt }: KeyRecord, policy: RotationPolicy): number {
+  return announcedAt + (cachedForSeconds.long + policy.cacheSlackSeconds) * 1000;
+}
+
+/** Nothing of this use was published before, so no cache can be behind. */
+function isFirst(record: KeyRecord, records: readonly KeyRecord[]): boolean {
+  return !records.some(
+    ({ kid, use, announcedAt }) => use === record.use && kid !== record.kid && announcedAt < record.announcedAt,
+  );
+}
+
+function whenSigned({ activatedAt, retiredAt }: KeyRecord): string {
+  return activatedAt === undefined || retiredAt === undefined || activatedAt === retiredAt
+    ? ""
+    : ` until ${timeText(retiredAt)}`;
+}
+
+function stateTimes({ announcedAt, activatedAt, retiredAt, endedAt }: KeyRecord): string {
+  return JSON.stringify([announcedAt, activatedAt, retiredAt, endedAt]);
+}
+
+function nameOf({ kid, use }: KeyRecord): string {
+  return `${use === "sig" ? "Signing" : "Encryption"} key "${kidText(kid)}"`;
+}

@@ -1,0 +1,48 @@
+import type { KeyRecord } from "../store/store.ts";
+
+/** From `from` until just before `to`, in epoch milliseconds; without `to`, it has not ended. */
+export interface Interval {
+  readonly from: number;
+  readonly to?: number;
+}
+
+/**
+ * When the rotation mode was on, or is, by the times of the records alone: while any key was on its way in or out. In order, and
+ * intervals that touch are one.
+ */
+export function rotationIntervals(records: readonly KeyRecord[]): Interval[] {
+  const ways = records.flatMap((record) => [wayIn(record), wayOut(record)]);
+  const intervals = ways.filter((way) => way !== undefined).sort((a, b) => a.from - b.from);
+  const merged: Interval[] = [];
+  for (const next of intervals) {
+    const last = merged.at(-1);
+    if (last === undefined || next.from > endOf(last)) merged.push(next);
+    else if (endOf(next) > endOf(last)) merged[merged.length - 1] = span(last.from, next.to);
+  }
+  return merged;
+}
+
+/** Since when the rotation mode had been on without a break, at a moment; `undefined` where it was off. */
+export function rotatingSince(records: readonly KeyRecord[], at: number): number | undefined {
+  return rotationIntervals(records).find((interval) => interval.from <= at && at <= endOf(interval))?.from;
+}
+
+function wayIn({ announcedAt, activatedAt, retiredAt, endedAt }: KeyRecord): Interval | undefined {
+  return nonEmpty(announcedAt, activatedAt ?? retiredAt ?? endedAt);
+}
+
+function wayOut({ retiredAt, endedAt }: KeyRecord): Interval | undefined {
+  return retiredAt === undefined ? undefined : nonEmpty(retiredAt, endedAt);
+}
+
+function nonEmpty(from: number, to: number | undefined): Interval | undefined {
+  return to !== undefined && to <= from ? undefined : span(from, to);
+}
+
+function span(from: number, to: number | undefined): Interval {
+  return to === undefined ? { from } : { from, to };
+}
+
+function endOf({ to }: Interval): number {
+  return to ?? Infinity;
+}

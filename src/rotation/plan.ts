@@ -1,0 +1,236 @@
+import type { KeyEvent, KeyRecord, KeyState, KeyUse } from "../store/store.ts";
+import { advance } from "./advance.ts";
+import { announce } from "./commands.ts";
+import { trustAfterRevocation } from "./effects.ts";
+import { defaultAlg } from "./make-key.ts";
+import { type Interval, rotationIntervals } from "./mode-intervals.ts";
+import {
+  type RotationPolicy,
+  announceForMs,
+  cachedForSeconds,
+  leastAnnouncementSeconds,
+  retireForMs,
+  rotateEveryMs,
+} from "./policy.ts";
+import { activeKey, isLive, keyUses } from "./records.ts";
+import { durationText, kidText, timeText } from "./words.ts";
+
+/** A key of a plan. */
+export interface PlanKey {
+  /** Index among the keys of the plan. */
+  readonly key: number;
+  readonly use: KeyUse;
+  /** Not of a key that is still to be made. */
+  readonly kid?: string;
+}
+
+/** One step ahead. */
+export interface PlanStep extends PlanKey {
+  /** Epoch milliseconds. */
+  readonly at: number;
+  readonly action: KeyEvent["type"];
+  /** Why, in words. */
+  readonly reason: string;
+  /** The numbers of the policy behind the date. */
+  readonly bound: string;
+}
+
+/** For how long a key is in one state; without `to`, beyond the end of the plan. */
+export interface PlanSegment extends PlanKey, Interval {
+  readonly state: KeyState;
+}
+
+/** The timeline ahead, and what of the past still matters. All times are epoch milliseconds. */
+export interface RotationPlan {
+  readonly now: number;
+  /** The end of what was looked at. */
+  readonly until: number;
+  /** Every key that is live at any time of the plan, or that caches may still hold: signing keys first, then in order of age. */
+  readonly keys: readonly PlanKey[];
+  readonly steps: readonly PlanStep[];
+  readonly segments: readonly PlanSegment[];
+  /** When the rotation mode is on. */
+  readonly rotation: readonly Interval[];
+}
+
+/** More than any rotation needs; a plan that goes on for longer is of a policy of seconds. */
+const maxTurns = 1000;
+
+/**
+ * What will happen if nobody interferes, found by letting `advance` take every step at its time, with invented keys in the place of
+ * those that are still to be made. So the plan and what a manager does cannot differ.
+ *
+ * @param until the end, in epoch milliseconds. Default: when every use has been through one whole rotation to a key that is still to
+ * be made
+ */
+export function plan(
+  records: readonly KeyRecord[],
+  policy: RotationPolicy,
+  now: number,
+  until: number = Infinity,
+): RotationPlan {
+  const invented = new Set<string>();
+  const dated: { readonly event: KeyEvent; readonly since: number }[] = [];
+  let current = records;
+  let at = now;
+  let end = until;
+  for (let turns = 1; ; turns += 1) {
+    const step = advance(current, policy, at);
+    dated.push(...step.events.map((event) => ({ event, since: sinceOf(event, current) })));
+    current = step.records;
+    for (const use of step.due) {
+      const alg = activeKey(current, use)?.alg ?? defaultAlg[use];
+      const since = activeKey(current, use)?.activatedAt ?? at;
+      const change = announce({ records: current, events: [] }, inventKey(use, alg, current, invented), at, "");
+      dated.push(...change.events.map((event) => ({ event, since })));
+      current = change.records;
+    }
+    const { wakeAt } = advance(current, policy, at);
+    const isWhole = until === Infinity && (wakeAt === Infinity || isRotatedOnce(current, invented));
+    if (isWhole || turns === maxTurns) end = at;
+    if (isWhole || turns === maxTurns || wakeAt > until) break;
+    at = wakeAt;
+  }
+  const keys = keysOf(current, invented, policy, now);
+  const keyOf = (kid: string): PlanKey | undefined => keys.get(kid);
+  const steps = dated.flatMap(({ event, since }) => {
+    const key = keyOf(event.kid);
+    return key === undefined ? [] : [{ ...key, at: event.at, action: event.type, ...whyOf(event, since, policy) }];
+  });
+  const segments = current.flatMap((record) => {
+    const key = keyOf(record.kid);
+    return key === undefined ? [] : segmentsOf(record, key, current, policy);
+  });
+  return {
+    now,
+    until: end,
+    keys: [...keys.values()],
+    steps,
+    segments,
+    rotation: rotationIntervals(current),
+  };
+}
+
+/** Whether a whole rotation to a key that was invented is over, for every use that has keys. */
+function isRotatedOnce(records: readonly KeyRecord[], invented: ReadonlySet<string>): boolean {
+  return keyUses.every((use) => {
+    const ofUse = records.filter((record) => record.use === use && isLive(record));
+    const isNewFirst = records.find((record) => record.use === use)?.kid;
+    const active = activeKey(records, use);
+    if (active === undefined) return ofUse.length === 0;
+    // The first key of an empty store is invented as well, and no rotation.
+    if (!invented.has(active.kid) || active.kid === isNewFirst) return false;
+    return ofUse.length === 1;
+  });
+}
+
+function inventKey(use: KeyUse, alg: string, records: readonly KeyRecord[], invented: Set<string>) {
+  const taken = new Set(records.map(({ kid }) => kid));
+  let number = invented.size + 1;
+  while (taken.has(`new ${number}`)) number += 1;
+  const kid = `new ${number}`;
+  invented.add(kid);
+  // No key of a store has such an x, so that it is not taken for one of them.
+  return { kid, use, alg, publicJwk: { kty: "EC", crv: "P-256", x: kid, y: "" } as const, privateHalf: { uri: kid } };
+}
+
+/** When the state began that an event ends. */
+function sinceOf(event: KeyEvent, before: readonly KeyRecord[]): number {
+  const record = before.find(({ kid }) => kid === event.kid);
+  return (event.type === "removed" ? record?.retiredAt : record?.announcedAt) ?? event.at;
+}
+
+function keysOf(
+  records: readonly KeyRecord[],
+  invented: ReadonlySet<string>,
+  policy: RotationPolicy,
+  now: number,
+): Map<string, PlanKey> {
+  const isShown = ({ state, endedAt }: KeyRecord): boolean =>
+    endedAt === undefined ||
+    endedAt >= now ||
+    (state === "revoked" && trustAfterRevocation(records, endedAt, policy).withSlackUntil > now);
+  const shown = keyUses.flatMap((use) =>
+    records.filter((record) => record.use === use && isShown(record)).sort((a, b) => a.announcedAt - b.announcedAt),
+  );
+  return new Map(shown.map(({ kid, use }, key) => [kid, { key, use, ...(!invented.has(kid) && { kid }) }] as const));
+}
+
+function segmentsOf(
+  record: KeyRecord,
+  key: PlanKey,
+  records: readonly KeyRecord[],
+  policy: RotationPolicy,
+): PlanSegment[] {
+  const { announcedAt, activatedAt, retiredAt, endedAt } = record;
+  const beginnings = [
+    ["announced", announcedAt],
+    ["active", activatedAt],
+    ["retiring", retiredAt],
+    [record.state, endedAt],
+  ] as const;
+  const states = beginnings.filter((entry): entry is readonly [KeyState, number] => entry[1] !== undefined);
+  return states.flatMap(([state, from], index) => {
+    if (state === "removed") return [];
+    const to =
+      state === "revoked" ? trustAfterRevocation(records, from, policy).withSlackUntil : states[index + 1]?.[1];
+    if (to !== undefined && to <= from) return [];
+    return [{ ...key, state, from, ...(to !== undefined && { to }) }];
+  });
+}
+
+type Why = Pick<PlanStep, "reason" | "bound">;
+
+function whyOf({ type, use, at, reason }: KeyEvent, since: number, policy: RotationPolicy): Why {
+  const { announceForSeconds, cacheSlackSeconds, clockSkewSeconds, replicaLagSeconds } = policy;
+  const cached = `${cachedForSeconds.long} s in caches + cacheSlackSeconds ${cacheSlackSeconds}`;
+  switch (type) {
+    case "announced":
+      return since === at
+        ? {
+            reason: "there is no key of this use yet, so it is active at once",
+            bound: "no bound: no cache holds a set",
+          }
+        : {
+            reason: `${use === "sig" ? "it signs" : "it takes over"} from ${timeText(at + announceForMs(policy))} on, and every cache must know it by then`,
+            bound:
+              `rotateEveryDays ${policy.rotateEveryDays} after ${timeText(since)}, when the active key became active, ` +
+              `less announceForSeconds ${announceForSeconds}` +
+              (at > since + rotateEveryMs(policy) - announceForMs(policy)
+                ? "; that is past, so it is due at once"
+                : ""),
+          };
+    case "activated":
+      return since === at
+        ? { reason: "it is the first key of its use", bound: "no bound: no cache holds a set" }
+        : {
+            reason: `it has been published for ${durationText(at - since)}, so every cache knows it`,
+            bound:
+              `announceForSeconds ${announceForSeconds}, at least ${leastAnnouncementSeconds(policy)} = ${cached} + ` +
+              `clockSkewSeconds ${clockSkewSeconds} + replicaLagSeconds ${replicaLagSeconds}`,
+          };
+    case "retired":
+      return { reason: "the next key takes its place", bound: "the moment at which the next key becomes active" };
+    case "removed":
+      return {
+        reason:
+          use === "sig"
+            ? "the last token that it signed has expired for every verifier"
+            : "no cache gives it to relying parties any more, and what was encrypted to it has expired",
+        bound:
+          `${retireForMs(policy, use) / 1000} s after it retired = replicaLagSeconds ${replicaLagSeconds} + ` +
+          `maxTokenLifetimeSeconds ${policy.maxTokenLifetimeSeconds} + 2 * clockSkewSeconds ${clockSkewSeconds}` +
+          (use === "enc" ? ` + ${cached}` : ""),
+      };
+    default:
+      return { reason, bound: `clockSkewSeconds ${clockSkewSeconds}, and an hour for steps that were missed` };
+  }
+}
+
+/** What pictures and tables call a key: its kid, or which of the keys still to be made it is. */
+export function planKeyName({ keys }: RotationPlan, { key, use, kid }: PlanKey): string {
+  if (kid !== undefined) return kidText(kid);
+  const unmade = keys.filter((other) => other.use === use && other.kid === undefined);
+  const place = unmade.findIndex((other) => other.key === key) + 1;
+  return unmade.length === 1 ? "(next)" : `(next ${place})`;
+}

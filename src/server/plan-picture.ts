@@ -1,0 +1,211 @@
+import { styleText } from "node:util";
+import type { KeyState } from "../store/store.ts";
+import { type RotationPlan, planKeyName } from "../rotation/plan.ts";
+import { durationText, relativeText, timeText } from "../rotation/words.ts";
+import { type PlanScale, numberedSteps, planScale, shortened } from "./plan-scale.ts";
+import { type Color, indented } from "./terminal.ts";
+
+export interface PictureOptions {
+  /** Of the terminal, in columns. */
+  readonly columns: number;
+  /** Escape sequences for colours. Default: none. */
+  readonly color?: boolean | undefined;
+  /** ASCII only, for terminals that show nothing else. */
+  readonly ascii?: boolean | undefined;
+}
+
+type Shown = Exclude<KeyState, "removed">;
+
+const glyphs = {
+  unicode: {
+    announced: "·",
+    active: "█",
+    retiring: "▒",
+    revoked: "x",
+    mode: "▀",
+    now: "│",
+    axis: "─",
+    tick: "┼",
+    on: "▶",
+    since: "◀",
+  },
+  ascii: {
+    announced: ".",
+    active: "#",
+    retiring: "=",
+    revoked: "x",
+    mode: "~",
+    now: "|",
+    axis: "-",
+    tick: "+",
+    on: ">",
+    since: "<",
+  },
+} as const;
+
+const colors: Readonly<Record<Shown | "mode" | "quiet", Color>> = {
+  announced: "yellow",
+  active: "green",
+  retiring: "cyan",
+  revoked: "red",
+  mode: "magenta",
+  quiet: "dim",
+};
+
+const narrowest = 40;
+
+/** One character of the picture. */
+interface Cell {
+  readonly text: string;
+  readonly color?: Color;
+}
+
+/** A plan as a picture for a terminal, and its steps below. */
+export function planPicture(plan: RotationPlan, options: PictureOptions): string {
+  const columns = Math.max(options.columns, narrowest);
+  return [
+    ...timeline(plan, { ...options, columns }),
+    "",
+    ...legend(plan, { ...options, columns }),
+    "",
+    ...stepLines(plan, columns),
+  ].join("\n");
+}
+
+function timeline(plan: RotationPlan, { columns, color = false, ascii = false }: PictureOptions): string[] {
+  const glyph = glyphs[ascii ? "ascii" : "unicode"];
+  const names = plan.keys.map((key) => ({ ...key, name: planKeyName(plan, key) }));
+  const longest = Math.max("rotation mode".length, ...names.map(({ name }) => name.length + 4));
+  const labelWidth = Math.min(longest, Math.max(13, Math.floor(columns * 0.3)));
+  const width = columns - labelWidth - 1;
+  const scale = planScale(plan, { width, least: 3, tail: 3 });
+  const nowAt = scale.x(plan.now);
+
+  const line = (label: string, cells: readonly Cell[]): string =>
+    `${label.padEnd(labelWidth)} ${cells.map(({ text, color: one }) => painted(text, color ? one : undefined)).join("")}`.trimEnd();
+  const blank = (): Cell[] =>
+    Array.from({ length: width }, (_, at) => (at === nowAt ? { text: glyph.now, color: colors.quiet } : { text: " " }));
+  const fill = (cells: Cell[], from: number, to: number | undefined, cell: Cell): void => {
+    const end = to === undefined ? width : scale.x(to);
+    for (let at = scale.x(from); at < end; at += 1) cells[at] = cell;
+  };
+
+  const bars = names.map(({ key, use, name }) => {
+    const cells = blank();
+    for (const { state, from, to } of plan.segments.filter((segment) => segment.key === key)) {
+      if (state === "removed") continue;
+      fill(cells, from, to, { text: glyph[state], color: colors[state] });
+      if (from < (scale.moments[0] ?? 0) && (to ?? Infinity) > (scale.moments[0] ?? 0)) {
+        cells[0] = { text: glyph.since, color: colors[state] };
+      }
+      if (to === undefined) cells[width - 1] = { text: glyph.on, color: colors[state] };
+    }
+    if (cells[nowAt]?.text !== " ") cells[nowAt] = { text: glyph.now };
+    return line(
+      `${use} ${ascii ? shortened(name, labelWidth - 4).replace("…", "~") : shortened(name, labelWidth - 4)}`,
+      cells,
+    );
+  });
+  const mode = blank();
+  for (const { from, to } of plan.rotation) {
+    if ((to ?? Infinity) > (scale.moments[0] ?? 0)) fill(mode, from, to, { text: glyph.mode, color: colors.mode });
+  }
+  return [
+    line("", labels(plan, scale, width, true)),
+    ...bars,
+    line("rotation mode", mode),
+    line("", axis(scale, width, glyph)),
+    line("", labels(plan, scale, width, false)),
+  ];
+}
+
+/** The axis: a tick for every moment, and between two of them how long it is from one to the other, where that fits. */
+function axis(
+  { moments, x }: PlanScale,
+  width: number,
+  glyph: { readonly axis: string; readonly tick: string },
+): Cell[] {
+  const cells: Cell[] = Array.from({ length: width }, () => ({ text: glyph.axis }));
+  moments.forEach((moment, index) => {
+    cells[x(moment)] = { text: glyph.tick };
+    const next = moments[index + 1];
+    if (next === undefined) return;
+    const room = x(next) - x(moment) - 1;
+    const exact = durationText(next - moment);
+    const text = [` ${exact} `, exact, /^\d+ \w+/.exec(exact)?.[0] ?? ""].find((one) => one.length <= room);
+    if (text === undefined) return;
+    const start = x(moment) + 1 + Math.floor((room - text.length) / 2);
+    text.split("").forEach((character, place) => (cells[start + place] = { text: character }));
+  });
+  return cells;
+}
+
+/** Above the bars: now, and the numbers of the steps. Below them: dates. What finds no room is left out; the steps name it. */
+function labels(plan: RotationPlan, { moments, x, numberOf }: PlanScale, width: number, above: boolean): Cell[] {
+  const cells: Cell[] = Array.from({ length: width }, () => ({ text: " " }));
+  const important = [plan.now, ...moments.filter((moment) => moment !== plan.now)];
+  for (const moment of important) {
+    const number = numberOf(moment);
+    const name = moment === plan.now ? "now" : number?.toString();
+    const text = above ? name : new Date(moment).toISOString().slice(5, 10);
+    if (text === undefined) continue;
+    const start = Math.min(Math.max(x(moment) - (above ? 0 : 2), 0), width - text.length);
+    const taken = cells.slice(Math.max(start - 1, 0), start + text.length + 1).some((cell) => cell.text !== " ");
+    if (!taken) text.split("").forEach((character, place) => (cells[start + place] = { text: character }));
+  }
+  return cells;
+}
+
+function legend(plan: RotationPlan, { columns, color = false, ascii = false }: PictureOptions): string[] {
+  const glyph = glyphs[ascii ? "ascii" : "unicode"];
+  const meanings: readonly (readonly [Shown | "mode", string])[] = [
+    ["active", "active"],
+    ["announced", "announced"],
+    ["retiring", "retiring"],
+    ["revoked", "revoked, but caches may trust it"],
+    ["mode", "rotation mode: caches keep the set for 5 minutes"],
+  ];
+  const shown = meanings.filter(
+    ([state]) => state !== "revoked" || plan.segments.some((segment) => segment.state === state),
+  );
+  const entries = shown.map(([state, meaning]) => ({ state, text: `${glyph[state]} ${meaning}` }));
+  const lines: (typeof entries)[] = [];
+  for (const entry of entries) {
+    const last = lines.at(-1);
+    const used = last?.reduce((sum, { text }) => sum + text.length + 3, 0) ?? Infinity;
+    if (used + entry.text.length <= columns) last?.push(entry);
+    else lines.push([entry]);
+  }
+  return [
+    ...lines.map((line) =>
+      line
+        .map(({ state, text }) => `${painted(text.slice(0, 1), color ? colors[state] : undefined)}${text.slice(1)}`)
+        .join("   "),
+    ),
+    ...indented(note(plan), columns, 0),
+  ];
+}
+
+function note({ keys }: RotationPlan): string {
+  const scale = "Not to scale: the lengths of time are on the axis. All times are UTC.";
+  return keys.some(({ kid }) => kid === undefined) ? `(next) is a key that is still to be made. ${scale}` : scale;
+}
+
+/** The steps with date, reason and bound, under the numbers that they have in the picture. */
+function stepLines(plan: RotationPlan, columns: number): string[] {
+  const moments = numberedSteps(plan);
+  if (moments.length === 0) return ["No step is ahead."];
+  const indent = `${moments.length}`.length + 2;
+  const lines: string[] = [];
+  for (const { number, at, steps } of moments) {
+    lines.push(`${String(number).padStart(indent - 2)}  ${timeText(at)}, ${relativeText(at, plan.now)}`);
+    for (const { title, reason, bound } of steps) {
+      lines.push(...indented(title, columns, indent), ...indented(`${reason} [${bound}]`, columns, indent + 2));
+    }
+  }
+  return lines;
+}
+
+function painted(text: string, color: Color | undefined): string {
+  return color === undefined || text === " " ? text : styleText(color, text, { validateStream: false });
+}

@@ -1,0 +1,94 @@
+import { type RotationPlan, type PlanStep, planKeyName } from "../rotation/plan.ts";
+
+/**
+ * Where times are in a picture of a plan. A rotation of an hour must be as plain to see as 90 days of quiet, so the axis is not to
+ * scale: each stretch between two moments at which something happens gets a width that grows with the logarithm of its length, and
+ * the picture writes the length on it.
+ */
+export interface PlanScale {
+  /** Every moment at which something happens, now, and the edges, in order. */
+  readonly moments: readonly number[];
+  /** Where a time is; what is outside is at the edge. */
+  readonly x: (time: number) => number;
+  /** The number of a moment ahead at which there are steps, counted from 1. */
+  readonly numberOf: (time: number) => number | undefined;
+}
+
+const shortestMs = 600_000;
+
+/**
+ * @param width of the whole axis
+ * @param least width of a stretch, where there is room for it
+ * @param tail width after the last moment, for what goes on beyond the end
+ */
+export function planScale(
+  plan: RotationPlan,
+  { width, least, tail }: { readonly width: number; readonly least: number; readonly tail: number },
+): PlanScale {
+  const moments = momentsOf(plan);
+  const stretches = moments.slice(1).map((moment, index) => moment - (moments[index] ?? 0));
+  const weights = stretches.map((ms) => Math.log2(1 + ms / shortestMs));
+  const weight = weights.reduce((sum, one) => sum + one, 0);
+  const room = width - tail;
+  const floor = Math.min(least, Math.floor(room / Math.max(stretches.length, 1)));
+  const rest = room - floor * stretches.length;
+  let sum = 0;
+  const positions = [
+    0,
+    ...weights.map((one, index) => {
+      sum += one;
+      return Math.round(floor * (index + 1) + (weight === 0 ? 0 : (rest * sum) / weight));
+    }),
+  ];
+  const numbers = new Map(numberedSteps(plan).map(({ at, number }) => [at, number]));
+  return {
+    moments,
+    x: (time) => positions[moments.findLastIndex((moment) => moment <= time)] ?? 0,
+    numberOf: (time) => numbers.get(time),
+  };
+}
+
+/** Steps that are taken at one moment, which has a number in the picture. */
+export interface NumberedSteps {
+  readonly number: number;
+  readonly at: number;
+  readonly steps: readonly (PlanStep & { readonly title: string })[];
+}
+
+const verbs: Readonly<Record<PlanStep["action"], string>> = {
+  announced: "announce",
+  activated: "activate",
+  retired: "retire",
+  removed: "remove",
+  revoked: "revoke",
+  imported: "import",
+  rewrapped: "rewrap",
+  restarted: "wait again with",
+};
+
+export function numberedSteps(plan: RotationPlan): NumberedSteps[] {
+  const moments = [...new Set(plan.steps.map(({ at }) => at))].sort((a, b) => a - b);
+  const titled = plan.steps.map((step) =>
+    Object.assign({}, step, { title: `${verbs[step.action]} ${step.use} ${planKeyName(plan, step)}` }),
+  );
+  return moments.map((at, index) => ({ number: index + 1, at, steps: titled.filter((step) => step.at === at) }));
+}
+
+/** A text of at most `length` characters; of a longer one the beginning and the end, which tell kids apart. */
+export function shortened(text: string, length: number): string {
+  if (text.length <= length) return text;
+  const end = Math.floor((length - 1) / 2);
+  return `${text.slice(0, length - 1 - end)}…${text.slice(text.length - end)}`;
+}
+
+/**
+ * The picture begins where the oldest wait began that is not over; what was before that does not matter any more. Where nothing
+ * waits, it begins with the active keys.
+ */
+function momentsOf({ now, until, segments, steps }: RotationPlan): number[] {
+  const current = segments.filter(({ from, to = Infinity }) => from <= now && now < to);
+  const waiting = current.filter(({ state }) => state !== "active");
+  const first = Math.min(now, ...(waiting.length > 0 ? waiting : current).map(({ from }) => from));
+  const times = [...segments.flatMap(({ from, to }) => [from, to ?? until]), ...steps.map(({ at }) => at)];
+  return [...new Set([first, now, until, ...times.filter((time) => time > first)])].sort((a, b) => a - b);
+}
