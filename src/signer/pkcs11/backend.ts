@@ -1,0 +1,178 @@
+import { isAbsolute } from "node:path";
+import { randomBytes } from "node:crypto";
+import { calculateJwkThumbprint } from "jose";
+import { checkBounds } from "../../bounds.ts";
+import { type Clock, systemClock } from "../../clock.ts";
+import { ConfigError } from "../../errors.ts";
+import type { ExternalSigner, SignerBackend } from "../signer.ts";
+import { Connection, signerErrorOf } from "./connection.ts";
+import type { KeySelector } from "./messages.ts";
+import { type PinSource, checkPinSource } from "./pin.ts";
+import { Pkcs11Signer, abortable, abortedBy, checkKey } from "./signer.ts";
+import { type Pkcs11Uri, formatKeyUri, parseKeyUri, parsePkcs11Uri } from "./uri.ts";
+import type { TokenProcess } from "./token-process.ts";
+
+/** Options of {@link pkcs11Backend}. */
+export interface Pkcs11Options {
+  /** Absolute path of the PKCS#11 module (a shared library). Without it, each URI has a `module-path`. */
+  readonly modulePath?: string | undefined;
+  /** Where the user PIN comes from. The `pin-source` of a URI comes before it; without both, the token must want no PIN. */
+  readonly pin?: PinSource | undefined;
+  /** The token for new keys, as a URI without a key: `pkcs11:token=jwksd`. */
+  readonly token?: string | undefined;
+  /** Signatures that the token makes at once, each in a session and on a thread of its own. Default: 16. */
+  readonly sessions?: number | undefined;
+  /** Time for one signature at the token, in milliseconds; a module that takes longer hangs, and is replaced. Default: 5000. */
+  readonly timeoutMs?: number | undefined;
+  /** The same for the start of the module with its login, and for making and destroying a key. Default: 30000. */
+  readonly slowTimeoutMs?: number | undefined;
+  readonly clock?: Clock | undefined;
+}
+
+// Threads of Node's pool, less those for Node itself.
+const maxSessions = 1_000;
+const maxTimerMs = 2 ** 31 - 1;
+
+/**
+ * Keys in PKCS#11 tokens. Each token in use has a process of its own, in which the module is loaded, so that one that hangs or crashes
+ * is replaced while this process goes on. Keeps the process alive until its signers are closed. Needs the package `pkcs11js`.
+ *
+ * A token that goes away makes retryable errors, and is opened again by itself when it is back. A PIN is tried once: when it is
+ * refused, this backend answers `ERR_SIGNER_UNAUTHORIZED` from then on.
+ *
+ * @throws ConfigError `ERR_OPTION_INVALID`, `ERR_SIGNER_URI`
+ * @see RFC 7512 for the URIs
+ */
+export function pkcs11Backend(options: Pkcs11Options = {}): SignerBackend {
+  const { modulePath, pin, token, clock = systemClock } = options;
+  const { sessions = 16, timeoutMs = 5_000, slowTimeoutMs = 30_000 } = options;
+  checkBounds({ sessions, timeoutMs, slowTimeoutMs }, 1);
+  if (!Number.isInteger(sessions) || sessions > maxSessions) {
+    throw new ConfigError("ERR_OPTION_INVALID", `sessions must be a whole number of at most ${maxSessions}`);
+  }
+  if (Math.max(timeoutMs, slowTimeoutMs) > maxTimerMs) {
+    throw new ConfigError("ERR_OPTION_INVALID", `timeoutMs and slowTimeoutMs must be at most ${maxTimerMs}`);
+  }
+  if (modulePath !== undefined && !(typeof modulePath === "string" && isAbsolute(modulePath))) {
+    throw new ConfigError("ERR_OPTION_INVALID", "modulePath must be the absolute path of a PKCS#11 module");
+  }
+  if (pin !== undefined) checkPinSource(pin);
+  const tokenForNewKeys = token === undefined ? undefined : parsePkcs11Uri(token);
+  const hiddenVariables = pin !== undefined && "environment" in pin ? [pin.environment] : [];
+  const settings = { timeoutMs, slowTimeoutMs, hiddenVariables, clock };
+  const connections = new Map<string, Connection>();
+
+  function connectionFor(uri: Pkcs11Uri): Connection {
+    const path = modulePath ?? uri.modulePath;
+    if (path === undefined) {
+      throw new ConfigError("ERR_SIGNER_URI", 'give the PKCS#11 module as the option modulePath or as "module-path"');
+    }
+    // A module runs as code of this process's user, so that a URI does not override what was configured.
+    if (uri.modulePath !== undefined && uri.modulePath !== path) {
+      throw new ConfigError("ERR_SIGNER_URI", '"module-path" of the URI is not the configured modulePath');
+    }
+    const target = {
+      modulePath: path,
+      token: uri.token,
+      pin: uri.pinFile === undefined ? pin : { file: uri.pinFile },
+      sessions,
+    };
+    const name = JSON.stringify(target);
+    const connection = connections.get(name) ?? new Connection(target, settings);
+    connections.set(name, connection);
+    return connection;
+  }
+
+  /** Runs `task` with the token open; a signer that it returns holds on to the token. */
+  function withToken<T>(
+    uri: Pkcs11Uri,
+    signal: AbortSignal | undefined,
+    task: (process: TokenProcess, connection: Connection) => Promise<T>,
+  ): Promise<T> {
+    const run = async (): Promise<T> => {
+      const connection = connectionFor(uri);
+      signal?.throwIfAborted();
+      connection.acquire();
+      let result: T | undefined;
+      try {
+        const process = await connection.process();
+        signal?.throwIfAborted();
+        result = await task(process, connection);
+        return result;
+      } catch (error) {
+        throw signerErrorOf(error);
+      } finally {
+        if (!(result instanceof Pkcs11Signer)) await connection.release();
+      }
+    };
+    return abortable(run(), signal).catch((error: unknown) => {
+      throw signal?.aborted === true ? abortedBy(signal) : error;
+    });
+  }
+
+  return {
+    async open(uri, { signal } = {}) {
+      const parsed = parseKeyUri(uri);
+      return withToken(parsed, signal, async (process, connection) => {
+        const found = await process.call<"find">({ kind: "find", key: parsed.key });
+        const publicKey = await checkKey(process, found, "the key of the token");
+        signal?.throwIfAborted();
+        return new Pkcs11Signer(connection, uri, parsed.key, publicKey);
+      });
+    },
+    async create({ issuer, signal }) {
+      if (tokenForNewKeys === undefined) {
+        throw new ConfigError("ERR_OPTION_INVALID", 'token: name the token for new keys, such as "pkcs11:token=jwksd"');
+      }
+      return withToken(tokenForNewKeys, signal, (process, connection) =>
+        createKey(process, connection, issuer, signal),
+      );
+    },
+    async destroy(uri, { signal } = {}) {
+      const parsed = parseKeyUri(uri);
+      await withToken(parsed, signal, (process) => process.call<"destroy">({ kind: "destroy", key: parsed.key }));
+      return { destroyedAt: clock.now() };
+    },
+  };
+}
+
+async function createKey(
+  process: TokenProcess,
+  connection: Connection,
+  issuer: string,
+  signal: AbortSignal | undefined,
+): Promise<ExternalSigner> {
+  // The kid is known when the key is there. Until then, and on tokens that cannot rename, its id is a random one.
+  const id = randomBytes(16);
+  const label = `jwksd ${issuer} ${id.toString("hex")}`;
+  const generated = await process.call<"generate">({ kind: "generate", label, id });
+  let selector: KeySelector = { id: generated.id, label: generated.label };
+  try {
+    const publicKey = await checkKey(process, generated, "the new key");
+    const kid = await calculateJwkThumbprint(publicKey);
+    selector = await renamed(process, generated.key, selector, `jwksd ${issuer} ${kid}`, kid);
+    signal?.throwIfAborted();
+    return new Pkcs11Signer(connection, formatKeyUri(process.token, selector), selector, publicKey);
+  } catch (error) {
+    // A key that is of no use, or that nobody will know of, is not left behind.
+    await process.call<"destroy">({ kind: "destroy", key: selector }).catch(() => {});
+    throw error;
+  }
+}
+
+/** How the key is called then. */
+async function renamed(
+  process: TokenProcess,
+  key: number,
+  before: KeySelector,
+  label: string,
+  kid: string,
+): Promise<KeySelector> {
+  const id = Buffer.from(kid, "base64url");
+  try {
+    await process.call<"rename">({ kind: "rename", key, label, id });
+    return { id: Uint8Array.from(id), label };
+  } catch {
+    return before;
+  }
+}

@@ -1,0 +1,176 @@
+import { ConfigError, SignerError } from "../../errors.ts";
+import type { Failure, TokenSelector } from "./messages.ts";
+import { type PinSource, readPin } from "./pin.ts";
+import { CallFailure, type ProcessSettings, TokenProcess } from "./token-process.ts";
+
+/** What one connection is made to. */
+export interface ConnectionTarget {
+  readonly modulePath: string;
+  readonly token: TokenSelector;
+  readonly pin: PinSource | undefined;
+  readonly sessions: number;
+}
+
+const firstDelayMs = 100;
+const lastDelayMs = 5_000;
+
+/**
+ * Keeps a process for one token while anybody uses it, and replaces one that ended: at once the first time, then after 100 ms, 200 ms
+ * and so on up to 5 s, until the token has signed again. In between, calls fail with a retryable error.
+ *
+ * A PIN that was refused is never tried again: from then on everything fails with `ERR_SIGNER_UNAUTHORIZED`.
+ */
+export class Connection {
+  readonly #target: ConnectionTarget;
+  readonly #settings: ProcessSettings;
+  #users = 0;
+  #process: TokenProcess | undefined;
+  #starting: Promise<TokenProcess> | undefined;
+  #cancelRetry: (() => void) | undefined;
+  #failure: Failure | undefined;
+  #failedStarts = 0;
+  #wasLoggedIn = false;
+  #refusal: string | undefined;
+  #stopping: Promise<void> | undefined;
+
+  constructor(target: ConnectionTarget, settings: ProcessSettings) {
+    this.#target = target;
+    this.#settings = settings;
+  }
+
+  /** A process that takes calls, where there is one right now. */
+  get current(): TokenProcess | undefined {
+    return this.#process?.isUsable === true ? this.#process : undefined;
+  }
+
+  /** Keeps the token open until {@link release}. */
+  acquire(): void {
+    this.#users += 1;
+  }
+
+  /** The last one ends the process, when everything under way is finished. */
+  async release(): Promise<void> {
+    this.#users -= 1;
+    if (this.#users > 0) return;
+    this.#cancelRetry?.();
+    this.#cancelRetry = undefined;
+    await this.#starting?.catch(() => {});
+    // Somebody may have come meanwhile.
+    if (this.#users > 0) return;
+    this.#stopping ??= this.#process?.stop().finally(() => (this.#stopping = undefined));
+    await this.#stopping;
+  }
+
+  /**
+   * The process of the token; while one starts, that is waited for.
+   *
+   * @throws SignerError `ERR_SIGNER_UNAVAILABLE`, `ERR_SIGNER_UNAUTHORIZED`
+   * @throws ConfigError `ERR_PACKAGE_MISSING`, `ERR_OPTION_INVALID`, `ERR_SIGNER_URI`
+   */
+  async process(): Promise<TokenProcess> {
+    await this.#stopping;
+    if (this.#refusal !== undefined) throw unauthorized(this.#refusal);
+    if (this.current !== undefined) return this.current;
+    if (this.#starting !== undefined) return this.#starting;
+    // One that is ending, or one that could not be started: a further one comes by itself.
+    if (this.#process !== undefined || this.#cancelRetry !== undefined) {
+      throw signerErrorOf(new CallFailure(passing(this.#failure ?? ending)));
+    }
+    return this.#startOnce();
+  }
+
+  #startOnce(): Promise<TokenProcess> {
+    const starting = this.#start().finally(() => (this.#starting = undefined));
+    this.#starting = starting;
+    return starting;
+  }
+
+  async #start(): Promise<TokenProcess> {
+    const { modulePath, token, pin, sessions } = this.#target;
+    try {
+      const value = pin === undefined ? undefined : await readPin(pin);
+      const process = await TokenProcess.start(
+        { kind: "start", modulePath, token, pin: value, sessions },
+        this.#settings,
+      );
+      this.#wasLoggedIn = true;
+      this.#process = process;
+      void process.ended.then((failure) => this.#onEnd(process, failure));
+      return process;
+    } catch (error) {
+      this.#failedStarts += 1;
+      this.#latch(error);
+      const failure = error instanceof CallFailure ? error.failure : unreadablePin;
+      this.#retryLater(failure);
+      // The first start shows whether the configuration is right. What is wrong after that may pass.
+      throw signerErrorOf(this.#wasLoggedIn && this.#refusal === undefined ? new CallFailure(passing(failure)) : error);
+    }
+  }
+
+  /** Where it is not known what became of the PIN, it counts as refused, unless it was right before. */
+  #latch(error: unknown): void {
+    if (!(error instanceof CallFailure)) return;
+    const { reason, message } = error.failure;
+    if (reason === "pin" || (reason === "login" && !this.#wasLoggedIn)) this.#refusal = message;
+  }
+
+  #onEnd(process: TokenProcess, failure: Failure | undefined): void {
+    this.#process = undefined;
+    if (failure === undefined) return;
+    this.#failedStarts = process.hasSigned ? 0 : this.#failedStarts + 1;
+    this.#retryLater(failure);
+  }
+
+  #retryLater(failure: Failure): void {
+    this.#failure = failure;
+    if (this.#users === 0 || this.#refusal !== undefined) return;
+    const delayMs = this.#failedStarts === 0 ? 0 : Math.min(firstDelayMs * 2 ** (this.#failedStarts - 1), lastDelayMs);
+    this.#cancelRetry = this.#settings.clock.setTimer(() => {
+      this.#cancelRetry = undefined;
+      // What went wrong is told to whoever calls next, and it is tried again.
+      this.#startOnce().catch(() => {});
+    }, delayMs);
+  }
+}
+
+const ending: Failure = { reason: "unavailable", message: "the token is being opened again", lost: true };
+const unreadablePin: Failure = { reason: "unavailable", message: "the PIN cannot be read", lost: true };
+
+const passing = ({ message }: Failure): Failure => ({ reason: "unavailable", message, lost: true });
+
+const unauthorized = (message: string): SignerError =>
+  new SignerError(
+    "ERR_SIGNER_UNAUTHORIZED",
+    `PKCS#11: ${message}; the PIN is not tried again until jwksd is started again with the right one`,
+  );
+
+/** What callers are told. Messages hold names of functions and return values, never what went into them. */
+export function signerErrorOf(error: unknown): Error {
+  if (!(error instanceof CallFailure)) return error as Error;
+  const { reason, message } = error.failure;
+  if (reason === "pin" || reason === "login") return unauthorized(message);
+  const text = `PKCS#11: ${message}`;
+  switch (reason) {
+    case "package":
+      return new ConfigError(
+        "ERR_PACKAGE_MISSING",
+        `${text}; run: npm install pkcs11js (compiled with C++ and Python)`,
+      );
+    case "module":
+      return new ConfigError("ERR_OPTION_INVALID", `modulePath: the module cannot be loaded: ${message}`);
+    case "ambiguous":
+      return new ConfigError("ERR_SIGNER_URI", text);
+    case "missing":
+    case "key":
+      return new SignerError("ERR_SIGNER_KEY_STATE", text);
+    case "refused":
+      return new SignerError("ERR_SIGNER_UNAUTHORIZED", text);
+    case "throttled":
+      return new SignerError("ERR_SIGNER_THROTTLED", `${text}; try again later`);
+    default:
+      return new SignerError(
+        error.timedOut ? "ERR_SIGNER_TIMEOUT" : "ERR_SIGNER_UNAVAILABLE",
+        `${text}; try again later`,
+      );
+  }
+}

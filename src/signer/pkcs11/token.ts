@@ -1,0 +1,181 @@
+// One token, logged in. Runs in the child.
+import { createRequire } from "node:module";
+import type * as Pkcs11js from "pkcs11js";
+import type { Handle, PKCS11 } from "pkcs11js";
+import { CKF, CKU } from "./constants.ts";
+import { TokenFailure, failureOf, returnValue } from "./failures.ts";
+import type { FoundKey, Operation, Results, StartMessage, TokenDescription, TokenSelector } from "./messages.ts";
+import { type KeyObjects, describeKey, destroyKey, findKey, generateKey, renameKey } from "./objects.ts";
+import { SessionPool } from "./session-pool.ts";
+
+/** A token that is ready to sign. */
+export class Token {
+  readonly description: TokenDescription;
+  readonly #module: PKCS11;
+  readonly #slot: Handle;
+  readonly #pool: SessionPool;
+  readonly #keys: KeyObjects[] = [];
+  readonly #pinned = new Set<unknown>();
+
+  /** Throws {@link TokenFailure}. Waits for `beforeLogin` before the PIN is tried. */
+  static async open(
+    { modulePath, token, pin, sessions }: StartMessage,
+    beforeLogin: () => Promise<void>,
+  ): Promise<Token> {
+    const module = loadModule(modulePath);
+    // Operations run on several threads.
+    named("C_Initialize", () => module.C_Initialize({ flags: CKF.OS_LOCKING_OK }));
+    const slot = findSlot(module, token);
+    await beforeLogin();
+    return new Token(module, slot, pin, sessions);
+  }
+
+  private constructor(module: PKCS11, slot: Handle, pin: string | undefined, sessions: number) {
+    this.#module = module;
+    this.#slot = slot;
+    const { label, serialNumber, flags } = named("C_GetTokenInfo", () => module.C_GetTokenInfo(slot));
+    this.description = { label: unpadded(label), serial: unpadded(serialNumber) };
+    // All sessions of a process share the login, which ends with the last of them.
+    const first = named("C_OpenSession", () => module.C_OpenSession(slot, CKF.SERIAL_SESSION));
+    if ((flags & CKF.LOGIN_REQUIRED) !== 0) login(module, first, pin, flags);
+    this.#pool = named("C_OpenSession", () => new SessionPool(module, slot, sessions));
+    module.C_CloseSession(first);
+  }
+
+  async run<K extends Operation["kind"]>(operation: Extract<Operation, { kind: K }>): Promise<Results[K]>;
+  async run(operation: Operation): Promise<Results[keyof Results]> {
+    switch (operation.kind) {
+      case "sign":
+        return this.#pool.sign(this.#key(operation.key).privateKey, operation.digest);
+      case "find":
+        return this.#pool.use((session) =>
+          named("C_FindObjects", () => this.#describe(session, findKey(this.#module, session, operation.key))),
+        );
+      case "generate":
+        return this.#writing("C_GenerateKeyPair", async (session) =>
+          this.#describe(
+            session,
+            await generateKey(this.#module, session, operation.label, operation.id, this.#pinned),
+          ),
+        );
+      case "rename":
+        return this.#writing("C_SetAttributeValue", (session) =>
+          renameKey(this.#module, session, this.#key(operation.key), operation.label, operation.id),
+        );
+      default:
+        return this.#writing("C_DestroyObject", (session) => destroyKey(this.#module, session, operation.key));
+    }
+  }
+
+  /** Only with nothing under way: a module that is finalised while it works may do anything. */
+  finalize(): void {
+    this.#module.C_Finalize();
+  }
+
+  #describe(session: Handle, objects: KeyObjects): FoundKey {
+    const number = this.#keys.push(objects) - 1;
+    return describeKey(this.#module, session, number, objects);
+  }
+
+  #key(number: number): KeyObjects {
+    const key = this.#keys[number];
+    if (key === undefined) throw new TokenFailure("missing", "no such key was found before");
+    return key;
+  }
+
+  /** In a session of its own, since those for signing are for reading only. */
+  async #writing<T>(functionName: string, task: (session: Handle) => T | Promise<T>): Promise<T> {
+    const session = named("C_OpenSession", () =>
+      this.#module.C_OpenSession(this.#slot, CKF.SERIAL_SESSION | CKF.RW_SESSION),
+    );
+    try {
+      return await task(session);
+    } catch (error) {
+      throw asTokenFailure(error, functionName);
+    } finally {
+      try {
+        this.#module.C_CloseSession(session);
+      } catch {
+        // What went wrong before matters more.
+      }
+    }
+  }
+}
+
+function loadModule(path: string): PKCS11 {
+  let library: typeof Pkcs11js;
+  try {
+    library = createRequire(import.meta.url)("pkcs11js") as typeof Pkcs11js;
+  } catch {
+    throw new TokenFailure("package", "pkcs11js is not installed, or was not compiled");
+  }
+  const module = new library.PKCS11();
+  try {
+    module.load(path);
+  } catch {
+    throw new TokenFailure("module", "it is not there, or no PKCS#11 module for this machine");
+  }
+  return module;
+}
+
+/**
+ * Tries the PIN once. Where a wrong one would lock the token, it is not tried at all: a service that is started again and again with
+ * a wrong PIN stops there.
+ */
+function login(module: PKCS11, session: Handle, pin: string | undefined, flags: number): void {
+  if ((flags & CKF.USER_PIN_LOCKED) !== 0) throw new TokenFailure("pin", "the user PIN of the token is locked");
+  if ((flags & CKF.USER_PIN_FINAL_TRY) !== 0) {
+    throw new TokenFailure("pin", "one try is left before the PIN is locked; log in with another tool first");
+  }
+  if (pin === undefined) throw new TokenFailure("pin", "the token wants a PIN and none was given");
+  try {
+    module.C_Login(session, CKU.USER, pin);
+  } catch (error) {
+    if (returnValue(error) === "CKR_USER_ALREADY_LOGGED_IN") return;
+    const { reason, message, lost } = failureOf(error, "C_Login");
+    if (lost) throw new TokenFailure("unavailable", message);
+    throw new TokenFailure(reason === "pin" || reason === "refused" ? "pin" : "login", message);
+  }
+}
+
+/** The slot of the one token that matches. */
+function findSlot(module: PKCS11, selector: TokenSelector): Handle {
+  const slots = named("C_GetSlotList", () => module.C_GetSlotList(true));
+  const [slot, another] = slots.filter((slot) => isWanted(module, slot, selector));
+  if (slot === undefined) throw new TokenFailure("unavailable", "no such token is present");
+  if (another !== undefined) throw new TokenFailure("ambiguous", "several tokens match; name one by its serial");
+  return slot;
+}
+
+function isWanted(module: PKCS11, slot: Handle, wanted: TokenSelector): boolean {
+  try {
+    const info = module.C_GetTokenInfo(slot);
+    const pairs: [wanted: string | number | undefined, is: string | number][] = [
+      [wanted.label, unpadded(info.label)],
+      [wanted.serial, unpadded(info.serialNumber)],
+      [wanted.manufacturer, unpadded(info.manufacturerID)],
+      [wanted.model, unpadded(info.model)],
+      [wanted.slotId, slot.readUIntLE(0, Math.min(slot.length, 6))],
+    ];
+    return pairs.every(([wanted, is]) => wanted === undefined || wanted === is);
+  } catch {
+    // One that was just taken out, or that this process may not see.
+    return false;
+  }
+}
+
+/** Fixed-size texts of a token are padded with blanks. */
+const unpadded = (text: string): string => text.replace(/[ \0]+$/, "");
+
+function named<T>(functionName: string, call: () => T): T {
+  try {
+    return call();
+  } catch (error) {
+    throw asTokenFailure(error, functionName);
+  }
+}
+
+function asTokenFailure(error: unknown, functionName: string): TokenFailure {
+  const { reason, message, lost } = failureOf(error, functionName);
+  return new TokenFailure(reason, message, lost);
+}

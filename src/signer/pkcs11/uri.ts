@@ -1,0 +1,144 @@
+import { isAbsolute } from "node:path";
+import { fileURLToPath } from "node:url";
+import { ConfigError } from "../../errors.ts";
+import type { KeySelector, TokenSelector } from "./messages.ts";
+
+/** What a `pkcs11:` URI names. */
+export interface Pkcs11Uri {
+  readonly token: TokenSelector;
+  /** Without members where the URI names a token only. */
+  readonly key: KeySelector;
+  /** Absolute path of the module. */
+  readonly modulePath: string | undefined;
+  /** Absolute path of the file that holds the PIN. */
+  readonly pinFile: string | undefined;
+}
+
+// Attributes that select a token, by the member that holds their value.
+const tokenAttributes = { token: "label", serial: "serial", manufacturer: "manufacturer", model: "model" } as const;
+const pathAttributes = new Set([...Object.keys(tokenAttributes), "slot-id", "object", "id", "type"]);
+const queryAttributes = new Set(["module-path", "pin-source"]);
+// Characters of an attribute's value that need no percent-encoding; the path allows "&" besides, the query "/" and "?" and "|".
+const pathValue = /^(?:[\w.~:[\]@!$'()*+,=&-]|%[\dA-Fa-f]{2})*$/;
+const queryValue = /^(?:[\w.~:[\]@!$'()*+,=/?|-]|%[\dA-Fa-f]{2})*$/;
+
+/**
+ * Reads a PKCS#11 URI, strictly: an attribute that is unknown, given twice or wrongly encoded is an error, and so is a PIN. No message
+ * holds the URI or a value.
+ *
+ * @throws ConfigError `ERR_SIGNER_URI`
+ * @see RFC 7512 section 2.3
+ */
+export function parsePkcs11Uri(uri: string): Pkcs11Uri {
+  if (typeof uri !== "string" || !/^pkcs11:/i.test(uri)) throw bad('it does not begin with "pkcs11:"');
+  const [path, query] = split(uri.slice("pkcs11:".length), "?");
+  const attributes = read(path, ";", pathValue, pathAttributes);
+  const settings = query === undefined ? new Map<string, Buffer>() : read(query, "&", queryValue, queryAttributes);
+  const type = text(attributes, "type");
+  if (type !== undefined && type !== "private") throw bad('"type" is not "private"');
+  const id = attributes.get("id");
+  if (id?.length === 0) throw bad('"id" is empty');
+  const label = text(attributes, "object");
+  return {
+    token: tokenOf(attributes),
+    key: { ...(id !== undefined && { id: Uint8Array.from(id) }), ...(label !== undefined && { label }) },
+    modulePath: modulePathOf(settings),
+    pinFile: pinFileOf(settings),
+  };
+}
+
+/** {@link parsePkcs11Uri} for the URI of a key: an object's label or id, or both. @throws ConfigError `ERR_SIGNER_URI` */
+export function parseKeyUri(uri: string): Pkcs11Uri {
+  const parsed = parsePkcs11Uri(uri);
+  if (parsed.key.id === undefined && parsed.key.label === undefined) {
+    throw bad('it names no key; give "object" (its label), "id", or both');
+  }
+  return parsed;
+}
+
+/** The URI of a key on a token, without a module and without a PIN. */
+export function formatKeyUri(token: { readonly label: string; readonly serial: string }, key: KeySelector): string {
+  const id = [...(key.id ?? [])].map((byte) => `%${byte.toString(16).padStart(2, "0").toUpperCase()}`).join("");
+  const attributes = [
+    `token=${encodeURIComponent(token.label)}`,
+    ...(token.serial === "" ? [] : [`serial=${encodeURIComponent(token.serial)}`]),
+    ...(key.label === undefined ? [] : [`object=${encodeURIComponent(key.label)}`]),
+    ...(id === "" ? [] : [`id=${id}`]),
+  ];
+  return `pkcs11:${attributes.join(";")};type=private`;
+}
+
+function read(part: string, separator: string, allowed: RegExp, known: ReadonlySet<string>): Map<string, Buffer> {
+  const attributes = new Map<string, Buffer>();
+  for (const attribute of part === "" ? [] : part.split(separator)) {
+    const [name, value] = split(attribute, "=");
+    if (name === "pin-value") throw bad('it holds a PIN; give the PIN by "pin-source" or the option "pin"');
+    // A name is no secret, but what stands where a name is expected may be anything.
+    if (!known.has(name)) throw bad(/^[a-z-]{1,24}$/.test(name) ? `"${name}" is not supported` : "it is malformed");
+    if (value === undefined || !allowed.test(value)) throw bad(`"${name}" is malformed (RFC 7512 section 2.3)`);
+    if (attributes.has(name)) throw bad(`"${name}" is given twice`);
+    attributes.set(name, decode(value));
+  }
+  return attributes;
+}
+
+function decode(value: string): Buffer {
+  const hex = value.replace(
+    /%([\dA-Fa-f]{2})|[^]/g,
+    (char, code?: string) => code ?? Buffer.from(char).toString("hex"),
+  );
+  return Buffer.from(hex, "hex");
+}
+
+function text(attributes: ReadonlyMap<string, Buffer>, name: string): string | undefined {
+  const bytes = attributes.get(name);
+  if (bytes === undefined) return undefined;
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    throw bad(`"${name}" is not UTF-8`);
+  }
+}
+
+function tokenOf(attributes: ReadonlyMap<string, Buffer>): TokenSelector {
+  const selector: Record<string, string | number> = {};
+  for (const [name, member] of Object.entries(tokenAttributes)) {
+    const value = text(attributes, name);
+    if (value !== undefined) selector[member] = value;
+  }
+  const slot = text(attributes, "slot-id");
+  if (slot !== undefined) {
+    if (!/^\d{1,15}$/.test(slot)) throw bad('"slot-id" is not a decimal number');
+    selector["slotId"] = Number(slot);
+  }
+  if (Object.keys(selector).length === 0) {
+    throw bad('it names no token; give "token" (its label), "serial" or "slot-id"');
+  }
+  return selector;
+}
+
+function modulePathOf(settings: ReadonlyMap<string, Buffer>): string | undefined {
+  const path = text(settings, "module-path");
+  if (path !== undefined && !isAbsolute(path)) throw bad('"module-path" is not an absolute path');
+  return path;
+}
+
+function pinFileOf(settings: ReadonlyMap<string, Buffer>): string | undefined {
+  const source = text(settings, "pin-source");
+  if (source === undefined || isAbsolute(source)) return source;
+  try {
+    return fileURLToPath(source);
+  } catch {
+    throw bad(
+      '"pin-source" is not the absolute path of a file, with or without "file:"; for a command use the option "pin"',
+    );
+  }
+}
+
+/** In two at the first separator; the second part is `undefined` without one. */
+function split(text: string, separator: string): [string, string | undefined] {
+  const at = text.indexOf(separator);
+  return at === -1 ? [text, undefined] : [text.slice(0, at), text.slice(at + 1)];
+}
+
+const bad = (rule: string): ConfigError => new ConfigError("ERR_SIGNER_URI", `not a usable PKCS#11 URI: ${rule}`);

@@ -1,0 +1,11 @@
+// A thread of the child that ends the whole process soon after the parent is gone, whatever the other threads hang in. The parent
+// holds the other end of standard input and writes nothing to it.
+import { Socket } from "node:net";
+
+/** Enough to finish what is under way and to finalise the module. */
+const graceMs = 2_000;
+
+const parent = new Socket({ fd: 0, readable: true, writable: false });
+parent.on("error", () => {});
+parent.on("close", () => setTimeout(() => process.kill(process.pid, "SIGKILL"), graceMs));
+parent.resume();
