@@ -28,11 +28,16 @@ const queries = {
 } as const;
 
 /**
- * Which file a path leads to: changes when another file takes its place.
+ * Which files a path leads to: changes when another file takes its place, and when the files beside an open one are no longer those
+ * that all who have it open share.
  *
  * @throws StoreError `ERR_STORE_UNAVAILABLE` if there is none
  */
 export function identityOf(path: string): string {
+  return [fileOf(path), ...companionsOf(path).map(inodeOf)].join(" ");
+}
+
+function fileOf(path: string): string {
   try {
     const { dev, ino } = statSync(path, { bigint: true });
     return `${dev} ${ino}`;
@@ -68,7 +73,7 @@ export function createFile(path: string): void {
  * @throws StoreError `ERR_STORE_UNAVAILABLE`, `ERR_STORE_FORMAT`; errors of SQLite
  */
 export function openFile(path: string): SqliteFile {
-  const identity = identityOf(path);
+  const opened = fileOf(path);
   if (!statSync(path).isFile()) {
     throw new StoreError("ERR_STORE_FORMAT", `${path} is not a regular file; choose another path`);
   }
@@ -83,19 +88,20 @@ export function openFile(path: string): SqliteFile {
     const prepared = Object.entries(queries).map(([name, sql]) => [name, db.prepare(sql)] as const);
     const statements = Object.fromEntries(prepared) as SqliteFile["statements"];
     statements.revision.get();
-    if (identityOf(path) !== identity) {
+    const companions = companionsOf(path).map((name) => ({ name, ino: inodeOf(name) }));
+    const identity = identityOf(path);
+    if (fileOf(path) !== opened) {
       throw new StoreError("ERR_STORE_UNAVAILABLE", `the store ${path} was replaced while it was opened; try again`);
     }
-    const companions = companionsOf(path);
     return {
       db,
       identity,
       statements,
       close: () => db.close(),
       abandon() {
-        // What the old file left must not be taken for the new one's: SQLite would mix the two.
-        // Only while it is open can the number of a file not have been given to another one.
-        for (const [name, { ino }] of companions) if (inodeOf(name) === ino) rmSync(name, { force: true });
+        // What the old file leaves must not be taken for the new one's: SQLite would mix the two.
+        // Only before it is closed can the number of a file not have been given to another one.
+        for (const { name, ino } of companions) if (inodeOf(name) === ino) rmSync(name, { force: true });
         db.close();
       },
     };
@@ -117,10 +123,10 @@ function setUp(db: DatabaseSync, path: string): void {
   }
 }
 
-/** The files that SQLite keeps beside an open one. */
-function companionsOf(path: string): ReadonlyMap<string, { readonly ino: bigint | undefined }> {
+/** The files that SQLite keeps beside an open one: the log, and its index. */
+function companionsOf(path: string): readonly string[] {
   const real = realpathSync(path);
-  return new Map([`${real}-wal`, `${real}-shm`].map((name) => [name, { ino: inodeOf(name) }]));
+  return [`${real}-wal`, `${real}-shm`];
 }
 
 function inodeOf(path: string): bigint | undefined {

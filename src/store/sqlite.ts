@@ -54,7 +54,7 @@ class SqliteStore implements KeyStore {
   load({ signal }: { readonly signal?: AbortSignal | undefined } = {}) {
     return this.#use(signal, ({ db, statements }) =>
       transaction(db, "DEFERRED", () => ({
-        revision: revisionOf(statements),
+        revision: this.#revision(statements),
         records: rowsOf(statements).map((row, index) => this.#parseRecord(row, index)),
       })),
     );
@@ -71,7 +71,7 @@ class SqliteStore implements KeyStore {
         // What is written into a file that is no longer there is lost.
         this.#checkIdentity(identity);
         const stored = new Map(rowsOf(statements).map(({ kid, record }) => [kid, record]));
-        checkCommit({ revision: revisionOf(statements), kids: stored.keys() }, expectedRevision, records);
+        checkCommit({ revision: this.#revision(statements), kids: stored.keys() }, expectedRevision, records);
         for (const record of records) {
           const text = JSON.stringify(record);
           if (!stored.has(record.kid)) statements.addRecord.run(record.kid, text);
@@ -179,6 +179,12 @@ class SqliteStore implements KeyStore {
     }
   }
 
+  #revision({ revision }: SqliteFile["statements"]): number {
+    const row = revision.get() as { revision: number } | undefined;
+    if (row === undefined) throw this.#damaged("the revision");
+    return row.revision;
+  }
+
   #parseRecord({ kid, record }: RecordRow, index: number): KeyRecord {
     const name = `record ${index + 1}`;
     const parsed = this.#parse(record, name) as KeyRecord;
@@ -209,9 +215,6 @@ interface RecordRow {
   readonly kid: string;
   readonly record: string;
 }
-
-const revisionOf = ({ revision }: SqliteFile["statements"]): number =>
-  (revision.get() as { revision: number }).revision;
 
 const rowsOf = ({ records }: SqliteFile["statements"]) => records.all() as unknown as RecordRow[];
 
