@@ -235,9 +235,9 @@ function add(
 }
 
 function checkNew({ records }: Change, key: NewKey, use: KeyUse = key.use): void {
-  if (key.use !== use) throw new StateError("ERR_TRANSITION", `a key of use "${use}" is needed, not "${key.use}"`);
+  if (key.use !== use) throw refused(key, `is a key of use "${key.use}", and one of use "${use}" is needed`);
   if (use === "enc" && activeKey(records, "sig") === undefined)
-    throw new StateError("ERR_TRANSITION", "the first key of a store is a signing key");
+    throw refused(key, "is an encryption key, and the first key of a store is a signing key");
   const used = records.find(({ kid }) => kid === key.kid);
   if (used !== undefined) {
     const message = `kid ${JSON.stringify(key.kid)} is the kid of a key that is ${used.state}; a kid is never used twice`;
@@ -256,7 +256,7 @@ function find({ records }: Change, kid: string): KeyRecord {
   );
 }
 
-function refused({ kid }: KeyRecord, rule: string): StateError {
+function refused({ kid }: Pick<KeyRecord, "kid">, rule: string): StateError {
   return new StateError("ERR_TRANSITION", `kid ${JSON.stringify(kid)} ${rule}`);
 }
 
