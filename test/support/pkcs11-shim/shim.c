@@ -1,0 +1,198 @@
+/*
+ * A PKCS#11 module for tests: passes every call on to a real module, and delays, fails or alters the calls that a control file
+ * names. The file is read at each such call, so that a test changes the module while it is at work.
+ *
+ *   PKCS11_SHIM_MODULE   path of the real module
+ *   PKCS11_SHIM_CONTROL  path of the control file; each line is FUNCTION ACTION [NUMBER]
+ *   PKCS11_SHIM_LOG      path of a file that gets a line for each login and each finalisation
+ *
+ *   delay N   the call takes N milliseconds in all
+ *   hang      the call does not return while the line is there
+ *   fail N    the call does nothing and returns N (0x30 is CKR_DEVICE_ERROR)
+ *   corrupt   of C_Sign: one bit of the signature is wrong
+ *   flags N   of C_GetTokenInfo: flags that are set besides
+ *   plain     of C_GetAttributeValue: CKA_EC_POINT without its octet string around it
+ *   crash     the process ends
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <pkcs11.h>
+
+static CK_FUNCTION_LIST_PTR real;
+static CK_FUNCTION_LIST list;
+static atomic_int under_way;
+
+/* Whether the control file has a line for the function and the action; its number goes to *number. */
+static int told(const char *function, const char *action, unsigned long *number) {
+  const char *path = getenv("PKCS11_SHIM_CONTROL");
+  FILE *file = path == NULL ? NULL : fopen(path, "re");
+  if (file == NULL) return 0;
+  char line[256], a_function[64], an_action[64], a_number[64];
+  int found = 0;
+  while (!found && fgets(line, sizeof line, file) != NULL) {
+    int fields = sscanf(line, "%63s %63s %63s", a_function, an_action, a_number);
+    if (fields < 2 || strcmp(a_function, function) != 0 || strcmp(an_action, action) != 0) continue;
+    found = 1;
+    if (number != NULL && fields == 3) *number = strtoul(a_number, NULL, 0);
+  }
+  fclose(file);
+  return found;
+}
+
+static void note(const char *what, long number) {
+  const char *path = getenv("PKCS11_SHIM_LOG");
+  FILE *file = path == NULL ? NULL : fopen(path, "ae");
+  if (file == NULL) return;
+  fprintf(file, "%s %ld\n", what, number);
+  fclose(file);
+}
+
+static void add(struct timespec *time, unsigned long ms) {
+  time->tv_sec += ms / 1000;
+  time->tv_nsec += (long)(ms % 1000) * 1000000;
+  if (time->tv_nsec < 1000000000) return;
+  time->tv_sec += 1;
+  time->tv_nsec -= 1000000000;
+}
+
+static void pause_ms(unsigned long ms) {
+  struct timespec span = {ms / 1000, (long)(ms % 1000) * 1000000};
+  nanosleep(&span, NULL);
+}
+
+/* What comes before the real call; 1 if there is to be none. */
+static int before(const char *function, struct timespec *start, CK_RV *result) {
+  unsigned long value = CKR_FUNCTION_FAILED;
+  clock_gettime(CLOCK_MONOTONIC, start);
+  if (told(function, "crash", NULL)) _exit(3);
+  while (told(function, "hang", NULL)) pause_ms(2);
+  if (!told(function, "fail", &value)) return 0;
+  *result = value;
+  return 1;
+}
+
+static void after(const char *function, struct timespec *start) {
+  unsigned long ms = 0;
+  if (!told(function, "delay", &ms)) return;
+  add(start, ms);
+  while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, start, NULL) != 0) {
+  }
+}
+
+#define PASS(function, call)                       \
+  struct timespec start;                           \
+  CK_RV rv;                                        \
+  if (!before(function, &start, &rv)) rv = (call); \
+  after(function, &start)
+
+static CK_RV initialize(CK_VOID_PTR arguments) {
+  CK_C_INITIALIZE_ARGS *given = arguments;
+  note("C_Initialize", given == NULL ? 0 : (long)given->flags);
+  PASS("C_Initialize", real->C_Initialize(arguments));
+  return rv;
+}
+
+static CK_RV finalize(CK_VOID_PTR reserved) {
+  /* A module that is finalised with calls under way may do anything. */
+  note("C_Finalize", atomic_load(&under_way));
+  PASS("C_Finalize", real->C_Finalize(reserved));
+  return rv;
+}
+
+static CK_RV get_token_info(CK_SLOT_ID slot, CK_TOKEN_INFO_PTR info) {
+  unsigned long flags = 0;
+  PASS("C_GetTokenInfo", real->C_GetTokenInfo(slot, info));
+  if (rv == CKR_OK && told("C_GetTokenInfo", "flags", &flags)) info->flags |= flags;
+  return rv;
+}
+
+static CK_RV open_session(CK_SLOT_ID slot, CK_FLAGS flags, CK_VOID_PTR data, CK_NOTIFY notify, CK_SESSION_HANDLE_PTR session) {
+  PASS("C_OpenSession", real->C_OpenSession(slot, flags, data, notify, session));
+  return rv;
+}
+
+static CK_RV login(CK_SESSION_HANDLE session, CK_USER_TYPE user, CK_UTF8CHAR_PTR pin, CK_ULONG length) {
+  note("C_Login", (long)length);
+  PASS("C_Login", real->C_Login(session, user, pin, length));
+  return rv;
+}
+
+static CK_RV find_objects_init(CK_SESSION_HANDLE session, CK_ATTRIBUTE_PTR template, CK_ULONG count) {
+  PASS("C_FindObjectsInit", real->C_FindObjectsInit(session, template, count));
+  return rv;
+}
+
+/* A point on P-256 within its octet string, and without. */
+enum { wrapped = 67, plain = 65 };
+
+static CK_RV plain_point(CK_SESSION_HANDLE session, CK_OBJECT_HANDLE object, CK_ATTRIBUTE_PTR attribute) {
+  CK_BYTE value[wrapped];
+  CK_ATTRIBUTE whole = {CKA_EC_POINT, value, sizeof value};
+  CK_RV rv = real->C_GetAttributeValue(session, object, &whole, 1);
+  if (rv != CKR_OK) return rv;
+  if (attribute->pValue != NULL) memcpy(attribute->pValue, value + 2, plain);
+  attribute->ulValueLen = plain;
+  return CKR_OK;
+}
+
+static CK_RV get_attribute_value(CK_SESSION_HANDLE session, CK_OBJECT_HANDLE object, CK_ATTRIBUTE_PTR template, CK_ULONG count) {
+  int is_plain = count == 1 && template->type == CKA_EC_POINT && told("C_GetAttributeValue", "plain", NULL);
+  PASS("C_GetAttributeValue", is_plain ? plain_point(session, object, template)
+                                       : real->C_GetAttributeValue(session, object, template, count));
+  return rv;
+}
+
+static CK_RV set_attribute_value(CK_SESSION_HANDLE session, CK_OBJECT_HANDLE object, CK_ATTRIBUTE_PTR template, CK_ULONG count) {
+  PASS("C_SetAttributeValue", real->C_SetAttributeValue(session, object, template, count));
+  return rv;
+}
+
+static CK_RV sign_init(CK_SESSION_HANDLE session, CK_MECHANISM_PTR mechanism, CK_OBJECT_HANDLE key) {
+  PASS("C_SignInit", real->C_SignInit(session, mechanism, key));
+  return rv;
+}
+
+static CK_RV sign(CK_SESSION_HANDLE session, CK_BYTE_PTR data, CK_ULONG length, CK_BYTE_PTR signature, CK_ULONG_PTR size) {
+  atomic_fetch_add(&under_way, 1);
+  PASS("C_Sign", real->C_Sign(session, data, length, signature, size));
+  if (rv == CKR_OK && signature != NULL && told("C_Sign", "corrupt", NULL)) signature[40] ^= 1;
+  atomic_fetch_sub(&under_way, 1);
+  return rv;
+}
+
+static CK_RV generate_key_pair(CK_SESSION_HANDLE session, CK_MECHANISM_PTR mechanism, CK_ATTRIBUTE_PTR public_template,
+                               CK_ULONG public_count, CK_ATTRIBUTE_PTR private_template, CK_ULONG private_count,
+                               CK_OBJECT_HANDLE_PTR public_key, CK_OBJECT_HANDLE_PTR private_key) {
+  PASS("C_GenerateKeyPair", real->C_GenerateKeyPair(session, mechanism, public_template, public_count, private_template,
+                                                    private_count, public_key, private_key));
+  return rv;
+}
+
+CK_RV C_GetFunctionList(CK_FUNCTION_LIST_PTR_PTR result) {
+  const char *path = getenv("PKCS11_SHIM_MODULE");
+  void *module = path == NULL ? NULL : dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  CK_C_GetFunctionList get = module == NULL ? NULL : (CK_C_GetFunctionList)dlsym(module, "C_GetFunctionList");
+  if (get == NULL || get(&real) != CKR_OK) return CKR_GENERAL_ERROR;
+  list = *real;
+  list.C_GetFunctionList = C_GetFunctionList;
+  list.C_Initialize = initialize;
+  list.C_Finalize = finalize;
+  list.C_GetTokenInfo = get_token_info;
+  list.C_OpenSession = open_session;
+  list.C_Login = login;
+  list.C_FindObjectsInit = find_objects_init;
+  list.C_GetAttributeValue = get_attribute_value;
+  list.C_SetAttributeValue = set_attribute_value;
+  list.C_SignInit = sign_init;
+  list.C_Sign = sign;
+  list.C_GenerateKeyPair = generate_key_pair;
+  *result = &list;
+  return CKR_OK;
+}

@@ -1,0 +1,120 @@
+import { execFileSync } from "node:child_process";
+import { createRequire } from "node:module";
+import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { mkdir, mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { part, skipWithout } from "./parts.ts";
+
+type Scope = { after(fn: () => Promise<void>): void };
+
+/** A new SoftHSM token in a folder of its own. */
+export interface SoftHsm {
+  readonly modulePath: string;
+  readonly label: string;
+  /** Names the token. */
+  readonly uri: string;
+  readonly pin: string;
+  /** A file that holds the PIN. */
+  readonly pinFile: string;
+  readonly folder: string;
+  /** Holds the token; a test may move it away. */
+  readonly tokenFolder: string;
+  /** What OpenSC's pkcs11-tool says, logged in as the user. */
+  pkcs11Tool(this: void, ...args: string[]): string;
+}
+
+/** A module that passes on to SoftHSM and misbehaves as it is told. */
+export interface Shim {
+  readonly modulePath: string;
+  /** Lines of the control file, see pkcs11-shim/shim.c; they replace those before. */
+  control(this: void, ...lines: string[]): void;
+  /** What the module was asked to do so far, a line for each login, start and end. */
+  log(this: void): readonly string[];
+}
+
+const libraries = [
+  "/usr/lib/softhsm",
+  "/usr/lib/x86_64-linux-gnu/softhsm",
+  "/usr/lib64/pkcs11",
+  "/usr/local/lib/softhsm",
+];
+const shimSource = fileURLToPath(new URL("pkcs11-shim/shim.c", import.meta.url));
+const root = fileURLToPath(new URL("../../", import.meta.url));
+
+/** For the `skip` option of tests with a PKCS#11 module: why they are skipped, or `false`. With `CI` set, nothing is skipped. */
+export function skipWithoutPkcs11(...programs: string[]): string | false {
+  const skipped = skipWithout("softhsm2-util", "pkcs11-tool", ...programs);
+  if (skipped !== false || process.env["CI"]) return skipped;
+  try {
+    createRequire(import.meta.url)("pkcs11js");
+    return false;
+  } catch {
+    const why = "NOT TESTED: pkcs11js is not compiled; install g++, make and python3, then: npm rebuild pkcs11js";
+    process.emitWarning(why);
+    return why;
+  }
+}
+
+/** Makes a token; SOFTHSM2_CONF of this process names its configuration until the test ends. */
+export async function createSoftHsm(t: Scope, label = "jwksd-test", pin = "19283746"): Promise<SoftHsm> {
+  const folder = await mkdtemp(join(tmpdir(), "jwksd-softhsm-"));
+  const tokenFolder = join(folder, "tokens");
+  await mkdir(tokenFolder);
+  const configuration = join(folder, "softhsm2.conf");
+  writeFileSync(
+    configuration,
+    `directories.tokendir = ${tokenFolder}\nobjectstore.backend = file\nlog.level = ERROR\n`,
+  );
+  const pinFile = join(folder, "pin");
+  writeFileSync(pinFile, `${pin}\n`, { mode: 0o600 });
+  const before = process.env["SOFTHSM2_CONF"];
+  process.env["SOFTHSM2_CONF"] = configuration;
+  t.after(async () => {
+    if (before === undefined) delete process.env["SOFTHSM2_CONF"];
+    else process.env["SOFTHSM2_CONF"] = before;
+    await rm(folder, { recursive: true, force: true });
+  });
+  const modulePath = libraries.map((path) => join(path, "libsofthsm2.so")).find((path) => existsSync(path));
+  if (modulePath === undefined) throw new Error("libsofthsm2.so was not found");
+  run(part("softhsm2-util"), "--init-token", "--free", "--label", label, "--pin", pin, "--so-pin", "56473829");
+  return {
+    modulePath,
+    label,
+    uri: `pkcs11:token=${label}`,
+    pin,
+    pinFile,
+    folder,
+    tokenFolder,
+    pkcs11Tool: (...args) =>
+      run(part("pkcs11-tool"), "--module", modulePath, "--token-label", label, "--login", "--pin", pin, ...args),
+  };
+}
+
+/** Compiles the shim, and has it work in front of a token. */
+export function createShim(t: Scope, { folder, modulePath }: Pick<SoftHsm, "folder" | "modulePath">): Shim {
+  const shim = join(folder, "shim.so");
+  const headers = join(root, "node_modules/pkcs11js/includes/pkcs11");
+  run(part("cc"), "-shared", "-fPIC", "-O2", "-Wall", "-Werror", `-I${headers}`, "-o", shim, shimSource, "-ldl");
+  const control = join(folder, "control");
+  const log = join(folder, "log");
+  const settings = { PKCS11_SHIM_MODULE: modulePath, PKCS11_SHIM_CONTROL: control, PKCS11_SHIM_LOG: log };
+  Object.assign(process.env, settings);
+  t.after(async () => {
+    for (const name of Object.keys(settings)) Reflect.deleteProperty(process.env, name);
+  });
+  return {
+    modulePath: shim,
+    control(...lines) {
+      // Appears whole: the module may read it at any moment.
+      writeFileSync(`${control}.new`, lines.join("\n"));
+      renameSync(`${control}.new`, control);
+    },
+    log: () => (existsSync(log) ? readFileSync(log, "utf8").trim().split("\n") : []),
+  };
+}
+
+function run(program: string, ...args: string[]): string {
+  return execFileSync(program, args, { encoding: "utf8", stdio: ["ignore", "pipe", "pipe"] });
+}
