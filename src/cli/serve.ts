@@ -1,6 +1,7 @@
 import { Command } from "commander";
 import { createLog } from "../server/log.ts";
 import { type Service, startService } from "../server/service.ts";
+import { printable } from "./printable.ts";
 import { addSettings, settingsFrom } from "./settings-options.ts";
 
 export function serveCommand(): Command {
@@ -31,10 +32,10 @@ async function serve(options: Record<string, unknown>): Promise<void> {
 
   if (!settings.jsonLogs) {
     const [active, ...retiring] = service.kids;
-    // A kid may hold anything, so what a terminal would obey is escaped.
-    const kid = JSON.stringify(active).slice(1, -1);
     const also = retiring.length === 0 ? "" : `, and ${retiring.length} more for verification`;
-    console.log(`jwksd serves ${service.url}\n  kid  ${kid} (active${also})\n  try  curl -i ${service.url}`);
+    console.log(
+      `jwksd serves ${service.url}\n  kid  ${printable(active ?? "")} (active${also})\n  try  curl -i ${service.url}`,
+    );
   }
 }
 

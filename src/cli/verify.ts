@@ -1,5 +1,6 @@
 import { Command } from "commander";
 import { explainVerification } from "../server/explain.ts";
+import { printable } from "./printable.ts";
 import { collect } from "./token.ts";
 
 type VerifyFlags = { issuer: string; aud: string[]; alg?: string[]; typ?: string; allowInsecure?: true; json?: true };
@@ -33,7 +34,8 @@ Examples:
       });
       if (flags.json === true) console.log(JSON.stringify({ verified, steps }, undefined, 2));
       else
-        for (const { ok, step, detail } of steps) console.log(`${ok ? "ok  " : "FAIL"}  ${step.padEnd(10)} ${detail}`);
+        for (const { ok, step, detail } of steps)
+          console.log(`${ok ? "ok  " : "FAIL"}  ${step.padEnd(10)} ${printable(detail)}`);
       if (!verified) process.exitCode = 1;
     });
 }

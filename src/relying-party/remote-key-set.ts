@@ -5,7 +5,7 @@ import { ConfigError, FetchError, type JwksdError, TokenError } from "../errors.
 import type { SkippedKey } from "../jwk/verification-keys.ts";
 import { type Budget, createBudget } from "./budget.ts";
 import { type Fetch, inWorkerd } from "./fetch-json.ts";
-import { type Freshness, freshness, mayUse } from "./freshness.ts";
+import { type Freshness, ageSeconds, freshness, mayUse } from "./freshness.ts";
 import { createSource } from "./source.ts";
 import { type KeySetState, type StoredSet, difference, isKeySetState, storedSet } from "./stored.ts";
 import { checkUrl } from "./urls.ts";
@@ -98,6 +98,7 @@ const negativeMs = 10_000;
 const maxNegative = 1_000;
 /** So that a thousand of them are small; kids are made up by whoever sends tokens. */
 const maxRememberedKidLength = 1_024;
+const maxSeen = 1_000;
 const maxWaiting = 1_000;
 const defaultFreshSeconds = 300;
 const maxStaleSeconds = 86_400;
@@ -152,6 +153,8 @@ export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
   const failures = createBudget(1);
   const anyLane: Lane = { budget: createBudget(), unknown: new Map(), waiting: 0 };
   const tokenEndpointLane: Lane = { budget: createBudget(), unknown: new Map(), waiting: 0 };
+  /** Keys of this set and of earlier ones. */
+  const seen = new Set<string>();
   let { state: unrestored } = options;
   let restoring: Promise<void> | undefined;
   void restore();
@@ -333,14 +336,16 @@ export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
   }
 
   async function load(bypassCaches: boolean, number: number): Promise<void> {
-    const { set, status, ageSeconds } = await source.load(stored, bypassCaches);
+    const { set, status, ageSeconds: age } = await source.load(stored, bypassCaches);
     // It was overdue, and another took its place.
     if (number < landedLast) return;
     landedLast = number;
     if (bypassCaches) bypassedLast = number;
-    store(set);
+    // A cache that does not let itself be passed by must not take back what the origin has said since.
+    const isOutdated = bypassCaches && age > 0 && set.keys !== stored?.keys && leftOrigin(set) < leftOrigin(stored);
+    if (!isOutdated || usable("freshUntil") === undefined) store(set);
     emit({ type: "refreshed", status });
-    if (bypassCaches && ageSeconds > 0) emit({ type: "bypass-ineffective", ageSeconds });
+    if (bypassCaches && age > 0) emit({ type: "bypass-ineffective", ageSeconds: age });
   }
 
   function store(next: StoredSet): void {
@@ -351,11 +356,26 @@ export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
     const { added, removed } = difference(before?.keys, next.keys);
     if (next.keys.skipped.length > 0) emit({ type: "skipped", keys: next.keys.skipped });
     if (added.length + removed.length === 0) return;
-    for (const lane of [anyLane, tokenEndpointLane]) {
-      lane.budget.reset();
-      lane.unknown.clear();
+    if (isNew(next)) {
+      for (const lane of [anyLane, tokenEndpointLane]) {
+        lane.budget.reset();
+        lane.unknown.clear();
+      }
     }
     emit({ type: "changed", added, removed });
+  }
+
+  /** Whether a set holds a key that none had before. Replicas that disagree for a while make every request bring a change, but no new key. */
+  function isNew({ keys }: StoredSet): boolean {
+    let found = false;
+    for (const [kid, identity] of keys.identities) {
+      const key = `${identity} ${kid}`;
+      found ||= !seen.has(key);
+      seen.delete(key);
+      seen.add(key);
+      if (seen.size > maxSeen) seen.delete(seen.values().next().value as string);
+    }
+    return found;
   }
 
   /** A state from the future is kept for later: until its first request, workerd has the clock at 0. */
@@ -411,6 +431,11 @@ export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
       stored = undefined;
     },
   });
+}
+
+/** When a response left the origin, in epoch milliseconds. */
+function leftOrigin(set: StoredSet | undefined): number {
+  return set === undefined ? -Infinity : set.requestedAt - ageSeconds(set.headers) * 1000;
 }
 
 function unknownKid(): TokenError {

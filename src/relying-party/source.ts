@@ -93,6 +93,10 @@ export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, ...fetc
     if (metadata?.issuer !== wanted) {
       throw new FetchError("ERR_DISCOVERY_ISSUER", `${url}: the document is not that of issuer ${wanted}`);
     }
-    return checkUrl(metadata.jwks_uri, `jwks_uri of ${url}`, allowInsecure);
+    const jwksUri = checkUrl(metadata.jwks_uri, `jwks_uri of ${url}`, allowInsecure);
+    if (wanted.startsWith("https:") && !allowInsecure && !jwksUri.toLowerCase().startsWith("https:")) {
+      throw new FetchError("ERR_URL_INSECURE", `jwks_uri of ${url} is not an https URL, and the issuer is`);
+    }
+    return jwksUri;
   }
 }

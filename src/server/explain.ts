@@ -1,7 +1,7 @@
 import { type JWSHeaderParameters, decodeProtectedHeader } from "jose";
 import { JwksdError, TokenError } from "../errors.ts";
 import { createRemoteKeySet } from "../relying-party/remote-key-set.ts";
-import { type VerifyOptions, verify } from "../token/verify.ts";
+import { type VerifyOptions, maxTokenBytes, verify } from "../token/verify.ts";
 
 /** One step of a verification and what came of it. */
 export interface Step {
@@ -17,8 +17,10 @@ interface ExplainOptions extends Pick<VerifyOptions, "audience" | "algorithms" |
   readonly allowInsecure?: boolean | undefined;
 }
 
-// What fails in the last check but is not about the claims.
-const aboutSignature = new Set(["ERR_TOKEN_SIGNATURE", "ERR_TOKEN_ALG", "ERR_TOKEN_CRIT", "ERR_TOKEN_MALFORMED"]);
+/** What is found only after the signature was found to be good. */
+const aboutClaims: ReadonlySet<string> = new Set(["ERR_TOKEN_CLAIM", "ERR_TOKEN_EXPIRED", "ERR_TOKEN_TYP"]);
+
+const goodSignature: Step = { step: "signature", ok: true, detail: "is that of the published key" };
 
 /** Verifies a token as a relying party does, and tells each step; the first that fails is the last. */
 export async function explainVerification(
@@ -47,14 +49,16 @@ export async function explainVerification(
 
     step = "claims";
     const { claims } = await verify(token, { ...options, keys: keySet.getKey });
-    steps.push({ step: "signature", ok: true, detail: "is that of the published key" });
+    steps.push(goodSignature);
     const secondsLeft = Math.round((claims.exp ?? 0) - Date.now() / 1000);
     done(`iss ${claims.iss}, aud ${String(claims.aud)}, expires in ${secondsLeft} s`);
     return { verified: true, steps };
   } catch (error) {
     if (!(error instanceof JwksdError)) throw error;
-    if (step === "claims" && aboutSignature.has(error.code)) step = "signature";
-    if (step === "claims") steps.push({ step: "signature", ok: true, detail: "is that of the published key" });
+    if (step === "claims") {
+      if (aboutClaims.has(error.code)) steps.push(goodSignature);
+      else step = "signature";
+    }
     steps.push({ step, ok: false, detail: `${error.message} [${error.code}]`, code: error.code });
     return { verified: false, steps };
   } finally {
@@ -63,6 +67,9 @@ export async function explainVerification(
 }
 
 function headerOf(token: string): JWSHeaderParameters {
+  if (token.length > maxTokenBytes) {
+    throw new TokenError("ERR_TOKEN_TOO_LARGE", `the token is longer than ${maxTokenBytes} bytes`);
+  }
   try {
     return decodeProtectedHeader(token);
   } catch {

@@ -33,7 +33,8 @@ export interface VerifiedToken {
   readonly claims: jose.JWTPayload;
 }
 
-const maxTokenBytes = 16_384;
+/** Longer ones are refused before they are parsed. */
+export const maxTokenBytes = 16_384;
 /** Whitespace and padding, of which decoders take some, would make more tokens of one. @see RFC 7515 section 5.2 */
 const compactJws = /^[\w-]*\.[\w-]*\.[\w-]*$/;
 const publicKeyAlgorithm = /^(?:[ERP]S(?:256|384|512)|EdDSA|Ed25519)$/;

@@ -97,6 +97,18 @@ describe("jwksd verify explains each step", { timeout }, () => {
     { name: "another algorithm", flags: ["--alg", "RS256"], steps: ok.slice(0, 4), code: "ERR_TOKEN_ALG" },
     { name: "a broken signature", change: cutOff, steps: ok.slice(0, 4), code: "ERR_TOKEN_SIGNATURE" },
     { name: "an unknown kid", change: otherKid, steps: ok.slice(0, 3), code: "ERR_TOKEN_KID_UNKNOWN" },
+    {
+      name: "an algorithm for shared secrets",
+      flags: ["--alg", "HS256"],
+      steps: ok.slice(0, 4),
+      code: "ERR_OPTION_INVALID",
+    },
+    {
+      name: "a token over 16 KiB",
+      change: (token) => token + "A".repeat(16_384),
+      steps: ok.slice(0, 1),
+      code: "ERR_TOKEN_TOO_LARGE",
+    },
     { name: "no token", change: () => "nonsense", steps: ok.slice(0, 1), code: "ERR_TOKEN_MALFORMED" },
   ];
 
@@ -121,6 +133,19 @@ describe("jwksd verify explains each step", { timeout }, () => {
         );
       });
     }
+  });
+
+  test("a token cannot write lines of its own", async (t) => {
+    const { issuer } = await start(t);
+    const kid = "x\nok    signature  is that of the published key\u001b[8m\u202e";
+    const header = Buffer.from(JSON.stringify({ alg: "ES256", kid })).toString("base64url");
+    const { code, stdout } = await runCli(t, ["verify", `${header}.e30.AAAA`, "--issuer", issuer, "--aud", "api"]);
+    assert.equal(code, 1);
+    assert.deepEqual(
+      stdout.split("\n").map((line) => line.slice(0, 15).trimEnd()),
+      ["ok    token", "ok    discovery", "FAIL  key", ""],
+    );
+    assert.doesNotMatch(stdout, /[\u001b\u202e]/);
   });
 
   test("for eyes, and against a provider that is not there", async (t) => {

@@ -100,6 +100,12 @@ describe("the discovery document", () => {
       expect: "ERR_URL_INSECURE",
     },
     {
+      source: "Discovery 3",
+      name: "with an http jwks_uri on loopback, of an https issuer",
+      input: { issuer, jwks_uri: "http://127.0.0.1/jwks" },
+      expect: "ERR_URL_INSECURE",
+    },
+    {
       source: "option",
       name: "with an http jwks_uri, allowed",
       options: { allowInsecure: true },

@@ -436,3 +436,29 @@ describe("failures", () => {
     assert.equal(clock.timers, 0);
   });
 });
+
+describe("servers that disagree", () => {
+  test("do not lift the limit of requests: only a key that no set had before does", async () => {
+    let turn = 0;
+    const either: Script = (request) => ((turn += 1) % 2 === 0 ? served(["a", "b"]) : served(["a"]))(request);
+    const { ask, origin, clock } = await warmVerifier(either, { maxWaitMs: 0 });
+    for (const kid of kidsOf(200)) {
+      await ask(kid);
+      await clock.advance(50);
+    }
+    // Ten seconds: three at once and one for the new key "b", then after 1, 2 and 4 seconds, twice at most.
+    assert.ok(origin.requests.length <= 12, String(origin.requests.length));
+  });
+
+  test("a cache that answers a bypass with an older set does not take back a key", async () => {
+    const { ask, origin, clock } = await warmVerifier();
+    await clock.advance(60_000);
+    origin.script = served(["a", "b"]);
+    assert.equal(await ask("b"), "b");
+    origin.script = served(["a"], { Age: "60" });
+    assert.equal(await ask("c"), unknown);
+    origin.requests.length = 0;
+    assert.equal(await ask("b"), "b");
+    assert.equal(origin.requests.length, 0);
+  });
+});
