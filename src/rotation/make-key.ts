@@ -1,5 +1,9 @@
 import * as jose from "jose";
+import { KeyMaterialError } from "../errors.ts";
 import { publicMembers } from "../jwk/public.ts";
+import { readKey } from "../jwk/read.ts";
+import { type EncryptionEntry, checkEncryption, checkSigning } from "../keyset/keyset.ts";
+import { signerFrom } from "../signer/local.ts";
 import type { ExternalSigner } from "../signer/signer.ts";
 import type { KeyUse } from "../store/store.ts";
 import type { NewKey } from "./commands.ts";
@@ -14,7 +18,11 @@ export async function makeLocalKey(use: KeyUse, alg: string, wrapping: Wrapping)
   return wrapKey(use, alg, await jose.exportJWK(privateKey), wrapping);
 }
 
-/** A record for a private JWK that exists. `kid` defaults to its RFC 7638 thumbprint. */
+/**
+ * A record for a private JWK that exists. `kid` defaults to its RFC 7638 thumbprint.
+ *
+ * @throws KeyMaterialError for every key that a provider would refuse: a kid that is recorded once stays for good
+ */
 export async function wrapKey(
   use: KeyUse,
   alg: string,
@@ -24,6 +32,7 @@ export async function wrapKey(
 ): Promise<NewKey> {
   const publicJwk = publicMembers(privateJwk, "the new key");
   const keyId = kid ?? (await jose.calculateJwkThumbprint({ ...publicJwk }));
+  await (use === "sig" ? checkSigningKey(keyId, privateJwk) : checkEncryptionKey(keyId, alg, privateJwk));
   return { kid: keyId, use, alg, publicJwk, privateHalf: { jwe: await wrapping.wrap(keyId, privateJwk) } };
 }
 
@@ -32,4 +41,25 @@ export async function externalKey({ publicKey, uri }: ExternalSigner, kid?: stri
   const publicJwk = publicMembers(publicKey as Readonly<Record<string, unknown>>, uri);
   const keyId = kid ?? (await jose.calculateJwkThumbprint({ ...publicJwk }));
   return { kid: keyId, use: "sig", alg: "ES256", publicJwk, privateHalf: { uri } };
+}
+
+async function checkSigningKey(keyId: string, privateJwk: jose.JWK): Promise<void> {
+  const name = `kid ${JSON.stringify(keyId)}`;
+  await checkSigning([{ keyId, signer: await signerFrom(await readKey({ ...privateJwk }, name), name) }]);
+}
+
+async function checkEncryptionKey(keyId: string, alg: string, privateJwk: jose.JWK): Promise<void> {
+  await checkEncryption([{ keyId, publicKey: { ...privateJwk }, alg: alg as EncryptionEntry["alg"] }]);
+  const name = `kid ${JSON.stringify(keyId)}`;
+  const { publicJwk, privateKey } = await readKey({ ...privateJwk }, name);
+  if (privateKey === undefined) {
+    throw new KeyMaterialError("ERR_PRIVATE_KEY_MISSING", `${name}: this is a public key; its private part is needed`);
+  }
+  try {
+    const probe = new jose.CompactEncrypt(new Uint8Array(1)).setProtectedHeader({ alg, enc: "A128GCM" });
+    const jwe = await probe.encrypt(await jose.importJWK({ ...publicJwk }, alg));
+    await jose.compactDecrypt(jwe, await jose.importJWK(privateJwk, alg));
+  } catch {
+    throw new KeyMaterialError("ERR_KEY_MISMATCH", `${name}: its private half belongs to another public key`);
+  }
 }

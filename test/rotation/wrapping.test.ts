@@ -1,0 +1,251 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { inspect } from "node:util";
+import * as jose from "jose";
+import type { JwksdError } from "../../src/errors.ts";
+import { makeLocalKey, wrapKey } from "../../src/rotation/make-key.ts";
+import { type Wrapping, createWrapping } from "../../src/rotation/wrapping.ts";
+import { ecKey, named, privateMembers, rsaKey, withoutPrivate } from "../support/keys.ts";
+import { assertSilent, refusal } from "../unit/refusal.ts";
+
+const issuer = "https://op.example";
+const wrappingKey = (fill: number): string => Buffer.alloc(32, fill).toString("base64url");
+const [k1, k2, k3] = [wrappingKey(1), wrappingKey(2), wrappingKey(3)];
+const idOf = (key: string): Promise<string> => jose.calculateJwkThumbprint({ kty: "oct", k: key });
+
+const key = ecKey("a");
+const wrapping = await createWrapping([k1], issuer);
+const jwe = await wrapping.wrap("a", { ...key });
+const [header = "", , iv = "", ciphertext = "", tag = ""] = jwe.split(".");
+
+/** The code and message of a refusal, which holds nothing of any key, at any depth. */
+async function silentRefusal(attempt: () => unknown, code: JwksdError["code"], ...secrets: unknown[]): Promise<string> {
+  const error = await refusal(attempt, code);
+  assertSilent(error, [key, k1, k2, k3, ciphertext, ...secrets]);
+  assert.equal(error.cause, undefined);
+  return error.message;
+}
+
+describe("what was wrapped is unwrapped as it was", () => {
+  for (const [name, privateJwk] of [
+    ["EC P-256", ecKey("p256")],
+    ["EC P-521", ecKey("p521", "P-521")],
+    ["RSA", rsaKey()],
+    ["with members of its own", { ...ecKey("more"), kid: "more", key_ops: ["sign"], "ext-ä": { deep: ["\u0000"] } }],
+  ] as const) {
+    test(name, async () => {
+      const wrapped = await wrapping.wrap("k", privateJwk as jose.JWK);
+      assert.deepEqual(await wrapping.unwrap("k", wrapped), privateJwk);
+      for (const member of privateMembers) {
+        const value = (privateJwk as Record<string, unknown>)[member];
+        if (typeof value === "string") assert.ok(!wrapped.includes(value.slice(0, 12)));
+      }
+    });
+  }
+});
+
+test("the header names algorithm, wrapping key, issuer and kid, and nothing else", async () => {
+  assert.deepEqual(jose.decodeProtectedHeader(jwe), {
+    alg: "dir",
+    enc: "A256GCM",
+    kid: await idOf(k1),
+    iss: issuer,
+    sub: "a",
+  });
+});
+
+test("a key is wrapped differently each time", async () => {
+  const again = await wrapping.wrap("a", { ...key });
+  const [sameHeader, , otherIv, otherCiphertext] = again.split(".");
+  assert.equal(sameHeader, header);
+  assert.notEqual(otherIv, iv);
+  assert.notEqual(otherCiphertext, ciphertext);
+});
+
+describe("several wrapping keys: the first one wraps, all of them unwrap", () => {
+  test("a new first one, and then the old one goes", async () => {
+    const both = await createWrapping([k2, k1], issuer);
+    assert.deepEqual(await both.unwrap("a", jwe), key);
+    assert.equal(both.isCurrent(jwe), false);
+    const rewrapped = await both.wrap("a", await both.unwrap("a", jwe));
+    assert.equal(both.isCurrent(rewrapped), true);
+    assert.deepEqual(await (await createWrapping([k3, k2], issuer)).unwrap("a", rewrapped), key);
+  });
+
+  test("the one that is missing is named, and its id says nothing about it", async () => {
+    const others = await createWrapping([k2, k3], issuer);
+    const message = await silentRefusal(() => others.unwrap("a", jwe), "ERR_WRAPPING_KEY_MISSING");
+    assert.match(message, new RegExp(`^kid "a" is wrapped under the wrapping key "${await idOf(k1)}"`));
+  });
+
+  test("one key has one id, however its last character was written", async () => {
+    const canonical = k1;
+    const sloppy = `${k1.slice(0, -1)}F`;
+    assert.deepEqual(Buffer.from(sloppy, "base64url"), Buffer.from(canonical, "base64url"));
+    const other = await createWrapping([sloppy], issuer);
+    assert.deepEqual(await other.unwrap("a", jwe), key);
+    assert.equal(other.isCurrent(jwe), true);
+  });
+});
+
+describe("a wrapping key is 32 bytes in base64url", () => {
+  const bad: readonly (readonly [string, readonly string[]])[] = [
+    ["none", []],
+    ["empty", [""]],
+    ["31 bytes", [Buffer.alloc(31, 7).toString("base64url")]],
+    ["33 bytes", [Buffer.alloc(33, 7).toString("base64url")]],
+    ["base64 with padding", [Buffer.alloc(32, 7).toString("base64")]],
+    ["other characters", [`${"A".repeat(42)}+`]],
+    ["a line break", [`${wrappingKey(7)}\n`]],
+    ["hex", [Buffer.alloc(32, 7).toString("hex")]],
+    ["the second one", [k1, "short"]],
+  ];
+  for (const [name, keys] of bad) {
+    test(`refused: ${name}`, async () => {
+      await silentRefusal(() => createWrapping(keys, issuer), "ERR_WRAPPING_KEY_INVALID", keys);
+    });
+  }
+});
+
+describe("a wrapped key cannot take the place of another", () => {
+  test("of another kid", async () => {
+    const message = await silentRefusal(() => wrapping.unwrap("b", jwe), "ERR_WRAPPED_KEY");
+    assert.match(message, /^kid "b" of issuer "https:\/\/op.example": .* kid "a" of issuer "https:\/\/op.example"$/);
+  });
+
+  test("of another issuer", async () => {
+    const other = await createWrapping([k1], "https://other.example");
+    const message = await silentRefusal(() => other.unwrap("a", jwe), "ERR_WRAPPED_KEY");
+    assert.match(message, /^kid "a" of issuer "https:\/\/other.example": .* kid "a" of issuer "https:\/\/op.example"$/);
+  });
+
+  test("not even where its header is made to fit", async () => {
+    const forged = Buffer.from(JSON.stringify({ ...jose.decodeProtectedHeader(jwe), sub: "b" })).toString("base64url");
+    const message = await silentRefusal(
+      () => wrapping.unwrap("b", [forged, "", iv, ciphertext, tag].join(".")),
+      "ERR_WRAPPED_KEY",
+    );
+    assert.match(message, /^kid "b": its wrapped private half is damaged$/);
+  });
+});
+
+const flipped = (text: string): string => (text.startsWith("A") ? "B" : "A") + text.slice(1);
+const headed = (change: object): string =>
+  [
+    Buffer.from(JSON.stringify({ ...jose.decodeProtectedHeader(jwe), ...change })).toString("base64url"),
+    "",
+    iv,
+    ciphertext,
+    tag,
+  ].join(".");
+
+describe("what is damaged is refused by its kid, with no byte of it", () => {
+  const damages: readonly (readonly [string, unknown])[] = [
+    ["nothing", ""],
+    ["no string", undefined],
+    ["a private JWK that was never wrapped", JSON.stringify(key)],
+    ["a private JWK in base64", Buffer.from(JSON.stringify(key)).toString("base64url")],
+    ["no JSON in its header", [Buffer.from("{").toString("base64url"), "", iv, ciphertext, tag].join(".")],
+    ["its header", [flipped(header), "", iv, ciphertext, tag].join(".")],
+    ["an encrypted key where there is none", [header, "AAAA", iv, ciphertext, tag].join(".")],
+    ["its IV", [header, "", flipped(iv), ciphertext, tag].join(".")],
+    ["its ciphertext", [header, "", iv, flipped(ciphertext), tag].join(".")],
+    ["the end of its ciphertext", [header, "", iv, ciphertext.slice(0, -4), tag].join(".")],
+    ["its tag", [header, "", iv, ciphertext, flipped(tag)].join(".")],
+    ["no tag", [header, "", iv, ciphertext].join(".")],
+    ["one part more", `${jwe}.`],
+    ["another alg", headed({ alg: "A256GCMKW" })],
+    ["another enc", headed({ enc: "A128GCM" })],
+    ["a critical header", headed({ crit: ["x"], x: 1 })],
+  ];
+  for (const [name, text] of damages) {
+    test(name, async () => {
+      const message = await silentRefusal(() => wrapping.unwrap("a", text as string), "ERR_WRAPPED_KEY", text);
+      assert.equal(message, 'kid "a": its wrapped private half is damaged');
+    });
+  }
+
+  test("what is damaged is not of the first wrapping key", () => {
+    assert.equal(wrapping.isCurrent(""), false);
+    assert.equal(wrapping.isCurrent(jwe), true);
+  });
+
+  test("a plaintext that is no JSON is not quoted", async () => {
+    const plaintext = new TextEncoder().encode(`{"d":"${key.d}"`);
+    const protectedHeader = { ...(jose.decodeProtectedHeader(jwe) as jose.CompactJWEHeaderParameters) };
+    const wrapped = await new jose.CompactEncrypt(plaintext)
+      .setProtectedHeader(protectedHeader)
+      .encrypt(Buffer.alloc(32, 1));
+    await silentRefusal(() => wrapping.unwrap("a", wrapped), "ERR_WRAPPED_KEY");
+  });
+});
+
+test("a wrapping shows nothing of its keys", () => {
+  const shown = inspect(wrapping, { depth: Infinity, showHidden: true }) + JSON.stringify(wrapping);
+  assert.ok(!shown.includes(k1.slice(0, 12)) && !shown.includes("01, 01") && !shown.includes("1, 1, 1"));
+});
+
+/** The private JWK of a key that was made or imported. */
+async function privateHalf(made: Awaited<ReturnType<typeof wrapKey>>, by: Wrapping = wrapping): Promise<jose.JWK> {
+  assert.ok("jwe" in made.privateHalf);
+  return by.unwrap(made.kid, made.privateHalf.jwe);
+}
+
+describe("a key that is made is wrapped, and its kid is its thumbprint", () => {
+  for (const [use, alg] of [
+    ["sig", "ES256"],
+    ["enc", "RSA-OAEP-256"],
+    ["enc", "ECDH-ES"],
+    ["enc", "ECDH-ES+A256KW"],
+  ] as const) {
+    test(`${use} ${alg}`, async () => {
+      const made = await makeLocalKey(use, alg, wrapping);
+      const privateJwk = await privateHalf(made);
+      assert.deepEqual(
+        { ...made, privateHalf: 0 },
+        { kid: made.kid, use, alg, publicJwk: withoutPrivate(privateJwk), privateHalf: 0 },
+      );
+      assert.equal(made.kid, await jose.calculateJwkThumbprint(privateJwk));
+      assert.equal(typeof privateJwk.d, "string");
+      assert.ok(!JSON.stringify(made).includes(privateJwk.d as string));
+    });
+  }
+});
+
+test("a key that is imported keeps its kid and all of its private half", async () => {
+  const privateJwk = { ...named("2026-11", ecKey("imported")), alg: "ES256", use: "sig" };
+  const made = await wrapKey("sig", "ES256", privateJwk, wrapping, "2026-11");
+  assert.equal(made.kid, "2026-11");
+  assert.deepEqual(await privateHalf(made), privateJwk);
+  const { x, y } = privateJwk as unknown as { x: string; y: string };
+  assert.deepEqual(made.publicJwk, { kty: "EC", crv: "P-256", x, y });
+});
+
+describe("a key that no provider would publish is never recorded, since records stay for good", () => {
+  const { d: _, ...publicEc } = ecKey("a");
+  const mixed = { ...ecKey("a"), d: ecKey("b").d };
+  const rsa = rsaKey();
+  const cases: readonly (readonly ["sig" | "enc", string, object, string, JwksdError["code"]])[] = [
+    ["sig", "ES256", ecKey("a"), "", "ERR_KID_INVALID"],
+    ["sig", "ES256", ecKey("a"), "\uD800", "ERR_KID_INVALID"],
+    ["sig", "ES256", ecKey("a", "P-384"), "k", "ERR_KEY_NOT_P256"],
+    ["sig", "ES256", rsa, "k", "ERR_KEY_NOT_P256"],
+    ["sig", "ES256", publicEc, "k", "ERR_PRIVATE_KEY_MISSING"],
+    ["sig", "ES256", { ...ecKey("a"), use: "enc" }, "k", "ERR_KEY_PURPOSE"],
+    ["sig", "ES256", mixed, "k", "ERR_KEY_MISMATCH"],
+    ["enc", "ECDH-ES", ecKey("a", "P-384"), "", "ERR_KID_INVALID"],
+    ["enc", "ECDH-ES", publicEc, "k", "ERR_PRIVATE_KEY_MISSING"],
+    ["enc", "RSA-OAEP-256", withoutPrivate(rsa), "k", "ERR_PRIVATE_KEY_MISSING"],
+    ["enc", "ECDH-ES", { ...ecKey("a"), use: "sig" }, "k", "ERR_KEY_PURPOSE"],
+    ["enc", "RSA-OAEP-256", ecKey("a"), "k", "ERR_ALG_UNSUPPORTED"],
+    ["enc", "RSA1_5", rsa, "k", "ERR_ALG_UNSUPPORTED"],
+    ["enc", "ECDH-ES", mixed, "k", "ERR_KEY_MISMATCH"],
+  ];
+  for (const [use, alg, jwk, kid, code] of cases) {
+    test(`${use} ${alg}, kid ${JSON.stringify(kid)}: ${code}`, async () => {
+      const error = await refusal(() => wrapKey(use, alg, jwk, wrapping, kid), code);
+      assertSilent(error, jwk);
+      assert.match(error.message, kid === "k" ? /kid "k"/ : /keyId/);
+    });
+  }
+});
