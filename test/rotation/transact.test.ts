@@ -1,0 +1,186 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { StateError, StoreError } from "../../src/errors.ts";
+import type { Change } from "../../src/rotation/advance.ts";
+import { applyCommand } from "../../src/rotation/commands.ts";
+import { rotationPolicy } from "../../src/rotation/policy.ts";
+import { transact } from "../../src/rotation/transact.ts";
+import { memoryStore } from "../../src/store/memory.ts";
+import type { KeyRecord, KeyStore } from "../../src/store/store.ts";
+import { settled, simulatedClock } from "../support/simulated.ts";
+import { refusal } from "../unit/refusal.ts";
+import { newKey, record, states } from "./key-records.ts";
+
+const policy = rotationPolicy();
+const clock = simulatedClock();
+
+/** Announces a key of the next kid; the first one becomes active. */
+const announceNext = (records: readonly KeyRecord[]): Change => {
+  const withdrawn = records.filter(({ state }) => state === "announced");
+  const free = withdrawn.reduce<Change>(
+    (change, { kid }) => {
+      const { records, events } = applyCommand(change.records, { type: "remove", kid }, policy, clock.now());
+      return { records, events: [...change.events, ...events] };
+    },
+    { records, events: [] },
+  );
+  const key = newKey(`key ${records.length + 1}`);
+  const change = applyCommand(free.records, { type: "announce", key }, policy, clock.now());
+  return { ...change, events: [...free.events, ...change.events] };
+};
+
+/** What it comes to once all its timers have fired, and how long that took by the clock. */
+async function finished<T>(
+  promise: Promise<T>,
+): Promise<{ readonly result: PromiseSettledResult<T>; readonly tookMs: number }> {
+  const since = clock.now();
+  const pending = Symbol("pending");
+  const settling = Promise.allSettled([promise]);
+  await settled();
+  while ((await Promise.race([settling, Promise.resolve(pending)])) === pending) await clock.advance(1);
+  const [result] = await settling;
+  return { result, tookMs: clock.now() - since };
+}
+
+/** A store in memory; before the first `times` commits of whoever uses it, somebody else commits. */
+function contested(times: number): KeyStore & { readonly loads: () => number } {
+  const store = memoryStore();
+  let left = times;
+  let loads = 0;
+  return {
+    ...store,
+    loads: () => loads,
+    load(options) {
+      loads += 1;
+      return store.load(options);
+    },
+    async commit(...args) {
+      if (left > 0) {
+        left -= 1;
+        const { revision, records } = await store.load();
+        const change = announceNext(records);
+        await store.commit(revision, change.records, change.events);
+      }
+      return store.commit(...args);
+    },
+  };
+}
+
+test("what is decided is committed, records and events together", async () => {
+  const store = memoryStore();
+  const change = await transact(store, announceNext, { clock });
+  assert.equal(states(change.records), "key 1 active");
+  assert.deepEqual((await store.load()).records, change.records);
+  const log = await store.events();
+  assert.deepEqual(log.map(({ type }) => type).toReversed(), ["announced", "activated"]);
+});
+
+test("what is given back unchanged is not committed", async () => {
+  const store = memoryStore();
+  await transact(store, announceNext, { clock });
+  const change = await transact(store, (records) => ({ records, events: [] }), { clock });
+  assert.equal((await store.load()).revision, 1);
+  assert.equal(states(change.records), "key 1 active");
+});
+
+test("an event without a change of records is committed", async () => {
+  const store = memoryStore();
+  const { records } = await transact(store, announceNext, { clock });
+  const event = { at: 1, type: "rewrapped", kid: "key 1", use: "sig", reason: "why" } as const;
+  await transact(store, (records) => ({ records, events: [event] }), { clock });
+  assert.deepEqual(await store.events({ limit: 1 }), [{ ...event, number: 3 }]);
+  assert.deepEqual((await store.load()).records, records);
+});
+
+test("where others commit first, all of it is done again on what they left", async () => {
+  const store = contested(3);
+  const { result } = await finished(transact(store, announceNext, { clock }));
+  assert.ok(result.status === "fulfilled");
+  assert.equal(states(result.value.records), "key 1 active, key 2 removed, key 3 removed, key 4 announced");
+  assert.deepEqual((await store.load()).records, result.value.records);
+});
+
+test("who comes too late twenty times gives up, and has changed nothing", async () => {
+  const store = contested(20);
+  const { result } = await finished(transact(store, announceNext, { clock }));
+  assert.ok(result.status === "rejected");
+  assert.ok(result.reason instanceof StoreError);
+  assert.equal(result.reason.code, "ERR_STORE_CONFLICT");
+  assert.equal(store.loads(), 20);
+  // The twenty commits are those of the others.
+  assert.equal((await store.load()).revision, 20);
+});
+
+test("nineteen times too late is in time", async () => {
+  const store = contested(19);
+  const { result } = await finished(transact(store, announceNext, { clock }));
+  assert.equal(result.status, "fulfilled");
+});
+
+test("pauses grow from milliseconds to a second at most, at random", async (t) => {
+  t.mock.method(Math, "random", () => 0.999);
+  const longest = await finished(transact(contested(20), announceNext, { clock }));
+  // 2 + 4 + ... + 512 + 10 * 1000 ms.
+  assert.ok(longest.tookMs > 10_900 && longest.tookMs <= 11_050, String(longest.tookMs));
+  t.mock.method(Math, "random", () => 0);
+  const shortest = await finished(transact(contested(20), announceNext, { clock }));
+  assert.ok(shortest.tookMs <= 40, String(shortest.tookMs));
+});
+
+test("twelve at once: every change is made, one after the other", async () => {
+  const store = memoryStore();
+  const all = Promise.all(Array.from({ length: 12 }, () => transact(store, announceNext, { clock })));
+  await finished(all);
+  const { revision, records } = await store.load();
+  assert.equal(revision, 12);
+  assert.equal(records.length, 12);
+});
+
+describe("nothing is committed", () => {
+  test("where the decision is a refusal", async () => {
+    const store = memoryStore();
+    await transact(store, announceNext, { clock });
+    const refuse = (records: readonly KeyRecord[]): Change =>
+      applyCommand(records, { type: "remove", kid: "key 1" }, policy, clock.now());
+    await refusal(() => transact(store, refuse, { clock }), "ERR_TRANSITION");
+    await assert.rejects(
+      transact(store, async (records) => refuse(records), { clock }),
+      StateError,
+    );
+    assert.equal((await store.load()).revision, 1);
+  });
+
+  test("where the records of the store break a rule", async () => {
+    const store = memoryStore();
+    await store.commit(0, [record("a", "announced", { announcedAt: clock.now() })], []);
+    await refusal(() => transact(store, announceNext, { clock }), "ERR_RECORDS_INVALID");
+    assert.equal((await store.load()).revision, 1);
+  });
+
+  test("where the store fails, and it is not tried again", async () => {
+    const store = contested(0);
+    let commits = 0;
+    const failing: KeyStore = {
+      ...store,
+      commit() {
+        commits += 1;
+        return Promise.reject(new StoreError("ERR_STORE_UNAVAILABLE", "the disk is full"));
+      },
+    };
+    await assert.rejects(transact(failing, announceNext, { clock }), { code: "ERR_STORE_UNAVAILABLE" });
+    assert.deepEqual([commits, store.loads()], [1, 1]);
+  });
+
+  test("where the caller has aborted", async () => {
+    const store = memoryStore();
+    const signal = AbortSignal.abort();
+    await assert.rejects(transact(store, announceNext, { clock, signal }), { name: "AbortError" });
+    const controller = new AbortController();
+    const decide = (records: readonly KeyRecord[]): Change => {
+      controller.abort();
+      return announceNext(records);
+    };
+    await assert.rejects(transact(store, decide, { clock, signal: controller.signal }), { name: "AbortError" });
+    assert.equal((await store.load()).revision, 0);
+  });
+});
