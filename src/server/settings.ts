@@ -2,6 +2,7 @@ import { readFile } from "node:fs/promises";
 import { distance } from "fastest-levenshtein";
 import * as v from "valibot";
 import { ConfigError } from "../errors.ts";
+import { signerTypes } from "../signer/open-signer.ts";
 
 const text = v.pipe(v.string("must be text"), v.nonEmpty("must not be empty"));
 const flag = v.boolean("must be true or false");
@@ -51,6 +52,24 @@ export const settingDefinitions = {
     fallback: undefined,
     value: "<file>",
     help: "wrapping keys of the store, one per line, 32 bytes in base64url; the first wraps (default: a file beside the store)",
+  },
+  signerType: {
+    schema: v.picklist(["local", ...signerTypes], `must be local, ${signerTypes.join(", ")}`),
+    fallback: "local",
+    value: "<type>",
+    help: `where new signing keys are made: local (wrapped in the store), ${signerTypes.join(", ")}`,
+  },
+  signers: {
+    schema: text,
+    fallback: undefined,
+    value: "<file>",
+    help: "JSON file that says how to reach HSMs and key services; see docs/signers.md",
+  },
+  destroyExternal: {
+    schema: flag,
+    fallback: false,
+    value: undefined,
+    help: "destroy removed and revoked keys in their HSM or key service, too",
   },
   rotateEveryDays: duration("<days>", "days for which a key is active (default: 90)"),
   announceForSeconds: duration("<seconds>", "how long a key is published before it signs (default: 86400)"),

@@ -440,7 +440,7 @@ describe("failures", () => {
 describe("servers that disagree", () => {
   test("do not lift the limit of requests: only a key that no set had before does", async () => {
     let turn = 0;
-    const either: Script = (request) => ((turn += 1) % 2 === 0 ? served(["a", "b"]) : served(["a"]))(request);
+    const either: Script = (...request) => ((turn += 1) % 2 === 0 ? served(["a", "b"]) : served(["a"]))(...request);
     const { ask, origin, clock } = await warmVerifier(either, { maxWaitMs: 0 });
     for (const kid of kidsOf(200)) {
       await ask(kid);

@@ -1,0 +1,60 @@
+import { readFile } from "node:fs/promises";
+import { ConfigError } from "../errors.ts";
+import { type BackendOptions, type SignerBackend, signerBackend } from "../signer/open-signer.ts";
+import type { ExternalSigner } from "../signer/signer.ts";
+import type { Settings } from "./settings.ts";
+
+type SignalOption = { readonly signal?: AbortSignal | undefined };
+
+/** The HSMs and key services of a configuration, in the form in which a key manager takes them. */
+export interface Signers {
+  openSigner(this: void, uri: string, options?: SignalOption): Promise<ExternalSigner>;
+  /** Where new signing keys are made; `undefined` for the store. */
+  readonly createSigner: ((request: { readonly issuer: string } & SignalOption) => Promise<ExternalSigner>) | undefined;
+  /** `undefined` where keys stay when they are removed. */
+  readonly destroySigner: ((uri: string, options?: SignalOption) => Promise<unknown>) | undefined;
+}
+
+/**
+ * Reads how to reach them; nothing is connected to before it is used.
+ *
+ * @throws ConfigError `ERR_CONFIG_FORMAT`
+ */
+export async function signersOf(
+  settings: Pick<Settings, "signers" | "signerType" | "destroyExternal">,
+): Promise<Signers> {
+  const options = settings.signers === undefined ? {} : await readOptions(settings.signers);
+  const backends = new Map<string, Promise<SignerBackend>>();
+  /** One for each kind, because some keep a process or connections for all their keys. */
+  const backendOf = (uriOrType: string): Promise<SignerBackend> => {
+    const [type = ""] = uriOrType.split(":", 1);
+    const backend = backends.get(type) ?? signerBackend(uriOrType, options);
+    backends.set(type, backend);
+    return backend;
+  };
+  return {
+    openSigner: async (uri, { signal } = {}) => (await backendOf(uri)).open(uri, { signal }),
+    createSigner:
+      settings.signerType === "local"
+        ? undefined
+        : async (request) => (await backendOf(settings.signerType)).create(request),
+    destroySigner: settings.destroyExternal
+      ? async (uri, { signal } = {}) => (await backendOf(uri)).destroy(uri, { signal })
+      : undefined,
+  };
+}
+
+async function readOptions(path: string): Promise<BackendOptions> {
+  let options: unknown;
+  try {
+    options = JSON.parse(await readFile(path, "utf8"));
+  } catch (error) {
+    // What a parser says quotes the text, and a credential may be in it.
+    const reason = (error as NodeJS.ErrnoException).code ?? "not JSON";
+    throw new ConfigError("ERR_CONFIG_FORMAT", `the signers file ${path} cannot be read (${reason})`);
+  }
+  if (typeof options !== "object" || options === null || Array.isArray(options)) {
+    throw new ConfigError("ERR_CONFIG_FORMAT", `the signers file ${path} is not a JSON object`);
+  }
+  return options;
+}
