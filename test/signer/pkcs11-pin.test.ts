@@ -1,0 +1,193 @@
+import assert from "node:assert/strict";
+import { readFileSync, readdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { type TestContext, describe, test } from "node:test";
+import { inspect } from "node:util";
+import type { ExternalSigner } from "../../src/signer/signer.ts";
+import { type Pkcs11Options, pkcs11Backend } from "../../src/signer/pkcs11/index.ts";
+import { inputOf } from "../contract/signer.ts";
+import { createShim, createSoftHsm, skipWithoutPkcs11 } from "../support/softhsm.ts";
+import { eventually } from "../support/service.ts";
+
+const issuer = "https://op.example";
+const input = inputOf("header.claims");
+const wrongPin = "91827364";
+
+/** A token behind the shim, with a key. */
+async function setUp(t: TestContext) {
+  const token = await createSoftHsm(t);
+  token.pkcs11Tool("--keypairgen", "--key-type", "EC:prime256v1", "--label", "k", "--id", "01");
+  const shim = createShim(t, token);
+  const { modulePath } = shim;
+  const uri = `${token.uri};object=k`;
+  const logins = (): number => shim.log().filter((line) => line.startsWith("C_Login")).length;
+  return { token, shim, modulePath, uri, logins };
+}
+
+async function rejection(promise: Promise<unknown>): Promise<Error & { code?: string; retryable?: boolean }> {
+  return promise.then(
+    () => assert.fail("was not rejected"),
+    (error: unknown) => error as Error,
+  );
+}
+
+describe("the PIN of a token", { skip: skipWithoutPkcs11("cc") }, () => {
+  test("a wrong one is tried once, and never again", async (t) => {
+    const { token, modulePath, uri, logins } = await setUp(t);
+    writeFileSync(token.pinFile, wrongPin);
+    const backend = pkcs11Backend({ modulePath, pin: { file: token.pinFile }, token: token.uri });
+    const attempts = [
+      () => backend.open(uri),
+      () => backend.open(uri),
+      () => backend.create({ issuer }),
+      () => backend.destroy(uri),
+    ];
+    for (const attempt of attempts) {
+      const error = await rejection(attempt());
+      assert.equal(error.code, "ERR_SIGNER_UNAUTHORIZED");
+      assert.equal(error.retryable, false);
+      assert.match(error.message, /CKR_PIN_INCORRECT/);
+      assert.ok(!inspect(error, { depth: 9, showHidden: true }).includes(wrongPin));
+    }
+    assert.equal(logins(), 1);
+    // Not even the right one is tried: nobody said that it is there now.
+    writeFileSync(token.pinFile, token.pin);
+    assert.equal((await rejection(backend.open(uri))).code, "ERR_SIGNER_UNAUTHORIZED");
+    assert.equal(logins(), 1);
+
+    const reopened = pkcs11Backend({ modulePath, pin: { file: token.pinFile } });
+    const signer = await reopened.open(uri);
+    assert.equal((await signer.sign(input)).length, 64);
+    await signer.close();
+    assert.equal(logins(), 2);
+  });
+
+  test("many who open at once try a wrong one once", async (t) => {
+    const { token, modulePath, uri, logins } = await setUp(t);
+    writeFileSync(token.pinFile, wrongPin);
+    const backend = pkcs11Backend({ modulePath, pin: { file: token.pinFile } });
+    const errors = await Promise.all(Array.from({ length: 10 }, () => rejection(backend.open(uri))));
+    assert.deepEqual([...new Set(errors.map(({ code }) => code))], ["ERR_SIGNER_UNAUTHORIZED"]);
+    assert.equal(logins(), 1);
+  });
+
+  test("one that is changed while a signer is open is tried once when the module is started again", async (t) => {
+    const { token, shim, modulePath, uri, logins } = await setUp(t);
+    const backend = pkcs11Backend({ modulePath, pin: { file: token.pinFile } });
+    const signer = await backend.open(uri);
+    t.after(() => signer.close());
+    writeFileSync(token.pinFile, wrongPin);
+    shim.control("C_Sign crash");
+    assert.equal((await rejection(signer.sign(input))).code, "ERR_SIGNER_UNAVAILABLE");
+    shim.control();
+    const unauthorized = async (): Promise<boolean> =>
+      (await rejection(signer.sign(input))).code === "ERR_SIGNER_UNAUTHORIZED";
+    await eventually("the wrong PIN is refused", unauthorized);
+    for (let attempt = 0; attempt < 20; attempt += 1) assert.ok(await unauthorized());
+    assert.equal(logins(), 2);
+  });
+
+  // Flags of a token, PKCS#11 3.0 section 3.2, table 5.
+  for (const [state, flags] of [["locked", 0x40000] as const, ["one try before that", 0x20000] as const]) {
+    test(`is not tried where it is ${state}`, async (t) => {
+      const { token, shim, modulePath, uri, logins } = await setUp(t);
+      shim.control(`C_GetTokenInfo flags ${flags}`);
+      const backend = pkcs11Backend({ modulePath, pin: { file: token.pinFile } });
+      assert.equal((await rejection(backend.open(uri))).code, "ERR_SIGNER_UNAUTHORIZED");
+      assert.equal(logins(), 0);
+    });
+  }
+
+  for (const [what, line] of [
+    ["a module that crashes", "C_Login crash"],
+    ["a module that hangs", "C_Login hang"],
+    ["an error that says nothing", "C_Login fail 0x6"],
+  ] as const) {
+    test(`is not tried again where nobody knows what became of it: ${what}`, async (t) => {
+      const { token, shim, modulePath, uri, logins } = await setUp(t);
+      shim.control(line);
+      const backend = pkcs11Backend({ modulePath, pin: { file: token.pinFile }, slowTimeoutMs: 1_500 });
+      for (let attempt = 0; attempt < 3; attempt += 1) {
+        assert.equal((await rejection(backend.open(uri))).code, "ERR_SIGNER_UNAUTHORIZED");
+      }
+      assert.equal(logins(), 1);
+    });
+  }
+
+  test("comes from a file, an environment variable, a command, or the URI's pin-source", async (t) => {
+    const { token, modulePath, uri } = await setUp(t);
+    const variable = "TEST_TOKEN_PIN";
+    t.after(() => Reflect.deleteProperty(process.env, variable));
+    const sources: [pin: Pkcs11Options["pin"], uri: string][] = [
+      [{ file: token.pinFile }, uri],
+      [{ environment: variable }, uri],
+      [{ command: ["cat", token.pinFile] }, uri],
+      [undefined, `${uri}?pin-source=file:${token.pinFile}`],
+      [{ environment: "NOT_SET" }, `${uri}?pin-source=${token.pinFile}`],
+    ];
+    for (const [pin, uri] of sources) {
+      Reflect.deleteProperty(process.env, variable);
+      if (inspect(pin).includes(variable)) process.env[variable] = token.pin;
+      const signer = await pkcs11Backend({ modulePath, pin }).open(uri);
+      t.after(() => signer.close());
+      const processes = childProcesses();
+      assert.equal(processes.length, 1);
+      for (const text of processes) assert.ok(!text.includes(token.pin), "the PIN can be seen from outside");
+      assertHides(signer, token.pin);
+      await signer.close();
+    }
+  });
+
+  test("sources that give none are errors without a secret", async (t) => {
+    const { token, modulePath, uri, logins } = await setUp(t);
+    process.env["TEST_EMPTY_PIN"] = "";
+    t.after(() => Reflect.deleteProperty(process.env, "TEST_EMPTY_PIN"));
+    const missing = join(token.folder, "missing");
+    const script = `process.stdout.write("${wrongPin}"); process.exit(1)`;
+    const bad: unknown[] = [
+      { file: missing },
+      { file: token.folder },
+      { environment: "NOT_SET" },
+      { environment: "TEST_EMPTY_PIN" },
+      { command: [missing] },
+      { command: [process.execPath, "-e", script] },
+      { command: ["true"] },
+      wrongPin,
+      { value: wrongPin },
+      { file: token.pinFile, environment: wrongPin },
+      { command: `echo ${wrongPin}` },
+      {},
+    ];
+    for (const pin of bad) {
+      const error = await rejection(
+        (async () => pkcs11Backend({ modulePath, pin: pin as Pkcs11Options["pin"] }).open(uri))(),
+      );
+      assert.equal(error.code, "ERR_OPTION_INVALID", inspect(pin));
+      assert.ok(!inspect(error, { depth: 9, showHidden: true }).includes(wrongPin), inspect(pin));
+    }
+    assert.equal(logins(), 0);
+    const error = await rejection(pkcs11Backend({ modulePath }).open(uri));
+    assert.equal(error.code, "ERR_SIGNER_UNAUTHORIZED");
+    assert.equal(logins(), 0);
+  });
+});
+
+function assertHides(signer: ExternalSigner, secret: string): void {
+  const text = inspect(signer, { depth: 9, showHidden: true }) + JSON.stringify(signer);
+  assert.ok(!text.includes(secret));
+}
+
+/** Arguments and environment of this process's children, as root and the user see them. */
+function childProcesses(): string[] {
+  return readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name))
+    .flatMap((pid) => {
+      try {
+        const parent = /^PPid:\s+(\d+)$/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1];
+        if (parent !== String(process.pid)) return [];
+        return [readFileSync(`/proc/${pid}/cmdline`, "latin1") + readFileSync(`/proc/${pid}/environ`, "latin1")];
+      } catch {
+        return [];
+      }
+    });
+}

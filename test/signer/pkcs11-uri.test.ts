@@ -1,0 +1,105 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { inspect } from "node:util";
+import fc from "fast-check";
+import { ConfigError } from "../../src/index.ts";
+import { formatKeyUri, parseKeyUri, parsePkcs11Uri } from "../../src/signer/pkcs11/uri.ts";
+
+describe("PKCS#11 URIs (RFC 7512)", () => {
+  const good: [uri: string, parsed: object][] = [
+    ["pkcs11:token=t;object=k", { token: { label: "t" }, key: { label: "k" } }],
+    ["PKCS11:object=k;token=t", { token: { label: "t" }, key: { label: "k" } }],
+    ["pkcs11:serial=00ab;id=%0a%FF", { token: { serial: "00ab" }, key: { id: Uint8Array.of(10, 255) } }],
+    ["pkcs11:token=t;id=ab%00", { token: { label: "t" }, key: { id: Uint8Array.of(97, 98, 0) } }],
+    [
+      "pkcs11:model=m;manufacturer=Snake%20Oil;serial=1;token=My%20token%3B%20%C3%A9;object=a%2Fb;type=private",
+      { token: { label: "My token; é", serial: "1", manufacturer: "Snake Oil", model: "m" }, key: { label: "a/b" } },
+    ],
+    ["pkcs11:slot-id=1636395518;object=k", { token: { slotId: 1636395518 }, key: { label: "k" } }],
+    ["pkcs11:token=a&b=c;object=k", { token: { label: "a&b=c" }, key: { label: "k" } }],
+    ["pkcs11:token=t;object=k?module-path=/usr/lib/m.so", { modulePath: "/usr/lib/m.so" }],
+    ["pkcs11:token=t;object=k?pin-source=file:/etc/pin", { pinFile: "/etc/pin" }],
+    ["pkcs11:token=t;object=k?pin-source=file:///etc/a%2520b", { pinFile: "/etc/a b" }],
+    [
+      "pkcs11:token=t;object=k?pin-source=%2Fetc%2Fpin&module-path=%2Fm.so",
+      { pinFile: "/etc/pin", modulePath: "/m.so" },
+    ],
+  ];
+  for (const [uri, expected] of good) {
+    test(`read: ${uri}`, () => {
+      const none = { token: {}, key: {}, modulePath: undefined, pinFile: undefined };
+      const whole = "token" in expected ? {} : { token: { label: "t" }, key: { label: "k" } };
+      assert.deepEqual(parseKeyUri(uri), { ...none, ...whole, ...expected });
+    });
+  }
+
+  const secret = "s3cr3t-19283746";
+  const bad: [uri: unknown, rule: RegExp][] = [
+    [undefined, /begin with "pkcs11:"/],
+    ["", /begin/],
+    [`pin:${secret}`, /begin/],
+    ["pkcs11:", /names no token/],
+    ["pkcs11:object=k", /names no token/],
+    ["pkcs11:token=t", /names no key/],
+    ["pkcs11:token=t;token=u;object=k", /"token" is given twice/],
+    ["pkcs11:token=t;object=k;", /malformed/],
+    ["pkcs11:token=t;;object=k", /malformed/],
+    ["pkcs11:token;object=k", /"token" is malformed/],
+    ["pkcs11:token=t;object=a b", /"object" is malformed/],
+    ["pkcs11:token=t;object=a/b", /"object" is malformed/],
+    ["pkcs11:token=t;object=%4", /"object" is malformed/],
+    ["pkcs11:token=t;object=%zz", /"object" is malformed/],
+    ["pkcs11:token=t;object=é", /"object" is malformed/],
+    ["pkcs11:token=t;object=k#fragment", /"object" is malformed/],
+    ["pkcs11:token=t;object=%FF", /"object" is not UTF-8/],
+    ["pkcs11:token=t;id=", /"id" is empty/],
+    ["pkcs11:token=t;object=k;type=public", /"type" is not "private"/],
+    ["pkcs11:token=t;object=k;library-version=3", /"library-version" is not supported/],
+    ["pkcs11:token=t;object=k;x-vendor=1", /"x-vendor" is not supported/],
+    ["pkcs11:token=t;object=k;slot-id=0x10", /"slot-id" is not/],
+    ["pkcs11:token=t;object=k;module-path=/m.so", /"module-path" is not supported/],
+    ["pkcs11:token=t;object=k?module-path=m.so", /"module-path" is not an absolute path/],
+    ["pkcs11:token=t;object=k?module-name=softhsm2", /"module-name" is not supported/],
+    ["pkcs11:token=t;object=k?pin-source=pin.txt", /"pin-source" is not the absolute path/],
+    ["pkcs11:token=t;object=k?pin-source=%7Ccat%20/etc/pin", /"pin-source" is not the absolute path/],
+    ["pkcs11:token=t;object=k?pin-source=https://host/pin", /"pin-source" is not the absolute path/],
+    [`pkcs11:token=t;object=k?pin-value=${secret}`, /holds a PIN/],
+    [`pkcs11:token=t;object=k;pin-value=${secret}`, /holds a PIN/],
+    [`pkcs11:token=t;object=k?pin-source=file:/p&pin-value=${secret}`, /holds a PIN/],
+    [`pkcs11:token=t;object=k?${secret}`, /malformed/],
+  ];
+  for (const [uri, rule] of bad) {
+    test(`refused: ${String(uri)}`, () => {
+      assert.throws(
+        () => parseKeyUri(uri as string),
+        (error: unknown) => {
+          assert.ok(error instanceof ConfigError);
+          assert.equal(error.code, "ERR_SIGNER_URI");
+          assert.match(error.message, rule);
+          assert.ok(!inspect(error, { depth: 9 }).includes(secret));
+          return true;
+        },
+      );
+    });
+  }
+
+  test("a token alone is named without a key", () => {
+    assert.deepEqual(parsePkcs11Uri("pkcs11:token=t").key, {});
+  });
+
+  test("what is written is read back, whatever the names are", () => {
+    const name = fc.string({ minLength: 1, unit: "grapheme" });
+    fc.assert(
+      fc.property(name, name, name, fc.uint8Array({ minLength: 1 }), (label, serial, object, id) => {
+        const { token, key } = parseKeyUri(formatKeyUri({ label, serial }, { id, label: object }));
+        assert.deepEqual(
+          [token, key],
+          [
+            { label, serial },
+            { id, label: object },
+          ],
+        );
+      }),
+    );
+  });
+});
