@@ -2,7 +2,11 @@
 import { Command } from "commander";
 import packageJson from "../../package.json" with { type: "json" };
 import { JwksdError } from "../errors.ts";
+import { eventsCommand } from "./events.ts";
 import { keygenCommand } from "./keygen.ts";
+import { keysCommand } from "./keys.ts";
+import { planCommand } from "./plan.ts";
+import { rotateCommand } from "./rotate.ts";
 import { serveCommand } from "./serve.ts";
 import { signerCommand } from "./signer.ts";
 import { tokenCommand } from "./token.ts";
@@ -18,11 +22,18 @@ const program = new Command("jwksd")
 Start here:
   $ jwksd serve                         serve on http://127.0.0.1:9900, with a key that is made on first start
   $ jwksd help serve                    every setting, with examples
+  $ jwksd keys                          which keys there are, and what happens to them next
+  $ jwksd plan                          a picture of that
+  $ jwksd rotate                        announce the next key now
   $ jwksd keygen --out keys/$(date +%F).jwk    make a signing key
   $ jwksd token --aud my-api            sign a token with the active key
   $ jwksd help verify                   find out why a token is refused`,
   )
   .addCommand(serveCommand())
+  .addCommand(keysCommand())
+  .addCommand(rotateCommand())
+  .addCommand(planCommand())
+  .addCommand(eventsCommand())
   .addCommand(keygenCommand())
   .addCommand(signerCommand())
   .addCommand(tokenCommand())

@@ -55,7 +55,8 @@ export interface NumberedSteps {
   readonly steps: readonly (PlanStep & { readonly title: string })[];
 }
 
-const verbs: Readonly<Record<PlanStep["action"], string>> = {
+/** What a step does to its key. */
+export const planVerbs: Readonly<Record<PlanStep["action"], string>> = {
   announced: "announce",
   activated: "activate",
   retired: "retire",
@@ -69,7 +70,7 @@ const verbs: Readonly<Record<PlanStep["action"], string>> = {
 export function numberedSteps(plan: RotationPlan): NumberedSteps[] {
   const moments = [...new Set(plan.steps.map(({ at }) => at))].sort((a, b) => a - b);
   const titled = plan.steps.map((step) =>
-    Object.assign({}, step, { title: `${verbs[step.action]} ${step.use} ${planKeyName(plan, step)}` }),
+    Object.assign({}, step, { title: `${planVerbs[step.action]} ${step.use} ${planKeyName(plan, step)}` }),
   );
   return moments.map((at, index) => ({ number: index + 1, at, steps: titled.filter((step) => step.at === at) }));
 }

@@ -197,11 +197,11 @@ function subtitle({ now, keys }: RotationPlan): string {
 
 function legend({ segments }: RotationPlan, y: number): string[] {
   const meanings: readonly (readonly [Shown | "mode", string])[] = [
-    ["announced", "announced: published, not in use yet"],
+    ["announced", "announced: published only"],
     ["active", "active"],
     ["retiring", "retiring"],
     ["revoked", "revoked, but caches may trust it"],
-    ["mode", "rotation mode: caches keep the set for 5 minutes"],
+    ["mode", "rotation mode: cached for 5 min"],
   ];
   const shown = meanings.filter(
     ([state]) => state !== "revoked" || segments.some((segment) => segment.state === state),

@@ -1,0 +1,50 @@
+import { Command, InvalidArgumentError } from "commander";
+import { kidText, timeText } from "../rotation/words.ts";
+import { indented, terminalOf } from "../server/terminal.ts";
+import { iso } from "./change-keys.ts";
+import { type Flags, addStoreSettings, withStore } from "./managed-keys.ts";
+
+export function eventsCommand(): Command {
+  const command = new Command("events")
+    .description("Print the audit log of the managed keys, newest first.")
+    .option("--limit <count>", "how many", count, 20)
+    .option("--before <number>", "only those before this one, to page on", count);
+  return addStoreSettings(command)
+    .addHelpText(
+      "after",
+      `
+Examples:
+  $ jwksd events
+  $ jwksd events --limit 1000 --json | jq '.[] | select(.type == "revoked")'`,
+    )
+    .action(events);
+}
+
+async function events(flags: Flags & { readonly limit: number; readonly before?: number }): Promise<void> {
+  const { limit, before } = flags;
+  const found = await withStore(flags, ({ store }) => store.events({ limit, before }));
+  if (flags["json"] === true) {
+    const shown = found.map(({ number, at, type, kid, use, reason }) => ({
+      number,
+      at: iso(at),
+      type,
+      use,
+      kid,
+      reason,
+    }));
+    console.log(JSON.stringify(shown, undefined, 2));
+    return;
+  }
+  const { columns } = terminalOf(process.stdout, process.env);
+  const width = String(found[0]?.number ?? 0).length;
+  for (const { number, at, type, kid, use, reason } of found) {
+    const heading = `${String(number).padStart(width)}  ${timeText(at)}  ${type} ${use} ${kidText(kid)}`;
+    console.log([heading, ...indented(reason, columns, width + 2)].join("\n"));
+  }
+  if (found.length === 0) console.log("There are no events.");
+}
+
+export function count(text: string): number {
+  if (!/^[1-9]\d{0,8}$/.test(text)) throw new InvalidArgumentError("Not a whole number of at least 1.");
+  return Number(text);
+}

@@ -1,0 +1,296 @@
+import { Command, Option } from "commander";
+import { ConfigError, StateError } from "../errors.ts";
+import { makeDocument } from "../keyset/document.ts";
+import { writeNewFile } from "../node/generate.ts";
+import { type Change, replace } from "../rotation/advance.ts";
+import { type Command as KeyCommand, applyCommand } from "../rotation/commands.ts";
+import { wrapKey } from "../rotation/make-key.ts";
+import { activeKey, announcedKey, keyUses, publishedKeys } from "../rotation/records.ts";
+import type { Wrapping } from "../rotation/wrapping.ts";
+import { type ImportedKey, readImport } from "../server/import-keys.ts";
+import type { KeyRecord, KeyUse } from "../store/store.ts";
+import { type ChangeFlags, addChangeFlags, changeKeys } from "./change-keys.ts";
+import { addListFlags, listKeys } from "./list-keys.ts";
+import { type Flags, addStoreSettings, recordsOf, useOption, withKeys, withStore } from "./managed-keys.ts";
+import { addNewKeyFlags, dryKeyNote, newKey } from "./rotate.ts";
+
+export function keysCommand(): Command {
+  return new Command("keys")
+    .description("List the managed keys, and change them one step at a time.")
+    .addCommand(listCommand(), { isDefault: true })
+    .addCommand(announceCommand())
+    .addCommand(stepCommand("activate", "Let an announced key sign now; the active key retires."))
+    .addCommand(stepCommand("retire", "Retire the active key; the announced one takes its place."))
+    .addCommand(stepCommand("remove", "Take a retiring key away, or one that is announced, for good."))
+    .addCommand(revokeCommand())
+    .addCommand(importCommand())
+    .addCommand(exportCommand())
+    .addCommand(rewrapCommand())
+    .addHelpText(
+      "after",
+      `
+Every step that is planned happens by itself; these commands are for everything else. Each takes --dry-run, which prints the
+exact change and what it means for verifiers, and --json. A jwksd serve on the same store follows within a second.
+
+Examples:
+  $ jwksd keys                            which keys there are, and what happens to them next
+  $ jwksd keys revoke KID --dry-run       until when caches may still trust a key that has leaked
+  $ jwksd keys import key.pem             go on with a key from elsewhere
+  $ jwksd help keys import                the flags of one of them`,
+    );
+}
+
+function listCommand(): Command {
+  return addListFlags(
+    new Command("list").description("List the managed keys (what jwksd keys does by itself)."),
+  ).action((flags: Flags) => listKeys(flags));
+}
+
+function announceCommand(): Command {
+  const command = new Command("announce").description(
+    "Publish a new key, which is used when every cache knows it; the first key of its use is used at once.",
+  );
+  return addChangeFlags(addNewKeyFlags(command))
+    .addHelpText(
+      "after",
+      `
+Examples:
+  $ jwksd keys announce                   the next signing key, as jwksd rotate does
+  $ jwksd keys announce --use enc         the first encryption key, or the next one`,
+    )
+    .action((flags: ChangeFlags & { readonly use: KeyUse; readonly alg?: string }) =>
+      withKeys(flags, {}, async (open) => {
+        const key = await newKey(open, flags);
+        await changeKeys(open, { flags, breaks: false, note: dryKeyNote }, (records, now) =>
+          applyCommand(records, { type: "announce", key }, open.policy, now),
+        );
+      }),
+    );
+}
+
+function stepCommand(type: "activate" | "retire" | "remove", description: string): Command {
+  return addChangeFlags(new Command(type).description(description).argument("<kid>", "jwksd keys lists them"), {
+    force: true,
+  })
+    .addHelpText(
+      "after",
+      `
+A step that would break verifications is refused, and the refusal says from when on it is not. --force --yes does it now.
+
+Examples:
+  $ jwksd keys ${type} KID --dry-run
+  $ jwksd keys ${type} KID
+  $ jwksd keys ${type} KID --force --yes`,
+    )
+    .action((kid: string, flags: ChangeFlags) =>
+      withKeys(flags, {}, async (open) => {
+        const force = flags.force === true;
+        await changeKeys(open, { flags, breaks: force }, (records, now) =>
+          applyCommand(records, { type, kid, force }, open.policy, now),
+        );
+      }),
+    );
+}
+
+function revokeCommand(): Command {
+  const command = new Command("revoke")
+    .description("Take a key away at once and for good, because its private half may be known to others.")
+    .argument("<kid>", "jwksd keys lists them");
+  return addChangeFlags(command, { yes: true })
+    .addHelpText(
+      "after",
+      `
+In the place of the active key comes the announced one, else a new one. Caches may trust the key for as long as they may keep
+the set that they have: up to 7,200 seconds, or 300 if the rotation mode has been on for 7,200; what is printed says which.
+
+Examples:
+  $ jwksd keys revoke KID --dry-run
+  $ jwksd keys revoke KID --yes`,
+    )
+    .action((kid: string, flags: ChangeFlags) =>
+      withKeys(flags, {}, async (open) => {
+        const records = await recordsOf(open.store);
+        const use = records.find((record) => record.kid === kid)?.use ?? "sig";
+        const isNeeded = activeKey(records, use)?.kid === kid && announcedKey(records, use) === undefined;
+        const replacement = isNeeded ? await newKey(open, { use }) : undefined;
+        const note = replacement && dryKeyNote;
+        await changeKeys(open, { flags, breaks: true, note }, (records, now) =>
+          applyCommand(records, { type: "revoke", kid, replacement }, open.policy, now),
+        );
+      }),
+    );
+}
+
+type ImportFlags = ChangeFlags & {
+  readonly state?: "announced" | "active" | "retiring";
+  readonly use?: KeyUse;
+  readonly kid?: string;
+};
+
+function importCommand(): Command {
+  const command = new Command("import")
+    .description("Go on with private keys that were used elsewhere: PEM, a private JWK, or a private JWK Set.")
+    .argument("<file>", "private key or keys; stays as it is")
+    .addOption(
+      new Option(
+        "--state <state>",
+        "of a single key (default: active if it is the first of its use, else announced)",
+      ).choices(["announced", "active", "retiring"]),
+    )
+    .addOption(useOption())
+    .option("--kid <kid>", "of a set: this key only; of a PEM file: the kid that it was published under");
+  return addChangeFlags(command, { force: true })
+    .addHelpText(
+      "after",
+      `
+A set is imported whole into a store without keys: the first key of each use becomes active, the others retire. The kid is
+that of the JWK, else --kid, else the key's RFC 7638 thumbprint. Signing keys are EC on P-256.
+
+Examples:
+  $ jwksd keys import key.pem --kid 2026-11      tokens that bear this kid go on being verified
+  $ jwksd keys import jwks.json                  a private JWK Set, such as that of oidc-provider
+  $ jwksd keys import jwks.json --kid old --state retiring`,
+    )
+    .action(importKeys);
+}
+
+async function importKeys(file: string, flags: ImportFlags): Promise<void> {
+  const { isSet, keys } = await readImport(file, flags);
+  if (isSet && flags.state !== undefined) {
+    throw new ConfigError("ERR_OPTION_INVALID", "--state is for a single key; choose one of the set with --kid");
+  }
+  await withKeys(flags, { create: true, dryRun: flags.dryRun === true }, async (open) => {
+    const before = await recordsOf(open.store);
+    if (isSet && before.length > 0) {
+      throw new StateError(
+        "ERR_TRANSITION",
+        "a set is imported whole, and only into a store without keys; choose one of its keys with --kid",
+      );
+    }
+    const force = flags.force === true;
+    // The signing keys first: there is no store without one.
+    const ordered = keyUses.flatMap((use) => keys.filter((key) => key.use === use));
+    const commands: KeyCommand[] = await Promise.all(
+      ordered.map(async (key): Promise<KeyCommand> => {
+        const isFirst = ordered.find(({ use }) => use === key.use) === key;
+        const hasActive = activeKey(before, key.use) !== undefined;
+        const place = isFirst ? "active" : "retiring";
+        const state = flags.state ?? (hasActive ? "announced" : place);
+        return { type: "import", key: await wrapped(key, open.wrapping), state, force };
+      }),
+    );
+    await changeKeys(open, { flags, breaks: force }, (records, now) =>
+      commands.reduce(
+        (change: Change, command) => {
+          const next = applyCommand(change.records, command, open.policy, now);
+          return { records: next.records, events: [...change.events, ...next.events] };
+        },
+        { records, events: [] },
+      ),
+    );
+  });
+}
+
+function wrapped({ use, alg, privateJwk, kid }: ImportedKey, wrapping: Wrapping) {
+  return wrapKey(use, alg, privateJwk, wrapping, kid);
+}
+
+type ExportFlags = Flags & { readonly private?: true; readonly yes?: true; readonly out?: string };
+
+function exportCommand(): Command {
+  const command = new Command("export")
+    .description("Print public keys: one by its kid as a JWK, or all that are published as the JWK Set that is served.")
+    .argument("[kid]", "default: all published keys")
+    .option("--private", "the private key; needs a kid, --out and --yes")
+    .option("--out <file>", "write a new file of mode 0600 (default: standard output, public keys only)")
+    .option("--yes", "write a private key to a file, where nothing protects it any more");
+  return addStoreSettings(command)
+    .addHelpText(
+      "after",
+      `
+Examples:
+  $ jwksd keys export > jwks.json
+  $ jwksd keys export KID --private --out key.jwk --yes`,
+    )
+    .action(exportKeys);
+}
+
+async function exportKeys(kid: string | undefined, flags: ExportFlags): Promise<void> {
+  if (flags.private === true) return exportPrivate(kid, flags);
+  const records = await withStore(flags, ({ store }) => recordsOf(store));
+  const published = keyUses.flatMap((use) => publishedKeys(records, use));
+  const value = kid === undefined ? { keys: published.map(publicJwkOf) } : publicJwkOf(find(records, kid));
+  const { text } = await makeDocument(value);
+  if (flags.out === undefined) return console.log(text);
+  await writeNewFile(flags.out, `${text}\n`);
+  console.log(`wrote ${flags.out}`);
+}
+
+async function exportPrivate(kid: string | undefined, flags: ExportFlags): Promise<void> {
+  const { out } = flags;
+  if (kid === undefined || out === undefined) {
+    throw new ConfigError("ERR_OPTION_INVALID", "a private key is exported by its kid, and to a new file: --out FILE");
+  }
+  if (flags.yes !== true) {
+    throw new ConfigError(
+      "ERR_CONFIRMATION",
+      `nothing was written; --yes writes the private key to ${out}, where nothing but its file mode protects it`,
+    );
+  }
+  await withKeys(flags, {}, async ({ store, wrapping }) => {
+    const record = find(await recordsOf(store), kid);
+    const { privateHalf } = record;
+    if (privateHalf === undefined || !("jwe" in privateHalf)) {
+      const why = privateHalf === undefined ? `it is ${record.state}` : `it is in ${privateHalf.uri}`;
+      throw new StateError("ERR_TRANSITION", `kid ${JSON.stringify(kid)} has no private key here: ${why}`);
+    }
+    const privateJwk = await wrapping.unwrap(kid, privateHalf.jwe);
+    await writeNewFile(out, `${JSON.stringify({ ...privateJwk, ...publicJwkOf(record) }, undefined, 2)}\n`);
+  });
+  console.log(`wrote ${out}`);
+}
+
+function rewrapCommand(): Command {
+  return addChangeFlags(
+    new Command("rewrap").description("Move all private keys under the first wrapping key; nobody else is affected."),
+  )
+    .addHelpText(
+      "after",
+      `
+To change the wrapping key: put a new one before the old one in --wrapping-key-file, restart every jwksd serve, rewrap, then
+take the old one out.
+
+Example:
+  $ jwksd keys rewrap --wrapping-key-file /etc/jwksd/wrapping.key`,
+    )
+    .action((flags: ChangeFlags) =>
+      withKeys(flags, {}, (open) =>
+        changeKeys(open, { flags, breaks: false }, (records, now) => rewrap(records, open.wrapping, now)),
+      ),
+    );
+}
+
+async function rewrap(records: readonly KeyRecord[], wrapping: Wrapping, now: number): Promise<Change> {
+  let change: Change = { records, events: [] };
+  for (const record of records) {
+    const { kid, privateHalf } = record;
+    if (privateHalf === undefined || !("jwe" in privateHalf) || wrapping.isCurrent(privateHalf.jwe)) continue;
+    const jwe = await wrapping.wrap(kid, await wrapping.unwrap(kid, privateHalf.jwe));
+    const reason = "an operator moved it under the first wrapping key";
+    change = replace(change, { ...record, privateHalf: { jwe } }, now, "rewrapped", reason);
+  }
+  return change;
+}
+
+function find(records: readonly KeyRecord[], kid: string): KeyRecord {
+  const record = records.find((record) => record.kid === kid);
+  if (record !== undefined) return record;
+  throw new StateError(
+    "ERR_KID_UNMANAGED",
+    `no key of the store has the kid ${JSON.stringify(kid)}; jwksd keys lists them`,
+  );
+}
+
+function publicJwkOf({ publicJwk, kid, alg, use }: KeyRecord) {
+  return { ...publicJwk, kid, alg, use };
+}

@@ -1,0 +1,101 @@
+import type { Command } from "commander";
+import { systemClock } from "../clock.ts";
+import { aftermath } from "../rotation/effects.ts";
+import { rotatingSince } from "../rotation/mode-intervals.ts";
+import { type PlanStep, plan } from "../rotation/plan.ts";
+import { isLive, isRotating, keyUses, stateSince } from "../rotation/records.ts";
+import { kidText, relativeText, timeText } from "../rotation/words.ts";
+import { planVerbs } from "../server/plan-scale.ts";
+import { indented, terminalOf } from "../server/terminal.ts";
+import type { KeyRecord } from "../store/store.ts";
+import { iso, publicRecord } from "./change-keys.ts";
+import { type Flags, addStoreSettings, recordsOf, withStore } from "./managed-keys.ts";
+
+type ListFlags = Flags & { readonly all?: true; readonly json?: true };
+
+export function addListFlags(command: Command): Command {
+  return addStoreSettings(command.option("--all", "removed and revoked keys, too"));
+}
+
+/** Prints the keys, since when each is in its state, and its next step. */
+export async function listKeys(flags: ListFlags): Promise<void> {
+  const now = systemClock.now();
+  const { records, ahead, still } = await withStore(flags, async ({ store, policy }) => {
+    const records = await recordsOf(store);
+    return { records, ahead: plan(records, policy, now), still: aftermath(records, policy, now) };
+  });
+  const shown = keyUses.flatMap((use) =>
+    records.filter((record) => record.use === use && (flags.all === true || isLive(record))),
+  );
+  const rows = shown.map((record) => ({ record, next: ahead.steps.find(({ kid }) => kid === record.kid) }));
+  const since = isRotating(records) ? (rotatingSince(records, now) ?? now) : undefined;
+  if (flags.json === true) {
+    const keys = rows.map(({ record, next }) =>
+      publicRecord(record, { since: iso(stateSince(record)), next: next === undefined ? null : stepJson(next) }),
+    );
+    console.log(
+      JSON.stringify({ keys, rotatingSince: since === undefined ? null : iso(since), effects: still }, undefined, 2),
+    );
+    return;
+  }
+  const { columns } = terminalOf(process.stdout, process.env);
+  const lines =
+    shown.length === 0 ? ["There are no keys yet; jwksd serve makes the first one."] : table(rows, now, columns);
+  const ended = records.length - records.filter(isLive).length;
+  const hidden = flags.all !== true && ended > 0 ? `${ended} removed or revoked; --all lists them.` : "";
+  const mode =
+    since === undefined
+      ? "Rotation mode: off."
+      : `Rotation mode: on since ${timeText(since)}; caches keep the set for 5 minutes.`;
+  console.log([...lines, "", ...indented(`${mode} ${hidden}`.trim(), columns, 0)].join("\n"));
+  for (const line of still) console.log(["", ...indented(line, columns, 0)].join("\n"));
+}
+
+function stepJson({ at, action, reason, bound }: PlanStep) {
+  return { action, at: iso(at), reason, bound };
+}
+
+interface Row {
+  readonly record: KeyRecord;
+  readonly next: PlanStep | undefined;
+}
+
+/** One line per key where that fits; else the kid has a line of its own, whole, so that it can be copied. */
+function table(rows: readonly Row[], now: number, columns: number): string[] {
+  const cells = rows.map(({ record, next }) => [
+    record.use,
+    record.state,
+    `${timeText(stateSince(record))}, ${relativeText(stateSince(record), now)}`,
+    next === undefined ? "-" : `${planVerbs[next.action]} ${relativeText(next.at, now)}, ${timeText(next.at)}`,
+  ]);
+  const kids = rows.map(({ record }) => kidText(record.kid));
+  const wide = aligned([
+    ["KID", "USE", "STATE", "SINCE", "NEXT STEP"],
+    ...cells.map((row, index) => [kids[index] ?? "", ...row]),
+  ]);
+  if (fits(wide, columns)) return wide;
+  const [heading = "", ...narrow] = aligned([["USE", "STATE", "SINCE", "NEXT STEP"], ...cells]);
+  if (fits([heading, ...narrow], columns)) {
+    return [heading, ...narrow.flatMap((line, index) => [line, `     ${kids[index]}`])];
+  }
+  const lines: string[] = [];
+  for (const [index, [use, state, since, next]] of cells.entries()) {
+    lines.push(kids[index] ?? "", ...indented(`${use}, ${state} since ${since}`, columns, 2));
+    lines.push(...indented(`next: ${next}`, columns, 2));
+  }
+  return lines;
+}
+
+function fits(lines: readonly string[], columns: number): boolean {
+  return lines.every((line) => line.length <= columns);
+}
+
+function aligned(rows: readonly (readonly string[])[]): string[] {
+  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => (row[column] ?? "").length)));
+  return rows.map((row) =>
+    row
+      .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+      .join("  ")
+      .trimEnd(),
+  );
+}

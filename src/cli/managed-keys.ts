@@ -1,0 +1,104 @@
+import { Option, type Command } from "commander";
+import { stat } from "node:fs/promises";
+import { ConfigError } from "../errors.ts";
+import type { RotationPolicy } from "../rotation/policy.ts";
+import { checkRecords } from "../rotation/records.ts";
+import { type Wrapping, createWrapping } from "../rotation/wrapping.ts";
+import { createLog } from "../server/log.ts";
+import { openManaged, policyOf, storePath } from "../server/managed.ts";
+import type { Settings } from "../server/settings.ts";
+import { memoryStore } from "../store/memory.ts";
+import { sqliteStore } from "../store/sqlite.ts";
+import type { KeyRecord, KeyStore } from "../store/store.ts";
+import { addSettings, settingsFrom, storeSettings } from "./settings-options.ts";
+
+/** What a command line parser found. */
+export type Flags = Readonly<Record<string, unknown>>;
+
+/** The store of a configuration, open. */
+export interface OpenStore {
+  readonly settings: Settings;
+  readonly store: KeyStore;
+  readonly policy: RotationPolicy;
+}
+
+/** The store of a configuration with what it takes to make keys. */
+export interface OpenKeys extends OpenStore {
+  readonly wrapping: Wrapping;
+}
+
+/** Gives a command the settings by which it finds the managed keys, and `--json`. */
+export function addStoreSettings(command: Command): Command {
+  return addSettings(command.option("--json", "print JSON"), ["issuer", ...storeSettings]);
+}
+
+export const useOption = (): Option =>
+  new Option("--use <use>", "of signing or of encryption keys").choices(["sig", "enc"]);
+
+/** Runs with the store only, which needs no wrapping key. @throws see `openManaged` */
+export async function withStore<T>(flags: Flags, action: (open: OpenStore) => Promise<T>): Promise<T> {
+  const settings = await managedSettings(flags);
+  const path = storePath(settings);
+  // The one that makes no file says what is missing.
+  const { store, policy } = (await exists(path))
+    ? { store: await sqliteStore(path), policy: policyOf(settings) }
+    : await openManaged(settings, createLog(settings.logLevel, settings.jsonLogs));
+  return closing(store, () => action({ settings, store, policy }));
+}
+
+/**
+ * Runs with the store and the wrapping keys. With `create`, a store that is not there is made; with `dryRun` as well, in memory.
+ *
+ * @throws see `openManaged`
+ */
+export async function withKeys<T>(
+  flags: Flags,
+  { create = false, dryRun = false }: { readonly create?: boolean; readonly dryRun?: boolean },
+  action: (open: OpenKeys) => Promise<T>,
+): Promise<T> {
+  const settings = await managedSettings(flags);
+  if (create && dryRun && !(await exists(storePath(settings)))) {
+    const wrapping = await createWrapping([randomWrappingKey()], "dry run");
+    return action({ settings, store: memoryStore(), policy: policyOf(settings), wrapping });
+  }
+  const log = createLog(settings.logLevel, settings.jsonLogs);
+  const { store, policy, issuer, wrappingKeys } = await openManaged(settings, log, { create });
+  return closing(store, async () =>
+    action({ settings, store, policy, wrapping: await createWrapping(wrappingKeys, issuer) }),
+  );
+}
+
+/** The records of a store, checked. */
+export async function recordsOf(store: KeyStore): Promise<readonly KeyRecord[]> {
+  const { records } = await store.load();
+  checkRecords(records);
+  return records;
+}
+
+async function managedSettings(flags: Flags): Promise<Settings> {
+  const settings = await settingsFrom({ ...flags });
+  if (settings.keys === undefined) return settings;
+  throw new ConfigError(
+    "ERR_OPTION_INVALID",
+    `the keys of this configuration are those of ${settings.keys}, which others manage; jwksd manages keys where "keys" is not set`,
+  );
+}
+
+async function closing<T>(store: KeyStore, action: () => Promise<T>): Promise<T> {
+  try {
+    return await action();
+  } finally {
+    await store.close();
+  }
+}
+
+function exists(path: string): Promise<boolean> {
+  return stat(path).then(
+    () => true,
+    () => false,
+  );
+}
+
+function randomWrappingKey(): string {
+  return Buffer.from(crypto.getRandomValues(new Uint8Array(32))).toString("base64url");
+}

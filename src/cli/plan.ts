@@ -1,0 +1,92 @@
+import { writeFile } from "node:fs/promises";
+import { Command } from "commander";
+import { systemClock } from "../clock.ts";
+import { ServiceError } from "../errors.ts";
+import { aftermath } from "../rotation/effects.ts";
+import { type RotationPlan, plan } from "../rotation/plan.ts";
+import { planPicture } from "../server/plan-picture.ts";
+import { planSvg } from "../server/plan-svg.ts";
+import { indented, terminalOf } from "../server/terminal.ts";
+import { iso } from "./change-keys.ts";
+import { count } from "./events.ts";
+import { type Flags, addStoreSettings, recordsOf, withStore } from "./managed-keys.ts";
+
+type PlanFlags = Flags & { readonly svg?: string; readonly days?: number; readonly json?: true };
+
+export function planCommand(): Command {
+  const command = new Command("plan")
+    .description("Show what happens to the managed keys, when, and why: a picture of the time ahead, and its steps.")
+    .option(
+      "--days <days>",
+      "how far ahead (default: until every use has been through one whole further rotation)",
+      count,
+    )
+    .option("--svg <file>", "write the picture to a file, too; one that exists is replaced");
+  return addStoreSettings(command)
+    .addHelpText(
+      "after",
+      `
+The plan is what jwksd serve will do if nobody interferes; nothing is changed by looking. Colours are for terminals only, and
+not where NO_COLOR is set.
+
+Examples:
+  $ jwksd plan
+  $ jwksd plan --svg rotation.svg         for a runbook; light or dark like its reader's page
+  $ jwksd plan --days 365 --rotate-every-days 30    what another policy would do`,
+    )
+    .action(showPlan);
+}
+
+async function showPlan(flags: PlanFlags): Promise<void> {
+  const now = systemClock.now();
+  const until = flags.days === undefined ? undefined : now + flags.days * 86_400_000;
+  const { ahead, still, title } = await withStore(flags, async ({ store, policy, settings }) => {
+    const records = await recordsOf(store);
+    return {
+      ahead: plan(records, policy, now, until),
+      still: aftermath(records, policy, now),
+      title: settings.issuer === undefined ? "Key rotation" : `Key rotation of ${settings.issuer}`,
+    };
+  });
+  if (flags.svg !== undefined) await write(flags.svg, planSvg(ahead, title));
+  if (flags.json === true) return console.log(JSON.stringify(asJson(ahead, still), undefined, 2));
+  const terminal = terminalOf(process.stdout, process.env);
+  console.log(planPicture(ahead, terminal));
+  for (const line of still) console.log(["", ...indented(line, terminal.columns, 0)].join("\n"));
+  if (flags.svg !== undefined) console.log(`\nwrote ${flags.svg}`);
+}
+
+function asJson({ now, until, steps, segments, rotation }: RotationPlan, still: readonly string[]) {
+  return {
+    now: iso(now),
+    until: iso(until),
+    steps: steps.map(({ at, key, use, kid, action, reason, bound }) => ({
+      at: iso(at),
+      key,
+      use,
+      kid: kid ?? null,
+      action,
+      reason,
+      bound,
+    })),
+    segments: segments.map(({ key, use, kid, state, from, to }) => ({
+      key,
+      use,
+      kid: kid ?? null,
+      state,
+      from: iso(from),
+      to: to === undefined ? null : iso(to),
+    })),
+    rotationMode: rotation.map(({ from, to }) => ({ from: iso(from), to: to === undefined ? null : iso(to) })),
+    effects: still,
+  };
+}
+
+async function write(file: string, text: string): Promise<void> {
+  try {
+    await writeFile(file, text);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    throw new ServiceError("ERR_FILE_UNWRITABLE", `cannot write ${file} (${code})`, { cause: error });
+  }
+}
