@@ -2,9 +2,15 @@ import { StoreError } from "../errors.ts";
 import type { KeyRecord } from "./store.ts";
 
 /**
+ * How stores that keep text write a kid: as a JSON string, since a kid may hold characters that they, or their drivers, cut off or
+ * refuse, such as U+0000.
+ */
+export const quoted = (kid: string): string => JSON.stringify(kid);
+
+/**
  * What every store checks before it writes.
  *
- * @param known kids of the records that the store holds
+ * @param stored what the store holds: its revision, and the kids of its records, {@link quoted}
  * @throws StoreError `ERR_STORE_CONFLICT`, `ERR_RECORDS_INVALID`
  */
 export function checkCommit(
@@ -18,7 +24,7 @@ export function checkCommit(
       `the store is at revision ${stored.revision}, not ${expectedRevision}: another commit came first`,
     );
   }
-  const kids = new Set(records.map(({ kid }) => kid));
+  const kids = new Set(records.map(({ kid }) => quoted(kid)));
   if (kids.size < records.length) {
     throw new StoreError("ERR_RECORDS_INVALID", "two of the records share a kid; nothing was written");
   }
@@ -26,7 +32,7 @@ export function checkCommit(
     if (!kids.has(kid)) {
       throw new StoreError(
         "ERR_RECORDS_INVALID",
-        `the record of kid ${JSON.stringify(kid)} is missing; no record is ever forgotten, so nothing was written`,
+        `the record of kid ${kid} is missing; no record is ever forgotten, so nothing was written`,
       );
     }
   }

@@ -1,10 +1,10 @@
 import { StoreError } from "../errors.ts";
-import { checkCommit } from "./check.ts";
+import { checkCommit, quoted } from "./check.ts";
 import type { KeyEvent, KeyRecord, KeyStore, StoredEvent } from "./store.ts";
 
 /** A store that lives as long as its process: for tests, and for keys that need not outlive it. Runs anywhere. */
 export function memoryStore(): KeyStore {
-  // As JSON, so that nothing is shared with callers, and only what any store could keep is kept.
+  // As JSON, so that nothing is shared with callers, and only what any store could keep is kept; by quoted kid.
   const records = new Map<string, string>();
   const log: string[] = [];
   const watchers = new Set<() => void>();
@@ -25,7 +25,7 @@ export function memoryStore(): KeyStore {
     async commit(expectedRevision, changed, events, { signal } = {}) {
       ready(signal);
       checkCommit({ revision, kids: records.keys() }, expectedRevision, changed);
-      const texts = changed.map((record) => [record.kid, JSON.stringify(record)] as const);
+      const texts = changed.map((record) => [quoted(record.kid), JSON.stringify(record)] as const);
       log.push(...events.map((event) => JSON.stringify(event)));
       for (const [kid, text] of texts) records.set(kid, text);
       revision += 1;

@@ -2,7 +2,7 @@ import { resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { checkBounds } from "../bounds.ts";
 import { StoreError } from "../errors.ts";
-import { checkCommit } from "./check.ts";
+import { checkCommit, quoted } from "./check.ts";
 import { isBusy, storeError } from "./sqlite-errors.ts";
 import { type SqliteFile, createFile, identityOf, openFile } from "./sqlite-file.ts";
 import { transaction } from "./sqlite-schema.ts";
@@ -74,8 +74,9 @@ class SqliteStore implements KeyStore {
         checkCommit({ revision: this.#revision(statements), kids: stored.keys() }, expectedRevision, records);
         for (const record of records) {
           const text = JSON.stringify(record);
-          if (!stored.has(record.kid)) statements.addRecord.run(record.kid, text);
-          else if (stored.get(record.kid) !== text) statements.changeRecord.run(text, record.kid);
+          const kid = quoted(record.kid);
+          if (!stored.has(kid)) statements.addRecord.run(kid, text);
+          else if (stored.get(kid) !== text) statements.changeRecord.run(text, kid);
         }
         for (const event of events) statements.addEvent.run(JSON.stringify(event));
         statements.setRevision.run(expectedRevision + 1);
@@ -188,7 +189,7 @@ class SqliteStore implements KeyStore {
   #parseRecord({ kid, record }: RecordRow, index: number): KeyRecord {
     const name = `record ${index + 1}`;
     const parsed = this.#parse(record, name) as KeyRecord;
-    if (parsed.kid !== kid) throw this.#damaged(name);
+    if (quoted(parsed.kid) !== kid) throw this.#damaged(name);
     return parsed;
   }
 
@@ -212,6 +213,7 @@ class SqliteStore implements KeyStore {
 }
 
 interface RecordRow {
+  /** Quoted. */
   readonly kid: string;
   readonly record: string;
 }

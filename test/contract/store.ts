@@ -74,6 +74,9 @@ const hardKids = [
   "_",
   "a\u0000b",
   "a\u0000c",
+  // Not well-formed: no keyset takes them, but a store must not mix them up.
+  "\ud800",
+  "\ud801",
   "'",
   '"',
   "\\",

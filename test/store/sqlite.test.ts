@@ -150,11 +150,11 @@ test("a poll interval that is none is refused", async (t) => {
 const damages: [name: string, sql: string, code: ErrorCode][] = [
   [
     "a record that is no JSON",
-    `UPDATE keys SET record = '{"kid":"a","jwe":"secret' WHERE kid = 'a'`,
+    `UPDATE keys SET record = '{"kid":"a","jwe":"secret' WHERE kid = '"a"'`,
     "ERR_RECORDS_INVALID",
   ],
   ["a record that is no object", "UPDATE keys SET record = '\"secret\"'", "ERR_RECORDS_INVALID"],
-  ["a record of another kid", `UPDATE keys SET record = '{"kid":"secret"}' WHERE kid = 'a'`, "ERR_RECORDS_INVALID"],
+  ["a record of another kid", `UPDATE keys SET record = '{"kid":"secret"}' WHERE kid = '"a"'`, "ERR_RECORDS_INVALID"],
   ["no revision", "DELETE FROM state", "ERR_RECORDS_INVALID"],
   ["a table that is missing", "DROP TABLE keys", "ERR_STORE_FORMAT"],
   ["a column that is missing", "ALTER TABLE keys RENAME COLUMN record TO secret", "ERR_STORE_FORMAT"],
@@ -212,7 +212,7 @@ test("a file of an earlier version is brought to the newest one, with what it ho
   const db = new DatabaseSync(path);
   migrate(db, path, steps);
   migrate(db, path, steps);
-  assert.deepEqual({ ...db.prepare("SELECT kid, note FROM keys").get() }, { kid: "a", note: "a" });
+  assert.deepEqual({ ...db.prepare("SELECT kid, note FROM keys").get() }, { kid: '"a"', note: '"a"' });
   db.close();
   await refusal(sqliteStore(path), "ERR_STORE_FORMAT", path);
 });
