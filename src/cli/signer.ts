@@ -1,4 +1,4 @@
-import { Command, InvalidArgumentError } from "commander";
+import { Command, InvalidArgumentError, Option } from "commander";
 import { type CryptoKey, calculateJwkThumbprint, importJWK } from "jose";
 import { JwksdError } from "../errors.ts";
 import { guardSigner } from "../signer/guard.ts";
@@ -7,6 +7,9 @@ import { type BackendOptions, type ExternalSigner, openSigner } from "../signer/
 type CheckFlags = {
   readonly probes: number;
   readonly json?: true;
+  readonly pkcs11Module?: string;
+  readonly pinFile?: string;
+  readonly pinVariable?: string;
   readonly vaultTokenFile?: string;
   readonly vaultNamespace?: string;
 };
@@ -33,6 +36,9 @@ export function signerCommand(): Command {
     .argument("<uri>", "key URI, which names a key version")
     .option("--probes <number>", "signatures to make, one after the other", wholeNumber, 100)
     .option("--json", "print what was found out as JSON")
+    .option("--pkcs11-module <file>", "PKCS#11: absolute path of the module, where the URI has none")
+    .option("--pin-file <file>", "PKCS#11: file that holds the user PIN")
+    .addOption(new Option("--pin-variable <name>", "PKCS#11: variable that holds the user PIN").conflicts("pinFile"))
     .option("--vault-token-file <file>", "Vault: file that holds the token (default: the variable VAULT_TOKEN)")
     .option("--vault-namespace <name>", "Vault: namespace (default: the variable VAULT_NAMESPACE)")
     .addHelpText(
@@ -43,6 +49,7 @@ docs/signers.md shows what each service needs.
 
 Examples:
   $ jwksd signer check aws-kms:arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab
+  $ jwksd signer check 'pkcs11:token=jwksd;object=login' --pkcs11-module /usr/lib/softhsm/libsofthsm2.so --pin-file /run/pin
   $ jwksd signer check vault-transit:https://vault.example.com/transit/login/1 --vault-token-file /run/vault/token`,
     )
     .action(async (uri: string, flags: CheckFlags) => {
@@ -83,8 +90,12 @@ async function check(uri: string, flags: CheckFlags): Promise<Report> {
   }
 }
 
-function optionsFrom({ vaultTokenFile, vaultNamespace }: CheckFlags): BackendOptions {
+function optionsFrom(flags: CheckFlags): BackendOptions {
+  const { pkcs11Module: modulePath, pinFile, pinVariable, vaultTokenFile, vaultNamespace } = flags;
+  const pin =
+    pinFile !== undefined ? { file: pinFile } : pinVariable !== undefined ? { environment: pinVariable } : undefined;
   return {
+    pkcs11: { modulePath, pin },
     vaultTransit: { tokenFile: vaultTokenFile, namespace: vaultNamespace ?? process.env["VAULT_NAMESPACE"] },
   };
 }

@@ -52,7 +52,7 @@ export function awsKmsBackend(options: AwsKmsOptions = {}): SignerBackend {
   ): Promise<T> {
     const client = await clientFor(region, options);
     try {
-      return await service.call(name, "manage", signal, (abortSignal) => work(client, { abortSignal }));
+      return await service.call(name, "slow", signal, (abortSignal) => work(client, { abortSignal }));
     } finally {
       client.destroy();
     }
@@ -73,7 +73,7 @@ export function awsKmsBackend(options: AwsKmsOptions = {}): SignerBackend {
         }
       }
     };
-    const opening = service.call(uri, "manage", signal, async (abortSignal) => {
+    const opening = service.call(uri, "slow", signal, async (abortSignal) => {
       const { KeyId, KeySpec, KeyUsage, PublicKey, SigningAlgorithms } = await read(abortSignal);
       if (KeySpec !== "ECC_NIST_P256") throw notP256(uri, KeySpec);
       if (KeyUsage !== "SIGN_VERIFY" || SigningAlgorithms?.includes(algorithm) !== true)

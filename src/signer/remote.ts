@@ -47,7 +47,7 @@ export interface Remote {
    */
   call<T>(
     name: string,
-    kind: "sign" | "manage",
+    kind: "sign" | "slow",
     signal: AbortSignal | undefined,
     work: (signal: AbortSignal) => Promise<T>,
   ): Promise<T>;

@@ -45,7 +45,7 @@ export function vaultTransitBackend(options: VaultTransitOptions = {}): SignerBa
   const service = remote(options, kindOfVaultError);
   const request = vaultClient(options);
   const inTime = <T>(name: string, signal: AbortSignal | undefined, work: (signal: AbortSignal) => Promise<T>) =>
-    service.call(name, "manage", signal, work);
+    service.call(name, "slow", signal, work);
 
   return {
     open: async (uri, { signal } = {}) => open(uri, signal),

@@ -71,10 +71,10 @@ export function checkFailures(
       test(`${what}: ${code}`, async () => {
         if (typeof fault === "function") fault();
         else stub.fail("sign", fault, attempts);
-        const error = await failing(() => guarded(input.message as Uint8Array<ArrayBuffer>), code, secrets);
+        const signing = failing(() => guarded(input.message as Uint8Array<ArrayBuffer>), code, secrets);
+        const error = await signing.finally(stub.recover);
         assert.match(error.message, says);
         assert.equal(clock.timers, 0, "a timer is left");
-        stub.recover();
       });
     }
 

@@ -28,7 +28,7 @@ describe("the adapter of a key URI", () => {
   test("a URI without a key version is refused by its adapter, each of which can be loaded", async () => {
     for (const type of signerTypes) {
       const error = await failing(() => openSigner(`${type}:`), "ERR_SIGNER_URI");
-      assert.match(error.message, new RegExp(`${type}:`));
+      assert.doesNotMatch(error.message, /begins with one of/);
     }
   });
 
@@ -49,7 +49,10 @@ describe("the adapter of a key URI", () => {
   });
 
   test("a package that is not installed is named, with what to do", async () => {
-    const needed: [uri: string, packageName: string][] = [[`aws-kms:${arn}`, "@aws-sdk/client-kms"]];
+    const needed: [uri: string, packageName: string][] = [
+      [`aws-kms:${arn}`, "@aws-sdk/client-kms"],
+      ["gcp-kms:projects/p/locations/l/keyRings/r/cryptoKeys/k/cryptoKeyVersions/1", "@google-cloud/kms"],
+    ];
     for (const [uri, packageName] of needed) {
       absent.add(packageName);
       const error = await failing(() => openSigner(uri), "ERR_PACKAGE_MISSING");

@@ -31,7 +31,7 @@ export interface StubServer {
   /** Lets an operation go wrong, the next `times` times. */
   fail(operation: string, fault: Fault, times?: number): void;
   /** Lets nothing go wrong any more. */
-  recover(): void;
+  readonly recover: () => void;
   /** Requests that the service would have refused, by the reason: a test expects none. */
   readonly refused: readonly string[];
   /** Resolves when requests that are left without an answer have arrived. */

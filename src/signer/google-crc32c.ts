@@ -1,0 +1,15 @@
+// The Castagnoli polynomial, reflected. @see RFC 3720 appendix B.4
+const polynomial = 0x82f63b78;
+
+const table = Uint32Array.from({ length: 256 }, (_, byte) => {
+  let value = byte;
+  for (let bit = 0; bit < 8; bit += 1) value = (value & 1) === 1 ? (value >>> 1) ^ polynomial : value >>> 1;
+  return value;
+});
+
+/** CRC32C, by which Google sees what was damaged on the way. @see RFC 3720 section 12.1 */
+export function crc32c(bytes: Uint8Array): number {
+  let value = 0xffffffff;
+  for (const byte of bytes) value = (value >>> 8) ^ (table[(value ^ byte) & 255] ?? 0);
+  return (value ^ 0xffffffff) >>> 0;
+}

@@ -1,0 +1,248 @@
+import type { KeyManagementServiceClient } from "@google-cloud/kms";
+import { ConfigError } from "../errors.ts";
+import { es256FromDer } from "./der.ts";
+import { crc32c } from "./google-crc32c.ts";
+import { badUri, externalSigner, notP256, orUndo, p256PublicKey } from "./remote-key.ts";
+import { type Failure, type RemoteOptions, failure, loadPackage, remote } from "./remote.ts";
+import type { ExternalSigner, SignerBackend } from "./signer.ts";
+
+/** Where Google Cloud KMS is. How to get in is found by the SDK: Application Default Credentials. */
+export interface GoogleKmsOptions extends RemoteOptions {
+  /** Where keys are made: `projects/P/locations/L/keyRings/R/cryptoKeys/K`. Each key is a new version of it; it is made when it is not there. */
+  readonly cryptoKey?: string | undefined;
+  /** What protects keys that are made. Default: `HSM`. */
+  readonly protectionLevel?: "HSM" | "SOFTWARE" | undefined;
+  /** URL of a private endpoint. Default: that of the universe, `https://cloudkms.googleapis.com`. */
+  readonly endpoint?: string | undefined;
+}
+
+const form = "gcp-kms:projects/P/locations/L/keyRings/R/cryptoKeys/K/cryptoKeyVersions/N";
+const algorithm = "EC_SIGN_P256_SHA256";
+const keyPattern = /^(projects\/[\w.:-]+\/locations\/[\w-]+\/keyRings\/[\w-]{1,63})\/cryptoKeys\/([\w-]{1,63})$/;
+
+type Settings = { readonly signal: AbortSignal; readonly retry: object };
+
+/**
+ * Keys in Google Cloud KMS, with the SDK `@google-cloud/kms` in its REST mode: HTTP/1.1 over connections that stay, which passes
+ * every proxy and is what the tests run. A key is a version of one CryptoKey: these cannot be deleted, their versions can be
+ * destroyed.
+ *
+ * @throws ConfigError `ERR_OPTION_INVALID`
+ * @see https://cloud.google.com/kms/docs/reference/rest/v1/projects.locations.keyRings.cryptoKeys.cryptoKeyVersions/asymmetricSign
+ */
+export function googleKmsBackend(options: GoogleKmsOptions = {}): SignerBackend {
+  const { cryptoKey, protectionLevel = "HSM", endpoint, timeoutMs = 5000, slowTimeoutMs = 30_000 } = options;
+  const service = remote(options, kindOf);
+
+  const slow = <T>(
+    name: string,
+    signal: AbortSignal | undefined,
+    work: (client: KeyManagementServiceClient, settings: Settings) => Promise<T>,
+  ): Promise<T> =>
+    service.call(name, "slow", signal, async (signal) =>
+      work(await clientFor(endpoint), settingsFor(signal, slowTimeoutMs)),
+    );
+
+  async function open(uri: string, signal?: AbortSignal): Promise<ExternalSigner> {
+    const name = parse(uri);
+    const publicKey = await slow(uri, signal, async (client, settings) => {
+      const [key] = await client.getPublicKey({ name }, settings);
+      if (key.algorithm !== algorithm) throw notP256(uri, key.algorithm);
+      checkName(uri, key.name, name);
+      const pem = key.pem ?? "";
+      checkSum(uri, "pemCrc32c", key.pemCrc32c?.value, new TextEncoder().encode(pem));
+      return p256PublicKey(pem, uri);
+    });
+    return externalSigner({
+      uri,
+      publicKey,
+      sign: (digest, signal) =>
+        service.call(uri, "sign", signal, async (signal) => {
+          const request = { name, digest: { sha256: digest }, digestCrc32c: { value: crc32c(digest) } };
+          const client = await clientFor(endpoint);
+          const [answer] = await client.asymmetricSign(request, settingsFor(signal, timeoutMs));
+          checkName(uri, answer.name, name);
+          if (answer.verifiedDigestCrc32c !== true) throw damaged(uri, "digestCrc32c");
+          const signature = answer.signature instanceof Uint8Array ? answer.signature : new Uint8Array();
+          checkSum(uri, "signatureCrc32c", answer.signatureCrc32c?.value, signature);
+          return es256FromDer(signature, uri);
+        }),
+      dispose: () => {},
+    });
+  }
+
+  async function destroy(uri: string, signal?: AbortSignal): Promise<{ destroyedAt: number }> {
+    const name = parse(uri);
+    return slow(uri, signal, async (client, settings) => {
+      const [version] = await client.destroyCryptoKeyVersion({ name }, settings);
+      checkName(uri, version.name, name);
+      return { destroyedAt: Number(version.destroyTime?.seconds ?? Number.NaN) * 1000 };
+    });
+  }
+
+  return {
+    open: async (uri, { signal } = {}) => open(uri, signal),
+    destroy: async (uri, { signal } = {}) => destroy(uri, signal),
+
+    async create({ issuer, signal }) {
+      const [, keyRing, cryptoKeyId] = keyPattern.exec(cryptoKey ?? "") ?? [];
+      if (cryptoKey === undefined || keyRing === undefined || cryptoKeyId === undefined) {
+        const rule = "projects/P/locations/L/keyRings/R/cryptoKeys/K";
+        throw new ConfigError("ERR_OPTION_INVALID", `making a key needs the option cryptoKey, written as ${rule}`);
+      }
+      return slow(`gcp-kms:${cryptoKey}`, signal, async (client, settings) => {
+        const newVersion = () => client.createCryptoKeyVersion({ parent: cryptoKey }, settings);
+        const [version] = await newVersion().catch(async (error: unknown) => {
+          if (codeOf(error) !== status.notFound) throw error;
+          const versionTemplate = { algorithm, protectionLevel } as const;
+          const labels = { "jwksd-issuer": label(issuer) };
+          const template = { purpose: "ASYMMETRIC_SIGN", versionTemplate, labels } as const;
+          const request = { parent: keyRing, cryptoKeyId, cryptoKey: template, skipInitialVersionCreation: true };
+          await client.createCryptoKey(request, settings).catch((error: unknown) => {
+            // Another replica was faster.
+            if (codeOf(error) !== status.alreadyExists) throw error;
+          });
+          return newVersion();
+        });
+        const uri = `gcp-kms:${version.name ?? ""}`;
+        const finish = async (): Promise<ExternalSigner> => {
+          if (version.algorithm !== algorithm) throw notP256(uri, version.algorithm);
+          if (version.protectionLevel !== protectionLevel) {
+            const rule = `keys of protection level ${version.protectionLevel}, not ${protectionLevel}`;
+            throw new ConfigError("ERR_OPTION_INVALID", `gcp-kms:${cryptoKey} makes ${rule}`);
+          }
+          for (let { state } = version; state !== "ENABLED";) {
+            if (state !== "PENDING_GENERATION") {
+              throw failure(uri, { code: "ERR_SIGNER_KEY_STATE", detail: String(state) });
+            }
+            await service.pause(settings.signal);
+            [{ state }] = await client.getCryptoKeyVersion({ name: parse(uri) }, settings);
+          }
+          return open(uri, settings.signal);
+        };
+        return orUndo(finish(), () => destroy(uri));
+      });
+    },
+  };
+}
+
+// Setting a client up takes the SDK half a second of CPU, and in REST mode a client holds nothing that could be closed.
+const clients = new Map<string, Promise<KeyManagementServiceClient>>();
+
+/** The one client for an endpoint. */
+function clientFor(endpoint: string | undefined): Promise<KeyManagementServiceClient> {
+  const place = endpoint ?? "";
+  const known = clients.get(place);
+  if (known !== undefined) return known;
+  const connecting = connect(endpoint);
+  clients.set(place, connecting);
+  connecting.catch(() => clients.delete(place));
+  return connecting;
+}
+
+async function connect(endpoint: string | undefined): Promise<KeyManagementServiceClient> {
+  const { KeyManagementServiceClient } = await loadPackage("@google-cloud/kms", () => import("@google-cloud/kms"));
+  const url = endpoint === undefined ? undefined : new URL(endpoint);
+  const client = new KeyManagementServiceClient({
+    fallback: true,
+    ...(url !== undefined && {
+      apiEndpoint: url.hostname,
+      protocol: url.protocol.replace(":", ""),
+      port: Number(url.port) || (url.protocol === "http:" ? 80 : 443),
+    }),
+  });
+  try {
+    // Without this first step the SDK would end the process where it finds no credentials.
+    await client.initialize();
+  } catch (error) {
+    throw new CredentialsError(error);
+  }
+  return client;
+}
+
+/** No credentials, for which the cause says why. */
+class CredentialsError extends Error {
+  constructor(cause: unknown) {
+    super("no credentials", { cause });
+  }
+}
+
+/** Three attempts for what can be tried again; by itself the SDK would go on for ten minutes. */
+function settingsFor(signal: AbortSignal, timeoutMs: number): Settings {
+  return {
+    signal,
+    retry: {
+      backoffSettings: {
+        initialRetryDelayMillis: 100,
+        retryDelayMultiplier: 2,
+        maxRetryDelayMillis: 1000,
+        initialRpcTimeoutMillis: timeoutMs,
+        rpcTimeoutMultiplier: 1,
+        maxRpcTimeoutMillis: timeoutMs,
+        totalTimeoutMillis: null,
+        maxRetries: 3,
+      },
+    },
+  };
+}
+
+function parse(uri: string): string {
+  const [, name] = /^gcp-kms:(.+\/cryptoKeyVersions\/[1-9]\d{0,9})$/.exec(uri) ?? [];
+  if (name === undefined || !keyPattern.test(name.replace(/\/cryptoKeyVersions\/\d+$/, ""))) throw badUri(uri, form);
+  return name;
+}
+
+/** Labels take fewer characters than URLs have. */
+function label(issuer: string): string {
+  return issuer
+    .replace(/^https:\/\//, "")
+    .toLowerCase()
+    .replaceAll(/[^a-z0-9_-]/g, "_")
+    .slice(0, 63);
+}
+
+function checkName(uri: string, given: unknown, name: string): void {
+  if (given !== name) throw failure(uri, { code: "ERR_SIGNER_BAD_SIGNATURE", detail: "another key version" });
+}
+
+function checkSum(uri: string, what: string, given: unknown, bytes: Uint8Array): void {
+  if (String(given) !== String(crc32c(bytes))) throw damaged(uri, what);
+}
+
+/** @see https://cloud.google.com/kms/docs/data-integrity-guidelines */
+function damaged(uri: string, what: string): Error {
+  return failure(uri, { code: "ERR_SIGNER_UNAVAILABLE", detail: `damaged on the way: ${what}` });
+}
+
+const status = { notFound: 5, alreadyExists: 6 } as const;
+// @see https://grpc.io/docs/guides/status-codes/
+const kinds: Readonly<Record<number, readonly [Failure["code"], detail: string]>> = {
+  3: ["ERR_SIGNER_KEY_STATE", "INVALID_ARGUMENT"],
+  4: ["ERR_SIGNER_UNAVAILABLE", "DEADLINE_EXCEEDED"],
+  5: ["ERR_SIGNER_KEY_STATE", "NOT_FOUND"],
+  7: ["ERR_SIGNER_UNAUTHORIZED", "PERMISSION_DENIED"],
+  8: ["ERR_SIGNER_THROTTLED", "RESOURCE_EXHAUSTED"],
+  9: ["ERR_SIGNER_KEY_STATE", "FAILED_PRECONDITION"],
+  13: ["ERR_SIGNER_UNAVAILABLE", "INTERNAL"],
+  14: ["ERR_SIGNER_UNAVAILABLE", "UNAVAILABLE"],
+  16: ["ERR_SIGNER_UNAUTHORIZED", "UNAUTHENTICATED"],
+};
+
+const codeOf = (error: unknown): unknown => (error as { code?: unknown } | undefined)?.code;
+
+function kindOf(error: unknown): Failure {
+  const { cause } = error as { cause?: { status?: unknown; config?: unknown } };
+  // Of the services that hand out tokens; the status of the API itself comes as a code.
+  const tokenStatus = typeof cause?.status === "number" ? cause.status : undefined;
+  if (error instanceof CredentialsError) {
+    const isFailing = tokenStatus === undefined ? cause?.config !== undefined : tokenStatus >= 500;
+    const code = isFailing ? "ERR_SIGNER_UNAVAILABLE" : "ERR_SIGNER_UNAUTHORIZED";
+    return {
+      code,
+      detail: tokenStatus === undefined ? "no credentials found" : `no credentials: status ${tokenStatus}`,
+    };
+  }
+  if (tokenStatus === 400) return { code: "ERR_SIGNER_UNAUTHORIZED", detail: "no token: status 400" };
+  const [code, detail] = kinds[Number(codeOf(error))] ?? ["ERR_SIGNER_UNAVAILABLE", "no answer of use"];
+  return { code, detail };
+}

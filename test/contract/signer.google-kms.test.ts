@@ -1,0 +1,27 @@
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { googleKmsBackend } from "../../src/signer/google-kms.ts";
+import { keyMaterial } from "../support/keys.ts";
+import { googleStub, serviceAccount } from "../support/stubs/google-kms.ts";
+import { checkSigner } from "./signer.ts";
+
+checkSigner("Google Cloud KMS, its SDK against a stub on loopback", async () => {
+  const stub = await googleStub();
+  const folder = await mkdtemp(join(tmpdir(), "jwksd-"));
+  const file = join(folder, "account.json");
+  await writeFile(file, JSON.stringify(serviceAccount));
+  process.env["GOOGLE_APPLICATION_CREDENTIALS"] = file;
+  const uri = stub.add();
+  const signer = await googleKmsBackend({ endpoint: stub.url }).open(uri);
+  const privateScalar = stub.versions.get(uri.slice("gcp-kms:".length))?.key.privateScalar ?? "";
+  return {
+    signer,
+    secrets: [privateScalar, ...keyMaterial(serviceAccount.private_key)],
+    close: async () => {
+      await signer.close();
+      await stub.close();
+      await rm(folder, { recursive: true });
+    },
+  };
+});

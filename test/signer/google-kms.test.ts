@@ -1,0 +1,254 @@
+import assert from "node:assert/strict";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type TestContext, after, beforeEach, describe, test } from "node:test";
+import { crc32c } from "../../src/signer/google-crc32c.ts";
+import { type GoogleKmsOptions, googleKmsBackend } from "../../src/signer/google-kms.ts";
+import { inputOf } from "../contract/signer.ts";
+import { keyMaterial } from "../support/keys.ts";
+import { derOf, serviceKey } from "../support/stubs/ecdsa.ts";
+import {
+  type GoogleKeyVersion,
+  type GoogleStub,
+  googleError,
+  googleStub,
+  serviceAccount,
+} from "../support/stubs/google-kms.ts";
+import { checkFailures, failing } from "./failures.ts";
+
+const folder = await mkdtemp(join(tmpdir(), "jwksd-"));
+after(() => rm(folder, { recursive: true }));
+const variable = "GOOGLE_APPLICATION_CREDENTIALS";
+const accountFile = join(folder, "account.json");
+await writeFile(accountFile, JSON.stringify(serviceAccount));
+process.env[variable] = accountFile;
+beforeEach(() => {
+  process.env[variable] = accountFile;
+});
+
+const secrets = ["a text that nobody may see", ...keyMaterial(serviceAccount.private_key)];
+const input = inputOf("header.claims");
+const nameOf = (uri: string): string => uri.slice("gcp-kms:".length);
+const optionsFor = ({ url }: GoogleStub): GoogleKmsOptions => ({ endpoint: url });
+const flipped = (signature: Buffer): Buffer => signature.fill((signature[40] ?? 0) ^ 1, 40, 41);
+const signedWith = (signature: Buffer) => ({
+  signature: signature.toString("base64"),
+  signatureCrc32c: String(crc32c(signature)),
+});
+
+async function start(t: TestContext): Promise<GoogleStub> {
+  const stub = await googleStub();
+  t.after(() => stub.close());
+  return stub;
+}
+
+test("CRC32C of the test values (RFC 3720 appendix B.4)", () => {
+  const rows: [bytes: Uint8Array, sum: number][] = [
+    [new Uint8Array(0), 0],
+    [new Uint8Array(32), 0x8a9136aa],
+    [new Uint8Array(32).fill(0xff), 0x62a8ab43],
+    [Uint8Array.from({ length: 32 }, (_, index) => index), 0x46dd794e],
+    [Uint8Array.from({ length: 32 }, (_, index) => 31 - index), 0x113fdb5c],
+    [Buffer.from("123456789"), 0xe3069283],
+  ];
+  for (const [bytes, sum] of rows) assert.equal(crc32c(bytes), sum);
+});
+
+checkFailures(
+  "Google Cloud KMS",
+  async (clock) => {
+    const stub = await googleStub();
+    return { stub, signer: await googleKmsBackend({ ...optionsFor(stub), clock }).open(stub.add()), secrets };
+  },
+  ({ stub, signer }) => {
+    const version = (stub as GoogleStub).versions.get(nameOf(signer.uri));
+    const tamper = (change: Record<string, unknown>) => () => {
+      if (version === undefined) return;
+      version.tamper = (answer) => {
+        delete version.tamper;
+        Object.assign(answer, change);
+      };
+    };
+    const signed = serviceKey().sign(input.digest);
+    const good = version?.key.sign(input.digest) ?? signed;
+    return [
+      ["quota", googleError(429, "RESOURCE_EXHAUSTED"), "ERR_SIGNER_THROTTLED", /RESOURCE_EXHAUSTED/],
+      ["UNAVAILABLE", googleError(503, "UNAVAILABLE"), "ERR_SIGNER_UNAVAILABLE", /failed; try again/],
+      ["INTERNAL", googleError(500, "INTERNAL"), "ERR_SIGNER_UNAVAILABLE", /INTERNAL/],
+      ["a proxy in front", { status: 502 }, "ERR_SIGNER_UNAVAILABLE", /failed; try again/],
+      ["not allowed", googleError(403, "PERMISSION_DENIED"), "ERR_SIGNER_UNAUTHORIZED", /PERMISSION_DENIED/],
+      ["not known", googleError(401, "UNAUTHENTICATED"), "ERR_SIGNER_UNAUTHORIZED", /UNAUTHENTICATED/],
+      ["disabled", googleError(400, "FAILED_PRECONDITION"), "ERR_SIGNER_KEY_STATE", /FAILED_PRECONDITION/],
+      ["not there", googleError(404, "NOT_FOUND"), "ERR_SIGNER_KEY_STATE", /NOT_FOUND/],
+      ["of another kind", googleError(400, "INVALID_ARGUMENT"), "ERR_SIGNER_KEY_STATE", /INVALID_ARGUMENT/],
+      ["an empty answer", { status: 200, json: {} }, "ERR_SIGNER_BAD_SIGNATURE", /another key version/],
+      ["another version", tamper({ name: `${version?.name}0` }), "ERR_SIGNER_BAD_SIGNATURE", /another key version/],
+      [
+        "the digest was damaged",
+        tamper({ verifiedDigestCrc32c: false }),
+        "ERR_SIGNER_UNAVAILABLE",
+        /damaged.*digestCrc32c/,
+      ],
+      ["the digest was not checked", tamper({ verifiedDigestCrc32c: undefined }), "ERR_SIGNER_UNAVAILABLE", /damaged/],
+      [
+        "the signature was damaged",
+        tamper({ signatureCrc32c: "1" }),
+        "ERR_SIGNER_UNAVAILABLE",
+        /damaged.*signatureCrc32c/,
+      ],
+      ["no checksum", tamper({ signatureCrc32c: undefined }), "ERR_SIGNER_UNAVAILABLE", /damaged/],
+      [
+        "r then s where DER is due",
+        tamper(signedWith(signed)),
+        "ERR_SIGNER_BAD_SIGNATURE",
+        /not ECDSA-Sig-Value in DER/,
+      ],
+      ["a signature of another key", tamper(signedWith(derOf(signed))), "ERR_SIGNER_BAD_SIGNATURE", /does not verify/],
+      [
+        "a corrupted signature",
+        tamper(signedWith(derOf(flipped(good)))),
+        "ERR_SIGNER_BAD_SIGNATURE",
+        /does not verify/,
+      ],
+    ];
+  },
+  3,
+);
+
+describe("opening a key of Google Cloud KMS", () => {
+  const cryptoKey = "projects/p/locations/global/keyRings/r/cryptoKeys/k";
+  const wrongUris = [
+    "gcp-kms:",
+    `gcp-kms:${cryptoKey}`,
+    `gcp-kms:${cryptoKey}/cryptoKeyVersions/0`,
+    `gcp-kms:${cryptoKey}/cryptoKeyVersions/01`,
+    `gcp-kms:${cryptoKey}/cryptoKeyVersions/latest`,
+    `gcp-kms:${cryptoKey}/cryptoKeyVersions/1/`,
+    `gcp-kms:/${cryptoKey}/cryptoKeyVersions/1`,
+    `gcp-kms:${cryptoKey.replace("/k", "/a/b")}/cryptoKeyVersions/1`,
+    `gcp-kms:${cryptoKey.replace("/r/", "/../")}/cryptoKeyVersions/1`,
+    `gcp-kms:${cryptoKey}/cryptoKeyVersions/1/cryptoKeyVersions/1`,
+    `gcpkms://${cryptoKey}/cryptoKeyVersions/1`,
+  ];
+  for (const uri of wrongUris) {
+    test(`${uri} names no key version`, async () => {
+      const error = await failing(() => googleKmsBackend().open(uri), "ERR_SIGNER_URI");
+      assert.match(error.message, /cryptoKeyVersions\/N/);
+      await failing(() => googleKmsBackend().destroy(uri), "ERR_SIGNER_URI");
+    });
+  }
+
+  test("what cannot sign is refused at once", async (t) => {
+    const stub = await start(t);
+    const backend = googleKmsBackend(optionsFor(stub));
+    const rows: [version: Partial<GoogleKeyVersion>, code: Parameters<typeof failing>[1], says: RegExp][] = [
+      [{ algorithm: "EC_SIGN_P384_SHA384", key: serviceKey("P-384") }, "ERR_KEY_NOT_P256", /EC_SIGN_P384_SHA384/],
+      [{ algorithm: "EC_SIGN_SECP256K1_SHA256", key: serviceKey("secp256k1") }, "ERR_KEY_NOT_P256", /SECP256K1/],
+      [{ key: serviceKey("P-384") }, "ERR_KEY_NOT_P256", /P-384/],
+      [{ state: "DISABLED" }, "ERR_SIGNER_KEY_STATE", /FAILED_PRECONDITION/],
+      [{ state: "DESTROY_SCHEDULED" }, "ERR_SIGNER_KEY_STATE", /FAILED_PRECONDITION/],
+      [{ tamper: (answer) => (answer["pemCrc32c"] = "1") }, "ERR_SIGNER_UNAVAILABLE", /damaged.*pemCrc32c/],
+      [{ tamper: (answer) => (answer["name"] += "0") }, "ERR_SIGNER_BAD_SIGNATURE", /another key version/],
+    ];
+    for (const [version, code, says] of rows) {
+      const uri = stub.add(version);
+      const error = await failing(() => backend.open(uri), code, secrets);
+      assert.match(error.message, says);
+      assert.ok(error.message.startsWith(uri), error.message);
+    }
+    await failing(() => backend.open(`gcp-kms:${cryptoKey}/cryptoKeyVersions/1`), "ERR_SIGNER_KEY_STATE", secrets);
+    assert.equal(stub.seen.get("sign"), undefined);
+    assert.deepEqual(stub.refused, []);
+  });
+
+  test("credentials that cannot be had: an error, and the process goes on", async (t) => {
+    const stub = await start(t);
+    process.env[variable] = join(folder, "absent.json");
+    const error = await failing(() => googleKmsBackend(optionsFor(stub)).open(stub.add()), "ERR_SIGNER_UNAUTHORIZED");
+    assert.match(error.message, /no credentials found/);
+    assert.equal(stub.seen.size, 0);
+  });
+
+  test("credentials of another account", async (t) => {
+    const stub = await start(t);
+    process.env[variable] = join(folder, "another.json");
+    const another = { ...serviceAccount, client_email: "another@project.iam.gserviceaccount.com" };
+    await writeFile(join(folder, "another.json"), JSON.stringify(another));
+    await failing(() => googleKmsBackend(optionsFor(stub)).open(stub.add()), "ERR_SIGNER_UNAUTHORIZED", secrets);
+  });
+
+  for (const [status, code] of [
+    [400, "ERR_SIGNER_UNAUTHORIZED"],
+    [503, "ERR_SIGNER_UNAVAILABLE"],
+  ] as const) {
+    test(`what hands out tokens to a federated identity answers ${status}: ${code}`, async (t) => {
+      const stub = await start(t);
+      stub.fail("POST /token", { status, json: { error: "invalid_grant", error_description: secrets[0] } }, 9);
+      const subject = join(folder, "subject");
+      await writeFile(subject, "a-subject-token");
+      process.env[variable] = join(folder, "federated.json");
+      const federated = {
+        type: "external_account",
+        audience: "//iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p/providers/q",
+        subject_token_type: "urn:ietf:params:oauth:token-type:jwt",
+        token_url: `${stub.url}/token`,
+        credential_source: { file: subject },
+      };
+      await writeFile(process.env[variable], JSON.stringify(federated));
+      const backend = googleKmsBackend(optionsFor(stub));
+      await failing(() => backend.open(stub.add()), code, [...secrets, "a-subject-token"]);
+    });
+  }
+});
+
+describe("making and destroying keys of Google Cloud KMS", () => {
+  const issuer = "https://Login.example.com:8443/tenant~a";
+  const cryptoKey = "projects/project/locations/europe-west3/keyRings/login/cryptoKeys/made";
+
+  test("each key is a version of one CryptoKey, which is made when it is not there", async (t) => {
+    const stub = await start(t);
+    const backend = googleKmsBackend({ ...optionsFor(stub), cryptoKey });
+    const signer = await backend.create({ issuer });
+    assert.equal(signer.uri, `gcp-kms:${cryptoKey}/cryptoKeyVersions/1`);
+    assert.equal((await signer.sign(input)).length, 64);
+    assert.deepEqual(stub.cryptoKeys.get(cryptoKey)?.labels, { "jwksd-issuer": "login_example_com_8443_tenant_a" });
+    assert.equal(stub.seen.get("getVersion"), 2, "it waits until the key is generated");
+    const next = await backend.create({ issuer });
+    assert.equal(next.uri, `gcp-kms:${cryptoKey}/cryptoKeyVersions/2`);
+    assert.equal(stub.seen.get("createKey"), 1);
+
+    const { destroyedAt } = await backend.destroy(signer.uri);
+    assert.ok(Math.abs(destroyedAt - Date.now() - 30 * 86_400_000) < 60_000);
+    await failing(() => signer.sign(input), "ERR_SIGNER_KEY_STATE", secrets);
+    await failing(() => backend.destroy(signer.uri), "ERR_SIGNER_KEY_STATE", secrets);
+    assert.equal((await next.sign(input)).length, 64);
+    assert.deepEqual(stub.refused, []);
+  });
+
+  test("a CryptoKey with another protection is not used, and the version is taken back", async (t) => {
+    const stub = await start(t);
+    await (
+      await googleKmsBackend({ ...optionsFor(stub), cryptoKey, protectionLevel: "SOFTWARE" }).create({ issuer })
+    ).close();
+    const backend = googleKmsBackend({ ...optionsFor(stub), cryptoKey });
+    const error = await failing(() => backend.create({ issuer }), "ERR_OPTION_INVALID");
+    assert.match(error.message, /SOFTWARE, not HSM/);
+    const states = Array.from(stub.versions.values(), ({ state }) => state);
+    assert.deepEqual(states, ["ENABLED", "DESTROY_SCHEDULED"]);
+  });
+
+  test("a version that cannot be generated is an error", async (t) => {
+    const stub = await start(t);
+    stub.fail("getVersion", { status: 200, json: { state: 8 } });
+    const backend = googleKmsBackend({ ...optionsFor(stub), cryptoKey });
+    const error = await failing(() => backend.create({ issuer }), "ERR_SIGNER_KEY_STATE", secrets);
+    assert.match(error.message, /GENERATION_FAILED/);
+  });
+
+  test("where keys are made is checked", async () => {
+    for (const wrong of [undefined, "login", `${cryptoKey}/cryptoKeyVersions/1`]) {
+      await failing(() => googleKmsBackend({ cryptoKey: wrong }).create({ issuer }), "ERR_OPTION_INVALID");
+    }
+  });
+});
