@@ -5,12 +5,12 @@ import type { EncryptionEntry, Keyset } from "../keyset/keyset.ts";
 import { publishOnlySigner } from "../signer/local.ts";
 import type { ExternalSigner } from "../signer/signer.ts";
 import type { KeyEvent, KeyRecord, KeyStore } from "../store/store.ts";
-import { type Advance, type Change, advance, claimForMs } from "./advance.ts";
-import { type Command, announce, applyCommand } from "./commands.ts";
+import { type Advance, type Change, advance, claimForMs, endOfWait } from "./advance.ts";
+import { type Command, type NewKey, announce, applyCommand } from "./commands.ts";
 import { defaultAlg, externalKey, makeLocalKey } from "./make-key.ts";
 import { type OpenKeys, createKeyOpener } from "./open-keys.ts";
 import { type RotationPolicy, type RotationPolicyOptions, rotationPolicy } from "./policy.ts";
-import { activeKey, checkFence, isRotating, publishedKeys } from "./records.ts";
+import { activeKey, announcedKey, checkFence, isRotating, publishedKeys } from "./records.ts";
 import { transact } from "./transact.ts";
 import { createWrapping } from "./wrapping.ts";
 
@@ -75,7 +75,10 @@ export interface KeyManager {
     readonly jwksRotationActive: () => boolean;
     readonly maxTokenLifetimeSeconds: number;
   };
-  /** Gives a provider (or whatever else has its `update`) the keysets now and after every change; resolves after the first time. */
+  /**
+   * Gives a provider (or whatever else has its `update`) the keysets now and after every change; resolves after the first time. Where a
+   * later one fails it is tried again, and the others do not wait for it.
+   */
   drive(target: Driven): Promise<void>;
   /** Does what a command asks for. @throws StateError, StoreError see `applyCommand` and `KeyStore.commit` */
   execute(command: Command): Promise<Change>;
@@ -108,13 +111,17 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
   const { signal } = closing;
   const opener = createKeyOpener(wrapping, options.openSigner, signal);
   const me = crypto.randomUUID();
-  const driven: Driven[] = [];
+  /** Which records each target has been given the keys of. */
+  const driven = new Map<Driven, readonly KeyRecord[]>();
   /** Announced keys that cannot sign, and until when they are not asked again. */
   const notReady = new Map<string, number>();
   let records: readonly KeyRecord[] = [];
+  /** The records as they were last seen in the store, as JSON, and the planned steps since then that could not be recorded. */
+  let recorded = "[]";
+  let unrecorded: readonly KeyEvent[] = [];
   let keys: OpenKeys = { signers: new Map(), decryptionKeys: new Map() };
   let rotating = false;
-  let askAgainAt = -Infinity;
+  let asked: { readonly at: number; readonly done: Promise<void> } | undefined;
   let failures = 0;
   let cancelTimer: (() => void) | undefined;
   let turns: Promise<unknown> = Promise.resolve();
@@ -132,21 +139,37 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
     cancelTimer?.();
     if (signal.aborted) return;
     try {
-      const change = await transact(store, step, { clock, signal });
-      await adopt(change);
+      await adopt(await transact(store, step, { clock, signal }));
       await makeExternalKey();
-      if (failures > 0) emit({ type: "recovered" });
-      failures = 0;
-      sleep(advance(records, policy, clock.now(), heldBack()).wakeAt);
+      succeeded();
     } catch (error) {
-      if (signal.aborted) return;
-      failures += 1;
-      const retryInMs = Math.min(retryMs.first * 2 ** (failures - 1), retryMs.last);
-      emit({ type: "failed", error: asJwksdError(error), retryInMs });
-      await followPlan();
-      sleep(clock.now() + retryInMs);
+      await failed(error);
       throw error;
     }
+  }
+
+  function succeeded(): void {
+    const active = activeKey(records, "sig");
+    // Where its own attempt to make the next key has failed, the next attempt tells.
+    const isDue = active?.successorClaim?.by === me && announcedKey(records, "sig") === undefined;
+    if (failures > 0 && !isDue) {
+      failures = 0;
+      emit({ type: "recovered" });
+    }
+    sleep(advance(records, policy, clock.now(), heldBack()).wakeAt);
+  }
+
+  async function failed(error: unknown): Promise<void> {
+    // Without any keys it has not started.
+    if (signal.aborted || records.length === 0) return;
+    failures += 1;
+    const retryInMs = Math.min(retryMs.first * 2 ** (failures - 1), retryMs.last);
+    emit({ type: "failed", error: asJwksdError(error), retryInMs });
+    await followPlan();
+    const now = clock.now();
+    // Planned steps are taken at their time, as by every other replica.
+    const steps = records.map((record) => endOfWait(record, policy) ?? Infinity).filter((at) => at > now);
+    sleep(Math.min(now + retryInMs, ...steps));
   }
 
   const turnLater = (): void => void inTurn(turn).catch(() => {});
@@ -158,14 +181,22 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
     cancelTimer = clock.setTimer(turnLater, Math.max(wakeAt - clock.now(), 0));
   }
 
+  /** Looks for what others did, once a second at most, for all who ask together. */
+  function askStore(): Promise<void> {
+    const now = clock.now();
+    if (asked === undefined || Math.abs(now - asked.at) >= retryMs.first) asked = { at: now, done: inTurn(turn) };
+    return asked.done;
+  }
+
   // ---- deciding
 
   /** The records after all that is due now, with the next keys where they are made in memory. */
   async function step(stored: readonly KeyRecord[]): Promise<Change> {
     const now = clock.now();
-    checkFence(stored, policy, now);
-    const planned = await readyAdvance(stored, now);
-    let change: Change = planned;
+    await checkUsable(stored);
+    const taken = withUnrecorded(stored);
+    const planned = await readyAdvance(taken.records, now);
+    let change: Change = { records: planned.records, events: [...taken.events, ...planned.events] };
     for (const use of planned.due) {
       if (use === "sig" && createSigner !== undefined) continue;
       const alg = activeKey(change.records, use)?.alg ?? defaultAlg[use];
@@ -175,9 +206,42 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
     return change;
   }
 
+  /** Who cannot use what is stored leaves it as it is. */
+  async function checkUsable(stored: readonly KeyRecord[]): Promise<void> {
+    const kids = new Set(stored.map(({ kid }) => kid));
+    const lost = records.find(({ kid }) => !kids.has(kid));
+    if (lost !== undefined) {
+      throw new StoreError(
+        "ERR_RECORDS_INVALID",
+        `the store does not know kid ${JSON.stringify(lost.kid)} any more: it is empty, or an older copy; put the newest one back, or restart to go on with this one`,
+      );
+    }
+    checkFence(stored, policy, clock.now());
+    await opener.checkWrapped(stored);
+  }
+
+  /** What a command changes. No command makes a key active that cannot sign. */
+  async function obey(stored: readonly KeyRecord[], command: Command): Promise<Change> {
+    await checkUsable(stored);
+    const taken = withUnrecorded(stored);
+    const { records, events } = applyCommand(taken.records, command, policy, clock.now());
+    const next = activeKey(records, "sig");
+    if (next !== undefined && next.kid !== activeKey(taken.records, "sig")?.kid) await opener.probe(next);
+    return { records, events: [...taken.events, ...events] };
+  }
+
+  /** Steps that were taken while the store was gone count from when they were taken, unless another replica recorded its own. */
+  function withUnrecorded(stored: readonly KeyRecord[]): Change {
+    if (unrecorded.length === 0 || JSON.stringify(stored) !== recorded) return { records: stored, events: [] };
+    return { records, events: unrecorded };
+  }
+
   /** A key becomes active only after it has signed here: one that cannot leaves the active key where it is. */
   async function readyAdvance(stored: readonly KeyRecord[], now: number): Promise<Advance> {
-    for (const [kid, until] of notReady) if (until <= now) notReady.delete(kid);
+    for (const [kid, until] of notReady) {
+      // One from a clock that was wrong would last for years.
+      if (until <= now || until > now + heldBackMs) notReady.delete(kid);
+    }
     const planned = advance(stored, policy, now, heldBack());
     const next = activeKey(planned.records, "sig");
     if (next === undefined || next.kid === activeKey(stored, "sig")?.kid) return planned;
@@ -195,70 +259,117 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
 
   /** One replica makes the next key, so that no others are left over in the HSM. */
   async function makeExternalKey(): Promise<void> {
-    if (createSigner === undefined || !advance(records, policy, clock.now(), heldBack()).due.includes("sig")) return;
-    const isFirst = records.length === 0;
-    if (!isFirst) {
-      const claimed = await transact(store, (stored) => claim(stored), { clock, signal });
-      if (activeKey(claimed.records, "sig")?.successorClaim?.by !== me) return;
-    }
+    if (createSigner === undefined || signal.aborted) return;
+    if (!advance(records, policy, clock.now()).due.includes("sig")) return;
+    // There is no record yet that could bear a claim to the first key.
+    if (records.length > 0 && !(await claimNextKey())) return;
     const signer = await createSigner({ issuer, signal });
+    const isRecorded = ({ privateHalf }: KeyRecord): boolean =>
+      privateHalf !== undefined && "uri" in privateHalf && privateHalf.uri === signer.uri;
+    let known = records;
     try {
       const key = await externalKey(signer);
-      const add = (stored: readonly KeyRecord[]): Change =>
-        announce({ records: stored, events: [] }, key, clock.now(), reasonForNext(isFirst));
-      await adopt(await transact(store, add, { clock, signal }));
-    } catch (error) {
-      emit({ type: "orphaned", uri: signer.uri });
-      throw error;
+      const change = await transact(store, (stored) => announceNext((known = stored), key), { clock, signal });
+      known = change.records;
+      if (known.some(isRecorded)) await adopt(change);
     } finally {
+      if (!known.some(isRecorded)) emit({ type: "orphaned", uri: signer.uri });
       await signer.close();
     }
   }
 
-  function claim(stored: readonly KeyRecord[]): Change {
+  /** Whether this replica is the one that makes the next key. */
+  async function claimNextKey(): Promise<boolean> {
+    const claim = (stored: readonly KeyRecord[]): Change => {
+      const now = clock.now();
+      const active = activeKey(stored, "sig");
+      if (active === undefined || !advance(stored, policy, now).due.includes("sig"))
+        return { records: stored, events: [] };
+      const claimed = { ...active, successorClaim: { by: me, until: now + claimForMs } };
+      return { records: stored.map((record) => (record === active ? claimed : record)), events: [] };
+    };
+    let before: readonly KeyRecord[] = [];
+    const { records: after } = await transact(store, (stored) => claim((before = stored)), { clock, signal });
+    return after !== before;
+  }
+
+  /** Announces a key that took a while to make, unless another replica was quicker. */
+  function announceNext(stored: readonly KeyRecord[], key: NewKey): Change {
     const now = clock.now();
-    const active = activeKey(stored, "sig");
-    if (active === undefined || !advance(stored, policy, now).due.includes("sig"))
-      return { records: stored, events: [] };
-    const claimed = { ...active, successorClaim: { by: me, until: now + claimForMs } };
-    return { records: stored.map((record) => (record === active ? claimed : record)), events: [] };
+    const unclaimed = stored.map((record) => {
+      const { successorClaim: _, ...rest } = record;
+      return rest;
+    });
+    const change = { records: stored, events: [] };
+    if (!advance(unclaimed, policy, now).due.includes("sig")) return change;
+    return announce(change, key, now, reasonForNext(stored.length === 0));
   }
 
   // ---- taking over
 
-  /** Opens what is new, and gives it to the providers; the old keys stay where that fails. */
+  /** Opens what is new, and gives it to the targets; the old keys stay where that fails. */
   async function adopt({ records: next, events }: Change, isPlan = false): Promise<void> {
     checkFence(next, policy, clock.now());
-    if (JSON.stringify(next) === JSON.stringify(records)) return;
-    const opened = await opener.open(next);
-    // The short cache begins before the new document is out, and ends after it.
-    rotating ||= isRotating(next);
-    for (const target of driven) await target.update(keysetsOf(next, opened), { isRotating: isRotating(next) });
-    rotating = isRotating(next);
-    const isStart = records.length === 0;
-    [records, keys] = [next, opened];
+    const json = JSON.stringify(next);
+    const isNew = json !== JSON.stringify(records);
     // Keys that were there before it started are no change.
-    if (!isStart || events.length > 0) {
-      emit({ type: "changed", by: isPlan ? "plan" : events.length > 0 ? "this" : "another", records, events });
+    const isChange = isNew && (records.length > 0 || events.length > 0);
+    if (isNew) [keys, records] = [await opener.open(next), next];
+    if (isPlan) unrecorded = [...unrecorded, ...events];
+    else [recorded, unrecorded] = [json, []];
+    try {
+      await updateTargets();
+      // Now nothing signs with them any more.
+      await opener.closeUnused(records);
+    } finally {
+      const by = isPlan ? "plan" : events.length > 0 ? "this" : "another";
+      if (isChange) emit({ type: "changed", by, records, events });
     }
+  }
+
+  async function updateTargets(): Promise<void> {
+    // The short cache begins before the new document is out, and ends after it.
+    rotating ||= isRotating(records);
+    const behind = [...driven].filter(([, given]) => given !== records);
+    const updates = await Promise.allSettled(behind.map(([target]) => update(target)));
+    for (const result of updates) if (result.status === "rejected") throw result.reason;
+    rotating = isRotating(records);
+  }
+
+  async function update(target: Driven): Promise<void> {
+    await target.update(keysetsOf(records, keys), { isRotating: isRotating(records) });
+    driven.set(target, records);
   }
 
   /** Without the store: the steps that every other replica takes as well, in memory only. */
   async function followPlan(): Promise<void> {
-    const planned = advance(records, policy, clock.now(), heldBack());
-    await adopt(planned, true).catch(() => {});
+    await readyAdvance(records, clock.now())
+      .then((planned) => adopt(planned, true))
+      .catch(() => {});
   }
 
   function emit(event: ManagerEvent): void {
-    onEvent?.(event);
+    try {
+      onEvent?.(event);
+    } catch {
+      // A report that fails must not stop the keys.
+    }
   }
 
-  await inTurn(turn).catch((error: unknown) => {
-    closing.abort();
-    cancelTimer?.();
+  // Before anything is read, so that no commit between the two is missed.
+  store.watch(turnLater, { signal });
+  await inTurn(turn).catch(async (error: unknown) => {
+    if (records.length > 0) return;
+    await close();
     throw error;
   });
-  store.watch(turnLater, { signal });
+
+  async function close(): Promise<void> {
+    closing.abort(new StoreError("ERR_CLOSED", "the key manager was closed"));
+    cancelTimer?.();
+    await turns;
+    await opener.close();
+  }
 
   return {
     policy,
@@ -273,36 +384,21 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
         maxTokenLifetimeSeconds: policy.maxTokenLifetimeSeconds,
       };
     },
-    drive: (target) =>
-      inTurn(async () => {
-        await target.update(keysetsOf(records, keys), { isRotating: rotating });
-        driven.push(target);
-      }),
+    drive: (target) => inTurn(() => update(target)),
     execute: (command) =>
       inTurn(async () => {
-        const change = await transact(store, (stored) => applyCommand(stored, command, policy, clock.now()), {
-          clock,
-          signal,
-        });
-        await adopt(change);
-        sleep(advance(records, policy, clock.now(), heldBack()).wakeAt);
+        const change = await transact(store, (stored) => obey(stored, command), { clock, signal });
+        // It is done, whatever becomes of the rest.
+        await adopt(change).then(succeeded, failed);
         return change;
       }),
     async decryptionKey({ kid = "" }) {
-      if (!keys.decryptionKeys.has(kid) && clock.now() >= askAgainAt) {
-        askAgainAt = clock.now() + retryMs.first;
-        await inTurn(turn);
-      }
+      if (!keys.decryptionKeys.has(kid)) await askStore();
       const key = keys.decryptionKeys.get(kid);
       if (key !== undefined) return key;
       throw new SignerError("ERR_SIGNER_KEY_STATE", `no encryption key with the kid ${JSON.stringify(kid)} is kept`);
     },
-    async close() {
-      closing.abort(new StoreError("ERR_CLOSED", "the key manager was closed"));
-      cancelTimer?.();
-      await turns;
-      await opener.close();
-    },
+    close,
   };
 }
 

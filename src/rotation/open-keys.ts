@@ -22,6 +22,10 @@ export interface KeyOpener {
    * be opened is published all the same.
    */
   open(records: readonly KeyRecord[]): Promise<OpenKeys>;
+  /** Whether all wrapped keys unwrap. @throws StoreError `ERR_WRAPPING_KEY_MISSING`, `ERR_WRAPPED_KEY` */
+  checkWrapped(records: readonly KeyRecord[]): Promise<void>;
+  /** Closes what is open of other keys than these. */
+  closeUnused(records: readonly KeyRecord[]): Promise<void>;
   /** Makes one signature with a key, and verifies it against what is published. */
   probe(record: KeyRecord): Promise<void>;
   close(): Promise<void>;
@@ -36,7 +40,7 @@ export function createKeyOpener(
 ): KeyOpener {
   const signers = new Map<string, Signer>();
   const decryptionKeys = new Map<string, jose.CryptoKey>();
-  /** Retiring keys whose private half is there; it is not needed any more. */
+  /** Wrapped private halves that were unwrapped once. */
   const seen = new Set<string>();
 
   async function privateJwk({ kid, privateHalf }: KeyRecord): Promise<jose.JWK> {
@@ -83,9 +87,6 @@ export function createKeyOpener(
       await openSigner(record).catch((error: unknown) => {
         if (!isExternal) throw error;
       });
-    } else if (!isExternal && !signers.has(kid) && !seen.has(kid)) {
-      await privateJwk(record);
-      seen.add(kid);
     }
   }
 
@@ -95,14 +96,34 @@ export function createKeyOpener(
     await signer?.close?.();
   }
 
+  async function checkWrapped(records: readonly KeyRecord[]): Promise<void> {
+    for (const record of records.filter(isLive)) {
+      if (seen.has(record.kid) || "uri" in (record.privateHalf ?? {})) continue;
+      await privateJwk(record);
+      seen.add(record.kid);
+    }
+  }
+
   return {
+    checkWrapped,
+
     async open(records) {
+      await checkWrapped(records);
       const live = records.filter(isLive);
       for (const record of live) await openOne(record);
       const kids = new Set(live.map(({ kid }) => kid));
+      const ofLive = ([kid]: readonly [string, unknown]): boolean => kids.has(kid);
+      return {
+        signers: new Map([...signers].filter(ofLive)),
+        decryptionKeys: new Map([...decryptionKeys].filter(ofLive)),
+      };
+    },
+
+    async closeUnused(records) {
+      const kids = new Set(records.filter(isLive).map(({ kid }) => kid));
       for (const kid of decryptionKeys.keys()) if (!kids.has(kid)) decryptionKeys.delete(kid);
-      for (const kid of signers.keys()) if (!kids.has(kid)) await closeSigner(kid);
-      return { signers: new Map(signers), decryptionKeys: new Map(decryptionKeys) };
+      // What is closed is not used any more, so a failure is none.
+      for (const kid of signers.keys()) if (!kids.has(kid)) await closeSigner(kid).catch(() => {});
     },
 
     async probe(record) {

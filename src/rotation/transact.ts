@@ -12,7 +12,7 @@ const maxPauseMs = 1_000;
  * back unchanged is not committed.
  *
  * @throws StoreError `ERR_STORE_UNAVAILABLE`, `ERR_RECORDS_INVALID`, `ERR_STORE_CONFLICT` after 20 attempts
- * @throws what `decide` throws
+ * @throws what `decide` throws, and the reason of a signal that aborts
  */
 export async function transact(
   store: KeyStore,
@@ -20,6 +20,7 @@ export async function transact(
   { clock, signal }: { readonly clock: Clock; readonly signal?: AbortSignal | undefined },
 ): Promise<Change> {
   for (let attempt = 1; ; attempt += 1) {
+    signal?.throwIfAborted();
     const { revision, records } = await store.load({ signal });
     checkRecords(records);
     const change = await decide(records);
@@ -33,8 +34,18 @@ export async function transact(
     }
     // At random, so that replicas that collided do not collide again.
     const pauseMs = Math.random() * Math.min(2 ** attempt, maxPauseMs);
-    await new Promise<void>((resolve) => {
-      clock.setTimer(resolve, pauseMs);
-    });
+    await pause(pauseMs, clock, signal);
   }
+}
+
+async function pause(pauseMs: number, clock: Clock, signal: AbortSignal | undefined): Promise<void> {
+  await new Promise<void>((resolve) => {
+    const end = (): void => {
+      cancelTimer();
+      signal?.removeEventListener("abort", end);
+      resolve();
+    };
+    const cancelTimer = clock.setTimer(end, pauseMs);
+    signal?.addEventListener("abort", end, { once: true });
+  });
 }

@@ -6,8 +6,9 @@ import type { Settings } from "./settings.ts";
 
 /** Keys that a manager of this process drives through their lives. */
 export interface ManagedKeys {
+  /** As they were when it started. */
   readonly keys: PublicKeys;
-  /** Calls back with every change from now on. */
+  /** Calls back with the keys as they are, and with every change from now on. */
   follow(update: (keys: PublicKeys) => Promise<void>): Promise<void>;
   stop(): Promise<void>;
 }
@@ -29,18 +30,12 @@ export async function startManagedKeys(settings: Settings, log: Logger): Promise
     throw error;
   }
   const { keyset, encryptionKeyset, jwksRotationActive } = manager.options;
-  let keys: PublicKeys = { ...publicHalves(keyset, encryptionKeyset), isRotating: jwksRotationActive() };
   return {
-    get keys() {
-      return keys;
-    },
+    keys: { ...publicHalves(keyset, encryptionKeyset), isRotating: jwksRotationActive() },
     follow: (update) =>
       manager.drive({
-        async update({ keyset, encryptionKeyset }, { isRotating }) {
-          const next = { ...publicHalves(keyset, encryptionKeyset), isRotating };
-          await update(next);
-          keys = next;
-        },
+        update: ({ keyset, encryptionKeyset }, { isRotating }) =>
+          update({ ...publicHalves(keyset, encryptionKeyset), isRotating }),
       }),
     async stop() {
       await manager.close();

@@ -87,7 +87,13 @@ async function wrappingKeysOf(settings: Settings, path: string, store: KeyStore,
   const file = join(dirname(path), "wrapping.key");
   if (!(await exists(file))) {
     const { records } = await store.load();
-    if (records.length > 0) throw missing(records, file);
+    const ids = wrappingKeyIds(records);
+    if (ids.length > 0) {
+      throw new StoreError(
+        "ERR_WRAPPING_KEY_MISSING",
+        `private keys are wrapped under the wrapping key ${ids.join(", ")}, and ${file} is not there; put it back, or name it with --wrapping-key-file`,
+      );
+    }
     await makeKey(file, log);
   }
   return readKeys(file, log);
@@ -134,13 +140,15 @@ function keysIn(text: string, from = "JWKSD_WRAPPING_KEYS"): string[] {
   throw new ConfigError("ERR_WRAPPING_KEY_INVALID", `${from} holds no wrapping key`);
 }
 
-function missing(records: readonly KeyRecord[], file: string): StoreError {
-  const wrapped = records.flatMap(({ privateHalf }) =>
-    privateHalf !== undefined && "jwe" in privateHalf ? [privateHalf.jwe] : [],
-  );
-  const ids = new Set(wrapped.map((jwe) => decodeProtectedHeader(jwe).kid));
-  return new StoreError(
-    "ERR_WRAPPING_KEY_MISSING",
-    `private keys are wrapped under the wrapping key ${[...ids].join(", ")}, and ${file} is not there; put it back, or name it with --wrapping-key-file`,
-  );
+/** Under which wrapping keys private keys are. */
+function wrappingKeyIds(records: readonly KeyRecord[]): string[] {
+  const ids = records.flatMap(({ privateHalf }) => {
+    if (privateHalf === undefined || "uri" in privateHalf) return [];
+    try {
+      return [decodeProtectedHeader(privateHalf.jwe).kid ?? "?"];
+    } catch {
+      return ["?"];
+    }
+  });
+  return [...new Set(ids)];
 }

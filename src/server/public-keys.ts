@@ -1,8 +1,13 @@
 import { KeyMaterialError } from "../errors.ts";
 import type { PublicJwk } from "../jwk/public.ts";
-import { type EncryptionEntry, type Keyset, checkEncryption, checkKeyset } from "../keyset/keyset.ts";
+import {
+  type EncryptionEntry,
+  type EncryptionKeyset,
+  type Keyset,
+  checkEncryption,
+  checkKeyset,
+} from "../keyset/keyset.ts";
 import { readEncryptionKeyset, readKeyset } from "../node/key-files.ts";
-import type { KeysetUpdate } from "../provider/provider.ts";
 import { publishOnlySigner } from "../signer/local.ts";
 
 /** Both keysets without any private part: all that a process needs to publish them, and safe to send to a worker. */
@@ -34,7 +39,10 @@ export async function loadPublicKeys(
 }
 
 /** The form in which a provider takes them. */
-export function toKeysets({ signing, encryption }: PublicKeys): Required<KeysetUpdate> {
+export function toKeysets({ signing, encryption }: PublicKeys): {
+  readonly keyset: Keyset;
+  readonly encryptionKeyset: EncryptionKeyset;
+} {
   return {
     keyset: signing.map(({ keyId, publicKey }) => ({ keyId, signer: publishOnlySigner(publicKey) })),
     encryptionKeyset: encryption,

@@ -1,9 +1,10 @@
 import type { Logger } from "pino";
+import { checkKeyset } from "../keyset/keyset.ts";
 import { locate } from "../provider/paths.ts";
 import { startAdmin } from "./admin.ts";
 import { type Publisher, issuerOf, startPublisher, urlHost } from "./publisher.ts";
 import { startManagedKeys } from "./managed-keys.ts";
-import { type PublicKeys, loadPublicKeys } from "./public-keys.ts";
+import { type PublicKeys, loadPublicKeys, toKeysets } from "./public-keys.ts";
 import type { Settings } from "./settings.ts";
 import { fingerprint, watchPaths } from "./watch.ts";
 import { startWorkers } from "./workers.ts";
@@ -50,7 +51,8 @@ export async function startService(settings: Settings, log: Logger): Promise<Ser
   const baseline = await fingerprint(paths);
   let files = await load();
   const managed = settings.keys === undefined ? await startManagedKeys(settings, log) : undefined;
-  let keys = together(managed?.keys, files);
+  let managedKeys = managed?.keys;
+  let keys = together(managedKeys, files);
   const options = { ...settings, cors: !settings.noCors };
   const publish = (): Promise<Publisher> =>
     settings.workers === 1 ? startPublisher(options, keys) : startWorkers(settings.workers, options, keys, log);
@@ -65,15 +67,32 @@ export async function startService(settings: Settings, log: Logger): Promise<Ser
     throw error;
   });
 
+  const stopAll = async (): Promise<void> => {
+    await managed?.stop();
+    await publisher.stop();
+    await admin?.stop();
+  };
+
   const kids = (): string[] => keys.signing.map(({ keyId }) => keyId);
-  let reloads: Promise<unknown> = Promise.resolve();
-  const reload = (): Promise<boolean> => {
-    const done = reloads.then(async () => {
+  let changes: Promise<unknown> = Promise.resolve();
+  /** One change after the other, so that none undoes another one that came meanwhile. */
+  const inTurn = <T>(action: () => Promise<T>): Promise<T> => {
+    const done = changes.then(action);
+    changes = done.catch(() => {});
+    return done;
+  };
+  const change = async (nextManaged: PublicKeys | undefined, nextFiles: PublicKeys): Promise<void> => {
+    const all = together(nextManaged, nextFiles);
+    const { keyset, encryptionKeyset } = toKeysets(all);
+    // Each of the two is good by itself.
+    await checkKeyset(keyset, encryptionKeyset);
+    await publisher.update(all);
+    [managedKeys, files, keys] = [nextManaged, nextFiles, all];
+  };
+  const reload = (): Promise<boolean> =>
+    inTurn(async () => {
       try {
-        const loaded = await load();
-        const all = together(managed?.keys, loaded);
-        await publisher.update(all);
-        [files, keys] = [loaded, all];
+        await change(managedKeys, await load());
         log.info({ kids: kids(), encryptionKeys: keys.encryption.length }, "keys reloaded");
         return true;
       } catch (error) {
@@ -84,15 +103,13 @@ export async function startService(settings: Settings, log: Logger): Promise<Ser
         return false;
       }
     });
-    reloads = done;
-    return done;
-  };
+  await managed
+    ?.follow((next) => inTurn(() => change(next, files)))
+    .catch(async (error: unknown) => {
+      await stopAll();
+      throw error;
+    });
   const watch = watchPaths(paths, baseline, reload);
-  await managed?.follow(async (changed) => {
-    const all = together(changed, files);
-    await publisher.update(all);
-    keys = all;
-  });
 
   log.info(
     {
@@ -117,10 +134,8 @@ export async function startService(settings: Settings, log: Logger): Promise<Ser
       ready = false;
       log.info("stopping");
       watch.stop();
-      await reloads;
-      await managed?.stop();
-      await publisher.stop();
-      await admin?.stop();
+      await changes;
+      await stopAll();
       log.info("stopped");
     },
   };
