@@ -2,13 +2,16 @@ import type { Command } from "commander";
 import { systemClock } from "../clock.ts";
 import { ConfigError } from "../errors.ts";
 import type { Change } from "../rotation/advance.ts";
+import type { NewKey } from "../rotation/commands.ts";
 import { effects } from "../rotation/effects.ts";
 import { type RotationPlan, plan, planKeyName } from "../rotation/plan.ts";
+import type { RotationPolicy } from "../rotation/policy.ts";
 import { transact } from "../rotation/transact.ts";
 import { kidText, relativeText, timeText } from "../rotation/words.ts";
 import { planVerbs } from "../server/plan-scale.ts";
 import { indented, terminalOf } from "../server/terminal.ts";
-import type { KeyRecord } from "../store/store.ts";
+import type { KeyRecord, KeyUse } from "../store/store.ts";
+import { makeDraft, makeReal } from "./make-keys.ts";
 import { type Flags, type OpenKeys, addStoreSettings, recordsOf } from "./managed-keys.ts";
 
 /** Flags of every command that changes keys. */
@@ -23,11 +26,13 @@ export interface ChangeOptions {
   readonly flags: ChangeFlags;
   /** It may break verifications, so it asks for `--yes`. */
   readonly breaks: boolean;
-  /** What a dry run cannot show as it will be. */
-  readonly note?: string | undefined;
+  /** The use and alg of a key that the change needs. */
+  readonly newKey?: { readonly use: KeyUse; readonly alg?: string | undefined } | undefined;
 }
 
-type Decide = (records: readonly KeyRecord[], now: number) => Change | Promise<Change>;
+type Decide = (records: readonly KeyRecord[], now: number, key: NewKey | undefined) => Change | Promise<Change>;
+
+const dryKeyNote = "The new key was made for the dry run only; the real one has another kid.";
 
 /** Gives a command the flags of every change. */
 export function addChangeFlags(command: Command, { force = false, yes = false } = {}): Command {
@@ -42,47 +47,71 @@ export function addChangeFlags(command: Command, { force = false, yes = false } 
  * @throws ConfigError `ERR_CONFIRMATION`: it breaks verifications, and `--yes` is not given; the message says what it breaks
  * @throws what `decide` throws
  */
-export async function changeKeys(
-  { store, policy }: OpenKeys,
-  { flags, breaks, note }: ChangeOptions,
-  decide: Decide,
-): Promise<void> {
-  const isDry = flags.dryRun === true;
-  let now = systemClock.now();
-  let before = await recordsOf(store);
-  const preview = await decide(before, now);
-  if (breaks && !isDry && flags.yes !== true) {
-    const meaning = effects(before, preview.records, policy, now).map((line) => `\n- ${line}`);
+export async function changeKeys(open: OpenKeys, options: ChangeOptions, decide: Decide): Promise<void> {
+  const { flags, breaks, newKey } = options;
+  const { store, policy } = open;
+  const now = systemClock.now();
+  const before = await recordsOf(store);
+  // A key in an HSM or key service is made only when it is certain that it is wanted.
+  const draft = newKey && (await makeDraft(open, newKey, before));
+  const change = await decide(before, now, draft);
+  const told = { isDry: true, note: draft && dryKeyNote, before, now, change, policy };
+  if (flags.dryRun === true) return print(told, flags);
+  if (breaks && flags.yes !== true) {
+    const meaning = effects(before, change.records, policy, now).map((line) => `\n- ${line}`);
     throw new ConfigError(
       "ERR_CONFIRMATION",
       `nothing was changed, because this may break verifications; --yes does it:${meaning.join("")}\n`,
     );
   }
-  const change = isDry
-    ? preview
-    : await transact(
-        store,
-        (records) => {
-          now = systemClock.now();
-          before = records;
-          return decide(records, now);
-        },
-        { clock: systemClock },
-      );
-  const ahead = plan(change.records, policy, now);
-  const told = { isDry, note, change, meaning: effects(before, change.records, policy, now), ahead };
-  console.log(flags.json === true ? asJson(told, before) : asText(told));
+  print({ ...told, ...(await commit(open, draft, decide)), isDry: false }, flags);
+}
+
+async function commit(
+  open: OpenKeys,
+  draft: NewKey | undefined,
+  decide: Decide,
+): Promise<Pick<Told, "before" | "now" | "change">> {
+  const key = draft && (await makeReal(open, draft));
+  let now = systemClock.now();
+  let before: readonly KeyRecord[] = [];
+  try {
+    const change = await transact(
+      open.store,
+      (records) => {
+        now = systemClock.now();
+        before = records;
+        return decide(records, now, key);
+      },
+      { clock: systemClock },
+    );
+    return { before, now, change };
+  } catch (error) {
+    if (key !== undefined && "uri" in key.privateHalf) {
+      console.error(`jwksd: ${key.privateHalf.uri} was made and could not be recorded; nothing uses it`);
+    }
+    throw error;
+  }
 }
 
 interface Told {
   readonly isDry: boolean;
+  /** What a dry run cannot show as it will be. */
   readonly note: string | undefined;
+  readonly before: readonly KeyRecord[];
+  readonly now: number;
   readonly change: Change;
-  readonly meaning: readonly string[];
-  readonly ahead: RotationPlan;
+  readonly policy: RotationPolicy;
 }
 
-function asText({ isDry, note, change: { events }, meaning, ahead }: Told): string {
+function print(told: Told, flags: ChangeFlags): void {
+  const { before, now, change, policy } = told;
+  const meaning = effects(before, change.records, policy, now);
+  const ahead = plan(change.records, policy, now);
+  console.log(flags.json === true ? asJson(told, meaning, ahead) : asText(told, meaning, ahead));
+}
+
+function asText({ isDry, note, change: { events } }: Told, meaning: readonly string[], ahead: RotationPlan): string {
   const { columns } = terminalOf(process.stdout, process.env);
   const next = nextSteps(ahead).map(
     (step) =>
@@ -107,8 +136,9 @@ function section(title: string, items: readonly string[], columns: number): stri
 }
 
 function asJson(
-  { isDry, note, change: { records, events }, meaning, ahead }: Told,
-  before: readonly KeyRecord[],
+  { isDry, note, before, change: { records, events } }: Told,
+  meaning: readonly string[],
+  ahead: RotationPlan,
 ): string {
   const states = new Map(before.map(({ kid, state }) => [kid, state]));
   const changed = records.filter((record) => !before.includes(record));

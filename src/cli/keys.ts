@@ -3,16 +3,16 @@ import { ConfigError, StateError } from "../errors.ts";
 import { makeDocument } from "../keyset/document.ts";
 import { writeNewFile } from "../node/generate.ts";
 import { type Change, replace } from "../rotation/advance.ts";
-import { type Command as KeyCommand, applyCommand } from "../rotation/commands.ts";
+import { type Command as KeyCommand, type NewKey, applyCommand } from "../rotation/commands.ts";
 import { wrapKey } from "../rotation/make-key.ts";
 import { activeKey, announcedKey, keyUses, publishedKeys } from "../rotation/records.ts";
 import type { Wrapping } from "../rotation/wrapping.ts";
-import { type ImportedKey, readImport } from "../server/import-keys.ts";
+import { readImport } from "../server/import-keys.ts";
 import type { KeyRecord, KeyUse } from "../store/store.ts";
 import { type ChangeFlags, addChangeFlags, changeKeys } from "./change-keys.ts";
 import { addListFlags, listKeys } from "./list-keys.ts";
 import { type Flags, addStoreSettings, recordsOf, useOption, withKeys, withStore } from "./managed-keys.ts";
-import { addNewKeyFlags, dryKeyNote, newKey } from "./rotate.ts";
+import { addNewKeyFlags, openExternal } from "./make-keys.ts";
 
 export function keysCommand(): Command {
   return new Command("keys")
@@ -36,14 +36,21 @@ Examples:
   $ jwksd keys                            which keys there are, and what happens to them next
   $ jwksd keys revoke KID --dry-run       until when caches may still trust a key that has leaked
   $ jwksd keys import key.pem             go on with a key from elsewhere
-  $ jwksd help keys import                the flags of one of them`,
+  $ jwksd keys help import                the flags of one of them`,
     );
 }
 
 function listCommand(): Command {
-  return addListFlags(
-    new Command("list").description("List the managed keys (what jwksd keys does by itself)."),
-  ).action((flags: Flags) => listKeys(flags));
+  const command = new Command("list").description("List the managed keys (what jwksd keys does by itself).");
+  return addListFlags(command)
+    .allowExcessArguments()
+    .action((flags: Flags) => {
+      // It is the default, so what it is given is a command that does not exist.
+      const [unknown] = command.args;
+      if (unknown !== undefined)
+        command.error(`error: unknown command '${unknown}'; jwksd help keys lists the commands`);
+      return listKeys(flags);
+    });
 }
 
 function announceCommand(): Command {
@@ -60,9 +67,9 @@ Examples:
     )
     .action((flags: ChangeFlags & { readonly use: KeyUse; readonly alg?: string }) =>
       withKeys(flags, {}, async (open) => {
-        const key = await newKey(open, flags);
-        await changeKeys(open, { flags, breaks: false, note: dryKeyNote }, (records, now) =>
-          applyCommand(records, { type: "announce", key }, open.policy, now),
+        const newKey = { use: flags.use, alg: flags.alg };
+        await changeKeys(open, { flags, breaks: false, newKey }, (records, now, key) =>
+          applyCommand(records, { type: "announce", key: key as NewKey }, open.policy, now),
         );
       }),
     );
@@ -112,9 +119,8 @@ Examples:
         const records = await recordsOf(open.store);
         const use = records.find((record) => record.kid === kid)?.use ?? "sig";
         const isNeeded = activeKey(records, use)?.kid === kid && announcedKey(records, use) === undefined;
-        const replacement = isNeeded ? await newKey(open, { use }) : undefined;
-        const note = replacement && dryKeyNote;
-        await changeKeys(open, { flags, breaks: true, note }, (records, now) =>
+        const newKey = isNeeded ? { use } : undefined;
+        await changeKeys(open, { flags, breaks: true, newKey }, (records, now, replacement) =>
           applyCommand(records, { type: "revoke", kid, replacement }, open.policy, now),
         );
       }),
@@ -122,6 +128,7 @@ Examples:
 }
 
 type ImportFlags = ChangeFlags & {
+  readonly signer?: string;
   readonly state?: "announced" | "active" | "retiring";
   readonly use?: KeyUse;
   readonly kid?: string;
@@ -130,7 +137,8 @@ type ImportFlags = ChangeFlags & {
 function importCommand(): Command {
   const command = new Command("import")
     .description("Go on with private keys that were used elsewhere: PEM, a private JWK, or a private JWK Set.")
-    .argument("<file>", "private key or keys; stays as it is")
+    .argument("[file]", "private key or keys; stays as it is")
+    .option("--signer <uri>", "in place of a file: a signing key in an HSM or key service, by its key URI")
     .addOption(
       new Option(
         "--state <state>",
@@ -149,13 +157,18 @@ that of the JWK, else --kid, else the key's RFC 7638 thumbprint. Signing keys ar
 Examples:
   $ jwksd keys import key.pem --kid 2026-11      tokens that bear this kid go on being verified
   $ jwksd keys import jwks.json                  a private JWK Set, such as that of oidc-provider
-  $ jwksd keys import jwks.json --kid old --state retiring`,
+  $ jwksd keys import jwks.json --kid old --state retiring
+  $ jwksd keys import --signer aws-kms:arn:aws:kms:…     see docs/signers.md`,
     )
     .action(importKeys);
 }
 
-async function importKeys(file: string, flags: ImportFlags): Promise<void> {
-  const { isSet, keys } = await readImport(file, flags);
+async function importKeys(file: string | undefined, flags: ImportFlags): Promise<void> {
+  const { signer } = flags;
+  if ((file === undefined) === (signer === undefined)) {
+    throw new ConfigError("ERR_OPTION_INVALID", "import takes either a file or --signer URI");
+  }
+  const { isSet, keys } = file === undefined ? { isSet: false, keys: [] } : await readImport(file, flags);
   if (isSet && flags.state !== undefined) {
     throw new ConfigError("ERR_OPTION_INVALID", "--state is for a single key; choose one of the set with --kid");
   }
@@ -167,32 +180,36 @@ async function importKeys(file: string, flags: ImportFlags): Promise<void> {
         "a set is imported whole, and only into a store without keys; choose one of its keys with --kid",
       );
     }
+    const found =
+      signer === undefined
+        ? await Promise.all(
+            keys.map(({ kid, use, alg, privateJwk }) => wrapKey(use, alg, privateJwk, open.wrapping, kid)),
+          )
+        : [await openExternal(open, signer, flags.kid)];
     const force = flags.force === true;
-    // The signing keys first: there is no store without one.
-    const ordered = keyUses.flatMap((use) => keys.filter((key) => key.use === use));
-    const commands: KeyCommand[] = await Promise.all(
-      ordered.map(async (key): Promise<KeyCommand> => {
-        const isFirst = ordered.find(({ use }) => use === key.use) === key;
-        const hasActive = activeKey(before, key.use) !== undefined;
-        const place = isFirst ? "active" : "retiring";
-        const state = flags.state ?? (hasActive ? "announced" : place);
-        return { type: "import", key: await wrapped(key, open.wrapping), state, force };
-      }),
-    );
-    await changeKeys(open, { flags, breaks: force }, (records, now) =>
-      commands.reduce(
-        (change: Change, command) => {
-          const next = applyCommand(change.records, command, open.policy, now);
-          return { records: next.records, events: [...change.events, ...next.events] };
-        },
-        { records, events: [] },
-      ),
-    );
+    const commands = importCommands(found, before, flags);
+    await changeKeys(open, { flags, breaks: force }, (records, now) => {
+      let change: Change = { records, events: [] };
+      for (const command of commands) {
+        const next = applyCommand(change.records, command, open.policy, now);
+        change = { records: next.records, events: [...change.events, ...next.events] };
+      }
+      return change;
+    });
   });
 }
 
-function wrapped({ use, alg, privateJwk, kid }: ImportedKey, wrapping: Wrapping) {
-  return wrapKey(use, alg, privateJwk, wrapping, kid);
+/** The signing keys first, because there is no store without one; of each use, the first key is the active one. */
+function importCommands(found: readonly NewKey[], before: readonly KeyRecord[], flags: ImportFlags): KeyCommand[] {
+  return keyUses.flatMap((use) => {
+    const hasActive = activeKey(before, use) !== undefined;
+    return found
+      .filter((key) => key.use === use)
+      .map((key, index): KeyCommand => {
+        const place = index === 0 ? "active" : "retiring";
+        return { type: "import", key, state: flags.state ?? (hasActive ? "announced" : place), force: flags.force };
+      });
+  });
 }
 
 type ExportFlags = Flags & { readonly private?: true; readonly yes?: true; readonly out?: string };

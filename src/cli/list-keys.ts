@@ -62,19 +62,15 @@ interface Row {
 
 /** One line per key where that fits; else the kid has a line of its own, whole, so that it can be copied. */
 function table(rows: readonly Row[], now: number, columns: number): string[] {
-  const cells = rows.map(({ record, next }) => [
-    record.use,
-    record.state,
-    `${timeText(stateSince(record))}, ${relativeText(stateSince(record), now)}`,
-    next === undefined ? "-" : `${planVerbs[next.action]} ${relativeText(next.at, now)}, ${timeText(next.at)}`,
-  ]);
   const kids = rows.map(({ record }) => kidText(record.kid));
+  const cells = rows.map((row) => cellsOf(row, now, timeText, (text) => text));
   const wide = aligned([
     ["KID", "USE", "STATE", "SINCE", "NEXT STEP"],
     ...cells.map((row, index) => [kids[index] ?? "", ...row]),
   ]);
   if (fits(wide, columns)) return wide;
-  const [heading = "", ...narrow] = aligned([["USE", "STATE", "SINCE", "NEXT STEP"], ...cells]);
+  const short = rows.map((row) => cellsOf(row, now, minuteText, largestUnit));
+  const [heading = "", ...narrow] = aligned([["USE", "STATE", "SINCE (UTC)", "NEXT STEP (UTC)"], ...short]);
   if (fits([heading, ...narrow], columns)) {
     return [heading, ...narrow.flatMap((line, index) => [line, `     ${kids[index]}`])];
   }
@@ -84,6 +80,31 @@ function table(rows: readonly Row[], now: number, columns: number): string[] {
     lines.push(...indented(`next: ${next}`, columns, 2));
   }
   return lines;
+}
+
+function cellsOf(
+  { record, next }: Row,
+  now: number,
+  absolute: (time: number) => string,
+  shorten: (relative: string) => string,
+): [use: string, state: string, since: string, next: string] {
+  const since = stateSince(record);
+  const when = (time: number): string => `${absolute(time)}, ${shorten(relativeText(time, now))}`;
+  return [
+    record.use,
+    record.state,
+    when(since),
+    next === undefined ? "-" : `${planVerbs[next.action]} ${when(next.at)}`,
+  ];
+}
+
+function minuteText(time: number): string {
+  return timeText(time).slice(0, 16);
+}
+
+/** "in 1 h 10 min" as "in 1 h". */
+function largestUnit(relative: string): string {
+  return relative.replace(/(\d+ \w+) \d+ \w+/, "$1");
 }
 
 function fits(lines: readonly string[], columns: number): boolean {

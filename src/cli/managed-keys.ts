@@ -24,6 +24,8 @@ export interface OpenStore {
 
 /** The store of a configuration with what it takes to make keys. */
 export interface OpenKeys extends OpenStore {
+  /** To which keys are bound. */
+  readonly issuer: string;
   readonly wrapping: Wrapping;
 }
 
@@ -58,13 +60,14 @@ export async function withKeys<T>(
 ): Promise<T> {
   const settings = await managedSettings(flags);
   if (create && dryRun && !(await exists(storePath(settings)))) {
-    const wrapping = await createWrapping([randomWrappingKey()], "dry run");
-    return action({ settings, store: memoryStore(), policy: policyOf(settings), wrapping });
+    const issuer = "dry run";
+    const wrapping = await createWrapping([randomWrappingKey()], issuer);
+    return action({ settings, store: memoryStore(), policy: policyOf(settings), issuer, wrapping });
   }
   const log = createLog(settings.logLevel, settings.jsonLogs);
   const { store, policy, issuer, wrappingKeys } = await openManaged(settings, log, { create });
   return closing(store, async () =>
-    action({ settings, store, policy, wrapping: await createWrapping(wrappingKeys, issuer) }),
+    action({ settings, store, policy, issuer, wrapping: await createWrapping(wrappingKeys, issuer) }),
   );
 }
 
