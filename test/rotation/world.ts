@@ -1,0 +1,217 @@
+import assert from "node:assert/strict";
+import { decodeProtectedHeader } from "jose";
+import type { Clock } from "../../src/clock.ts";
+import { StoreError } from "../../src/errors.ts";
+import { type Provider, createProvider } from "../../src/provider/provider.ts";
+import {
+  type Driven,
+  type KeyManager,
+  type KeyManagerOptions,
+  type ManagerEvent,
+  createKeyManager,
+} from "../../src/rotation/manager.ts";
+import { memoryStore } from "../../src/store/memory.ts";
+import type { KeyStore } from "../../src/store/store.ts";
+import { newWrappingKey } from "../support/managed.ts";
+import { second, start } from "./key-records.ts";
+
+export const issuer = "https://op.example";
+
+/** What a manager under test is given, beyond what it needs to be one. */
+export type ManagerChoice = Partial<KeyManagerOptions>;
+
+/** A manager, what it has told, and a provider that it drives. */
+export interface Replica {
+  readonly manager: KeyManager;
+  readonly provider: Provider;
+  readonly told: readonly ManagerEvent[];
+}
+
+/** Time, and whoever lives in it. Nothing happens but what a timer brings about; and between two of them, all that follows does. */
+export class World {
+  readonly store: CountedStore;
+  readonly wrappingKey = newWrappingKey();
+  readonly #timers = new Set<{ readonly at: number; readonly callback: () => void }>();
+  readonly #managers = new Set<KeyManager>();
+  readonly #sink: Driven = { update: async () => {} };
+  #elapsedMs = 0;
+  #startMs = start;
+
+  constructor(store: KeyStore = memoryStore()) {
+    this.store = countedStore(store);
+  }
+
+  readonly clock: Clock = {
+    now: () => this.#startMs + this.#elapsedMs,
+    setTimer: (callback, delayMs) => {
+      const timer = { at: this.#elapsedMs + delayMs, callback };
+      this.#timers.add(timer);
+      return () => void this.#timers.delete(timer);
+    },
+  };
+
+  get timers(): number {
+    return this.#timers.size;
+  }
+
+  /** Sets the clock, as an administrator does. */
+  setBy(ms: number): void {
+    this.#startMs += ms;
+  }
+
+  /** Starts a manager, and a provider over it. */
+  async start(choice: ManagerChoice = {}): Promise<Replica> {
+    const told: ManagerEvent[] = [];
+    const options = {
+      issuer,
+      store: this.store,
+      wrappingKeys: [this.wrappingKey],
+      clock: this.clock,
+      onEvent: (event: ManagerEvent) => void told.push(event),
+    };
+    const manager = await this.until(createKeyManager({ ...options, ...choice }));
+    this.#managers.add(manager);
+    const provider = await createProvider(manager.options, { clock: this.clock });
+    await this.until(manager.drive(provider));
+    await this.idle();
+    return { manager, provider, told };
+  }
+
+  async stop({ manager }: Pick<Replica, "manager">): Promise<void> {
+    this.#managers.delete(manager);
+    await manager.close();
+  }
+
+  /** Lets time pass, timer by timer. */
+  async pass(ms: number): Promise<void> {
+    const end = this.#elapsedMs + ms;
+    for (;;) {
+      await this.idle();
+      const first = this.#first();
+      if (first === undefined || first.at > end) break;
+      this.#fire(first);
+    }
+    this.#elapsedMs = end;
+  }
+
+  /** Lets time pass until this long after the beginning. */
+  async passTo(sinceStartMs: number): Promise<void> {
+    assert.ok(sinceStartMs >= this.#elapsedMs, "time goes one way");
+    await this.pass(sinceStartMs - this.#elapsedMs);
+  }
+
+  /** Until no manager has anything to do before its next timer. */
+  async idle(): Promise<void> {
+    for (let calls = -1; calls !== this.store.calls;) {
+      ({ calls } = this.store);
+      // Managers do one thing after the other, so this one is done after all others.
+      await this.until(Promise.all([...this.#managers].map((manager) => manager.drive(this.#sink))));
+      await new Promise(setImmediate);
+    }
+  }
+
+  /** What is being computed takes no time; what waits for a short while, as between two attempts to commit, does. */
+  async until<T>(promise: Promise<T>): Promise<T> {
+    let isSettled = false;
+    const settle = (): void => void (isSettled = true);
+    promise.then(settle, settle);
+    const deadlineMs = performance.now() + 20_000;
+    let quietMs = performance.now() + 50;
+    while (!isSettled) {
+      await new Promise(setImmediate);
+      assert.ok(performance.now() < deadlineMs, "still at work after 20 s");
+      const first = this.#first();
+      if (performance.now() < quietMs || first === undefined || first.at > this.#elapsedMs + second) continue;
+      this.#fire(first);
+      quietMs = performance.now() + 50;
+    }
+    return promise;
+  }
+
+  #first() {
+    let first: { readonly at: number; readonly callback: () => void } | undefined;
+    for (const timer of this.#timers) if (first === undefined || timer.at < first.at) first = timer;
+    return first;
+  }
+
+  #fire(timer: { readonly at: number; readonly callback: () => void }): void {
+    this.#timers.delete(timer);
+    this.#elapsedMs = Math.max(this.#elapsedMs, timer.at);
+    timer.callback();
+  }
+}
+
+/** A real store that can be cut off, and counts what it is asked. */
+export interface CountedStore extends KeyStore {
+  /** No call succeeds while it is; nobody is told of commits. */
+  isGone: boolean;
+  /** It can be read, as on a full disk. */
+  isFull: boolean;
+  readonly loads: number;
+  readonly commits: number;
+  readonly calls: number;
+  /** The same store over another line, which can be cut by itself. */
+  line(): CountedStore;
+}
+
+export function countedStore(store: KeyStore): CountedStore {
+  const count = { loads: 0, commits: 0 };
+  const watchers = new Set<() => void>();
+  const check = (isOut: boolean): void => {
+    if (isOut) throw new StoreError("ERR_STORE_UNAVAILABLE", "the store is out of reach");
+  };
+  const counted: CountedStore = {
+    isGone: false,
+    isFull: false,
+    get loads() {
+      return count.loads;
+    },
+    get commits() {
+      return count.commits;
+    },
+    get calls() {
+      return count.loads + count.commits;
+    },
+    line: () => countedStore(store),
+    async load(options) {
+      count.loads += 1;
+      check(counted.isGone);
+      return store.load(options);
+    },
+    async commit(...args) {
+      count.commits += 1;
+      check(counted.isGone || counted.isFull);
+      return store.commit(...args);
+    },
+    events: (options) => store.events(options),
+    watch(onChange, options) {
+      const notify = (): void => {
+        if (!counted.isGone) onChange();
+      };
+      watchers.add(notify);
+      store.watch(notify, options);
+    },
+    close: () => store.close(),
+  };
+  return counted;
+}
+
+/** What relying parties see, and which key signs. */
+export interface Seen {
+  readonly kids: string[];
+  readonly cacheControl: string | null;
+  readonly signs: string;
+}
+
+export const longCache = "public, max-age=3600, stale-while-revalidate=3600";
+export const shortCache = "public, max-age=300, must-revalidate";
+
+export async function seen({ provider }: Pick<Replica, "provider">): Promise<Seen> {
+  const response = provider.fetch(new Request(`${issuer}/jwks`));
+  const { keys } = (await response.json()) as { keys: { kid: string }[] };
+  const { kid = "" } = decodeProtectedHeader(await provider.sign({ sub: "a" }, { lifetimeSeconds: 60 }));
+  return { kids: keys.map(({ kid }) => kid), cacheControl: response.headers.get("cache-control"), signs: kid };
+}
+
+/** The types of events, without what happened by the way. */
+export const typesOf = (told: readonly ManagerEvent[]): string[] => told.map(({ type }) => type);
