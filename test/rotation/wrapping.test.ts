@@ -165,6 +165,21 @@ describe("what is damaged is refused by its kid, with no byte of it", () => {
     });
   }
 
+  for (const algs of [
+    { alg: "dir", enc: "A128CBC-HS256" },
+    { alg: "A256GCMKW", enc: "A256GCM" },
+    { alg: "A256KW", enc: "A256GCM" },
+  ]) {
+    test(`wrapped by other means than ours, ${algs.alg} and ${algs.enc}`, async () => {
+      const plaintext = new TextEncoder().encode(JSON.stringify(key));
+      const protectedHeader = { ...jose.decodeProtectedHeader(jwe), ...algs };
+      const wrapped = await new jose.CompactEncrypt(plaintext)
+        .setProtectedHeader(protectedHeader)
+        .encrypt(Buffer.alloc(32, 1));
+      await silentRefusal(() => wrapping.unwrap("a", wrapped), "ERR_WRAPPED_KEY", wrapped);
+    });
+  }
+
   test("what is damaged is not of the first wrapping key", () => {
     assert.equal(wrapping.isCurrent(""), false);
     assert.equal(wrapping.isCurrent(jwe), true);
