@@ -300,6 +300,16 @@ export function checkStore(name: string, open: () => Promise<StoreUnderTest>): v
       second.stop();
     });
 
+    test("an abort while a commit is under way: nobody is called back any more", async () => {
+      const [gone, left] = [watching(store), watching(store)];
+      const change = left.next();
+      const commit = store.commit(0, [], []);
+      gone.stop();
+      await Promise.all([commit, change]);
+      assert.equal(gone.calls, 0);
+      left.stop();
+    });
+
     test("watch with an aborted signal never calls back", async () => {
       store.watch(() => assert.fail("called back"), { signal: AbortSignal.abort() });
       const watched = watching(store);

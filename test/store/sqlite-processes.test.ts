@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { renameSync } from "node:fs";
+import { renameSync, rmSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -129,6 +129,23 @@ test("a store that is restored while processes follow it: all go on with the new
   const db = new DatabaseSync(path);
   assert.deepEqual({ ...db.prepare("PRAGMA integrity_check").get() }, { integrity_check: "ok" });
   db.close();
+});
+
+test("where the files beside an open store are lost, all open it again", async (t) => {
+  const path = join(await temporaryFolder(t), "store.db");
+  const child = startChild("follow", path);
+  assert.deepEqual(await child.next(), []);
+  child.tell("a");
+  await follows(child, ["a"]);
+  for (const end of ["-wal", "-shm"]) rmSync(path + end);
+  const store = await sqliteStore(path);
+  t.after(() => store.close());
+  await store.commit(1, ["a", "b"].map(tombstone), []);
+  await follows(child, ["a", "b"]);
+  child.tell("c");
+  await follows(child, ["a", "b", "c"]);
+  assert.deepEqual(await store.load(), { revision: 3, records: ["a", "b", "c"].map(tombstone) });
+  assert.equal(await endChild(child), 0);
 });
 
 async function isWhole(name: string): Promise<void> {

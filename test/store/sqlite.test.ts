@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { chmodSync, readdirSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import { chmodSync, readdirSync, renameSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
@@ -324,19 +324,6 @@ test("a file that is replaced by one that is no store is an error, until a store
   await refusal(store.load(), "ERR_STORE_FORMAT", path);
   renameSync(`${path}.backup`, path);
   assert.deepEqual(await kidsOf(store), ["b"]);
-});
-
-test("where the files beside an open store are lost, it is opened again", async (t) => {
-  const path = await temporaryPath(t);
-  const store = await filled(path, ["a"]);
-  t.after(() => store.close());
-  for (const end of ["-wal", "-shm"]) rmSync(path + end);
-  assert.equal(await store.commit(1, ["a", "b"].map(tombstone), []), 2);
-  const other = await sqliteStore(path);
-  assert.deepEqual(await kidsOf(other), ["a", "b"]);
-  await other.commit(2, ["a", "b", "c"].map(tombstone), []);
-  await other.close();
-  assert.deepEqual(await kidsOf(store), ["a", "b", "c"]);
 });
 
 test("SQLite is loaded quietly, and other warnings are left alone", () => {
