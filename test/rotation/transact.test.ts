@@ -136,6 +136,8 @@ test("twelve at once: every change is made, one after the other", async () => {
   assert.equal(records.length, 12);
 });
 
+const undecided = (): Change => assert.fail("nobody decides by records that break a rule");
+
 describe("nothing is committed", () => {
   test("where the decision is a refusal", async () => {
     const store = memoryStore();
@@ -153,8 +155,7 @@ describe("nothing is committed", () => {
   test("where the records of the store break a rule", async () => {
     const store = memoryStore();
     await store.commit(0, [record("a", "announced", { announcedAt: clock.now() })], []);
-    const decide = (): Change => assert.fail("nobody decides by records that break a rule");
-    await refusal(() => transact(store, decide, { clock }), "ERR_RECORDS_INVALID");
+    await refusal(() => transact(store, undecided, { clock }), "ERR_RECORDS_INVALID");
     assert.equal((await store.load()).revision, 1);
   });
 
