@@ -189,14 +189,6 @@ describe("commands", () => {
 });
 
 describe("drive", () => {
-  const target = (name: string, log: string[]): Driven & { isBroken: boolean } => ({
-    isBroken: false,
-    async update({ keyset }, { isRotating }) {
-      if (this.isBroken) throw new Error("broken");
-      log.push(`${name} ${keyset.length} ${isRotating ? "short" : "long"}`);
-    },
-  });
-
   test("gives the keys now and after every change; a target that fails is tried again, and keeps nobody else from them", async () => {
     const world = new World();
     const log: string[] = [];
@@ -255,23 +247,6 @@ describe("drive", () => {
 });
 
 describe("encryption keys", () => {
-  const announceEnc = async (world: World, { manager }: Replica, alg = "ECDH-ES"): Promise<string> => {
-    const key = await makeLocalKey("enc", alg, await createWrapping([world.wrappingKey], issuer));
-    await world.until(manager.execute({ type: "announce", key }));
-    return key.kid;
-  };
-  const encrypt = async ({ provider }: Replica, kid: string): Promise<string> => {
-    const { keys } = (await provider.fetch(new Request(`${issuer}/jwks`)).json()) as { keys: jose.JWK[] };
-    const jwk = keys.find((jwk) => jwk.kid === kid) as jose.JWK & { alg: string };
-    return new jose.CompactEncrypt(new TextEncoder().encode("secret"))
-      .setProtectedHeader({ alg: jwk.alg, enc: "A256GCM", kid })
-      .encrypt(await jose.importJWK(jwk, jwk.alg));
-  };
-  const decrypt = async (world: World, { manager }: Replica, jwe: string): Promise<string> => {
-    const key = await world.until(manager.decryptionKey(jose.decodeProtectedHeader(jwe)));
-    return new TextDecoder().decode((await jose.compactDecrypt(jwe, key)).plaintext);
-  };
-
   test("rotate by themselves, keep their alg, and decrypt for as long as caches may give them out", async () => {
     const world = new World();
     const replica = await world.start();
@@ -297,7 +272,7 @@ describe("encryption keys", () => {
     const world = new World();
     const line = world.store.line();
     // This one is not told of commits.
-    const deaf = await world.start({ store: { ...line, load: line.load, watch: () => {} } });
+    const deaf = await world.start({ store: { ...line, load: (options) => line.load(options), watch: () => {} } });
     const other = await world.start();
     const kid = await announceEnc(world, other);
     const jwe = await encrypt(other, kid);
@@ -366,10 +341,10 @@ describe("close", () => {
     const store = memoryStore();
     const losing = await createKeyManager({ issuer, store, wrappingKeys: [world.wrappingKey], clock: world.clock });
     const commit = store.commit.bind(store);
-    let attempts = 0;
-    store.commit = (revision, ...rest) => commit(revision - 1, ...rest).finally(() => (attempts += 1));
+    const tried = { times: 0 };
+    store.commit = (revision, ...rest) => commit(revision - 1, ...rest).finally(() => (tried.times += 1));
     const refused = losing.execute({ type: "announce", key });
-    while (attempts === 0) await new Promise(setImmediate);
+    while (tried.times === 0) await new Promise(setImmediate);
     await Promise.all([assert.rejects(refused, code("ERR_CLOSED")), losing.close()]);
     assert.equal(world.timers, 0);
   });
@@ -382,3 +357,28 @@ describe("close", () => {
     assert.deepEqual([world.timers, told], [0, []]);
   });
 });
+
+const target = (name: string, log: string[]): Driven & { isBroken: boolean } => ({
+  isBroken: false,
+  async update({ keyset }, { isRotating }) {
+    if (this.isBroken) throw new Error("broken");
+    log.push(`${name} ${keyset.length} ${isRotating ? "short" : "long"}`);
+  },
+});
+
+const announceEnc = async (world: World, { manager }: Replica, alg = "ECDH-ES"): Promise<string> => {
+  const key = await makeLocalKey("enc", alg, await createWrapping([world.wrappingKey], issuer));
+  await world.until(manager.execute({ type: "announce", key }));
+  return key.kid;
+};
+const encrypt = async ({ provider }: Replica, kid: string): Promise<string> => {
+  const { keys } = (await provider.fetch(new Request(`${issuer}/jwks`)).json()) as { keys: jose.JWK[] };
+  const jwk = keys.find((jwk) => jwk.kid === kid) as jose.JWK & { alg: string };
+  return new jose.CompactEncrypt(new TextEncoder().encode("secret"))
+    .setProtectedHeader({ alg: jwk.alg, enc: "A256GCM", kid })
+    .encrypt(await jose.importJWK(jwk, jwk.alg));
+};
+const decrypt = async (world: World, { manager }: Replica, jwe: string): Promise<string> => {
+  const key = await world.until(manager.decryptionKey(jose.decodeProtectedHeader(jwe)));
+  return new TextDecoder().decode((await jose.compactDecrypt(jwe, key)).plaintext);
+};

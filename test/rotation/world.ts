@@ -112,12 +112,12 @@ export class World {
 
   /** What is being computed takes no time; what waits for a short while, as between two attempts to commit, does. */
   async until<T>(promise: Promise<T>): Promise<T> {
-    let isSettled = false;
-    const settle = (): void => void (isSettled = true);
+    const state = { isSettled: false };
+    const settle = (): void => void (state.isSettled = true);
     promise.then(settle, settle);
     const deadlineMs = performance.now() + 20_000;
     let quietMs = performance.now() + 50;
-    while (!isSettled) {
+    while (!state.isSettled) {
       await new Promise(setImmediate);
       assert.ok(performance.now() < deadlineMs, "still at work after 20 s");
       const first = this.#first();
@@ -156,10 +156,6 @@ export interface CountedStore extends KeyStore {
 
 export function countedStore(store: KeyStore): CountedStore {
   const count = { loads: 0, commits: 0 };
-  const watchers = new Set<() => void>();
-  const check = (isOut: boolean): void => {
-    if (isOut) throw new StoreError("ERR_STORE_UNAVAILABLE", "the store is out of reach");
-  };
   const counted: CountedStore = {
     isGone: false,
     isFull: false,
@@ -175,12 +171,12 @@ export function countedStore(store: KeyStore): CountedStore {
     line: () => countedStore(store),
     async load(options) {
       count.loads += 1;
-      check(counted.isGone);
+      failIf(counted.isGone);
       return store.load(options);
     },
     async commit(...args) {
       count.commits += 1;
-      check(counted.isGone || counted.isFull);
+      failIf(counted.isGone || counted.isFull);
       return store.commit(...args);
     },
     events: (options) => store.events(options),
@@ -188,12 +184,15 @@ export function countedStore(store: KeyStore): CountedStore {
       const notify = (): void => {
         if (!counted.isGone) onChange();
       };
-      watchers.add(notify);
       store.watch(notify, options);
     },
     close: () => store.close(),
   };
   return counted;
+}
+
+function failIf(isOut: boolean): void {
+  if (isOut) throw new StoreError("ERR_STORE_UNAVAILABLE", "the store is out of reach");
 }
 
 /** What relying parties see, and which key signs. */

@@ -1,0 +1,340 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import * as jose from "jose";
+import { JwksdError } from "../../src/errors.ts";
+import { makeLocalKey } from "../../src/rotation/make-key.ts";
+import type { ManagerEvent } from "../../src/rotation/manager.ts";
+import { checkRecords } from "../../src/rotation/records.ts";
+import { createWrapping } from "../../src/rotation/wrapping.ts";
+import { memoryStore } from "../../src/store/memory.ts";
+import type { KeyRecord, KeyStore } from "../../src/store/store.ts";
+import { newWrappingKey } from "../support/managed.ts";
+import { day, hour, second } from "./key-records.ts";
+import { World, issuer, longCache, seen, shortCache, typesOf } from "./world.ts";
+
+const retire = (5 + 3600 + 2 * 300) * second;
+const code =
+  (expected: string, message = /./) =>
+  (error: unknown) => {
+    assert.ok(error instanceof JwksdError, String(error));
+    assert.equal(error.code, expected, error.message);
+    assert.match(error.message, message);
+    return true;
+  };
+const retries = (told: readonly ManagerEvent[]): number[] =>
+  told.flatMap((event) => (event.type === "failed" ? [event.retryInMs / second] : []));
+
+const change = (records: readonly KeyRecord[], kid: string | undefined, members: object): KeyRecord[] =>
+  records.map((record) => (record.kid === kid ? Object.assign({}, record, members) : record));
+/** A store whose next key is due, and whose wrapping key the caller is given. */
+const dueStore = async (): Promise<{ world: World; wrappingKey: string; kid: string }> => {
+  const world = new World();
+  const wrappingKey = newWrappingKey();
+  const replica = await world.start({ wrappingKeys: [wrappingKey] });
+  await world.passTo(89 * day - hour);
+  await world.stop(replica);
+  await world.pass(2 * hour);
+  return { world, wrappingKey, kid: (await seen(replica)).signs };
+};
+const idOf = (wrappingKey: string): Promise<string> => jose.calculateJwkThumbprint({ kty: "oct", k: wrappingKey });
+
+describe("while the store is gone", () => {
+  test("serving and signing go on, it is tried again at growing intervals, and a rotation that was due begins afterwards", async () => {
+    const world = new World();
+    const replica = await world.start();
+    const before = await seen(replica);
+    world.store.isGone = true;
+    await world.passTo(89 * day);
+    assert.deepEqual(retries(replica.told), [1]);
+    await world.pass(hour);
+    const [first, ...more] = retries(replica.told);
+    assert.deepEqual([first, ...more.slice(0, 7)], [1, 2, 4, 8, 16, 30, 30, 30]);
+    assert.ok(more.length > 118 && more.length < 125, `${more.length} attempts in an hour`);
+    assert.deepEqual(await seen(replica), before);
+    const failed = replica.told.findLast(({ type }) => type === "failed");
+    assert.ok(failed?.type === "failed" && code("ERR_STORE_UNAVAILABLE")(failed.error));
+
+    world.store.isGone = false;
+    await world.pass(30 * second);
+    assert.deepEqual(typesOf(replica.told).slice(-2), ["changed", "recovered"]);
+    assert.equal((await seen(replica)).kids.length, 2);
+    // The wait of the new key counts from its announcement, not from when that was due.
+    const { announcedAt } = replica.manager.records[1] as KeyRecord;
+    await world.pass(announcedAt + day - world.clock.now() - 1);
+    assert.equal((await seen(replica)).signs, before.signs);
+    await world.pass(1);
+    assert.notEqual((await seen(replica)).signs, before.signs);
+    await world.stop(replica);
+  });
+
+  for (const [name, cut] of [
+    ["gone", "isGone"],
+    ["full", "isFull"],
+  ] as const) {
+    test(`planned steps are taken at their moment, in memory, and recorded when it is no longer ${name}`, async () => {
+      const world = new World();
+      const [one, other] = [world.store.line(), world.store.line()];
+      const replicas = [await world.start({ store: one }), await world.start({ store: other })];
+      await world.passTo(89 * day + hour);
+      const stored = await world.store.load();
+      const [a = "", b = ""] = stored.records.map(({ kid }) => kid);
+      for (const line of [one, other]) line[cut] = true;
+      const all = async (expected: object): Promise<void> => {
+        for (const replica of replicas) assert.deepEqual(await seen(replica), expected);
+      };
+      await world.passTo(90 * day - 1);
+      await all({ kids: [a, b], cacheControl: shortCache, signs: a });
+      await world.passTo(90 * day);
+      await all({ kids: [b, a], cacheControl: shortCache, signs: b });
+      await world.passTo(90 * day + retire - 1);
+      await all({ kids: [b, a], cacheControl: shortCache, signs: b });
+      await world.passTo(90 * day + retire);
+      await all({ kids: [b], cacheControl: longCache, signs: b });
+      assert.deepEqual(await world.store.load(), stored);
+      const wrapping = await createWrapping([world.wrappingKey], issuer);
+      const key = await makeLocalKey("sig", "ES256", wrapping);
+      for (const { manager } of replicas) {
+        const command = world.until(manager.execute({ type: "announce", key }));
+        await assert.rejects(command, code("ERR_STORE_UNAVAILABLE"));
+      }
+      await all({ kids: [b], cacheControl: longCache, signs: b });
+
+      // Long after every wait is over: what was done counts from when it was done.
+      await world.passTo(95 * day);
+      for (const line of [one, other]) line[cut] = false;
+      await world.pass(31 * second);
+      await all({ kids: [b], cacheControl: longCache, signs: b });
+      const { records } = await world.store.load();
+      assert.deepEqual(
+        records.map(({ kid, state }) => [kid, state]),
+        [
+          [a, "removed"],
+          [b, "active"],
+        ],
+      );
+      assert.equal(records[1]?.activatedAt, (stored.records[1] as KeyRecord).announcedAt + day);
+      const events = (await world.store.events()).toReversed();
+      assert.deepEqual(
+        events.slice(-3).map(({ type, kid, at }) => [type, kid, at - (stored.records[1] as KeyRecord).announcedAt]),
+        [
+          ["retired", a, day],
+          ["activated", b, day],
+          ["removed", a, day + retire],
+        ],
+      );
+      for (const { told } of replicas) {
+        const changes = told.flatMap((event) => (event.type === "changed" ? [event.by] : []));
+        assert.deepEqual(changes.slice(-2), ["plan", "plan"]);
+        assert.equal(typesOf(told).filter((type) => type === "recovered").length, 1);
+      }
+      for (const replica of replicas) await world.stop(replica);
+    });
+  }
+
+  test("a command that comes first when it is back builds on the steps that were taken", async () => {
+    const world = new World();
+    const replica = await world.start();
+    await world.passTo(89 * day + hour);
+    world.store.isGone = true;
+    await world.passTo(90 * day);
+    const { kids } = await seen(replica);
+    world.store.isGone = false;
+    await world.until(replica.manager.execute({ type: "revoke", kid: kids[1] as string }));
+    assert.deepEqual((await seen(replica)).kids, [kids[0]]);
+    assert.deepEqual(
+      (await world.store.load()).records.map(({ state }) => state),
+      ["revoked", "active"],
+    );
+    assert.equal(replica.told.at(-1)?.type, "recovered");
+    await world.stop(replica);
+  });
+
+  test("what another replica did meanwhile is taken over, whatever the plan was", async () => {
+    const world = new World();
+    const line = world.store.line();
+    const [cut, other] = [await world.start({ store: line }), await world.start()];
+    await world.passTo(89 * day + hour);
+    const [a = "", b = ""] = (await seen(cut)).kids;
+    line.isGone = true;
+    await world.until(other.manager.execute({ type: "remove", kid: b }));
+    await world.passTo(89 * day + 2 * hour);
+    const [, c = ""] = (await seen(other)).kids;
+    assert.ok(![a, b].includes(c));
+    await world.passTo(90 * day);
+    assert.deepEqual((await seen(cut)).kids, [b, a], "it does not know better");
+    line.isGone = false;
+    await world.pass(31 * second);
+    for (const replica of [cut, other]) assert.deepEqual(await seen(replica), await seen(other));
+    assert.deepEqual(await seen(cut), { kids: [a, c], cacheControl: shortCache, signs: a });
+    assert.deepEqual(cut.told.flatMap((event) => (event.type === "changed" ? [event.by] : [])).slice(-2), [
+      "plan",
+      "another",
+    ]);
+    await Promise.all([world.stop(cut), world.stop(other)]);
+  });
+
+  test("a commit of which nobody knows whether it came through is found out", async () => {
+    const world = new World();
+    const store = memoryStore();
+    let isLost = false;
+    const losing: KeyStore = {
+      ...store,
+      async commit(...args) {
+        const revision = await store.commit(...args);
+        if (!isLost) return revision;
+        throw new Error("the connection broke after the commit");
+      },
+    };
+    const replica = await world.start({ store: losing });
+    isLost = true;
+    await world.passTo(89 * day);
+    isLost = false;
+    await world.pass(5 * second);
+    const { records } = await store.load();
+    assert.equal(records.length, 2);
+    assert.deepEqual(records, replica.manager.records);
+    assert.equal(replica.told.at(-1)?.type, "recovered");
+    await world.stop(replica);
+  });
+});
+
+describe("records that are not used: the last good ones stay, loudly, until they are good again", () => {
+  const rows: Readonly<
+    Record<string, { spoil: (records: readonly KeyRecord[], now: number) => KeyRecord[]; says: RegExp; code?: string }>
+  > = {
+    "no active key": {
+      spoil: ([a, b]) => change([a as KeyRecord, b as KeyRecord], a?.kid, { state: "retiring", retiredAt: 0 }),
+      says: /0 keys of use "sig" are active/,
+    },
+    "two active keys": {
+      spoil: ([a, b], now) => change([a as KeyRecord, b as KeyRecord], b?.kid, { state: "active", activatedAt: now }),
+      says: /2 keys of use "sig" are active/,
+    },
+    "a key that signs before its announcement is over": {
+      spoil: ([a, b], now) => [
+        { ...(a as KeyRecord), state: "retiring", retiredAt: now },
+        { ...(b as KeyRecord), state: "active", activatedAt: now },
+      ],
+      says: /is active, and has been announced for 360[01] s only/,
+    },
+    "the private half of another key": {
+      spoil: ([a, b]) => change([a as KeyRecord, b as KeyRecord], b?.kid, { privateHalf: a?.privateHalf }),
+      says: /its private half is that of kid/,
+      code: "ERR_WRAPPED_KEY",
+    },
+    "a private half under another wrapping key": {
+      spoil: ([a, b]) => {
+        const header = { alg: "dir", enc: "A256GCM", kid: "elsewhere", iss: issuer, sub: b?.kid };
+        const jwe = `${jose.base64url.encode(JSON.stringify(header))}..AAAA.AAAA.AAAA`;
+        return change([a as KeyRecord, b as KeyRecord], b?.kid, { privateHalf: { jwe } });
+      },
+      says: /is wrapped under the wrapping key "elsewhere", which was not given/,
+      code: "ERR_WRAPPING_KEY_MISSING",
+    },
+  };
+  for (const [name, { spoil, says, code: expected = "ERR_RECORDS_INVALID" }] of Object.entries(rows)) {
+    test(name, async () => {
+      const world = new World();
+      const replica = await world.start();
+      await world.passTo(89 * day + hour);
+      const before = await seen(replica);
+      const good = await world.store.load();
+      // Keys that this process has opened already are not unwrapped again, so it starts anew.
+      await world.store.commit(good.revision, spoil(good.records, world.clock.now()), []);
+      await world.pass(second);
+      await assert.rejects(world.start(), code(expected, says));
+      if (expected === "ERR_RECORDS_INVALID") {
+        const failed = replica.told.findLast(({ type }) => type === "failed");
+        assert.ok(failed?.type === "failed" && code(expected, says)(failed.error));
+        await assert.rejects(
+          world.until(replica.manager.execute({ type: "remove", kid: before.kids[1] as string })),
+          code(expected),
+        );
+      }
+      assert.deepEqual(await seen(replica), before);
+      assert.equal((await world.store.load()).revision, good.revision + 1, "nobody wrote");
+      await world.store.commit(good.revision + 1, good.records, []);
+      await world.pass(31 * second);
+      assert.deepEqual(await seen(replica), before);
+      if (expected === "ERR_RECORDS_INVALID") assert.equal(replica.told.at(-1)?.type, "recovered");
+      await world.passTo(90 * day);
+      assert.equal((await seen(replica)).signs, before.kids[1]);
+      await world.stop(replica);
+    });
+  }
+
+  test("a store that was emptied, or is an older copy, until a restart", async () => {
+    for (const copy of [0, 1]) {
+      const world = new World();
+      // One store in the place of another, as where a file is put over the file.
+      const stores = [memoryStore(), memoryStore()] as const;
+      let current = 0;
+      const place: KeyStore = {
+        ...stores[0],
+        load: (options) => stores[current as 0 | 1].load(options),
+        commit: (...args) => stores[current as 0 | 1].commit(...args),
+      };
+      const replica = await world.start({ store: place });
+      if (copy === 1) await stores[1].commit(0, (await stores[0].load()).records, []);
+      await world.passTo(89 * day);
+      const before = await seen(replica);
+      current = 1;
+      await world.pass(day - 1);
+      const stored = await stores[1].load();
+      await world.pass(1 + hour);
+      assert.deepEqual(await stores[1].load(), stored, "nobody wrote");
+      assert.deepEqual(await seen(replica), { ...before, kids: before.kids.toReversed(), signs: before.kids[1] });
+      const failed = replica.told.findLast(({ type }) => type === "failed");
+      assert.ok(
+        failed?.type === "failed" &&
+          code("ERR_RECORDS_INVALID", /does not know kid ".*" any more.*restart/)(failed.error),
+      );
+      current = 0;
+      await world.pass(31 * second);
+      assert.equal(replica.told.at(-1)?.type, "recovered");
+      await world.stop(replica);
+      current = 1;
+      const restarted = await world.start({ store: place });
+      assert.equal((await seen(restarted)).kids.includes(before.kids[1] as string), false);
+      await world.stop(restarted);
+    }
+  });
+});
+
+describe("wrapping keys at the start", () => {
+  test("without the one that is needed: an error that names it, nothing is changed, and the right one starts again", async () => {
+    const { world, wrappingKey, kid } = await dueStore();
+    const before = [await world.store.load(), await world.store.events()];
+    const named = new RegExp(`kid "${kid}" is wrapped under the wrapping key "${await idOf(wrappingKey)}"`);
+    await assert.rejects(
+      world.start({ wrappingKeys: [newWrappingKey(), newWrappingKey()] }),
+      code("ERR_WRAPPING_KEY_MISSING", named),
+    );
+    await assert.rejects(
+      world.start({ wrappingKeys: [wrappingKey], issuer: "https://other.example" }),
+      code("ERR_WRAPPED_KEY", new RegExp(`kid "${kid}" of issuer "https://other.example".*"${issuer}"`)),
+    );
+    assert.deepEqual([await world.store.load(), await world.store.events()], before);
+    assert.equal(world.timers, 0);
+    const replica = await world.start({ wrappingKeys: [wrappingKey] });
+    assert.equal((await seen(replica)).signs, kid);
+    assert.equal((await seen(replica)).kids.length, 2);
+    await world.stop(replica);
+  });
+
+  test("several open, and the first wraps what is new", async () => {
+    const { world, wrappingKey, kid } = await dueStore();
+    const newer = newWrappingKey();
+    const replica = await world.start({ wrappingKeys: [newer, wrappingKey] });
+    const wrappedUnder = replica.manager.records.map(({ privateHalf }) =>
+      privateHalf !== undefined && "jwe" in privateHalf ? jose.decodeProtectedHeader(privateHalf.jwe).kid : "",
+    );
+    assert.deepEqual(wrappedUnder, [await idOf(wrappingKey), await idOf(newer)]);
+    assert.equal((await seen(replica)).signs, kid);
+    await world.stop(replica);
+    for (const one of [newer, wrappingKey]) {
+      await assert.rejects(world.start({ wrappingKeys: [one] }), code("ERR_WRAPPING_KEY_MISSING"));
+    }
+    checkRecords((await world.store.load()).records);
+  });
+});
