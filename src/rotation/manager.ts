@@ -30,7 +30,9 @@ export type ManagerEvent =
   /** A key cannot sign, so it does not become active yet; the active key stays. */
   | { readonly type: "held-back"; readonly kid: string; readonly error: JwksdError }
   /** A key was made in its HSM or key service, and could not be recorded; nothing uses it. */
-  | { readonly type: "orphaned"; readonly uri: string };
+  | { readonly type: "orphaned"; readonly uri: string }
+  /** A removed or revoked key was destroyed in its HSM or key service, or could not be (then `error` says why). */
+  | { readonly type: "destroyed"; readonly kid: string; readonly uri: string; readonly error?: JwksdError };
 
 /** Options of `createKeyManager`. */
 export interface KeyManagerOptions {
@@ -48,6 +50,8 @@ export interface KeyManagerOptions {
   readonly openSigner?:
     | ((uri: string, options: { readonly signal: AbortSignal }) => Promise<ExternalSigner>)
     | undefined;
+  /** Destroys external keys after this manager has removed or revoked them. Default: they stay where they are. */
+  readonly destroySigner?: ((uri: string, options: { readonly signal: AbortSignal }) => Promise<unknown>) | undefined;
   readonly onEvent?: ((event: ManagerEvent) => void) | undefined;
   /** Default: the clock of the machine. */
   readonly clock?: Clock | undefined;
@@ -104,7 +108,7 @@ const heldBackMs = 60_000;
  * @throws SignerError where the active key is external and cannot be opened
  */
 export async function createKeyManager(options: KeyManagerOptions): Promise<KeyManager> {
-  const { issuer, store, createSigner, onEvent, clock = systemClock } = options;
+  const { issuer, store, createSigner, destroySigner, onEvent, clock = systemClock } = options;
   const policy = rotationPolicy(options.policy);
   const wrapping = await createWrapping(options.wrappingKeys, issuer);
   const closing = new AbortController();
@@ -324,6 +328,20 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
     } finally {
       const by = isPlan ? "plan" : events.length > 0 ? "this" : "another";
       if (isChange) emit({ type: "changed", by, records, events });
+    }
+    if (!isPlan) void destroyEnded(events);
+  }
+
+  async function destroyEnded(events: readonly KeyEvent[]): Promise<void> {
+    const ended = new Set(events.filter(({ type }) => type === "removed" || type === "revoked").map(({ kid }) => kid));
+    for (const { kid, privateHalf } of records) {
+      if (destroySigner === undefined || !ended.has(kid) || privateHalf === undefined || !("uri" in privateHalf))
+        continue;
+      const { uri } = privateHalf;
+      await destroySigner(uri, { signal }).then(
+        () => emit({ type: "destroyed", kid, uri }),
+        (error: unknown) => emit({ type: "destroyed", kid, uri, error: asJwksdError(error) }),
+      );
     }
   }
 

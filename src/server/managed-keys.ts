@@ -3,6 +3,7 @@ import { type KeyManager, type ManagerEvent, createKeyManager } from "../rotatio
 import { openManaged } from "./managed.ts";
 import { type PublicKeys, publicHalves } from "./public-keys.ts";
 import type { Settings } from "./settings.ts";
+import { signersOf } from "./signers.ts";
 
 /** Keys that a manager of this process drives through their lives. */
 export interface ManagedKeys {
@@ -15,6 +16,7 @@ export interface ManagedKeys {
 
 /** @throws see `openManaged` and `createKeyManager` */
 export async function startManagedKeys(settings: Settings, log: Logger): Promise<ManagedKeys> {
+  const signers = await signersOf(settings);
   const { store, issuer, policy, wrappingKeys } = await openManaged(settings, log, { create: true });
   let manager: KeyManager;
   try {
@@ -23,6 +25,7 @@ export async function startManagedKeys(settings: Settings, log: Logger): Promise
       store,
       policy,
       wrappingKeys,
+      ...signers,
       onEvent: (event) => logEvent(event, log),
     });
   } catch (error) {
@@ -66,6 +69,15 @@ function logEvent(event: ManagerEvent, log: Logger): void {
         { kid: event.kid, code: event.error.code },
         `the next key cannot sign, the active one stays: ${event.error.message}`,
       );
+      break;
+    case "destroyed":
+      if (event.error === undefined) log.info({ kid: event.kid, uri: event.uri }, "key destroyed where it was made");
+      else {
+        log.error(
+          { kid: event.kid, uri: event.uri, code: event.error.code },
+          `a key that is gone could not be destroyed where it was made: ${event.error.message}`,
+        );
+      }
       break;
     case "orphaned":
       log.warn({ uri: event.uri }, "a key was made that could not be recorded; nothing uses it");

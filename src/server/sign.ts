@@ -11,6 +11,7 @@ import type { Claims, SignOptions } from "../token/sign.ts";
 import { openManaged, policyOf } from "./managed.ts";
 import { issuerOf } from "./publisher.ts";
 import type { Settings } from "./settings.ts";
+import { signersOf } from "./signers.ts";
 
 /**
  * Signs a token with the active key of a configuration of `jwksd serve`; nothing has to be running.
@@ -31,7 +32,9 @@ export async function signWithSettings(
     return sign(settings, entries, claims, options);
   }
   const { store, issuer, policy, wrappingKeys } = await openManaged(settings, log);
-  const opener = createKeyOpener(await createWrapping(wrappingKeys, issuer), undefined, new AbortController().signal);
+  const { openSigner } = await signersOf(settings);
+  const wrapping = await createWrapping(wrappingKeys, issuer);
+  const opener = createKeyOpener(wrapping, openSigner, new AbortController().signal);
   try {
     const { records } = await store.load();
     checkRecords(records);
