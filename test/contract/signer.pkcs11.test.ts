@@ -18,7 +18,7 @@ describe("PKCS#11", { skip: skipWithoutPkcs11("cc") }, () => {
     const t = scope();
     const token = await createSoftHsm(t);
     token.pkcs11Tool("--keypairgen", "--key-type", "EC:prime256v1", "--label", "other", "--id", "0a0b");
-    const shim = createShim(t, token);
+    const shim = createShim(token);
     shim.control("C_GetAttributeValue plain");
     const backend = pkcs11Backend({ modulePath: shim.modulePath, pin: { file: token.pinFile }, sessions: 4 });
     const signer = await backend.open(`${token.uri};object=other;id=%0A%0b`);

@@ -17,7 +17,7 @@ const wrongPin = "91827364";
 async function setUp(t: TestContext) {
   const token = await createSoftHsm(t);
   token.pkcs11Tool("--keypairgen", "--key-type", "EC:prime256v1", "--label", "k", "--id", "01");
-  const shim = createShim(t, token);
+  const shim = createShim(token);
   const { modulePath } = shim;
   const uri = `${token.uri};object=k`;
   const logins = (): number => shim.log().filter((line) => line.startsWith("C_Login")).length;
@@ -75,7 +75,7 @@ describe("the PIN of a token", { skip: skipWithoutPkcs11("cc") }, () => {
     const { token, shim, modulePath, uri, logins } = await setUp(t);
     const backend = pkcs11Backend({ modulePath, pin: { file: token.pinFile } });
     const signer = await backend.open(uri);
-    t.after(() => signer.close());
+    token.atEnd(() => signer.close());
     writeFileSync(token.pinFile, wrongPin);
     shim.control("C_Sign crash");
     assert.equal((await rejection(signer.sign(input))).code, "ERR_SIGNER_UNAVAILABLE");
@@ -129,7 +129,7 @@ describe("the PIN of a token", { skip: skipWithoutPkcs11("cc") }, () => {
       Reflect.deleteProperty(process.env, variable);
       if (inspect(pin).includes(variable)) process.env[variable] = token.pin;
       const signer = await pkcs11Backend({ modulePath, pin }).open(uri);
-      t.after(() => signer.close());
+      token.atEnd(() => signer.close());
       const processes = childProcesses();
       assert.equal(processes.length, 1);
       for (const text of processes) assert.ok(!text.includes(token.pin), "the PIN can be seen from outside");

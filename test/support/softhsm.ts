@@ -23,6 +23,8 @@ export interface SoftHsm {
   readonly tokenFolder: string;
   /** What OpenSC's pkcs11-tool says, logged in as the user. */
   pkcs11Tool(this: void, ...args: string[]): string;
+  /** Runs before the token is taken away, the last one first. */
+  atEnd(this: void, end: () => unknown): void;
 }
 
 /** A module that passes on to SoftHSM and misbehaves as it is told. */
@@ -71,7 +73,9 @@ export async function createSoftHsm(t: Scope, label = "jwksd-test", pin = "19283
   writeFileSync(pinFile, `${pin}\n`, { mode: 0o600 });
   const before = process.env["SOFTHSM2_CONF"];
   process.env["SOFTHSM2_CONF"] = configuration;
+  const ends: (() => unknown)[] = [];
   t.after(async () => {
+    for (const end of ends) await end();
     if (before === undefined) delete process.env["SOFTHSM2_CONF"];
     else process.env["SOFTHSM2_CONF"] = before;
     await rm(folder, { recursive: true, force: true });
@@ -87,13 +91,14 @@ export async function createSoftHsm(t: Scope, label = "jwksd-test", pin = "19283
     pinFile,
     folder,
     tokenFolder,
+    atEnd: (end) => ends.unshift(end),
     pkcs11Tool: (...args) =>
       run(part("pkcs11-tool"), "--module", modulePath, "--token-label", label, "--login", "--pin", pin, ...args),
   };
 }
 
 /** Compiles the shim, and has it work in front of a token. */
-export function createShim(t: Scope, { folder, modulePath }: Pick<SoftHsm, "folder" | "modulePath">): Shim {
+export function createShim({ folder, modulePath, atEnd }: Pick<SoftHsm, "folder" | "modulePath" | "atEnd">): Shim {
   const shim = join(folder, "shim.so");
   const headers = join(root, "node_modules/pkcs11js/includes/pkcs11");
   run(part("cc"), "-shared", "-fPIC", "-O2", "-Wall", "-Werror", `-I${headers}`, "-o", shim, shimSource, "-ldl");
@@ -101,7 +106,7 @@ export function createShim(t: Scope, { folder, modulePath }: Pick<SoftHsm, "fold
   const log = join(folder, "log");
   const settings = { PKCS11_SHIM_MODULE: modulePath, PKCS11_SHIM_CONTROL: control, PKCS11_SHIM_LOG: log };
   Object.assign(process.env, settings);
-  t.after(async () => {
+  atEnd(() => {
     for (const name of Object.keys(settings)) Reflect.deleteProperty(process.env, name);
   });
   return {

@@ -4,8 +4,9 @@ import { calculateJwkThumbprint } from "jose";
 import { checkBounds } from "../../bounds.ts";
 import { type Clock, systemClock } from "../../clock.ts";
 import { ConfigError } from "../../errors.ts";
-import type { ExternalSigner, SignerBackend } from "../signer.ts";
-import { Connection, signerErrorOf } from "./connection.ts";
+import type { EcPublicJwk } from "../../jwk/public.ts";
+import type { SignerBackend } from "../signer.ts";
+import { Connection, type ConnectionTarget, signerErrorOf } from "./connection.ts";
 import type { KeySelector } from "./messages.ts";
 import { type PinSource, checkPinSource } from "./pin.ts";
 import { Pkcs11Signer, abortable, abortedBy, checkKey } from "./signer.ts";
@@ -62,7 +63,7 @@ export function pkcs11Backend(options: Pkcs11Options = {}): SignerBackend {
   const settings = { timeoutMs, slowTimeoutMs, hiddenVariables, clock };
   const connections = new Map<string, Connection>();
 
-  function connectionFor(uri: Pkcs11Uri): Connection {
+  function targetOf(uri: Pkcs11Uri): ConnectionTarget {
     const path = modulePath ?? uri.modulePath;
     if (path === undefined) {
       throw new ConfigError("ERR_SIGNER_URI", 'give the PKCS#11 module as the option modulePath or as "module-path"');
@@ -71,16 +72,26 @@ export function pkcs11Backend(options: Pkcs11Options = {}): SignerBackend {
     if (uri.modulePath !== undefined && uri.modulePath !== path) {
       throw new ConfigError("ERR_SIGNER_URI", '"module-path" of the URI is not the configured modulePath');
     }
-    const target = {
+    return {
       modulePath: path,
       token: uri.token,
       pin: uri.pinFile === undefined ? pin : { file: uri.pinFile },
       sessions,
     };
+  }
+
+  function connectionFor(uri: Pkcs11Uri): Connection {
+    const target = targetOf(uri);
     const name = JSON.stringify(target);
     const connection = connections.get(name) ?? new Connection(target, settings);
     connections.set(name, connection);
     return connection;
+  }
+
+  /** The URIs of new keys name the token more exactly, and lead to the process that there is. */
+  function alsoFor(uri: string, connection: Connection): void {
+    const name = JSON.stringify(targetOf(parsePkcs11Uri(uri)));
+    if (!connections.has(name)) connections.set(name, connection);
   }
 
   /** Runs `task` with the token open; a signer that it returns holds on to the token. */
@@ -117,16 +128,21 @@ export function pkcs11Backend(options: Pkcs11Options = {}): SignerBackend {
         const found = await process.call<"find">({ kind: "find", key: parsed.key });
         const publicKey = await checkKey(process, found, "the key of the token");
         signal?.throwIfAborted();
-        return new Pkcs11Signer(connection, uri, parsed.key, publicKey);
+        return new Pkcs11Signer(connection, uri, parsed.key, { process, key: found.key, publicKey });
       });
     },
     async create({ issuer, signal }) {
       if (tokenForNewKeys === undefined) {
         throw new ConfigError("ERR_OPTION_INVALID", 'token: name the token for new keys, such as "pkcs11:token=jwksd"');
       }
-      return withToken(tokenForNewKeys, signal, (process, connection) =>
-        createKey(process, connection, issuer, signal),
-      );
+      // A new key is found with the module and the PIN that its token was found with.
+      const query = token?.includes("?") === true ? token.slice(token.indexOf("?")) : "";
+      return withToken(tokenForNewKeys, signal, async (process, connection) => {
+        const { selector, key, publicKey } = await createKey(process, issuer, signal);
+        const uri = formatKeyUri(process.token, selector) + query;
+        alsoFor(uri, connection);
+        return new Pkcs11Signer(connection, uri, selector, { process, key, publicKey });
+      });
     },
     async destroy(uri, { signal } = {}) {
       const parsed = parseKeyUri(uri);
@@ -138,10 +154,9 @@ export function pkcs11Backend(options: Pkcs11Options = {}): SignerBackend {
 
 async function createKey(
   process: TokenProcess,
-  connection: Connection,
   issuer: string,
   signal: AbortSignal | undefined,
-): Promise<ExternalSigner> {
+): Promise<{ readonly selector: KeySelector; readonly key: number; readonly publicKey: EcPublicJwk }> {
   // The kid is known when the key is there. Until then, and on tokens that cannot rename, its id is a random one.
   const id = randomBytes(16);
   const label = `jwksd ${issuer} ${id.toString("hex")}`;
@@ -152,7 +167,7 @@ async function createKey(
     const kid = await calculateJwkThumbprint(publicKey);
     selector = await renamed(process, generated.key, selector, `jwksd ${issuer} ${kid}`, kid);
     signal?.throwIfAborted();
-    return new Pkcs11Signer(connection, formatKeyUri(process.token, selector), selector, publicKey);
+    return { selector, key: generated.key, publicKey };
   } catch (error) {
     // A key that is of no use, or that nobody will know of, is not left behind.
     await process.call<"destroy">({ kind: "destroy", key: selector }).catch(() => {});

@@ -20,12 +20,23 @@ export class Pkcs11Signer implements ExternalSigner {
   #onIdle: (() => void) | undefined;
   #closing: Promise<void> | undefined;
 
-  /** Takes over one {@link Connection.acquire}, which `close` gives back. */
-  constructor(connection: Connection, uri: string, selector: KeySelector, publicKey: EcPublicJwk) {
+  /**
+   * Takes over one {@link Connection.acquire}, which `close` gives back.
+   *
+   * @param found the key, and the process that knows it by that number
+   */
+  constructor(
+    connection: Connection,
+    uri: string,
+    selector: KeySelector,
+    found: { readonly process: TokenProcess; readonly key: number; readonly publicKey: EcPublicJwk },
+  ) {
     this.#connection = connection;
     this.uri = uri;
     this.#selector = selector;
-    this.publicKey = publicKey;
+    this.publicKey = found.publicKey;
+    this.#foundIn = found.process;
+    this.#key = found.key;
   }
 
   /**

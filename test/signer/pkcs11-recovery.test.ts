@@ -1,0 +1,319 @@
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { readFileSync, readdirSync, renameSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { join } from "node:path";
+import { type TestContext, describe, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { type JSONWebKeySet, createLocalJWKSet, jwtVerify } from "jose";
+import { JwksdError, type Provider, createProvider } from "../../src/index.ts";
+import { type Pkcs11Options, pkcs11Backend } from "../../src/signer/pkcs11/index.ts";
+import { parseKeyUri } from "../../src/signer/pkcs11/uri.ts";
+import { inputOf } from "../contract/signer.ts";
+import { Client } from "../support/load.ts";
+import { eventually } from "../support/service.ts";
+import { createShim, createSoftHsm, skipWithoutPkcs11 } from "../support/softhsm.ts";
+
+const issuer = "https://op.example";
+const input = inputOf("header.claims");
+const audience = "api";
+
+/** A provider that signs with a key of a token behind the shim. */
+async function setUp(t: TestContext, options: Pkcs11Options = {}) {
+  const token = await createSoftHsm(t);
+  const shim = createShim(token);
+  const backend = pkcs11Backend({
+    modulePath: shim.modulePath,
+    pin: { file: token.pinFile },
+    token: token.uri,
+    ...options,
+  });
+  const signer = await backend.create({ issuer });
+  token.atEnd(() => {
+    shim.control();
+    return signer.close();
+  });
+  const provider = await createProvider({ issuer, keyset: [{ keyId: "hsm", signer }] });
+  return { token, shim, backend, signer, provider };
+}
+
+/** Signs with many callers at once, and verifies every token as a relying party does. */
+function startLoad(provider: Provider, callers = 32) {
+  const errors: JwksdError[] = [];
+  let signed = 0;
+  const stopping = new AbortController();
+  const run = async (): Promise<void> => {
+    const set = (await provider.fetch(new Request(provider.jwksUri)).json()) as JSONWebKeySet;
+    const keys = createLocalJWKSet(set);
+    while (!stopping.signal.aborted) {
+      try {
+        const token = await provider.sign({ sub: "alice", aud: audience }, { lifetimeSeconds: 60 });
+        await jwtVerify(token, keys, { issuer, audience, algorithms: ["ES256"] });
+        signed += 1;
+      } catch (error) {
+        // A wrong signature is an error of jose's, which is none of these.
+        assert.ok(error instanceof JwksdError, String(error));
+        errors.push(error);
+        // Whoever gets an error at once tries again later.
+        await new Promise((resolve) => setTimeout(resolve, 5));
+      }
+    }
+  };
+  const done = Promise.all(Array.from({ length: callers }, run));
+  return {
+    errors,
+    signed: () => signed,
+    async more(count: number) {
+      const goal = signed + count;
+      await eventually(`${count} more tokens; ${errors.at(-1)?.message}`, () => signed >= goal, 20_000);
+    },
+    async stop() {
+      stopping.abort();
+      await done;
+    },
+  };
+}
+
+describe("a token that goes away and comes back under load", { skip: skipWithoutPkcs11("cc") }, () => {
+  const absences: [name: string, lines: string[]][] = [
+    ["removed", ["C_SignInit fail 0x32", "C_Sign fail 0x32", "C_OpenSession fail 0x32", "C_GetTokenInfo fail 0xE0"]],
+    ["not present", ["C_Sign fail 0xE0", "C_GetTokenInfo fail 0xE0"]],
+    ["its sessions are gone", ["C_SignInit fail 0xB3", "C_GetTokenInfo fail 0xE0"]],
+    ["its login is gone", ["C_SignInit fail 0x101", "C_GetTokenInfo fail 0xE0"]],
+    ["its handles are gone", ["C_SignInit fail 0x60", "C_GetTokenInfo fail 0xE0"]],
+    ["failing, and no session left", ["C_Sign fail 0x30", "C_OpenSession fail 0x30"]],
+    ["failing for no reason", ["C_Sign fail 0x6"]],
+  ];
+  for (const [name, lines] of absences) {
+    test(`${name}: errors are retryable, it recovers by itself, and every token verifies`, async (t) => {
+      const { shim, provider } = await setUp(t);
+      const load = startLoad(provider);
+      await load.more(100);
+      shim.control(...lines);
+      await eventually("errors", () => load.errors.length > 100);
+      shim.control();
+      await load.more(100);
+      await load.stop();
+      const codes = new Set(load.errors.map(({ code }) => code));
+      codes.delete("ERR_SIGNER_TIMEOUT");
+      assert.deepEqual([...codes], ["ERR_SIGNER_UNAVAILABLE"]);
+      assert.ok(load.errors.every(({ retryable }) => retryable));
+      for (const line of shim.log()) assert.doesNotMatch(line, /^C_Finalize [1-9]/, "finalised with calls under way");
+    });
+  }
+
+  test("for real: the token's folder is moved away and put back", async (t) => {
+    const { token, shim, provider } = await setUp(t);
+    const load = startLoad(provider);
+    await load.more(100);
+    renameSync(token.tokenFolder, `${token.tokenFolder}.away`);
+    // SoftHSM signs on with what it has read; a process that starts now finds nothing.
+    shim.control("C_Sign crash");
+    await eventually("errors", () => load.errors.length > 0);
+    shim.control();
+    await eventually("errors", () => load.errors.length > 100);
+    const signedAway = load.signed();
+    renameSync(`${token.tokenFolder}.away`, token.tokenFolder);
+    await load.more(100);
+    await load.stop();
+    assert.ok(load.signed() > signedAway);
+    assert.ok(load.errors.every(({ retryable }) => retryable));
+  });
+
+  test("another key under the name of a key that is gone is not signed with", async (t) => {
+    const { token, shim, signer } = await setUp(t);
+    const { key } = parseKeyUri(signer.uri);
+    const name = ["--label", key.label ?? "", "--id", Buffer.from(key.id ?? []).toString("hex")];
+    token.pkcs11Tool("--delete-object", "--type", "privkey", ...name);
+    token.pkcs11Tool("--delete-object", "--type", "pubkey", ...name);
+    shim.control("C_Sign crash");
+    await assert.rejects(signer.sign(input), { code: "ERR_SIGNER_UNAVAILABLE" });
+    shim.control();
+    const outcome = (): Promise<string> => signer.sign(input).then(() => "signed", String);
+    await eventually("the key is gone", async () => /holds no such private key/.test(await outcome()));
+    token.pkcs11Tool("--keypairgen", "--key-type", "EC:prime256v1", ...name);
+    await assert.rejects(signer.sign(input), { code: "ERR_SIGNER_KEY_STATE", message: /another key/ });
+  });
+
+  test("a signature that is wrong never leaves", async (t) => {
+    const { shim, provider } = await setUp(t);
+    const load = startLoad(provider, 4);
+    await load.more(10);
+    shim.control("C_Sign corrupt");
+    await eventually("errors", () => load.errors.length > 20);
+    shim.control();
+    await load.more(10);
+    await load.stop();
+    assert.deepEqual([...new Set(load.errors.map(({ code }) => code))], ["ERR_SIGNER_BAD_SIGNATURE"]);
+  });
+
+  test("one failed signature costs its session, and nothing else", async (t) => {
+    const { shim, signer } = await setUp(t, { sessions: 2 });
+    for (const value of ["0x30", "0x90", "0x6"]) {
+      shim.control(`C_Sign fail ${value}`);
+      await assert.rejects(signer.sign(input), { code: "ERR_SIGNER_UNAVAILABLE" });
+      shim.control();
+      assert.equal((await signer.sign(input)).length, 64);
+    }
+    assert.equal(shim.log().filter((line) => line.startsWith("C_Initialize")).length, 1);
+  });
+
+  const kinds: [value: string, code: string][] = [
+    ["0x31", "ERR_SIGNER_THROTTLED"],
+    ["0xB1", "ERR_SIGNER_THROTTLED"],
+    ["0x68", "ERR_SIGNER_KEY_STATE"],
+    ["0x70", "ERR_SIGNER_KEY_STATE"],
+    ["0x30", "ERR_SIGNER_UNAVAILABLE"],
+    ["0x80000001", "ERR_SIGNER_UNAVAILABLE"],
+  ];
+  for (const [value, code] of kinds) {
+    test(`a return value of ${value} is ${code}`, async (t) => {
+      const { shim, signer } = await setUp(t);
+      shim.control(`C_SignInit fail ${value}`);
+      await assert.rejects(signer.sign(input), { code });
+    });
+  }
+});
+
+describe("a module that hangs", { skip: skipWithoutPkcs11("cc") }, () => {
+  for (const call of ["C_Sign", "C_SignInit"]) {
+    test(`${call}: /jwks is served, the process is replaced after its deadline, and signing goes on`, async (t) => {
+      const { shim, provider } = await setUp(t, { timeoutMs: 1_500 });
+      const server = createServer((request, response) => provider.node(request, response)).listen(0, "127.0.0.1");
+      await once(server, "listening");
+      const client = await Client.open((server.address() as AddressInfo).port);
+      t.after(() => {
+        client.close();
+        server.close();
+      });
+      const get = "GET /jwks HTTP/1.1\r\nHost: op.example\r\n\r\n";
+      const load = startLoad(provider);
+      await load.more(100);
+      const [hanging] = children();
+      shim.control(`${call} hang`);
+      const latencies: number[] = [];
+      while (load.errors.length === 0) {
+        const start = performance.now();
+        assert.equal((await client.request(get)).status, 200);
+        latencies.push(performance.now() - start);
+      }
+      // The module hangs for 1500 ms; nothing of that is seen here.
+      assert.ok(Math.max(...latencies) < 750, `${Math.max(...latencies)} ms`);
+      assert.ok(latencies.length > 20);
+      shim.control();
+      await load.more(100);
+      await load.stop();
+      assert.ok(load.errors.every(({ retryable }) => retryable));
+      assert.ok(load.errors.some(({ code }) => code === "ERR_SIGNER_TIMEOUT"));
+      assert.ok(!children().includes(hanging as number));
+      assert.ok(shim.log().filter((line) => line.startsWith("C_Initialize")).length > 1);
+    });
+  }
+
+  test("a call that its caller gave up is not waited for, and the others are", async (t) => {
+    const { shim, signer } = await setUp(t, { sessions: 1 });
+    shim.control("C_Sign hang");
+    const controller = new AbortController();
+    const given = signer.sign({ ...input, signal: controller.signal });
+    const others = [signer.sign(input), signer.sign(input)];
+    const queued = new AbortController();
+    const gone = signer.sign({ ...input, signal: queued.signal });
+    controller.abort();
+    queued.abort();
+    await assert.rejects(given, { code: "ERR_SIGNER_ABORTED" });
+    await assert.rejects(gone, { code: "ERR_SIGNER_ABORTED" });
+    shim.control();
+    for (const signature of await Promise.all(others)) assert.equal(signature.length, 64);
+  });
+
+  test("closing waits for signatures under way, and ends a process that hangs", async (t) => {
+    const { shim, signer, backend } = await setUp(t, { timeoutMs: 2_000 });
+    shim.control("C_Sign delay 100");
+    const signatures = Array.from({ length: 20 }, () => signer.sign(input));
+    const other = await backend.open(signer.uri);
+    await signer.close();
+    for (const signature of await Promise.all(signatures)) assert.equal(signature.length, 64);
+    await assert.rejects(signer.sign(input), { code: "ERR_SIGNER_UNAVAILABLE" });
+    assert.equal((await other.sign(input)).length, 64);
+    assert.equal(children().length, 1);
+    await other.close();
+    assert.deepEqual(children(), []);
+    assert.deepEqual(
+      shim.log().filter((line) => line.startsWith("C_Finalize")),
+      ["C_Finalize 0"],
+    );
+
+    const stuck = await backend.open(signer.uri);
+    shim.control("C_Finalize hang");
+    await stuck.close();
+    assert.deepEqual(children(), []);
+  });
+
+  test("a start that hangs is an error after its deadline, and may be tried again", async (t) => {
+    const { shim, signer, backend } = await setUp(t, { slowTimeoutMs: 1_000 });
+    await signer.close();
+    shim.control("C_Initialize hang");
+    await assert.rejects(backend.open(signer.uri), { code: "ERR_SIGNER_UNAVAILABLE", retryable: true });
+    shim.control();
+    const again = await backend.open(signer.uri);
+    assert.equal((await again.sign(input)).length, 64);
+    await again.close();
+  });
+
+  for (const hang of [[], ["C_SignInit hang"]]) {
+    test(`the process ends with its parent${hang.length === 0 ? "" : ", even while the module holds it"}`, async (t) => {
+      const { token, shim, signer } = await setUp(t);
+      const backendModule = fileURLToPath(new URL("../../src/signer/pkcs11/index.ts", import.meta.url));
+      const options = { modulePath: shim.modulePath, pin: { file: token.pinFile } };
+      const script = `
+        import { pkcs11Backend } from ${JSON.stringify(backendModule)};
+        const signer = await pkcs11Backend(${JSON.stringify(options)}).open(${JSON.stringify(signer.uri)});
+        console.log("open");
+        process.stdin.once("data", () => void signer.sign({ digest: new Uint8Array(32) }).catch(() => {}));
+      `;
+      const parent = spawn(process.execPath, ["--input-type=module", "-e", script], {
+        stdio: ["pipe", "pipe", "inherit"],
+      });
+      await once(parent.stdout, "data");
+      const [child] = children(parent.pid);
+      assert.ok(child !== undefined);
+      shim.control(...hang);
+      parent.stdin.write("sign\n");
+      await eventually("the process is busy", () => hang.length === 0 || isHeld(child));
+      parent.kill("SIGKILL");
+      await once(parent, "exit");
+      await eventually("the process has ended", () => !isAlive(child));
+    });
+  }
+});
+
+/** Processes whose parent is this one. */
+function children(parent = process.pid): number[] {
+  return readdirSync("/proc")
+    .map(Number)
+    .filter((pid) => Number.isInteger(pid) && statusOf(pid, "PPid") === String(parent));
+}
+
+function isAlive(pid: number): boolean {
+  const state = statusOf(pid, "State");
+  return state !== undefined && !/^[ZX]/.test(state);
+}
+
+/** Whether the main thread sleeps for a while again and again, as the shim does. */
+function isHeld(pid: number): boolean {
+  try {
+    return /nanosleep/.test(readFileSync(join("/proc", String(pid), "wchan"), "utf8"));
+  } catch {
+    return false;
+  }
+}
+
+function statusOf(pid: number, field: string): string | undefined {
+  try {
+    return new RegExp(`^${field}:\\s+(.*)$`, "m").exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1];
+  } catch {
+    return undefined;
+  }
+}
