@@ -7,8 +7,10 @@ import { effects } from "../rotation/effects.ts";
 import { type RotationPlan, plan, planKeyName } from "../rotation/plan.ts";
 import type { RotationPolicy } from "../rotation/policy.ts";
 import { transact } from "../rotation/transact.ts";
+import { endedExternalKeys } from "../rotation/records.ts";
 import { kidText, relativeText, timeText } from "../rotation/words.ts";
 import { planVerbs } from "../server/plan-scale.ts";
+import { signersOf } from "../server/signers.ts";
 import { indented, terminalOf } from "../server/terminal.ts";
 import type { KeyRecord, KeyUse } from "../store/store.ts";
 import { makeDraft, makeReal } from "./make-keys.ts";
@@ -85,12 +87,27 @@ async function commit(
       },
       { clock: systemClock },
     );
+    await destroyEnded(open, change);
     return { before, now, change };
   } catch (error) {
     if (key !== undefined && "uri" in key.privateHalf) {
       console.error(`jwksd: ${key.privateHalf.uri} was made and could not be recorded; nothing uses it`);
     }
     throw error;
+  }
+}
+
+/** Where `--destroy-external` asks for it. The change stands whatever becomes of this. */
+async function destroyEnded({ settings }: OpenKeys, { records, events }: Change): Promise<void> {
+  const { destroySigner } = await signersOf(settings);
+  for (const { uri } of endedExternalKeys(records, events)) {
+    if (destroySigner === undefined) console.error(`jwksd: ${uri} stays where it is; --destroy-external destroys it`);
+    else {
+      await destroySigner(uri).catch((error: Error) => {
+        console.error(`jwksd: ${uri} could not be destroyed: ${error.message}`);
+        process.exitCode = 1;
+      });
+    }
   }
 }
 

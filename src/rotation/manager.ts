@@ -10,7 +10,7 @@ import { type Command, type NewKey, announce, applyCommand } from "./commands.ts
 import { defaultAlg, externalKey, makeLocalKey } from "./make-key.ts";
 import { type OpenKeys, createKeyOpener } from "./open-keys.ts";
 import { type RotationPolicy, type RotationPolicyOptions, rotationPolicy } from "./policy.ts";
-import { activeKey, announcedKey, checkFence, isRotating, publishedKeys } from "./records.ts";
+import { activeKey, announcedKey, checkFence, endedExternalKeys, isRotating, publishedKeys } from "./records.ts";
 import { transact } from "./transact.ts";
 import { createWrapping } from "./wrapping.ts";
 
@@ -275,7 +275,7 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
       const key = await externalKey(signer);
       const change = await transact(store, (stored) => announceNext((known = stored), key), { clock, signal });
       known = change.records;
-      if (known.some(isRecorded)) await adopt(change);
+      await adopt(change);
     } finally {
       if (!known.some(isRecorded)) emit({ type: "orphaned", uri: signer.uri });
       await signer.close();
@@ -333,11 +333,8 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
   }
 
   async function destroyEnded(events: readonly KeyEvent[]): Promise<void> {
-    const ended = new Set(events.filter(({ type }) => type === "removed" || type === "revoked").map(({ kid }) => kid));
-    for (const { kid, privateHalf } of records) {
-      if (destroySigner === undefined || !ended.has(kid) || privateHalf === undefined || !("uri" in privateHalf))
-        continue;
-      const { uri } = privateHalf;
+    if (destroySigner === undefined) return;
+    for (const { kid, uri } of endedExternalKeys(records, events)) {
       await destroySigner(uri, { signal }).then(
         () => emit({ type: "destroyed", kid, uri }),
         (error: unknown) => emit({ type: "destroyed", kid, uri, error: asJwksdError(error) }),

@@ -1,6 +1,6 @@
 import { StoreError } from "../errors.ts";
 import { keyIdentity } from "../jwk/public.ts";
-import type { KeyRecord, KeyState, KeyUse } from "../store/store.ts";
+import type { KeyEvent, KeyRecord, KeyState, KeyUse } from "../store/store.ts";
 import { type RotationPolicy, announceForMs, leastAnnouncementSeconds } from "./policy.ts";
 
 export const keyUses = ["sig", "enc"] as const satisfies readonly KeyUse[];
@@ -8,6 +8,17 @@ export const keyUses = ["sig", "enc"] as const satisfies readonly KeyUse[];
 /** Neither removed nor revoked. */
 export function isLive({ state }: KeyRecord): boolean {
   return state !== "removed" && state !== "revoked";
+}
+
+/** The external keys among those that came to their end in these events: they may still be in their HSM or key service. */
+export function endedExternalKeys(
+  records: readonly KeyRecord[],
+  events: readonly KeyEvent[],
+): { readonly kid: string; readonly uri: string }[] {
+  const ended = new Set(events.filter(({ type }) => type === "removed" || type === "revoked").map(({ kid }) => kid));
+  return records.flatMap(({ kid, privateHalf }) =>
+    ended.has(kid) && privateHalf !== undefined && "uri" in privateHalf ? [{ kid, uri: privateHalf.uri }] : [],
+  );
 }
 
 /** Which time of a record says when its state began. */
