@@ -1,11 +1,13 @@
 import { ConfigError } from "../errors.ts";
 import type { AwsKmsOptions } from "./aws-kms.ts";
+import type { AzureKeyVaultOptions } from "./azure-key-vault.ts";
 import type { GoogleKmsOptions } from "./google-kms.ts";
 import type { Pkcs11Options } from "./pkcs11/index.ts";
 import type { ExternalSigner, SignerBackend } from "./signer.ts";
 import type { VaultTransitOptions } from "./vault-transit.ts";
 
 export type { AwsKmsOptions } from "./aws-kms.ts";
+export type { AzureKeyVaultOptions } from "./azure-key-vault.ts";
 export type { GoogleKmsOptions } from "./google-kms.ts";
 export type { Pkcs11Options } from "./pkcs11/index.ts";
 export type { ExternalSigner, SignerBackend } from "./signer.ts";
@@ -14,6 +16,7 @@ export type { VaultTransitOptions } from "./vault-transit.ts";
 /** Options of every kind of HSM and key service; only those of the kind in use are looked at. */
 export interface BackendOptions {
   readonly awsKms?: AwsKmsOptions | undefined;
+  readonly azureKeyVault?: AzureKeyVaultOptions | undefined;
   readonly googleKms?: GoogleKmsOptions | undefined;
   readonly pkcs11?: Pkcs11Options | undefined;
   readonly vaultTransit?: VaultTransitOptions | undefined;
@@ -22,6 +25,7 @@ export interface BackendOptions {
 // An adapter is loaded when it is used, and its SDK by the adapter: nobody has all of them installed.
 const backends: Readonly<Record<string, (options: BackendOptions) => Promise<SignerBackend>>> = {
   "aws-kms": async ({ awsKms }) => (await import("./aws-kms.ts")).awsKmsBackend(awsKms),
+  "azure-kv": async ({ azureKeyVault }) => (await import("./azure-key-vault.ts")).azureKeyVaultBackend(azureKeyVault),
   "gcp-kms": async ({ googleKms }) => (await import("./google-kms.ts")).googleKmsBackend(googleKms),
   pkcs11: async ({ pkcs11 }) => (await import("./pkcs11/index.ts")).pkcs11Backend(pkcs11),
   "vault-transit": async ({ vaultTransit }) => (await import("./vault-transit.ts")).vaultTransitBackend(vaultTransit),

@@ -102,3 +102,19 @@ export async function orUndo<T>(lastSteps: Promise<T>, undo: () => Promise<unkno
     throw error;
   }
 }
+
+/** @throws ConfigError `ERR_OPTION_INVALID` */
+export function checkKeyPrefix(prefix: string): void {
+  if (!/^[A-Za-z0-9][A-Za-z0-9-]{0,31}$/.test(prefix)) {
+    throw new ConfigError(
+      "ERR_OPTION_INVALID",
+      "keyPrefix must be up to 32 letters, digits and hyphens, and begin with a letter or digit",
+    );
+  }
+}
+
+/** A name that no other key has, and that says for whom the key is. */
+export function keyName(prefix: string, issuer: string): string {
+  const host = new URL(issuer).hostname.replaceAll(/[^A-Za-z0-9]+/g, "-").slice(0, 64);
+  return `${prefix}-${host}-${crypto.randomUUID().slice(-12)}`;
+}

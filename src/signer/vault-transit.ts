@@ -1,8 +1,7 @@
-import { randomBytes } from "node:crypto";
 import { base64url } from "jose";
 import { systemClock } from "../clock.ts";
 import { ConfigError } from "../errors.ts";
-import { badUri, externalSigner, notP256, orUndo, p256PublicKey } from "./remote-key.ts";
+import { badUri, checkKeyPrefix, externalSigner, keyName, notP256, orUndo, p256PublicKey } from "./remote-key.ts";
 import { type RemoteOptions, failure, remote } from "./remote.ts";
 import type { ExternalSigner, SignerBackend } from "./signer.ts";
 import { type VaultAccess, kindOfVaultError, vaultClient } from "./vault-transit-client.ts";
@@ -36,12 +35,7 @@ interface KeyInfo {
  */
 export function vaultTransitBackend(options: VaultTransitOptions = {}): SignerBackend {
   const { keyPrefix = "jwksd", mount } = options;
-  if (!/^\w[\w-]{0,31}$/.test(keyPrefix)) {
-    throw new ConfigError(
-      "ERR_OPTION_INVALID",
-      "keyPrefix must be up to 32 letters, digits, hyphens and underscores, and begin with a letter or digit",
-    );
-  }
+  checkKeyPrefix(keyPrefix);
   const service = remote(options, kindOfVaultError);
   const request = vaultClient(options);
   const inTime = <T>(name: string, signal: AbortSignal | undefined, work: (signal: AbortSignal) => Promise<T>) =>
@@ -52,8 +46,7 @@ export function vaultTransitBackend(options: VaultTransitOptions = {}): SignerBa
 
     async create({ issuer, signal }) {
       if (mount === undefined) throw new ConfigError("ERR_OPTION_INVALID", "making a key needs the option mount");
-      const host = new URL(issuer).hostname.replaceAll(/[^\w.-]/g, "-").slice(0, 64);
-      const name = `${keyPrefix}-${host}-${randomBytes(8).toString("hex")}`;
+      const name = keyName(keyPrefix, issuer);
       const uri = `vault-transit:${mount.replace(/\/$/, "")}/${name}/1`;
       const { mountUrl } = parse(uri);
       return inTime(uri, signal, async (signal) => {

@@ -1,0 +1,211 @@
+import assert from "node:assert/strict";
+import { type TestContext, describe, test } from "node:test";
+import { calculateJwkThumbprint } from "jose";
+import {
+  type AzureCredential,
+  type AzureKeyVaultOptions,
+  azureKeyVaultBackend,
+} from "../../src/signer/azure-key-vault.ts";
+import { inputOf } from "../contract/signer.ts";
+import { type AzureKey, type AzureStub, azureError, azureStub } from "../support/stubs/azure-key-vault.ts";
+import { serviceKey } from "../support/stubs/ecdsa.ts";
+import { checkFailures, failing } from "./failures.ts";
+
+const token = "a-token-that-nobody-may-see";
+const secrets = [token, "a text that nobody may see"];
+const input = inputOf("header.claims");
+const credentialOf = (token: string): AzureCredential => ({
+  getToken: async () => ({ token, expiresOnTimestamp: Date.now() + 3_600_000 }),
+});
+const access: AzureKeyVaultOptions = { credential: credentialOf(token) };
+const flipped = (signature: Buffer): Buffer => signature.fill((signature[40] ?? 0) ^ 1, 40, 41);
+const inSeconds = (offset: number): number => Math.floor(Date.now() / 1000) + offset;
+
+async function start(t: TestContext): Promise<AzureStub> {
+  const stub = await azureStub(token);
+  t.after(() => stub.close());
+  return stub;
+}
+
+checkFailures(
+  "Azure Key Vault",
+  async (clock) => {
+    const stub = await azureStub(token);
+    return { stub, signer: await azureKeyVaultBackend({ ...access, clock }).open(stub.add()), secrets };
+  },
+  ({ stub }) => {
+    const [key] = (stub as AzureStub).keys;
+    const tamper = (how: (signature: Buffer) => Buffer) => () => {
+      if (key === undefined) return;
+      key.tamper = (signature) => {
+        delete key.tamper;
+        return how(signature);
+      };
+    };
+    return [
+      ["throttled", azureError(429, "Throttled"), "ERR_SIGNER_THROTTLED", /status 429/],
+      ["a proxy in front", { status: 502 }, "ERR_SIGNER_UNAVAILABLE", /failed; try again/],
+      ["not allowed", azureError(403, "Forbidden", "ForbiddenByPolicy"), "ERR_SIGNER_UNAUTHORIZED", /status 403/],
+      ["a firewall", azureError(403, "Forbidden", "ForbiddenByFirewall"), "ERR_SIGNER_UNAUTHORIZED", /status 403/],
+      ["a token that is not taken", azureError(401, "Unauthorized"), "ERR_SIGNER_UNAUTHORIZED", /status 401/],
+      ["disabled", azureError(403, "Forbidden", "KeyDisabled"), "ERR_SIGNER_KEY_STATE", /KeyDisabled/],
+      ["expired", azureError(403, "Forbidden", "KeyExpired"), "ERR_SIGNER_KEY_STATE", /KeyExpired/],
+      ["not there", azureError(404, "KeyNotFound"), "ERR_SIGNER_KEY_STATE", /status 404/],
+      ["not fit to sign", azureError(400, "BadParameter"), "ERR_SIGNER_KEY_STATE", /status 400/],
+      ["an empty answer", { status: 200, json: {} }, "ERR_SIGNER_BAD_SIGNATURE", /not 64 bytes/],
+      ["63 bytes", tamper((good) => good.subarray(1)), "ERR_SIGNER_BAD_SIGNATURE", /not 64 bytes/],
+      [
+        "65 bytes",
+        tamper((good) => Buffer.concat([good, good.subarray(63)])),
+        "ERR_SIGNER_BAD_SIGNATURE",
+        /not 64 bytes/,
+      ],
+      ["a corrupted signature", tamper(flipped), "ERR_SIGNER_BAD_SIGNATURE", /does not verify/],
+      [
+        "a signature of another key",
+        tamper(() => serviceKey().sign(input.digest)),
+        "ERR_SIGNER_BAD_SIGNATURE",
+        /does not verify/,
+      ],
+    ];
+  },
+  3,
+);
+
+describe("opening a key of Azure Key Vault", () => {
+  const version = "0123456789abcdef0123456789abcdef";
+  const wrongUris = [
+    "azure-kv:",
+    "azure-kv:https://login.vault.azure.net/keys/signing",
+    "azure-kv:https://login.vault.azure.net/keys/signing/latest",
+    `azure-kv:https://login.vault.azure.net/keys/signing/${version.toUpperCase()}`,
+    `azure-kv:https://login.vault.azure.net/keys/signing/${version}/`,
+    `azure-kv:https://login.vault.azure.net/secrets/signing/${version}`,
+    `azure-kv:https://login.vault.azure.net/keys/a_b/${version}`,
+    `azure-kv:http://login.vault.azure.net/keys/signing/${version}`,
+    `azure-kv:http://127.0.0.1:8200/keys/signing/${version}`,
+    `azure-kv:https://user:pass@login.vault.azure.net/keys/signing/${version}`,
+    `azure-kv:https://login.vault.azure.net/keys/signing/${version}?x=1`,
+    `azure-kv:https://LOGIN.vault.azure.net/keys/signing/${version}`,
+    `azure-kv:https://login.vault.azure.net:443/keys/signing/${version}`,
+    `https://login.vault.azure.net/keys/signing/${version}`,
+  ];
+  for (const uri of wrongUris) {
+    test(`${uri} names no key version`, async () => {
+      const error = await failing(() => azureKeyVaultBackend(access).open(uri), "ERR_SIGNER_URI", ["user:pass"]);
+      assert.match(error.message, /azure-kv:https:\/\/NAME.vault.azure.net\/keys\/NAME\/VERSION/);
+      await failing(() => azureKeyVaultBackend(access).destroy(uri), "ERR_SIGNER_URI");
+    });
+  }
+
+  test("what cannot sign is refused at once", async (t) => {
+    const stub = await start(t);
+    const backend = azureKeyVaultBackend(access);
+    const rows: [key: Partial<AzureKey>, code: Parameters<typeof failing>[1], says: RegExp][] = [
+      [{ key: serviceKey("P-384") }, "ERR_KEY_NOT_P256", /P-384/],
+      [{ key: serviceKey("secp256k1") }, "ERR_KEY_NOT_P256", /P-256K/],
+      [{ keyOps: ["verify"] }, "ERR_KEY_PURPOSE", /verify/],
+      [{ enabled: false }, "ERR_SIGNER_KEY_STATE", /disabled/],
+      [{ exp: inSeconds(-60) }, "ERR_SIGNER_KEY_STATE", /not valid now/],
+      [{ nbf: inSeconds(60) }, "ERR_SIGNER_KEY_STATE", /not valid now/],
+    ];
+    for (const [key, code, says] of rows) {
+      const uri = stub.add(key);
+      const error = await failing(() => backend.open(uri), code, secrets);
+      assert.match(error.message, says);
+      assert.ok(error.message.startsWith(uri), error.message);
+    }
+    await failing(() => backend.open(`azure-kv:${stub.vault}/keys/login/${version}`), "ERR_SIGNER_KEY_STATE", secrets);
+    assert.equal(stub.seen.get("sign"), undefined);
+    assert.deepEqual(stub.refused, []);
+  });
+
+  test("a key of software, and one whose validity is prolonged while it is open", async (t) => {
+    const stub = await start(t);
+    const clock = { now: () => Date.now() - 120_000, setTimer: () => () => {} };
+    const signer = await azureKeyVaultBackend({ ...access, clock }).open(stub.add({ kty: "EC", exp: inSeconds(-60) }));
+    const error = await failing(() => signer.sign(input), "ERR_SIGNER_KEY_STATE", secrets);
+    assert.match(error.message, /KeyExpired/);
+    delete stub.keys[0]?.exp;
+    assert.equal((await signer.sign(input)).length, 64);
+  });
+
+  test("many signatures at once on a new connection, before there is a token", async (t) => {
+    const stub = await start(t);
+    const signer = await azureKeyVaultBackend(access).open(stub.add());
+    const signatures = await Promise.all(Array.from({ length: 32 }, () => signer.sign(input)));
+    assert.deepEqual(new Set(signatures.map(({ length }) => length)), new Set([64]));
+    assert.deepEqual(stub.refused, []);
+  });
+
+  test("a token goes only to a vault for which it is made", async (t) => {
+    const stub = await start(t);
+    stub.resource = "https://vault.attacker.example";
+    let asked = 0;
+    const credential = { getToken: () => Promise.reject(new Error(`asked for a token ${(asked += 1)} times`)) };
+    await failing(() => azureKeyVaultBackend({ credential }).open(stub.add()), "ERR_SIGNER_UNAUTHORIZED", secrets);
+    assert.equal(asked, 0);
+  });
+
+  test("credentials that are wrong, or cannot be had", async (t) => {
+    const stub = await start(t);
+    const wrong = azureKeyVaultBackend({ credential: credentialOf("another-token") });
+    await failing(() => wrong.open(stub.add()), "ERR_SIGNER_UNAUTHORIZED", ["another-token", ...secrets]);
+    for (const name of ["CredentialUnavailableError", "AuthenticationError", "AggregateAuthenticationError"]) {
+      const none = { getToken: () => Promise.reject(Object.assign(new Error(secrets[1]), { name })) };
+      const backend = azureKeyVaultBackend({ credential: none });
+      const error = await failing(() => backend.open(stub.add()), "ERR_SIGNER_UNAUTHORIZED", secrets);
+      assert.match(error.message, new RegExp(name));
+    }
+  });
+});
+
+describe("making and destroying keys of Azure Key Vault", () => {
+  const issuer = "https://login.example.com:8443/tenant~a";
+
+  test("each key has a name of its own, and is tagged with its issuer and its kid", async (t) => {
+    const stub = await start(t);
+    const backend = azureKeyVaultBackend({ ...access, vault: `${stub.vault}/` });
+    const signer = await backend.create({ issuer });
+    const other = await backend.create({ issuer });
+    assert.match(signer.uri, /\/keys\/jwksd-login-example-com-[0-9a-f]{12}\/[0-9a-f]{32}$/);
+    assert.equal((await signer.sign(input)).length, 64);
+    assert.equal(stub.keys[0]?.kty, "EC-HSM");
+    const kid = await calculateJwkThumbprint(signer.publicKey);
+    assert.deepEqual(stub.keys[0]?.tags, { "jwksd-issuer": issuer, "jwksd-kid": kid });
+
+    const { destroyedAt } = await backend.destroy(signer.uri);
+    assert.ok(Math.abs(destroyedAt - Date.now() - 90 * 86_400_000) < 60_000);
+    await failing(() => signer.sign(input), "ERR_SIGNER_KEY_STATE", secrets);
+    await failing(() => backend.destroy(signer.uri), "ERR_SIGNER_KEY_STATE", secrets);
+    assert.equal((await other.sign(input)).length, 64);
+    assert.deepEqual(stub.refused, []);
+  });
+
+  test("a key with other versions is not deleted with them", async (t) => {
+    const stub = await start(t);
+    const uri = stub.add();
+    stub.add();
+    const error = await failing(() => azureKeyVaultBackend(access).destroy(uri), "ERR_SIGNER_KEY_STATE", secrets);
+    assert.match(error.message, /other versions/);
+    assert.equal(stub.keys.length, 2);
+  });
+
+  for (const operation of ["read", "update"]) {
+    test(`where ${operation} is not allowed, the key is taken back`, async (t) => {
+      const stub = await start(t);
+      stub.fail(operation, azureError(403, "Forbidden", "ForbiddenByRbac"));
+      const backend = azureKeyVaultBackend({ ...access, vault: stub.vault, keyType: "EC" });
+      await failing(() => backend.create({ issuer }), "ERR_SIGNER_UNAUTHORIZED", secrets);
+      assert.equal(stub.seen.get("create"), 2, "one for the challenge, one for the key");
+      assert.equal(stub.keys.length, 0);
+    });
+  }
+
+  test("where and under what name is checked", async () => {
+    await failing(() => azureKeyVaultBackend(access).create({ issuer }), "ERR_OPTION_INVALID");
+    await failing(async () => azureKeyVaultBackend({ keyPrefix: "a_b" }), "ERR_OPTION_INVALID");
+    const elsewhere = azureKeyVaultBackend({ ...access, vault: "http://login.vault.azure.net" });
+    await failing(() => elsewhere.create({ issuer }), "ERR_SIGNER_URI");
+  });
+});
