@@ -316,8 +316,8 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
     checkFence(next, policy, clock.now());
     const json = JSON.stringify(next);
     const isNew = json !== JSON.stringify(records);
-    // Keys that were there before it started are no change.
-    const isChange = isNew && (records.length > 0 || events.length > 0);
+    // Keys that were there before it started are no change, and a claim is none of keys.
+    const isChange = keysText(next) !== keysText(records) && (records.length > 0 || events.length > 0);
     if (isNew) [keys, records] = [await opener.open(next), next];
     if (isPlan) unrecorded = [...unrecorded, ...events];
     else [recorded, unrecorded] = [json, []];
@@ -429,6 +429,10 @@ function keysetsOf(records: readonly KeyRecord[], { signers }: OpenKeys): Manage
       alg: alg as EncryptionEntry["alg"],
     })),
   };
+}
+
+function keysText(records: readonly KeyRecord[]): string {
+  return JSON.stringify(records, (name, value: unknown) => (name === "successorClaim" ? undefined : value));
 }
 
 function reasonForNext(isFirst: boolean): string {

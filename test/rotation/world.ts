@@ -149,12 +149,13 @@ export interface CountedStore extends KeyStore {
   isFull: boolean;
   readonly loads: number;
   readonly commits: number;
+  /** All calls, by other lines too. */
   readonly calls: number;
   /** The same store over another line, which can be cut by itself. */
   line(): CountedStore;
 }
 
-export function countedStore(store: KeyStore): CountedStore {
+export function countedStore(store: KeyStore, total = { calls: 0 }): CountedStore {
   const count = { loads: 0, commits: 0 };
   const counted: CountedStore = {
     isGone: false,
@@ -166,16 +167,18 @@ export function countedStore(store: KeyStore): CountedStore {
       return count.commits;
     },
     get calls() {
-      return count.loads + count.commits;
+      return total.calls;
     },
-    line: () => countedStore(store),
+    line: () => countedStore(store, total),
     async load(options) {
       count.loads += 1;
+      total.calls += 1;
       failIf(counted.isGone);
       return store.load(options);
     },
     async commit(...args) {
       count.commits += 1;
+      total.calls += 1;
       failIf(counted.isGone || counted.isFull);
       return store.commit(...args);
     },

@@ -1,0 +1,431 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import * as jose from "jose";
+import { JwksdError, SignerError, StoreError } from "../../src/errors.ts";
+import type { PublicJwk } from "../../src/jwk/public.ts";
+import { checkRecords } from "../../src/rotation/records.ts";
+import { localSigner } from "../../src/signer/local.ts";
+import type { ExternalSigner } from "../../src/signer/signer.ts";
+import { memoryStore } from "../../src/store/memory.ts";
+import type { KeyRecord, KeyStore } from "../../src/store/store.ts";
+import { type ManagerChoice, type Replica, World, seen, typesOf } from "./world.ts";
+import { day, hour, second } from "./key-records.ts";
+
+const retire = (5 + 3600 + 2 * 300) * second;
+const code = (expected: string) => (error: unknown) => {
+  assert.ok(error instanceof JwksdError, String(error));
+  assert.equal(error.code, expected, error.message);
+  return true;
+};
+
+/** Asserts that all of them serve and sign the same, and gives that. */
+async function agreed(replicas: readonly Replica[]) {
+  const [first, ...others] = await Promise.all(replicas.map((replica) => seen(replica)));
+  assert.ok(first !== undefined);
+  for (const other of others) assert.deepEqual(other, first);
+  return first;
+}
+
+describe("three managers with one store act as one", () => {
+  test("from starts at one instant, through five rotations, each step taken at one instant by all", async () => {
+    const world = new World();
+    const replicas = await world.until(Promise.all([1, 2, 3].map(() => world.start())));
+    const made: string[] = [];
+    for (let round = 0; round < 5; round += 1) {
+      const { kids, signs } = await agreed(replicas);
+      assert.deepEqual(kids, [signs]);
+      made.push(signs);
+      await world.passTo((round + 1) * 90 * day - day);
+      // Conflicts are settled within a second.
+      await world.pass(second);
+      assert.equal((await agreed(replicas)).kids.length, 2);
+      const announcedAt = replicas[0]?.manager.records.at(-1)?.announcedAt as number;
+      await world.pass(announcedAt + day - world.clock.now() + second);
+      assert.notEqual((await agreed(replicas)).signs, signs);
+      await world.pass(retire + second);
+    }
+    const { records } = await world.store.load();
+    checkRecords(records);
+    assert.deepEqual(
+      records.map(({ kid, state }) => [kid, state]),
+      [...made.map((kid) => [kid, "removed"]), [(await agreed(replicas)).signs, "active"]],
+    );
+    const events = (await world.store.events()).toReversed().map(({ type, kid }) => `${type} ${kid}`);
+    assert.equal(new Set(events).size, events.length, "no step twice");
+    assert.ok(replicas.every(({ told }) => !typesOf(told).includes("failed")));
+    for (const replica of replicas) await world.stop(replica);
+  });
+
+  test("in any interleaving of their loads and commits one key is made, by whoever comes first", async () => {
+    // Who of the three may go on, at each of the points where a store makes them wait.
+    for (let schedule = 0; schedule < 3 ** 4; schedule += 1) {
+      const world = new World();
+      const gates = [gate(world.store), gate(world.store), gate(world.store)];
+      const replicas: Replica[] = [];
+      for (const each of gates) replicas.push(await world.start({ store: each.store }));
+      await world.passTo(89 * day - 1);
+      for (const each of gates) each.close();
+      const passing = world.pass(1 + 5 * second);
+      for (let point = 0, rest = schedule; point < 4; point += 1, rest = Math.trunc(rest / 3)) {
+        gates[rest % 3]?.once();
+        for (let turn = 0; turn < 4; turn += 1) await new Promise(setImmediate);
+      }
+      for (const each of gates) each.open();
+      await world.until(passing);
+      const { kids } = await agreed(replicas);
+      assert.equal(kids.length, 2, `schedule ${schedule}`);
+      assert.equal((await world.store.load()).records.length, 2);
+      for (const replica of replicas) await world.stop(replica);
+    }
+  });
+
+  test("a manager that always loses gives up after a while, goes on serving, and takes over", async () => {
+    const world = new World();
+    const store = memoryStore();
+    let isLosing = true;
+    const unlucky: KeyStore = {
+      ...store,
+      commit: async (...args) => {
+        if (isLosing) throw new StoreError("ERR_STORE_CONFLICT", "another commit came first");
+        return store.commit(...args);
+      },
+    };
+    const first = await world.start({ store });
+    const replica = await world.start({ store: unlucky });
+    await world.stop(first);
+    const before = await seen(replica);
+    await world.passTo(89 * day);
+    await world.pass(20 * second);
+    assert.deepEqual(await seen(replica), before);
+    const failed = replica.told.find(({ type }) => type === "failed");
+    assert.ok(failed?.type === "failed" && code("ERR_STORE_CONFLICT")(failed.error));
+    isLosing = false;
+    await world.pass(31 * second);
+    assert.equal((await seen(replica)).kids.length, 2);
+    await world.stop(replica);
+  });
+});
+
+/** A store that lets calls through one by one. */
+function gate(store: KeyStore): { store: KeyStore; close(): void; once(): void; open(): void } {
+  let isOpen = true;
+  const waiting: (() => void)[] = [];
+  const pass = async (): Promise<void> => {
+    if (!isOpen) await new Promise<void>((resolve) => waiting.push(resolve));
+  };
+  return {
+    store: {
+      ...store,
+      load: async (options) => (await pass(), store.load(options)),
+      commit: async (...args) => (await pass(), store.commit(...args)),
+    },
+    close: () => void (isOpen = false),
+    once: () => waiting.shift()?.(),
+    open() {
+      isOpen = true;
+      for (const resolve of waiting.splice(0)) resolve();
+    },
+  };
+}
+
+/** An HSM in memory. */
+class Module {
+  readonly keys = new Map<string, jose.JWK>();
+  /** URIs of what was opened and closed again. */
+  readonly closed: string[] = [];
+  /** What fails now. */
+  broken = new Set<"create" | "open" | "sign">();
+  #numbers = 0;
+
+  choice(): ManagerChoice {
+    return {
+      createSigner: async ({ signal }) => {
+        signal.throwIfAborted();
+        this.#failIf("create");
+        const uri = `module:key/${(this.#numbers += 1)}`;
+        const { privateKey } = await jose.generateKeyPair("ES256", { extractable: true });
+        this.keys.set(uri, await jose.exportJWK(privateKey));
+        return this.#signer(uri, () => {});
+      },
+      openSigner: async (uri) => {
+        this.#failIf("open");
+        return this.#signer(uri, () => void this.closed.push(uri));
+      },
+    };
+  }
+
+  async #signer(uri: string, onClose: () => void): Promise<ExternalSigner> {
+    const jwk = this.keys.get(uri);
+    if (jwk === undefined) throw new SignerError("ERR_SIGNER_KEY_STATE", `${uri} is not there`);
+    const signer = await localSigner(jwk);
+    let isClosed = false;
+    return {
+      uri,
+      publicKey: signer.publicKey,
+      sign: async (input) => {
+        this.#failIf("sign");
+        if (isClosed) throw new SignerError("ERR_SIGNER_KEY_STATE", `${uri} was closed`);
+        return signer.sign(input);
+      },
+      close: async () => {
+        isClosed = true;
+        onClose();
+      },
+    };
+  }
+
+  #failIf(what: "create" | "open" | "sign"): void {
+    if (this.broken.has(what)) throw new SignerError("ERR_SIGNER_UNAVAILABLE", `the module does not ${what}`);
+  }
+}
+
+const uris = (records: readonly KeyRecord[]): (string | undefined)[] =>
+  records.map(({ privateHalf }) => (privateHalf !== undefined && "uri" in privateHalf ? privateHalf.uri : undefined));
+
+const start = async (world: World, module: Module, count: number): Promise<Replica[]> => {
+  const replicas: Replica[] = [];
+  for (let index = 0; index < count; index += 1) replicas.push(await world.start(module.choice()));
+  return replicas;
+};
+
+describe("keys in an HSM or key service", () => {
+  test("one key is made for each rotation of three managers, by whichever claims it; all sign with it", async () => {
+    const world = new World();
+    const module = new Module();
+    const replicas = await start(world, module, 3);
+    for (let round = 1; round <= 3; round += 1) {
+      assert.equal(module.keys.size, round);
+      await world.passTo(round * 90 * day - day);
+      await world.pass(2 * second);
+      assert.equal(module.keys.size, round + 1);
+      assert.equal((await agreed(replicas)).kids.length, 2);
+      const announcedAt = replicas[0]?.manager.records.at(-1)?.announcedAt as number;
+      await world.pass(announcedAt + day - world.clock.now() + second);
+      assert.equal((await agreed(replicas)).signs, replicas[0]?.manager.records.at(-1)?.kid);
+      await world.pass(retire + second);
+      assert.equal((await agreed(replicas)).kids.length, 1);
+    }
+    const { records } = await world.store.load();
+    assert.deepEqual(uris(records), [...module.keys.keys()], "the URI of a key that is removed stays");
+    assert.ok(records.every(({ successorClaim, state }) => state === "active" || successorClaim === undefined));
+    assert.ok(replicas.every(({ told }) => !typesOf(told).includes("orphaned") && !typesOf(told).includes("failed")));
+    for (const replica of replicas) await world.stop(replica);
+  });
+
+  test("first starts at one instant agree on one key; the others are reported, and nothing is announced", async () => {
+    const world = new World();
+    const module = new Module();
+    const replicas = await world.until(Promise.all([1, 2, 3].map(() => world.start(module.choice()))));
+    await world.pass(10 * second);
+    assert.equal((await agreed(replicas)).kids.length, 1);
+    const { records } = await world.store.load();
+    const [used] = uris(records);
+    const orphans = replicas.flatMap(({ told }) =>
+      told.flatMap((event) => (event.type === "orphaned" ? [event.uri] : [])),
+    );
+    assert.deepEqual(
+      [records.length, new Set([used, ...orphans]), orphans.length],
+      [1, new Set(module.keys.keys()), 2],
+    );
+    for (const replica of replicas) await world.stop(replica);
+  });
+
+  test("a key that took longer than its claim is one too many: it is reported, and nothing fails", async () => {
+    const world = new World();
+    const module = new Module();
+    const { createSigner } = module.choice();
+    let slow: Promise<void> | undefined;
+    const [first] = await start(world, module, 1);
+    const late = await world.start({
+      ...module.choice(),
+      createSigner: async (request) => {
+        await slow;
+        return (createSigner as NonNullable<ManagerChoice["createSigner"]>)(request);
+      },
+    });
+    await world.stop(first as Replica);
+    const held = Promise.withResolvers<void>();
+    slow = held.promise;
+    await passWithout(world, 89 * day);
+    const { records } = await world.store.load();
+    assert.equal(records[0]?.successorClaim?.until, world.clock.now() + 60 * second);
+    const replacement = { ...records[0], successorClaim: { by: "another", until: 0 } };
+    const { revision } = await world.store.load();
+    const key = await jose.generateKeyPair("ES256");
+    const publicJwk = (await jose.exportJWK(key.publicKey)) as unknown as PublicJwk;
+    const announced: KeyRecord = {
+      kid: "of another replica",
+      use: "sig",
+      alg: "ES256",
+      state: "announced",
+      announcedAt: world.clock.now(),
+      publicJwk,
+      privateHalf: { uri: "module:key/1" },
+    };
+    await world.store.commit(revision, [replacement, announced], []);
+    held.resolve();
+    await world.pass(second);
+    assert.deepEqual((await seen(late)).kids.at(-1), "of another replica");
+    assert.deepEqual(
+      typesOf(late.told).filter((type) => type !== "changed"),
+      ["orphaned"],
+    );
+    await world.stop(late);
+  });
+
+  test("where none can be made it is tried again when the claim is over, and that is no recovery", async () => {
+    const world = new World();
+    const module = new Module();
+    const [replica] = await start(world, module, 1);
+    assert.ok(replica !== undefined);
+    const before = await seen(replica);
+    module.broken.add("create");
+    await world.passTo(89 * day);
+    await world.pass(5 * 60 * second);
+    assert.deepEqual(await seen(replica), before);
+    const types = typesOf(replica.told).filter((type) => type !== "changed");
+    assert.ok(types.length >= 5 && types.length <= 8 && types.every((type) => type === "failed"), types.join());
+    module.broken.delete("create");
+    await world.pass(61 * second);
+    assert.equal((await seen(replica)).kids.length, 2);
+    assert.equal(typesOf(replica.told).at(-1), "recovered");
+    await world.stop(replica);
+  });
+
+  test("a restart does not need the next key to be made, only the active one to be opened", async () => {
+    const world = new World();
+    const module = new Module();
+    const [replica] = await start(world, module, 1);
+    assert.ok(replica !== undefined);
+    const { signs } = await seen(replica);
+    await world.stop(replica);
+    await world.passTo(89 * day);
+    module.broken.add("create");
+    const [restarted] = await start(world, module, 1);
+    assert.ok(restarted !== undefined);
+    assert.equal((await seen(restarted)).signs, signs);
+    assert.deepEqual(typesOf(restarted.told), ["failed"]);
+    await world.stop(restarted);
+    module.broken.add("open");
+    await assert.rejects(start(world, module, 1), code("ERR_SIGNER_UNAVAILABLE"));
+    assert.equal(world.timers, 0);
+  });
+
+  test("a key that the store did not take is reported as orphaned; one that it took never is", async () => {
+    const world = new World();
+    const module = new Module();
+    const store = memoryStore();
+    let commits = 0;
+    let isFull = false;
+    const filling: KeyStore = {
+      ...store,
+      commit: async (...args) => {
+        commits += 1;
+        // The claim goes through, the key does not.
+        if (isFull && commits % 2 === 0) throw new StoreError("ERR_STORE_UNAVAILABLE", "the disk is full");
+        return store.commit(...args);
+      },
+    };
+    const replica = await world.start({ ...module.choice(), store: filling });
+    [commits, isFull] = [0, true];
+    await world.passTo(89 * day);
+    const orphans = replica.told.flatMap((event) => (event.type === "orphaned" ? [event.uri] : []));
+    assert.deepEqual(orphans, ["module:key/2"]);
+    assert.equal((await seen(replica)).kids.length, 1);
+    isFull = false;
+    const target = { isBroken: true };
+    await world.until(
+      replica.manager.drive({
+        update: async ({ keyset }) => {
+          if (target.isBroken && keyset.length > 1) throw new Error("broken");
+        },
+      }),
+    );
+    await world.pass(61 * second);
+    assert.equal((await store.load()).records.length, 2);
+    assert.deepEqual(
+      replica.told.flatMap((event) => (event.type === "orphaned" ? [event.uri] : [])),
+      orphans,
+      "its provider failed, but the key is recorded",
+    );
+    target.isBroken = false;
+    await world.stop(replica);
+  });
+
+  test("a key that cannot sign is held back, the active one stays, and it takes over when it can", async () => {
+    const world = new World();
+    const module = new Module();
+    const replicas = await start(world, module, 2);
+    await world.passTo(90 * day - hour);
+    const before = await agreed(replicas);
+    module.broken.add("open").add("sign");
+    await world.pass(hour - 1 + hour);
+    const [active, next] = before.kids;
+    for (const { told, manager } of replicas) {
+      const held = told.filter((event) => event.type === "held-back");
+      assert.ok(held.length >= 55 && held.length <= 65, `once a minute, not ${held.length} times an hour`);
+      assert.ok(held.every((event) => event.kid === next && code("ERR_SIGNER_UNAVAILABLE")(event.error)));
+      assert.equal(manager.options.keyset[0]?.keyId, active);
+      assert.deepEqual(
+        manager.options.keyset.map(({ keyId }) => keyId),
+        before.kids,
+      );
+    }
+    module.broken.clear();
+    await world.pass(61 * second);
+    assert.equal((await agreed(replicas)).signs, next);
+    for (const replica of replicas) await world.stop(replica);
+  });
+
+  test("no command makes a key active that cannot sign", async () => {
+    const world = new World();
+    const module = new Module();
+    const [replica] = await start(world, module, 1);
+    assert.ok(replica !== undefined);
+    await world.passTo(89 * day);
+    const stored = await world.store.load();
+    const [active = "", next = ""] = (await seen(replica)).kids;
+    module.broken.add("open").add("sign");
+    for (const command of [
+      { type: "activate", kid: next, force: true },
+      { type: "rotate", use: "sig", now: true },
+      { type: "revoke", kid: active },
+    ] as const) {
+      await assert.rejects(world.until(replica.manager.execute(command)), code("ERR_SIGNER_UNAVAILABLE"));
+    }
+    assert.deepEqual(await world.store.load(), stored);
+    module.broken.clear();
+    await world.until(replica.manager.execute({ type: "activate", kid: next, force: true }));
+    assert.equal((await seen(replica)).signs, next);
+    await world.stop(replica);
+  });
+
+  test("signers are closed when nothing signs with them any more, and at the end", async () => {
+    const world = new World();
+    const module = new Module();
+    const [replica] = await start(world, module, 1);
+    assert.ok(replica !== undefined);
+    await world.passTo(90 * day);
+    const { signs } = await seen(replica);
+    assert.deepEqual(module.closed, []);
+    let wasOpen = false;
+    await world.until(
+      replica.manager.drive({ update: async () => void (wasOpen = !module.closed.includes("module:key/1")) }),
+    );
+    await world.pass(retire);
+    assert.equal(wasOpen, true, "not before the provider has let go of it");
+    assert.deepEqual(module.closed.splice(0), ["module:key/1"]);
+    await world.stop(replica);
+    assert.deepEqual(module.closed, ["module:key/2"]);
+    assert.equal(replica.manager.options.keyset[0]?.keyId, signs);
+  });
+});
+
+/** Lets time pass up to a moment without waiting for what happens at it. */
+async function passWithout(world: World, sinceStartMs: number): Promise<void> {
+  await world.passTo(sinceStartMs - 1);
+  const passing = world.pass(1);
+  passing.catch(() => {});
+  const { commits } = world.store;
+  while (world.store.commits === commits) await new Promise(setImmediate);
+}
