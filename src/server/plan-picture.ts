@@ -163,7 +163,7 @@ function legend(plan: RotationPlan, { columns, color = false, ascii = false }: P
     ["announced", "announced"],
     ["retiring", "retiring"],
     ["revoked", "revoked, but caches may trust it"],
-    ["mode", "rotation mode: caches keep the set for 5 minutes"],
+    ["mode", "rotation mode: cached for 5 min"],
   ];
   const shown = meanings.filter(
     ([state]) => state !== "revoked" || plan.segments.some((segment) => segment.state === state),
@@ -198,7 +198,8 @@ function stepLines(plan: RotationPlan, columns: number): string[] {
   const indent = `${moments.length}`.length + 2;
   const lines: string[] = [];
   for (const { number, at, steps } of moments) {
-    lines.push(`${String(number).padStart(indent - 2)}  ${timeText(at)}, ${relativeText(at, plan.now)}`);
+    const [date = "", ...more] = indented(`${timeText(at)}, ${relativeText(at, plan.now)}`, columns, indent);
+    lines.push(`${String(number).padStart(indent - 2)}  ${date.trimStart()}`, ...more);
     for (const { title, reason, bound } of steps) {
       lines.push(...indented(title, columns, indent), ...indented(`${reason} [${bound}]`, columns, indent + 2));
     }

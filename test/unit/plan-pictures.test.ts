@@ -1,0 +1,254 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { plan } from "../../src/rotation/plan.ts";
+import { rotationPolicy } from "../../src/rotation/policy.ts";
+import { planPicture } from "../../src/server/plan-picture.ts";
+import { planSvg } from "../../src/server/plan-svg.ts";
+import { terminalOf } from "../../src/server/terminal.ts";
+import { day, hour, record, start } from "../rotation/key-records.ts";
+
+const policy = rotationPolicy();
+const minute = 60_000;
+const kid = "9Lk2bM3Zq_x1h8V0TtqVJQp5bG4Yw1nH6oRkZ2sXc7E";
+const otherKid = "Xw1nH6oRkZ2sXc7E9Lk2bM3Zq_x1h8V0TtqVJQp5bG4";
+const active = record(kid, "active", { announcedAt: start - 40 * day, activatedAt: start - 39 * day });
+const announced = record(otherKid, "announced", { announcedAt: start - 5 * hour });
+const retiring = record("2026-08", "retiring", {
+  announcedAt: start - 140 * day,
+  activatedAt: start - 139 * day,
+  retiredAt: start - 20 * minute,
+});
+const encryption = record("enc-1", "active", {
+  use: "enc",
+  announcedAt: start - 60 * day,
+  activatedAt: start - 60 * day,
+});
+const revoked = record("leaked", "revoked", {
+  announcedAt: start - 99 * day,
+  activatedAt: start - 90 * day,
+  retiredAt: start - hour,
+  endedAt: start - hour,
+});
+
+const quiet = plan([active], policy, start);
+const busy = plan([retiring, active, announced, encryption, revoked], policy, start);
+
+// Each of these was read by a person before it was written down here.
+const pictures = {
+  quiet: `
+                                          now               1          2     3
+sig 9Lk2bM3Zq_…RkZ2sXc7E █████████████████│████████████████████████████▒▒▒▒▒▒
+sig (next)                                │                 ···········████████▶
+rotation mode                             │                 ▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀
+                         ┼───── 39 d ─────┼───── 50 d ──────┼── 1 d ───┼─1 h─┼──
+                         10-12          11-20             01-09      01-10 01-10
+
+█ active   · announced   ▒ retiring   ▀ rotation mode: cached for 5 min
+(next) is a key that is still to be made. Not to scale: the lengths of time are
+on the axis. All times are UTC.
+
+1  2027-01-09 12:00:00 UTC, in 50 d
+   announce sig (next)
+     it signs from 2027-01-10 12:00:00 UTC on, and every cache must know it by
+     then [rotateEveryDays 90 after 2026-10-12 12:00:00 UTC, when the active key
+     became active, less announceForSeconds 86400]
+2  2027-01-10 12:00:00 UTC, in 51 d
+   retire sig 9Lk2bM3Zq_x1h8V0TtqVJQp5bG4Yw1nH6oRkZ2sXc7E
+     the next key takes its place [the moment at which the next key becomes
+     active]
+   activate sig (next)
+     it has been published for 1 d, so every cache knows it [announceForSeconds
+     86400, at least 14705 = 7200 s in caches + cacheSlackSeconds 7200 +
+     clockSkewSeconds 300 + replicaLagSeconds 5]
+3  2027-01-10 13:10:05 UTC, in 51 d 1 h
+   remove sig 9Lk2bM3Zq_x1h8V0TtqVJQp5bG4Yw1nH6oRkZ2sXc7E
+     the last token that it signed has expired for every verifier [4205 s after
+     it retired = replicaLagSeconds 5 + maxTokenLifetimeSeconds 3600 + 2 *
+     clockSkewSeconds 300]
+`,
+  busy: `
+                                           now 1        2    3      4     5    6       7     8   9
+sig 2026-08                    ◀████████▒▒▒│▒▒▒
+sig leaked                     ◀████xxxxxxx│xxxxxxx
+sig 9Lk2bM3Zq_x1h…H6oRkZ2sXc7E ◀███████████│████████████▒▒▒▒▒
+sig Xw1nH6oRkZ2sX…0TtqVJQp5bG4 ············│············█████████████████████████████████████▒▒▒▒
+sig (next)                                 │                                           ······██████▶
+enc enc-1                      ◀███████████│██████████████████████████████▒▒▒▒▒
+enc (next)                                 │                        ······█████████████████████████▶
+rotation mode                  ▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀       ▀▀▀▀▀▀▀▀▀▀▀        ▀▀▀▀▀▀▀▀▀▀
+                               ┼4 h─┼───┼──┼───┼───┼17 h┼1 h─┼─28 d─┼ 1 d ┼5 h─┼─59 d──┼ 1 d ┼1 h┼──
+                               11-20     11-20   11-20     11-21  12-19 12-20        02-18 02-19
+`,
+  narrow: `
+                  now  2   4 5 6  7 8
+sig 2026-08   <##=|=
+sig leaked    <#xx|xx
+sig 9Lk2~Xc7E <###|####=
+sig Xw1n~5bG4 ....|....#############=
+sig (next)        |               ..###>
+enc enc-1     <###|##########==
+enc (next)        |        ..##########>
+rotation mode ~~~~~~~~~~   ~~~~   ~~~
+              +-+++-++-++--+-+-+--+-++--
+                11-20 11-21  12-20 02-19
+
+# active   . announced   = retiring
+x revoked, but caches may trust it
+~ rotation mode: cached for 5 min
+(next) is a key that is still to be
+made. Not to scale: the lengths of time
+`,
+  first: `
+              now                   2             3      4
+sig (next 1)  │███████████████████████████████████▒▒▒▒▒▒▒
+sig (next 2)  │                     ··············█████████▶
+rotation mode │                     ▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀
+              ┼─────── 89 d ────────┼──── 1 d ────┼─1 h──┼──
+              11-20               02-17         02-18  02-18
+`,
+};
+
+/** The picture, without the legend and the steps. */
+const timeline = (picture: string): string => picture.split("\n\n", 1)[0] ?? "";
+const framed = (picture: string): string => `\n${picture}\n`;
+
+describe("the plan in a terminal", () => {
+  test("one key, 80 columns: the picture and its steps", () => {
+    assert.equal(framed(planPicture(quiet, { columns: 80 })), pictures.quiet);
+  });
+
+  test("keys in every state, both uses, 100 columns", () => {
+    assert.equal(framed(timeline(planPicture(busy, { columns: 100 }))), pictures.busy);
+  });
+
+  test("40 columns and ASCII only", () => {
+    const lines = planPicture(busy, { columns: 40, ascii: true }).split("\n");
+    assert.equal(framed(lines.slice(0, 17).join("\n")), pictures.narrow);
+  });
+
+  test("an empty store", () => {
+    assert.equal(framed(timeline(planPicture(plan([], policy, start), { columns: 60 }))), pictures.first);
+  });
+
+  test("no line is wider than the terminal, but for kids that are", () => {
+    for (let columns = 40; columns <= 200; columns += 1) {
+      for (const ascii of [true, false]) {
+        const wide = planPicture(busy, { columns, ascii })
+          .split("\n")
+          .filter((line) => line.length > columns && !line.includes(kid) && !line.includes(otherKid));
+        assert.deepEqual(wide, [], `${columns} columns`);
+      }
+    }
+  });
+
+  test("a day and an hour are to be seen beside 90 days, however far ahead it looks", () => {
+    const [, first = ""] = timeline(planPicture(quiet, { columns: 80 })).split("\n");
+    assert.ok(/▒{3,}/.test(first));
+    const far = timeline(planPicture(plan([active], policy, start, start + 700 * day), { columns: 80 })).split("\n");
+    for (const line of far.filter((line) => line.includes("(next"))) assert.match(line, /·/);
+  });
+
+  test("colours are escape sequences around the same picture", () => {
+    const colored = planPicture(busy, { columns: 80, color: true });
+    assert.ok(colored.includes("\u001b[32m█\u001b[39m"));
+    // oxlint-disable-next-line no-control-regex
+    assert.equal(colored.replaceAll(/\u001b\[\d+m/g, ""), planPicture(busy, { columns: 80 }));
+  });
+
+  test("a kid cannot command the terminal", () => {
+    const nasty = record("\u001b[31m\u202e", "active", { announcedAt: start, activatedAt: start });
+    // oxlint-disable-next-line no-control-regex
+    assert.doesNotMatch(planPicture(plan([nasty], policy, start), { columns: 80 }), /[\u001b\u202e]/);
+  });
+});
+
+describe("what an output can show", () => {
+  const terminal = { isTTY: true, columns: 120 };
+  const rows: readonly [string, Parameters<typeof terminalOf>, ReturnType<typeof terminalOf>][] = [
+    ["a terminal", [terminal, { LANG: "en_US.UTF-8" }], { columns: 120, color: true, ascii: false }],
+    ["NO_COLOR", [terminal, { NO_COLOR: "1" }], { columns: 120, color: false, ascii: false }],
+    ["an empty NO_COLOR says nothing", [terminal, { NO_COLOR: "" }], { columns: 120, color: true, ascii: false }],
+    ["a dumb terminal", [terminal, { TERM: "dumb" }], { columns: 120, color: false, ascii: false }],
+    ["the C locale", [terminal, { LC_ALL: "C", LANG: "en_US.UTF-8" }], { columns: 120, color: true, ascii: true }],
+    ["a pipe", [{}, {}], { columns: 80, color: false, ascii: false }],
+    ["a pipe of a known width", [{}, { COLUMNS: "132" }], { columns: 132, color: false, ascii: false }],
+    ["a width that is none", [{}, { COLUMNS: "wide" }], { columns: 80, color: false, ascii: false }],
+  ];
+  for (const [name, args, expected] of rows) test(name, () => assert.deepEqual(terminalOf(...args), expected));
+});
+
+describe("the plan as SVG", () => {
+  const nasty = record('<&"]]>\u0000ü', "active", { announcedAt: start, activatedAt: start });
+  const long = record("k".repeat(300), "active", { announcedAt: start, activatedAt: start });
+  const plans = {
+    quiet,
+    busy,
+    first: plan([], policy, start),
+    far: plan([active, encryption], policy, start, start + 700 * day),
+    nasty: plan([nasty], policy, start),
+    long: plan([long], policy, start),
+  };
+
+  for (const [name, ahead] of Object.entries(plans)) {
+    test(`${name}: well-formed, and without scripts or anything from elsewhere`, () => {
+      const svg = planSvg(ahead, 'Keys of "https://op.example/?a&b"');
+      assertWellFormed(svg);
+      assert.doesNotMatch(svg, /<script|<foreignObject|<image|href|@import|\bon\w+=|data:/i);
+      const urls = svg.match(/url\([^)]*\)|https?:[^<"\s]*/g) ?? [];
+      const known = new Set(["url(#stripes)", "url(#crosses)", "http://www.w3.org/2000/svg"]);
+      assert.deepEqual(
+        urls.filter((url) => !known.has(url) && !url.startsWith("https://op.example/")),
+        [],
+      );
+    });
+  }
+
+  test("names every key, and draws every state", () => {
+    const svg = planSvg(busy, "Keys");
+    for (const one of [kid, otherKid, "2026-08", "enc-1", "leaked", "(next)"]) assert.ok(svg.includes(one), one);
+    for (const state of ["announced", "active", "retiring", "revoked", "mode"]) {
+      assert.match(svg, new RegExp(`<rect class="${state}" x="[\\d.]+" y="[\\d.]+" width="[\\d.]+"`), state);
+    }
+    assert.match(svg, />now</);
+  });
+
+  test("nothing is outside of the paper, and no bar is too narrow to be seen", () => {
+    for (const ahead of Object.values(plans)) {
+      const svg = planSvg(ahead, "Keys");
+      const [, paper = "0", height = "0"] = /^<svg [^>]*width="(\d+)" height="(\d+)"/.exec(svg) ?? [];
+      for (const [, x = "", y = "", width = ""] of svg.matchAll(
+        /<rect class="\w+" x="(.*?)" y="(.*?)" width="(.*?)"/g,
+      )) {
+        assert.ok(Number(width) >= 20, width);
+        assert.ok(Number(x) >= 0 && Number(x) + Number(width) <= Number(paper), `${x} ${width} ${paper}`);
+        assert.ok(Number(y) <= Number(height));
+      }
+    }
+  });
+
+  test("dates on the axis do not overlap", () => {
+    for (const ahead of Object.values(plans)) {
+      const places = [...planSvg(ahead, "Keys").matchAll(/<text x="([\d.]+)"[^>]*>\d{4}-\d\d-\d\d</g)].map(([, x]) =>
+        Number(x),
+      );
+      places.slice(1).forEach((x, index) => assert.ok(x - (places[index] ?? 0) >= 76, `${places[index]} ${x}`));
+    }
+  });
+});
+
+/** Every tag is closed in order, attributes are quoted, and no character is one that XML 1.0 forbids. */
+function assertWellFormed(xml: string): void {
+  // oxlint-disable-next-line no-control-regex
+  assert.doesNotMatch(xml, /[\u0000-\u0008\u000b\u000c\u000e-\u001f]|&(?!(amp|lt|gt|quot);)/);
+  const open: string[] = [];
+  const tags = xml.matchAll(/<(\/?)([a-z]+)((?: [\w:-]+="[^"<]*")*)(\/?)>/gi);
+  let end = 0;
+  for (const { index, 0: tag, 1: closing, 2: name = "", 4: empty } of tags) {
+    assert.doesNotMatch(xml.slice(end, index), /</, "a tag that is none");
+    end = index + tag.length;
+    if (closing === "/") assert.equal(open.pop(), name);
+    else if (empty !== "/") open.push(name);
+  }
+  assert.deepEqual(open, []);
+  assert.equal(xml.slice(end), "\n");
+}
