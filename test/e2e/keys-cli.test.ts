@@ -1,0 +1,372 @@
+import assert from "node:assert/strict";
+import { access, mkdir, readFile, readdir, stat, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { type TestContext, describe, test } from "node:test";
+import type * as jose from "jose";
+import { sqliteStore } from "../../src/store/sqlite.ts";
+import type { KeyRecord } from "../../src/store/store.ts";
+import { type NamedKey, named, privateMembers, rsaKey } from "../support/keys.ts";
+import { type Finished, eventually, runCli, startServiceProcess, temporaryFolder } from "../support/service.ts";
+
+const timeout = 180_000;
+
+/** A store with one active key, `first`, and a command line that works on it and remembers all output. */
+async function setUp(t: TestContext, keys: readonly NamedKey[] = [named("first")]) {
+  const folder = await temporaryFolder(t);
+  const data = join(folder, "data");
+  const outputs: string[] = [];
+  const secrets = keys.flatMap(secretsOf);
+
+  async function run(...args: string[]): Promise<Finished> {
+    const finished = await runCli(t, [...args, "--data", data]);
+    outputs.push(finished.stdout, finished.stderr);
+    return finished;
+  }
+  async function ok(...args: string[]): Promise<string> {
+    const { code, stdout, stderr } = await run(...args);
+    assert.equal(code, 0, stderr);
+    return stdout;
+  }
+  async function refused(code: string, ...args: string[]): Promise<string> {
+    const before = await stored();
+    const finished = await run(...args);
+    assert.deepEqual([finished.code, finished.stdout], [1, ""]);
+    assert.match(finished.stderr, new RegExp(`\\[${code}\\]\\n$`));
+    assert.deepEqual(await stored(), before, "a refusal changes nothing");
+    return finished.stderr;
+  }
+  async function stored(): Promise<{ readonly revision: number; readonly records: readonly KeyRecord[] }> {
+    // To open a store makes it.
+    if (!(await readdir(folder)).includes("data")) return { revision: 0, records: [] };
+    const store = await sqliteStore(join(data, "keys.db"));
+    try {
+      return await store.load();
+    } finally {
+      await store.close();
+    }
+  }
+  async function states(): Promise<string[]> {
+    return (await stored()).records.map(({ kid, use, state }) => `${kid} ${use} ${state}`);
+  }
+  /** Runs a change as a dry run, which must change nothing and say the same, and then for good. */
+  async function change(...args: string[]): Promise<Told> {
+    const before = await stored();
+    const dry = JSON.parse(await ok(...args, "--dry-run", "--json")) as Told;
+    assert.deepEqual(await stored(), before, "a dry run changes nothing");
+    const real = JSON.parse(await ok(...args, "--json")) as Told;
+    assert.deepEqual([dry.dryRun, real.dryRun], [true, false]);
+    assert.deepEqual(shapeOf(dry), shapeOf(real));
+    return real;
+  }
+  /** Private members of the keys that were put in or made, and their wrapped halves: in no output. */
+  async function assertSilent(): Promise<void> {
+    const wrapped = (await stored()).records.flatMap(({ privateHalf }) =>
+      privateHalf !== undefined && "jwe" in privateHalf ? [privateHalf.jwe] : [],
+    );
+    const wrappingKey = (await readFile(join(data, "wrapping.key"), "utf8")).trim();
+    const all = outputs.join("\n");
+    for (const secret of [...secrets, ...wrapped, wrappingKey]) assert.ok(!all.includes(secret));
+    assert.doesNotMatch(all, /"(d|p|q|dp|dq|qi|jwe|privateHalf)":|PRIVATE KEY/);
+  }
+
+  await mkdir(folder, { recursive: true });
+  const file = join(folder, "keys.json");
+  await writeFile(file, JSON.stringify({ keys }));
+  return { folder, data, file, run, ok, refused, stored, states, change, assertSilent };
+}
+
+function secretsOf(key: NamedKey): string[] {
+  return privateMembers.flatMap((member) => key[member] ?? []);
+}
+
+interface Told {
+  readonly dryRun: boolean;
+  readonly changes: readonly { readonly kid: string; readonly state: string; readonly stateBefore: string | null }[];
+  readonly events: readonly { readonly type: string; readonly kid: string }[];
+  readonly effects: readonly string[];
+  readonly next: readonly { readonly action: string }[];
+}
+
+/** What a dry run and the real one have in common: all but times and the kids of keys that were made. */
+function shapeOf({ changes, events, effects, next }: Told) {
+  return [
+    changes.map(({ state, stateBefore }) => `${stateBefore} ${state}`),
+    events.map(({ type }) => type),
+    effects.map((line) => line.slice(0, 10)),
+    next.map(({ action }) => action),
+  ];
+}
+
+describe("a life of managed keys on the command line", { timeout, concurrency: 3 }, () => {
+  test("a planned rotation", async (t) => {
+    const { file, ok, refused, change, states, assertSilent } = await setUp(t);
+    await ok("keys", "import", file);
+    assert.deepEqual(await states(), ["first sig active"]);
+
+    const told = await change("rotate");
+    const kid = told.changes[0]?.kid ?? "";
+    assert.deepEqual(await states(), ["first sig active", `${kid} sig announced`]);
+    assert.match(told.effects.join("\n"), /is published now and signs from .*nobody is affected/);
+    assert.deepEqual(
+      told.next.map(({ action }) => action),
+      ["retired", "activated", "removed"],
+    );
+
+    assert.match(await refused("ERR_TRANSITION", "rotate"), /is announced already/);
+    assert.match(await refused("ERR_TOO_EARLY", "keys", "activate", kid), /allowed from \d{4}-/);
+    assert.match(await refused("ERR_TOO_EARLY", "keys", "retire", "first"), /allowed from \d{4}-/);
+    const asked = await refused("ERR_CONFIRMATION", "keys", "activate", kid, "--force");
+    assert.match(asked, /nothing was changed.*--yes does it:\n- .*\n- .*refuse its tokens until/s);
+
+    const { effects } = await change("keys", "activate", kid, "--force", "--yes");
+    assert.match(effects.join("\n"), /refuse its tokens until .*7200 s in caches/);
+    assert.deepEqual(await states(), ["first sig retiring", `${kid} sig active`]);
+
+    assert.match(await refused("ERR_TOO_EARLY", "keys", "remove", "first"), /allowed from/);
+    await refused("ERR_CONFIRMATION", "keys", "remove", "first", "--force");
+    assert.match((await change("keys", "remove", "first", "--force", "--yes")).effects.join("\n"), /before its time/);
+    assert.deepEqual(await states(), ["first sig removed", `${kid} sig active`]);
+    await refused("ERR_KID_USED", "keys", "import", file, "--kid", "first");
+    await assertSilent();
+  });
+
+  test("an emergency: the next key at once, then the old one is revoked", async (t) => {
+    const { file, ok, refused, change, states, assertSilent } = await setUp(t);
+    await ok("keys", "import", file);
+    assert.match(await refused("ERR_CONFIRMATION", "rotate", "--now"), /refuse its tokens until/);
+    const told = await change("rotate", "--now", "--yes");
+    const kid = told.changes.find(({ state }) => state === "active")?.kid;
+    assert.deepEqual(await states(), ["first sig retiring", `${kid} sig active`]);
+    assert.match(await refused("ERR_CONFIRMATION", "keys", "revoke", "first"), /caches may still trust it until/);
+    const { effects } = await change("keys", "revoke", "first", "--yes");
+    assert.match(effects.join("\n"), /caches may still trust it until .*: the rotation mode had been on for .* 7200 s/);
+    assert.match(await ok("keys"), /is revoked, but caches may still trust it/);
+    await refused("ERR_TRANSITION", "keys", "revoke", "first", "--yes");
+    await assertSilent();
+  });
+
+  test("revoking the active key where none is announced makes another", async (t) => {
+    const { file, ok, change, states, assertSilent } = await setUp(t);
+    await ok("keys", "import", file);
+    const told = await change("keys", "revoke", "first", "--yes");
+    assert.deepEqual(shapeOf(told).slice(0, 2), [
+      ["active revoked", "null active"],
+      ["announced", "retired", "activated", "revoked"],
+    ]);
+    assert.deepEqual((await states())[0], "first sig revoked");
+    await assertSilent();
+  });
+
+  test("encryption keys", async (t) => {
+    const { file, ok, refused, change, stored, assertSilent } = await setUp(t);
+    await ok("keys", "import", file);
+    await change("keys", "announce", "--use", "enc");
+    await change("rotate", "--use", "enc", "--alg", "ECDH-ES");
+    await refused("ERR_OPTION_INVALID", "rotate", "--use", "enc", "--alg", "ES256");
+    await refused("ERR_OPTION_INVALID", "rotate", "--alg", "ECDH-ES");
+    const { records } = await stored();
+    assert.deepEqual(
+      records.map(({ use, alg, state }) => `${use} ${alg} ${state}`),
+      ["sig ES256 active", "enc RSA-OAEP-256 active", "enc ECDH-ES announced"],
+    );
+    await assertSilent();
+  });
+
+  test("a whole set: the first key of each use is active, the others retire, and each can be got out again", async (t) => {
+    const keys = [named("enc-1", { ...rsaKey(), use: "enc" }), named("now"), named("before")];
+    const { folder, file, ok, refused, states, run, assertSilent } = await setUp(t, keys);
+    await refused("ERR_OPTION_INVALID", "keys", "import", file, "--state", "active");
+    const dry = await ok("keys", "import", file, "--dry-run");
+    assert.match(dry, /^Dry run: nothing was changed\.\n/);
+    await ok("keys", "import", file);
+    assert.deepEqual(await states(), ["now sig active", "before sig retiring", "enc-1 enc active"]);
+    await refused("ERR_TRANSITION", "keys", "import", file);
+
+    const set = JSON.parse(await ok("keys", "export")) as jose.JSONWebKeySet;
+    assert.deepEqual(
+      set.keys.map(({ kid, use, alg }) => `${kid} ${use} ${alg}`),
+      ["now sig ES256", "before sig ES256", "enc-1 enc RSA-OAEP-256"],
+    );
+    assert.deepEqual(JSON.parse(await ok("keys", "export", "before")), set.keys[1]);
+
+    const out = join(folder, "out.jwk");
+    await refused("ERR_OPTION_INVALID", "keys", "export", "enc-1", "--private", "--yes");
+    await refused("ERR_CONFIRMATION", "keys", "export", "enc-1", "--private", "--out", out);
+    await ok("keys", "export", "enc-1", "--private", "--out", out, "--yes");
+    assert.equal((await stat(out)).mode & 0o777, 0o600);
+    assert.deepEqual(JSON.parse(await readFile(out, "utf8")), { ...keys[0], alg: "RSA-OAEP-256" });
+    const again = await run("keys", "export", "now", "--private", "--out", out, "--yes");
+    assert.match(again.stderr, /\[ERR_FILE_EXISTS\]/);
+    await assertSilent();
+  });
+
+  test("all private keys move under a new wrapping key", async (t) => {
+    const { folder, data, file, ok, stored, assertSilent } = await setUp(t);
+    await ok("keys", "import", file);
+    const wrappingKeys = join(folder, "wrapping.keys");
+    const fresh = Buffer.alloc(32, 7).toString("base64url");
+    await writeFile(wrappingKeys, `${fresh}\n${await readFile(join(data, "wrapping.key"), "utf8")}`, { mode: 0o600 });
+    const before = await stored();
+    await ok("keys", "rewrap", "--wrapping-key-file", wrappingKeys, "--dry-run");
+    assert.deepEqual(await stored(), before);
+    const text = await ok("keys", "rewrap", "--wrapping-key-file", wrappingKeys);
+    assert.match(text, /^rewrapped sig first: /);
+    await writeFile(wrappingKeys, `${fresh}\n`);
+    const out = join(folder, "out.jwk");
+    await ok("keys", "export", "first", "--private", "--out", out, "--yes", "--wrapping-key-file", wrappingKeys);
+    assert.equal((JSON.parse(await readFile(out, "utf8")) as jose.JWK).d, named("first").d);
+    assert.match(await ok("keys", "rewrap", "--wrapping-key-file", wrappingKeys), /^Nothing is to be changed\./);
+    await assertSilent();
+  });
+
+  test("what there is: table, events and plan", async (t) => {
+    const { folder, file, ok, assertSilent } = await setUp(t);
+    await ok("keys", "import", file);
+    await ok("rotate");
+    const table = await ok("keys");
+    assert.match(
+      table,
+      /^USE {2}STATE +SINCE \(UTC\) +NEXT STEP \(UTC\)\nsig {2}active .* retire \d{4}-.*, in .*\n {5}first\n/,
+    );
+    const { keys } = JSON.parse(await ok("keys", "list", "--json")) as {
+      keys: { kid: string; next: { action: string } }[];
+    };
+    assert.deepEqual(
+      keys.map(({ next }) => next.action),
+      ["retired", "activated"],
+    );
+
+    const events = JSON.parse(await ok("events", "--json")) as { number: number; type: string; kid: string }[];
+    assert.deepEqual(
+      events.map(({ number, type }) => `${number} ${type}`),
+      ["3 announced", "2 activated", "1 imported"],
+    );
+    assert.match(await ok("events", "--limit", "1"), /^3 {2}.* announced sig /);
+    assert.match(await ok("events", "--limit", "1", "--before", "2"), /^1 {2}.* imported sig first\n/);
+
+    const svg = join(folder, "plan.svg");
+    const picture = await ok("plan", "--svg", svg, "--issuer", "https://op.example");
+    assert.match(picture, /now.*\nsig first +◀█+│█+▒+\n/);
+    // oxlint-disable-next-line no-control-regex
+    assert.doesNotMatch(picture, /\u001b/, "colours are for terminals");
+    const drawn = await readFile(svg, "utf8");
+    for (const part of ["Key rotation of https://op.example", "first", keys[1]?.kid ?? "", "(next)"]) {
+      assert.ok(drawn.includes(part), part);
+    }
+    const ahead = JSON.parse(await ok("plan", "--json", "--days", "100")) as {
+      steps: object[];
+      rotationMode: object[];
+    };
+    assert.ok(ahead.steps.length >= 6);
+    await assertSilent();
+  });
+});
+
+describe("refusals", { timeout, concurrency: 3 }, () => {
+  test("without a store, commands say how to get one, and make none", async (t) => {
+    const folder = await temporaryFolder(t);
+    const data = join(folder, "data");
+    for (const args of [
+      ["keys"],
+      ["rotate"],
+      ["events"],
+      ["plan"],
+      ["keys", "revoke", "x", "--yes"],
+      ["keys", "export"],
+    ]) {
+      const { code, stdout, stderr } = await runCli(t, [...args, "--data", data]);
+      assert.deepEqual([code, stdout], [1, ""]);
+      assert.match(
+        stderr,
+        /^jwksd: there is no store at .*; jwksd serve and jwksd keys import make one \[ERR_STORE_UNAVAILABLE\]\n$/,
+      );
+    }
+    const file = join(folder, "key.json");
+    await writeFile(file, JSON.stringify(named("a")));
+    const { code } = await runCli(t, ["keys", "import", file, "--data", data, "--dry-run"]);
+    assert.deepEqual([code, await readdir(folder)], [0, ["key.json"]]);
+    await assert.rejects(access(data));
+  });
+
+  test("what cannot be imported is named, and makes no store", async (t) => {
+    const folder = await temporaryFolder(t);
+    const data = join(folder, "data");
+    const { d: _, ...publicHalf } = named("public");
+    const other = named("other");
+    const files = {
+      "public.json": JSON.stringify(publicHalf),
+      "rs256.json": JSON.stringify({ keys: [named("a"), named("r", { ...rsaKey(), use: "sig", alg: "RS256" })] }),
+      "mismatch.json": JSON.stringify({ ...named("a"), d: other.d }),
+      "rsa-mismatch.json": JSON.stringify({ ...named("r", rsaKey()), n: rsaKey(3072)["n"] }),
+      "text.txt": "no key",
+      "twice.json": JSON.stringify({ keys: [named("a"), named("a", named("b"))] }),
+    };
+    for (const [name, text] of Object.entries(files)) await writeFile(join(folder, name), text);
+    const rows: readonly [args: string[], code: string, says: RegExp][] = [
+      [["public.json"], "ERR_PRIVATE_KEY_MISSING", /public\.json.*public key/],
+      [["rs256.json"], "ERR_KEY_NOT_P256", /rs256\.json, kid "r"/],
+      [["mismatch.json"], "ERR_KEY_MISMATCH", /mismatch\.json/],
+      [["rsa-mismatch.json"], "ERR_KEY_MISMATCH", /rsa-mismatch\.json/],
+      [["text.txt"], "ERR_KEY_FORMAT", /text\.txt: neither PEM nor JSON/],
+      [["missing.pem"], "ERR_FILE_UNREADABLE", /missing\.pem \(ENOENT\)/],
+      [["rs256.json", "--kid", "zz"], "ERR_OPTION_INVALID", /holds no key with the kid "zz", but "a", "r"/],
+      [[], "ERR_OPTION_INVALID", /either a file or --signer/],
+    ];
+    for (const [[name, ...flags], code, says] of rows) {
+      const args = name === undefined ? [] : [join(folder, name), ...flags];
+      const { stdout, stderr, code: exit } = await runCli(t, ["keys", "import", ...args, "--data", data]);
+      assert.deepEqual([exit, stdout], [1, ""]);
+      assert.match(stderr, says);
+      assert.ok(stderr.trimEnd().endsWith(`[${code}]`), stderr);
+      for (const secret of [...secretsOf(named("a")), ...secretsOf(named("r", rsaKey()))])
+        assert.ok(!stderr.includes(secret));
+    }
+    await assert.rejects(access(data));
+    // A set with one kid twice is found out when it is put together, and not a part of it is kept.
+    const { code, stderr } = await runCli(t, ["keys", "import", join(folder, "twice.json"), "--data", data]);
+    assert.equal(code, 1);
+    assert.match(stderr, /\[ERR_KID_USED\]\n$/);
+    assert.match((await runCli(t, ["keys", "--data", data])).stdout, /^There are no keys yet/);
+  });
+
+  const rows = [
+    { args: ["keys", "remov"], says: "unknown command 'remov'" },
+    { args: ["keys", "remove"], says: "missing required argument 'kid'" },
+    { args: ["rotate", "--use", "signing"], says: "Allowed choices are sig, enc" },
+    { args: ["keys", "import", "x", "--state", "removed"], says: "Allowed choices are announced, active, retiring" },
+    { args: ["events", "--limit", "none"], says: "Not a whole number of at least 1" },
+    { args: ["keys", "--keys", "x"], says: "unknown option '--keys'" },
+  ];
+  for (const { args, says } of rows) {
+    test(`jwksd ${args.join(" ")}`, async (t) => {
+      const { code, stdout, stderr } = await runCli(t, args);
+      assert.deepEqual([code, stdout], [1, ""]);
+      assert.ok(stderr.includes(says), stderr);
+    });
+  }
+
+  test("keys that others manage are left to them", async (t) => {
+    const { code, stderr } = await runCli(t, ["keys"], { JWKSD_KEYS: "/etc/jwksd/keys" });
+    assert.equal(code, 1);
+    assert.match(stderr, /those of \/etc\/jwksd\/keys, which others manage.*\[ERR_OPTION_INVALID\]/);
+  });
+});
+
+describe("a running service", { timeout }, () => {
+  test("follows within a second or so, and the tokens of a key that was revoked are not signed any more", async (t) => {
+    const data = join(await temporaryFolder(t), "data");
+    const service = await startServiceProcess(t, ["--data", data]);
+    const kids = async (): Promise<string[]> => {
+      const set = (await (await fetch(service.jwksUri)).json()) as jose.JSONWebKeySet;
+      return set.keys.map(({ kid }) => kid ?? "");
+    };
+    const [first = ""] = await kids();
+    const rotated = await runCli(t, ["rotate", "--data", data]);
+    assert.equal(rotated.code, 0, rotated.stderr);
+    await eventually("the announced key is published", async () => (await kids()).length === 2, 2_000);
+    const revoked = await runCli(t, ["keys", "revoke", first, "--yes", "--data", data]);
+    assert.equal(revoked.code, 0, revoked.stderr);
+    await eventually("the revoked key is gone", async () => !(await kids()).includes(first), 2_000);
+    assert.equal((await kids()).length, 1);
+  });
+});
