@@ -1,5 +1,7 @@
 import { execFileSync } from "node:child_process";
 import { createRequire } from "node:module";
+import type * as Pkcs11js from "pkcs11js";
+import type { Handle, PKCS11 } from "pkcs11js";
 import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -23,6 +25,8 @@ export interface SoftHsm {
   readonly tokenFolder: string;
   /** What OpenSC's pkcs11-tool says, logged in as the user. */
   pkcs11Tool(this: void, ...args: string[]): string;
+  /** Runs in this process with a session for reading and writing, logged in as the user. */
+  inSession<T>(this: void, task: (module: PKCS11, session: Handle) => T): T;
   /** Runs before the token is taken away, the last one first. */
   atEnd(this: void, end: () => unknown): void;
 }
@@ -50,7 +54,7 @@ export function skipWithoutPkcs11(...programs: string[]): string | false {
   const skipped = skipWithout("softhsm2-util", "pkcs11-tool", ...programs);
   if (skipped !== false || process.env["CI"]) return skipped;
   try {
-    createRequire(import.meta.url)("pkcs11js");
+    loadPkcs11js();
     return false;
   } catch {
     const why = "NOT TESTED: pkcs11js is not compiled; install g++, make and python3, then: npm rebuild pkcs11js";
@@ -91,6 +95,7 @@ export async function createSoftHsm(t: Scope, label = "jwksd-test", pin = "19283
     pinFile,
     folder,
     tokenFolder,
+    inSession: (task) => inSession(modulePath, pin, task),
     atEnd: (end) => ends.unshift(end),
     pkcs11Tool: (...args) =>
       run(part("pkcs11-tool"), "--module", modulePath, "--token-label", label, "--login", "--pin", pin, ...args),
@@ -118,6 +123,23 @@ export function createShim({ folder, modulePath, atEnd }: Pick<SoftHsm, "folder"
     },
     log: () => (existsSync(log) ? readFileSync(log, "utf8").trim().split("\n") : []),
   };
+}
+
+/** pkcs11js, compiled on this machine. */
+export const loadPkcs11js = (): typeof Pkcs11js => createRequire(import.meta.url)("pkcs11js") as typeof Pkcs11js;
+
+function inSession<T>(modulePath: string, pin: string, task: (module: PKCS11, session: Handle) => T): T {
+  const { PKCS11, CKF_RW_SESSION, CKF_SERIAL_SESSION, CKU_USER } = loadPkcs11js();
+  const module = new PKCS11(modulePath);
+  module.C_Initialize();
+  try {
+    const [slot] = module.C_GetSlotList(true);
+    const session = module.C_OpenSession(slot as Handle, CKF_SERIAL_SESSION | CKF_RW_SESSION);
+    module.C_Login(session, CKU_USER, pin);
+    return task(module, session);
+  } finally {
+    module.C_Finalize();
+  }
 }
 
 function run(program: string, ...args: string[]): string {

@@ -10,6 +10,7 @@
  *   hang      the call does not return while the line is there
  *   fail N    the call does nothing and returns N (0x30 is CKR_DEVICE_ERROR)
  *   corrupt   of C_Sign: one bit of the signature is wrong
+ *   most N    of C_OpenSession: that many sessions may be open, CKR_SESSION_COUNT for more
  *   flags N   of C_GetTokenInfo: flags that are set besides
  *   plain     of C_GetAttributeValue: CKA_EC_POINT without its octet string around it
  *   crash     the process ends
@@ -28,6 +29,7 @@
 static CK_FUNCTION_LIST_PTR real;
 static CK_FUNCTION_LIST list;
 static atomic_int under_way;
+static atomic_int sessions;
 
 /* Whether the control file has a line for the function and the action; its number goes to *number. */
 static int told(const char *function, const char *action, unsigned long *number) {
@@ -114,7 +116,16 @@ static CK_RV get_token_info(CK_SLOT_ID slot, CK_TOKEN_INFO_PTR info) {
 }
 
 static CK_RV open_session(CK_SLOT_ID slot, CK_FLAGS flags, CK_VOID_PTR data, CK_NOTIFY notify, CK_SESSION_HANDLE_PTR session) {
+  unsigned long most = 0;
+  if (told("C_OpenSession", "most", &most) && (unsigned long)atomic_load(&sessions) >= most) return CKR_SESSION_COUNT;
   PASS("C_OpenSession", real->C_OpenSession(slot, flags, data, notify, session));
+  if (rv == CKR_OK) atomic_fetch_add(&sessions, 1);
+  return rv;
+}
+
+static CK_RV close_session(CK_SESSION_HANDLE session) {
+  PASS("C_CloseSession", real->C_CloseSession(session));
+  if (rv == CKR_OK) atomic_fetch_sub(&sessions, 1);
   return rv;
 }
 
@@ -186,6 +197,7 @@ CK_RV C_GetFunctionList(CK_FUNCTION_LIST_PTR_PTR result) {
   list.C_Finalize = finalize;
   list.C_GetTokenInfo = get_token_info;
   list.C_OpenSession = open_session;
+  list.C_CloseSession = close_session;
   list.C_Login = login;
   list.C_FindObjectsInit = find_objects_init;
   list.C_GetAttributeValue = get_attribute_value;

@@ -1,0 +1,266 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { once } from "node:events";
+import { cp, mkdir, symlink, writeFile } from "node:fs/promises";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { join } from "node:path";
+import { type TestContext, describe, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { inspect, promisify } from "node:util";
+import { calculateJwkThumbprint, createRemoteJWKSet, jwtVerify } from "jose";
+import type { Handle, PKCS11, Template } from "pkcs11js";
+import { type Signer, createProvider } from "../../src/index.ts";
+import { CKA, CKM, CKO, p256Params } from "../../src/signer/pkcs11/constants.ts";
+import { type Pkcs11Options, pkcs11Backend } from "../../src/signer/pkcs11/index.ts";
+import { parseKeyUri } from "../../src/signer/pkcs11/uri.ts";
+import { inputOf } from "../contract/signer.ts";
+import { temporaryFolder } from "../support/service.ts";
+import { createShim, createSoftHsm, skipWithoutPkcs11 } from "../support/softhsm.ts";
+
+const issuer = "https://op.example";
+const input = inputOf("header.claims");
+const audience = "api";
+const [CKA_VALUE, CKA_VALUE_LEN, CKA_WRAP] = [0x11, 0x161, 0x106] as const;
+const [CKM_AES_KEY_GEN, CKM_AES_KEY_WRAP_PAD] = [0x1080, 0x210a] as const;
+const thumbprint = (signer: Signer): Promise<string> => calculateJwkThumbprint({ ...signer.publicKey });
+
+async function setUp(t: TestContext) {
+  const token = await createSoftHsm(t);
+  const pin = { file: token.pinFile };
+  return { token, pin, backend: pkcs11Backend({ modulePath: token.modulePath, pin, token: token.uri }) };
+}
+
+const open = (options: Pkcs11Options, uri: string) => async () => pkcs11Backend(options).open(uri);
+
+/** Tries what a thief with the PIN would try. */
+function assertUnreadable(module: PKCS11, session: Handle, id: Buffer): void {
+  const find = (template: object[]): Handle => {
+    module.C_FindObjectsInit(session, template as Template);
+    const [handle] = module.C_FindObjects(session, 1);
+    module.C_FindObjectsFinal(session);
+    return handle as Handle;
+  };
+  const key = find([
+    { type: CKA.CLASS, value: CKO.PRIVATE_KEY },
+    { type: CKA.ID, value: id },
+  ]);
+  assert.throws(() => module.C_GetAttributeValue(session, key, [{ type: CKA_VALUE }]), /CKR_ATTRIBUTE_SENSITIVE/);
+  const weaker = [
+    { type: CKA.SENSITIVE, value: false },
+    { type: CKA.EXTRACTABLE, value: true },
+  ];
+  for (const attribute of weaker) assert.throws(() => module.C_SetAttributeValue(session, key, [attribute]), /CKR_/);
+  const wrapping = module.C_GenerateKey(session, { mechanism: CKM_AES_KEY_GEN }, [
+    { type: CKA_VALUE_LEN, value: 32 },
+    { type: CKA_WRAP, value: true },
+  ]);
+  const wrap = () => module.C_WrapKey(session, { mechanism: CKM_AES_KEY_WRAP_PAD }, wrapping, key, Buffer.alloc(512));
+  assert.throws(wrap, /CKR_KEY_UNEXTRACTABLE/);
+}
+
+describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
+  test("from an empty token to served documents and three rotations: every token verifies, and no key can be read", async (t) => {
+    const { token, backend } = await setUp(t);
+    const server = createServer((request, response) => provider.node(request, response)).listen(0, "127.0.0.1");
+    await once(server, "listening");
+    t.after(() => void server.close());
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const makeEntry = async () => {
+      const signer = await backend.create({ issuer: url });
+      token.atEnd(() => signer.close());
+      return { keyId: await thumbprint(signer), signer };
+    };
+    const keyset = [await makeEntry()];
+    const provider = await createProvider({ issuer: url, keyset });
+    const sign = () => provider.sign({ sub: "alice", aud: audience }, { lifetimeSeconds: 60 });
+
+    const tokens = [await sign()];
+    for (let rotation = 0; rotation < 3; rotation += 1) {
+      keyset.unshift(await makeEntry());
+      await provider.update({ keyset });
+      tokens.push(...(await Promise.all(Array.from({ length: 20 }, sign))));
+    }
+    const keys = createRemoteJWKSet(new URL(provider.jwksUri));
+    const kids = await Promise.all(
+      tokens.map(async (token) => (await jwtVerify(token, keys, { issuer: url, audience })).protectedHeader.kid),
+    );
+    assert.deepEqual([...new Set(kids)], keyset.map(({ keyId }) => keyId).toReversed());
+
+    for (const { keyId, signer } of keyset) {
+      const { key } = parseKeyUri(signer.uri);
+      assert.equal(key.label, `jwksd ${url} ${keyId}`);
+      assert.equal(Buffer.from(key.id ?? []).toString("base64url"), keyId);
+      const id = Buffer.from(key.id ?? []);
+      const listed = token.pkcs11Tool("--list-objects", "--type", "privkey", "--id", id.toString("hex"));
+      assert.match(listed, /Access: +sensitive, always sensitive, never extractable, local/);
+      token.inSession((module, session) => assertUnreadable(module, session, id));
+    }
+  });
+
+  test("a destroyed key is gone with its public half, and the others are not", async (t) => {
+    const { token, backend } = await setUp(t);
+    const [one, two] = [await backend.create({ issuer }), await backend.create({ issuer })];
+    await one.close();
+    const before = Date.now();
+    const { destroyedAt } = await backend.destroy(one.uri);
+    assert.ok(destroyedAt >= before && destroyedAt <= Date.now());
+    await assert.rejects(backend.open(one.uri), { code: "ERR_SIGNER_KEY_STATE" });
+    await assert.rejects(backend.destroy(one.uri), { code: "ERR_SIGNER_KEY_STATE" });
+    assert.equal((await two.sign(input)).length, 64);
+    await two.close();
+    const objects = token.pkcs11Tool("--list-objects");
+    assert.equal(objects.match(/Public Key Object/g)?.length, 1);
+    assert.equal(objects.match(/Private Key Object/g)?.length, 1);
+  });
+
+  test("two signers of one key, and keys of two tokens, work side by side", async (t) => {
+    const { token, backend } = await setUp(t);
+    const made = await backend.create({ issuer });
+    const opened = await backend.open(made.uri);
+    assert.deepEqual(opened.publicKey, made.publicKey);
+    await made.close();
+    assert.equal((await opened.sign(input)).length, 64);
+    await opened.close();
+    await opened.close();
+    // The URI alone is enough where it says how.
+    const other = pkcs11Backend({ token: `${token.uri}?module-path=${token.modulePath}&pin-source=${token.pinFile}` });
+    const another = await other.create({ issuer });
+    await another.close();
+    const again = await pkcs11Backend().open(another.uri);
+    assert.deepEqual(again.publicKey, another.publicKey);
+    await again.close();
+  });
+
+  test("keys that cannot sign for a provider are refused", async (t) => {
+    const { token, backend } = await setUp(t);
+    const generate = (type: string, label: string, ...args: string[]): void =>
+      void token.pkcs11Tool("--keypairgen", "--key-type", type, "--label", label, ...args);
+    generate("EC:secp384r1", "p384", "--id", "01");
+    generate("RSA:2048", "rsa", "--id", "02");
+    token.inSession((module, session) => {
+      const named = [
+        { type: CKA.TOKEN, value: true },
+        { type: CKA.LABEL, value: "derive" },
+        { type: CKA.ID, value: Buffer.of(3) },
+      ];
+      const publicTemplate = [...named, { type: CKA.EC_PARAMS, value: Buffer.from(p256Params) }];
+      const privateTemplate = [...named, { type: CKA.SIGN, value: false }];
+      module.C_GenerateKeyPair(session, { mechanism: CKM.EC_KEY_PAIR_GEN }, publicTemplate, privateTemplate);
+    });
+    generate("EC:prime256v1", "twice", "--id", "04");
+    generate("EC:prime256v1", "twice", "--id", "05");
+    generate("EC:prime256v1", "alone", "--id", "06");
+    token.pkcs11Tool("--delete-object", "--type", "pubkey", "--id", "06");
+    // The public half of another key under the same id.
+    generate("EC:prime256v1", "mixed", "--id", "07");
+    generate("EC:prime256v1", "mixed-too", "--id", "08");
+    token.pkcs11Tool("--delete-object", "--type", "pubkey", "--id", "07");
+    const point = join(token.folder, "point");
+    token.pkcs11Tool("--read-object", "--type", "pubkey", "--id", "08", "--output-file", point);
+    token.pkcs11Tool("--write-object", point, "--type", "pubkey", "--id", "07", "--label", "mixed");
+    const rows: [key: string, code: string][] = [
+      ["object=p384", "ERR_KEY_NOT_P256"],
+      ["object=rsa", "ERR_KEY_NOT_P256"],
+      ["object=derive", "ERR_KEY_PURPOSE"],
+      ["object=twice", "ERR_SIGNER_URI"],
+      ["object=alone", "ERR_KEY_FORMAT"],
+      ["object=mixed", "ERR_KEY_MISMATCH"],
+      ["object=none", "ERR_SIGNER_KEY_STATE"],
+      ["object=p384;id=%07", "ERR_SIGNER_KEY_STATE"],
+    ];
+    for (const [key, code] of rows) await assert.rejects(backend.open(`${token.uri};${key}`), { code }, key);
+    const one = await backend.open(`${token.uri};object=twice;id=%05`);
+    await one.close();
+  });
+
+  test("what cannot work is said at the start", async (t) => {
+    const { token, pin, backend } = await setUp(t);
+    const { modulePath } = token;
+    const uri = `${token.uri};object=k`;
+    const notAModule = join(token.folder, "not-a-module.so");
+    await writeFile(notAModule, "text");
+    const rows: [attempt: () => Promise<unknown>, code: string][] = [
+      [open({ pin }, uri), "ERR_SIGNER_URI"],
+      [open({ modulePath, pin }, `${uri}?module-path=/other.so`), "ERR_SIGNER_URI"],
+      [open({ modulePath, pin }, `${uri}?pin-value=1234`), "ERR_SIGNER_URI"],
+      [open({ modulePath: "softhsm", pin }, uri), "ERR_OPTION_INVALID"],
+      [open({ modulePath: "/missing.so", pin }, uri), "ERR_OPTION_INVALID"],
+      [open({ modulePath: notAModule, pin }, uri), "ERR_OPTION_INVALID"],
+      [open({ modulePath, pin, sessions: 0 }, uri), "ERR_OPTION_INVALID"],
+      [open({ modulePath, pin, sessions: 1.5 }, uri), "ERR_OPTION_INVALID"],
+      [open({ modulePath, pin, timeoutMs: Number.NaN }, uri), "ERR_OPTION_INVALID"],
+      [open({ modulePath, pin, timeoutMs: 2 ** 31 }, uri), "ERR_OPTION_INVALID"],
+      [open({ modulePath, pin, token: "jwksd" }, uri), "ERR_SIGNER_URI"],
+      [open({ modulePath, pin }, "pkcs11:token=other;object=k"), "ERR_SIGNER_UNAVAILABLE"],
+      [async () => pkcs11Backend({ modulePath, pin }).create({ issuer }), "ERR_OPTION_INVALID"],
+      [async () => backend.open(uri, { signal: AbortSignal.abort() }), "ERR_SIGNER_ABORTED"],
+      [async () => backend.create({ issuer, signal: AbortSignal.abort() }), "ERR_SIGNER_ABORTED"],
+      [async () => backend.destroy(uri, { signal: AbortSignal.abort() }), "ERR_SIGNER_ABORTED"],
+    ];
+    for (const [attempt, code] of rows) {
+      await assert.rejects(attempt(), (error: unknown) => {
+        assert.equal((error as { code?: string }).code, code, inspect(error));
+        return true;
+      });
+    }
+  });
+
+  test("without pkcs11js the error names what to install", async (t) => {
+    const { token, pin } = await setUp(t);
+    const folder = await temporaryFolder(t);
+    const root = fileURLToPath(new URL("../../", import.meta.url));
+    await cp(join(root, "src"), join(folder, "src"), { recursive: true });
+    await mkdir(join(folder, "node_modules"));
+    await symlink(join(root, "node_modules/jose"), join(folder, "node_modules/jose"));
+    await writeFile(join(folder, "package.json"), '{"type":"module"}');
+    const script = `
+      const { pkcs11Backend } = await import("./src/signer/pkcs11/index.ts");
+      const backend = pkcs11Backend(${JSON.stringify({ modulePath: token.modulePath, pin })});
+      await backend.open("${token.uri};object=k").catch(({ name, code, message }) => console.log(name, code, message));
+    `;
+    const { stdout } = await promisify(execFile)(process.execPath, ["--input-type=module", "-e", script], {
+      cwd: folder,
+    });
+    assert.match(stdout, /^ConfigError ERR_PACKAGE_MISSING .*npm install pkcs11js/);
+  });
+});
+
+describe("tokens that cannot do everything", { skip: skipWithoutPkcs11("cc") }, () => {
+  test("one that cannot rename keeps a key's first name", async (t) => {
+    const { token, pin } = await setUp(t);
+    const shim = createShim(token);
+    shim.control("C_SetAttributeValue fail 0x54");
+    const backend = pkcs11Backend({ modulePath: shim.modulePath, pin, token: token.uri });
+    const signer = await backend.create({ issuer });
+    assert.equal((await signer.sign(input)).length, 64);
+    await signer.close();
+    const again = await backend.open(signer.uri);
+    assert.deepEqual(again.publicKey, signer.publicKey);
+    await again.close();
+  });
+
+  test("one that allows few sessions is used with those", async (t) => {
+    const { token, pin } = await setUp(t);
+    const shim = createShim(token);
+    const backend = pkcs11Backend({ modulePath: shim.modulePath, pin, token: token.uri });
+    shim.control("C_OpenSession most 4");
+    const signer = await backend.create({ issuer });
+    const signatures = await Promise.all(Array.from({ length: 20 }, () => signer.sign(input)));
+    assert.equal(signatures.length, 20);
+    await signer.close();
+  });
+
+  test("a key that is of no use is not left behind", async (t) => {
+    const { token, pin } = await setUp(t);
+    const shim = createShim(token);
+    const backend = pkcs11Backend({ modulePath: shim.modulePath, pin, token: token.uri });
+    shim.control("C_Sign corrupt");
+    await assert.rejects(backend.create({ issuer }), { code: "ERR_KEY_MISMATCH" });
+    assert.doesNotMatch(token.pkcs11Tool("--list-objects"), /Key Object/);
+    shim.control("C_GenerateKeyPair fail 0x31");
+    await assert.rejects(backend.create({ issuer }), { code: "ERR_SIGNER_THROTTLED" });
+    shim.control("C_GenerateKeyPair fail 0xE2");
+    await assert.rejects(backend.create({ issuer }), { code: "ERR_SIGNER_UNAUTHORIZED" });
+  });
+});
