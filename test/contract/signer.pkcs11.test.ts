@@ -1,6 +1,7 @@
 import { describe } from "node:test";
 import { pkcs11Backend } from "../../src/signer/pkcs11/index.ts";
 import { createShim, createSoftHsm, skipWithoutPkcs11 } from "../support/softhsm.ts";
+import { createTpmToken } from "../support/swtpm.ts";
 import { checkSigner } from "./signer.ts";
 
 const issuer = "https://op.example";
@@ -23,6 +24,16 @@ describe("PKCS#11", { skip: skipWithoutPkcs11("cc") }, () => {
     const backend = pkcs11Backend({ modulePath: shim.modulePath, pin: { file: token.pinFile }, sessions: 4 });
     const signer = await backend.open(`${token.uri};object=other;id=%0A%0b`);
     return { signer, secrets: [token.pin], close: async () => (await signer.close(), t.end()) };
+  });
+});
+
+describe("PKCS#11 of a TPM", { skip: skipWithoutPkcs11("swtpm") }, () => {
+  checkSigner("a key that was made in a TPM", async () => {
+    const t = scope();
+    const { modulePath, uri, pin, pinFile } = await createTpmToken(t);
+    const backend = pkcs11Backend({ modulePath, pin: { file: pinFile }, token: uri, sessions: 4 });
+    const signer = await backend.create({ issuer });
+    return { signer, secrets: [pin], close: async () => (await signer.close(), t.end()) };
   });
 });
 

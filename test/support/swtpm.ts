@@ -1,0 +1,81 @@
+import { execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, writeFileSync } from "node:fs";
+import { mkdir, mkdtemp, rm } from "node:fs/promises";
+import { connect } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { part } from "./parts.ts";
+import { eventually, freePort } from "./service.ts";
+
+type Scope = { after(fn: () => Promise<void>): void };
+
+/** A token of tpm2-pkcs11 in a software TPM. */
+export interface TpmToken {
+  readonly modulePath: string;
+  readonly uri: string;
+  readonly pin: string;
+  readonly pinFile: string;
+}
+
+const libraries = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"];
+const label = "tpm-test";
+const soPin = "56473829";
+const pin = "19283746";
+
+/** Starts a TPM and makes a token in it; environment variables of this process lead there until the test ends. */
+export async function createTpmToken(t: Scope): Promise<TpmToken> {
+  const modulePath = libraries.map((path) => join(path, "libtpm2_pkcs11.so.1")).find((path) => existsSync(path));
+  if (modulePath === undefined) throw new Error("libtpm2_pkcs11.so.1 was not found");
+  const folder = await mkdtemp(join(tmpdir(), "jwksd-swtpm-"));
+  for (const name of ["state", "store"]) await mkdir(join(folder, name));
+  const port = await startTpm(t, folder);
+  const settings = {
+    TPM2_PKCS11_STORE: join(folder, "store"),
+    TPM2_PKCS11_TCTI: `swtpm:host=127.0.0.1,port=${port}`,
+    // The library of the TPM reports what is normal as warnings.
+    TSS2_LOG: "all+none",
+  };
+  Object.assign(process.env, settings);
+  t.after(async () => {
+    for (const name of Object.keys(settings)) Reflect.deleteProperty(process.env, name);
+  });
+  // Without a resource manager the module's own commands are the ones that clean up after themselves; tpm2_ptool runs out of room.
+  const tool = (...args: string[]): void =>
+    void execFileSync(part("pkcs11-tool"), ["--module", modulePath, ...args], { stdio: ["ignore", "pipe", "pipe"] });
+  tool("--init-token", "--slot", "1", "--label", label, "--so-pin", soPin);
+  tool("--init-pin", "--token-label", label, "--so-pin", soPin, "--pin", pin);
+  const pinFile = join(folder, "pin");
+  writeFileSync(pinFile, pin, { mode: 0o600 });
+  return { modulePath, uri: `pkcs11:token=${label}`, pin, pinFile };
+}
+
+/** Its port; the one after that is for control. */
+async function startTpm(t: Scope, folder: string): Promise<number> {
+  const port = await freePort();
+  const state = `dir=${join(folder, "state")}`;
+  const server = `type=tcp,port=${port},bindaddr=127.0.0.1`;
+  const control = `type=tcp,port=${port + 1},bindaddr=127.0.0.1`;
+  const flags = ["--tpm2", "--tpmstate", state, "--server", server, "--ctrl", control];
+  const tpm = spawn(part("swtpm"), ["socket", ...flags, "--flags", "not-need-init,startup-clear"], {
+    stdio: ["ignore", "ignore", "inherit"],
+  });
+  t.after(async () => {
+    if (tpm.exitCode === null && tpm.kill("SIGKILL")) await once(tpm, "exit");
+    await rm(folder, { recursive: true, force: true });
+  });
+  await eventually("the TPM listens", () => isListening(port + 1));
+  return port;
+}
+
+async function isListening(port: number): Promise<boolean> {
+  const socket = connect(port, "127.0.0.1");
+  try {
+    await once(socket, "connect");
+    return true;
+  } catch {
+    return false;
+  } finally {
+    socket.destroy();
+  }
+}
