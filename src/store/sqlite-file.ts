@@ -37,10 +37,15 @@ export function identityOf(path: string): string {
   return [fileOf(path), ...companionsOf(path).map(inodeOf)].join(" ");
 }
 
-function fileOf(path: string): string {
-  try {
+const fileOf = (path: string): string =>
+  present(path, () => {
     const { dev, ino } = statSync(path, { bigint: true });
     return `${dev} ${ino}`;
+  });
+
+function present<T>(path: string, look: () => T): T {
+  try {
+    return look();
   } catch (cause) {
     const { code } = cause as NodeJS.ErrnoException;
     const message =
@@ -74,7 +79,7 @@ export function createFile(path: string): void {
  */
 export function openFile(path: string): SqliteFile {
   const opened = fileOf(path);
-  if (!statSync(path).isFile()) {
+  if (!present(path, () => statSync(path).isFile())) {
     throw new StoreError("ERR_STORE_FORMAT", `${path} is not a regular file; choose another path`);
   }
   const { DatabaseSync } = nodeSqlite();
@@ -125,7 +130,7 @@ function setUp(db: DatabaseSync, path: string): void {
 
 /** The files that SQLite keeps beside an open one: the log, and its index. */
 function companionsOf(path: string): readonly string[] {
-  const real = realpathSync(path);
+  const real = present(path, () => realpathSync(path));
   return [`${real}-wal`, `${real}-shm`];
 }
 

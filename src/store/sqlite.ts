@@ -31,7 +31,12 @@ export async function sqliteStore(path: string, options: SqliteStoreOptions = {}
   const store = new SqliteStore(resolve(path), pollMs);
   createFile(store.path);
   // Whoever makes a store learns at once that it cannot be used.
-  await store.load();
+  try {
+    await store.load();
+  } catch (error) {
+    await store.close();
+    throw error;
+  }
   return store;
 }
 
@@ -90,8 +95,8 @@ class SqliteStore implements KeyStore {
   }
 
   events({
-    limit = -1,
-    before = Number.MAX_SAFE_INTEGER,
+    limit = Infinity,
+    before = Infinity,
     signal,
   }: {
     readonly limit?: number | undefined;
@@ -99,7 +104,7 @@ class SqliteStore implements KeyStore {
     readonly signal?: AbortSignal | undefined;
   } = {}) {
     return this.#use(signal, ({ statements }) => {
-      const rows = statements.events.all(before, limit) as { number: number; event: string }[];
+      const rows = statements.events.all(...[before, limit].map(toInteger)) as { number: number; event: string }[];
       return rows.map(({ number, event }) =>
         Object.assign(this.#parse(event, `event ${number}`) as KeyEvent, { number }),
       );
@@ -211,6 +216,9 @@ class SqliteStore implements KeyStore {
     );
   }
 }
+
+/** SQLite has no infinite integers. */
+const toInteger = (value: number): number => Math.min(value, Number.MAX_SAFE_INTEGER);
 
 interface RecordRow {
   /** Quoted. */

@@ -3,7 +3,8 @@ import { EventEmitter, once } from "node:events";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import { isDeepStrictEqual } from "node:util";
 import { type ErrorCode, JwksdError } from "../../src/errors.ts";
-import type { KeyEvent, KeyRecord, KeyStore } from "../../src/store/store.ts";
+import type { KeyRecord, KeyStore } from "../../src/store/store.ts";
+import { eventOf, tombstone } from "../support/records.ts";
 
 /** One store to hold against the contract, empty. */
 export interface StoreUnderTest {
@@ -12,27 +13,6 @@ export interface StoreUnderTest {
   /** Takes everything away, after all handles have been closed. */
   readonly end?: () => Promise<void>;
 }
-
-/** A tombstone as most records of an old store are, made from its kid. */
-export const tombstone = (kid: string): KeyRecord => ({
-  kid,
-  use: "sig",
-  alg: "ES256",
-  state: "removed",
-  announcedAt: 1_790_000_000_000,
-  activatedAt: 1_790_000_086_400,
-  retiredAt: 1_797_776_000_000,
-  endedAt: 1_797_780_000_000,
-  publicJwk: { kty: "EC", crv: "P-256", x: "x".repeat(43), y: "y".repeat(43) },
-});
-
-export const eventOf = (kid: string, reason = "planned"): KeyEvent => ({
-  at: 1_790_000_000_000,
-  type: "announced",
-  kid,
-  use: "sig",
-  reason,
-});
 
 /** A record with every member. */
 const whole: KeyRecord = {
@@ -217,6 +197,7 @@ export function checkStore(name: string, open: () => Promise<StoreUnderTest>): v
         [{ before: 1 }, 7, 7],
         [{ limit: 0 }, 0, 0],
         [{ limit: 100, before: 100 }, 0, 7],
+        [{ limit: Infinity, before: Infinity }, 0, 7],
         [{ limit: undefined, before: undefined, signal: undefined }, 0, 7],
       ];
       for (const [options, from, to] of pages) {

@@ -4,7 +4,7 @@ import { createInterface } from "node:readline";
 import { DatabaseSync } from "node:sqlite";
 import { JwksdError } from "../../src/errors.ts";
 import { sqliteStore } from "../../src/store/sqlite.ts";
-import { eventOf, tombstone } from "../contract/store.ts";
+import { eventOf, tombstone } from "../support/records.ts";
 import { checkSteps, nextCommit } from "./steps.ts";
 
 const [command = "", path = ""] = process.argv.slice(2);

@@ -4,7 +4,7 @@ import { chmodSync, chownSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { sqliteStore } from "../../src/store/sqlite.ts";
-import { tombstone } from "../contract/store.ts";
+import { tombstone } from "../support/records.ts";
 import { part, skipWithout } from "../support/parts.ts";
 import { temporaryFolder } from "../support/service.ts";
 import { endChild, startChild } from "./processes.ts";

@@ -9,7 +9,7 @@ import { test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
 import { sqliteStore } from "../../src/store/sqlite.ts";
-import { tombstone } from "../contract/store.ts";
+import { tombstone } from "../support/records.ts";
 import { temporaryFolder } from "../support/service.ts";
 import { type Child, endChild, startChild } from "./processes.ts";
 import { checkSteps } from "./steps.ts";

@@ -10,7 +10,7 @@ import { nodeSqlite } from "../../src/store/node-sqlite.ts";
 import { migrate } from "../../src/store/sqlite-schema.ts";
 import { sqliteStore } from "../../src/store/sqlite.ts";
 import type { KeyStore } from "../../src/store/store.ts";
-import { eventOf, tombstone } from "../contract/store.ts";
+import { eventOf, tombstone } from "../support/records.ts";
 import { temporaryFolder } from "../support/service.ts";
 
 type Scope = { after(fn: () => Promise<void>): void };
@@ -172,6 +172,15 @@ for (const [name, sql, code] of damages) {
     }
   });
 }
+
+test("a store that cannot be opened leaves no file open", { skip: process.platform === "win32" }, async (t) => {
+  const path = await temporaryPath(t);
+  await (await filled(path, ["a"])).close();
+  edit(path, "UPDATE keys SET record = 'no JSON'");
+  const before = readdirSync("/dev/fd").length;
+  for (let attempt = 0; attempt < 10; attempt += 1) await refusal(sqliteStore(path), "ERR_RECORDS_INVALID", path);
+  assert.equal(readdirSync("/dev/fd").length, before);
+});
 
 test("an event that is no JSON is an error, and the keys can be loaded", async (t) => {
   const path = await temporaryPath(t);
