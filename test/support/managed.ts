@@ -1,7 +1,14 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import * as jose from "jose";
-import type { KeyRecord, StoredEvent } from "../../src/store/store.ts";
+import { systemClock } from "../../src/clock.ts";
+import type { Change } from "../../src/rotation/advance.ts";
+import { type Command, type NewKey, applyCommand } from "../../src/rotation/commands.ts";
+import { makeLocalKey } from "../../src/rotation/make-key.ts";
+import { rotationPolicy } from "../../src/rotation/policy.ts";
+import { transact } from "../../src/rotation/transact.ts";
+import { createWrapping } from "../../src/rotation/wrapping.ts";
+import type { KeyRecord, KeyUse, StoredEvent } from "../../src/store/store.ts";
 import { sqliteStore } from "../../src/store/sqlite.ts";
 
 /** What a store holds. */
@@ -40,4 +47,25 @@ export async function unwrapAll(records: readonly KeyRecord[], wrappingKey: stri
       return JSON.parse(new TextDecoder().decode(plaintext)) as jose.JWK;
     }),
   );
+}
+
+/** Commits a command, as `jwksd keys` does in its own process, and gives when that was done, by `performance.now()`. */
+export async function commandStore(path: string, command: Command): Promise<{ change: Change; doneMs: number }> {
+  const store = await sqliteStore(path);
+  try {
+    const decide = (records: readonly KeyRecord[]): Change =>
+      applyCommand(records, command, rotationPolicy(), Date.now());
+    const change = await transact(store, decide, { clock: systemClock });
+    return { change, doneMs: performance.now() };
+  } finally {
+    await store.close();
+  }
+}
+
+/** To which keys are bound where no issuer is set. */
+export const noIssuer = "http://localhost";
+
+/** A key for a command, wrapped as the data folder's service wraps its own. */
+export async function keyFor(wrappingKey: string, issuer = noIssuer, use: KeyUse = "sig"): Promise<NewKey> {
+  return makeLocalKey(use, use === "sig" ? "ES256" : "ECDH-ES", await createWrapping([wrappingKey], issuer));
 }

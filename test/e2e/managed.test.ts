@@ -1,0 +1,390 @@
+import assert from "node:assert/strict";
+import { chmod, copyFile, mkdir, readFile, readdir, rename, rm, stat, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { type TestContext, describe, test } from "node:test";
+import { inspect } from "node:util";
+import * as jose from "jose";
+import { createWrapping } from "../../src/rotation/wrapping.ts";
+import type { KeyRecord } from "../../src/store/store.ts";
+import { sqliteStore } from "../../src/store/sqlite.ts";
+import { getOnce, kidsIn } from "../support/load.ts";
+import {
+  commandStore,
+  keyFor,
+  newWrappingKey,
+  noIssuer,
+  readStore,
+  unwrapAll,
+  wrappingKeyOf,
+} from "../support/managed.ts";
+import { type RunningService, eventually, runCli, startServiceProcess, temporaryFolder } from "../support/service.ts";
+
+const timeout = 120_000;
+const longCache = "public, max-age=3600, stale-while-revalidate=3600";
+const shortCache = "public, max-age=300, must-revalidate";
+const isSupported = process.platform === "linux";
+
+interface Running {
+  readonly data: string;
+  readonly path: string;
+  readonly service: RunningService;
+}
+
+async function start(t: TestContext, ...args: readonly string[]): Promise<Running> {
+  const data = join(await temporaryFolder(t), "data");
+  const service = await startServiceProcess(t, ["--data", data, ...args]);
+  return { data, path: join(data, "keys.db"), service };
+}
+
+async function served({ port }: RunningService): Promise<{ kids: string[]; cacheControl: string | undefined }> {
+  const reply = await getOnce(port);
+  return { kids: kidsIn(reply), cacheControl: reply.headers["cache-control"] };
+}
+
+const idOf = (key: string): Promise<string> => jose.calculateJwkThumbprint({ kty: "oct", k: key });
+const kidOf = async (service: RunningService): Promise<string> => (await served(service)).kids[0] ?? "";
+
+/** A next key, and when it was on the wire, in milliseconds after the commit. */
+async function announceNext({ path, data, service }: Running, workers = 1): Promise<{ kid: string; afterMs: number }> {
+  const key = await keyFor(await wrappingKeyOf(data));
+  const { doneMs } = await commandStore(path, { type: "announce", key });
+  await eventually("the new key is served", async () => {
+    // Each worker takes some of the connections.
+    const replies = await Promise.all(Array.from({ length: workers * 4 }, () => served(service)));
+    return replies.every(({ kids }) => kids.includes(key.kid));
+  });
+  return { kid: key.kid, afterMs: performance.now() - doneMs };
+}
+
+describe("what another process commits is served within a second", { timeout, concurrency: 2 }, () => {
+  for (const workers of isSupported ? [1, 2] : [1]) {
+    test(`--workers ${workers}: keys, their order, and the Cache-Control`, async (t) => {
+      const running = await start(t, "--workers", String(workers));
+      const { service, path } = running;
+      const a = await kidOf(service);
+      assert.deepEqual(await served(service), { kids: [a], cacheControl: longCache });
+      const times: number[] = [];
+      let active = a;
+      for (let round = 0; round < 3; round += 1) {
+        const { kid, afterMs } = await announceNext(running, workers);
+        times.push(afterMs);
+        assert.deepEqual(await served(service), { kids: [active, kid], cacheControl: shortCache });
+        for (const [command, expected] of [
+          [
+            { type: "activate", kid, force: true },
+            { kids: [kid, active], cacheControl: shortCache },
+          ],
+          [
+            { type: "revoke", kid: active },
+            { kids: [kid], cacheControl: longCache },
+          ],
+        ] as const) {
+          const { doneMs } = await commandStore(path, command);
+          await eventually(command.type, async () => {
+            const replies = await Promise.all(Array.from({ length: workers * 4 }, () => served(service)));
+            return replies.every(({ kids }) => kids.join() === expected.kids.join());
+          });
+          times.push(performance.now() - doneMs);
+          assert.deepEqual(await served(service), expected);
+        }
+        active = kid;
+      }
+      const slowest = Math.max(...times);
+      t.diagnostic(`slowest of ${times.length}: ${Math.round(slowest)} ms`);
+      assert.ok(slowest < 1000, `${times.map(Math.round).join()} ms`);
+      assert.equal(await service.stop(), 0);
+    });
+  }
+
+  test("two services on one file serve the same, and so does each after a restart", async (t) => {
+    const running = await start(t);
+    const { data, path } = running;
+    const other = await startServiceProcess(t, ["--data", data]);
+    const services = [running.service, other];
+    const a = await kidOf(other);
+    const { kid } = await announceNext(running);
+    await commandStore(path, { type: "activate", kid, force: true });
+    for (const service of services) {
+      await eventually("served", async () => (await served(service)).kids.join() === [kid, a].join());
+    }
+    assert.equal(await running.service.stop(), 0);
+    const restarted = await startServiceProcess(t, ["--data", data]);
+    assert.deepEqual(await served(restarted), await served(other));
+    const token = await runCli(t, ["token", "--data", data, "--aud", "api"]);
+    assert.equal(jose.decodeProtectedHeader(token.stdout).kid, kid);
+  });
+
+  test("a planned step is taken at its moment, by one of two services, and both serve it", async (t) => {
+    const first = await start(t);
+    const { kid } = await announceNext(first);
+    await first.service.stop();
+    // As if it had been announced a day ago, but for four seconds.
+    const store = await sqliteStore(first.path);
+    const { revision, records } = await store.load();
+    const announcedAt = Date.now() - 86_400_000 + 4_000;
+    await store.commit(
+      revision,
+      records.map((record): KeyRecord => (record.kid === kid ? Object.assign({}, record, { announcedAt }) : record)),
+      [],
+    );
+    await store.close();
+    const services = await Promise.all([1, 2].map(() => startServiceProcess(t, ["--data", first.data])));
+    for (const service of services) {
+      await eventually("active", async () => (await kidOf(service)) === kid);
+      assert.ok(Date.now() >= announcedAt + 86_400_000, "not too early");
+      assert.equal((await served(service)).cacheControl, shortCache);
+    }
+    const taken = services.flatMap(({ log }) => log.filter(({ msg }) => msg === "key activated"));
+    assert.equal(taken.length, 1);
+    const { events } = await readStore(first.path);
+    assert.equal(events.filter((event) => event.type === "activated" && event.kid === kid).length, 1);
+  });
+
+  test("files of encryption keys and managed keys change at the same time, and neither undoes the other", async (t) => {
+    const folder = await temporaryFolder(t);
+    const file = join(folder, "encryption.json");
+    const write = async (kid: string): Promise<void> => {
+      const { publicKey } = await jose.generateKeyPair("ECDH-ES", { extractable: true });
+      await writeFile(file, JSON.stringify({ keys: [{ ...(await jose.exportJWK(publicKey)), kid }] }));
+    };
+    await write("e0");
+    const running = await start(t, "--encryption-keys", file);
+    const { service, path } = running;
+    let active = await kidOf(service);
+    for (let round = 1; round <= 5; round += 1) {
+      await write(`e${round}`);
+      service.process.kill("SIGHUP");
+      const { kid } = await announceNext(running);
+      await Promise.all([
+        commandStore(path, { type: "activate", kid, force: true }),
+        (async () => service.process.kill("SIGHUP"))(),
+      ]);
+      const expected = [kid, active, `e${round}`].join();
+      await eventually(expected, async () => (await served(service)).kids.join() === expected);
+      await commandStore(path, { type: "revoke", kid: active });
+      active = kid;
+    }
+    // One kid in both: refused, whoever comes second, and what was good stays.
+    const before = await served(service);
+    const from = service.log.length;
+    await write(active);
+    await service.logged(({ code }) => code === "ERR_KID_DUPLICATE", from);
+    assert.deepEqual((await served(service)).kids.slice(0, 1), before.kids.slice(0, 1));
+    await write("e6");
+    await eventually("e6", async () => (await served(service)).kids.includes("e6"));
+  });
+});
+
+describe("wrapping keys", { timeout, concurrency: 2 }, () => {
+  test("come from a file or from the environment; several open, the first wraps; nothing is made beside the store", async (t) => {
+    const folder = await temporaryFolder(t);
+    const [one, two] = [newWrappingKey(), newWrappingKey()];
+    const file = join(folder, "wrapping");
+    await writeFile(file, `${two}\n${one}\n`, { mode: 0o600 });
+    const data = join(folder, "data");
+    const first = await startServiceProcess(t, ["--data", data], { JWKSD_WRAPPING_KEYS: one });
+    const kids = (await served(first)).kids;
+    assert.equal(first.log.filter(({ level }) => level >= 40).length, 0);
+    await first.stop();
+    const second = await startServiceProcess(t, ["--data", data, "--wrapping-key-file", file]);
+    assert.deepEqual((await served(second)).kids, kids);
+    await second.stop();
+    const third = await startServiceProcess(t, ["--data", data], { JWKSD_WRAPPING_KEYS: ` ${two} ${one} ` });
+    assert.deepEqual((await served(third)).kids, kids);
+    assert.deepEqual(
+      (await readdir(data)).filter((name) => !/-(wal|shm)$/.test(name)),
+      ["keys.db"],
+    );
+    const { records } = await readStore(join(data, "keys.db"));
+    assert.equal((await unwrapAll(records, one)).length, 1);
+  });
+
+  test("a file that others can read gets a warning that says how to fix it", async (t) => {
+    const { data, service } = await start(t);
+    await service.stop();
+    await chmod(join(data, "wrapping.key"), 0o644);
+    const again = await startServiceProcess(t, ["--data", data]);
+    assert.match(again.log.find(({ level }) => level === 40)?.msg ?? "", /wrapping\.key.*chmod 600 .*wrapping\.key$/);
+  });
+
+  test("that are lost or wrong end the start: the error names the key, nothing is made or changed, the right one starts again", async (t) => {
+    const { data, path, service } = await start(t);
+    const kid = await kidOf(service);
+    await service.stop();
+    const file = join(data, "wrapping.key");
+    const right = await wrappingKeyOf(data);
+    const id = await idOf(right);
+    const before = await readStore(path);
+    await rename(file, `${file}.away`);
+    const rows: [args: string[], env: Record<string, string>, says: RegExp][] = [
+      [[], {}, new RegExp(`wrapping key ${id}, and .*wrapping\\.key is not there; .*\\[ERR_WRAPPING_KEY_MISSING\\]`)],
+      [
+        [],
+        { JWKSD_WRAPPING_KEYS: newWrappingKey() },
+        new RegExp(`kid "${kid}" is wrapped under the wrapping key "${id}", .*\\[ERR_WRAPPING_KEY_MISSING\\]`),
+      ],
+      [
+        ["--issuer", "https://op.example"],
+        { JWKSD_WRAPPING_KEYS: right },
+        new RegExp(`kid "${kid}" of issuer "https://op.example": .*\\[ERR_WRAPPED_KEY\\]`),
+      ],
+    ];
+    for (const [args, env, says] of rows) {
+      for (const command of [
+        ["serve", "--port", "0", "--admin", "off"],
+        ["token", "--aud", "api"],
+      ]) {
+        const { code, stdout, stderr } = await runCli(t, [...command, "--data", data, ...args], env);
+        assert.deepEqual({ code, stdout }, { code: 1, stdout: "" });
+        assert.match(stderr.trim().split("\n").at(-1) ?? "", says);
+      }
+    }
+    assert.deepEqual(await readStore(path), before);
+    assert.ok(!(await readdir(data)).includes("wrapping.key"));
+    await rename(`${file}.away`, file);
+    const again = await startServiceProcess(t, ["--data", data]);
+    assert.equal(await kidOf(again), kid);
+  });
+});
+
+describe("the store", { timeout, concurrency: 2 }, () => {
+  test("is made where --store says, with its folder, for its owner only", async (t) => {
+    const folder = await temporaryFolder(t);
+    const path = join(folder, "deep", "er", "my keys.db");
+    const service = await startServiceProcess(t, ["--store", `sqlite:${path}`, "--data", join(folder, "data")]);
+    assert.equal((await served(service)).kids.length, 1);
+    const names = await readdir(dirname(path));
+    assert.ok(names.includes("wrapping.key"));
+    for (const name of [".", ...names]) {
+      const { mode } = await stat(join(dirname(path), name));
+      assert.equal(mode & 0o777, name === "." ? 0o700 : 0o600, name);
+    }
+    assert.deepEqual(await readdir(folder), ["deep"]);
+  });
+
+  test("in a folder that cannot be made, of another program, or damaged, ends the start", async (t) => {
+    const folder = await temporaryFolder(t);
+    await writeFile(join(folder, "file"), "text, and long enough to be no empty file");
+    const rows = [
+      ["file/keys.db", /cannot make the data folder .*\[ERR_FILE_UNWRITABLE\]/],
+      ["file", /is not a store of jwksd; .*\[ERR_STORE_FORMAT\]/],
+      [".", /is not a regular file; .*\[ERR_STORE_FORMAT\]/],
+    ] as const;
+    for (const [name, says] of rows) {
+      const args = ["--store", `sqlite:${join(folder, name)}`, "--port", "0", "--admin", "off"];
+      const { code, stdout, stderr } = await runCli(t, ["serve", ...args]);
+      assert.deepEqual({ code, stdout }, { code: 1, stdout: "" });
+      assert.match(stderr, says);
+    }
+    assert.equal((await readFile(join(folder, "file"), "utf8")).slice(0, 4), "text");
+  });
+
+  const losses: Readonly<Record<string, (path: string) => Promise<unknown>>> = {
+    "was removed": async () => {},
+    "has become a folder": (path) => mkdir(path),
+    "was overwritten with something else": (path) => writeFile(path, "this is no database at all, but it has a length"),
+    "is empty": (path) => writeFile(path, "", { mode: 0o600 }),
+  };
+  for (const [name, lose] of Object.entries(losses)) {
+    test(`${name} while it serves: it goes on, says so, and takes over what is there when the store is back`, async (t) => {
+      const running = await start(t);
+      const { service, path } = running;
+      const { kid } = await announceNext(running);
+      const before = await served(service);
+      const from = service.log.length;
+      await rename(path, `${path}.away`);
+      await lose(path);
+      const failure = await service.logged(({ level }) => level === 50, from);
+      assert.match(failure.msg, /^keys cannot be managed, the last good ones stay: ./);
+      assert.equal(typeof failure["retryInMs"], "number");
+      assert.match(String(failure["code"]), /^ERR_(STORE_UNAVAILABLE|STORE_FORMAT|RECORDS_INVALID)$/);
+      assert.deepEqual(await served(service), before);
+      await service.logged((line) => line.level === 50 && line !== failure, from);
+      assert.deepEqual(await served(service), before);
+      // Another process works on it before it is back.
+      await commandStore(`${path}.away`, { type: "activate", kid, force: true });
+      await rm(path, { recursive: true, force: true });
+      await copyFile(`${path}.away`, path);
+      await service.logged(({ msg }) => msg === "keys are managed again", from);
+      await eventually("the command shows", async () => (await kidOf(service)) === kid);
+      await announceNext(running);
+      assert.equal(await service.stop(), 0);
+    });
+  }
+});
+
+test("no private byte gets out: not of a running service, not of commands, not of failures", { timeout }, async (t) => {
+  const running = await start(t, "--log-level", "debug");
+  const { data, path, service } = running;
+  const outputs: string[] = [];
+  const wrappingKey = await wrappingKeyOf(data);
+  const secrets = new Set([wrappingKey]);
+  const collect = async (): Promise<void> => {
+    const { records, events } = await readStore(path);
+    for (const { d } of await unwrapAll(records, wrappingKey)) secrets.add(d as string);
+    outputs.push(JSON.stringify(events), inspect(records, { depth: null }));
+  };
+  const failures: unknown[] = [];
+  const failing = async (action: Promise<unknown>): Promise<void> => {
+    await assert.rejects(action, (error) => (failures.push(error), true));
+  };
+
+  const { kid } = await announceNext(running);
+  await collect();
+  await commandStore(path, { type: "activate", kid, force: true });
+  const enc = await keyFor(wrappingKey, undefined, "enc");
+  await commandStore(path, { type: "announce", key: enc });
+  await eventually("both", async () => (await served(service)).kids.length === 3);
+  await collect();
+  // Commands that are refused, and records that are.
+  await failing(commandStore(path, { type: "announce", key: enc }));
+  await failing(commandStore(path, { type: "remove", kid }));
+  const store = await sqliteStore(path);
+  const { revision, records } = await store.load();
+  const damaged = records.map((record) => Object.assign({}, record, { state: "active" }));
+  await store.commit(revision, damaged, []);
+  await service.logged(({ code }) => code === "ERR_RECORDS_INVALID");
+  await store.commit(revision + 1, records, []);
+  await store.close();
+  await service.logged(({ msg }) => msg === "keys are managed again");
+  // Wrapped keys that are damaged in every place.
+  const wrapping = await createWrapping([wrappingKey], noIssuer);
+  for (const { kid, privateHalf } of records) {
+    if (privateHalf === undefined || !("jwe" in privateHalf)) continue;
+    const parts = privateHalf.jwe.split(".");
+    for (const index of parts.keys()) {
+      await failing(wrapping.unwrap(kid, parts.with(index, "AAAA").join(".")));
+    }
+    await failing(wrapping.unwrap(`not ${kid}`, privateHalf.jwe));
+    await failing((await createWrapping([newWrappingKey()], noIssuer)).unwrap(kid, privateHalf.jwe));
+  }
+  await failing(createWrapping([`${wrappingKey}x`], noIssuer));
+  for (const [args, env] of [
+    [["token", "--data", data, "--aud", "api"], {}],
+    [["token", "--data", data, "--aud", "api"], { JWKSD_WRAPPING_KEYS: `${wrappingKey}x` }],
+    [["token", "--data", data, "--aud", "api", "--issuer", "https://op.example"], {}],
+    [["serve", "--data", data, "--port", "0", "--admin", "off", "--issuer", "https://op.example"], {}],
+    [["serve", "--data", data, "--port", "x"], { JWKSD_WRAPPING_KEYS: wrappingKey }],
+    [["serve", "--data", data, "--keys", data], { JWKSD_WRAPPING_KEYS: wrappingKey }],
+  ] as [string[], Record<string, string>][]) {
+    const { stdout, stderr } = await runCli(t, [...args, "--log-level", "debug"], env);
+    outputs.push(stdout, stderr);
+  }
+  await rm(path);
+  await service.logged(({ code }) => code === "ERR_STORE_UNAVAILABLE");
+  await service.stop();
+
+  outputs.push(JSON.stringify(service.log), service.errors());
+  for (const error of failures) outputs.push(inspect(error, { depth: null, showHidden: true }), JSON.stringify(error));
+  assert.ok(failures.length > 20 && secrets.size === 4, `${failures.length} failures, ${secrets.size} secrets`);
+  const output = outputs.join("\n");
+  for (const secret of secrets) {
+    assert.equal(secret.length, 43);
+    // As text, as bytes that inspect shows, and in the other base64.
+    const bytes = Buffer.from(secret, "base64url");
+    for (const form of [secret, bytes.toString("hex"), bytes.toString("base64"), [...bytes].join(", ")]) {
+      assert.ok(!output.includes(form));
+    }
+    assert.ok(!output.includes(inspect(bytes).slice(8, -1).slice(0, 60)));
+  }
+});
