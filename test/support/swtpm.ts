@@ -22,12 +22,14 @@ const libraries = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/
 const label = "tpm-test";
 const soPin = "56473829";
 const pin = "19283746";
+const maxAttempts = 5;
 
 /** Starts a TPM and makes a token in it; environment variables of this process lead there until the test ends. */
 export async function createTpmToken(t: Scope): Promise<TpmToken> {
   const modulePath = libraries.map((path) => join(path, "libtpm2_pkcs11.so.1")).find((path) => existsSync(path));
   if (modulePath === undefined) throw new Error("libtpm2_pkcs11.so.1 was not found");
   const folder = await mkdtemp(join(tmpdir(), "jwksd-swtpm-"));
+  t.after(() => rm(folder, { recursive: true, force: true }));
   for (const name of ["state", "store"]) await mkdir(join(folder, name));
   const port = await startTpm(t, folder);
   const settings = {
@@ -50,22 +52,27 @@ export async function createTpmToken(t: Scope): Promise<TpmToken> {
   return { modulePath, uri: `pkcs11:token=${label}`, pin, pinFile };
 }
 
-/** Its port; the one after that is for control. */
+/** Its port; the one after that, which another program may have taken, is for control. */
 async function startTpm(t: Scope, folder: string): Promise<number> {
-  const port = await freePort();
-  const state = `dir=${join(folder, "state")}`;
-  const server = `type=tcp,port=${port},bindaddr=127.0.0.1`;
-  const control = `type=tcp,port=${port + 1},bindaddr=127.0.0.1`;
-  const flags = ["--tpm2", "--tpmstate", state, "--server", server, "--ctrl", control];
-  const tpm = spawn(part("swtpm"), ["socket", ...flags, "--flags", "not-need-init,startup-clear"], {
-    stdio: ["ignore", "ignore", "inherit"],
-  });
-  t.after(async () => {
-    if (tpm.exitCode === null && tpm.kill("SIGKILL")) await once(tpm, "exit");
-    await rm(folder, { recursive: true, force: true });
-  });
-  await eventually("the TPM listens", () => isListening(port + 1));
-  return port;
+  for (let attempt = 1; ; attempt += 1) {
+    const port = await freePort();
+    const state = `dir=${join(folder, "state")}`;
+    const server = `type=tcp,port=${port},bindaddr=127.0.0.1`;
+    const control = `type=tcp,port=${port + 1},bindaddr=127.0.0.1`;
+    const flags = ["--tpm2", "--tpmstate", state, "--server", server, "--ctrl", control];
+    const tpm = spawn(part("swtpm"), ["socket", ...flags, "--flags", "not-need-init,startup-clear"], {
+      stdio: ["ignore", "ignore", attempt < maxAttempts ? "ignore" : "inherit"],
+    });
+    const hasEnded = (): boolean => tpm.exitCode !== null || tpm.signalCode !== null;
+    await eventually("the TPM listens", async () => hasEnded() || (await isListening(port + 1)));
+    if (!hasEnded()) {
+      t.after(async () => {
+        if (!hasEnded() && tpm.kill("SIGKILL")) await once(tpm, "exit");
+      });
+      return port;
+    }
+    if (attempt === maxAttempts) throw new Error("swtpm does not start");
+  }
 }
 
 async function isListening(port: number): Promise<boolean> {
