@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { getEventListeners } from "node:events";
 import { after, before, describe, test } from "node:test";
 import { inspect } from "node:util";
 import * as jose from "jose";
@@ -82,6 +83,29 @@ export function checkFailures(
       await signer.sign(input);
       stub.fail("sign", "cut");
       assert.equal((await signer.sign(input)).length, 64);
+    });
+
+    test("the digest is signed that was handed over, whatever becomes of its bytes", async () => {
+      const digest = Uint8Array.from(input.digest);
+      const signing = signer.sign({ ...input, digest });
+      digest.fill(0);
+      const ecdsa = { name: "ECDSA", hash: "SHA-256" };
+      const signature = Uint8Array.from(await signing);
+      assert.ok(await crypto.subtle.verify(ecdsa, publicKey, signature, input.message));
+    });
+
+    test("what is no digest is not sent", async () => {
+      const before = stub.seen.get("sign");
+      for (const digest of [input.digest.subarray(1), new Uint8Array(33), "digest", undefined] as Uint8Array[]) {
+        await failing(() => signer.sign({ ...input, digest }), "ERR_OPTION_INVALID");
+      }
+      assert.equal(stub.seen.get("sign"), before);
+    });
+
+    test("a signal that lives on is let go", async () => {
+      const { signal } = new AbortController();
+      await signer.sign({ ...input, signal });
+      assert.deepEqual(getEventListeners(signal, "abort"), []);
     });
 
     test("a service that does not answer: ERR_SIGNER_TIMEOUT at the deadline, not before", async () => {

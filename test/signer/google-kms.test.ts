@@ -226,6 +226,14 @@ describe("making and destroying keys of Google Cloud KMS", () => {
     assert.deepEqual(stub.refused, []);
   });
 
+  test("where versions may not be made, no CryptoKey is made either", async (t) => {
+    const stub = await start(t);
+    stub.fail("createVersion", googleError(403, "PERMISSION_DENIED"), 2);
+    const backend = googleKmsBackend({ ...optionsFor(stub), cryptoKey });
+    await failing(() => backend.create({ issuer }), "ERR_SIGNER_UNAUTHORIZED", secrets);
+    assert.equal(stub.cryptoKeys.size, 0);
+  });
+
   test("a CryptoKey with another protection is not used, and the version is taken back", async (t) => {
     const stub = await start(t);
     await (
