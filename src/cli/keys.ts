@@ -76,7 +76,7 @@ Examples:
 }
 
 function stepCommand(type: "activate" | "retire" | "remove", description: string): Command {
-  return addChangeFlags(new Command(type).description(description).argument("<kid>", "jwksd keys lists them"), {
+  return addChangeFlags(takesKid(new Command(type).description(description)), {
     force: true,
   })
     .addHelpText(
@@ -99,11 +99,23 @@ Examples:
     );
 }
 
+/** One in 64 thumbprints begins with a dash. */
+function takesKid(command: Command): Command {
+  return command
+    .argument("<kid>", 'jwksd keys lists them; one that begins with a dash comes last, after "--"')
+    .configureOutput({
+      outputError(text, write) {
+        write(text);
+        if (text.includes("unknown option")) write(`(a kid that begins with a dash comes last, after "--")\n`);
+      },
+    });
+}
+
 function revokeCommand(): Command {
-  const command = new Command("revoke")
-    .description("Take a key away at once and for good, because its private half may be known to others.")
-    .argument("<kid>", "jwksd keys lists them");
-  return addChangeFlags(command, { yes: true })
+  const command = new Command("revoke").description(
+    "Take a key away at once and for good, because its private half may be known to others.",
+  );
+  return addChangeFlags(takesKid(command), { yes: true })
     .addHelpText(
       "after",
       `

@@ -18,7 +18,7 @@ async function setUp(t: TestContext, keys: readonly NamedKey[] = [named("first")
   const secrets = keys.flatMap(secretsOf);
 
   async function run(...args: string[]): Promise<Finished> {
-    const finished = await runCli(t, [...args, "--data", data]);
+    const finished = await runCli(t, withFlags(args, "--data", data));
     outputs.push(finished.stdout, finished.stderr);
     return finished;
   }
@@ -51,9 +51,9 @@ async function setUp(t: TestContext, keys: readonly NamedKey[] = [named("first")
   /** Runs a change as a dry run, which must change nothing and say the same, and then for good. */
   async function change(...args: string[]): Promise<Told> {
     const before = await stored();
-    const dry = JSON.parse(await ok(...args, "--dry-run", "--json")) as Told;
+    const dry = JSON.parse(await ok(...withFlags(args, "--dry-run", "--json"))) as Told;
     assert.deepEqual(await stored(), before, "a dry run changes nothing");
-    const real = JSON.parse(await ok(...args, "--json")) as Told;
+    const real = JSON.parse(await ok(...withFlags(args, "--json"))) as Told;
     assert.deepEqual([dry.dryRun, real.dryRun], [true, false]);
     assert.deepEqual(shapeOf(dry), shapeOf(real));
     return real;
@@ -73,6 +73,12 @@ async function setUp(t: TestContext, keys: readonly NamedKey[] = [named("first")
   const file = join(folder, "keys.json");
   await writeFile(file, JSON.stringify({ keys }));
   return { folder, data, file, run, ok, refused, stored, states, change, assertSilent };
+}
+
+/** Flags come before "--", after which there are kids: one that was made may begin with a dash. */
+function withFlags(args: readonly string[], ...flags: readonly string[]): string[] {
+  const end = args.includes("--") ? args.indexOf("--") : args.length;
+  return [...args.slice(0, end), ...flags, ...args.slice(end)];
 }
 
 function secretsOf(key: NamedKey): string[] {
@@ -113,12 +119,12 @@ describe("a life of managed keys on the command line", { timeout, concurrency: 3
     );
 
     assert.match(await refused("ERR_TRANSITION", "rotate"), /is announced already/);
-    assert.match(await refused("ERR_TOO_EARLY", "keys", "activate", kid), /allowed from \d{4}-/);
+    assert.match(await refused("ERR_TOO_EARLY", "keys", "activate", "--", kid), /allowed from \d{4}-/);
     assert.match(await refused("ERR_TOO_EARLY", "keys", "retire", "first"), /allowed from \d{4}-/);
-    const asked = await refused("ERR_CONFIRMATION", "keys", "activate", kid, "--force");
+    const asked = await refused("ERR_CONFIRMATION", "keys", "activate", "--force", "--", kid);
     assert.match(asked, /nothing was changed.*--yes does it:\n- .*\n- .*refuse its tokens until/s);
 
-    const { effects } = await change("keys", "activate", kid, "--force", "--yes");
+    const { effects } = await change("keys", "activate", "--force", "--yes", "--", kid);
     assert.match(effects.join("\n"), /refuse its tokens until .*7200 s in caches/);
     assert.deepEqual(await states(), ["first sig retiring", `${kid} sig active`]);
 
@@ -331,6 +337,7 @@ describe("refusals", { timeout, concurrency: 3 }, () => {
 
   const rows = [
     { args: ["keys", "remov"], says: "unknown command 'remov'" },
+    { args: ["keys", "remove", "-abc"], says: 'begins with a dash comes last, after "--"' },
     { args: ["keys", "remove"], says: "missing required argument 'kid'" },
     { args: ["rotate", "--use", "signing"], says: "Allowed choices are sig, enc" },
     { args: ["keys", "import", "x", "--state", "removed"], says: "Allowed choices are announced, active, retiring" },
@@ -363,10 +370,10 @@ describe("a running service", { timeout }, () => {
     const [first = ""] = await kids();
     const rotated = await runCli(t, ["rotate", "--data", data]);
     assert.equal(rotated.code, 0, rotated.stderr);
-    await eventually("the announced key is published", async () => (await kids()).length === 2, 2_000);
-    const revoked = await runCli(t, ["keys", "revoke", first, "--yes", "--data", data]);
+    await eventually("the announced key is published", async () => (await kids()).length === 2, 5_000);
+    const revoked = await runCli(t, ["keys", "revoke", "--yes", "--data", data, "--", first]);
     assert.equal(revoked.code, 0, revoked.stderr);
-    await eventually("the revoked key is gone", async () => !(await kids()).includes(first), 2_000);
+    await eventually("the revoked key is gone", async () => !(await kids()).includes(first), 5_000);
     assert.equal((await kids()).length, 1);
   });
 });
