@@ -35,13 +35,25 @@ export function effects(
 /** What forced steps and revocations of the past still do to verifiers. */
 export function aftermath(records: readonly KeyRecord[], policy: RotationPolicy, now: number): string[] {
   return records.flatMap((record) => {
-    if (record.state === "revoked" && record.endedAt !== undefined) {
-      const trust = trustAfterRevocation(records, record.endedAt, policy);
-      return trust.withSlackUntil > now ? [stillTrusted(record, trust, policy)] : [];
+    if (isStillTrusted(record, records, policy, now)) {
+      return [stillTrusted(record, trustAfterRevocation(records, record.endedAt ?? now, policy), policy)];
     }
     const isForced = record.unannounced === true && record.state === "active" && !isFirst(record, records);
     return isForced && unknownUntil(record, policy) > now ? [refusedTokens(record, policy)] : [];
   });
+}
+
+/** Whether a key was revoked, and caches may not know of it yet. */
+export function isStillTrusted(
+  { state, endedAt }: KeyRecord,
+  records: readonly KeyRecord[],
+  policy: RotationPolicy,
+  now: number,
+): boolean {
+  if (state !== "revoked" || endedAt === undefined) return false;
+  // The many that were revoked long ago are not worth the search.
+  const longest = endedAt + (cachedForSeconds.long + policy.cacheSlackSeconds) * 1000;
+  return longest > now && trustAfterRevocation(records, endedAt, policy).withSlackUntil > now;
 }
 
 /**

@@ -1,7 +1,7 @@
 import type { KeyEvent, KeyRecord, KeyState, KeyUse } from "../store/store.ts";
 import { advance } from "./advance.ts";
 import { announce } from "./commands.ts";
-import { trustAfterRevocation } from "./effects.ts";
+import { isStillTrusted, trustAfterRevocation } from "./effects.ts";
 import { defaultAlg } from "./make-key.ts";
 import { type Interval, rotationIntervals } from "./mode-intervals.ts";
 import {
@@ -146,10 +146,8 @@ function keysOf(
   policy: RotationPolicy,
   now: number,
 ): Map<string, PlanKey> {
-  const isShown = ({ state, endedAt }: KeyRecord): boolean =>
-    endedAt === undefined ||
-    endedAt >= now ||
-    (state === "revoked" && trustAfterRevocation(records, endedAt, policy).withSlackUntil > now);
+  const isShown = (record: KeyRecord): boolean =>
+    (record.endedAt ?? Infinity) >= now || isStillTrusted(record, records, policy, now);
   const shown = keyUses.flatMap((use) =>
     records.filter((record) => record.use === use && isShown(record)).sort((a, b) => a.announcedAt - b.announcedAt),
   );

@@ -178,7 +178,7 @@ function axis({ scale, left, right, bottom }: Chart): string[] {
     if (next !== undefined) {
       const middle = (x + left + scale.x(next)) / 2;
       const exact = durationText(next - moment);
-      const fits = exact.length * 6.8 < scale.x(next) - scale.x(moment) - 22;
+      const fits = exact.length * 6.8 < scale.x(next) - scale.x(moment) - 30;
       parts.push(text(middle, y + 17, fits ? exact : (/^\d+ \w+/.exec(exact)?.[0] ?? exact), "quiet", "middle"));
     }
   });
