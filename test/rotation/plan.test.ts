@@ -129,7 +129,7 @@ test("the sums in the bounds are right, whatever the policy", () => {
         clockSkewSeconds,
         replicaLagSeconds,
         announceForSeconds: 7_200 + cacheSlackSeconds + clockSkewSeconds + replicaLagSeconds + more,
-        maxTokenLifetimeSeconds: more,
+        maxTokenLifetimeSeconds: more + 1,
       });
       const enc = record("e", "active", { use: "enc", announcedAt: start - day, activatedAt: start - day });
       const sums = plan([active, enc], policy, start).steps.flatMap(
