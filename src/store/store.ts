@@ -91,7 +91,10 @@ export interface KeyStore {
     readonly before?: number | undefined;
     readonly signal?: AbortSignal | undefined;
   }): Promise<readonly StoredEvent[]>;
-  /** Calls back within a second after a commit, by any process, until the signal aborts; several commits may share one call. */
+  /**
+   * Calls back within a second after a commit, by any process, until the signal aborts; several commits may share one call. Also when the
+   * store was replaced or became unusable: loading tells. Who watches before it loads misses nothing.
+   */
   watch(onChange: () => void, options: { readonly signal: AbortSignal }): void;
   close(): Promise<void>;
 }
