@@ -128,6 +128,14 @@ const steps: readonly {
     wakeAt: period - announcement,
   },
   {
+    rule: "an old key leaves at the moment at which the next one takes over",
+    given: [active, announced, { ...retiring, retiredAt: start + announcement - retirement }],
+    at: announcement,
+    states: "a retiring, b active, r removed",
+    events: ["removed r", "retired a", "activated b"],
+    wakeAt: announcement + retirement,
+  },
+  {
     rule: "both uses take their steps at one moment, the signing keys first",
     given: [active, announced, enc(active), enc(announced)],
     at: announcement,
