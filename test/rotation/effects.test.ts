@@ -271,6 +271,8 @@ describe("what a change means for verifiers", () => {
 describe("what the past still does", () => {
   const forced = applyCommand([a], { type: "rotate", use: "sig", key: newKey("b"), now: true }, policy, now).records;
   const revoked = applyCommand([a], { type: "revoke", kid: "a", replacement: newKey("b") }, policy, now).records;
+  const first = applyCommand([], { type: "import", key: newKey("a"), state: "active" }, policy, now).records;
+  const imported = applyCommand(first, { type: "import", key: newKey("o"), state: "retiring" }, policy, now).records;
   const end = 14_400 * second;
   const rows: readonly [name: string, records: readonly KeyRecord[], at: number, says: readonly RegExp[]][] = [
     [
@@ -293,6 +295,7 @@ describe("what the past still does", () => {
       now,
       [],
     ],
+    ["nor was the first of a set that was imported whole", imported, now, []],
     ["a planned rotation", [a, announced(hour)], now, []],
   ];
   for (const [name, records, at, says] of rows) {
