@@ -1,0 +1,147 @@
+// What other processes do with managed keys: `managed-child.ts COMMAND PATH WRAPPING_KEY [START]`. Their time is simulated: it jumps
+// to whatever is next. They answer in lines of JSON on standard output.
+import { existsSync, rmSync, writeFileSync, writeSync } from "node:fs";
+import { createInterface } from "node:readline";
+import { decodeProtectedHeader } from "jose";
+import type { Clock } from "../../src/clock.ts";
+import { JwksdError } from "../../src/errors.ts";
+import { createProvider } from "../../src/provider/provider.ts";
+import { type Driven, type ManagerEvent, createKeyManager } from "../../src/rotation/manager.ts";
+import { sqliteStore } from "../../src/store/sqlite.ts";
+
+const [command = "", path = "", wrappingKey = "", start = "0"] = process.argv.slice(2);
+const issuer = "https://op.example";
+
+// Synchronous: what was said before a SIGKILL has been said.
+const say = (line: unknown): void => void writeSync(1, `${JSON.stringify(line)}\n`);
+
+let now = Number(start);
+const timers = new Set<{ readonly at: number; readonly callback: () => void }>();
+const clock: Clock = {
+  now: () => now,
+  setTimer(callback, delayMs) {
+    const timer = { at: now + delayMs, callback };
+    timers.add(timer);
+    return () => void timers.delete(timer);
+  },
+};
+
+/** Lets the next timer fire, if it is due by then. */
+function jump(until = Infinity): boolean {
+  const [first] = [...timers].toSorted((a, b) => a.at - b.at);
+  if (first === undefined || first.at > until) return false;
+  timers.delete(first);
+  now = Math.max(now, first.at);
+  first.callback();
+  return true;
+}
+
+async function startManager(onEvent: (event: ManagerEvent) => void = () => {}) {
+  const store = await sqliteStore(path);
+  const counted = { conflicts: 0 };
+  const commit = store.commit.bind(store);
+  store.commit = async (...args) => {
+    try {
+      return await commit(...args);
+    } catch (error) {
+      if (error instanceof JwksdError && error.code === "ERR_STORE_CONFLICT") counted.conflicts += 1;
+      throw error;
+    }
+  };
+  const manager = await pumped(createKeyManager({ issuer, store, wrappingKeys: [wrappingKey], clock, onEvent }));
+  const provider = await createProvider(manager.options, { clock });
+  await pumped(manager.drive(provider));
+  const sink: Driven = { update: async () => {} };
+  return {
+    manager,
+    counted,
+    /** Until what is under way is done. */
+    idle: () => pumped(manager.drive(sink)),
+    /** The kid of a token that is made now. */
+    sign: async (): Promise<string> =>
+      decodeProtectedHeader(await provider.sign({ sub: "a" }, { lifetimeSeconds: 3600 })).kid ?? "",
+  };
+}
+
+/** What waits for a moment, as between two attempts to commit, is let go on. */
+async function pumped<T>(promise: Promise<T>): Promise<T> {
+  const state = { isSettled: false };
+  const settle = (): void => void (state.isSettled = true);
+  promise.then(settle, settle);
+  for (let quietMs = performance.now() + 20; !state.isSettled;) {
+    await new Promise(setImmediate);
+    if (performance.now() > quietMs && jump(now + 1000)) quietMs = performance.now() + 20;
+  }
+  return promise;
+}
+
+const commands: Readonly<Record<string, () => Promise<void>>> = {
+  /** Rotates for ever, and says after each step which key has signed, and when. */
+  async rotate() {
+    const { idle, sign } = await startManager();
+    for (;;) {
+      const at = now;
+      say({ signed: await sign(), at });
+      // Once more just before the next step, when the token lives longest.
+      const next = Math.min(...[...timers].map((timer) => timer.at));
+      now = Math.max(now, next - 1);
+      say({ signed: await sign(), at: now });
+      jump();
+      await idle();
+    }
+  },
+
+  /** Goes to each moment that it is told, and says what it did there. */
+  async race() {
+    let done: unknown[] = [];
+    const { manager, counted, idle } = await startManager((event) => {
+      if (event.type === "changed") done.push(...event.events.map(({ type, kid }) => `${type} ${kid}`));
+      else say({ unexpected: event.type });
+    });
+    const answer = (): void => {
+      say({ done, records: manager.records, wakeAt: Math.min(...[...timers].map(({ at }) => at)), ...counted });
+      done = [];
+    };
+    answer();
+    for await (const line of createInterface({ input: process.stdin })) {
+      const until = Number(line);
+      while (jump(until)) await idle();
+      now = Math.max(now, until);
+      await idle();
+      answer();
+    }
+    process.exit(0);
+  },
+
+  /** Rotates until the disk is full, goes on for a while, makes room, and goes on. */
+  async disk() {
+    const ballast = `${path}.ballast`;
+    writeFileSync(ballast, new Uint8Array(100_000));
+    const told: string[] = [];
+    const { manager, idle, sign } = await startManager((event) => {
+      if (event.type === "failed") told.push(event.error.code);
+      if (event.type === "recovered") told.push("recovered");
+    });
+    const step = async (): Promise<void> => {
+      jump();
+      await idle();
+      say({ signed: await sign(), at: now, states: manager.records.map(({ state }) => state) });
+    };
+    while (told.length === 0) await step();
+    say({ fullAt: now, code: told[0] });
+    for (let steps = 0; steps < 300; steps += 1) await step();
+    say({ stillFullAt: now, codes: [...new Set(told)], hasBallast: existsSync(ballast) });
+    rmSync(ballast);
+    while (!told.includes("recovered")) await step();
+    say({ recoveredAt: now });
+    const [from] = [told.length];
+    for (let steps = 0; steps < 3; steps += 1) await step();
+    say({ more: told.slice(from) });
+    await manager.close();
+    const store = await sqliteStore(path);
+    say({ memory: manager.records, stored: (await store.load()).records });
+    process.exit(0);
+  },
+};
+
+await commands[command]?.();

@@ -1,0 +1,215 @@
+import assert from "node:assert/strict";
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { DatabaseSync } from "node:sqlite";
+import { type TestContext, describe, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { checkRecords } from "../../src/rotation/records.ts";
+import type { KeyRecord } from "../../src/store/store.ts";
+import { newWrappingKey, readStore, unwrapAll } from "../support/managed.ts";
+import { part, skipWithout } from "../support/parts.ts";
+import { temporaryFolder } from "../support/service.ts";
+
+const script = fileURLToPath(new URL("managed-child.ts", import.meta.url));
+const startMs = Date.parse("2026-11-20T12:00:00Z");
+const lifetimeMs = 3600_000;
+
+interface Child {
+  readonly process: ChildProcess;
+  readonly exited: Promise<unknown>;
+  /** The next line that it says; `undefined` when it has ended. */
+  next(): Promise<Line | undefined>;
+  tell(line: unknown): void;
+}
+
+type Line = Readonly<Record<string, unknown>>;
+
+function startChild(
+  t: TestContext | undefined,
+  args: readonly unknown[],
+  { around = [], cache = "" }: { readonly around?: readonly string[]; readonly cache?: string } = {},
+): Child {
+  const [program = "", ...rest] = [...around, process.execPath, script, ...args.map(String)];
+  const env = { ...process.env, ...(cache !== "" && { NODE_COMPILE_CACHE: cache }) };
+  const child = spawn(program, rest, { env, stdio: ["pipe", "pipe", "inherit"] });
+  const exited = once(child, "exit");
+  t?.after(() => void child.kill("SIGKILL"));
+  child.stdin.on("error", () => {});
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  return {
+    process: child,
+    exited,
+    async next() {
+      const { value, done } = (await lines.next()) as IteratorResult<string>;
+      return done === true ? undefined : (JSON.parse(value) as Line);
+    },
+    tell: (line) => void child.stdin.write(`${String(line)}\n`),
+  };
+}
+
+/** A token that was made, and when. */
+interface Signed {
+  readonly signed: string;
+  readonly at: number;
+}
+
+/** Asserts that every key is, or was, published for as long as a token that it signed was valid. */
+function checkTokens(records: readonly KeyRecord[], tokens: readonly Signed[]): void {
+  const byKid = new Map(records.map((record) => [record.kid, record]));
+  for (const { signed, at } of tokens) {
+    const record = byKid.get(signed);
+    assert.ok(record !== undefined, `kid ${signed} is lost`);
+    assert.ok(record.announcedAt <= at);
+    assert.ok(record.endedAt === undefined || record.endedAt >= at + lifetimeMs, `kid ${signed} left too early`);
+  }
+}
+
+function checkDatabase(path: string): void {
+  const db = new DatabaseSync(path);
+  const { integrity_check: integrity } = db.prepare("PRAGMA integrity_check").get() as Record<string, unknown>;
+  db.close();
+  assert.equal(integrity, "ok");
+}
+
+describe("kill -9 at random instants while keys rotate", { timeout: 180_000, concurrency: true }, () => {
+  const lanes = 3;
+  const kills = 100;
+  for (let lane = 1; lane <= lanes; lane += 1) {
+    test(`${kills} times on one store, lane ${lane}: it opens, its rules hold, and no key that a token needs is lost`, async (t) => {
+      const folder = await temporaryFolder(t);
+      const path = join(folder, "keys.db");
+      // Three times as fast a start. Only a process that ends by itself leaves what it compiled.
+      const cache = join(folder, "compiled");
+      await startChild(t, ["nothing"], { cache }).exited;
+      const wrappingKey = newWrappingKey();
+      const tokens: Signed[] = [];
+      let clockMs = startMs;
+      let [duringStart, startsInMs] = [0, 0];
+      for (let kill = 0; kill < kills; kill += 1) {
+        const begunMs = performance.now();
+        const child = startChild(undefined, ["rotate", path, wrappingKey, clockMs], { cache });
+        // One in ten somewhere in its start, the others somewhere in their work.
+        const isEarly = kill % 10 === 9;
+        const first = isEarly ? undefined : await child.next();
+        if (!isEarly) startsInMs = performance.now() - begunMs;
+        const killing = new Promise<void>((resolve) =>
+          setTimeout(() => resolve(void child.process.kill("SIGKILL")), Math.random() * (isEarly ? startsInMs : 80)),
+        );
+        let said = 0;
+        for (let line = first ?? (await child.next()); line !== undefined; line = await child.next()) {
+          tokens.push(line as unknown as Signed);
+          said += 1;
+        }
+        await Promise.all([killing, child.exited]);
+        assert.equal(child.process.signalCode, "SIGKILL");
+        if (said === 0) duringStart += 1;
+
+        const { revision, records, events } = await readStore(path);
+        if (records.length > 0) {
+          checkRecords(records);
+          assert.equal(records.filter(({ state }) => state === "active").length, 1);
+          assert.equal(
+            (await unwrapAll(records, wrappingKey)).length,
+            records.filter(({ endedAt }) => !endedAt).length,
+          );
+        }
+        assert.ok(revision <= events.length, "no commit without its events");
+        checkTokens(records, tokens);
+        const times = records.flatMap(({ announcedAt, activatedAt = 0, retiredAt = 0, endedAt = 0 }) => [
+          announcedAt,
+          activatedAt,
+          retiredAt,
+          endedAt,
+        ]);
+        clockMs = Math.max(clockMs, ...times, ...tokens.slice(-4).map(({ at }) => at));
+      }
+      checkDatabase(path);
+      const { records } = await readStore(path);
+      t.diagnostic(`${records.length} keys, ${tokens.length} tokens, ${duringStart} killed before their first token`);
+      assert.ok(records.length > kills / 4 && tokens.length > kills);
+    });
+  }
+});
+
+test("two processes that rotate one file at once, 200 rounds: one takes each step, the other takes it over", async (t) => {
+  const path = join(await temporaryFolder(t), "keys.db");
+  const wrappingKey = newWrappingKey();
+  const children = [1, 2].map(() => startChild(t, ["race", path, wrappingKey, startMs]));
+  interface Answer {
+    readonly done: readonly string[];
+    readonly records: readonly KeyRecord[];
+    readonly wakeAt: number;
+    readonly conflicts: number;
+  }
+  const answers = async (): Promise<Answer[]> =>
+    (await Promise.all(children.map((child) => child.next()))) as unknown as Answer[];
+  const steps: string[] = [];
+  let [one, other] = await answers();
+  let [conflicts, wins] = [0, 0];
+  for (let round = 0; round <= 200; round += 1) {
+    assert.ok(one !== undefined && other !== undefined);
+    assert.deepEqual(one.records, other.records, `round ${round}`);
+    checkRecords(one.records);
+    steps.push(...one.done, ...other.done);
+    assert.ok(one.done.length === 0 || other.done.length === 0, "one wins");
+    if (one.done.length > 0) wins += 1;
+    conflicts = one.conflicts + other.conflicts;
+    if (round === 200) break;
+    const until = Math.min(one.wakeAt, other.wakeAt);
+    for (const child of children) child.tell(until);
+    [one, other] = await answers();
+  }
+  const { records, events } = await readStore(path);
+  assert.deepEqual(records, one?.records);
+  assert.deepEqual(
+    events.map(({ type, kid }) => `${type} ${kid}`),
+    steps,
+    "each step once, and none is lost",
+  );
+  assert.equal(records.length, 1 + Math.ceil(200 / 3));
+  checkDatabase(path);
+  t.diagnostic(`${conflicts} conflicts, the first process took ${wins} of 201 steps`);
+  for (const child of children) child.process.stdin?.end();
+  await Promise.all(children.map(({ exited }) => exited));
+});
+
+// Root of its own namespaces only, so nobody else sees the mount, and it ends with the process.
+const namespaces = ["-U", "-r", "-m"];
+
+/** Why tests that mount file systems of their own are skipped: containers often forbid it. */
+function skipWithoutMounts(): string | false {
+  const missing = skipWithout("unshare", "mount");
+  if (missing !== false || process.env["CI"]) return missing;
+  if (spawnSync(part("unshare"), [...namespaces, "mount", "-t", "tmpfs", "tmpfs", "/tmp"]).status === 0) return false;
+  const reason = "NOT TESTED: a full disk; this system lets nobody mount a file system (unshare -Urm)";
+  process.emitWarning(reason);
+  return reason;
+}
+
+test(
+  "a full disk: serving and signing go on by the plan, nothing is lost, and what was done is recorded when there is room",
+  { skip: skipWithoutMounts(), timeout: 120_000 },
+  async (t) => {
+    const folder = await temporaryFolder(t);
+    const mount = 'mount -t tmpfs -o size=400k tmpfs "$1"; shift; exec "$@"';
+    const around = [part("unshare"), ...namespaces, "sh", "-euc", mount, "sh", folder];
+    const child = startChild(t, ["disk", join(folder, "keys.db"), newWrappingKey(), startMs], { around });
+    const lines: Line[] = [];
+    for (let line = await child.next(); line !== undefined; line = await child.next()) lines.push(line);
+    const find = (name: string): Line =>
+      lines.find((line) => name in line) ?? assert.fail(`${name}: ${lines.length} lines`);
+    assert.equal(find("fullAt")["code"], "ERR_STORE_UNAVAILABLE");
+    assert.deepEqual(find("stillFullAt")["codes"], ["ERR_STORE_UNAVAILABLE"]);
+    assert.equal(find("stillFullAt")["hasBallast"], true);
+    assert.deepEqual(find("more")["more"], []);
+    const { memory, stored } = find("stored") as unknown as Record<"memory" | "stored", KeyRecord[]>;
+    assert.deepEqual(stored, memory);
+    checkRecords(stored);
+    const tokens = lines.filter((line) => "signed" in line) as unknown as Signed[];
+    checkTokens(stored, tokens);
+    t.diagnostic(`${stored.length} keys, ${tokens.length} tokens`);
+    assert.ok(tokens.length > 300);
+  },
+);
