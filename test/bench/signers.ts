@@ -1,0 +1,256 @@
+import { type ChildProcess, fork } from "node:child_process";
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { type Provider, createProvider, localSigner } from "../../src/index.ts";
+import { pkcs11Backend } from "../../src/signer/pkcs11/index.ts";
+import { type SoftHsm, createShim, createSoftHsm } from "../support/softhsm.ts";
+import type { Plan } from "./comparisons.ts";
+import { median } from "./measure.ts";
+import { type Goal, type Section, table } from "./report.ts";
+import { type Rate, rateOf } from "./signers-rate.ts";
+import type { RawReply, RawRequest } from "./signers-raw.ts";
+
+const inFlight = [1, 16, 64];
+const delayMs = 20;
+const sessions = 64;
+const issuer = "https://op.example";
+const keyLabel = "bench";
+
+const raw = "pkcs11js in a child";
+const alone = "jwksd, the signer alone";
+const whole = "jwksd, provider.sign";
+
+type Measure = (inFlight: number, ms: number) => Promise<Rate>;
+
+/** Contestants that sign with one key, the first of them is the base of the ratios. */
+interface Group {
+  readonly name: string;
+  readonly contestants: Readonly<Record<string, Measure>>;
+}
+
+type Results = ReadonlyMap<string, ReadonlyMap<number, readonly Rate[]>>;
+
+/** Signatures per second of each kind of signer, beside the same call without jwksd. */
+export async function signers({ rounds }: Plan): Promise<Section> {
+  const ends: (() => unknown)[] = [];
+  const roundMs = rounds === 1 ? 500 : 1_000;
+  try {
+    const token = await createSoftHsm({ after: (end) => void ends.unshift(end) });
+    token.pkcs11Tool("--keypairgen", "--key-type", "EC:prime256v1", "--label", keyLabel, "--id", "01");
+    const shim = createShim(token);
+    shim.control(`C_Sign delay ${delayMs}`);
+    const local = await localGroup();
+    const softHsm = await pkcs11Group("SoftHSM", token, token.modulePath, ends);
+    const slow = await pkcs11Group(`${delayMs} ms module`, token, shim.modulePath, ends);
+    const texts: string[] = [];
+    const goals: Goal[] = [];
+    for (const group of [local, softHsm, slow]) {
+      const results = await alternate(group, rounds, roundMs);
+      texts.push(`${group.name}:`, resultsTable(group, results));
+      if (group === softHsm) goals.push(softHsmGoal(results, alone), softHsmGoal(results, whole));
+      if (group === slow) goals.push(slowGoal(results));
+    }
+    const [provider] = slow.providers;
+    const publishing = await publishingWhileSigning(provider as Provider, rounds, roundMs, ends);
+    return {
+      title: "Signers: HSM and local",
+      text: [explanation, ...texts, publishing.text].join("\n\n"),
+      goals: [...goals, publishing.goal],
+    };
+  } finally {
+    for (const end of ends) await end();
+  }
+}
+
+const explanation = `Signatures by as many callers as are in flight, each with one after another; ratios are to the first row of a table, in the same round. \`provider.sign\` makes a whole token, and checks the signature with the published key; "the signer alone" does neither. "In a child" is pkcs11js with a pool of ${sessions} sessions in a process of its own that is sent one message for each digest, as the simplest signer in a child process would be; "a loop in the child" needs no messages, and is the most that the module gives. The ${delayMs} ms module is SoftHSM behind a shim that makes each C_Sign take ${delayMs} ms.`;
+
+async function localGroup(): Promise<Group> {
+  const pair = await crypto.subtle.generateKey({ name: "ECDSA", namedCurve: "P-256" }, true, ["sign", "verify"]);
+  const message = crypto.getRandomValues(new Uint8Array(300));
+  const signer = await localSigner(pair);
+  const provider = await createProvider({ issuer, keyset: [{ keyId: "local", signer }] });
+  const webCrypto = () => crypto.subtle.sign({ name: "ECDSA", hash: "SHA-256" }, pair.privateKey, message);
+  return {
+    name: "Local key",
+    contestants: {
+      "Web Crypto alone": (count, ms) => rateOf(webCrypto, count, ms),
+      [whole]: (count, ms) => rateOf(() => token(provider), count, ms),
+    },
+  };
+}
+
+async function pkcs11Group(
+  name: string,
+  { pinFile, pin, uri }: SoftHsm,
+  modulePath: string,
+  ends: (() => unknown)[],
+): Promise<Group & { readonly providers: readonly Provider[] }> {
+  const child = await startRaw(modulePath, pin);
+  ends.unshift(() => child.stop());
+  const backend = pkcs11Backend({ modulePath, pin: { file: pinFile }, sessions });
+  const signer = await backend.open(`${uri};object=${keyLabel}`);
+  ends.unshift(() => signer.close());
+  const provider = await createProvider({
+    issuer,
+    keyset: [{ keyId: name, signer }],
+    signerLimits: { maxConcurrent: sessions },
+  });
+  const digest = new Uint8Array(32).fill(7);
+  return {
+    name,
+    providers: [provider],
+    contestants: {
+      [raw]: (count, ms) => rateOf(() => child.sign(digest), count, ms),
+      [alone]: (count, ms) => rateOf(() => signer.sign({ digest, message: digest }), count, ms),
+      [whole]: (count, ms) => rateOf(() => token(provider), count, ms),
+      "pkcs11js, a loop in the child": (count, ms) => child.measure(count, ms),
+    },
+  };
+}
+
+const token = (provider: Provider): Promise<string> => provider.sign({ sub: "alice" }, { lifetimeSeconds: 300 });
+
+async function startRaw(modulePath: string, pin: string) {
+  const child = fork(new URL("signers-raw.ts", import.meta.url), {
+    serialization: "advanced",
+    env: { ...process.env, UV_THREADPOOL_SIZE: String(sessions + 2) },
+  });
+  const waiting = new Map<number, (signature: Uint8Array) => void>();
+  let rated: ((rate: Rate) => void) | undefined;
+  let nextId = 0;
+  child.on("message", (reply: RawReply) => {
+    if (reply.kind === "rate") rated?.(reply.rate);
+    if (reply.kind !== "signature") return;
+    waiting.get(reply.id)?.(reply.signature);
+    waiting.delete(reply.id);
+  });
+  ask(child, { kind: "open", modulePath, pin, sessions, label: keyLabel });
+  await once(child, "message");
+  return {
+    sign(digest: Uint8Array): Promise<Uint8Array> {
+      return new Promise((resolve) => {
+        const id = nextId++;
+        waiting.set(id, resolve);
+        ask(child, { kind: "sign", id, digest });
+      });
+    },
+    measure(inFlight: number, ms: number): Promise<Rate> {
+      return new Promise((resolve) => {
+        rated = resolve;
+        ask(child, { kind: "measure", inFlight, ms });
+      });
+    },
+    async stop(): Promise<void> {
+      child.disconnect();
+      await once(child, "exit");
+    },
+  };
+}
+
+const ask = (child: ChildProcess, request: RawRequest): void => void child.send(request);
+
+/** Rounds of all contestants in turn, forth and back; one before them warms up. */
+async function alternate({ contestants }: Group, rounds: number, roundMs: number): Promise<Results> {
+  const inOrder = Object.entries(contestants);
+  const results = new Map(inOrder.map(([name]) => [name, new Map(inFlight.map((count) => [count, [] as Rate[]]))]));
+  for (let round = -1; round < rounds; round += 1) {
+    for (const count of inFlight) {
+      for (const [name, measure] of round % 2 === 0 ? inOrder : inOrder.toReversed()) {
+        const rate = await measure(count, round < 0 ? roundMs / 5 : roundMs);
+        if (round >= 0) results.get(name)?.get(count)?.push(rate);
+      }
+    }
+  }
+  return results;
+}
+
+const ratesOf = (results: Results, name: string, count: number): readonly Rate[] => results.get(name)?.get(count) ?? [];
+
+function ratioOf(results: Results, name: string, base: string, count: number): number {
+  const bases = ratesOf(results, base, count);
+  const ratios = ratesOf(results, name, count).map(
+    ({ perSecond }, round) => perSecond / (bases[round]?.perSecond ?? Number.NaN),
+  );
+  return median(ratios);
+}
+
+function resultsTable({ contestants }: Group, results: Results): string {
+  const names = Object.keys(contestants);
+  const [base = ""] = names;
+  const cells = (name: string, count: number): string[] => {
+    const rates = ratesOf(results, name, count);
+    return [
+      Math.round(median(rates.map(({ perSecond }) => perSecond))).toLocaleString("en"),
+      ratioOf(results, name, base, count).toFixed(2),
+      median(rates.map(({ p99Ms }) => p99Ms)).toFixed(1),
+    ];
+  };
+  return table(
+    ["", ...inFlight.flatMap((count) => [`per second, ${count} in flight`, "ratio", "p99 ms"])],
+    names.map((name) => [name].concat(inFlight.flatMap((count) => cells(name, count)))),
+  );
+}
+
+function softHsmGoal(results: Results, name: string): Goal {
+  const measured = ratioOf(results, name, raw, 16);
+  return {
+    name: `SoftHSM, ${name}, 16 in flight: at least 0.8 of ${raw}`,
+    reached: measured >= 0.8,
+    measured: measured.toFixed(2),
+  };
+}
+
+function slowGoal(results: Results): Goal {
+  const most = (64 / delayMs) * 1_000;
+  const measured = median(ratesOf(results, whole, 64).map(({ perSecond }) => perSecond)) / most;
+  return {
+    name: `${delayMs} ms module, ${whole}, 64 in flight: at least 0.95 of 64 in ${delayMs} ms`,
+    reached: measured >= 0.95,
+    measured: measured.toFixed(2),
+  };
+}
+
+/** The latency of the public endpoint in the very process that signs at full load. */
+async function publishingWhileSigning(
+  provider: Provider,
+  rounds: number,
+  roundMs: number,
+  ends: (() => unknown)[],
+): Promise<{ readonly text: string; readonly goal: Goal }> {
+  const server = createServer((request, response) => provider.node(request, response)).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  ends.unshift(() => server.close());
+  const { port } = server.address() as AddressInfo;
+  const probe = fork(new URL("signers-probe.ts", import.meta.url));
+  ends.unshift(() => probe.disconnect());
+  const p99Ms = async (): Promise<number> => {
+    probe.send({ port, ms: roundMs });
+    const [latency] = (await once(probe, "message")) as [number];
+    return latency;
+  };
+  await p99Ms();
+  const idle: number[] = [];
+  const busy: number[] = [];
+  for (let round = 0; round < rounds; round += 1) {
+    idle.push(await p99Ms());
+    // Callers that begin together would stay together, and so come in bursts that nobody has.
+    const load = rateOf(() => token(provider), sessions, roundMs + 200, delayMs / sessions);
+    busy.push(await p99Ms());
+    await load;
+  }
+  const ratio = median(busy.map((latency, round) => latency / (idle[round] ?? Number.NaN)));
+  const head = ["/jwks, 500 requests a second on one connection", "p99 ms"];
+  const rows = [
+    ["while nothing is signed", median(idle).toFixed(2)],
+    [`while the same process signs with the ${delayMs} ms module, 64 in flight`, median(busy).toFixed(2)],
+  ];
+  return {
+    text: table(head, rows),
+    goal: {
+      name: "/jwks p99 while signing at full load: at most 1.5 of idle",
+      reached: ratio <= 1.5,
+      measured: ratio.toFixed(2),
+    },
+  };
+}
