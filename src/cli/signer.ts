@@ -1,12 +1,14 @@
 import { Command, InvalidArgumentError, Option } from "commander";
 import { type CryptoKey, calculateJwkThumbprint, importJWK } from "jose";
 import { JwksdError } from "../errors.ts";
+import { signersOf } from "../server/signers.ts";
 import { guardSigner } from "../signer/guard.ts";
 import { type BackendOptions, type ExternalSigner, openSigner } from "../signer/open-signer.ts";
 
 type CheckFlags = {
   readonly probes: number;
   readonly json?: true;
+  readonly signers?: string;
   readonly pkcs11Module?: string;
   readonly pinFile?: string;
   readonly pinVariable?: string;
@@ -36,6 +38,12 @@ export function signerCommand(): Command {
     .argument("<uri>", "key URI, which names a key version")
     .option("--probes <number>", "signatures to make, one after the other", wholeNumber, 100)
     .option("--json", "print what was found out as JSON")
+    .addOption(
+      new Option(
+        "--signers <file>",
+        "JSON file of serve that says how to reach it, in place of the options below",
+      ).conflicts(["pkcs11Module", "pinFile", "pinVariable", "vaultTokenFile", "vaultNamespace"]),
+    )
     .option("--pkcs11-module <file>", "PKCS#11: absolute path of the module, where the URI has none")
     .option("--pin-file <file>", "PKCS#11: file that holds the user PIN")
     .addOption(new Option("--pin-variable <name>", "PKCS#11: variable that holds the user PIN").conflicts("pinFile"))
@@ -66,7 +74,7 @@ async function check(uri: string, flags: CheckFlags): Promise<Report> {
   const latencies: number[] = [];
   try {
     const openedAt = performance.now();
-    signer = await openSigner(uri, optionsFrom(flags));
+    signer = await open(uri, flags);
     const { publicKey } = signer;
     const curve = String((publicKey as { crv?: unknown }).crv);
     const openMs = performance.now() - openedAt;
@@ -88,6 +96,12 @@ async function check(uri: string, flags: CheckFlags): Promise<Report> {
   } finally {
     await signer?.close();
   }
+}
+
+async function open(uri: string, flags: CheckFlags): Promise<ExternalSigner> {
+  if (flags.signers === undefined) return openSigner(uri, optionsFrom(flags));
+  const configured = await signersOf({ signers: flags.signers, signerType: "local", destroyExternal: false });
+  return configured.openSigner(uri);
 }
 
 function optionsFrom(flags: CheckFlags): BackendOptions {

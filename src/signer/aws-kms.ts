@@ -3,7 +3,17 @@ import { calculateJwkThumbprint } from "jose";
 import { ConfigError } from "../errors.ts";
 import { es256FromDer } from "./der.ts";
 import { badUri, externalSigner, notP256, orUndo, p256PublicKey, spkiPem, wrongPurpose } from "./remote-key.ts";
-import { type Failure, type RemoteOptions, failure, kindOfStatus, loadPackage, remote, word } from "./remote.ts";
+import {
+  type Failure,
+  type RemoteOptions,
+  checkOptions,
+  checkUrl,
+  failure,
+  kindOfStatus,
+  loadPackage,
+  remote,
+  word,
+} from "./remote.ts";
 import type { ExternalSigner, SignerBackend } from "./signer.ts";
 
 /** Where AWS KMS is, and how to get in. What is not given, the SDK takes from its environment variables, profiles and roles. */
@@ -33,11 +43,13 @@ const algorithm = "ECDSA_SHA_256";
  * Keys in AWS KMS, with the SDK `@aws-sdk/client-kms`. Asymmetric keys are never rotated by the service, so that a key is a key
  * version.
  *
- * @throws ConfigError `ERR_OPTION_INVALID`
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  * @see https://docs.aws.amazon.com/kms/latest/APIReference/API_Sign.html
  */
 export function awsKmsBackend(options: AwsKmsOptions = {}): SignerBackend {
   const { deletionWindowDays = 30 } = options;
+  checkOptions(options, ["region", "endpoint"], ["credentials", "deletionWindowDays"]);
+  checkUrl("endpoint", options.endpoint);
   if (!(Number.isInteger(deletionWindowDays) && deletionWindowDays >= 7 && deletionWindowDays <= 30)) {
     throw new ConfigError("ERR_OPTION_INVALID", "deletionWindowDays must be a whole number from 7 to 30");
   }

@@ -13,7 +13,17 @@ import {
   p256PublicKey,
   wrongPurpose,
 } from "./remote-key.ts";
-import { type Failure, type RemoteOptions, failure, kindOfStatus, loadPackage, remote, word } from "./remote.ts";
+import {
+  type Failure,
+  type RemoteOptions,
+  checkChoice,
+  checkOptions,
+  failure,
+  kindOfStatus,
+  loadPackage,
+  remote,
+  word,
+} from "./remote.ts";
 import type { ExternalSigner, SignerBackend } from "./signer.ts";
 
 /** Where Azure Key Vault or a Managed HSM makes keys, and how to get in. */
@@ -49,12 +59,18 @@ interface Clients {
  * Keys in Azure Key Vault or a Managed HSM, with the SDK `@azure/keyvault-keys`. A key is made per rotation instead of a version of
  * one key: the service deletes keys, not single versions.
  *
- * @throws ConfigError `ERR_OPTION_INVALID`
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  * @see https://learn.microsoft.com/rest/api/keyvault/keys/sign/sign
  */
 export function azureKeyVaultBackend(options: AzureKeyVaultOptions = {}): SignerBackend {
   const { vault, keyType = "EC-HSM", keyPrefix = "jwksd", clock = systemClock } = options;
+  checkOptions(options, ["vault", "keyType", "keyPrefix"], ["credential"]);
+  checkChoice("keyType", keyType, ["EC-HSM", "EC"]);
   checkKeyPrefix(keyPrefix);
+  const vaultUrl = vault?.replace(/\/$/, "");
+  if (vaultUrl !== undefined && !isVaultUrl(vaultUrl)) {
+    throw new ConfigError("ERR_OPTION_INVALID", "the option vault of a signer must be https://NAME.vault.azure.net");
+  }
   const service = remote(options, kindOf);
 
   async function open(uri: string, signal?: AbortSignal): Promise<ExternalSigner> {
@@ -104,9 +120,8 @@ export function azureKeyVaultBackend(options: AzureKeyVaultOptions = {}): Signer
     destroy: async (uri, { signal } = {}) => destroy(uri, signal),
 
     async create({ issuer, signal }) {
-      if (vault === undefined) throw new ConfigError("ERR_OPTION_INVALID", "making a key needs the option vault");
+      if (vaultUrl === undefined) throw new ConfigError("ERR_OPTION_INVALID", "making a key needs the option vault");
       const name = keyName(keyPrefix, issuer);
-      const { vaultUrl } = parse(`azure-kv:${vault.replace(/\/$/, "")}/keys/${name}/${"0".repeat(32)}`);
       const { keys } = await clientsFor(vaultUrl, options);
       const tags = { "jwksd-issuer": issuer.slice(0, 256) };
       const made = await service.call(`azure-kv:${vaultUrl}/keys/${name}`, "slow", signal, (abortSignal) =>
@@ -163,12 +178,22 @@ async function checked(key: KeyVaultKey, uri: string, now: number): Promise<EcPu
   return p256PublicKey({ kty: "EC", crv: "P-256", x: base64url.encode(jwk.x), y: base64url.encode(jwk.y) }, uri);
 }
 
-function parse(uri: string): { vaultUrl: string; name: string; version: string } {
+interface KeyAddress {
+  readonly vaultUrl: string;
+  readonly name: string;
+  readonly version: string;
+}
+
+function parse(uri: string): KeyAddress {
   const [, vaultUrl = "", name, version] =
-    /^azure-kv:(https:\/\/[a-z0-9.-]+(?::\d+)?)\/keys\/([A-Za-z0-9-]{1,127})\/([0-9a-f]{32})$/.exec(uri) ?? [];
-  const isUrl = URL.canParse(vaultUrl) && new URL(vaultUrl).origin === vaultUrl;
-  if (!isUrl || name === undefined || version === undefined) throw badUri(uri, form);
+    /^azure-kv:(.+)\/keys\/([A-Za-z0-9-]{1,127})\/([0-9a-f]{32})$/.exec(uri) ?? [];
+  if (!isVaultUrl(vaultUrl) || name === undefined || version === undefined) throw badUri(uri, form);
   return { vaultUrl, name, version };
+}
+
+/** An origin in canonical form, so that a key has one URI. */
+function isVaultUrl(url: string): boolean {
+  return url.startsWith("https://") && URL.canParse(url) && new URL(url).origin === url;
 }
 
 // Of the answers with status 403, those that are about the key. @see https://learn.microsoft.com/azure/key-vault/general/rest-error-codes

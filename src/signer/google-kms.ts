@@ -3,7 +3,16 @@ import { ConfigError } from "../errors.ts";
 import { es256FromDer } from "./der.ts";
 import { crc32c } from "./google-crc32c.ts";
 import { badUri, externalSigner, notP256, orUndo, p256PublicKey } from "./remote-key.ts";
-import { type Failure, type RemoteOptions, failure, loadPackage, remote } from "./remote.ts";
+import {
+  type Failure,
+  type RemoteOptions,
+  checkChoice,
+  checkOptions,
+  checkUrl,
+  failure,
+  loadPackage,
+  remote,
+} from "./remote.ts";
 import type { ExternalSigner, SignerBackend } from "./signer.ts";
 
 /** Where Google Cloud KMS is. How to get in is found by the SDK: Application Default Credentials. */
@@ -27,11 +36,19 @@ type Settings = { readonly signal: AbortSignal; readonly retry: object };
  * every proxy and is what the tests run. A key is a version of one CryptoKey: these cannot be deleted, their versions can be
  * destroyed.
  *
- * @throws ConfigError `ERR_OPTION_INVALID`
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  * @see https://cloud.google.com/kms/docs/reference/rest/v1/projects.locations.keyRings.cryptoKeys.cryptoKeyVersions/asymmetricSign
  */
 export function googleKmsBackend(options: GoogleKmsOptions = {}): SignerBackend {
   const { cryptoKey, protectionLevel = "HSM", endpoint, timeoutMs = 5000, slowTimeoutMs = 30_000 } = options;
+  checkOptions(options, ["cryptoKey", "protectionLevel", "endpoint"]);
+  checkChoice("protectionLevel", protectionLevel, ["HSM", "SOFTWARE"]);
+  checkUrl("endpoint", endpoint);
+  const [, keyRing, cryptoKeyId] = keyPattern.exec(cryptoKey ?? "") ?? [];
+  if (cryptoKey !== undefined && keyRing === undefined) {
+    const rule = "projects/P/locations/L/keyRings/R/cryptoKeys/K";
+    throw new ConfigError("ERR_OPTION_INVALID", `the option cryptoKey of a signer must be ${rule}`);
+  }
   const service = remote(options, kindOf);
 
   const slow = <T>(
@@ -85,10 +102,8 @@ export function googleKmsBackend(options: GoogleKmsOptions = {}): SignerBackend 
     destroy: async (uri, { signal } = {}) => destroy(uri, signal),
 
     async create({ issuer, signal }) {
-      const [, keyRing, cryptoKeyId] = keyPattern.exec(cryptoKey ?? "") ?? [];
       if (cryptoKey === undefined || keyRing === undefined || cryptoKeyId === undefined) {
-        const rule = "projects/P/locations/L/keyRings/R/cryptoKeys/K";
-        throw new ConfigError("ERR_OPTION_INVALID", `making a key needs the option cryptoKey, written as ${rule}`);
+        throw new ConfigError("ERR_OPTION_INVALID", "making a key needs the option cryptoKey");
       }
       return slow(`gcp-kms:${cryptoKey}`, signal, async (client, settings) => {
         const newVersion = () => client.createCryptoKeyVersion({ parent: cryptoKey }, settings);

@@ -31,6 +31,14 @@ const backends: Readonly<Record<string, (options: BackendOptions) => Promise<Sig
   "vault-transit": async ({ vaultTransit }) => (await import("./vault-transit.ts")).vaultTransitBackend(vaultTransit),
 };
 
+const optionNames: readonly string[] = [
+  "awsKms",
+  "azureKeyVault",
+  "googleKms",
+  "pkcs11",
+  "vaultTransit",
+] satisfies (keyof BackendOptions)[];
+
 /** The kinds of HSMs and key services, which are the schemes of key URIs. */
 export const signerTypes: readonly string[] = Object.keys(backends);
 
@@ -38,7 +46,7 @@ export const signerTypes: readonly string[] = Object.keys(backends);
  * The backend of a kind of keys, or of the key that a URI names: it opens keys, makes them and destroys them.
  *
  * @param uriOrType a key URI, or its scheme alone, such as `aws-kms`
- * @throws ConfigError `ERR_SIGNER_URI`, `ERR_OPTION_INVALID`, `ERR_PACKAGE_MISSING`
+ * @throws ConfigError `ERR_SIGNER_URI`, `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  */
 export async function signerBackend(uriOrType: string, options: BackendOptions = {}): Promise<SignerBackend> {
   const [type = ""] = uriOrType.split(":", 1);
@@ -47,6 +55,12 @@ export async function signerBackend(uriOrType: string, options: BackendOptions =
     const known = signerTypes.map((name) => `${name}:`).join(", ");
     throw new ConfigError("ERR_SIGNER_URI", `a key URI begins with one of ${known}; docs/signers.md shows each`);
   }
+  for (const name of Object.keys(options)) {
+    if (!optionNames.includes(name)) {
+      const rule = `options of signers are for ${optionNames.join(", ")}`;
+      throw new ConfigError("ERR_OPTION_UNKNOWN", `${rule}, not ${JSON.stringify(name)}`);
+    }
+  }
   return load(options);
 }
 
@@ -54,7 +68,7 @@ export async function signerBackend(uriOrType: string, options: BackendOptions =
  * Opens the key that a URI names, in whatever HSM or key service it is. The key is looked at: it must be there, be on P-256 and be
  * made for signatures.
  *
- * @throws ConfigError `ERR_SIGNER_URI`, `ERR_OPTION_INVALID`, `ERR_PACKAGE_MISSING`
+ * @throws ConfigError `ERR_SIGNER_URI`, `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_PACKAGE_MISSING`
  * @throws KeyMaterialError `ERR_KEY_NOT_P256`, `ERR_KEY_PURPOSE`
  * @throws SignerError `ERR_SIGNER_THROTTLED`, `ERR_SIGNER_UNAVAILABLE`, `ERR_SIGNER_TIMEOUT`, `ERR_SIGNER_UNAUTHORIZED`,
  * `ERR_SIGNER_KEY_STATE`, `ERR_SIGNER_ABORTED`

@@ -37,6 +37,40 @@ export function failure(name: string, { code, detail }: Failure): SignerError {
   return new SignerError(code, `${name}: ${advice[code]} (${detail})`);
 }
 
+/**
+ * Refuses names that no option has and texts that are none: options may come from a file.
+ *
+ * @param texts names of the options that hold a text
+ * @param others names of all other options
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
+ */
+export function checkOptions(options: object, texts: readonly string[], others: readonly string[] = []): void {
+  const known = new Set([...texts, ...others, "timeoutMs", "slowTimeoutMs", "clock"]);
+  for (const [name, value] of Object.entries(options) as [string, unknown][]) {
+    if (!known.has(name)) {
+      const names = [...known].filter((known) => known !== "clock").join(", ");
+      throw new ConfigError("ERR_OPTION_UNKNOWN", `a signer has no option ${JSON.stringify(name)}; it has ${names}`);
+    }
+    if (value !== undefined && texts.includes(name) && (typeof value !== "string" || value === "")) {
+      throw new ConfigError("ERR_OPTION_INVALID", `the option ${name} of a signer must be a text`);
+    }
+  }
+}
+
+/** Refuses a value that is not one of a few. @throws ConfigError `ERR_OPTION_INVALID` */
+export function checkChoice(name: string, value: unknown, choices: readonly string[]): void {
+  if (!choices.includes(value as string)) {
+    throw new ConfigError("ERR_OPTION_INVALID", `the option ${name} of a signer must be ${choices.join(" or ")}`);
+  }
+}
+
+/** A URL of an option. @throws ConfigError `ERR_OPTION_INVALID` */
+export function checkUrl(name: string, value: string | undefined): void {
+  if (value !== undefined && !(URL.canParse(value) && /^https?:$/.test(new URL(value).protocol))) {
+    throw new ConfigError("ERR_OPTION_INVALID", `the option ${name} of a signer must be an https URL`);
+  }
+}
+
 /** Calls a key service within a deadline. */
 export interface Remote {
   /**

@@ -2,7 +2,7 @@ import { base64url } from "jose";
 import { systemClock } from "../clock.ts";
 import { ConfigError } from "../errors.ts";
 import { badUri, checkKeyPrefix, externalSigner, keyName, notP256, orUndo, p256PublicKey } from "./remote-key.ts";
-import { type RemoteOptions, failure, remote } from "./remote.ts";
+import { type RemoteOptions, checkOptions, failure, remote } from "./remote.ts";
 import type { ExternalSigner, SignerBackend } from "./signer.ts";
 import { type VaultAccess, kindOfVaultError, vaultClient } from "./vault-transit-client.ts";
 
@@ -30,12 +30,17 @@ interface KeyInfo {
  *
  * Connections are made over https, or http to loopback; redirects are not followed.
  *
- * @throws ConfigError `ERR_OPTION_INVALID`
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  * @see https://developer.hashicorp.com/vault/api-docs/secret/transit
  */
 export function vaultTransitBackend(options: VaultTransitOptions = {}): SignerBackend {
   const { keyPrefix = "jwksd", mount } = options;
+  checkOptions(options, ["tokenFile", "tokenVariable", "namespace", "mount", "keyPrefix"], ["fetch"]);
   checkKeyPrefix(keyPrefix);
+  const place = mount?.replace(/\/$/, "");
+  if (place !== undefined && match(`vault-transit:${place}/key/1`) === undefined) {
+    throw new ConfigError("ERR_OPTION_INVALID", "the option mount of a signer must be https://HOST/MOUNT");
+  }
   const service = remote(options, kindOfVaultError);
   const request = vaultClient(options);
   const inTime = <T>(name: string, signal: AbortSignal | undefined, work: (signal: AbortSignal) => Promise<T>) =>
@@ -45,9 +50,9 @@ export function vaultTransitBackend(options: VaultTransitOptions = {}): SignerBa
     open: async (uri, { signal } = {}) => open(uri, signal),
 
     async create({ issuer, signal }) {
-      if (mount === undefined) throw new ConfigError("ERR_OPTION_INVALID", "making a key needs the option mount");
+      if (place === undefined) throw new ConfigError("ERR_OPTION_INVALID", "making a key needs the option mount");
       const name = keyName(keyPrefix, issuer);
-      const uri = `vault-transit:${mount.replace(/\/$/, "")}/${name}/1`;
+      const uri = `vault-transit:${place}/${name}/1`;
       const { mountUrl } = parse(uri);
       return inTime(uri, signal, async (signal) => {
         // Never exportable: Transit cannot take that back once it is on.
@@ -110,7 +115,19 @@ export function vaultTransitBackend(options: VaultTransitOptions = {}): SignerBa
   }
 }
 
-function parse(uri: string): { mountUrl: string; name: string; version: number } {
+interface KeyAddress {
+  readonly mountUrl: string;
+  readonly name: string;
+  readonly version: number;
+}
+
+function parse(uri: string): KeyAddress {
+  const address = match(uri);
+  if (address === undefined) throw badUri(uri, form);
+  return address;
+}
+
+function match(uri: string): KeyAddress | undefined {
   const [, address] = /^vault-transit:(.+)$/.exec(uri) ?? [];
   const url = address !== undefined && URL.canParse(address) ? new URL(address) : undefined;
   const [, mount, name, version] =
@@ -122,7 +139,7 @@ function parse(uri: string): { mountUrl: string; name: string; version: number }
     (url.protocol !== "https:" && !(url.protocol === "http:" && loopback.test(url.hostname))) ||
     name === undefined
   ) {
-    throw badUri(uri, form);
+    return undefined;
   }
   return { mountUrl: `${url.origin}/v1/${mount}`, name, version: Number(version) };
 }

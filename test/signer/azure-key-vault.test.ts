@@ -205,7 +205,13 @@ describe("making and destroying keys of Azure Key Vault", () => {
   test("where and under what name is checked", async () => {
     await failing(() => azureKeyVaultBackend(access).create({ issuer }), "ERR_OPTION_INVALID");
     await failing(async () => azureKeyVaultBackend({ keyPrefix: "a_b" }), "ERR_OPTION_INVALID");
-    const elsewhere = azureKeyVaultBackend({ ...access, vault: "http://login.vault.azure.net" });
-    await failing(() => elsewhere.create({ issuer }), "ERR_SIGNER_URI");
+    for (const vault of [
+      "http://login.vault.azure.net",
+      "login",
+      "https://login.vault.azure.net/keys",
+      "https://a/b",
+    ]) {
+      await failing(async () => azureKeyVaultBackend({ ...access, vault }), "ERR_OPTION_INVALID");
+    }
   });
 });

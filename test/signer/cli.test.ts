@@ -53,6 +53,23 @@ describe("jwksd signer check", { timeout, concurrency: 2 }, () => {
     }
   });
 
+  test("reaches a key as serve does, by the same file", async (t) => {
+    const stub = await vaultStub("a-token");
+    t.after(() => stub.close());
+    stub.namespace = "team";
+    const folder = await temporaryFolder(t);
+    const [tokenFile, signers] = [join(folder, "token"), join(folder, "signers.json")];
+    await writeFile(tokenFile, "a-token");
+    await writeFile(signers, JSON.stringify({ vaultTransit: { tokenFile, namespace: "team" } }));
+    const args = ["signer", "check", stub.add("login"), "--probes", "2", "--signers", signers];
+    const { code, stdout, stderr } = await runCli(t, args);
+    assert.deepEqual({ code, stderr }, { code: 0, stderr: "" });
+    assert.match(stdout, /^ok +signatures 2, /m);
+    const both = await runCli(t, [...args, "--vault-namespace", "team"]);
+    assert.equal(both.code, 1);
+    assert.match(both.stderr, /cannot be used with/);
+  });
+
   test("AWS KMS, with all settings from variables of its SDK", async (t) => {
     const credentials = { accessKeyId: "AKIDEXAMPLE", secretAccessKey: "a-secret" };
     const stub = await kmsStub({ ...credentials, region: "eu-central-1", service: "kms" });

@@ -48,6 +48,25 @@ describe("the adapter of a key URI", () => {
     await failing(() => openSigner(made.uri, options), "ERR_SIGNER_KEY_STATE");
   });
 
+  test("options that do not exist, or are of the wrong kind, are refused before anything is connected to", async () => {
+    const rows: [type: string, options: object, code: Parameters<typeof failing>[1]][] = [
+      ["aws-kms", { aws: {} }, "ERR_OPTION_UNKNOWN"],
+      ["aws-kms", { awsKms: { regoin: "eu-central-1" } }, "ERR_OPTION_UNKNOWN"],
+      ["aws-kms", { awsKms: { region: 5 } }, "ERR_OPTION_INVALID"],
+      ["aws-kms", { awsKms: { endpoint: "vpce" } }, "ERR_OPTION_INVALID"],
+      ["aws-kms", { awsKms: { timeoutMs: "5s" } }, "ERR_OPTION_INVALID"],
+      ["aws-kms", { awsKms: { timeoutMs: 2 ** 31 } }, "ERR_OPTION_INVALID"],
+      ["azure-kv", { azureKeyVault: { vaultUrl: "https://login.vault.azure.net" } }, "ERR_OPTION_UNKNOWN"],
+      ["azure-kv", { azureKeyVault: { keyType: "RSA" } }, "ERR_OPTION_INVALID"],
+      ["gcp-kms", { googleKms: { keyRing: "r" } }, "ERR_OPTION_UNKNOWN"],
+      ["gcp-kms", { googleKms: { protectionLevel: "hsm" } }, "ERR_OPTION_INVALID"],
+      ["gcp-kms", { googleKms: { endpoint: "ftp://x" } }, "ERR_OPTION_INVALID"],
+      ["vault-transit", { vaultTransit: { token: "hvs.secret" } }, "ERR_OPTION_UNKNOWN"],
+      ["vault-transit", { vaultTransit: { tokenFile: "" } }, "ERR_OPTION_INVALID"],
+    ];
+    for (const [type, options, code] of rows) await failing(() => signerBackend(type, options), code, ["hvs.secret"]);
+  });
+
   test("a package that is not installed is named, with what to do", async () => {
     const needed: [uri: string, packageName: string][] = [
       [`aws-kms:${arn}`, "@aws-sdk/client-kms"],

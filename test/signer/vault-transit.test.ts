@@ -229,7 +229,13 @@ describe("making and destroying keys of Vault Transit", () => {
     await failing(() => vaultTransitBackend(access).create({ issuer }), "ERR_OPTION_INVALID");
     await failing(async () => vaultTransitBackend({ keyPrefix: "a/b" }), "ERR_OPTION_INVALID");
     await failing(async () => vaultTransitBackend({ timeoutMs: Number.NaN }), "ERR_OPTION_INVALID");
-    const elsewhere = vaultTransitBackend({ ...access, mount: "http://vault.example/transit" });
-    await failing(() => elsewhere.create({ issuer }), "ERR_SIGNER_URI");
+    for (const mount of [
+      "http://vault.example/transit",
+      "https://vault.example",
+      "transit",
+      "https://u:p@vault.example/t",
+    ]) {
+      await failing(async () => vaultTransitBackend({ ...access, mount }), "ERR_OPTION_INVALID", ["u:p"]);
+    }
   });
 });
