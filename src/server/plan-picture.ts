@@ -18,7 +18,7 @@ type Shown = Exclude<KeyState, "removed">;
 
 const glyphs = {
   unicode: {
-    announced: "·",
+    announced: "╍",
     active: "█",
     retiring: "▒",
     revoked: "x",

@@ -38,12 +38,12 @@ const pictures = {
   quiet: `
                                           now               1          2     3
 sig 9Lk2bM3Zq_…RkZ2sXc7E █████████████████│████████████████████████████▒▒▒▒▒▒
-sig (next)                                │                 ···········████████▶
+sig (next)                                │                 ╍╍╍╍╍╍╍╍╍╍╍████████▶
 rotation mode                             │                 ▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀
                          ┼───── 39 d ─────┼───── 50 d ──────┼── 1 d ───┼─1 h─┼──
                          10-12          11-20             01-09      01-10 01-10
 
-█ active   · announced   ▒ retiring   ▀ rotation mode: cached for 5 min
+█ active   ╍ announced   ▒ retiring   ▀ rotation mode: cached for 5 min
 (next) is a key that is still to be made. Not to scale: the lengths of time are
 on the axis. All times are UTC.
 
@@ -71,10 +71,10 @@ on the axis. All times are UTC.
 sig 2026-08                    ◀████████▒▒▒│▒▒▒
 sig leaked                     ◀████xxxxxxx│xxxxxxx
 sig 9Lk2bM3Zq_x1h…H6oRkZ2sXc7E ◀███████████│████████████▒▒▒▒▒
-sig Xw1nH6oRkZ2sX…0TtqVJQp5bG4 ············│············█████████████████████████████████████▒▒▒▒
-sig (next)                                 │                                           ······██████▶
+sig Xw1nH6oRkZ2sX…0TtqVJQp5bG4 ╍╍╍╍╍╍╍╍╍╍╍╍│╍╍╍╍╍╍╍╍╍╍╍╍█████████████████████████████████████▒▒▒▒
+sig (next)                                 │                                           ╍╍╍╍╍╍██████▶
 enc enc-1                      ◀███████████│██████████████████████████████▒▒▒▒▒
-enc (next)                                 │                        ······█████████████████████████▶
+enc (next)                                 │                        ╍╍╍╍╍╍█████████████████████████▶
 rotation mode                  ▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀       ▀▀▀▀▀▀▀▀▀▀▀        ▀▀▀▀▀▀▀▀▀▀
                                ┼4 h─┼───┼──┼───┼───┼17 h┼1 h─┼─28 d─┼ 1 d ┼5 h─┼─59 d──┼ 1 d ┼1 h┼──
                                11-20     11-20   11-20     11-21  12-19 12-20        02-18 02-19
@@ -101,7 +101,7 @@ made. Not to scale: the lengths of time
   first: `
               now                   2             3      4
 sig (next 1)  │███████████████████████████████████▒▒▒▒▒▒▒
-sig (next 2)  │                     ··············█████████▶
+sig (next 2)  │                     ╍╍╍╍╍╍╍╍╍╍╍╍╍╍█████████▶
 rotation mode │                     ▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀
               ┼─────── 89 d ────────┼──── 1 d ────┼─1 h──┼──
               11-20               02-17         02-18  02-18
@@ -145,7 +145,7 @@ describe("the plan in a terminal", () => {
     const [, first = ""] = timeline(planPicture(quiet, { columns: 80 })).split("\n");
     assert.ok(/▒{3,}/.test(first));
     const far = timeline(planPicture(plan([active], policy, start, start + 700 * day), { columns: 80 })).split("\n");
-    for (const line of far.filter((line) => line.includes("(next"))) assert.match(line, /·/);
+    for (const line of far.filter((line) => line.includes("(next"))) assert.match(line, /╍/);
   });
 
   test("colours are escape sequences around the same picture", () => {
