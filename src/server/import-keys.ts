@@ -33,6 +33,7 @@ export interface ImportFile {
  * taken whole or not at all.
  *
  * @throws ServiceError `ERR_FILE_UNREADABLE`
+ * @throws ConfigError `ERR_OPTION_INVALID`: there is no such kid
  * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_NOT_P256`, `ERR_KEY_PURPOSE`, `ERR_ALG_UNSUPPORTED`,
  * `ERR_PRIVATE_KEY_MISSING`, `ERR_KEY_MISMATCH`
  */
@@ -102,6 +103,10 @@ async function importedKey(
   }
   if (material.use !== undefined && material.use !== use) {
     throw new KeyMaterialError("ERR_KEY_PURPOSE", `${name}: the key says that its use is "${material.use}"`);
+  }
+  if (material.kid !== undefined && material.kid !== (options.kid ?? material.kid)) {
+    const kids = `${JSON.stringify(material.kid)}, not ${JSON.stringify(options.kid)}`;
+    throw new ConfigError("ERR_OPTION_INVALID", `${name}: the kid of the key is ${kids}`);
   }
   const kid = material.kid ?? options.kid ?? (await jose.calculateJwkThumbprint({ ...publicJwk }));
   if (use === "sig") {

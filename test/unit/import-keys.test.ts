@@ -1,0 +1,84 @@
+import assert from "node:assert/strict";
+import { createPrivateKey, generateKeyPairSync } from "node:crypto";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import * as jose from "jose";
+import type { ErrorCode } from "../../src/errors.ts";
+import { type ImportOptions, readImport } from "../../src/server/import-keys.ts";
+import { ecKey, named, rsaKey } from "../support/keys.ts";
+import { temporaryFolder } from "../support/service.ts";
+import { assertSilent, refusal } from "./refusal.ts";
+
+const ec = ecKey("a");
+const p384 = ecKey("a", "P-384");
+const rsa = rsaKey();
+const pem = (key: object, type: "pkcs8" | "sec1" | "pkcs1"): string =>
+  createPrivateKey({ key: key as jose.JWK, format: "jwk" })
+    .export({ format: "pem", type })
+    .toString();
+
+describe("private keys are read whole, in every form, with what they are for", () => {
+  const rows: readonly [name: string, text: string, options: ImportOptions, key: object, use: string, alg: string][] = [
+    ["EC, PKCS#8", pem(ec, "pkcs8"), {}, ec, "sig", "ES256"],
+    ["EC, SEC1", pem(ec, "sec1"), {}, ec, "sig", "ES256"],
+    ["EC on P-256, for encryption", pem(ec, "pkcs8"), { use: "enc" }, ec, "enc", "ECDH-ES"],
+    ["EC on P-384", pem(p384, "pkcs8"), {}, p384, "enc", "ECDH-ES"],
+    ["RSA, PKCS#8", pem(rsa, "pkcs8"), {}, rsa, "enc", "RSA-OAEP-256"],
+    ["RSA, PKCS#1", pem(rsa, "pkcs1"), {}, rsa, "enc", "RSA-OAEP-256"],
+    ["a JWK", JSON.stringify({ ...ec, ext: true, secret: "x" }), {}, ec, "sig", "ES256"],
+    [
+      "a JWK that says what it is for",
+      JSON.stringify({ ...ec, use: "enc", alg: "ECDH-ES+A256KW" }),
+      {},
+      ec,
+      "enc",
+      "ECDH-ES+A256KW",
+    ],
+    ["an RSA JWK", JSON.stringify({ ...rsa, alg: "RSA-OAEP" }), {}, rsa, "enc", "RSA-OAEP"],
+  ];
+  for (const [name, text, options, key, use, alg] of rows) {
+    test(name, async (t) => {
+      const file = join(await temporaryFolder(t), "key");
+      await writeFile(file, text);
+      const kid = await jose.calculateJwkThumbprint(key);
+      assert.deepEqual(await readImport(file, options), { isSet: false, keys: [{ kid, use, alg, privateJwk: key }] });
+      const [named] = (await readImport(file, { ...options, kid: "2026-11" })).keys;
+      assert.equal(named?.kid, "2026-11");
+    });
+  }
+});
+
+test("the kid of a JWK is its kid, and no other may be given to it", async (t) => {
+  const file = join(await temporaryFolder(t), "key.jwk");
+  await writeFile(file, JSON.stringify(named("own")));
+  assert.equal((await readImport(file)).keys[0]?.kid, "own");
+  const error = await refusal(() => readImport(file, { kid: "other" }), "ERR_OPTION_INVALID");
+  assert.match(error.message, /"own".*"other"/);
+});
+
+describe("what cannot be imported is refused without a word of it", () => {
+  const publicPem = generateKeyPairSync("ec", { namedCurve: "P-256" })
+    .publicKey.export({ format: "pem", type: "spki" })
+    .toString();
+  const rows: readonly [name: string, text: string, options: ImportOptions, code: ErrorCode][] = [
+    ["a public key", publicPem, {}, "ERR_PRIVATE_KEY_MISSING"],
+    ["RSA for signatures", pem(rsa, "pkcs8"), { use: "sig" }, "ERR_KEY_NOT_P256"],
+    ["P-384 for signatures", pem(p384, "pkcs8"), { use: "sig" }, "ERR_KEY_NOT_P256"],
+    ["another use than its own", JSON.stringify({ ...ec, use: "sig" }), { use: "enc" }, "ERR_KEY_PURPOSE"],
+    ["a use that there is not", JSON.stringify({ ...ec, use: "tls" }), {}, "ERR_KEY_PURPOSE"],
+    ["an alg that does not fit", JSON.stringify({ ...rsa, use: "enc", alg: "RS256" }), {}, "ERR_ALG_UNSUPPORTED"],
+    ["halves of two RSA keys", JSON.stringify({ ...rsa, n: rsaKey(3072)["n"] }), {}, "ERR_KEY_MISMATCH"],
+    ["halves of two EC keys", JSON.stringify({ ...ec, d: ecKey("b").d }), {}, "ERR_KEY_MISMATCH"],
+    ["an RSA key without its primes", JSON.stringify({ ...rsa, p: undefined }), {}, "ERR_KEY_MISMATCH"],
+    ["no key", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", {}, "ERR_KEY_FORMAT"],
+  ];
+  for (const [name, text, options, code] of rows) {
+    test(name, async (t) => {
+      const file = join(await temporaryFolder(t), "key");
+      await writeFile(file, text);
+      const error = await refusal(() => readImport(file, options), code);
+      assertSilent(error, [text, ec, rsa, p384]);
+    });
+  }
+});
