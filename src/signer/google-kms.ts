@@ -2,17 +2,9 @@ import type { KeyManagementServiceClient } from "@google-cloud/kms";
 import { ConfigError } from "../errors.ts";
 import { es256FromDer } from "./der.ts";
 import { crc32c } from "./google-crc32c.ts";
+import { type CallSettings, clientFor, codeOf, kindOfGoogleError, settingsFor, status } from "./google-kms-client.ts";
 import { badUri, externalSigner, notP256, orUndo, p256PublicKey } from "./remote-key.ts";
-import {
-  type Failure,
-  type RemoteOptions,
-  checkChoice,
-  checkOptions,
-  checkUrl,
-  failure,
-  loadPackage,
-  remote,
-} from "./remote.ts";
+import { type RemoteOptions, checkChoice, checkOptions, checkUrl, failure, remote } from "./remote.ts";
 import type { ExternalSigner, SignerBackend } from "./signer.ts";
 
 /** Where Google Cloud KMS is. How to get in is found by the SDK: Application Default Credentials. */
@@ -28,8 +20,6 @@ export interface GoogleKmsOptions extends RemoteOptions {
 const form = "gcp-kms:projects/P/locations/L/keyRings/R/cryptoKeys/K/cryptoKeyVersions/N";
 const algorithm = "EC_SIGN_P256_SHA256";
 const keyPattern = /^(projects\/[\w.:-]+\/locations\/[\w-]+\/keyRings\/[\w-]{1,63})\/cryptoKeys\/([\w-]{1,63})$/;
-
-type Settings = { readonly signal: AbortSignal; readonly retry: object };
 
 /**
  * Keys in Google Cloud KMS, with the SDK `@google-cloud/kms` in its REST mode: HTTP/1.1 over connections that stay, which passes
@@ -49,12 +39,12 @@ export function googleKmsBackend(options: GoogleKmsOptions = {}): SignerBackend 
     const rule = "projects/P/locations/L/keyRings/R/cryptoKeys/K";
     throw new ConfigError("ERR_OPTION_INVALID", `the option cryptoKey of a signer must be ${rule}`);
   }
-  const service = remote(options, kindOf);
+  const service = remote(options, kindOfGoogleError);
 
   const slow = <T>(
     name: string,
     signal: AbortSignal | undefined,
-    work: (client: KeyManagementServiceClient, settings: Settings) => Promise<T>,
+    work: (client: KeyManagementServiceClient, settings: CallSettings) => Promise<T>,
   ): Promise<T> =>
     service.call(name, "slow", signal, async (signal) =>
       work(await clientFor(endpoint), settingsFor(signal, slowTimeoutMs)),
@@ -141,66 +131,6 @@ export function googleKmsBackend(options: GoogleKmsOptions = {}): SignerBackend 
   };
 }
 
-// Setting a client up takes the SDK half a second of CPU, and in REST mode a client holds nothing that could be closed.
-const clients = new Map<string, Promise<KeyManagementServiceClient>>();
-
-/** The one client for an endpoint. */
-function clientFor(endpoint: string | undefined): Promise<KeyManagementServiceClient> {
-  const place = endpoint ?? "";
-  const known = clients.get(place);
-  if (known !== undefined) return known;
-  const connecting = connect(endpoint);
-  clients.set(place, connecting);
-  connecting.catch(() => clients.delete(place));
-  return connecting;
-}
-
-async function connect(endpoint: string | undefined): Promise<KeyManagementServiceClient> {
-  const { KeyManagementServiceClient } = await loadPackage("@google-cloud/kms", () => import("@google-cloud/kms"));
-  const url = endpoint === undefined ? undefined : new URL(endpoint);
-  const client = new KeyManagementServiceClient({
-    fallback: true,
-    ...(url !== undefined && {
-      apiEndpoint: url.hostname,
-      protocol: url.protocol.replace(":", ""),
-      port: Number(url.port) || (url.protocol === "http:" ? 80 : 443),
-    }),
-  });
-  try {
-    // Without this first step the SDK would end the process where it finds no credentials.
-    await client.initialize();
-  } catch (error) {
-    throw new CredentialsError(error);
-  }
-  return client;
-}
-
-/** No credentials, for which the cause says why. */
-class CredentialsError extends Error {
-  constructor(cause: unknown) {
-    super("no credentials", { cause });
-  }
-}
-
-/** Three attempts for what can be tried again; by itself the SDK would go on for ten minutes. */
-function settingsFor(signal: AbortSignal, timeoutMs: number): Settings {
-  return {
-    signal,
-    retry: {
-      backoffSettings: {
-        initialRetryDelayMillis: 100,
-        retryDelayMultiplier: 2,
-        maxRetryDelayMillis: 1000,
-        initialRpcTimeoutMillis: timeoutMs,
-        rpcTimeoutMultiplier: 1,
-        maxRpcTimeoutMillis: timeoutMs,
-        totalTimeoutMillis: null,
-        maxRetries: 3,
-      },
-    },
-  };
-}
-
 function parse(uri: string): string {
   const [, name] = /^gcp-kms:(.+\/cryptoKeyVersions\/[1-9]\d{0,9})$/.exec(uri) ?? [];
   if (name === undefined || !keyPattern.test(name.replace(/\/cryptoKeyVersions\/\d+$/, ""))) throw badUri(uri, form);
@@ -227,37 +157,4 @@ function checkSum(uri: string, what: string, given: unknown, bytes: Uint8Array):
 /** @see https://cloud.google.com/kms/docs/data-integrity-guidelines */
 function damaged(uri: string, what: string): Error {
   return failure(uri, { code: "ERR_SIGNER_UNAVAILABLE", detail: `damaged on the way: ${what}` });
-}
-
-const status = { notFound: 5, alreadyExists: 6 } as const;
-// @see https://grpc.io/docs/guides/status-codes/
-const kinds: Readonly<Record<number, readonly [Failure["code"], detail: string]>> = {
-  3: ["ERR_SIGNER_KEY_STATE", "INVALID_ARGUMENT"],
-  4: ["ERR_SIGNER_UNAVAILABLE", "DEADLINE_EXCEEDED"],
-  5: ["ERR_SIGNER_KEY_STATE", "NOT_FOUND"],
-  7: ["ERR_SIGNER_UNAUTHORIZED", "PERMISSION_DENIED"],
-  8: ["ERR_SIGNER_THROTTLED", "RESOURCE_EXHAUSTED"],
-  9: ["ERR_SIGNER_KEY_STATE", "FAILED_PRECONDITION"],
-  13: ["ERR_SIGNER_UNAVAILABLE", "INTERNAL"],
-  14: ["ERR_SIGNER_UNAVAILABLE", "UNAVAILABLE"],
-  16: ["ERR_SIGNER_UNAUTHORIZED", "UNAUTHENTICATED"],
-};
-
-const codeOf = (error: unknown): unknown => (error as { code?: unknown } | undefined)?.code;
-
-function kindOf(error: unknown): Failure {
-  const { cause } = error as { cause?: { status?: unknown; config?: unknown } };
-  // Of the services that hand out tokens; the status of the API itself comes as a code.
-  const tokenStatus = typeof cause?.status === "number" ? cause.status : undefined;
-  if (error instanceof CredentialsError) {
-    const isFailing = tokenStatus === undefined ? cause?.config !== undefined : tokenStatus >= 500;
-    const code = isFailing ? "ERR_SIGNER_UNAVAILABLE" : "ERR_SIGNER_UNAUTHORIZED";
-    return {
-      code,
-      detail: tokenStatus === undefined ? "no credentials found" : `no credentials: status ${tokenStatus}`,
-    };
-  }
-  if (tokenStatus === 400) return { code: "ERR_SIGNER_UNAUTHORIZED", detail: "no token: status 400" };
-  const [code, detail] = kinds[Number(codeOf(error))] ?? ["ERR_SIGNER_UNAVAILABLE", "no answer of use"];
-  return { code, detail };
 }
