@@ -8,6 +8,7 @@ import { stopAll } from "./measure.ts";
 import { memory } from "./memory.ts";
 import { type Section, goalsTable, machine } from "./report.ts";
 import { flood } from "./flood.ts";
+import { rotation } from "./rotation.ts";
 import { signers } from "./signers.ts";
 import { signing, verification } from "./tokens.ts";
 import { workers } from "./workers.ts";
@@ -23,6 +24,7 @@ const sections: Readonly<Record<string, (plan: Plan) => Promise<Section>>> = {
   signing,
   signers,
   flood,
+  rotation,
 };
 const usage = `npm run bench -- [options]
 
