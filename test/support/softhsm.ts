@@ -106,7 +106,20 @@ export async function createSoftHsm(t: Scope, label = "jwksd-test", pin = "19283
 export function createShim({ folder, modulePath, atEnd }: Pick<SoftHsm, "folder" | "modulePath" | "atEnd">): Shim {
   const shim = join(folder, "shim.so");
   const headers = join(root, "node_modules/pkcs11js/includes/pkcs11");
-  run(part("cc"), "-shared", "-fPIC", "-O2", "-Wall", "-Werror", `-I${headers}`, "-o", shim, shimSource, "-ldl");
+  run(
+    part("cc"),
+    "-shared",
+    "-fPIC",
+    "-O2",
+    "-Wall",
+    "-Werror",
+    `-I${headers}`,
+    "-o",
+    shim,
+    shimSource,
+    "-ldl",
+    "-pthread",
+  );
   const control = join(folder, "control");
   const log = join(folder, "log");
   const settings = { PKCS11_SHIM_MODULE: modulePath, PKCS11_SHIM_CONTROL: control, PKCS11_SHIM_LOG: log };

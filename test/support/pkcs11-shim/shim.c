@@ -1,6 +1,6 @@
 /*
  * A PKCS#11 module for tests: passes every call on to a real module, and delays, fails or alters the calls that a control file
- * names. The file is read at each such call, so that a test changes the module while it is at work.
+ * names. The file is looked at in each such call, so that a test can change the module while it is at work.
  *
  *   PKCS11_SHIM_MODULE   path of the real module
  *   PKCS11_SHIM_CONTROL  path of the control file; each line is FUNCTION ACTION [NUMBER]
@@ -17,10 +17,12 @@
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -31,20 +33,40 @@ static CK_FUNCTION_LIST list;
 static atomic_int under_way;
 static atomic_int sessions;
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static char lines[4096];
+static struct stat version;
+
+/* Reads the control file if it is another one than before; the lock is held. */
+static void refresh(void) {
+  const char *path = getenv("PKCS11_SHIM_CONTROL");
+  struct stat now;
+  if (path == NULL || stat(path, &now) != 0) memset(&now, 0, sizeof now);
+  if (now.st_ino == version.st_ino && now.st_size == version.st_size && now.st_mtim.tv_sec == version.st_mtim.tv_sec &&
+      now.st_mtim.tv_nsec == version.st_mtim.tv_nsec)
+    return;
+  version = now;
+  FILE *file = now.st_ino == 0 ? NULL : fopen(path, "re");
+  size_t length = file == NULL ? 0 : fread(lines, 1, sizeof lines - 1, file);
+  lines[length] = 0;
+  if (file != NULL) fclose(file);
+}
+
 /* Whether the control file has a line for the function and the action; its number goes to *number. */
 static int told(const char *function, const char *action, unsigned long *number) {
-  const char *path = getenv("PKCS11_SHIM_CONTROL");
-  FILE *file = path == NULL ? NULL : fopen(path, "re");
-  if (file == NULL) return 0;
-  char line[256], a_function[64], an_action[64], a_number[64];
+  char a_function[64], an_action[64], a_number[64];
   int found = 0;
-  while (!found && fgets(line, sizeof line, file) != NULL) {
-    int fields = sscanf(line, "%63s %63s %63s", a_function, an_action, a_number);
+  pthread_mutex_lock(&lock);
+  refresh();
+  for (const char *line = lines; !found && *line != 0; line += strcspn(line, "\n"), line += *line != 0) {
+    size_t length = strlen(function);
+    if (strncmp(line, function, length) != 0) continue;
+    int fields = sscanf(line, "%63s %63s %63[^\n ]", a_function, an_action, a_number);
     if (fields < 2 || strcmp(a_function, function) != 0 || strcmp(an_action, action) != 0) continue;
     found = 1;
     if (number != NULL && fields == 3) *number = strtoul(a_number, NULL, 0);
   }
-  fclose(file);
+  pthread_mutex_unlock(&lock);
   return found;
 }
 
