@@ -15,7 +15,9 @@ export const defaultAlg: Readonly<Record<KeyUse, string>> = { sig: "ES256", enc:
 /** Makes a key in the memory of this process, and wraps its private half; its kid is its RFC 7638 thumbprint. */
 export async function makeLocalKey(use: KeyUse, alg: string, wrapping: Wrapping): Promise<NewKey> {
   const { privateKey } = await jose.generateKeyPair(alg, { extractable: true, modulusLength: 2048 });
-  return wrapKey(use, alg, await jose.exportJWK(privateKey), wrapping);
+  const key = await wrapKey(use, alg, await jose.exportJWK(privateKey), wrapping);
+  // A command line would take such a kid for an option.
+  return key.kid.startsWith("-") ? makeLocalKey(use, alg, wrapping) : key;
 }
 
 /**

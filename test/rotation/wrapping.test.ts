@@ -94,7 +94,7 @@ describe("a wrapping key is 32 bytes in base64url", () => {
     ["empty", [""]],
     ["31 bytes", [Buffer.alloc(31, 7).toString("base64url")]],
     ["33 bytes", [Buffer.alloc(33, 7).toString("base64url")]],
-    ["base64 with padding", [Buffer.alloc(32, 7).toString("base64")]],
+    ["padding twice", [`${wrappingKey(7)}==`]],
     ["other characters", [`${"A".repeat(42)}+`]],
     ["a line break", [`${wrappingKey(7)}\n`]],
     ["hex", [Buffer.alloc(32, 7).toString("hex")]],
@@ -105,6 +105,11 @@ describe("a wrapping key is 32 bytes in base64url", () => {
       await silentRefusal(() => createWrapping(keys, issuer), "ERR_WRAPPING_KEY_INVALID", keys);
     });
   }
+
+  test("with the padding that openssl and basenc give, it is the same key", async () => {
+    const wrapped = await (await createWrapping([`${wrappingKey(7)}=`], issuer)).wrap("a", { kty: "EC" });
+    assert.deepEqual(await (await createWrapping([wrappingKey(7)], issuer)).unwrap("a", wrapped), { kty: "EC" });
+  });
 });
 
 describe("a wrapped key cannot take the place of another", () => {
