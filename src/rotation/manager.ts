@@ -335,10 +335,12 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
   async function destroyEnded(events: readonly KeyEvent[]): Promise<void> {
     if (destroySigner === undefined) return;
     for (const { kid, uri } of endedExternalKeys(records, events)) {
-      await destroySigner(uri, { signal }).then(
-        () => emit({ type: "destroyed", kid, uri }),
-        (error: unknown) => emit({ type: "destroyed", kid, uri, error: asJwksdError(error) }),
-      );
+      try {
+        await destroySigner(uri, { signal });
+        emit({ type: "destroyed", kid, uri });
+      } catch (error) {
+        emit({ type: "destroyed", kid, uri, error: asJwksdError(error) });
+      }
     }
   }
 

@@ -419,6 +419,48 @@ describe("keys in an HSM or key service", () => {
     assert.deepEqual(module.closed, ["module:key/2"]);
     assert.equal(replica.manager.options.keyset[0]?.keyId, signs);
   });
+
+  test("a removed key is destroyed once, by the manager that removed it, when the store knows; what fails is told", async () => {
+    const world = new World();
+    const module = new Module();
+    const destroyed: string[] = [];
+    const destroySigner = async (uri: string): Promise<void> => {
+      const { records } = await world.store.load();
+      assert.ok(records.some((record) => record.state === "removed" && uris([record])[0] === uri));
+      destroyed.push(uri);
+    };
+    const choice = { ...module.choice(), destroySigner };
+    const replicas = [await world.start(choice), await world.start(choice)];
+    await world.passTo(90 * day + 2 * hour);
+    assert.deepEqual(destroyed.splice(0), ["module:key/1"]);
+    const told = replicas.flatMap((replica) => replica.told.filter(({ type }) => type === "destroyed"));
+    assert.deepEqual(told, [{ type: "destroyed", kid: replicas[0]?.manager.records[0]?.kid, uri: "module:key/1" }]);
+    // Announced, and then planned steps without the store: nothing is destroyed that the store still has.
+    await world.passTo(180 * day - hour);
+    world.store.isGone = true;
+    await world.passTo(180 * day + 3 * hour);
+    assert.equal((await agreed(replicas)).kids.length, 1);
+    assert.deepEqual(destroyed, []);
+    world.store.isGone = false;
+    await world.pass(31 * second);
+    assert.deepEqual(destroyed, ["module:key/2"]);
+    for (const replica of replicas) await world.stop(replica);
+
+    const failing = await world.start({
+      ...module.choice(),
+      destroySigner() {
+        throw new Error("the module does not destroy");
+      },
+    });
+    await world.passTo(270 * day + 3 * hour);
+    const failures = failing.told.flatMap((event) => (event.type === "destroyed" ? [event.error] : []));
+    assert.deepEqual(
+      failures.map((error) => (error === undefined ? "" : (error.cause as Error).message)),
+      ["the module does not destroy"],
+    );
+    assert.ok(!typesOf(failing.told).includes("failed"));
+    await world.stop(failing);
+  });
 });
 
 /** Lets time pass up to a moment without waiting for what happens at it. */
