@@ -50,7 +50,13 @@ describe("the PIN of a token", { skip: skipWithoutPkcs11("cc") }, () => {
       assert.ok(!inspect(error, { depth: 9, showHidden: true }).includes(wrongPin));
     }
     assert.equal(logins(), 1);
-    // Not even the right one is tried: nobody said that it is there now.
+    // Nor by anybody else in this process, whatever else the URI says about the token.
+    const other = pkcs11Backend({ modulePath, pin: { file: token.pinFile } });
+    const error = await rejection(other.open(`${uri};manufacturer=SoftHSM%20project`));
+    assert.equal(error.code, "ERR_SIGNER_UNAUTHORIZED");
+    assert.match(error.message, /was refused before/);
+    assert.equal(logins(), 1);
+    // Here not even the right one is tried: nobody said that it is there now.
     writeFileSync(token.pinFile, token.pin);
     assert.equal((await rejection(backend.open(uri))).code, "ERR_SIGNER_UNAUTHORIZED");
     assert.equal(logins(), 1);

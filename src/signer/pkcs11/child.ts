@@ -2,10 +2,11 @@
 // told over IPC, and ends when it is told to or when its parent is gone.
 import { Worker } from "node:worker_threads";
 import { failureOf } from "./failures.ts";
-import type { Answer, Call, FromChild, StartMessage, ToChild } from "./messages.ts";
+import type { Answer, Call, FromChild, StartMessage, ToChild, TokenDescription } from "./messages.ts";
 import { Token } from "./token.ts";
 
 let token: Token | undefined;
+let takePin: ((pin: string | undefined) => void) | undefined;
 const underWay = new Set<Promise<void>>();
 let answers: Answer[] = [];
 
@@ -18,6 +19,7 @@ new Worker(new URL(`./watchdog${import.meta.url.endsWith(".ts") ? ".ts" : ".js"}
 
 async function handle(message: ToChild): Promise<void> {
   if (message.kind === "start") return start(message);
+  if (message.kind === "pin") return takePin?.(message.pin);
   if (message.kind === "stop") return stop();
   for (const call of message.calls) {
     const answered = answer(call).then((result) => {
@@ -31,12 +33,17 @@ async function handle(message: ToChild): Promise<void> {
 
 async function start(message: StartMessage): Promise<void> {
   try {
-    token = await Token.open(message, () => tell({ kind: "login" }));
+    token = await Token.open(message, askPin);
     void tell({ kind: "ready", token: token.description });
   } catch (error) {
     // The parent ends this process when it has read that, never before.
     void tell({ kind: "failed", failure: failureOf(error, "the module") });
   }
+}
+
+function askPin(token: TokenDescription): Promise<string | undefined> {
+  void tell({ kind: "login", token });
+  return new Promise((resolve) => (takePin = resolve));
 }
 
 async function answer({ id, operation }: Call): Promise<Answer> {

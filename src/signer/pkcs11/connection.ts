@@ -1,5 +1,6 @@
+import { createHmac, randomBytes } from "node:crypto";
 import { ConfigError, SignerError } from "../../errors.ts";
-import type { Failure, TokenSelector } from "./messages.ts";
+import type { Failure, TokenDescription, TokenSelector } from "./messages.ts";
 import { type PinSource, readPin } from "./pin.ts";
 import { CallFailure, type ProcessSettings, TokenProcess } from "./token-process.ts";
 
@@ -11,6 +12,10 @@ export interface ConnectionTarget {
   readonly sessions: number;
 }
 
+// Whoever makes another connection to the token, it does not get the same wrong PIN again from this process. Nobody can tell from
+// what is kept here which PIN it was.
+const refusedPins = new Set<string>();
+const processKey = randomBytes(32);
 const firstDelayMs = 100;
 const lastDelayMs = 5_000;
 
@@ -31,6 +36,7 @@ export class Connection {
   #failedStarts = 0;
   #wasLoggedIn = false;
   #refusal: string | undefined;
+  #tried: string | undefined;
   #stopping: Promise<void> | undefined;
 
   constructor(target: ConnectionTarget, settings: ProcessSettings) {
@@ -86,13 +92,11 @@ export class Connection {
   }
 
   async #start(): Promise<TokenProcess> {
-    const { modulePath, token, pin, sessions } = this.#target;
+    const { modulePath, token, sessions } = this.#target;
+    this.#tried = undefined;
     try {
-      const value = pin === undefined ? undefined : await readPin(pin);
-      const process = await TokenProcess.start(
-        { kind: "start", modulePath, token, pin: value, sessions },
-        this.#settings,
-      );
+      const start = { kind: "start", modulePath, token, sessions } as const;
+      const process = await TokenProcess.start(start, (token) => this.#pinFor(token), this.#settings);
       this.#wasLoggedIn = true;
       this.#process = process;
       void process.ended.then((failure) => this.#onEnd(process, failure));
@@ -107,11 +111,23 @@ export class Connection {
     }
   }
 
+  async #pinFor(token: TokenDescription): Promise<string | undefined> {
+    if (this.#target.pin === undefined) return undefined;
+    const pin = await readPin(this.#target.pin);
+    this.#tried = createHmac("sha256", processKey)
+      .update(JSON.stringify([this.#target.modulePath, token, pin]))
+      .digest("hex");
+    if (!refusedPins.has(this.#tried)) return pin;
+    throw new CallFailure({ reason: "pin", message: "this PIN was refused before", lost: true });
+  }
+
   /** Where it is not known what became of the PIN, it counts as refused, unless it was right before. */
   #latch(error: unknown): void {
     if (!(error instanceof CallFailure)) return;
     const { reason, message } = error.failure;
-    if (reason === "pin" || (reason === "login" && !this.#wasLoggedIn)) this.#refusal = message;
+    if (reason !== "pin" && (reason !== "login" || this.#wasLoggedIn)) return;
+    this.#refusal = message;
+    if (this.#tried !== undefined) refusedPins.add(this.#tried);
   }
 
   #onEnd(process: TokenProcess, failure: Failure | undefined): void {
@@ -141,7 +157,7 @@ const passing = ({ message }: Failure): Failure => ({ reason: "unavailable", mes
 const unauthorized = (message: string): SignerError =>
   new SignerError(
     "ERR_SIGNER_UNAUTHORIZED",
-    `PKCS#11: ${message}; the PIN is not tried again until jwksd is started again with the right one`,
+    `PKCS#11: ${message}; no PIN is tried again until jwksd is started again with the right one`,
   );
 
 /** What callers are told. Messages hold names of functions and return values, never what went into them. */

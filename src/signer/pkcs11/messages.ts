@@ -13,12 +13,11 @@ export interface KeySelector {
   readonly label?: string;
 }
 
-/** Sent once, first. The PIN comes this way because arguments, environment and files of a process can be seen by others. */
+/** Sent once, first. */
 export interface StartMessage {
   readonly kind: "start";
   readonly modulePath: string;
   readonly token: TokenSelector;
-  readonly pin: string | undefined;
   readonly sessions: number;
 }
 
@@ -38,6 +37,8 @@ export interface Call {
 /** What the parent tells the child. Calls come in batches: a message costs more than a signature. */
 export type ToChild =
   | StartMessage
+  /** Comes this way because arguments, environment and files of a process can be seen by others. */
+  | { readonly kind: "pin"; readonly pin: string | undefined }
   | { readonly kind: "calls"; readonly calls: readonly Call[] }
   | { readonly kind: "stop" };
 
@@ -96,8 +97,8 @@ export type Answer =
 
 /** What the child tells the parent. */
 export type FromChild =
-  /** Told before the PIN is tried: where nothing follows, nobody knows what became of it. */
-  | { readonly kind: "login" }
+  /** Asks for the PIN of the token that was found. */
+  | { readonly kind: "login"; readonly token: TokenDescription }
   | { readonly kind: "ready"; readonly token: TokenDescription }
   | { readonly kind: "failed"; readonly failure: Failure }
   | { readonly kind: "answers"; readonly answers: readonly Answer[] };

@@ -12,6 +12,9 @@ import type {
   TokenDescription,
 } from "./messages.ts";
 
+/** Gives the PIN of a token, or rejects where there is none that may be tried. */
+export type ReadPin = (token: TokenDescription) => Promise<string | undefined>;
+
 /** How the process of a token is run. */
 export interface ProcessSettings {
   /** Time for one signature or search, from when it is handed over, in milliseconds. */
@@ -68,10 +71,10 @@ export class TokenProcess {
   #slowUntilMs = 0;
   #gone: () => void = () => {};
 
-  /** Rejects with {@link CallFailure}. */
-  static async start(message: StartMessage, settings: ProcessSettings): Promise<TokenProcess> {
+  /** Rejects with {@link CallFailure}, and with what `readPin` rejects with. */
+  static async start(message: StartMessage, readPin: ReadPin, settings: ProcessSettings): Promise<TokenProcess> {
     const process = new TokenProcess(message.sessions, settings);
-    await process.#start(message);
+    await process.#start(message, readPin);
     return process;
   }
 
@@ -126,7 +129,7 @@ export class TokenProcess {
     await this.ended;
   }
 
-  async #start(message: StartMessage): Promise<void> {
+  async #start(message: StartMessage, readPin: ReadPin): Promise<void> {
     const { clock, slowTimeoutMs } = this.#settings;
     const expire = (): void => this.#kill(timedOut(`the start of the module took more than ${slowTimeoutMs} ms`));
     const cancel = clock.setTimer(expire, slowTimeoutMs);
@@ -134,7 +137,11 @@ export class TokenProcess {
       await new Promise<void>((resolve, reject) => {
         this.#child.on("message", (message: FromChild) => {
           if (message.kind === "login") {
-            this.#isLoggingIn = true;
+            readPin(message.token).then((pin) => {
+              // From now on, where nothing follows, nobody knows what became of the PIN.
+              this.#isLoggingIn = true;
+              this.#tell({ kind: "pin", pin });
+            }, reject);
           } else if (message.kind === "ready") {
             this.token = message.token;
             resolve();
@@ -152,7 +159,7 @@ export class TokenProcess {
       });
     } catch (error) {
       // It has nothing under way that would have to be finished.
-      this.#kill((error as CallFailure).failure);
+      this.#kill(error instanceof CallFailure ? error.failure : stopped);
       await this.ended;
       throw error;
     } finally {

@@ -17,29 +17,37 @@ export class Token {
   readonly #keys: KeyObjects[] = [];
   readonly #pinned = new Set<unknown>();
 
-  /** Throws {@link TokenFailure}. Waits for `beforeLogin` before the PIN is tried. */
+  /**
+   * Throws {@link TokenFailure}.
+   *
+   * @param askPin asked only where the token wants a PIN and a try is safe
+   */
   static async open(
-    { modulePath, token, pin, sessions }: StartMessage,
-    beforeLogin: () => Promise<void>,
+    { modulePath, token, sessions }: StartMessage,
+    askPin: (token: TokenDescription) => Promise<string | undefined>,
   ): Promise<Token> {
     const module = loadModule(modulePath);
     // Operations run on several threads.
     named("C_Initialize", () => module.C_Initialize({ flags: CKF.OS_LOCKING_OK }));
     const slot = findSlot(module, token);
-    await beforeLogin();
-    return new Token(module, slot, pin, sessions);
-  }
-
-  private constructor(module: PKCS11, slot: Handle, pin: string | undefined, sessions: number) {
-    this.#module = module;
-    this.#slot = slot;
     const { label, serialNumber, flags } = named("C_GetTokenInfo", () => module.C_GetTokenInfo(slot));
-    this.description = { label: unpadded(label), serial: unpadded(serialNumber) };
+    const description = { label: unpadded(label), serial: unpadded(serialNumber) };
     // All sessions of a process share the login, which ends with the last of them.
     const first = named("C_OpenSession", () => module.C_OpenSession(slot, CKF.SERIAL_SESSION));
-    if ((flags & CKF.LOGIN_REQUIRED) !== 0) login(module, first, pin, flags);
-    this.#pool = named("C_OpenSession", () => new SessionPool(module, slot, sessions));
+    if ((flags & CKF.LOGIN_REQUIRED) !== 0) {
+      checkTries(flags);
+      login(module, first, await askPin(description));
+    }
+    const opened = new Token(module, slot, description, sessions);
     module.C_CloseSession(first);
+    return opened;
+  }
+
+  private constructor(module: PKCS11, slot: Handle, description: TokenDescription, sessions: number) {
+    this.#module = module;
+    this.#slot = slot;
+    this.description = description;
+    this.#pool = named("C_OpenSession", () => new SessionPool(module, slot, sessions));
   }
 
   async run<K extends Operation["kind"]>(operation: Extract<Operation, { kind: K }>): Promise<Results[K]>;
@@ -119,14 +127,17 @@ function loadModule(path: string): PKCS11 {
 }
 
 /**
- * Tries the PIN once. Where a wrong one would lock the token, it is not tried at all: a service that is started again and again with
- * a wrong PIN stops there.
+ * Where a wrong PIN would lock the token, none is tried: a service that is started again and again with a wrong one stops there.
  */
-function login(module: PKCS11, session: Handle, pin: string | undefined, flags: number): void {
+function checkTries(flags: number): void {
   if ((flags & CKF.USER_PIN_LOCKED) !== 0) throw new TokenFailure("pin", "the user PIN of the token is locked");
   if ((flags & CKF.USER_PIN_FINAL_TRY) !== 0) {
     throw new TokenFailure("pin", "one try is left before the PIN is locked; log in with another tool first");
   }
+}
+
+/** Tries the PIN once. */
+function login(module: PKCS11, session: Handle, pin: string | undefined): void {
   if (pin === undefined) throw new TokenFailure("pin", "the token wants a PIN and none was given");
   try {
     module.C_Login(session, CKU.USER, pin);
