@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import { registerHooks } from "node:module";
 import { describe, test } from "node:test";
 import { openSigner, signerBackend, signerTypes } from "../../src/signer/open-signer.ts";
@@ -65,6 +66,19 @@ describe("the adapter of a key URI", () => {
       ["vault-transit", { vaultTransit: { tokenFile: "" } }, "ERR_OPTION_INVALID"],
     ];
     for (const [type, options, code] of rows) await failing(() => signerBackend(type, options), code, ["hvs.secret"]);
+  });
+
+  test("the signers file of docs/signers.md is taken, and its URIs are those of the error", async () => {
+    const text = await readFile(new URL("../../docs/signers.md", import.meta.url), "utf8");
+    const [options = {}] = Array.from(
+      text.matchAll(/```json\n(.+?)```/gs),
+      ([, json = ""]) => JSON.parse(json) as object,
+    );
+    assert.equal(Object.keys(options).length, signerTypes.length);
+    for (const type of signerTypes) {
+      await signerBackend(type, options);
+      assert.ok(text.includes(`\n| [\`${type}:`), type);
+    }
   });
 
   test("a package that is not installed is named, with what to do", async () => {
