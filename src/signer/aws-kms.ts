@@ -1,19 +1,10 @@
 import type { KMSClient } from "@aws-sdk/client-kms";
 import { calculateJwkThumbprint } from "jose";
 import { ConfigError } from "../errors.ts";
+import { kindOfAwsError } from "./aws-kms-errors.ts";
 import { es256FromDer } from "./der.ts";
 import { badUri, externalSigner, notP256, orUndo, p256PublicKey, spkiPem, wrongPurpose } from "./remote-key.ts";
-import {
-  type Failure,
-  type RemoteOptions,
-  checkOptions,
-  checkUrl,
-  failure,
-  kindOfStatus,
-  loadPackage,
-  remote,
-  word,
-} from "./remote.ts";
+import { type RemoteOptions, checkOptions, checkUrl, failure, loadPackage, remote } from "./remote.ts";
 import type { ExternalSigner, SignerBackend } from "./signer.ts";
 
 /** Where AWS KMS is, and how to get in. What is not given, the SDK takes from its environment variables, profiles and roles. */
@@ -53,7 +44,7 @@ export function awsKmsBackend(options: AwsKmsOptions = {}): SignerBackend {
   if (!(Number.isInteger(deletionWindowDays) && deletionWindowDays >= 7 && deletionWindowDays <= 30)) {
     throw new ConfigError("ERR_OPTION_INVALID", "deletionWindowDays must be a whole number from 7 to 30");
   }
-  const service = remote(options, kindOf);
+  const service = remote(options, kindOfAwsError);
 
   /** Hands a client over for one operation. */
   async function withClient<T>(
@@ -70,23 +61,27 @@ export function awsKmsBackend(options: AwsKmsOptions = {}): SignerBackend {
     }
   }
 
+  /** Asks again for a key that was just made, which is not known everywhere at once. */
+  async function whenKnown<T>(signal: AbortSignal, ask: () => Promise<T>): Promise<T> {
+    for (;;) {
+      try {
+        return await ask();
+      } catch (error) {
+        if ((error as Error).name !== "NotFoundException") throw error;
+        await service.pause(signal);
+      }
+    }
+  }
+
   async function open(uri: string, signal?: AbortSignal, isNew = false): Promise<ExternalSigner> {
     const { arn, region } = parse(uri);
     const kms = await load();
     const client = await clientFor(region, options);
-    const read = async (abortSignal: AbortSignal) => {
-      for (;;) {
-        try {
-          return await client.send(new kms.GetPublicKeyCommand({ KeyId: arn }), { abortSignal });
-        } catch (error) {
-          // A key that was just made is not known everywhere at once.
-          if (!isNew || (error as Error).name !== "NotFoundException") throw error;
-          await service.pause(abortSignal);
-        }
-      }
-    };
     const opening = service.call(uri, "slow", signal, async (abortSignal) => {
-      const { KeyId, KeySpec, KeyUsage, PublicKey, SigningAlgorithms } = await read(abortSignal);
+      const read = () => client.send(new kms.GetPublicKeyCommand({ KeyId: arn }), { abortSignal });
+      const { KeyId, KeySpec, KeyUsage, PublicKey, SigningAlgorithms } = await (isNew
+        ? whenKnown(abortSignal, read)
+        : read());
       if (KeySpec !== "ECC_NIST_P256") throw notP256(uri, KeySpec);
       if (KeyUsage !== "SIGN_VERIFY" || SigningAlgorithms?.includes(algorithm) !== true)
         throw wrongPurpose(uri, KeyUsage);
@@ -147,7 +142,9 @@ export function awsKmsBackend(options: AwsKmsOptions = {}): SignerBackend {
         // Known only now: the kid is made of the public key.
         const kid = await calculateJwkThumbprint(signer.publicKey);
         const tag = new TagResourceCommand({ KeyId: arn, Tags: [{ TagKey: "jwksd:kid", TagValue: kid }] });
-        const tagging = withClient(uri, region, signal, (client, abort) => client.send(tag, abort));
+        const tagging = withClient(uri, region, signal, (client, abort) =>
+          whenKnown(abort.abortSignal, () => client.send(tag, abort)),
+        );
         await orUndo(tagging, () => signer.close());
         return signer;
       };
@@ -183,41 +180,4 @@ function tagValue(issuer: string): string {
 
 function checkEcho(uri: string, isOurs: boolean): void {
   if (!isOurs) throw failure(uri, { code: "ERR_SIGNER_BAD_SIGNATURE", detail: "another key or algorithm" });
-}
-
-const kinds: Readonly<Record<string, Failure["code"]>> = {
-  AccessDenied: "ERR_SIGNER_UNAUTHORIZED",
-  AccessDeniedException: "ERR_SIGNER_UNAUTHORIZED",
-  CredentialsProviderError: "ERR_SIGNER_UNAUTHORIZED",
-  TokenProviderError: "ERR_SIGNER_UNAUTHORIZED",
-  ExpiredTokenException: "ERR_SIGNER_UNAUTHORIZED",
-  IncompleteSignature: "ERR_SIGNER_UNAUTHORIZED",
-  InvalidClientTokenId: "ERR_SIGNER_UNAUTHORIZED",
-  InvalidSignatureException: "ERR_SIGNER_UNAUTHORIZED",
-  MissingAuthenticationTokenException: "ERR_SIGNER_UNAUTHORIZED",
-  NotAuthorized: "ERR_SIGNER_UNAUTHORIZED",
-  OptInRequired: "ERR_SIGNER_UNAUTHORIZED",
-  UnrecognizedClientException: "ERR_SIGNER_UNAUTHORIZED",
-  LimitExceededException: "ERR_SIGNER_THROTTLED",
-  RequestLimitExceeded: "ERR_SIGNER_THROTTLED",
-  ThrottlingException: "ERR_SIGNER_THROTTLED",
-  TooManyRequestsException: "ERR_SIGNER_THROTTLED",
-  DisabledException: "ERR_SIGNER_KEY_STATE",
-  KMSInvalidStateException: "ERR_SIGNER_KEY_STATE",
-  NotFoundException: "ERR_SIGNER_KEY_STATE",
-  KeyUnavailableException: "ERR_SIGNER_UNAVAILABLE",
-  DependencyTimeoutException: "ERR_SIGNER_UNAVAILABLE",
-};
-
-/** @see https://docs.aws.amazon.com/kms/latest/APIReference/CommonErrors.html */
-function kindOf(error: unknown): Failure {
-  const { name, code, $metadata } = error as {
-    name?: unknown;
-    code?: unknown;
-    $metadata?: { httpStatusCode?: number };
-  };
-  const status = $metadata?.httpStatusCode;
-  const known = Object.entries(kinds).find(([kind]) => kind === name)?.[1];
-  const detail = word(status === undefined ? (code ?? name) : name) ?? "no connection";
-  return { code: known ?? (status === undefined ? "ERR_SIGNER_UNAVAILABLE" : kindOfStatus(status)), detail };
 }

@@ -161,7 +161,9 @@ describe("making and destroying keys of AWS KMS", () => {
     const stub = await start(t);
     const backend = awsKmsBackend({ ...optionsFor(stub), region: "eu-central-1", deletionWindowDays: 7 });
     // As the service is: what was just made is not known everywhere.
-    stub.fail("GetPublicKey", { status: 400, json: { __type: "NotFoundException" } });
+    for (const operation of ["GetPublicKey", "TagResource"]) {
+      stub.fail(operation, { status: 400, json: { __type: "NotFoundException" } });
+    }
     const signer = await backend.create({ issuer });
     assert.equal((await signer.sign(input)).length, 64);
     const key = stub.keys.get(arnOf(signer.uri));

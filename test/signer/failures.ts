@@ -65,6 +65,12 @@ export function checkFailures(
 
     const ofAll: Failing[] = [
       ["each connection is cut", "cut", "ERR_SIGNER_UNAVAILABLE", /cannot be reached/],
+      [
+        "each answer is cut in its middle",
+        "cut in the middle",
+        "ERR_SIGNER_UNAVAILABLE",
+        /cannot be reached or failed/,
+      ],
       ["each answer is a 500", { status: 500 }, "ERR_SIGNER_UNAVAILABLE", /cannot be reached or failed/],
       ["each answer is a 503", { status: 503 }, "ERR_SIGNER_UNAVAILABLE", /cannot be reached or failed/],
     ];
@@ -108,16 +114,17 @@ export function checkFailures(
       assert.deepEqual(getEventListeners(signal, "abort"), []);
     });
 
-    test("a service that does not answer: ERR_SIGNER_TIMEOUT at the deadline, not before", async () => {
-      stub.fail("sign", "silent");
-      const signing = failing(() => signer.sign(input), "ERR_SIGNER_TIMEOUT", secrets);
-      await stub.silence();
-      await clock.advance(4999);
-      assert.equal(clock.timers, 1);
-      await clock.advance(1);
-      const error = await signing;
-      assert.match(error.message, /within 5000 ms/);
-    });
+    for (const fault of ["silent", "stalled"] as const)
+      test(`a service that is ${fault}: ERR_SIGNER_TIMEOUT at the deadline, not before`, async () => {
+        stub.fail("sign", fault);
+        const signing = failing(() => signer.sign(input), "ERR_SIGNER_TIMEOUT", secrets);
+        await stub.silence();
+        await clock.advance(4999);
+        assert.equal(clock.timers, 1);
+        await clock.advance(1);
+        const error = await signing;
+        assert.match(error.message, /within 5000 ms/);
+      });
 
     test("a caller that aborts: ERR_SIGNER_ABORTED at once", async () => {
       stub.fail("sign", "silent");

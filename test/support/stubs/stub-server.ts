@@ -19,8 +19,11 @@ export interface StubAnswer {
   readonly json?: unknown;
 }
 
-/** What goes wrong: an answer of the service, a connection that is cut, or one on which nothing comes. */
-export type Fault = StubAnswer | "cut" | "silent";
+/**
+ * What goes wrong: an answer of the service; a connection that is cut before an answer or in its middle; one on which nothing comes, or
+ * no more after the first bytes.
+ */
+export type Fault = StubAnswer | "cut" | "cut in the middle" | "silent" | "stalled";
 
 export interface StubServer {
   /** `http://127.0.0.1:PORT`, or https. */
@@ -72,6 +75,11 @@ export async function stubServer(
     const fault = faults.get(operation)?.shift();
     if (fault === "cut") return void incoming.socket.destroy();
     if (fault === "silent") return silent.resolve();
+    if (fault === "stalled" || fault === "cut in the middle") {
+      response.writeHead(200, { "Content-Type": "application/json", "Content-Length": 100 });
+      await new Promise((resolve) => response.write('{"', resolve));
+      return fault === "stalled" ? silent.resolve() : void incoming.socket.destroy();
+    }
     write(response, fault ?? checked(operation, request));
   };
 
