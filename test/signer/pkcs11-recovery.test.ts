@@ -100,9 +100,30 @@ describe("a token that goes away and comes back under load", { skip: skipWithout
       codes.delete("ERR_SIGNER_TIMEOUT");
       assert.deepEqual([...codes], ["ERR_SIGNER_UNAVAILABLE"]);
       assert.ok(load.errors.every(({ retryable }) => retryable));
-      for (const line of shim.log()) assert.doesNotMatch(line, /^C_Finalize [1-9]/, "finalised with calls under way");
+      const log = shim.log();
+      assert.ok(log.filter((line) => line.startsWith("C_Initialize")).length > 1, "was not opened again");
+      for (const line of log) assert.doesNotMatch(line, /^C_Finalize [1-9]/, "finalised with calls under way");
     });
   }
+
+  test("what is under way then is finished, before the module is finalised", async (t) => {
+    const { shim, signer } = await setUp(t);
+    shim.control("C_Sign delay 300", "C_Sign log");
+    const underWay = Array.from({ length: 8 }, () => signer.sign(input));
+    await eventually(
+      "the calls are at the token",
+      () => shim.log().filter((line) => line.startsWith("C_Sign ")).length === 8,
+    );
+    shim.control("C_Sign delay 300", "C_SignInit fail 0x32");
+    await assert.rejects(signer.sign(input), { code: "ERR_SIGNER_UNAVAILABLE" });
+    for (const signature of await Promise.all(underWay)) assert.equal(signature.length, 64);
+    shim.control();
+    await eventually("it is opened again", () => shim.log().filter((line) => line.startsWith("C_Login")).length === 2);
+    assert.deepEqual(
+      shim.log().filter((line) => line.startsWith("C_Finalize")),
+      ["C_Finalize 0"],
+    );
+  });
 
   test("for real: the token's folder is moved away and put back", async (t) => {
     const { token, shim, provider } = await setUp(t);
@@ -285,6 +306,7 @@ describe("a module that hangs", { skip: skipWithoutPkcs11("cc") }, () => {
       parent.kill("SIGKILL");
       await once(parent, "exit");
       await eventually("the process has ended", () => !isAlive(child));
+      if (hang.length === 0) assert.equal(shim.log().at(-1), "C_Finalize 0");
     });
   }
 });

@@ -9,6 +9,7 @@
  *   delay N   the call takes N milliseconds in all
  *   hang      the call does not return while the line is there
  *   fail N    the call does nothing and returns N (0x30 is CKR_DEVICE_ERROR)
+ *   log       of C_Sign: the log gets a line when it begins
  *   corrupt   of C_Sign: one bit of the signature is wrong
  *   most N    of C_OpenSession: that many sessions may be open, CKR_SESSION_COUNT for more
  *   flags N   of C_GetTokenInfo: flags that are set besides
@@ -194,6 +195,7 @@ static CK_RV sign_init(CK_SESSION_HANDLE session, CK_MECHANISM_PTR mechanism, CK
 
 static CK_RV sign(CK_SESSION_HANDLE session, CK_BYTE_PTR data, CK_ULONG length, CK_BYTE_PTR signature, CK_ULONG_PTR size) {
   atomic_fetch_add(&under_way, 1);
+  if (told("C_Sign", "log", NULL)) note("C_Sign", (long)length);
   PASS("C_Sign", real->C_Sign(session, data, length, signature, size));
   if (rv == CKR_OK && signature != NULL && told("C_Sign", "corrupt", NULL)) signature[40] ^= 1;
   atomic_fetch_sub(&under_way, 1);
