@@ -84,6 +84,7 @@ describe("the adapter of a key URI", () => {
   test("a package that is not installed is named, with what to do", async () => {
     const needed: [uri: string, packageName: string][] = [
       [`aws-kms:${arn}`, "@aws-sdk/client-kms"],
+      [`azure-kv:https://login.vault.azure.net/keys/signing/${"0".repeat(32)}`, "@azure/identity"],
       [`azure-kv:https://login.vault.azure.net/keys/signing/${"0".repeat(32)}`, "@azure/keyvault-keys"],
       ["gcp-kms:projects/p/locations/l/keyRings/r/cryptoKeys/k/cryptoKeyVersions/1", "@google-cloud/kms"],
     ];
