@@ -1,13 +1,14 @@
 import type { Command } from "commander";
+import { decodeProtectedHeader } from "jose";
 import { systemClock } from "../clock.ts";
-import { ConfigError } from "../errors.ts";
+import { ConfigError, StoreError } from "../errors.ts";
 import type { Change } from "../rotation/advance.ts";
 import type { NewKey } from "../rotation/commands.ts";
 import { effects } from "../rotation/effects.ts";
 import { type RotationPlan, plan, planKeyName } from "../rotation/plan.ts";
 import type { RotationPolicy } from "../rotation/policy.ts";
 import { transact } from "../rotation/transact.ts";
-import { endedExternalKeys } from "../rotation/records.ts";
+import { endedExternalKeys, isLive } from "../rotation/records.ts";
 import { kidText, relativeText, timeText } from "../rotation/words.ts";
 import { planVerbs } from "../server/plan-scale.ts";
 import { signersOf } from "../server/signers.ts";
@@ -30,6 +31,8 @@ export interface ChangeOptions {
   readonly breaks: boolean;
   /** The use and alg of a key that the change needs. */
   readonly newKey?: { readonly use: KeyUse; readonly alg?: string | undefined } | undefined;
+  /** It is what is done about keys whose wrapping key is lost, so it is not refused where that was not given. */
+  readonly mayBeLost?: boolean;
 }
 
 type Decide = (records: readonly KeyRecord[], now: number, key: NewKey | undefined) => Change | Promise<Change>;
@@ -47,16 +50,18 @@ export function addChangeFlags(command: Command, { force = false, yes = false } 
  * Changes keys by compare-and-set, and prints the change, what it means for verifiers, and what happens next.
  *
  * @throws ConfigError `ERR_CONFIRMATION`: it breaks verifications, and `--yes` is not given; the message says what it breaks
+ * @throws StoreError `ERR_WRAPPING_KEY_MISSING`, `ERR_WRAPPED_KEY`: a new key would not be wrapped as the others are
  * @throws what `decide` throws
  */
 export async function changeKeys(open: OpenKeys, options: ChangeOptions, decide: Decide): Promise<void> {
-  const { flags, breaks, newKey } = options;
+  const { flags, breaks, newKey, mayBeLost = false } = options;
   const { store, policy } = open;
   const now = systemClock.now();
   const before = await recordsOf(store);
   // A key in an HSM or key service is made only when it is certain that it is wanted.
   const draft = newKey && (await makeDraft(open, newKey, before));
   const change = await decide(before, now, draft);
+  await checkWrapped(open, before, change.records, mayBeLost);
   const told = { isDry: true, note: draft && dryKeyNote, before, now, change, policy };
   if (flags.dryRun === true) return print(told, flags);
   if (breaks && flags.yes !== true) {
@@ -67,6 +72,52 @@ export async function changeKeys(open: OpenKeys, options: ChangeOptions, decide:
     );
   }
   print({ ...told, ...(await commit(open, draft, decide)), isDry: false }, flags);
+}
+
+/**
+ * A new private key is wrapped as the settings say. A `serve` with other ones could not follow, and one that starts could use either
+ * the new key or the old ones.
+ *
+ * @throws StoreError `ERR_WRAPPING_KEY_MISSING`, `ERR_WRAPPED_KEY`
+ */
+async function checkWrapped(
+  { wrapping, issuer }: OpenKeys,
+  before: readonly KeyRecord[],
+  after: readonly KeyRecord[],
+  mayBeLost: boolean,
+): Promise<void> {
+  const kids = new Set(before.map(({ kid }) => kid));
+  if (!after.some((record) => jweOf(record) !== undefined && !kids.has(record.kid))) return;
+  for (const record of before.filter(isLive)) {
+    const jwe = jweOf(record);
+    if (jwe === undefined) continue;
+    const error: unknown = await wrapping.unwrap(record.kid, jwe).then(
+      () => undefined,
+      (error: unknown) => error,
+    );
+    if (error === undefined) continue;
+    if (!(error instanceof StoreError)) throw error;
+    if (!mayBeLost || isOfAnother(issuer, jwe)) {
+      const message = `nothing was changed: ${error.message}; give this command the --issuer and the wrapping keys of serve`;
+      throw new StoreError(error.code, message, { cause: error });
+    }
+    console.error(
+      `jwksd: ${error.message}; a jwksd serve that has other wrapping keys than this command cannot follow`,
+    );
+  }
+}
+
+function jweOf({ privateHalf }: KeyRecord): string | undefined {
+  return privateHalf !== undefined && "jwe" in privateHalf ? privateHalf.jwe : undefined;
+}
+
+/** An issuer cannot be lost as a wrapping key can: it is written there. */
+function isOfAnother(issuer: string, jwe: string): boolean {
+  try {
+    return decodeProtectedHeader(jwe)["iss"] !== issuer;
+  } catch {
+    return false;
+  }
 }
 
 async function commit(

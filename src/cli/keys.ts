@@ -132,7 +132,7 @@ Examples:
         const use = records.find((record) => record.kid === kid)?.use ?? "sig";
         const isNeeded = activeKey(records, use)?.kid === kid && announcedKey(records, use) === undefined;
         const newKey = isNeeded ? { use } : undefined;
-        await changeKeys(open, { flags, breaks: true, newKey }, (records, now, replacement) =>
+        await changeKeys(open, { flags, breaks: true, newKey, mayBeLost: true }, (records, now, replacement) =>
           applyCommand(records, { type: "revoke", kid, replacement }, open.policy, now),
         );
       }),

@@ -225,6 +225,41 @@ describe("a life of managed keys on the command line", { timeout, concurrency: 3
     await assertSilent();
   });
 
+  test("a new key that could not be used beside the others, because it is wrapped in another way, is not made", async (t) => {
+    const { folder, file, run, ok, refused, states, assertSilent } = await setUp(t);
+    await ok("keys", "import", file);
+    const own = join(folder, "own.json");
+    await writeFile(own, JSON.stringify(named("second")));
+    const wrong = ["--wrapping-key-file", join(folder, "wrapping.keys")];
+    await writeFile(join(folder, "wrapping.keys"), Buffer.alloc(32, 7).toString("base64url"), { mode: 0o600 });
+    const issuer = ["--issuer", "https://login.example.com"];
+    for (const args of [
+      ["rotate", "--now", "--yes"],
+      ["keys", "import", own],
+    ]) {
+      assert.match(await refused("ERR_WRAPPED_KEY", ...args, ...issuer), /nothing was changed.*--issuer.* of serve/);
+    }
+    assert.match(await refused("ERR_WRAPPING_KEY_MISSING", "rotate", "--dry-run", ...wrong), /"first".*keys of serve/);
+    await ok("rotate");
+    await ok("keys", "announce", "--use", "enc");
+    const announced = (await states())[1]?.split(" ")[0] ?? "";
+    await ok("keys", "revoke", "--yes", ...wrong, "--", announced);
+    // A leaked key must not stay in use because its replacement cannot be used; where its wrapping key is lost, it can be replaced.
+    await refused("ERR_WRAPPED_KEY", "keys", "revoke", "first", "--yes", ...issuer);
+    const encryption = (await states())[2]?.split(" ")[0] ?? "";
+    for (const kid of [encryption, "first"]) {
+      const { code, stderr } = await run("keys", "revoke", "--yes", ...wrong, "--", kid);
+      assert.equal(code, 0, stderr);
+      assert.match(stderr, /a jwksd serve that has other wrapping keys than this command cannot follow/);
+    }
+    assert.deepEqual(
+      (await states()).map((text) => text.split(" ").slice(1).join(" ")),
+      ["sig revoked", "sig revoked", "enc revoked", "enc active", "sig active"],
+    );
+    await ok("rotate", ...wrong);
+    await assertSilent();
+  });
+
   test("what there is: table, events and plan", async (t) => {
     const { folder, file, ok, assertSilent } = await setUp(t);
     await ok("keys", "import", file);
