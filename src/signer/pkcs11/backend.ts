@@ -1,38 +1,14 @@
-import { isAbsolute } from "node:path";
 import { randomBytes } from "node:crypto";
 import { calculateJwkThumbprint } from "jose";
-import { checkBounds } from "../../bounds.ts";
-import { type Clock, systemClock } from "../../clock.ts";
 import { ConfigError } from "../../errors.ts";
 import type { EcPublicJwk } from "../../jwk/public.ts";
 import type { SignerBackend } from "../signer.ts";
 import { Connection, type ConnectionTarget, signerErrorOf } from "./connection.ts";
 import type { KeySelector } from "./messages.ts";
-import { type PinSource, checkPinSource } from "./pin.ts";
+import { type Pkcs11Options, checkOptions } from "./options.ts";
 import { Pkcs11Signer, abortable, abortedBy, checkKey } from "./signer.ts";
 import { type Pkcs11Uri, formatKeyUri, parseKeyUri, parsePkcs11Uri } from "./uri.ts";
 import type { TokenProcess } from "./token-process.ts";
-
-/** Options of {@link pkcs11Backend}. */
-export interface Pkcs11Options {
-  /** Absolute path of the PKCS#11 module (a shared library). Without it, each URI has a `module-path`. */
-  readonly modulePath?: string | undefined;
-  /** Where the user PIN comes from. The `pin-source` of a URI comes before it; without both, the token must want no PIN. */
-  readonly pin?: PinSource | undefined;
-  /** The token for new keys, as a URI without a key: `pkcs11:token=jwksd`. */
-  readonly token?: string | undefined;
-  /** Signatures that the token makes at once, each in a session and on a thread of its own. Default: 16. */
-  readonly sessions?: number | undefined;
-  /** Time for one signature at the token, in milliseconds; a module that takes longer hangs, and is replaced. Default: 5000. */
-  readonly timeoutMs?: number | undefined;
-  /** The same for the start of the module with its login, and for making and destroying a key. Default: 30000. */
-  readonly slowTimeoutMs?: number | undefined;
-  readonly clock?: Clock | undefined;
-}
-
-// Threads of Node's pool, less those for Node itself.
-const maxSessions = 1_000;
-const maxTimerMs = 2 ** 31 - 1;
 
 /**
  * Keys in PKCS#11 tokens. Each token in use has a process of its own, in which the module is loaded, so that one that hangs or crashes
@@ -41,23 +17,11 @@ const maxTimerMs = 2 ** 31 - 1;
  * A token that goes away makes retryable errors, and is opened again by itself when it is back. A PIN is tried once: when it is
  * refused, this backend answers `ERR_SIGNER_UNAUTHORIZED` from then on.
  *
- * @throws ConfigError `ERR_OPTION_INVALID`, `ERR_SIGNER_URI`
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_SIGNER_URI`
  * @see RFC 7512 for the URIs
  */
 export function pkcs11Backend(options: Pkcs11Options = {}): SignerBackend {
-  const { modulePath, pin, token, clock = systemClock } = options;
-  const { sessions = 16, timeoutMs = 5_000, slowTimeoutMs = 30_000 } = options;
-  checkBounds({ sessions, timeoutMs, slowTimeoutMs }, 1);
-  if (!Number.isInteger(sessions) || sessions > maxSessions) {
-    throw new ConfigError("ERR_OPTION_INVALID", `sessions must be a whole number of at most ${maxSessions}`);
-  }
-  if (Math.max(timeoutMs, slowTimeoutMs) > maxTimerMs) {
-    throw new ConfigError("ERR_OPTION_INVALID", `timeoutMs and slowTimeoutMs must be at most ${maxTimerMs}`);
-  }
-  if (modulePath !== undefined && !(typeof modulePath === "string" && isAbsolute(modulePath))) {
-    throw new ConfigError("ERR_OPTION_INVALID", "modulePath must be the absolute path of a PKCS#11 module");
-  }
-  if (pin !== undefined) checkPinSource(pin);
+  const { modulePath, pin, token, sessions, timeoutMs, slowTimeoutMs, clock } = checkOptions(options);
   const tokenForNewKeys = token === undefined ? undefined : parsePkcs11Uri(token);
   const hiddenVariables = pin !== undefined && "environment" in pin ? [pin.environment] : [];
   const settings = { timeoutMs, slowTimeoutMs, hiddenVariables, clock };
