@@ -9,7 +9,7 @@ import { createWrapping } from "../../src/rotation/wrapping.ts";
 import { memoryStore } from "../../src/store/memory.ts";
 import type { KeyRecord, KeyStore } from "../../src/store/store.ts";
 import { newWrappingKey } from "../support/managed.ts";
-import { day, hour, second } from "./key-records.ts";
+import { day, hour, second, start } from "./key-records.ts";
 import { World, issuer, longCache, seen, shortCache, typesOf } from "./world.ts";
 
 const retire = (5 + 3600 + 2 * 300) * second;
@@ -82,13 +82,16 @@ describe("while the store is gone", () => {
       const all = async (expected: object): Promise<void> => {
         for (const replica of replicas) assert.deepEqual(await seen(replica), expected);
       };
-      await world.passTo(90 * day - 1);
+      const { announcedAt } = stored.records[1] as KeyRecord;
+      // Both announced at one moment, and one of them came a moment later.
+      const activeFrom = announcedAt - start + day;
+      await world.passTo(activeFrom - 1);
       await all({ kids: [a, b], cacheControl: shortCache, signs: a });
-      await world.passTo(90 * day);
+      await world.passTo(activeFrom);
       await all({ kids: [b, a], cacheControl: shortCache, signs: b });
-      await world.passTo(90 * day + retire - 1);
+      await world.passTo(activeFrom + retire - 1);
       await all({ kids: [b, a], cacheControl: shortCache, signs: b });
-      await world.passTo(90 * day + retire);
+      await world.passTo(activeFrom + retire);
       await all({ kids: [b], cacheControl: longCache, signs: b });
       assert.deepEqual(await world.store.load(), stored);
       const wrapping = await createWrapping([world.wrappingKey], issuer);
@@ -112,10 +115,10 @@ describe("while the store is gone", () => {
           [b, "active"],
         ],
       );
-      assert.equal(records[1]?.activatedAt, (stored.records[1] as KeyRecord).announcedAt + day);
+      assert.equal(records[1]?.activatedAt, announcedAt + day);
       const events = (await world.store.events()).toReversed();
       assert.deepEqual(
-        events.slice(-3).map(({ type, kid, at }) => [type, kid, at - (stored.records[1] as KeyRecord).announcedAt]),
+        events.slice(-3).map(({ type, kid, at }) => [type, kid, at - announcedAt]),
         [
           ["retired", a, day],
           ["activated", b, day],
@@ -160,7 +163,7 @@ describe("while the store is gone", () => {
     await world.passTo(89 * day + 2 * hour);
     const [, c = ""] = (await seen(other)).kids;
     assert.ok(![a, b].includes(c));
-    await world.passTo(90 * day);
+    await world.passTo(90 * day + second);
     assert.deepEqual((await seen(cut)).kids, [b, a], "it does not know better");
     line.isGone = false;
     await world.pass(31 * second);

@@ -13,7 +13,7 @@ import {
 import { memoryStore } from "../../src/store/memory.ts";
 import type { KeyStore } from "../../src/store/store.ts";
 import { newWrappingKey } from "../support/managed.ts";
-import { second, start } from "./key-records.ts";
+import { start } from "./key-records.ts";
 
 export const issuer = "https://op.example";
 
@@ -31,7 +31,7 @@ export interface Replica {
 export class World {
   readonly store: CountedStore;
   readonly wrappingKey = newWrappingKey();
-  readonly #timers = new Set<{ readonly at: number; readonly callback: () => void }>();
+  readonly #timers = new Set<Timer>();
   readonly #managers = new Set<KeyManager>();
   readonly #sink: Driven = { update: async () => {} };
   #elapsedMs = 0;
@@ -44,7 +44,8 @@ export class World {
   readonly clock: Clock = {
     now: () => this.#startMs + this.#elapsedMs,
     setTimer: (callback, delayMs) => {
-      const timer = { at: this.#elapsedMs + delayMs, callback };
+      // Only the pause between two attempts to commit is random, and no whole number of milliseconds.
+      const timer = { at: Math.ceil(this.#elapsedMs + delayMs), isPause: !Number.isInteger(delayMs), callback };
       this.#timers.add(timer);
       return () => void this.#timers.delete(timer);
     },
@@ -87,11 +88,12 @@ export class World {
     const end = this.#elapsedMs + ms;
     for (;;) {
       await this.idle();
-      const first = this.#first();
-      if (first === undefined || first.at > end) break;
-      this.#fire(first);
+      const nextAt = Math.min(...[...this.#timers].map(({ at }) => at));
+      if (nextAt > end) break;
+      // Who wakes at one moment acts at one moment.
+      for (const timer of [...this.#timers].filter(({ at }) => at === nextAt)) this.#fire(timer);
     }
-    this.#elapsedMs = end;
+    this.#elapsedMs = Math.max(this.#elapsedMs, end);
   }
 
   /** Lets time pass until this long after the beginning. */
@@ -110,35 +112,33 @@ export class World {
     }
   }
 
-  /** What is being computed takes no time; what waits for a short while, as between two attempts to commit, does. */
+  /** What is being computed takes no time; a pause between two attempts does. */
   async until<T>(promise: Promise<T>): Promise<T> {
     const state = { isSettled: false };
     const settle = (): void => void (state.isSettled = true);
     promise.then(settle, settle);
     const deadlineMs = performance.now() + 20_000;
-    let quietMs = performance.now() + 50;
     while (!state.isSettled) {
       await new Promise(setImmediate);
       assert.ok(performance.now() < deadlineMs, "still at work after 20 s");
-      const first = this.#first();
-      if (performance.now() < quietMs || first === undefined || first.at > this.#elapsedMs + second) continue;
-      this.#fire(first);
-      quietMs = performance.now() + 50;
+      const [pause] = [...this.#timers].filter(({ isPause }) => isPause).toSorted((a, b) => a.at - b.at);
+      if (pause !== undefined) this.#fire(pause);
     }
     return promise;
   }
 
-  #first() {
-    let first: { readonly at: number; readonly callback: () => void } | undefined;
-    for (const timer of this.#timers) if (first === undefined || timer.at < first.at) first = timer;
-    return first;
-  }
-
-  #fire(timer: { readonly at: number; readonly callback: () => void }): void {
-    this.#timers.delete(timer);
+  #fire(timer: Timer): void {
+    // One that fired at the same moment may have cancelled it.
+    if (!this.#timers.delete(timer)) return;
     this.#elapsedMs = Math.max(this.#elapsedMs, timer.at);
     timer.callback();
   }
+}
+
+interface Timer {
+  readonly at: number;
+  readonly isPause: boolean;
+  readonly callback: () => void;
 }
 
 /** A real store that can be cut off, and counts what it is asked. */
