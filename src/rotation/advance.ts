@@ -30,14 +30,16 @@ const missedAfterMs = 3_600_000;
  * which the one before was taken, never from when it should have been, so a late one delays the rest and cuts nothing short.
  *
  * @param notReady kids that were found unable to sign; they do not become active
+ * @param onTime kids of announced keys whose step was not missed, however late it is: somebody tried to take it
  */
 export function advance(
   records: readonly KeyRecord[],
   policy: RotationPolicy,
   now: number,
   notReady: ReadonlySet<string> = new Set(),
+  onTime: ReadonlySet<string> = notReady,
 ): Advance {
-  const restarted = restartWaits({ records, events: [] }, policy, now, notReady);
+  const restarted = restartWaits({ records, events: [] }, policy, now, onTime);
   const change = keyUses.reduce((change, use) => takeSteps(change, use, policy, now, notReady), restarted);
   const nexts = keyUses.map((use) => nextKeyAt(change.records, use, policy, now));
   const due = keyUses.filter((_, index) => (nexts[index] ?? Infinity) <= now);
@@ -121,12 +123,12 @@ export function restartWaits(
   change: Change,
   policy: RotationPolicy,
   now: number,
-  notReady: ReadonlySet<string> = new Set(),
+  onTime: ReadonlySet<string> = new Set(),
 ): Change {
   const latest = now + policy.clockSkewSeconds * 1000;
   return change.records.filter(isLive).reduce((change, record) => {
     const isFuture = stateSince(record) > latest;
-    const isMissed = !notReady.has(record.kid) && now > (endOfWait(record, policy) ?? Infinity) + missedAfterMs;
+    const isMissed = !onTime.has(record.kid) && now > (endOfWait(record, policy) ?? Infinity) + missedAfterMs;
     if (!isFuture && !isMissed) return change;
     const reason = isFuture
       ? `it became ${record.state} in the future: the clock was wrong`

@@ -95,6 +95,8 @@ export interface KeyManager {
 const retryMs = { first: 1_000, last: 30_000 } as const;
 /** How soon a key that cannot sign is tried again. */
 const heldBackMs = 60_000;
+/** Replicas whose clocks are years apart start each other's waits again. Who does so once in this time leaves the other one its way. */
+const restartMs = 60_000;
 
 /**
  * Starts to manage the keys of one issuer in a store: makes the first key where there is none, and takes every planned step when it
@@ -127,6 +129,7 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
   let rotating = false;
   let asked: { readonly at: number; readonly done: Promise<void> } | undefined;
   let failures = 0;
+  let restartedAt = -Infinity;
   let cancelTimer: (() => void) | undefined;
   let turns: Promise<unknown> = Promise.resolve();
 
@@ -200,6 +203,10 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
     await checkUsable(stored);
     const taken = withUnrecorded(stored);
     const planned = await readyAdvance(taken.records, now);
+    if (planned.due.length === 0 && isRestart(planned)) {
+      if (Math.abs(now - restartedAt) < restartMs) return taken;
+      restartedAt = now;
+    }
     let change: Change = { records: planned.records, events: [...taken.events, ...planned.events] };
     for (const use of planned.due) {
       if (use === "sig" && createSigner !== undefined) continue;
@@ -242,11 +249,12 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
 
   /** A key becomes active only after it has signed here: one that cannot leaves the active key where it is. */
   async function readyAdvance(stored: readonly KeyRecord[], now: number): Promise<Advance> {
+    const onTime = heldBack();
     for (const [kid, until] of notReady) {
       // One from a clock that was wrong would last for years.
       if (until <= now || until > now + heldBackMs) notReady.delete(kid);
     }
-    const planned = advance(stored, policy, now, heldBack());
+    const planned = advance(stored, policy, now, heldBack(), onTime);
     const next = activeKey(planned.records, "sig");
     if (next === undefined || next.kid === activeKey(stored, "sig")?.kid) return planned;
     try {
@@ -439,6 +447,11 @@ function keysText(records: readonly KeyRecord[]): string {
 
 function reasonForNext(isFirst: boolean): string {
   return isFirst ? "the store was empty" : "it is time for the next key";
+}
+
+/** Nothing has happened but that waits have started again. */
+function isRestart({ events }: Change): boolean {
+  return events.length > 0 && events.every(({ type }) => type === "restarted");
 }
 
 function asJwksdError(error: unknown): JwksdError {

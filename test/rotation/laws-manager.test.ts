@@ -1,0 +1,70 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Clock } from "../../src/clock.ts";
+import { localSigner } from "../../src/signer/local.ts";
+import type { ExternalSigner } from "../../src/signer/signer.ts";
+import { ecKey } from "../support/keys.ts";
+import { day, hour, second, year } from "./key-records.ts";
+import { World, seen } from "./world.ts";
+
+const policy = { rotateEveryDays: 3 };
+
+test(
+  "replicas whose clocks are a year apart do not start each other's waits again without end",
+  { timeout: 60_000 },
+  async () => {
+    const world = new World();
+    const ahead: Clock = {
+      now: () => world.clock.now() + year,
+      setTimer: (callback, ms) => world.clock.setTimer(callback, ms),
+    };
+    const right = await world.start({ policy });
+    const wrong = await world.start({ policy, clock: ahead });
+    const replicas = [right, wrong];
+    const [first = ""] = (await seen(right)).kids;
+    // The one that is ahead has announced the next key at once; each of them has started its wait again, once.
+    await world.pass(hour);
+    assert.ok(world.store.commits < 10, `${world.store.commits} commits`);
+    const [, next = ""] = (await seen(right)).kids;
+    // It signs when it has been announced for long enough by true time, not before.
+    await world.passTo(day - hour);
+    for (const replica of replicas) assert.equal((await seen(replica)).signs, first);
+    await world.passTo(3 * day);
+    for (const replica of replicas) assert.notEqual((await seen(replica)).signs, first);
+    assert.notEqual(next, "");
+    assert.ok(world.store.commits < 60, `${world.store.commits} commits`);
+    for (const replica of replicas) await world.stop(replica);
+  },
+);
+
+test(
+  "a key that could not sign for hours takes over when it can, and is not announced again",
+  { timeout: 60_000 },
+  async () => {
+    const world = new World();
+    let made = 0;
+    const broken = { isBroken: false };
+    const open = async (uri: string): Promise<ExternalSigner> => {
+      const signer = await localSigner(ecKey(uri));
+      return {
+        ...signer,
+        uri,
+        async sign(request) {
+          if (broken.isBroken) throw new Error("the module is gone");
+          return signer.sign(request);
+        },
+        close: async () => {},
+      };
+    };
+    const replica = await world.start({ policy, createSigner: () => open(`test:${(made += 1)}`), openSigner: open });
+    await world.passTo(3 * day - hour);
+    const [first, next] = (await seen(replica)).kids;
+    broken.isBroken = true;
+    await world.passTo(3 * day + 5 * hour);
+    assert.equal(replica.manager.options.keyset[0]?.keyId, first);
+    broken.isBroken = false;
+    await world.pass(61 * second);
+    assert.equal((await seen(replica)).signs, next);
+    await world.stop(replica);
+  },
+);
