@@ -1,8 +1,8 @@
 import { createHmac, randomBytes } from "node:crypto";
-import { ConfigError, SignerError } from "../../errors.ts";
+import { CallFailure, signerErrorOf, unauthorized } from "./call-failure.ts";
 import type { Failure, TokenDescription, TokenSelector } from "./messages.ts";
 import { type PinSource, readPin } from "./pin.ts";
-import { CallFailure, type ProcessSettings, TokenProcess } from "./token-process.ts";
+import { type ProcessSettings, TokenProcess } from "./token-process.ts";
 
 /** What one connection is made to. */
 export interface ConnectionTarget {
@@ -153,40 +153,3 @@ const ending: Failure = { reason: "unavailable", message: "the token is being op
 const unreadablePin: Failure = { reason: "unavailable", message: "the PIN cannot be read", lost: true };
 
 const passing = ({ message }: Failure): Failure => ({ reason: "unavailable", message, lost: true });
-
-const unauthorized = (message: string): SignerError =>
-  new SignerError(
-    "ERR_SIGNER_UNAUTHORIZED",
-    `PKCS#11: ${message}; no PIN is tried again until jwksd is started again with the right one`,
-  );
-
-/** What callers are told. Messages hold names of functions and return values, never what went into them. */
-export function signerErrorOf(error: unknown): Error {
-  if (!(error instanceof CallFailure)) return error as Error;
-  const { reason, message } = error.failure;
-  if (reason === "pin" || reason === "login") return unauthorized(message);
-  const text = `PKCS#11: ${message}`;
-  switch (reason) {
-    case "package":
-      return new ConfigError(
-        "ERR_PACKAGE_MISSING",
-        `${text}; run: npm install pkcs11js (compiled with C++ and Python)`,
-      );
-    case "module":
-      return new ConfigError("ERR_OPTION_INVALID", `modulePath: the module cannot be loaded: ${message}`);
-    case "ambiguous":
-      return new ConfigError("ERR_SIGNER_URI", text);
-    case "missing":
-    case "key":
-      return new SignerError("ERR_SIGNER_KEY_STATE", text);
-    case "refused":
-      return new SignerError("ERR_SIGNER_UNAUTHORIZED", text);
-    case "throttled":
-      return new SignerError("ERR_SIGNER_THROTTLED", `${text}; try again later`);
-    default:
-      return new SignerError(
-        error.timedOut ? "ERR_SIGNER_TIMEOUT" : "ERR_SIGNER_UNAVAILABLE",
-        `${text}; try again later`,
-      );
-  }
-}

@@ -1,5 +1,7 @@
-import { type ChildProcess, fork } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
 import type { Clock } from "../../clock.ts";
+import { CallFailure } from "./call-failure.ts";
+import { forkChild } from "./fork-child.ts";
 import type {
   Answer,
   Call,
@@ -26,19 +28,6 @@ export interface ProcessSettings {
   readonly clock: Clock;
 }
 
-/** A call that the token did not answer with a result. */
-export class CallFailure extends Error {
-  readonly failure: Failure;
-  /** Whether the call itself took too long. */
-  readonly timedOut: boolean;
-
-  constructor(failure: Failure, timedOut = false) {
-    super(failure.message);
-    this.failure = failure;
-    this.timedOut = timedOut;
-  }
-}
-
 interface Pending {
   readonly operation: Operation;
   readonly resolve: (value: Results[keyof Results]) => void;
@@ -46,7 +35,6 @@ interface Pending {
   deadlineMs: number;
 }
 
-const childModule = new URL(`./child${import.meta.url.endsWith(".ts") ? ".ts" : ".js"}`, import.meta.url);
 /** After a kill, how long to wait for the process to be gone before another one is started. */
 const killedMs = 2_000;
 
@@ -82,13 +70,7 @@ export class TokenProcess {
     this.#settings = settings;
     // One more for each session is on its way while the others are at the token.
     this.#maxUnderWay = 2 * sessions;
-    this.#child = fork(childModule, {
-      serialization: "advanced",
-      execArgv: [],
-      env: childEnvironment(sessions, settings.hiddenVariables),
-      // Its standard input is how it knows that this process is alive. What a module prints is no output of this program.
-      stdio: ["pipe", "ignore", "inherit", "ipc"],
-    });
+    this.#child = forkChild(sessions, settings.hiddenVariables);
     this.#child.stdin?.on("error", () => {});
     this.ended = new Promise((resolve) => (this.#gone = () => resolve(this.#failure)));
     const onEnd = (how: string): void => {
@@ -285,15 +267,3 @@ const isSlow = ({ operation }: Pending): boolean => operation.kind !== "sign" &&
 const stopped: Failure = { reason: "unavailable", message: "the signer was closed", lost: false };
 
 const timedOut = (message: string): Failure => ({ reason: "unavailable", message, lost: true });
-
-/**
- * What the module may need of this process's environment: not the settings and secrets of jwksd, and nothing that would load more
- * code beside the PIN.
- */
-function childEnvironment(sessions: number, hidden: readonly string[]): NodeJS.ProcessEnv {
-  const entries = Object.entries(process.env).filter(
-    ([name]) => !name.startsWith("JWKSD_") && name !== "NODE_OPTIONS" && !hidden.includes(name),
-  );
-  // Each signature holds a thread while the module makes it; the rest is for what Node itself does.
-  return { ...Object.fromEntries(entries), UV_THREADPOOL_SIZE: String(sessions + 2) };
-}

@@ -1,0 +1,52 @@
+import { ConfigError, SignerError } from "../../errors.ts";
+import type { Failure } from "./messages.ts";
+
+/** A call that the token did not answer with a result. */
+export class CallFailure extends Error {
+  readonly failure: Failure;
+  /** Whether the call itself took too long. */
+  readonly timedOut: boolean;
+
+  constructor(failure: Failure, timedOut = false) {
+    super(failure.message);
+    this.failure = failure;
+    this.timedOut = timedOut;
+  }
+}
+
+export const unauthorized = (message: string): SignerError =>
+  new SignerError(
+    "ERR_SIGNER_UNAUTHORIZED",
+    `PKCS#11: ${message}; no PIN is tried again until jwksd is started again with the right one`,
+  );
+
+/** What callers are told. Messages hold names of functions and return values, never what went into them. */
+export function signerErrorOf(error: unknown): Error {
+  if (!(error instanceof CallFailure)) return error as Error;
+  const { reason, message } = error.failure;
+  if (reason === "pin" || reason === "login") return unauthorized(message);
+  const text = `PKCS#11: ${message}`;
+  switch (reason) {
+    case "package":
+      return new ConfigError(
+        "ERR_PACKAGE_MISSING",
+        `${text}; run: npm install pkcs11js (compiled with C++ and Python)`,
+      );
+    case "module":
+      return new ConfigError("ERR_OPTION_INVALID", `modulePath: the module cannot be loaded: ${message}`);
+    case "ambiguous":
+      return new ConfigError("ERR_SIGNER_URI", text);
+    case "missing":
+    case "key":
+      return new SignerError("ERR_SIGNER_KEY_STATE", text);
+    case "refused":
+      return new SignerError("ERR_SIGNER_UNAUTHORIZED", text);
+    case "throttled":
+      return new SignerError("ERR_SIGNER_THROTTLED", `${text}; try again later`);
+    default:
+      return new SignerError(
+        error.timedOut ? "ERR_SIGNER_TIMEOUT" : "ERR_SIGNER_UNAVAILABLE",
+        `${text}; try again later`,
+      );
+  }
+}
