@@ -49,7 +49,7 @@ export async function signers({ rounds }: Plan): Promise<Section> {
       const results = await alternate(group, rounds, roundMs);
       texts.push(`${group.name}:`, resultsTable(group, results));
       if (group === softHsm) goals.push(softHsmGoal(results, alone), softHsmGoal(results, whole));
-      if (group === slow) goals.push(slowGoal(results));
+      if (group === slow) goals.push(slowGoal(results, alone), slowGoal(results, whole));
     }
     const [provider] = slow.providers;
     const publishing = await publishingWhileSigning(provider as Provider, rounds, roundMs, ends);
@@ -201,11 +201,11 @@ function softHsmGoal(results: Results, name: string): Goal {
   };
 }
 
-function slowGoal(results: Results): Goal {
+function slowGoal(results: Results, name: string): Goal {
   const most = (64 / delayMs) * 1_000;
-  const measured = median(ratesOf(results, whole, 64).map(({ perSecond }) => perSecond)) / most;
+  const measured = median(ratesOf(results, name, 64).map(({ perSecond }) => perSecond)) / most;
   return {
-    name: `${delayMs} ms module, ${whole}, 64 in flight: at least 0.95 of 64 in ${delayMs} ms`,
+    name: `${delayMs} ms module, ${name}, 64 in flight: at least 0.95 of 64 in ${delayMs} ms`,
     reached: measured >= 0.95,
     measured: measured.toFixed(2),
   };
