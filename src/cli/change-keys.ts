@@ -8,7 +8,8 @@ import { effects } from "../rotation/effects.ts";
 import { type RotationPlan, plan, planKeyName } from "../rotation/plan.ts";
 import type { RotationPolicy } from "../rotation/policy.ts";
 import { transact } from "../rotation/transact.ts";
-import { endedExternalKeys, isLive } from "../rotation/records.ts";
+import { createKeyOpener } from "../rotation/open-keys.ts";
+import { activeKey, endedExternalKeys, isLive } from "../rotation/records.ts";
 import { kidText, relativeText, timeText } from "../rotation/words.ts";
 import { planVerbs } from "../server/plan-scale.ts";
 import { signersOf } from "../server/signers.ts";
@@ -131,10 +132,12 @@ async function commit(
   try {
     const change = await transact(
       open.store,
-      (records) => {
+      async (records) => {
         now = systemClock.now();
         before = records;
-        return decide(records, now, key);
+        const change = await decide(records, now, key);
+        await checkCanSign(open, records, change);
+        return change;
       },
       { clock: systemClock },
     );
@@ -145,6 +148,23 @@ async function commit(
       console.error(`jwksd: ${key.privateHalf.uri} was made and could not be recorded; nothing uses it`);
     }
     throw error;
+  }
+}
+
+/** A key in an HSM or key service becomes active only after it has signed. @throws SignerError */
+async function checkCanSign(
+  { settings, wrapping }: OpenKeys,
+  before: readonly KeyRecord[],
+  { records }: Change,
+): Promise<void> {
+  const next = activeKey(records, "sig");
+  const isSame = next === undefined || next.kid === activeKey(before, "sig")?.kid;
+  if (isSame || !("uri" in (next.privateHalf ?? {}))) return;
+  const opener = createKeyOpener(wrapping, (await signersOf(settings)).openSigner, new AbortController().signal);
+  try {
+    await opener.probe(next);
+  } finally {
+    await opener.close();
   }
 }
 

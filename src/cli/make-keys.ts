@@ -40,7 +40,12 @@ export function makeDraft(
 /** The draft itself, or a new key in the HSM or key service in which the configuration has signing keys made. */
 export async function makeReal({ settings, issuer }: OpenKeys, draft: NewKey): Promise<NewKey> {
   const { createSigner } = await signersOf(settings);
-  return draft.use === "enc" || createSigner === undefined ? draft : recorded(await createSigner({ issuer }));
+  if (draft.use === "enc" || createSigner === undefined) return draft;
+  const signer = await createSigner({ issuer });
+  return recorded(signer).catch((error: unknown) => {
+    console.error(`jwksd: ${signer.uri} was made and cannot be used; nothing uses it`);
+    throw error;
+  });
 }
 
 /** A key that exists in an HSM or key service. */

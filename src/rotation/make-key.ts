@@ -7,6 +7,7 @@ import { signerFrom } from "../signer/local.ts";
 import type { ExternalSigner } from "../signer/signer.ts";
 import type { KeyUse } from "../store/store.ts";
 import type { NewKey } from "./commands.ts";
+import { probeSigner } from "./open-keys.ts";
 import type { Wrapping } from "./wrapping.ts";
 
 /** The alg of new keys, where there is no key before them. RSA is what most relying parties can encrypt to. */
@@ -38,9 +39,15 @@ export async function wrapKey(
   return { kid: keyId, use, alg, publicJwk, privateHalf: { jwe: await wrapping.wrap(keyId, privateJwk) } };
 }
 
-/** A record for a key in an HSM or key service. */
-export async function externalKey({ publicKey, uri }: ExternalSigner, kid?: string): Promise<NewKey> {
+/**
+ * A record for a key in an HSM or key service, which has to sign a probe first: a key that cannot sign is not for the store.
+ *
+ * @throws SignerError see `guardSigner`
+ */
+export async function externalKey(signer: ExternalSigner, kid?: string): Promise<NewKey> {
+  const { publicKey, uri } = signer;
   const publicJwk = publicMembers(publicKey as Readonly<Record<string, unknown>>, uri);
+  await probeSigner(signer, publicJwk, uri);
   const keyId = kid ?? (await jose.calculateJwkThumbprint({ ...publicJwk }));
   return { kid: keyId, use: "sig", alg: "ES256", publicJwk, privateHalf: { uri } };
 }

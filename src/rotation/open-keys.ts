@@ -1,6 +1,6 @@
 import * as jose from "jose";
 import { KeyMaterialError, SignerError } from "../errors.ts";
-import { keyIdentity, publicMembers } from "../jwk/public.ts";
+import { type PublicJwk, keyIdentity, publicMembers } from "../jwk/public.ts";
 import { guardSigner } from "../signer/guard.ts";
 import { localSigner } from "../signer/local.ts";
 import type { ExternalSigner, Signer } from "../signer/signer.ts";
@@ -29,6 +29,17 @@ export interface KeyOpener {
   /** Makes one signature with a key, and verifies it against what is published. */
   probe(record: KeyRecord): Promise<void>;
   close(): Promise<void>;
+}
+
+/** Makes one signature and verifies it. @throws SignerError see `guardSigner` */
+export async function probeSigner(
+  signer: Signer,
+  publicJwk: PublicJwk,
+  name: string,
+  signal?: AbortSignal,
+): Promise<void> {
+  const sign = guardSigner(signer, await jose.importJWK({ ...publicJwk }, "ES256"), name);
+  await sign(new TextEncoder().encode("jwksd probe"), signal);
 }
 
 type OpenExternal = (uri: string, options: { readonly signal: AbortSignal }) => Promise<ExternalSigner>;
@@ -127,10 +138,7 @@ export function createKeyOpener(
     },
 
     async probe(record) {
-      const signer = await openSigner(record);
-      const publicKey = await jose.importJWK({ ...record.publicJwk }, record.alg);
-      const sign = guardSigner(signer, publicKey, `kid ${JSON.stringify(record.kid)}`);
-      await sign(new TextEncoder().encode("jwksd probe"), signal);
+      await probeSigner(await openSigner(record), record.publicJwk, `kid ${JSON.stringify(record.kid)}`, signal);
     },
 
     async close() {
