@@ -8,6 +8,7 @@ import { localSigner } from "../../src/signer/local.ts";
 import type { ExternalSigner } from "../../src/signer/signer.ts";
 import { memoryStore } from "../../src/store/memory.ts";
 import type { KeyRecord, KeyStore } from "../../src/store/store.ts";
+import { eventually } from "../support/service.ts";
 import { type ManagerChoice, type Replica, World, seen, typesOf } from "./world.ts";
 import { day, hour, second } from "./key-records.ts";
 
@@ -469,5 +470,5 @@ async function passWithout(world: World, sinceStartMs: number): Promise<void> {
   const passing = world.pass(1);
   passing.catch(() => {});
   const { commits } = world.store;
-  while (world.store.commits === commits) await new Promise(setImmediate);
+  await eventually("a commit", () => world.store.commits > commits);
 }

@@ -8,6 +8,7 @@ import { createWrapping } from "../../src/rotation/wrapping.ts";
 import { checkRecords } from "../../src/rotation/records.ts";
 import { memoryStore } from "../../src/store/memory.ts";
 import { day, hour, second, year } from "./key-records.ts";
+import { eventually } from "../support/service.ts";
 import { type Replica, World, issuer, longCache, seen, shortCache, typesOf } from "./world.ts";
 
 const code = (expected: string) => (error: unknown) => {
@@ -344,7 +345,7 @@ describe("close", () => {
     const tried = { times: 0 };
     store.commit = (revision, ...rest) => commit(revision - 1, ...rest).finally(() => (tried.times += 1));
     const refused = losing.execute({ type: "announce", key });
-    while (tried.times === 0) await new Promise(setImmediate);
+    await eventually("an attempt", () => tried.times > 0);
     await Promise.all([assert.rejects(refused, code("ERR_CLOSED")), losing.close()]);
     assert.equal(world.timers, 0);
   });
