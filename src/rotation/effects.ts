@@ -39,7 +39,9 @@ export function aftermath(records: readonly KeyRecord[], policy: RotationPolicy,
       return [stillTrusted(record, trustAfterRevocation(records, record.endedAt ?? now, policy), policy)];
     }
     const isForced = record.unannounced === true && record.state === "active" && !isFirst(record, records);
-    return isForced && unknownUntil(record, policy) > now ? [refusedTokens(record, policy)] : [];
+    return isForced && record.use === "sig" && unknownUntil(record, policy) > now
+      ? [refusedTokens(record, policy)]
+      : [];
   });
 }
 
@@ -169,7 +171,8 @@ function revoked(record: KeyRecord, old: KeyRecord | undefined, context: Context
 }
 
 function stillTrusted(record: KeyRecord, trust: Trust, policy: RotationPolicy): string {
-  return `${nameOf(record)} is revoked, but caches may still trust it ${untilWhen(trust, policy)}`;
+  const what = record.use === "sig" ? "caches may still trust it" : "relying parties may go on encrypting to it";
+  return `${nameOf(record)} is revoked, but ${what} ${untilWhen(trust, policy)}`;
 }
 
 function untilWhen({ until, withSlackUntil, because }: Trust, policy: RotationPolicy): string {

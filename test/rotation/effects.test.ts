@@ -290,6 +290,12 @@ describe("what the past still does", () => {
     ],
     ["a revocation, when every cache knows of it", revoked, now + end, []],
     [
+      "a revoked encryption key, and the one in its place, which signs nothing",
+      applyCommand([a, enc], { type: "revoke", kid: "e", replacement: newKey("f", "enc") }, policy, now).records,
+      now,
+      [/^Encryption key "e" is revoked, but relying parties may go on encrypting to it until 2026-11-20 14:00:00 UTC/],
+    ],
+    [
       "the first key was forced upon nobody",
       applyCommand([], { type: "announce", key: newKey("a") }, policy, now).records,
       now,
