@@ -1,4 +1,4 @@
-import { writeFile } from "node:fs/promises";
+import { readFile, stat, writeFile } from "node:fs/promises";
 import { Command } from "commander";
 import { systemClock } from "../clock.ts";
 import { ServiceError } from "../errors.ts";
@@ -21,7 +21,7 @@ export function planCommand(): Command {
       "how far ahead (default: until every use has been through one whole further rotation)",
       count,
     )
-    .option("--svg <file>", "write the picture to a file, too; one that exists is replaced");
+    .option("--svg <file>", "write the picture to a file, too; a picture that exists is replaced");
   return addStoreSettings(command)
     .addHelpText(
       "after",
@@ -82,10 +82,22 @@ function asJson({ now, until, steps, segments, rotation }: RotationPlan, still: 
   };
 }
 
+/** A slip of the finger must not cost the keys: what is replaced is a picture. */
 async function write(file: string, text: string): Promise<void> {
   try {
+    const isFile = await stat(file).then(
+      (found) => found.isFile() && found.size > 0,
+      () => false,
+    );
+    if (isFile && !(await readFile(file, "latin1")).startsWith("<svg ")) {
+      throw new ServiceError(
+        "ERR_FILE_EXISTS",
+        `${file} exists and is not a picture; choose another name or remove it`,
+      );
+    }
     await writeFile(file, text);
   } catch (error) {
+    if (error instanceof ServiceError) throw error;
     const { code } = error as NodeJS.ErrnoException;
     throw new ServiceError("ERR_FILE_UNWRITABLE", `cannot write ${file} (${code})`, { cause: error });
   }

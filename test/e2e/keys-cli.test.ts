@@ -261,7 +261,7 @@ describe("a life of managed keys on the command line", { timeout, concurrency: 3
   });
 
   test("what there is: table, events and plan", async (t) => {
-    const { folder, file, ok, assertSilent } = await setUp(t);
+    const { folder, data, file, ok, refused, assertSilent } = await setUp(t);
     await ok("keys", "import", file);
     await ok("rotate");
     const table = await ok("keys");
@@ -291,6 +291,8 @@ describe("a life of managed keys on the command line", { timeout, concurrency: 3
     // oxlint-disable-next-line no-control-regex
     assert.doesNotMatch(picture, /\u001b/, "colours are for terminals");
     const drawn = await readFile(svg, "utf8");
+    await ok("plan", "--svg", svg);
+    await refused("ERR_FILE_EXISTS", "plan", "--svg", join(data, "keys.db"));
     for (const part of ["Key rotation of https://op.example", "first", keys[1]?.kid ?? "", "(next)"]) {
       assert.ok(drawn.includes(part), part);
     }
