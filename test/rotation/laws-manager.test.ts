@@ -68,3 +68,36 @@ test(
     await world.stop(replica);
   },
 );
+
+test(
+  "a key whose signatures are wrong is not announced, and reported as one that nothing uses",
+  { timeout: 60_000 },
+  async () => {
+    const world = new World();
+    let made = 0;
+    const create = async (): Promise<ExternalSigner> => {
+      made += 1;
+      const signer = await localSigner(ecKey(`test:${made}`));
+      const other = await localSigner(ecKey("another"));
+      // From the second key on, the module signs with a key that is not the published one.
+      return {
+        ...(made === 1 ? signer : other),
+        publicKey: signer.publicKey,
+        uri: `test:${made}`,
+        close: async () => {},
+      };
+    };
+    const open = async (): Promise<ExternalSigner> => ({
+      ...(await localSigner(ecKey("test:1"))),
+      uri: "test:1",
+      close: async () => {},
+    });
+    const replica = await world.start({ policy, createSigner: create, openSigner: open });
+    await world.passTo(3 * day + hour);
+    assert.ok(made > 1);
+    assert.equal(replica.manager.records.length, 1);
+    const orphans = replica.told.filter(({ type }) => type === "orphaned");
+    assert.equal(orphans.length, made - 1);
+    await world.stop(replica);
+  },
+);
