@@ -16,9 +16,10 @@ export interface Signers {
 }
 
 /**
- * Reads how to reach them; nothing is connected to before it is used.
+ * Reads how to reach them; nothing is connected to before it is used. What is wrong with the options for new keys is said now, not when
+ * the next key is due.
  *
- * @throws ConfigError `ERR_CONFIG_FORMAT`
+ * @throws ConfigError `ERR_CONFIG_FORMAT`, and see `signerBackend`
  */
 export async function signersOf(
   settings: Pick<Settings, "signers" | "signerType" | "destroyExternal">,
@@ -32,6 +33,7 @@ export async function signersOf(
     backends.set(type, backend);
     return backend;
   };
+  if (settings.signerType !== "local") await backendOf(settings.signerType);
   return {
     openSigner: async (uri, { signal } = {}) => (await backendOf(uri)).open(uri, { signal }),
     createSigner:
@@ -53,8 +55,13 @@ async function readOptions(path: string): Promise<BackendOptions> {
     const reason = (error as NodeJS.ErrnoException).code ?? "not JSON";
     throw new ConfigError("ERR_CONFIG_FORMAT", `the signers file ${path} cannot be read (${reason})`);
   }
-  if (typeof options !== "object" || options === null || Array.isArray(options)) {
-    throw new ConfigError("ERR_CONFIG_FORMAT", `the signers file ${path} is not a JSON object`);
+  if (!isObject(options)) throw new ConfigError("ERR_CONFIG_FORMAT", `the signers file ${path} is not a JSON object`);
+  if (!Object.values(options).every(isObject)) {
+    throw new ConfigError("ERR_CONFIG_FORMAT", `the signers file ${path} has a member that is not a JSON object`);
   }
   return options;
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
