@@ -105,6 +105,7 @@ export class World {
   /** Until no manager has anything to do before its next timer. */
   async idle(): Promise<void> {
     for (let calls = -1; calls !== this.store.calls;) {
+      assert.ok(round < 500, "they never come to rest");
       ({ calls } = this.store);
       // Managers do one thing after the other, so this one is done after all others.
       await this.until(Promise.all([...this.#managers].map((manager) => manager.drive(this.#sink))));
