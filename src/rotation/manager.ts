@@ -27,7 +27,7 @@ export type ManagerEvent =
   | { readonly type: "failed"; readonly error: JwksdError; readonly retryInMs: number }
   /** It works again. */
   | { readonly type: "recovered" }
-  /** A key cannot sign, so it does not become active yet; the active key stays. */
+  /** An announced key cannot be opened or cannot sign, so it does not become active yet; the active key stays. */
   | { readonly type: "held-back"; readonly kid: string; readonly error: JwksdError }
   /** A key was made in its HSM or key service, and could not be recorded; nothing uses it. */
   | { readonly type: "orphaned"; readonly uri: string }
@@ -125,7 +125,7 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
   /** The records as they were last seen in the store, as JSON, and the planned steps since then that could not be recorded. */
   let recorded = "[]";
   let unrecorded: readonly KeyEvent[] = [];
-  let keys: OpenKeys = { signers: new Map(), decryptionKeys: new Map() };
+  let keys: OpenKeys = { signers: new Map(), decryptionKeys: new Map(), unopened: new Map() };
   let rotating = false;
   let asked: { readonly at: number; readonly done: Promise<void> } | undefined;
   let failures = 0;
@@ -262,7 +262,7 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
       return planned;
     } catch (error) {
       notReady.set(next.kid, now + heldBackMs);
-      emit({ type: "held-back", kid: next.kid, error: asJwksdError(error) });
+      heldBackBy(next.kid, error);
       return advance(stored, policy, now, heldBack());
     }
   }
@@ -336,6 +336,8 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
     } finally {
       const by = isPlan ? "plan" : events.length > 0 ? "this" : "another";
       if (isChange) emit({ type: "changed", by, records, events });
+      // There is time to mend it before it is needed.
+      if (isNew) for (const [kid, error] of keys.unopened) heldBackBy(kid, error);
     }
     if (!isPlan) void destroyEnded(events);
   }
@@ -371,6 +373,10 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
     await readyAdvance(records, clock.now())
       .then((planned) => adopt(planned, true))
       .catch(() => {});
+  }
+
+  function heldBackBy(kid: string, error: unknown): void {
+    if (!signal.aborted) emit({ type: "held-back", kid, error: asJwksdError(error) });
   }
 
   function emit(event: ManagerEvent): void {

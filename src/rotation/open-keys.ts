@@ -14,6 +14,8 @@ export interface OpenKeys {
   readonly signers: ReadonlyMap<string, Signer>;
   /** Of live encryption keys. */
   readonly decryptionKeys: ReadonlyMap<string, jose.CryptoKey>;
+  /** Announced external keys that could not be opened, and why. */
+  readonly unopened: ReadonlyMap<string, unknown>;
 }
 
 export interface KeyOpener {
@@ -85,7 +87,7 @@ export function createKeyOpener(
     return openExternal(uri, { signal });
   }
 
-  async function openOne(record: KeyRecord): Promise<void> {
+  async function openOne(record: KeyRecord, unopened: Map<string, unknown>): Promise<void> {
     const { kid, use, alg, state, privateHalf } = record;
     const isExternal = privateHalf !== undefined && "uri" in privateHalf;
     if (use === "enc") {
@@ -97,6 +99,7 @@ export function createKeyOpener(
       // An external one may still be on its way; it is tried again before it becomes active.
       await openSigner(record).catch((error: unknown) => {
         if (!isExternal) throw error;
+        unopened.set(kid, error);
       });
     }
   }
@@ -121,12 +124,14 @@ export function createKeyOpener(
     async open(records) {
       await checkWrapped(records);
       const live = records.filter(isLive);
-      for (const record of live) await openOne(record);
+      const unopened = new Map<string, unknown>();
+      for (const record of live) await openOne(record, unopened);
       const kids = new Set(live.map(({ kid }) => kid));
       const ofLive = ([kid]: readonly [string, unknown]): boolean => kids.has(kid);
       return {
         signers: new Map([...signers].filter(ofLive)),
         decryptionKeys: new Map([...decryptionKeys].filter(ofLive)),
+        unopened,
       };
     },
 

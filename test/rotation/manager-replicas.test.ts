@@ -252,7 +252,8 @@ describe("keys in an HSM or key service", () => {
     assert.equal(records[0]?.successorClaim?.until, world.clock.now() + 60 * second);
     const replacement = { ...records[0], successorClaim: { by: "another", until: 0 } };
     const { revision } = await world.store.load();
-    const key = await jose.generateKeyPair("ES256");
+    const key = await jose.generateKeyPair("ES256", { extractable: true });
+    module.keys.set("module:key/of another", await jose.exportJWK(key.privateKey));
     const publicJwk = (await jose.exportJWK(key.publicKey)) as unknown as PublicJwk;
     const announced: KeyRecord = {
       kid: "of another replica",
@@ -261,7 +262,7 @@ describe("keys in an HSM or key service", () => {
       state: "announced",
       announcedAt: world.clock.now(),
       publicJwk,
-      privateHalf: { uri: "module:key/1" },
+      privateHalf: { uri: "module:key/of another" },
     };
     await world.store.commit(revision, [replacement, announced], []);
     held.resolve();
@@ -378,6 +379,29 @@ describe("keys in an HSM or key service", () => {
     for (const replica of replicas) await world.stop(replica);
   });
 
+  test("an announced key that cannot be opened is published, and told of at once", async () => {
+    const world = new World();
+    const module = new Module();
+    const [first] = await start(world, module, 1);
+    assert.ok(first !== undefined);
+    await world.passTo(89 * day + hour);
+    assert.ok(first.told.every(({ type }) => type !== "held-back"));
+    const [active, next] = (await seen(first)).kids;
+    // This one has the active key, and not the module of the next one.
+    const { openSigner } = module.choice();
+    const second = await world.start({
+      openSigner: async (uri, options) => {
+        if (uri !== "module:key/1") throw new SignerError("ERR_SIGNER_UNAVAILABLE", "another module");
+        return (openSigner as NonNullable<ManagerChoice["openSigner"]>)(uri, options);
+      },
+    });
+    const held = second.told.flatMap((event) => (event.type === "held-back" ? [event.kid] : []));
+    assert.deepEqual(held, [next]);
+    assert.deepEqual((await seen(second)).kids, [active, next]);
+    await world.stop(second);
+    await world.stop(first);
+  });
+
   test("no command makes a key active that cannot sign", async () => {
     const world = new World();
     const module = new Module();
@@ -441,10 +465,12 @@ describe("keys in an HSM or key service", () => {
     world.store.isGone = true;
     await world.passTo(180 * day + 3 * hour);
     assert.equal((await agreed(replicas)).kids.length, 1);
-    assert.deepEqual(destroyed, []);
+    const toldOf = (): number =>
+      replicas.flatMap((replica) => replica.told.filter(({ type }) => type === "destroyed")).length;
+    assert.deepEqual([destroyed, toldOf()], [[], 1], "nor was it tried");
     world.store.isGone = false;
     await world.pass(31 * second);
-    assert.deepEqual(destroyed, ["module:key/2"]);
+    assert.deepEqual([destroyed, toldOf()], [["module:key/2"], 2]);
     for (const replica of replicas) await world.stop(replica);
 
     const failing = await world.start({
