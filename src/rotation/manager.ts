@@ -10,7 +10,15 @@ import { type Command, type NewKey, announce, applyCommand } from "./commands.ts
 import { defaultAlg, externalKey, makeLocalKey } from "./make-key.ts";
 import { type OpenKeys, createKeyOpener } from "./open-keys.ts";
 import { type RotationPolicy, type RotationPolicyOptions, rotationPolicy } from "./policy.ts";
-import { activeKey, announcedKey, checkFence, endedExternalKeys, isRotating, publishedKeys } from "./records.ts";
+import {
+  activeKey,
+  announcedKey,
+  announcedUntil,
+  checkFence,
+  endedExternalKeys,
+  isRotating,
+  publishedKeys,
+} from "./records.ts";
 import { transact } from "./transact.ts";
 import { createWrapping } from "./wrapping.ts";
 
@@ -119,7 +127,7 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
   const me = crypto.randomUUID();
   /** Which records each target has been given the keys of. */
   const driven = new Map<Driven, readonly KeyRecord[]>();
-  /** Announced keys that cannot sign, and until when they are not asked again. */
+  /** Announced keys that could not sign when their wait was over, and until when they are not asked again. */
   const notReady = new Map<string, number>();
   let records: readonly KeyRecord[] = [];
   /** The records as they were last seen in the store, as JSON, and the planned steps since then that could not be recorded. */
@@ -163,7 +171,7 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
       failures = 0;
       emit({ type: "recovered" });
     }
-    sleep(advance(records, policy, clock.now(), heldBack()).wakeAt);
+    sleep(nextSteps(records, clock.now()).wakeAt);
   }
 
   async function failed(error: unknown): Promise<void> {
@@ -183,9 +191,12 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
 
   function sleep(nextStepAt: number): void {
     cancelTimer?.();
-    const wakeAt = Math.min(nextStepAt, ...notReady.values());
+    const now = clock.now();
+    // One that is over has just been asked.
+    const tries = [...notReady.values()].map((until) => Math.max(until, now + retryMs.first));
+    const wakeAt = Math.min(nextStepAt, ...tries);
     if (signal.aborted || wakeAt === Infinity) return;
-    cancelTimer = clock.setTimer(turnLater, Math.max(wakeAt - clock.now(), 0));
+    cancelTimer = clock.setTimer(turnLater, Math.max(wakeAt - now, 0));
   }
 
   /** Looks for what others did, once a second at most, for all who ask together. */
@@ -249,12 +260,14 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
 
   /** A key becomes active only after it has signed here: one that cannot leaves the active key where it is. */
   async function readyAdvance(stored: readonly KeyRecord[], now: number): Promise<Advance> {
-    const onTime = heldBack();
     for (const [kid, until] of notReady) {
+      const record = stored.find((record) => record.kid === kid);
+      const isOver = record?.state === "announced" && announcedUntil(record, policy) <= now;
+      if (!isOver) notReady.delete(kid);
       // One from a clock that was wrong would last for years.
-      if (until <= now || until > now + heldBackMs) notReady.delete(kid);
+      else if (until > now + heldBackMs) notReady.set(kid, now);
     }
-    const planned = advance(stored, policy, now, heldBack(), onTime);
+    const planned = nextSteps(stored, now);
     const next = activeKey(planned.records, "sig");
     if (next === undefined || next.kid === activeKey(stored, "sig")?.kid) return planned;
     try {
@@ -263,11 +276,15 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
     } catch (error) {
       notReady.set(next.kid, now + heldBackMs);
       heldBackBy(next.kid, error);
-      return advance(stored, policy, now, heldBack());
+      return nextSteps(stored, now);
     }
   }
 
-  const heldBack = (): Set<string> => new Set(notReady.keys());
+  /** A key that was asked has missed nothing, however often it could not sign or be recorded. */
+  function nextSteps(stored: readonly KeyRecord[], now: number): Advance {
+    const heldBack = [...notReady].flatMap(([kid, until]) => (until > now ? [kid] : []));
+    return advance(stored, policy, now, new Set(heldBack), new Set(notReady.keys()));
+  }
 
   /** One replica makes the next key, so that no others are left over in the HSM. */
   async function makeExternalKey(): Promise<void> {

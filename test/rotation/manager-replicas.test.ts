@@ -379,6 +379,35 @@ describe("keys in an HSM or key service", () => {
     for (const replica of replicas) await world.stop(replica);
   });
 
+  for (const failure of ["ERR_STORE_CONFLICT", "ERR_STORE_UNAVAILABLE"] as const) {
+    test(`after hours in which it could not sign, ${failure} does not make it wait again`, async () => {
+      const world = new World();
+      const module = new Module();
+      let failsOnce = false;
+      const store: KeyStore = {
+        ...world.store,
+        commit: async (...args) => {
+          if (failsOnce) {
+            failsOnce = false;
+            throw new StoreError(failure, "once");
+          }
+          return world.store.commit(...args);
+        },
+      };
+      const replica = await world.start({ ...module.choice(), store });
+      await world.passTo(90 * day - hour);
+      const [, next] = (await seen(replica)).kids;
+      module.broken.add("open").add("sign");
+      await world.pass(4 * hour);
+      module.broken.clear();
+      failsOnce = true;
+      await world.pass(61 * second);
+      assert.equal(failsOnce, false);
+      assert.equal((await seen(replica)).signs, next);
+      await world.stop(replica);
+    });
+  }
+
   test("an announced key that cannot be opened is published, and told of at once", async () => {
     const world = new World();
     const module = new Module();
@@ -399,6 +428,19 @@ describe("keys in an HSM or key service", () => {
     assert.deepEqual(held, [next]);
     assert.deepEqual((await seen(second)).kids, [active, next]);
     await world.stop(second);
+    await world.stop(first);
+  });
+
+  test("a URI that leads to another key is refused", async () => {
+    const world = new World();
+    const module = new Module();
+    const [first] = await start(world, module, 1);
+    assert.ok(first !== undefined);
+    const { privateKey } = await jose.generateKeyPair("ES256", { extractable: true });
+    module.keys.set("module:key/1", await jose.exportJWK(privateKey));
+    await assert.rejects(start(world, module, 1), code("ERR_KEY_MISMATCH"));
+    assert.deepEqual(module.closed, ["module:key/1"]);
+    assert.equal((await seen(first)).kids.length, 1);
     await world.stop(first);
   });
 
