@@ -176,6 +176,23 @@ describe("what another process commits is served within a second", { timeout, co
     await write("e6");
     await eventually("e6", async () => (await served(service)).kids.includes("e6"));
   });
+
+  test("keys that clash are refused before any worker has them", { skip: !isSupported }, async (t) => {
+    const file = join(await temporaryFolder(t), "encryption.json");
+    const { publicKey } = await jose.generateKeyPair("ECDH-ES", { extractable: true });
+    const write = async (kid: string): Promise<void> =>
+      writeFile(file, JSON.stringify({ keys: [{ ...(await jose.exportJWK(publicKey)), kid }] }));
+    await write("e1");
+    const running = await start(t, "--encryption-keys", file, "--workers", "2");
+    const { service } = running;
+    const before = await served(service);
+    await write(before.kids[0] as string);
+    const refusal = await service.logged(({ level }) => level > 40);
+    assert.equal(refusal["code"], "ERR_KID_DUPLICATE");
+    await announceNext(running, 2);
+    assert.equal((await served(service)).kids.includes("e1"), true);
+    assert.ok(!service.log.some(({ msg }) => msg.startsWith("a worker")), "none died");
+  });
 });
 
 describe("wrapping keys", { timeout, concurrency: 2 }, () => {
