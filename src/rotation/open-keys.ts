@@ -1,5 +1,5 @@
 import * as jose from "jose";
-import { KeyMaterialError, SignerError } from "../errors.ts";
+import { ConfigError, type JwksdError, KeyMaterialError, SignerError } from "../errors.ts";
 import { type PublicJwk, keyIdentity, publicMembers } from "../jwk/public.ts";
 import { guardSigner } from "../signer/guard.ts";
 import { localSigner } from "../signer/local.ts";
@@ -44,6 +44,14 @@ export async function probeSigner(
   await sign(new TextEncoder().encode("jwksd probe"), signal);
 }
 
+/** The same error, and which of several keys it is about. */
+function ofKey(error: unknown, name: string): unknown {
+  const SameError = [SignerError, KeyMaterialError, ConfigError].find((Class) => error instanceof Class);
+  if (SameError === undefined) return error;
+  const { code, message } = error as JwksdError;
+  return new SameError(code, `${name}: ${message}`, { cause: error });
+}
+
 type OpenExternal = (uri: string, options: { readonly signal: AbortSignal }) => Promise<ExternalSigner>;
 
 export function createKeyOpener(
@@ -66,7 +74,9 @@ export function createKeyOpener(
     if (opened !== undefined) return opened;
     const signer =
       privateHalf !== undefined && "uri" in privateHalf
-        ? await openUri(privateHalf.uri)
+        ? await openUri(privateHalf.uri).catch((error: unknown) => {
+            throw ofKey(error, `kid ${JSON.stringify(kid)}`);
+          })
         : await localSigner({ ...(await privateJwk(record)) });
     const name = `kid ${JSON.stringify(kid)}`;
     if (keyIdentity(publicMembers({ ...signer.publicKey }, name)) !== keyIdentity(record.publicJwk)) {

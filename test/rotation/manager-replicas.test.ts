@@ -424,8 +424,8 @@ describe("keys in an HSM or key service", () => {
         return (openSigner as NonNullable<ManagerChoice["openSigner"]>)(uri, options);
       },
     });
-    const held = second.told.flatMap((event) => (event.type === "held-back" ? [event.kid] : []));
-    assert.deepEqual(held, [next]);
+    const held = second.told.flatMap((event) => (event.type === "held-back" ? [[event.kid, event.error.message]] : []));
+    assert.deepEqual(held, [[next, `kid "${next}": another module`]]);
     assert.deepEqual((await seen(second)).kids, [active, next]);
     await world.stop(second);
     await world.stop(first);
