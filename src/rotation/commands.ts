@@ -200,7 +200,7 @@ function importKey(
   if (active !== undefined && force !== true) {
     throw new StateError(
       "ERR_TOO_EARLY",
-      `kid ${JSON.stringify(active.kid)} is active, and caches of this provider do not know the imported key; import it as announced, or force it`,
+      `kid ${JSON.stringify(active.kid)} is active, and caches of this provider do not know the imported key: verifiers that do not ask again would refuse its tokens; import it as announced, and it signs from ${new Date(now + announceForMs(policy)).toISOString()} on`,
       { allowedAt: now + announceForMs(policy) },
     );
   }

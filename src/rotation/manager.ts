@@ -4,8 +4,8 @@ import { JwksdError, SignerError, StoreError } from "../errors.ts";
 import type { EncryptionEntry, Keyset } from "../keyset/keyset.ts";
 import { publishOnlySigner } from "../signer/local.ts";
 import type { ExternalSigner } from "../signer/signer.ts";
-import type { KeyEvent, KeyRecord, KeyStore } from "../store/store.ts";
-import { type Advance, type Change, advance, claimForMs, endOfWait } from "./advance.ts";
+import type { KeyEvent, KeyRecord, KeyState, KeyStore } from "../store/store.ts";
+import { type Advance, type Change, advance, claimForMs, endOfWait, replace } from "./advance.ts";
 import { type Command, type NewKey, announce, applyCommand } from "./commands.ts";
 import { defaultAlg, externalKey, makeLocalKey } from "./make-key.ts";
 import { type OpenKeys, createKeyOpener } from "./open-keys.ts";
@@ -103,6 +103,8 @@ export interface KeyManager {
 const retryMs = { first: 1_000, last: 30_000 } as const;
 /** How soon a key that cannot sign is tried again. */
 const heldBackMs = 60_000;
+/** How far a key has come in its life. No state comes back. */
+const stateRank: Readonly<Record<KeyState, number>> = { announced: 0, active: 1, retiring: 2, removed: 3, revoked: 3 };
 /** Replicas whose clocks are years apart start each other's waits again. Who does so once in this time leaves the other one its way. */
 const restartMs = 60_000;
 
@@ -212,7 +214,7 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
   async function step(stored: readonly KeyRecord[]): Promise<Change> {
     const now = clock.now();
     await checkUsable(stored);
-    const taken = withUnrecorded(stored);
+    const taken = announcedLate(withUnrecorded(stored), now);
     const planned = await readyAdvance(taken.records, now);
     if (planned.due.length === 0 && isRestart(planned)) {
       if (Math.abs(now - restartedAt) < restartMs) return taken;
@@ -238,8 +240,34 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
         `the store does not know kid ${JSON.stringify(lost.kid)} any more: it is empty, or an older copy; put the newest one back, or restart to go on with this one`,
       );
     }
+    const states = new Map((JSON.parse(recorded) as KeyRecord[]).map(({ kid, state }) => [kid, state]));
+    const revived = stored.find(({ kid, state }) => stateRank[state] < stateRank[states.get(kid) ?? state]);
+    if (revived !== undefined) {
+      throw new StoreError(
+        "ERR_RECORDS_INVALID",
+        `kid ${JSON.stringify(revived.kid)} was ${states.get(revived.kid)}, and is ${revived.state} in the store: that is an older copy; put the newest one back, or restart to go on with this one`,
+      );
+    }
     checkFence(stored, policy, clock.now());
     await opener.checkWrapped(stored);
+  }
+
+  /**
+   * A key of which this replica learns later than every replica should has been announced by the others only; here the set without it was
+   * served until now, so its announcement begins again.
+   */
+  function announcedLate(change: Change, now: number): Change {
+    const next = announcedKey(change.records, "sig");
+    const isNews = records.length > 0 && next !== undefined && !records.some(({ kid }) => kid === next.kid);
+    const inTime = (policy.replicaLagSeconds + policy.clockSkewSeconds) * 1000;
+    if (!isNews || now <= next.announcedAt + inTime) return change;
+    return replace(
+      change,
+      { ...next, announcedAt: now },
+      now,
+      "restarted",
+      "a replica has served the set without it until now",
+    );
   }
 
   /** What a command changes. No command makes a key active that cannot sign. */

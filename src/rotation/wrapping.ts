@@ -45,7 +45,7 @@ export async function createWrapping(wrappingKeys: readonly string[], issuer: st
         const belongs = `kid ${JSON.stringify(header["sub"])} of issuer ${JSON.stringify(header["iss"])}`;
         throw new StoreError(
           "ERR_WRAPPED_KEY",
-          `kid ${JSON.stringify(kid)} of issuer ${JSON.stringify(issuer)}: its private half is that of ${belongs}`,
+          `kid ${JSON.stringify(kid)} of issuer ${JSON.stringify(issuer)}: its private half is that of ${belongs}; give the issuer for which it was made, or use another store`,
         );
       }
       try {

@@ -16,7 +16,7 @@ export interface ImportedKey {
 }
 
 export interface ImportOptions {
-  /** What the key is for. Default: what a JWK says, else `sig` for EC on P-256 and `enc` for others. */
+  /** What the key is for. Default: what a JWK says, else `sig` for EC on P-256; others have to be told. */
   readonly use?: KeyUse | undefined;
   /** Of a set, this key only; of a single key, the kid under which it was published, if its JWK does not say. */
   readonly kid?: string | undefined;
@@ -53,6 +53,7 @@ export async function readImport(file: string, options: ImportOptions = {}): Pro
   }));
   const chosen = all.filter(({ material }) => options.kid === undefined || material.kid === options.kid);
   if (chosen.length === 0) {
+    if (all.length === 0) throw new KeyMaterialError("ERR_KEY_FORMAT", `${file}: the JWK Set is empty`);
     const kids = all.map(({ material }) => JSON.stringify(material.kid)).join(", ");
     throw new ConfigError(
       "ERR_OPTION_INVALID",
@@ -97,7 +98,14 @@ async function importedKey(
     );
   }
   const isP256 = publicJwk.kty === "EC" && publicJwk.crv === "P-256";
-  const use = options.use ?? material.use ?? (isP256 ? "sig" : "enc");
+  const isForEncryption = /^(RSA-OAEP|ECDH-ES)/.test(material.alg ?? "");
+  const use = options.use ?? material.use ?? (isForEncryption ? "enc" : isP256 ? "sig" : undefined);
+  if (use === undefined) {
+    throw new KeyMaterialError(
+      "ERR_KEY_PURPOSE",
+      `${name}: nothing says what this ${publicJwk.kty} key is for; to import it as an encryption key, add --use enc`,
+    );
+  }
   if (use !== "sig" && use !== "enc") {
     throw new KeyMaterialError("ERR_KEY_PURPOSE", `${name}: "use" is ${JSON.stringify(use)}, not "sig" or "enc"`);
   }

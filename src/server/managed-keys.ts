@@ -1,5 +1,6 @@
 import type { Logger } from "pino";
 import { type KeyManager, type ManagerEvent, createKeyManager } from "../rotation/manager.ts";
+import type { KeyRecord } from "../store/store.ts";
 import { openManaged } from "./managed.ts";
 import { type PublicKeys, publicHalves } from "./public-keys.ts";
 import type { Settings } from "./settings.ts";
@@ -19,6 +20,7 @@ export async function startManagedKeys(settings: Settings, log: Logger): Promise
   const signers = await signersOf(settings);
   const { store, issuer, policy, wrappingKeys } = await openManaged(settings, log, { create: true });
   let manager: KeyManager;
+  let known: readonly KeyRecord[] = [];
   try {
     manager = await createKeyManager({
       issuer,
@@ -26,12 +28,16 @@ export async function startManagedKeys(settings: Settings, log: Logger): Promise
       policy,
       wrappingKeys,
       ...signers,
-      onEvent: (event) => logEvent(event, log),
+      onEvent: (event) => {
+        logEvent(event, known, log);
+        if (event.type === "changed") known = event.records;
+      },
     });
   } catch (error) {
     await store.close();
     throw error;
   }
+  known = manager.records;
   const { keyset, encryptionKeyset, jwksRotationActive } = manager.options;
   return {
     keys: { ...publicHalves(keyset, encryptionKeyset), isRotating: jwksRotationActive() },
@@ -47,7 +53,7 @@ export async function startManagedKeys(settings: Settings, log: Logger): Promise
   };
 }
 
-function logEvent(event: ManagerEvent, log: Logger): void {
+function logEvent(event: ManagerEvent, before: readonly KeyRecord[], log: Logger): void {
   switch (event.type) {
     case "changed":
       for (const { type, kid, use, reason } of event.events) {
@@ -56,7 +62,11 @@ function logEvent(event: ManagerEvent, log: Logger): void {
           event.by === "plan" ? `key ${type} as planned, without the store` : `key ${type}`,
         );
       }
-      if (event.by === "another") log.info({}, "keys changed by another process");
+      if (event.by !== "another") break;
+      for (const { kid, use, state } of event.records) {
+        const isSame = before.some((record) => record.kid === kid && record.state === state);
+        if (!isSame) log.info({ kid, use }, `key ${state}, by another process`);
+      }
       break;
     case "failed":
       log.error(

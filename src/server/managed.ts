@@ -36,8 +36,15 @@ const noIssuer = "http://localhost";
 export async function openManaged(settings: Settings, log: Log, { create = false } = {}): Promise<Managed> {
   const policy = policyOf(settings);
   const path = storePath(settings);
-  if (create) await makeFolder(dirname(path));
-  else if (!(await exists(path))) {
+  if (create) {
+    await makeFolder(dirname(path));
+    if (!(await exists(path)) && (await exists(besidePath(path)))) {
+      log.warn(
+        { store: path },
+        "there is a wrapping key but no store, so a new one is made; if there was one, stop and put it back: its keys are not in the new one",
+      );
+    }
+  } else if (!(await exists(path))) {
     throw new StoreError(
       "ERR_STORE_UNAVAILABLE",
       `there is no store at ${path}; jwksd serve and jwksd keys import make one`,
@@ -84,7 +91,7 @@ async function makeFolder(folder: string): Promise<void> {
 async function wrappingKeysOf(settings: Settings, path: string, store: KeyStore, log: Log): Promise<string[]> {
   if (settings.wrappingKeys !== undefined) return keysIn(settings.wrappingKeys);
   if (settings.wrappingKeyFile !== undefined) return readKeys(settings.wrappingKeyFile, log);
-  const file = join(dirname(path), "wrapping.key");
+  const file = besidePath(path);
   if (!(await exists(file))) {
     const { records } = await store.load();
     const ids = wrappingKeyIds(records);
@@ -99,11 +106,18 @@ async function wrappingKeysOf(settings: Settings, path: string, store: KeyStore,
   return readKeys(file, log);
 }
 
-function exists(path: string): Promise<boolean> {
-  return stat(path).then(
-    () => true,
-    () => false,
-  );
+/** The wrapping key that is made beside a store. */
+const besidePath = (path: string): string => join(dirname(path), "wrapping.key");
+
+async function exists(path: string): Promise<boolean> {
+  try {
+    await stat(path);
+    return true;
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "ENOENT" || code === "ENOTDIR") return false;
+    throw new ServiceError("ERR_FILE_UNREADABLE", `cannot look at ${path} (${code})`, { cause: error });
+  }
 }
 
 async function makeKey(file: string, log: Log): Promise<void> {

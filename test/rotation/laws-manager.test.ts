@@ -69,6 +69,12 @@ test(
   },
 );
 
+const openFirst = async (): Promise<ExternalSigner> => ({
+  ...(await localSigner(ecKey("test:1"))),
+  uri: "test:1",
+  close: async () => {},
+});
+
 test(
   "a key whose signatures are wrong is not announced, and reported as one that nothing uses",
   { timeout: 60_000 },
@@ -87,12 +93,7 @@ test(
         close: async () => {},
       };
     };
-    const open = async (): Promise<ExternalSigner> => ({
-      ...(await localSigner(ecKey("test:1"))),
-      uri: "test:1",
-      close: async () => {},
-    });
-    const replica = await world.start({ policy, createSigner: create, openSigner: open });
+    const replica = await world.start({ policy, createSigner: create, openSigner: openFirst });
     await world.passTo(3 * day + hour);
     assert.ok(made > 1);
     assert.equal(replica.manager.records.length, 1);

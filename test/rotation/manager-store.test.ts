@@ -7,7 +7,7 @@ import type { ManagerEvent } from "../../src/rotation/manager.ts";
 import { checkRecords } from "../../src/rotation/records.ts";
 import { createWrapping } from "../../src/rotation/wrapping.ts";
 import { memoryStore } from "../../src/store/memory.ts";
-import type { KeyRecord, KeyStore } from "../../src/store/store.ts";
+import type { KeyRecord, KeyStore, Snapshot } from "../../src/store/store.ts";
 import { newWrappingKey } from "../support/managed.ts";
 import { day, hour, second, start } from "./key-records.ts";
 import { World, issuer, longCache, seen, shortCache, typesOf } from "./world.ts";
@@ -36,6 +36,7 @@ const dueStore = async (): Promise<{ world: World; wrappingKey: string; kid: str
   await world.pass(2 * hour);
   return { world, wrappingKey, kid: (await seen(replica)).signs };
 };
+const newKey = async (world: World) => makeLocalKey("sig", "ES256", await createWrapping([world.wrappingKey], issuer));
 const idOf = (wrappingKey: string): Promise<string> => jose.calculateJwkThumbprint({ kty: "oct", k: wrappingKey });
 
 describe("while the store is gone", () => {
@@ -169,11 +170,37 @@ describe("while the store is gone", () => {
     await world.pass(31 * second);
     for (const replica of [cut, other]) assert.deepEqual(await seen(replica), await seen(other));
     assert.deepEqual(await seen(cut), { kids: [a, c], cacheControl: shortCache, signs: a });
-    assert.deepEqual(cut.told.flatMap((event) => (event.type === "changed" ? [event.by] : [])).slice(-2), [
-      "plan",
-      "another",
-    ]);
+    // It has served the set without c until now, so c is announced anew.
+    const changes = cut.told.filter((event) => event.type === "changed").slice(-2);
+    assert.deepEqual(
+      changes.map(({ by, events }) => [by, events.at(-1)?.type]),
+      [
+        ["plan", "activated"],
+        ["this", "restarted"],
+      ],
+    );
+    await world.pass(day - hour);
+    assert.equal((await seen(other)).signs, a);
+    await world.pass(hour);
+    assert.equal((await seen(other)).signs, c);
     await Promise.all([world.stop(cut), world.stop(other)]);
+  });
+
+  test("an older copy of it does not bring back what was revoked", async () => {
+    const world = new World();
+    const store = memoryStore();
+    let copy: Snapshot | undefined;
+    const restored: KeyStore = { ...store, load: async (options) => copy ?? store.load(options) };
+    const replica = await world.start({ store: restored });
+    await world.until(replica.manager.execute({ type: "rotate", use: "sig", key: await newKey(world), now: true }));
+    const before = await store.load();
+    const [active = ""] = (await seen(replica)).kids;
+    await world.until(replica.manager.execute({ type: "revoke", kid: active, replacement: await newKey(world) }));
+    copy = before;
+    await world.pass(hour);
+    assert.ok(!(await seen(replica)).kids.includes(active));
+    assert.ok(replica.told.some((event) => event.type === "failed" && event.error.code === "ERR_RECORDS_INVALID"));
+    await world.stop(replica);
   });
 
   test("a commit of which nobody knows whether it came through is found out", async () => {

@@ -115,13 +115,19 @@ describe("a wrapping key is 32 bytes in base64url", () => {
 describe("a wrapped key cannot take the place of another", () => {
   test("of another kid", async () => {
     const message = await silentRefusal(() => wrapping.unwrap("b", jwe), "ERR_WRAPPED_KEY");
-    assert.match(message, /^kid "b" of issuer "https:\/\/op.example": .* kid "a" of issuer "https:\/\/op.example"$/);
+    assert.match(
+      message,
+      /^kid "b" of issuer "https:\/\/op.example": .* kid "a" of issuer "https:\/\/op.example"; give /,
+    );
   });
 
   test("of another issuer", async () => {
     const other = await createWrapping([k1], "https://other.example");
     const message = await silentRefusal(() => other.unwrap("a", jwe), "ERR_WRAPPED_KEY");
-    assert.match(message, /^kid "a" of issuer "https:\/\/other.example": .* kid "a" of issuer "https:\/\/op.example"$/);
+    assert.match(
+      message,
+      /^kid "a" of issuer "https:\/\/other.example": .* kid "a" of issuer "https:\/\/op.example"; give /,
+    );
   });
 
   test("not even where its header is made to fit", async () => {

@@ -23,9 +23,9 @@ describe("private keys are read whole, in every form, with what they are for", (
     ["EC, PKCS#8", pem(ec, "pkcs8"), {}, ec, "sig", "ES256"],
     ["EC, SEC1", pem(ec, "sec1"), {}, ec, "sig", "ES256"],
     ["EC on P-256, for encryption", pem(ec, "pkcs8"), { use: "enc" }, ec, "enc", "ECDH-ES"],
-    ["EC on P-384", pem(p384, "pkcs8"), {}, p384, "enc", "ECDH-ES"],
-    ["RSA, PKCS#8", pem(rsa, "pkcs8"), {}, rsa, "enc", "RSA-OAEP-256"],
-    ["RSA, PKCS#1", pem(rsa, "pkcs1"), {}, rsa, "enc", "RSA-OAEP-256"],
+    ["EC on P-384", pem(p384, "pkcs8"), { use: "enc" }, p384, "enc", "ECDH-ES"],
+    ["RSA, PKCS#8", pem(rsa, "pkcs8"), { use: "enc" }, rsa, "enc", "RSA-OAEP-256"],
+    ["RSA, PKCS#1", pem(rsa, "pkcs1"), { use: "enc" }, rsa, "enc", "RSA-OAEP-256"],
     ["a JWK", JSON.stringify({ ...ec, ext: true, secret: "x" }), {}, ec, "sig", "ES256"],
     [
       "a JWK that says what it is for",
@@ -63,14 +63,16 @@ describe("what cannot be imported is refused without a word of it", () => {
     .toString();
   const rows: readonly [name: string, text: string, options: ImportOptions, code: ErrorCode][] = [
     ["a public key", publicPem, {}, "ERR_PRIVATE_KEY_MISSING"],
+    ["RSA, and nothing says what for", pem(rsa, "pkcs8"), {}, "ERR_KEY_PURPOSE"],
+    ["an empty set", '{"keys":[]}', {}, "ERR_KEY_FORMAT"],
     ["RSA for signatures", pem(rsa, "pkcs8"), { use: "sig" }, "ERR_KEY_NOT_P256"],
     ["P-384 for signatures", pem(p384, "pkcs8"), { use: "sig" }, "ERR_KEY_NOT_P256"],
     ["another use than its own", JSON.stringify({ ...ec, use: "sig" }), { use: "enc" }, "ERR_KEY_PURPOSE"],
     ["a use that there is not", JSON.stringify({ ...ec, use: "tls" }), {}, "ERR_KEY_PURPOSE"],
     ["an alg that does not fit", JSON.stringify({ ...rsa, use: "enc", alg: "RS256" }), {}, "ERR_ALG_UNSUPPORTED"],
-    ["halves of two RSA keys", JSON.stringify({ ...rsa, n: rsaKey(3072)["n"] }), {}, "ERR_KEY_MISMATCH"],
+    ["halves of two RSA keys", JSON.stringify({ ...rsa, n: rsaKey(3072)["n"] }), { use: "enc" }, "ERR_KEY_MISMATCH"],
     ["halves of two EC keys", JSON.stringify({ ...ec, d: ecKey("b").d }), {}, "ERR_KEY_MISMATCH"],
-    ["an RSA key without its primes", JSON.stringify({ ...rsa, p: undefined }), {}, "ERR_KEY_MISMATCH"],
+    ["an RSA key without its primes", JSON.stringify({ ...rsa, p: undefined }), { use: "enc" }, "ERR_KEY_MISMATCH"],
     ["no key", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", {}, "ERR_KEY_FORMAT"],
   ];
   for (const [name, text, options, code] of rows) {
