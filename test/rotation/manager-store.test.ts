@@ -197,7 +197,7 @@ describe("while the store is gone", () => {
     const [active = ""] = (await seen(replica)).kids;
     await world.until(replica.manager.execute({ type: "revoke", kid: active, replacement: await newKey(world) }));
     copy = before;
-    await world.pass(hour);
+    await world.pass(2 * hour);
     assert.ok(!(await seen(replica)).kids.includes(active));
     assert.ok(replica.told.some((event) => event.type === "failed" && event.error.code === "ERR_RECORDS_INVALID"));
     await world.stop(replica);
