@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { calculateJwkThumbprint } from "jose";
-import { ConfigError } from "../../errors.ts";
+import { ConfigError, SignerError } from "../../errors.ts";
 import type { EcPublicJwk } from "../../jwk/public.ts";
 import type { SignerBackend } from "../signer.ts";
 import { signerErrorOf } from "./call-failure.ts";
@@ -102,12 +102,31 @@ export function pkcs11Backend(options: Pkcs11Options = {}): SignerBackend {
       }
       // A new key is found with the module and the PIN that its token was found with.
       const query = token?.includes("?") === true ? token.slice(token.indexOf("?")) : "";
-      return withToken(tokenForNewKeys, signal, async (process, connection) => {
-        const { selector, key, publicKey } = await createKey(process, issuer, signal);
-        const uri = formatKeyUri(process.token, selector) + query;
-        alsoFor(uri, connection);
-        return new Pkcs11Signer(connection, uri, selector, { process, key, publicKey });
-      });
+      const names: KeySelector[] = [];
+      try {
+        return await withToken(tokenForNewKeys, signal, async (process, connection) => {
+          const made = await createKey(process, issuer, names);
+          signal?.throwIfAborted();
+          const uri = formatKeyUri(process.token, made.selector) + query;
+          alsoFor(uri, connection);
+          return new Pkcs11Signer(connection, uri, made.selector, {
+            process,
+            key: made.key,
+            publicKey: made.publicKey,
+          });
+        });
+      } catch (error) {
+        // A key that nobody will know of is not left behind. The process that may have made it may be gone: the next one looks.
+        const left: KeySelector[] = [];
+        for (const name of names) {
+          const call = (process: TokenProcess) => process.call<"destroy">({ kind: "destroy", key: name });
+          await withToken(tokenForNewKeys, undefined, call).catch((failure: unknown) => {
+            const isGone = failure instanceof SignerError && failure.code === "ERR_SIGNER_KEY_STATE";
+            if (!isGone) left.push(name);
+          });
+        }
+        throw left.length === 0 || !(error instanceof SignerError) ? error : withRemnant(error, left);
+      }
     },
     async destroy(uri, { signal } = {}) {
       const parsed = parseKeyUri(uri);
@@ -117,27 +136,29 @@ export function pkcs11Backend(options: Pkcs11Options = {}): SignerBackend {
   };
 }
 
+/** @param names is given every name that the key may have */
 async function createKey(
   process: TokenProcess,
   issuer: string,
-  signal: AbortSignal | undefined,
+  names: KeySelector[],
 ): Promise<{ readonly selector: KeySelector; readonly key: number; readonly publicKey: EcPublicJwk }> {
   // The kid is known when the key is there. Until then, and on tokens that cannot rename, its id is a random one.
   const id = randomBytes(16);
   const label = `jwksd ${issuer} ${id.toString("hex")}`;
+  names.push({ id, label });
   const generated = await process.call<"generate">({ kind: "generate", label, id });
-  let selector: KeySelector = { id: generated.id, label: generated.label };
-  try {
-    const publicKey = await checkKey(process, generated, "the new key");
-    const kid = await calculateJwkThumbprint(publicKey);
-    selector = await renamed(process, generated.key, selector, `jwksd ${issuer} ${kid}`, kid);
-    signal?.throwIfAborted();
-    return { selector, key: generated.key, publicKey };
-  } catch (error) {
-    // A key that is of no use, or that nobody will know of, is not left behind.
-    await process.call<"destroy">({ kind: "destroy", key: selector }).catch(() => {});
-    throw error;
-  }
+  const first: KeySelector = { id: generated.id, label: generated.label };
+  const publicKey = await checkKey(process, generated, "the new key");
+  const kid = await calculateJwkThumbprint(publicKey);
+  names.push({ id: Buffer.from(kid, "base64url"), label: `jwksd ${issuer} ${kid}` });
+  const selector = await renamed(process, generated.key, first, `jwksd ${issuer} ${kid}`, kid);
+  return { selector, key: generated.key, publicKey };
+}
+
+/** The same error, which names what may still be on the token. */
+function withRemnant({ code, message }: SignerError, left: readonly KeySelector[]): SignerError {
+  const labels = [...new Set(left.map(({ label }) => JSON.stringify(label)))].join(" or ");
+  return new SignerError(code, `${message}; a key that nothing uses may be left on the token, labelled ${labels}`);
 }
 
 /** How the key is called then. */
