@@ -37,6 +37,8 @@ export type ManagerEvent =
   | { readonly type: "recovered" }
   /** An announced key cannot be opened or cannot sign, so it does not become active yet; the active key stays. */
   | { readonly type: "held-back"; readonly kid: string; readonly error: JwksdError }
+  /** The active key cannot be opened by this process, which does not sign, and is published all the same. */
+  | { readonly type: "unopened"; readonly kid: string; readonly error: JwksdError }
   /** A key was made in its HSM or key service, and could not be recorded; nothing uses it. */
   | { readonly type: "orphaned"; readonly uri: string }
   /** A removed or revoked key was destroyed in its HSM or key service, or could not be (then `error` says why). */
@@ -60,6 +62,10 @@ export interface KeyManagerOptions {
     | undefined;
   /** Destroys external keys after this manager has removed or revoked them. Default: they stay where they are. */
   readonly destroySigner?: ((uri: string, options: { readonly signal: AbortSignal }) => Promise<unknown>) | undefined;
+  /**
+   * Whether this process signs. If not, an active external key that cannot be opened is published all the same. Default: `true`.
+   */
+  readonly signs?: boolean | undefined;
   readonly onEvent?: ((event: ManagerEvent) => void) | undefined;
   /** Default: the clock of the machine. */
   readonly clock?: Clock | undefined;
@@ -125,7 +131,7 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
   const wrapping = await createWrapping(options.wrappingKeys, issuer);
   const closing = new AbortController();
   const { signal } = closing;
-  const opener = createKeyOpener(wrapping, options.openSigner, signal);
+  const opener = createKeyOpener(wrapping, options.openSigner, signal, options);
   const me = crypto.randomUUID();
   /** Which records each target has been given the keys of. */
   const driven = new Map<Driven, readonly KeyRecord[]>();
@@ -382,9 +388,14 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
       const by = isPlan ? "plan" : events.length > 0 ? "this" : "another";
       if (isChange) emit({ type: "changed", by, records, events });
       // There is time to mend it before it is needed.
-      if (isNew) for (const [kid, error] of keys.unopened) heldBackBy(kid, error);
+      if (isNew) for (const [kid, error] of keys.unopened) cannotSign(kid, error);
     }
     if (!isPlan) void destroyEnded(events);
+  }
+
+  function cannotSign(kid: string, error: unknown): void {
+    if (activeKey(records, "sig")?.kid !== kid) heldBackBy(kid, error);
+    else emit({ type: "unopened", kid, error: asJwksdError(error) });
   }
 
   async function destroyEnded(events: readonly KeyEvent[]): Promise<void> {

@@ -58,6 +58,7 @@ export function createKeyOpener(
   wrapping: Wrapping,
   openExternal: OpenExternal | undefined,
   signal: AbortSignal,
+  { signs = true }: { readonly signs?: boolean | undefined } = {},
 ): KeyOpener {
   const signers = new Map<string, Signer>();
   const decryptionKeys = new Map<string, jose.CryptoKey>();
@@ -103,10 +104,10 @@ export function createKeyOpener(
     if (use === "enc") {
       if (decryptionKeys.has(kid)) return;
       decryptionKeys.set(kid, (await jose.importJWK(await privateJwk(record), alg)) as jose.CryptoKey);
-    } else if (state === "active") {
+    } else if (state === "active" && signs) {
       await openSigner(record);
-    } else if (state === "announced") {
-      // An external one may still be on its way; it is tried again before it becomes active.
+    } else if (state === "active" || state === "announced") {
+      // An announced external one may still be on its way; it is tried again before it becomes active.
       await openSigner(record).catch((error: unknown) => {
         if (!isExternal) throw error;
         unopened.set(kid, error);

@@ -28,6 +28,7 @@ export async function startManagedKeys(settings: Settings, log: Logger): Promise
       policy,
       wrappingKeys,
       ...signers,
+      signs: false,
       onEvent: (event) => {
         logEvent(event, known, log);
         if (event.type === "changed") known = event.records;
@@ -78,6 +79,12 @@ function logEvent(event: ManagerEvent, before: readonly KeyRecord[], log: Logger
       log.error(
         { kid: event.kid, code: event.error.code },
         `the next key cannot sign, the active one stays: ${event.error.message}`,
+      );
+      break;
+    case "unopened":
+      log.error(
+        { kid: event.kid, code: event.error.code },
+        `the active key cannot be opened here, and is published all the same: ${event.error.message}`,
       );
       break;
     case "destroyed":

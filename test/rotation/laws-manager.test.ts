@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Clock } from "../../src/clock.ts";
+import { SignerError } from "../../src/errors.ts";
 import { localSigner } from "../../src/signer/local.ts";
 import type { ExternalSigner } from "../../src/signer/signer.ts";
 import { ecKey } from "../support/keys.ts";
 import { day, hour, second, year } from "./key-records.ts";
-import { World, seen } from "./world.ts";
+import { World, seen, typesOf } from "./world.ts";
 
 const policy = { rotateEveryDays: 3 };
 
@@ -102,3 +103,20 @@ test(
     await world.stop(replica);
   },
 );
+
+test("a process that only publishes starts without the HSM of its active key; one that signs does not", async () => {
+  const world = new World();
+  const first = await world.start({ policy, createSigner: openFirst, openSigner: openFirst });
+  const { kids } = await seen(first);
+  await world.stop(first);
+  const openSigner = (): Promise<ExternalSigner> =>
+    Promise.reject(new SignerError("ERR_SIGNER_UNAVAILABLE", "the module is gone"));
+  await assert.rejects(world.start({ policy, openSigner }), { code: "ERR_SIGNER_UNAVAILABLE" });
+  const publisher = await world.start({ policy, openSigner, signs: false });
+  assert.deepEqual(
+    publisher.manager.options.keyset.map(({ keyId }) => keyId),
+    kids,
+  );
+  assert.deepEqual(typesOf(publisher.told), ["unopened"]);
+  await world.stop(publisher);
+});
