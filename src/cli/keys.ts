@@ -180,6 +180,9 @@ async function importKeys(file: string | undefined, flags: ImportFlags): Promise
   if ((file === undefined) === (signer === undefined)) {
     throw new ConfigError("ERR_OPTION_INVALID", "import takes either a file or --signer URI");
   }
+  if (signer !== undefined && flags.use === "enc") {
+    throw new ConfigError("ERR_OPTION_INVALID", "--use enc does not go with --signer: keys there are signing keys");
+  }
   const { isSet, keys } = file === undefined ? { isSet: false, keys: [] } : await readImport(file, flags);
   if (isSet && flags.state !== undefined) {
     throw new ConfigError("ERR_OPTION_INVALID", "--state is for a single key; choose one of the set with --kid");

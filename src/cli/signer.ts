@@ -92,7 +92,9 @@ async function check(uri: string, flags: CheckFlags): Promise<Report> {
   } catch (error) {
     if (!(error instanceof JwksdError)) throw error;
     const { code, message } = error;
-    return { ...report, signatures: latencies.length, failure: { code, message } };
+    // A URI that is refused may hold a password.
+    const shown = code === "ERR_SIGNER_URI" ? `${report.backend}:…` : uri;
+    return { ...report, uri: shown, signatures: latencies.length, failure: { code, message } };
   } finally {
     await signer?.close();
   }

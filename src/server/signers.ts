@@ -31,6 +31,8 @@ export async function signersOf(
     const [type = ""] = uriOrType.split(":", 1);
     const backend = backends.get(type) ?? signerBackend(uriOrType, options);
     backends.set(type, backend);
+    // One that could not be made is made anew the next time.
+    backend.catch(() => backends.delete(type));
     return backend;
   };
   if (settings.signerType !== "local") await backendOf(settings.signerType);
