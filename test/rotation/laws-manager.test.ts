@@ -104,13 +104,14 @@ test(
   },
 );
 
+const openSigner = (): Promise<ExternalSigner> =>
+  Promise.reject(new SignerError("ERR_SIGNER_UNAVAILABLE", "the module is gone"));
+
 test("a process that only publishes starts without the HSM of its active key; one that signs does not", async () => {
   const world = new World();
   const first = await world.start({ policy, createSigner: openFirst, openSigner: openFirst });
   const { kids } = await seen(first);
   await world.stop(first);
-  const openSigner = (): Promise<ExternalSigner> =>
-    Promise.reject(new SignerError("ERR_SIGNER_UNAVAILABLE", "the module is gone"));
   await assert.rejects(world.start({ policy, openSigner }), { code: "ERR_SIGNER_UNAVAILABLE" });
   const publisher = await world.start({ policy, openSigner, signs: false });
   assert.deepEqual(

@@ -340,32 +340,28 @@ function statusOf(pid: number, field: string): string | undefined {
   }
 }
 
-describe(
-  "a key that was made and cannot be used is taken back",
-  { skip: skipWithoutPkcs11("cc") },
-  () => {
-    const failures: readonly (readonly [name: string, lines: readonly string[]])[] = [
-      ["the module hangs in its first signature", ["C_Sign hang"]],
-      ["the module crashes in its first signature", ["C_Sign crash"]],
-      ["its public half cannot be read", ["C_GetAttributeValue fail 0x30"]],
-    ];
-    for (const [name, lines] of failures) {
-      test(name, async (t) => {
-        const { token, shim, backend } = await setUp(t, { timeoutMs: 1_000, slowTimeoutMs: 2_000 });
-        const count = (): number => token.pkcs11Tool("--list-objects").match(/Key Object/g)?.length ?? 0;
-        const before = count();
-        // What the module does from here on is over when the next process starts.
-        const failed = backend.create({ issuer }).then(
-          () => assert.fail("it was made"),
-          (error: unknown) => error,
-        );
-        shim.control(...lines);
-        const error = await failed;
-        assert.ok(error instanceof JwksdError, String(error));
-        const left = count() - before;
-        // Where the module still fails it cannot be taken back, and is named instead.
-        assert.ok(left === 0 || error.message.includes("may be left on the token"), `${left} left: ${error.message}`);
-      });
-    }
-  },
-);
+describe("a key that was made and cannot be used is taken back", { skip: skipWithoutPkcs11("cc") }, () => {
+  const failures: readonly (readonly [name: string, lines: readonly string[]])[] = [
+    ["the module hangs in its first signature", ["C_Sign hang"]],
+    ["the module crashes in its first signature", ["C_Sign crash"]],
+    ["its public half cannot be read", ["C_GetAttributeValue fail 0x30"]],
+  ];
+  for (const [name, lines] of failures) {
+    test(name, async (t) => {
+      const { token, shim, backend } = await setUp(t, { timeoutMs: 1_000, slowTimeoutMs: 2_000 });
+      const count = (): number => token.pkcs11Tool("--list-objects").match(/Key Object/g)?.length ?? 0;
+      const before = count();
+      // What the module does from here on is over when the next process starts.
+      const failed = backend.create({ issuer }).then(
+        () => assert.fail("it was made"),
+        (error: unknown) => error,
+      );
+      shim.control(...lines);
+      const error = await failed;
+      assert.ok(error instanceof JwksdError, String(error));
+      const left = count() - before;
+      // Where the module still fails it cannot be taken back, and is named instead.
+      assert.ok(left === 0 || error.message.includes("may be left on the token"), `${left} left: ${error.message}`);
+    });
+  }
+});
