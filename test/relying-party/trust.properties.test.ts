@@ -86,6 +86,14 @@ interface Told {
   readonly receivedAt: number;
 }
 
+/** A cache has answered with another set than the one that is fresh, and one that left the origin before it. */
+function isOutdated(next: Told, told: Told): boolean {
+  const leftOrigin = ({ requestedAt, caching }: Told): number => requestedAt - (caching.age ?? 0) * 1000;
+  const isFresh = useOf(told.caching, { ...told, now: next.receivedAt }, defaultBounds) === "fresh";
+  const isSame = next.kids.join() === told.kids.join();
+  return (next.caching.age ?? 0) > 0 && isFresh && !isSame && leftOrigin(next) < leftOrigin(told);
+}
+
 async function play(steps: readonly Step[]): Promise<void> {
   let told = undefined as Told | undefined;
   let lastFailure: string | undefined;
@@ -107,7 +115,9 @@ async function play(steps: readonly Step[]): Promise<void> {
     if (said !== undefined && response.status !== 404) {
       const kids = "kids" in said ? said.kids : (told?.kids ?? []);
       // A 304 without Cache-Control leaves the stored one; here it always has one, if only an empty one.
-      told = { kids, caching: said.caching, requestedAt, receivedAt: clock.now() };
+      const next = { kids, caching: said.caching, requestedAt, receivedAt: clock.now() };
+      const isBypass = request.headers["cache-control"] === "no-cache";
+      if (told === undefined || !isBypass || !isOutdated(next, told)) told = next;
       lastFailure = undefined;
     }
     return response;
