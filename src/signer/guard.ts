@@ -55,37 +55,30 @@ export function guardSigner(
     else next();
   }
 
-  async function place(signal: AbortSignal): Promise<void> {
-    if (running < maxConcurrent) {
-      running += 1;
-      return;
-    }
-    if (queue.length >= maxQueued) {
-      throw new SignerError("ERR_SIGNER_BUSY", `${name}: ${maxQueued} signatures are waiting already; try again later`);
-    }
-    await new Promise<void>((resolve, reject) => {
-      const turn = (): void => {
+  /** Runs `start` when there is a place, at once or in turn, and frees the place when it has settled. */
+  function enter(start: () => Promise<Uint8Array>, signal: AbortSignal): Promise<Uint8Array> {
+    return new Promise((resolve, reject) => {
+      // Started by whoever frees the place, so that no call that came later gets in between.
+      const run = (): void => {
         signal.removeEventListener("abort", leave);
-        resolve();
+        start().finally(release).then(resolve, reject);
       };
       const leave = (): void => {
-        queue.splice(queue.indexOf(turn), 1);
+        queue.splice(queue.indexOf(run), 1);
         reject(signal.reason as Error);
       };
-      queue.push(turn);
-      signal.addEventListener("abort", leave, { once: true });
+      if (running < maxConcurrent) {
+        running += 1;
+        run();
+      } else if (queue.length < maxQueued) {
+        queue.push(run);
+        signal.addEventListener("abort", leave, { once: true });
+      } else {
+        reject(
+          new SignerError("ERR_SIGNER_BUSY", `${name}: ${maxQueued} signatures are waiting already; try again later`),
+        );
+      }
     });
-  }
-
-  /** Runs `start` when there is a place, and frees the place when it has settled. */
-  async function enter(start: () => Promise<Uint8Array>, signal: AbortSignal): Promise<Uint8Array> {
-    await place(signal);
-    try {
-      signal.throwIfAborted();
-      return await start();
-    } finally {
-      release();
-    }
   }
 
   return async (message, signal) => {
