@@ -45,7 +45,7 @@ export interface Load {
   readonly serverMicroseconds: number;
 }
 
-const serverCore = "0";
+export const serverCore = "0";
 
 const run = promisify(execFile);
 const wrkScript = fileURLToPath(new URL("wrk.lua", import.meta.url));
@@ -143,7 +143,12 @@ function cpuSeconds(pids: readonly number[]): number {
   }, 0);
 }
 
-function childrenOf(parent: number): number[] {
+/** Keeps processes, and the threads that they have, to some cores. */
+export function pin(pids: readonly number[], cores: string): void {
+  for (const pid of pids) execFileSync("taskset", ["-a", "-c", "-p", cores, String(pid)], { stdio: "ignore" });
+}
+
+export function childrenOf(parent: number): number[] {
   const pids = readdirSync("/proc").map(Number).filter(Number.isInteger);
   return pids.filter((pid) => statOf(pid)?.[1] === String(parent));
 }

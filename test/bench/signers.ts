@@ -6,7 +6,7 @@ import { type Provider, createProvider, localSigner } from "../../src/index.ts";
 import { pkcs11Backend } from "../../src/signer/pkcs11/index.ts";
 import { type SoftHsm, createShim, createSoftHsm } from "../support/softhsm.ts";
 import { type Plan, program, serve } from "./comparisons.ts";
-import { median, start } from "./measure.ts";
+import { childrenOf, median, pin, serverCore, start } from "./measure.ts";
 import { type Goal, type Section, table } from "./report.ts";
 import { type Rate, rateOf } from "./signers-rate.ts";
 import type { RawReply, RawRequest } from "./signers-raw.ts";
@@ -14,6 +14,8 @@ import type { RawReply, RawRequest } from "./signers-raw.ts";
 const inFlight = [1, 16, 64];
 const delayMs = 20;
 const sessions = 64;
+const allCores = "0,1";
+const otherCore = "1";
 const issuer = "https://op.example";
 const keyLabel = "bench";
 
@@ -220,6 +222,7 @@ async function publishingWhileSigning(
   roundMs: number,
   ends: (() => unknown)[],
 ): Promise<{ readonly text: string; readonly goals: readonly Goal[] }> {
+  const signingPids = [process.pid, ...childrenOf(process.pid)];
   const server = createServer((request, response) => provider.node(request, response)).listen(0, "127.0.0.1");
   await once(server, "listening");
   ends.unshift(() => server.close());
@@ -238,6 +241,12 @@ async function publishingWhileSigning(
     },
     { name: "jwksd serve, while another process signs", port: Number(new URL(service.url).port), load: signing },
     { name: "provider.node of the process that signs", port: (server.address() as AddressInfo).port, load: signing },
+    {
+      name: "jwksd serve on a core of its own",
+      port: Number(new URL(service.url).port),
+      load: signing,
+      isPinned: true,
+    },
   ];
   const p99Ms = async (port: number): Promise<number> => {
     probe.send({ port, ms: roundMs });
@@ -246,7 +255,12 @@ async function publishingWhileSigning(
   };
   const rows: string[][] = [];
   const goals: Goal[] = [];
-  for (const { name, port, load } of endpoints) {
+  ends.unshift(() => pin([process.pid], allCores));
+  for (const { name, port, load, isPinned = false } of endpoints) {
+    if (isPinned) {
+      pin(signingPids, otherCore);
+      pin([probe.pid ?? 0], serverCore);
+    }
     await p99Ms(port);
     const idle: number[] = [];
     const busy: number[] = [];
@@ -266,6 +280,6 @@ async function publishingWhileSigning(
     });
   }
   const head = ["/jwks, 500 requests a second on one connection", "p99 ms, idle", "p99 ms, while signing", "ratio"];
-  const text = `Signing at full load: \`provider.sign\` with the ${delayMs} ms module, 64 in flight, each on a thread of its own, on the two cores that the endpoint and the probe have as well. The first row is what that costs without jwksd: a constant server in a process of its own, beside the loop in the child.`;
+  const text = `Signing at full load: \`provider.sign\` with the ${delayMs} ms module, 64 in flight, each on a thread of its own, on the two cores that the endpoint and the probe have as well. The first row is what that costs without jwksd: a constant server in a process of its own, beside the loop in the child. In the last row endpoint and probe have one core and the signing processes the other.`;
   return { text: `${table(head, rows)}\n\n${text}`, goals };
 }
