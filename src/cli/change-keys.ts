@@ -9,10 +9,9 @@ import { type RotationPlan, plan, planKeyName } from "../rotation/plan.ts";
 import type { RotationPolicy } from "../rotation/policy.ts";
 import { transact } from "../rotation/transact.ts";
 import { createKeyOpener } from "../rotation/open-keys.ts";
-import { activeKey, endedExternalKeys, isLive } from "../rotation/records.ts";
+import { endedExternalKeys, isLive, jweOf, newlyActive, uriOf } from "../rotation/records.ts";
 import { kidText, relativeText, timeText } from "../rotation/words.ts";
 import { planVerbs } from "../server/plan-scale.ts";
-import { signersOf } from "../server/signers.ts";
 import { indented, terminalOf } from "../server/terminal.ts";
 import type { KeyRecord, KeyUse } from "../store/store.ts";
 import { makeDraft, makeReal } from "./make-keys.ts";
@@ -108,10 +107,6 @@ async function checkWrapped(
   }
 }
 
-function jweOf({ privateHalf }: KeyRecord): string | undefined {
-  return privateHalf !== undefined && "jwe" in privateHalf ? privateHalf.jwe : undefined;
-}
-
 /** An issuer cannot be lost as a wrapping key can: it is written there. */
 function isOfAnother(issuer: string, jwe: string): boolean {
   try {
@@ -144,23 +139,21 @@ async function commit(
     await destroyEnded(open, change);
     return { before, now, change };
   } catch (error) {
-    if (key !== undefined && "uri" in key.privateHalf) {
-      console.error(`jwksd: ${key.privateHalf.uri} was made and could not be recorded; nothing uses it`);
-    }
+    const uri = key && uriOf(key);
+    if (uri !== undefined) console.error(`jwksd: ${uri} was made and could not be recorded; nothing uses it`);
     throw error;
   }
 }
 
 /** A key in an HSM or key service becomes active only after it has signed. @throws SignerError */
 async function checkCanSign(
-  { settings, wrapping }: OpenKeys,
+  { signers, wrapping }: OpenKeys,
   before: readonly KeyRecord[],
   { records }: Change,
 ): Promise<void> {
-  const next = activeKey(records, "sig");
-  const isSame = next === undefined || next.kid === activeKey(before, "sig")?.kid;
-  if (isSame || !("uri" in (next.privateHalf ?? {}))) return;
-  const opener = createKeyOpener(wrapping, (await signersOf(settings)).openSigner, new AbortController().signal);
+  const next = newlyActive(before, records);
+  if (next === undefined || uriOf(next) === undefined) return;
+  const opener = createKeyOpener(wrapping, signers.openSigner, new AbortController().signal);
   try {
     await opener.probe(next);
   } finally {
@@ -169,8 +162,8 @@ async function checkCanSign(
 }
 
 /** Where `--destroy-external` asks for it. The change stands whatever becomes of this. */
-async function destroyEnded({ settings }: OpenKeys, { records, events }: Change): Promise<void> {
-  const { destroySigner } = await signersOf(settings);
+async function destroyEnded({ signers }: OpenKeys, { records, events }: Change): Promise<void> {
+  const { destroySigner } = signers;
   for (const { uri } of endedExternalKeys(records, events)) {
     if (destroySigner === undefined) console.error(`jwksd: ${uri} stays where it is; --destroy-external destroys it`);
     else {

@@ -5,7 +5,7 @@ import { writeNewFile } from "../node/generate.ts";
 import { type Change, replace } from "../rotation/advance.ts";
 import { type Command as KeyCommand, type NewKey, applyCommand } from "../rotation/commands.ts";
 import { wrapKey } from "../rotation/make-key.ts";
-import { activeKey, announcedKey, keyUses, publishedKeys } from "../rotation/records.ts";
+import { activeKey, announcedKey, jweOf, keyUses, publishedKeys, recordOf, uriOf } from "../rotation/records.ts";
 import type { Wrapping } from "../rotation/wrapping.ts";
 import { readImport } from "../server/import-keys.ts";
 import type { KeyRecord, KeyUse } from "../store/store.ts";
@@ -251,7 +251,7 @@ async function exportKeys(kid: string | undefined, flags: ExportFlags): Promise<
   if (flags.private === true) return exportPrivate(kid, flags);
   const records = await withStore(flags, ({ store }) => recordsOf(store));
   const published = keyUses.flatMap((use) => publishedKeys(records, use));
-  const value = kid === undefined ? { keys: published.map(publicJwkOf) } : publicJwkOf(find(records, kid));
+  const value = kid === undefined ? { keys: published.map(publicJwkOf) } : publicJwkOf(recordOf(records, kid));
   const { text } = await makeDocument(value);
   if (flags.out === undefined) return console.log(text);
   await writeNewFile(flags.out, `${text}\n`);
@@ -270,13 +270,13 @@ async function exportPrivate(kid: string | undefined, flags: ExportFlags): Promi
     );
   }
   await withKeys(flags, {}, async ({ store, wrapping }) => {
-    const record = find(await recordsOf(store), kid);
-    const { privateHalf } = record;
-    if (privateHalf === undefined || !("jwe" in privateHalf)) {
-      const why = privateHalf === undefined ? `it is ${record.state}` : `it is in ${privateHalf.uri}`;
+    const record = recordOf(await recordsOf(store), kid);
+    const [jwe, uri] = [jweOf(record), uriOf(record)];
+    if (jwe === undefined) {
+      const why = uri === undefined ? `it is ${record.state}` : `it is in ${uri}`;
       throw new StateError("ERR_TRANSITION", `kid ${JSON.stringify(kid)} has no private key here: ${why}`);
     }
-    const privateJwk = await wrapping.unwrap(kid, privateHalf.jwe);
+    const privateJwk = await wrapping.unwrap(kid, jwe);
     await writeNewFile(out, `${JSON.stringify({ ...privateJwk, ...publicJwkOf(record) }, undefined, 2)}\n`);
   });
   console.log(`wrote ${out}`);
@@ -289,8 +289,8 @@ function rewrapCommand(): Command {
     .addHelpText(
       "after",
       `
-To change the wrapping key: put a new one before the old one in --wrapping-key-file, restart every jwksd serve, rewrap, then
-take the old one out.
+To change the wrapping key: add a new one as the second line of --wrapping-key-file and restart every jwksd serve; put it first
+and restart again; rewrap; then take the old one out.
 
 Example:
   $ jwksd keys rewrap --wrapping-key-file /etc/jwksd/wrapping.key`,
@@ -305,22 +305,14 @@ Example:
 async function rewrap(records: readonly KeyRecord[], wrapping: Wrapping, now: number): Promise<Change> {
   let change: Change = { records, events: [] };
   for (const record of records) {
-    const { kid, privateHalf } = record;
-    if (privateHalf === undefined || !("jwe" in privateHalf) || wrapping.isCurrent(privateHalf.jwe)) continue;
-    const jwe = await wrapping.wrap(kid, await wrapping.unwrap(kid, privateHalf.jwe));
+    const { kid } = record;
+    const wrapped = jweOf(record);
+    if (wrapped === undefined || wrapping.isCurrent(wrapped)) continue;
+    const jwe = await wrapping.wrap(kid, await wrapping.unwrap(kid, wrapped));
     const reason = "an operator moved it under the first wrapping key";
     change = replace(change, { ...record, privateHalf: { jwe } }, now, "rewrapped", reason);
   }
   return change;
-}
-
-function find(records: readonly KeyRecord[], kid: string): KeyRecord {
-  const record = records.find((record) => record.kid === kid);
-  if (record !== undefined) return record;
-  throw new StateError(
-    "ERR_KID_UNMANAGED",
-    `no key of the store has the kid ${JSON.stringify(kid)}; jwksd keys lists them`,
-  );
 }
 
 function publicJwkOf({ publicJwk, kid, alg, use }: KeyRecord) {

@@ -3,7 +3,6 @@ import { ConfigError } from "../errors.ts";
 import type { NewKey } from "../rotation/commands.ts";
 import { defaultAlg, externalKey, makeLocalKey } from "../rotation/make-key.ts";
 import { activeKey } from "../rotation/records.ts";
-import { signersOf } from "../server/signers.ts";
 import type { ExternalSigner } from "../signer/signer.ts";
 import type { KeyRecord, KeyUse } from "../store/store.ts";
 import { type OpenKeys, useOption } from "./managed-keys.ts";
@@ -38,8 +37,8 @@ export function makeDraft(
 }
 
 /** The draft itself, or a new key in the HSM or key service in which the configuration has signing keys made. */
-export async function makeReal({ settings, issuer }: OpenKeys, draft: NewKey): Promise<NewKey> {
-  const { createSigner } = await signersOf(settings);
+export async function makeReal({ signers, issuer }: OpenKeys, draft: NewKey): Promise<NewKey> {
+  const { createSigner } = signers;
   if (draft.use === "enc" || createSigner === undefined) return draft;
   const signer = await createSigner({ issuer });
   return recorded(signer).catch((error: unknown) => {
@@ -49,9 +48,8 @@ export async function makeReal({ settings, issuer }: OpenKeys, draft: NewKey): P
 }
 
 /** A key that exists in an HSM or key service. */
-export async function openExternal({ settings }: OpenKeys, uri: string, kid: string | undefined): Promise<NewKey> {
-  const { openSigner } = await signersOf(settings);
-  return recorded(await openSigner(uri), kid);
+export async function openExternal({ signers }: OpenKeys, uri: string, kid: string | undefined): Promise<NewKey> {
+  return recorded(await signers.openSigner(uri), kid);
 }
 
 async function recorded(signer: ExternalSigner, kid?: string): Promise<NewKey> {

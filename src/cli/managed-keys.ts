@@ -1,12 +1,12 @@
 import { Option, type Command } from "commander";
-import { stat } from "node:fs/promises";
 import { ConfigError } from "../errors.ts";
 import type { RotationPolicy } from "../rotation/policy.ts";
 import { checkRecords } from "../rotation/records.ts";
-import { type Wrapping, createWrapping } from "../rotation/wrapping.ts";
+import { type Wrapping, createWrapping, newWrappingKey } from "../rotation/wrapping.ts";
 import { createLog } from "../server/log.ts";
-import { openManaged, policyOf, storePath } from "../server/managed.ts";
+import { exists, openManaged, policyOf, storePath } from "../server/managed.ts";
 import type { Settings } from "../server/settings.ts";
+import { type Signers, signersOf } from "../server/signers.ts";
 import { memoryStore } from "../store/memory.ts";
 import { sqliteStore } from "../store/sqlite.ts";
 import type { KeyRecord, KeyStore } from "../store/store.ts";
@@ -27,6 +27,7 @@ export interface OpenKeys extends OpenStore {
   /** To which keys are bound. */
   readonly issuer: string;
   readonly wrapping: Wrapping;
+  readonly signers: Signers;
 }
 
 /** Gives a command the settings by which it finds the managed keys, and `--json`. */
@@ -61,14 +62,16 @@ export async function withKeys<T>(
   const settings = await managedSettings(flags);
   if (create && dryRun && !(await exists(storePath(settings)))) {
     const issuer = "dry run";
-    const wrapping = await createWrapping([randomWrappingKey()], issuer);
-    return action({ settings, store: memoryStore(), policy: policyOf(settings), issuer, wrapping });
+    const wrapping = await createWrapping([newWrappingKey()], issuer);
+    const signers = await signersOf(settings);
+    return action({ settings, store: memoryStore(), policy: policyOf(settings), issuer, wrapping, signers });
   }
   const log = createLog(settings.logLevel, settings.jsonLogs);
   const { store, policy, issuer, wrappingKeys } = await openManaged(settings, log, { create });
-  return closing(store, async () =>
-    action({ settings, store, policy, issuer, wrapping: await createWrapping(wrappingKeys, issuer) }),
-  );
+  return closing(store, async () => {
+    const wrapping = await createWrapping(wrappingKeys, issuer);
+    return action({ settings, store, policy, issuer, wrapping, signers: await signersOf(settings) });
+  });
 }
 
 /** The records of a store, checked. */
@@ -93,15 +96,4 @@ async function closing<T>(store: KeyStore, action: () => Promise<T>): Promise<T>
   } finally {
     await store.close();
   }
-}
-
-function exists(path: string): Promise<boolean> {
-  return stat(path).then(
-    () => true,
-    () => false,
-  );
-}
-
-function randomWrappingKey(): string {
-  return Buffer.from(crypto.getRandomValues(new Uint8Array(32))).toString("base64url");
 }

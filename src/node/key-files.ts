@@ -131,7 +131,8 @@ async function readKeyFile(file: string, mayBeSet: boolean): Promise<{ keys: Rea
   return { keys, warnings };
 }
 
-function permissionWarnings(file: string, mode: number): string[] {
+/** What an operator should know about the mode of a file with secrets. */
+export function permissionWarnings(file: string, mode: number): string[] {
   if (process.platform === "win32" || (mode & 0o077) === 0) return [];
   return [`${file} can be read by others than its owner (mode 0${mode.toString(8)}); fix it with: chmod 600 ${file}`];
 }

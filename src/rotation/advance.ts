@@ -1,6 +1,15 @@
 import type { KeyEvent, KeyRecord, KeyUse } from "../store/store.ts";
 import { type RotationPolicy, announceForMs, retireForMs, rotateEveryMs } from "./policy.ts";
-import { announcedUntil, activeKey, announcedKey, isLive, keyUses, retiringKeys, stateSince } from "./records.ts";
+import {
+  announcedUntil,
+  activeKey,
+  announcedKey,
+  isLive,
+  keyUses,
+  retiringKeys,
+  stateSince,
+  uriOf,
+} from "./records.ts";
 
 /** New records, and what happened to get to them. */
 export interface Change {
@@ -93,8 +102,9 @@ function retire(record: KeyRecord, now: number): KeyRecord {
 /** Turns a key into a tombstone. The URI of an external key stays, because the key may still exist there. */
 export function end(change: Change, kid: string, state: "removed" | "revoked", now: number, reason: string): Change {
   const record = change.records.find((record) => record.kid === kid) as KeyRecord;
-  const { privateHalf, successorClaim: _, ...rest } = record;
-  const kept = privateHalf !== undefined && "uri" in privateHalf ? { privateHalf } : {};
+  const { privateHalf: _half, successorClaim: _claim, ...rest } = record;
+  const uri = uriOf(record);
+  const kept = uri === undefined ? {} : { privateHalf: { uri } };
   return replace(change, { ...rest, ...kept, state, endedAt: now }, now, state, reason);
 }
 

@@ -3,7 +3,7 @@ import { keyIdentity } from "../jwk/public.ts";
 import type { KeyRecord, KeyUse } from "../store/store.ts";
 import { type Change, activate as activateKey, end, endOfWait, replace, restartWaits } from "./advance.ts";
 import { type RotationPolicy, announceForMs } from "./policy.ts";
-import { activeKey, announcedKey, announcedUntil, checkRecords, isLive } from "./records.ts";
+import { activeKey, announcedKey, announcedUntil, checkRecords, isLive, recordOf } from "./records.ts";
 
 /** A key that no record has yet. */
 export type NewKey = Required<Pick<KeyRecord, "kid" | "use" | "alg" | "publicJwk" | "privateHalf">>;
@@ -58,13 +58,13 @@ function apply(change: Change, command: Command, policy: RotationPolicy, now: nu
     case "announce":
       return announce(change, command.key, now, "an operator announced it");
     case "activate":
-      return activate(change, find(change, command.kid), command.force === true, policy, now);
+      return activate(change, recordOf(change.records, command.kid), command.force === true, policy, now);
     case "retire":
-      return retire(change, find(change, command.kid), command.force === true, policy, now);
+      return retire(change, recordOf(change.records, command.kid), command.force === true, policy, now);
     case "remove":
-      return remove(change, find(change, command.kid), command.force === true, policy, now);
+      return remove(change, recordOf(change.records, command.kid), command.force === true, policy, now);
     case "revoke":
-      return revoke(change, find(change, command.kid), command.replacement, policy, now);
+      return revoke(change, recordOf(change.records, command.kid), command.replacement, policy, now);
     case "rotate":
       return rotate(change, command.use, command.key, command.now === true, policy, now);
     default:
@@ -245,15 +245,6 @@ function checkNew({ records }: Change, key: NewKey, use: KeyUse = key.use): void
   }
   const twin = records.find(({ publicJwk }) => keyIdentity(publicJwk) === keyIdentity(key.publicJwk));
   if (twin !== undefined) throw refused(twin, `is the same key, and is ${twin.state}`);
-}
-
-function find({ records }: Change, kid: string): KeyRecord {
-  const record = records.find((record) => record.kid === kid);
-  if (record !== undefined) return record;
-  throw new StateError(
-    "ERR_KID_UNMANAGED",
-    `no key of the store has the kid ${JSON.stringify(kid)}; jwksd keys lists them`,
-  );
 }
 
 function refused({ kid }: Pick<KeyRecord, "kid">, rule: string): StateError {

@@ -1,6 +1,6 @@
 import * as jose from "jose";
 import { KeyMaterialError } from "../errors.ts";
-import { publicMembers } from "../jwk/public.ts";
+import { type PublicJwk, publicMembers } from "../jwk/public.ts";
 import { readKey } from "../jwk/read.ts";
 import { type EncryptionEntry, checkEncryption, checkSigning } from "../keyset/keyset.ts";
 import { signerFrom } from "../signer/local.ts";
@@ -64,11 +64,24 @@ async function checkEncryptionKey(keyId: string, alg: string, privateJwk: jose.J
   if (privateKey === undefined) {
     throw new KeyMaterialError("ERR_PRIVATE_KEY_MISSING", `${name}: this is a public key; its private part is needed`);
   }
+  await checkDecrypts(publicJwk, privateJwk, alg, name);
+}
+
+/** A private half that belongs to another public one would be found when it is too late. @throws KeyMaterialError `ERR_KEY_MISMATCH` */
+export async function checkDecrypts(
+  publicJwk: PublicJwk,
+  privateJwk: jose.JWK,
+  alg: string,
+  name: string,
+): Promise<void> {
   try {
     const probe = new jose.CompactEncrypt(new Uint8Array(1)).setProtectedHeader({ alg, enc: "A128GCM" });
     const jwe = await probe.encrypt(await jose.importJWK({ ...publicJwk }, alg));
     await jose.compactDecrypt(jwe, await jose.importJWK(privateJwk, alg));
   } catch {
-    throw new KeyMaterialError("ERR_KEY_MISMATCH", `${name}: its private half belongs to another public key`);
+    throw new KeyMaterialError(
+      "ERR_KEY_MISMATCH",
+      `${name}: its private half cannot decrypt what its public half encrypts`,
+    );
   }
 }

@@ -17,7 +17,9 @@ import {
   checkFence,
   endedExternalKeys,
   isRotating,
+  newlyActive,
   publishedKeys,
+  uriOf,
 } from "./records.ts";
 import { transact } from "./transact.ts";
 import { createWrapping } from "./wrapping.ts";
@@ -138,8 +140,8 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
   /** Announced keys that could not sign when their wait was over, and until when they are not asked again. */
   const notReady = new Map<string, number>();
   let records: readonly KeyRecord[] = [];
-  /** The records as they were last seen in the store, as JSON, and the planned steps since then that could not be recorded. */
-  let recorded = "[]";
+  /** The records as they were last seen in the store, and the planned steps since then that could not be recorded. */
+  let recorded: readonly KeyRecord[] = [];
   let unrecorded: readonly KeyEvent[] = [];
   let keys: OpenKeys = { signers: new Map(), decryptionKeys: new Map(), unopened: new Map() };
   let rotating = false;
@@ -246,7 +248,7 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
         `the store does not know kid ${JSON.stringify(lost.kid)} any more: it is empty, or an older copy; put the newest one back, or restart to go on with this one`,
       );
     }
-    const states = new Map((JSON.parse(recorded) as KeyRecord[]).map(({ kid, state }) => [kid, state]));
+    const states = new Map(recorded.map(({ kid, state }) => [kid, state]));
     const revived = stored.find(({ kid, state }) => stateRank[state] < stateRank[states.get(kid) ?? state]);
     if (revived !== undefined) {
       throw new StoreError(
@@ -281,14 +283,15 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
     await checkUsable(stored);
     const taken = withUnrecorded(stored);
     const { records, events } = applyCommand(taken.records, command, policy, clock.now());
-    const next = activeKey(records, "sig");
-    if (next !== undefined && next.kid !== activeKey(taken.records, "sig")?.kid) await opener.probe(next);
+    const next = newlyActive(taken.records, records);
+    if (next !== undefined) await opener.probe(next);
     return { records, events: [...taken.events, ...events] };
   }
 
   /** Steps that were taken while the store was gone count from when they were taken, unless another replica recorded its own. */
   function withUnrecorded(stored: readonly KeyRecord[]): Change {
-    if (unrecorded.length === 0 || JSON.stringify(stored) !== recorded) return { records: stored, events: [] };
+    if (unrecorded.length === 0 || JSON.stringify(stored) !== JSON.stringify(recorded))
+      return { records: stored, events: [] };
     return { records, events: unrecorded };
   }
 
@@ -302,8 +305,8 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
       else if (until > now + heldBackMs) notReady.set(kid, now);
     }
     const planned = nextSteps(stored, now);
-    const next = activeKey(planned.records, "sig");
-    if (next === undefined || next.kid === activeKey(stored, "sig")?.kid) return planned;
+    const next = newlyActive(stored, planned.records);
+    if (next === undefined) return planned;
     try {
       await opener.probe(next);
       return planned;
@@ -327,8 +330,7 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
     // There is no record yet that could bear a claim to the first key.
     if (records.length > 0 && !(await claimNextKey())) return;
     const signer = await createSigner({ issuer, signal });
-    const isRecorded = ({ privateHalf }: KeyRecord): boolean =>
-      privateHalf !== undefined && "uri" in privateHalf && privateHalf.uri === signer.uri;
+    const isRecorded = (record: KeyRecord): boolean => uriOf(record) === signer.uri;
     let known = records;
     try {
       const key = await externalKey(signer);
@@ -373,13 +375,12 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
   /** Opens what is new, and gives it to the targets; the old keys stay where that fails. */
   async function adopt({ records: next, events }: Change, isPlan = false): Promise<void> {
     checkFence(next, policy, clock.now());
-    const json = JSON.stringify(next);
-    const isNew = json !== JSON.stringify(records);
+    const isNew = JSON.stringify(next) !== JSON.stringify(records);
     // Keys that were there before it started are no change, and a claim is none of keys.
     const isChange = keysText(next) !== keysText(records) && (records.length > 0 || events.length > 0);
     if (isNew) [keys, records] = [await opener.open(next), next];
     if (isPlan) unrecorded = [...unrecorded, ...events];
-    else [recorded, unrecorded] = [json, []];
+    else [recorded, unrecorded] = [next, []];
     try {
       await updateTargets();
       // Now nothing signs with them any more.

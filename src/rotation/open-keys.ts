@@ -5,7 +5,7 @@ import { guardSigner } from "../signer/guard.ts";
 import { localSigner } from "../signer/local.ts";
 import type { ExternalSigner, Signer } from "../signer/signer.ts";
 import type { KeyRecord } from "../store/store.ts";
-import { isLive } from "./records.ts";
+import { isLive, jweOf, uriOf } from "./records.ts";
 import type { Wrapping } from "./wrapping.ts";
 
 /** The private halves that are in use, by kid. */
@@ -65,21 +65,22 @@ export function createKeyOpener(
   /** Wrapped private halves that were unwrapped once. */
   const seen = new Set<string>();
 
-  async function privateJwk({ kid, privateHalf }: KeyRecord): Promise<jose.JWK> {
-    return wrapping.unwrap(kid, privateHalf !== undefined && "jwe" in privateHalf ? privateHalf.jwe : "");
+  async function privateJwk(record: KeyRecord): Promise<jose.JWK> {
+    return wrapping.unwrap(record.kid, jweOf(record) ?? "");
   }
 
   async function openSigner(record: KeyRecord): Promise<Signer> {
-    const { kid, privateHalf } = record;
+    const { kid } = record;
     const opened = signers.get(kid);
     if (opened !== undefined) return opened;
-    const signer =
-      privateHalf !== undefined && "uri" in privateHalf
-        ? await openUri(privateHalf.uri).catch((error: unknown) => {
-            throw ofKey(error, `kid ${JSON.stringify(kid)}`);
-          })
-        : await localSigner({ ...(await privateJwk(record)) });
     const name = `kid ${JSON.stringify(kid)}`;
+    const uri = uriOf(record);
+    const signer =
+      uri === undefined
+        ? await localSigner({ ...(await privateJwk(record)) })
+        : await openUri(uri).catch((error: unknown) => {
+            throw ofKey(error, name);
+          });
     if (keyIdentity(publicMembers({ ...signer.publicKey }, name)) !== keyIdentity(record.publicJwk)) {
       await signer.close?.();
       throw new KeyMaterialError("ERR_KEY_MISMATCH", `${name}: its private half belongs to another public key`);
@@ -99,8 +100,7 @@ export function createKeyOpener(
   }
 
   async function openOne(record: KeyRecord, unopened: Map<string, unknown>): Promise<void> {
-    const { kid, use, alg, state, privateHalf } = record;
-    const isExternal = privateHalf !== undefined && "uri" in privateHalf;
+    const { kid, use, alg, state } = record;
     if (use === "enc") {
       if (decryptionKeys.has(kid)) return;
       decryptionKeys.set(kid, (await jose.importJWK(await privateJwk(record), alg)) as jose.CryptoKey);
@@ -109,7 +109,7 @@ export function createKeyOpener(
     } else if (state === "active" || state === "announced") {
       // An announced external one may still be on its way; it is tried again before it becomes active.
       await openSigner(record).catch((error: unknown) => {
-        if (!isExternal) throw error;
+        if (uriOf(record) === undefined) throw error;
         unopened.set(kid, error);
       });
     }
@@ -123,7 +123,7 @@ export function createKeyOpener(
 
   async function checkWrapped(records: readonly KeyRecord[]): Promise<void> {
     for (const record of records.filter(isLive)) {
-      if (seen.has(record.kid) || "uri" in (record.privateHalf ?? {})) continue;
+      if (seen.has(record.kid) || uriOf(record) !== undefined) continue;
       await privateJwk(record);
       seen.add(record.kid);
     }

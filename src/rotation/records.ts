@@ -1,4 +1,4 @@
-import { StoreError } from "../errors.ts";
+import { StateError, StoreError } from "../errors.ts";
 import { keyIdentity } from "../jwk/public.ts";
 import type { KeyEvent, KeyRecord, KeyState, KeyUse } from "../store/store.ts";
 import { type RotationPolicy, announceForMs, leastAnnouncementSeconds } from "./policy.ts";
@@ -16,9 +16,36 @@ export function endedExternalKeys(
   events: readonly KeyEvent[],
 ): { readonly kid: string; readonly uri: string }[] {
   const ended = new Set(events.filter(({ type }) => type === "removed" || type === "revoked").map(({ kid }) => kid));
-  return records.flatMap(({ kid, privateHalf }) =>
-    ended.has(kid) && privateHalf !== undefined && "uri" in privateHalf ? [{ kid, uri: privateHalf.uri }] : [],
+  return records.flatMap((record) => {
+    const uri = uriOf(record);
+    return uri !== undefined && ended.has(record.kid) ? [{ kid: record.kid, uri }] : [];
+  });
+}
+
+/** The wrapped private half, where it is in the store. */
+export function jweOf({ privateHalf }: Pick<KeyRecord, "privateHalf">): string | undefined {
+  return privateHalf !== undefined && "jwe" in privateHalf ? privateHalf.jwe : undefined;
+}
+
+/** Where the private half is, if it is in an HSM or key service. */
+export function uriOf({ privateHalf }: Pick<KeyRecord, "privateHalf">): string | undefined {
+  return privateHalf !== undefined && "uri" in privateHalf ? privateHalf.uri : undefined;
+}
+
+/** The record of a kid. @throws StateError `ERR_KID_UNMANAGED` */
+export function recordOf(records: readonly KeyRecord[], kid: string): KeyRecord {
+  const record = records.find((record) => record.kid === kid);
+  if (record !== undefined) return record;
+  throw new StateError(
+    "ERR_KID_UNMANAGED",
+    `no key of the store has the kid ${JSON.stringify(kid)}; jwksd keys lists them`,
   );
+}
+
+/** The signing key that a change makes active; `undefined` where the active key stays. */
+export function newlyActive(before: readonly KeyRecord[], after: readonly KeyRecord[]): KeyRecord | undefined {
+  const next = activeKey(after, "sig");
+  return next?.kid === activeKey(before, "sig")?.kid ? undefined : next;
 }
 
 /** Which time of a record says when its state began. */

@@ -70,6 +70,11 @@ export async function createWrapping(wrappingKeys: readonly string[], issuer: st
   };
 }
 
+/** A new wrapping key: 32 random bytes in base64url. */
+export function newWrappingKey(): string {
+  return jose.base64url.encode(crypto.getRandomValues(new Uint8Array(32)));
+}
+
 /** The id of a wrapping key: its RFC 7638 thumbprint, which says nothing about 32 random bytes. */
 async function readWrappingKey(text: string): Promise<{ readonly id: string; readonly bytes: Uint8Array }> {
   if (!/^[\w-]{43}=?$/.test(text)) {

@@ -4,6 +4,7 @@ import * as jose from "jose";
 import { ConfigError, KeyMaterialError, ServiceError } from "../errors.ts";
 import { type KeyMaterial, isKeySet, readKey, readKeySet } from "../jwk/read.ts";
 import { type EncryptionAlg, checkEncryption } from "../keyset/keyset.ts";
+import { checkDecrypts } from "../rotation/make-key.ts";
 import { signerFrom } from "../signer/local.ts";
 import type { KeyUse } from "../store/store.ts";
 
@@ -125,7 +126,7 @@ async function importedKey(
   const [checked] = await checkEncryption([entry]);
   const alg = checked?.jwk.alg ?? "";
   const privateJwk = { ...publicJwk, ...pick(raw) } as jose.JWK;
-  await tryToDecrypt(privateJwk, { ...publicJwk }, alg, name);
+  await checkDecrypts(publicJwk, privateJwk, alg, name);
   return { kid, use, alg, privateJwk };
 }
 
@@ -146,19 +147,4 @@ function createPrivateKeyJwk(pem: string): jose.JWK {
 function pick(raw: jose.JWK): jose.JWK {
   const names = ["d", "p", "q", "dp", "dq", "qi"] as const;
   return Object.fromEntries(names.flatMap((name) => (typeof raw[name] === "string" ? [[name, raw[name]]] : [])));
-}
-
-/** A private half that belongs to another public one would be found when it is too late. */
-async function tryToDecrypt(privateJwk: jose.JWK, publicJwk: jose.JWK, alg: string, name: string): Promise<void> {
-  try {
-    const token = await new jose.CompactEncrypt(new TextEncoder().encode("jwksd import"))
-      .setProtectedHeader({ alg, enc: "A256GCM" })
-      .encrypt(await jose.importJWK(publicJwk, alg));
-    await jose.compactDecrypt(token, await jose.importJWK(privateJwk, alg));
-  } catch {
-    throw new KeyMaterialError(
-      "ERR_KEY_MISMATCH",
-      `${name}: its private half cannot decrypt what its public half encrypts`,
-    );
-  }
 }

@@ -1,9 +1,12 @@
 import { mkdir, readFile, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { base64url, decodeProtectedHeader } from "jose";
+import { decodeProtectedHeader } from "jose";
 import { ConfigError, ServiceError, StoreError } from "../errors.ts";
 import { writeNewFile } from "../node/generate.ts";
+import { permissionWarnings } from "../node/key-files.ts";
 import { type RotationPolicy, rotationPolicy } from "../rotation/policy.ts";
+import { jweOf } from "../rotation/records.ts";
+import { newWrappingKey } from "../rotation/wrapping.ts";
 import type { KeyRecord, KeyStore } from "../store/store.ts";
 import { sqliteStore } from "../store/sqlite.ts";
 import type { Settings } from "./settings.ts";
@@ -109,7 +112,7 @@ async function wrappingKeysOf(settings: Settings, path: string, store: KeyStore,
 /** The wrapping key that is made beside a store. */
 const besidePath = (path: string): string => join(dirname(path), "wrapping.key");
 
-async function exists(path: string): Promise<boolean> {
+export async function exists(path: string): Promise<boolean> {
   try {
     await stat(path);
     return true;
@@ -122,7 +125,7 @@ async function exists(path: string): Promise<boolean> {
 
 async function makeKey(file: string, log: Log): Promise<void> {
   try {
-    await writeNewFile(file, `${base64url.encode(crypto.getRandomValues(new Uint8Array(32)))}\n`);
+    await writeNewFile(file, `${newWrappingKey()}\n`);
   } catch (error) {
     // Another first start was quicker; its key is the one.
     if (error instanceof ServiceError && error.code === "ERR_FILE_EXISTS") return;
@@ -137,9 +140,7 @@ async function makeKey(file: string, log: Log): Promise<void> {
 async function readKeys(file: string, log: Log): Promise<string[]> {
   try {
     const { mode } = await stat(file);
-    if (process.platform !== "win32" && (mode & 0o077) !== 0) {
-      log.warn({ file }, `${file} can be read by others than its owner; fix it with: chmod 600 ${file}`);
-    }
+    for (const warning of permissionWarnings(file, mode & 0o777)) log.warn({ file }, warning);
     return keysIn(await readFile(file, "utf8"), file);
   } catch (error) {
     if (error instanceof ConfigError) throw error;
@@ -156,10 +157,11 @@ function keysIn(text: string, from = "JWKSD_WRAPPING_KEYS"): string[] {
 
 /** Under which wrapping keys private keys are. */
 function wrappingKeyIds(records: readonly KeyRecord[]): string[] {
-  const ids = records.flatMap(({ privateHalf }) => {
-    if (privateHalf === undefined || "uri" in privateHalf) return [];
+  const ids = records.flatMap((record) => {
+    const jwe = jweOf(record);
+    if (jwe === undefined) return [];
     try {
-      return [decodeProtectedHeader(privateHalf.jwe).kid ?? "?"];
+      return [decodeProtectedHeader(jwe).kid ?? "?"];
     } catch {
       return ["?"];
     }

@@ -29,8 +29,7 @@ export async function readStore(path: string): Promise<Stored> {
   }
 }
 
-/** A new wrapping key, as text. */
-export const newWrappingKey = (): string => jose.base64url.encode(crypto.getRandomValues(new Uint8Array(32)));
+export { newWrappingKey } from "../../src/rotation/wrapping.ts";
 
 /** The wrapping key that a first start made in its data folder. */
 export const wrappingKeyOf = async (data: string): Promise<string> =>
