@@ -5,8 +5,8 @@ import type { EncryptionEntry, Keyset } from "../keyset/keyset.ts";
 import { publishOnlySigner } from "../signer/local.ts";
 import type { ExternalSigner } from "../signer/signer.ts";
 import type { KeyEvent, KeyRecord, KeyState, KeyStore } from "../store/store.ts";
-import { type Advance, type Change, advance, claimForMs, endOfWait, replace } from "./advance.ts";
-import { type Command, type NewKey, announce, applyCommand } from "./commands.ts";
+import { type Advance, type Change, advance, endOfWait, replace } from "./advance.ts";
+import { type Command, announce, applyCommand } from "./commands.ts";
 import { defaultAlg, externalKey, makeLocalKey } from "./make-key.ts";
 import { type OpenKeys, createKeyOpener } from "./open-keys.ts";
 import { type RotationPolicy, type RotationPolicyOptions, rotationPolicy } from "./policy.ts";
@@ -21,6 +21,7 @@ import {
   publishedKeys,
   uriOf,
 } from "./records.ts";
+import { announceNext, claimNext, reasonForNext } from "./successor.ts";
 import { transact } from "./transact.ts";
 import { createWrapping } from "./wrapping.ts";
 
@@ -334,7 +335,8 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
     let known = records;
     try {
       const key = await externalKey(signer);
-      const change = await transact(store, (stored) => announceNext((known = stored), key), { clock, signal });
+      const add = (stored: readonly KeyRecord[]): Change => announceNext((known = stored), key, policy, clock.now());
+      const change = await transact(store, add, { clock, signal });
       known = change.records;
       await adopt(change);
     } finally {
@@ -345,29 +347,10 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
 
   /** Whether this replica is the one that makes the next key. */
   async function claimNextKey(): Promise<boolean> {
-    const claim = (stored: readonly KeyRecord[]): Change => {
-      const now = clock.now();
-      const active = activeKey(stored, "sig");
-      if (active === undefined || !advance(stored, policy, now).due.includes("sig"))
-        return { records: stored, events: [] };
-      const claimed = { ...active, successorClaim: { by: me, until: now + claimForMs } };
-      return { records: stored.map((record) => (record === active ? claimed : record)), events: [] };
-    };
     let before: readonly KeyRecord[] = [];
-    const { records: after } = await transact(store, (stored) => claim((before = stored)), { clock, signal });
+    const claim = (stored: readonly KeyRecord[]): Change => claimNext((before = stored), me, policy, clock.now());
+    const { records: after } = await transact(store, claim, { clock, signal });
     return after !== before;
-  }
-
-  /** Announces a key that took a while to make, unless another replica was quicker. */
-  function announceNext(stored: readonly KeyRecord[], key: NewKey): Change {
-    const now = clock.now();
-    const unclaimed = stored.map((record) => {
-      const { successorClaim: _, ...rest } = record;
-      return rest;
-    });
-    const change = { records: stored, events: [] };
-    if (!advance(unclaimed, policy, now).due.includes("sig")) return change;
-    return announce(change, key, now, reasonForNext(stored.length === 0));
   }
 
   // ---- taking over
@@ -506,10 +489,6 @@ function keysetsOf(records: readonly KeyRecord[], { signers }: OpenKeys): Manage
 
 function keysText(records: readonly KeyRecord[]): string {
   return JSON.stringify(records, (name, value: unknown) => (name === "successorClaim" ? undefined : value));
-}
-
-function reasonForNext(isFirst: boolean): string {
-  return isFirst ? "the store was empty" : "it is time for the next key";
 }
 
 /** Nothing has happened but that waits have started again. */
