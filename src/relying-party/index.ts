@@ -1,11 +1,6 @@
 export { type ErrorCode, FetchError, JwksdError, TokenError } from "../errors.ts";
 export type { SkippedKey } from "../jwk/verification-keys.ts";
-export {
-  type GetKey,
-  type KeySetEvent,
-  type RemoteKeySet,
-  type RemoteKeySetOptions,
-  createRemoteKeySet,
-} from "./remote-key-set.ts";
+export { type GetKey, type RemoteKeySet, createRemoteKeySet } from "./remote-key-set.ts";
+export type { KeySetEvent, RemoteKeySetOptions } from "./options.ts";
 export type { Fetch } from "./fetch-json.ts";
 export type { KeySetState } from "./stored.ts";

@@ -1,6 +1,6 @@
 import { FetchError } from "../errors.ts";
 import { type VerificationKeys, verificationKeys } from "../jwk/verification-keys.ts";
-import type { CachingHeaders } from "./freshness.ts";
+import { type CachingHeaders, ageSeconds } from "./freshness.ts";
 
 /**
  * A stored response, as plain data that survives `JSON.stringify`: what `state()` gives and the option `state` takes, so that a
@@ -43,6 +43,11 @@ export async function storedSet(state: KeySetState): Promise<StoredSet> {
   } catch (cause) {
     throw new FetchError("ERR_FETCH_BODY", `${state.jwksUri}: the body is not a JWK Set`, { cause });
   }
+}
+
+/** When a response left the origin, in epoch milliseconds. */
+export function leftOrigin(set: StoredSet | undefined): number {
+  return set === undefined ? -Infinity : set.requestedAt - ageSeconds(set.headers) * 1000;
 }
 
 /** Kids that came and went between two sets; one with a new key did both. */

@@ -1,0 +1,65 @@
+import { checkBounds } from "../bounds.ts";
+import { type Clock, systemClock } from "../clock.ts";
+import { ConfigError, type JwksdError } from "../errors.ts";
+import type { SkippedKey } from "../jwk/verification-keys.ts";
+import type { Fetch } from "./fetch-json.ts";
+import type { KeySetState } from "./stored.ts";
+import { checkUrl } from "./urls.ts";
+
+/** What happened to a key set. */
+export type KeySetEvent =
+  | { readonly type: "refreshed"; readonly status: 200 | 304 }
+  | { readonly type: "changed"; readonly added: readonly string[]; readonly removed: readonly string[] }
+  /** Entries that cannot be used. */
+  | { readonly type: "skipped"; readonly keys: readonly SkippedKey[] }
+  | { readonly type: "failed"; readonly error: JwksdError }
+  /** A cache on the way answered although it was asked not to; a rotated key may reach this verifier late. */
+  | { readonly type: "bypass-ineffective"; readonly ageSeconds: number };
+
+/** Options of `createRemoteKeySet`. Either `issuer` or `jwksUri` is required. */
+export interface RemoteKeySetOptions {
+  /** The keys are those of this OpenID provider, by discovery. */
+  readonly issuer?: string | undefined;
+  /** The keys are at this URL. */
+  readonly jwksUri?: string | undefined;
+  /** Allows http for hosts that are not loopback. Default: `false`. */
+  readonly allowInsecure?: boolean | undefined;
+  /** Default: the global `fetch`. */
+  readonly fetch?: Fetch | undefined;
+  readonly clock?: Clock | undefined;
+  /** For one request, body included, in milliseconds. Default: 5000. */
+  readonly timeoutMs?: number | undefined;
+  /** Of a decoded body. Default: 262144. */
+  readonly maxBytes?: number | undefined;
+  /** A set counts as fresh for at least so long, whatever its server says, in seconds. Default: 5. */
+  readonly minFreshSeconds?: number | undefined;
+  /** Default: 86400. */
+  readonly maxFreshSeconds?: number | undefined;
+  /** How long to use a stale set while its server fails, unless it forbids that, in seconds. Default: 3600. */
+  readonly maxStaleIfErrorSeconds?: number | undefined;
+  /** How long a call may wait for the next request, in milliseconds. Default: 1000. */
+  readonly maxWaitMs?: number | undefined;
+  readonly onEvent?: ((event: KeySetEvent) => void) | undefined;
+  /** A stored response from `state()` of an earlier process. One that does not fit is passed over. */
+  readonly state?: KeySetState | undefined;
+}
+
+const defaultFreshSeconds = 300;
+const maxStaleSeconds = 86_400;
+
+/** The options with their defaults. @throws ConfigError `ERR_OPTION_INVALID`, FetchError `ERR_URL_INSECURE` */
+export function checkOptions(options: RemoteKeySetOptions) {
+  const { issuer, jwksUri, allowInsecure = false, clock = systemClock, onEvent, state } = options;
+  const { timeoutMs = 5_000, maxBytes = 262_144, maxWaitMs = 1_000 } = options;
+  const { minFreshSeconds = 5, maxFreshSeconds = 86_400, maxStaleIfErrorSeconds = 3_600 } = options;
+  checkBounds({ timeoutMs, maxBytes }, 1);
+  checkBounds({ maxWaitMs, minFreshSeconds, maxFreshSeconds, maxStaleIfErrorSeconds }, 0);
+  if ((issuer === undefined) === (jwksUri === undefined)) {
+    throw new ConfigError("ERR_OPTION_INVALID", "give either issuer or jwksUri");
+  }
+  if (issuer !== undefined) checkUrl(issuer, "issuer", allowInsecure);
+  if (jwksUri !== undefined) checkUrl(jwksUri, "jwksUri", allowInsecure);
+  const fetch: Fetch = options.fetch ?? ((url, init) => globalThis.fetch(url, init));
+  const bounds = { minFreshSeconds, maxFreshSeconds, defaultFreshSeconds, maxStaleSeconds, maxStaleIfErrorSeconds };
+  return { issuer, jwksUri, allowInsecure, fetch, clock, timeoutMs, maxBytes, maxWaitMs, bounds, onEvent, state };
+}
