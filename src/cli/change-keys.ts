@@ -2,18 +2,19 @@ import type { Command } from "commander";
 import { decodeProtectedHeader } from "jose";
 import { systemClock } from "../clock.ts";
 import { ConfigError, StoreError } from "../errors.ts";
-import type { Change } from "../rotation/advance.ts";
+import { type Change, noteTokenLifetimes } from "../rotation/advance.ts";
 import type { NewKey } from "../rotation/commands.ts";
 import { effects } from "../rotation/effects.ts";
 import { type RotationPlan, plan, planKeyName } from "../rotation/plan.ts";
 import type { RotationPolicy } from "../rotation/policy.ts";
 import { transact } from "../rotation/transact.ts";
 import { createKeyOpener } from "../rotation/open-keys.ts";
-import { endedExternalKeys, isLive, jweOf, newlyActive, uriOf } from "../rotation/records.ts";
+import { isLive, jweOf, newlyActive, uriOf } from "../rotation/records.ts";
 import { kidText, relativeText, timeText } from "../rotation/words.ts";
 import { planVerbs } from "../server/plan-scale.ts";
 import { indented, terminalOf } from "../server/terminal.ts";
 import type { KeyRecord, KeyUse } from "../store/store.ts";
+import { destroyEffects, destroyEnded, placeEffects } from "./external-keys.ts";
 import { makeDraft, makeReal } from "./make-keys.ts";
 import { type Flags, type OpenKeys, addStoreSettings, recordsOf } from "./managed-keys.ts";
 
@@ -62,10 +63,11 @@ export async function changeKeys(open: OpenKeys, options: ChangeOptions, decide:
   const draft = newKey && (await makeDraft(open, newKey, before));
   const change = await decide(before, now, draft);
   await checkWrapped(open, before, change.records, mayBeLost);
-  const told = { isDry: true, note: draft && dryKeyNote, before, now, change, policy };
+  const external = [...placeEffects(open.settings, draft, before, change), ...destroyEffects(open.signers, change)];
+  const told = { isDry: true, note: draft && dryKeyNote, before, now, change, policy, external };
   if (flags.dryRun === true) return print(told, flags);
   if (breaks && flags.yes !== true) {
-    const meaning = effects(before, change.records, policy, now).map((line) => `\n- ${line}`);
+    const meaning = meaningOf(told).map((line) => `\n- ${line}`);
     throw new ConfigError(
       "ERR_CONFIRMATION",
       `nothing was changed, because this may break verifications; --yes does it:${meaning.join("")}\n`,
@@ -120,7 +122,7 @@ async function commit(
   open: OpenKeys,
   draft: NewKey | undefined,
   decide: Decide,
-): Promise<Pick<Told, "before" | "now" | "change">> {
+): Promise<Pick<Told, "before" | "now" | "change" | "external">> {
   const key = draft && (await makeReal(open, draft));
   let now = systemClock.now();
   let before: readonly KeyRecord[] = [];
@@ -132,12 +134,12 @@ async function commit(
         before = records;
         const change = await decide(records, now, key);
         await checkCanSign(open, records, change);
-        return change;
+        return noteTokenLifetimes(change, open.policy);
       },
       { clock: systemClock },
     );
-    await destroyEnded(open, change);
-    return { before, now, change };
+    const places = placeEffects(open.settings, key, before, change);
+    return { before, now, change, external: [...places, ...(await destroyEnded(open.signers, change))] };
   } catch (error) {
     const uri = key && uriOf(key);
     if (uri !== undefined) console.error(`jwksd: ${uri} was made and could not be recorded; nothing uses it`);
@@ -161,20 +163,6 @@ async function checkCanSign(
   }
 }
 
-/** Where `--destroy-external` asks for it. The change stands whatever becomes of this. */
-async function destroyEnded({ signers }: OpenKeys, { records, events }: Change): Promise<void> {
-  const { destroySigner } = signers;
-  for (const { uri } of endedExternalKeys(records, events)) {
-    if (destroySigner === undefined) console.error(`jwksd: ${uri} stays where it is; --destroy-external destroys it`);
-    else {
-      await destroySigner(uri).catch((error: Error) => {
-        console.error(`jwksd: ${uri} could not be destroyed: ${error.message}`);
-        process.exitCode = 1;
-      });
-    }
-  }
-}
-
 interface Told {
   readonly isDry: boolean;
   /** What a dry run cannot show as it will be. */
@@ -183,11 +171,17 @@ interface Told {
   readonly now: number;
   readonly change: Change;
   readonly policy: RotationPolicy;
+  /** What it means for keys in HSMs and key services. */
+  readonly external: readonly string[];
+}
+
+function meaningOf({ before, now, change, policy, external }: Told): string[] {
+  return [...effects(before, change.records, policy, now), ...external];
 }
 
 function print(told: Told, flags: ChangeFlags): void {
-  const { before, now, change, policy } = told;
-  const meaning = effects(before, change.records, policy, now);
+  const { now, change, policy } = told;
+  const meaning = meaningOf(told);
   const ahead = plan(change.records, policy, now);
   console.log(flags.json === true ? asJson(told, meaning, ahead) : asText(told, meaning, ahead));
 }
@@ -243,6 +237,8 @@ function nextSteps({ steps }: RotationPlan): RotationPlan["steps"] {
 /** A record as it may be printed: chosen by name, so that its private half cannot get out. */
 export function publicRecord(record: KeyRecord, more: object = {}) {
   const { kid, use, alg, state, announcedAt, activatedAt, retiredAt, endedAt, unannounced, publicJwk } = record;
+  const { maxTokenLifetimeSeconds } = record;
+  const uri = uriOf(record);
   return {
     kid,
     use,
@@ -253,6 +249,8 @@ export function publicRecord(record: KeyRecord, more: object = {}) {
     ...(retiredAt !== undefined && { retiredAt: iso(retiredAt) }),
     ...(endedAt !== undefined && { endedAt: iso(endedAt) }),
     ...(unannounced === true && { unannounced }),
+    ...(maxTokenLifetimeSeconds !== undefined && { maxTokenLifetimeSeconds }),
+    ...(uri !== undefined && { uri }),
     publicJwk,
     ...more,
   };

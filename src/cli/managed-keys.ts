@@ -3,7 +3,7 @@ import { ConfigError } from "../errors.ts";
 import type { RotationPolicy } from "../rotation/policy.ts";
 import { checkRecords } from "../rotation/records.ts";
 import { type Wrapping, createWrapping, newWrappingKey } from "../rotation/wrapping.ts";
-import { createLog } from "../server/log.ts";
+import { createCommandLog } from "../server/log.ts";
 import { exists, openManaged, policyOf, storePath } from "../server/managed.ts";
 import type { Settings } from "../server/settings.ts";
 import { type Signers, signersOf } from "../server/signers.ts";
@@ -45,32 +45,39 @@ export async function withStore<T>(flags: Flags, action: (open: OpenStore) => Pr
   // The one that makes no file says what is missing.
   const { store, policy } = (await exists(path))
     ? { store: await sqliteStore(path), policy: policyOf(settings) }
-    : await openManaged(settings, createLog(settings.logLevel, settings.jsonLogs));
+    : await openManaged(settings, createCommandLog(settings.logLevel, settings.jsonLogs));
   return closing(store, () => action({ settings, store, policy }));
 }
 
 /**
  * Runs with the store and the wrapping keys. With `create`, a store that is not there is made; with `dryRun` as well, in memory.
+ * `prepare` runs before, so that a first command that it refuses leaves nothing behind.
  *
  * @throws see `openManaged`
  */
 export async function withKeys<T>(
   flags: Flags,
-  { create = false, dryRun = false }: { readonly create?: boolean; readonly dryRun?: boolean },
+  options: {
+    readonly create?: boolean;
+    readonly dryRun?: boolean;
+    readonly prepare?: (signers: Signers) => Promise<void>;
+  },
   action: (open: OpenKeys) => Promise<T>,
 ): Promise<T> {
+  const { create = false, dryRun = false, prepare } = options;
   const settings = await managedSettings(flags);
+  const signers = await signersOf(settings);
+  await prepare?.(signers);
   if (create && dryRun && !(await exists(storePath(settings)))) {
     const issuer = "dry run";
     const wrapping = await createWrapping([newWrappingKey()], issuer);
-    const signers = await signersOf(settings);
     return action({ settings, store: memoryStore(), policy: policyOf(settings), issuer, wrapping, signers });
   }
-  const log = createLog(settings.logLevel, settings.jsonLogs);
+  const log = createCommandLog(settings.logLevel, settings.jsonLogs);
   const { store, policy, issuer, wrappingKeys } = await openManaged(settings, log, { create });
   return closing(store, async () => {
     const wrapping = await createWrapping(wrappingKeys, issuer);
-    return action({ settings, store, policy, issuer, wrapping, signers: await signersOf(settings) });
+    return action({ settings, store, policy, issuer, wrapping, signers });
   });
 }
 

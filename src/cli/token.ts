@@ -1,5 +1,5 @@
 import { Command, InvalidArgumentError } from "commander";
-import { createLog } from "../server/log.ts";
+import { createCommandLog } from "../server/log.ts";
 import { signWithSettings } from "../server/sign.ts";
 import { addSettings, settingsFrom, storeSettings } from "./settings-options.ts";
 
@@ -25,7 +25,7 @@ Examples:
     .action(async ({ aud, sub, claim, lifetime, typ, ...options }: TokenOptions & Record<string, unknown>) => {
       const claims = { ...claim, ...(sub !== undefined && { sub }), aud: aud.length === 1 ? aud[0] : aud };
       const settings = await settingsFrom(options);
-      const log = createLog(settings.logLevel, settings.jsonLogs);
+      const log = createCommandLog(settings.logLevel, settings.jsonLogs);
       console.log(await signWithSettings(settings, claims, { lifetimeSeconds: lifetime, typ }, log));
     });
 }

@@ -60,8 +60,26 @@ export function advance(
 /** When the waiting time of an announced or retiring key is over. */
 export function endOfWait(record: KeyRecord, policy: RotationPolicy): number | undefined {
   if (record.state === "announced") return announcedUntil(record, policy);
-  if (record.state === "retiring") return (record.retiredAt ?? 0) + retireForMs(policy, record.use);
-  return undefined;
+  if (record.state !== "retiring") return undefined;
+  return (record.retiredAt ?? 0) + retireForMs(withTokensOf(record, policy), record.use);
+}
+
+/** The policy under which a key and its tokens leave. */
+export function withTokensOf({ maxTokenLifetimeSeconds = 0 }: KeyRecord, policy: RotationPolicy): RotationPolicy {
+  if (maxTokenLifetimeSeconds <= policy.maxTokenLifetimeSeconds) return policy;
+  return { ...policy, maxTokenLifetimeSeconds };
+}
+
+/**
+ * Notes on each key how long its tokens may live under this policy, so that neither a smaller one later on nor that of another process
+ * removes the key while tokens of it are valid. On announced keys as well: without its store, a replica signs with them by the plan.
+ */
+export function noteTokenLifetimes(change: Change, { maxTokenLifetimeSeconds }: RotationPolicy): Change {
+  const isShort = (record: KeyRecord): boolean =>
+    isLive(record) && (record.maxTokenLifetimeSeconds ?? 0) < maxTokenLifetimeSeconds;
+  if (!change.records.some(isShort)) return change;
+  const records = change.records.map((record) => (isShort(record) ? { ...record, maxTokenLifetimeSeconds } : record));
+  return { ...change, records };
 }
 
 function takeSteps(

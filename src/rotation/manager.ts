@@ -1,15 +1,13 @@
-import type { CryptoKey } from "jose";
-import { type Clock, systemClock } from "../clock.ts";
+import { systemClock } from "../clock.ts";
 import { JwksdError, SignerError, StoreError } from "../errors.ts";
-import type { EncryptionEntry, Keyset } from "../keyset/keyset.ts";
-import { publishOnlySigner } from "../signer/local.ts";
-import type { ExternalSigner } from "../signer/signer.ts";
-import type { KeyEvent, KeyRecord, KeyState, KeyStore } from "../store/store.ts";
-import { type Advance, type Change, advance, endOfWait, replace } from "./advance.ts";
+import type { KeyEvent, KeyRecord } from "../store/store.ts";
+import { type Advance, type Change, advance, endOfWait, noteTokenLifetimes } from "./advance.ts";
 import { type Command, announce, applyCommand } from "./commands.ts";
 import { defaultAlg, externalKey, makeLocalKey } from "./make-key.ts";
-import { type OpenKeys, createKeyOpener } from "./open-keys.ts";
-import { type RotationPolicy, type RotationPolicyOptions, rotationPolicy } from "./policy.ts";
+import type { Driven, KeyManager, KeyManagerOptions, ManagerEvent } from "./manager-types.ts";
+import { checkNotOlder } from "./older-copy.ts";
+import { type OpenKeys, createKeyOpener, keysetsOf } from "./open-keys.ts";
+import { rotationPolicy } from "./policy.ts";
 import {
   activeKey,
   announcedKey,
@@ -18,102 +16,15 @@ import {
   endedExternalKeys,
   isRotating,
   newlyActive,
-  publishedKeys,
   uriOf,
 } from "./records.ts";
-import { announceNext, claimNext, reasonForNext } from "./successor.ts";
+import { announceNext, announcedLate, claimNext, reasonForNext } from "./successor.ts";
 import { transact } from "./transact.ts";
 import { createWrapping } from "./wrapping.ts";
-
-/** What happened to the keys of a manager. */
-export type ManagerEvent =
-  /** The keys are others than before: by a commit of this manager, whose `events` these are, of another one, or by the plan alone. */
-  | {
-      readonly type: "changed";
-      readonly by: "this" | "another" | "plan";
-      readonly records: readonly KeyRecord[];
-      readonly events: readonly KeyEvent[];
-    }
-  /** Something could not be done; the last good keys go on being served and signed with, and it is tried again. */
-  | { readonly type: "failed"; readonly error: JwksdError; readonly retryInMs: number }
-  /** It works again. */
-  | { readonly type: "recovered" }
-  /** An announced key cannot be opened or cannot sign, so it does not become active yet; the active key stays. */
-  | { readonly type: "held-back"; readonly kid: string; readonly error: JwksdError }
-  /** The active key cannot be opened by this process, which does not sign, and is published all the same. */
-  | { readonly type: "unopened"; readonly kid: string; readonly error: JwksdError }
-  /** A key was made in its HSM or key service, and could not be recorded; nothing uses it. */
-  | { readonly type: "orphaned"; readonly uri: string }
-  /** A removed or revoked key was destroyed in its HSM or key service, or could not be (then `error` says why). */
-  | { readonly type: "destroyed"; readonly kid: string; readonly uri: string; readonly error?: JwksdError };
-
-/** Options of `createKeyManager`. */
-export interface KeyManagerOptions {
-  /** Issuer identifier of the provider; wrapped keys are bound to it. */
-  readonly issuer: string;
-  readonly store: KeyStore;
-  readonly policy?: RotationPolicyOptions | undefined;
-  /** Each 32 random bytes in base64url. The first one wraps private keys, all of them unwrap. */
-  readonly wrappingKeys: readonly string[];
-  /** Makes the next signing key in an HSM or key service. Default: in memory, wrapped. */
-  readonly createSigner?:
-    | ((request: { readonly issuer: string; readonly signal: AbortSignal }) => Promise<ExternalSigner>)
-    | undefined;
-  /** Opens keys that are in an HSM or key service. Needed where there are any. */
-  readonly openSigner?:
-    | ((uri: string, options: { readonly signal: AbortSignal }) => Promise<ExternalSigner>)
-    | undefined;
-  /** Destroys external keys after this manager has removed or revoked them. Default: they stay where they are. */
-  readonly destroySigner?: ((uri: string, options: { readonly signal: AbortSignal }) => Promise<unknown>) | undefined;
-  /**
-   * Whether this process signs. If not, an active external key that cannot be opened is published all the same. Default: `true`.
-   */
-  readonly signs?: boolean | undefined;
-  readonly onEvent?: ((event: ManagerEvent) => void) | undefined;
-  /** Default: the clock of the machine. */
-  readonly clock?: Clock | undefined;
-}
-
-/** What a provider takes. A change of keys reaches it as one. */
-export interface ManagedKeysets {
-  readonly keyset: Keyset;
-  readonly encryptionKeyset: readonly EncryptionEntry[];
-}
-
-/** What a manager drives; `Provider` is one. The mode is for those that have no predicate of their own. */
-export interface Driven {
-  update(keysets: ManagedKeysets, mode: { readonly isRotating: boolean }): Promise<void>;
-}
-
-/** Drives the keys of a provider through their lives. */
-export interface KeyManager {
-  readonly policy: RotationPolicy;
-  /** All keys, tombstones included, as they are in use. */
-  readonly records: readonly KeyRecord[];
-  /** For `createProvider`: the keysets as they are now, and what follows from the policy and the records. */
-  readonly options: ManagedKeysets & {
-    readonly issuer: string;
-    readonly jwksRotationActive: () => boolean;
-    readonly maxTokenLifetimeSeconds: number;
-  };
-  /**
-   * Gives a provider (or whatever else has its `update`) the keysets now and after every change; resolves after the first time. Where a
-   * later one fails it is tried again, and the others do not wait for it.
-   */
-  drive(target: Driven): Promise<void>;
-  /** Does what a command asks for. @throws StateError, StoreError see `applyCommand` and `KeyStore.commit` */
-  execute(command: Command): Promise<Change>;
-  /** The private key to which something was encrypted, for `jose.compactDecrypt`; asks the store for a kid that is new. */
-  decryptionKey(header: { readonly kid?: string | undefined }): Promise<CryptoKey>;
-  /** Ends timers and open signers; the store is its owner's to close. */
-  close(): Promise<void>;
-}
 
 const retryMs = { first: 1_000, last: 30_000 } as const;
 /** How soon a key that cannot sign is tried again. */
 const heldBackMs = 60_000;
-/** How far a key has come in its life. No state comes back. */
-const stateRank: Readonly<Record<KeyState, number>> = { announced: 0, active: 1, retiring: 2, removed: 3, revoked: 3 };
 /** Replicas whose clocks are years apart start each other's waits again. Who does so once in this time leaves the other one its way. */
 const restartMs = 60_000;
 
@@ -223,10 +134,10 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
   async function step(stored: readonly KeyRecord[]): Promise<Change> {
     const now = clock.now();
     await checkUsable(stored);
-    const taken = announcedLate(withUnrecorded(stored), now);
+    const taken = announcedLate(withUnrecorded(stored), records, policy, now);
     const planned = await readyAdvance(taken.records, now);
     if (planned.due.length === 0 && isRestart(planned)) {
-      if (Math.abs(now - restartedAt) < restartMs) return taken;
+      if (Math.abs(now - restartedAt) < restartMs) return noteTokenLifetimes(taken, policy);
       restartedAt = now;
     }
     let change: Change = { records: planned.records, events: [...taken.events, ...planned.events] };
@@ -236,47 +147,14 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
       const key = await makeLocalKey(use, alg, wrapping);
       change = announce(change, key, now, reasonForNext(change.records.length === 0));
     }
-    return change;
+    return noteTokenLifetimes(change, policy);
   }
 
   /** Who cannot use what is stored leaves it as it is. */
   async function checkUsable(stored: readonly KeyRecord[]): Promise<void> {
-    const kids = new Set(stored.map(({ kid }) => kid));
-    const lost = records.find(({ kid }) => !kids.has(kid));
-    if (lost !== undefined) {
-      throw new StoreError(
-        "ERR_RECORDS_INVALID",
-        `the store does not know kid ${JSON.stringify(lost.kid)} any more: it is empty, or an older copy; put the newest one back, or restart to go on with this one`,
-      );
-    }
-    const states = new Map(recorded.map(({ kid, state }) => [kid, state]));
-    const revived = stored.find(({ kid, state }) => stateRank[state] < stateRank[states.get(kid) ?? state]);
-    if (revived !== undefined) {
-      throw new StoreError(
-        "ERR_RECORDS_INVALID",
-        `kid ${JSON.stringify(revived.kid)} was ${states.get(revived.kid)}, and is ${revived.state} in the store: that is an older copy; put the newest one back, or restart to go on with this one`,
-      );
-    }
+    checkNotOlder(stored, records, recorded);
     checkFence(stored, policy, clock.now());
     await opener.checkWrapped(stored);
-  }
-
-  /**
-   * A key of which this replica learns later than every replica should has been announced by the others only; here the set without it was
-   * served until now, so its announcement begins again.
-   */
-  function announcedLate(change: Change, now: number): Change {
-    const next = announcedKey(change.records, "sig");
-    const isNews = records.length > 0 && next !== undefined && !records.some(({ kid }) => kid === next.kid);
-    const inTime = (policy.replicaLagSeconds + policy.clockSkewSeconds) * 1000;
-    if (!isNews || now <= next.announcedAt + inTime) return change;
-    return replace(
-      change,
-      { ...next, announcedAt: now },
-      now,
-      "restarted",
-      "a replica has served the set without it until now",
-    );
   }
 
   /** What a command changes. No command makes a key active that cannot sign. */
@@ -286,7 +164,7 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
     const { records, events } = applyCommand(taken.records, command, policy, clock.now());
     const next = newlyActive(taken.records, records);
     if (next !== undefined) await opener.probe(next);
-    return { records, events: [...taken.events, ...events] };
+    return noteTokenLifetimes({ records, events: [...taken.events, ...events] }, policy);
   }
 
   /** Steps that were taken while the store was gone count from when they were taken, unless another replica recorded its own. */
@@ -359,7 +237,7 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
   async function adopt({ records: next, events }: Change, isPlan = false): Promise<void> {
     checkFence(next, policy, clock.now());
     const isNew = JSON.stringify(next) !== JSON.stringify(records);
-    // Keys that were there before it started are no change, and a claim is none of keys.
+    // Keys that were there before it started are no change, and a note is none of keys.
     const isChange = keysText(next) !== keysText(records) && (records.length > 0 || events.length > 0);
     if (isNew) [keys, records] = [await opener.open(next), next];
     if (isPlan) unrecorded = [...unrecorded, ...events];
@@ -473,22 +351,11 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
   };
 }
 
-function keysetsOf(records: readonly KeyRecord[], { signers }: OpenKeys): ManagedKeysets {
-  return {
-    keyset: publishedKeys(records, "sig").map(({ kid, publicJwk }) => ({
-      keyId: kid,
-      signer: signers.get(kid) ?? publishOnlySigner(publicJwk),
-    })),
-    encryptionKeyset: publishedKeys(records, "enc").map(({ kid, alg, publicJwk }) => ({
-      keyId: kid,
-      publicKey: { ...publicJwk },
-      alg: alg as EncryptionEntry["alg"],
-    })),
-  };
-}
+/** What is noted on a key and is no change of it. */
+const notes: ReadonlySet<string> = new Set<keyof KeyRecord>(["successorClaim", "maxTokenLifetimeSeconds"]);
 
 function keysText(records: readonly KeyRecord[]): string {
-  return JSON.stringify(records, (name, value: unknown) => (name === "successorClaim" ? undefined : value));
+  return JSON.stringify(records, (name, value: unknown) => (notes.has(name) ? undefined : value));
 }
 
 /** Nothing has happened but that waits have started again. */

@@ -1,11 +1,13 @@
 import * as jose from "jose";
 import { ConfigError, type JwksdError, KeyMaterialError, SignerError } from "../errors.ts";
+import type { EncryptionEntry } from "../keyset/keyset.ts";
 import { type PublicJwk, keyIdentity, publicMembers } from "../jwk/public.ts";
 import { guardSigner } from "../signer/guard.ts";
-import { localSigner } from "../signer/local.ts";
+import { localSigner, publishOnlySigner } from "../signer/local.ts";
 import type { ExternalSigner, Signer } from "../signer/signer.ts";
 import type { KeyRecord } from "../store/store.ts";
-import { isLive, jweOf, uriOf } from "./records.ts";
+import type { ManagedKeysets } from "./manager-types.ts";
+import { isLive, jweOf, publishedKeys, uriOf } from "./records.ts";
 import type { Wrapping } from "./wrapping.ts";
 
 /** The private halves that are in use, by kid. */
@@ -160,5 +162,20 @@ export function createKeyOpener(
     async close() {
       for (const kid of signers.keys()) await closeSigner(kid);
     },
+  };
+}
+
+/** What a provider publishes and signs with. */
+export function keysetsOf(records: readonly KeyRecord[], { signers }: OpenKeys): ManagedKeysets {
+  return {
+    keyset: publishedKeys(records, "sig").map(({ kid, publicJwk }) => ({
+      keyId: kid,
+      signer: signers.get(kid) ?? publishOnlySigner(publicJwk),
+    })),
+    encryptionKeyset: publishedKeys(records, "enc").map(({ kid, alg, publicJwk }) => ({
+      keyId: kid,
+      publicKey: { ...publicJwk },
+      alg: alg as EncryptionEntry["alg"],
+    })),
   };
 }

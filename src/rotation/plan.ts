@@ -1,5 +1,5 @@
 import type { KeyEvent, KeyRecord, KeyState, KeyUse } from "../store/store.ts";
-import { advance } from "./advance.ts";
+import { advance, withTokensOf } from "./advance.ts";
 import { announce } from "./commands.ts";
 import { isStillTrusted, trustAfterRevocation } from "./effects.ts";
 import { defaultAlg } from "./make-key.ts";
@@ -12,7 +12,7 @@ import {
   retireForMs,
   rotateEveryMs,
 } from "./policy.ts";
-import { activeKey, isLive, keyUses } from "./records.ts";
+import { activeKey, isLive, keyUses, recordOf } from "./records.ts";
 import { durationText, kidText, timeText } from "./words.ts";
 
 /** A key of a plan. */
@@ -95,7 +95,16 @@ export function plan(
   const keyOf = (kid: string): PlanKey | undefined => keys.get(kid);
   const steps = dated.flatMap(({ event, since }) => {
     const key = keyOf(event.kid);
-    return key === undefined ? [] : [{ ...key, at: event.at, action: event.type, ...whyOf(event, since, policy) }];
+    return key === undefined
+      ? []
+      : [
+          {
+            ...key,
+            at: event.at,
+            action: event.type,
+            ...whyOf(event, since, withTokensOf(recordOf(current, event.kid), policy)),
+          },
+        ];
   });
   const segments = current.flatMap((record) => {
     const key = keyOf(record.kid);

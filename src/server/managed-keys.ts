@@ -1,5 +1,6 @@
 import type { Logger } from "pino";
-import { type KeyManager, type ManagerEvent, createKeyManager } from "../rotation/manager.ts";
+import type { KeyManager, ManagerEvent } from "../rotation/manager-types.ts";
+import { createKeyManager } from "../rotation/manager.ts";
 import type { KeyRecord } from "../store/store.ts";
 import { openManaged } from "./managed.ts";
 import { type PublicKeys, publicHalves } from "./public-keys.ts";
@@ -17,7 +18,7 @@ export interface ManagedKeys {
 
 /** @throws see `openManaged` and `createKeyManager` */
 export async function startManagedKeys(settings: Settings, log: Logger): Promise<ManagedKeys> {
-  const signers = await signersOf(settings);
+  const signers = await signersOf(settings, log);
   const { store, issuer, policy, wrappingKeys } = await openManaged(settings, log, { create: true });
   let manager: KeyManager;
   let known: readonly KeyRecord[] = [];

@@ -1,14 +1,18 @@
 import type { Logger } from "pino";
+import { systemClock } from "../clock.ts";
 import { StateError } from "../errors.ts";
 import type { Keyset } from "../keyset/keyset.ts";
 import { readKeyset } from "../node/key-files.ts";
 import { createProvider } from "../provider/provider.ts";
+import { type Change, noteTokenLifetimes } from "../rotation/advance.ts";
 import { createKeyOpener } from "../rotation/open-keys.ts";
-import { activeKey, checkFence, checkRecords } from "../rotation/records.ts";
+import { activeKey, checkFence } from "../rotation/records.ts";
+import { transact } from "../rotation/transact.ts";
 import { createWrapping } from "../rotation/wrapping.ts";
 import type { Signer } from "../signer/signer.ts";
+import type { KeyRecord } from "../store/store.ts";
 import type { Claims, SignOptions } from "../token/sign.ts";
-import { openManaged, policyOf } from "./managed.ts";
+import { openManaged } from "./managed.ts";
 import { issuerOf } from "./publisher.ts";
 import type { Settings } from "./settings.ts";
 import { signersOf } from "./signers.ts";
@@ -36,24 +40,30 @@ export async function signWithSettings(
   const wrapping = await createWrapping(wrappingKeys, issuer);
   const opener = createKeyOpener(wrapping, openSigner, new AbortController().signal);
   try {
-    const { records } = await store.load();
-    checkRecords(records);
-    checkFence(records, policy, Date.now());
+    const note = (records: readonly KeyRecord[]): Change => noteTokenLifetimes({ records, events: [] }, policy);
+    const { records } = await transact(store, note, { clock: systemClock });
+    checkFence(records, policy, systemClock.now());
     const active = activeKey(records, "sig");
     if (active === undefined) {
       throw new StateError("ERR_TRANSITION", "the store holds no key yet; jwksd serve makes the first one");
     }
     const { signers } = await opener.open([active]);
-    return await sign(settings, [{ keyId: active.kid, signer: signers.get(active.kid) as Signer }], claims, options);
+    const keyset = [{ keyId: active.kid, signer: signers.get(active.kid) as Signer }];
+    return await sign(settings, keyset, claims, options, policy.maxTokenLifetimeSeconds);
   } finally {
     await opener.close();
     await store.close();
   }
 }
 
-async function sign(settings: Settings, keyset: Keyset, claims: Claims, options: SignOptions): Promise<string> {
-  const { maxTokenLifetimeSeconds } = policyOf(settings);
-  const managed = settings.keys === undefined ? { maxTokenLifetimeSeconds } : {};
-  const provider = await createProvider({ issuer: issuerOf(settings, settings.port), keyset, ...managed });
+async function sign(
+  settings: Settings,
+  keyset: Keyset,
+  claims: Claims,
+  options: SignOptions,
+  maxTokenLifetimeSeconds?: number,
+): Promise<string> {
+  const issuer = issuerOf(settings, settings.port);
+  const provider = await createProvider({ issuer, keyset, maxTokenLifetimeSeconds });
   return provider.sign(claims, options);
 }

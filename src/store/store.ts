@@ -36,6 +36,11 @@ export interface KeyRecord {
   readonly endedAt?: number;
   /** It signed before its announcement was over: an operator forced it, or it was the first key or one that was published elsewhere. */
   readonly unannounced?: true;
+  /**
+   * The longest lifetime of the tokens that it may sign or have signed: the largest `maxTokenLifetimeSeconds` of all processes that had
+   * it since it was announced.
+   */
+  readonly maxTokenLifetimeSeconds?: number;
   readonly publicJwk: PublicJwk;
   /** Not of tombstones, but for the URI of a key that may still be in its HSM or key service. */
   readonly privateHalf?: PrivateHalf;

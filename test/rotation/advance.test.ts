@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { activate, advance, claimForMs, end, endOfWait } from "../../src/rotation/advance.ts";
+import { activate, advance, claimForMs, end, endOfWait, noteTokenLifetimes } from "../../src/rotation/advance.ts";
 import { announceForMs, retireForMs, rotateEveryMs, rotationPolicy } from "../../src/rotation/policy.ts";
 import type { KeyRecord, KeyUse } from "../../src/store/store.ts";
 import { day, frozen, hour, record, second, start, states, year } from "./key-records.ts";
@@ -354,4 +354,31 @@ test("only announced and retiring keys wait", () => {
   assert.equal(endOfWait(active, policy), undefined);
   assert.equal(endOfWait(record("t", "removed", { announcedAt: start, endedAt: start }), policy), undefined);
   assert.equal(announcement, day);
+});
+
+test("a retiring key waits for the longest tokens that it may have signed, by the policy or by what was noted", () => {
+  const of = (maxTokenLifetimeSeconds: number) => endOfWait({ ...retiring, maxTokenLifetimeSeconds }, policy);
+  assert.equal(of(policy.maxTokenLifetimeSeconds - 1), start + retirement);
+  assert.equal(of(policy.maxTokenLifetimeSeconds + 1), start + retirement + second);
+});
+
+test("token lifetimes are noted on live keys, the longest counts, and nothing else is touched", () => {
+  const shorter = { ...active, maxTokenLifetimeSeconds: policy.maxTokenLifetimeSeconds - 1 };
+  const longer = { ...retiring, maxTokenLifetimeSeconds: policy.maxTokenLifetimeSeconds + 1 };
+  const removed = record("t", "removed", { announcedAt: start, endedAt: start });
+  const change = frozen({ records: [shorter, announced, longer, removed], events: [] });
+  const noted = noteTokenLifetimes(change, policy);
+  assert.deepEqual(noted, {
+    records: [
+      { ...active, maxTokenLifetimeSeconds: 7200 },
+      { ...announced, maxTokenLifetimeSeconds: 7200 },
+      longer,
+      removed,
+    ],
+    events: [],
+  });
+  assert.deepEqual(noteTokenLifetimes({ records: [retiring], events: [] }, policy).records, [
+    { ...retiring, maxTokenLifetimeSeconds: 7200 },
+  ]);
+  assert.equal(noteTokenLifetimes(noted, policy), noted, "what is noted already is not written again");
 });

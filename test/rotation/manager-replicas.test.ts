@@ -3,13 +3,15 @@ import { describe, test } from "node:test";
 import * as jose from "jose";
 import { JwksdError, SignerError, StoreError } from "../../src/errors.ts";
 import type { PublicJwk } from "../../src/jwk/public.ts";
+import { makeLocalKey } from "../../src/rotation/make-key.ts";
 import { checkRecords } from "../../src/rotation/records.ts";
+import { createWrapping } from "../../src/rotation/wrapping.ts";
 import { localSigner } from "../../src/signer/local.ts";
 import type { ExternalSigner } from "../../src/signer/signer.ts";
 import { memoryStore } from "../../src/store/memory.ts";
 import type { KeyRecord, KeyStore } from "../../src/store/store.ts";
 import { eventually } from "../support/service.ts";
-import { type ManagerChoice, type Replica, World, seen, typesOf } from "./world.ts";
+import { type ManagerChoice, type Replica, World, issuer, seen, typesOf } from "./world.ts";
 import { day, hour, second } from "./key-records.ts";
 
 const retire = (5 + 3600 + 2 * 300) * second;
@@ -18,6 +20,8 @@ const code = (expected: string) => (error: unknown) => {
   assert.equal(error.code, expected, error.message);
   return true;
 };
+
+const lifetimes = ({ manager }: Replica): unknown[] => manager.records.map((record) => record.maxTokenLifetimeSeconds);
 
 /** Asserts that all of them serve and sign the same, and gives that. */
 async function agreed(replicas: readonly Replica[]) {
@@ -55,6 +59,61 @@ describe("three managers with one store act as one", () => {
     assert.equal(new Set(events).size, events.length, "no step twice");
     assert.ok(replicas.every(({ told }) => !typesOf(told).includes("failed")));
     for (const replica of replicas) await world.stop(replica);
+  });
+
+  test("of different policies, and the one with the longest tokens ends: its tokens can be verified until they expire", async () => {
+    const world = new World();
+    const others = [await world.start(), await world.start()];
+    const long = await world.start({ policy: { maxTokenLifetimeSeconds: day / second } });
+    const { signs: first } = await agreed([...others, long]);
+    await world.pass(90 * day);
+    const { signs: second_ } = await agreed([...others, long]);
+    assert.notEqual(second_, first);
+    const { retiredAt = 0 } = long.manager.records.find(({ kid }) => kid === first) as KeyRecord;
+    await world.stop(long);
+    const lastNeededAt = retiredAt + day + (5 + 2 * 300) * second;
+    await world.pass(lastNeededAt - 1 - world.clock.now());
+    assert.deepEqual((await agreed(others)).kids, [second_, first]);
+    await world.pass(1);
+    assert.deepEqual((await agreed(others)).kids, [second_]);
+    for (const replica of others) await world.stop(replica);
+  });
+
+  test("and the one with the longest tokens is cut off from the store: what it signs by the plan can be verified, too", async () => {
+    const world = new World();
+    const line = world.store.line();
+    const short = await world.start();
+    const long = await world.start({ store: line, policy: { maxTokenLifetimeSeconds: day / second } });
+    await world.pass(89 * day + second);
+    line.isGone = true;
+    await world.pass(day);
+    const { signs } = await seen(long);
+    assert.equal(long.manager.records.find(({ kid }) => kid === signs)?.state, "active");
+    await world.stop(long);
+    const key = await makeLocalKey("sig", "ES256", await createWrapping([world.wrappingKey], issuer));
+    await world.until(short.manager.execute({ type: "rotate", use: "sig", now: true, key }));
+    await world.pass(day - hour);
+    assert.ok((await seen(short)).kids.includes(signs));
+    await world.stop(short);
+  });
+
+  test("a policy that grows counts for the active key as soon as somebody signs under it, and is written once", async () => {
+    const world = new World();
+    const before = await world.start();
+    assert.deepEqual(lifetimes(before), [3600]);
+    const after = await world.start({ policy: { maxTokenLifetimeSeconds: 7200 } });
+    assert.deepEqual(lifetimes(after), [7200]);
+    const { revision } = await world.store.load();
+    const small = await world.start({ policy: { maxTokenLifetimeSeconds: 60 } });
+    await world.pass(day);
+    assert.deepEqual([before, after, small].map(lifetimes), [[7200], [7200], [7200]]);
+    assert.equal((await world.store.load()).revision, revision);
+    // No change of keys, so nobody is told of one but the first key.
+    assert.deepEqual(
+      [before, after, small].map(({ told }) => typesOf(told)),
+      [["changed"], [], []],
+    );
+    for (const replica of [before, after, small]) await world.stop(replica);
   });
 
   test("in any interleaving of their loads and commits one key is made, by whoever comes first", async () => {

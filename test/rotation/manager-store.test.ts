@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import * as jose from "jose";
 import { JwksdError } from "../../src/errors.ts";
 import { makeLocalKey } from "../../src/rotation/make-key.ts";
-import type { ManagerEvent } from "../../src/rotation/manager.ts";
+import type { ManagerEvent } from "../../src/rotation/manager-types.ts";
 import { checkRecords } from "../../src/rotation/records.ts";
 import { createWrapping } from "../../src/rotation/wrapping.ts";
 import { memoryStore } from "../../src/store/memory.ts";

@@ -120,6 +120,15 @@ test("every date has its reason, and the bound with the numbers behind it", () =
   ]);
 });
 
+const removal = (record: KeyRecord) =>
+  plan([record], policy, start).steps.find(({ action, kid }) => action === "removed" && kid === record.kid);
+
+test("the date of a removal is that of the longest tokens that the key may have signed, and its bound says so", () => {
+  const longer = { ...active, maxTokenLifetimeSeconds: 86_400 };
+  assert.equal((removal(longer)?.at ?? 0) - (removal(active)?.at ?? 0), (86_400 - 3_600) * 1_000);
+  assert.match(removal(longer)?.bound ?? "", /^87005 s after it retired = .* maxTokenLifetimeSeconds 86400 /);
+});
+
 test("the sums in the bounds are right, whatever the policy", () => {
   const seconds = fc.integer({ min: 0, max: 5_000 });
   fc.assert(

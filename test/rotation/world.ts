@@ -3,13 +3,8 @@ import { decodeProtectedHeader } from "jose";
 import type { Clock } from "../../src/clock.ts";
 import { StoreError } from "../../src/errors.ts";
 import { type Provider, createProvider } from "../../src/provider/provider.ts";
-import {
-  type Driven,
-  type KeyManager,
-  type KeyManagerOptions,
-  type ManagerEvent,
-  createKeyManager,
-} from "../../src/rotation/manager.ts";
+import type { Driven, KeyManager, KeyManagerOptions, ManagerEvent } from "../../src/rotation/manager-types.ts";
+import { createKeyManager } from "../../src/rotation/manager.ts";
 import { memoryStore } from "../../src/store/memory.ts";
 import type { KeyStore } from "../../src/store/store.ts";
 import { newWrappingKey } from "../support/managed.ts";

@@ -1,0 +1,93 @@
+import type { CryptoKey } from "jose";
+import type { Clock } from "../clock.ts";
+import type { JwksdError } from "../errors.ts";
+import type { EncryptionEntry, Keyset } from "../keyset/keyset.ts";
+import type { ExternalSigner } from "../signer/signer.ts";
+import type { KeyEvent, KeyRecord, KeyStore } from "../store/store.ts";
+import type { Change } from "./advance.ts";
+import type { Command } from "./commands.ts";
+import type { RotationPolicy, RotationPolicyOptions } from "./policy.ts";
+
+/** What happened to the keys of a manager. */
+export type ManagerEvent =
+  /** The keys are others than before: by a commit of this manager, whose `events` these are, of another one, or by the plan alone. */
+  | {
+      readonly type: "changed";
+      readonly by: "this" | "another" | "plan";
+      readonly records: readonly KeyRecord[];
+      readonly events: readonly KeyEvent[];
+    }
+  /** Something could not be done; the last good keys go on being served and signed with, and it is tried again. */
+  | { readonly type: "failed"; readonly error: JwksdError; readonly retryInMs: number }
+  /** It works again. */
+  | { readonly type: "recovered" }
+  /** An announced key cannot be opened or cannot sign, so it does not become active yet; the active key stays. */
+  | { readonly type: "held-back"; readonly kid: string; readonly error: JwksdError }
+  /** The active key cannot be opened by this process, which does not sign, and is published all the same. */
+  | { readonly type: "unopened"; readonly kid: string; readonly error: JwksdError }
+  /** A key was made in its HSM or key service, and could not be recorded; nothing uses it. */
+  | { readonly type: "orphaned"; readonly uri: string }
+  /** A removed or revoked key was destroyed in its HSM or key service, or could not be (then `error` says why). */
+  | { readonly type: "destroyed"; readonly kid: string; readonly uri: string; readonly error?: JwksdError };
+
+/** Options of `createKeyManager`. */
+export interface KeyManagerOptions {
+  /** Issuer identifier of the provider; wrapped keys are bound to it. */
+  readonly issuer: string;
+  readonly store: KeyStore;
+  readonly policy?: RotationPolicyOptions | undefined;
+  /** Each 32 random bytes in base64url. The first one wraps private keys, all of them unwrap. */
+  readonly wrappingKeys: readonly string[];
+  /** Makes the next signing key in an HSM or key service. Default: in memory, wrapped. */
+  readonly createSigner?:
+    | ((request: { readonly issuer: string; readonly signal: AbortSignal }) => Promise<ExternalSigner>)
+    | undefined;
+  /** Opens keys that are in an HSM or key service. Needed where there are any. */
+  readonly openSigner?:
+    | ((uri: string, options: { readonly signal: AbortSignal }) => Promise<ExternalSigner>)
+    | undefined;
+  /** Destroys external keys after this manager has removed or revoked them. Default: they stay where they are. */
+  readonly destroySigner?: ((uri: string, options: { readonly signal: AbortSignal }) => Promise<unknown>) | undefined;
+  /**
+   * Whether this process signs. If not, an active external key that cannot be opened is published all the same. Default: `true`.
+   */
+  readonly signs?: boolean | undefined;
+  readonly onEvent?: ((event: ManagerEvent) => void) | undefined;
+  /** Default: the clock of the machine. */
+  readonly clock?: Clock | undefined;
+}
+
+/** What a provider takes. A change of keys reaches it as one. */
+export interface ManagedKeysets {
+  readonly keyset: Keyset;
+  readonly encryptionKeyset: readonly EncryptionEntry[];
+}
+
+/** What a manager drives; `Provider` is one. The mode is for those that have no predicate of their own. */
+export interface Driven {
+  update(keysets: ManagedKeysets, mode: { readonly isRotating: boolean }): Promise<void>;
+}
+
+/** Drives the keys of a provider through their lives. */
+export interface KeyManager {
+  readonly policy: RotationPolicy;
+  /** All keys, tombstones included, as they are in use. */
+  readonly records: readonly KeyRecord[];
+  /** For `createProvider`: the keysets as they are now, and what follows from the policy and the records. */
+  readonly options: ManagedKeysets & {
+    readonly issuer: string;
+    readonly jwksRotationActive: () => boolean;
+    readonly maxTokenLifetimeSeconds: number;
+  };
+  /**
+   * Gives a provider (or whatever else has its `update`) the keysets now and after every change; resolves after the first time. Where a
+   * later one fails it is tried again, and the others do not wait for it.
+   */
+  drive(target: Driven): Promise<void>;
+  /** Does what a command asks for. @throws StateError, StoreError see `applyCommand` and `KeyStore.commit` */
+  execute(command: Command): Promise<Change>;
+  /** The private key to which something was encrypted, for `jose.compactDecrypt`; asks the store for a kid that is new. */
+  decryptionKey(header: { readonly kid?: string | undefined }): Promise<CryptoKey>;
+  /** Ends timers and open signers; the store is its owner's to close. */
+  close(): Promise<void>;
+}
