@@ -60,7 +60,11 @@ export const settingDefinitions = {
     help: `where new signing keys are made: local (wrapped in the store), ${signerTypes.join(", ")}`,
   },
   signers: {
-    schema: text,
+    schema: v.pipe(
+      v.string("must be the path of a JSON file"),
+      v.nonEmpty("must not be empty"),
+      v.check((value) => !/^\s*[{[]/.test(value), "must be the path of a JSON file"),
+    ),
     fallback: undefined,
     value: "<file>",
     help: "JSON file that says how to reach HSMs and key services; see docs/signers.md",
@@ -69,7 +73,7 @@ export const settingDefinitions = {
     schema: flag,
     fallback: false,
     value: undefined,
-    help: "destroy removed and revoked keys in their HSM or key service, too",
+    help: "destroy removed and revoked keys in their HSM or key service, too, imported ones included",
   },
   rotateEveryDays: duration("<days>", "days for which a key is active (default: 90)"),
   announceForSeconds: duration("<seconds>", "how long a key is published before it signs (default: 86400)"),
@@ -121,6 +125,14 @@ export type Settings = {
 };
 
 const names = Object.keys(settingDefinitions) as SettingName[];
+/** Where somebody may give, by mistake, the secret itself or an address with a password: no message repeats the value. */
+const nearSecrets: ReadonlySet<SettingName> = new Set([
+  "keys",
+  "encryptionKeys",
+  "store",
+  "wrappingKeyFile",
+  "signers",
+] as const);
 const exclusive = [
   ["keys", "store"],
   ["wrappingKeyFile", "wrappingKeys"],
@@ -161,7 +173,7 @@ export async function resolveSettings(sources: SettingSources): Promise<Settings
       { from: variableName(name), value: fromText(environment[variableName(name)], schema) },
       { from: `"${name}" of the configuration file`, value: file[name] },
     ].find(({ value }) => value !== undefined && value !== null);
-    settings[name] = given === undefined ? fallback : check(schema, given.value, given.from);
+    settings[name] = given === undefined ? fallback : check(name, given.value, given.from);
   }
   for (const [one, other] of exclusive) {
     if (settings[one] !== undefined && settings[other] !== undefined) {
@@ -229,8 +241,15 @@ function fromText(value: unknown, schema: v.GenericSchema): unknown {
   return schema.type === "number" && /^\d+$/.test(value) ? Number(value) : value;
 }
 
-function check(schema: v.GenericSchema, value: unknown, from: string): unknown {
-  const result = v.safeParse(schema, value);
+function check(name: SettingName, value: unknown, from: string): unknown {
+  const result = v.safeParse(settingDefinitions[name].schema, value);
   if (result.success) return result.output;
-  throw new ConfigError("ERR_OPTION_INVALID", `${from} ${result.issues[0].message}, not ${JSON.stringify(value)}`);
+  const rule = `${from} ${result.issues[0].message}`;
+  throw new ConfigError("ERR_OPTION_INVALID", nearSecrets.has(name) ? rule : `${rule}, not ${shown(value)}`);
+}
+
+/** A whole member of another file may be in an object, with what that file keeps. */
+function shown(value: unknown): string {
+  if (typeof value !== "object") return JSON.stringify(value);
+  return Array.isArray(value) ? "an array" : "an object";
 }

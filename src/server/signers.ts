@@ -1,5 +1,7 @@
-import { readFile } from "node:fs/promises";
+import { readFile, stat } from "node:fs/promises";
+import type { Logger } from "pino";
 import { ConfigError } from "../errors.ts";
+import { permissionWarnings } from "../node/key-files.ts";
 import { type BackendOptions, type SignerBackend, signerBackend } from "../signer/open-signer.ts";
 import type { ExternalSigner } from "../signer/signer.ts";
 import type { Settings } from "./settings.ts";
@@ -19,12 +21,15 @@ export interface Signers {
  * Reads how to reach them; nothing is connected to before it is used. What is wrong with the options for new keys is said now, not when
  * the next key is due.
  *
+ * @param log is told of files with secrets that others can read
  * @throws ConfigError `ERR_CONFIG_FORMAT`, and see `signerBackend`
  */
 export async function signersOf(
   settings: Pick<Settings, "signers" | "signerType" | "destroyExternal">,
+  log?: Pick<Logger, "warn">,
 ): Promise<Signers> {
   const options = settings.signers === undefined ? {} : await readOptions(settings.signers);
+  if (log !== undefined) await warnOfSecrets(options, log);
   const backends = new Map<string, Promise<SignerBackend>>();
   /** One for each kind, because some keep a process or connections for all their keys. */
   const backendOf = (uriOrType: string): Promise<SignerBackend> => {
@@ -46,6 +51,18 @@ export async function signersOf(
       ? async (uri, { signal } = {}) => (await backendOf(uri)).destroy(uri, { signal })
       : undefined,
   };
+}
+
+/** A file that is not there is an error when it is used. */
+async function warnOfSecrets({ pkcs11, vaultTransit }: BackendOptions, log: Pick<Logger, "warn">): Promise<void> {
+  const { file: pinFile } = { file: undefined, ...pkcs11?.pin };
+  // What a file of options holds was not looked at yet.
+  const files = [pinFile, vaultTransit?.tokenFile].filter((file) => typeof file === "string");
+  for (const file of files) {
+    const stats = await stat(file).catch(() => undefined);
+    const warnings = stats?.isFile() === true ? permissionWarnings(file, stats.mode & 0o777) : [];
+    for (const warning of warnings) log.warn({ file }, warning);
+  }
 }
 
 async function readOptions(path: string): Promise<BackendOptions> {

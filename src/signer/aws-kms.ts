@@ -4,7 +4,17 @@ import { ConfigError } from "../errors.ts";
 import { kindOfAwsError } from "./aws-kms-errors.ts";
 import { es256FromDer } from "./der.ts";
 import { badUri, externalSigner, notP256, orUndo, p256PublicKey, spkiPem, wrongPurpose } from "./remote-key.ts";
-import { type RemoteOptions, checkOptions, checkUrl, failure, loadPackage, remote } from "./remote.ts";
+import {
+  type CodeOption,
+  type RemoteOptions,
+  checkOptions,
+  checkUrl,
+  failure,
+  isFunction,
+  loadPackage,
+  needsOption,
+  remote,
+} from "./remote.ts";
 import type { ExternalSigner, SignerBackend } from "./signer.ts";
 
 /** Where AWS KMS is, and how to get in. What is not given, the SDK takes from its environment variables, profiles and roles. */
@@ -29,6 +39,12 @@ export interface AwsCredentials {
 const form = "aws-kms:arn:aws:kms:REGION:ACCOUNT:key/ID (an alias can be moved to another key)";
 const packageName = "@aws-sdk/client-kms";
 const algorithm = "ECDSA_SHA_256";
+const credentialsOption: CodeOption = {
+  isValid: isFunction,
+  rule:
+    "a function that gives credentials, which only code can give; without it the SDK takes them from its environment variables " +
+    "(AWS_PROFILE, AWS_ACCESS_KEY_ID and so on), profiles and roles",
+};
 
 /**
  * Keys in AWS KMS, with the SDK `@aws-sdk/client-kms`. Asymmetric keys are never rotated by the service, so that a key is a key
@@ -39,7 +55,7 @@ const algorithm = "ECDSA_SHA_256";
  */
 export function awsKmsBackend(options: AwsKmsOptions = {}): SignerBackend {
   const { deletionWindowDays = 30 } = options;
-  checkOptions(options, ["region", "endpoint"], ["credentials", "deletionWindowDays"]);
+  checkOptions(options, ["region", "endpoint"], ["deletionWindowDays"], { credentials: credentialsOption });
   checkUrl("endpoint", options.endpoint);
   if (!(Number.isInteger(deletionWindowDays) && deletionWindowDays >= 7 && deletionWindowDays <= 30)) {
     throw new ConfigError("ERR_OPTION_INVALID", "deletionWindowDays must be a whole number from 7 to 30");
@@ -130,7 +146,7 @@ export function awsKmsBackend(options: AwsKmsOptions = {}): SignerBackend {
           Tags: [{ TagKey: "jwksd:issuer", TagValue: tagValue(issuer) }],
         });
         await client.config.region().catch(() => {
-          throw new ConfigError("ERR_OPTION_INVALID", "making a key in AWS KMS needs the option region, or AWS_REGION");
+          throw needsOption("AWS KMS", "region", "awsKms", "eu-central-1, or the variable AWS_REGION");
         });
         const { KeyMetadata } = await client.send(command, abort);
         return KeyMetadata?.Arn ?? "";

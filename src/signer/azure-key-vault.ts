@@ -14,13 +14,16 @@ import {
   wrongPurpose,
 } from "./remote-key.ts";
 import {
+  type CodeOption,
   type Failure,
   type RemoteOptions,
   checkChoice,
   checkOptions,
   failure,
+  hasMethod,
   kindOfStatus,
   loadPackage,
+  needsOption,
   remote,
   word,
 } from "./remote.ts";
@@ -50,6 +53,13 @@ const form = "azure-kv:https://NAME.vault.azure.net/keys/NAME/VERSION";
 // By itself the SDK would wait a second, then two, before its next attempts.
 const pipeline = { retryOptions: { maxRetries: 2, retryDelayInMs: 100, maxRetryDelayInMs: 1000 } } as const;
 
+const credentialOption: CodeOption = {
+  isValid: (value) => hasMethod(value, "getToken"),
+  rule:
+    "an object with a function getToken, which only code can give; without it DefaultAzureCredential finds a managed identity, " +
+    "a workload identity or environment variables (AZURE_CLIENT_ID and so on)",
+};
+
 interface Clients {
   readonly keys: KeyClient;
   readonly signing: (key: KeyVaultKey) => CryptographyClient;
@@ -64,7 +74,7 @@ interface Clients {
  */
 export function azureKeyVaultBackend(options: AzureKeyVaultOptions = {}): SignerBackend {
   const { vault, keyType = "EC-HSM", keyPrefix = "jwksd", clock = systemClock } = options;
-  checkOptions(options, ["vault", "keyType", "keyPrefix"], ["credential"]);
+  checkOptions(options, ["vault", "keyType", "keyPrefix"], [], { credential: credentialOption });
   checkChoice("keyType", keyType, ["EC-HSM", "EC"]);
   checkKeyPrefix(keyPrefix);
   const vaultUrl = vault?.replace(/\/$/, "");
@@ -120,7 +130,9 @@ export function azureKeyVaultBackend(options: AzureKeyVaultOptions = {}): Signer
     destroy: async (uri, { signal } = {}) => destroy(uri, signal),
 
     async create({ issuer, signal }) {
-      if (vaultUrl === undefined) throw new ConfigError("ERR_OPTION_INVALID", "making a key needs the option vault");
+      if (vaultUrl === undefined) {
+        throw needsOption("Azure Key Vault", "vault", "azureKeyVault", "https://NAME.vault.azure.net");
+      }
       const name = keyName(keyPrefix, issuer);
       const { keys } = await clientsFor(vaultUrl, options);
       const tags = { "jwksd-issuer": issuer.slice(0, 256) };

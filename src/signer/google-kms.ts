@@ -4,7 +4,7 @@ import { es256FromDer } from "./der.ts";
 import { crc32c } from "./google-crc32c.ts";
 import { type CallSettings, clientFor, codeOf, kindOfGoogleError, settingsFor, status } from "./google-kms-client.ts";
 import { badUri, externalSigner, notP256, orUndo, p256PublicKey } from "./remote-key.ts";
-import { type RemoteOptions, checkChoice, checkOptions, checkUrl, failure, remote } from "./remote.ts";
+import { type RemoteOptions, checkChoice, checkOptions, checkUrl, failure, needsOption, remote } from "./remote.ts";
 import type { ExternalSigner, SignerBackend } from "./signer.ts";
 
 /** Where Google Cloud KMS is. How to get in is found by the SDK: Application Default Credentials. */
@@ -93,7 +93,12 @@ export function googleKmsBackend(options: GoogleKmsOptions = {}): SignerBackend 
 
     async create({ issuer, signal }) {
       if (cryptoKey === undefined || keyRing === undefined || cryptoKeyId === undefined) {
-        throw new ConfigError("ERR_OPTION_INVALID", "making a key needs the option cryptoKey");
+        throw needsOption(
+          "Google Cloud KMS",
+          "cryptoKey",
+          "googleKms",
+          "projects/P/locations/L/keyRings/R/cryptoKeys/K",
+        );
       }
       return slow(`gcp-kms:${cryptoKey}`, signal, async (client, settings) => {
         const newVersion = () => client.createCryptoKeyVersion({ parent: cryptoKey }, settings);

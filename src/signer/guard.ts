@@ -1,7 +1,7 @@
 import type { CryptoKey } from "jose";
-import { checkBounds } from "../bounds.ts";
+import { checkBounds, checkTimeouts } from "../bounds.ts";
 import { type Clock, systemClock } from "../clock.ts";
-import { ConfigError, SignerError } from "../errors.ts";
+import { SignerError } from "../errors.ts";
 import { sha256 } from "./sha256.ts";
 import type { Signer } from "./signer.ts";
 
@@ -14,9 +14,6 @@ export interface SignerLimits {
   /** Time for one signature, waiting included, in milliseconds. Default: 5000. */
   readonly timeoutMs?: number | undefined;
 }
-
-// A longer timer of the platform fires at once.
-const maxTimerMs = 2 ** 31 - 1;
 
 /** Signs a JWS signing input: 64 bytes, r then s, that the published key verifies. */
 export type GuardedSign = (message: Uint8Array<ArrayBuffer>, signal?: AbortSignal) => Promise<Uint8Array<ArrayBuffer>>;
@@ -40,11 +37,9 @@ export function guardSigner(
   { maxConcurrent = 16, maxQueued = 1024, timeoutMs = 5000 }: SignerLimits = {},
   clock: Clock = systemClock,
 ): GuardedSign {
-  checkBounds({ maxConcurrent, timeoutMs }, 1);
+  checkBounds({ maxConcurrent }, 1);
   checkBounds({ maxQueued }, 0);
-  if (timeoutMs > maxTimerMs) {
-    throw new ConfigError("ERR_OPTION_INVALID", `timeoutMs must be at most ${maxTimerMs}, not ${timeoutMs}`);
-  }
+  checkTimeouts({ timeoutMs });
   let running = 0;
   const queue: (() => void)[] = [];
 

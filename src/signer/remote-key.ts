@@ -24,7 +24,9 @@ export function externalSigner({ uri, publicKey, sign, dispose }: ExternalKey): 
     publicKey: Object.freeze({ ...publicKey }),
 
     async sign({ digest, signal }) {
-      if (closing !== undefined) throw new SignerError("ERR_SIGNER_ABORTED", `${uri}: the signer was closed`);
+      if (closing !== undefined) {
+        throw new SignerError("ERR_SIGNER_UNAVAILABLE", `${uri}: the signer was closed; sign with the present one`);
+      }
       if (!(digest instanceof Uint8Array) || digest.length !== 32) {
         throw new ConfigError("ERR_OPTION_INVALID", `${uri}: a digest is the 32 bytes of SHA-256`);
       }

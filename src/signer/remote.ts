@@ -1,5 +1,5 @@
 import { type Clock, systemClock } from "../clock.ts";
-import { checkBounds } from "../bounds.ts";
+import { checkTimeouts } from "../bounds.ts";
 import { ConfigError, JwksdError, SignerError } from "../errors.ts";
 
 /** Deadlines of one key service. They stand above whatever its SDK does by itself: each of its retries counts. */
@@ -37,15 +37,41 @@ export function failure(name: string, { code, detail }: Failure): SignerError {
   return new SignerError(code, `${name}: ${advice[code]} (${detail})`);
 }
 
+/** An option that holds a function or an object with functions. */
+export interface CodeOption {
+  isValid(this: void, value: unknown): boolean;
+  /** What it must be, and what a file does without it. The value is never repeated: it may be a secret. */
+  readonly rule: string;
+}
+
+export const isFunction = (value: unknown): boolean => typeof value === "function";
+
+/** Whether a value is an object that has a method. */
+export function hasMethod(value: unknown, name: string): boolean {
+  return typeof value === "object" && value !== null && isFunction((value as Record<string, unknown>)[name]);
+}
+
+export const clockOption: CodeOption = {
+  isValid: (value) => hasMethod(value, "now") && hasMethod(value, "setTimer"),
+  rule: "a clock with now() and setTimer(), which only code can give; leave it out in a file",
+};
+
 /**
- * Refuses names that no option has and texts that are none: options may come from a file.
+ * Refuses names that no option has and values of the wrong type: options may come from a file, which has no place for a secret.
  *
  * @param texts names of the options that hold a text
- * @param others names of all other options
+ * @param numbers names of the options that hold a number, which the caller checks
+ * @param code options that only code can give, by name: whether a value is one, and what to do where it is not
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  */
-export function checkOptions(options: object, texts: readonly string[], others: readonly string[] = []): void {
-  const known = new Set([...texts, ...others, "timeoutMs", "slowTimeoutMs", "clock"]);
+export function checkOptions(
+  options: object,
+  texts: readonly string[],
+  numbers: readonly string[] = [],
+  code: Readonly<Record<string, CodeOption>> = {},
+): void {
+  const ofCode = new Map(Object.entries({ ...code, clock: clockOption }));
+  const known = new Set([...texts, ...numbers, "timeoutMs", "slowTimeoutMs", ...ofCode.keys()]);
   for (const [name, value] of Object.entries(options) as [string, unknown][]) {
     if (!known.has(name)) {
       const names = [...known].filter((known) => known !== "clock").join(", ");
@@ -53,6 +79,10 @@ export function checkOptions(options: object, texts: readonly string[], others: 
     }
     if (value !== undefined && texts.includes(name) && (typeof value !== "string" || value === "")) {
       throw new ConfigError("ERR_OPTION_INVALID", `the option ${name} of a signer must be a text`);
+    }
+    const option = ofCode.get(name);
+    if (value !== undefined && option !== undefined && !option.isValid(value)) {
+      throw new ConfigError("ERR_OPTION_INVALID", `the option ${name} of a signer must be ${option.rule}`);
     }
   }
 }
@@ -69,6 +99,16 @@ export function checkUrl(name: string, value: string | undefined): void {
   if (value !== undefined && !(URL.canParse(value) && /^https?:$/.test(new URL(value).protocol))) {
     throw new ConfigError("ERR_OPTION_INVALID", `the option ${name} of a signer must be an https URL`);
   }
+}
+
+/**
+ * An option without which no key is made.
+ *
+ * @param member of the signers file, for those who run the service
+ */
+export function needsOption(where: string, option: string, member: string, example: string): ConfigError {
+  const name = `the option ${option} (${member}.${option} of the signers file)`;
+  return new ConfigError("ERR_OPTION_INVALID", `making a key in ${where} needs ${name}, such as ${example}`);
 }
 
 /** Calls a key service within a deadline. */
@@ -90,16 +130,11 @@ export interface Remote {
 }
 
 const pauseMs = 250;
-// A longer timer of the platform fires at once.
-const maxTimerMs = 2 ** 31 - 1;
 
 /** @throws ConfigError `ERR_OPTION_INVALID` */
 export function remote(options: RemoteOptions, kindOf: (error: unknown) => Failure): Remote {
   const { timeoutMs = 5000, slowTimeoutMs = 30_000, clock = systemClock } = options;
-  checkBounds({ timeoutMs, slowTimeoutMs }, 1);
-  if (Math.max(timeoutMs, slowTimeoutMs) > maxTimerMs) {
-    throw new ConfigError("ERR_OPTION_INVALID", `timeoutMs and slowTimeoutMs must be at most ${maxTimerMs}`);
-  }
+  checkTimeouts({ timeoutMs, slowTimeoutMs });
 
   return {
     async call(name, kind, signal, work) {

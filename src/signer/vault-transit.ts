@@ -2,7 +2,15 @@ import { base64url } from "jose";
 import { systemClock } from "../clock.ts";
 import { ConfigError } from "../errors.ts";
 import { badUri, checkKeyPrefix, externalSigner, keyName, notP256, orUndo, p256PublicKey } from "./remote-key.ts";
-import { type RemoteOptions, checkOptions, failure, remote } from "./remote.ts";
+import {
+  type CodeOption,
+  type RemoteOptions,
+  checkOptions,
+  failure,
+  isFunction,
+  needsOption,
+  remote,
+} from "./remote.ts";
 import type { ExternalSigner, SignerBackend } from "./signer.ts";
 import { type VaultAccess, kindOfVaultError, vaultClient } from "./vault-transit-client.ts";
 
@@ -16,6 +24,11 @@ export interface VaultTransitOptions extends RemoteOptions, VaultAccess {
 
 const form = "vault-transit:https://HOST/MOUNT/KEY/VERSION (https, or http for a loopback host)";
 const loopback = /^(localhost|127(\.\d+){3}|\[::1\])$/;
+
+const fetchOption: CodeOption = {
+  isValid: isFunction,
+  rule: "a function like fetch, which only code can give; an authority of your own goes into NODE_EXTRA_CA_CERTS",
+};
 
 /** What is used of the answer to reading a key. @see https://developer.hashicorp.com/vault/api-docs/secret/transit#read-key */
 interface KeyInfo {
@@ -35,7 +48,7 @@ interface KeyInfo {
  */
 export function vaultTransitBackend(options: VaultTransitOptions = {}): SignerBackend {
   const { keyPrefix = "jwksd", mount } = options;
-  checkOptions(options, ["tokenFile", "tokenVariable", "namespace", "mount", "keyPrefix"], ["fetch"]);
+  checkOptions(options, ["tokenFile", "tokenVariable", "namespace", "mount", "keyPrefix"], [], { fetch: fetchOption });
   checkKeyPrefix(keyPrefix);
   const place = mount?.replace(/\/$/, "");
   if (place !== undefined && match(`vault-transit:${place}/key/1`) === undefined) {
@@ -50,7 +63,7 @@ export function vaultTransitBackend(options: VaultTransitOptions = {}): SignerBa
     open: async (uri, { signal } = {}) => open(uri, signal),
 
     async create({ issuer, signal }) {
-      if (place === undefined) throw new ConfigError("ERR_OPTION_INVALID", "making a key needs the option mount");
+      if (place === undefined) throw needsOption("Vault", "mount", "vaultTransit", "https://HOST/MOUNT");
       const name = keyName(keyPrefix, issuer);
       const uri = `vault-transit:${place}/${name}/1`;
       const { mountUrl } = parse(uri);

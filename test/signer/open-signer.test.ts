@@ -68,6 +68,31 @@ describe("the adapter of a key URI", () => {
     for (const [type, options, code] of rows) await failing(() => signerBackend(type, options), code, ["hvs.secret"]);
   });
 
+  test("an option that making a key needs is named as the signers file has it", async (t) => {
+    const names = ["AWS_REGION", "AWS_CONFIG_FILE", "AWS_PROFILE"] as const;
+    const before = names.map((name) => process.env[name]);
+    t.after(() =>
+      names.forEach((name, index) => {
+        if (before[index] === undefined) Reflect.deleteProperty(process.env, name);
+        else process.env[name] = before[index];
+      }),
+    );
+    for (const name of names) Reflect.deleteProperty(process.env, name);
+    process.env["AWS_CONFIG_FILE"] = "/dev/null";
+    const needed = [
+      "awsKms.region",
+      "azureKeyVault.vault",
+      "googleKms.cryptoKey",
+      "pkcs11.token",
+      "vaultTransit.mount",
+    ];
+    for (const [index, type] of signerTypes.entries()) {
+      const backend = await signerBackend(type);
+      const error = await failing(() => backend.create({ issuer: "https://login.example.com" }), "ERR_OPTION_INVALID");
+      assert.ok(error.message.includes(`(${needed[index]} of the signers file), such as `), error.message);
+    }
+  });
+
   test("the signers file of docs/signers.md is taken, and its URIs are those of the error", async () => {
     const text = await readFile(new URL("../../docs/signers.md", import.meta.url), "utf8");
     const [options = {}] = Array.from(

@@ -46,7 +46,10 @@ describe("the PIN of a token", { skip: skipWithoutPkcs11("cc") }, () => {
       const error = await rejection(attempt());
       assert.equal(error.code, "ERR_SIGNER_UNAUTHORIZED");
       assert.equal(error.retryable, false);
-      assert.match(error.message, /CKR_PIN_INCORRECT/);
+      assert.match(
+        error.message,
+        /^PKCS#11: the token "[^"]+"( with .*)?, PIN from file .*\/pin: .*CKR_PIN_INCORRECT;/,
+      );
       assert.ok(!inspect(error, { depth: 9, showHidden: true }).includes(wrongPin));
     }
     assert.equal(logins(), 1);
@@ -144,6 +147,25 @@ describe("the PIN of a token", { skip: skipWithoutPkcs11("cc") }, () => {
     }
   });
 
+  test("a file that holds something else is refused by the rule", async (t) => {
+    const { token, modulePath, uri, logins } = await setUp(t);
+    const rows: [text: string, problem: string][] = [
+      ["", "is empty"],
+      ["\n", "is empty"],
+      [`${wrongPin}\n${wrongPin}\n`, "has more than one line"],
+      [`${wrongPin}\n\n`, "has more than one line"],
+      [wrongPin.repeat(12_500), "has more than 1024 characters"],
+    ];
+    for (const [text, problem] of rows) {
+      writeFileSync(token.pinFile, text);
+      await assert.rejects(pkcs11Backend({ modulePath, pin: { file: token.pinFile } }).open(uri), {
+        code: "ERR_OPTION_INVALID",
+        message: `pin: file ${token.pinFile} ${problem}; it must hold the PIN alone, in one line`,
+      });
+    }
+    assert.equal(logins(), 0);
+  });
+
   test("sources that give none are errors without a secret", async (t) => {
     const { token, modulePath, uri, logins } = await setUp(t);
     process.env["TEST_EMPTY_PIN"] = "";
@@ -174,6 +196,7 @@ describe("the PIN of a token", { skip: skipWithoutPkcs11("cc") }, () => {
     assert.equal(logins(), 0);
     const error = await rejection(pkcs11Backend({ modulePath }).open(uri));
     assert.equal(error.code, "ERR_SIGNER_UNAUTHORIZED");
+    assert.match(error.message, /give it by --pin-file or --pin-variable .*pkcs11\.pin .* "pin-source" of the URI;/);
     assert.equal(logins(), 0);
   });
 });

@@ -53,6 +53,12 @@ describe("PKCS#11 URIs (RFC 7512)", () => {
     ["pkcs11:token=t;object=k#fragment", /"object" is malformed/],
     ["pkcs11:token=t;object=%FF", /"object" is not UTF-8/],
     ["pkcs11:token=t;id=", /"id" is empty/],
+    ["pkcs11:token=;object=login", /"token" is empty/],
+    ["pkcs11:token=t;object=", /"object" is empty/],
+    ["pkcs11:token=t;serial=;object=k", /"serial" is empty/],
+    ["pkcs11:token=t;object=k;slot-id=", /"slot-id" is empty/],
+    ["pkcs11:token=t;object=k?module-path=", /"module-path" is empty/],
+    ["pkcs11:token=t;object=k?pin-source=", /"pin-source" is empty/],
     ["pkcs11:token=t;object=k;type=public", /"type" is not "private"/],
     ["pkcs11:token=t;object=k;library-version=3", /"library-version" is not supported/],
     ["pkcs11:token=t;object=k;x-vendor=1", /"x-vendor" is not supported/],
@@ -85,6 +91,12 @@ describe("PKCS#11 URIs (RFC 7512)", () => {
 
   test("a token alone is named without a key", () => {
     assert.deepEqual(parsePkcs11Uri("pkcs11:token=t").key, {});
+  });
+
+  test("what is empty is not written", () => {
+    const id = Uint8Array.of(1);
+    assert.equal(formatKeyUri({ label: "", serial: "1" }, { id, label: "" }), "pkcs11:serial=1;id=%01;type=private");
+    assert.equal(formatKeyUri({ label: "t", serial: "" }, { label: "k" }), "pkcs11:token=t;object=k;type=private");
   });
 
   test("what is written is read back, whatever the names are", () => {

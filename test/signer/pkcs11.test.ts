@@ -94,6 +94,9 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
       const id = Buffer.from(key.id ?? []);
       const listed = token.pkcs11Tool("--list-objects", "--type", "privkey", "--id", id.toString("hex"));
       assert.match(listed, /Access: +sensitive, always sensitive, never extractable, local/);
+      assert.match(listed, /Usage: +sign\n/);
+      const listedPublic = token.pkcs11Tool("--list-objects", "--type", "pubkey", "--id", id.toString("hex"));
+      assert.match(listedPublic, /Usage: +verify\n/);
       token.inSession((module, session) => assertUnreadable(module, session, id));
     }
   });
@@ -178,15 +181,16 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
     const { token, pin, backend } = await setUp(t);
     const { modulePath } = token;
     const uri = `${token.uri};object=k`;
+    const { label } = parseKeyUri(uri).token;
     const notAModule = join(token.folder, "not-a-module.so");
     await writeFile(notAModule, "text");
-    const rows: [attempt: () => Promise<unknown>, code: string][] = [
-      [open({ pin }, uri), "ERR_SIGNER_URI"],
+    const rows: [attempt: () => Promise<unknown>, code: string, says?: RegExp][] = [
+      [open({ pin }, uri), "ERR_SIGNER_URI", /--pkcs11-module .*pkcs11\.modulePath .* "module-path"/],
       [open({ modulePath, pin }, `${uri}?module-path=/other.so`), "ERR_SIGNER_URI"],
       [open({ modulePath, pin }, `${uri}?pin-value=1234`), "ERR_SIGNER_URI"],
       [open({ modulePath: "softhsm", pin }, uri), "ERR_OPTION_INVALID"],
-      [open({ modulePath: "/missing.so", pin }, uri), "ERR_OPTION_INVALID"],
-      [open({ modulePath: notAModule, pin }, uri), "ERR_OPTION_INVALID"],
+      [open({ modulePath: "/missing.so", pin }, uri), "ERR_OPTION_INVALID", / \/missing\.so: there is no such file$/],
+      [open({ modulePath: notAModule, pin }, uri), "ERR_OPTION_INVALID", /\/not-a-module\.so: not a PKCS#11 module /],
       [open({ modulePath, pin, sessions: 0 }, uri), "ERR_OPTION_INVALID"],
       [open({ modulePath, pin, sessions: 1.5 }, uri), "ERR_OPTION_INVALID"],
       [open({ modulePath, pin, timeoutMs: Number.NaN }, uri), "ERR_OPTION_INVALID"],
@@ -196,15 +200,27 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
       [open({ modulePath, pin, sessions: "16" as unknown as number }, uri), "ERR_OPTION_INVALID"],
       [open({ module: modulePath, pin } as Pkcs11Options, uri), "ERR_OPTION_UNKNOWN"],
       [open(null as unknown as Pkcs11Options, uri), "ERR_OPTION_INVALID"],
-      [open({ modulePath, pin }, "pkcs11:token=other;object=k"), "ERR_SIGNER_UNAVAILABLE"],
-      [async () => pkcs11Backend({ modulePath, pin }).create({ issuer }), "ERR_OPTION_INVALID"],
+      [
+        open({ modulePath, pin }, "pkcs11:token=other;object=k"),
+        "ERR_SIGNER_UNAVAILABLE",
+        new RegExp(`the token "other" is not present; present: "${label}" \\(serial "[0-9a-f]+"\\);`),
+      ],
+      [
+        open({ modulePath, pin }, "pkcs11:serial=0;slot-id=7;object=k"),
+        "ERR_SIGNER_UNAVAILABLE",
+        /the token with serial "0" and slot-id 7 is not present/,
+      ],
+      [open({ modulePath, pin }, uri), "ERR_SIGNER_KEY_STATE", /no private key with object "k"$/],
+      [open({ modulePath, pin }, `${uri};id=%0a`), "ERR_SIGNER_KEY_STATE", /with object "k" and id %0A$/],
+      [async () => pkcs11Backend({ modulePath, pin }).create({ issuer }), "ERR_OPTION_INVALID", /pkcs11\.token of /],
       [async () => backend.open(uri, { signal: AbortSignal.abort() }), "ERR_SIGNER_ABORTED"],
       [async () => backend.create({ issuer, signal: AbortSignal.abort() }), "ERR_SIGNER_ABORTED"],
       [async () => backend.destroy(uri, { signal: AbortSignal.abort() }), "ERR_SIGNER_ABORTED"],
     ];
-    for (const [attempt, code] of rows) {
+    for (const [attempt, code, says = /./] of rows) {
       await assert.rejects(attempt(), (error: unknown) => {
         assert.equal((error as { code?: string }).code, code, inspect(error));
+        assert.match((error as Error).message, says);
         return true;
       });
     }

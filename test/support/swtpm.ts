@@ -16,6 +16,7 @@ export interface TpmToken {
   readonly uri: string;
   readonly pin: string;
   readonly pinFile: string;
+  readonly folder: string;
 }
 
 const libraries = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"];
@@ -49,7 +50,7 @@ export async function createTpmToken(t: Scope): Promise<TpmToken> {
   tool("--init-pin", "--token-label", label, "--so-pin", soPin, "--pin", pin);
   const pinFile = join(folder, "pin");
   writeFileSync(pinFile, pin, { mode: 0o600 });
-  return { modulePath, uri: `pkcs11:token=${label}`, pin, pinFile };
+  return { modulePath, uri: `pkcs11:token=${label}`, pin, pinFile, folder };
 }
 
 /** Its port; the one after that, which another program may have taken, is for control. */

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { writeFile } from "node:fs/promises";
+import { chmod, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { inspect } from "node:util";
 import { describe, test } from "node:test";
@@ -8,8 +8,9 @@ import { signersOf } from "../../src/server/signers.ts";
 import { temporaryFolder } from "../support/service.ts";
 
 const secret = "a-secret";
+const invalid = { code: "ERR_OPTION_INVALID" } as const;
 
-const rows: { readonly file: string; readonly type?: string; readonly code: string }[] = [
+const rows: { readonly file: string; readonly type?: string; readonly code: string; readonly says?: RegExp }[] = [
   { file: "", code: "ERR_CONFIG_FORMAT" },
   { file: `{ "vaultTransit": { "token": "${secret}"`, code: "ERR_CONFIG_FORMAT" },
   { file: "null", code: "ERR_CONFIG_FORMAT" },
@@ -20,19 +21,64 @@ const rows: { readonly file: string; readonly type?: string; readonly code: stri
   { file: `{ "vault": {} }`, type: "vault-transit", code: "ERR_OPTION_UNKNOWN" },
   { file: `{ "vaultTransit": { "token": "${secret}" } }`, type: "vault-transit", code: "ERR_OPTION_UNKNOWN" },
   { file: `{ "pkcs11": { "pin": "${secret}" } }`, type: "pkcs11", code: "ERR_OPTION_INVALID" },
+  { file: `{ "pkcs11": { "clock": "${secret}" } }`, type: "pkcs11", ...invalid, says: /^clock must be a clock/ },
+  {
+    file: `{ "awsKms": { "credentials": { "accessKeyId": "A", "secretAccessKey": "${secret}" } } }`,
+    type: "aws-kms",
+    ...invalid,
+    says: /option credentials .* must be a function .* environment variables \(AWS_PROFILE/,
+  },
+  {
+    file: `{ "azureKeyVault": { "credential": { "clientSecret": "${secret}" } } }`,
+    type: "azure-kv",
+    ...invalid,
+    says: /option credential .* function getToken.* environment variables \(AZURE_CLIENT_ID/,
+  },
+  { file: `{ "azureKeyVault": { "credential": null } }`, type: "azure-kv", ...invalid, says: /option credential / },
+  { file: `{ "azureKeyVault": { "credential": "${secret}" } }`, type: "azure-kv", ...invalid, says: /getToken/ },
+  { file: `{ "vaultTransit": { "fetch": "${secret}" } }`, type: "vault-transit", ...invalid, says: /option fetch / },
+  { file: `{ "googleKms": { "clock": { "now": "${secret}" } } }`, type: "gcp-kms", ...invalid, says: /option clock / },
 ];
 
 describe("the file of --signers", () => {
-  for (const { file, type = "local", code } of rows) {
+  for (const { file, type = "local", code, says = /./ } of rows) {
     test(`${file === "" ? "an empty file" : file} is ${code} at start, and nothing of it is repeated`, async (t) => {
       const signers = join(await temporaryFolder(t), "signers.json");
       await writeFile(signers, file);
       await assert.rejects(signersOf({ signers, signerType: type, destroyExternal: false }), (error) => {
         assert.ok(error instanceof ConfigError);
         assert.equal(error.code, code);
+        assert.match(error.message, says);
         assert.ok(!inspect(error, { depth: 9, showHidden: true }).includes(secret));
         return true;
       });
+    });
+  }
+
+  const secretFiles = [
+    ["pkcs11", (file: string) => ({ pin: { file } })],
+    ["vaultTransit", (tokenFile: string) => ({ tokenFile })],
+  ] as const;
+  for (const [member, optionsFor] of secretFiles) {
+    test(`${member}: a secret that others can read is a warning, any other file is none`, async (t) => {
+      const folder = await temporaryFolder(t);
+      const [signers, file] = [join(folder, "signers.json"), join(folder, "a-file")];
+      const warnings: unknown[] = [];
+      const log = { warn: (...parts: unknown[]) => void warnings.push(parts) };
+      const read = async (options: object): Promise<unknown[]> => {
+        warnings.length = 0;
+        await writeFile(signers, JSON.stringify({ [member]: options }));
+        await signersOf({ signers, signerType: "local", destroyExternal: false }, log);
+        return warnings;
+      };
+      assert.deepEqual(await read(optionsFor(file)), []);
+      await writeFile(file, secret, { mode: 0o600 });
+      assert.deepEqual(await read(optionsFor(file)), []);
+      await chmod(file, 0o640);
+      const warning = `${file} can be read by others than its owner (mode 0640); fix it with: chmod 600 ${file}`;
+      assert.deepEqual(await read(optionsFor(file)), [[{ file }, warning]]);
+      assert.deepEqual(await read({ pin: { file: 7 }, tokenFile: null }), []);
+      assert.deepEqual(await read({ pin: null }), []);
     });
   }
 

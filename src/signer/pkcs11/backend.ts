@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto";
 import { calculateJwkThumbprint } from "jose";
 import { ConfigError, SignerError } from "../../errors.ts";
 import type { EcPublicJwk } from "../../jwk/public.ts";
+import { needsOption } from "../remote.ts";
 import type { SignerBackend } from "../signer.ts";
 import { signerErrorOf } from "./call-failure.ts";
 import { Connection, type ConnectionTarget } from "./connection.ts";
@@ -31,7 +32,9 @@ export function pkcs11Backend(options: Pkcs11Options = {}): SignerBackend {
   function targetOf(uri: Pkcs11Uri): ConnectionTarget {
     const path = modulePath ?? uri.modulePath;
     if (path === undefined) {
-      throw new ConfigError("ERR_SIGNER_URI", 'give the PKCS#11 module as the option modulePath or as "module-path"');
+      const ways =
+        '--pkcs11-module of jwksd signer check, the option modulePath (pkcs11.modulePath of the signers file) or "module-path" of the URI';
+      throw new ConfigError("ERR_SIGNER_URI", `no PKCS#11 module is given; give its path by ${ways}`);
     }
     // A module runs as code of this process's user, so that a URI does not override what was configured.
     if (uri.modulePath !== undefined && uri.modulePath !== path) {
@@ -98,7 +101,7 @@ export function pkcs11Backend(options: Pkcs11Options = {}): SignerBackend {
     },
     async create({ issuer, signal }) {
       if (tokenForNewKeys === undefined) {
-        throw new ConfigError("ERR_OPTION_INVALID", 'token: name the token for new keys, such as "pkcs11:token=jwksd"');
+        throw needsOption("a PKCS#11 token", "token", "pkcs11", '"pkcs11:token=jwksd"');
       }
       // A new key is found with the module and the PIN that its token was found with.
       const query = token?.includes("?") === true ? token.slice(token.indexOf("?")) : "";

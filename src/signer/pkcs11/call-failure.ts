@@ -20,7 +20,7 @@ export const unauthorized = (message: string): SignerError =>
     `PKCS#11: ${message}; no PIN is tried again until jwksd is started again with the right one`,
   );
 
-/** What callers are told. Messages hold names of functions and return values, never what went into them. */
+/** What callers are told. Messages hold names of functions, return values and what the URI names, never what is signed and no PIN. */
 export function signerErrorOf(error: unknown): Error {
   if (!(error instanceof CallFailure)) return error as Error;
   const { reason, message } = error.failure;
@@ -33,7 +33,7 @@ export function signerErrorOf(error: unknown): Error {
         `${text}; run: npm install pkcs11js (compiled with C++ and Python)`,
       );
     case "module":
-      return new ConfigError("ERR_OPTION_INVALID", `modulePath: the module cannot be loaded: ${message}`);
+      return new ConfigError("ERR_OPTION_INVALID", `PKCS#11: the module cannot be loaded: ${message}`);
     case "ambiguous":
       return new ConfigError("ERR_SIGNER_URI", text);
     case "missing":

@@ -1,7 +1,8 @@
 import { createHmac, randomBytes } from "node:crypto";
 import { CallFailure, signerErrorOf, unauthorized } from "./call-failure.ts";
 import type { Failure, TokenDescription, TokenSelector } from "./messages.ts";
-import { type PinSource, readPin } from "./pin.ts";
+import { tokenName } from "./names.ts";
+import { type PinSource, describePin, readPin } from "./pin.ts";
 import { type ProcessSettings, TokenProcess } from "./token-process.ts";
 
 /** What one connection is made to. */
@@ -101,7 +102,8 @@ export class Connection {
       this.#process = process;
       void process.ended.then((failure) => this.#onEnd(process, failure));
       return process;
-    } catch (error) {
+    } catch (thrown) {
+      const error = this.#withNames(thrown);
       this.#failedStarts += 1;
       this.#latch(error);
       const failure = error instanceof CallFailure ? error.failure : unreadablePin;
@@ -119,6 +121,16 @@ export class Connection {
       .digest("hex");
     if (!refusedPins.has(this.#tried)) return pin;
     throw new CallFailure({ reason: "pin", message: "this PIN was refused before", lost: true });
+  }
+
+  /** What is wrong with a login is mended at the token or where the PIN comes from. */
+  #withNames(error: unknown): unknown {
+    if (!(error instanceof CallFailure)) return error;
+    const { failure, timedOut } = error;
+    if (failure.reason !== "pin" && failure.reason !== "login") return error;
+    const { token, pin } = this.#target;
+    const source = pin === undefined ? "" : `, PIN from ${describePin(pin)}`;
+    return new CallFailure({ ...failure, message: `${tokenName(token)}${source}: ${failure.message}` }, timedOut);
   }
 
   /** Where it is not known what became of the PIN, it counts as refused, unless it was right before. */

@@ -55,7 +55,7 @@ export interface Failure {
     | "login" // whether the PIN was refused is not known
     | "throttled"
     | "unavailable";
-  /** Names functions and return values, never what went into them. */
+  /** Names functions, return values and what the URI names, never what is signed and no PIN. */
   readonly message: string;
   /** Only a new child can help: sessions and handles are gone, or the module is in a bad state. */
   readonly lost: boolean;

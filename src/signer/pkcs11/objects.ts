@@ -3,6 +3,7 @@ import type { Handle, PKCS11 } from "pkcs11js";
 import { CKA, CKK, CKM, CKO, p256Params } from "./constants.ts";
 import { TokenFailure, returnValue } from "./failures.ts";
 import type { FoundKey, KeySelector } from "./messages.ts";
+import { keyName } from "./names.ts";
 
 /** Both halves of a key; some tokens hold no public object. */
 export interface KeyObjects {
@@ -15,9 +16,14 @@ const maxMatches = 2;
 /** The one private key that matches, and its public object. Throws {@link TokenFailure} `missing`, `ambiguous`. */
 export function findKey(module: PKCS11, session: Handle, selector: KeySelector): KeyObjects {
   const [privateKey, another] = findObjects(module, session, CKO.PRIVATE_KEY, selector);
-  if (privateKey === undefined) throw new TokenFailure("missing", "the token holds no such private key");
+  if (privateKey === undefined) {
+    throw new TokenFailure("missing", `the token holds no private key with ${keyName(selector)}`);
+  }
   if (another !== undefined) {
-    throw new TokenFailure("ambiguous", "several private keys of the token match; name one by its id");
+    throw new TokenFailure(
+      "ambiguous",
+      `the token holds several private keys with ${keyName(selector)}; name one by its id`,
+    );
   }
   const id = bytesOf(module, session, privateKey, CKA.ID) ?? new Uint8Array();
   // The id is what belongs to both halves; labels are for people.
@@ -43,7 +49,7 @@ export function describeKey(module: PKCS11, session: Handle, number: number, obj
   };
 }
 
-/** Makes a key pair on P-256 whose private half cannot leave the token. The session must be for reading and writing. */
+/** Makes a key pair on P-256 that signs and does nothing else, and whose private half cannot leave the token. The session must be for reading and writing. */
 export async function generateKey(
   module: PKCS11,
   session: Handle,
@@ -58,6 +64,7 @@ export async function generateKey(
   const publicTemplate = [
     { type: CKA.TOKEN, value: true },
     { type: CKA.VERIFY, value: true },
+    ...no(CKA.WRAP, CKA.DERIVE),
     { type: CKA.EC_PARAMS, value: Buffer.from(p256Params) },
     ...name,
   ];
@@ -67,19 +74,37 @@ export async function generateKey(
     { type: CKA.SENSITIVE, value: true },
     { type: CKA.EXTRACTABLE, value: false },
     { type: CKA.SIGN, value: true },
+    // What a module's defaults would allow besides.
+    ...no(CKA.UNWRAP, CKA.DERIVE),
     ...name,
   ];
   const inputs = [publicTemplate, privateTemplate];
   pinned.add(inputs);
   try {
-    return await module.C_GenerateKeyPairAsync(
+    const made = await module.C_GenerateKeyPairAsync(
       session,
       { mechanism: CKM.EC_KEY_PAIR_GEN },
       publicTemplate,
       privateTemplate,
     );
+    // Not in the templates, because tpm2-pkcs11 makes no key with them.
+    withdraw(module, session, made.publicKey, CKA.ENCRYPT);
+    withdraw(module, session, made.privateKey, CKA.DECRYPT);
+    return made;
   } finally {
     pinned.delete(inputs);
+  }
+}
+
+const no = (...usages: readonly number[]): { type: number; value: boolean }[] =>
+  usages.map((type) => ({ type, value: false }));
+
+/** Takes a usage away where the token lets that be done; no standard mechanism encrypts with a key on P-256, so it may stay. */
+function withdraw(module: PKCS11, session: Handle, object: Handle, usage: number): void {
+  try {
+    module.C_SetAttributeValue(session, object, no(usage));
+  } catch {
+    // A token that is gone is seen at the next call.
   }
 }
 

@@ -1,7 +1,8 @@
 import { isAbsolute } from "node:path";
-import { checkBounds } from "../../bounds.ts";
+import { checkBounds, checkTimeouts } from "../../bounds.ts";
 import { type Clock, systemClock } from "../../clock.ts";
 import { ConfigError } from "../../errors.ts";
+import { clockOption } from "../remote.ts";
 import { type PinSource, checkPinSource } from "./pin.ts";
 
 /** Options of `pkcs11Backend`. */
@@ -32,7 +33,6 @@ const optionNames: readonly string[] = [
 ] satisfies (keyof Pkcs11Options)[];
 // Threads of Node's pool, less those for Node itself.
 const maxSessions = 1_000;
-const maxTimerMs = 2 ** 31 - 1;
 
 type Optional = "modulePath" | "pin" | "token";
 type CheckedOptions = Pick<Pkcs11Options, Optional> & {
@@ -49,12 +49,11 @@ export function checkOptions(options: Pkcs11Options): CheckedOptions {
   }
   const { modulePath, pin, token, clock = systemClock } = options;
   const { sessions = 16, timeoutMs = 5_000, slowTimeoutMs = 30_000 } = options;
-  checkBounds({ sessions, timeoutMs, slowTimeoutMs }, 1);
+  if (!clockOption.isValid(clock)) throw invalid(`clock must be ${clockOption.rule}`);
+  checkBounds({ sessions }, 1);
+  checkTimeouts({ timeoutMs, slowTimeoutMs });
   if (!Number.isInteger(sessions) || sessions > maxSessions) {
     throw invalid(`sessions must be a whole number of at most ${maxSessions}`);
-  }
-  if (Math.max(timeoutMs, slowTimeoutMs) > maxTimerMs) {
-    throw invalid(`timeoutMs and slowTimeoutMs must be at most ${maxTimerMs}`);
   }
   if (modulePath !== undefined && !(typeof modulePath === "string" && isAbsolute(modulePath))) {
     throw invalid("modulePath must be the absolute path of a PKCS#11 module");

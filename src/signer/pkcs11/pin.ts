@@ -21,8 +21,15 @@ const maxPinLength = 1024;
  */
 export async function readPin(source: PinSource): Promise<string> {
   const pin = (await readSource(source)).replace(/\r?\n$/, "");
-  if (pin === "" || pin.length > maxPinLength || pin.includes("\n")) throw bad(`${describe(source)} holds no PIN`);
-  return pin;
+  const problem = problemOf(pin);
+  if (problem === undefined) return pin;
+  throw bad(`${describePin(source)} ${problem}; it must hold the PIN alone, in one line`);
+}
+
+function problemOf(pin: string): string | undefined {
+  if (pin === "") return "is empty";
+  if (pin.includes("\n")) return "has more than one line";
+  return pin.length > maxPinLength ? `has more than ${maxPinLength} characters` : undefined;
 }
 
 /** @throws ConfigError `ERR_OPTION_INVALID` */
@@ -44,14 +51,14 @@ const isText = (value: unknown): boolean => typeof value === "string" && value !
 async function readSource(source: PinSource): Promise<string> {
   if ("environment" in source) {
     const value = process.env[source.environment];
-    if (value === undefined) throw bad(`${describe(source)} is not set`);
+    if (value === undefined) throw bad(`${describePin(source)} is not set`);
     return value;
   }
   if ("command" in source) return outputOf(source.command);
   try {
     return await readFile(source.file, "utf8");
   } catch (error) {
-    throw bad(`${describe(source)} cannot be read (${(error as NodeJS.ErrnoException).code})`);
+    throw bad(`${describePin(source)} cannot be read (${(error as NodeJS.ErrnoException).code})`);
   }
 }
 
@@ -65,9 +72,12 @@ function outputOf([program, ...args]: readonly [string, ...string[]]): Promise<s
   });
 }
 
-function describe(source: PinSource): string {
+/** A source for a message: where the PIN is, without the arguments of a command. */
+export function describePin(source: PinSource): string {
   if ("file" in source) return `file ${source.file}`;
-  return "environment" in source ? `environment variable ${source.environment}` : "the command's output";
+  return "environment" in source
+    ? `environment variable ${source.environment}`
+    : `the output of the command ${JSON.stringify(source.command[0])}`;
 }
 
 const bad = (rule: string): ConfigError => new ConfigError("ERR_OPTION_INVALID", `pin: ${rule}`);

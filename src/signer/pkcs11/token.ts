@@ -1,12 +1,17 @@
 // One token, logged in. Runs in the child.
+import { accessSync, constants } from "node:fs";
 import { createRequire } from "node:module";
 import type * as Pkcs11js from "pkcs11js";
 import type { Handle, PKCS11 } from "pkcs11js";
 import { CKF, CKU } from "./constants.ts";
 import { TokenFailure, failureOf, returnValue } from "./failures.ts";
 import type { FoundKey, Operation, Results, StartMessage, TokenDescription, TokenSelector } from "./messages.ts";
+import { tokenName } from "./names.ts";
 import { type KeyObjects, describeKey, destroyKey, findKey, generateKey, renameKey } from "./objects.ts";
 import { SessionPool } from "./session-pool.ts";
+
+/** How many tokens a message names. */
+const maxNames = 8;
 
 /** A token that is ready to sign. */
 export class Token {
@@ -119,9 +124,18 @@ function loadModule(path: string): PKCS11 {
   }
   const module = new library.PKCS11();
   try {
+    accessSync(path, constants.R_OK);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    throw new TokenFailure(
+      "module",
+      `${path}: ${code === "ENOENT" ? "there is no such file" : `not readable (${code})`}`,
+    );
+  }
+  try {
     module.load(path);
   } catch {
-    throw new TokenFailure("module", "it is not there, or no PKCS#11 module for this machine");
+    throw new TokenFailure("module", `${path}: not a PKCS#11 module for this machine, or it lacks a library`);
   }
   return module;
 }
@@ -138,7 +152,11 @@ function checkTries(flags: number): void {
 
 /** Tries the PIN once. */
 function login(module: PKCS11, session: Handle, pin: string | undefined): void {
-  if (pin === undefined) throw new TokenFailure("pin", "the token wants a PIN and none was given");
+  if (pin === undefined) {
+    const ways =
+      '--pin-file or --pin-variable of jwksd signer check, the option pin (pkcs11.pin of the signers file) or "pin-source" of the URI';
+    throw new TokenFailure("pin", `it wants a PIN and none was given; give it by ${ways}`);
+  }
   try {
     module.C_Login(session, CKU.USER, pin);
   } catch (error) {
@@ -152,10 +170,31 @@ function login(module: PKCS11, session: Handle, pin: string | undefined): void {
 /** The slot of the one token that matches. */
 function findSlot(module: PKCS11, selector: TokenSelector): Handle {
   const slots = named("C_GetSlotList", () => module.C_GetSlotList(true));
-  const [slot, another] = slots.filter((slot) => isWanted(module, slot, selector));
-  if (slot === undefined) throw new TokenFailure("unavailable", "no such token is present");
-  if (another !== undefined) throw new TokenFailure("ambiguous", "several tokens match; name one by its serial");
+  const wanted = slots.filter((slot) => isWanted(module, slot, selector));
+  const [slot, another] = wanted;
+  if (slot === undefined) {
+    throw new TokenFailure("unavailable", `${tokenName(selector)} is not present; present: ${namesOf(module, slots)}`);
+  }
+  if (another !== undefined) {
+    const several = `several tokens match ${tokenName(selector)}; name one by its serial`;
+    throw new TokenFailure("ambiguous", `${several}: ${namesOf(module, wanted)}`);
+  }
   return slot;
+}
+
+/** The tokens that are there, for a message; one without a label was not set up yet. */
+function namesOf(module: PKCS11, slots: readonly Handle[]): string {
+  const names = slots.flatMap((slot) => {
+    try {
+      const { label, serialNumber } = module.C_GetTokenInfo(slot);
+      const name = `${JSON.stringify(unpadded(label))} (serial ${JSON.stringify(unpadded(serialNumber))})`;
+      return unpadded(label) === "" ? [] : [name];
+    } catch {
+      return [];
+    }
+  });
+  const more = names.length > maxNames ? [`and ${names.length - maxNames} more`] : [];
+  return names.length === 0 ? "none" : [...names.slice(0, maxNames), ...more].join(", ");
 }
 
 function isWanted(module: PKCS11, slot: Handle, wanted: TokenSelector): boolean {

@@ -2,6 +2,7 @@ import { isAbsolute } from "node:path";
 import { fileURLToPath } from "node:url";
 import { ConfigError } from "../../errors.ts";
 import type { KeySelector, TokenSelector } from "./messages.ts";
+import { percentEncoded } from "./names.ts";
 
 /** What a `pkcs11:` URI names. */
 export interface Pkcs11Uri {
@@ -37,7 +38,6 @@ export function parsePkcs11Uri(uri: string): Pkcs11Uri {
   const type = text(attributes, "type");
   if (type !== undefined && type !== "private") throw bad('"type" is not "private"');
   const id = attributes.get("id");
-  if (id?.length === 0) throw bad('"id" is empty');
   const label = text(attributes, "object");
   return {
     token: tokenOf(attributes),
@@ -58,13 +58,13 @@ export function parseKeyUri(uri: string): Pkcs11Uri {
 
 /** The URI of a key on a token, without a module and without a PIN. */
 export function formatKeyUri(token: { readonly label: string; readonly serial: string }, key: KeySelector): string {
-  const id = [...(key.id ?? [])].map((byte) => `%${byte.toString(16).padStart(2, "0").toUpperCase()}`).join("");
+  const id = percentEncoded(key.id ?? new Uint8Array());
   const attributes = [
-    `token=${encodeURIComponent(token.label)}`,
-    ...(token.serial === "" ? [] : [`serial=${encodeURIComponent(token.serial)}`]),
-    ...(key.label === undefined ? [] : [`object=${encodeURIComponent(key.label)}`]),
-    ...(id === "" ? [] : [`id=${id}`]),
-  ];
+    ["token", encodeURIComponent(token.label)],
+    ["serial", encodeURIComponent(token.serial)],
+    ["object", encodeURIComponent(key.label ?? "")],
+    ["id", id],
+  ].flatMap(([name, value]) => (value === "" ? [] : [`${name}=${value}`]));
   return `pkcs11:${attributes.join(";")};type=private`;
 }
 
@@ -76,6 +76,7 @@ function read(part: string, separator: string, allowed: RegExp, known: ReadonlyS
     // A name is no secret, but what stands where a name is expected may be anything.
     if (!known.has(name)) throw bad(/^[a-z-]{1,24}$/.test(name) ? `"${name}" is not supported` : "it is malformed");
     if (value === undefined || !allowed.test(value)) throw bad(`"${name}" is malformed (RFC 7512 section 2.3)`);
+    if (value === "") throw bad(`"${name}" is empty`);
     if (attributes.has(name)) throw bad(`"${name}" is given twice`);
     attributes.set(name, decode(value));
   }

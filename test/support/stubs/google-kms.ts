@@ -24,6 +24,8 @@ interface CryptoKey {
 export interface GoogleStub extends StubServer {
   readonly versions: Map<string, GoogleKeyVersion>;
   readonly cryptoKeys: Map<string, CryptoKey>;
+  /** Access tokens that were taken. */
+  readonly tokens: ReadonlySet<string>;
   /** Makes a version of a key, and gives its URI. */
   add(version?: Partial<GoogleKeyVersion>): string;
 }
@@ -61,6 +63,7 @@ export const googleError = (code: number, status: string): StubAnswer => ({
 export async function googleStub(): Promise<GoogleStub> {
   const versions = new Map<string, GoogleKeyVersion>();
   const cryptoKeys = new Map<string, CryptoKey>();
+  const tokens = new Set<string>();
   const server = await stubServer(operationOf, answer);
 
   function addTo(cryptoKey: string, version: Partial<GoogleKeyVersion> = {}): GoogleKeyVersion {
@@ -80,6 +83,7 @@ export async function googleStub(): Promise<GoogleStub> {
   return Object.assign(server, {
     versions,
     cryptoKeys,
+    tokens,
     add: (version: Partial<GoogleKeyVersion> = {}) =>
       `gcp-kms:${addTo("projects/project/locations/europe-west3/keyRings/login/cryptoKeys/signing", version).name}`,
   });
@@ -87,6 +91,7 @@ export async function googleStub(): Promise<GoogleStub> {
   function answer(operation: string, request: StubRequest): StubAnswer {
     const problem = tokenProblem(request);
     if (problem !== undefined) throw new Refusal(problem, googleError(401, "UNAUTHENTICATED"));
+    tokens.add(request.headers.authorization?.slice("Bearer ".length) ?? "");
     const { pathname, searchParams } = new URL(request.url, server.url);
     if (searchParams.get("$alt") !== "json;enum-encoding=int") {
       throw new Refusal("enums as names", googleError(400, "INVALID_ARGUMENT"));

@@ -35,6 +35,8 @@ export interface StubServer {
   fail(operation: string, fault: Fault, times?: number): void;
   /** Lets nothing go wrong any more. */
   readonly recover: () => void;
+  /** Lets an operation go without its answer until the function that it returns is called. */
+  readonly hold: (operation: string) => () => void;
   /** Requests that the service would have refused, by the reason: a test expects none. */
   readonly refused: readonly string[];
   /** Resolves when requests that are left without an answer have arrived. */
@@ -61,6 +63,7 @@ export async function stubServer(
   certificate?: Certificate,
 ): Promise<StubServer> {
   const faults = new Map<string, Fault[]>();
+  const held = new Map<string, Promise<void>>();
   const refused: string[] = [];
   const seen = new Map<string, number>();
   let silent = Promise.withResolvers<void>();
@@ -72,6 +75,7 @@ export async function stubServer(
     const request = { method, url, headers, body: Buffer.concat(chunks) };
     const operation = operationOf(request);
     seen.set(operation, (seen.get(operation) ?? 0) + 1);
+    await held.get(operation);
     const fault = faults.get(operation)?.shift();
     if (fault === "cut") return void incoming.socket.destroy();
     if (fault === "silent") return silent.resolve();
@@ -112,6 +116,11 @@ export async function stubServer(
       faults.set(operation, [...list, ...Array.from({ length: times }, () => fault)]);
     },
     recover: () => faults.clear(),
+    hold(operation) {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      held.set(operation, promise);
+      return resolve;
+    },
     async silence() {
       await silent.promise;
       silent = Promise.withResolvers();
