@@ -16,6 +16,7 @@ checkSigner("AWS KMS, its SDK against a stub on loopback", async () => {
   return {
     signer,
     secrets: [credentials.secretAccessKey, credentials.sessionToken, privateScalar],
+    hold: () => stub.hold("sign"),
     close: async () => {
       await signer.close();
       await stub.close();

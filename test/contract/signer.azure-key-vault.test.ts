@@ -10,6 +10,7 @@ checkSigner("Azure Key Vault, its SDK against a stub on loopback, over TLS", asy
   return {
     signer,
     secrets: [token, stub.keys[0]?.key.privateScalar ?? ""],
+    hold: () => stub.hold("sign"),
     close: async () => {
       await signer.close();
       await stub.close();

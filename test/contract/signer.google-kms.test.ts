@@ -1,3 +1,4 @@
+import assert from "node:assert/strict";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -15,9 +16,11 @@ checkSigner("Google Cloud KMS, its SDK against a stub on loopback", async () => 
   const uri = stub.add();
   const signer = await googleKmsBackend({ endpoint: stub.url }).open(uri);
   const privateScalar = stub.versions.get(uri.slice("gcp-kms:".length))?.key.privateScalar ?? "";
+  assert.equal(stub.tokens.size, 1);
   return {
     signer,
-    secrets: [privateScalar, ...keyMaterial(serviceAccount.private_key)],
+    secrets: [privateScalar, ...stub.tokens, ...keyMaterial(serviceAccount.private_key)],
+    hold: () => stub.hold("sign"),
     close: async () => {
       await signer.close();
       await stub.close();

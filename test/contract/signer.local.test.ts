@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { createPrivateKey, webcrypto } from "node:crypto";
-import { test } from "node:test";
+import { mock, test } from "node:test";
 import { type KeyInput, type Signer, localSigner } from "../../src/index.ts";
 import { type EcPrivateJwk, ecKey, keyMaterial, withoutPrivate } from "../support/keys.ts";
 import { checkSigner } from "./signer.ts";
@@ -32,8 +32,23 @@ for (const [form, make] of Object.entries(forms)) {
   checkSigner(`localSigner from ${form}`, async () => {
     const input = await make(jwk);
     const pemLines = keyMaterial([pem(jwk, "pkcs8"), pem(jwk, "sec1")]);
-    return { signer: await localSigner(input as KeyInput), secrets: [jwk.d, ...pemLines] };
+    return { signer: await localSigner(input as KeyInput), secrets: [jwk.d, ...pemLines], hold: holdWebCrypto };
   });
+}
+
+/** Web Crypto, which always answers, held back. */
+function holdWebCrypto(): () => void {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const { subtle } = webcrypto;
+  const original = subtle.sign.bind(subtle);
+  const signs = mock.method(subtle, "sign", async (...args: Parameters<typeof subtle.sign>) => {
+    await promise;
+    return original(...args);
+  });
+  return () => {
+    signs.mock.restore();
+    resolve();
+  };
 }
 
 test("signers made of one key in any form are one signer", async () => {

@@ -1,7 +1,7 @@
 import { describe } from "node:test";
 import type { ExternalSigner } from "../../src/signer/signer.ts";
 import { pkcs11Backend } from "../../src/signer/pkcs11/index.ts";
-import { createShim, createSoftHsm, skipWithoutPkcs11 } from "../support/softhsm.ts";
+import { type Shim, createShim, createSoftHsm, skipWithoutPkcs11 } from "../support/softhsm.ts";
 import { createTpmToken } from "../support/swtpm.ts";
 import { type SignerUnderTest, checkSigner } from "./signer.ts";
 
@@ -10,9 +10,10 @@ const issuer = "https://op.example";
 describe("PKCS#11", { skip: skipWithoutPkcs11("cc") }, () => {
   checkSigner("a key that was made in SoftHSM", () =>
     opened(async (t) => {
-      const { modulePath, uri, pin, pinFile } = await createSoftHsm(t);
-      const backend = pkcs11Backend({ modulePath, pin: { file: pinFile }, token: uri });
-      return { signer: await backend.create({ issuer }), secrets: [pin] };
+      const token = await createSoftHsm(t);
+      const { modulePath, control } = createShim(token);
+      const backend = pkcs11Backend({ modulePath, pin: { file: token.pinFile }, token: token.uri });
+      return { signer: await backend.create({ issuer }), secrets: [token.pin], hold: holdSignatures(control) };
     }),
   );
 
@@ -20,37 +21,48 @@ describe("PKCS#11", { skip: skipWithoutPkcs11("cc") }, () => {
     opened(async (t) => {
       const token = await createSoftHsm(t);
       token.pkcs11Tool("--keypairgen", "--key-type", "EC:prime256v1", "--label", "other", "--id", "0a0b");
-      const shim = createShim(token);
-      shim.control("C_GetAttributeValue plain");
-      const backend = pkcs11Backend({ modulePath: shim.modulePath, pin: { file: token.pinFile }, sessions: 4 });
-      return { signer: await backend.open(`${token.uri};object=other;id=%0A%0b`), secrets: [token.pin] };
+      const { modulePath, control } = createShim(token);
+      const plain = "C_GetAttributeValue plain";
+      control(plain);
+      const backend = pkcs11Backend({ modulePath, pin: { file: token.pinFile }, sessions: 4 });
+      const signer = await backend.open(`${token.uri};object=other;id=%0A%0b`);
+      return { signer, secrets: [token.pin], hold: holdSignatures(control, plain) };
     }),
   );
 });
 
-describe("PKCS#11 of a TPM", { skip: skipWithoutPkcs11("swtpm") }, () => {
+describe("PKCS#11 of a TPM", { skip: skipWithoutPkcs11("swtpm", "cc") }, () => {
   checkSigner("a key that was made in a TPM", () =>
     opened(async (t) => {
-      const { modulePath, uri, pin, pinFile } = await createTpmToken(t);
-      const backend = pkcs11Backend({ modulePath, pin: { file: pinFile }, token: uri, sessions: 4 });
-      return { signer: await backend.create({ issuer }), secrets: [pin] };
+      const token = await createTpmToken(t);
+      const { modulePath, control } = createShim({ ...token, atEnd: (end) => t.after(end) });
+      const backend = pkcs11Backend({ modulePath, pin: { file: token.pinFile }, token: token.uri, sessions: 4 });
+      return { signer: await backend.create({ issuer }), secrets: [token.pin], hold: holdSignatures(control) };
     }),
   );
 });
+
+/** Holds the module back in each C_Sign; `others` is what the shim does besides. */
+const holdSignatures =
+  (control: Shim["control"], ...others: readonly string[]) =>
+  (): (() => void) => {
+    control("C_Sign hang", ...others);
+    return () => control(...others);
+  };
 
 type Scope = { after(fn: () => unknown): void };
 
 /** What the scope gathers is undone when the suite closes the signer, or when there is none. */
 async function opened(
-  open: (t: Scope) => Promise<{ signer: ExternalSigner; secrets: readonly string[] }>,
+  open: (t: Scope) => Promise<SignerUnderTest & { readonly signer: ExternalSigner }>,
 ): Promise<SignerUnderTest> {
   const ends: (() => unknown)[] = [];
   const end = async (): Promise<void> => {
     for (const each of ends) await each();
   };
   try {
-    const { signer, secrets } = await open({ after: (fn) => ends.unshift(fn) });
-    return { signer, secrets, close: async () => (await signer.close(), end()) };
+    const { signer, ...rest } = await open({ after: (fn) => ends.unshift(fn) });
+    return { signer, ...rest, close: async () => (await signer.close(), end()) };
   } catch (error) {
     await end();
     throw error;

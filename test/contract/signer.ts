@@ -1,15 +1,20 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
-import { after, before, describe, test } from "node:test";
+import { getEventListeners } from "node:events";
+import { after, afterEach, before, beforeEach, describe, test } from "node:test";
 import { inspect } from "node:util";
 import * as jose from "jose";
-import type { SignInput, Signer } from "../../src/index.ts";
+import { type ErrorCode, JwksdError, type SignInput, type Signer, type SignerLimits } from "../../src/index.ts";
+import { type GuardedSign, guardSigner } from "../../src/signer/guard.ts";
+import { settled, simulatedClock } from "../support/simulated.ts";
 
 /** A signer to hold against the contract. */
 export interface SignerUnderTest {
   readonly signer: Signer;
   /** Texts that no error may hold: key material, PINs, credentials. */
   readonly secrets: readonly string[];
+  /** Leaves what is signed from now on at the backend, until the function that it returns is called. */
+  readonly hold: () => () => void;
   readonly close?: () => Promise<void>;
 }
 
@@ -25,6 +30,29 @@ const encoder = new TextEncoder();
 export function inputOf(message: string): SignInput {
   const bytes = encoder.encode(message);
   return { message: bytes, digest: createHash("sha256").update(bytes).digest() };
+}
+
+const retryable = new Set(["ERR_SIGNER_BUSY", "ERR_SIGNER_THROTTLED", "ERR_SIGNER_UNAVAILABLE", "ERR_SIGNER_TIMEOUT"]);
+
+/** The error of an attempt: of this project, of this code, and without a secret or the digest of `input`, cause and members included. */
+export async function failing(
+  attempt: Promise<unknown>,
+  code: ErrorCode,
+  secrets: readonly string[],
+  input: SignInput,
+): Promise<JwksdError> {
+  const error = await attempt.then(
+    () => assert.fail(`nothing failed; expected ${code}`),
+    (thrown: unknown) => thrown,
+  );
+  assert.ok(error instanceof JwksdError, `expected ${code}, not ${inspect(error)}`);
+  assert.equal(error.code, code, error.message);
+  assert.equal(error.retryable, retryable.has(code));
+  const text = inspect(error, { depth: Infinity, showHidden: true }) + JSON.stringify(error);
+  const digest = Buffer.from(input.digest);
+  const forms = [...secrets, digest.toString("base64"), digest.toString("hex"), digest.toString("base64url")];
+  for (const secret of forms) assert.ok(!text.includes(secret), `a secret in: ${text}`);
+  return error;
 }
 
 /**
@@ -150,6 +178,65 @@ export function checkSigner(
       });
     }
 
+    describe("behind the guard, as a provider has it, while its backend does not answer", () => {
+      const input = inputOf("header.claims");
+      const message = input.message as Uint8Array<ArrayBuffer>;
+      const clock = simulatedClock();
+      const guarded = (limits?: SignerLimits): GuardedSign =>
+        guardSigner(opened.signer, publicKey, "this key", limits, clock);
+      const fails = (attempt: Promise<unknown>, code: ErrorCode): Promise<JwksdError> =>
+        failing(attempt, code, opened.secrets, input);
+      let release: () => void;
+      beforeEach(() => {
+        release = opened.hold();
+      });
+      afterEach(() => {
+        release();
+        assert.equal(clock.timers, 0, "a timer is left");
+      });
+
+      test("deadline: ERR_SIGNER_TIMEOUT when it is over, not before", async () => {
+        const sign = guarded({ timeoutMs: 5_000 });
+        let hasFailed = false;
+        const failed = fails(sign(message), "ERR_SIGNER_TIMEOUT").finally(() => (hasFailed = true));
+        await clock.advance(4_999);
+        assert.equal(hasFailed, false);
+        await clock.advance(1);
+        assert.equal(hasFailed, true);
+        await failed;
+        release();
+        // Its answer, where there is one, is nobody's.
+        await sign(encoder.encode("header.other"));
+      });
+
+      test("abort: ERR_SIGNER_ABORTED at once, whether it is at the backend or waits", async () => {
+        const sign = guarded({ maxConcurrent: 1 });
+        const callers = [new AbortController(), new AbortController()];
+        let count = 0;
+        const failed = callers.map(({ signal }) =>
+          fails(sign(message, signal), "ERR_SIGNER_ABORTED").finally(() => (count += 1)),
+        );
+        const goesOn = sign(message);
+        await settled();
+        for (const caller of callers) caller.abort(new Error("a reason of its own"));
+        await settled();
+        assert.equal(count, 2);
+        await Promise.all(failed);
+        for (const { signal } of callers) assert.deepEqual(getEventListeners(signal, "abort"), []);
+        release();
+        await goesOn;
+      });
+
+      test("queue bound: one more than has room is ERR_SIGNER_BUSY at once, and the others are signed", async () => {
+        const sign = guarded({ maxConcurrent: 2, maxQueued: 3 });
+        const signatures = Array.from({ length: 5 }, () => sign(message));
+        await fails(sign(message), "ERR_SIGNER_BUSY");
+        release();
+        // The guard has verified them.
+        await Promise.all(signatures);
+      });
+    });
+
     test("nothing that can be seen of it holds a secret", () => {
       const text = inspect(opened.signer, { depth: 9, showHidden: true }) + JSON.stringify(opened.signer);
       for (const secret of opened.secrets) assert.ok(!text.includes(secret));
@@ -161,6 +248,25 @@ export function checkSigner(
       Reflect.set(opened.signer.publicKey, "d", "added");
       assert.equal(JSON.stringify(opened.signer.publicKey), shown);
       await sign();
+    });
+
+    test("close drains: what is under way is signed, and nothing after that", async () => {
+      const { signer, hold, secrets } = opened;
+      const release = hold();
+      const signatures = Array.from({ length: 8 }, sign);
+      let isClosed = false;
+      const closed = signer.close?.().then(() => (isClosed = true));
+      await settled();
+      assert.equal(isClosed, false);
+      release();
+      await Promise.all(signatures);
+      // A signer that holds nothing has nothing to close.
+      if (closed !== undefined) {
+        await closed;
+        const input = inputOf("header.claims");
+        await failing(signer.sign(input), "ERR_SIGNER_UNAVAILABLE", secrets, input);
+        await signer.close?.();
+      }
     });
   });
 }

@@ -11,6 +11,7 @@ checkSigner("Vault Transit, of which a stub is on loopback", async () => {
   return {
     signer,
     secrets: [token, privateScalar],
+    hold: () => stub.hold("sign"),
     close: async () => {
       await signer.close();
       await stub.close();
