@@ -3,7 +3,7 @@ import { systemClock } from "../clock.ts";
 import { aftermath } from "../rotation/effects.ts";
 import { rotatingSince } from "../rotation/mode-intervals.ts";
 import { type PlanStep, plan } from "../rotation/plan.ts";
-import { isLive, isRotating, keyUses, stateSince } from "../rotation/records.ts";
+import { isLive, isRotating, keyUses, stateSince, uriOf } from "../rotation/records.ts";
 import { kidText, relativeText, timeText } from "../rotation/words.ts";
 import { planVerbs } from "../server/plan-scale.ts";
 import { indented, terminalOf } from "../server/terminal.ts";
@@ -60,7 +60,10 @@ interface Row {
   readonly next: PlanStep | undefined;
 }
 
-/** One line per key where that fits; else the kid has a line of its own, whole, so that it can be copied. */
+/**
+ * One line per key where that fits; else the kid has a line of its own, whole, so that it can be copied. So has the URI of a key that
+ * is in an HSM or key service.
+ */
 function table(rows: readonly Row[], now: number, columns: number): string[] {
   const kids = rows.map(({ record }) => kidText(record.kid));
   const cells = rows.map((row) => cellsOf(row, now, timeText, (text) => text));
@@ -68,18 +71,27 @@ function table(rows: readonly Row[], now: number, columns: number): string[] {
     ["KID", "USE", "STATE", "SINCE", "NEXT STEP"],
     ...cells.map((row, index) => [kids[index] ?? "", ...row]),
   ]);
-  if (fits(wide, columns)) return wide;
+  if (fits(wide, columns)) return wide.flatMap((line, index) => [line].concat(placeOf(rows[index - 1], 2)));
   const short = rows.map((row) => cellsOf(row, now, minuteText, largestUnit));
   const [heading = "", ...narrow] = aligned([["USE", "STATE", "SINCE (UTC)", "NEXT STEP (UTC)"], ...short]);
   if (fits([heading, ...narrow], columns)) {
-    return [heading, ...narrow.flatMap((line, index) => [line, `     ${kids[index]}`])];
+    return [heading].concat(
+      narrow.flatMap((line, index) => [line, `     ${kids[index]}`].concat(placeOf(rows[index], 5))),
+    );
   }
   const lines: string[] = [];
   for (const [index, [use, state, since, next]] of cells.entries()) {
     lines.push(kids[index] ?? "", ...indented(`${use}, ${state} since ${since}`, columns, 2));
-    lines.push(...indented(`next: ${next}`, columns, 2));
+    lines.push(...indented(`next: ${next}`, columns, 2), ...placeOf(rows[index], 2));
   }
   return lines;
+}
+
+/** Where the private half is, if it is not in the store. Of a key that is at its end nobody here knows whether it still is there. */
+function placeOf(row: Row | undefined, indent: number): string[] {
+  const uri = row && uriOf(row.record);
+  if (row === undefined || uri === undefined) return [];
+  return [`${" ".repeat(indent)}${isLive(row.record) ? "in" : "was in"} ${kidText(uri)}`];
 }
 
 function cellsOf(

@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 import { Command } from "commander";
 import packageJson from "../../package.json" with { type: "json" };
-import { JwksdError } from "../errors.ts";
+import { JwksdError, ServiceError } from "../errors.ts";
 import { eventsCommand } from "./events.ts";
 import { keygenCommand } from "./keygen.ts";
 import { keysCommand } from "./keys.ts";
@@ -40,7 +40,10 @@ Start here:
   .addCommand(verifyCommand());
 
 // A terminal, pipe or disk that takes no more output must not end a service.
-for (const output of [process.stdout, process.stderr]) output.on("error", () => {});
+let lost: NodeJS.ErrnoException | undefined;
+process.stdout.on("error", (error) => (lost ??= error));
+process.stderr.on("error", () => {});
+process.on("exit", checkOutput);
 
 const needed = packageJson.engines.node.replace(">=", "");
 if (process.versions.node.localeCompare(needed, "en", { numeric: true }) < 0) {
@@ -52,6 +55,19 @@ try {
   await program.parseAsync();
 } catch (error) {
   if (!(error instanceof JwksdError)) throw error;
-  console.error(`jwksd: ${error.message} [${error.code}]`);
+  tell(error);
+  process.off("exit", checkOutput);
+}
+
+/** A command whose output got lost has failed, unless its reader went away, as head does. A service is there for others. */
+function checkOutput(): void {
+  // Help ends the process before an error is emitted.
+  const { code } = (lost ?? process.stdout.errored ?? {}) as Partial<NodeJS.ErrnoException>;
+  if (code === undefined || code === "EPIPE" || program.args[0] === "serve") return;
+  tell(new ServiceError("ERR_FILE_UNWRITABLE", `cannot write to standard output (${code})`));
+}
+
+function tell({ message, code }: JwksdError): void {
+  console.error(`jwksd: ${message} [${code}]`);
   process.exitCode = 1;
 }

@@ -3,6 +3,7 @@ import { ConfigError } from "../errors.ts";
 import type { NewKey } from "../rotation/commands.ts";
 import { defaultAlg, externalKey, makeLocalKey } from "../rotation/make-key.ts";
 import { activeKey } from "../rotation/records.ts";
+import type { Signers } from "../server/signers.ts";
 import type { ExternalSigner } from "../signer/signer.ts";
 import type { KeyRecord, KeyUse } from "../store/store.ts";
 import { type OpenKeys, useOption } from "./managed-keys.ts";
@@ -48,8 +49,8 @@ export async function makeReal({ signers, issuer }: OpenKeys, draft: NewKey): Pr
 }
 
 /** A key that exists in an HSM or key service. */
-export async function openExternal({ signers }: OpenKeys, uri: string, kid: string | undefined): Promise<NewKey> {
-  return recorded(await signers.openSigner(uri), kid);
+export async function openExternal({ openSigner }: Signers, uri: string, kid: string | undefined): Promise<NewKey> {
+  return recorded(await openSigner(uri), kid);
 }
 
 async function recorded(signer: ExternalSigner, kid?: string): Promise<NewKey> {

@@ -21,6 +21,8 @@ Nobody is affected by a rotation that is announced: the new key signs when every
 once, and verifiers that do not ask again on an unknown kid refuse its tokens for hours; what you see with --dry-run is
 which, and until when. The old key stays published for as long as its tokens live; to take it away, revoke it.
 
+The new signing key is made in the store, or where --signer-type says: if serve has that, give it here, too.
+
 A jwksd serve on the same store follows within a second.
 
 Examples:

@@ -1,9 +1,17 @@
 import { type Logger, pino } from "pino";
 
-/** Logs one line per event: for eyes on standard error, or as JSON on standard output. */
+/** The log of a service, one line per event: for eyes on standard error, or as JSON on standard output. */
 export function createLog(level: string, json: boolean): Logger {
-  if (!json) return pino({ level, base: null }, { write: writeForEyes });
-  const output = pino.destination({ dest: 1, sync: true });
+  return json ? jsonLog(level, process.stdout.fd) : pino({ level, base: null }, { write: writeForEyes });
+}
+
+/** The log of a command, whose standard output is its result: always on standard error. */
+export function createCommandLog(level: string, json: boolean): Logger {
+  return json ? jsonLog(level, process.stderr.fd) : createLog(level, false);
+}
+
+function jsonLog(level: string, dest: number): Logger {
+  const output = pino.destination({ dest, sync: true });
   // A log that cannot be written must not end the service.
   output.on("error", () => {});
   return pino({ level, base: null }, output);

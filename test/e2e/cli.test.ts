@@ -1,14 +1,17 @@
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { readFile, readdir, stat, writeFile } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { open, readFile, readdir, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { describe, test } from "node:test";
+import { type TestContext, describe, test } from "node:test";
+import { fileURLToPath } from "node:url";
 import * as jose from "jose";
 import packageJson from "../../package.json" with { type: "json" };
 import { readKeyset } from "../../src/node/index.ts";
 import { flagName, settingDefinitions, variableName } from "../../src/server/settings.ts";
 import { readStore, unwrapAll, wrappingKeyOf } from "../support/managed.ts";
-import { keySetText, runCli, spawnCli, startServiceProcess, temporaryFolder } from "../support/service.ts";
+import { eventually, keySetText, runCli, spawnCli, startServiceProcess, temporaryFolder } from "../support/service.ts";
 
 const timeout = 180_000;
 const settings = [...Object.keys(settingDefinitions), "config"];
@@ -135,6 +138,79 @@ describe("keygen", { timeout, concurrency: 4 }, () => {
   });
 });
 
+describe("standard output that takes nothing", { timeout, concurrency: 4 }, () => {
+  const full = "/dev/full";
+  const skip = skipWithoutFull();
+
+  /** Why tests with a device that is always full are skipped: Linux has one. */
+  function skipWithoutFull(): string | false {
+    if (existsSync(full) || process.env["CI"]) return false;
+    const reason = `NOT TESTED: standard output on a full disk; this system has no ${full}`;
+    process.emitWarning(reason);
+    return reason;
+  }
+
+  async function spawnOnFull(t: TestContext, args: readonly string[]) {
+    const device = await open(full, "w");
+    const main = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
+    const child = spawn(process.execPath, [main, ...args], { env: {}, stdio: ["ignore", device.fd, "pipe"] });
+    t.after(() => child.kill("SIGKILL"));
+    await device.close();
+    let errors = "";
+    child.stderr?.setEncoding("utf8").on("data", (chunk: string) => (errors += chunk));
+    const closed = once(child, "close").then(([code]) => ({ code: code as number | null, errors }));
+    return { child, errors: () => errors, closed };
+  }
+
+  const onStore = [
+    ["keys"],
+    ["keys", "list", "--json"],
+    ["keys", "export"],
+    ["keys", "export", "first"],
+    ["rotate", "--dry-run"],
+    ["plan"],
+    ["plan", "--json"],
+    ["events"],
+    ["token", "--aud", "api"],
+  ];
+  const withoutStore = [
+    ["keygen"],
+    ["verify", "nonsense", "--issuer", "http://127.0.0.1:1", "--aud", "api"],
+    ["signer", "check", "nonsense:"],
+    ["help", "keys"],
+    ["--version"],
+  ];
+  for (const args of [...onStore, ...withoutStore]) {
+    test(`jwksd ${args.join(" ")}: fails and says so once`, { skip }, async (t) => {
+      const flags = onStore.includes(args) ? await storeOf(t) : [];
+      const { closed } = await spawnOnFull(t, [...args, ...flags]);
+      assert.deepEqual(await closed, {
+        code: 1,
+        errors: "jwksd: cannot write to standard output (ENOSPC) [ERR_FILE_UNWRITABLE]\n",
+      });
+    });
+  }
+
+  for (const args of [["keys"], ["keys", "export"]]) {
+    test(`jwksd ${args.join(" ")}: a reader that went away, as head does, is no failure`, async (t) => {
+      const { child } = spawnCli(t, [...args, ...(await storeOf(t))]);
+      child.stdout.destroy();
+      let errors = "";
+      child.stderr.setEncoding("utf8").on("data", (chunk: string) => (errors += chunk));
+      assert.deepEqual([...(await once(child, "close")), errors], [0, null, ""]);
+    });
+  }
+
+  test("jwksd serve: goes on, and ends well", { skip }, async (t) => {
+    const args = ["serve", "--port", "0", "--admin", "off", ...(await storeOf(t))];
+    const { child, errors, closed } = await spawnOnFull(t, args);
+    await eventually("it has started", () => errors().includes(" started "));
+    child.kill("SIGTERM");
+    assert.equal((await closed).code, 0, errors());
+    assert.match(errors(), / stopped\n$/);
+  });
+});
+
 test("no private member gets out but by keygen", { timeout }, async (t) => {
   const folder = await temporaryFolder(t);
   const data = join(folder, "data");
@@ -167,3 +243,13 @@ test("no private member gets out but by keygen", { timeout }, async (t) => {
   assert.equal(secrets.length, 4);
   for (const secret of secrets) assert.ok(secret.length === 43 && !output.includes(secret));
 });
+
+/** Flags by which a command finds a store with one key. */
+async function storeOf(t: TestContext): Promise<string[]> {
+  const folder = await temporaryFolder(t);
+  const [file, data] = [join(folder, "keys.json"), join(folder, "data")];
+  await writeFile(file, keySetText("first"));
+  const { code, stderr } = await runCli(t, ["keys", "import", file, "--data", data]);
+  assert.equal(code, 0, stderr);
+  return ["--data", data];
+}

@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
-import { writeFile } from "node:fs/promises";
+import { readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { sqliteStore } from "../../src/store/sqlite.ts";
+import { named } from "../support/keys.ts";
 import { runCli, temporaryFolder } from "../support/service.ts";
 import { vaultStub } from "../support/stubs/vault-transit.ts";
 
@@ -39,6 +40,8 @@ test("a key in a key service is imported by its URI, and nothing of it is kept b
   const exported = await run("keys", "export", "2026-11", "--private", "--out", "never.jwk", "--yes");
   assert.match(exported.stderr, /has no private key here: it is in vault-transit:.* \[ERR_TRANSITION\]/);
   assert.match((await run("keys", "rewrap")).stdout, /^Nothing is to be changed/);
+  const { stdout: help } = await run("keys", "import", "--help");
+  assert.match(help, /--kid <kid> +[^-]*--signer: the\s+kid that it was published under/);
 });
 
 test(
@@ -73,9 +76,126 @@ test(
   },
 );
 
-test("what is not a key URI is refused", { timeout }, async (t) => {
-  const { run } = await setUp(t);
-  const { code, stderr } = await run("keys", "import", "--signer", "vault:login");
-  assert.equal(code, 1);
-  assert.match(stderr, /\[ERR_SIGNER_URI\]\n$/);
+test(
+  "every command that makes a key says when it leaves the HSM or key service of the active one",
+  { timeout },
+  async (t) => {
+    const { folder, vault, run } = await setUp(t);
+    const signers = join(folder, "signers.json");
+    await writeFile(signers, JSON.stringify({ vaultTransit: { mount: `${vault.url}/transit` } }));
+    const there = ["--signer-type", "vault-transit", "--signers", signers];
+    const uri = vault.add("login");
+    await run("keys", "import", "--signer", uri, "--kid", "first");
+    const effectsOf = async (...args: string[]): Promise<string> => {
+      const { code, stdout, stderr } = await run(...args, "--json");
+      assert.equal(code, 0, stderr);
+      return (JSON.parse(stdout) as { readonly effects: readonly string[] }).effects.join("\n");
+    };
+    const here = `The new key is made in the store; the active one is in ${uri}. With --signer-type vault-transit it is made there.`;
+    for (const args of [["rotate"], ["rotate", "--now"], ["keys", "announce"], ["keys", "revoke", "first"]]) {
+      assert.ok((await effectsOf(...args, "--dry-run")).includes(here), args.join(" "));
+      assert.match(await effectsOf(...args, "--dry-run", ...there), /^The new key is made in vault-transit\.$/m);
+    }
+    assert.doesNotMatch(await effectsOf("keys", "announce", "--use", "enc", "--dry-run"), /is made/);
+    assert.match(await effectsOf("rotate", ...there), /^The new key is made in vault-transit:http.*\/1\.$/m);
+    assert.doesNotMatch(
+      await effectsOf("keys", "revoke", "first", "--dry-run"),
+      /is made/,
+      "the announced one takes over",
+    );
+    assert.doesNotMatch(await effectsOf("rotate", "--now", "--dry-run"), /is made/);
+    await run("keys", "remove", JSON.parse((await run("keys", "--json")).stdout).keys[1].kid as string);
+    assert.ok((await effectsOf("rotate")).includes(here), "the command itself, too");
+    await run("rotate", "--now", "--yes");
+    assert.doesNotMatch(await effectsOf("rotate", "--dry-run"), /is made/, "where all is in the store");
+  },
+);
+
+test("a list says where a key is, and shows no private half", { timeout }, async (t) => {
+  const { folder, vault, run, records } = await setUp(t);
+  const uri = vault.add("login");
+  await run("keys", "import", "--signer", uri, "--kid", "there");
+  const file = join(folder, "here.json");
+  await writeFile(file, JSON.stringify(named("here")));
+  assert.equal((await run("keys", "import", file)).code, 0);
+
+  const { stdout: json } = await run("keys", "list", "--all", "--json");
+  const { keys } = JSON.parse(json) as { readonly keys: readonly { readonly kid: string; readonly uri?: string }[] };
+  assert.deepEqual(
+    keys.map((key) => [key.kid, key.uri, "uri" in key]),
+    [
+      ["there", uri, true],
+      ["here", undefined, false],
+    ],
+  );
+  for (const columns of ["200", "80", "40"]) {
+    const { stdout } = await runCli(t, ["keys", "--data", join(folder, "data")], { COLUMNS: columns });
+    assert.match(stdout, new RegExp(`\\bthere\\b[^]*\\n +in ${uri}\\n[^]*\\bhere\\b`), `at ${columns} columns`);
+    assert.equal(stdout.split(" in vault-transit:").length, 2);
+  }
+  const half = (await records()).find(({ kid }) => kid === "here")?.privateHalf;
+  assert.ok(half !== undefined && "jwe" in half && !json.includes(half.jwe));
+  await run("keys", "revoke", "there", "--yes");
+  assert.match((await run("keys", "--all")).stdout, new RegExp(` was in ${uri}\\n`));
+});
+
+const destroyed = (uri: string, tense: "is" | "was"): RegExp =>
+  new RegExp(`"[abc]" in\\s+${uri}\\s+${tense}\\s+destroyed\\s+for\\s+good\\.\\s+That\\s+cannot\\s+be\\s+undone`);
+
+test("what --destroy-external destroys is named before, and afterwards", { timeout }, async (t) => {
+  const { vault, run } = await setUp(t);
+  const [a, b, c] = ["a", "b", "c"].map((name) => vault.add(name)) as [string, string, string];
+  await run("keys", "import", "--signer", a, "--kid", "a");
+  await run("keys", "import", "--signer", b, "--kid", "b");
+  /** First the dry run, then the refusal of what is not `sure`, then the destruction. */
+  async function destroys(name: string, uri: string, args: readonly string[], ...sure: string[]): Promise<void> {
+    const dry = await run(...args, "--destroy-external", "--dry-run");
+    assert.match(dry.stdout, destroyed(uri, "is"));
+    if (sure.length > 0) assert.match((await run(...args, "--destroy-external")).stderr, destroyed(uri, "is"));
+    assert.ok(vault.keys.has(name));
+    const { code, stdout, stderr } = await run(...args, "--destroy-external", ...sure);
+    assert.equal(code, 0, stderr);
+    assert.match(stdout, destroyed(uri, "was"));
+    assert.ok(!vault.keys.has(name));
+  }
+
+  await destroys("b", b, ["keys", "remove", "b"]);
+  await run("keys", "import", "--signer", c, "--kid", "c");
+  await run("keys", "activate", "c", "--force", "--yes");
+  await destroys("a", a, ["keys", "remove", "a", "--force"], "--yes");
+
+  // Without the flag it stays; and what could not be destroyed was not.
+  const dry = await run("keys", "revoke", "c", "--dry-run");
+  assert.doesNotMatch(dry.stdout, /destroyed/);
+  vault.keys.delete("c");
+  const failed = await run("keys", "revoke", "c", "--destroy-external", "--yes");
+  assert.equal(failed.code, 1);
+  assert.match(failed.stderr, /^jwksd: vault-transit:.* could not be destroyed: /);
+  assert.doesNotMatch(failed.stdout, /was\s+destroyed/);
+});
+
+const refusals = [
+  { what: "what is not a key URI", uri: "vault:login", code: "ERR_SIGNER_URI" },
+  { what: "a URI that its adapter refuses", uri: "aws-kms:alias/x", code: "ERR_SIGNER_URI" },
+  { what: "PKCS#11 without a module", uri: "pkcs11:token=jwksd;object=login", code: "ERR_SIGNER_URI" },
+  { what: "a key that is not there", uri: undefined, code: "ERR_SIGNER_KEY_STATE" },
+];
+
+for (const { what, uri, code } of refusals) {
+  test(`${what} is refused before anything is made`, { timeout }, async (t) => {
+    const { folder, vault, run } = await setUp(t);
+    const refused = await run("keys", "import", "--signer", uri ?? `vault-transit:${vault.url}/transit/none/1`);
+    assert.equal(refused.code, 1);
+    assert.match(refused.stderr, new RegExp(`^[^\\n]*\\[${code}\\]\\n$`), "one line, with no first start");
+    assert.deepEqual(await readdir(folder), []);
+  });
+}
+
+test("a configuration of signers that is refused makes nothing, either", { timeout }, async (t) => {
+  const { folder, run } = await setUp(t);
+  const file = join(folder, "here.json");
+  await writeFile(file, JSON.stringify(named("here")));
+  const refused = await run("keys", "import", file, "--signers", join(folder, "missing.json"));
+  assert.match(refused.stderr, /^[^\n]*\[ERR_CONFIG_FORMAT\]\n$/);
+  assert.deepEqual(await readdir(folder), ["here.json"]);
 });

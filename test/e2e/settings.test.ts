@@ -115,24 +115,19 @@ describe("a wrong value is refused by a message that names its source and the ru
   const level = "must be debug, info, warn, error or silent";
   const rows: readonly [SettingName, rule: string, texts: readonly string[], members: readonly unknown[]][] = [
     ["host", notEmpty, [""], [""]],
-    ["host", "must be text", [], [1, true, {}]],
-    ["port", port, ["", "x", "65536", "-1", "1.5", "1e3", " 80", "0x50"], ["80", true, 65_536, -1, 1.5, [80]]],
+    ["host", "must be text", [], [1, true]],
+    ["port", port, ["", "x", "65536", "-1", "1.5", "1e3", " 80", "0x50"], ["80", true, 65_536, -1, 1.5]],
     ["issuer", notEmpty, [""], [""]],
     ["mountPrefix", notEmpty, [""], [""]],
     ["jwksPath", notEmpty, [""], [""]],
-    ["keys", notEmpty, [""], [""]],
-    ["store", notEmpty, [""], [""]],
-    ["store", "must be sqlite:PATH", ["keys.db", "postgres://db", "SQLITE:keys.db"], ["/keys.db"]],
-    ["wrappingKeyFile", notEmpty, [""], [""]],
     ["rotateEveryDays", seconds, ["", "90d", "-1", "1.5"], ["90", -1, 1.5, 1_000_000_001]],
     ["announceForSeconds", seconds, ["1h"], [true]],
     ["maxTokenLifetimeSeconds", seconds, ["1h"], [true]],
     ["clockSkewSeconds", seconds, ["1h"], [true]],
     ["cacheSlackSeconds", seconds, ["1h"], [true]],
     ["replicaLagSeconds", seconds, ["1h"], [true]],
-    ["encryptionKeys", notEmpty, [""], [""]],
     ["data", notEmpty, [""], [""]],
-    ["rotationMode", trueOrFalse, ["", "yes", "TRUE", "constructor"], ["true", 1, {}]],
+    ["rotationMode", trueOrFalse, ["", "yes", "TRUE", "constructor"], ["true", 1]],
     ["workers", workers, ["0", "257", "two"], [0, "2"]],
     ["noCors", trueOrFalse, ["no"], ["no"]],
     ["admin", address, ["127.0.0.1", "9901", ":9901", "127.0.0.1:65536", "127.0.0.1:x", "on"], ["OFF"]],
@@ -373,6 +368,50 @@ test("the variables by which Kubernetes describes a service called jwksd are non
   };
   const { port } = await resolveSettings({ flags: {}, environment });
   assert.equal(port, settingDefinitions.port.fallback);
+});
+
+describe("a value in which a secret may be is refused without being repeated", () => {
+  const secret = "91827364";
+  const notEmpty = "must not be empty";
+  const jsonFile = "must be the path of a JSON file";
+  const object = { pin: secret };
+  const rows: readonly [SettingName, rule: string, texts: readonly string[], members: readonly unknown[]][] = [
+    ["signers", jsonFile, [`{"pkcs11":{"pin":"${secret}"}}`], [{ pkcs11: object }, [object], Number(secret)]],
+    ["signers", notEmpty, [""], [""]],
+    ["store", "must be sqlite:PATH", ["keys.db", `postgres://u:${secret}@db`, "SQLITE:keys.db"], ["/keys.db"]],
+    ["store", "must be text", [], [object]],
+    ["store", notEmpty, [""], [""]],
+    ["keys", "must be text", [], [object, [secret], Number(secret)]],
+    ["keys", notEmpty, [""], [""]],
+    ["encryptionKeys", "must be text", [], [object, [secret], Number(secret)]],
+    ["encryptionKeys", notEmpty, [""], [""]],
+    ["wrappingKeyFile", "must be text", [], [object, [secret], Number(secret)]],
+    ["wrappingKeyFile", notEmpty, [""], [""]],
+    ["host", "must be text, not an object", [], [object]],
+    ["port", "must be a whole number from 0 to 65535, not an array", [], [[secret]]],
+    ["rotationMode", "must be true or false, not an object", [], [object]],
+    ["logLevel", "must be debug, info, warn, error or silent, not an array", [], [[object]]],
+  ];
+  for (const [name, rule, texts, members] of rows) {
+    test(`${name} ${rule}`, async (t) => {
+      const code = "ERR_OPTION_INVALID";
+      const configFile = join(await temporaryFolder(t), "jwksd.json");
+      for (const text of texts) {
+        const byFlag = resolveSettings({ flags: { [name]: text }, environment: {} });
+        await assert.rejects(byFlag, { code, message: `${flagName(name)} ${rule}` });
+        const environment = { [variableName(name)]: text };
+        await assert.rejects(resolveSettings({ flags: {}, environment }), {
+          code,
+          message: `${variableName(name)} ${rule}`,
+        });
+      }
+      for (const member of members) {
+        await writeFile(configFile, JSON.stringify({ [name]: member }));
+        const byFile = resolveSettings({ flags: {}, environment: {}, configFile });
+        await assert.rejects(byFile, { code, message: `"${name}" of the configuration file ${rule}` });
+      }
+    });
+  }
 });
 
 async function assertRefused(

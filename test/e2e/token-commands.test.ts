@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { readdir, writeFile } from "node:fs/promises";
+import { chmod, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { createRemoteJWKSet, jwtVerify } from "jose";
@@ -175,8 +175,43 @@ describe("jwksd token and the keys that a service manages", { timeout, concurren
     const tooLong = await runCli(t, [...args, "--lifetime", "3601"]);
     assert.deepEqual({ code: tooLong.code, stdout: tooLong.stdout }, { code: 1, stdout: "" });
     assert.match(tooLong.stderr, /3601, and maxTokenLifetimeSeconds 3600: .*\[ERR_CLAIMS_INVALID\]\n$/);
+    const longer = await runCli(t, [...args, "--lifetime", "3601", "--max-token-lifetime-seconds", "7200"]);
+    assert.equal(longer.code, 0, longer.stderr);
+    assert.deepEqual(await notedLifetimes(t, data), [7200], "or serve would remove the key too early");
     await service.stop();
     assert.equal((await runCli(t, args)).code, 0, "nothing has to be running");
+  });
+
+  test("every command that changes keys notes for how long their tokens live, whoever runs", async (t) => {
+    const folder = await temporaryFolder(t);
+    const [file, data] = [join(folder, "keys.json"), join(folder, "data")];
+    await writeFile(file, keySetText("active"));
+    const keptFor = (seconds: number) => ["--max-token-lifetime-seconds", String(seconds), "--data", data];
+    assert.equal((await runCli(t, ["keys", "import", file, ...keptFor(7200)])).code, 0);
+    assert.deepEqual(await notedLifetimes(t, data), [7200]);
+    assert.equal((await runCli(t, ["rotate", "--now", "--yes", ...keptFor(60)])).code, 0);
+    assert.deepEqual(await notedLifetimes(t, data), [7200, 60]);
+  });
+
+  test("results are alone on standard output, whatever there is to warn of", async (t) => {
+    const folder = await temporaryFolder(t);
+    const [file, data] = [join(folder, "keys.json"), join(folder, "data")];
+    await writeFile(file, keySetText("active"));
+    assert.equal((await runCli(t, ["keys", "import", file, "--data", data])).code, 0);
+    await chmod(join(data, "wrapping.key"), 0o644);
+    const warning = /wrapping\.key can be read by others than its owner/;
+    for (const jsonLogs of ["0", "1"]) {
+      const args = ["token", "--data", data, "--aud", "api"];
+      const { code, stdout, stderr } = await runCli(t, args, { JWKSD_JSON_LOGS: jsonLogs });
+      assert.equal(code, 0, stderr);
+      assert.match(stdout, /^[\w-]+\.[\w-]+\.[\w-]+\n$/);
+      const said = jsonLogs === "1" ? (JSON.parse(stderr) as { msg: string }).msg : stderr;
+      assert.match(said, warning);
+    }
+    const announcing = await runCli(t, ["rotate", "--json", "--data", data], { JWKSD_JSON_LOGS: "1" });
+    assert.equal(announcing.code, 0, announcing.stderr);
+    assert.doesNotThrow(() => JSON.parse(announcing.stdout));
+    assert.match(announcing.stderr, warning);
   });
 
   test("makes nothing where nothing is, and says what does", async (t) => {
@@ -200,4 +235,11 @@ function cutOff(token: string): string {
 function otherKid(token: string): string {
   const header = Buffer.from(JSON.stringify({ alg: "ES256", kid: "nobody" })).toString("base64url");
   return [header, ...token.split(".").slice(1)].join(".");
+}
+
+/** Of the keys in the order in which they were added. */
+async function notedLifetimes(t: TestContext, data: string): Promise<unknown[]> {
+  const { stdout } = await runCli(t, ["keys", "list", "--json", "--data", data]);
+  const { keys } = JSON.parse(stdout) as { keys: { maxTokenLifetimeSeconds?: number }[] };
+  return keys.map(({ maxTokenLifetimeSeconds }) => maxTokenLifetimeSeconds);
 }

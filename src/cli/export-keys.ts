@@ -1,0 +1,66 @@
+import { Command } from "commander";
+import { ConfigError, StateError } from "../errors.ts";
+import { makeDocument } from "../keyset/document.ts";
+import { writeNewFile } from "../node/generate.ts";
+import { jweOf, keyUses, publishedKeys, recordOf, uriOf } from "../rotation/records.ts";
+import type { KeyRecord } from "../store/store.ts";
+import { type Flags, addStoreSettings, recordsOf, withKeys, withStore } from "./managed-keys.ts";
+
+type ExportFlags = Flags & { readonly private?: true; readonly yes?: true; readonly out?: string };
+
+export function exportCommand(): Command {
+  const command = new Command("export")
+    .description("Print public keys: one by its kid as a JWK, or all that are published as the JWK Set that is served.")
+    .argument("[kid]", "default: all published keys")
+    .option("--private", "the private key; needs a kid, --out and --yes")
+    .option("--out <file>", "write a new file of mode 0600 (default: standard output, public keys only)")
+    .option("--yes", "write a private key to a file, where nothing protects it any more");
+  return addStoreSettings(command)
+    .addHelpText(
+      "after",
+      `
+Examples:
+  $ jwksd keys export > jwks.json
+  $ jwksd keys export KID --private --out key.jwk --yes`,
+    )
+    .action(exportKeys);
+}
+
+async function exportKeys(kid: string | undefined, flags: ExportFlags): Promise<void> {
+  if (flags.private === true) return exportPrivate(kid, flags);
+  const records = await withStore(flags, ({ store }) => recordsOf(store));
+  const published = keyUses.flatMap((use) => publishedKeys(records, use));
+  const value = kid === undefined ? { keys: published.map(publicJwkOf) } : publicJwkOf(recordOf(records, kid));
+  const { text } = await makeDocument(value);
+  if (flags.out === undefined) return console.log(text);
+  await writeNewFile(flags.out, `${text}\n`);
+  console.log(`wrote ${flags.out}`);
+}
+
+async function exportPrivate(kid: string | undefined, flags: ExportFlags): Promise<void> {
+  const { out } = flags;
+  if (kid === undefined || out === undefined) {
+    throw new ConfigError("ERR_OPTION_INVALID", "a private key is exported by its kid, and to a new file: --out FILE");
+  }
+  if (flags.yes !== true) {
+    throw new ConfigError(
+      "ERR_CONFIRMATION",
+      `nothing was written; --yes writes the private key to ${out}, where nothing but its file mode protects it`,
+    );
+  }
+  await withKeys(flags, {}, async ({ store, wrapping }) => {
+    const record = recordOf(await recordsOf(store), kid);
+    const [jwe, uri] = [jweOf(record), uriOf(record)];
+    if (jwe === undefined) {
+      const why = uri === undefined ? `it is ${record.state}` : `it is in ${uri}`;
+      throw new StateError("ERR_TRANSITION", `kid ${JSON.stringify(kid)} has no private key here: ${why}`);
+    }
+    const privateJwk = await wrapping.unwrap(kid, jwe);
+    await writeNewFile(out, `${JSON.stringify({ ...privateJwk, ...publicJwkOf(record) }, undefined, 2)}\n`);
+  });
+  console.log(`wrote ${out}`);
+}
+
+function publicJwkOf({ publicJwk, kid, alg, use }: KeyRecord) {
+  return { ...publicJwk, kid, alg, use };
+}

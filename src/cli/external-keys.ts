@@ -1,0 +1,60 @@
+// What a change does to keys in HSMs and key services.
+import type { Change } from "../rotation/advance.ts";
+import type { NewKey } from "../rotation/commands.ts";
+import { activeKey, endedExternalKeys, uriOf } from "../rotation/records.ts";
+import { kidText } from "../rotation/words.ts";
+import type { Settings } from "../server/settings.ts";
+import type { Signers } from "../server/signers.ts";
+import type { KeyRecord } from "../store/store.ts";
+
+const cannotBeUndone = "That cannot be undone, unless its service keeps deleted keys for a while.";
+
+/**
+ * Where the new signing key of a change is made, unless all is in the store. Commands have their `--signer-type` from their own flags,
+ * not from `serve`, so a key may come out of the HSM unnoticed.
+ *
+ * @param key the new key, if there is one: of a dry run, one in memory
+ */
+export function placeEffects(
+  { signerType }: Pick<Settings, "signerType">,
+  key: NewKey | undefined,
+  before: readonly KeyRecord[],
+  { records }: Change,
+): string[] {
+  if (key?.use !== "sig" || !records.some(({ kid }) => kid === key.kid)) return [];
+  if (signerType !== "local") return [`The new key is made in ${uriOf(key) ?? signerType}.`];
+  const active = activeKey(before, "sig");
+  const uri = active && uriOf(active);
+  if (uri === undefined) return [];
+  const [type] = uri.split(":", 1);
+  return [
+    `The new key is made in the store; the active one is in ${uri}. With --signer-type ${type} it is made there.`,
+  ];
+}
+
+/** What `--destroy-external` does with a change, before it is done. */
+export function destroyEffects({ destroySigner }: Signers, { records, events }: Change): string[] {
+  if (destroySigner === undefined) return [];
+  return endedExternalKeys(records, events).map(
+    ({ kid, uri }) => `The private half of "${kidText(kid)}" in ${uri} is destroyed for good. ${cannotBeUndone}`,
+  );
+}
+
+/** Does what `--destroy-external` asks for, and gives back what was destroyed. The change stands whatever becomes of this. */
+export async function destroyEnded({ destroySigner }: Signers, { records, events }: Change): Promise<string[]> {
+  const done: string[] = [];
+  for (const { kid, uri } of endedExternalKeys(records, events)) {
+    if (destroySigner === undefined) {
+      console.error(`jwksd: ${uri} stays where it is; --destroy-external destroys it`);
+      continue;
+    }
+    try {
+      await destroySigner(uri);
+      done.push(`The private half of "${kidText(kid)}" in ${uri} was destroyed for good. ${cannotBeUndone}`);
+    } catch (error) {
+      console.error(`jwksd: ${uri} could not be destroyed: ${(error as Error).message}`);
+      process.exitCode = 1;
+    }
+  }
+  return done;
+}

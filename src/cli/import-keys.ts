@@ -1,0 +1,108 @@
+import { Command, Option } from "commander";
+import { ConfigError, StateError } from "../errors.ts";
+import type { Change } from "../rotation/advance.ts";
+import { type Command as KeyCommand, type NewKey, applyCommand } from "../rotation/commands.ts";
+import { wrapKey } from "../rotation/make-key.ts";
+import { activeKey, keyUses } from "../rotation/records.ts";
+import { readImport } from "../server/import-keys.ts";
+import type { Signers } from "../server/signers.ts";
+import type { KeyRecord, KeyUse } from "../store/store.ts";
+import { type ChangeFlags, addChangeFlags, changeKeys } from "./change-keys.ts";
+import { openExternal } from "./make-keys.ts";
+import { recordsOf, useOption, withKeys } from "./managed-keys.ts";
+
+type ImportFlags = ChangeFlags & {
+  readonly signer?: string;
+  readonly state?: "announced" | "active" | "retiring";
+  readonly use?: KeyUse;
+  readonly kid?: string;
+};
+
+export function importCommand(): Command {
+  const command = new Command("import")
+    .description("Go on with private keys that were used elsewhere: PEM, a private JWK, or a private JWK Set.")
+    .argument("[file]", "private key or keys; stays as it is")
+    .option("--signer <uri>", "in place of a file: a signing key in an HSM or key service, by its key URI")
+    .addOption(
+      new Option(
+        "--state <state>",
+        "of a single key (default: active if it is the first of its use, else announced)",
+      ).choices(["announced", "active", "retiring"]),
+    )
+    .addOption(useOption())
+    .option("--kid <kid>", "of a set: this key only; of a PEM file or --signer: the kid that it was published under");
+  return addChangeFlags(command, { force: true })
+    .addHelpText(
+      "after",
+      `
+A set is imported whole into a store without keys: the first key of each use becomes active, the others retire. The kid is
+that of the JWK, else --kid, else the key's RFC 7638 thumbprint. Signing keys are EC on P-256.
+
+Examples:
+  $ jwksd keys import key.pem --kid 2026-11      tokens that bear this kid go on being verified
+  $ jwksd keys import jwks.json                  a private JWK Set, such as that of oidc-provider
+  $ jwksd keys import jwks.json --kid old --state retiring
+  $ jwksd keys import --signer aws-kms:arn:aws:kms:…     see docs/signers.md`,
+    )
+    .action(importKeys);
+}
+
+async function importKeys(file: string | undefined, flags: ImportFlags): Promise<void> {
+  const { signer } = flags;
+  if ((file === undefined) === (signer === undefined)) {
+    throw new ConfigError("ERR_OPTION_INVALID", "import takes either a file or --signer URI");
+  }
+  if (signer !== undefined && flags.use === "enc") {
+    throw new ConfigError("ERR_OPTION_INVALID", "--use enc does not go with --signer: keys there are signing keys");
+  }
+  const { isSet, keys } = file === undefined ? { isSet: false, keys: [] } : await readImport(file, flags);
+  if (isSet && flags.state !== undefined) {
+    throw new ConfigError("ERR_OPTION_INVALID", "--state is for a single key; choose one of the set with --kid");
+  }
+  let external: NewKey | undefined;
+  const prepare = async (signers: Signers): Promise<void> => {
+    if (signer !== undefined) external = await openExternal(signers, signer, flags.kid);
+  };
+  await withKeys(flags, { create: true, dryRun: flags.dryRun === true, prepare }, async (open) => {
+    const before = await recordsOf(open.store);
+    if (isSet && before.length > 0) {
+      throw new StateError(
+        "ERR_TRANSITION",
+        "a set is imported whole, and only into a store without keys; choose one of its keys with --kid",
+      );
+    }
+    const found =
+      external === undefined
+        ? await Promise.all(
+            keys.map(({ kid, use, alg, privateJwk }) => wrapKey(use, alg, privateJwk, open.wrapping, kid)),
+          )
+        : [external];
+    const force = flags.force === true;
+    const commands = importCommands(found, before, flags);
+    await changeKeys(open, { flags, breaks: force }, (records, now) => {
+      let change: Change = { records, events: [] };
+      for (const command of commands) {
+        const next = applyCommand(change.records, command, open.policy, now);
+        change = { records: next.records, events: [...change.events, ...next.events] };
+      }
+      return change;
+    });
+  });
+}
+
+/** The signing keys first, because there is no store without one; of each use, the first key is the active one. */
+export function importCommands(
+  found: readonly NewKey[],
+  before: readonly KeyRecord[],
+  flags: ImportFlags,
+): KeyCommand[] {
+  return keyUses.flatMap((use) => {
+    const hasActive = activeKey(before, use) !== undefined;
+    return found
+      .filter((key) => key.use === use)
+      .map((key, index): KeyCommand => {
+        const place = index === 0 ? "active" : "retiring";
+        return { type: "import", key, state: flags.state ?? (hasActive ? "announced" : place), force: flags.force };
+      });
+  });
+}
