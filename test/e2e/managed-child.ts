@@ -1,12 +1,13 @@
 // What other processes do with managed keys: `managed-child.ts COMMAND PATH WRAPPING_KEY [START]`. Their time is simulated: it jumps
 // to whatever is next. They answer in lines of JSON on standard output.
-import { existsSync, rmSync, writeFileSync, writeSync } from "node:fs";
+import { appendFileSync, existsSync, rmSync, writeFileSync, writeSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { decodeProtectedHeader } from "jose";
 import type { Clock } from "../../src/clock.ts";
 import { JwksdError } from "../../src/errors.ts";
 import { createProvider } from "../../src/provider/provider.ts";
-import { type Driven, type ManagerEvent, createKeyManager } from "../../src/rotation/manager.ts";
+import type { Driven, ManagerEvent } from "../../src/rotation/manager-types.ts";
+import { createKeyManager } from "../../src/rotation/manager.ts";
 import { sqliteStore } from "../../src/store/sqlite.ts";
 
 const [command = "", path = "", wrappingKey = "", start = "0"] = process.argv.slice(2);
@@ -75,6 +76,12 @@ async function pumped<T>(promise: Promise<T>): Promise<T> {
   return promise;
 }
 
+/** When the next timer is due. There is none while the manager looks at what was committed, which it hears of in real time. */
+async function nextTimer(idle: () => Promise<void>): Promise<number> {
+  while (timers.size === 0) await idle();
+  return Math.min(...[...timers].map(({ at }) => at));
+}
+
 const commands: Readonly<Record<string, () => Promise<void>>> = {
   /** Rotates for ever, and says after each step which key has signed, and when. */
   async rotate() {
@@ -83,8 +90,7 @@ const commands: Readonly<Record<string, () => Promise<void>>> = {
       const at = now;
       say({ signed: await sign(), at });
       // Once more just before the next step, when the token lives longest.
-      const next = Math.min(...[...timers].map((timer) => timer.at));
-      now = Math.max(now, next - 1);
+      now = Math.max(now, (await nextTimer(idle)) - 1);
       say({ signed: await sign(), at: now });
       jump();
       await idle();
@@ -98,17 +104,18 @@ const commands: Readonly<Record<string, () => Promise<void>>> = {
       if (event.type === "changed") done.push(...event.events.map(({ type, kid }) => `${type} ${kid}`));
       else say({ unexpected: event.type });
     });
-    const answer = (): void => {
-      say({ done, records: manager.records, wakeAt: Math.min(...[...timers].map(({ at }) => at)), ...counted });
+    const answer = async (): Promise<void> => {
+      const wakeAt = await nextTimer(idle);
+      say({ done, records: manager.records, wakeAt, ...counted });
       done = [];
     };
-    answer();
+    await answer();
     for await (const line of createInterface({ input: process.stdin })) {
       const until = Number(line);
       while (jump(until)) await idle();
       now = Math.max(now, until);
       await idle();
-      answer();
+      await answer();
     }
     process.exit(0);
   },
@@ -129,6 +136,10 @@ const commands: Readonly<Record<string, () => Promise<void>>> = {
     };
     while (told.length === 0) await step();
     say({ fullAt: now, code: told[0] });
+    fill(ballast);
+    // Within its file the store may find room for one more commit.
+    while (told.length < 10 || told.slice(-10).includes("recovered")) await step();
+    told.length = 0;
     for (let steps = 0; steps < 300; steps += 1) await step();
     say({ stillFullAt: now, codes: [...new Set(told)], hasBallast: existsSync(ballast) });
     rmSync(ballast);
@@ -143,5 +154,13 @@ const commands: Readonly<Record<string, () => Promise<void>>> = {
     process.exit(0);
   },
 };
+
+function fill(file: string): void {
+  try {
+    for (;;) appendFileSync(file, new Uint8Array(1_000));
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ENOSPC") throw error;
+  }
+}
 
 await commands[command]?.();
