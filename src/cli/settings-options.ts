@@ -3,26 +3,14 @@ import {
   type SettingName,
   type Settings,
   flagName,
+  managedOnly,
   resolveSettings,
   settingDefinitions,
   variableName,
 } from "../server/settings.ts";
 
 /** The settings by which a command finds the managed keys, and what it may do with them. */
-export const storeSettings = [
-  "store",
-  "data",
-  "wrappingKeyFile",
-  "signerType",
-  "signers",
-  "destroyExternal",
-  "rotateEveryDays",
-  "announceForSeconds",
-  "maxTokenLifetimeSeconds",
-  "clockSkewSeconds",
-  "cacheSlackSeconds",
-  "replicaLagSeconds",
-] as const satisfies readonly SettingName[];
+export const storeSettings = ["data", ...managedOnly] as const satisfies readonly SettingName[];
 
 /** Gives a command the flags of settings, and `--config`. */
 export function addSettings(

@@ -4,6 +4,7 @@ import { JwksdError } from "../errors.ts";
 import { signersOf } from "../server/signers.ts";
 import { guardSigner } from "../signer/guard.ts";
 import { type BackendOptions, type ExternalSigner, openSigner } from "../signer/open-signer.ts";
+import { addSettings, settingsFrom } from "./settings-options.ts";
 
 type CheckFlags = {
   readonly probes: number;
@@ -30,25 +31,25 @@ interface Report {
   readonly failure?: { readonly code: string; readonly message: string };
 }
 
+/** What a file of signers would say, for a first try without one. */
+const shortcuts = [
+  new Option("--pkcs11-module <file>", "PKCS#11: absolute path of the module, where the URI has none"),
+  new Option("--pin-file <file>", "PKCS#11: file that holds the user PIN"),
+  new Option("--pin-variable <name>", "PKCS#11: variable that holds the user PIN").conflicts("pinFile"),
+  new Option("--vault-token-file <file>", "Vault: file that holds the token (default: the variable VAULT_TOKEN)"),
+  new Option("--vault-namespace <name>", "Vault: namespace (default: the variable VAULT_NAMESPACE)"),
+].map((option) => option.conflicts("signers"));
+
 export function signerCommand(): Command {
   const command = new Command("signer").description("Look at keys in HSMs and key services.");
-  command
+  const checking = command
     .command("check")
     .description("Open a key in an HSM or a key service, sign probes with it, and verify each.")
     .argument("<uri>", "key URI, which names a key version")
     .option("--probes <number>", "signatures to make, one after the other", wholeNumber, 100)
-    .option("--json", "print what was found out as JSON")
-    .addOption(
-      new Option(
-        "--signers <file>",
-        "JSON file of serve that says how to reach it, in place of the options below",
-      ).conflicts(["pkcs11Module", "pinFile", "pinVariable", "vaultTokenFile", "vaultNamespace"]),
-    )
-    .option("--pkcs11-module <file>", "PKCS#11: absolute path of the module, where the URI has none")
-    .option("--pin-file <file>", "PKCS#11: file that holds the user PIN")
-    .addOption(new Option("--pin-variable <name>", "PKCS#11: variable that holds the user PIN").conflicts("pinFile"))
-    .option("--vault-token-file <file>", "Vault: file that holds the token (default: the variable VAULT_TOKEN)")
-    .option("--vault-namespace <name>", "Vault: namespace (default: the variable VAULT_NAMESPACE)")
+    .option("--json", "print what was found out as JSON");
+  for (const option of shortcuts) checking.addOption(option);
+  addSettings(checking, ["signers"])
     .addHelpText(
       "after",
       `
@@ -77,7 +78,7 @@ async function check(uri: string, flags: CheckFlags): Promise<Report> {
     signer = await open(uri, flags);
     const { publicKey } = signer;
     const curve = String((publicKey as { crv?: unknown }).crv);
-    const openMs = performance.now() - openedAt;
+    const openMs = sinceMs(openedAt);
     report = { ...report, openMs, kid: await calculateJwkThumbprint(publicKey), curve };
 
     // The guard verifies each signature with Web Crypto, and sets it a deadline.
@@ -86,7 +87,7 @@ async function check(uri: string, flags: CheckFlags): Promise<Report> {
     for (let probe = 0; probe < flags.probes; probe += 1) {
       const startedAt = performance.now();
       await sign(encoder.encode(`jwksd signer check ${probe} ${crypto.randomUUID()}`));
-      latencies.push(performance.now() - startedAt);
+      latencies.push(sinceMs(startedAt));
     }
     return { ...report, ok: true, signatures: latencies.length, latencyMs: summary(latencies) };
   } catch (error) {
@@ -101,8 +102,10 @@ async function check(uri: string, flags: CheckFlags): Promise<Report> {
 }
 
 async function open(uri: string, flags: CheckFlags): Promise<ExternalSigner> {
-  if (flags.signers === undefined) return openSigner(uri, optionsFrom(flags));
-  const configured = await signersOf({ signers: flags.signers, signerType: "local", destroyExternal: false });
+  const isShort = shortcuts.some((option) => flags[option.attributeName() as keyof CheckFlags] !== undefined);
+  const { signers } = isShort ? {} : await settingsFrom({ ...flags });
+  if (signers === undefined) return openSigner(uri, optionsFrom(flags));
+  const configured = await signersOf({ signers, signerType: "local", destroyExternal: false });
   return configured.openSigner(uri);
 }
 
@@ -121,6 +124,9 @@ function summary(latencies: readonly number[]): NonNullable<Report["latencyMs"]>
   const quantile = (part: number): number => sorted[Math.ceil(part * sorted.length) - 1] ?? Number.NaN;
   return { median: quantile(0.5), p99: quantile(0.99), max: quantile(1) };
 }
+
+/** To the microsecond. */
+const sinceMs = (startMs: number): number => Math.round((performance.now() - startMs) * 1000) / 1000;
 
 const ms = (value: number): string => `${value.toFixed(value < 10 ? 2 : 0)} ms`;
 

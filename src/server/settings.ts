@@ -133,10 +133,25 @@ const nearSecrets: ReadonlySet<SettingName> = new Set([
   "wrappingKeyFile",
   "signers",
 ] as const);
+/** What says how jwksd manages keys. */
+export const managedOnly = [
+  "store",
+  "wrappingKeyFile",
+  "signerType",
+  "signers",
+  "destroyExternal",
+  "rotateEveryDays",
+  "announceForSeconds",
+  "maxTokenLifetimeSeconds",
+  "clockSkewSeconds",
+  "cacheSlackSeconds",
+  "replicaLagSeconds",
+] as const satisfies readonly SettingName[];
+/** It would say nothing about keys that others manage. */
 const exclusive = [
-  ["keys", "store"],
-  ["wrappingKeyFile", "wrappingKeys"],
-] as const;
+  ...[...managedOnly, "wrappingKeys" as const].map((name) => ["keys", name] as const),
+  ["wrappingKeyFile", "wrappingKeys"] as const,
+];
 
 export const flagName = (name: string): string => `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
 export const variableName = (name: string): string =>
@@ -175,8 +190,10 @@ export async function resolveSettings(sources: SettingSources): Promise<Settings
     ].find(({ value }) => value !== undefined && value !== null);
     settings[name] = given === undefined ? fallback : check(name, given.value, given.from);
   }
+  const isGiven = (name: keyof Settings): boolean =>
+    settings[name] !== (name === "wrappingKeys" ? undefined : settingDefinitions[name].fallback);
   for (const [one, other] of exclusive) {
-    if (settings[one] !== undefined && settings[other] !== undefined) {
+    if (isGiven(one) && isGiven(other)) {
       throw new ConfigError("ERR_OPTION_INVALID", `${one} and ${other} exclude each other; give one of them`);
     }
   }

@@ -222,6 +222,18 @@ describe("a mistake ends the start with code 1 and one line", { timeout, concurr
       args: ["--keys", "keys.json", "--store", "sqlite:keys.db"],
       says: /^jwksd: keys and store exclude each other; give one of them \[ERR_OPTION_INVALID\]/,
     },
+    ...[
+      ["signerType", "pkcs11"],
+      ["signers", "signers.json"],
+      ["destroyExternal", "true"],
+      ["rotateEveryDays", "30"],
+      ["wrappingKeys", "x"],
+    ].map(([name = "", value = ""]) => ({
+      name: `keys of others, and ${name}, which is for managed ones`,
+      args: ["--keys", "keys.json"],
+      env: { [`JWKSD_${name.replaceAll(/[A-Z]/g, "_$&").toUpperCase()}`]: value },
+      says: new RegExp(`^jwksd: keys and ${name} exclude each other; give one of them \\[ERR_OPTION_INVALID\\]`),
+    })),
     {
       name: "wrapping keys from two places",
       args: ["--wrapping-key-file", "wrapping.key"],

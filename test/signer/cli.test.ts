@@ -61,13 +61,23 @@ describe("jwksd signer check", { timeout, concurrency: 2 }, () => {
     const [tokenFile, signers] = [join(folder, "token"), join(folder, "signers.json")];
     await writeFile(tokenFile, "a-token");
     await writeFile(signers, JSON.stringify({ vaultTransit: { tokenFile, namespace: "team" } }));
-    const args = ["signer", "check", stub.add("login"), "--probes", "2", "--signers", signers];
-    const { code, stdout, stderr } = await runCli(t, args);
-    assert.deepEqual({ code, stderr }, { code: 0, stderr: "" });
-    assert.match(stdout, /^ok +signatures 2, /m);
-    const both = await runCli(t, [...args, "--vault-namespace", "team"]);
+    const args = ["signer", "check", stub.add("login"), "--probes", "2"];
+    for (const [more, env] of [
+      [["--signers", signers], {}],
+      [[], { JWKSD_SIGNERS: signers }],
+      [["--vault-token-file", tokenFile, "--vault-namespace", "team"], { JWKSD_SIGNERS: "nowhere" }],
+    ] as const) {
+      const { code, stdout, stderr } = await runCli(t, [...args, ...more], env);
+      assert.deepEqual({ code, stderr }, { code: 0, stderr: "" });
+      assert.match(stdout, /^ok +signatures 2, /m);
+    }
+    const both = await runCli(t, [...args, "--signers", signers, "--vault-namespace", "team"]);
     assert.equal(both.code, 1);
     assert.match(both.stderr, /cannot be used with/);
+    const pasted = await runCli(t, [...args, "--signers", '{ "pkcs11": { "pin": "a-secret" } }']);
+    assert.equal(pasted.code, 1);
+    assert.match(pasted.stdout, /--signers must be the path of a JSON file \[ERR_OPTION_INVALID\]/);
+    assert.doesNotMatch(pasted.stdout + pasted.stderr, /a-secret/);
   });
 
   test("AWS KMS, with all settings from variables of its SDK", async (t) => {
