@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
-import { readFileSync, readdirSync, writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { inspect } from "node:util";
 import type { ExternalSigner } from "../../src/signer/signer.ts";
 import { type Pkcs11Options, pkcs11Backend } from "../../src/signer/pkcs11/index.ts";
 import { inputOf } from "../contract/signer.ts";
+import { children } from "../support/children.ts";
 import { createShim, createSoftHsm, skipWithoutPkcs11 } from "../support/softhsm.ts";
 import { eventually } from "../support/service.ts";
 
@@ -123,6 +124,50 @@ describe("the PIN of a token", { skip: skipWithoutPkcs11("cc") }, () => {
     });
   }
 
+  test("one that was right before is not doubted where a login fails, on whatever connection", async (t) => {
+    const { token, shim, modulePath, uri } = await setUp(t);
+    const backend = pkcs11Backend({ modulePath, pin: { file: token.pinFile } });
+    const signer = await backend.open(uri);
+    token.atEnd(() => signer.close());
+    shim.control("C_Login fail 0x5");
+    const other = `${uri};manufacturer=SoftHSM%20project`;
+    const error = await rejection(backend.open(other));
+    assert.equal(error.code, "ERR_SIGNER_UNAVAILABLE");
+    assert.match(error.message, /PIN from file .*C_Login: CKR_GENERAL_ERROR; try again later$/);
+    shim.control("C_Sign crash");
+    await rejection(signer.sign(input));
+    shim.control();
+    const isOpen = async (): Promise<boolean> =>
+      backend.open(other).then(
+        (opened) => opened.close().then(() => true),
+        () => false,
+      );
+    await eventually("the other connection is made", isOpen);
+    const isSigned = async (): Promise<boolean> =>
+      signer.sign(input).then(
+        ({ length }) => length === 64,
+        () => false,
+      );
+    await eventually("the first one is made again", isSigned);
+  });
+
+  test("one that may have been refused is tried again when another connection has shown that it is right", async (t) => {
+    const { token, shim, modulePath, uri, logins } = await setUp(t);
+    const backend = pkcs11Backend({ modulePath, pin: { file: token.pinFile } });
+    shim.control("C_Login hang");
+    const uris = [uri, `${uri};manufacturer=SoftHSM%20project`];
+    const opening = uris.map((uri) => backend.open(uri));
+    const settled = Promise.allSettled(opening);
+    await eventually("both are at the token", async () => logins() === 2);
+    process.kill(children()[0] as number, "SIGKILL");
+    const error = await rejection(Promise.all(opening));
+    assert.equal(error.code, "ERR_SIGNER_UNAUTHORIZED");
+    assert.match(error.message, /whether the PIN was refused is not known, so none is tried again until/);
+    shim.control();
+    for (const result of await settled) if (result.status === "fulfilled") await result.value.close();
+    for (const uri of uris) await (await backend.open(uri)).close();
+  });
+
   test("comes from a file, an environment variable, a command, or the URI's pin-source", async (t) => {
     const { token, modulePath, uri } = await setUp(t);
     const variable = "TEST_TOKEN_PIN";
@@ -208,15 +253,11 @@ function assertHides(signer: ExternalSigner, secret: string): void {
 
 /** Arguments and environment of this process's children, as root and the user see them. */
 function childProcesses(): string[] {
-  return readdirSync("/proc")
-    .filter((name) => /^\d+$/.test(name))
-    .flatMap((pid) => {
-      try {
-        const parent = /^PPid:\s+(\d+)$/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1];
-        if (parent !== String(process.pid)) return [];
-        return [readFileSync(`/proc/${pid}/cmdline`, "latin1") + readFileSync(`/proc/${pid}/environ`, "latin1")];
-      } catch {
-        return [];
-      }
-    });
+  return children().flatMap((pid) => {
+    try {
+      return [readFileSync(`/proc/${pid}/cmdline`, "latin1") + readFileSync(`/proc/${pid}/environ`, "latin1")];
+    } catch {
+      return [];
+    }
+  });
 }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { readFileSync, readdirSync, renameSync } from "node:fs";
+import { readFileSync, renameSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
@@ -13,6 +13,7 @@ import { type Pkcs11Options, pkcs11Backend } from "../../src/signer/pkcs11/index
 import { parseKeyUri } from "../../src/signer/pkcs11/uri.ts";
 import { inputOf } from "../contract/signer.ts";
 import { Client } from "../support/load.ts";
+import { children, statusOf } from "../support/children.ts";
 import { eventually } from "../support/service.ts";
 import { createShim, createSoftHsm, skipWithoutPkcs11 } from "../support/softhsm.ts";
 
@@ -314,13 +315,6 @@ describe("a module that hangs", { skip: skipWithoutPkcs11("cc") }, () => {
   }
 });
 
-/** Processes whose parent is this one. */
-function children(parent = process.pid): number[] {
-  return readdirSync("/proc")
-    .map(Number)
-    .filter((pid) => Number.isInteger(pid) && statusOf(pid, "PPid") === String(parent));
-}
-
 function isAlive(pid: number): boolean {
   const state = statusOf(pid, "State");
   return state !== undefined && !/^[ZX]/.test(state);
@@ -332,14 +326,6 @@ function isHeld(pid: number): boolean {
     return /nanosleep/.test(readFileSync(join("/proc", String(pid), "wchan"), "utf8"));
   } catch {
     return false;
-  }
-}
-
-function statusOf(pid: number, field: string): string | undefined {
-  try {
-    return new RegExp(`^${field}:\\s+(.*)$`, "m").exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1];
-  } catch {
-    return undefined;
   }
 }
 

@@ -135,6 +135,23 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
     await again.close();
   });
 
+  test("a key that was found by its label goes on being found when another one has that label", async (t) => {
+    const { token, backend } = await setUp(t);
+    const generate = (id: string): void =>
+      void token.pkcs11Tool("--keypairgen", "--key-type", "EC:prime256v1", "--label", "login", "--id", id);
+    generate("01");
+    const uri = `${token.uri};object=login`;
+    const query = `?pin-source=${token.pinFile}`;
+    const signer = await backend.open(uri + query);
+    assert.equal(signer.uri, `${uri};id=%01${query}`);
+    await signer.close();
+    generate("02");
+    await assert.rejects(backend.open(uri + query), { code: "ERR_SIGNER_URI" });
+    const again = await backend.open(signer.uri);
+    assert.deepEqual([again.publicKey, again.uri], [signer.publicKey, signer.uri]);
+    await again.close();
+  });
+
   test("keys that cannot sign for a provider are refused", async (t) => {
     const { token, backend } = await setUp(t);
     const generate = (type: string, label: string, ...args: string[]): void =>
@@ -173,6 +190,7 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
       ["object=p384;id=%07", "ERR_SIGNER_KEY_STATE"],
     ];
     for (const [key, code] of rows) await assert.rejects(backend.open(`${token.uri};${key}`), { code }, key);
+    await assert.rejects(backend.open(`${token.uri};object=p384`), /: the key with object "p384" of the token "[^"]+"/);
     const one = await backend.open(`${token.uri};object=twice;id=%05`);
     await one.close();
   });
@@ -186,7 +204,11 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
     await writeFile(notAModule, "text");
     const rows: [attempt: () => Promise<unknown>, code: string, says?: RegExp][] = [
       [open({ pin }, uri), "ERR_SIGNER_URI", /--pkcs11-module .*pkcs11\.modulePath .* "module-path"/],
-      [open({ modulePath, pin }, `${uri}?module-path=/other.so`), "ERR_SIGNER_URI"],
+      [
+        open({ modulePath, pin }, `${uri}?module-path=/other.so`),
+        "ERR_SIGNER_URI",
+        new RegExp(`of the URI is /other\\.so, and the configured modulePath is ${modulePath};`),
+      ],
       [open({ modulePath, pin }, `${uri}?pin-value=1234`), "ERR_SIGNER_URI"],
       [open({ modulePath: "softhsm", pin }, uri), "ERR_OPTION_INVALID"],
       [open({ modulePath: "/missing.so", pin }, uri), "ERR_OPTION_INVALID", / \/missing\.so: there is no such file$/],
@@ -196,6 +218,11 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
       [open({ modulePath, pin, timeoutMs: Number.NaN }, uri), "ERR_OPTION_INVALID"],
       [open({ modulePath, pin, timeoutMs: 2 ** 31 }, uri), "ERR_OPTION_INVALID"],
       [open({ modulePath, pin, token: "jwksd" }, uri), "ERR_SIGNER_URI"],
+      [
+        open({ modulePath, pin, token: uri }, uri),
+        "ERR_SIGNER_URI",
+        /named without a key; leave out "object" and "id"/,
+      ],
       [open({ modulePath, pin, token: 7 as unknown as string }, uri), "ERR_OPTION_INVALID"],
       [open({ modulePath, pin, sessions: "16" as unknown as number }, uri), "ERR_OPTION_INVALID"],
       [open({ module: modulePath, pin } as Pkcs11Options, uri), "ERR_OPTION_UNKNOWN"],

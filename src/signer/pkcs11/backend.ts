@@ -7,9 +7,10 @@ import type { SignerBackend } from "../signer.ts";
 import { signerErrorOf } from "./call-failure.ts";
 import { Connection, type ConnectionTarget } from "./connection.ts";
 import type { KeySelector } from "./messages.ts";
+import { keyName, percentEncoded, tokenName } from "./names.ts";
 import { type Pkcs11Options, checkOptions } from "./options.ts";
 import { Pkcs11Signer, abortable, abortedBy, checkKey } from "./signer.ts";
-import { type Pkcs11Uri, formatKeyUri, parseKeyUri, parsePkcs11Uri } from "./uri.ts";
+import { type Pkcs11Uri, formatKeyUri, parseKeyUri, parseTokenUri } from "./uri.ts";
 import type { TokenProcess } from "./token-process.ts";
 
 /**
@@ -24,7 +25,7 @@ import type { TokenProcess } from "./token-process.ts";
  */
 export function pkcs11Backend(options: Pkcs11Options = {}): SignerBackend {
   const { modulePath, pin, token, sessions, timeoutMs, slowTimeoutMs, clock } = checkOptions(options);
-  const tokenForNewKeys = token === undefined ? undefined : parsePkcs11Uri(token);
+  const tokenForNewKeys = token === undefined ? undefined : parseTokenUri(token);
   const hiddenVariables = pin !== undefined && "environment" in pin ? [pin.environment] : [];
   const settings = { timeoutMs, slowTimeoutMs, hiddenVariables, clock };
   const connections = new Map<string, Connection>();
@@ -38,7 +39,8 @@ export function pkcs11Backend(options: Pkcs11Options = {}): SignerBackend {
     }
     // A module runs as code of this process's user, so that a URI does not override what was configured.
     if (uri.modulePath !== undefined && uri.modulePath !== path) {
-      throw new ConfigError("ERR_SIGNER_URI", '"module-path" of the URI is not the configured modulePath');
+      const paths = `"module-path" of the URI is ${uri.modulePath}, and the configured modulePath is ${path}`;
+      throw new ConfigError("ERR_SIGNER_URI", `${paths}; a URI cannot choose another module than the configured one`);
     }
     return {
       modulePath: path,
@@ -58,7 +60,7 @@ export function pkcs11Backend(options: Pkcs11Options = {}): SignerBackend {
 
   /** The URIs of new keys name the token more exactly, and lead to the process that there is. */
   function alsoFor(uri: string, connection: Connection): void {
-    const name = JSON.stringify(targetOf(parsePkcs11Uri(uri)));
+    const name = JSON.stringify(targetOf(parseKeyUri(uri)));
     if (!connections.has(name)) connections.set(name, connection);
   }
 
@@ -94,9 +96,14 @@ export function pkcs11Backend(options: Pkcs11Options = {}): SignerBackend {
       const parsed = parseKeyUri(uri);
       return withToken(parsed, signal, async (process, connection) => {
         const found = await process.call<"find">({ kind: "find", key: parsed.key });
-        const publicKey = await checkKey(process, found, "the key of the token");
+        const publicKey = await checkKey(
+          process,
+          found,
+          `the key with ${keyName(parsed.key)} of ${tokenName(parsed.token)}`,
+        );
         signal?.throwIfAborted();
-        return new Pkcs11Signer(connection, uri, parsed.key, { process, key: found.key, publicKey });
+        const exact = withId(uri, parsed.key, found.id);
+        return new Pkcs11Signer(connection, exact.uri, exact.key, { process, key: found.key, publicKey });
       });
     },
     async create({ issuer, signal }) {
@@ -137,6 +144,13 @@ export function pkcs11Backend(options: Pkcs11Options = {}): SignerBackend {
       return { destroyedAt: clock.now() };
     },
   };
+}
+
+/** A label may come to be on a second key. With the id of the one that was found, the URI goes on naming that. */
+function withId(uri: string, key: KeySelector, id: Uint8Array): { readonly uri: string; readonly key: KeySelector } {
+  if (key.id !== undefined || id.length === 0) return { uri, key };
+  const [path, ...query] = uri.split("?");
+  return { uri: [`${path};id=${percentEncoded(id)}`, ...query].join("?"), key: { ...key, id } };
 }
 
 /** @param names is given every name that the key may have */

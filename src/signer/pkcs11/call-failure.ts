@@ -14,17 +14,20 @@ export class CallFailure extends Error {
   }
 }
 
-export const unauthorized = (message: string): SignerError =>
-  new SignerError(
-    "ERR_SIGNER_UNAUTHORIZED",
-    `PKCS#11: ${message}; no PIN is tried again until jwksd is started again with the right one`,
-  );
+/** A PIN is not tried again where it was refused, nor where nobody knows whether it was. */
+export function unauthorized({ reason, message }: Failure): SignerError {
+  const why =
+    reason === "pin"
+      ? "no PIN is tried again until jwksd is started again with the right one"
+      : "whether the PIN was refused is not known, so none is tried again until jwksd is started again";
+  return new SignerError("ERR_SIGNER_UNAUTHORIZED", `PKCS#11: ${message}; ${why}`);
+}
 
 /** What callers are told. Messages hold names of functions, return values and what the URI names, never what is signed and no PIN. */
 export function signerErrorOf(error: unknown): Error {
   if (!(error instanceof CallFailure)) return error as Error;
   const { reason, message } = error.failure;
-  if (reason === "pin" || reason === "login") return unauthorized(message);
+  if (reason === "pin" || reason === "login") return unauthorized(error.failure);
   const text = `PKCS#11: ${message}`;
   switch (reason) {
     case "package":

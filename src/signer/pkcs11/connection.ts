@@ -13,9 +13,9 @@ export interface ConnectionTarget {
   readonly sessions: number;
 }
 
-// Whoever makes another connection to the token, it does not get the same wrong PIN again from this process. Nobody can tell from
-// what is kept here which PIN it was.
-const refusedPins = new Set<string>();
+// What this process knows of the PINs of tokens, whichever connection has learned it: a wrong one is not tried again, and one that was
+// right is not doubted because a login failed. Nobody can tell from what is kept here which PIN it was.
+const knownPins = new Map<string, "right" | "refused">();
 const processKey = randomBytes(32);
 const firstDelayMs = 100;
 const lastDelayMs = 5_000;
@@ -36,7 +36,7 @@ export class Connection {
   #failure: Failure | undefined;
   #failedStarts = 0;
   #wasLoggedIn = false;
-  #refusal: string | undefined;
+  #refusal: Failure | undefined;
   #tried: string | undefined;
   #stopping: Promise<void> | undefined;
 
@@ -76,7 +76,7 @@ export class Connection {
    */
   async process(): Promise<TokenProcess> {
     await this.#stopping;
-    if (this.#refusal !== undefined) throw unauthorized(this.#refusal);
+    if (this.#refusal !== undefined && !this.#wasRight()) throw unauthorized(this.#refusal);
     if (this.current !== undefined) return this.current;
     if (this.#starting !== undefined) return this.#starting;
     // One that is ending, or one that could not be started: a further one comes by itself.
@@ -95,10 +95,12 @@ export class Connection {
   async #start(): Promise<TokenProcess> {
     const { modulePath, token, sessions } = this.#target;
     this.#tried = undefined;
+    this.#refusal = undefined;
     try {
       const start = { kind: "start", modulePath, token, sessions } as const;
       const process = await TokenProcess.start(start, (token) => this.#pinFor(token), this.#settings);
       this.#wasLoggedIn = true;
+      if (this.#tried !== undefined) knownPins.set(this.#tried, "right");
       this.#process = process;
       void process.ended.then((failure) => this.#onEnd(process, failure));
       return process;
@@ -109,7 +111,8 @@ export class Connection {
       const failure = error instanceof CallFailure ? error.failure : unreadablePin;
       this.#retryLater(failure);
       // The first start shows whether the configuration is right. What is wrong after that may pass.
-      throw signerErrorOf(this.#wasLoggedIn && this.#refusal === undefined ? new CallFailure(passing(failure)) : error);
+      const mayPass = this.#refusal === undefined && (this.#wasLoggedIn || failure.reason === "login");
+      throw signerErrorOf(mayPass ? new CallFailure(passing(failure)) : error);
     }
   }
 
@@ -119,8 +122,8 @@ export class Connection {
     this.#tried = createHmac("sha256", processKey)
       .update(JSON.stringify([this.#target.modulePath, token, pin]))
       .digest("hex");
-    if (!refusedPins.has(this.#tried)) return pin;
-    throw new CallFailure({ reason: "pin", message: "this PIN was refused before", lost: true });
+    if (knownPins.get(this.#tried) !== "refused") return pin;
+    throw new CallFailure({ reason: "pin", message: "this PIN was refused before, or may have been", lost: true });
   }
 
   /** What is wrong with a login is mended at the token or where the PIN comes from. */
@@ -133,13 +136,18 @@ export class Connection {
     return new CallFailure({ ...failure, message: `${tokenName(token)}${source}: ${failure.message}` }, timedOut);
   }
 
+  /** Whether any connection has logged in with the PIN that was tried last. */
+  #wasRight(): boolean {
+    return this.#tried !== undefined && knownPins.get(this.#tried) === "right";
+  }
+
   /** Where it is not known what became of the PIN, it counts as refused, unless it was right before. */
   #latch(error: unknown): void {
     if (!(error instanceof CallFailure)) return;
-    const { reason, message } = error.failure;
-    if (reason !== "pin" && (reason !== "login" || this.#wasLoggedIn)) return;
-    this.#refusal = message;
-    if (this.#tried !== undefined) refusedPins.add(this.#tried);
+    const { reason } = error.failure;
+    if (reason !== "pin" && (reason !== "login" || this.#wasRight())) return;
+    this.#refusal = error.failure;
+    if (this.#tried !== undefined) knownPins.set(this.#tried, "refused");
   }
 
   #onEnd(process: TokenProcess, failure: Failure | undefined): void {

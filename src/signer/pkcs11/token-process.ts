@@ -113,13 +113,16 @@ export class TokenProcess {
 
   async #start(message: StartMessage, readPin: ReadPin): Promise<void> {
     const { clock, slowTimeoutMs } = this.#settings;
-    const expire = (): void => this.#kill(timedOut(`the start of the module took more than ${slowTimeoutMs} ms`));
+    let step = "the start of the module";
+    const expire = (): void => this.#kill(timedOut(`${step} took more than ${slowTimeoutMs} ms`));
     const cancel = clock.setTimer(expire, slowTimeoutMs);
     try {
       await new Promise<void>((resolve, reject) => {
         this.#child.on("message", (message: FromChild) => {
           if (message.kind === "login") {
+            step = "to read the PIN after the start of the module";
             readPin(message.token).then((pin) => {
+              step = "the login after the start of the module";
               // From now on, where nothing follows, nobody knows what became of the PIN.
               this.#isLoggingIn = true;
               this.#tell({ kind: "pin", pin });

@@ -33,7 +33,16 @@ export class Token {
   ): Promise<Token> {
     const module = loadModule(modulePath);
     // Operations run on several threads.
-    named("C_Initialize", () => module.C_Initialize({ flags: CKF.OS_LOCKING_OK }));
+    try {
+      module.C_Initialize({ flags: CKF.OS_LOCKING_OK });
+    } catch (error) {
+      const { reason, message } = failureOf(error, `C_Initialize of ${modulePath}`);
+      throw new TokenFailure(
+        reason,
+        `${message}; look at what the module needs: its configuration (such as SOFTHSM2_CONF), its device`,
+        true,
+      );
+    }
     const slot = findSlot(module, token);
     const { label, serialNumber, flags } = named("C_GetTokenInfo", () => module.C_GetTokenInfo(slot));
     const description = { label: unpadded(label), serial: unpadded(serialNumber) };

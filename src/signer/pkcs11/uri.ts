@@ -56,6 +56,15 @@ export function parseKeyUri(uri: string): Pkcs11Uri {
   return parsed;
 }
 
+/** {@link parsePkcs11Uri} for the URI of a token in which keys are made. @throws ConfigError `ERR_SIGNER_URI` */
+export function parseTokenUri(uri: string): Pkcs11Uri {
+  const parsed = parsePkcs11Uri(uri);
+  if (parsed.key.id !== undefined || parsed.key.label !== undefined) {
+    throw bad('the token for new keys is named without a key; leave out "object" and "id"');
+  }
+  return parsed;
+}
+
 /** The URI of a key on a token, without a module and without a PIN. */
 export function formatKeyUri(token: { readonly label: string; readonly serial: string }, key: KeySelector): string {
   const id = percentEncoded(key.id ?? new Uint8Array());
