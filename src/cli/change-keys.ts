@@ -14,7 +14,7 @@ import { kidText, relativeText, timeText } from "../rotation/words.ts";
 import { planVerbs } from "../server/plan-scale.ts";
 import { indented, terminalOf } from "../server/terminal.ts";
 import type { KeyRecord, KeyUse } from "../store/store.ts";
-import { destroyEffects, destroyEnded, placeEffects } from "./external-keys.ts";
+import { destroyEffects, destroyEnded, leaveOver, placeEffects } from "./external-keys.ts";
 import { makeDraft, makeReal } from "./make-keys.ts";
 import { type Flags, type OpenKeys, addStoreSettings, recordsOf } from "./managed-keys.ts";
 
@@ -124,10 +124,12 @@ async function commit(
   decide: Decide,
 ): Promise<Pick<Told, "before" | "now" | "change" | "external">> {
   const key = draft && (await makeReal(open, draft));
+  const uri = key && uriOf(key);
   let now = systemClock.now();
   let before: readonly KeyRecord[] = [];
+  let change: Change;
   try {
-    const change = await transact(
+    change = await transact(
       open.store,
       async (records) => {
         now = systemClock.now();
@@ -138,13 +140,15 @@ async function commit(
       },
       { clock: systemClock },
     );
-    const places = placeEffects(open.settings, key, before, change);
-    return { before, now, change, external: [...places, ...(await destroyEnded(open.signers, change))] };
   } catch (error) {
-    const uri = key && uriOf(key);
-    if (uri !== undefined) console.error(`jwksd: ${uri} was made and could not be recorded; nothing uses it`);
+    // A store that fails may have taken it all the same.
+    if (uri !== undefined) await leaveOver(open.signers, uri, !(error instanceof StoreError));
     throw error;
   }
+  const isUsed = change.records.some(({ kid }) => kid === key?.kid);
+  if (uri !== undefined && !isUsed) await leaveOver(open.signers, uri, true);
+  const places = placeEffects(open.settings, key, before, change);
+  return { before, now, change, external: [...places, ...(await destroyEnded(open.signers, change))] };
 }
 
 /** A key in an HSM or key service becomes active only after it has signed. @throws SignerError */
@@ -158,6 +162,13 @@ async function checkCanSign(
   const opener = createKeyOpener(wrapping, signers.openSigner, new AbortController().signal);
   try {
     await opener.probe(next);
+  } catch (error) {
+    if (before.some(({ kid }) => kid === next.kid)) {
+      console.error(
+        `jwksd: nothing was changed, because the next key cannot sign; to do without it, first: jwksd keys remove -- ${kidText(next.kid)}`,
+      );
+    }
+    throw error;
   } finally {
     await opener.close();
   }

@@ -1,7 +1,8 @@
 // What a change does to keys in HSMs and key services.
 import type { Change } from "../rotation/advance.ts";
 import type { NewKey } from "../rotation/commands.ts";
-import { activeKey, endedExternalKeys, uriOf } from "../rotation/records.ts";
+import { destroyExternal } from "../rotation/open-keys.ts";
+import { type ExternalKey, activeKey, endedExternalKeys, uriOf } from "../rotation/records.ts";
 import { kidText } from "../rotation/words.ts";
 import type { Settings } from "../server/settings.ts";
 import type { Signers } from "../server/signers.ts";
@@ -34,27 +35,55 @@ export function placeEffects(
 
 /** What `--destroy-external` does with a change, before it is done. */
 export function destroyEffects({ destroySigner }: Signers, { records, events }: Change): string[] {
-  if (destroySigner === undefined) return [];
-  return endedExternalKeys(records, events).map(
-    ({ kid, uri }) => `The private half of "${kidText(kid)}" in ${uri} is destroyed for good. ${cannotBeUndone}`,
-  );
+  return destroySigner === undefined ? [] : endedExternalKeys(records, events).map(destroyEffect);
+}
+
+export function destroyEffect({ kid, uri }: ExternalKey): string {
+  return `The private half of "${kidText(kid)}" in ${uri} is destroyed for good. ${cannotBeUndone}`;
 }
 
 /** Does what `--destroy-external` asks for, and gives back what was destroyed. The change stands whatever becomes of this. */
-export async function destroyEnded({ destroySigner }: Signers, { records, events }: Change): Promise<string[]> {
+export async function destroyEnded(
+  { openSigner, destroySigner }: Signers,
+  { records, events }: Change,
+): Promise<string[]> {
   const done: string[] = [];
-  for (const { kid, uri } of endedExternalKeys(records, events)) {
+  for (const key of endedExternalKeys(records, events)) {
+    const command = `jwksd keys destroy --yes -- ${kidText(key.kid)}`;
     if (destroySigner === undefined) {
-      console.error(`jwksd: ${uri} stays where it is; --destroy-external destroys it`);
+      console.error(`jwksd: ${key.uri} stays where it is; to destroy it: ${command}`);
       continue;
     }
     try {
-      await destroySigner(uri);
-      done.push(`The private half of "${kidText(kid)}" in ${uri} was destroyed for good. ${cannotBeUndone}`);
+      done.push(await destroyKey(openSigner, destroySigner, key));
     } catch (error) {
-      console.error(`jwksd: ${uri} could not be destroyed: ${(error as Error).message}`);
+      console.error(
+        `jwksd: ${key.uri} could not be destroyed: ${(error as Error).message}; when that is mended: ${command}`,
+      );
       process.exitCode = 1;
     }
   }
   return done;
+}
+
+/** @throws SignerError, KeyMaterialError see `destroyExternal` */
+export async function destroyKey(
+  openSigner: Signers["openSigner"],
+  destroySigner: NonNullable<Signers["destroySigner"]>,
+  key: ExternalKey,
+): Promise<string> {
+  await destroyExternal(key, openSigner, destroySigner, new AbortController().signal);
+  return `The private half of "${kidText(key.kid)}" in ${key.uri} was destroyed for good. ${cannotBeUndone}`;
+}
+
+/** What becomes of a key that was made for a change, and is not in the store. */
+export async function leaveOver({ destroySigner }: Signers, uri: string, isCertain: boolean): Promise<void> {
+  const isDestroyed =
+    isCertain &&
+    destroySigner !== undefined &&
+    (await destroySigner(uri).then(
+      () => true,
+      () => false,
+    ));
+  console.error(`jwksd: ${uri} was made, and nothing uses it${isDestroyed ? ", so it was destroyed again" : ""}`);
 }

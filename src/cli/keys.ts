@@ -5,11 +5,12 @@ import { activeKey, announcedKey, jweOf } from "../rotation/records.ts";
 import type { Wrapping } from "../rotation/wrapping.ts";
 import type { KeyRecord, KeyUse } from "../store/store.ts";
 import { type ChangeFlags, addChangeFlags, changeKeys } from "./change-keys.ts";
+import { destroyCommand } from "./destroy-key.ts";
 import { exportCommand } from "./export-keys.ts";
 import { importCommand } from "./import-keys.ts";
 import { addListFlags, listKeys } from "./list-keys.ts";
 import { addNewKeyFlags } from "./make-keys.ts";
-import { type Flags, recordsOf, withKeys } from "./managed-keys.ts";
+import { type Flags, recordsOf, takesKid, withKeys } from "./managed-keys.ts";
 
 export function keysCommand(): Command {
   return new Command("keys")
@@ -20,6 +21,7 @@ export function keysCommand(): Command {
     .addCommand(stepCommand("retire", "Retire the active key; the announced one takes its place."))
     .addCommand(stepCommand("remove", "Take a retiring key away, or one that is announced, for good."))
     .addCommand(revokeCommand())
+    .addCommand(destroyCommand())
     .addCommand(importCommand())
     .addCommand(exportCommand())
     .addCommand(rewrapCommand())
@@ -100,18 +102,6 @@ Examples:
         );
       }),
     );
-}
-
-/** One in 64 thumbprints begins with a dash. */
-function takesKid(command: Command): Command {
-  return command
-    .argument("<kid>", 'jwksd keys lists them; one that begins with a dash comes last, after "--"')
-    .configureOutput({
-      outputError(text, write) {
-        write(text);
-        if (text.includes("unknown option")) write(`(a kid that begins with a dash comes last, after "--")\n`);
-      },
-    });
 }
 
 function revokeCommand(): Command {

@@ -6,6 +6,7 @@ import { activeKey } from "../rotation/records.ts";
 import type { Signers } from "../server/signers.ts";
 import type { ExternalSigner } from "../signer/signer.ts";
 import type { KeyRecord, KeyUse } from "../store/store.ts";
+import { leaveOver } from "./external-keys.ts";
 import { type OpenKeys, useOption } from "./managed-keys.ts";
 
 const algs = [
@@ -38,12 +39,17 @@ export function makeDraft(
 }
 
 /** The draft itself, or a new key in the HSM or key service in which the configuration has signing keys made. */
-export async function makeReal({ signers, issuer }: OpenKeys, draft: NewKey): Promise<NewKey> {
+export async function makeReal({ signers, settings, issuer }: OpenKeys, draft: NewKey): Promise<NewKey> {
   const { createSigner } = signers;
   if (draft.use === "enc" || createSigner === undefined) return draft;
-  const signer = await createSigner({ issuer });
-  return recorded(signer).catch((error: unknown) => {
-    console.error(`jwksd: ${signer.uri} was made and cannot be used; nothing uses it`);
+  const signer = await createSigner({ issuer }).catch((error: unknown) => {
+    console.error(
+      `jwksd: nothing was changed, because no key can be made in ${settings.signerType} now; --signer-type local makes it in the store`,
+    );
+    throw error;
+  });
+  return recorded(signer).catch(async (error: unknown) => {
+    await leaveOver(signers, signer.uri, true);
     throw error;
   });
 }

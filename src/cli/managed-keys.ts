@@ -35,6 +35,18 @@ export function addStoreSettings(command: Command): Command {
   return addSettings(command.option("--json", "print JSON"), ["issuer", ...storeSettings]);
 }
 
+/** One in 64 thumbprints begins with a dash. */
+export function takesKid(command: Command): Command {
+  return command
+    .argument("<kid>", 'jwksd keys lists them; one that begins with a dash comes last, after "--"')
+    .configureOutput({
+      outputError(text, write) {
+        write(text);
+        if (text.includes("unknown option")) write(`(a kid that begins with a dash comes last, after "--")\n`);
+      },
+    });
+}
+
 export const useOption = (): Option =>
   new Option("--use <use>", "of signing or of encryption keys").choices(["sig", "enc"]);
 

@@ -25,8 +25,11 @@ export type ManagerEvent =
   | { readonly type: "held-back"; readonly kid: string; readonly error: JwksdError }
   /** The active key cannot be opened by this process, which does not sign, and is published all the same. */
   | { readonly type: "unopened"; readonly kid: string; readonly error: JwksdError }
-  /** A key was made in its HSM or key service, and could not be recorded; nothing uses it. */
-  | { readonly type: "orphaned"; readonly uri: string }
+  /**
+   * A key was made in its HSM or key service, and another replica was quicker or it could not be recorded; nothing uses it. It was
+   * destroyed again, where that may be done (`destroySigner`) and it is certain that it is not recorded.
+   */
+  | { readonly type: "orphaned"; readonly uri: string; readonly isDestroyed: boolean }
   /** A removed or revoked key was destroyed in its HSM or key service, or could not be (then `error` says why). */
   | { readonly type: "destroyed"; readonly kid: string; readonly uri: string; readonly error?: JwksdError };
 
@@ -42,11 +45,14 @@ export interface KeyManagerOptions {
   readonly createSigner?:
     | ((request: { readonly issuer: string; readonly signal: AbortSignal }) => Promise<ExternalSigner>)
     | undefined;
-  /** Opens keys that are in an HSM or key service. Needed where there are any. */
+  /** Opens keys that are in an HSM or key service. Needed where there are any, and with the other two. */
   readonly openSigner?:
     | ((uri: string, options: { readonly signal: AbortSignal }) => Promise<ExternalSigner>)
     | undefined;
-  /** Destroys external keys after this manager has removed or revoked them. Default: they stay where they are. */
+  /**
+   * Destroys external keys after this manager has removed or revoked them, or has made one too many. Default: they stay where they are.
+   * A URI that has come to name another key is not destroyed.
+   */
   readonly destroySigner?: ((uri: string, options: { readonly signal: AbortSignal }) => Promise<unknown>) | undefined;
   /**
    * Whether this process signs. If not, an active external key that cannot be opened is published all the same. Default: `true`.

@@ -1,12 +1,12 @@
 import { systemClock } from "../clock.ts";
-import { JwksdError, SignerError, StoreError } from "../errors.ts";
+import { ConfigError, JwksdError, SignerError, StoreError } from "../errors.ts";
 import type { KeyEvent, KeyRecord } from "../store/store.ts";
 import { type Advance, type Change, advance, endOfWait, noteTokenLifetimes } from "./advance.ts";
 import { type Command, announce, applyCommand } from "./commands.ts";
 import { defaultAlg, externalKey, makeLocalKey } from "./make-key.ts";
 import type { Driven, KeyManager, KeyManagerOptions, ManagerEvent } from "./manager-types.ts";
 import { checkNotOlder } from "./older-copy.ts";
-import { type OpenKeys, createKeyOpener, keysetsOf } from "./open-keys.ts";
+import { type OpenKeys, createKeyOpener, destroyExternal, keysetsOf } from "./open-keys.ts";
 import { rotationPolicy } from "./policy.ts";
 import {
   activeKey,
@@ -40,12 +40,13 @@ const restartMs = 60_000;
  * @throws SignerError where the active key is external and cannot be opened
  */
 export async function createKeyManager(options: KeyManagerOptions): Promise<KeyManager> {
-  const { issuer, store, createSigner, destroySigner, onEvent, clock = systemClock } = options;
+  const { issuer, store, createSigner, openSigner, destroySigner, onEvent, clock = systemClock } = options;
+  checkCallbacks(options);
   const policy = rotationPolicy(options.policy);
   const wrapping = await createWrapping(options.wrappingKeys, issuer);
   const closing = new AbortController();
   const { signal } = closing;
-  const opener = createKeyOpener(wrapping, options.openSigner, signal, options);
+  const opener = createKeyOpener(wrapping, openSigner, signal, options);
   const me = crypto.randomUUID();
   /** Which records each target has been given the keys of. */
   const driven = new Map<Driven, readonly KeyRecord[]>();
@@ -211,16 +212,33 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
     const signer = await createSigner({ issuer, signal });
     const isRecorded = (record: KeyRecord): boolean => uriOf(record) === signer.uri;
     let known = records;
+    let isUncertain = false;
     try {
       const key = await externalKey(signer);
       const add = (stored: readonly KeyRecord[]): Change => announceNext((known = stored), key, policy, clock.now());
+      // A store that fails may have taken it all the same.
+      isUncertain = true;
       const change = await transact(store, add, { clock, signal });
-      known = change.records;
+      [known, isUncertain] = [change.records, false];
       await adopt(change);
     } finally {
-      if (!known.some(isRecorded)) emit({ type: "orphaned", uri: signer.uri });
       await signer.close();
+      if (!known.some(isRecorded)) await takeBack(signer.uri, isUncertain);
     }
+  }
+
+  /** A key that this replica has made, and that nobody uses. */
+  async function takeBack(uri: string, isUncertain: boolean): Promise<void> {
+    let isDestroyed = false;
+    if (destroySigner !== undefined && !isUncertain) {
+      try {
+        await destroySigner(uri, { signal });
+        isDestroyed = true;
+      } catch {
+        // It is told of, as one that may not be destroyed.
+      }
+    }
+    emit({ type: "orphaned", uri, isDestroyed });
   }
 
   /** Whether this replica is the one that makes the next key. */
@@ -261,10 +279,11 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
   }
 
   async function destroyEnded(events: readonly KeyEvent[]): Promise<void> {
-    if (destroySigner === undefined) return;
-    for (const { kid, uri } of endedExternalKeys(records, events)) {
+    if (destroySigner === undefined || openSigner === undefined) return;
+    for (const key of endedExternalKeys(records, events)) {
+      const { kid, uri } = key;
       try {
-        await destroySigner(uri, { signal });
+        await destroyExternal(key, openSigner, destroySigner, signal);
         emit({ type: "destroyed", kid, uri });
       } catch (error) {
         emit({ type: "destroyed", kid, uri, error: asJwksdError(error) });
@@ -349,6 +368,17 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
     },
     close,
   };
+}
+
+/** @throws ConfigError `ERR_OPTION_INVALID` */
+function checkCallbacks({ createSigner, openSigner, destroySigner }: KeyManagerOptions): void {
+  for (const [name, value] of Object.entries({ createSigner, openSigner, destroySigner })) {
+    if (value === undefined) continue;
+    if (typeof value !== "function") throw new ConfigError("ERR_OPTION_INVALID", `${name} must be a function`);
+    if (openSigner === undefined) {
+      throw new ConfigError("ERR_OPTION_INVALID", `${name} needs openSigner, which opens a key by its URI again`);
+    }
+  }
 }
 
 /** What is noted on a key and is no change of it. */

@@ -7,7 +7,7 @@ import { localSigner, publishOnlySigner } from "../signer/local.ts";
 import type { ExternalSigner, Signer } from "../signer/signer.ts";
 import type { KeyRecord } from "../store/store.ts";
 import type { ManagedKeysets } from "./manager-types.ts";
-import { isLive, jweOf, publishedKeys, uriOf } from "./records.ts";
+import { type ExternalKey, isLive, jweOf, publishedKeys, uriOf } from "./records.ts";
 import type { Wrapping } from "./wrapping.ts";
 
 /** The private halves that are in use, by kid. */
@@ -55,6 +55,31 @@ function ofKey(error: unknown, name: string): unknown {
 }
 
 type OpenExternal = (uri: string, options: { readonly signal: AbortSignal }) => Promise<ExternalSigner>;
+type DestroyExternal = (uri: string, options: { readonly signal: AbortSignal }) => Promise<unknown>;
+
+/**
+ * Destroys a key in its HSM or key service, after a look at it: what a URI names may be another key by now, which somebody else needs.
+ *
+ * @throws KeyMaterialError `ERR_KEY_MISMATCH`
+ */
+export async function destroyExternal(
+  { kid, uri, publicJwk }: ExternalKey,
+  open: OpenExternal,
+  destroy: DestroyExternal,
+  signal: AbortSignal,
+): Promise<void> {
+  const signer = await open(uri, { signal });
+  await signer.close();
+  if (!isSameKey(signer, { publicJwk })) throw mismatch(`kid ${JSON.stringify(kid)}`);
+  await destroy(uri, { signal });
+}
+
+function isSameKey({ publicKey }: Signer, { publicJwk }: Pick<KeyRecord, "publicJwk">): boolean {
+  return keyIdentity(publicMembers({ ...publicKey }, "the key of a signer")) === keyIdentity(publicJwk);
+}
+
+const mismatch = (name: string): KeyMaterialError =>
+  new KeyMaterialError("ERR_KEY_MISMATCH", `${name}: its private half belongs to another public key`);
 
 export function createKeyOpener(
   wrapping: Wrapping,
@@ -83,9 +108,9 @@ export function createKeyOpener(
         : await openUri(uri).catch((error: unknown) => {
             throw ofKey(error, name);
           });
-    if (keyIdentity(publicMembers({ ...signer.publicKey }, name)) !== keyIdentity(record.publicJwk)) {
+    if (!isSameKey(signer, record)) {
       await signer.close?.();
-      throw new KeyMaterialError("ERR_KEY_MISMATCH", `${name}: its private half belongs to another public key`);
+      throw mismatch(name);
     }
     signers.set(kid, signer);
     return signer;

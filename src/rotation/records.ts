@@ -10,16 +10,20 @@ export function isLive({ state }: KeyRecord): boolean {
   return state !== "removed" && state !== "revoked";
 }
 
+/** A key whose private half is in an HSM or key service. */
+export type ExternalKey = Pick<KeyRecord, "kid" | "publicJwk"> & { readonly uri: string };
+
+/** The key of a record, if it is in an HSM or key service. */
+export function externalOf(record: KeyRecord): ExternalKey | undefined {
+  const { kid, publicJwk } = record;
+  const uri = uriOf(record);
+  return uri === undefined ? undefined : { kid, publicJwk, uri };
+}
+
 /** The external keys among those that came to their end in these events: they may still be in their HSM or key service. */
-export function endedExternalKeys(
-  records: readonly KeyRecord[],
-  events: readonly KeyEvent[],
-): { readonly kid: string; readonly uri: string }[] {
+export function endedExternalKeys(records: readonly KeyRecord[], events: readonly KeyEvent[]): ExternalKey[] {
   const ended = new Set(events.filter(({ type }) => type === "removed" || type === "revoked").map(({ kid }) => kid));
-  return records.flatMap((record) => {
-    const uri = uriOf(record);
-    return uri !== undefined && ended.has(record.kid) ? [{ kid: record.kid, uri }] : [];
-  });
+  return records.filter(({ kid }) => ended.has(kid)).flatMap((record) => externalOf(record) ?? []);
 }
 
 /** The wrapped private half, where it is in the store. */

@@ -98,7 +98,8 @@ function logEvent(event: ManagerEvent, before: readonly KeyRecord[], log: Logger
       }
       break;
     case "orphaned":
-      log.warn({ uri: event.uri }, "a key was made that could not be recorded; nothing uses it");
+      if (event.isDestroyed) log.info({ uri: event.uri }, "a key was made that was not needed, and destroyed again");
+      else log.warn({ uri: event.uri }, "a key was made that could not be recorded or was not needed; nothing uses it");
       break;
     default:
       log.info({}, "keys are managed again");

@@ -2,7 +2,8 @@ import { readFile, stat } from "node:fs/promises";
 import type { Logger } from "pino";
 import { ConfigError } from "../errors.ts";
 import { permissionWarnings } from "../node/key-files.ts";
-import { type BackendOptions, type SignerBackend, signerBackend } from "../signer/open-signer.ts";
+import { type BackendOptions, type SignerBackend, signerBackend, typesOf } from "../signer/open-signer.ts";
+import { parsePkcs11Uri } from "../signer/pkcs11/uri.ts";
 import type { ExternalSigner } from "../signer/signer.ts";
 import type { Settings } from "./settings.ts";
 
@@ -18,8 +19,8 @@ export interface Signers {
 }
 
 /**
- * Reads how to reach them; nothing is connected to before it is used. What is wrong with the options for new keys is said now, not when
- * the next key is due.
+ * Reads how to reach them; nothing is connected to before it is used. What is wrong with the options of any of them is said now, not
+ * when the next key is due.
  *
  * @param log is told of files with secrets that others can read
  * @throws ConfigError `ERR_CONFIG_FORMAT`, and see `signerBackend`
@@ -29,7 +30,6 @@ export async function signersOf(
   log?: Pick<Logger, "warn">,
 ): Promise<Signers> {
   const options = settings.signers === undefined ? {} : await readOptions(settings.signers);
-  if (log !== undefined) await warnOfSecrets(options, log);
   const backends = new Map<string, Promise<SignerBackend>>();
   /** One for each kind, because some keep a process or connections for all their keys. */
   const backendOf = (uriOrType: string): Promise<SignerBackend> => {
@@ -40,9 +40,19 @@ export async function signersOf(
     backend.catch(() => backends.delete(type));
     return backend;
   };
+  // Also those of no key in use: a secret may have been put there, where it is not looked for.
+  for (const type of typesOf(options)) await backendOf(type);
   if (settings.signerType !== "local") await backendOf(settings.signerType);
+  const warn = warnOnce(log);
+  const { pin } = options.pkcs11 ?? {};
+  await warn(pin !== undefined && "file" in pin ? pin.file : undefined);
+  await warn(options.vaultTransit?.tokenFile);
   return {
-    openSigner: async (uri, { signal } = {}) => (await backendOf(uri)).open(uri, { signal }),
+    async openSigner(uri, { signal } = {}) {
+      const backend = await backendOf(uri);
+      if (uri.startsWith("pkcs11:")) await warn(parsePkcs11Uri(uri).pinFile);
+      return backend.open(uri, { signal });
+    },
     createSigner:
       settings.signerType === "local"
         ? undefined
@@ -53,16 +63,16 @@ export async function signersOf(
   };
 }
 
-/** A file that is not there is an error when it is used. */
-async function warnOfSecrets({ pkcs11, vaultTransit }: BackendOptions, log: Pick<Logger, "warn">): Promise<void> {
-  const { file: pinFile } = { file: undefined, ...pkcs11?.pin };
-  // What a file of options holds was not looked at yet.
-  const files = [pinFile, vaultTransit?.tokenFile].filter((file) => typeof file === "string");
-  for (const file of files) {
+/** Warns of each file with a secret that others can read. One that is not there is an error when it is used. */
+function warnOnce(log: Pick<Logger, "warn"> | undefined): (file: string | undefined) => Promise<void> {
+  const seen = new Set<string>();
+  return async (file) => {
+    if (log === undefined || file === undefined || seen.has(file)) return;
+    seen.add(file);
     const stats = await stat(file).catch(() => undefined);
     const warnings = stats?.isFile() === true ? permissionWarnings(file, stats.mode & 0o777) : [];
     for (const warning of warnings) log.warn({ file }, warning);
-  }
+  };
 }
 
 async function readOptions(path: string): Promise<BackendOptions> {

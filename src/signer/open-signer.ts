@@ -22,25 +22,49 @@ export interface BackendOptions {
   readonly vaultTransit?: VaultTransitOptions | undefined;
 }
 
+interface Adapter {
+  /** Which options are for it. */
+  readonly option: keyof BackendOptions;
+  load(options: BackendOptions): Promise<SignerBackend>;
+}
+
 // An adapter is loaded when it is used, and its SDK by the adapter: nobody has all of them installed.
-const backends: Readonly<Record<string, (options: BackendOptions) => Promise<SignerBackend>>> = {
-  "aws-kms": async ({ awsKms }) => (await import("./aws-kms.ts")).awsKmsBackend(awsKms),
-  "azure-kv": async ({ azureKeyVault }) => (await import("./azure-key-vault.ts")).azureKeyVaultBackend(azureKeyVault),
-  "gcp-kms": async ({ googleKms }) => (await import("./google-kms.ts")).googleKmsBackend(googleKms),
-  pkcs11: async ({ pkcs11 }) => (await import("./pkcs11/index.ts")).pkcs11Backend(pkcs11),
-  "vault-transit": async ({ vaultTransit }) => (await import("./vault-transit.ts")).vaultTransitBackend(vaultTransit),
+const adapters: Readonly<Record<string, Adapter>> = {
+  "aws-kms": {
+    option: "awsKms",
+    load: async ({ awsKms }) => (await import("./aws-kms.ts")).awsKmsBackend(awsKms),
+  },
+  "azure-kv": {
+    option: "azureKeyVault",
+    load: async ({ azureKeyVault }) => (await import("./azure-key-vault.ts")).azureKeyVaultBackend(azureKeyVault),
+  },
+  "gcp-kms": {
+    option: "googleKms",
+    load: async ({ googleKms }) => (await import("./google-kms.ts")).googleKmsBackend(googleKms),
+  },
+  pkcs11: {
+    option: "pkcs11",
+    load: async ({ pkcs11 }) => (await import("./pkcs11/index.ts")).pkcs11Backend(pkcs11),
+  },
+  "vault-transit": {
+    option: "vaultTransit",
+    load: async ({ vaultTransit }) => (await import("./vault-transit.ts")).vaultTransitBackend(vaultTransit),
+  },
 };
 
-const optionNames: readonly string[] = [
-  "awsKms",
-  "azureKeyVault",
-  "googleKms",
-  "pkcs11",
-  "vaultTransit",
-] satisfies (keyof BackendOptions)[];
-
 /** The kinds of HSMs and key services, which are the schemes of key URIs. */
-export const signerTypes: readonly string[] = Object.keys(backends);
+export const signerTypes: readonly string[] = Object.keys(adapters);
+
+/** The kinds that options are given for. @throws ConfigError `ERR_OPTION_UNKNOWN` */
+export function typesOf(options: BackendOptions): string[] {
+  return Object.keys(options).map((name) => {
+    const [type] = Object.entries(adapters).find(([, { option }]) => option === name) ?? [];
+    if (type !== undefined) return type;
+    const known = Object.values(adapters).map(({ option }) => option);
+    const rule = `options of signers are for ${known.join(", ")}`;
+    throw new ConfigError("ERR_OPTION_UNKNOWN", `${rule}, not ${JSON.stringify(name)}`);
+  });
+}
 
 /**
  * The backend of a kind of keys, or of the key that a URI names: it opens keys, makes them and destroys them.
@@ -50,18 +74,13 @@ export const signerTypes: readonly string[] = Object.keys(backends);
  */
 export async function signerBackend(uriOrType: string, options: BackendOptions = {}): Promise<SignerBackend> {
   const [type = ""] = uriOrType.split(":", 1);
-  const load = Object.hasOwn(backends, type) ? backends[type] : undefined;
-  if (load === undefined) {
+  const adapter = Object.hasOwn(adapters, type) ? adapters[type] : undefined;
+  if (adapter === undefined) {
     const known = signerTypes.map((name) => `${name}:`).join(", ");
     throw new ConfigError("ERR_SIGNER_URI", `a key URI begins with one of ${known}; docs/signers.md shows each`);
   }
-  for (const name of Object.keys(options)) {
-    if (!optionNames.includes(name)) {
-      const rule = `options of signers are for ${optionNames.join(", ")}`;
-      throw new ConfigError("ERR_OPTION_UNKNOWN", `${rule}, not ${JSON.stringify(name)}`);
-    }
-  }
-  return load(options);
+  typesOf(options);
+  return adapter.load(options);
 }
 
 /**

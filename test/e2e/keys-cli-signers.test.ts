@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { sqliteStore } from "../../src/store/sqlite.ts";
 import { named } from "../support/keys.ts";
-import { runCli, temporaryFolder } from "../support/service.ts";
+import { eventually, runCli, temporaryFolder } from "../support/service.ts";
 import { vaultStub } from "../support/stubs/vault-transit.ts";
 
 const timeout = 120_000;
@@ -170,8 +170,115 @@ test("what --destroy-external destroys is named before, and afterwards", { timeo
   vault.keys.delete("c");
   const failed = await run("keys", "revoke", "c", "--destroy-external", "--yes");
   assert.equal(failed.code, 1);
-  assert.match(failed.stderr, /^jwksd: vault-transit:.* could not be destroyed: /);
+  assert.match(
+    failed.stderr,
+    /^jwksd: vault-transit:.* could not be destroyed: .*; when that is mended: jwksd keys destroy --yes -- c\n/,
+  );
   assert.doesNotMatch(failed.stdout, /was\s+destroyed/);
+});
+
+test(
+  "a key that was left in its service is destroyed later, unless its URI has come to name another",
+  { timeout },
+  async (t) => {
+    const { folder, vault, run } = await setUp(t);
+    const [a, b] = [vault.add("a"), vault.add("b")];
+    await run("keys", "import", "--signer", a, "--kid", "a");
+    await run("keys", "import", "--signer", b, "--kid", "b");
+    assert.match(
+      (await run("keys", "destroy", "b", "--yes")).stderr,
+      /"b" is not destroyed: it is announced \[ERR_TRANSITION\]/,
+    );
+    const removed = await run("keys", "remove", "b");
+    assert.match(removed.stderr, /b\/1 stays where it is; to destroy it: jwksd keys destroy --yes -- b\n$/);
+
+    const refused = await run("keys", "destroy", "b");
+    assert.deepEqual([refused.code, vault.keys.has("b")], [1, true]);
+    assert.match(
+      refused.stderr,
+      /nothing was destroyed; --yes does it: The private half of "b" in .* \[ERR_CONFIRMATION\]/,
+    );
+    const dry = await run("keys", "destroy", "b", "--dry-run");
+    assert.deepEqual([dry.code, vault.keys.has("b")], [0, true]);
+    assert.match(dry.stdout, /^Dry run: nothing was destroyed\. The private half of "b" in .* is destroyed for good/);
+
+    vault.add("b");
+    const another = await run("keys", "destroy", "b", "--yes");
+    assert.deepEqual([another.code, vault.keys.has("b")], [1, true]);
+    assert.match(another.stderr, /kid "b": its private half belongs to another public key \[ERR_KEY_MISMATCH\]/);
+
+    await run("keys", "revoke", "a", "--yes");
+    const { code, stdout, stderr } = await run("keys", "destroy", "a", "--json", "--yes");
+    assert.equal(code, 0, stderr);
+    assert.deepEqual([JSON.parse(stdout), vault.keys.has("a")], [{ dryRun: false, kid: "a", uri: a }, false]);
+    const local = (JSON.parse((await run("keys", "--json")).stdout) as { keys: { kid: string }[] }).keys[0]?.kid ?? "";
+    const unmade = await runCli(t, ["keys", "destroy", "--data", join(folder, "data"), "--yes", "--", local]);
+    assert.match(unmade.stderr, /is in no HSM or key service/);
+  },
+);
+
+test(
+  "of commands that make the next key at once one wins, and what the others have made is destroyed or told of",
+  { timeout },
+  async (t) => {
+    const { folder, vault, run } = await setUp(t);
+    const signers = join(folder, "signers.json");
+    await writeFile(signers, JSON.stringify({ vaultTransit: { mount: `${vault.url}/transit` } }));
+    await run("keys", "import", "--signer", vault.add("first"), "--kid", "first");
+    const rotate = (isDestroying: boolean): ReturnType<typeof run> =>
+      run(
+        "rotate",
+        "--signer-type",
+        "vault-transit",
+        "--signers",
+        signers,
+        ...(isDestroying ? ["--destroy-external"] : []),
+      );
+    for (const isDestroying of [true, false]) {
+      const [keys, created] = [vault.keys.size, vault.seen.get("create") ?? 0];
+      const release = vault.hold("create");
+      const rotating = [rotate(isDestroying), rotate(isDestroying)];
+      await eventually("both make a key", () => vault.seen.get("create") === created + 2);
+      release();
+      const outcomes = await Promise.all(rotating);
+      const lost = outcomes.filter(({ code }) => code !== 0);
+      assert.equal(lost.length, 1);
+      const made =
+        /jwksd: vault-transit:\S+ was made, and nothing uses it(, so it was destroyed again)?\njwksd: .* \[ERR_TRANSITION\]\n$/;
+      const [, again] = made.exec(lost[0]?.stderr ?? "") ?? assert.fail(lost[0]?.stderr);
+      assert.equal(again !== undefined, isDestroying);
+      assert.equal(vault.keys.size, keys + (isDestroying ? 1 : 2));
+      const { keys: listed } = JSON.parse((await run("keys", "--json")).stdout) as { keys: { kid: string }[] };
+      await runCli(t, ["keys", "remove", "--data", join(folder, "data"), "--", listed[1]?.kid ?? ""], {
+        VAULT_TOKEN: token,
+      });
+    }
+  },
+);
+
+test("a command says what to do where a key cannot be made, or the next one cannot sign", { timeout }, async (t) => {
+  const { folder, vault, run } = await setUp(t);
+  const signers = join(folder, "signers.json");
+  await writeFile(signers, JSON.stringify({ vaultTransit: { mount: `${vault.url}/transit` } }));
+  const there = ["--signer-type", "vault-transit", "--signers", signers];
+  await run("keys", "import", "--signer", vault.add("a"), "--kid", "a");
+  await run("keys", "import", "--signer", vault.add("b"), "--kid", "b");
+  vault.keys.delete("b");
+  const stuck = await run("keys", "revoke", "a", "--yes", ...there);
+  assert.equal(stuck.code, 1);
+  assert.match(
+    stuck.stderr,
+    /^jwksd: nothing was changed, .*; to do without it, first: jwksd keys remove -- b\njwksd: .*\]\n$/,
+  );
+  assert.equal((await run("keys", "remove", "b")).code, 0);
+  vault.token = "of somebody else";
+  const down = await run("keys", "revoke", "a", "--yes", ...there);
+  assert.equal(down.code, 1);
+  assert.match(
+    down.stderr,
+    /^jwksd: nothing was changed, because no key can be made in vault-transit now; --signer-type local /,
+  );
+  assert.equal((await run("keys", "revoke", "a", "--yes", "--signer-type", "local")).code, 0);
 });
 
 const refusals = [

@@ -387,11 +387,14 @@ describe("keys in an HSM or key service", () => {
         return store.commit(...args);
       },
     };
-    const replica = await world.start({ ...module.choice(), store: filling });
+    const destroyed: string[] = [];
+    const destroySigner = async (uri: string): Promise<void> => void destroyed.push(uri);
+    const replica = await world.start({ ...module.choice(), destroySigner, store: filling });
     [commits, isFull] = [0, true];
     await world.passTo(89 * day);
     const orphans = replica.told.flatMap((event) => (event.type === "orphaned" ? [event.uri] : []));
     assert.deepEqual(orphans, ["module:key/2"]);
+    assert.deepEqual(destroyed, [], "a store that fails may have taken it");
     assert.equal((await seen(replica)).kids.length, 1);
     isFull = false;
     const target = { isBroken: true };
@@ -558,6 +561,7 @@ describe("keys in an HSM or key service", () => {
     const choice = { ...module.choice(), destroySigner };
     const replicas = [await world.start(choice), await world.start(choice)];
     await world.passTo(90 * day + 2 * hour);
+    await eventually("it is destroyed", () => destroyed.length > 0);
     assert.deepEqual(destroyed.splice(0), ["module:key/1"]);
     const told = replicas.flatMap((replica) => replica.told.filter(({ type }) => type === "destroyed"));
     assert.deepEqual(told, [{ type: "destroyed", kid: replicas[0]?.manager.records[0]?.kid, uri: "module:key/1" }]);
@@ -571,6 +575,7 @@ describe("keys in an HSM or key service", () => {
     assert.deepEqual([destroyed, toldOf()], [[], 1], "nor was it tried");
     world.store.isGone = false;
     await world.pass(31 * second);
+    await eventually("it is destroyed then", () => toldOf() > 1);
     assert.deepEqual([destroyed, toldOf()], [["module:key/2"], 2]);
     for (const replica of replicas) await world.stop(replica);
 
@@ -581,14 +586,65 @@ describe("keys in an HSM or key service", () => {
       },
     });
     await world.passTo(270 * day + 3 * hour);
-    const failures = failing.told.flatMap((event) => (event.type === "destroyed" ? [event.error] : []));
+    const failuresOf = (): (JwksdError | undefined)[] =>
+      failing.told.flatMap((event) => (event.type === "destroyed" ? [event.error] : []));
+    await eventually("it was tried", () => failuresOf().length > 0);
     assert.deepEqual(
-      failures.map((error) => (error === undefined ? "" : (error.cause as Error).message)),
+      failuresOf().map((error) => (error === undefined ? "" : (error.cause as Error).message)),
       ["the module does not destroy"],
     );
     assert.ok(!typesOf(failing.told).includes("failed"));
     await world.stop(failing);
   });
+
+  test("a URI that has come to name another key is not destroyed", async () => {
+    const world = new World();
+    const module = new Module();
+    const destroyed: string[] = [];
+    const destroySigner = async (uri: string): Promise<void> => void destroyed.push(uri);
+    const { manager, told } = await world.start({ ...module.choice(), destroySigner });
+    await world.passTo(90 * day);
+    const [first] = manager.records;
+    module.keys.set("module:key/1", module.keys.get("module:key/2") as jose.JWK);
+    await world.passTo(90 * day + 2 * hour);
+    const outcomes = (): unknown[] =>
+      told.flatMap((event) => (event.type === "destroyed" ? [[event.kid, event.error?.code]] : []));
+    await eventually("it was looked at", () => outcomes().length > 0);
+    assert.deepEqual(outcomes(), [[first?.kid, "ERR_KEY_MISMATCH"]]);
+    assert.deepEqual(destroyed, []);
+    await world.stop({ manager });
+  });
+
+  test("keys that replicas make at once for an empty store are destroyed again, but for one, where that may be done", async () => {
+    const world = new World();
+    const module = new Module();
+    const destroyed: string[] = [];
+    const destroySigner = async (uri: string): Promise<void> => void destroyed.push(uri);
+    const choice = { ...module.choice(), destroySigner };
+    const replicas = await Promise.all([1, 2, 3].map(() => world.start(choice)));
+    const [used] = uris(replicas[0]?.manager.records ?? []);
+    const left = [...module.keys.keys()].filter((uri) => uri !== used);
+    assert.deepEqual(destroyed.toSorted(), left);
+    const told = replicas.flatMap((replica) => replica.told.filter(({ type }) => type === "orphaned"));
+    assert.deepEqual(
+      told.map((event) => event.type === "orphaned" && event.isDestroyed),
+      left.map(() => true),
+    );
+    assert.ok(left.length > 0);
+    for (const replica of replicas) await world.stop(replica);
+  });
+
+  for (const [name, options] of Object.entries({
+    "to make keys without to open them": { createSigner: new Module().choice().createSigner },
+    "to destroy keys without to open them": { destroySigner: async () => {} },
+    "what is no function": { openSigner: "x" as never },
+  })) {
+    test(`is refused before anything is made: ${name}`, async () => {
+      const world = new World();
+      await assert.rejects(world.start(options), code("ERR_OPTION_INVALID"));
+      assert.equal((await world.store.load()).records.length, 0);
+    });
+  }
 });
 
 /** Lets time pass up to a moment without waiting for what happens at it. */

@@ -10,7 +10,7 @@ import { temporaryFolder } from "../support/service.ts";
 const secret = "a-secret";
 const invalid = { code: "ERR_OPTION_INVALID" } as const;
 
-const rows: { readonly file: string; readonly type?: string; readonly code: string; readonly says?: RegExp }[] = [
+const rows: { readonly file: string; readonly code: string; readonly says?: RegExp }[] = [
   { file: "", code: "ERR_CONFIG_FORMAT" },
   { file: `{ "vaultTransit": { "token": "${secret}"`, code: "ERR_CONFIG_FORMAT" },
   { file: "null", code: "ERR_CONFIG_FORMAT" },
@@ -18,34 +18,34 @@ const rows: { readonly file: string; readonly type?: string; readonly code: stri
   { file: `{ "vaultTransit": null }`, code: "ERR_CONFIG_FORMAT" },
   { file: `{ "pkcs11": "${secret}" }`, code: "ERR_CONFIG_FORMAT" },
   { file: `{ "awsKms": ["${secret}"] }`, code: "ERR_CONFIG_FORMAT" },
-  { file: `{ "vault": {} }`, type: "vault-transit", code: "ERR_OPTION_UNKNOWN" },
-  { file: `{ "vaultTransit": { "token": "${secret}" } }`, type: "vault-transit", code: "ERR_OPTION_UNKNOWN" },
-  { file: `{ "pkcs11": { "pin": "${secret}" } }`, type: "pkcs11", code: "ERR_OPTION_INVALID" },
-  { file: `{ "pkcs11": { "clock": "${secret}" } }`, type: "pkcs11", ...invalid, says: /^clock must be a clock/ },
+  { file: `{ "vault": {} }`, code: "ERR_OPTION_UNKNOWN" },
+  { file: `{ "vaultTransit": { "token": "${secret}" } }`, code: "ERR_OPTION_UNKNOWN" },
+  { file: `{ "pkcs11": { "pin": "${secret}" } }`, code: "ERR_OPTION_INVALID" },
+  { file: `{ "pkcs11": { "clock": "${secret}" } }`, ...invalid, says: /^clock must be a clock/ },
   {
     file: `{ "awsKms": { "credentials": { "accessKeyId": "A", "secretAccessKey": "${secret}" } } }`,
-    type: "aws-kms",
+
     ...invalid,
     says: /option credentials .* must be a function .* environment variables \(AWS_PROFILE/,
   },
   {
     file: `{ "azureKeyVault": { "credential": { "clientSecret": "${secret}" } } }`,
-    type: "azure-kv",
+
     ...invalid,
     says: /option credential .* function getToken.* environment variables \(AZURE_CLIENT_ID/,
   },
-  { file: `{ "azureKeyVault": { "credential": null } }`, type: "azure-kv", ...invalid, says: /option credential / },
-  { file: `{ "azureKeyVault": { "credential": "${secret}" } }`, type: "azure-kv", ...invalid, says: /getToken/ },
-  { file: `{ "vaultTransit": { "fetch": "${secret}" } }`, type: "vault-transit", ...invalid, says: /option fetch / },
-  { file: `{ "googleKms": { "clock": { "now": "${secret}" } } }`, type: "gcp-kms", ...invalid, says: /option clock / },
+  { file: `{ "azureKeyVault": { "credential": null } }`, ...invalid, says: /option credential / },
+  { file: `{ "azureKeyVault": { "credential": "${secret}" } }`, ...invalid, says: /getToken/ },
+  { file: `{ "vaultTransit": { "fetch": "${secret}" } }`, ...invalid, says: /option fetch / },
+  { file: `{ "googleKms": { "clock": { "now": "${secret}" } } }`, ...invalid, says: /option clock / },
 ];
 
 describe("the file of --signers", () => {
-  for (const { file, type = "local", code, says = /./ } of rows) {
-    test(`${file === "" ? "an empty file" : file} is ${code} at start, and nothing of it is repeated`, async (t) => {
+  for (const { file, code, says = /./ } of rows) {
+    test(`${file === "" ? "an empty file" : file} is ${code} at start, used or not, and nothing of it is repeated`, async (t) => {
       const signers = join(await temporaryFolder(t), "signers.json");
       await writeFile(signers, file);
-      await assert.rejects(signersOf({ signers, signerType: type, destroyExternal: false }), (error) => {
+      await assert.rejects(signersOf({ signers, signerType: "local", destroyExternal: false }), (error) => {
         assert.ok(error instanceof ConfigError);
         assert.equal(error.code, code);
         assert.match(error.message, says);
@@ -77,10 +77,22 @@ describe("the file of --signers", () => {
       await chmod(file, 0o640);
       const warning = `${file} can be read by others than its owner (mode 0640); fix it with: chmod 600 ${file}`;
       assert.deepEqual(await read(optionsFor(file)), [[{ file }, warning]]);
-      assert.deepEqual(await read({ pin: { file: 7 }, tokenFile: null }), []);
-      assert.deepEqual(await read({ pin: null }), []);
     });
   }
+
+  test("a pin-source of a URI that others can read is a warning, once", async (t) => {
+    const file = join(await temporaryFolder(t), "pin");
+    await writeFile(file, secret, { mode: 0o644 });
+    await chmod(file, 0o644);
+    const warned: unknown[] = [];
+    const log = { warn: (fields: unknown) => void warned.push(fields) };
+    const { openSigner } = await signersOf({ signers: undefined, signerType: "local", destroyExternal: false }, log);
+    for (const key of ["a", "b"]) {
+      const uri = `pkcs11:token=t;object=${key}?module-path=/nowhere.so&pin-source=${file}`;
+      await assert.rejects(openSigner(uri), "the module is not there");
+    }
+    assert.deepEqual(warned, [{ file }]);
+  });
 
   test("nothing is connected to before it is used", async () => {
     const { createSigner, destroySigner } = await signersOf({

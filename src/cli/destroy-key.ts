@@ -1,0 +1,53 @@
+import { Command } from "commander";
+import { ConfigError, StateError } from "../errors.ts";
+import { externalOf, isLive, recordOf } from "../rotation/records.ts";
+import { signersOf } from "../server/signers.ts";
+import { destroyEffect, destroyKey } from "./external-keys.ts";
+import { type Flags, addStoreSettings, recordsOf, takesKid, withStore } from "./managed-keys.ts";
+
+type DestroyFlags = Flags & { readonly dryRun?: true; readonly yes?: true; readonly json?: true };
+
+export function destroyCommand(): Command {
+  const command = takesKid(
+    new Command("destroy").description(
+      "Destroy a removed or revoked key in its HSM or key service, where it still is.",
+    ),
+  )
+    .option("--yes", "do it, for good")
+    .option("--dry-run", "print what would be destroyed, and change nothing");
+  return addStoreSettings(command)
+    .addHelpText(
+      "after",
+      `
+What --destroy-external does, later: for keys that were left there, or could not be reached when they were removed. Where the URI
+has come to name another key, nothing is destroyed.
+
+Examples:
+  $ jwksd keys --all                      below a key stands where it was
+  $ jwksd keys destroy KID --dry-run
+  $ jwksd keys destroy KID --yes`,
+    )
+    .action(destroy);
+}
+
+async function destroy(kid: string, flags: DestroyFlags): Promise<void> {
+  await withStore(flags, async ({ store, settings }) => {
+    const record = recordOf(await recordsOf(store), kid);
+    const key = externalOf(record);
+    if (isLive(record) || key === undefined) {
+      const why = key === undefined ? "it is in no HSM or key service" : `it is ${record.state}`;
+      throw new StateError("ERR_TRANSITION", `kid ${JSON.stringify(kid)} is not destroyed: ${why}`);
+    }
+    const isDry = flags.dryRun === true;
+    if (!isDry && flags.yes !== true) {
+      throw new ConfigError("ERR_CONFIRMATION", `nothing was destroyed; --yes does it: ${destroyEffect(key)}`);
+    }
+    const { openSigner, destroySigner } = await signersOf({ ...settings, destroyExternal: !isDry });
+    const text =
+      destroySigner === undefined
+        ? `Dry run: nothing was destroyed. ${destroyEffect(key)}`
+        : await destroyKey(openSigner, destroySigner, key);
+    const json = { dryRun: isDry, kid, uri: key.uri };
+    console.log(flags.json === true ? JSON.stringify(json, undefined, 2) : text);
+  });
+}
