@@ -13,7 +13,7 @@ export function checkBounds(values: Readonly<Record<string, number>>, minimum: n
     if (!Number.isFinite(value) || value < minimum) {
       throw new ConfigError(
         "ERR_OPTION_INVALID",
-        `${name} must be a number of at least ${minimum}, not ${String(value)}`,
+        `${name} must be a number of at least ${minimum}, not ${typeof value === "number" ? value : `of type ${typeof value}`}`,
       );
     }
   }

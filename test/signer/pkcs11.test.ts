@@ -224,7 +224,11 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
         /named without a key; leave out "object" and "id"/,
       ],
       [open({ modulePath, pin, token: 7 as unknown as string }, uri), "ERR_OPTION_INVALID"],
-      [open({ modulePath, pin, sessions: "16" as unknown as number }, uri), "ERR_OPTION_INVALID"],
+      [
+        open({ modulePath, pin, sessions: "16" as unknown as number }, uri),
+        "ERR_OPTION_INVALID",
+        /not of type string$/,
+      ],
       [open({ module: modulePath, pin } as Pkcs11Options, uri), "ERR_OPTION_UNKNOWN"],
       [open(null as unknown as Pkcs11Options, uri), "ERR_OPTION_INVALID"],
       [
