@@ -79,6 +79,7 @@ export async function signerBackend(uriOrType: string, options: BackendOptions =
     const known = signerTypes.map((name) => `${name}:`).join(", ");
     throw new ConfigError("ERR_SIGNER_URI", `a key URI begins with one of ${known}; docs/signers.md shows each`);
   }
+  // Refuses a misspelt kind before the options of another one are looked at.
   typesOf(options);
   return adapter.load(options);
 }
