@@ -16,11 +16,8 @@ export function rotationMode(
   if (predicate === undefined) return () => "long";
   const reported = new Set<string>();
   const tell = (warning: JwksdError): void => {
-    try {
-      report(warning);
-    } catch {
-      // A report that fails must not fail the response.
-    }
+    // A report that fails, or rejects later, must not fail the response or end the process.
+    (async () => report(warning))().catch(() => {});
   };
   const failed = (what: string, cause?: unknown): CacheMode => {
     if (!reported.has(what) && reported.size < maxReported) {
@@ -38,11 +35,22 @@ export function rotationMode(
     try {
       active = predicate();
     } catch (error) {
-      return failed(`threw ${error instanceof Error ? `${error.name}: ${error.message}` : typeof error}`, error);
+      return failed(`threw ${nameOf(error)}`, error);
     }
     if (typeof active === "boolean") return active ? "rotation" : "long";
     // The rejection of an async predicate must not end the process.
-    if (active instanceof Promise) active.catch(() => {});
-    return failed(`returned ${active instanceof Promise ? "a promise" : typeof active}, not a boolean`);
+    (async () => active)().catch(() => {});
+    return failed(`returned ${nameOf(active)}, not a boolean`);
   };
+}
+
+/** What a value is, in words, even of one that throws when it is looked at. */
+function nameOf(value: unknown): string {
+  try {
+    if (value instanceof Error) return `${value.name}: ${value.message}`;
+    if (value instanceof Promise) return "a promise";
+  } catch {
+    // A getter, a proxy, or what has no text.
+  }
+  return typeof value;
 }

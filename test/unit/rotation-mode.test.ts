@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { runInNewContext } from "node:vm";
 import { type JwksdError, type Provider, createProvider, localSigner } from "../../src/index.ts";
 import { ecKey } from "../support/keys.ts";
 
@@ -15,6 +16,19 @@ async function providerWith(predicate: () => unknown): Promise<{ provider: Provi
     onWarning: (warning) => warnings.push(warning),
   });
   return { provider, warnings };
+}
+
+/** Collects from now on; the function that it gives ends that. */
+function unhandledRejections(): () => Promise<unknown[]> {
+  const unhandled: unknown[] = [];
+  const listener = (reason: unknown): number => unhandled.push(reason);
+  process.on("unhandledRejection", listener);
+  return async () => {
+    // Rejections are announced when the microtasks are done.
+    await new Promise(setImmediate);
+    process.off("unhandledRejection", listener);
+    return unhandled;
+  };
 }
 
 type Sent = [path: string, init?: RequestInit];
@@ -87,18 +101,30 @@ test("contract, section 3: the mode is chosen per request", async () => {
   assert.deepEqual(seen, ["long", "rotation", "rotation", "long"]);
 });
 
+const throwing = (thrown: unknown) => (): never => {
+  throw thrown;
+};
+const withMember = (name: string, value: unknown): Error =>
+  Object.defineProperty(new Error("looked at"), name, { value });
+const withGetter = (name: string): Error =>
+  Object.defineProperty(new Error("looked at"), name, { get: throwing("a getter") });
+const revoked = (): object => {
+  const { proxy, revoke } = Proxy.revocable({}, {});
+  revoke();
+  return proxy;
+};
+
 describe("a predicate that fails means rotation mode, and is reported once per distinct failure", () => {
   let turn = 0;
   const rows: [name: string, predicate: () => unknown, reports: RegExp[]][] = [
     ["throws", () => assert.fail("broken"), [/threw AssertionError: broken/]],
-    [
-      "throws something else than an error",
-      () => {
-        // oxlint-disable-next-line typescript/only-throw-error
-        throw "broken";
-      },
-      [/threw string/],
-    ],
+    ["throws something else than an error", throwing("broken"), [/threw string/]],
+    ["throws an error whose message is a symbol", throwing(withMember("message", Symbol("x"))), [/threw object/]],
+    ["throws an error whose name has no text", throwing(withMember("name", Object.create(null))), [/threw object/]],
+    ["throws an error whose message throws", throwing(withGetter("message")), [/threw object/]],
+    ["throws an object without a prototype", throwing(Object.create(null)), [/threw object/]],
+    ["throws a proxy that was revoked", throwing(revoked()), [/threw object/]],
+    ["throws a symbol", throwing(Symbol("x")), [/threw symbol/]],
     ["returns nothing", () => {}, [/returned undefined/]],
     ["returns null", () => null, [/not a boolean/]],
     ["returns 1", () => 1, [/returned number/]],
@@ -106,6 +132,15 @@ describe("a predicate that fails means rotation mode, and is reported once per d
     ["returns a Boolean object", () => Object(false), [/returned object/]],
     ["returns a promise", () => Promise.resolve(false), [/returned a promise/]],
     ["returns a promise that rejects", () => Promise.reject(new Error("broken")), [/returned a promise/]],
+    [
+      "returns a promise of another realm that rejects",
+      () => runInNewContext("Promise.reject(1)"),
+      [/returned object/],
+    ],
+    // oxlint-disable-next-line unicorn/no-thenable
+    ["returns what rejects when it is awaited", () => ({ then: throwing("broken") }), [/returned object/]],
+    ["returns what throws when it is looked at", () => withGetter("then"), [/returned Error: looked at/]],
+    ["returns a proxy that was revoked", revoked, [/returned object/]],
     [
       "fails in two ways, in turn",
       () => {
@@ -117,9 +152,7 @@ describe("a predicate that fails means rotation mode, and is reported once per d
   ];
   for (const [name, predicate, reports] of rows) {
     test(name, async () => {
-      const unhandled: unknown[] = [];
-      const listener = (reason: unknown): number => unhandled.push(reason);
-      process.on("unhandledRejection", listener);
+      const unhandled = unhandledRejections();
       const { provider, warnings } = await providerWith(predicate);
       for (let i = 0; i < 5; i += 1) {
         const response = fetchFrom(provider, ["/jwks"]);
@@ -130,10 +163,7 @@ describe("a predicate that fails means rotation mode, and is reported once per d
         assert.equal(warnings[index]?.code, "ERR_PREDICATE");
         assert.match(warnings[index]?.message ?? "", report);
       }
-      // Rejections are announced when the microtasks are done.
-      await new Promise(setImmediate);
-      process.off("unhandledRejection", listener);
-      assert.deepEqual(unhandled, []);
+      assert.deepEqual(await unhandled(), []);
     });
   }
 });
@@ -148,12 +178,22 @@ test("failures that differ each time are reported a bounded number of times", as
   assert.ok(warnings.length >= 10 && warnings.length <= 200, `${warnings.length} reports`);
 });
 
-test("a report that fails does not fail the response", async () => {
-  const provider = await createProvider({
-    issuer: "https://op.example",
-    keyset,
-    jwksRotationActive: () => assert.fail("broken"),
-    onWarning: () => assert.fail("broken as well"),
-  });
-  assert.equal(modeOf(fetchFrom(provider, ["/jwks"])), "rotation");
+describe("a report that fails neither fails the response nor ends the process", () => {
+  const rows: [name: string, onWarning: () => unknown][] = [
+    ["throws", () => assert.fail("broken as well")],
+    ["rejects", () => Promise.reject(new Error("broken as well"))],
+  ];
+  for (const [name, onWarning] of rows) {
+    test(name, async () => {
+      const unhandled = unhandledRejections();
+      const provider = await createProvider({
+        issuer: "https://op.example",
+        keyset,
+        jwksRotationActive: () => assert.fail("broken"),
+        onWarning,
+      });
+      assert.equal(modeOf(fetchFrom(provider, ["/jwks"])), "rotation");
+      assert.deepEqual(await unhandled(), []);
+    });
+  }
 });
