@@ -317,11 +317,8 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
   }
 
   function emit(event: ManagerEvent): void {
-    try {
-      onEvent?.(event);
-    } catch {
-      // A report that fails must not stop the keys.
-    }
+    // A report that fails, or rejects later, must not stop the keys or end the process.
+    (async () => onEvent?.(event))().catch(() => {});
   }
 
   // Before anything is read, so that no commit between the two is missed.
