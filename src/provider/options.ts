@@ -69,9 +69,13 @@ export const withEncryptionKeyset = (encryptionKeyset: EncryptionKeyset | null |
 /** The option `endpoints`. @see the contract, section 1, point 6 */
 export const withEndpoints = (endpoints: Endpoints | null | undefined): ProviderOptions => ({ endpoints });
 
-/** The option `jwksRotationActive`. @see the contract, section 4 (Rotation cache mode) */
+/**
+ * The option `jwksRotationActive`. `null` and `undefined` mean the long cache, also after an earlier predicate.
+ *
+ * @see the contract, section 4 (Rotation cache mode, 4 and 5)
+ */
 export const withJWKSRotationActive = (predicate: (() => boolean) | null | undefined): ProviderOptions => ({
-  jwksRotationActive: predicate,
+  jwksRotationActive: predicate ?? (() => false),
 });
 
 /**

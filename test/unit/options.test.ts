@@ -80,9 +80,21 @@ const merges: [
     [base, withJWKSRotationActive(throwing), withJWKSRotationActive(() => false)],
     {},
   ],
+  ["withJWKSRotationActive(null)", [base, withJWKSRotationActive(null)], {}],
+  ["withJWKSRotationActive(null) wins", [base, withJWKSRotationActive(throwing), withJWKSRotationActive(null)], {}],
   [
-    "withJWKSRotationActive(nil) is not given",
-    [base, withJWKSRotationActive(() => true), withJWKSRotationActive(null), withJWKSRotationActive(undefined)],
+    "withJWKSRotationActive(undefined) wins",
+    [base, withJWKSRotationActive(throwing), withJWKSRotationActive(undefined)],
+    {},
+  ],
+  [
+    "withJWKSRotationActive: a predicate after null wins",
+    [base, withJWKSRotationActive(null), withJWKSRotationActive(() => true)],
+    { rotation: true },
+  ],
+  [
+    "a predicate of null in a plain object is not given",
+    [base, withJWKSRotationActive(() => true), allNull(null), allNull(undefined)],
     { rotation: true },
   ],
   [
@@ -111,7 +123,7 @@ function allNull(nil: null | undefined): ProviderOptions {
   return Object.fromEntries(names.map((name) => [name, nil]));
 }
 
-describe("contract, section 4, rotation cache mode, 4 and 5: nil is not given, the last one wins; options merge left to right", () => {
+describe("contract, section 4, rotation cache mode, 4 and 5: nil is the long cache, the last one wins; options merge left to right", () => {
   for (const [name, options, differs] of merges)
     test(name, async () => assert.deepEqual(await seen(options), { ...defaults, ...differs }));
 });
