@@ -23,7 +23,7 @@ export interface ProviderOptions {
   readonly keyset?: Keyset | null | undefined;
   /** Public keys to which relying parties encrypt. Default: none. */
   readonly encryptionKeyset?: EncryptionKeyset | null | undefined;
-  /** Called once for each response of the JWK Set: `true` sends the rotation Cache-Control. Default: always `false`. */
+  /** Called once for each request of the JWK Set: `true` sends the rotation Cache-Control. Default: always `false`. */
   readonly jwksRotationActive?: (() => boolean) | null | undefined;
   readonly metadata?: Metadata | null | undefined;
   /** Whether 200 and 304 carry `Access-Control-Allow-Origin: *`. Default: `true`. */

@@ -152,11 +152,15 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
   function answer(method: string, target: string, ifNoneMatch: string | null | undefined): Reply | undefined {
     const route = routeOf(target);
     if (route === undefined) return undefined;
+    const representation = route === "jwks" ? currentPage()[mode()] : discovery;
     if (method !== "GET" && method !== "HEAD") return methodNotAllowed.get;
-    if (route === "discovery") return respond(discovery, method, ifNoneMatch);
+    return respond(representation, method, ifNoneMatch);
+  }
+
+  function currentPage(): Page {
     let { page } = state;
     while (page.following !== undefined && clock.now() >= page.until) state.page = page = page.following;
-    return respond(page[mode()], method, ifNoneMatch);
+    return page;
   }
 
   return Object.freeze({
