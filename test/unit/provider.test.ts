@@ -189,7 +189,11 @@ describe("what the caller does with what it passed has no effect", () => {
 function viaNode(provider: Provider, request: { url: string; originalUrl?: string }, withNext: boolean) {
   const written: unknown[] = [];
   let nexts = 0;
-  const response = { writeHead: (status: number) => written.push(status), end: () => written.push("end") };
+  const response = {
+    setHeader: () => {},
+    writeHead: (status: number) => written.push(status),
+    end: () => written.push("end"),
+  };
   provider.node({ method: "GET", headers: {}, ...request }, response, withNext ? () => (nexts += 1) : undefined);
   return { written, nexts };
 }

@@ -41,10 +41,14 @@ function fetchFrom(provider: Provider, [path, init]: Sent): Response {
 function nodeStatus(provider: Provider, [url, init]: Sent): number {
   let status = 0;
   const headers = Object.fromEntries(new Headers(init?.headers));
-  provider.node(
-    { method: init?.method, url, headers },
-    { writeHead: (written: number) => (status = written), end: () => {} },
-  );
+  class Written {
+    setHeader(): void {}
+    writeHead(written: number): void {
+      status = written;
+    }
+    end(): void {}
+  }
+  provider.node({ method: init?.method, url, headers }, new Written());
   return status;
 }
 
