@@ -1,8 +1,8 @@
-import { type IncomingMessage, type Server, type ServerResponse, createServer } from "node:http";
+import { type IncomingMessage, STATUS_CODES, type Server, type ServerResponse, createServer } from "node:http";
 import { Server as NetServer, type Socket } from "node:net";
 import { ServiceError } from "../errors.ts";
 import { writeReply } from "../http/node.ts";
-import { type Reply, methodNotAllowed, problem } from "../http/respond.ts";
+import { type Reply, methodNotAllowed, problem, withoutBodyOnHead } from "../http/respond.ts";
 
 /** Bounds of one HTTP server; times in milliseconds. */
 const limits = {
@@ -36,11 +36,11 @@ export interface RunningServer {
   stop(this: void): Promise<void>;
 }
 
-const refusals: Readonly<Record<string, Reply>> = {
-  HPE_HEADER_OVERFLOW: problem(431, "Request Header Fields Too Large", "The request head is too large.").get,
-  ERR_HTTP_REQUEST_TIMEOUT: problem(408, "Request Timeout", "The request did not arrive in time.").get,
+const refusals: Readonly<Record<string, typeof badRequest>> = {
+  HPE_HEADER_OVERFLOW: problem(431, "Request Header Fields Too Large", "The request head is too large."),
+  ERR_HTTP_REQUEST_TIMEOUT: problem(408, "Request Timeout", "The request did not arrive in time."),
 };
-const badRequest = problem(400, "Bad Request", "This is not a valid HTTP/1.1 request, and TLS is not spoken here.").get;
+const badRequest = problem(400, "Bad Request", "This is not a valid HTTP/1.1 request, and TLS is not spoken here.");
 const expectationFailed = problem(417, "Expectation Failed", "Only 100-continue may be expected.").get;
 
 /**
@@ -74,11 +74,15 @@ export async function startHttpServer(
     }
   }, limits.checkingIntervalMs).unref();
   server.once("close", () => clearInterval(stallCheck));
-  server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
+  server.on("clientError", (error: ClientError, socket) => {
     if (error.code === "ECONNRESET") socket.destroy();
-    else refuse(socket as Socket, refusalOf(error));
+    else refuse(socket as Socket, withoutBodyOnHead(refusalOf(error), methodOf(error)));
   });
-  server.on("checkExpectation", (_request, response) => writeReply(response, expectationFailed));
+  server.on("checkExpectation", (request, response) => {
+    if (request.method === "GET" || request.method === "HEAD") writeReply(response, expectationFailed);
+    // Whatever it expects, the method is refused.
+    else server.emit("request", request, response);
+  });
   server.on("connect", (_request, socket) => refuse(socket as Socket, methodNotAllowed.get));
 
   // What arrives before the handler is made waits for it; the handler may need the port.
@@ -94,15 +98,34 @@ export async function startHttpServer(
 /** @see RFC 9112 section 3.2 */
 function checkHost(handle: Handler): Handler {
   return (request, response) => {
-    if (request.headers.host === undefined && request.httpVersionMinor === 1) writeReply(response, badRequest);
+    if (request.headers.host === undefined && request.httpVersionMinor === 1) writeReply(response, badRequest.get);
     else handle(request, response);
   };
 }
 
-/** A method that the parser does not know is refused like every other one, if it is a method at all. */
-function refusalOf({ code = "", rawPacket }: NodeJS.ErrnoException & { readonly rawPacket?: Buffer }): Reply {
-  const isMethod = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+ /.test(rawPacket?.toString("latin1") ?? "");
-  return code === "HPE_INVALID_METHOD" && isMethod ? methodNotAllowed.get : (refusals[code] ?? badRequest);
+/** An error of http's parser, or of its clock; then there is nothing but the code. */
+interface ClientError extends NodeJS.ErrnoException {
+  readonly reason?: string;
+  readonly rawPacket?: Buffer;
+  /** Where in the packet it stopped. */
+  readonly bytesParsed?: number;
+}
+
+/** What the parser says of methods that it knows from RTSP and HTTP/2 only. */
+const foreignMethod = new Set(["Invalid method for HTTP/x.x request", "Expected HTTP/2 Connection Preface"]);
+
+/** A method that the parser does not take is refused like every other one, if it is a method at all. */
+function refusalOf({ code = "", reason = "", rawPacket, bytesParsed }: ClientError): typeof badRequest {
+  if (foreignMethod.has(reason)) return methodNotAllowed;
+  // The parser stops inside the method, which may end in a later packet.
+  const isMethod = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]*(?: |$)/.test(rawPacket?.toString("latin1", bytesParsed) ?? "");
+  return code === "HPE_INVALID_METHOD" && isMethod ? methodNotAllowed : (refusals[code] ?? badRequest);
+}
+
+/** The method of what is refused, or another text: of a request that came in several packets only the last one is known. */
+function methodOf({ rawPacket, bytesParsed }: ClientError): string {
+  const heads = rawPacket?.toString("latin1", 0, bytesParsed).split("\r\n\r\n");
+  return heads?.at(-1)?.split(" ", 1)[0] ?? "";
 }
 
 function holdRequests(server: Server): { release(handle: Handler): void } {
@@ -226,7 +249,7 @@ function afterReplies(socket: Socket, action: () => void): void {
 
 /** A whole response for a socket without a request that could be answered. */
 function raw({ status, headers, body }: Reply): string {
-  const lines = [`HTTP/1.1 ${status} ${JSON.parse(body ?? "{}").title}`];
+  const lines = [`HTTP/1.1 ${status} ${STATUS_CODES[status]}`];
   for (let i = 0; i + 1 < headers.length; i += 2) lines.push(`${headers[i]}: ${headers[i + 1]}`);
   return [...lines, "Connection: close", "", body ?? ""].join("\r\n");
 }

@@ -99,14 +99,41 @@ const exchanges: Exchange[] = [
   },
 ];
 
+// To its parser these are methods, but none of HTTP/1.1.
+const foreignMethods =
+  "DESCRIBE ANNOUNCE SETUP PLAY PAUSE TEARDOWN GET_PARAMETER SET_PARAMETER REDIRECT RECORD FLUSH PRI".split(" ");
+
 // Plain node:http answers 400 to a method that it does not know, and has no answer to CONNECT.
-const serviceExchanges: Exchange[] = ["BREW", "get", "CONNECT"].map((method) => ({
-  section: "7",
-  name: method,
-  input: `GET /jwks HTTP/1.1\r\nHost: a\r\n\r\n${method} ${method === "CONNECT" ? "a:443" : "/jwks"} HTTP/1.1\r\nHost: a\r\n\r\n`,
-  methods: ["GET", method],
-  expect: [full, methodNotAllowed],
-}));
+const serviceExchanges: Exchange[] = [
+  ...["BREW", "get", "GETX", "CONNECT", ...foreignMethods].map((method) => ({
+    section: "7",
+    name: method,
+    input: `GET /jwks HTTP/1.1\r\nHost: a\r\n\r\n${method} ${method === "CONNECT" ? "a:443" : "/jwks"} HTTP/1.1\r\nHost: a\r\n\r\n`,
+    methods: ["GET", method],
+    expect: [full, methodNotAllowed],
+  })),
+  {
+    section: "7",
+    name: "BREW, right after a body",
+    input: "POST /jwks HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\na=bBREW /jwks HTTP/1.1\r\nHost: a\r\n\r\n",
+    methods: ["POST", "BREW"],
+    expect: [methodNotAllowed, methodNotAllowed],
+  },
+  {
+    section: "7",
+    name: "BREW, after an empty line (RFC 9112 section 2.2)",
+    input: "\r\n\r\nBREW /jwks HTTP/1.1\r\nHost: a\r\n\r\n",
+    methods: ["BREW"],
+    expect: [methodNotAllowed],
+  },
+  {
+    section: "7",
+    name: "POST with an expectation",
+    input: "POST /jwks HTTP/1.1\r\nHost: a\r\nExpect: more\r\nConnection: close\r\n\r\n",
+    methods: ["POST"],
+    expect: [methodNotAllowed],
+  },
+];
 
 /** Requests of one connection, sent without waiting for replies. */
 interface Pipeline {
