@@ -5,7 +5,7 @@ import type { Metadata } from "./options.ts";
 /**
  * The discovery document: what jwksd answers for, then the provider's own metadata.
  *
- * @throws ConfigError `ERR_METADATA_RESERVED`, `ERR_OPTION_INVALID` when it is no JSON
+ * @throws ConfigError `ERR_METADATA_RESERVED`, `ERR_OPTION_INVALID` when it is no plain data
  * @see OpenID Connect Discovery 1.0 section 3
  */
 export function discoveryDocument(input: {
@@ -28,6 +28,9 @@ export function discoveryDocument(input: {
       );
     }
   }
+  // It would replace the whole document.
+  if (typeof input.metadata["toJSON"] === "function")
+    throw new ConfigError("ERR_OPTION_INVALID", 'option "metadata" must be plain data, without toJSON()');
   try {
     return JSON.parse(JSON.stringify({ ...own, ...input.metadata })) as Record<string, unknown>;
   } catch {

@@ -145,6 +145,8 @@ const refused: [code: ErrorCode, says: RegExp, ...options: unknown[]][] = [
   ["ERR_OPTION_INVALID", /"jwksRotationActive"/, { ...base, jwksRotationActive: true }],
   ["ERR_OPTION_INVALID", /"metadata"/, { ...base, metadata: [] }],
   ["ERR_OPTION_INVALID", /"metadata".*JSON/, { ...base, metadata: { size: 1n } }],
+  ["ERR_OPTION_INVALID", /"metadata".*toJSON/, { ...base, metadata: { toJSON: () => ({}) } }],
+  ["ERR_OPTION_INVALID", /"metadata".*toJSON/, { ...base, metadata: new Date(0) }],
   ["ERR_OPTION_INVALID", /"cors"/, { ...base, cors: "true" }],
   ["ERR_OPTION_INVALID", /"onWarning"/, { ...base, onWarning: {} }],
   ["ERR_OPTION_INVALID", /"signerLimits"/, { ...base, signerLimits: 5 }],
