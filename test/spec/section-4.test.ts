@@ -1,3 +1,4 @@
+import { named } from "../support/keys.ts";
 import type { HeaderLine } from "../support/wire.ts";
 import {
   type Row,
@@ -52,6 +53,23 @@ const requests: Row[] = [
     expect: withoutCors(notModified(document)),
   },
 ];
+
+// Node writes a body of this size another way than a small one.
+const manyKeys = Array.from({ length: 100 }, (_, index) => named(`key ${index}`));
+const largeDocument = expectedSet(manyKeys);
+const large: Row[] = [
+  { name: "200 with 100 keys", input: { target }, expect: ok(largeDocument) },
+  {
+    name: "HEAD, 200 with 100 keys",
+    input: { method: "HEAD", target },
+    expect: withoutBody(ok(largeDocument)),
+  },
+  {
+    name: "304 with 100 keys",
+    input: { target, headers: [["If-None-Match", largeDocument.etag] as const] },
+    expect: notModified(largeDocument),
+  },
+].map(({ name, input, expect }) => ({ section: "4, responses", name, setup: { keys: manyKeys }, input, expect }));
 
 function withoutCors(reply: Row["expect"]): Row["expect"] {
   const { "access-control-allow-origin": _cors, ...headers } = reply.headers;
@@ -195,4 +213,4 @@ const conditional: Row[] = ifNoneMatch.flatMap(([matches, name, ...lines]) =>
   })),
 );
 
-checkTable([...requests, ...ignored, ...queries, ...paths, ...prefixed, ...conditional]);
+checkTable([...requests, ...large, ...ignored, ...queries, ...paths, ...prefixed, ...conditional]);

@@ -452,7 +452,7 @@ describe("provider.verify", () => {
     assert.equal(await verdictOn(signed({ claims: { exp: now } })), "ERR_TOKEN_EXPIRED");
   });
 
-  test("follows every update: retiring keys are accepted, removed keys are not, and may come back", async () => {
+  test("contract, section 1, point 5: follows every update: retiring keys are accepted, removed keys are not, and may come back", async () => {
     const provider = await provide("a");
     const verdicts = async (): Promise<string[]> =>
       Promise.all(["a", "b", "c"].map((kid) => verdict(provider.verify(signed({}, kid), { audience }))));

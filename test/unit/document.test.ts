@@ -23,6 +23,12 @@ describe("a document is ASCII, so that its length is its size in bytes", () => {
   }
 });
 
+test("contract, section 4: the ETag covers the whole body, however large", async () => {
+  const { text, etag } = await makeDocument({ keys: ["x".repeat(10_000_000), "end"] });
+  assert.equal(text, `{"keys":["${"x".repeat(10_000_000)}","end"]}`);
+  assert.equal(etag, `"${createHash("sha256").update(text).digest("hex")}"`);
+});
+
 const key = (keyId: string, notAfter?: number | null) => ({
   keyId,
   publicKey: withoutPrivate(ecKey(keyId)),
