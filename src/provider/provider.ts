@@ -90,6 +90,7 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
   const merged = mergeOptions(options);
   const { endpoints = {}, cors = true, clock = systemClock, maxTokenLifetimeSeconds = Infinity } = merged;
   checkNames(endpoints, ["jwks"], "endpoint");
+  checkNames(merged.signerLimits ?? {}, ["maxConcurrent", "maxQueued", "timeoutMs"], "signer limit");
   checkType("endpoints.jwks", endpoints.jwks, "string");
   if (!(maxTokenLifetimeSeconds >= 1))
     throw new ConfigError("ERR_OPTION_INVALID", "maxTokenLifetimeSeconds must be a number of at least 1");

@@ -150,6 +150,11 @@ const refused: [code: ErrorCode, says: RegExp, ...options: unknown[]][] = [
   ["ERR_OPTION_INVALID", /"cors"/, { ...base, cors: "true" }],
   ["ERR_OPTION_INVALID", /"onWarning"/, { ...base, onWarning: {} }],
   ["ERR_OPTION_INVALID", /"signerLimits"/, { ...base, signerLimits: 5 }],
+  [
+    "ERR_OPTION_UNKNOWN",
+    /no signer limit "maxQueue"; there is: .*maxQueued/,
+    { ...base, signerLimits: { maxQueue: 0 } },
+  ],
   ["ERR_OPTION_INVALID", /"clock"/, { ...base, clock: Date.now }],
   ["ERR_OPTION_INVALID", /clock/, { ...base, clock: {} }],
   ["ERR_OPTION_INVALID", /"issuer"/, base, { issuer: false }],
