@@ -2,7 +2,7 @@
 import type { Change } from "../rotation/advance.ts";
 import type { NewKey } from "../rotation/commands.ts";
 import { destroyExternal } from "../rotation/open-keys.ts";
-import { type ExternalKey, activeKey, endedExternalKeys, uriOf } from "../rotation/records.ts";
+import { type ExternalKey, activeKey, endedExternalKeys, externalOf, uriOf } from "../rotation/records.ts";
 import { kidText } from "../rotation/words.ts";
 import type { Settings } from "../server/settings.ts";
 import type { Signers } from "../server/signers.ts";
@@ -11,7 +11,7 @@ import type { KeyRecord } from "../store/store.ts";
 const cannotBeUndone = "That cannot be undone, unless its service keeps deleted keys for a while.";
 
 /**
- * Where the new signing key of a change is made, unless all is in the store. Commands have their `--signer-type` from their own flags,
+ * Where the new signing key of a change is made, unless all is in the store, and where one that is imported is. Commands have their `--signer-type` from their own flags,
  * not from `serve`, so a key may come out of the HSM unnoticed.
  *
  * @param key the new key, if there is one: of a dry run, one in memory
@@ -22,7 +22,12 @@ export function placeEffects(
   before: readonly KeyRecord[],
   { records }: Change,
 ): string[] {
-  if (key?.use !== "sig" || !records.some(({ kid }) => kid === key.kid)) return [];
+  if (key === undefined) {
+    const known = new Set(before.map(({ kid }) => kid));
+    const imported = records.filter(({ kid }) => !known.has(kid)).flatMap((record) => externalOf(record) ?? []);
+    return imported.map(({ kid, uri }) => `The private half of "${kidText(kid)}" stays in ${uri}.`);
+  }
+  if (key.use !== "sig" || !records.some(({ kid }) => kid === key.kid)) return [];
   if (signerType !== "local") return [`The new key is made in ${uriOf(key) ?? signerType}.`];
   const active = activeKey(before, "sig");
   const uri = active && uriOf(active);

@@ -35,6 +35,7 @@ test("a key in a key service is imported by its URI, and nothing of it is kept b
   const { code, stdout, stderr } = await run("keys", "import", "--signer", uri, "--kid", "2026-11");
   assert.equal(code, 0, stderr);
   assert.match(stdout, /^imported sig 2026-11: .*\nactivated sig 2026-11: /);
+  assert.ok(stdout.replaceAll(/\s+/g, " ").includes(`The private half of "2026-11" stays in ${uri}.`));
   const [record, ...others] = await records();
   assert.deepEqual([record?.kid, record?.state, record?.privateHalf, others], ["2026-11", "active", { uri }, []]);
   const exported = await run("keys", "export", "2026-11", "--private", "--out", "never.jwk", "--yes");
