@@ -5,6 +5,7 @@ import { type Command as KeyCommand, type NewKey, applyCommand } from "../rotati
 import { wrapKey } from "../rotation/make-key.ts";
 import { activeKey, keyUses } from "../rotation/records.ts";
 import { readImport } from "../server/import-keys.ts";
+import { looksLikeSecret } from "../server/settings.ts";
 import type { Signers } from "../server/signers.ts";
 import type { KeyRecord, KeyUse } from "../store/store.ts";
 import { type ChangeFlags, addChangeFlags, changeKeys } from "./change-keys.ts";
@@ -51,6 +52,9 @@ async function importKeys(file: string | undefined, flags: ImportFlags): Promise
   const { signer } = flags;
   if ((file === undefined) === (signer === undefined)) {
     throw new ConfigError("ERR_OPTION_INVALID", "import takes either a file or --signer URI");
+  }
+  if (file !== undefined && looksLikeSecret(file)) {
+    throw new ConfigError("ERR_OPTION_INVALID", "import takes the path of a file; what it was given looks like a key");
   }
   if (signer !== undefined && flags.use === "enc") {
     throw new ConfigError("ERR_OPTION_INVALID", "--use enc does not go with --signer: keys there are signing keys");

@@ -1,10 +1,19 @@
 import { readFile } from "node:fs/promises";
+import { isIP } from "node:net";
 import { distance } from "fastest-levenshtein";
 import * as v from "valibot";
 import { ConfigError } from "../errors.ts";
 import { signerTypes } from "../signer/open-signer.ts";
 
 const text = v.pipe(v.string("must be text"), v.nonEmpty("must not be empty"));
+/** A JWK, a PEM or a wrapping key where the path of a file with it is meant. */
+export function looksLikeSecret(value: string): boolean {
+  return /[{\r\n]|-----BEGIN|^\s*\[|^[\w-]{43}$/.test(value);
+}
+const path = v.pipe(
+  text,
+  v.check((value) => !looksLikeSecret(value), "must be a path; what it is looks like the content of the file"),
+);
 const flag = v.boolean("must be true or false");
 const integer = (min: number, max: number) => {
   const rule = `must be a whole number from ${min} to ${max}`;
@@ -16,6 +25,10 @@ function isAddressOrOff(value: string): boolean {
   return value === "off" || Number(port) <= 65_535;
 }
 
+function isHost(value: string): boolean {
+  return isIP(value) !== 0 || (/^[\w.-]+$/.test(value) && URL.canParse(`http://${value}`));
+}
+
 /** A duration or period of the rotation policy, which has the default and the bounds. */
 const duration = (value: string, help: string) =>
   ({ schema: integer(0, 1_000_000_000), fallback: undefined, value, help }) as const;
@@ -25,7 +38,12 @@ const duration = (value: string, help: string) =>
  * environment variable `JWKSD_` and the name in upper snake case, the member of the configuration file the name itself.
  */
 export const settingDefinitions = {
-  host: { schema: text, fallback: "127.0.0.1", value: "<address>", help: "address to listen on" },
+  host: {
+    schema: v.pipe(text, v.check(isHost, "must be an IP address, without brackets, or a host name")),
+    fallback: "127.0.0.1",
+    value: "<address>",
+    help: "address to listen on",
+  },
   port: { schema: integer(0, 65_535), fallback: 9900, value: "<port>", help: "port to listen on; 0 takes a free one" },
   issuer: {
     schema: text,
@@ -36,19 +54,23 @@ export const settingDefinitions = {
   mountPrefix: { schema: text, fallback: undefined, value: "<path>", help: "path between issuer and endpoints" },
   jwksPath: { schema: text, fallback: "/jwks", value: "<path>", help: "path of the JWK Set" },
   keys: {
-    schema: text,
+    schema: path,
     fallback: undefined,
     value: "<file-or-folder>",
     help: "signing keys that others manage: a private JWK Set, or a folder of PEM or JWK files, newest name first",
   },
   store: {
-    schema: v.pipe(text, v.startsWith("sqlite:", "must be sqlite:PATH")),
+    schema: v.pipe(
+      text,
+      v.startsWith("sqlite:", "must be sqlite:PATH"),
+      v.check((value) => !value.includes("://"), "must be sqlite:PATH, without //"),
+    ),
     fallback: undefined,
     value: "<sqlite:path>",
     help: "where jwksd manages keys (default: sqlite:DATA/keys.db)",
   },
   wrappingKeyFile: {
-    schema: text,
+    schema: path,
     fallback: undefined,
     value: "<file>",
     help: "wrapping keys of the store, one per line, 32 bytes in base64url; the first wraps (default: a file beside the store)",
@@ -60,11 +82,7 @@ export const settingDefinitions = {
     help: `where new signing keys are made: local (wrapped in the store), ${signerTypes.join(", ")}`,
   },
   signers: {
-    schema: v.pipe(
-      v.string("must be the path of a JSON file"),
-      v.nonEmpty("must not be empty"),
-      v.check((value) => !/^\s*[{[]/.test(value), "must be the path of a JSON file"),
-    ),
+    schema: path,
     fallback: undefined,
     value: "<file>",
     help: "JSON file that says how to reach HSMs and key services; see docs/signers.md",
@@ -82,7 +100,7 @@ export const settingDefinitions = {
   cacheSlackSeconds: duration("<seconds>", "how much longer than told caches may keep a copy (default: 7200)"),
   replicaLagSeconds: duration("<seconds>", "by when a change has reached every replica (default: 5)"),
   encryptionKeys: {
-    schema: text,
+    schema: path,
     fallback: undefined,
     value: "<file-or-folder>",
     help: "encryption keys, public or private, in the same forms",
@@ -218,6 +236,9 @@ function ownVariables(environment: SettingSources["environment"]): Record<string
 
 async function readConfigFile(path: string | undefined): Promise<Record<string, unknown>> {
   if (path === undefined) return {};
+  if (looksLikeSecret(path)) {
+    throw new ConfigError("ERR_CONFIG_FORMAT", "the configuration file is given by its path, not by its content");
+  }
   const bad = (rule: string, cause?: unknown) =>
     new ConfigError("ERR_CONFIG_FORMAT", `configuration file ${path} ${rule}`, { cause });
   const json = await readFile(path, "utf8").catch((error: NodeJS.ErrnoException) => {
@@ -227,7 +248,9 @@ async function readConfigFile(path: string | undefined): Promise<Record<string, 
   try {
     value = JSON.parse(json);
   } catch (error) {
-    throw bad(`is not JSON: ${(error as Error).message}`);
+    // What else a parser says quotes the text, and it may be the wrong file.
+    const [place = ""] = / at position \d+( \(line \d+ column \d+\))?$/.exec((error as Error).message) ?? [];
+    throw bad(`is not JSON${place}`);
   }
   if (typeof value !== "object" || value === null || Array.isArray(value)) throw bad("is not a JSON object");
   checkKnown(Object.keys(value), names, `member of ${path}:`);

@@ -169,7 +169,21 @@ describe("a mistake ends the start with code 1 and one line", { timeout, concurr
       config: '{"isuer": "https://op.example"}',
       says: /unknown member of .*jwksd\.json: isuer \(did you mean issuer\?\) \[ERR_OPTION_UNKNOWN\]/,
     },
-    { name: "broken file", config: '{"port": 80', says: /jwksd\.json is not JSON: .* \[ERR_CONFIG_FORMAT\]/ },
+    {
+      name: "broken file",
+      config: '{"port": 80',
+      says: /jwksd\.json is not JSON at position 11 \(line 1 column 12\) \[ERR_CONFIG_FORMAT\]/,
+    },
+    {
+      name: "file of another kind",
+      config: "91827364x",
+      says: /jwksd\.json is not JSON( at position \d.*)? \[ERR_CONFIG_FORMAT\]/,
+    },
+    ...["[::1]", "a b", "300.1.1.1", "http://a", "a:80"].map((host) => ({
+      name: `host ${host}`,
+      args: ["--host", host],
+      says: /^jwksd: --host must be an IP address, without brackets, or a host name, not ".*" \[ERR_OPTION_INVALID\]/,
+    })),
     { name: "file that is no object", config: "[]", says: /jwksd\.json is not a JSON object \[ERR_CONFIG_FORMAT\]/ },
     {
       name: "missing file",
@@ -385,10 +399,22 @@ test("the variables by which Kubernetes describes a service called jwksd are non
 describe("a value in which a secret may be is refused without being repeated", () => {
   const secret = "91827364";
   const notEmpty = "must not be empty";
-  const jsonFile = "must be the path of a JSON file";
+  const path = "must be a path; what it is looks like the content of the file";
+  const contents = [
+    `{"d":"${secret}"}`,
+    ` [{"d":"${secret}"}]`,
+    `-----BEGIN ${secret}`,
+    `a\n${secret}`,
+    secret.repeat(6).slice(5),
+  ];
   const object = { pin: secret };
   const rows: readonly [SettingName, rule: string, texts: readonly string[], members: readonly unknown[]][] = [
-    ["signers", jsonFile, [`{"pkcs11":{"pin":"${secret}"}}`], [{ pkcs11: object }, [object], Number(secret)]],
+    ["signers", "must be text", [], [{ pkcs11: object }, [object], Number(secret)]],
+    ["signers", path, contents, contents],
+    ["keys", path, contents, contents],
+    ["encryptionKeys", path, contents, contents],
+    ["wrappingKeyFile", path, contents, contents],
+    ["store", "must be sqlite:PATH, without //", [`sqlite:postgres://u:${secret}@db`], []],
     ["signers", notEmpty, [""], [""]],
     ["store", "must be sqlite:PATH", ["keys.db", `postgres://u:${secret}@db`, "SQLITE:keys.db"], ["/keys.db"]],
     ["store", "must be text", [], [object]],
@@ -423,6 +449,15 @@ describe("a value in which a secret may be is refused without being repeated", (
         await assert.rejects(byFile, { code, message: `"${name}" of the configuration file ${rule}` });
       }
     });
+  }
+});
+
+test("a configuration file that is given by its content is refused without it being repeated", async () => {
+  const code = "ERR_CONFIG_FORMAT";
+  const message = "the configuration file is given by its path, not by its content";
+  for (const configFile of [`{"keys":"a-secret"}`, "91827364".repeat(6).slice(5)]) {
+    await assert.rejects(resolveSettings({ flags: {}, environment: {}, configFile }), { code, message });
+    await assert.rejects(resolveSettings({ flags: {}, environment: { JWKSD_CONFIG: configFile } }), { code, message });
   }
 });
 
