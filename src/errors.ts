@@ -75,6 +75,7 @@ export const errorCodes = {
   ERR_WRAPPING_KEY_INVALID: "a wrapping key that is not 32 bytes in base64url",
   ERR_WRAPPING_KEY_MISSING: "a private key under a wrapping key that was not given",
   ERR_WRAPPED_KEY: "a wrapped private key that is damaged, or of another kid or issuer",
+  ERR_UPDATE: "a provider, or another target of a key manager, that has not taken new keys",
   ERR_CONFIRMATION: "a command that breaks verifications, without --yes",
   ERR_SIGNER_URI: "a key URI of an unknown kind, or one that names no immutable key version",
   ERR_PACKAGE_MISSING: "an optional package that is needed and not installed",
@@ -99,6 +100,7 @@ const retryableCodes: ReadonlySet<ErrorCode> = new Set([
   "ERR_REPLAY_FULL",
   "ERR_STORE_CONFLICT",
   "ERR_STORE_UNAVAILABLE",
+  "ERR_UPDATE",
 ]);
 
 /** Base of every error that jwksd raises on purpose. No message ever holds key material, a token, a PIN or a body. */
@@ -130,8 +132,12 @@ export class StateError extends JwksdError {
   /** From when on the step breaks nothing, in epoch milliseconds; only of `ERR_TOO_EARLY`. */
   readonly allowedAt: number | undefined;
 
-  constructor(code: ErrorCode, message: string, options: { readonly allowedAt?: number } = {}) {
-    super(code, message);
+  constructor(
+    code: ErrorCode,
+    message: string,
+    options: { readonly allowedAt?: number; readonly cause?: unknown } = {},
+  ) {
+    super(code, message, options);
     this.allowedAt = options.allowedAt;
   }
 }

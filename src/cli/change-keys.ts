@@ -38,7 +38,7 @@ export interface ChangeOptions {
 
 type Decide = (records: readonly KeyRecord[], now: number, key: NewKey | undefined) => Change | Promise<Change>;
 
-const dryKeyNote = "The new key was made for the dry run only; the real one has another kid.";
+const dryKeyNote = "The new key was made to look ahead only; the real one has another kid.";
 
 /** Gives a command the flags of every change. */
 export function addChangeFlags(command: Command, { force = false, yes = false } = {}): Command {
@@ -67,7 +67,8 @@ export async function changeKeys(open: OpenKeys, options: ChangeOptions, decide:
   const told = { isDry: true, note: draft && dryKeyNote, before, now, change, policy, external };
   if (flags.dryRun === true) return print(told, flags);
   if (breaks && flags.yes !== true) {
-    const meaning = meaningOf(told).map((line) => `\n- ${line}`);
+    const notes = told.note === undefined ? [] : [told.note];
+    const meaning = [...meaningOf(told), ...notes].map((line) => `\n- ${line}`);
     throw new ConfigError(
       "ERR_CONFIRMATION",
       `nothing was changed, because this may break verifications; --yes does it:${meaning.join("")}\n`,

@@ -1,12 +1,15 @@
 import { readFile, stat, writeFile } from "node:fs/promises";
 import { Command } from "commander";
 import { systemClock } from "../clock.ts";
-import { ServiceError } from "../errors.ts";
+import { ServiceError, StoreError } from "../errors.ts";
 import { aftermath } from "../rotation/effects.ts";
 import { type RotationPlan, plan } from "../rotation/plan.ts";
+import type { RotationPolicy } from "../rotation/policy.ts";
+import { checkFence } from "../rotation/records.ts";
 import { planPicture } from "../server/plan-picture.ts";
 import { planSvg } from "../server/plan-svg.ts";
 import { indented, terminalOf } from "../server/terminal.ts";
+import type { KeyRecord } from "../store/store.ts";
 import { iso } from "./change-keys.ts";
 import { count } from "./events.ts";
 import { type Flags, addStoreSettings, recordsOf, withStore } from "./managed-keys.ts";
@@ -42,6 +45,7 @@ async function showPlan(flags: PlanFlags): Promise<void> {
   const until = flags.days === undefined ? undefined : now + flags.days * 86_400_000;
   const { ahead, still, title } = await withStore(flags, async ({ store, policy, settings }) => {
     const records = await recordsOf(store);
+    warnOfFence(records, policy, now);
     return {
       ahead: plan(records, policy, now, until),
       still: aftermath(records, policy, now),
@@ -80,6 +84,17 @@ function asJson({ now, until, steps, segments, rotation }: RotationPlan, still: 
     rotationMode: rotation.map(({ from, to }) => ({ from: iso(from), to: to === undefined ? null : iso(to) })),
     effects: still,
   };
+}
+
+/** With such a policy nothing would start, and a plan would not come to be. */
+function warnOfFence(records: readonly KeyRecord[], policy: RotationPolicy, now: number): void {
+  try {
+    checkFence(records, policy, now);
+  } catch (error) {
+    if (!(error instanceof StoreError)) throw error;
+    console.error(`jwksd: serve and token do not start with this policy now: ${error.message} [${error.code}]`);
+    process.exitCode = 1;
+  }
 }
 
 /** A slip of the finger must not cost the keys: what is replaced is a picture. */

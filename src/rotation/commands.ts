@@ -3,7 +3,7 @@ import { keyIdentity } from "../jwk/public.ts";
 import type { KeyRecord, KeyUse } from "../store/store.ts";
 import { type Change, activate as activateKey, end, endOfWait, replace, restartWaits } from "./advance.ts";
 import { type RotationPolicy, announceForMs } from "./policy.ts";
-import { activeKey, announcedKey, announcedUntil, checkRecords, isLive, recordOf } from "./records.ts";
+import { activeKey, announcedKey, announcedUntil, checkRecords, isLive, keyUses, recordOf } from "./records.ts";
 
 /** A key that no record has yet. */
 export type NewKey = Required<Pick<KeyRecord, "kid" | "use" | "alg" | "publicJwk" | "privateHalf">>;
@@ -184,6 +184,8 @@ function importKey(
   now: number,
 ): Change {
   checkNew(change, key);
+  if (!["announced", "active", "retiring"].includes(state))
+    throw refused(key, `cannot be imported as ${JSON.stringify(state)}`);
   const active = activeKey(change.records, key.use);
   if (state === "announced" && active !== undefined) return announce(change, key, now, "an operator imported it");
   if (state === "retiring") {
@@ -235,6 +237,8 @@ function add(
 }
 
 function checkNew({ records }: Change, key: NewKey, use: KeyUse = key.use): void {
+  if (!keyUses.includes(key.use))
+    throw refused(key, `is a key of use ${JSON.stringify(key.use)}, and there is sig and enc`);
   if (key.use !== use) throw refused(key, `is a key of use "${key.use}", and one of use "${use}" is needed`);
   if (use === "enc" && activeKey(records, "sig") === undefined)
     throw refused(key, "is an encryption key, and the first key of a store is a signing key");

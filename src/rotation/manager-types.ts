@@ -3,9 +3,9 @@ import type { Clock } from "../clock.ts";
 import type { JwksdError } from "../errors.ts";
 import type { EncryptionEntry, Keyset } from "../keyset/keyset.ts";
 import type { ExternalSigner } from "../signer/signer.ts";
-import type { KeyEvent, KeyRecord, KeyStore } from "../store/store.ts";
+import type { KeyEvent, KeyRecord, KeyStore, KeyUse } from "../store/store.ts";
 import type { Change } from "./advance.ts";
-import type { Command } from "./commands.ts";
+import type { Command, NewKey } from "./commands.ts";
 import type { RotationPolicy, RotationPolicyOptions } from "./policy.ts";
 
 /** What happened to the keys of a manager. */
@@ -87,9 +87,15 @@ export interface KeyManager {
   };
   /**
    * Gives a provider (or whatever else has its `update`) the keysets now and after every change; resolves after the first time. Where a
-   * later one fails it is tried again, and the others do not wait for it.
+   * later one fails, or takes more than 10 s, it is tried again (`failed`, `ERR_UPDATE`), and the others do not go without.
    */
   drive(target: Driven): Promise<void>;
+  /**
+   * A new key for `execute`, which is in no store yet: made where this manager makes its keys, and wrapped as they are.
+   *
+   * @param alg default: that of the active key of this use, else `ES256` or `RSA-OAEP-256`
+   */
+  makeKey(use: KeyUse, alg?: string): Promise<NewKey>;
   /** Does what a command asks for. @throws StateError, StoreError see `applyCommand` and `KeyStore.commit` */
   execute(command: Command): Promise<Change>;
   /** The private key to which something was encrypted, for `jose.compactDecrypt`; asks the store for a kid that is new. */

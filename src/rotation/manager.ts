@@ -1,10 +1,13 @@
+import { abortable } from "../abortable.ts";
 import { systemClock } from "../clock.ts";
-import { ConfigError, JwksdError, SignerError, StoreError } from "../errors.ts";
+import { ConfigError, JwksdError, SignerError, StateError, StoreError } from "../errors.ts";
+import { checkEncryption, checkSigning } from "../keyset/keyset.ts";
 import type { KeyEvent, KeyRecord } from "../store/store.ts";
 import { type Advance, type Change, advance, endOfWait, noteTokenLifetimes } from "./advance.ts";
 import { type Command, announce, applyCommand } from "./commands.ts";
 import { defaultAlg, externalKey, makeLocalKey } from "./make-key.ts";
 import type { Driven, KeyManager, KeyManagerOptions, ManagerEvent } from "./manager-types.ts";
+import { checkManagerOptions } from "./manager-options.ts";
 import { checkNotOlder } from "./older-copy.ts";
 import { type OpenKeys, createKeyOpener, destroyExternal, keysetsOf } from "./open-keys.ts";
 import { rotationPolicy } from "./policy.ts";
@@ -23,6 +26,8 @@ import { transact } from "./transact.ts";
 import { createWrapping } from "./wrapping.ts";
 
 const retryMs = { first: 1_000, last: 30_000 } as const;
+/** How long a target may take to take the keys. */
+const updateMs = 10_000;
 /** How soon a key that cannot sign is tried again. */
 const heldBackMs = 60_000;
 /** Replicas whose clocks are years apart start each other's waits again. Who does so once in this time leaves the other one its way. */
@@ -35,14 +40,15 @@ const restartMs = 60_000;
  * Between two steps it does nothing. While the store is gone it serves and signs with the keys that it has, and follows the plan that
  * they had: other replicas do the same.
  *
- * @throws ConfigError `ERR_POLICY_INVALID`, `ERR_OPTION_INVALID`, `ERR_WRAPPING_KEY_INVALID`
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_ISSUER_INVALID`, `ERR_POLICY_INVALID`,
+ * `ERR_WRAPPING_KEY_INVALID`
  * @throws StoreError `ERR_STORE_UNAVAILABLE`, `ERR_RECORDS_INVALID`, `ERR_WRAPPING_KEY_MISSING`, `ERR_WRAPPED_KEY`
  * @throws SignerError where the active key is external and cannot be opened
  */
 export async function createKeyManager(options: KeyManagerOptions): Promise<KeyManager> {
+  checkManagerOptions(options);
   const { issuer, store, createSigner, openSigner, destroySigner, onEvent, clock = systemClock } = options;
-  checkCallbacks(options);
-  const policy = rotationPolicy(options.policy);
+  const policy = rotationPolicy(options.policy ?? undefined);
   const wrapping = await createWrapping(options.wrappingKeys, issuer);
   const closing = new AbortController();
   const { signal } = closing;
@@ -58,6 +64,8 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
   let unrecorded: readonly KeyEvent[] = [];
   let keys: OpenKeys = { signers: new Map(), decryptionKeys: new Map(), unopened: new Map() };
   let rotating = false;
+  /** Why targets have not taken the present keys. */
+  let behind: readonly unknown[] = [];
   let asked: { readonly at: number; readonly done: Promise<void> } | undefined;
   let failures = 0;
   let restartedAt = -Infinity;
@@ -79,6 +87,7 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
     try {
       await adopt(await transact(store, step, { clock, signal }));
       await makeExternalKey();
+      checkTargets();
       succeeded();
     } catch (error) {
       await failed(error);
@@ -163,9 +172,23 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
     await checkUsable(stored);
     const taken = withUnrecorded(stored);
     const { records, events } = applyCommand(taken.records, command, policy, clock.now());
+    const known = new Set(taken.records.map(({ kid }) => kid));
+    await checkNewKeys(records.filter(({ kid }) => !known.has(kid)));
     const next = newlyActive(taken.records, records);
     if (next !== undefined) await opener.probe(next);
     return noteTokenLifetimes({ records, events: [...taken.events, ...events] }, policy);
+  }
+
+  /** A key that is recorded once stays for good, so one that cannot be opened or published is not. */
+  async function checkNewKeys(added: readonly KeyRecord[]): Promise<void> {
+    const trial = createKeyOpener(wrapping, openSigner, signal);
+    try {
+      const { keyset, encryptionKeyset } = keysetsOf(added, await trial.open(added));
+      if (keyset.length > 0) await checkSigning(keyset);
+      await checkEncryption(encryptionKeyset);
+    } finally {
+      await trial.close();
+    }
   }
 
   /** Steps that were taken while the store was gone count from when they were taken, unless another replica recorded its own. */
@@ -255,21 +278,19 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
   async function adopt({ records: next, events }: Change, isPlan = false): Promise<void> {
     checkFence(next, policy, clock.now());
     const isNew = JSON.stringify(next) !== JSON.stringify(records);
+    if (isPlan && !isNew) return;
     // Keys that were there before it started are no change, and a note is none of keys.
     const isChange = keysText(next) !== keysText(records) && (records.length > 0 || events.length > 0);
     if (isNew) [keys, records] = [await opener.open(next), next];
     if (isPlan) unrecorded = [...unrecorded, ...events];
     else [recorded, unrecorded] = [next, []];
-    try {
-      await updateTargets();
-      // Now nothing signs with them any more.
-      await opener.closeUnused(records);
-    } finally {
-      const by = isPlan ? "plan" : events.length > 0 ? "this" : "another";
-      if (isChange) emit({ type: "changed", by, records, events });
-      // There is time to mend it before it is needed.
-      if (isNew) for (const [kid, error] of keys.unopened) cannotSign(kid, error);
-    }
+    await updateTargets();
+    // Now nothing signs with them any more.
+    if (behind.length === 0) await opener.closeUnused(records);
+    const by = isPlan ? "plan" : events.length > 0 ? "this" : "another";
+    if (isChange) emit({ type: "changed", by, records, events });
+    // There is time to mend it before it is needed.
+    if (isNew) for (const [kid, error] of keys.unopened) cannotSign(kid, error);
     if (!isPlan) void destroyEnded(events);
   }
 
@@ -294,15 +315,33 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
   async function updateTargets(): Promise<void> {
     // The short cache begins before the new document is out, and ends after it.
     rotating ||= isRotating(records);
-    const behind = [...driven].filter(([, given]) => given !== records);
-    const updates = await Promise.allSettled(behind.map(([target]) => update(target)));
-    for (const result of updates) if (result.status === "rejected") throw result.reason;
-    rotating = isRotating(records);
+    const targets = [...driven].filter(([, given]) => given !== records);
+    const updates = await Promise.allSettled(targets.map(([target]) => update(target)));
+    behind = updates.flatMap((result) => (result.status === "rejected" ? [result.reason as unknown] : []));
+    if (behind.length === 0) rotating = isRotating(records);
+  }
+
+  /** Tells of a target that did not take the keys, when all else is done. It is tried again. */
+  function checkTargets(): void {
+    if (behind.length > 0) throw behind[0];
   }
 
   async function update(target: Driven): Promise<void> {
-    await target.update(keysetsOf(records, keys), { isRotating: isRotating(records) });
-    driven.set(target, records);
+    const late = new AbortController();
+    const cancelTimer = clock.setTimer(
+      () => late.abort(new StateError("ERR_UPDATE", `a target has not taken the keys within ${updateMs} ms`)),
+      updateMs,
+    );
+    try {
+      const updating = (async () => target.update(keysetsOf(records, keys), { isRotating: isRotating(records) }))();
+      await abortable(updating, AbortSignal.any([late.signal, signal]));
+      driven.set(target, records);
+    } catch (cause) {
+      if (cause instanceof JwksdError) throw cause;
+      throw new StateError("ERR_UPDATE", "a target has not taken the keys; see the cause", { cause });
+    } finally {
+      cancelTimer();
+    }
   }
 
   /** Without the store: the steps that every other replica takes as well, in memory only. */
@@ -349,15 +388,24 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
         maxTokenLifetimeSeconds: policy.maxTokenLifetimeSeconds,
       };
     },
-    drive: (target) => inTurn(() => update(target)),
+    async drive(target) {
+      if (typeof target?.update !== "function") throw new ConfigError("ERR_OPTION_INVALID", "a target has no update()");
+      return inTurn(() => update(target));
+    },
     execute: (command) =>
       inTurn(async () => {
         const change = await transact(store, (stored) => obey(stored, command), { clock, signal });
         // It is done, whatever becomes of the rest.
-        await adopt(change).then(succeeded, failed);
+        await adopt(change).then(checkTargets).then(succeeded, failed);
         return change;
       }),
+    async makeKey(use, alg = activeKey(records, use)?.alg ?? defaultAlg[use]) {
+      if (use !== "sig" || createSigner === undefined) return makeLocalKey(use, alg, wrapping);
+      const signer = await createSigner({ issuer, signal });
+      return externalKey(signer).finally(() => signer.close());
+    },
     async decryptionKey({ kid = "" }) {
+      signal.throwIfAborted();
       if (!keys.decryptionKeys.has(kid)) await askStore();
       const key = keys.decryptionKeys.get(kid);
       if (key !== undefined) return key;
@@ -365,17 +413,6 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
     },
     close,
   };
-}
-
-/** @throws ConfigError `ERR_OPTION_INVALID` */
-function checkCallbacks({ createSigner, openSigner, destroySigner }: KeyManagerOptions): void {
-  for (const [name, value] of Object.entries({ createSigner, openSigner, destroySigner })) {
-    if (value === undefined) continue;
-    if (typeof value !== "function") throw new ConfigError("ERR_OPTION_INVALID", `${name} must be a function`);
-    if (openSigner === undefined) {
-      throw new ConfigError("ERR_OPTION_INVALID", `${name} needs openSigner, which opens a key by its URI again`);
-    }
-  }
 }
 
 /** What is noted on a key and is no change of it. */

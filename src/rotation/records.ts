@@ -110,13 +110,13 @@ export function checkRecords(records: readonly KeyRecord[]): void {
   const kids = new Set<string>();
   const identities = new Map<string, string>();
   for (const record of records) {
+    checkRecord(record);
     const { kid, publicJwk } = record;
     if (kids.has(kid)) throw invalid(`kid ${JSON.stringify(kid)} is on two records`);
     kids.add(kid);
     const twin = identities.get(keyIdentity(publicJwk));
     if (twin !== undefined) throw invalid(`kid ${JSON.stringify(twin)} and kid ${JSON.stringify(kid)} are one key`);
     identities.set(keyIdentity(publicJwk), kid);
-    checkRecord(record);
   }
   for (const use of keyUses) {
     const inState = (state: KeyState) =>
@@ -139,16 +139,27 @@ export function checkFence(records: readonly KeyRecord[], policy: RotationPolicy
   // Until it became active, as a rule; until now, where the policy has changed since.
   const publishedMs = Math.max(active.activatedAt ?? 0, now) - active.announcedAt;
   if (publishedMs >= leastAnnouncementSeconds(policy) * 1000) return;
-  throw invalid(`kid ${JSON.stringify(active.kid)} is active, and has been announced for ${publishedMs / 1000} s only`);
+  const needed = leastAnnouncementSeconds(policy);
+  const from = new Date(active.announcedAt + needed * 1000).toISOString();
+  throw invalid(
+    `kid ${JSON.stringify(active.kid)} is active, and has been announced for ${publishedMs / 1000} s, where this policy needs ${needed} s; if the policy was changed, go on with the one before until ${from}, else put the newest store back`,
+  );
 }
 
 function checkRecord(record: KeyRecord): void {
-  const { kid, state, announcedAt, privateHalf } = record;
+  const { kid, state, announcedAt, publicJwk, privateHalf } = record;
   if (!Object.hasOwn(stateTime, state)) throw invalid(`kid ${JSON.stringify(kid)} is in no known state`);
-  if (!Number.isFinite(announcedAt) || !Number.isFinite(stateSince(record))) {
+  if (!isDate(announcedAt) || !isDate(stateSince(record))) {
     throw invalid(`kid ${JSON.stringify(kid)}: the time is missing at which it became ${state}`);
   }
+  if (typeof publicJwk !== "object" || publicJwk === null)
+    throw invalid(`kid ${JSON.stringify(kid)} has no public key`);
   if (isLive(record) && privateHalf === undefined) throw invalid(`kid ${JSON.stringify(kid)} has no private half`);
+}
+
+/** Whether a time can be written as a date. */
+function isDate(epochMs: number): boolean {
+  return Math.abs(epochMs) <= 8.64e15;
 }
 
 function invalid(what: string): StoreError {

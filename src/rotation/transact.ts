@@ -1,3 +1,4 @@
+import { abortable } from "../abortable.ts";
 import type { Clock } from "../clock.ts";
 import { StoreError } from "../errors.ts";
 import type { KeyRecord, KeyStore } from "../store/store.ts";
@@ -21,12 +22,13 @@ export async function transact(
 ): Promise<Change> {
   for (let attempt = 1; ; attempt += 1) {
     signal?.throwIfAborted();
-    const { revision, records } = await store.load({ signal });
+    // A store that does not look at the signal is not waited for, either.
+    const { revision, records } = await abortable(store.load({ signal }), signal);
     checkRecords(records);
     const change = await decide(records);
     if (change.records === records && change.events.length === 0) return change;
     try {
-      await store.commit(revision, change.records, change.events, { signal });
+      await abortable(store.commit(revision, change.records, change.events, { signal }), signal);
       return change;
     } catch (error) {
       const isConflict = error instanceof StoreError && error.code === "ERR_STORE_CONFLICT";

@@ -75,14 +75,16 @@ export function newWrappingKey(): string {
   return jose.base64url.encode(crypto.getRandomValues(new Uint8Array(32)));
 }
 
+export const wrappingKeyRule =
+  "a wrapping key is 32 random bytes in base64url, 43 characters; make one with: openssl rand 32 | basenc --base64url -w0";
+
+export function isWrappingKey(text: string): boolean {
+  return /^[\w-]{43}=?$/.test(text);
+}
+
 /** The id of a wrapping key: its RFC 7638 thumbprint, which says nothing about 32 random bytes. */
 async function readWrappingKey(text: string): Promise<{ readonly id: string; readonly bytes: Uint8Array }> {
-  if (!/^[\w-]{43}=?$/.test(text)) {
-    throw new ConfigError(
-      "ERR_WRAPPING_KEY_INVALID",
-      "a wrapping key is 32 random bytes in base64url, 43 characters; make one with: openssl rand 32 | basenc --base64url -w0",
-    );
-  }
+  if (!isWrappingKey(text)) throw new ConfigError("ERR_WRAPPING_KEY_INVALID", wrappingKeyRule);
   const bytes = jose.base64url.decode(text.slice(0, 43));
   // The last of the 43 characters has two bits to spare; one key has one id, whatever they are.
   return { id: await jose.calculateJwkThumbprint({ kty: "oct", k: jose.base64url.encode(bytes) }), bytes };

@@ -6,7 +6,7 @@ import { writeNewFile } from "../node/generate.ts";
 import { permissionWarnings } from "../node/key-files.ts";
 import { type RotationPolicy, rotationPolicy } from "../rotation/policy.ts";
 import { jweOf } from "../rotation/records.ts";
-import { newWrappingKey } from "../rotation/wrapping.ts";
+import { isWrappingKey, newWrappingKey, wrappingKeyRule } from "../rotation/wrapping.ts";
 import type { KeyRecord, KeyStore } from "../store/store.ts";
 import { sqliteStore } from "../store/sqlite.ts";
 import type { Settings } from "./settings.ts";
@@ -151,6 +151,11 @@ async function readKeys(file: string, log: Log): Promise<string[]> {
 
 function keysIn(text: string, from = "JWKSD_WRAPPING_KEYS"): string[] {
   const keys = text.split(/\s+/).filter((key) => key !== "");
+  const wrong = keys.findIndex((key) => !isWrappingKey(key));
+  if (wrong !== -1) {
+    const place = `${from}: its ${wrong === 0 ? "first word" : `word ${wrong + 1}`} is none`;
+    throw new ConfigError("ERR_WRAPPING_KEY_INVALID", `${place}; ${wrappingKeyRule}`);
+  }
   if (keys.length > 0) return keys;
   throw new ConfigError("ERR_WRAPPING_KEY_INVALID", `${from} holds no wrapping key`);
 }

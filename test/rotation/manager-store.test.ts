@@ -245,7 +245,7 @@ describe("records that are not used: the last good ones stay, loudly, until they
         { ...(a as KeyRecord), state: "retiring", retiredAt: now },
         { ...(b as KeyRecord), state: "active", activatedAt: now },
       ],
-      says: /is active, and has been announced for 360[01] s only/,
+      says: /is active, and has been announced for 360[01] s, where this policy needs \d+ s; /,
     },
     "the private half of another key": {
       spoil: ([a, b]) => change([a as KeyRecord, b as KeyRecord], b?.kid, { privateHalf: a?.privateHalf }),

@@ -200,7 +200,7 @@ describe("drive", () => {
     assert.deepEqual(log.splice(0), ["one 1 long", "two 1 long"]);
 
     three.isBroken = true;
-    await assert.rejects(world.until(replica.manager.drive(three)), /broken/);
+    await assert.rejects(world.until(replica.manager.drive(three)), { code: "ERR_UPDATE", cause: new Error("broken") });
     one.isBroken = true;
     await world.passTo(89 * day);
     assert.deepEqual(log.splice(0), ["two 2 short"]);

@@ -1,5 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { calculateJwkThumbprint } from "jose";
+import { abortable } from "../../abortable.ts";
 import { ConfigError, SignerError } from "../../errors.ts";
 import type { EcPublicJwk } from "../../jwk/public.ts";
 import { needsOption } from "../remote.ts";
@@ -9,7 +10,7 @@ import { Connection, type ConnectionTarget } from "./connection.ts";
 import type { KeySelector } from "./messages.ts";
 import { keyName, percentEncoded, tokenName } from "./names.ts";
 import { type Pkcs11Options, checkOptions } from "./options.ts";
-import { Pkcs11Signer, abortable, abortedBy, checkKey } from "./signer.ts";
+import { Pkcs11Signer, abortedBy, checkKey } from "./signer.ts";
 import { type Pkcs11Uri, formatKeyUri, parseKeyUri, parseTokenUri } from "./uri.ts";
 import type { TokenProcess } from "./token-process.ts";
 

@@ -1,4 +1,5 @@
 import { verify } from "node:crypto";
+import { abortable } from "../../abortable.ts";
 import { ConfigError, KeyMaterialError, SignerError } from "../../errors.ts";
 import { type EcPublicJwk, keyIdentity } from "../../jwk/public.ts";
 import type { ExternalSigner, SignInput } from "../signer.ts";
@@ -135,17 +136,6 @@ export async function checkKey(process: TokenProcess, found: FoundKey, name: str
 function sized(signature: Uint8Array): Uint8Array {
   if (signature.length === 64) return signature;
   throw new SignerError("ERR_SIGNER_BAD_SIGNATURE", `PKCS#11: the module gave ${signature.length} bytes, not 64`);
-}
-
-/** Rejects when the signal aborts; `promise` is not waited for then. */
-export function abortable<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
-  if (signal === undefined) return promise;
-  return new Promise<T>((resolve, reject) => {
-    const abort = (): void => reject(signal.reason as Error);
-    if (signal.aborted) abort();
-    signal.addEventListener("abort", abort, { once: true });
-    promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", abort));
-  });
 }
 
 /** The error that the guard aborts with says more than a general one. */

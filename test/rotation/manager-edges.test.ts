@@ -1,0 +1,212 @@
+// What comes from outside a manager: options, keys in commands, targets and stores that fail or hang.
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { CompactEncrypt, type JWK, compactDecrypt, exportJWK, generateKeyPair } from "jose";
+import { JwksdError } from "../../src/errors.ts";
+import { type KeyManagerOptions, type ManagerEvent, createKeyManager } from "../../src/rotation/index.ts";
+import type { Command, NewKey } from "../../src/rotation/commands.ts";
+import { localSigner } from "../../src/signer/local.ts";
+import { memoryStore } from "../../src/store/memory.ts";
+import { newWrappingKey } from "../support/managed.ts";
+import { eventually } from "../support/service.ts";
+import { simulatedClock } from "../support/simulated.ts";
+import { World } from "./world.ts";
+
+const issuer = "https://op.example";
+const day = 86_400_000;
+const never = new Promise<never>(() => {});
+
+async function start(more: Partial<KeyManagerOptions> = {}) {
+  const clock = simulatedClock();
+  const store = memoryStore();
+  const told: ManagerEvent[] = [];
+  const onEvent = (event: ManagerEvent): void => void told.push(event);
+  const manager = await createKeyManager({
+    issuer,
+    store,
+    wrappingKeys: [newWrappingKey()],
+    clock,
+    onEvent,
+    ...more,
+  });
+  return { clock, store, told, manager };
+}
+
+describe("options are refused before a key is made", () => {
+  const rows: readonly [name: string, code: string, options: object][] = [
+    ["no issuer", "ERR_ISSUER_INVALID", { issuer: undefined }],
+    ["an issuer that is no URL", "ERR_ISSUER_INVALID", { issuer: "not a url" }],
+    ["an unknown name", "ERR_OPTION_UNKNOWN", { polcy: {} }],
+    ["an unknown name of the policy", "ERR_OPTION_UNKNOWN", { policy: { rotateEvery: 1 } }],
+    ["a policy of another type", "ERR_OPTION_INVALID", { policy: 5 }],
+    ["a listener of another type", "ERR_OPTION_INVALID", { onEvent: 5 }],
+    ["signs of another type", "ERR_OPTION_INVALID", { signs: "x" }],
+    ["no store", "ERR_OPTION_INVALID", { store: undefined }],
+    ["no wrapping keys", "ERR_OPTION_INVALID", { wrappingKeys: undefined }],
+    ["wrapping keys as text", "ERR_OPTION_INVALID", { wrappingKeys: newWrappingKey() }],
+    ["a wrapping key that is none", "ERR_WRAPPING_KEY_INVALID", { wrappingKeys: ["short"] }],
+    ["a clock that is none", "ERR_OPTION_INVALID", { clock: {} }],
+  ];
+  for (const [name, code, options] of rows) {
+    test(name, async () => {
+      const store = memoryStore();
+      const all = { issuer, store, wrappingKeys: [newWrappingKey()], ...options } as KeyManagerOptions;
+      await assert.rejects(createKeyManager(all), { code });
+      assert.equal((await store.load()).records.length, 0);
+    });
+  }
+
+  test("no options at all, and a store without its methods", async () => {
+    await assert.rejects(createKeyManager(null as never), { code: "ERR_OPTION_INVALID" });
+    const options = { issuer, wrappingKeys: [newWrappingKey()], store: {} } as unknown as KeyManagerOptions;
+    await assert.rejects(createKeyManager(options), { code: "ERR_OPTION_INVALID", message: /"store" has no load\(\)/ });
+  });
+
+  test("null is not given", async () => {
+    const { manager } = await start({ policy: null as never });
+    assert.equal(manager.policy.rotateEveryDays, 90);
+    await manager.close();
+  });
+});
+
+describe("a new key of a command", () => {
+  const damage: Record<string, (key: NewKey) => object> = {
+    "a kid that is no text": (key) => ({ ...key, kid: 5 }),
+    "no kid": (key) => ({ ...key, kid: "" }),
+    "the kid of another wrapped key": (key) => ({ ...key, kid: "another" }),
+    "a private half that is damaged": (key) => ({ ...key, privateHalf: { jwe: "a.b.c.d.e" } }),
+    "a use that there is not": (key) => ({ ...key, use: "foo" }),
+    "an encryption key with the alg of signatures": (key) => ({ ...key, use: "enc" }),
+  };
+  for (const [name, change] of Object.entries(damage)) {
+    test(`is refused, and nothing is recorded: ${name}`, async () => {
+      const { manager, store } = await start();
+      const before = await store.load();
+      const key = change(await manager.makeKey("sig")) as NewKey;
+      const commands: Command[] = [
+        { type: "announce", key },
+        { type: "import", key, state: "announced" },
+        { type: "revoke", kid: manager.records[0]?.kid ?? "", replacement: key },
+      ];
+      for (const command of commands) {
+        await assert.rejects(manager.execute(command), JwksdError);
+      }
+      assert.deepEqual(await store.load(), before);
+      await manager.execute({ type: "announce", key: await manager.makeKey("sig") });
+      assert.equal(manager.records.length, 2);
+      await manager.close();
+    });
+  }
+
+  test("is not imported in a state that there is not", async () => {
+    const { manager } = await start();
+    const command = { type: "import", key: await manager.makeKey("sig"), state: "removed", force: true };
+    await assert.rejects(manager.execute(command as unknown as Command), { code: "ERR_TRANSITION" });
+    await manager.close();
+  });
+
+  test("is made by makeKey, as the manager makes its own", async () => {
+    const { manager } = await start();
+    await manager.execute({ type: "announce", key: await manager.makeKey("enc") });
+    const [, { kid, publicJwk, alg } = { kid: "", publicJwk: {}, alg: "" }] = manager.records;
+    const { publicKey } = manager.options.encryptionKeyset[0] ?? {};
+    assert.deepEqual(publicKey, publicJwk);
+    const jwe = await new CompactEncrypt(new TextEncoder().encode("hello"))
+      .setProtectedHeader({ alg, enc: "A256GCM", kid })
+      .encrypt(
+        await crypto.subtle.importKey("jwk", publicJwk, { name: "RSA-OAEP", hash: "SHA-256" }, false, ["encrypt"]),
+      );
+    const { plaintext } = await compactDecrypt(jwe, (header) => manager.decryptionKey(header));
+    assert.equal(new TextDecoder().decode(plaintext), "hello");
+    await manager.close();
+    await assert.rejects(manager.decryptionKey({ kid }), { code: "ERR_CLOSED" });
+  });
+});
+
+describe("a target", () => {
+  test("that hangs keeps nobody from the keys, is told of, tried again, and not waited for by close", async () => {
+    const { manager, clock, told } = await start();
+    const taken: number[] = [];
+    let isHanging = false;
+    await manager.drive({ update: async ({ keyset }) => void taken.push(keyset.length) });
+    await manager.drive({ update: () => (isHanging ? never : Promise.resolve()) });
+    isHanging = true;
+    const announced = manager.execute({ type: "announce", key: await manager.makeKey("sig") });
+    await eventually("the other one has the keys", () => taken.join() === "1,2");
+    await clock.advance(10_000);
+    await announced;
+    const codes = (): unknown[] => told.map((event) => (event.type === "failed" ? event.error.code : event.type));
+    assert.deepEqual(codes(), ["changed", "changed", "ERR_UPDATE"]);
+    isHanging = false;
+    await eventually("it is tried again", async () => {
+      await clock.advance(1_000);
+      return codes().at(-1) === "recovered";
+    });
+
+    isHanging = true;
+    const again = manager.execute({ type: "rotate", use: "sig", now: true });
+    await eventually("the other one has them", () => taken.length === 3);
+    await manager.close();
+    await again;
+  });
+
+  test("that needs the manager while it takes the keys fails, and does not stop it", async () => {
+    const { manager, clock, told } = await start();
+    await manager.drive({ update: async () => {} });
+    let isAsking = false;
+    await manager.drive({ update: async () => void (isAsking && (await manager.decryptionKey({ kid: "new" }))) });
+    isAsking = true;
+    const announced = manager.execute({ type: "announce", key: await manager.makeKey("sig") });
+    await eventually("it waits", () => manager.records.length === 2);
+    for (let second = 0; second < 12; second += 1) await clock.advance(1_000);
+    await announced;
+    assert.ok(told.some((event) => event.type === "failed" && event.error.code === "ERR_UPDATE"));
+    await manager.close();
+  });
+
+  test("that always fails does not keep the next key from being made in an HSM", async () => {
+    const world = new World();
+    const made: string[] = [];
+    const uri = "module:key";
+    const keys = new Map<string, JWK>();
+    const signerOf = async (name: string) => {
+      const signer = await localSigner({ ...keys.get(name) });
+      return { publicKey: signer.publicKey, sign: signer.sign.bind(signer), uri: name, close: async () => {} };
+    };
+    const replica = await world.start({
+      createSigner: async () => {
+        const name = `${uri}/${made.push(uri)}`;
+        keys.set(name, await exportJWK((await generateKeyPair("ES256", { extractable: true })).privateKey));
+        return signerOf(name);
+      },
+      openSigner: signerOf,
+    });
+    let isBroken = false;
+    const update = async (): Promise<void> => {
+      if (isBroken) throw new Error("broken");
+    };
+    await world.until(replica.manager.drive({ update }));
+    isBroken = true;
+    await world.passTo(89 * day);
+    assert.deepEqual([made.length, replica.manager.records.length], [2, 2]);
+    await world.stop(replica);
+  });
+
+  test("without update is refused", async () => {
+    const { manager } = await start();
+    await assert.rejects(manager.drive({} as never), { code: "ERR_OPTION_INVALID" });
+    await manager.close();
+  });
+});
+
+test("close does not wait for a store that hangs", async () => {
+  const store = memoryStore();
+  let isHanging = false;
+  const load: typeof store.load = (options) => (isHanging ? never : store.load(options));
+  const { manager } = await start({ store: { ...store, load } });
+  isHanging = true;
+  const waiting = manager.execute({ type: "rotate", use: "sig", now: true });
+  const refused = assert.rejects(waiting, { code: "ERR_CLOSED" });
+  await manager.close();
+  await refused;
+});
