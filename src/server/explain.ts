@@ -33,15 +33,15 @@ export async function explainVerification(
   const done = (detail: string): number => steps.push({ step, ok: true, detail });
   try {
     const header = headerOf(token);
-    done(`${token.length} bytes, alg ${header.alg}, kid ${header.kid ?? "missing"}, typ ${header.typ ?? "missing"}`);
+    const [alg, kid, typ] = [header.alg, header.kid, header.typ].map((value) => shown(value));
+    done(`${token.length} bytes, alg ${alg}, kid ${kid}, typ ${typ}`);
 
     step = "discovery";
     await keySet.refresh();
     const { jwksUri, body } = keySet.state() ?? { jwksUri: "", body: '{"keys":[]}' };
-    const { keys } = JSON.parse(body) as { keys: { kid?: string }[] };
-    done(
-      `${jwksUri} has ${keys.length === 1 ? "1 key" : `${keys.length} keys`}: ${keys.map(({ kid }) => kid).join(", ")}`,
-    );
+    const { keys } = JSON.parse(body) as { keys: ({ kid?: unknown } | null)[] };
+    const kids = keys.map((key) => shown(key?.kid, "(no kid)"));
+    done(`${jwksUri} has ${keys.length === 1 ? "1 key" : `${keys.length} keys`}: ${kids.join(", ")}`);
 
     step = "key";
     await keySet.getKey(header);
@@ -51,7 +51,8 @@ export async function explainVerification(
     const { claims } = await verify(token, { ...options, keys: keySet.getKey });
     steps.push(goodSignature);
     const secondsLeft = Math.round((claims.exp ?? 0) - Date.now() / 1000);
-    done(`iss ${claims.iss}, aud ${String(claims.aud)}, expires in ${secondsLeft} s`);
+    const audiences = [claims.aud].flat().map((aud) => shown(aud));
+    done(`iss ${claims.iss}, aud ${audiences.join(", ")}, expires in ${secondsLeft} s`);
     return { verified: true, steps };
   } catch (error) {
     if (!(error instanceof JwksdError)) throw error;
@@ -64,6 +65,14 @@ export async function explainVerification(
   } finally {
     keySet.close();
   }
+}
+
+/** A value that the sender of a token or the publisher of a set chose: a text as it is, anything else by what it is. */
+function shown(value: unknown, missing = "missing"): string {
+  if (value === undefined) return missing;
+  if (Array.isArray(value)) return "(a list)";
+  if (typeof value === "object" && value !== null) return "(an object)";
+  return typeof value === "string" && value !== "" ? value : JSON.stringify(value);
 }
 
 function headerOf(token: string): JWSHeaderParameters {
