@@ -1,5 +1,5 @@
 import { type Clock, systemClock } from "../clock.ts";
-import { ConfigError, TokenError } from "../errors.ts";
+import { ConfigError, KeyMaterialError, TokenError } from "../errors.ts";
 import { type VerificationKeys, verificationKeys } from "../jwk/verification-keys.ts";
 import type { Fetch } from "../relying-party/fetch-json.ts";
 import { type RemoteKeySet, createRemoteKeySet } from "../relying-party/remote-key-set.ts";
@@ -19,17 +19,23 @@ const timeoutMs = 5_000;
 
 /** Finds the keys of clients, and keeps those that come from a URL, the least recently used of them being dropped first. */
 export function createClientKeys(fetch: Fetch | undefined, clock: Clock = systemClock) {
-  const byValue = new WeakMap<object, Promise<VerificationKeys>>();
+  const byValue = new WeakMap<object, { readonly text: string; readonly keys: Promise<VerificationKeys> }>();
   const byUri = new Map<string, RemoteKeySet>();
 
-  function local(jwks: object): KeySource {
-    const loading = byValue.get(jwks) ?? verificationKeys(jwks);
-    // A token that is refused before its key is asked for never waits for this.
-    loading.catch(() => {});
+  /** Imported once, and again when what is in the set has changed: a key may have been taken out of it. */
+  function keysOf(jwks: object): Promise<VerificationKeys> {
+    const text = jsonOf(jwks);
+    const known = byValue.get(jwks);
+    if (known?.text === text) return known.keys;
+    const keys = verificationKeys(JSON.parse(text));
     // What is no object is no JWK Set, and cannot be remembered.
-    if (typeof jwks === "object") byValue.set(jwks, loading);
+    if (typeof jwks === "object") byValue.set(jwks, { text, keys });
+    return keys;
+  }
+
+  function local(jwks: object): KeySource {
     return async ({ kid = "", alg = "" }) => {
-      const key = (await loading).find(kid, alg);
+      const key = (await keysOf(jwks)).find(kid, alg);
       if (key === undefined)
         throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "the kid of the token names no key of the client");
       return key;
@@ -55,4 +61,12 @@ export function createClientKeys(fetch: Fetch | undefined, clock: Clock = system
     if (jwksUri !== undefined && jwksUri !== null) return remote(jwksUri);
     throw new ConfigError("ERR_OPTION_INVALID", `client ${JSON.stringify(clientId)} has neither jwks nor jwksUri`);
   };
+}
+
+function jsonOf(jwks: object): string {
+  try {
+    return JSON.stringify(jwks) ?? "null";
+  } catch {
+    throw new KeyMaterialError("ERR_KEY_FORMAT", "the jwks of a client is not what JSON can hold");
+  }
 }

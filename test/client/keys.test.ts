@@ -54,6 +54,42 @@ describe("keys by value", () => {
     assert.equal(await verdict(clientAssertion(tokenOf("clientAssertion"), { clientId, jwks })), "accepted");
   });
 
+  test("are those that are in the set now, not those that were when it was first seen", async () => {
+    const { check } = setup(unreachable);
+    const set: { keys: object[] } = { keys: [named("a"), named("b")] };
+    const client: Client = { clientId, jwks: set };
+    const verdicts = async (): Promise<string[]> => [await check("a", client), await check("b", client)];
+    const unknown = "ERR_TOKEN_KID_UNKNOWN";
+    assert.deepEqual(await verdicts(), ["accepted", "accepted"]);
+    set.keys.shift();
+    assert.deepEqual(await verdicts(), [unknown, "accepted"]);
+    Object.assign(set.keys[0] ?? {}, named("a"));
+    assert.deepEqual(await verdicts(), ["accepted", unknown]);
+    Object.assign(set.keys[0] ?? {}, named("a", ecKey("other")));
+    assert.deepEqual(await verdicts(), ["ERR_TOKEN_SIGNATURE", unknown]);
+    Object.assign(set, { keys: "a" });
+    assert.deepEqual(await verdicts(), ["ERR_KEY_FORMAT", "ERR_KEY_FORMAT"]);
+    set.keys = [named("b")];
+    assert.deepEqual(await verdicts(), [unknown, "accepted"], "a set that was repaired");
+  });
+
+  test("are those of the set at one moment, even if it changes while they are imported", async () => {
+    const { check } = setup(unreachable);
+    const set: { keys: object[] } = { keys: [named("a"), named("b")] };
+    const client: Client = { clientId, jwks: set };
+    const [before] = [check("b", client), set.keys.pop()];
+    assert.deepEqual([await before, await check("b", client)], ["accepted", "ERR_TOKEN_KID_UNKNOWN"]);
+  });
+
+  test("are imported once while the set stays the same", async (t) => {
+    const { check } = setup(unreachable);
+    const client: Client = { clientId, jwks: { keys: [named("a")] } };
+    assert.equal(await check("a", client), "accepted");
+    const importKey = t.mock.method(crypto.subtle, "importKey");
+    assert.equal(await check("a", client), "accepted");
+    assert.equal(importKey.mock.callCount(), 0);
+  });
+
   test("come first where there is a jwks_uri as well", async () => {
     const { origin, check } = setup(served(["b"]));
     const both: Client = { ...remote, jwks: { keys: [named("a")] } };
@@ -68,6 +104,8 @@ describe("keys by value", () => {
     ["a list", [named("a")]],
     ["its text", JSON.stringify(jwks)],
     ["a number", 7],
+    ["a function", () => jwks],
+    ["what JSON cannot hold", { keys: [{ kid: 1n }] }],
   ];
   for (const [name, jwks] of malformed) {
     test(`a malformed set is an error of its own: ${name}`, async () => {
