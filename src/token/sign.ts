@@ -1,6 +1,7 @@
 import { base64url } from "jose";
 import { TokenError } from "../errors.ts";
 import type { GuardedSign } from "../signer/guard.ts";
+import { maxTokenBytes } from "./verify.ts";
 
 /** How a token is signed. */
 export interface SignOptions {
@@ -38,6 +39,8 @@ const reservedHeader = new Set([
   "x5t",
   "x5t#S256",
 ]);
+/** Of 64 bytes in base64url. */
+const signatureLength = 86;
 const encoder = new TextEncoder();
 
 /**
@@ -66,9 +69,8 @@ export async function signToken(
     );
   }
   for (const [name, value] of Object.entries({ claims, header })) {
-    if (typeof value !== "object" || value === null || Array.isArray(value)) {
-      throw new TokenError("ERR_CLAIMS_INVALID", `${name} must be an object`);
-    }
+    // Of a Map, an Error or a Promise, JSON would say nothing.
+    if (!isPlainObject(value)) throw new TokenError("ERR_CLAIMS_INVALID", `${name} must be a plain object`);
     // It would replace what is set here: iss and exp, or alg and kid.
     if (typeof (value as { toJSON?: unknown }).toJSON === "function") {
       throw new TokenError("ERR_CLAIMS_INVALID", `${name} must be plain data, without toJSON()`);
@@ -95,12 +97,38 @@ export async function signToken(
   if (claims["iss"] !== undefined && claims["iss"] !== issuer) {
     throw new TokenError("ERR_CLAIMS_INVALID", 'claim "iss" is the issuer of the provider; leave it out');
   }
+  const { aud, nbf } = claims;
+  if (aud !== undefined && !isAudience(aud)) {
+    throw new TokenError("ERR_CLAIMS_INVALID", 'claim "aud" must be a string or a list of strings, none of them empty');
+  }
+  if (nbf !== undefined && !Number.isFinite(nbf)) {
+    throw new TokenError("ERR_CLAIMS_INVALID", 'claim "nbf" must be a number of seconds');
+  }
   const iat = Math.floor(nowMs / 1000);
   const protectedHeader = encode({ ...header, alg: "ES256", kid: active.kid, typ });
   const payload = encode({ ...claims, iss: issuer, iat, exp: iat + lifetimeSeconds });
   const signingInput = `${protectedHeader}.${payload}`;
+  if (signingInput.length + 1 + signatureLength > maxTokenBytes) {
+    throw new TokenError(
+      "ERR_CLAIMS_INVALID",
+      `the token would be longer than the ${maxTokenBytes} bytes that verify takes`,
+    );
+  }
   const signature = await active.sign(encoder.encode(signingInput), signal);
   return `${signingInput}.${base64url.encode(signature)}`;
+}
+
+function isPlainObject(value: unknown): boolean {
+  if (typeof value !== "object" || value === null) return false;
+  const prototype: unknown = Object.getPrototypeOf(value);
+  // Object.prototype of another realm counts as well.
+  return prototype === null || Object.getPrototypeOf(prototype) === null;
+}
+
+/** Something that a verifier can find itself in. */
+function isAudience(aud: unknown): boolean {
+  const names: readonly unknown[] = Array.isArray(aud) ? [...(aud as unknown[])] : [aud];
+  return names.length > 0 && names.every((name) => typeof name === "string" && name !== "");
 }
 
 function encode(value: object): string {

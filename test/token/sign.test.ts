@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { inspect } from "node:util";
+import { runInNewContext } from "node:vm";
 import fc from "fast-check";
 import * as jose from "jose";
 import {
@@ -69,6 +70,17 @@ describe("what a token says", () => {
       expect: own,
     },
     {
+      name: "an object without a prototype is one of claims",
+      claims: Object.assign(Object.create(null) as Claims, { sub: "x" }),
+      expect: { sub: "x", ...own },
+    },
+    {
+      name: "an object of another realm is one of claims",
+      claims: runInNewContext('({ sub: "x", aud: ["y"] })') as Claims,
+      expect: { sub: "x", aud: ["y"], ...own },
+    },
+    { name: "what is undefined is left out", claims: { aud: undefined, nbf: undefined }, expect: own },
+    {
       name: "names that mean something to JavaScript",
       claims: JSON.parse('{"__proto__":{"x":1},"toString":2}') as Claims,
       expect: { ["__proto__"]: { x: 1 }, toString: 2, ...own },
@@ -133,6 +145,20 @@ describe("what cannot be signed is refused", () => {
       `claims ${inspect(claims)}`,
       claims,
     ]),
+    ...[Number.NaN, Infinity, -Infinity, "1", null, new Date(0)].map((nbf): [string, unknown] => [
+      `claim nbf of ${inspect(nbf)}`,
+      { nbf },
+    ]),
+    ...[7, null, "", {}, [], [""], ["x", 7], Array<string>(1), new Set(["x"])].map((aud): [string, unknown] => [
+      `claim aud of ${inspect(aud)}`,
+      { aud },
+    ]),
+    ...[new Map([["sub", "x"]]), new Error("x"), Promise.resolve({}), new Date(0), Object.create({ sub: "x" })].flatMap(
+      (value: object): [string, unknown, object?][] => [
+        [`claims that are ${inspect(value).split("\n")[0]}`, value],
+        [`a header that is ${inspect(value).split("\n")[0]}`, {}, { header: value }],
+      ],
+    ),
     ["a BigInt in the claims", { sub: 1n }],
     ["claims that hold themselves", loop],
     ["a BigInt in the header", {}, { header: { x: 1n } }],
@@ -162,6 +188,19 @@ describe("what cannot be signed is refused", () => {
       assert.equal(asked, false, "the signer was asked");
     });
   }
+});
+
+test("a token is signed if verify takes one of its length, and refused if not", async () => {
+  const provider = await provide();
+  const sign = (length: number): Promise<string> =>
+    provider.sign({ aud: "x", long: "x".repeat(length) }, { lifetimeSeconds: 60 });
+  const { length } = await sign(12_000);
+  // Three characters of text are four of base64url.
+  const most = 12_000 + Math.floor(((16_384 - length) * 3) / 4);
+  const longest = await sign(most);
+  assert.ok(longest.length > 16_380);
+  assert.equal(await verdict(provider.verify(longest, { audience: "x" })), "accepted");
+  await assert.rejects(sign(most + 3), { name: "TokenError", code: "ERR_CLAIMS_INVALID", message: /16384 bytes/ });
 });
 
 for (const options of [undefined, null]) {
