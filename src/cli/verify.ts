@@ -1,7 +1,11 @@
 import { Command } from "commander";
 import { explainVerification } from "../server/explain.ts";
+import { maxTokenBytes } from "../token/verify.ts";
 import { printable } from "./printable.ts";
 import { collect } from "./token.ts";
+
+/** Room for whitespace around the longest token. */
+const maxInputBytes = maxTokenBytes + 1024;
 
 type VerifyFlags = { issuer: string; aud: string[]; alg?: string[]; typ?: string; allowInsecure?: true; json?: true };
 
@@ -25,7 +29,7 @@ Examples:
   $ jwksd verify "$TOKEN" --issuer https://login.example.com --aud my-api --typ at+jwt --json`,
     )
     .action(async (token: string, flags: VerifyFlags) => {
-      const { verified, steps } = await explainVerification((await textOf(token)).trim(), {
+      const { verified, steps } = await explainVerification(await textOf(token), {
         issuer: flags.issuer,
         audience: flags.aud,
         algorithms: flags.alg ?? ["ES256"],
@@ -41,8 +45,15 @@ Examples:
 }
 
 async function textOf(token: string): Promise<string> {
-  if (token !== "-") return token;
+  if (token !== "-") return token.trim();
   const chunks: Buffer[] = [];
-  for await (const chunk of process.stdin) chunks.push(chunk as Buffer);
-  return Buffer.concat(chunks).toString("utf8");
+  let bytes = 0;
+  for await (const chunk of process.stdin) {
+    chunks.push(chunk as Buffer);
+    bytes += (chunk as Buffer).length;
+    if (bytes > maxInputBytes) break;
+  }
+  const text = Buffer.concat(chunks).toString("utf8");
+  // What was not read to its end is refused for its size, even if the rest was whitespace.
+  return bytes > maxInputBytes ? text : text.trim();
 }

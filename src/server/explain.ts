@@ -1,7 +1,7 @@
-import { type JWSHeaderParameters, decodeProtectedHeader } from "jose";
+import { type JWSHeaderParameters, decodeJwt, decodeProtectedHeader } from "jose";
 import { JwksdError, TokenError } from "../errors.ts";
 import { createRemoteKeySet } from "../relying-party/remote-key-set.ts";
-import { type VerifyOptions, maxTokenBytes, verify } from "../token/verify.ts";
+import { type VerifyOptions, checkVerifyOptions, maxTokenBytes, verify } from "../token/verify.ts";
 
 /** One step of a verification and what came of it. */
 export interface Step {
@@ -22,13 +22,20 @@ const aboutClaims: ReadonlySet<string> = new Set(["ERR_TOKEN_CLAIM", "ERR_TOKEN_
 
 const goodSignature: Step = { step: "signature", ok: true, detail: "is that of the published key" };
 
-/** Verifies a token as a relying party does, and tells each step; the first that fails is the last. */
+/**
+ * Verifies a token as a relying party does, and tells each step; the first that fails is the last.
+ *
+ * @throws ConfigError `ERR_OPTION_INVALID`, FetchError `ERR_URL_INSECURE`: what is wrong with the options is no step
+ */
 export async function explainVerification(
   token: string,
   options: ExplainOptions,
 ): Promise<{ readonly verified: boolean; readonly steps: readonly Step[] }> {
   const steps: Step[] = [];
-  const keySet = createRemoteKeySet({ issuer: options.issuer, allowInsecure: options.allowInsecure });
+  const { allowInsecure, ...expected } = options;
+  const keySet = createRemoteKeySet({ issuer: options.issuer, allowInsecure });
+  const verifyOptions = { ...expected, keys: keySet.getKey };
+  checkVerifyOptions(verifyOptions);
   let step: Step["step"] = "token";
   const done = (detail: string): number => steps.push({ step, ok: true, detail });
   try {
@@ -48,7 +55,7 @@ export async function explainVerification(
     done(`kid ${header.kid} is published, for ${header.alg}`);
 
     step = "claims";
-    const { claims } = await verify(token, { ...options, keys: keySet.getKey });
+    const { claims } = await verify(token, verifyOptions);
     steps.push(goodSignature);
     const secondsLeft = Math.round((claims.exp ?? 0) - Date.now() / 1000);
     const audiences = [claims.aud].flat().map((aud) => shown(aud));
@@ -80,11 +87,12 @@ function headerOf(token: string): JWSHeaderParameters {
     throw new TokenError("ERR_TOKEN_TOO_LARGE", `the token is longer than ${maxTokenBytes} bytes`);
   }
   try {
+    decodeJwt(token);
     return decodeProtectedHeader(token);
   } catch {
     throw new TokenError(
       "ERR_TOKEN_MALFORMED",
-      "this is not a compact JWS: three base64url parts, the first a JSON header",
+      "this is not a compact JWT: three base64url parts, the first a JSON header, the second JSON claims",
     );
   }
 }

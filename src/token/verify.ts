@@ -51,31 +51,8 @@ const publicKeyAlgorithm = /^(?:[ERP]S(?:256|384|512)|EdDSA|Ed25519)$/;
  * @see RFC 7519 section 7.2; RFC 8725; the contract, section 1 points 3 to 5
  */
 export async function verify(token: string, options: VerifyOptions): Promise<VerifiedToken> {
-  const { keys, issuer, audience, algorithms, typ, clockToleranceSeconds = 0, requiredClaims = [] } = options ?? {};
-  for (const [name, value] of Object.entries({ issuer, audience, algorithms })) {
-    const values: readonly unknown[] =
-      typeof value === "string" && name !== "algorithms" ? [value] : Array.isArray(value) ? value : [];
-    if (values.length === 0 || values.some((item) => typeof item !== "string" || item === "")) {
-      throw new ConfigError("ERR_OPTION_INVALID", `verify needs "${name}"; there is no default that accepts anything`);
-    }
-  }
-  const unfit = algorithms.find((alg) => !publicKeyAlgorithm.test(alg));
-  if (unfit !== undefined) {
-    throw new ConfigError(
-      "ERR_OPTION_INVALID",
-      `${JSON.stringify(unfit)} is no algorithm that verifies with a public key`,
-    );
-  }
-  checkBounds({ clockToleranceSeconds }, 0);
-  const invalid =
-    typeof keys !== "function"
-      ? '"keys" must be a function from the header of a token to its key, such as a createRemoteKeySet'
-      : typ !== undefined && (typeof typ !== "string" || typ === "")
-        ? '"typ" must be a string that is not empty'
-        : !Array.isArray(requiredClaims) || requiredClaims.some((name) => typeof name !== "string")
-          ? '"requiredClaims" must be a list of names'
-          : undefined;
-  if (invalid !== undefined) throw new ConfigError("ERR_OPTION_INVALID", invalid);
+  checkVerifyOptions(options);
+  const { keys, issuer, audience, algorithms, typ, clockToleranceSeconds = 0, requiredClaims = [] } = options;
   if (typeof token !== "string") throw new TokenError("ERR_TOKEN_MALFORMED", "the token is not a string");
   if (token.length > maxTokenBytes) {
     throw new TokenError("ERR_TOKEN_TOO_LARGE", `the token is longer than ${maxTokenBytes} bytes`);
@@ -107,6 +84,35 @@ export async function verify(token: string, options: VerifyOptions): Promise<Ver
   } catch (error) {
     throw keysFailed || error instanceof JwksdError ? error : tokenError(error);
   }
+}
+
+/** For callers that have work to do before they verify. @throws ConfigError see `verify` */
+export function checkVerifyOptions(options: VerifyOptions): void {
+  const { keys, issuer, audience, algorithms, typ, clockToleranceSeconds = 0, requiredClaims = [] } = options ?? {};
+  for (const [name, value] of Object.entries({ issuer, audience, algorithms })) {
+    const values: readonly unknown[] =
+      typeof value === "string" && name !== "algorithms" ? [value] : Array.isArray(value) ? value : [];
+    if (values.length === 0 || values.some((item) => typeof item !== "string" || item === "")) {
+      throw new ConfigError("ERR_OPTION_INVALID", `verify needs "${name}"; there is no default that accepts anything`);
+    }
+  }
+  const unfit = algorithms.find((alg) => !publicKeyAlgorithm.test(alg));
+  if (unfit !== undefined) {
+    throw new ConfigError(
+      "ERR_OPTION_INVALID",
+      `${JSON.stringify(unfit)} is no algorithm that verifies with a public key`,
+    );
+  }
+  checkBounds({ clockToleranceSeconds }, 0);
+  const invalid =
+    typeof keys !== "function"
+      ? '"keys" must be a function from the header of a token to its key, such as a createRemoteKeySet'
+      : typ !== undefined && (typeof typ !== "string" || typ === "")
+        ? '"typ" must be a string that is not empty'
+        : !Array.isArray(requiredClaims) || requiredClaims.some((name) => typeof name !== "string")
+          ? '"requiredClaims" must be a list of names'
+          : undefined;
+  if (invalid !== undefined) throw new ConfigError("ERR_OPTION_INVALID", invalid);
 }
 
 function tokenError(error: unknown): unknown {

@@ -1,0 +1,168 @@
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import { type TestContext, describe, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { inspect } from "node:util";
+import { ecKey, named, withoutPrivate } from "../support/keys.ts";
+import { runCli } from "../support/service.ts";
+import { compact, encode, signature } from "../token/compact.ts";
+
+const main = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
+const timeout = 60_000;
+const good = { alg: "ES256", kid: "a" };
+const goodKey = withoutPrivate(named("a"));
+const es256 = signature("ES256", ecKey("a"));
+// What String() and template literals throw at.
+const thrower = { toString: 1, valueOf: 1 };
+const deep = "[".repeat(100_000) + "]".repeat(100_000);
+
+interface Publisher {
+  readonly issuer: string;
+  readonly set: (text: string) => void;
+  /** The requests so far. */
+  readonly requests: readonly unknown[];
+}
+
+/** A provider that publishes whatever text it is given. */
+async function publish(t: TestContext): Promise<Publisher> {
+  let text = JSON.stringify({ keys: [goodKey] });
+  const requests: unknown[] = [];
+  const server = createServer((request, response) => {
+    requests.push(request.url);
+    const isSet = request.url === "/jwks";
+    response.end(isSet ? text : JSON.stringify({ issuer, jwks_uri: `${issuer}/jwks` }));
+  }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  t.after(() => server.close().closeAllConnections());
+  const issuer = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return { issuer, set: (next) => void (text = next), requests };
+}
+
+const ownClaims = (issuer: string): object => ({ iss: issuer, aud: "me", exp: Date.now() / 1000 + 3600 });
+
+interface Row {
+  readonly name: string;
+  readonly header?: object;
+  readonly claims?: object;
+  readonly keys?: readonly unknown[];
+  /** The text of the set, where it is not made from `keys`. */
+  readonly text?: string;
+  /** What the details hold. */
+  readonly says: string;
+  readonly code?: string;
+}
+
+const rows: readonly Row[] = [
+  { name: "a kid that is an object", header: { kid: thrower }, says: "kid (an object)", code: "ERR_TOKEN_KID_MISSING" },
+  { name: "a kid that is empty", header: { kid: "" }, says: 'kid "",', code: "ERR_TOKEN_KID_MISSING" },
+  { name: "an alg that is an object", header: { alg: thrower }, says: "alg (an object)", code: "ERR_TOKEN_ALG" },
+  { name: "no alg", header: { alg: undefined }, says: "alg missing", code: "ERR_TOKEN_ALG" },
+  { name: "a typ that is an object", header: { typ: { toString: null } }, says: "typ (an object)" },
+  { name: "a typ that is a list of such", header: { typ: [thrower] }, says: "typ (a list)" },
+  { name: "a typ of null", header: { typ: null }, says: "typ null" },
+  { name: "an aud that holds an object", claims: { aud: ["me", thrower] }, says: "aud me, (an object)," },
+  { name: "a set that holds null", keys: [null, goodKey], says: "has 2 keys: (no kid), a" },
+  { name: "a set that holds no keys at all", keys: ["x", 5, goodKey], says: "has 3 keys: (no kid), (no kid), a" },
+  { name: "a foreign kid that is an object", keys: [{ kid: thrower }, goodKey], says: "2 keys: (an object), a" },
+  {
+    name: "a foreign kid that is nested deeply",
+    text: `{"keys":[{"kid":${deep}},${JSON.stringify(goodKey)}]}`,
+    says: "2 keys: (a list), a",
+  },
+];
+
+test("jwksd verify: whatever is in a token or a set, the steps are told", { timeout }, async (t) => {
+  const { issuer, set } = await publish(t);
+  const own = ownClaims(issuer);
+  for (const { name, header, claims, keys = [goodKey], text = JSON.stringify({ keys }), says, code } of rows) {
+    await t.test(name, async () => {
+      set(text);
+      const token = compact({ ...good, ...header }, { ...own, ...claims }, es256);
+      const args = ["verify", token, "--issuer", issuer, "--aud", "me"];
+      const run = await runCli(t, args);
+      assert.deepEqual({ code: run.code, stderr: run.stderr }, { code: code === undefined ? 0 : 1, stderr: "" });
+      assert.ok(run.stdout.includes(says), run.stdout);
+      const { steps } = JSON.parse((await runCli(t, [...args, "--json"])).stdout) as { steps: { code?: string }[] };
+      assert.equal(steps.at(-1)?.code, code);
+    });
+  }
+});
+
+describe("jwksd verify: what it is asked for must make sense before anything is fetched", { timeout }, () => {
+  const rows: [flags: string[], says: RegExp][] = [
+    [["--alg", "HS256"], /"HS256" is no algorithm that verifies with a public key \[ERR_OPTION_INVALID\]/],
+    [["--alg", ""], /"algorithms".*\[ERR_OPTION_INVALID\]/],
+    [["--typ", ""], /"typ" must be a string that is not empty \[ERR_OPTION_INVALID\]/],
+    [["--aud", ""], /"audience".*\[ERR_OPTION_INVALID\]/],
+  ];
+  for (const [flags, says] of rows) {
+    test(flags.join(" "), async (t) => {
+      const { issuer, requests } = await publish(t);
+      const token = compact(good, ownClaims(issuer), es256);
+      const run = await runCli(t, ["verify", token, "--issuer", issuer, "--aud", "me", ...flags]);
+      assert.deepEqual({ code: run.code, stdout: run.stdout, requests }, { code: 1, stdout: "", requests: [] });
+      assert.match(run.stderr, says);
+    });
+  }
+});
+
+for (const payload of ["no JSON", "[]", "", Uint8Array.from([0x7b, 0xff, 0x7d])]) {
+  test(`jwksd verify: claims that are ${inspect(payload)} are not blamed on their good signature`, async (t) => {
+    const { issuer } = await publish(t);
+    const input = `${encode(good)}.${Buffer.from(payload as string).toString("base64url")}`;
+    const token = `${input}.${Buffer.from(es256(Buffer.from(input))).toString("base64url")}`;
+    const run = await runCli(t, ["verify", token, "--issuer", issuer, "--aud", "me"]);
+    assert.equal(run.code, 1);
+    assert.match(run.stdout, /^FAIL {2}token .* JSON claims \[ERR_TOKEN_MALFORMED\]\n$/);
+  });
+}
+
+/** Runs `jwksd verify -` with an input. */
+async function verifyInput(t: TestContext, chunks: Iterable<string>, issuer: string) {
+  const child = spawn(process.execPath, [main, "verify", "-", "--issuer", issuer, "--aud", "me"]);
+  t.after(() => child.kill("SIGKILL"));
+  const output = { stdout: "", stderr: "" };
+  for (const name of ["stdout", "stderr"] as const)
+    child[name].setEncoding("utf8").on("data", (text: string) => (output[name] += text));
+  const closed = once(child, "close");
+  // A reader that has had enough closes the pipe.
+  await pipeline(Readable.from(chunks), child.stdin).catch(() => {});
+  const [code] = (await closed) as [number | null];
+  return { code, ...output };
+}
+
+describe("jwksd verify -", { timeout }, () => {
+  test("takes a token with whitespace around it", async (t) => {
+    const { issuer } = await publish(t);
+    const token = compact(good, ownClaims(issuer), es256);
+    const { code, stderr } = await verifyInput(
+      t,
+      [" \n", token.slice(0, 50), token.slice(50), "\n".repeat(900)],
+      issuer,
+    );
+    assert.deepEqual({ code, stderr }, { code: 0, stderr: "" });
+  });
+
+  for (const text of ["A", " "]) {
+    test(`stops reading ${inspect(text)} without end`, async (t) => {
+      const { issuer, requests } = await publish(t);
+      let chunks = 0;
+      function* endless() {
+        yield compact(good, ownClaims(issuer), es256);
+        for (;;) {
+          chunks += 1;
+          yield text.repeat(65_536);
+        }
+      }
+      const { code, stdout, stderr } = await verifyInput(t, endless(), issuer);
+      assert.deepEqual({ code, stderr, requests }, { code: 1, stderr: "", requests: [] });
+      assert.match(stdout, /^FAIL {2}token .*16384 bytes \[ERR_TOKEN_TOO_LARGE\]\n$/);
+      assert.ok(chunks < 100, `${chunks} chunks`);
+    });
+  }
+});
