@@ -1,7 +1,7 @@
 import { Command } from "commander";
 import { explainVerification } from "../server/explain.ts";
 import { maxTokenBytes } from "../token/verify.ts";
-import { printable } from "./printable.ts";
+import { printable, printableJson } from "./printable.ts";
 import { collect } from "./token.ts";
 
 /** Room for whitespace around the longest token. */
@@ -36,7 +36,7 @@ Examples:
         typ: flags.typ,
         allowInsecure: flags.allowInsecure,
       });
-      if (flags.json === true) console.log(JSON.stringify({ verified, steps }, undefined, 2));
+      if (flags.json === true) console.log(printableJson({ verified, steps }));
       else
         for (const { ok, step, detail } of steps)
           console.log(`${ok ? "ok  " : "FAIL"}  ${step.padEnd(10)} ${printable(detail)}`);

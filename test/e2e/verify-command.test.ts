@@ -93,6 +93,16 @@ test("jwksd verify: whatever is in a token or a set, the steps are told", { time
   }
 });
 
+test("jwksd verify --json: printable ASCII alone, and the same text to whoever parses it", { timeout }, async (t) => {
+  const { issuer } = await publish(t);
+  const odd = "\u0000\u001b\u007f\u009b8m\u202e\u2028 ü 𝄞 \ud800";
+  const token = compact({ ...good, typ: odd }, ownClaims(issuer), es256);
+  const { stdout } = await runCli(t, ["verify", token, "--issuer", issuer, "--aud", "me", "--json"]);
+  assert.match(stdout, /^[\n -~]+$/);
+  const { steps } = JSON.parse(stdout) as { steps: { detail: string }[] };
+  assert.ok(steps[0]?.detail.endsWith(`typ ${odd}`), stdout);
+});
+
 describe("jwksd verify: what it is asked for must make sense before anything is fetched", { timeout }, () => {
   const rows: [flags: string[], says: RegExp][] = [
     [["--alg", "HS256"], /"HS256" is no algorithm that verifies with a public key \[ERR_OPTION_INVALID\]/],
