@@ -1,6 +1,7 @@
 import { Command, InvalidArgumentError } from "commander";
 import { createCommandLog } from "../server/log.ts";
 import { signWithSettings } from "../server/sign.ts";
+import { addClaim } from "./claim.ts";
 import { addSettings, settingsFrom, storeSettings } from "./settings-options.ts";
 
 type TokenOptions = { aud: string[]; sub?: string; claim?: object; lifetime: number; typ: string };
@@ -8,7 +9,7 @@ type TokenOptions = { aud: string[]; sub?: string; claim?: object; lifetime: num
 export function tokenCommand(): Command {
   const command = new Command("token")
     .description("Print a token, signed with the active key of the same configuration as serve.")
-    .requiredOption("--aud <audience>", "audience; may be given several times", collect)
+    .requiredOption("--aud <audience>", "audience; may be given several times", addAudience)
     .option("--sub <subject>", "subject")
     .option("--claim <name=value>", "another claim; the value is JSON, else text; may be given several times", addClaim)
     .option("--lifetime <seconds>", "from iat to exp", seconds, 3600)
@@ -23,6 +24,9 @@ Examples:
   $ curl -H "Authorization: Bearer $(jwksd token --aud my-api)" http://127.0.0.1:3000/`,
     )
     .action(async ({ aud, sub, claim, lifetime, typ, ...options }: TokenOptions & Record<string, unknown>) => {
+      if (sub !== undefined && Object.hasOwn(claim ?? {}, "sub")) {
+        command.error("error: the subject is given twice, with --sub and with --claim sub=…");
+      }
       const claims = { ...claim, ...(sub !== undefined && { sub }), aud: aud.length === 1 ? aud[0] : aud };
       const settings = await settingsFrom(options);
       const log = createCommandLog(settings.logLevel, settings.jsonLogs);
@@ -35,18 +39,9 @@ export function collect(value: string, before: readonly string[] = []): string[]
   return [...before, value];
 }
 
-function addClaim(text: string, before: object = {}): object {
-  const [, name, value] = /^([^=]+)=(.*)$/s.exec(text) ?? [];
-  if (name === undefined || value === undefined) throw new InvalidArgumentError("A claim is written name=value.");
-  return { ...before, [name]: jsonOrText(value) };
-}
-
-function jsonOrText(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return text;
-  }
+function addAudience(audience: string, before?: readonly string[]): string[] {
+  if (audience === "") throw new InvalidArgumentError("No verifier takes an empty audience.");
+  return collect(audience, before);
 }
 
 function seconds(text: string): number {

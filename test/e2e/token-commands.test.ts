@@ -57,6 +57,16 @@ describe("jwksd token refuses", { timeout, concurrency: 4 }, () => {
     { args: ["--aud", "api", "--claim", "novalue"], says: ["name=value"] },
     { args: ["--aud", "api", "--claim", "exp=5"], says: ['claim "exp"', "[ERR_CLAIMS_INVALID]"] },
     { args: ["--aud", "api", "--claim", "iss=x"], says: ['claim "iss"', "[ERR_CLAIMS_INVALID]"] },
+    { args: ["--aud", ""], says: ["--aud", "empty audience"] },
+    { args: ["--aud", "api", "--claim", "aud=other"], says: ["given with --aud"] },
+    { args: ["--aud", "api", "--claim", "sub=x", "--sub", "y"], says: ["given twice", "--sub"] },
+    { args: ["--aud", "api", "--claim", "n=1", "--claim", "n=2"], says: ["a claim n already"] },
+    {
+      args: ["--aud", "api", "--claim", "id=12345678901234567890"],
+      says: ["12345678901234567890 would become 12345678901234567000.", `'"12345678901234567890"'`],
+    },
+    { args: ["--aud", "api", "--claim", "n=1e999"], says: ["1e999 would become Infinity"] },
+    { args: ["--aud", "api", "--claim", 'o={"a":[9007199254740993]}'], says: ["9007199254740993 would become"] },
     { args: ["--aud", "api", "--lifetime", "1h"], says: ["whole number of seconds"] },
     { args: ["--aud", "api", "--lifetime", "0"], says: ["lifetimeSeconds", "[ERR_CLAIMS_INVALID]"] },
     {
