@@ -16,7 +16,7 @@ export interface ClientVerifierOptions {
   readonly audiences?: readonly string[] | undefined;
   /** Gets the `jwks_uri` of clients, guarded: `guardedFetch` of `jwksd/node`. Default: clients with a `jwks_uri` are refused. */
   readonly fetch?: Fetch | undefined;
-  /** Default: in the memory of this process, at most 100,000 tokens. */
+  /** Default: in the memory of this process, at most 100,000 tokens, of one client at most as many as there is room for more. */
   readonly replay?: ReplayStore | undefined;
   /** How far `exp` may lie ahead, in seconds. Default: 3600. */
   readonly maxLifetimeSeconds?: number | undefined;
@@ -106,7 +106,7 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
     const id = await replayId(client.clientId, jti);
     // `verify` compares whole seconds: this is the first moment at which it refuses the token.
     const expiresAt = Math.ceil(exp + clockToleranceSeconds) * 1000;
-    if (!(await replay.use(id, expiresAt))) {
+    if (!(await replay.use(id, expiresAt, client.clientId))) {
       throw new TokenError("ERR_TOKEN_REPLAYED", "the token was used before (claim jti)");
     }
     // A store may have forgotten the first use of a token that expired while its keys were fetched.

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { inspect } from "node:util";
 import fc from "fast-check";
-import { type Client, type ReplayStore, memoryReplayStore } from "../../src/index.ts";
+import { type Client, type ReplayStore, type TokenError, memoryReplayStore } from "../../src/index.ts";
 import { ecKey } from "../support/keys.ts";
 import { simulatedClock } from "../support/simulated.ts";
 import { compact, signature, verdict } from "../token/compact.ts";
@@ -202,7 +202,7 @@ describe("a shared store", () => {
 describe("the store in memory", () => {
   test("is full of tokens that have not expired: new ones are refused, known ones are still known", async () => {
     const clock = simulatedClock();
-    const { clientAssertion } = verifier({ clock, replay: memoryReplayStore({ maxEntries: 2, clock }) });
+    const { clientAssertion } = verifier({ clock, replay: memoryReplayStore({ maxEntries: 4, clock }) });
     const token = (jti: string, seconds: number): string =>
       tokenOf("clientAssertion", { jti, exp: clock.now() / second + seconds });
     await clientAssertion(token("a", 10), client);
@@ -222,9 +222,42 @@ describe("the store in memory", () => {
   test("holds 100,000 by default, by the machine's clock", () => {
     const store = memoryReplayStore();
     const later = Date.now() + 60 * second;
-    for (let index = 0; index < 100_000; index += 1) assert.equal(store.use(`${index}`, later), true);
-    assert.throws(() => store.use("x", later), { code: "ERR_REPLAY_FULL" });
-    assert.equal(store.use("99999", later), false);
+    for (let index = 0; index < 100_000; index += 1) assert.equal(store.use(`${index}`, later, `${index}`), true);
+    assert.throws(() => store.use("x", later, "x"), { code: "ERR_REPLAY_FULL" });
+    assert.equal(store.use("99999", later, "99999"), false);
+  });
+
+  test("clients that use all they can leave room for others, and the room comes back", () => {
+    const clock = simulatedClock();
+    const store = memoryReplayStore({ maxEntries: 1_000, clock });
+    let ids = 0;
+    const use = (clientId: string): unknown => store.use(`${(ids += 1)}`, clock.now() + 60 * second, clientId);
+    const fill = (clientId: string): number => {
+      for (let count = 0; count <= 1_000; count += 1) {
+        try {
+          use(clientId);
+        } catch (error) {
+          assert.equal((error as TokenError).code, "ERR_REPLAY_FULL");
+          return count;
+        }
+      }
+      return Infinity;
+    };
+    assert.deepEqual([fill("a"), fill("b"), fill("c"), fill("a"), fill("d")], [500, 250, 125, 0, 63]);
+    clock.setBy(60 * second);
+    assert.equal(use("c"), true);
+    assert.deepEqual([fill("b"), fill("c")], [500, 249]);
+  });
+
+  test("a token that has expired may be used again, and counts once", () => {
+    const clock = simulatedClock();
+    const store = memoryReplayStore({ maxEntries: 2, clock });
+    for (let use = 0; use < 5; use += 1) {
+      assert.equal(store.use("x", clock.now() + second, "a"), true);
+      clock.setBy(second);
+    }
+    assert.equal(store.use("y", clock.now() + second, "b"), true);
+    assert.equal(store.use("z", clock.now() + second, "c"), true);
   });
 
   test("the verifier's default store goes by the verifier's clock", async () => {
@@ -246,25 +279,32 @@ describe("the store in memory", () => {
   }
 
   const uses = fc.array(
-    fc.record({ id: fc.nat({ max: 6 }), lifetimeMs: fc.integer({ min: 1, max: 20 }), waitMs: fc.nat({ max: 8 }) }),
+    fc.record({
+      id: fc.nat({ max: 6 }),
+      clientId: fc.constantFrom("a", "b", "c"),
+      lifetimeMs: fc.integer({ min: 1, max: 20 }),
+      waitMs: fc.nat({ max: 8 }),
+    }),
     { maxLength: 60, size: "max" },
   );
-  test("property: over any uses it remembers each token until its expiry, and never more than its bound", () => {
+  test("property: over any uses it remembers each token until its expiry, and never more than its bounds", () => {
     fc.assert(
-      fc.property(fc.integer({ min: 1, max: 5 }), uses, (maxEntries, uses) => {
+      fc.property(fc.integer({ min: 1, max: 8 }), uses, (maxEntries, uses) => {
         const clock = simulatedClock();
         const store = memoryReplayStore({ maxEntries, clock });
-        const model = new Map<number, number>();
-        for (const { id, lifetimeMs, waitMs } of uses) {
+        const model = new Map<string, { until: number; clientId: string }>();
+        for (const { id, clientId, lifetimeMs, waitMs } of uses) {
           clock.setBy(waitMs);
           const now = clock.now();
-          for (const [id, until] of model) if (until <= now) model.delete(id);
-          const use = (): unknown => store.use(String(id), now + lifetimeMs);
-          if (model.has(id)) assert.equal(use(), false);
-          else if (model.size >= maxEntries) assert.throws(use, { code: "ERR_REPLAY_FULL" });
+          for (const [name, { until }] of model) if (until <= now) model.delete(name);
+          const name = `${clientId} ${id}`;
+          const use = (): unknown => store.use(name, now + lifetimeMs, clientId);
+          const own = [...model.values()].filter((token) => token.clientId === clientId).length;
+          if (model.has(name)) assert.equal(use(), false);
+          else if (own >= maxEntries - model.size) assert.throws(use, { code: "ERR_REPLAY_FULL" });
           else {
             assert.equal(use(), true);
-            model.set(id, now + lifetimeMs);
+            model.set(name, { until: now + lifetimeMs, clientId });
           }
         }
       }),
