@@ -1,3 +1,4 @@
+import { checkNames } from "../bounds.ts";
 import type { Clock } from "../clock.ts";
 import { ConfigError, type JwksdError } from "../errors.ts";
 import type { SignerLimits } from "../signer/guard.ts";
@@ -96,14 +97,6 @@ export function mergeOptions(options: readonly (ProviderOptions | null | undefin
     }
   }
   return merged;
-}
-
-/** Refuses members of an options object that do not exist. */
-export function checkNames(object: object, known: readonly string[], what: string): void {
-  for (const name of Object.keys(object)) {
-    if (!known.includes(name))
-      throw new ConfigError("ERR_OPTION_UNKNOWN", `there is no ${what} "${name}"; there is: ${known.join(", ")}`);
-  }
 }
 
 /** Refuses a value of another type; `null` and `undefined` mean not given. */

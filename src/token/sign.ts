@@ -1,5 +1,5 @@
 import { base64url } from "jose";
-import { TokenError } from "../errors.ts";
+import { ConfigError, TokenError } from "../errors.ts";
 import type { GuardedSign } from "../signer/guard.ts";
 import { maxTokenBytes } from "./verify.ts";
 
@@ -47,6 +47,7 @@ const encoder = new TextEncoder();
  * Signs claims as a compact JWS with ES256.
  *
  * @throws TokenError `ERR_CLAIMS_INVALID`
+ * @throws ConfigError `ERR_OPTION_INVALID` when the clock gives no time
  * @throws SignerError see `guardSigner`
  * @see RFC 7515 section 7.1; RFC 7519 section 4.1
  */
@@ -104,6 +105,7 @@ export async function signToken(
   if (nbf !== undefined && !Number.isFinite(nbf)) {
     throw new TokenError("ERR_CLAIMS_INVALID", 'claim "nbf" must be a number of seconds');
   }
+  if (!Number.isFinite(nowMs)) throw new ConfigError("ERR_OPTION_INVALID", '"clock" does not tell the time');
   const iat = Math.floor(nowMs / 1000);
   const protectedHeader = encode({ ...header, alg: "ES256", kid: active.kid, typ });
   const payload = encode({ ...claims, iss: issuer, iat, exp: iat + lifetimeSeconds });

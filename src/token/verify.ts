@@ -1,13 +1,15 @@
 import * as jose from "jose";
-import { checkBounds } from "../bounds.ts";
+import { checkBounds, checkNames } from "../bounds.ts";
 import { type Clock, systemClock } from "../clock.ts";
 import { ConfigError, JwksdError, TokenError } from "../errors.ts";
 
 /**
- * Finds the key of a token by its header, and throws where there is none. It never gives the key of another kid.
- * A `createRemoteKeySet` is one.
+ * Finds the public key of a token by its header; where there is none, it throws or gives `undefined`. It never gives the key of
+ * another kid. A `createRemoteKeySet` is one.
  */
-export type KeySource = (header: jose.JWSHeaderParameters) => jose.CryptoKey | Promise<jose.CryptoKey>;
+export type KeySource = (
+  header: jose.JWSHeaderParameters,
+) => jose.CryptoKey | undefined | Promise<jose.CryptoKey | undefined>;
 
 /** What a token must be to be accepted. */
 export interface VerifyOptions {
@@ -38,13 +40,23 @@ export const maxTokenBytes = 16_384;
 /** Whitespace and padding, of which decoders take some, would make more tokens of one. @see RFC 7515 section 5.2 */
 const compactJws = /^[\w-]*\.[\w-]*\.[\w-]*$/;
 const publicKeyAlgorithm = /^(?:[ERP]S(?:256|384|512)|EdDSA|Ed25519)$/;
+const optionNames: readonly (keyof VerifyOptions)[] = [
+  "keys",
+  "issuer",
+  "audience",
+  "algorithms",
+  "typ",
+  "clockToleranceSeconds",
+  "requiredClaims",
+  "clock",
+];
 
 /**
  * Verifies a signed token: size, header, key by kid, signature, then claims. Keys in the token's own header (`jwk`, `jku`, `x5u`,
  * `x5c`) are ignored.
  *
- * @throws ConfigError `ERR_OPTION_INVALID` when keys, issuer, audience or algorithms are missing or unfit, or another option is
- * of the wrong type
+ * @throws ConfigError `ERR_OPTION_INVALID` when keys, issuer, audience or algorithms are missing or unfit, another option is of
+ * the wrong type, `keys` gives something else than a public key, or `clock` no time; `ERR_OPTION_UNKNOWN`
  * @throws TokenError `ERR_TOKEN_TOO_LARGE`, `ERR_TOKEN_MALFORMED`, `ERR_TOKEN_ALG`, `ERR_TOKEN_CRIT`, `ERR_TOKEN_TYP`,
  * `ERR_TOKEN_KID_MISSING`, `ERR_TOKEN_KID_UNKNOWN`, `ERR_TOKEN_SIGNATURE`, `ERR_TOKEN_EXPIRED`, `ERR_TOKEN_CLAIM`
  * @throws what `keys` throws
@@ -64,12 +76,13 @@ export async function verify(token: string, options: VerifyOptions): Promise<Ver
       throw new TokenError("ERR_TOKEN_KID_MISSING", "the token names no key: its header has no kid");
     }
     try {
-      return await keys(header);
+      return publicKey(await keys(header));
     } catch (error) {
       keysFailed = true;
       throw error;
     }
   };
+  const currentDate = dateOf(options.clock ?? systemClock);
   try {
     const { payload, protectedHeader } = await jose.jwtVerify(token, byKid, {
       issuer: issuer as string | string[],
@@ -77,7 +90,7 @@ export async function verify(token: string, options: VerifyOptions): Promise<Ver
       algorithms: [...algorithms],
       clockTolerance: clockToleranceSeconds,
       requiredClaims: ["exp", ...requiredClaims],
-      currentDate: new Date((options.clock ?? systemClock).now()),
+      currentDate,
       ...(typ !== undefined && { typ }),
     });
     return { header: protectedHeader, claims: payload };
@@ -88,6 +101,7 @@ export async function verify(token: string, options: VerifyOptions): Promise<Ver
 
 /** For callers that have work to do before they verify. @throws ConfigError see `verify` */
 export function checkVerifyOptions(options: VerifyOptions): void {
+  checkNames(options ?? {}, optionNames, "option of verify");
   const { keys, issuer, audience, algorithms, typ, clockToleranceSeconds = 0, requiredClaims = [] } = options ?? {};
   for (const [name, value] of Object.entries({ issuer, audience, algorithms })) {
     const values: readonly unknown[] =
@@ -113,6 +127,24 @@ export function checkVerifyOptions(options: VerifyOptions): void {
           ? '"requiredClaims" must be a list of names'
           : undefined;
   if (invalid !== undefined) throw new ConfigError("ERR_OPTION_INVALID", invalid);
+}
+
+/** A source of keys may be a look-up that finds nothing; what is found must be a key to verify with. */
+function publicKey(key: jose.CryptoKey | null | undefined): jose.CryptoKey {
+  if (key === undefined || key === null)
+    throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "the kid of the token names no key");
+  if (key.type !== "public")
+    throw new ConfigError("ERR_OPTION_INVALID", '"keys" gave something else than a public key');
+  return key;
+}
+
+/** Against a time that is none, no token would ever have expired. */
+function dateOf(clock: Pick<Clock, "now">): Date {
+  const now: unknown = typeof clock.now === "function" ? clock.now() : undefined;
+  const date = new Date(typeof now === "number" ? now : Number.NaN);
+  if (Number.isNaN(date.getTime()))
+    throw new ConfigError("ERR_OPTION_INVALID", '"clock" has no now() that gives the milliseconds since 1970');
+  return date;
 }
 
 function tokenError(error: unknown): unknown {

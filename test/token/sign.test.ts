@@ -203,6 +203,14 @@ test("a token is signed if verify takes one of its length, and refused if not", 
   await assert.rejects(sign(most + 3), { name: "TokenError", code: "ERR_CLAIMS_INVALID", message: /16384 bytes/ });
 });
 
+test("a clock that does not tell the time signs nothing", async () => {
+  const clock = { ...simulatedClock(), now: () => Number.NaN };
+  await assert.rejects((await provide({ clock })).sign({}, { lifetimeSeconds: 60 }), {
+    name: "ConfigError",
+    code: "ERR_OPTION_INVALID",
+  });
+});
+
 for (const options of [undefined, null]) {
   test(`options that are ${options}: the lifetime is missing`, async () => {
     const signing = (await provide()).sign({}, options as unknown as SignOptions);

@@ -34,6 +34,7 @@ const es256 = signature("ES256", key);
 const byKey = (more: object, signedBy = es256): string => compact({ ...header, ...more }, claims, signedBy);
 
 const imported = (await jose.importJWK(publicJwk, "ES256")) as jose.CryptoKey;
+const privateKey = await jose.importJWK(key, "ES256");
 /** The one key, by its kid. */
 const keys: KeySource = ({ kid }) => {
   if (kid !== "a") throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "no such kid");
@@ -98,6 +99,10 @@ describe("options of the wrong type are no fault of the token", () => {
     ["keys", [undefined, null, { keys: [] }, imported]],
     ["typ", [null, "", 7, ["at+jwt"]]],
     ["requiredClaims", [null, "sub", [7]]],
+    [
+      "clock",
+      [{}, { now: 7 }, ...[Number.NaN, Infinity, 1e20, "0", null, undefined].map((now) => ({ now: () => now }))],
+    ],
   ];
   for (const [name, values] of rows) {
     for (const value of values) {
@@ -107,6 +112,33 @@ describe("options of the wrong type are no fault of the token", () => {
       });
     }
   }
+  for (const name of ["requireClaims", "maxAge", "toString"]) {
+    test(`an option that there is not: ${name}`, async () => {
+      const broken = { ...options, keys: neverAsked, [name]: ["sub"] };
+      await assert.rejects(verify(byKey({}), broken), {
+        name: "ConfigError",
+        code: "ERR_OPTION_UNKNOWN",
+        message: /requiredClaims/,
+      });
+    });
+  }
+
+  const noPublicKeys: [name: string, key: unknown][] = [
+    ["a private key", privateKey],
+    ["a shared secret", new Uint8Array(32)],
+    ["a pair", { publicKey: imported }],
+    ["a text", "key"],
+    ["a number", 7],
+  ];
+  for (const [name, key] of noPublicKeys) {
+    test(`keys that give ${name}`, async () => {
+      for (const keys of [() => key, async () => key]) {
+        const broken = { ...options, keys: keys as KeySource };
+        await assert.rejects(verify(byKey({}), broken), { name: "ConfigError", code: "ERR_OPTION_INVALID" });
+      }
+    });
+  }
+
   test("no options", async () => {
     const verifying = verify(byKey({}), undefined as unknown as VerifyOptions);
     await assert.rejects(verifying, { name: "ConfigError", code: "ERR_OPTION_INVALID" });
@@ -398,6 +430,15 @@ describe("what the keys throw gets out as it is", () => {
         await assert.rejects(verify(byKey({}), { ...options, keys }), (error) => error === thrown);
     });
   }
+
+  test("a look-up that finds nothing knows no such kid", async () => {
+    const known = new Map([["a", imported]]);
+    const verdictOn = (kid: string): Promise<string> =>
+      verdict(verify(byKey({ kid }), { ...options, keys: ({ kid = "" }) => known.get(kid) }));
+    assert.deepEqual([await verdictOn("a"), await verdictOn("b")], ["accepted", "ERR_TOKEN_KID_UNKNOWN"]);
+    const keys = (async () => null) as unknown as KeySource;
+    assert.equal(await verdict(verify(byKey({}), { ...options, keys })), "ERR_TOKEN_KID_UNKNOWN");
+  });
 
   test("a key set of jose is a source of keys", async () => {
     const keys = jose.createLocalJWKSet({ keys: [{ ...publicJwk, kid: "a" }] });
