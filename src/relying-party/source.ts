@@ -60,7 +60,9 @@ export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, ...fetc
     // What a 304 says replaces what was stored, field by field. RFC 9111 section 4.3.4
     const { cacheControl = known.headers.cacheControl, expires = known.headers.expires } = headers;
     const updated = status === 304 ? { ...headers, cacheControl, expires } : headers;
-    const set = { ...known, etag: etag ?? known.etag, headers: updated, requestedAt };
+    // The tag of another body would hide that body from every request to come.
+    const isTagOfBody = etag !== undefined && (status === 200 || opaqueTag(etag) === opaqueTag(known.etag));
+    const set = { ...known, etag: isTagOfBody ? etag : known.etag, headers: updated, requestedAt };
     return { set, status, ageSeconds: ageSeconds(headers) };
   }
 
@@ -99,4 +101,9 @@ export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, ...fetc
     }
     return jwksUri;
   }
+}
+
+/** An ETag without its mark of weakness. @see RFC 9110 section 8.8.3 */
+function opaqueTag(etag: string | undefined): string | undefined {
+  return etag?.replace(/^W\//, "");
 }

@@ -280,6 +280,16 @@ describe("a 304 updates what was stored, field by field (9111 3.2 and 4.3.4)", (
       ['"1"', 'W/"1"'],
     );
   });
+
+  test("the ETag of another body is not taken for that of the stored one, and hides no rotation", async () => {
+    const { ask, keys, origin } = await warmVerifier(served(["a"], { ETag: '"1"' }));
+    origin.script = reply(304, null, { ETag: '"2"' });
+    await keys.refresh();
+    assert.equal(keys.state()?.etag, '"1"');
+    origin.script = served(["a", "b"], { ETag: '"2"' });
+    assert.equal(await ask("b"), "b");
+    assert.equal(keys.state()?.etag, '"2"');
+  });
 });
 
 describe("the set is replaced whole", () => {
