@@ -1,7 +1,12 @@
 const burst = 3;
 const delaysMs = [1_000, 2_000, 4_000, 8_000, 10_000];
+/** A flood is never quiet for so long, and who waits for it gets fewer requests than who does not. */
+const quietMs = 60_000;
 
-/** What pays for requests that made-up kids can cause: three at once, then one after 1, 2, 4, 8, 10, 10 … seconds. */
+/**
+ * What pays for requests that made-up kids can cause: three at once, then one after 1, 2, 4, 8, 10, 10 … seconds. After a minute
+ * without any it begins anew.
+ */
 export interface Budget {
   /** Milliseconds until the next request may start; 0 for now. */
   waitMs(nowMs: number): number;
@@ -15,15 +20,20 @@ export interface Budget {
 export function createBudget(free: number = burst): Budget {
   let spent = 0;
   let lastMs = 0;
+  function renewIfQuiet(nowMs: number): void {
+    // A clock that was set back must not lock the budget.
+    lastMs = Math.min(lastMs, nowMs);
+    if (nowMs - lastMs >= quietMs) spent = 0;
+  }
   return {
     waitMs(nowMs) {
-      // A clock that was set back must not lock the budget.
-      lastMs = Math.min(lastMs, nowMs);
+      renewIfQuiet(nowMs);
       if (spent < free) return 0;
       const delayMs = delaysMs[Math.min(spent - free, delaysMs.length - 1)] as number;
       return Math.max(lastMs + delayMs - nowMs, 0);
     },
     spend(nowMs) {
+      renewIfQuiet(nowMs);
       spent += 1;
       lastMs = nowMs;
     },

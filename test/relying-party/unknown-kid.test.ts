@@ -267,7 +267,39 @@ describe("the budget", () => {
     assert.equal(await ask("b"), unknown);
   });
 
-  test("is whole again when the keys change, and only then", async () => {
+  test("begins anew after a minute in which nothing was spent, and not before", async () => {
+    for (const lane of lanes) {
+      const { ask, clock, origin } = await warmVerifier(served(["a"], { "Cache-Control": "max-age=86400" }), {
+        maxWaitMs: 0,
+      });
+      for (const [i, passedMs] of [0, 0, 0, 1_000, 59_999].entries()) {
+        await clock.advance(passedMs);
+        assert.equal(await ask(`early ${i}`, lane), unknown);
+      }
+      // The fifth was spent a millisecond too early for that.
+      assert.equal(await ask("too early", lane), "ERR_KEYS_LATER");
+      await clock.advance(60_000);
+      assert.equal(origin.requests.length, 5);
+      for (const kid of kidsOf(3, "late")) assert.equal(await ask(kid, lane), unknown);
+      assert.equal(await ask("one more", lane), "ERR_KEYS_LATER");
+      await clock.advance(1_000);
+      assert.equal(await ask("one more", lane), unknown);
+    }
+  });
+
+  test("finds an unannounced rotation at once, after stray kids of many days", async () => {
+    const { ask, clock, origin } = await warmVerifier(served(["a"]), { maxWaitMs: 0 });
+    for (const kid of kidsOf(10)) {
+      assert.equal(await ask(kid), unknown);
+      await clock.advance(86_400_000);
+    }
+    assert.equal(await ask("a"), "a");
+    assert.equal(await ask("one more"), unknown);
+    origin.script = served(["b"]);
+    assert.equal(await ask("b"), "b");
+  });
+
+  test("is whole again at once when the keys change, and only then", async () => {
     const { ask, keys, origin, happened } = await warmVerifier(served(["a"]), { maxWaitMs: 0 });
     const spend = async (): Promise<number> => {
       const before = origin.requests.length;
@@ -399,6 +431,17 @@ describe("failures", () => {
     assert.equal(await ask("b"), "ERR_FETCH_FAILED");
     await clock.advance(1_000);
     assert.equal(await ask("b"), "ERR_FETCH_FAILED");
+  });
+
+  test("of more than a minute ago are forgotten", async () => {
+    const { ask, clock } = verifierOf(unreachable, { maxWaitMs: 0 });
+    for (const passedMs of [0, 1_000, 2_000, 60_000]) {
+      await clock.advance(passedMs);
+      assert.equal(await ask("a"), "ERR_FETCH_FAILED");
+    }
+    assert.equal(await ask("a"), "ERR_KEYS_LATER");
+    await clock.advance(1_000);
+    assert.equal(await ask("a"), "ERR_FETCH_FAILED");
   });
 
   test("make callers wait if that is short, and share the next request", async () => {
