@@ -2,8 +2,8 @@ import { type Clock, systemClock } from "../clock.ts";
 import { ConfigError, KeyMaterialError, TokenError } from "../errors.ts";
 import { type VerificationKeys, verificationKeys } from "../jwk/verification-keys.ts";
 import type { Fetch } from "../relying-party/fetch-json.ts";
-import { type RemoteKeySet, createRemoteKeySet } from "../relying-party/remote-key-set.ts";
 import type { KeySource } from "../token/verify.ts";
+import { createRemoteSets } from "./remote-sets.ts";
 
 /** What the provider knows of a client: its id, and its keys by value or by URL. @see RFC 7591 section 2 */
 export interface Client {
@@ -12,15 +12,10 @@ export interface Client {
   readonly jwksUri?: string | null | undefined;
 }
 
-const maxRemoteSets = 1_000;
-// What a client publishes is small; what an attacker publishes need not be.
-const maxBytes = 65_536;
-const timeoutMs = 5_000;
-
-/** Finds the keys of clients, and keeps those that come from a URL, the least recently used of them being dropped first. */
+/** Finds the keys of clients. */
 export function createClientKeys(fetch: Fetch | undefined, clock: Clock = systemClock) {
   const byValue = new WeakMap<object, { readonly text: string; readonly keys: Promise<VerificationKeys> }>();
-  const byUri = new Map<string, RemoteKeySet>();
+  const setAt = fetch && createRemoteSets(fetch, clock);
 
   /** Imported once, and again when what is in the set has changed: a key may have been taken out of it. */
   function keysOf(jwks: object): Promise<VerificationKeys> {
@@ -43,17 +38,14 @@ export function createClientKeys(fetch: Fetch | undefined, clock: Clock = system
   }
 
   function remote(jwksUri: string): KeySource {
-    if (fetch === undefined) {
+    if (setAt === undefined) {
       throw new ConfigError(
         "ERR_OPTION_INVALID",
         'a jwks_uri comes from outside, so the option "fetch" must guard against it; on Node pass guardedFetch of "jwksd/node"',
       );
     }
-    const known = byUri.get(jwksUri) ?? createRemoteKeySet({ jwksUri, fetch, clock, maxBytes, timeoutMs });
-    byUri.delete(jwksUri);
-    byUri.set(jwksUri, known);
-    if (byUri.size > maxRemoteSets) byUri.delete(byUri.keys().next().value as string);
-    return known;
+    // Looked for only now, by tokens that could be good: no other may drop the set of another client.
+    return (header) => setAt(jwksUri).getKey(header);
   }
 
   return ({ clientId, jwks, jwksUri }: Client): KeySource => {

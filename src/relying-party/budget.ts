@@ -14,6 +14,8 @@ export interface Budget {
   spend(nowMs: number): void;
   /** What was asked for was worth it: the keys have changed. */
   reset(): void;
+  /** Whether it is as good as new, and may be forgotten. */
+  isWhole(nowMs: number): boolean;
 }
 
 /** @param free how many requests may follow one another at once */
@@ -39,6 +41,10 @@ export function createBudget(free: number = burst): Budget {
     },
     reset() {
       spent = 0;
+    },
+    isWhole(nowMs) {
+      renewIfQuiet(nowMs);
+      return spent === 0;
     },
   };
 }

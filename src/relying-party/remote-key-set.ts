@@ -65,6 +65,11 @@ const maxWaiting = 1_000;
  * @see the contract, section 1 points 3 to 5; RFC 9111; RFC 5861
  */
 export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
+  return createKeySet(options, createBudget());
+}
+
+/** The same over a budget that may outlive it. */
+export function createKeySet(options: RemoteKeySetOptions, budget: Budget): RemoteKeySet {
   const settings = checkOptions(options);
   const { issuer, jwksUri, allowInsecure, clock, maxWaitMs, bounds, onEvent } = settings;
   const closed = new AbortController();
@@ -73,7 +78,7 @@ export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
 
   let stored: (StoredSet & Freshness) | undefined;
   const flights = createFlights({ ...settings, signal, load: (bypass) => source.load(stored, bypass), take, emit });
-  const anyLane: Lane = { budget: createBudget(), unknown: new Map(), waiting: 0 };
+  const anyLane: Lane = { budget, unknown: new Map(), waiting: 0 };
   const tokenEndpointLane: Lane = { budget: createBudget(), unknown: new Map(), waiting: 0 };
   /** Keys of this set and of earlier ones. */
   const seen = new Set<string>();
@@ -174,9 +179,7 @@ export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
   async function pause(pauseMs: number, call: Call): Promise<void> {
     const { lane } = call;
     if (pauseMs > call.patienceMs || lane.waiting >= maxWaiting) {
-      const retryAfterSeconds = Math.ceil(pauseMs / 1000);
-      const message = `the keys cannot be asked for again yet; try again in ${retryAfterSeconds} s`;
-      throw new FetchError("ERR_KEYS_LATER", message, { cause: flights.lastError(), retryAfterSeconds });
+      throw keysLater(pauseMs, flights.lastError());
     }
     call.patienceMs -= pauseMs;
     lane.waiting += 1;
@@ -213,7 +216,8 @@ export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
     const { added, removed } = difference(before?.keys, next.keys);
     if (next.keys.skipped.length > 0) emit({ type: "skipped", keys: next.keys.skipped });
     if (added.length + removed.length === 0) return;
-    if (isNew(next)) {
+    // The first set of all is no change, and its keys may have been here before: a budget can be older.
+    if (isNew(next) && before !== undefined) {
       for (const lane of [anyLane, tokenEndpointLane]) {
         lane.budget.reset();
         lane.unknown.clear();
@@ -284,6 +288,13 @@ export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
       stored = undefined;
     },
   });
+}
+
+/** @param cause why keys cannot be had now, if that is known */
+export function keysLater(pauseMs: number, cause?: FetchError): FetchError {
+  const retryAfterSeconds = Math.ceil(pauseMs / 1000);
+  const message = `the keys cannot be asked for again yet; try again in ${retryAfterSeconds} s`;
+  return new FetchError("ERR_KEYS_LATER", message, { cause, retryAfterSeconds });
 }
 
 function unknownKid(): TokenError {

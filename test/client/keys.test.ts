@@ -15,7 +15,7 @@ import {
   simulatedClock,
   unreachable,
 } from "../support/simulated.ts";
-import { compact, signature, verdict } from "../token/compact.ts";
+import { compact, noSignature, signature, verdict } from "../token/compact.ts";
 import { clientId, issuer, jwks, kinds, tokenOf, verifier } from "./client.ts";
 
 const jwksUri = "https://client.example/jwks";
@@ -28,6 +28,8 @@ interface Setup {
   readonly origin: ScriptedOrigin;
   /** The verdict on a new assertion, signed with the key of this kid. */
   readonly check: (kid: string, client?: Client) => Promise<string>;
+  /** The same of one that anybody could make. */
+  readonly checkMadeUp: (client: Client) => Promise<string>;
 }
 
 function setup(script: Script): Setup {
@@ -42,7 +44,9 @@ function setup(script: Script): Setup {
     const token = compact({ alg: "ES256", kid }, claims, signature("ES256", ecKey(kid)));
     return verdict(clientAssertion(token, client));
   };
-  return { clock, origin, check };
+  const checkMadeUp = (client: Client): Promise<string> =>
+    verdict(clientAssertion(compact({ alg: "ES256", kid: `made-up ${(jti += 1)}` }, {}, noSignature), client));
+  return { clock, origin, check, checkMadeUp };
 }
 
 describe("keys by value", () => {
@@ -264,5 +268,30 @@ describe("keys by jwks_uri", () => {
     assert.equal(origin.requests.length, 1_001);
     await check("a", at(1));
     assert.equal(origin.requests.length, 1_002);
+  });
+
+  test("made-up kids cause no flood, however many clients take each other's place", async () => {
+    const { origin, clock, checkMadeUp } = setup(served(["a"]));
+    const checks: Promise<string>[] = [];
+    for (let second = 0; second < 8; second += 1) {
+      for (let index = 0; index < 1_001; index += 1) checks.push(checkMadeUp(at(index)));
+      await clock.advance(1_000);
+    }
+    await clock.advance(10_000);
+    assert.deepEqual(new Set(await Promise.all(checks)), new Set(["ERR_TOKEN_KID_UNKNOWN", "ERR_KEYS_LATER"]));
+    // In 18 seconds, as of one URL that is not dropped: three at once, then after 1, 2, 4 and 8 seconds.
+    const counts = Object.values(Object.groupBy(origin.requests, ({ url }) => url)).map((all = []) => all.length);
+    assert.equal(counts.length, 1_001);
+    assert.ok(Math.max(...counts) <= 7, String(Math.max(...counts)));
+  });
+
+  test("a set that was dropped is asked for again, by a rotated key too, once its budget is whole", async () => {
+    const { origin, clock, check, checkMadeUp } = setup(served(["a"]));
+    for (let use = 0; use < 2; use += 1) await checkMadeUp(at(0));
+    for (let index = 1; index <= 1_000; index += 1) await check("a", at(index));
+    assert.equal(await check("a", at(0)), "ERR_KEYS_LATER");
+    await clock.advance(60_000);
+    origin.script = served(["b"]);
+    assert.equal(await check("b", at(0)), "accepted");
   });
 });
