@@ -58,13 +58,18 @@ export async function fetchJson(url: string, options: FetchOptions): Promise<Fet
     cancelTimer();
     signal.removeEventListener("abort", abort);
     aborted.catch(() => {});
-    // Ends a body that is of no use.
+    // Ends a body that is of no use; after a whole one it does nothing.
     attempt.abort();
   }
 }
 
 async function request(url: string, options: FetchOptions, signal: AbortSignal): Promise<Fetched> {
   const response = await options.fetch(url, requestInit(options, signal));
+  const reader = response.body?.getReader();
+  // A fetch that was handed in may not look at its signal, and its response may come after the end.
+  const leave = (): void => void reader?.cancel().catch(() => {});
+  if (signal.aborted) leave();
+  else signal.addEventListener("abort", leave, { once: true });
   const { status } = response;
   // A browser hides the status of a redirect.
   if (response.type === "opaqueredirect" || (status >= 300 && status < 400 && status !== 304)) {
@@ -76,7 +81,7 @@ async function request(url: string, options: FetchOptions, signal: AbortSignal):
   }
   const header = (name: string): string | undefined => response.headers.get(name) ?? undefined;
   return {
-    text: status === 200 ? await readText(url, response, options.maxBytes) : undefined,
+    text: status === 200 ? await readText(url, reader, options.maxBytes) : undefined,
     etag: header("etag"),
     headers: {
       cacheControl: header("cache-control"),
@@ -113,9 +118,10 @@ function hasNoCache(): boolean {
   }
 }
 
+type Reader = ReadableStreamDefaultReader<Uint8Array>;
+
 /** Reads by the chunk, so that a body that is too large is not read to its end; compressed ones are counted as they unfold. */
-async function readText(url: string, response: Response, maxBytes: number): Promise<string> {
-  const reader = response.body?.getReader();
+async function readText(url: string, reader: Reader | undefined, maxBytes: number): Promise<string> {
   const decoder = new TextDecoder("utf-8", { fatal: true });
   const chunks: Uint8Array[] = [];
   let bytes = 0;

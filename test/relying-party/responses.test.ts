@@ -34,6 +34,16 @@ function* endless(): Generator<Uint8Array> {
   for (;;) yield new Uint8Array(100).fill(0x20);
 }
 
+/** A body that never ends, and whether it has been cancelled. */
+function watched(chunk?: Uint8Array, status: number = 200): { script: Script; isCancelled: () => boolean } {
+  let isCancelled = false;
+  const body = new ReadableStream<Uint8Array>({
+    pull: (controller) => (chunk === undefined ? new Promise(() => {}) : controller.enqueue(chunk)),
+    cancel: () => void (isCancelled = true),
+  });
+  return { script: () => new Response(body, { status }), isCancelled: () => isCancelled };
+}
+
 type Row<Expect> = readonly [source: string, name: string, input: Script, expect: Expect];
 
 const refused: readonly Row<ErrorCode>[] = [
@@ -151,6 +161,50 @@ describe("a request that takes too long", () => {
     await settled();
     assert.deepEqual(keys.state(), state);
     assert.equal(await ask("a"), "a");
+  });
+});
+
+describe("the body of a fetch that does not look at its signal is cancelled", () => {
+  for (const [name, chunk, status] of [
+    ["that is too large", new Uint8Array(1_000), 200],
+    ["of an error", undefined, 404],
+    ["of a redirect", undefined, 302],
+  ] as const) {
+    test(name, async () => {
+      const { script, isCancelled } = watched(chunk, status);
+      assert.match(await verifierOf(script, { maxBytes }).ask("a"), /^ERR_FETCH_(TOO_LARGE|STATUS|REDIRECT)$/);
+      await settled();
+      assert.ok(isCancelled());
+    });
+  }
+
+  test("that takes too long", async () => {
+    const { script, isCancelled } = watched();
+    const { ask, clock } = verifierOf(script);
+    const asked = ask("a");
+    await clock.advance(5_000);
+    assert.equal(await asked, "ERR_FETCH_TIMEOUT");
+    assert.ok(isCancelled());
+  });
+
+  test("that comes too late", async () => {
+    const { script, isCancelled } = watched();
+    const { ask, clock } = verifierOf(delayed(6_000, script));
+    const asked = ask("a");
+    await clock.advance(6_000);
+    assert.equal(await asked, "ERR_FETCH_TIMEOUT");
+    await settled();
+    assert.ok(isCancelled());
+  });
+
+  test("when the key set is closed", async () => {
+    const { script, isCancelled } = watched();
+    const { ask, keys } = verifierOf(script);
+    const asked = ask("a");
+    await settled();
+    keys.close();
+    assert.equal(await asked, "ERR_CLOSED");
+    assert.ok(isCancelled());
   });
 });
 
