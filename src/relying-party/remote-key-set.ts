@@ -22,7 +22,7 @@ export interface RemoteKeySet extends GetKey {
    * of their own, which a flood of made-up tokens cannot use up.
    */
   readonly fromTokenEndpoint: GetKey;
-  /** Revalidates now, past all caches. */
+  /** Revalidates now, past all caches, after a new look at the discovery document of the issuer. */
   refresh(this: void): Promise<void>;
   /** The stored response, for the option `state` of a later process; `undefined` when there is none yet. */
   state(this: void): KeySetState | undefined;
@@ -270,6 +270,7 @@ export function createKeySet(options: RemoteKeySetOptions, budget: Budget): Remo
     getKey: forLane(anyLane),
     fromTokenEndpoint: forLane(tokenEndpointLane),
     async refresh() {
+      source.lookUpAgain();
       const flightsBefore = flights.begun();
       await restore();
       for (let joined = flights.current(); joined !== undefined; joined = flights.current()) {

@@ -29,16 +29,22 @@ const discoveryBounds = {
 
 /** Where a JWK Set comes from: a URL, or the discovery document of an issuer. */
 export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, ...fetchOptions }: SourceOptions) {
-  let discovered: ({ readonly jwksUri: string } & Freshness) | undefined;
+  let discovered: ({ readonly jwksUri: string; readonly round: number } & Freshness) | undefined;
+  let round = 0;
 
   return {
+    /** Has the discovery document asked for again, however fresh it is. */
+    lookUpAgain(): void {
+      round += 1;
+    },
+
     /**
      * Asks for the set; one that has not changed keeps its imported keys.
      *
      * @throws FetchError see `fetchJson`, and `ERR_FETCH_BODY`, `ERR_DISCOVERY_ISSUER`, `ERR_URL_INSECURE`
      */
     async load(stored: StoredSet | undefined, bypassCaches: boolean): Promise<Loaded> {
-      const jwksUri = fixedUri ?? (await discover(issuer as string));
+      const jwksUri = fixedUri ?? (await discover(issuer as string, bypassCaches));
       try {
         return await loadFrom(jwksUri, stored?.jwksUri === jwksUri ? stored : undefined, bypassCaches);
       } catch (error) {
@@ -66,14 +72,15 @@ export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, ...fetc
     return { set, status, ageSeconds: ageSeconds(headers) };
   }
 
-  async function discover(wanted: string): Promise<string> {
+  async function discover(wanted: string, bypassCaches: boolean): Promise<string> {
     const requestedAt = fetchOptions.clock.now();
-    if (discovered !== undefined && mayUse(discovered, "freshUntil", requestedAt)) return discovered.jwksUri;
+    const begun = round;
+    if (discovered?.round === begun && mayUse(discovered, "freshUntil", requestedAt)) return discovered.jwksUri;
     try {
       const url = `${wanted.replace(/\/$/, "")}/.well-known/openid-configuration`;
-      const { text = "", headers } = await fetchJson(url, fetchOptions);
+      const { text = "", headers } = await fetchJson(url, { ...fetchOptions, bypassCaches });
       const jwksUri = jwksUriOf(text, wanted, url);
-      discovered = { jwksUri, ...freshness(headers, requestedAt, discoveryBounds) };
+      discovered = { jwksUri, round: begun, ...freshness(headers, requestedAt, discoveryBounds) };
       return jwksUri;
     } catch (error) {
       const mayKeep = error instanceof FetchError && error.staleIfError;

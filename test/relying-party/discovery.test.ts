@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { createRemoteKeySet } from "../../src/relying-party/index.ts";
-import { type Script, reply, routed, served, unreachable } from "../support/simulated.ts";
+import { type Script, delayed, reply, routed, served, unreachable } from "../support/simulated.ts";
 import { type Verifier, type VerifierOptions, outcome, verifierOf } from "./setup.ts";
 
 const issuer = "https://op.example/tenant";
@@ -245,6 +245,44 @@ describe("the discovery document is kept", () => {
       assert.deepEqual(urls(verifier), [configuration, other]);
     });
   }
+
+  test("until a refresh, which notices that the jwks_uri has moved while the old one still answers", async () => {
+    const verifier = discovering(routed(routes(jwks)));
+    const { ask, keys, clock, origin } = verifier;
+    await ask("a");
+    origin.script = routed({ ...routes(jwks), ...routes(other) });
+    assert.equal(await ask("b"), "ERR_TOKEN_KID_UNKNOWN");
+    urls(verifier);
+    await keys.refresh();
+    assert.deepEqual(
+      origin.requests.map(({ headers }) => headers["cache-control"]),
+      ["no-cache", "no-cache"],
+    );
+    assert.deepEqual(urls(verifier), [configuration, other]);
+    assert.equal(await ask("b"), "b");
+    await clock.advance(10_000);
+    await ask("b");
+    assert.deepEqual(urls(verifier), [other]);
+  });
+
+  test("through a refresh, if its server fails", async () => {
+    const { ask, keys, origin } = discovering(routed(routes(jwks)));
+    await ask("a");
+    origin.script = routed({ [configuration]: reply(503), [jwks]: served(["b"]) });
+    await keys.refresh();
+    assert.equal(await ask("b"), "b");
+  });
+
+  test("but a refresh is not content with one that was asked for before it", async () => {
+    const { ask, keys, clock, origin } = discovering(delayed(100, routed(routes(jwks))));
+    const before = ask("a");
+    await clock.advance(50);
+    const refreshed = keys.refresh();
+    origin.script = routed({ ...routes(jwks), ...routes(other) });
+    await clock.advance(150);
+    assert.deepEqual([await before, await refreshed], ["a", undefined]);
+    assert.equal(await ask("b"), "b");
+  });
 
   test("and a new jwks_uri gets no validator of the old one", async () => {
     const verifier = discovering(routed(routes(jwks)));
