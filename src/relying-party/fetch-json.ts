@@ -1,6 +1,7 @@
 import type { Clock } from "../clock.ts";
 import { FetchError } from "../errors.ts";
 import type { CachingHeaders } from "./freshness.ts";
+import { shownUrl } from "./urls.ts";
 
 /** The part of `fetch` that is used. */
 export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
@@ -40,7 +41,7 @@ export async function fetchJson(url: string, options: FetchOptions): Promise<Fet
     attempt.signal.addEventListener("abort", () => reject(attempt.signal.reason as Error), { once: true });
   });
   const cancelTimer = clock.setTimer(() => {
-    const message = `${url}: no response within ${timeoutMs} ms`;
+    const message = `${shownUrl(url)}: no response within ${timeoutMs} ms`;
     attempt.abort(new FetchError("ERR_FETCH_TIMEOUT", message, { staleIfError: true }));
   }, timeoutMs);
   signal.addEventListener("abort", abort, { once: true });
@@ -50,7 +51,7 @@ export async function fetchJson(url: string, options: FetchOptions): Promise<Fet
   } catch (error) {
     if (error instanceof FetchError) throw error;
     if (attempt.signal.aborted) throw attempt.signal.reason;
-    throw new FetchError("ERR_FETCH_FAILED", `${url}: no response (${why(error)})`, {
+    throw new FetchError("ERR_FETCH_FAILED", `${shownUrl(url)}: no response (${why(error)})`, {
       cause: error,
       staleIfError: true,
     });
@@ -73,11 +74,13 @@ async function request(url: string, options: FetchOptions, signal: AbortSignal):
   const { status } = response;
   // A browser hides the status of a redirect.
   if (response.type === "opaqueredirect" || (status >= 300 && status < 400 && status !== 304)) {
-    throw new FetchError("ERR_FETCH_REDIRECT", `${url}: answered with a redirect, which is not followed`);
+    throw new FetchError("ERR_FETCH_REDIRECT", `${shownUrl(url)}: answered with a redirect, which is not followed`);
   }
   const isUseful = status === 200 || (status === 304 && options.etag !== undefined);
   if (!isUseful) {
-    throw new FetchError("ERR_FETCH_STATUS", `${url}: answered with status ${status}`, { staleIfError: status >= 500 });
+    throw new FetchError("ERR_FETCH_STATUS", `${shownUrl(url)}: answered with status ${status}`, {
+      staleIfError: status >= 500,
+    });
   }
   const header = (name: string): string | undefined => response.headers.get(name) ?? undefined;
   return {
@@ -128,19 +131,22 @@ async function readText(url: string, reader: Reader | undefined, maxBytes: numbe
   for (let read = await reader?.read(); read !== undefined && !read.done; read = await reader?.read()) {
     bytes += read.value.length;
     if (bytes > maxBytes)
-      throw new FetchError("ERR_FETCH_TOO_LARGE", `${url}: the body is larger than ${maxBytes} bytes`);
+      throw new FetchError("ERR_FETCH_TOO_LARGE", `${shownUrl(url)}: the body is larger than ${maxBytes} bytes`);
     chunks.push(read.value);
   }
   try {
     return chunks.map((chunk) => decoder.decode(chunk, { stream: true })).join("") + decoder.decode();
   } catch {
-    throw new FetchError("ERR_FETCH_BODY", `${url}: the body is not UTF-8`);
+    throw new FetchError("ERR_FETCH_BODY", `${shownUrl(url)}: the body is not UTF-8`);
   }
 }
 
-/** The `fetch` of Node has the code of the system in its cause, `node:https` in the error itself. */
+/** The `fetch` of Node has the code of the system in its cause, `node:https` in the error itself. No more than a word is told. */
 function why(error: unknown): string {
-  const { code, cause } = Object(error) as { code?: unknown; cause?: { code?: unknown } };
-  const given = [cause?.code, code].find((value) => typeof value === "string");
-  return given ?? (error instanceof Error ? error.name : typeof error);
+  const { code, cause, name } = Object(error) as { code?: unknown; cause?: { code?: unknown }; name?: unknown };
+  return [cause?.code, code, name].find(isWord) ?? typeof error;
+}
+
+function isWord(value: unknown): value is string {
+  return typeof value === "string" && /^\w{1,64}$/.test(value);
 }

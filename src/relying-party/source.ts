@@ -2,7 +2,7 @@ import { FetchError } from "../errors.ts";
 import { type FetchOptions, fetchJson } from "./fetch-json.ts";
 import { type Freshness, ageSeconds, freshness, mayUse } from "./freshness.ts";
 import { type StoredSet, storedSet } from "./stored.ts";
-import { checkUrl } from "./urls.ts";
+import { checkUrl, shownUrl } from "./urls.ts";
 
 export interface SourceOptions extends Omit<FetchOptions, "etag" | "bypassCaches"> {
   readonly issuer: string | undefined;
@@ -79,7 +79,7 @@ export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, ...fetc
     try {
       const url = `${wanted.replace(/\/$/, "")}/.well-known/openid-configuration`;
       const { text = "", headers } = await fetchJson(url, { ...fetchOptions, bypassCaches });
-      const jwksUri = jwksUriOf(text, wanted, url);
+      const jwksUri = jwksUriOf(text, wanted, shownUrl(url));
       discovered = { jwksUri, round: begun, ...freshness(headers, requestedAt, discoveryBounds) };
       return jwksUri;
     } catch (error) {
@@ -92,19 +92,19 @@ export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, ...fetc
   }
 
   /** @see OpenID Connect Discovery 1.0 section 4.3 (the issuer must be exactly the one that was asked for) */
-  function jwksUriOf(text: string, wanted: string, url: string): string {
+  function jwksUriOf(text: string, wanted: string, document: string): string {
     let metadata: { issuer?: unknown; jwks_uri?: unknown } | null;
     try {
       metadata = JSON.parse(text) as typeof metadata;
     } catch {
-      throw new FetchError("ERR_FETCH_BODY", `${url}: the body is not JSON`);
+      throw new FetchError("ERR_FETCH_BODY", `${document}: the body is not JSON`);
     }
     if (metadata?.issuer !== wanted) {
-      throw new FetchError("ERR_DISCOVERY_ISSUER", `${url}: the document is not that of issuer ${wanted}`);
+      throw new FetchError("ERR_DISCOVERY_ISSUER", `${document}: it is the document of another issuer`);
     }
-    const jwksUri = checkUrl(metadata.jwks_uri, `jwks_uri of ${url}`, allowInsecure);
+    const jwksUri = checkUrl(metadata.jwks_uri, `jwks_uri of ${document}`, allowInsecure);
     if (wanted.startsWith("https:") && !allowInsecure && !jwksUri.toLowerCase().startsWith("https:")) {
-      throw new FetchError("ERR_URL_INSECURE", `jwks_uri of ${url} is not an https URL, and the issuer is`);
+      throw new FetchError("ERR_URL_INSECURE", `jwks_uri of ${document} is not an https URL, and the issuer is`);
     }
     return jwksUri;
   }

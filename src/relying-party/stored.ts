@@ -1,6 +1,7 @@
 import { FetchError } from "../errors.ts";
 import { type VerificationKeys, verificationKeys } from "../jwk/verification-keys.ts";
 import { type CachingHeaders, ageSeconds } from "./freshness.ts";
+import { shownUrl } from "./urls.ts";
 
 /**
  * A stored response, as plain data that survives `JSON.stringify`: what `state()` gives and the option `state` takes, so that a
@@ -41,7 +42,7 @@ export async function storedSet(state: KeySetState): Promise<StoredSet> {
   try {
     return { ...state, keys: await verificationKeys(JSON.parse(state.body)) };
   } catch (cause) {
-    throw new FetchError("ERR_FETCH_BODY", `${state.jwksUri}: the body is not a JWK Set`, { cause });
+    throw new FetchError("ERR_FETCH_BODY", `${shownUrl(state.jwksUri)}: the body is not a JWK Set`, { cause });
   }
 }
 

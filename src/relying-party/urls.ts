@@ -21,3 +21,9 @@ export function checkUrl(url: unknown, what: string, allowInsecure: boolean): st
     throw new FetchError("ERR_URL_INSECURE", `${what} holds a password`);
   return url as string;
 }
+
+/** A URL for a message: its writer may be anybody, and a query may hold a secret. So without that, and with everything else encoded. */
+export function shownUrl(url: string): string {
+  const { protocol, host, pathname } = new URL(url);
+  return `${protocol}//${host}${pathname}`;
+}

@@ -115,6 +115,53 @@ describe("a response that is of no use", () => {
   });
 });
 
+const fails =
+  (error: object): Script =>
+  async () => {
+    throw Object.assign(new Error("secret"), error);
+  };
+
+describe("messages do not repeat what outsiders wrote", () => {
+  const jwksUri = "https://op.example/a\nb\u001b[2J\u202e?token=secret#secret";
+  const shown = "https://op.example/ab%1B[2J%E2%80%AE: ";
+  const rows: [name: string, input: Script, message: string][] = [
+    ["a URL, of a status", reply(404), "answered with status 404"],
+    ["a URL, of no JWK Set", reply(200, "{}"), "the body is not a JWK Set"],
+    ["a URL, of a redirect", reply(302), "answered with a redirect, which is not followed"],
+    ["a URL, of a body", reply(200, padded(maxBytes + 1)), "the body is larger than 2000 bytes"],
+    ["a URL, of no UTF-8", reply(200, new Uint8Array([0xff])), "the body is not UTF-8"],
+    ["a code that is a word", fails({ code: "ECONNRESET" }), "no response (ECONNRESET)"],
+    ["a code that is none", fails({ code: "E\n\u001b[2J", cause: { code: "a secret" } }), "no response (Error)"],
+    ["a name that is none", fails({ name: "a\nname" }), "no response (object)"],
+    ["no response", hanging, "no response within 5000 ms"],
+  ];
+  for (const [name, input, message] of rows) {
+    test(name, async () => {
+      const { keys, clock } = verifierOf(input, { jwksUri, maxBytes });
+      const failed = failure(keys.refresh);
+      await clock.advance(5_000);
+      assert.equal((await failed).message, shown + message);
+    });
+  }
+
+  test("an issuer and its discovery document", async () => {
+    const issuer = "https://op.example/\u001b";
+    const told = "https://op.example/%1B/.well-known/openid-configuration";
+    for (const [body, message] of [
+      ["", `${told}: the body is not JSON`],
+      ["{}", `${told}: it is the document of another issuer`],
+      [JSON.stringify({ issuer, jwks_uri: "secret" }), `jwks_uri of ${told} is not a URL`],
+      [
+        JSON.stringify({ issuer, jwks_uri: "http://localhost/" }),
+        `jwks_uri of ${told} is not an https URL, and the issuer is`,
+      ],
+    ] as const) {
+      const { message: given } = await failure(verifierOf(reply(200, body), { issuer }).keys.refresh);
+      assert.equal(given, message);
+    }
+  });
+});
+
 describe("a response that is of use", () => {
   const accepted: readonly Row<"a">[] = [
     ["issue 3", "a body of just the size", reply(200, padded(maxBytes)), "a"],
