@@ -32,15 +32,3 @@ export function checkTimeouts(values: Readonly<Record<string, number>>): void {
     }
   }
 }
-
-/**
- * Refuses members of an options object that do not exist.
- *
- * @throws ConfigError `ERR_OPTION_UNKNOWN`
- */
-export function checkNames(object: object, known: readonly string[], what: string): void {
-  for (const name of Object.keys(object)) {
-    if (!known.includes(name))
-      throw new ConfigError("ERR_OPTION_UNKNOWN", `there is no ${what} "${name}"; there is: ${known.join(", ")}`);
-  }
-}

@@ -2,6 +2,7 @@ import { base64url } from "jose";
 import { checkBounds } from "../bounds.ts";
 import { type Clock, systemClock } from "../clock.ts";
 import { ConfigError, TokenError } from "../errors.ts";
+import { type OptionTypes, checkMethods, checkOptionTypes } from "../option-types.ts";
 import type { Fetch } from "../relying-party/fetch-json.ts";
 import { clientAlgorithms } from "../token/client-algorithms.ts";
 import { type VerifiedToken, type VerifyOptions, verify } from "../token/verify.ts";
@@ -24,6 +25,16 @@ export interface ClientVerifierOptions {
   readonly clockToleranceSeconds?: number | undefined;
   readonly clock?: Clock | undefined;
 }
+
+const optionTypes: OptionTypes<ClientVerifierOptions> = {
+  issuer: "string",
+  audiences: "array",
+  fetch: "function",
+  replay: "object",
+  maxLifetimeSeconds: "number",
+  clockToleranceSeconds: "number",
+  clock: "object",
+};
 
 /** Verifies what clients sign. */
 export interface ClientVerifier {
@@ -54,17 +65,15 @@ export interface ClientVerifier {
 /**
  * Makes a verifier for client assertions and request objects. Algorithms are RS256, PS256, ES256 and EdDSA, and nothing else.
  *
- * @throws ConfigError `ERR_OPTION_INVALID`
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  * @see the contract, section 2 rule 5
  */
 export function createClientVerifier(options: ClientVerifierOptions): ClientVerifier {
-  const {
-    issuer,
-    audiences = [],
-    maxLifetimeSeconds = 3_600,
-    clockToleranceSeconds = 0,
-    clock = systemClock,
-  } = options;
+  checkOptionTypes(options, optionTypes);
+  checkMethods("clock", options.clock, ["now", "setTimer"]);
+  checkMethods("replay", options.replay, ["use"]);
+  const { issuer, audiences = [], maxLifetimeSeconds = 3_600, clockToleranceSeconds = 0 } = options;
+  const clock = options.clock ?? systemClock;
   // A text would be spread into its letters.
   const audience: string[] = [issuer, ...(Array.isArray(audiences) ? audiences : [""])];
   if (audience.some((name) => typeof name !== "string" || name === "")) {
@@ -76,13 +85,16 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
   checkBounds({ maxLifetimeSeconds }, 1);
   checkBounds({ clockToleranceSeconds }, 0);
   const replay = options.replay ?? memoryReplayStore({ clock });
-  const keysOf = createClientKeys(options.fetch, clock);
+  const keysOf = createClientKeys(options.fetch ?? undefined, clock);
 
   async function check(
     token: string,
     client: Client,
     more: Pick<VerifyOptions, "requiredClaims">,
   ): Promise<VerifiedToken> {
+    if (typeof client !== "object" || client === null) {
+      throw new ConfigError("ERR_OPTION_INVALID", 'a client is expected: "clientId", and "jwks" or "jwksUri"');
+    }
     const verified = await verify(token, {
       keys: keysOf(client),
       issuer: client.clientId,

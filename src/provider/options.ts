@@ -1,6 +1,6 @@
-import { checkNames } from "../bounds.ts";
 import type { Clock } from "../clock.ts";
 import { ConfigError, type JwksdError } from "../errors.ts";
+import { type OptionTypes, checkNames, checkType } from "../option-types.ts";
 import type { SignerLimits } from "../signer/guard.ts";
 import type { EncryptionKeyset, Keyset } from "../keyset/keyset.ts";
 
@@ -40,9 +40,7 @@ export interface ProviderOptions {
 }
 
 /** The type that each option must have; also the list of the options that there are. */
-const optionTypes: {
-  readonly [Name in keyof Required<ProviderOptions>]: "string" | "number" | "object" | "array" | "function" | "boolean";
-} = {
+const optionTypes: OptionTypes<ProviderOptions> = {
   issuer: "string",
   mountPrefix: "string",
   endpoints: "object",
@@ -97,12 +95,4 @@ export function mergeOptions(options: readonly (ProviderOptions | null | undefin
     }
   }
   return merged;
-}
-
-/** Refuses a value of another type; `null` and `undefined` mean not given. */
-export function checkType(name: string, value: unknown, type: string): void {
-  const given = Array.isArray(value) ? "array" : typeof value;
-  if (value !== null && value !== undefined && given !== type) {
-    throw new ConfigError("ERR_OPTION_INVALID", `option "${name}" must be of type ${type}, not ${given}`);
-  }
 }

@@ -1,5 +1,4 @@
 import type { CryptoKey } from "jose";
-import { checkNames } from "../bounds.ts";
 import { systemClock } from "../clock.ts";
 import { ConfigError, TokenError } from "../errors.ts";
 import { toResponse } from "../http/fetch.ts";
@@ -21,7 +20,8 @@ import { type ActiveKey, type Claims, type SignOptions, signToken } from "../tok
 import { type KeySource, type VerifiedToken, type VerifyOptions, verify } from "../token/verify.ts";
 import { discoveryDocument } from "./discovery.ts";
 import { type Page, pageFrom } from "./page.ts";
-import { type ProviderOptions, checkType, mergeOptions } from "./options.ts";
+import { checkNames, checkType } from "../option-types.ts";
+import { type ProviderOptions, mergeOptions } from "./options.ts";
 import { locate, targetPath } from "./paths.ts";
 import { rotationMode } from "./rotation-mode.ts";
 

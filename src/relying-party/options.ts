@@ -1,6 +1,7 @@
 import { checkBounds } from "../bounds.ts";
 import { type Clock, systemClock } from "../clock.ts";
 import { ConfigError, type JwksdError } from "../errors.ts";
+import { type OptionTypes, checkMethods, checkOptionTypes } from "../option-types.ts";
 import type { SkippedKey } from "../jwk/verification-keys.ts";
 import type { Fetch } from "./fetch-json.ts";
 import type { KeySetState } from "./stored.ts";
@@ -19,9 +20,9 @@ export type KeySetEvent =
 /** Options of `createRemoteKeySet`. Either `issuer` or `jwksUri` is required. */
 export interface RemoteKeySetOptions {
   /** The keys are those of this OpenID provider, by discovery. */
-  readonly issuer?: string | undefined;
+  readonly issuer?: string | null | undefined;
   /** The keys are at this URL. */
-  readonly jwksUri?: string | undefined;
+  readonly jwksUri?: string | null | undefined;
   /** Allows http for hosts that are not loopback. Default: `false`. */
   readonly allowInsecure?: boolean | undefined;
   /** Default: the global `fetch`. */
@@ -44,12 +45,36 @@ export interface RemoteKeySetOptions {
   readonly state?: KeySetState | undefined;
 }
 
+const optionTypes: OptionTypes<RemoteKeySetOptions> = {
+  issuer: "string",
+  jwksUri: "string",
+  allowInsecure: "boolean",
+  fetch: "function",
+  clock: "object",
+  timeoutMs: "number",
+  maxBytes: "number",
+  minFreshSeconds: "number",
+  maxFreshSeconds: "number",
+  maxStaleIfErrorSeconds: "number",
+  maxWaitMs: "number",
+  onEvent: "function",
+  // It comes from a store, and must not stop a start.
+  state: "unknown",
+};
+
 const defaultFreshSeconds = 300;
 const maxStaleSeconds = 86_400;
 
-/** The options with their defaults. @throws ConfigError `ERR_OPTION_INVALID`, FetchError `ERR_URL_INSECURE` */
+/** The options with their defaults. @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, FetchError `ERR_URL_INSECURE` */
 export function checkOptions(options: RemoteKeySetOptions) {
-  const { issuer, jwksUri, allowInsecure = false, clock = systemClock, onEvent, state } = options;
+  checkOptionTypes(options, optionTypes);
+  checkMethods("clock", options.clock, ["now", "setTimer"]);
+  const { onEvent, state } = options;
+  // A row of a database has null for what is not given.
+  const issuer = options.issuer ?? undefined;
+  const jwksUri = options.jwksUri ?? undefined;
+  const allowInsecure = options.allowInsecure ?? false;
+  const clock = options.clock ?? systemClock;
   const { timeoutMs = 5_000, maxBytes = 262_144, maxWaitMs = 1_000 } = options;
   const { minFreshSeconds = 5, maxFreshSeconds = 86_400, maxStaleIfErrorSeconds = 3_600 } = options;
   checkBounds({ timeoutMs, maxBytes }, 1);

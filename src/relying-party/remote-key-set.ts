@@ -60,7 +60,7 @@ const maxWaiting = 1_000;
  * `ERR_FETCH_STATUS`, `ERR_FETCH_REDIRECT`, `ERR_FETCH_TOO_LARGE`, `ERR_FETCH_BODY`, `ERR_DISCOVERY_ISSUER`, `ERR_URL_INSECURE`,
  * `ERR_CLOSED`.
  *
- * @throws ConfigError `ERR_OPTION_INVALID`
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  * @throws FetchError `ERR_URL_INSECURE`
  * @see the contract, section 1 points 3 to 5; RFC 9111; RFC 5861
  */

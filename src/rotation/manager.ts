@@ -47,7 +47,8 @@ const restartMs = 60_000;
  */
 export async function createKeyManager(options: KeyManagerOptions): Promise<KeyManager> {
   checkManagerOptions(options);
-  const { issuer, store, createSigner, openSigner, destroySigner, onEvent, clock = systemClock } = options;
+  const { issuer, store, createSigner, openSigner, destroySigner, onEvent } = options;
+  const clock = options.clock ?? systemClock;
   const policy = rotationPolicy(options.policy ?? undefined);
   const wrapping = await createWrapping(options.wrappingKeys, issuer);
   const closing = new AbortController();

@@ -1,5 +1,6 @@
 import * as jose from "jose";
-import { checkBounds, checkNames } from "../bounds.ts";
+import { checkBounds } from "../bounds.ts";
+import { checkNames } from "../option-types.ts";
 import { type Clock, systemClock } from "../clock.ts";
 import { ConfigError, JwksdError, TokenError } from "../errors.ts";
 

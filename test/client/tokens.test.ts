@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { inspect } from "node:util";
-import { createClientVerifier } from "../../src/index.ts";
+import { type Client, type ClientVerifierOptions, createClientVerifier } from "../../src/index.ts";
 import { encode, read, verdict } from "../token/compact.ts";
 import { type Kind, type Row, client, clientId, issuer, kinds, now, tokenOf, verifier } from "./client.ts";
 
@@ -223,6 +223,11 @@ describe("options are checked when the verifier is made", () => {
     { audiences: [undefined] },
     { audiences: "https://op.example/token" },
     { audiences: null },
+    { fetch: 5 },
+    { clock: {} },
+    { clock: { now: Date.now } },
+    { replay: {} },
+    { replay: "memory" },
     ...[0, -1, Number.NaN, Infinity, "60"].map((maxLifetimeSeconds) => ({ maxLifetimeSeconds })),
     ...[-1, Number.NaN, Infinity, "0"].map((clockToleranceSeconds) => ({ clockToleranceSeconds })),
   ];
@@ -230,6 +235,27 @@ describe("options are checked when the verifier is made", () => {
     test(inspect(options), () => {
       const refusal = { name: "ConfigError", code: "ERR_OPTION_INVALID" };
       assert.throws(() => createClientVerifier({ issuer, ...options }), refusal);
+    });
+  }
+
+  for (const options of [undefined, null, "https://op.example"]) {
+    test(`none: ${inspect(options)}`, () => {
+      const refusal = { name: "ConfigError", code: "ERR_OPTION_INVALID" };
+      assert.throws(() => createClientVerifier(options as unknown as ClientVerifierOptions), refusal);
+    });
+  }
+
+  test("one that does not exist", () => {
+    const options = { issuer, audience: [issuer] };
+    assert.throws(() => createClientVerifier(options), { name: "ConfigError", code: "ERR_OPTION_UNKNOWN" });
+  });
+
+  for (const none of [undefined, null, "client-1"]) {
+    test(`no client: ${inspect(none)}`, async () => {
+      for (const kind of kinds) {
+        const verifying = verifier()[kind](tokenOf(kind), none as unknown as Client);
+        assert.equal(await verdict(verifying), "ERR_OPTION_INVALID");
+      }
     });
   }
 

@@ -36,6 +36,18 @@ describe("options", () => {
           "ERR_OPTION_INVALID",
         ]),
     ),
+    ["no options", undefined as unknown as object, "ERR_OPTION_INVALID"],
+    ["null", null as unknown as object, "ERR_OPTION_INVALID"],
+    ["a name that does not exist", { jwksUri, maxAge: 1 }, "ERR_OPTION_UNKNOWN"],
+    ["allowInsecure as text", { jwksUri: "http://op.example/jwks", allowInsecure: "false" }, "ERR_OPTION_INVALID"],
+    ["a fetch that is none", { jwksUri, fetch: 5 }, "ERR_OPTION_INVALID"],
+    ["a clock that is none", { jwksUri, clock: {} }, "ERR_OPTION_INVALID"],
+    ["a clock without timers", { jwksUri, clock: { now: Date.now } }, "ERR_OPTION_INVALID"],
+    ["a listener that is none", { jwksUri, onEvent: {} }, "ERR_OPTION_INVALID"],
+    ["an issuer that is no text", { issuer: 5 }, "ERR_OPTION_INVALID"],
+    ["an issuer of null beside a jwksUri", { jwksUri, issuer: null }, "accepted"],
+    ["a jwksUri of null beside an issuer", { jwksUri: null, issuer: "https://op.example" }, "accepted"],
+    ["both null", { jwksUri: null, issuer: null }, "ERR_OPTION_INVALID"],
     [
       "all at their least",
       {
