@@ -50,8 +50,10 @@ export function createFlights({ clock, timeoutMs, signal, load, take, emit }: Fl
         failures.reset();
         lastError = undefined;
       },
-      (error: unknown) => {
-        failures.spend(clock.now());
+      (thrown: unknown) => {
+        const now = clock.now();
+        failures.spend(now);
+        const error = withPause(thrown, failures.waitMs(now));
         if (error instanceof FetchError) lastError = error;
         emit({ type: "failed", error: error as JwksdError });
         throw error;
@@ -116,4 +118,12 @@ export function createFlights({ clock, timeoutMs, signal, load, take, emit }: Fl
     waitMs: (nowMs: number) => failures.waitMs(nowMs),
     lastError: () => lastError,
   };
+}
+
+/** The error with the pause that its caller will meet, if that is longer than the error says. */
+export function withPause(error: unknown, pauseMs: number): unknown {
+  const retryAfterSeconds = Math.ceil(pauseMs / 1000);
+  if (!(error instanceof FetchError && error.retryable && error.retryAfterSeconds < retryAfterSeconds)) return error;
+  const { code, message, cause, staleIfError } = error;
+  return new FetchError(code, message, { cause, staleIfError, retryAfterSeconds });
 }

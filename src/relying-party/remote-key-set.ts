@@ -2,7 +2,7 @@ import type { CryptoKey, JWSHeaderParameters } from "jose";
 import { ConfigError, FetchError, type JwksdError, TokenError } from "../errors.ts";
 import { type Budget, createBudget } from "./budget.ts";
 import { inWorkerd } from "./fetch-json.ts";
-import { createFlights } from "./flights.ts";
+import { createFlights, withPause } from "./flights.ts";
 import { type Freshness, freshness, mayUse } from "./freshness.ts";
 import { type KeySetEvent, type RemoteKeySetOptions, checkOptions } from "./options.ts";
 import { type Loaded, createSource } from "./source.ts";
@@ -162,7 +162,9 @@ export function createKeySet(options: RemoteKeySetOptions, budget: Budget): Remo
         set = await usableSet(call);
       } else {
         if (joined === undefined) lane.budget.spend(now);
-        await flights.landing(joined ?? flights.join(true));
+        await flights.landing(joined ?? flights.join(true)).catch((error: unknown) => {
+          throw withPause(error, lane.budget.waitMs(clock.now()));
+        });
         set = stored;
       }
       const key = set?.keys.find(kid, alg);

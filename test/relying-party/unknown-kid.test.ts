@@ -408,6 +408,40 @@ describe("failures", () => {
     assert.equal((error.cause as FetchError).code, "ERR_FETCH_FAILED");
   });
 
+  test("themselves say when the next request may be made", async () => {
+    const { keys, clock, origin, events } = verifierOf(unreachable, { maxWaitMs: 0 });
+    const ask = (): Promise<FetchError> => failure<FetchError>(() => keys({ kid: "a", alg: "ES256" }));
+    for (const pauseSeconds of [1, 2, 4, 8, 10, 10]) {
+      const { code, message, cause, retryAfterSeconds, staleIfError } = await ask();
+      assert.deepEqual([code, retryAfterSeconds, staleIfError], ["ERR_FETCH_FAILED", pauseSeconds, true]);
+      assert.match(message, /ECONNREFUSED/);
+      assert.ok(cause instanceof TypeError);
+      const event = events.at(-1);
+      assert.ok(event?.type === "failed" && event.error instanceof Error && "retryAfterSeconds" in event.error);
+      assert.equal(event.error.retryAfterSeconds, pauseSeconds);
+      await clock.advance(pauseSeconds * 1000 - 1);
+      assert.equal((await ask()).code, "ERR_KEYS_LATER");
+      await clock.advance(1);
+    }
+    assert.equal(origin.requests.length, 6);
+  });
+
+  test("of a request for an unknown kid say so too, by the budget if its pause is longer", async () => {
+    const { ask, keys, clock, origin } = await warmVerifier(served(["a"]), { maxWaitMs: 0 });
+    for (const kid of kidsOf(4)) {
+      await ask(kid);
+      await clock.advance(1_000);
+    }
+    await clock.advance(1_000);
+    origin.script = unreachable;
+    const error = await failure<FetchError>(() => keys({ kid: "b", alg: "ES256" }));
+    assert.deepEqual([error.code, error.retryAfterSeconds], ["ERR_FETCH_FAILED", 4]);
+    await clock.advance(3_999);
+    assert.equal(await ask("b"), "ERR_KEYS_LATER");
+    await clock.advance(1);
+    assert.equal(await ask("b"), "ERR_FETCH_FAILED");
+  });
+
   test("are no reason any more once they are over", async () => {
     const { keys, ask, clock, origin } = verifierOf(unreachable, { maxWaitMs: 0 });
     await ask("a");
