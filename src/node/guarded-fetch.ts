@@ -5,6 +5,7 @@ import { isIP } from "node:net";
 import { Readable } from "node:stream";
 import ipaddr from "ipaddr.js";
 import { FetchError } from "../errors.ts";
+import { shownUrl } from "../relying-party/urls.ts";
 import type { Fetch } from "../relying-party/fetch-json.ts";
 
 /** Informational replies (1xx) before the final one: without a bound they are a body without end. */
@@ -63,13 +64,16 @@ export function createGuardedFetch({
 }: GuardedFetchOptions = {}): Fetch {
   return async (url, init) => {
     const { protocol, hostname } = new URL(url);
-    if (protocol !== "https:") throw new FetchError("ERR_URL_INSECURE", `${url} is not an https URL`);
+    if (protocol !== "https:") throw new FetchError("ERR_URL_INSECURE", `${shownUrl(url)} is not an https URL`);
     const host = hostname.replace(/^\[(.*)\]$/, "$1");
     const addresses = isIP(host) === 0 ? await resolve(host) : [{ address: host, family: isIP(host) }];
     // Nothing but true allows: a promise would be as good as true.
     const forbidden = addresses.find(({ address }) => (isAllowed(address) as unknown) !== true);
     if (forbidden !== undefined || addresses.length === 0) {
-      throw new FetchError("ERR_ADDRESS_FORBIDDEN", `${url}: its host is at no address, or at one that is not public`);
+      throw new FetchError(
+        "ERR_ADDRESS_FORBIDDEN",
+        `${shownUrl(url)}: its host is at no address, or at one that is not public`,
+      );
     }
     return send(url, init, {
       ca,
@@ -103,13 +107,15 @@ function send(url: string, init: RequestInit, connection: RequestOptions): Promi
     outgoing.on("information", ({ statusCode }) => {
       informational += 1;
       if (informational <= maxInformational) return;
-      outgoing.destroy(new FetchError("ERR_FETCH_STATUS", `${url}: answered with status ${statusCode}, and no other`));
+      outgoing.destroy(
+        new FetchError("ERR_FETCH_STATUS", `${shownUrl(url)}: answered with status ${statusCode}, and no other`),
+      );
     });
     outgoing.on("error", reject).once("response", (incoming) => {
       const status = incoming.statusCode ?? 0;
       if ((incoming.headers["content-encoding"] ?? "identity") !== "identity") {
         incoming.destroy();
-        reject(new FetchError("ERR_FETCH_BODY", `${url}: the body is compressed, which was not asked for`));
+        reject(new FetchError("ERR_FETCH_BODY", `${shownUrl(url)}: the body is compressed, which was not asked for`));
         return;
       }
       // The server chooses status and fields, and a Response does not take each: 205 has no body, 600 does not exist.
@@ -117,7 +123,7 @@ function send(url: string, init: RequestInit, connection: RequestOptions): Promi
         resolve(responseOf(incoming, status));
       } catch {
         incoming.destroy();
-        reject(new FetchError("ERR_FETCH_STATUS", `${url}: answered with status ${status}`));
+        reject(new FetchError("ERR_FETCH_STATUS", `${shownUrl(url)}: answered with status ${status}`));
       }
     });
     outgoing.end();
