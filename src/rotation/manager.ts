@@ -1,12 +1,11 @@
-import { abortable } from "../abortable.ts";
 import { systemClock } from "../clock.ts";
-import { ConfigError, JwksdError, SignerError, StateError, StoreError } from "../errors.ts";
+import { ConfigError, JwksdError, SignerError, StoreError } from "../errors.ts";
 import { checkEncryption, checkSigning } from "../keyset/keyset.ts";
 import type { KeyEvent, KeyRecord } from "../store/store.ts";
 import { type Advance, type Change, advance, endOfWait, noteTokenLifetimes } from "./advance.ts";
 import { type Command, announce, applyCommand } from "./commands.ts";
 import { defaultAlg, externalKey, makeLocalKey } from "./make-key.ts";
-import type { Driven, KeyManager, KeyManagerOptions, ManagerEvent } from "./manager-types.ts";
+import type { KeyManager, KeyManagerOptions, ManagerEvent } from "./manager-types.ts";
 import { checkManagerOptions } from "./manager-options.ts";
 import { checkNotOlder } from "./older-copy.ts";
 import { type OpenKeys, createKeyOpener, destroyExternal, keysetsOf } from "./open-keys.ts";
@@ -22,12 +21,11 @@ import {
   uriOf,
 } from "./records.ts";
 import { announceNext, announcedLate, claimNext, reasonForNext } from "./successor.ts";
+import { createTargets } from "./targets.ts";
 import { transact } from "./transact.ts";
 import { createWrapping } from "./wrapping.ts";
 
 const retryMs = { first: 1_000, last: 30_000 } as const;
-/** How long a target may take to take the keys. */
-const updateMs = 10_000;
 /** How soon a key that cannot sign is tried again. */
 const heldBackMs = 60_000;
 /** Replicas whose clocks are years apart start each other's waits again. Who does so once in this time leaves the other one its way. */
@@ -54,9 +52,8 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
   const closing = new AbortController();
   const { signal } = closing;
   const opener = createKeyOpener(wrapping, openSigner, signal, options);
+  const targets = createTargets(clock, signal);
   const me = crypto.randomUUID();
-  /** Which records each target has been given the keys of. */
-  const driven = new Map<Driven, readonly KeyRecord[]>();
   /** Announced keys that could not sign when their wait was over, and until when they are not asked again. */
   const notReady = new Map<string, number>();
   let records: readonly KeyRecord[] = [];
@@ -316,33 +313,13 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
   async function updateTargets(): Promise<void> {
     // The short cache begins before the new document is out, and ends after it.
     rotating ||= isRotating(records);
-    const targets = [...driven].filter(([, given]) => given !== records);
-    const updates = await Promise.allSettled(targets.map(([target]) => update(target)));
-    behind = updates.flatMap((result) => (result.status === "rejected" ? [result.reason as unknown] : []));
+    behind = await targets.giveAll(records, keys);
     if (behind.length === 0) rotating = isRotating(records);
   }
 
   /** Tells of a target that did not take the keys, when all else is done. It is tried again. */
   function checkTargets(): void {
     if (behind.length > 0) throw behind[0];
-  }
-
-  async function update(target: Driven): Promise<void> {
-    const late = new AbortController();
-    const cancelTimer = clock.setTimer(
-      () => late.abort(new StateError("ERR_UPDATE", `a target has not taken the keys within ${updateMs} ms`)),
-      updateMs,
-    );
-    try {
-      const updating = (async () => target.update(keysetsOf(records, keys), { isRotating: isRotating(records) }))();
-      await abortable(updating, AbortSignal.any([late.signal, signal]));
-      driven.set(target, records);
-    } catch (cause) {
-      if (cause instanceof JwksdError) throw cause;
-      throw new StateError("ERR_UPDATE", "a target has not taken the keys; see the cause", { cause });
-    } finally {
-      cancelTimer();
-    }
   }
 
   /** Without the store: the steps that every other replica takes as well, in memory only. */
@@ -391,7 +368,7 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
     },
     async drive(target) {
       if (typeof target?.update !== "function") throw new ConfigError("ERR_OPTION_INVALID", "a target has no update()");
-      return inTurn(() => update(target));
+      return inTurn(() => targets.give(target, records, keys));
     },
     execute: (command) =>
       inTurn(async () => {
