@@ -9,7 +9,7 @@ import { type RotationPlan, plan, planKeyName } from "../rotation/plan.ts";
 import type { RotationPolicy } from "../rotation/policy.ts";
 import { transact } from "../rotation/transact.ts";
 import { createKeyOpener } from "../rotation/open-keys.ts";
-import { isLive, jweOf, newlyActive, uriOf } from "../rotation/records.ts";
+import { addedRecords, isLive, jweOf, newlyActive, uriOf } from "../rotation/records.ts";
 import { kidText, relativeText, timeText } from "../rotation/words.ts";
 import { planVerbs } from "../server/plan-scale.ts";
 import { indented, terminalOf } from "../server/terminal.ts";
@@ -89,8 +89,7 @@ async function checkWrapped(
   after: readonly KeyRecord[],
   mayBeLost: boolean,
 ): Promise<void> {
-  const kids = new Set(before.map(({ kid }) => kid));
-  if (!after.some((record) => jweOf(record) !== undefined && !kids.has(record.kid))) return;
+  if (!addedRecords(before, after).some((record) => jweOf(record) !== undefined)) return;
   for (const record of before.filter(isLive)) {
     const jwe = jweOf(record);
     if (jwe === undefined) continue;

@@ -2,7 +2,14 @@
 import type { Change } from "../rotation/advance.ts";
 import type { NewKey } from "../rotation/commands.ts";
 import { destroyExternal } from "../rotation/open-keys.ts";
-import { type ExternalKey, activeKey, endedExternalKeys, externalOf, uriOf } from "../rotation/records.ts";
+import {
+  type ExternalKey,
+  activeKey,
+  addedRecords,
+  endedExternalKeys,
+  externalOf,
+  uriOf,
+} from "../rotation/records.ts";
 import { kidText } from "../rotation/words.ts";
 import type { Settings } from "../server/settings.ts";
 import type { Signers } from "../server/signers.ts";
@@ -11,8 +18,8 @@ import type { KeyRecord } from "../store/store.ts";
 const cannotBeUndone = "That cannot be undone, unless its service keeps deleted keys for a while.";
 
 /**
- * Where the new signing key of a change is made, unless all is in the store, and where one that is imported is. Commands have their `--signer-type` from their own flags,
- * not from `serve`, so a key may come out of the HSM unnoticed.
+ * Where the new signing key of a change is made, unless all is in the store, and where one that is imported is. Commands have their
+ * `--signer-type` from their own flags, not from `serve`, so a key may come out of the HSM unnoticed.
  *
  * @param key the new key, if there is one: of a dry run, one in memory
  */
@@ -23,8 +30,7 @@ export function placeEffects(
   { records }: Change,
 ): string[] {
   if (key === undefined) {
-    const known = new Set(before.map(({ kid }) => kid));
-    const imported = records.filter(({ kid }) => !known.has(kid)).flatMap((record) => externalOf(record) ?? []);
+    const imported = addedRecords(before, records).flatMap((record) => externalOf(record) ?? []);
     return imported.map(({ kid, uri }) => `The private half of "${kidText(kid)}" stays in ${uri}.`);
   }
   if (key.use !== "sig" || !records.some(({ kid }) => kid === key.kid)) return [];
@@ -40,11 +46,11 @@ export function placeEffects(
 
 /** What `--destroy-external` does with a change, before it is done. */
 export function destroyEffects({ destroySigner }: Signers, { records, events }: Change): string[] {
-  return destroySigner === undefined ? [] : endedExternalKeys(records, events).map(destroyEffect);
+  return destroySigner === undefined ? [] : endedExternalKeys(records, events).map((key) => destroyEffect(key));
 }
 
-export function destroyEffect({ kid, uri }: ExternalKey): string {
-  return `The private half of "${kidText(kid)}" in ${uri} is destroyed for good. ${cannotBeUndone}`;
+export function destroyEffect({ kid, uri }: ExternalKey, tense: "is" | "was" = "is"): string {
+  return `The private half of "${kidText(kid)}" in ${uri} ${tense} destroyed for good. ${cannotBeUndone}`;
 }
 
 /** Does what `--destroy-external` asks for, and gives back what was destroyed. The change stands whatever becomes of this. */
@@ -78,7 +84,7 @@ export async function destroyKey(
   key: ExternalKey,
 ): Promise<string> {
   await destroyExternal(key, openSigner, destroySigner, new AbortController().signal);
-  return `The private half of "${kidText(key.kid)}" in ${key.uri} was destroyed for good. ${cannotBeUndone}`;
+  return destroyEffect(key, "was");
 }
 
 /** What becomes of a key that was made for a change, and is not in the store. */

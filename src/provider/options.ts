@@ -1,6 +1,6 @@
 import type { Clock } from "../clock.ts";
 import { ConfigError, type JwksdError } from "../errors.ts";
-import { type OptionTypes, checkNames, checkType } from "../option-types.ts";
+import { type OptionTypes, checkOptionTypes } from "../option-types.ts";
 import type { SignerLimits } from "../signer/guard.ts";
 import type { EncryptionKeyset, Keyset } from "../keyset/keyset.ts";
 
@@ -88,9 +88,8 @@ export function mergeOptions(options: readonly (ProviderOptions | null | undefin
     if (typeof (option ?? {}) !== "object") {
       throw new ConfigError("ERR_OPTION_INVALID", `an option object is expected, not a ${typeof option}`);
     }
+    checkOptionTypes(option ?? {}, optionTypes);
     for (const [name, value] of Object.entries(option ?? {})) {
-      checkNames({ [name]: value }, Object.keys(optionTypes), "option");
-      checkType(name, value, optionTypes[name as keyof ProviderOptions]);
       if (value !== null && value !== undefined) merged[name] = value;
     }
   }

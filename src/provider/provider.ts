@@ -20,7 +20,7 @@ import { type ActiveKey, type Claims, type SignOptions, signToken } from "../tok
 import { type KeySource, type VerifiedToken, type VerifyOptions, verify } from "../token/verify.ts";
 import { discoveryDocument } from "./discovery.ts";
 import { type Page, pageFrom } from "./page.ts";
-import { checkNames, checkType } from "../option-types.ts";
+import { checkMethods, checkNames, checkType } from "../option-types.ts";
 import { type ProviderOptions, mergeOptions } from "./options.ts";
 import { locate, targetPath } from "./paths.ts";
 import { rotationMode } from "./rotation-mode.ts";
@@ -95,10 +95,7 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
   checkType("endpoints.jwks", endpoints.jwks, "string");
   if (!(maxTokenLifetimeSeconds >= 1))
     throw new ConfigError("ERR_OPTION_INVALID", "maxTokenLifetimeSeconds must be a number of at least 1");
-  for (const name of ["now", "setTimer"] as const) {
-    if (typeof clock[name] !== "function")
-      throw new ConfigError("ERR_OPTION_INVALID", `option "clock" has no ${name}()`);
-  }
+  checkMethods("clock", clock, ["now", "setTimer"]);
   const { issuer, jwksUri, routes } = locate(merged.issuer, merged.mountPrefix, endpoints.jwks ?? undefined);
   const mode = rotationMode(
     merged.jwksRotationActive,

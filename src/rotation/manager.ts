@@ -12,6 +12,7 @@ import { type OpenKeys, createKeyOpener, destroyExternal, keysetsOf } from "./op
 import { rotationPolicy } from "./policy.ts";
 import {
   activeKey,
+  addedRecords,
   announcedKey,
   announcedUntil,
   checkFence,
@@ -170,8 +171,7 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
     await checkUsable(stored);
     const taken = withUnrecorded(stored);
     const { records, events } = applyCommand(taken.records, command, policy, clock.now());
-    const known = new Set(taken.records.map(({ kid }) => kid));
-    await checkNewKeys(records.filter(({ kid }) => !known.has(kid)));
+    await checkNewKeys(addedRecords(taken.records, records));
     const next = newlyActive(taken.records, records);
     if (next !== undefined) await opener.probe(next);
     return noteTokenLifetimes({ records, events: [...taken.events, ...events] }, policy);

@@ -46,6 +46,12 @@ export function recordOf(records: readonly KeyRecord[], kid: string): KeyRecord 
   );
 }
 
+/** The records of a change that were not there before. */
+export function addedRecords(before: readonly KeyRecord[], after: readonly KeyRecord[]): KeyRecord[] {
+  const known = new Set(before.map(({ kid }) => kid));
+  return after.filter(({ kid }) => !known.has(kid));
+}
+
 /** The signing key that a change makes active; `undefined` where the active key stays. */
 export function newlyActive(before: readonly KeyRecord[], after: readonly KeyRecord[]): KeyRecord | undefined {
   const next = activeKey(after, "sig");
