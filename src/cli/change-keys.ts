@@ -15,6 +15,7 @@ import { planVerbs } from "../server/plan-scale.ts";
 import { indented, terminalOf } from "../server/terminal.ts";
 import type { KeyRecord, KeyUse } from "../store/store.ts";
 import { destroyEffects, destroyEnded, leaveOver, placeEffects } from "./external-keys.ts";
+import { type Io, print, tell } from "./io.ts";
 import { makeDraft, makeReal } from "./make-keys.ts";
 import { type Flags, type OpenKeys, addStoreSettings, recordsOf } from "./managed-keys.ts";
 
@@ -65,7 +66,7 @@ export async function changeKeys(open: OpenKeys, options: ChangeOptions, decide:
   await checkWrapped(open, before, change.records, mayBeLost);
   const external = [...placeEffects(open.settings, draft, before, change), ...destroyEffects(open.signers, change)];
   const told = { isDry: true, note: draft && dryKeyNote, before, now, change, policy, external };
-  if (flags.dryRun === true) return print(told, flags);
+  if (flags.dryRun === true) return printChange(open.io, told, flags);
   if (breaks && flags.yes !== true) {
     const notes = told.note === undefined ? [] : [told.note];
     const meaning = [...meaningOf(told), ...notes].map((line) => `\n- ${line}`);
@@ -74,7 +75,7 @@ export async function changeKeys(open: OpenKeys, options: ChangeOptions, decide:
       `nothing was changed, because this may break verifications; --yes does it:${meaning.join("")}\n`,
     );
   }
-  print({ ...told, ...(await commit(open, draft, decide)), isDry: false }, flags);
+  printChange(open.io, { ...told, ...(await commit(open, draft, decide)), isDry: false }, flags);
 }
 
 /**
@@ -84,7 +85,7 @@ export async function changeKeys(open: OpenKeys, options: ChangeOptions, decide:
  * @throws StoreError `ERR_WRAPPING_KEY_MISSING`, `ERR_WRAPPED_KEY`
  */
 async function checkWrapped(
-  { wrapping, issuer }: OpenKeys,
+  { io, wrapping, issuer }: OpenKeys,
   before: readonly KeyRecord[],
   after: readonly KeyRecord[],
   mayBeLost: boolean,
@@ -103,9 +104,7 @@ async function checkWrapped(
       const message = `nothing was changed: ${error.message}; give this command the --issuer and the wrapping keys of serve`;
       throw new StoreError(error.code, message, { cause: error });
     }
-    console.error(
-      `jwksd: ${error.message}; a jwksd serve that has other wrapping keys than this command cannot follow`,
-    );
+    tell(io, `${error.message}; a jwksd serve that has other wrapping keys than this command cannot follow`);
   }
 }
 
@@ -142,18 +141,18 @@ async function commit(
     );
   } catch (error) {
     // A store that fails may have taken it all the same.
-    if (uri !== undefined) await leaveOver(open.signers, uri, !(error instanceof StoreError));
+    if (uri !== undefined) await leaveOver(open.io, open.signers, uri, !(error instanceof StoreError));
     throw error;
   }
   const isUsed = change.records.some(({ kid }) => kid === key?.kid);
-  if (uri !== undefined && !isUsed) await leaveOver(open.signers, uri, true);
+  if (uri !== undefined && !isUsed) await leaveOver(open.io, open.signers, uri, true);
   const places = placeEffects(open.settings, key, before, change);
-  return { before, now, change, external: [...places, ...(await destroyEnded(open.signers, change))] };
+  return { before, now, change, external: [...places, ...(await destroyEnded(open.io, open.signers, change))] };
 }
 
 /** A key in an HSM or key service becomes active only after it has signed. @throws SignerError */
 async function checkCanSign(
-  { signers, wrapping }: OpenKeys,
+  { io, signers, wrapping }: OpenKeys,
   before: readonly KeyRecord[],
   { records }: Change,
 ): Promise<void> {
@@ -164,8 +163,9 @@ async function checkCanSign(
     await opener.probe(next);
   } catch (error) {
     if (before.some(({ kid }) => kid === next.kid)) {
-      console.error(
-        `jwksd: nothing was changed, because the next key cannot sign; to do without it, first: jwksd keys remove -- ${kidText(next.kid)}`,
+      tell(
+        io,
+        `nothing was changed, because the next key cannot sign; to do without it, first: jwksd keys remove -- ${kidText(next.kid)}`,
       );
     }
     throw error;
@@ -190,15 +190,20 @@ function meaningOf({ before, now, change, policy, external }: Told): string[] {
   return [...effects(before, change.records, policy, now), ...external];
 }
 
-function print(told: Told, flags: ChangeFlags): void {
+function printChange(io: Io, told: Told, flags: ChangeFlags): void {
   const { now, change, policy } = told;
   const meaning = meaningOf(told);
   const ahead = plan(change.records, policy, now);
-  console.log(flags.json === true ? asJson(told, meaning, ahead) : asText(told, meaning, ahead));
+  print(io, flags.json === true ? asJson(told, meaning, ahead) : asText(io, told, meaning, ahead));
 }
 
-function asText({ isDry, note, change: { events } }: Told, meaning: readonly string[], ahead: RotationPlan): string {
-  const { columns } = terminalOf(process.stdout, process.env);
+function asText(
+  io: Io,
+  { isDry, note, change: { events } }: Told,
+  meaning: readonly string[],
+  ahead: RotationPlan,
+): string {
+  const { columns } = terminalOf(io.stdout, io.environment);
   const next = nextSteps(ahead).map(
     (step) =>
       `${timeText(step.at)}, ${relativeText(step.at, ahead.now)}: ${planVerbs[step.action]} ${step.use} ${planKeyName(ahead, step)}`,

@@ -3,11 +3,12 @@ import { ConfigError, StateError } from "../errors.ts";
 import { externalOf, isLive, recordOf } from "../rotation/records.ts";
 import { signersOf } from "../server/signers.ts";
 import { destroyEffect, destroyKey } from "./external-keys.ts";
+import { type Io, print } from "./io.ts";
 import { type Flags, addStoreSettings, recordsOf, takesKid, withStore } from "./managed-keys.ts";
 
 type DestroyFlags = Flags & { readonly dryRun?: true; readonly yes?: true; readonly json?: true };
 
-export function destroyCommand(): Command {
+export function destroyCommand(io: Io): Command {
   const command = takesKid(
     new Command("destroy").description(
       "Destroy a removed or revoked key in its HSM or key service, where it still is.",
@@ -27,11 +28,11 @@ Examples:
   $ jwksd keys destroy KID --dry-run
   $ jwksd keys destroy KID --yes`,
     )
-    .action(destroy);
+    .action((kid: string, flags: DestroyFlags) => destroy(io, kid, flags));
 }
 
-async function destroy(kid: string, flags: DestroyFlags): Promise<void> {
-  await withStore(flags, async ({ store, settings }) => {
+async function destroy(io: Io, kid: string, flags: DestroyFlags): Promise<void> {
+  await withStore(io, flags, async ({ store, settings }) => {
     const record = recordOf(await recordsOf(store), kid);
     const key = externalOf(record);
     if (isLive(record) || key === undefined) {
@@ -48,6 +49,6 @@ async function destroy(kid: string, flags: DestroyFlags): Promise<void> {
         ? `Dry run: nothing was destroyed. ${destroyEffect(key)}`
         : await destroyKey(openSigner, destroySigner, key);
     const json = { dryRun: isDry, kid, uri: key.uri };
-    console.log(flags.json === true ? JSON.stringify(json, undefined, 2) : text);
+    print(io, flags.json === true ? JSON.stringify(json, undefined, 2) : text);
   });
 }

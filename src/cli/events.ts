@@ -2,9 +2,12 @@ import { Command, InvalidArgumentError } from "commander";
 import { kidText, timeText } from "../rotation/words.ts";
 import { indented, terminalOf } from "../server/terminal.ts";
 import { iso } from "./change-keys.ts";
+import { type Io, print } from "./io.ts";
 import { type Flags, addStoreSettings, withStore } from "./managed-keys.ts";
 
-export function eventsCommand(): Command {
+type EventsFlags = Flags & { readonly limit: number; readonly before?: number };
+
+export function eventsCommand(io: Io): Command {
   const command = new Command("events")
     .description("Print the audit log of the managed keys, newest first.")
     .option("--limit <count>", "how many", count, 20)
@@ -17,12 +20,12 @@ Examples:
   $ jwksd events
   $ jwksd events --limit 1000 --json | jq '.[] | select(.type == "revoked")'`,
     )
-    .action(events);
+    .action((flags: EventsFlags) => events(io, flags));
 }
 
-async function events(flags: Flags & { readonly limit: number; readonly before?: number }): Promise<void> {
+async function events(io: Io, flags: EventsFlags): Promise<void> {
   const { limit, before } = flags;
-  const found = await withStore(flags, ({ store }) => store.events({ limit, before }));
+  const found = await withStore(io, flags, ({ store }) => store.events({ limit, before }));
   if (flags["json"] === true) {
     const shown = found.map(({ number, at, type, kid, use, reason }) => ({
       number,
@@ -32,16 +35,16 @@ async function events(flags: Flags & { readonly limit: number; readonly before?:
       kid,
       reason,
     }));
-    console.log(JSON.stringify(shown, undefined, 2));
+    print(io, JSON.stringify(shown, undefined, 2));
     return;
   }
-  const { columns } = terminalOf(process.stdout, process.env);
+  const { columns } = terminalOf(io.stdout, io.environment);
   const width = String(found[0]?.number ?? 0).length;
   for (const { number, at, type, kid, use, reason } of found) {
     const heading = `${String(number).padStart(width)}  ${timeText(at)}  ${type} ${use} ${kidText(kid)}`;
-    console.log([heading, ...indented(reason, columns, width + 2)].join("\n"));
+    print(io, [heading, ...indented(reason, columns, width + 2)].join("\n"));
   }
-  if (found.length === 0) console.log("There are no events.");
+  if (found.length === 0) print(io, "There are no events.");
 }
 
 export function count(text: string): number {

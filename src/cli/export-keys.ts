@@ -4,11 +4,12 @@ import { makeDocument } from "../keyset/document.ts";
 import { writeNewFile } from "../node/generate.ts";
 import { jweOf, keyUses, publishedKeys, recordOf, uriOf } from "../rotation/records.ts";
 import type { KeyRecord } from "../store/store.ts";
+import { type Io, print } from "./io.ts";
 import { type Flags, addStoreSettings, recordsOf, withKeys, withStore } from "./managed-keys.ts";
 
 type ExportFlags = Flags & { readonly private?: true; readonly yes?: true; readonly out?: string };
 
-export function exportCommand(): Command {
+export function exportCommand(io: Io): Command {
   const command = new Command("export")
     .description("Print public keys: one by its kid as a JWK, or all that are published as the JWK Set that is served.")
     .argument("[kid]", "default: all published keys")
@@ -23,21 +24,21 @@ Examples:
   $ jwksd keys export > jwks.json
   $ jwksd keys export KID --private --out key.jwk --yes`,
     )
-    .action(exportKeys);
+    .action((kid: string | undefined, flags: ExportFlags) => exportKeys(io, kid, flags));
 }
 
-async function exportKeys(kid: string | undefined, flags: ExportFlags): Promise<void> {
-  if (flags.private === true) return exportPrivate(kid, flags);
-  const records = await withStore(flags, ({ store }) => recordsOf(store));
+async function exportKeys(io: Io, kid: string | undefined, flags: ExportFlags): Promise<void> {
+  if (flags.private === true) return exportPrivate(io, kid, flags);
+  const records = await withStore(io, flags, ({ store }) => recordsOf(store));
   const published = keyUses.flatMap((use) => publishedKeys(records, use));
   const value = kid === undefined ? { keys: published.map(publicJwkOf) } : publicJwkOf(recordOf(records, kid));
   const { text } = await makeDocument(value);
-  if (flags.out === undefined) return console.log(text);
+  if (flags.out === undefined) return print(io, text);
   await writeNewFile(flags.out, `${text}\n`);
-  console.log(`wrote ${flags.out}`);
+  print(io, `wrote ${flags.out}`);
 }
 
-async function exportPrivate(kid: string | undefined, flags: ExportFlags): Promise<void> {
+async function exportPrivate(io: Io, kid: string | undefined, flags: ExportFlags): Promise<void> {
   const { out } = flags;
   if (kid === undefined || out === undefined) {
     throw new ConfigError("ERR_OPTION_INVALID", "a private key is exported by its kid, and to a new file: --out FILE");
@@ -48,7 +49,7 @@ async function exportPrivate(kid: string | undefined, flags: ExportFlags): Promi
       `nothing was written; --yes writes the private key to ${out}, where nothing but its file mode protects it`,
     );
   }
-  await withKeys(flags, {}, async ({ store, wrapping }) => {
+  await withKeys(io, flags, {}, async ({ store, wrapping }) => {
     const record = recordOf(await recordsOf(store), kid);
     const [jwe, uri] = [jweOf(record), uriOf(record)];
     if (jwe === undefined) {
@@ -58,7 +59,7 @@ async function exportPrivate(kid: string | undefined, flags: ExportFlags): Promi
     const privateJwk = await wrapping.unwrap(kid, jwe);
     await writeNewFile(out, `${JSON.stringify({ ...privateJwk, ...publicJwkOf(record) }, undefined, 2)}\n`);
   });
-  console.log(`wrote ${out}`);
+  print(io, `wrote ${out}`);
 }
 
 function publicJwkOf({ publicJwk, kid, alg, use }: KeyRecord) {

@@ -14,6 +14,7 @@ import { kidText } from "../rotation/words.ts";
 import type { Settings } from "../server/settings.ts";
 import type { Signers } from "../server/signers.ts";
 import type { KeyRecord } from "../store/store.ts";
+import { type Io, tell } from "./io.ts";
 
 const cannotBeUndone = "That cannot be undone, unless its service keeps deleted keys for a while.";
 
@@ -55,6 +56,7 @@ export function destroyEffect({ kid, uri }: ExternalKey, tense: "is" | "was" = "
 
 /** Does what `--destroy-external` asks for, and gives back what was destroyed. The change stands whatever becomes of this. */
 export async function destroyEnded(
+  io: Io,
   { openSigner, destroySigner }: Signers,
   { records, events }: Change,
 ): Promise<string[]> {
@@ -62,16 +64,14 @@ export async function destroyEnded(
   for (const key of endedExternalKeys(records, events)) {
     const command = `jwksd keys destroy --yes -- ${kidText(key.kid)}`;
     if (destroySigner === undefined) {
-      console.error(`jwksd: ${key.uri} stays where it is; to destroy it: ${command}`);
+      tell(io, `${key.uri} stays where it is; to destroy it: ${command}`);
       continue;
     }
     try {
       done.push(await destroyKey(openSigner, destroySigner, key));
     } catch (error) {
-      console.error(
-        `jwksd: ${key.uri} could not be destroyed: ${(error as Error).message}; when that is mended: ${command}`,
-      );
-      process.exitCode = 1;
+      tell(io, `${key.uri} could not be destroyed: ${(error as Error).message}; when that is mended: ${command}`);
+      io.exitCode = 1;
     }
   }
   return done;
@@ -88,7 +88,7 @@ export async function destroyKey(
 }
 
 /** What becomes of a key that was made for a change, and is not in the store. */
-export async function leaveOver({ destroySigner }: Signers, uri: string, isCertain: boolean): Promise<void> {
+export async function leaveOver(io: Io, { destroySigner }: Signers, uri: string, isCertain: boolean): Promise<void> {
   const isDestroyed =
     isCertain &&
     destroySigner !== undefined &&
@@ -96,5 +96,5 @@ export async function leaveOver({ destroySigner }: Signers, uri: string, isCerta
       () => true,
       () => false,
     ));
-  console.error(`jwksd: ${uri} was made, and nothing uses it${isDestroyed ? ", so it was destroyed again" : ""}`);
+  tell(io, `${uri} was made, and nothing uses it${isDestroyed ? ", so it was destroyed again" : ""}`);
 }

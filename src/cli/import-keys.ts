@@ -9,6 +9,7 @@ import { looksLikeSecret } from "../server/settings.ts";
 import type { Signers } from "../server/signers.ts";
 import type { KeyRecord, KeyUse } from "../store/store.ts";
 import { type ChangeFlags, addChangeFlags, changeKeys } from "./change-keys.ts";
+import type { Io } from "./io.ts";
 import { openExternal } from "./make-keys.ts";
 import { recordsOf, useOption, withKeys } from "./managed-keys.ts";
 
@@ -19,7 +20,7 @@ type ImportFlags = ChangeFlags & {
   readonly kid?: string;
 };
 
-export function importCommand(): Command {
+export function importCommand(io: Io): Command {
   const command = new Command("import")
     .description("Go on with private keys that were used elsewhere: PEM, a private JWK, or a private JWK Set.")
     .argument("[file]", "private key or keys; stays as it is")
@@ -45,10 +46,10 @@ Examples:
   $ jwksd keys import jwks.json --kid old --state retiring
   $ jwksd keys import --signer aws-kms:arn:aws:kms:…     see docs/signers.md`,
     )
-    .action(importKeys);
+    .action((file: string | undefined, flags: ImportFlags) => importKeys(io, file, flags));
 }
 
-async function importKeys(file: string | undefined, flags: ImportFlags): Promise<void> {
+async function importKeys(io: Io, file: string | undefined, flags: ImportFlags): Promise<void> {
   const { signer } = flags;
   if ((file === undefined) === (signer === undefined)) {
     throw new ConfigError("ERR_OPTION_INVALID", "import takes either a file or --signer URI");
@@ -67,7 +68,7 @@ async function importKeys(file: string | undefined, flags: ImportFlags): Promise
   const prepare = async (signers: Signers): Promise<void> => {
     if (signer !== undefined) external = await openExternal(signers, signer, flags.kid);
   };
-  await withKeys(flags, { create: true, dryRun: flags.dryRun === true, prepare }, async (open) => {
+  await withKeys(io, flags, { create: true, dryRun: flags.dryRun === true, prepare }, async (open) => {
     const before = await recordsOf(open.store);
     if (isSet && before.length > 0) {
       throw new StateError(

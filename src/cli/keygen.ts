@@ -1,8 +1,9 @@
 import { Command, Option } from "commander";
 import { ServiceError } from "../errors.ts";
 import { generateKey, writeNewFile } from "../node/generate.ts";
+import { type Io, print } from "./io.ts";
 
-export function keygenCommand(): Command {
+export function keygenCommand(io: Io): Command {
   return new Command("keygen")
     .description("Make a P-256 signing key, as a new file that only its owner can read, or on standard output.")
     .option("--out <file>", "write a new file of mode 0600 (default: standard output)")
@@ -19,18 +20,18 @@ Examples:
     .action(async ({ out, format }: { out?: string; format: "jwk" | "pem" }) => {
       const { kid, text } = await generateKey(format);
       if (out === undefined) {
-        await print(text);
+        await printSurely(io, text);
       } else {
         await writeNewFile(out, text);
-        console.log(`wrote ${out}, kid ${kid}`);
+        print(io, `wrote ${out}, kid ${kid}`);
       }
     });
 }
 
 /** A key that did not get out must not look as if it had. */
-function print(text: string): Promise<void> {
+function printSurely({ stdout }: Io, text: string): Promise<void> {
   return new Promise((resolve, reject) => {
-    process.stdout.write(text, (error) => {
+    stdout.write(text, (error) => {
       if (!error) return resolve();
       const { code } = error as NodeJS.ErrnoException;
       reject(new ServiceError("ERR_FILE_UNWRITABLE", `cannot write to standard output (${code})`, { cause: error }));

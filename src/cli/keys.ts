@@ -8,23 +8,24 @@ import { type ChangeFlags, addChangeFlags, changeKeys } from "./change-keys.ts";
 import { destroyCommand } from "./destroy-key.ts";
 import { exportCommand } from "./export-keys.ts";
 import { importCommand } from "./import-keys.ts";
+import type { Io } from "./io.ts";
 import { addListFlags, listKeys } from "./list-keys.ts";
 import { addNewKeyFlags } from "./make-keys.ts";
 import { type Flags, recordsOf, takesKid, withKeys } from "./managed-keys.ts";
 
-export function keysCommand(): Command {
+export function keysCommand(io: Io): Command {
   return new Command("keys")
     .description("List the managed keys, and change them one step at a time.")
-    .addCommand(listCommand(), { isDefault: true })
-    .addCommand(announceCommand())
-    .addCommand(stepCommand("activate", "Let an announced key sign now; the active key retires."))
-    .addCommand(stepCommand("retire", "Retire the active key; the announced one takes its place."))
-    .addCommand(stepCommand("remove", "Take a retiring key away, or one that is announced, for good."))
-    .addCommand(revokeCommand())
-    .addCommand(destroyCommand())
-    .addCommand(importCommand())
-    .addCommand(exportCommand())
-    .addCommand(rewrapCommand())
+    .addCommand(listCommand(io), { isDefault: true })
+    .addCommand(announceCommand(io))
+    .addCommand(stepCommand(io, "activate", "Let an announced key sign now; the active key retires."))
+    .addCommand(stepCommand(io, "retire", "Retire the active key; the announced one takes its place."))
+    .addCommand(stepCommand(io, "remove", "Take a retiring key away, or one that is announced, for good."))
+    .addCommand(revokeCommand(io))
+    .addCommand(destroyCommand(io))
+    .addCommand(importCommand(io))
+    .addCommand(exportCommand(io))
+    .addCommand(rewrapCommand(io))
     .addHelpText(
       "after",
       `
@@ -39,7 +40,7 @@ Examples:
     );
 }
 
-function listCommand(): Command {
+function listCommand(io: Io): Command {
   const command = new Command("list").description("List the managed keys (what jwksd keys does by itself).");
   return addListFlags(command)
     .addHelpText("after", "\nBelow a key that is in an HSM or key service stands its URI; --json has it as uri.")
@@ -49,11 +50,11 @@ function listCommand(): Command {
       const [unknown] = command.args;
       if (unknown !== undefined)
         command.error(`error: unknown command '${unknown}'; jwksd help keys lists the commands`);
-      return listKeys(flags);
+      return listKeys(io, flags);
     });
 }
 
-function announceCommand(): Command {
+function announceCommand(io: Io): Command {
   const command = new Command("announce").description(
     "Publish a new key, which is used when every cache knows it; the first key of its use is used at once.",
   );
@@ -66,7 +67,7 @@ Examples:
   $ jwksd keys announce --use enc         the first encryption key, or the next one`,
     )
     .action((flags: ChangeFlags & { readonly use: KeyUse; readonly alg?: string }) =>
-      withKeys(flags, {}, async (open) => {
+      withKeys(io, flags, {}, async (open) => {
         const newKey = { use: flags.use, alg: flags.alg };
         await changeKeys(open, { flags, breaks: false, newKey }, (records, now, key) =>
           applyCommand(records, { type: "announce", key: key as NewKey }, open.policy, now),
@@ -80,7 +81,7 @@ With --destroy-external a key in an HSM or key service is destroyed there, too, 
 jwksd has not made. --dry-run names it.
 `;
 
-function stepCommand(type: "activate" | "retire" | "remove", description: string): Command {
+function stepCommand(io: Io, type: "activate" | "retire" | "remove", description: string): Command {
   return addChangeFlags(takesKid(new Command(type).description(description)), {
     force: true,
   })
@@ -95,7 +96,7 @@ Examples:
   $ jwksd keys ${type} KID --force --yes`,
     )
     .action((kid: string, flags: ChangeFlags) =>
-      withKeys(flags, {}, async (open) => {
+      withKeys(io, flags, {}, async (open) => {
         const force = flags.force === true;
         await changeKeys(open, { flags, breaks: force }, (records, now) =>
           applyCommand(records, { type, kid, force }, open.policy, now),
@@ -104,7 +105,7 @@ Examples:
     );
 }
 
-function revokeCommand(): Command {
+function revokeCommand(io: Io): Command {
   const command = new Command("revoke").description(
     "Take a key away at once and for good, because its private half may be known to others.",
   );
@@ -120,7 +121,7 @@ Examples:
   $ jwksd keys revoke KID --yes`,
     )
     .action((kid: string, flags: ChangeFlags) =>
-      withKeys(flags, {}, async (open) => {
+      withKeys(io, flags, {}, async (open) => {
         const records = await recordsOf(open.store);
         const use = records.find((record) => record.kid === kid)?.use ?? "sig";
         const isNeeded = activeKey(records, use)?.kid === kid && announcedKey(records, use) === undefined;
@@ -132,7 +133,7 @@ Examples:
     );
 }
 
-function rewrapCommand(): Command {
+function rewrapCommand(io: Io): Command {
   return addChangeFlags(
     new Command("rewrap").description("Move all private keys under the first wrapping key; nobody else is affected."),
   )
@@ -146,7 +147,7 @@ Example:
   $ jwksd keys rewrap --wrapping-key-file /etc/jwksd/wrapping.key`,
     )
     .action((flags: ChangeFlags) =>
-      withKeys(flags, {}, (open) =>
+      withKeys(io, flags, {}, (open) =>
         changeKeys(open, { flags, breaks: false }, (records, now) => rewrap(records, open.wrapping, now)),
       ),
     );

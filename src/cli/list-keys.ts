@@ -9,6 +9,7 @@ import { planVerbs } from "../server/plan-scale.ts";
 import { indented, terminalOf } from "../server/terminal.ts";
 import type { KeyRecord } from "../store/store.ts";
 import { iso, publicRecord } from "./change-keys.ts";
+import { type Io, print } from "./io.ts";
 import { type Flags, addStoreSettings, recordsOf, withStore } from "./managed-keys.ts";
 
 type ListFlags = Flags & { readonly all?: true; readonly json?: true };
@@ -18,9 +19,9 @@ export function addListFlags(command: Command): Command {
 }
 
 /** Prints the keys, since when each is in its state, and its next step. */
-export async function listKeys(flags: ListFlags): Promise<void> {
+export async function listKeys(io: Io, flags: ListFlags): Promise<void> {
   const now = systemClock.now();
-  const { records, ahead, still } = await withStore(flags, async ({ store, policy }) => {
+  const { records, ahead, still } = await withStore(io, flags, async ({ store, policy }) => {
     const records = await recordsOf(store);
     return { records, ahead: plan(records, policy, now), still: aftermath(records, policy, now) };
   });
@@ -33,12 +34,13 @@ export async function listKeys(flags: ListFlags): Promise<void> {
     const keys = rows.map(({ record, next }) =>
       publicRecord(record, { since: iso(stateSince(record)), next: next === undefined ? null : stepJson(next) }),
     );
-    console.log(
+    print(
+      io,
       JSON.stringify({ keys, rotatingSince: since === undefined ? null : iso(since), effects: still }, undefined, 2),
     );
     return;
   }
-  const { columns } = terminalOf(process.stdout, process.env);
+  const { columns } = terminalOf(io.stdout, io.environment);
   const lines =
     shown.length === 0 ? ["There are no keys yet; jwksd serve makes the first one."] : table(rows, now, columns);
   const ended = records.length - records.filter(isLive).length;
@@ -47,8 +49,8 @@ export async function listKeys(flags: ListFlags): Promise<void> {
     since === undefined
       ? "Rotation mode: off."
       : `Rotation mode: on since ${timeText(since)}; caches keep the set for 5 minutes.`;
-  console.log([...lines, "", ...indented(`${mode} ${hidden}`.trim(), columns, 0)].join("\n"));
-  for (const line of still) console.log(["", ...indented(line, columns, 0)].join("\n"));
+  print(io, [...lines, "", ...indented(`${mode} ${hidden}`.trim(), columns, 0)].join("\n"));
+  for (const line of still) print(io, ["", ...indented(line, columns, 0)].join("\n"));
 }
 
 function stepJson({ at, action, reason, bound }: PlanStep) {

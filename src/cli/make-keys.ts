@@ -7,6 +7,7 @@ import type { Signers } from "../server/signers.ts";
 import type { ExternalSigner } from "../signer/signer.ts";
 import type { KeyRecord, KeyUse } from "../store/store.ts";
 import { leaveOver } from "./external-keys.ts";
+import { tell } from "./io.ts";
 import { type OpenKeys, useOption } from "./managed-keys.ts";
 
 const algs = [
@@ -39,17 +40,18 @@ export function makeDraft(
 }
 
 /** The draft itself, or a new key in the HSM or key service in which the configuration has signing keys made. */
-export async function makeReal({ signers, settings, issuer }: OpenKeys, draft: NewKey): Promise<NewKey> {
+export async function makeReal({ io, signers, settings, issuer }: OpenKeys, draft: NewKey): Promise<NewKey> {
   const { createSigner } = signers;
   if (draft.use === "enc" || createSigner === undefined) return draft;
   const signer = await createSigner({ issuer }).catch((error: unknown) => {
-    console.error(
-      `jwksd: nothing was changed, because no key can be made in ${settings.signerType} now; --signer-type local makes it in the store`,
+    tell(
+      io,
+      `nothing was changed, because no key can be made in ${settings.signerType} now; --signer-type local makes it in the store`,
     );
     throw error;
   });
   return recorded(signer).catch(async (error: unknown) => {
-    await leaveOver(signers, signer.uri, true);
+    await leaveOver(io, signers, signer.uri, true);
     throw error;
   });
 }

@@ -10,6 +10,7 @@ import { type Signers, signersOf } from "../server/signers.ts";
 import { memoryStore } from "../store/memory.ts";
 import { sqliteStore } from "../store/sqlite.ts";
 import type { KeyRecord, KeyStore } from "../store/store.ts";
+import type { Io } from "./io.ts";
 import { addSettings, settingsFrom, storeSettings } from "./settings-options.ts";
 
 /** What a command line parser found. */
@@ -17,6 +18,7 @@ export type Flags = Readonly<Record<string, unknown>>;
 
 /** The store of a configuration, open. */
 export interface OpenStore {
+  readonly io: Io;
   readonly settings: Settings;
   readonly store: KeyStore;
   readonly policy: RotationPolicy;
@@ -51,14 +53,14 @@ export const useOption = (): Option =>
   new Option("--use <use>", "of signing or of encryption keys").choices(["sig", "enc"]);
 
 /** Runs with the store only, which needs no wrapping key. @throws see `openManaged` */
-export async function withStore<T>(flags: Flags, action: (open: OpenStore) => Promise<T>): Promise<T> {
-  const settings = await managedSettings(flags);
+export async function withStore<T>(io: Io, flags: Flags, action: (open: OpenStore) => Promise<T>): Promise<T> {
+  const settings = await managedSettings(io, flags);
   const path = storePath(settings);
   // The one that makes no file says what is missing.
   const { store, policy } = (await exists(path))
     ? { store: await sqliteStore(path), policy: policyOf(settings) }
-    : await openManaged(settings, createCommandLog(settings.logLevel, settings.jsonLogs));
-  return closing(store, () => action({ settings, store, policy }));
+    : await openManaged(settings, createCommandLog(settings.logLevel, settings.jsonLogs, io));
+  return closing(store, () => action({ io, settings, store, policy }));
 }
 
 /**
@@ -68,6 +70,7 @@ export async function withStore<T>(flags: Flags, action: (open: OpenStore) => Pr
  * @throws see `openManaged`
  */
 export async function withKeys<T>(
+  io: Io,
   flags: Flags,
   options: {
     readonly create?: boolean;
@@ -77,19 +80,19 @@ export async function withKeys<T>(
   action: (open: OpenKeys) => Promise<T>,
 ): Promise<T> {
   const { create = false, dryRun = false, prepare } = options;
-  const settings = await managedSettings(flags);
+  const settings = await managedSettings(io, flags);
   const signers = await signersOf(settings);
   await prepare?.(signers);
   if (create && dryRun && !(await exists(storePath(settings)))) {
     const issuer = "dry run";
     const wrapping = await createWrapping([newWrappingKey()], issuer);
-    return action({ settings, store: memoryStore(), policy: policyOf(settings), issuer, wrapping, signers });
+    return action({ io, settings, store: memoryStore(), policy: policyOf(settings), issuer, wrapping, signers });
   }
-  const log = createCommandLog(settings.logLevel, settings.jsonLogs);
+  const log = createCommandLog(settings.logLevel, settings.jsonLogs, io);
   const { store, policy, issuer, wrappingKeys } = await openManaged(settings, log, { create });
   return closing(store, async () => {
     const wrapping = await createWrapping(wrappingKeys, issuer);
-    return action({ settings, store, policy, issuer, wrapping, signers });
+    return action({ io, settings, store, policy, issuer, wrapping, signers });
   });
 }
 
@@ -100,8 +103,8 @@ export async function recordsOf(store: KeyStore): Promise<readonly KeyRecord[]> 
   return records;
 }
 
-async function managedSettings(flags: Flags): Promise<Settings> {
-  const settings = await settingsFrom({ ...flags });
+async function managedSettings(io: Io, flags: Flags): Promise<Settings> {
+  const settings = await settingsFrom(io, { ...flags });
   if (settings.keys === undefined) return settings;
   throw new ConfigError(
     "ERR_OPTION_INVALID",

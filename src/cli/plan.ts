@@ -12,11 +12,12 @@ import { indented, terminalOf } from "../server/terminal.ts";
 import type { KeyRecord } from "../store/store.ts";
 import { iso } from "./change-keys.ts";
 import { count } from "./events.ts";
+import { type Io, print, tell } from "./io.ts";
 import { type Flags, addStoreSettings, recordsOf, withStore } from "./managed-keys.ts";
 
 type PlanFlags = Flags & { readonly svg?: string; readonly days?: number; readonly json?: true };
 
-export function planCommand(): Command {
+export function planCommand(io: Io): Command {
   const command = new Command("plan")
     .description("Show what happens to the managed keys, when, and why: a picture of the time ahead, and its steps.")
     .option(
@@ -37,15 +38,15 @@ Examples:
   $ jwksd plan --svg rotation.svg         for a runbook; light or dark like its reader's page
   $ jwksd plan --days 365 --rotate-every-days 30    what another policy would do`,
     )
-    .action(showPlan);
+    .action((flags: PlanFlags) => showPlan(io, flags));
 }
 
-async function showPlan(flags: PlanFlags): Promise<void> {
+async function showPlan(io: Io, flags: PlanFlags): Promise<void> {
   const now = systemClock.now();
   const until = flags.days === undefined ? undefined : now + flags.days * 86_400_000;
-  const { ahead, still, title } = await withStore(flags, async ({ store, policy, settings }) => {
+  const { ahead, still, title } = await withStore(io, flags, async ({ store, policy, settings }) => {
     const records = await recordsOf(store);
-    warnOfFence(records, policy, now);
+    warnOfFence(io, records, policy, now);
     return {
       ahead: plan(records, policy, now, until),
       still: aftermath(records, policy, now),
@@ -53,11 +54,11 @@ async function showPlan(flags: PlanFlags): Promise<void> {
     };
   });
   if (flags.svg !== undefined) await write(flags.svg, planSvg(ahead, title));
-  if (flags.json === true) return console.log(JSON.stringify(asJson(ahead, still), undefined, 2));
-  const terminal = terminalOf(process.stdout, process.env);
-  console.log(planPicture(ahead, terminal));
-  for (const line of still) console.log(["", ...indented(line, terminal.columns, 0)].join("\n"));
-  if (flags.svg !== undefined) console.log(`\nwrote ${flags.svg}`);
+  if (flags.json === true) return print(io, JSON.stringify(asJson(ahead, still), undefined, 2));
+  const terminal = terminalOf(io.stdout, io.environment);
+  print(io, planPicture(ahead, terminal));
+  for (const line of still) print(io, ["", ...indented(line, terminal.columns, 0)].join("\n"));
+  if (flags.svg !== undefined) print(io, `\nwrote ${flags.svg}`);
 }
 
 function asJson({ now, until, steps, segments, rotation }: RotationPlan, still: readonly string[]) {
@@ -87,13 +88,13 @@ function asJson({ now, until, steps, segments, rotation }: RotationPlan, still: 
 }
 
 /** With such a policy nothing would start, and a plan would not come to be. */
-function warnOfFence(records: readonly KeyRecord[], policy: RotationPolicy, now: number): void {
+function warnOfFence(io: Io, records: readonly KeyRecord[], policy: RotationPolicy, now: number): void {
   try {
     checkFence(records, policy, now);
   } catch (error) {
     if (!(error instanceof StoreError)) throw error;
-    console.error(`jwksd: serve and token do not start with this policy now: ${error.message} [${error.code}]`);
-    process.exitCode = 1;
+    tell(io, `serve and token do not start with this policy now: ${error.message} [${error.code}]`);
+    io.exitCode = 1;
   }
 }
 

@@ -3,12 +3,13 @@ import { applyCommand } from "../rotation/commands.ts";
 import { announcedKey } from "../rotation/records.ts";
 import type { KeyUse } from "../store/store.ts";
 import { type ChangeFlags, addChangeFlags, changeKeys } from "./change-keys.ts";
+import type { Io } from "./io.ts";
 import { addNewKeyFlags } from "./make-keys.ts";
 import { recordsOf, withKeys } from "./managed-keys.ts";
 
 type RotateFlags = ChangeFlags & { readonly use: KeyUse; readonly alg?: string; readonly now?: true };
 
-export function rotateCommand(): Command {
+export function rotateCommand(io: Io): Command {
   const command = new Command("rotate").description(
     "Begin a rotation: announce the next key now, instead of when it is due.",
   );
@@ -31,13 +32,13 @@ Examples:
   $ jwksd rotate --now --dry-run          what an emergency rotation would break
   $ jwksd rotate --now --yes              the next key signs at once`,
     )
-    .action(rotate);
+    .action((flags: RotateFlags) => rotate(io, flags));
 }
 
-async function rotate(flags: RotateFlags): Promise<void> {
+async function rotate(io: Io, flags: RotateFlags): Promise<void> {
   const { use, alg } = flags;
   const immediately = flags.now === true;
-  await withKeys(flags, {}, async (open) => {
+  await withKeys(io, flags, {}, async (open) => {
     const isAnnounced = announcedKey(await recordsOf(open.store), use) !== undefined;
     // Where one is announced, that one is next.
     const newKey = immediately && isAnnounced ? undefined : { use, alg };

@@ -1,10 +1,11 @@
 import { Command } from "commander";
 import { createLog } from "../server/log.ts";
 import { type Service, startService } from "../server/service.ts";
+import { type Io, print } from "./io.ts";
 import { printable } from "./printable.ts";
 import { addSettings, settingsFrom } from "./settings-options.ts";
 
-export function serveCommand(): Command {
+export function serveCommand(io: Io): Command {
   const command = new Command("serve").description("Serve the JWK Set and the discovery document.");
   return addSettings(command)
     .addHelpText(
@@ -20,12 +21,12 @@ Examples:
   $ JWKSD_PORT=8080 JWKSD_HOST=0.0.0.0 jwksd serve --json-logs --workers 2
   $ jwksd serve --config jwksd.json        {"issuer": "https://login.example.com", "keys": "/etc/jwksd/keys"}`,
     )
-    .action(serve);
+    .action((options: Record<string, unknown>) => serve(io, options));
 }
 
-async function serve(options: Record<string, unknown>): Promise<void> {
-  const settings = await settingsFrom(options);
-  const log = createLog(settings.logLevel, settings.jsonLogs);
+async function serve(io: Io, options: Record<string, unknown>): Promise<void> {
+  const settings = await settingsFrom(io, options);
+  const log = createLog(settings.logLevel, settings.jsonLogs, io);
   const starting = startService(settings, log);
   handleSignals(starting);
   const service = await starting;
@@ -33,7 +34,8 @@ async function serve(options: Record<string, unknown>): Promise<void> {
   if (!settings.jsonLogs) {
     const [active, ...retiring] = service.kids;
     const also = retiring.length === 0 ? "" : `, and ${retiring.length} more for verification`;
-    console.log(
+    print(
+      io,
       `jwksd serves ${service.url}\n  kid  ${printable(active ?? "")} (active${also})\n  try  curl -i ${service.url}`,
     );
   }

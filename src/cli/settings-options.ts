@@ -8,6 +8,7 @@ import {
   settingDefinitions,
   variableName,
 } from "../server/settings.ts";
+import type { Io } from "./io.ts";
 
 /** The settings by which a command finds the managed keys, and what it may do with them. */
 export const storeSettings = ["data", ...managedOnly] as const satisfies readonly SettingName[];
@@ -33,12 +34,15 @@ export function addSettings(
 }
 
 /** The settings from the options that the command line parser found, the environment and the file. */
-export function settingsFrom({ config, cors, ...options }: Record<string, unknown>): Promise<Settings> {
+export function settingsFrom(
+  { environment }: Pick<Io, "environment">,
+  { config, cors, ...options }: Record<string, unknown>,
+): Promise<Settings> {
   const flags = Object.entries(options).filter(([name]) => Object.hasOwn(settingDefinitions, name));
   return resolveSettings({
     // The parser turns --no-cors into a cors that is false.
     flags: { ...Object.fromEntries(flags), noCors: cors === false ? true : undefined },
-    environment: process.env,
+    environment,
     configFile: config as string | undefined,
   });
 }

@@ -4,6 +4,7 @@ import { JwksdError } from "../errors.ts";
 import { signersOf } from "../server/signers.ts";
 import { guardSigner } from "../signer/guard.ts";
 import { type BackendOptions, type ExternalSigner, openSigner } from "../signer/open-signer.ts";
+import { type Io, print } from "./io.ts";
 import { addSettings, settingsFrom } from "./settings-options.ts";
 
 type CheckFlags = {
@@ -40,7 +41,7 @@ const shortcuts = [
   new Option("--vault-namespace <name>", "Vault: namespace (default: the variable VAULT_NAMESPACE)"),
 ].map((option) => option.conflicts("signers"));
 
-export function signerCommand(): Command {
+export function signerCommand(io: Io): Command {
   const command = new Command("signer").description("Look at keys in HSMs and key services.");
   const checking = command
     .command("check")
@@ -62,20 +63,20 @@ Examples:
   $ jwksd signer check vault-transit:https://vault.example.com/transit/login/1 --vault-token-file /run/vault/token`,
     )
     .action(async (uri: string, flags: CheckFlags) => {
-      const report = await check(uri, flags);
-      console.log(flags.json === true ? JSON.stringify(report, undefined, 2) : textOf(report));
-      if (!report.ok) process.exitCode = 1;
+      const report = await check(io, uri, flags);
+      print(io, flags.json === true ? JSON.stringify(report, undefined, 2) : textOf(report));
+      if (!report.ok) io.exitCode = 1;
     });
   return command;
 }
 
-async function check(uri: string, flags: CheckFlags): Promise<Report> {
+async function check(io: Io, uri: string, flags: CheckFlags): Promise<Report> {
   let report: Report = { ok: false, uri, backend: uri.split(":", 1)[0] ?? "" };
   let signer: ExternalSigner | undefined;
   const latencies: number[] = [];
   try {
     const openedAt = performance.now();
-    signer = await open(uri, flags);
+    signer = await open(io, uri, flags);
     const { publicKey } = signer;
     const curve = String((publicKey as { crv?: unknown }).crv);
     const openMs = sinceMs(openedAt);
@@ -101,21 +102,21 @@ async function check(uri: string, flags: CheckFlags): Promise<Report> {
   }
 }
 
-async function open(uri: string, flags: CheckFlags): Promise<ExternalSigner> {
+async function open(io: Io, uri: string, flags: CheckFlags): Promise<ExternalSigner> {
   const isShort = shortcuts.some((option) => flags[option.attributeName() as keyof CheckFlags] !== undefined);
-  const { signers } = isShort ? {} : await settingsFrom({ ...flags });
-  if (signers === undefined) return openSigner(uri, optionsFrom(flags));
+  const { signers } = isShort ? {} : await settingsFrom(io, { ...flags });
+  if (signers === undefined) return openSigner(uri, optionsFrom(io, flags));
   const configured = await signersOf({ signers, signerType: "local", destroyExternal: false });
   return configured.openSigner(uri);
 }
 
-function optionsFrom(flags: CheckFlags): BackendOptions {
+function optionsFrom({ environment }: Io, flags: CheckFlags): BackendOptions {
   const { pkcs11Module: modulePath, pinFile, pinVariable, vaultTokenFile, vaultNamespace } = flags;
   const pin =
     pinFile !== undefined ? { file: pinFile } : pinVariable !== undefined ? { environment: pinVariable } : undefined;
   return {
     pkcs11: { modulePath, pin },
-    vaultTransit: { tokenFile: vaultTokenFile, namespace: vaultNamespace ?? process.env["VAULT_NAMESPACE"] },
+    vaultTransit: { tokenFile: vaultTokenFile, namespace: vaultNamespace ?? environment["VAULT_NAMESPACE"] },
   };
 }
 

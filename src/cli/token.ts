@@ -2,11 +2,12 @@ import { Command, InvalidArgumentError } from "commander";
 import { createCommandLog } from "../server/log.ts";
 import { signWithSettings } from "../server/sign.ts";
 import { addClaim } from "./claim.ts";
+import { type Io, print } from "./io.ts";
 import { addSettings, settingsFrom, storeSettings } from "./settings-options.ts";
 
 type TokenOptions = { aud: string[]; sub?: string; claim?: object; lifetime: number; typ: string };
 
-export function tokenCommand(): Command {
+export function tokenCommand(io: Io): Command {
   const command = new Command("token")
     .description("Print a token, signed with the active key of the same configuration as serve.")
     .requiredOption("--aud <audience>", "audience; may be given several times", addAudience)
@@ -28,9 +29,9 @@ Examples:
         command.error("error: the subject is given twice, with --sub and with --claim sub=…");
       }
       const claims = { ...claim, ...(sub !== undefined && { sub }), aud: aud.length === 1 ? aud[0] : aud };
-      const settings = await settingsFrom(options);
-      const log = createCommandLog(settings.logLevel, settings.jsonLogs);
-      console.log(await signWithSettings(settings, claims, { lifetimeSeconds: lifetime, typ }, log));
+      const settings = await settingsFrom(io, options);
+      const log = createCommandLog(settings.logLevel, settings.jsonLogs, io);
+      print(io, await signWithSettings(settings, claims, { lifetimeSeconds: lifetime, typ }, log));
     });
 }
 

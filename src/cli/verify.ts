@@ -1,6 +1,7 @@
 import { Command } from "commander";
 import { explainVerification } from "../server/explain.ts";
 import { maxTokenBytes } from "../token/verify.ts";
+import { type Io, print } from "./io.ts";
 import { printable, printableJson } from "./printable.ts";
 import { collect } from "./token.ts";
 
@@ -9,7 +10,7 @@ const maxInputBytes = maxTokenBytes + 1024;
 
 type VerifyFlags = { issuer: string; aud: string[]; alg?: string[]; typ?: string; allowInsecure?: true; json?: true };
 
-export function verifyCommand(): Command {
+export function verifyCommand(io: Io): Command {
   return new Command("verify")
     .description("Verify a token from outside, through discovery, and explain each step.")
     .argument("<token>", 'the token, or "-" to read it from standard input, which keeps it out of the process list')
@@ -29,26 +30,26 @@ Examples:
   $ jwksd verify "$TOKEN" --issuer https://login.example.com --aud my-api --typ at+jwt --json`,
     )
     .action(async (token: string, flags: VerifyFlags) => {
-      const { verified, steps } = await explainVerification(await textOf(token), {
+      const { verified, steps } = await explainVerification(await textOf(io, token), {
         issuer: flags.issuer,
         audience: flags.aud,
         algorithms: flags.alg ?? ["ES256"],
         typ: flags.typ,
         allowInsecure: flags.allowInsecure,
       });
-      if (flags.json === true) console.log(printableJson({ verified, steps }));
+      if (flags.json === true) print(io, printableJson({ verified, steps }));
       else
         for (const { ok, step, detail } of steps)
-          console.log(`${ok ? "ok  " : "FAIL"}  ${step.padEnd(10)} ${printable(detail)}`);
-      if (!verified) process.exitCode = 1;
+          print(io, `${ok ? "ok  " : "FAIL"}  ${step.padEnd(10)} ${printable(detail)}`);
+      if (!verified) io.exitCode = 1;
     });
 }
 
-async function textOf(token: string): Promise<string> {
+async function textOf({ stdin }: Io, token: string): Promise<string> {
   if (token !== "-") return token.trim();
   const chunks: Buffer[] = [];
   let bytes = 0;
-  for await (const chunk of process.stdin) {
+  for await (const chunk of stdin) {
     chunks.push(chunk as Buffer);
     bytes += (chunk as Buffer).length;
     if (bytes > maxInputBytes) break;

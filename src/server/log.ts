@@ -1,27 +1,44 @@
 import { type Logger, pino } from "pino";
 
+/** A stream of a process, or what stands in for one. */
+export interface Output {
+  /** Takes a text; the callback is told of its failure. */
+  write(text: string, done?: (error?: Error | null) => void): unknown;
+  readonly isTTY?: boolean;
+  readonly columns?: number;
+  readonly fd?: number | undefined;
+}
+
+interface Outputs {
+  readonly stdout: Output;
+  readonly stderr: Output;
+}
+
 /** The log of a service, one line per event: for eyes on standard error, or as JSON on standard output. */
-export function createLog(level: string, json: boolean): Logger {
-  return json ? jsonLog(level, process.stdout.fd) : pino({ level, base: null }, { write: writeForEyes });
+export function createLog(level: string, json: boolean, { stdout, stderr }: Outputs = process): Logger {
+  return json ? jsonLog(level, stdout) : pino({ level, base: null }, { write: (line) => writeForEyes(line, stderr) });
 }
 
 /** The log of a command, whose standard output is its result: always on standard error. */
-export function createCommandLog(level: string, json: boolean): Logger {
-  return json ? jsonLog(level, process.stderr.fd) : createLog(level, false);
+export function createCommandLog(level: string, json: boolean, { stderr }: Outputs): Logger {
+  return createLog(level, json, { stdout: stderr, stderr });
 }
 
-function jsonLog(level: string, dest: number): Logger {
-  const output = pino.destination({ dest, sync: true });
+function jsonLog(level: string, stream: Output): Logger {
+  const { fd } = stream;
+  if (fd === undefined) return pino({ level, base: null }, { write: (line) => void stream.write(line) });
+  // Straight to the file: a stream that failed once, as on a full disk, never writes again.
+  const output = pino.destination({ dest: fd, sync: true });
   // A log that cannot be written must not end the service.
   output.on("error", () => {});
   return pino({ level, base: null }, output);
 }
 
-function writeForEyes(line: string): void {
+function writeForEyes(line: string, output: Output): void {
   const { level, time, msg, ...fields } = JSON.parse(line) as { level: number; time: number; msg: string };
   const details = Object.entries(fields).map(
     ([name, value]) => ` ${name}=${typeof value === "string" ? value : JSON.stringify(value)}`,
   );
   const clockTime = new Date(time).toTimeString().slice(0, 8);
-  process.stderr.write(`${clockTime} ${pino.levels.labels[level]} ${msg}${details.join("")}\n`);
+  output.write(`${clockTime} ${pino.levels.labels[level]} ${msg}${details.join("")}\n`);
 }

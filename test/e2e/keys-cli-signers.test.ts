@@ -15,7 +15,9 @@ async function setUp(t: TestContext) {
   const data = join(folder, "data");
   const vault = await vaultStub(token);
   t.after(() => vault.close());
-  const run = (...args: string[]) => runCli(t, [...args, "--data", data], { VAULT_TOKEN: token });
+  // Credentials of key services are those of the process.
+  process.env["VAULT_TOKEN"] = token;
+  const run = (...args: string[]) => runCli(t, [...args, "--data", data]);
   async function records() {
     const store = await sqliteStore(join(data, "keys.db"));
     try {
@@ -250,9 +252,7 @@ test(
       assert.equal(again !== undefined, isDestroying);
       assert.equal(vault.keys.size, keys + (isDestroying ? 1 : 2));
       const { keys: listed } = JSON.parse((await run("keys", "--json")).stdout) as { keys: { kid: string }[] };
-      await runCli(t, ["keys", "remove", "--data", join(folder, "data"), "--", listed[1]?.kid ?? ""], {
-        VAULT_TOKEN: token,
-      });
+      await runCli(t, ["keys", "remove", "--data", join(folder, "data"), "--", listed[1]?.kid ?? ""]);
     }
   },
 );

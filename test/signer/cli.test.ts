@@ -5,7 +5,7 @@ import { describe, test } from "node:test";
 import { calculateJwkThumbprint } from "jose";
 import { kmsStub } from "../support/stubs/aws-kms.ts";
 import { vaultStub } from "../support/stubs/vault-transit.ts";
-import { runCli, temporaryFolder } from "../support/service.ts";
+import { runCliProcess, temporaryFolder } from "../support/service.ts";
 
 const timeout = 60_000;
 
@@ -23,7 +23,7 @@ describe("jwksd signer check", { timeout, concurrency: 2 }, () => {
     const stub = await vaultStub("a-token");
     t.after(() => stub.close());
     const uri = stub.add("login");
-    const { code, stdout, stderr } = await runCli(t, ["signer", "check", uri], { VAULT_TOKEN: "a-token" });
+    const { code, stdout, stderr } = await runCliProcess(t, ["signer", "check", uri], { VAULT_TOKEN: "a-token" });
     assert.deepEqual({ code, stderr }, { code: 0, stderr: "" });
     const key = stub.keys.get("login")?.versions.get(1)?.publicJwk ?? {};
     assert.match(stdout, new RegExp(`^ok +key +P-256, kid ${await calculateJwkThumbprint(key)}$`, "m"));
@@ -44,7 +44,7 @@ describe("jwksd signer check", { timeout, concurrency: 2 }, () => {
       [["--vault-namespace", "team"], {}] as const,
       [[], { VAULT_NAMESPACE: "team" }] as const,
     ]) {
-      const { code, stdout, stderr } = await runCli(t, [...args, ...more], env);
+      const { code, stdout, stderr } = await runCliProcess(t, [...args, ...more], env);
       assert.deepEqual({ code, stderr }, { code: 0, stderr: "" });
       const { ok, curve, backend, signatures, latencyMs } = JSON.parse(stdout) as Printed;
       const expected = { ok: true, curve: "P-256", backend: "vault-transit", signatures: 3 };
@@ -67,14 +67,14 @@ describe("jwksd signer check", { timeout, concurrency: 2 }, () => {
       [[], { JWKSD_SIGNERS: signers }],
       [["--vault-token-file", tokenFile, "--vault-namespace", "team"], { JWKSD_SIGNERS: "nowhere" }],
     ] as const) {
-      const { code, stdout, stderr } = await runCli(t, [...args, ...more], env);
+      const { code, stdout, stderr } = await runCliProcess(t, [...args, ...more], env);
       assert.deepEqual({ code, stderr }, { code: 0, stderr: "" });
       assert.match(stdout, /^ok +signatures 2, /m);
     }
-    const both = await runCli(t, [...args, "--signers", signers, "--vault-namespace", "team"]);
+    const both = await runCliProcess(t, [...args, "--signers", signers, "--vault-namespace", "team"]);
     assert.equal(both.code, 1);
     assert.match(both.stderr, /cannot be used with/);
-    const pasted = await runCli(t, [...args, "--signers", '{ "pkcs11": { "pin": "a-secret" } }']);
+    const pasted = await runCliProcess(t, [...args, "--signers", '{ "pkcs11": { "pin": "a-secret" } }']);
     assert.equal(pasted.code, 1);
     assert.match(
       pasted.stdout,
@@ -92,7 +92,7 @@ describe("jwksd signer check", { timeout, concurrency: 2 }, () => {
       AWS_ACCESS_KEY_ID: credentials.accessKeyId,
       AWS_SECRET_ACCESS_KEY: credentials.secretAccessKey,
     };
-    const { code, stdout, stderr } = await runCli(t, ["signer", "check", stub.add(), "--probes", "10"], env);
+    const { code, stdout, stderr } = await runCliProcess(t, ["signer", "check", stub.add(), "--probes", "10"], env);
     assert.deepEqual({ code, stderr }, { code: 0, stderr: "" });
     assert.match(stdout, /^ok +signatures 10, /m);
     assert.deepEqual(stub.refused, []);
@@ -113,10 +113,10 @@ describe("jwksd signer check", { timeout, concurrency: 2 }, () => {
       ["login", /^FAIL +open .*aws-kms:.* \[ERR_SIGNER_URI\]$/m],
     ];
     for (const [wrong, says] of rows) {
-      const { code, stdout } = await runCli(t, ["signer", "check", wrong], { VAULT_TOKEN: "a-token" });
+      const { code, stdout } = await runCliProcess(t, ["signer", "check", wrong], { VAULT_TOKEN: "a-token" });
       assert.equal(code, 1);
       assert.match(stdout, says);
-      const json = await runCli(t, ["signer", "check", wrong, "--json"], { VAULT_TOKEN: "a-token" });
+      const json = await runCliProcess(t, ["signer", "check", wrong, "--json"], { VAULT_TOKEN: "a-token" });
       assert.equal(json.code, 1);
       assert.equal((JSON.parse(json.stdout) as Printed).ok, false);
     }

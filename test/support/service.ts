@@ -6,7 +6,9 @@ import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { Readable } from "node:stream";
 import { fileURLToPath } from "node:url";
+import { run } from "../../src/cli/run.ts";
 import { named } from "./keys.ts";
 
 const main = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
@@ -100,8 +102,22 @@ export function spawnCli(t: Scope, args: readonly string[], env: Environment = {
   return { child, exited };
 }
 
-/** Runs the command line to its end. */
-export async function runCli(t: Scope, args: readonly string[], env: Environment = {}): Promise<Finished> {
+/** Runs the command line inside this process, to its end. */
+export async function runCli(_t: Scope, args: readonly string[], environment: Environment = {}): Promise<Finished> {
+  const output = { stdout: "", stderr: "" };
+  const to = (name: keyof typeof output) => ({
+    write(text: string, done?: () => void) {
+      output[name] += text;
+      done?.();
+    },
+  });
+  const io = { stdin: Readable.from([]), stdout: to("stdout"), stderr: to("stderr"), environment, exitCode: 0 };
+  const code = await run(args, io);
+  return { code, signal: null, ...output };
+}
+
+/** Runs the command line as a process, to its end: for what a process has and does, and once for each command. */
+export async function runCliProcess(t: Scope, args: readonly string[], env: Environment = {}): Promise<Finished> {
   const { child } = spawnCli(t, args, env);
   const output = { stdout: "", stderr: "" };
   for (const name of ["stdout", "stderr"] as const) {

@@ -1,0 +1,73 @@
+import { Command, CommanderError } from "commander";
+import packageJson from "../../package.json" with { type: "json" };
+import { JwksdError } from "../errors.ts";
+import { eventsCommand } from "./events.ts";
+import { type Io, tell } from "./io.ts";
+import { keygenCommand } from "./keygen.ts";
+import { keysCommand } from "./keys.ts";
+import { planCommand } from "./plan.ts";
+import { rotateCommand } from "./rotate.ts";
+import { serveCommand } from "./serve.ts";
+import { signerCommand } from "./signer.ts";
+import { tokenCommand } from "./token.ts";
+import { verifyCommand } from "./verify.ts";
+
+/**
+ * Runs one command line, and resolves to its exit code; `serve` has started then, and goes on.
+ *
+ * @param argv what stands after `jwksd`
+ */
+export async function run(argv: readonly string[], io: Io): Promise<number> {
+  try {
+    await program(io).parseAsync(argv, { from: "user" });
+    return io.exitCode;
+  } catch (error) {
+    // The parser has told already what is wrong, or has shown the help that it was asked for.
+    if (error instanceof CommanderError) return error.exitCode;
+    if (!(error instanceof JwksdError)) throw error;
+    tell(io, `${error.message} [${error.code}]`);
+    return 1;
+  }
+}
+
+function program(io: Io): Command {
+  const program = new Command("jwksd")
+    .description("Publishes the public keys of an OpenID provider as a JWK Set, exactly.")
+    .version(packageJson.version)
+    .showHelpAfterError("(jwksd help COMMAND shows what there is)")
+    .addHelpText(
+      "after",
+      `
+Start here:
+  $ jwksd serve                         serve on http://127.0.0.1:9900, with a key that is made on first start
+  $ jwksd help serve                    every setting, with examples
+  $ jwksd keys                          which keys there are, and what happens to them next
+  $ jwksd plan                          a picture of that
+  $ jwksd rotate                        announce the next key now
+  $ jwksd keygen --out keys/$(date +%F).jwk    make a signing key
+  $ jwksd token --aud my-api            sign a token with the active key
+  $ jwksd help verify                   find out why a token is refused`,
+    )
+    .addCommand(serveCommand(io))
+    .addCommand(keysCommand(io))
+    .addCommand(rotateCommand(io))
+    .addCommand(planCommand(io))
+    .addCommand(eventsCommand(io))
+    .addCommand(keygenCommand(io))
+    .addCommand(signerCommand(io))
+    .addCommand(tokenCommand(io))
+    .addCommand(verifyCommand(io));
+  connect(program, io);
+  return program;
+}
+
+/** The parser writes where commands write, and does not end the process. */
+function connect(command: Command, io: Io): void {
+  command.exitOverride().configureOutput({
+    writeOut: (text) => void io.stdout.write(text),
+    writeErr: (text) => void io.stderr.write(text),
+    getOutHelpWidth: () => io.stdout.columns ?? 80,
+    getErrHelpWidth: () => io.stderr.columns ?? 80,
+  });
+  for (const sub of command.commands) connect(sub, io);
+}
