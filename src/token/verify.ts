@@ -38,8 +38,13 @@ export interface VerifiedToken {
 
 /** Longer ones are refused before they are parsed. */
 export const maxTokenBytes = 16_384;
-/** Whitespace and padding, of which decoders take some, would make more tokens of one. @see RFC 7515 section 5.2 */
-const compactJws = /^[\w-]*\.[\w-]*\.[\w-]*$/;
+const base64url = "(?:[\\w-]{4})*(?:[\\w-][AQgw]|[\\w-]{2}[AEIMQUYcgkosw048])?";
+/**
+ * Decoders take whitespace, padding, or bits after the last byte, which make many tokens of one.
+ *
+ * @see RFC 7515 section 5.2; RFC 4648 section 3.5
+ */
+const compactJws = new RegExp(`^${base64url}\\.${base64url}\\.${base64url}$`);
 const publicKeyAlgorithm = /^(?:[ERP]S(?:256|384|512)|EdDSA|Ed25519)$/;
 const optionNames: readonly (keyof VerifyOptions)[] = [
   "keys",
@@ -94,6 +99,7 @@ export async function verify(token: string, options: VerifyOptions): Promise<Ver
       currentDate,
       ...(typ !== undefined && { typ }),
     });
+    checkTimes(payload);
     return { header: protectedHeader, claims: payload };
   } catch (error) {
     throw keysFailed || error instanceof JwksdError ? error : tokenError(error);
@@ -146,6 +152,14 @@ function dateOf(clock: Pick<Clock, "now">): Date {
   if (Number.isNaN(date.getTime()))
     throw new ConfigError("ERR_OPTION_INVALID", '"clock" has no now() that gives the milliseconds since 1970');
   return date;
+}
+
+/** In JSON, 1e400 is a number; parsed, it is `Infinity`, and a token with such an `exp` would never expire. */
+function checkTimes(claims: jose.JWTPayload): void {
+  for (const name of ["exp", "nbf", "iat"]) {
+    if (claims[name] !== undefined && !Number.isFinite(claims[name]))
+      throw new TokenError("ERR_TOKEN_CLAIM", `claim "${name}" is no finite number`);
+  }
 }
 
 function tokenError(error: unknown): unknown {

@@ -181,12 +181,25 @@ describe("size is looked at first", () => {
   ]);
 });
 
+/** JSON whose last base64url character has bits to spare. */
+const padded = (value: object): string => {
+  const text = JSON.stringify(value);
+  return text.padEnd(text.length + ((4 - (text.length % 3)) % 3));
+};
+/** The same bytes to a lenient decoder. */
+const withTrailingBits = (text: string): string => {
+  const bent = `${text.slice(0, -1)}${String.fromCharCode(text.charCodeAt(text.length - 1) + 1)}`;
+  assert.deepEqual(Buffer.from(bent, "base64url"), Buffer.from(text, "base64url"));
+  return bent;
+};
+
 describe("what is no compact JWS with a JSON header and JSON claims", () => {
   const [head = "", body = "", tail = ""] = byKey({}).split(".");
-  const raw = (payload: string | Uint8Array): string => {
-    const input = `${head}.${Buffer.from(payload).toString("base64url")}`;
+  const signed = (head: string, body: string): string => {
+    const input = `${head}.${body}`;
     return `${input}.${Buffer.from(es256(Buffer.from(input))).toString("base64url")}`;
   };
+  const raw = (payload: string | Uint8Array): string => signed(head, Buffer.from(payload).toString("base64url"));
   const malformed: [name: string, token: unknown][] = [
     ["nothing", undefined],
     ["null", null],
@@ -212,6 +225,10 @@ describe("what is no compact JWS with a JSON header and JSON claims", () => {
     ]),
     ["whitespace in the signature", `${head}.${body}.${tail.slice(0, 40)}\n${tail.slice(40)}`],
     ["whitespace before the token", ` ${head}.${body}.${tail}`],
+    ["a signature with trailing bits (RFC 4648 section 3.5)", `${head}.${body}.${withTrailingBits(tail)}`],
+    ["a header with trailing bits", signed(withTrailingBits(encode(padded(header))), body)],
+    ["claims with trailing bits", signed(head, withTrailingBits(encode(padded(claims))))],
+    ["one character more than whole bytes take", `${head}.${body}.${tail}AAA`],
     ["claims that are not JSON", raw("claims")],
     ["claims that are a list", raw(JSON.stringify([claims]))],
     ["claims of null", raw("null")],
@@ -325,7 +342,7 @@ describe("the signature covers header and claims", () => {
     ["another header", `${encode({ ...header, typ: "x" })}.${body}.${tail}`],
     ["the signature of another token", `${head}.${body}.${byKey({ typ: "x" }).split(".")[2]}`],
     ["no signature", `${head}.${body}.`],
-    ["half of a signature", `${head}.${body}.${tail.slice(0, 43)}`],
+    ["half of a signature", `${head}.${body}.${tail.slice(0, 40)}`],
     ["zeros", `${head}.${body}.${"A".repeat(86)}`],
     ["more than a signature", `${head}.${body}.${der}`],
   ];
@@ -375,6 +392,22 @@ describe("claims (RFC 7519 section 4.1), with clocks that agree", () => {
       expect,
     })),
   );
+
+  // JSON.stringify has no such number, but JSON does: JSON.parse gives Infinity.
+  for (const [name, number] of [
+    ["exp", "1e400"],
+    ["nbf", "-1e400"],
+    ["iat", "1e400"],
+    ["iat", "-1e400"],
+  ] as const) {
+    test(`${name} of ${number}, in every verifier: ERR_TOKEN_CLAIM`, async () => {
+      const token = compact(header, JSON.stringify({ ...claims, [name]: "?" }).replace('"?"', number), es256);
+      await assert.rejects(verify(token, options), { code: "ERR_TOKEN_CLAIM", message: new RegExp(`"${name}"`) });
+      const signer = await localSigner(key);
+      const provider = await createProvider({ issuer, keyset: [{ keyId: "a", signer }], clock });
+      assert.equal(await verdict(provider.verify(token, { audience })), "ERR_TOKEN_CLAIM");
+    });
+  }
 
   test("the message names the claim", async () => {
     const messages: [more: object, message: RegExp][] = [
