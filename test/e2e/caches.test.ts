@@ -7,7 +7,7 @@ import { type Answer, type Cache, nginx, send, varnish } from "../support/caches
 import { type RecordedOrigin, recordOrigin } from "../support/caches-origin.ts";
 import { named } from "../support/keys.ts";
 import { skipWithout } from "../support/parts.ts";
-import { startServiceProcess, temporaryFolder } from "../support/service.ts";
+import { startService, temporaryFolder } from "../support/service.ts";
 
 /** Longer than the lifetime of what a short-lived cache holds. */
 const deadline = { timeout: 10_000 };
@@ -124,7 +124,7 @@ async function start(
   const write = (...kids: string[]) =>
     writeFile(keys, JSON.stringify({ keys: kids.map((kid) => named(kid)) }), { mode: 0o600 });
   await write("active", "retiring");
-  const service = await startServiceProcess(t, ["--keys", keys, ...args]);
+  const service = await startService(t, ["--keys", keys, ...args]);
   const origin = await recordOrigin(t, service.port);
   const running = await cache.start(t, { originPort: origin.port, shortLived });
   return {

@@ -17,7 +17,7 @@ import {
   unwrapAll,
   wrappingKeyOf,
 } from "../support/managed.ts";
-import { type RunningService, eventually, runCli, startServiceProcess, temporaryFolder } from "../support/service.ts";
+import { type RunningService, eventually, runCli, startService, temporaryFolder } from "../support/service.ts";
 
 const timeout = 120_000;
 const longCache = "public, max-age=3600, stale-while-revalidate=3600";
@@ -32,7 +32,7 @@ interface Running {
 
 async function start(t: TestContext, ...args: readonly string[]): Promise<Running> {
   const data = join(await temporaryFolder(t), "data");
-  const service = await startServiceProcess(t, ["--data", data, ...args]);
+  const service = await startService(t, ["--data", data, ...args]);
   return { data, path: join(data, "keys.db"), service };
 }
 
@@ -102,7 +102,7 @@ describe("what another process commits is served within a second", { timeout, co
   test("two services on one file serve the same, and so does each after a restart", async (t) => {
     const running = await start(t);
     const { data, path } = running;
-    const other = await startServiceProcess(t, ["--data", data]);
+    const other = await startService(t, ["--data", data]);
     const services = [running.service, other];
     const a = await kidOf(other);
     const { kid } = await announceNext(running);
@@ -111,7 +111,7 @@ describe("what another process commits is served within a second", { timeout, co
       await eventually("served", async () => (await served(service)).kids.join() === [kid, a].join());
     }
     assert.equal(await running.service.stop(), 0);
-    const restarted = await startServiceProcess(t, ["--data", data]);
+    const restarted = await startService(t, ["--data", data]);
     assert.deepEqual(await served(restarted), await served(other));
     const token = await runCli(t, ["token", "--data", data, "--aud", "api"]);
     assert.equal(jose.decodeProtectedHeader(token.stdout).kid, kid);
@@ -131,7 +131,7 @@ describe("what another process commits is served within a second", { timeout, co
       [],
     );
     await store.close();
-    const services = await Promise.all([1, 2].map(() => startServiceProcess(t, ["--data", first.data])));
+    const services = await Promise.all([1, 2].map(() => startService(t, ["--data", first.data])));
     for (const service of services) {
       await eventually("active", async () => (await kidOf(service)) === kid);
       assert.ok(Date.now() >= announcedAt + 86_400_000, "not too early");
@@ -156,12 +156,9 @@ describe("what another process commits is served within a second", { timeout, co
     let active = await kidOf(service);
     for (let round = 1; round <= 5; round += 1) {
       await write(`e${round}`);
-      service.process.kill("SIGHUP");
+      service.reload();
       const { kid } = await announceNext(running);
-      await Promise.all([
-        commandStore(path, { type: "activate", kid, force: true }),
-        (async () => service.process.kill("SIGHUP"))(),
-      ]);
+      await Promise.all([commandStore(path, { type: "activate", kid, force: true }), (async () => service.reload())()]);
       const expected = [kid, active, `e${round}`].join();
       await eventually(expected, async () => (await served(service)).kids.join() === expected);
       await commandStore(path, { type: "revoke", kid: active });
@@ -202,14 +199,14 @@ describe("wrapping keys", { timeout, concurrency: 2 }, () => {
     const file = join(folder, "wrapping");
     await writeFile(file, `${two}\n${one}\n`, { mode: 0o600 });
     const data = join(folder, "data");
-    const first = await startServiceProcess(t, ["--data", data], { JWKSD_WRAPPING_KEYS: one });
+    const first = await startService(t, ["--data", data], { JWKSD_WRAPPING_KEYS: one });
     const kids = (await served(first)).kids;
     assert.equal(first.log.filter(({ level }) => level >= 40).length, 0);
     await first.stop();
-    const second = await startServiceProcess(t, ["--data", data, "--wrapping-key-file", file]);
+    const second = await startService(t, ["--data", data, "--wrapping-key-file", file]);
     assert.deepEqual((await served(second)).kids, kids);
     await second.stop();
-    const third = await startServiceProcess(t, ["--data", data], { JWKSD_WRAPPING_KEYS: ` ${two} ${one} ` });
+    const third = await startService(t, ["--data", data], { JWKSD_WRAPPING_KEYS: ` ${two} ${one} ` });
     assert.deepEqual((await served(third)).kids, kids);
     assert.deepEqual(
       (await readdir(data)).filter((name) => !/-(wal|shm)$/.test(name)),
@@ -223,7 +220,7 @@ describe("wrapping keys", { timeout, concurrency: 2 }, () => {
     const { data, service } = await start(t);
     await service.stop();
     await chmod(join(data, "wrapping.key"), 0o644);
-    const again = await startServiceProcess(t, ["--data", data]);
+    const again = await startService(t, ["--data", data]);
     assert.match(again.log.find(({ level }) => level === 40)?.msg ?? "", /wrapping\.key.*chmod 600 .*wrapping\.key$/);
   });
 
@@ -262,7 +259,7 @@ describe("wrapping keys", { timeout, concurrency: 2 }, () => {
     assert.deepEqual(await readStore(path), before);
     assert.ok(!(await readdir(data)).includes("wrapping.key"));
     await rename(`${file}.away`, file);
-    const again = await startServiceProcess(t, ["--data", data]);
+    const again = await startService(t, ["--data", data]);
     assert.equal(await kidOf(again), kid);
   });
 });
@@ -271,7 +268,7 @@ describe("the store", { timeout, concurrency: 2 }, () => {
   test("is made where --store says, with its folder, for its owner only", async (t) => {
     const folder = await temporaryFolder(t);
     const path = join(folder, "deep", "er", "my keys.db");
-    const service = await startServiceProcess(t, ["--store", `sqlite:${path}`, "--data", join(folder, "data")]);
+    const service = await startService(t, ["--store", `sqlite:${path}`, "--data", join(folder, "data")]);
     assert.equal((await served(service)).kids.length, 1);
     const names = await readdir(dirname(path));
     assert.ok(names.includes("wrapping.key"));

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
-import { type RunningService, startServiceProcess, temporaryFolder } from "../support/service.ts";
+import { type RunningService, startService, temporaryFolder } from "../support/service.ts";
 import { exchange, parseReplies } from "../support/wire.ts";
 
 // What http would answer by itself, chunked or without a body.
@@ -46,7 +46,7 @@ describe("what is no request that can be answered is refused as a whole problem 
   let service: RunningService;
   before(async () => {
     const scope = { after: (end: () => Promise<void>) => void ends.unshift(end) };
-    service = await startServiceProcess(scope, ["--data", await temporaryFolder(scope)]);
+    service = await startService(scope, ["--data", await temporaryFolder(scope)]);
   });
   after(async () => {
     for (const end of ends) await end();

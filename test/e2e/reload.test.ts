@@ -4,13 +4,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { ecKey, named, withoutPrivate } from "../support/keys.ts";
 import { getOnce, kidsIn, startLoad } from "../support/load.ts";
-import {
-  type LogLine,
-  type RunningService,
-  keySetText,
-  startServiceProcess,
-  temporaryFolder,
-} from "../support/service.ts";
+import { type LogLine, type RunningService, keySetText, startService, temporaryFolder } from "../support/service.ts";
 import type { WireReply } from "../support/wire.ts";
 
 const timeout = 180_000;
@@ -30,7 +24,7 @@ describe("reload:", { timeout, concurrency: 4 }, () => {
     const rows: Readonly<Record<string, (file: string, text: string, service: RunningService) => Promise<unknown>>> = {
       "on SIGHUP": async (file, text, service) => {
         await writeFile(file, text, { mode });
-        service.process.kill("SIGHUP");
+        service.reload();
       },
       "when the file is written again": (file, text) => writeFile(file, text, { mode }),
       "when another file is renamed over it": async (file, text) => {
@@ -58,7 +52,7 @@ describe("reload:", { timeout, concurrency: 4 }, () => {
       // None of these is a key file, and the link leads in a circle.
       await Promise.all([put(".2027.jwk", "hidden"), put("2027.jwk.tmp", "unfinished"), put("2027.txt", "other")]);
       await symlink(".", join(folder, "circle"));
-      const service = await startServiceProcess(t, ["--keys", folder]);
+      const service = await startService(t, ["--keys", folder]);
       const steps: readonly [change: () => Promise<unknown>, kids: string][] = [
         [() => put("2026-11.jwk", "november"), "november,october"],
         [() => put("2026-09.json", "september"), "november,october,september"],
@@ -74,7 +68,7 @@ describe("reload:", { timeout, concurrency: 4 }, () => {
     test("as a file", async (t) => {
       const folder = await temporaryFolder(t);
       await mountSecret(folder, 1, { "keys.json": keySetText("one") });
-      const service = await startServiceProcess(t, ["--keys", join(folder, "keys.json")]);
+      const service = await startService(t, ["--keys", join(folder, "keys.json")]);
       // Of one size all three, so that it is not the size that gives them away.
       await taken(service, "two", () => mountSecret(folder, 2, { "keys.json": keySetText("two") }));
       await taken(service, "six", () => mountSecret(folder, 3, { "keys.json": keySetText("six") }));
@@ -83,7 +77,7 @@ describe("reload:", { timeout, concurrency: 4 }, () => {
     test("as a folder", async (t) => {
       const folder = await temporaryFolder(t);
       await mountSecret(folder, 1, { "1.jwk": jwkText("one") });
-      const service = await startServiceProcess(t, ["--keys", folder]);
+      const service = await startService(t, ["--keys", folder]);
       await taken(service, "two,one", () =>
         mountSecret(folder, 2, { "1.jwk": jwkText("one"), "2.jwk": jwkText("two") }),
       );
@@ -116,7 +110,7 @@ describe("reload:", { timeout, concurrency: 4 }, () => {
         await t.test(name, () =>
           refused(service, code, async () => {
             await writeFile(file, text, { mode });
-            service.process.kill("SIGHUP");
+            service.reload();
           }),
         );
       }
@@ -126,10 +120,7 @@ describe("reload:", { timeout, concurrency: 4 }, () => {
     test("at the start", async (t) => {
       const file = join(await temporaryFolder(t), "keys.json");
       await writeFile(file, keySetText("one").replace("P-256", "P-999"), { mode });
-      await assert.rejects(
-        startServiceProcess(t, ["--keys", file]),
-        /the service ended: jwksd: .*\[ERR_KEY_UNSUPPORTED\]/,
-      );
+      await assert.rejects(startService(t, ["--keys", file]), { code: "ERR_KEY_UNSUPPORTED" });
     });
   });
 
@@ -138,7 +129,7 @@ describe("reload:", { timeout, concurrency: 4 }, () => {
     const [keys, encryptionKeys] = [join(folder, "keys.json"), join(folder, "encryption.json")];
     await write(keys, keySetText("one"))();
     await write(encryptionKeys, encryptionText("e1"))();
-    const service = await startServiceProcess(t, ["--keys", keys, "--encryption-keys", encryptionKeys]);
+    const service = await startService(t, ["--keys", keys, "--encryption-keys", encryptionKeys]);
     assert.equal(await servedKids(service), "one,e1");
     await taken(service, "one,e2,e1", write(encryptionKeys, encryptionText("e2", "e1")));
     await taken(service, "two,one,e2,e1", write(keys, keySetText("two", "one")));
@@ -176,7 +167,7 @@ describe("reload:", { timeout, concurrency: 4 }, () => {
       // Renamed into place: what is only half written would be read as such, and refused.
       await writeFile(`${file}.new`, keySetText(...kids.split(",")), { mode });
       await rename(`${file}.new`, file);
-      service.process.kill("SIGHUP");
+      service.reload();
       await service.logged((line) => line.msg === "keys reloaded" && String(line["kids"]) === kids, from);
       assert.equal(await servedKids(service), kids);
       await load.answers(10);
@@ -189,12 +180,12 @@ describe("reload:", { timeout, concurrency: 4 }, () => {
 
 /** A service whose keys are one file. */
 async function serveFile(
-  t: Parameters<typeof startServiceProcess>[0],
+  t: Parameters<typeof startService>[0],
   text: string,
 ): Promise<{ service: RunningService; file: string }> {
   const file = join(await temporaryFolder(t), "keys.json");
   await writeFile(file, text, { mode });
-  return { service: await startServiceProcess(t, ["--keys", file]), file };
+  return { service: await startService(t, ["--keys", file]), file };
 }
 
 async function servedKids({ port }: RunningService): Promise<string> {

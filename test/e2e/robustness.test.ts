@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { Client, assertWhole, getOnce } from "../support/load.ts";
 import {
-  type RunningService,
+  type ServiceProcess,
   eventually,
   keySetText,
   startServiceProcess,
@@ -199,13 +199,13 @@ async function start(
   t: TestContext,
   env: Readonly<Record<string, string>> = {},
   keyCount = 2,
-): Promise<RunningService> {
+): Promise<ServiceProcess> {
   const keys = join(await temporaryFolder(t), "keys.json");
   await writeFile(keys, keySetText(...Array.from({ length: keyCount }, (_, index) => `key ${index}`)), { mode: 0o600 });
   return startServiceProcess(t, ["--keys", keys], env);
 }
 
-async function usageOf({ pid }: RunningService): Promise<{ megabytes: number; handles: number }> {
+async function usageOf({ pid }: ServiceProcess): Promise<{ megabytes: number; handles: number }> {
   const [, kilobytes] = /^VmRSS:\s+(\d+) kB$/m.exec(await readFile(`/proc/${pid}/status`, "utf8")) ?? [];
   return { megabytes: Math.round(Number(kilobytes) / 1024), handles: (await readdir(`/proc/${pid}/fd`)).length };
 }
@@ -213,7 +213,7 @@ async function usageOf({ pid }: RunningService): Promise<{ megabytes: number; ha
 /** Looks at the memory of the service until the test ends. */
 async function watchMemory(
   t: TestContext,
-  service: RunningService,
+  service: ServiceProcess,
 ): Promise<{ grownMegabytes(): number; report(): string }> {
   const before = (await usageOf(service)).megabytes;
   let most = before;

@@ -12,6 +12,8 @@ import {
   keySetText,
   runCli,
   spawnCli,
+  type ServiceProcess,
+  startService,
   startServiceProcess,
   temporaryFolder,
 } from "../support/service.ts";
@@ -35,7 +37,7 @@ const isRefused = (port: number): Promise<boolean> =>
     () => true,
   );
 
-const start = async (t: Parameters<typeof startServiceProcess>[0]): Promise<RunningService> =>
+const start = async (t: Parameters<typeof startServiceProcess>[0]): Promise<ServiceProcess> =>
   startServiceProcess(t, ["--data", await temporaryFolder(t)]);
 
 describe("the data folder", { timeout, concurrency: 4 }, () => {
@@ -57,7 +59,7 @@ describe("the data folder", { timeout, concurrency: 4 }, () => {
     assert.equal(kids.length, 1);
     assert.equal(await first.stop(), 0);
 
-    const second = await startServiceProcess(t, ["--data", data]);
+    const second = await startService(t, ["--data", data]);
     assert.deepEqual(messagesOf(second), ["started"]);
     assert.deepEqual(kidsIn(await getOnce(second.port)), kids);
   });
@@ -65,7 +67,7 @@ describe("the data folder", { timeout, concurrency: 4 }, () => {
   test("keeps its mode if it was there before", async (t) => {
     const data = join(await temporaryFolder(t), "data");
     await mkdir(data, { mode: 0o755 });
-    await startServiceProcess(t, ["--data", data]);
+    await startService(t, ["--data", data]);
     const names = ["keys.db", "wrapping.key"];
     const modes = await Promise.all([data, ...names.map((name) => join(data, name))].map(modeOf));
     assert.deepEqual(modes, ["755", "600", "600"]);
@@ -81,7 +83,7 @@ describe("the data folder", { timeout, concurrency: 4 }, () => {
     for (const files of broken) {
       const data = await temporaryFolder(t);
       for (const [name, text] of Object.entries(files)) await writeFile(join(data, name), text, { mode: 0o600 });
-      const { port } = await startServiceProcess(t, ["--data", data]);
+      const { port } = await startService(t, ["--data", data]);
       assert.equal(kidsIn(await getOnce(port)).length, 1);
     }
   });
@@ -89,7 +91,7 @@ describe("the data folder", { timeout, concurrency: 4 }, () => {
   for (const round of [1, 2, 3]) {
     test(`gets one key from first starts at once, round ${round}`, async (t) => {
       const data = join(await temporaryFolder(t), "data");
-      const services = await Promise.all([1, 2, 3].map(() => startServiceProcess(t, ["--data", data])));
+      const services = await Promise.all([1, 2, 3].map(() => startService(t, ["--data", data])));
       const kids = await Promise.all(services.map(async ({ port }) => kidsIn(await getOnce(port)).join()));
       assert.equal(new Set(kids).size, 1);
       const made = services.flatMap(({ log }) => log.filter(({ msg }) => msg === "key activated"));
@@ -112,7 +114,7 @@ describe("what it says", { timeout, concurrency: 4 }, () => {
 
   test("one line for each event of its life, none for a request", async (t) => {
     const data = await temporaryFolder(t);
-    const service = await startServiceProcess(t, ["--data", data, "--log-level", "debug"]);
+    const service = await startService(t, ["--data", data, "--log-level", "debug"]);
     assert.equal((await fetch(service.jwksUri)).status, 200);
     assert.equal((await fetch(`${service.jwksUri}/nothing`)).status, 404);
     assert.equal(await service.stop(), 0);
@@ -186,7 +188,7 @@ describe("an address in use ends the start with code 1, and nothing stays behind
     for (const others of counts) {
       test(`port, --workers ${workers} against --workers ${others}`, async (t) => {
         const folder = await temporaryFolder(t);
-        const { port } = await startServiceProcess(t, ["--data", folder, "--workers", others]);
+        const { port } = await startService(t, ["--data", folder, "--workers", others]);
         const args = ["serve", "--data", folder, "--admin", "off", "--workers", workers, "--port", String(port)];
         const { code, stderr } = await runCli(t, args);
         assert.equal(code, 1);
@@ -196,7 +198,7 @@ describe("an address in use ends the start with code 1, and nothing stays behind
     }
     test(`admin port, --workers ${workers}`, async (t) => {
       const folder = await temporaryFolder(t);
-      const other = await startServiceProcess(t, ["--data", folder]);
+      const other = await startService(t, ["--data", folder]);
       const port = await freePort();
       const admin = `127.0.0.1:${other.port}`;
       const args = ["serve", "--data", folder, "--workers", workers, "--port", String(port), "--admin", admin];
@@ -312,7 +314,7 @@ describe("a stop ends in time", { timeout, concurrency: 4 }, () => {
   ];
   for (const { name, connect, withinMs } of rows) {
     test(`ends within ${withinMs} ms: ${name}`, async (t) => {
-      const service = await start(t);
+      const service = await startService(t, ["--data", await temporaryFolder(t)]);
       const client = name === "nobody connected" ? undefined : await Client.open(service.port, { allowHalfOpen: true });
       // The service has accepted them in the order in which they came.
       await Promise.all([client === undefined ? undefined : connect(client), getOnce(service.port)]);

@@ -3,7 +3,7 @@ import { chmod, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { createRemoteJWKSet, jwtVerify } from "jose";
-import { type RunningService, keySetText, runCli, startServiceProcess, temporaryFolder } from "../support/service.ts";
+import { type RunningService, keySetText, runCli, startService, temporaryFolder } from "../support/service.ts";
 
 const timeout = 60_000;
 
@@ -18,7 +18,7 @@ interface Running {
 async function start(t: TestContext): Promise<Running> {
   const keys = join(await temporaryFolder(t), "keys.json");
   await writeFile(keys, keySetText("active", "retiring"), { mode: 0o600 });
-  const service = await startServiceProcess(t, ["--keys", keys]);
+  const service = await startService(t, ["--keys", keys]);
   const issuer = `http://127.0.0.1:${service.port}`;
   const token = async (...args: readonly string[]): Promise<string> => {
     const { code, stdout, stderr } = await runCli(t, ["token", "--keys", keys, "--issuer", issuer, ...args]);
@@ -168,7 +168,7 @@ describe("jwksd verify explains each step", { timeout }, () => {
 describe("jwksd token and the keys that a service manages", { timeout, concurrency: 4 }, () => {
   test("signs with the active one, for as long as keys are kept", async (t) => {
     const data = await temporaryFolder(t);
-    const service = await startServiceProcess(t, ["--data", data]);
+    const service = await startService(t, ["--data", data]);
     const issuer = `http://127.0.0.1:${service.port}`;
     const args = ["token", "--data", data, "--port", String(service.port), "--aud", "api"];
     const { code, stdout, stderr } = await runCli(t, args);

@@ -11,7 +11,7 @@ import { SignJWT, createRemoteJWKSet, decodeProtectedHeader, importJWK, jwtVerif
 import jwksClient from "jwks-rsa";
 import * as openid from "openid-client";
 import { type NamedKey, named, rsaKey } from "../support/keys.ts";
-import { startServiceProcess, temporaryFolder } from "../support/service.ts";
+import { startService, temporaryFolder } from "../support/service.ts";
 
 const audience = "relying-party";
 const nonce = "nonce";
@@ -138,7 +138,7 @@ async function start(t: TestContext) {
   await writeKeys(keys, named("active"), named("retiring"));
   await writeKeys(encryptionKeys, named("encryption", rsaKey()));
   const paths = ["--mount-prefix", "/provider", "--jwks-path", "/keys"];
-  const service = await startServiceProcess(t, ["--keys", keys, "--encryption-keys", encryptionKeys, ...paths]);
+  const service = await startService(t, ["--keys", keys, "--encryption-keys", encryptionKeys, ...paths]);
   const provider: Provider = { issuer: `http://127.0.0.1:${service.port}`, jwksUri: service.jwksUri };
   return {
     provider,

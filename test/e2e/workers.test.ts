@@ -5,7 +5,7 @@ import { describe, test } from "node:test";
 import { Client, assertWhole, getOnce, kidsIn, requestsNotAccepted, startLoad } from "../support/load.ts";
 import {
   type LogLine,
-  type RunningService,
+  type ServiceProcess,
   type StartOptions,
   eventually,
   keySetText,
@@ -184,7 +184,7 @@ function isFailure({ msg }: LogLine): boolean {
 async function start(
   t: Parameters<typeof startServiceProcess>[0],
   options: StartOptions = {},
-): Promise<{ service: RunningService; keys: string }> {
+): Promise<{ service: ServiceProcess; keys: string }> {
   const keys = join(await temporaryFolder(t), "keys.json");
   await writeFile(keys, keySetText("one"), { mode: 0o600 });
   const args = ["--keys", keys, "--workers", "2"];
@@ -192,28 +192,28 @@ async function start(
 }
 
 /** Puts one key in place of the others, and waits until the service has taken it. */
-async function reload(service: RunningService, keys: string, kid: string): Promise<void> {
+async function reload(service: ServiceProcess, keys: string, kid: string): Promise<void> {
   const from = service.log.length;
   await writeFile(keys, keySetText(kid));
   service.process.kill("SIGHUP");
   await service.logged((line) => line.msg === "keys reloaded" && String(line["kids"]) === kid, from);
 }
 
-async function killOne(service: RunningService): Promise<void> {
+async function killOne(service: ServiceProcess): Promise<void> {
   const [pid] = workersOf(service) as [number];
   process.kill(pid, "SIGKILL");
   await service.logged((line) => line.msg === "a worker died and is replaced" && line["pid"] === pid);
 }
 
 /** Those that have started and were not seen to die, in the order of their start. */
-function workersOf({ log }: RunningService): number[] {
+function workersOf({ log }: ServiceProcess): number[] {
   const pids = (text: string): unknown[] => log.filter(({ msg }) => msg === text).map(({ pid }) => pid);
   const died = new Set(pids("a worker died and is replaced"));
   return pids("worker started").filter((pid) => !died.has(pid)) as number[];
 }
 
 /** Resolves when so many workers have been replaced since the start. */
-async function replaced(service: RunningService, count: number): Promise<void> {
+async function replaced(service: ServiceProcess, count: number): Promise<void> {
   let from = 0;
   for (let started = 0; started < 2 + count; started++) {
     from = service.log.indexOf(await service.logged(({ msg }) => msg === "worker started", from)) + 1;
@@ -221,7 +221,7 @@ async function replaced(service: RunningService, count: number): Promise<void> {
 }
 
 /** Opens connections until each worker holds three or more, so that what holds for them holds for both. */
-async function connectToBoth(service: RunningService): Promise<Client[]> {
+async function connectToBoth(service: ServiceProcess): Promise<Client[]> {
   const clients: Client[] = [];
   const pids = workersOf(service);
   await eventually("connections to each worker", async () => {
@@ -236,7 +236,7 @@ async function connectToBoth(service: RunningService): Promise<Client[]> {
 }
 
 /** The process that holds each connection to the service, by the port of the other end. */
-async function ownersOf(service: RunningService, pids: readonly number[]): Promise<Map<number | undefined, number>> {
+async function ownersOf(service: ServiceProcess, pids: readonly number[]): Promise<Map<number | undefined, number>> {
   const owners = new Map<string, number>();
   for (const pid of pids) {
     const folder = `/proc/${pid}/fd`;

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { after } from "node:test";
 import { type EncryptionEntry, type Provider, createProvider, localSigner } from "../../src/index.ts";
 import { type NamedKey, withoutPrivate } from "./keys.ts";
-import { startServiceProcess, temporaryFolder } from "./service.ts";
+import { startService, temporaryFolder } from "./service.ts";
 import { type WireReply, type WireRequest, pipeline } from "./wire.ts";
 
 /** A provider in plain data, so that a process of its own can be set up the same way. */
@@ -116,7 +116,7 @@ export const serviceFace: Face<WireTarget> = {
     const args = Object.entries(flags).flatMap(([flag, value]) => (value === undefined ? [] : [flag, value]));
     if (setup.rotation === true) args.push("--rotation-mode");
     if (setup.cors === false) args.push("--no-cors");
-    const { port } = await startServiceProcess(scope, args).catch(async (error: unknown) => {
+    const { port } = await startService(scope, args).catch(async (error: unknown) => {
       await close();
       throw error;
     });

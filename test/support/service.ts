@@ -8,7 +8,12 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { Readable } from "node:stream";
 import { fileURLToPath } from "node:url";
+import { Command } from "commander";
+import type { Io } from "../../src/cli/io.ts";
 import { run } from "../../src/cli/run.ts";
+import { addSettings, settingsFrom } from "../../src/cli/settings-options.ts";
+import { createLog } from "../../src/server/log.ts";
+import { startService as startServiceHere } from "../../src/server/service.ts";
 import { named } from "./keys.ts";
 
 const main = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
@@ -30,21 +35,27 @@ export interface Finished extends Exit {
   readonly stderr: string;
 }
 
-/** `jwksd serve` as a process of its own, on free ports. */
+/** `jwksd serve` on free ports. */
 export interface RunningService {
-  readonly process: ChildProcess;
-  readonly pid: number;
   readonly port: number;
   readonly jwksUri: string;
   /** All log lines so far. */
   readonly log: readonly LogLine[];
-  readonly exited: Promise<Exit>;
   /** Resolves with the first line, past or to come (from index `from` on), that the test accepts. */
   logged(test: (line: LogLine) => boolean, from?: number): Promise<LogLine>;
   /** What was written to standard error so far. */
   errors(): string;
-  /** Sends SIGTERM and gives the exit code. */
+  /** Has the key files read again. */
+  reload(): void;
+  /** Ends it, and gives the exit code. */
   stop(): Promise<number | null>;
+}
+
+/** `jwksd serve` as a process of its own. */
+export interface ServiceProcess extends RunningService {
+  readonly process: ChildProcess;
+  readonly pid: number;
+  readonly exited: Promise<Exit>;
 }
 
 export interface StartOptions {
@@ -129,56 +140,104 @@ export async function runCliProcess(t: Scope, args: readonly string[], env: Envi
   return { code, signal, ...output };
 }
 
-/** Starts the service; it is stopped when the test ends. Fails with what the service printed if it ends first. */
+const serveArgs = ["--port", "0", "--admin", "off", "--json-logs"];
+
+/** Starts the service inside this process; it is stopped when the test ends. */
+export async function startService(
+  t: Scope,
+  args: readonly string[],
+  environment: Environment = {},
+): Promise<RunningService> {
+  const log = new ServiceLog();
+  let errors = "";
+  const stderr = { write: (text: string) => (errors += text) };
+  const io: Io = { stdin: Readable.from([]), stdout: log, stderr, environment, exitCode: 0 };
+  const command = addSettings(new Command("serve")).parse([...serveArgs, ...args], { from: "user" });
+  const settings = await settingsFrom(io, command.opts());
+  const service = await startServiceHere(settings, createLog(settings.logLevel, settings.jsonLogs, io));
+  let stopped: Promise<void> | undefined;
+  const stop = async (): Promise<number> => {
+    await (stopped ??= service.stop());
+    return 0;
+  };
+  t.after(async () => void (await stop()));
+  return {
+    ...(await log.started()),
+    log: log.lines,
+    logged: (test, from) => log.next(test, from),
+    errors: () => errors,
+    reload: () => void service.reload(),
+    stop,
+  };
+}
+
+/** Starts the service as a process; it is stopped when the test ends. Fails with what the service printed if it ends first. */
 export async function startServiceProcess(
   t: Scope,
   args: readonly string[],
   env: Environment = {},
   options: StartOptions = {},
-): Promise<RunningService> {
-  return followService(spawnCli(t, ["serve", "--port", "0", "--admin", "off", "--json-logs", ...args], env, options));
+): Promise<ServiceProcess> {
+  return followService(spawnCli(t, ["serve", ...serveArgs, ...args], env, options));
 }
 
 /** Waits until a service that logs JSON has started. */
-export async function followService({ child, exited }: ReturnType<typeof spawnCli>): Promise<RunningService> {
-  const log: LogLine[] = [];
-  const waiting = new Set<() => void>();
-  createInterface({ input: child.stdout }).on("line", (line) => {
-    log.push(JSON.parse(line) as LogLine);
-    for (const look of waiting) look();
-  });
+export async function followService({ child, exited }: ReturnType<typeof spawnCli>): Promise<ServiceProcess> {
+  const log = new ServiceLog();
+  createInterface({ input: child.stdout }).on("line", (line) => log.write(line));
   let errors = "";
   child.stderr.setEncoding("utf8").on("data", (chunk: string) => (errors += chunk));
-  const closed = once(child, "close");
-
-  const logged = (test: (line: LogLine) => boolean, from = 0): Promise<LogLine> =>
-    new Promise((resolve, reject) => {
-      const look = (): void => {
-        const line = log.slice(from).find(test);
-        if (line === undefined) return;
-        waiting.delete(look);
-        resolve(line);
-      };
-      waiting.add(look);
-      void closed.then(() => reject(new Error(`the service ended: ${errors}${JSON.stringify(log)}`)));
-      look();
-    });
-
-  const started = await logged(({ msg }) => msg === "started");
+  void once(child, "close").then(() => log.end(errors));
   return {
     process: child,
     pid: child.pid as number,
-    port: started["port"] as number,
-    jwksUri: started["jwksUri"] as string,
-    log,
+    ...(await log.started()),
+    log: log.lines,
     exited,
-    logged,
+    logged: (test, from) => log.next(test, from),
     errors: () => errors,
+    reload: () => void child.kill("SIGHUP"),
     async stop() {
       child.kill("SIGTERM");
       return (await exited).code;
     },
   };
+}
+
+/** The log lines of a service, and those who wait for one. */
+class ServiceLog {
+  readonly lines: LogLine[] = [];
+  readonly #waiting = new Set<() => void>();
+  #ended: string | undefined;
+
+  write(line: string): void {
+    this.lines.push(JSON.parse(line) as LogLine);
+    for (const look of this.#waiting) look();
+  }
+
+  end(errors: string): void {
+    this.#ended = errors;
+    for (const look of this.#waiting) look();
+  }
+
+  next(test: (line: LogLine) => boolean, from = 0): Promise<LogLine> {
+    return new Promise((resolve, reject) => {
+      const look = (): void => {
+        const line = this.lines.slice(from).find(test);
+        if (line === undefined && this.#ended === undefined) return;
+        this.#waiting.delete(look);
+        if (line !== undefined) resolve(line);
+        else reject(new Error(`the service ended: ${this.#ended}${JSON.stringify(this.lines)}`));
+      };
+      this.#waiting.add(look);
+      look();
+    });
+  }
+
+  async started(): Promise<Pick<RunningService, "port" | "jwksUri">> {
+    const line = await this.next(({ msg }) => msg === "started");
+    return { port: line["port"] as number, jwksUri: line["jwksUri"] as string };
+  }
 }
 
 /** Settings of whoever runs the tests are none of the tests'. */

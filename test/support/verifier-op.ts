@@ -9,7 +9,7 @@ import type { TestContext } from "node:test";
 import * as jose from "jose";
 import { type Keyset, createProvider, localSigner } from "../../src/index.ts";
 import { type NamedKey, named } from "./keys.ts";
-import { startServiceProcess, temporaryFolder } from "./service.ts";
+import { startService, temporaryFolder } from "./service.ts";
 
 export const audience = "relying-party";
 
@@ -89,13 +89,13 @@ export async function startServe(t: TestContext, { args, latencyMs }: ServeOptio
     await rename(`${file}.new`, file);
   };
   await put(0);
-  const service = await startServiceProcess(t, ["--keys", file, "--issuer", server.issuer, ...args]);
+  const service = await startService(t, ["--keys", file, "--issuer", server.issuer, ...args]);
   return {
     ...server,
     async publish(swap) {
       const from = service.log.length;
       await put(swap);
-      service.process.kill("SIGHUP");
+      service.reload();
       const isPublished = (kids: unknown): boolean => Array.isArray(kids) && kids[0] === kidOf(swap);
       await service.logged(({ msg, kids }) => msg === "keys reloaded" && isPublished(kids), from);
     },
