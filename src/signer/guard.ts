@@ -1,5 +1,6 @@
 import type { CryptoKey } from "jose";
 import { checkBounds, checkTimeouts } from "../bounds.ts";
+import type { Bytes } from "../bytes.ts";
 import { type Clock, systemClock } from "../clock.ts";
 import { SignerError } from "../errors.ts";
 import { sha256 } from "./sha256.ts";
@@ -16,7 +17,7 @@ export interface SignerLimits {
 }
 
 /** Signs a JWS signing input: 64 bytes, r then s, that the published key verifies. */
-export type GuardedSign = (message: Uint8Array<ArrayBuffer>, signal?: AbortSignal) => Promise<Uint8Array<ArrayBuffer>>;
+export type GuardedSign = (message: Bytes, signal?: AbortSignal) => Promise<Bytes>;
 
 /**
  * What stands between every signer and its callers: a cap on what is under way, a bounded queue, a deadline, and a check of each
@@ -106,7 +107,7 @@ export function guardSigner(
     }
   };
 
-  async function checked(signature: Uint8Array, message: Uint8Array<ArrayBuffer>): Promise<Uint8Array<ArrayBuffer>> {
+  async function checked(signature: Uint8Array, message: Bytes): Promise<Bytes> {
     const isBytes = signature instanceof Uint8Array;
     if (!isBytes || signature.length !== 64) {
       const given = isBytes ? `${signature.length} bytes` : typeof signature;
