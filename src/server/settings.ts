@@ -1,23 +1,39 @@
 import { readFile } from "node:fs/promises";
 import { isIP } from "node:net";
-import { distance } from "fastest-levenshtein";
-import * as v from "valibot";
 import { ConfigError } from "../errors.ts";
 import { signerTypes } from "../signer/open-signer.ts";
+import { nearest } from "./nearest.ts";
 
-const text = v.pipe(v.string("must be text"), v.nonEmpty("must not be empty"));
+/** A value has the type and breaks no rule; each rule is what a message says after the name of the setting. */
+interface Schema<Value> {
+  readonly type: "string" | "number" | "boolean";
+  readonly typeRule: string;
+  readonly rules: readonly (readonly [rule: string, holds: (value: Value) => boolean])[];
+}
+
+const text: Schema<string> = {
+  type: "string",
+  typeRule: "must be text",
+  rules: [["must not be empty", (value) => value !== ""]],
+};
+const textWith = (...rules: Schema<string>["rules"]): Schema<string> => ({ ...text, rules: [...text.rules, ...rules] });
 /** A JWK, a PEM or a wrapping key where the path of a file with it is meant. */
 export function looksLikeSecret(value: string): boolean {
   return /[{\r\n]|-----BEGIN|^\s*\[|^[\w-]{43}$/.test(value);
 }
-const path = v.pipe(
-  text,
-  v.check((value) => !looksLikeSecret(value), "must be a path; what it is looks like the content of the file"),
-);
-const flag = v.boolean("must be true or false");
-const integer = (min: number, max: number) => {
+const path = textWith([
+  "must be a path; what it is looks like the content of the file",
+  (value) => !looksLikeSecret(value),
+]);
+const flag: Schema<boolean> = { type: "boolean", typeRule: "must be true or false", rules: [] };
+const integer = (min: number, max: number): Schema<number> => {
   const rule = `must be a whole number from ${min} to ${max}`;
-  return v.pipe(v.number(rule), v.integer(rule), v.minValue(min, rule), v.maxValue(max, rule));
+  const holds = (value: number): boolean => Number.isInteger(value) && value >= min && value <= max;
+  return { type: "number", typeRule: rule, rules: [[rule, holds]] };
+};
+const oneOf = (...values: readonly string[]): Schema<string> => {
+  const rule = `must be ${values.slice(0, -1).join(", ")} or ${values.at(-1)}`;
+  return { type: "string", typeRule: rule, rules: [[rule, (value) => values.includes(value)]] };
 };
 
 function isAddressOrOff(value: string): boolean {
@@ -39,7 +55,7 @@ const duration = (value: string, help: string) =>
  */
 export const settingDefinitions = {
   host: {
-    schema: v.pipe(text, v.check(isHost, "must be an IP address, without brackets, or a host name")),
+    schema: textWith(["must be an IP address, without brackets, or a host name", isHost]),
     fallback: "127.0.0.1",
     value: "<address>",
     help: "address to listen on",
@@ -60,10 +76,9 @@ export const settingDefinitions = {
     help: "signing keys that others manage: a private JWK Set, or a folder of PEM or JWK files, newest name first",
   },
   store: {
-    schema: v.pipe(
-      text,
-      v.startsWith("sqlite:", "must be sqlite:PATH"),
-      v.check((value) => !value.includes("://"), "must be sqlite:PATH, without //"),
+    schema: textWith(
+      ["must be sqlite:PATH", (value) => value.startsWith("sqlite:")],
+      ["must be sqlite:PATH, without //", (value) => !value.includes("://")],
     ),
     fallback: undefined,
     value: "<sqlite:path>",
@@ -76,7 +91,7 @@ export const settingDefinitions = {
     help: "wrapping keys of the store, one per line, 32 bytes in base64url; the first wraps (default: a file beside the store)",
   },
   signerType: {
-    schema: v.picklist(["local", ...signerTypes], `must be local, ${signerTypes.join(", ")}`),
+    schema: oneOf("local", ...signerTypes),
     fallback: "local",
     value: "<type>",
     help: `where new signing keys are made: local (wrapped in the store), ${signerTypes.join(", ")}`,
@@ -115,13 +130,13 @@ export const settingDefinitions = {
   workers: { schema: integer(1, 256), fallback: 1, value: "<count>", help: "processes that share the port" },
   noCors: { schema: flag, fallback: false, value: undefined, help: "send no Access-Control-Allow-Origin" },
   admin: {
-    schema: v.pipe(text, v.check(isAddressOrOff, 'must be HOST:PORT or "off"')),
+    schema: textWith(['must be HOST:PORT or "off"', isAddressOrOff]),
     fallback: "127.0.0.1:9901",
     value: "<host:port>",
     help: 'address of /livez and /readyz, or "off"',
   },
   logLevel: {
-    schema: v.picklist(["debug", "info", "warn", "error", "silent"], "must be debug, info, warn, error or silent"),
+    schema: oneOf("debug", "info", "warn", "error", "silent"),
     fallback: "info",
     value: "<level>",
     help: "debug, info, warn, error or silent",
@@ -135,7 +150,7 @@ export type SettingName = keyof Definitions;
 /** Checked settings of `jwksd serve`. */
 export type Settings = {
   readonly [Name in SettingName]:
-    | v.InferOutput<Definitions[Name]["schema"]>
+    | (Definitions[Name]["schema"] extends Schema<infer Value> ? Value : never)
     | (undefined extends Definitions[Name]["fallback"] ? undefined : never);
 } & {
   /** As text, from the environment only: what a command line holds, every process can read. */
@@ -260,9 +275,8 @@ async function readConfigFile(path: string | undefined): Promise<Record<string, 
 function checkKnown(given: readonly string[], known: readonly string[], what: string): void {
   for (const name of given) {
     if (known.includes(name)) continue;
-    const [nearest = ""] = known.toSorted((a, b) => distance(name, a) - distance(name, b));
-    const isNear = distance(name, nearest) <= Math.max(2, name.length / 3);
-    const hint = isNear ? `did you mean ${nearest}?` : "jwksd help serve lists them all";
+    const meant = nearest(name, known);
+    const hint = meant === undefined ? "jwksd help serve lists them all" : `did you mean ${meant}?`;
     throw new ConfigError("ERR_OPTION_UNKNOWN", `unknown ${what} ${name} (${hint})`);
   }
 }
@@ -275,17 +289,18 @@ const switchTexts = new Map([
 ]);
 
 /** Flags and variables are texts; the schema says what they stand for. */
-function fromText(value: unknown, schema: v.GenericSchema): unknown {
+function fromText(value: unknown, { type }: { readonly type: string }): unknown {
   if (typeof value !== "string") return value;
-  if (schema.type === "boolean") return switchTexts.get(value) ?? value;
-  return schema.type === "number" && /^\d+$/.test(value) ? Number(value) : value;
+  if (type === "boolean") return switchTexts.get(value) ?? value;
+  return type === "number" && /^\d+$/.test(value) ? Number(value) : value;
 }
 
 function check(name: SettingName, value: unknown, from: string): unknown {
-  const result = v.safeParse(settingDefinitions[name].schema, value);
-  if (result.success) return result.output;
-  const rule = `${from} ${result.issues[0].message}`;
-  throw new ConfigError("ERR_OPTION_INVALID", nearSecrets.has(name) ? rule : `${rule}, not ${shown(value)}`);
+  const { type, typeRule, rules }: Schema<never> = settingDefinitions[name].schema;
+  const [broken] = typeof value === type ? (rules.find(([, holds]) => !holds(value as never)) ?? []) : [typeRule];
+  if (broken === undefined) return value;
+  const message = `${from} ${broken}`;
+  throw new ConfigError("ERR_OPTION_INVALID", nearSecrets.has(name) ? message : `${message}, not ${shown(value)}`);
 }
 
 /** A whole member of another file may be in an object, with what that file keeps. */

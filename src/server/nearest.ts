@@ -1,0 +1,23 @@
+/** The name that was most likely meant: the one with the fewest edits between, if there are few. */
+export function nearest(name: string, known: readonly string[]): string | undefined {
+  const most = Math.max(2, name.length / 3);
+  const [best] = known
+    .map((other) => ({ other, edits: editDistance(name, other) }))
+    .filter(({ edits }) => edits <= most)
+    .toSorted((a, b) => a.edits - b.edits);
+  return best?.other;
+}
+
+/** How many characters have to be inserted, removed or replaced (Levenshtein). */
+function editDistance(from: string, to: string): number {
+  let row = Array.from({ length: to.length + 1 }, (_, column) => column);
+  for (const [line, letter] of from.split("").entries()) {
+    const next = [line + 1];
+    for (const [column, other] of to.split("").entries()) {
+      const [replaced = 0, removed = 0, inserted = 0] = [row[column], row[column + 1], next[column]];
+      next.push(Math.min(replaced + (letter === other ? 0 : 1), removed + 1, inserted + 1));
+    }
+    row = next;
+  }
+  return row.at(-1) ?? 0;
+}

@@ -1,0 +1,20 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { nearest } from "../../src/server/nearest.ts";
+
+const known = ["port", "host", "issuer", "jwksPath"];
+
+for (const [given, meant] of [
+  ["port", "port"],
+  ["prot", "port"],
+  ["hos", "host"],
+  ["ussuer", "issuer"],
+  ["jwks_path", "jwksPath"],
+  ["", undefined],
+  ["banana", undefined],
+  ["issuer_of_tokens", undefined],
+] as const) {
+  test(`${JSON.stringify(given)} is taken for ${meant ?? "none of the names"}`, () => {
+    assert.equal(nearest(given, known), meant);
+  });
+}
