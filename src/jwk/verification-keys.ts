@@ -18,84 +18,137 @@ export interface VerificationKeys {
   /**
    * The key of a kid, for the alg of a token; `undefined` when the set has no usable key of that kid.
    *
-   * @throws TokenError `ERR_TOKEN_ALG` when the key is of another alg: algorithms cannot be confused
+   * @throws TokenError `ERR_TOKEN_ALG` when the keys of that kid are for other algs: algorithms cannot be confused
    */
   find(kid: string, alg: string): jose.CryptoKey | Promise<jose.CryptoKey> | undefined;
 }
 
 interface Candidate {
+  readonly index: number;
+  readonly kid: string;
   readonly jwk: PublicJwk | OkpPublicJwk;
   readonly algs: readonly string[];
-  /** Imported when first asked for, once for each alg. */
+  /** By alg, each imported once. */
   readonly imported: Map<string, jose.CryptoKey | Promise<jose.CryptoKey>>;
 }
 
 const ecAlgs = { "P-256": "ES256", "P-384": "ES384", "P-521": "ES512" } as const;
 const rsaAlgs = ["RS256", "PS256", "RS384", "PS384", "RS512", "PS512"];
 const edAlgs = ["EdDSA", "Ed25519"];
+/** @see RFC 7518 sections 6.2.2 and 6.3.2; RFC 8037 section 2 */
+const privateMembers = ["d", "p", "q", "dp", "dq", "qi", "oth"];
 const maxModulusBits = 4096;
 const maxExponentBits = 32;
 const maxKeys = 256;
 
 /**
- * Reads a JWK Set for verification. An entry is passed over when it has no kid, is not a signature key, is of an unknown type,
- * curve or size (RSA 2048 to 4096 bits, exponent at most 32), is malformed, or shares its kid with a different key.
+ * Reads a JWK Set for verification and imports its keys. An entry is passed over when it has no kid, is not a signature key, holds a
+ * private key, is of an unknown type, curve or size (RSA 2048 to 4096 bits, exponent at most 32), or is malformed. Where two different
+ * keys share a kid and an alg, neither is used for that alg.
  *
  * @throws KeyMaterialError `ERR_KEY_FORMAT` when it is no JWK Set, or one of more than 256 keys
- * @see RFC 7517 section 5 (unusable entries are ignored)
+ * @see RFC 7517 sections 4.5 and 5 (unusable entries are ignored)
  */
 export async function verificationKeys(jwkSet: unknown): Promise<VerificationKeys> {
+  const { candidates, skipped } = candidatesOf(entriesOf(jwkSet));
+  const valid: Candidate[] = [];
+  for (const candidate of candidates) {
+    try {
+      await importFor(candidate, candidate.algs[0] as string);
+      valid.push(candidate);
+    } catch {
+      skipped.push({ index: candidate.index, kid: candidate.kid, reason: "it is not a valid key" });
+    }
+  }
+  return keysOf(valid, skipped);
+}
+
+/**
+ * The same for sets whose writer may want to be expensive: a key is imported when it is first asked for. Then `find` rejects with
+ * KeyMaterialError `ERR_KEY_FORMAT` if it is not a valid key, such as a point that is not on its curve.
+ *
+ * @throws KeyMaterialError `ERR_KEY_FORMAT` when it is no JWK Set, or one of more than 256 keys
+ */
+export function verificationKeysOnDemand(jwkSet: unknown): VerificationKeys {
+  const { candidates, skipped } = candidatesOf(entriesOf(jwkSet));
+  return keysOf(candidates, skipped);
+}
+
+/** @throws KeyMaterialError `ERR_KEY_FORMAT` when it is no JWK Set, or one of more than 256 keys */
+export function entriesOf(jwkSet: unknown): readonly unknown[] {
   const entries = (jwkSet as { keys?: unknown } | null | undefined)?.keys;
   if (!Array.isArray(entries))
     throw new KeyMaterialError("ERR_KEY_FORMAT", 'a JWK Set has an array "keys" (RFC 7517 section 5)');
   if (entries.length > maxKeys)
     throw new KeyMaterialError("ERR_KEY_FORMAT", `a JWK Set of more than ${maxKeys} keys is refused`);
+  return entries as unknown[];
+}
 
-  const usable: { readonly index: number; readonly kid: string; readonly candidate: Candidate }[] = [];
+function candidatesOf(entries: readonly unknown[]): { candidates: Candidate[]; skipped: SkippedKey[] } {
+  const candidates: Candidate[] = [];
   const skipped: SkippedKey[] = [];
-  for (const [index, entry] of (entries as unknown[]).entries()) {
+  for (const [index, entry] of entries.entries()) {
     const kid = (entry as { kid?: unknown } | null)?.kid;
     const named = typeof kid === "string" && kid !== "" ? kid : undefined;
     try {
       if (named === undefined) throw new KeyMaterialError("ERR_KID_INVALID", "it has no kid");
-      const candidate = candidateFrom(entry as Record<string, unknown>);
-      await importFor(candidate, candidate.algs[0] as string);
-      usable.push({ index, kid: named, candidate });
+      candidates.push({ index, kid: named, ...publicKeyOf(entry as Record<string, unknown>), imported: new Map() });
     } catch (error) {
       const reason = error instanceof KeyMaterialError ? error.message : "it is not a valid key";
       skipped.push({ index, kid: named, reason });
     }
   }
+  return { candidates, skipped };
+}
 
-  const candidates = new Map<string, Candidate>();
-  const ambiguous = new Set<string>();
-  for (const { kid, candidate } of usable) {
-    const twin = candidates.get(kid);
-    if (twin !== undefined && identity(twin) !== identity(candidate)) ambiguous.add(kid);
-    candidates.set(kid, twin === undefined ? candidate : forBothAlgs(twin, candidate));
+function keysOf(candidates: readonly Candidate[], skipped: SkippedKey[]): VerificationKeys {
+  const byKid = new Map<string, ReadonlyMap<string, Candidate>>();
+  for (const [kid, sharing] of Map.groupBy(candidates, ({ kid }) => kid)) {
+    const byAlg = unambiguous(sharing);
+    const used = new Set([...byAlg.values()].map(identity));
+    if (byAlg.size > 0) byKid.set(kid, byAlg);
+    for (const candidate of sharing) {
+      if (used.has(identity(candidate))) continue;
+      const reason = "its kid names another key of the same alg, so neither is used";
+      skipped.push({ index: candidate.index, kid, reason });
+    }
   }
-  for (const { index, kid } of usable.filter(({ kid }) => ambiguous.has(kid))) {
-    candidates.delete(kid);
-    skipped.push({ index, kid, reason: "its kid names two different keys, so neither is used" });
-  }
-
   return {
-    identities: new Map([...candidates].map(([kid, candidate]) => [kid, identity(candidate)])),
-    skipped,
+    identities: new Map(
+      [...byKid].map(([kid, byAlg]) => [kid, [...new Set([...byAlg.values()].map(identity))].join()]),
+    ),
+    skipped: skipped.sort((one, other) => one.index - other.index),
     find(kid, alg) {
-      const candidate = candidates.get(kid);
-      if (candidate === undefined) return undefined;
+      const byAlg = byKid.get(kid);
+      if (byAlg === undefined) return undefined;
+      const candidate = byAlg.get(alg);
+      if (candidate === undefined)
+        throw new TokenError("ERR_TOKEN_ALG", "the alg of the token is not that of the key of its kid");
       return candidate.imported.get(alg) ?? importFor(candidate, alg);
     },
   };
 }
 
-function candidateFrom(entry: Readonly<Record<string, unknown>>): Candidate {
+/** Of entries with one kid, the key for each alg that only one key has. Keys of different types may share a kid. @see RFC 7517 section 4.5 */
+function unambiguous(sharing: readonly Candidate[]): ReadonlyMap<string, Candidate> {
+  const byAlg = new Map<string, Candidate>();
+  for (const alg of new Set(sharing.flatMap(({ algs }) => algs))) {
+    const [first, ...others] = sharing.filter(({ algs }) => algs.includes(alg)) as [Candidate, ...Candidate[]];
+    if (others.every((other) => identity(other) === identity(first))) byAlg.set(alg, first);
+  }
+  return byAlg;
+}
+
+function publicKeyOf(entry: Readonly<Record<string, unknown>>): Pick<Candidate, "jwk" | "algs"> {
   const { kty, use, alg, key_ops: keyOps } = entry;
+  if (privateMembers.some((member) => entry[member] !== undefined))
+    throw new KeyMaterialError("ERR_KEY_PURPOSE", "it holds a private key, so whoever reads the set can sign with it");
   if (use !== undefined && use !== "sig") throw new KeyMaterialError("ERR_KEY_PURPOSE", 'its "use" is not "sig"');
   if (keyOps !== undefined && !(Array.isArray(keyOps) && keyOps.includes("verify"))) {
     throw new KeyMaterialError("ERR_KEY_PURPOSE", 'its "key_ops" does not include "verify"');
   }
+  if (Array.isArray(keyOps) && new Set(keyOps).size < keyOps.length)
+    throw new KeyMaterialError("ERR_KEY_FORMAT", 'its "key_ops" has a member twice (RFC 7517 section 4.3)');
   const jwk = kty === "OKP" ? ed25519Members(entry, "the entry") : publicMembers(entry, "the entry");
   if (jwk.kty === "RSA") checkRsa(rsaBits(jwk));
   const fitting: readonly string[] = jwk.kty === "EC" ? [ecAlgs[jwk.crv]] : jwk.kty === "RSA" ? rsaAlgs : edAlgs;
@@ -105,16 +158,7 @@ function candidateFrom(entry: Readonly<Record<string, unknown>>): Candidate {
       ? fitting
       : fitting.filter((name) => name === alg);
   if (algs.length === 0) throw new KeyMaterialError("ERR_ALG_UNSUPPORTED", 'its "alg" does not fit the key');
-  return { jwk, algs, imported: new Map() };
-}
-
-/** One key may be listed once for each alg. */
-function forBothAlgs(one: Candidate, other: Candidate): Candidate {
-  return {
-    jwk: one.jwk,
-    algs: [...one.algs, ...other.algs],
-    imported: new Map([...one.imported, ...other.imported]),
-  };
+  return { jwk, algs };
 }
 
 function checkRsa({ modulus, exponent }: { modulus: number; exponent: number }): void {
@@ -129,13 +173,16 @@ function checkRsa({ modulus, exponent }: { modulus: number; exponent: number }):
   }
 }
 
-function importFor({ jwk, algs, imported }: Candidate, alg: string): Promise<jose.CryptoKey> {
-  if (!algs.includes(alg))
-    throw new TokenError("ERR_TOKEN_ALG", "the alg of the token is not that of the key of its kid");
-  const importing = jose.importJWK({ ...jwk }, alg).then((key) => {
-    imported.set(alg, key);
-    return key;
-  });
+function importFor({ jwk, imported }: Candidate, alg: string): Promise<jose.CryptoKey> {
+  const importing = jose.importJWK({ ...jwk }, alg).then(
+    (key) => {
+      imported.set(alg, key);
+      return key;
+    },
+    (cause: unknown) => {
+      throw new KeyMaterialError("ERR_KEY_FORMAT", "the key of the kid is not a valid key", { cause });
+    },
+  );
   imported.set(alg, importing);
   return importing;
 }

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { createPublicKey, generateKeyPairSync } from "node:crypto";
 import { describe, test } from "node:test";
 import type { Client } from "../../src/index.ts";
-import { type PrivateJwk, withoutPrivate } from "../support/keys.ts";
+import { type PrivateJwk, ecKey, withoutPrivate } from "../support/keys.ts";
 import { type Signature, compact, hmac, noSignature, signature, verdict } from "../token/compact.ts";
 import { client, clientId, entry, goodClaims, kinds, privateKeys, tokenOf, verifier } from "./client.ts";
 
@@ -133,10 +133,16 @@ describe("keys that are not for this", () => {
     ["a symmetric key", [{ kty: "oct", k: "AAAA", kid: "ES256" }], "ERR_TOKEN_KID_UNKNOWN"],
     ["a point that is not on the curve", [{ ...es256, y: ec["x"] }], "ERR_TOKEN_KID_UNKNOWN"],
     ["a key without a kid", [{ ...es256, kid: undefined }], "ERR_TOKEN_KID_UNKNOWN"],
-    ["two keys of one kid", [es256, { ...entry("RS256"), kid: "ES256" }], "ERR_TOKEN_KID_UNKNOWN"],
+    ["two keys of one kid and type", [es256, { ...entry("ES256", ecKey("x")) }], "ERR_TOKEN_KID_UNKNOWN"],
+    [
+      "two keys of one kid, of two types (RFC 7517 section 4.5)",
+      [es256, { ...entry("RS256"), kid: "ES256" }],
+      "accepted",
+    ],
     ["one key twice", [es256, es256], "accepted"],
     ["a good key after bad ones", [{}, { kty: "RSA" }, { kty: "OKP", kid: "x" }, es256], "accepted"],
-    ["a private key, of which the public half is used", [{ ...ec, kid: "ES256" }], "accepted"],
+    ["a private key", [{ ...ec, kid: "ES256" }], "ERR_TOKEN_KID_UNKNOWN"],
+    ["key_ops with a member twice", [{ ...es256, key_ops: ["verify", "verify"] }], "ERR_TOKEN_KID_UNKNOWN"],
     ["no key", [], "ERR_TOKEN_KID_UNKNOWN"],
   ];
   for (const [name, keys, expect] of rows) {

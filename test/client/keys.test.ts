@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { inspect } from "node:util";
 import { type Client, type ErrorCode, FetchError } from "../../src/index.ts";
-import { ecKey, named } from "../support/keys.ts";
+import { ecKey, withoutPrivate } from "../support/keys.ts";
 import {
   type Script,
   type ScriptedOrigin,
@@ -19,6 +19,7 @@ import { compact, noSignature, signature, verdict } from "../token/compact.ts";
 import { clientId, issuer, jwks, kinds, tokenOf, verifier } from "./client.ts";
 
 const jwksUri = "https://client.example/jwks";
+const published = (kid: string, key = ecKey(kid)): object => ({ ...withoutPrivate(key), kid });
 const remote: Client = { clientId, jwksUri };
 
 const at = (index: number): Client => ({ clientId, jwksUri: `https://client-${index}.example/jwks` });
@@ -52,7 +53,7 @@ function setup(script: Script): Setup {
 describe("keys by value", () => {
   test("each client has its own, although kids are the same", async () => {
     const { clientAssertion } = verifier();
-    const mine: Client = { clientId, jwks: { keys: [{ ...named("ES256", ecKey("mine")) }] } };
+    const mine: Client = { clientId, jwks: { keys: [published("ES256", ecKey("mine"))] } };
     assert.equal(await verdict(clientAssertion(tokenOf("clientAssertion"), { clientId, jwks })), "accepted");
     assert.equal(await verdict(clientAssertion(tokenOf("clientAssertion"), mine)), "ERR_TOKEN_SIGNATURE");
     assert.equal(await verdict(clientAssertion(tokenOf("clientAssertion"), { clientId, jwks })), "accepted");
@@ -60,26 +61,26 @@ describe("keys by value", () => {
 
   test("are those that are in the set now, not those that were when it was first seen", async () => {
     const { check } = setup(unreachable);
-    const set: { keys: object[] } = { keys: [named("a"), named("b")] };
+    const set: { keys: object[] } = { keys: [published("a"), published("b")] };
     const client: Client = { clientId, jwks: set };
     const verdicts = async (): Promise<string[]> => [await check("a", client), await check("b", client)];
     const unknown = "ERR_TOKEN_KID_UNKNOWN";
     assert.deepEqual(await verdicts(), ["accepted", "accepted"]);
     set.keys.shift();
     assert.deepEqual(await verdicts(), [unknown, "accepted"]);
-    Object.assign(set.keys[0] ?? {}, named("a"));
+    Object.assign(set.keys[0] ?? {}, published("a"));
     assert.deepEqual(await verdicts(), ["accepted", unknown]);
-    Object.assign(set.keys[0] ?? {}, named("a", ecKey("other")));
+    Object.assign(set.keys[0] ?? {}, published("a", ecKey("other")));
     assert.deepEqual(await verdicts(), ["ERR_TOKEN_SIGNATURE", unknown]);
     Object.assign(set, { keys: "a" });
     assert.deepEqual(await verdicts(), ["ERR_KEY_FORMAT", "ERR_KEY_FORMAT"]);
-    set.keys = [named("b")];
+    set.keys = [published("b")];
     assert.deepEqual(await verdicts(), [unknown, "accepted"], "a set that was repaired");
   });
 
   test("are those of the set at one moment, even if it changes while they are imported", async () => {
     const { check } = setup(unreachable);
-    const set: { keys: object[] } = { keys: [named("a"), named("b")] };
+    const set: { keys: object[] } = { keys: [published("a"), published("b")] };
     const client: Client = { clientId, jwks: set };
     const [before] = [check("b", client), set.keys.pop()];
     assert.deepEqual([await before, await check("b", client)], ["accepted", "ERR_TOKEN_KID_UNKNOWN"]);
@@ -87,7 +88,7 @@ describe("keys by value", () => {
 
   test("are imported once while the set stays the same", async (t) => {
     const { check } = setup(unreachable);
-    const client: Client = { clientId, jwks: { keys: [named("a")] } };
+    const client: Client = { clientId, jwks: { keys: [published("a")] } };
     assert.equal(await check("a", client), "accepted");
     const importKey = t.mock.method(crypto.subtle, "importKey");
     assert.equal(await check("a", client), "accepted");
@@ -96,7 +97,7 @@ describe("keys by value", () => {
 
   test("come first where there is a jwks_uri as well", async () => {
     const { origin, check } = setup(served(["b"]));
-    const both: Client = { ...remote, jwks: { keys: [named("a")] } };
+    const both: Client = { ...remote, jwks: { keys: [published("a")] } };
     assert.deepEqual([await check("a", both), await check("b", both)], ["accepted", "ERR_TOKEN_KID_UNKNOWN"]);
     assert.equal(origin.requests.length, 0);
   });
@@ -105,7 +106,7 @@ describe("keys by value", () => {
     ["no keys", {}],
     ["keys that are no list", { keys: {} }],
     ["more than 256 keys", { keys: Array.from({ length: 257 }, () => ({})) }],
-    ["a list", [named("a")]],
+    ["a list", [published("a")]],
     ["its text", JSON.stringify(jwks)],
     ["a number", 7],
     ["a function", () => jwks],
@@ -135,7 +136,7 @@ describe("keys by value", () => {
     const { check } = setup(served(["b"]));
     const rows: [client: Client, kid: string, expect: string][] = [
       [{ clientId, jwks: null, jwksUri }, "b", "accepted"],
-      [{ clientId, jwks: { keys: [named("a")] }, jwksUri: null }, "a", "accepted"],
+      [{ clientId, jwks: { keys: [published("a")] }, jwksUri: null }, "a", "accepted"],
       [{ clientId, jwks: null, jwksUri: null }, "a", "ERR_OPTION_INVALID"],
     ];
     for (const [client, kid, expect] of rows) assert.equal(await check(kid, client), expect);
@@ -210,7 +211,7 @@ describe("keys by jwks_uri", () => {
   }
 
   test("64 KiB are read", async () => {
-    const set = JSON.stringify({ keys: [named("a")] });
+    const set = JSON.stringify({ keys: [published("a")] });
     const { check } = setup(reply(200, set + " ".repeat(65_536 - set.length)));
     assert.equal(await check("a"), "accepted");
   });

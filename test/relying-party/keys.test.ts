@@ -79,6 +79,12 @@ const rows: readonly Row[] = [
     input: { ...ec("P-256"), key_ops: ["sign"] },
     expect: /"key_ops"/,
   },
+  {
+    source: "7517 4.3",
+    name: "key_ops with a member twice",
+    input: { ...ec("P-256"), key_ops: ["verify", "verify"] },
+    expect: /"key_ops" has a member twice/,
+  },
   { source: "7517 4.3", name: "no key_ops at all", input: { ...ec("P-256"), key_ops: [] }, expect: /"key_ops"/ },
   {
     source: "7517 4.3",
@@ -139,8 +145,15 @@ const rows: readonly Row[] = [
     input: rsaEntry(2048, Uint8Array.of(0, 1, 0, 1)),
     expect: /leading zero/,
   },
-  { source: "8725 3.5", name: "a private key, as a public one", input: ecKey("k"), expect: es256 },
-  { source: "8725 3.5", name: "a private RSA key, as a public one", input: rsaKey(), expect: everyRsaAlg },
+  { source: "7518 6.2.2", name: "a private key", input: ecKey("k"), expect: /holds a private key/ },
+  { source: "7518 6.3.2", name: "a private RSA key", input: rsaKey(), expect: /holds a private key/ },
+  ...["p", "q", "dp", "dq", "qi", "oth"].map((member) => ({
+    source: "7518 6.3.2",
+    name: `a private RSA key, of which only ${member} is left`,
+    input: { ...rsaEntry(2048), [member]: "AAAA" },
+    expect: /holds a private key/,
+  })),
+  { source: "8037 2", name: "a private Ed25519 key", input: { ...ed25519, d: "AAAA" }, expect: /holds a private key/ },
 ];
 
 const tokenAlgs = [
@@ -212,6 +225,7 @@ describe("entries that share a kid", () => {
     { ...entry("two"), kid: "k" },
   ];
   const rsa = { ...rsaEntry(2048), kid: "k" };
+  const otherRsa = { ...rsaEntry(3072), kid: "k" };
   const rows: [
     name: string,
     entries: readonly unknown[],
@@ -222,7 +236,23 @@ describe("entries that share a kid", () => {
     ["one key, with other members", [one, { ...one, x5t: "x" }], { ES256: "found" }, []],
     ["two keys: neither", [one, two], { ES256: "ERR_TOKEN_KID_UNKNOWN" }, [0, 1]],
     ["two keys, the first of them again", [one, two, one], { ES256: "ERR_TOKEN_KID_UNKNOWN" }, [0, 1, 2]],
-    ["keys of two types", [one, rsa], { ES256: "ERR_TOKEN_KID_UNKNOWN", RS256: "ERR_TOKEN_KID_UNKNOWN" }, [0, 1]],
+    ["keys of two types", [one, rsa], { ES256: "found", RS256: "found", ES384: "ERR_TOKEN_ALG" }, []],
+    ["two of one type, and one of another", [one, two, rsa], { ES256: "ERR_TOKEN_ALG", RS256: "found" }, [0, 1]],
+    [
+      "a key for every alg, and one for an alg of them",
+      [rsa, { ...otherRsa, alg: "PS256" }],
+      { RS256: "found", PS256: "ERR_TOKEN_ALG" },
+      [1],
+    ],
+    [
+      "two keys of one type, each for an alg of its own",
+      [
+        { ...rsa, alg: "RS256" },
+        { ...otherRsa, alg: "PS256" },
+      ],
+      { RS256: "found", PS256: "found", RS512: "ERR_TOKEN_ALG" },
+      [],
+    ],
     ["a key and one that is for something else", [{ ...two, use: "enc" }, one], { ES256: "found" }, [0]],
     ["a key and one that is malformed", [one, { ...two, x: "AAAA" }], { ES256: "found" }, [1]],
     [
