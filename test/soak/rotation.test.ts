@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { soak } from "../support/soak.ts";
 import { startProvider, startServe } from "../support/verifier-op.ts";
 import { assertLivedThrough, processVerifier, rotate, verifierScript } from "../support/verifier-run.ts";
 
@@ -8,7 +9,7 @@ const node = [process.execPath, verifierScript] as const;
 
 describe("a verifier process lives through a rotation of jwksd serve", () => {
   const rows = [
-    { swaps: 1000, args: [], latencyMs: 0 },
+    { swaps: soak(1000), args: [], latencyMs: 0 },
     // The next swap comes while the answer is on its way, which tells nothing about the kid of that.
     { swaps: 50, args: [], latencyMs: 25 },
     // Sharing a port between processes needs Linux.

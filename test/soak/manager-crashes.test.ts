@@ -11,8 +11,9 @@ import type { KeyRecord } from "../../src/store/store.ts";
 import { newWrappingKey, readStore, unwrapAll } from "../support/managed.ts";
 import { part, skipWithout } from "../support/parts.ts";
 import { temporaryFolder } from "../support/service.ts";
+import { soak } from "../support/soak.ts";
 
-const script = fileURLToPath(new URL("managed-child.ts", import.meta.url));
+const script = fileURLToPath(new URL("manager-child.ts", import.meta.url));
 const startMs = Date.parse("2026-11-20T12:00:00Z");
 const lifetimeMs = 3600_000;
 
@@ -75,7 +76,7 @@ function checkDatabase(path: string): void {
 
 describe("kill -9 at random instants while keys rotate", { timeout: 180_000, concurrency: true }, () => {
   const lanes = 3;
-  const kills = 100;
+  const kills = soak(100);
   for (let lane = 1; lane <= lanes; lane += 1) {
     test(`${kills} times on one store, lane ${lane}: it opens, its rules hold, and no key that a token needs is lost`, async (t) => {
       const folder = await temporaryFolder(t);
@@ -137,7 +138,9 @@ describe("kill -9 at random instants while keys rotate", { timeout: 180_000, con
   }
 });
 
-test("two processes that rotate one file at once, 200 rounds: one takes each step, the other takes it over", async (t) => {
+const rounds = soak(200);
+
+test(`two processes that rotate one file at once, ${rounds} rounds: one takes each step, the other takes it over`, async (t) => {
   const path = join(await temporaryFolder(t), "keys.db");
   const wrappingKey = newWrappingKey();
   const children = [1, 2].map(() => startChild(t, ["race", path, wrappingKey, startMs]));
@@ -152,7 +155,7 @@ test("two processes that rotate one file at once, 200 rounds: one takes each ste
   const steps: string[] = [];
   let [one, other] = await answers();
   let [conflicts, wins] = [0, 0];
-  for (let round = 0; round <= 200; round += 1) {
+  for (let round = 0; round <= rounds; round += 1) {
     assert.ok(one !== undefined && other !== undefined);
     assert.deepEqual(one.records, other.records, `round ${round}`);
     checkRecords(one.records);
@@ -160,7 +163,7 @@ test("two processes that rotate one file at once, 200 rounds: one takes each ste
     assert.ok(one.done.length === 0 || other.done.length === 0, "one wins");
     if (one.done.length > 0) wins += 1;
     conflicts = one.conflicts + other.conflicts;
-    if (round === 200) break;
+    if (round === rounds) break;
     const until = Math.min(one.wakeAt, other.wakeAt);
     // Nobody's clock stands still while the other one commits.
     for (const moment of [until - 1, until]) {
@@ -176,9 +179,9 @@ test("two processes that rotate one file at once, 200 rounds: one takes each ste
     steps,
     "each step once, and none is lost",
   );
-  assert.equal(records.length, 1 + Math.ceil(200 / 3));
+  assert.equal(records.length, 1 + Math.ceil(rounds / 3));
   checkDatabase(path);
-  t.diagnostic(`${conflicts} conflicts, the first process took ${wins} of 201 steps`);
+  t.diagnostic(`${conflicts} conflicts, the first process took ${wins} of ${rounds + 1} steps`);
   for (const child of children) child.process.stdin?.end();
   await Promise.all(children.map(({ exited }) => exited));
 });

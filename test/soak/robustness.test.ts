@@ -13,6 +13,7 @@ import {
   startServiceProcess,
   temporaryFolder,
 } from "../support/service.ts";
+import { soak } from "../support/soak.ts";
 import { parseReplies } from "../support/wire.ts";
 
 const get = "GET /jwks HTTP/1.1\r\nHost: op.example\r\n\r\n";
@@ -21,8 +22,10 @@ const littleRoom = { NODE_OPTIONS: "--max-semi-space-size=1 --max-old-space-size
 // How much memory a process has is read from /proc.
 const skip = process.platform !== "linux";
 
+const requests = soak(100_000);
+
 describe("robustness:", { timeout: 180_000, concurrency: true }, () => {
-  test("100,000 random and mutated requests", { skip }, async (t) => {
+  test(`${requests} random and mutated requests`, { skip }, async (t) => {
     const seed = Number(process.env["SEED"] ?? randomInt(2 ** 31));
     const service = await start(t, littleRoom);
     const etag = (await getOnce(service.port)).headers["etag"] as string;
@@ -41,14 +44,14 @@ describe("robustness:", { timeout: 180_000, concurrency: true }, () => {
     };
     const sendAll = (end: number): Promise<unknown> => Promise.all(Array.from({ length: 64 }, () => sendUntil(end)));
 
-    await sendAll(20_000);
+    await sendAll(requests / 5);
     const before = await usageOf(service);
-    await sendAll(100_000);
+    await sendAll(requests);
     await eventually("all connections are closed", async () => (await usageOf(service)).handles <= before.handles);
     const after = await usageOf(service);
     assertWhole(await getOnce(service.port));
     t.diagnostic(`SEED=${seed}; first replies ${JSON.stringify(Object.fromEntries(counts))}`);
-    t.diagnostic(`${before.megabytes} MB after 20,000 requests, ${after.megabytes} MB after 100,000`);
+    t.diagnostic(`${before.megabytes} MB after ${requests / 5} requests, ${after.megabytes} MB after ${requests}`);
     assert.ok(after.megabytes - before.megabytes < 12, "150 bytes for each request would be a leak");
     assert.equal(await service.stop(), 0);
     assert.equal(service.errors(), "");

@@ -8,7 +8,8 @@ import { type Command, announce, applyCommand } from "../../src/rotation/command
 import { type RotationPolicy, cachedForSeconds, rotationPolicy } from "../../src/rotation/policy.ts";
 import { activeKey, checkFence, checkRecords, isRotating, publishedKeys } from "../../src/rotation/records.ts";
 import type { KeyEvent, KeyRecord, KeyUse } from "../../src/store/store.ts";
-import { day, frozen, hour, newKey, second, start, year } from "./key-records.ts";
+import { day, frozen, hour, newKey, second, start, year } from "../rotation/key-records.ts";
+import { soak } from "../support/soak.ts";
 
 /*
  * Several replicas work on one store: each loads, decides, and commits by compare-and-set, and in between the others do, or it
@@ -454,7 +455,7 @@ test("the laws of rotation hold through every history", () => {
         for (const step of steps) world.take(step);
       },
     ),
-    { numRuns: 5000 },
+    { numRuns: soak(10_000) },
   );
   // The histories come by everything that there is to see.
   const everything = [

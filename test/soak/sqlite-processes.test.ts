@@ -11,16 +11,19 @@ import { isDeepStrictEqual } from "node:util";
 import { sqliteStore } from "../../src/store/sqlite.ts";
 import { tombstone } from "../support/records.ts";
 import { temporaryFolder } from "../support/service.ts";
-import { type Child, endChild, startChild } from "./processes.ts";
-import { checkSteps } from "./steps.ts";
+import { soak } from "../support/soak.ts";
+import { type Child, endChild, startChild } from "../store/processes.ts";
+import { checkSteps } from "../store/steps.ts";
 
-test("of two processes that race on one file, exactly one wins each of 200 rounds", async (t) => {
+const rounds = soak(200);
+
+test(`of two processes that race on one file, exactly one wins each of ${rounds} rounds`, async (t) => {
   const path = join(await temporaryFolder(t), "store.db");
   const racers = ["left", "right"].map((name) => ({ name, child: startChild("race", path) }));
   // Both make the file, at once.
   for (const { child } of racers) assert.equal(await child.next(), "ready");
   const winners: string[] = [];
-  for (let round = 0; round < 200; round += 1) {
+  for (let round = 0; round < rounds; round += 1) {
     for (const { name, child } of racers) child.tell(JSON.stringify([round, `${name} ${round}`]));
     const outcomes = await Promise.all(racers.map(({ child }) => child.next()));
     const winner = outcomes.indexOf("won");
@@ -32,7 +35,7 @@ test("of two processes that race on one file, exactly one wins each of 200 round
   const store = await sqliteStore(path);
   t.after(() => store.close());
   const { revision, records } = await store.load();
-  assert.equal(revision, 200);
+  assert.equal(revision, rounds);
   assert.deepEqual(
     records.map(({ kid }) => kid),
     winners,
@@ -40,33 +43,34 @@ test("of two processes that race on one file, exactly one wins each of 200 round
   assert.deepEqual((await store.events()).map(({ kid }) => kid).toReversed(), winners);
 });
 
-test("kill -9 at 300 random instants: what was committed is there, and nothing by halves", async () => {
-  const [files, killsPerFile, lanes] = [60, 5, 4];
-  const endure = async (): Promise<void> => {
-    const folder = await mkdtemp(join(tmpdir(), "jwksd-test-"));
-    const path = join(folder, "store.db");
-    let known = 0;
-    for (let kill = 0; kill < killsPerFile; kill += 1) {
-      const child = startChild("commits", path);
-      const first = await child.next();
-      assert.equal(first, known + 1, "its first commit is the one after the last one found");
-      await delay(Math.random() * 40);
-      child.process.kill("SIGKILL");
-      const acknowledged = ((await child.rest()).at(-1) ?? first) as number;
-      if (child.process.signalCode === null) await once(child.process, "exit");
-      assert.equal(child.process.signalCode, "SIGKILL");
+const [files, killsPerFile, lanes] = [soak(60), 5, 2];
+const endure = async (): Promise<void> => {
+  const folder = await mkdtemp(join(tmpdir(), "jwksd-test-"));
+  const path = join(folder, "store.db");
+  let known = 0;
+  for (let kill = 0; kill < killsPerFile; kill += 1) {
+    const child = startChild("commits", path);
+    const first = await child.next();
+    assert.equal(first, known + 1, "its first commit is the one after the last one found");
+    await delay(Math.random() * 40);
+    child.process.kill("SIGKILL");
+    const acknowledged = ((await child.rest()).at(-1) ?? first) as number;
+    if (child.process.signalCode === null) await once(child.process, "exit");
+    assert.equal(child.process.signalCode, "SIGKILL");
 
-      const store = await sqliteStore(path);
-      known = await checkSteps(store);
-      await store.close();
-      // How many die between a commit and its acknowledgement is a matter of the disk: it waits there.
-      assert.ok(known === acknowledged || known === acknowledged + 1, `${known} after ${acknowledged}`);
-      const db = new DatabaseSync(path);
-      assert.deepEqual({ ...db.prepare("PRAGMA integrity_check").get() }, { integrity_check: "ok" });
-      db.close();
-    }
-    await rm(folder, { recursive: true });
-  };
+    const store = await sqliteStore(path);
+    known = await checkSteps(store);
+    await store.close();
+    // How many die between a commit and its acknowledgement is a matter of the disk: it waits there.
+    assert.ok(known === acknowledged || known === acknowledged + 1, `${known} after ${acknowledged}`);
+    const db = new DatabaseSync(path);
+    assert.deepEqual({ ...db.prepare("PRAGMA integrity_check").get() }, { integrity_check: "ok" });
+    db.close();
+  }
+  await rm(folder, { recursive: true });
+};
+
+test(`kill -9 at ${files * killsPerFile} random instants: what was committed is there, and nothing by halves`, async () => {
   const lane = async (): Promise<void> => {
     for (let file = 0; file < files / lanes; file += 1) await endure();
   };

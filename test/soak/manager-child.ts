@@ -1,4 +1,4 @@
-// What other processes do with managed keys: `managed-child.ts COMMAND PATH WRAPPING_KEY [START]`. Their time is simulated: it jumps
+// What other processes do with managed keys: `manager-child.ts COMMAND PATH WRAPPING_KEY [START]`. Their time is simulated: it jumps
 // to whatever is next. They answer in lines of JSON on standard output.
 import { appendFileSync, existsSync, rmSync, writeFileSync, writeSync } from "node:fs";
 import { createInterface } from "node:readline";
