@@ -28,7 +28,7 @@ export function createRemoteSets(fetch: Fetch, clock: Clock): (jwksUri: string) 
     const budget = budgets.get(jwksUri) ?? createBudget();
     const pauseMs = budget.waitMs(now);
     if (pauseMs > 0) throw keysLater(pauseMs);
-    const set = createKeySet({ jwksUri, fetch, clock, maxBytes, timeoutMs }, budget);
+    const set = createKeySet({ jwksUri, fetch, clock, maxBytes, timeoutMs }, { budget });
     budget.spend(now);
     budgets.delete(jwksUri);
     return { set, budget };

@@ -2,12 +2,21 @@ import type { CryptoKey, JWSHeaderParameters } from "jose";
 import { ConfigError, FetchError, type JwksdError, TokenError } from "../errors.ts";
 import { type Budget, createBudget } from "./budget.ts";
 import { inWorkerd } from "./fetch-json.ts";
+import { verificationKeys } from "../jwk/verification-keys.ts";
 import { createFlights, withPause } from "./flights.ts";
 import { type Freshness, freshness, mayUse } from "./freshness.ts";
 import { type KeySetEvent, type RemoteKeySetOptions, checkOptions } from "./options.ts";
 import { type Loaded, createSource } from "./source.ts";
-import { type KeySetState, type StoredSet, difference, isKeySetState, leftOrigin, storedSet } from "./stored.ts";
-import { isUnknown, rememberUnknown } from "./unknown-kids.ts";
+import {
+  type KeySetState,
+  type ReadKeys,
+  type StoredSet,
+  difference,
+  isKeySetState,
+  leftOrigin,
+  storedSet,
+} from "./stored.ts";
+import { type UnknownKids, createUnknownKids } from "./unknown-kids.ts";
 import { checkUrl } from "./urls.ts";
 
 /** Finds a key for the header of a token: by `kid`, and only for the `alg` of the key. */
@@ -33,8 +42,7 @@ export interface RemoteKeySet extends GetKey {
 /** What the callers of one kind share: what they may spend, and the kids of which they know that they name no key. */
 interface Lane {
   readonly budget: Budget;
-  /** Kid to the moment from which that was known. */
-  readonly unknown: Map<string, number>;
+  readonly unknown: UnknownKids;
   /** How many callers wait. */
   waiting: number;
 }
@@ -65,21 +73,32 @@ const maxWaiting = 1_000;
  * @see the contract, section 1 points 3 to 5; RFC 9111; RFC 5861
  */
 export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
-  return createKeySet(options, createBudget());
+  return createKeySet(options);
 }
 
-/** The same over a budget that may outlive it. */
-export function createKeySet(options: RemoteKeySetOptions, budget: Budget): RemoteKeySet {
+/** What a set may share with others, or leave to those that come after it. */
+export interface KeySetParts {
+  readonly budget?: Budget;
+  readonly unknown?: UnknownKids;
+  /** Reads a JWK Set. Default: imports each key at once. */
+  readonly readKeys?: ReadKeys;
+}
+
+/** The same, of parts that are handed in. */
+export function createKeySet(
+  options: RemoteKeySetOptions,
+  { budget = createBudget(), unknown = createUnknownKids()(), readKeys = verificationKeys }: KeySetParts = {},
+): RemoteKeySet {
   const settings = checkOptions(options);
   const { issuer, jwksUri, allowInsecure, clock, maxWaitMs, bounds, onEvent } = settings;
   const closed = new AbortController();
   const { signal } = closed;
-  const source = createSource({ ...settings, signal });
+  const source = createSource({ ...settings, signal, readKeys });
 
   let stored: (StoredSet & Freshness) | undefined;
   const flights = createFlights({ ...settings, signal, load: (bypass) => source.load(stored, bypass), take, emit });
-  const anyLane: Lane = { budget, unknown: new Map(), waiting: 0 };
-  const tokenEndpointLane: Lane = { budget: createBudget(), unknown: new Map(), waiting: 0 };
+  const anyLane: Lane = { budget, unknown, waiting: 0 };
+  const tokenEndpointLane: Lane = { budget: createBudget(), unknown: createUnknownKids()(), waiting: 0 };
   /** Keys of this set and of earlier ones. */
   const seen = new Set<string>();
   let { state: unrestored } = settings;
@@ -153,7 +172,7 @@ export function createKeySet(options: RemoteKeySetOptions, budget: Budget): Remo
     const { lane, flightsBefore } = call;
     for (;;) {
       const now = clock.now();
-      if (isUnknown(lane.unknown, kid, now)) throw unknownKid();
+      if (await lane.unknown.has(kid, now)) throw unknownKid();
       const pauseMs = Math.max(lane.budget.waitMs(now), flights.waitMs(now));
       const joined = flights.current();
       let set: StoredSet | undefined;
@@ -171,7 +190,7 @@ export function createKeySet(options: RemoteKeySetOptions, budget: Budget): Remo
       if (key !== undefined) return key;
       // What was asked before this token came, or answered by a cache, says nothing about its kid.
       if (flights.bypassedSince(flightsBefore)) {
-        rememberUnknown(lane.unknown, kid, clock.now());
+        await lane.unknown.add(kid, clock.now());
         throw unknownKid();
       }
     }
@@ -256,7 +275,7 @@ export function createKeySet(options: RemoteKeySetOptions, budget: Budget): Remo
       if (!isKeySetState(state)) throw new ConfigError("ERR_OPTION_INVALID", "state is not one that state() gave");
       checkUrl(state.jwksUri, "jwksUri of the state", allowInsecure);
       const fits = state.issuer === issuer && (jwksUri === undefined || state.jwksUri === jwksUri);
-      if (fits) store(await storedSet(state));
+      if (fits) store(await storedSet(state, readKeys));
     } catch (error) {
       emit({ type: "failed", error: error as JwksdError });
     }

@@ -1,13 +1,14 @@
 import { FetchError } from "../errors.ts";
 import { type FetchOptions, fetchJson } from "./fetch-json.ts";
 import { type Freshness, ageSeconds, freshness, mayUse } from "./freshness.ts";
-import { type StoredSet, storedSet } from "./stored.ts";
+import { type ReadKeys, type StoredSet, storedSet } from "./stored.ts";
 import { checkUrl, shownUrl } from "./urls.ts";
 
 export interface SourceOptions extends Omit<FetchOptions, "etag" | "bypassCaches"> {
   readonly issuer: string | undefined;
   readonly jwksUri: string | undefined;
   readonly allowInsecure: boolean;
+  readonly readKeys: ReadKeys;
 }
 
 /** What a request for the JWK Set gave: the set that is stored from now on. */
@@ -28,7 +29,7 @@ const discoveryBounds = {
 };
 
 /** Where a JWK Set comes from: a URL, or the discovery document of an issuer. */
-export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, ...fetchOptions }: SourceOptions) {
+export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, readKeys, ...fetchOptions }: SourceOptions) {
   let discovered: ({ readonly jwksUri: string; readonly round: number } & Freshness) | undefined;
   let round = 0;
 
@@ -60,7 +61,8 @@ export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, ...fetc
     const { text, etag, headers } = await fetchJson(jwksUri, { ...fetchOptions, etag: known?.etag, bypassCaches });
     const status = text === undefined ? 304 : 200;
     if (known === undefined || (text !== undefined && text !== known.body)) {
-      const set = await storedSet({ issuer, jwksUri, body: text ?? "", etag, headers, requestedAt });
+      const state = { issuer, jwksUri, body: text ?? "", etag, headers, requestedAt };
+      const set = await storedSet(state, readKeys);
       return { set, status, ageSeconds: ageSeconds(headers) };
     }
     // What a 304 says replaces what was stored, field by field. RFC 9111 section 4.3.4

@@ -1,5 +1,5 @@
 import { FetchError } from "../errors.ts";
-import { type VerificationKeys, verificationKeys } from "../jwk/verification-keys.ts";
+import type { VerificationKeys } from "../jwk/verification-keys.ts";
 import { type CachingHeaders, ageSeconds } from "./freshness.ts";
 import { shownUrl } from "./urls.ts";
 
@@ -37,10 +37,13 @@ export function isKeySetState(state: KeySetState | null): state is KeySetState {
   );
 }
 
+/** Reads a JWK Set. @throws KeyMaterialError when it is none */
+export type ReadKeys = (jwkSet: unknown) => VerificationKeys | Promise<VerificationKeys>;
+
 /** @throws FetchError `ERR_FETCH_BODY` when the body is no JWK Set */
-export async function storedSet(state: KeySetState): Promise<StoredSet> {
+export async function storedSet(state: KeySetState, readKeys: ReadKeys): Promise<StoredSet> {
   try {
-    return { ...state, keys: await verificationKeys(JSON.parse(state.body)) };
+    return { ...state, keys: await readKeys(JSON.parse(state.body)) };
   } catch (cause) {
     throw new FetchError("ERR_FETCH_BODY", `${shownUrl(state.jwksUri)}: the body is not a JWK Set`, { cause });
   }
