@@ -95,7 +95,7 @@ test(
       };
     };
     const replica = await world.start({ policy, createSigner: create, openSigner: openFirst });
-    await world.passTo(3 * day + hour);
+    await world.passTo(2 * day + hour);
     assert.ok(made > 1);
     assert.equal(replica.manager.records.length, 1);
     const orphans = replica.told.filter(({ type }) => type === "orphaned");
