@@ -5,7 +5,7 @@ import type { ErrorCode } from "../../src/errors.ts";
 import { type Command, announce, applyCommand } from "../../src/rotation/commands.ts";
 import { announceForMs, retireForMs, rotationPolicy } from "../../src/rotation/policy.ts";
 import type { KeyRecord } from "../../src/store/store.ts";
-import { refusal } from "../unit/refusal.ts";
+import { refusal } from "../support/refusal.ts";
 import { day, frozen, hour, newKey, record, start, states, year } from "./key-records.ts";
 
 const policy = rotationPolicy();

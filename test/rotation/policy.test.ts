@@ -9,7 +9,7 @@ import {
   rotateEveryMs,
   rotationPolicy,
 } from "../../src/rotation/policy.ts";
-import { refusal } from "../unit/refusal.ts";
+import { refusal } from "../support/refusal.ts";
 
 const defaults = {
   rotateEveryDays: 90,

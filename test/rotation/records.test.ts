@@ -15,7 +15,7 @@ import {
   stateSince,
 } from "../../src/rotation/records.ts";
 import type { KeyRecord, KeyState } from "../../src/store/store.ts";
-import { refusal } from "../unit/refusal.ts";
+import { refusal } from "../support/refusal.ts";
 import { day, record, second, start, year } from "./key-records.ts";
 
 const policy = rotationPolicy();

@@ -8,7 +8,7 @@ import { transact } from "../../src/rotation/transact.ts";
 import { memoryStore } from "../../src/store/memory.ts";
 import type { KeyRecord, KeyStore } from "../../src/store/store.ts";
 import { settled, simulatedClock } from "../support/simulated.ts";
-import { refusal } from "../unit/refusal.ts";
+import { refusal } from "../support/refusal.ts";
 import { newKey, record, states } from "./key-records.ts";
 
 const policy = rotationPolicy();

@@ -6,7 +6,7 @@ import type { JwksdError } from "../../src/errors.ts";
 import { makeLocalKey, wrapKey } from "../../src/rotation/make-key.ts";
 import { type Wrapping, createWrapping } from "../../src/rotation/wrapping.ts";
 import { ecKey, named, privateMembers, rsaKey, withoutPrivate } from "../support/keys.ts";
-import { assertSilent, refusal } from "../unit/refusal.ts";
+import { assertSilent, refusal } from "../support/refusal.ts";
 
 const issuer = "https://op.example";
 const wrappingKey = (fill: number): string => Buffer.alloc(32, fill).toString("base64url");

@@ -8,7 +8,7 @@ import type { ErrorCode } from "../../src/errors.ts";
 import { type ImportOptions, readImport } from "../../src/server/import-keys.ts";
 import { ecKey, named, rsaKey } from "../support/keys.ts";
 import { temporaryFolder } from "../support/service.ts";
-import { assertSilent, refusal } from "./refusal.ts";
+import { assertSilent, refusal } from "../support/refusal.ts";
 
 const ec = ecKey("a");
 const p384 = ecKey("a", "P-384");

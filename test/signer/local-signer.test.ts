@@ -3,7 +3,7 @@ import { createHash, createPrivateKey, createPublicKey, generateKeyPairSync, ver
 import { describe, test } from "node:test";
 import { type ErrorCode, type KeyInput, localSigner } from "../../src/index.ts";
 import { type EcPrivateJwk, ecKey, keyMaterial, rsaKey, withoutPrivate } from "../support/keys.ts";
-import { assertSilent, refusal } from "./refusal.ts";
+import { assertSilent, refusal } from "../support/refusal.ts";
 
 const [a, b] = [ecKey("a"), ecKey("b")];
 const [leadingZeroX, leadingZeroY] = [ecKey("leading-zero-50"), ecKey("leading-zero-785")];

@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import type { ErrorCode } from "../../src/index.ts";
 import { readKeySet } from "../../src/jwk/read.ts";
 import { ecKey, named, rsaKey, withoutPrivate } from "../support/keys.ts";
-import { assertSilent, refusal } from "./refusal.ts";
+import { assertSilent, refusal } from "../support/refusal.ts";
 
 const [a, b] = [named("a"), { ...named("b"), use: "sig", alg: "ES256", exp: 1_800_000_000, key_ops: ["sign"] }];
 const rsa = named("rsa", rsaKey());

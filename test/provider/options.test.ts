@@ -11,7 +11,7 @@ import {
   withKeyset,
 } from "../../src/index.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
-import { refusal } from "./refusal.ts";
+import { refusal } from "../support/refusal.ts";
 
 const issuer = "https://op.example";
 const keyset = [{ keyId: "a", signer: await localSigner(ecKey("a")) }];

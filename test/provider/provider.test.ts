@@ -11,7 +11,7 @@ import {
   localSigner,
 } from "../../src/index.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
-import { refusal } from "./refusal.ts";
+import { refusal } from "../support/refusal.ts";
 
 const signing = async (...kids: string[]): Promise<SigningEntry[]> =>
   Promise.all(kids.map(async (keyId) => ({ keyId, signer: await localSigner(ecKey(keyId)) })));

@@ -4,7 +4,7 @@ import { describe, test } from "node:test";
 import type { EncryptionEntry, ErrorCode, KeyInput, SigningEntry } from "../../src/index.ts";
 import { checkKeyset } from "../../src/keyset/keyset.ts";
 import { type EcPrivateJwk, type PrivateJwk, ecKey, rsaKey, withoutPrivate } from "../support/keys.ts";
-import { assertSilent, refusal } from "./refusal.ts";
+import { assertSilent, refusal } from "../support/refusal.ts";
 
 const sign = (): Promise<Uint8Array> => Promise.reject(new Error("publishing needs no signature"));
 

@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { describe, test } from "node:test";
 import { type ProviderOptions, createProvider, localSigner } from "../../src/index.ts";
 import { ecKey } from "../support/keys.ts";
-import { refusal } from "./refusal.ts";
+import { refusal } from "../support/refusal.ts";
 
 const url = "https://op.example/.well-known/openid-configuration";
 const base: ProviderOptions = {

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { readEncryptionKeyset, readKeyset } from "../../src/node/index.ts";
 import { ecKey, named } from "../support/keys.ts";
 import { temporaryFolder } from "../support/service.ts";
-import { refusal } from "./refusal.ts";
+import { refusal } from "../support/refusal.ts";
 
 test("two files with one key are refused by the names of both", async (t) => {
   const folder = await temporaryFolder(t);
