@@ -11,6 +11,7 @@ import packageJson from "../../package.json" with { type: "json" };
 import { readKeyset } from "../../src/node/index.ts";
 import { flagName, settingDefinitions, variableName } from "../../src/server/settings.ts";
 import { readStore, unwrapAll, wrappingKeyOf } from "../support/managed.ts";
+import { skipped } from "../support/parts.ts";
 import { eventually, keySetText, runCli, spawnCli, startServiceProcess, temporaryFolder } from "../support/service.ts";
 
 const timeout = 180_000;
@@ -145,9 +146,7 @@ describe("standard output that takes nothing", { timeout, concurrency: 4 }, () =
   /** Why tests with a device that is always full are skipped: Linux has one. */
   function skipWithoutFull(): string | false {
     if (existsSync(full) || process.env["CI"]) return false;
-    const reason = `NOT TESTED: standard output on a full disk; this system has no ${full}`;
-    process.emitWarning(reason);
-    return reason;
+    return skipped(`standard output on a full disk; this system has no ${full}`);
   }
 
   async function spawnOnFull(t: TestContext, args: readonly string[]) {

@@ -9,7 +9,7 @@ import { fileURLToPath } from "node:url";
 import { checkRecords } from "../../src/rotation/records.ts";
 import type { KeyRecord } from "../../src/store/store.ts";
 import { newWrappingKey, readStore, unwrapAll } from "../support/managed.ts";
-import { part, skipWithout } from "../support/parts.ts";
+import { part, skipWithout, skipped } from "../support/parts.ts";
 import { temporaryFolder } from "../support/service.ts";
 import { soak } from "../support/soak.ts";
 
@@ -194,9 +194,7 @@ function skipWithoutMounts(): string | false {
   const missing = skipWithout("unshare", "mount");
   if (missing !== false || process.env["CI"]) return missing;
   if (spawnSync(part("unshare"), [...namespaces, "mount", "-t", "tmpfs", "tmpfs", "/tmp"]).status === 0) return false;
-  const reason = "NOT TESTED: a full disk; this system lets nobody mount a file system (unshare -Urm)";
-  process.emitWarning(reason);
-  return reason;
+  return skipped("a full disk; this system lets nobody mount a file system (unshare -Urm)");
 }
 
 test(

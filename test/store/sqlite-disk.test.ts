@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { sqliteStore } from "../../src/store/sqlite.ts";
 import { tombstone } from "../support/records.ts";
-import { part, skipWithout } from "../support/parts.ts";
+import { part, skipWithout, skipped } from "../support/parts.ts";
 import { temporaryFolder } from "../support/service.ts";
 import { endChild, startChild } from "./processes.ts";
 
@@ -16,10 +16,7 @@ function skipWithoutMounts(): string | false {
   const missing = skipWithout("unshare", "mount");
   if (missing !== false || process.env["CI"]) return missing;
   if (spawnSync(part("unshare"), [...namespaces, "mount", "-t", "tmpfs", "tmpfs", "/tmp"]).status === 0) return false;
-  const reason =
-    "NOT TESTED: a full disk and a read-only one; this system lets nobody mount a file system (unshare -Urm)";
-  process.emitWarning(reason);
-  return reason;
+  return skipped("a full disk and a read-only one; this system lets nobody mount a file system (unshare -Urm)");
 }
 
 // Root of its own namespaces only, so nobody else sees the mounts, and they end with the process.

@@ -1,5 +1,6 @@
 import { accessSync, constants } from "node:fs";
 import { delimiter, join } from "node:path";
+import { test } from "node:test";
 
 // Daemons are often installed where the search path of a plain user does not lead.
 const folders = [...(process.env["PATH"] ?? "").split(delimiter), "/usr/local/sbin", "/usr/sbin", "/sbin"];
@@ -22,12 +23,17 @@ export function part(program: string): string {
 export function skipWithout(...programs: string[]): string | false {
   const absent = programs.filter((program) => find(program) === undefined);
   if (absent.length === 0 || process.env["CI"]) return false;
-  process.emitWarning(missing(absent));
-  return missing(absent);
+  return skipped(missing(absent));
+}
+
+/** Gives the reason for a `skip` option, and has the runner count it: of a suite that is skipped it counts nothing. */
+export function skipped(reason: string): string {
+  test(`NOT TESTED: ${reason}`, { skip: reason });
+  return reason;
 }
 
 const missing = (programs: string[]): string =>
-  `NOT TESTED: ${programs.join(", ")} not installed; install with: sudo scripts/install-test-services`;
+  `${programs.join(", ")} not installed; install with: sudo scripts/install-test-services`;
 
 function find(program: string): string | undefined {
   return folders.map((folder) => join(folder, program)).find(isExecutable);

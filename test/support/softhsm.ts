@@ -7,7 +7,7 @@ import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { part, skipWithout } from "./parts.ts";
+import { part, skipWithout, skipped } from "./parts.ts";
 
 type Scope = { after(fn: () => Promise<void>): void };
 
@@ -51,15 +51,13 @@ const root = fileURLToPath(new URL("../../", import.meta.url));
 
 /** For the `skip` option of tests with a PKCS#11 module: why they are skipped, or `false`. With `CI` set, nothing is skipped. */
 export function skipWithoutPkcs11(...programs: string[]): string | false {
-  const skipped = skipWithout("softhsm2-util", "pkcs11-tool", ...programs);
-  if (skipped !== false || process.env["CI"]) return skipped;
+  const missing = skipWithout("softhsm2-util", "pkcs11-tool", ...programs);
+  if (missing !== false || process.env["CI"]) return missing;
   try {
     loadPkcs11js();
     return false;
   } catch {
-    const why = "NOT TESTED: pkcs11js is not compiled; install g++, make and python3, then: npm rebuild pkcs11js";
-    process.emitWarning(why);
-    return why;
+    return skipped("pkcs11js is not compiled; install g++, make and python3, then: npm rebuild pkcs11js");
   }
 }
 
