@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { cp, mkdtemp, readFile, rm, symlink } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readFile, rm } from "node:fs/promises";
 import { delimiter, join, resolve } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { promisify } from "node:util";
+import { builtClone } from "../support/build.ts";
 
 type Json = Readonly<Record<string, unknown>>;
 
@@ -57,12 +57,7 @@ describe("examples of tokens run as they stand, against a build", () => {
   };
 
   before(async () => {
-    clone = await mkdtemp(join(tmpdir(), "jwksd-tokens-"));
-    for (const name of ["package.json", "tsconfig.json", "tsconfig.build.json", "src", "examples"])
-      await cp(join(root, name), join(clone, name), { recursive: true });
-    await symlink(join(root, "node_modules"), join(clone, "node_modules"));
-    // What `npm run build` does once the dependencies are there.
-    await sh("tsc -p tsconfig.build.json");
+    clone = await builtClone();
   });
   after(() => rm(clone, { recursive: true }));
 

@@ -3,10 +3,10 @@ import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
-import { cp, mkdtemp, readFile, rm, symlink } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readFile, rm } from "node:fs/promises";
 import { delimiter, join, resolve } from "node:path";
 import { type TestContext, test } from "node:test";
+import { builtClone } from "./build.ts";
 import { type WireReply, type WireRequest, pipeline } from "./wire.ts";
 
 type Row = readonly [name: string, request: WireRequest, reply: WireReply];
@@ -157,13 +157,10 @@ function withoutOwnHeaders({ headers, ...reply }: WireReply): WireReply {
   return { ...reply, headers: others };
 }
 
-/** Runs an example in a copy of the clone, where no other build is in the way, and gives its port. */
+/** Runs an example in a built copy of the clone, and gives its port. */
 async function startExample(t: TestContext, file: string): Promise<number> {
   const command = await commandOf(file);
-  const clone = await mkdtemp(join(tmpdir(), "jwksd-example-"));
-  for (const name of ["package.json", "tsconfig.json", "tsconfig.build.json", "src", "examples"])
-    await cp(join(root, name), join(clone, name), { recursive: true });
-  await symlink(join(root, "node_modules"), join(clone, "node_modules"));
+  const clone = await builtClone();
 
   // npm would take these for its own settings, and the checkout for its prefix.
   const inherited = Object.entries(process.env).filter(([name]) => !name.startsWith("npm_"));
@@ -192,11 +189,12 @@ async function startExample(t: TestContext, file: string): Promise<number> {
   });
 }
 
-/** The command at the top of an example, with the binaries of node_modules in place of `npx`. */
+/** What the command at the top of an example does after the build, with the binaries of node_modules in place of `npx`. */
 async function commandOf(file: string): Promise<string> {
   const [, lines] = /^\/\/ Run: (.+(?:\n\/\/ .+)*)/.exec(await readFile(join(root, file), "utf8")) ?? [];
   assert.ok(lines, `${file} does not say how to run it`);
-  const command = lines.replaceAll(/\n\/\/ +/g, " ");
+  const [, command] = /^npm run build && (.+)$/.exec(lines.replaceAll(/\n\/\/ +/g, " ")) ?? [];
+  assert.ok(command, `${file} does not build first`);
   for (const [, name = ""] of command.matchAll(/npx (\S+)/g))
     assert.ok(existsSync(join(binaries, name)), `the npm package "${name}" is missing; install it with: npm ci`);
   // The server takes the place of the shell, so that the signal that ends it arrives.
