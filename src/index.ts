@@ -1,6 +1,7 @@
 export type { Client } from "./client/client-keys.ts";
 export { type ClientVerifier, type ClientVerifierOptions, createClientVerifier } from "./client/client-tokens.ts";
-export { type ReplayStore, memoryReplayStore } from "./client/replay.ts";
+export type { ClientEvent, TokenKind } from "./client/events.ts";
+export { type SetIfAbsent, memoryReplayStore } from "./client/replay.ts";
 export { type Clock, systemClock } from "./clock.ts";
 export {
   ConfigError,

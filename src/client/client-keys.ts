@@ -1,9 +1,11 @@
-import { type Clock, systemClock } from "../clock.ts";
+import type { Clock } from "../clock.ts";
 import { ConfigError, KeyMaterialError, TokenError } from "../errors.ts";
-import { type VerificationKeys, verificationKeys } from "../jwk/verification-keys.ts";
+import { type VerificationKeys, entriesOf, verificationKeysOnDemand } from "../jwk/verification-keys.ts";
 import type { Fetch } from "../relying-party/fetch-json.ts";
+import { textHash } from "../text-hash.ts";
 import type { KeySource } from "../token/verify.ts";
-import { createRemoteSets } from "./remote-sets.ts";
+import type { ClientEvent } from "./events.ts";
+import { type RemoteSet, createRemoteSets } from "./remote-sets.ts";
 
 /** What the provider knows of a client: its id, and its keys by value or by URL. @see RFC 7591 section 2 */
 export interface Client {
@@ -12,52 +14,86 @@ export interface Client {
   readonly jwksUri?: string | null | undefined;
 }
 
+interface ClientKeysOptions {
+  readonly fetch: Fetch | undefined;
+  readonly clock: Clock;
+  readonly maxKeySets: number;
+  readonly emit: (event: ClientEvent) => void;
+}
+
+/** The keys of one client, for one token. */
+export interface ClientKeys {
+  readonly find: KeySource;
+  /** They have verified the token. */
+  prove(this: void): void;
+}
+
 /** Finds the keys of clients. */
-export function createClientKeys(fetch: Fetch | undefined, clock: Clock = systemClock) {
-  const byValue = new WeakMap<object, { readonly text: string; readonly keys: Promise<VerificationKeys> }>();
-  const setAt = fetch && createRemoteSets(fetch, clock);
+export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysOptions) {
+  /** Keys by value, by a hash of their entries; the least recently used first. */
+  const byValue = new Map<string, VerificationKeys>();
+  const remoteSets = fetch && createRemoteSets({ fetch, clock, maxKeySets, emit });
 
-  /** Imported once, and again when what is in the set has changed: a key may have been taken out of it. */
-  function keysOf(jwks: object): Promise<VerificationKeys> {
-    const text = jsonOf(jwks);
-    const known = byValue.get(jwks);
-    if (known?.text === text) return known.keys;
-    const keys = verificationKeys(JSON.parse(text));
-    // What is no object is no JWK Set, and cannot be remembered.
-    if (typeof jwks === "object") byValue.set(jwks, { text, keys });
-    return keys;
-  }
-
-  function local(jwks: object): KeySource {
-    return async ({ kid = "", alg = "" }) => {
-      const key = (await keysOf(jwks)).find(kid, alg);
-      if (key === undefined)
-        throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "the kid of the token names no key of the client");
-      return key;
+  function local(clientId: string, jwks: object): ClientKeys {
+    return {
+      async find({ kid = "", alg = "" }) {
+        const named = [...entriesOf(jwks).entries()].filter(
+          ([, entry]) => (entry as { kid?: unknown } | null)?.kid === kid,
+        );
+        const key = named.length > 0 && (await keysOf(clientId, named)).find(kid, alg);
+        if (!key) throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "the kid of the token names no key of the client");
+        return key;
+      },
+      prove() {},
     };
   }
 
-  function remote(jwksUri: string): KeySource {
-    if (setAt === undefined) {
+  /** Read once, and again when the entries have changed. The rest of the set is not looked at: it may be large, and the token made up. */
+  async function keysOf(clientId: string, named: readonly (readonly [index: number, entry: unknown])[]) {
+    const text = jsonOf(named.map(([, entry]) => entry));
+    const name = await textHash(text);
+    const known = byValue.get(name);
+    byValue.delete(name);
+    const keys = known ?? verificationKeysOnDemand({ keys: JSON.parse(text) });
+    byValue.set(name, keys);
+    if (byValue.size > maxKeySets) byValue.delete(byValue.keys().next().value as string);
+    if (known === undefined && keys.skipped.length > 0) {
+      const skipped = keys.skipped.map((key) => ({ ...key, index: named[key.index]?.[0] ?? 0 }));
+      emit({ type: "skipped", clientId, keys: skipped });
+    }
+    return keys;
+  }
+
+  function remote(jwksUri: string): ClientKeys {
+    if (remoteSets === undefined) {
       throw new ConfigError(
         "ERR_OPTION_INVALID",
         'a jwks_uri comes from outside, so the option "fetch" must guard against it; on Node pass guardedFetch of "jwksd/node"',
       );
     }
-    // Looked for only now, by tokens that could be good: no other may drop the set of another client.
-    return (header) => setAt(jwksUri).getKey(header);
+    let used: RemoteSet | undefined;
+    return {
+      // Looked for only now, by tokens that could be good: no other may drop the set of another client.
+      find(header) {
+        used = remoteSets.use(jwksUri);
+        return used.keys.getKey(header);
+      },
+      prove() {
+        if (used !== undefined) remoteSets.prove(used);
+      },
+    };
   }
 
-  return ({ clientId, jwks, jwksUri }: Client): KeySource => {
-    if (jwks !== undefined && jwks !== null) return local(jwks);
+  return ({ clientId, jwks, jwksUri }: Client): ClientKeys => {
+    if (jwks !== undefined && jwks !== null) return local(clientId, jwks);
     if (jwksUri !== undefined && jwksUri !== null) return remote(jwksUri);
     throw new ConfigError("ERR_OPTION_INVALID", `client ${JSON.stringify(clientId)} has neither jwks nor jwksUri`);
   };
 }
 
-function jsonOf(jwks: object): string {
+function jsonOf(value: unknown): string {
   try {
-    return JSON.stringify(jwks) ?? "null";
+    return JSON.stringify(value);
   } catch {
     throw new KeyMaterialError("ERR_KEY_FORMAT", "the jwks of a client is not what JSON can hold");
   }

@@ -1,61 +1,75 @@
-import { base64url } from "jose";
 import { checkBounds } from "../bounds.ts";
 import { type Clock, systemClock } from "../clock.ts";
-import { ConfigError, TokenError } from "../errors.ts";
+import { ConfigError, type ErrorCode, JwksdError, TokenError } from "../errors.ts";
 import { type OptionTypes, checkMethods, checkOptionTypes } from "../option-types.ts";
 import type { Fetch } from "../relying-party/fetch-json.ts";
+import { textHash } from "../text-hash.ts";
 import { clientAlgorithms } from "../token/client-algorithms.ts";
-import { type VerifiedToken, type VerifyOptions, verify } from "../token/verify.ts";
+import { type VerifiedToken, verify } from "../token/verify.ts";
+import { checkLifetime, checkSoleAudience, checkTimes, checkTyp, futureSeconds } from "./claims.ts";
 import { type Client, createClientKeys } from "./client-keys.ts";
-import { type ReplayStore, memoryReplayStore } from "./replay.ts";
+import { type ClientEvent, type TokenKind, clientEvents } from "./events.ts";
+import { type SetIfAbsent, memoryReplayStore } from "./replay.ts";
 
 /** Options of `createClientVerifier`. */
 export interface ClientVerifierOptions {
-  /** Issuer identifier of the provider; every token must be meant for it, or for one of `audiences`. */
+  /** Issuer identifier of the provider; the `aud` of every token must be this, or one of `audiences`. */
   readonly issuer: string;
-  /** Other names of the provider that clients use as `aud`, such as the URL of the token endpoint. Default: none. */
+  /**
+   * Other names of the provider that clients use as `aud`, such as the URL of the token endpoint. Default: none, because another
+   * provider can lead clients to sign such a name for it.
+   *
+   * @see CVE-2025-27370, CVE-2025-27371
+   */
   readonly audiences?: readonly string[] | undefined;
   /** Gets the `jwks_uri` of clients, guarded: `guardedFetch` of `jwksd/node`. Default: clients with a `jwks_uri` are refused. */
   readonly fetch?: Fetch | undefined;
-  /** Default: in the memory of this process, at most 100,000 tokens, of one client at most as many as there is room for more. */
-  readonly replay?: ReplayStore | undefined;
-  /** How far `exp` may lie ahead, in seconds. Default: 3600. */
+  /** How many sets of `jwks_uri`, of 4 KiB on average, and how many keys by value are kept in memory. Default: 10,000. */
+  readonly maxKeySets?: number | undefined;
+  /** Default: in the memory of this process, at most 100,000 tokens. Replicas need one that they share. */
+  readonly replay?: SetIfAbsent | undefined;
+  /** How far `exp` may lie ahead, in seconds, and how long after `nbf` in a request object. Default: 3600. */
   readonly maxLifetimeSeconds?: number | undefined;
-  /** Default: 0. */
+  /** For `exp`. `nbf` and `iat` may lie ahead by as much, but at least by 10 and at most by 60 seconds. Default: 0. */
   readonly clockToleranceSeconds?: number | undefined;
   readonly clock?: Clock | undefined;
+  /** Hears of refusals, requests for keys, sets that cannot be used, and budgets that are empty. */
+  readonly onEvent?: ((event: ClientEvent) => void) | undefined;
 }
 
 const optionTypes: OptionTypes<ClientVerifierOptions> = {
   issuer: "string",
   audiences: "array",
   fetch: "function",
-  replay: "object",
+  maxKeySets: "number",
+  replay: "function",
   maxLifetimeSeconds: "number",
   clockToleranceSeconds: "number",
   clock: "object",
+  onEvent: "function",
 };
 
 /** Verifies what clients sign. */
 export interface ClientVerifier {
   /**
-   * Verifies a client assertion (`private_key_jwt`): `iss` and `sub` are the client, `aud` is the provider, `exp` is near, and
-   * `jti` was not used before.
+   * Verifies a client assertion (`private_key_jwt`): `iss` and `sub` are the client, `aud` is the provider and nobody else, `exp` is
+   * near, `jti` was not used before, and the header `typ` is `client-authentication+jwt`, `JWT` or absent.
    *
    * @throws TokenError see `verify`, and `ERR_TOKEN_REPLAYED`, `ERR_REPLAY_FULL`
    * @throws FetchError when the keys of the client cannot be had now
-   * @throws KeyMaterialError `ERR_KEY_FORMAT` when the `jwks` of the client is no JWK Set
+   * @throws KeyMaterialError `ERR_KEY_FORMAT` when the `jwks` of the client is no JWK Set, or its key not a valid one
    * @throws ConfigError `ERR_OPTION_INVALID` when the client has no id or no keys, or a `jwksUri` that nothing can fetch
-   * @see RFC 7523 section 3; OpenID Connect Core 1.0 section 9
+   * @see RFC 7523 section 3; draft-ietf-oauth-rfc7523bis section 4; OpenID Connect Core 1.0 section 9
    */
   clientAssertion(this: void, assertion: string, client: Client): Promise<VerifiedToken>;
   /**
-   * Verifies a request object (JAR): `iss` and `client_id` are the client, `aud` is the provider, `exp` is near, `sub` is not the
-   * client (that would make it a client assertion), `request` and `request_uri` are not in it, and a `jti` was not used before.
+   * Verifies a request object (JAR): `iss` and `client_id` are the client, `aud` is or holds the provider, `exp` is near, `sub` is not
+   * the client (that would make it a client assertion), `request` and `request_uri` are not in it, a `jti` was not used before, and
+   * the header `typ` is `oauth-authz-req+jwt`, `JWT` or absent.
    *
    * @throws TokenError see `verify`, and `ERR_TOKEN_REPLAYED`, `ERR_REPLAY_FULL`
    * @throws FetchError when the keys of the client cannot be had now
-   * @throws KeyMaterialError `ERR_KEY_FORMAT` when the `jwks` of the client is no JWK Set
+   * @throws KeyMaterialError `ERR_KEY_FORMAT` when the `jwks` of the client is no JWK Set, or its key not a valid one
    * @throws ConfigError `ERR_OPTION_INVALID` when the client has no id or no keys, or a `jwksUri` that nothing can fetch
    * @see RFC 9101 sections 4, 6 and 10.8
    */
@@ -71,8 +85,8 @@ export interface ClientVerifier {
 export function createClientVerifier(options: ClientVerifierOptions): ClientVerifier {
   checkOptionTypes(options, optionTypes);
   checkMethods("clock", options.clock, ["now", "setTimer"]);
-  checkMethods("replay", options.replay, ["use"]);
-  const { issuer, audiences = [], maxLifetimeSeconds = 3_600, clockToleranceSeconds = 0 } = options;
+  const { issuer, audiences = [], maxKeySets = 10_000, maxLifetimeSeconds = 3_600 } = options;
+  const { clockToleranceSeconds = 0 } = options;
   const clock = options.clock ?? systemClock;
   // A text would be spread into its letters.
   const audience: string[] = [issuer, ...(Array.isArray(audiences) ? audiences : [""])];
@@ -82,79 +96,101 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
       "issuer must be a string, audiences a list of strings, none of them empty",
     );
   }
-  checkBounds({ maxLifetimeSeconds }, 1);
+  checkBounds({ maxLifetimeSeconds, maxKeySets }, 1);
   checkBounds({ clockToleranceSeconds }, 0);
   const replay = options.replay ?? memoryReplayStore({ clock });
-  const keysOf = createClientKeys(options.fetch ?? undefined, clock);
+  const emit = clientEvents(options.onEvent ?? undefined);
+  const keysOf = createClientKeys({ fetch: options.fetch ?? undefined, clock, maxKeySets, emit });
 
-  async function check(
-    token: string,
-    client: Client,
-    more: Pick<VerifyOptions, "requiredClaims">,
-  ): Promise<VerifiedToken> {
+  async function check(token: string, client: Client, typ: string, requiredClaims: string[]): Promise<VerifiedToken> {
     if (typeof client !== "object" || client === null) {
       throw new ConfigError("ERR_OPTION_INVALID", 'a client is expected: "clientId", and "jwks" or "jwksUri"');
     }
+    const keys = keysOf(client);
     const verified = await verify(token, {
-      keys: keysOf(client),
+      keys: keys.find,
       issuer: client.clientId,
       audience,
       algorithms: clientAlgorithms,
-      clockToleranceSeconds,
+      // For nbf. What this is too much for, is checked below.
+      clockToleranceSeconds: Math.max(clockToleranceSeconds, futureSeconds.accepted),
       clock,
-      ...more,
+      requiredClaims,
     });
-    const { exp = 0 } = verified.claims;
-    if (exp > clock.now() / 1000 + maxLifetimeSeconds + clockToleranceSeconds) {
-      throw new TokenError("ERR_TOKEN_CLAIM", `claim "exp" is more than ${maxLifetimeSeconds} seconds ahead`);
-    }
+    checkTyp(verified.header, typ);
+    checkTimes(verified.claims, { nowSeconds: clock.now() / 1000, maxLifetimeSeconds, clockToleranceSeconds });
+    keys.prove();
     return verified;
   }
 
   /** The last check, so that only a token that is good in all else is used up. */
-  async function useOnce({ claims: { jti, exp = 0 } }: VerifiedToken, client: Client): Promise<void> {
+  async function useOnce({ claims: { jti, exp = 0 } }: VerifiedToken, { clientId }: Client): Promise<void> {
     if (typeof jti !== "string" || jti === "")
       throw new TokenError("ERR_TOKEN_CLAIM", 'claim "jti" is not a string, or empty');
-    const id = await replayId(client.clientId, jti);
-    // `verify` compares whole seconds: this is the first moment at which it refuses the token.
+    // Of one length, however long a jti is: a store is bounded by its number of entries.
+    const key = await textHash(JSON.stringify([clientId, jti]));
+    // The first moment at which the token is refused: times are compared in whole seconds.
     const expiresAt = Math.ceil(exp + clockToleranceSeconds) * 1000;
-    if (!(await replay.use(id, expiresAt, client.clientId))) {
+    if (!(await replay(key, expiresAt, clientId))) {
       throw new TokenError("ERR_TOKEN_REPLAYED", "the token was used before (claim jti)");
     }
     // A store may have forgotten the first use of a token that expired while its keys were fetched.
     if (clock.now() >= expiresAt) throw new TokenError("ERR_TOKEN_EXPIRED", "the token has expired");
   }
 
-  return {
-    async clientAssertion(assertion, client) {
-      const verified = await check(assertion, client, { requiredClaims: ["sub", "jti"] });
-      if (verified.claims.sub !== client.clientId) {
-        throw new TokenError("ERR_TOKEN_CLAIM", 'claim "sub" is not the client (RFC 7523 section 3)');
-      }
-      await useOnce(verified, client);
-      return verified;
-    },
+  async function assertion(token: string, client: Client): Promise<VerifiedToken> {
+    const verified = await check(token, client, "client-authentication+jwt", ["sub", "jti"]);
+    if (verified.claims.sub !== client.clientId) {
+      throw new TokenError("ERR_TOKEN_CLAIM", 'claim "sub" is not the client (RFC 7523 section 3)');
+    }
+    checkSoleAudience(verified.claims, audience);
+    await useOnce(verified, client);
+    return verified;
+  }
 
-    async requestObject(requestObject, client) {
-      const verified = await check(requestObject, client, { requiredClaims: ["client_id"] });
-      const { claims } = verified;
-      const broken =
-        claims["client_id"] !== client.clientId
-          ? '"client_id" is not the client'
-          : claims.sub === client.clientId
-            ? '"sub" is the client, as in a client assertion (RFC 9101 section 10.8)'
-            : claims["request"] !== undefined || claims["request_uri"] !== undefined
-              ? '"request" and "request_uri" do not belong into a request object (RFC 9101 section 4)'
-              : undefined;
-      if (broken !== undefined) throw new TokenError("ERR_TOKEN_CLAIM", `claim ${broken}`);
-      if (claims.jti !== undefined) await useOnce(verified, client);
-      return verified;
-    },
+  async function request(token: string, client: Client): Promise<VerifiedToken> {
+    const verified = await check(token, client, "oauth-authz-req+jwt", ["client_id"]);
+    const { claims } = verified;
+    const broken =
+      claims["client_id"] !== client.clientId
+        ? '"client_id" is not the client'
+        : claims.sub === client.clientId
+          ? '"sub" is the client, as in a client assertion (RFC 9101 section 10.8)'
+          : claims["request"] !== undefined || claims["request_uri"] !== undefined
+            ? '"request" and "request_uri" do not belong into a request object (RFC 9101 section 4)'
+            : undefined;
+    if (broken !== undefined) throw new TokenError("ERR_TOKEN_CLAIM", `claim ${broken}`);
+    checkLifetime(claims, maxLifetimeSeconds);
+    if (claims.jti !== undefined) await useOnce(verified, client);
+    return verified;
+  }
+
+  /** Tells of refusals. What the caller did wrong is no refusal. */
+  function reporting(kind: TokenKind, verifyToken: ClientVerifier[TokenKind]): ClientVerifier[TokenKind] {
+    return async (token, client) => {
+      try {
+        return await verifyToken(token, client);
+      } catch (error) {
+        if (error instanceof JwksdError && !(error instanceof ConfigError)) {
+          const { clientId } = client;
+          const budget = budgets[error.code];
+          emit({ type: "refused", kind, clientId, code: error.code });
+          if (budget !== undefined) emit({ type: "exhausted", budget, kind, clientId });
+        }
+        throw error;
+      }
+    };
+  }
+
+  return {
+    clientAssertion: reporting("clientAssertion", assertion),
+    requestObject: reporting("requestObject", request),
   };
 }
 
-/** Of one length, however long a `jti` a client chooses: a store is bounded by its number of entries. */
-async function replayId(clientId: string, jti: string): Promise<string> {
-  const name = new TextEncoder().encode(JSON.stringify([clientId, jti]));
-  return base64url.encode(new Uint8Array(await crypto.subtle.digest("SHA-256", name)));
-}
+/** Which budget is empty when a token is refused with this code. */
+const budgets: { readonly [Code in ErrorCode]?: "keys" | "fetches" | "replay" } = {
+  ERR_KEYS_LATER: "keys",
+  ERR_FETCH_BUSY: "fetches",
+  ERR_REPLAY_FULL: "replay",
+};

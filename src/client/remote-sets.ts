@@ -1,41 +1,105 @@
 import type { Clock } from "../clock.ts";
+import { FetchError } from "../errors.ts";
+import { verificationKeysOnDemand } from "../jwk/verification-keys.ts";
 import { type Budget, createBudget } from "../relying-party/budget.ts";
 import type { Fetch } from "../relying-party/fetch-json.ts";
 import { type RemoteKeySet, createKeySet, keysLater } from "../relying-party/remote-key-set.ts";
+import { createUnknownKids } from "../relying-party/unknown-kids.ts";
+import { type ClientEvent, keySetEvent } from "./events.ts";
 
-const maxSets = 1_000;
 // What a client publishes is small; what an attacker publishes need not be.
 const maxBytes = 65_536;
+/** The bodies of all sets together are at most so large for each set that may be kept. */
+const meanBytes = 4_096;
 const timeoutMs = 5_000;
+const maxUnknownKids = 10_000;
+/** Requests under way; at most half of them are for sets that never verified a token. */
+const maxRequests = 500;
 
-interface Kept {
-  readonly set: RemoteKeySet;
+export interface RemoteSetsOptions {
+  readonly fetch: Fetch;
+  readonly clock: Clock;
+  readonly maxKeySets: number;
+  readonly emit: (event: ClientEvent) => void;
+}
+
+/** The key set at one URL. */
+export interface RemoteSet {
+  readonly jwksUri: string;
+  readonly keys: RemoteKeySet;
+  /** Outlives the set, and pays for the next one at this URL. */
   readonly budget: Budget;
+  /** Length of the body. */
+  bytes: number;
+  /** Whether it has verified a token. */
+  isProven: boolean;
 }
 
 /**
- * The key sets of many URLs, the least recently used of them being dropped first. Tokens that anybody can make up decide which are
- * used, so what a set may cost is not dropped with it: its budget pays for asking again, too.
+ * The key sets of many URLs. Tokens that anybody can make up decide which are asked for. So sets that have verified a token outlive
+ * those that never have, and of each kind the least recently used goes first. What a set may cost is not dropped with it.
  */
-export function createRemoteSets(fetch: Fetch, clock: Clock): (jwksUri: string) => RemoteKeySet {
-  const kept = new Map<string, Kept>();
+export function createRemoteSets({ fetch, clock, maxKeySets, emit }: RemoteSetsOptions) {
+  /** The least recently used first. */
+  const sets = new Map<string, RemoteSet>();
   /** Of sets that were dropped within about the last minute. */
   const budgets = new Map<string, Budget>();
+  const unknownKids = createUnknownKids(maxUnknownKids);
+  let bytes = 0;
+  let requests = 0;
 
   /** @throws FetchError `ERR_KEYS_LATER`, `ERR_URL_INSECURE` */
-  function create(jwksUri: string): Kept {
+  function create(jwksUri: string): RemoteSet {
     const now = clock.now();
     const budget = budgets.get(jwksUri) ?? createBudget();
     const pauseMs = budget.waitMs(now);
     if (pauseMs > 0) throw keysLater(pauseMs);
-    const set = createKeySet({ jwksUri, fetch, clock, maxBytes, timeoutMs }, { budget });
+    const keys = createKeySet(
+      {
+        jwksUri,
+        fetch: (url, init) => request(set, url, init),
+        clock,
+        maxBytes,
+        timeoutMs,
+        onEvent(event) {
+          if (event.type === "refreshed") weigh(set);
+          emit(keySetEvent(jwksUri, event));
+        },
+      },
+      { budget, unknown: unknownKids(), readKeys: verificationKeysOnDemand },
+    );
+    const set = { jwksUri, keys, budget, bytes: 0, isProven: false };
     budget.spend(now);
-    budgets.delete(jwksUri);
-    return { set, budget };
+    return set;
   }
 
-  function drop(jwksUri: string, { budget }: Kept): void {
-    kept.delete(jwksUri);
+  /** @throws FetchError `ERR_FETCH_BUSY` */
+  async function request({ isProven }: RemoteSet, url: string, init: RequestInit): Promise<Response> {
+    if (requests >= (isProven ? maxRequests : maxRequests / 2)) {
+      const message = "too many requests for the keys of clients are under way; try again in 1 s";
+      throw new FetchError("ERR_FETCH_BUSY", message, { retryAfterSeconds: 1 });
+    }
+    requests += 1;
+    // A key set aborts each of its requests when it is done with it, also after a whole body.
+    init.signal?.addEventListener("abort", () => (requests -= 1), { once: true });
+    return fetch(url, init);
+  }
+
+  function keep(set: RemoteSet): void {
+    if (!sets.delete(set.jwksUri)) {
+      budgets.delete(set.jwksUri);
+      bytes += set.bytes;
+    }
+    sets.set(set.jwksUri, set);
+    if (sets.size > maxKeySets) {
+      const others = [...sets.values()].filter((other) => other !== set);
+      drop(others.find(({ isProven }) => !isProven) ?? (others[0] as RemoteSet));
+    }
+  }
+
+  function drop({ jwksUri, budget, ...set }: RemoteSet): void {
+    sets.delete(jwksUri);
+    bytes -= set.bytes;
     budgets.set(jwksUri, budget);
     for (const [uri, budget] of budgets) {
       if (!budget.isWhole(clock.now())) break;
@@ -43,12 +107,29 @@ export function createRemoteSets(fetch: Fetch, clock: Clock): (jwksUri: string) 
     }
   }
 
-  return (jwksUri) => {
-    const used = kept.get(jwksUri) ?? create(jwksUri);
-    kept.delete(jwksUri);
-    kept.set(jwksUri, used);
-    const [oldest] = kept;
-    if (kept.size > maxSets && oldest !== undefined) drop(...oldest);
-    return used.set;
+  /** Large sets must not take the place of many small ones. */
+  function weigh(set: RemoteSet): void {
+    const before = set.bytes;
+    set.bytes = set.keys.state()?.body.length ?? 0;
+    if (sets.get(set.jwksUri) !== set) return;
+    bytes += set.bytes - before;
+    while (bytes > maxKeySets * meanBytes)
+      drop([...sets.values()].reduce((one, other) => (other.bytes > one.bytes ? other : one)));
+  }
+
+  return {
+    /** @throws FetchError `ERR_KEYS_LATER`, `ERR_URL_INSECURE` */
+    use(jwksUri: string): RemoteSet {
+      const set = sets.get(jwksUri) ?? create(jwksUri);
+      keep(set);
+      return set;
+    },
+
+    /** A set has verified a token. It is kept, even if it was dropped meanwhile. */
+    prove(set: RemoteSet): void {
+      const kept = sets.get(set.jwksUri) ?? set;
+      kept.isProven = true;
+      keep(kept);
+    },
   };
 }

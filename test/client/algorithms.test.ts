@@ -131,7 +131,7 @@ describe("keys that are not for this", () => {
     ["a key to sign", [{ ...es256, key_ops: ["sign"] }], "ERR_TOKEN_KID_UNKNOWN"],
     ["a key for another alg", [{ ...es256, alg: "ES384" }], "ERR_TOKEN_KID_UNKNOWN"],
     ["a symmetric key", [{ kty: "oct", k: "AAAA", kid: "ES256" }], "ERR_TOKEN_KID_UNKNOWN"],
-    ["a point that is not on the curve", [{ ...es256, y: ec["x"] }], "ERR_TOKEN_KID_UNKNOWN"],
+    ["a point that is not on the curve", [{ ...es256, y: ec["x"] }], "ERR_KEY_FORMAT"],
     ["a key without a kid", [{ ...es256, kid: undefined }], "ERR_TOKEN_KID_UNKNOWN"],
     ["two keys of one kid and type", [es256, { ...entry("ES256", ecKey("x")) }], "ERR_TOKEN_KID_UNKNOWN"],
     [

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { inspect } from "node:util";
-import { type Client, type ErrorCode, FetchError } from "../../src/index.ts";
+import { type Client, type ClientVerifierOptions, type ErrorCode, FetchError } from "../../src/index.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import {
   type Script,
@@ -15,7 +15,8 @@ import {
   simulatedClock,
   unreachable,
 } from "../support/simulated.ts";
-import { compact, noSignature, signature, verdict } from "../token/compact.ts";
+import { type Signature, compact, noSignature, signature, verdict } from "../token/compact.ts";
+import { createClientKeys } from "../../src/client/client-keys.ts";
 import { clientId, issuer, jwks, kinds, tokenOf, verifier } from "./client.ts";
 
 const jwksUri = "https://client.example/jwks";
@@ -27,27 +28,39 @@ const at = (index: number): Client => ({ clientId, jwksUri: `https://client-${in
 interface Setup {
   readonly clock: SimulatedClock;
   readonly origin: ScriptedOrigin;
-  /** The verdict on a new assertion, signed with the key of this kid. */
+  /** Verifies a new assertion, signed with the key of this kid. */
+  readonly attempt: (kid: string, client?: Client) => Promise<unknown>;
+  /** The verdict on it. */
   readonly check: (kid: string, client?: Client) => Promise<string>;
   /** The same of one that anybody could make. */
   readonly checkMadeUp: (client: Client) => Promise<string>;
 }
 
-function setup(script: Script): Setup {
+const signatures = new Map<string, Signature>();
+
+/** Made once: a thousand tokens of one key are used here. */
+function signatureOf(kid: string): Signature {
+  const made = signatures.get(kid) ?? signature("ES256", ecKey(kid));
+  signatures.set(kid, made);
+  return made;
+}
+
+function setup(script: Script, options: Partial<ClientVerifierOptions> = {}): Setup {
   const clock = simulatedClock();
   const origin = scriptedOrigin(clock, script);
-  const { clientAssertion } = verifier({ clock, fetch: origin.fetch });
+  const { clientAssertion } = verifier({ clock, fetch: origin.fetch, ...options });
   let jti = 0;
-  const check = (kid: string, client = remote): Promise<string> => {
+  const attempt = (kid: string, client = remote): Promise<unknown> => {
     const { clientId } = client;
     const exp = clock.now() / 1000 + 300;
     const claims = { iss: clientId, sub: clientId, aud: issuer, exp, jti: String((jti += 1)) };
-    const token = compact({ alg: "ES256", kid }, claims, signature("ES256", ecKey(kid)));
-    return verdict(clientAssertion(token, client));
+    const token = compact({ alg: "ES256", kid }, claims, signatureOf(kid));
+    return clientAssertion(token, client);
   };
+  const check = (kid: string, client?: Client): Promise<string> => verdict(attempt(kid, client));
   const checkMadeUp = (client: Client): Promise<string> =>
     verdict(clientAssertion(compact({ alg: "ES256", kid: `made-up ${(jti += 1)}` }, {}, noSignature), client));
-  return { clock, origin, check, checkMadeUp };
+  return { clock, origin, attempt, check, checkMadeUp };
 }
 
 describe("keys by value", () => {
@@ -86,13 +99,39 @@ describe("keys by value", () => {
     assert.deepEqual([await before, await check("b", client)], ["accepted", "ERR_TOKEN_KID_UNKNOWN"]);
   });
 
-  test("are imported once while the set stays the same", async (t) => {
-    const { check } = setup(unreachable);
-    const client: Client = { clientId, jwks: { keys: [published("a")] } };
+  test("are imported once while the text of the set stays the same, also for another client", async () => {
+    const keysOf = createClientKeys({ fetch: undefined, clock: simulatedClock(), maxKeySets: 10, emit() {} });
+    const find = (clientId: string, keys: object[]) =>
+      keysOf({ clientId, jwks: { keys } }).find({ kid: "a", alg: "ES256" });
+    const key = await find("client-1", [published("a")]);
+    assert.ok(key);
+    assert.equal(await find("client-1", [published("a")]), key);
+    assert.equal(await find("client-2", [published("b"), published("a")]), key);
+    assert.notEqual(await find("client-1", [{ ...published("a"), use: "sig" }]), key);
+  });
+
+  test("of which a token names none are not looked at: a set may be large, and the token made up", async () => {
+    const { check, checkMadeUp } = setup(unreachable);
+    let looks = 0;
+    const others = Array.from({ length: 255 }, (_, i) => {
+      const jwk = published(`k${i}`, ecKey("k"));
+      return Object.defineProperty(jwk, "x", { enumerable: true, get: () => (looks += 1) });
+    });
+    const client: Client = { clientId, jwks: { keys: [...others, published("a")] } };
+    assert.equal(await checkMadeUp(client), "ERR_TOKEN_KID_UNKNOWN");
     assert.equal(await check("a", client), "accepted");
-    const importKey = t.mock.method(crypto.subtle, "importKey");
-    assert.equal(await check("a", client), "accepted");
-    assert.equal(importKey.mock.callCount(), 0);
+    assert.equal(looks, 0);
+  });
+
+  test("in any number are kept within the bound: the least recently used go first", async () => {
+    const keysOf = createClientKeys({ fetch: undefined, clock: simulatedClock(), maxKeySets: 2, emit() {} });
+    const find = async (kid: string) =>
+      keysOf({ clientId, jwks: { keys: [published(kid)] } }).find({ kid, alg: "ES256" });
+    const [a, b] = [await find("a"), await find("b")];
+    assert.equal(await find("a"), a);
+    await find("c");
+    assert.equal(await find("a"), a);
+    assert.notEqual(await find("b"), b);
   });
 
   test("come first where there is a jwks_uri as well", async () => {
@@ -110,7 +149,7 @@ describe("keys by value", () => {
     ["its text", JSON.stringify(jwks)],
     ["a number", 7],
     ["a function", () => jwks],
-    ["what JSON cannot hold", { keys: [{ kid: 1n }] }],
+    ["what JSON cannot hold", { keys: [{ kid: "ES256", x: 1n }] }],
   ];
   for (const [name, jwks] of malformed) {
     test(`a malformed set is an error of its own: ${name}`, async () => {
@@ -257,42 +296,121 @@ describe("keys by jwks_uri", () => {
     });
   }
 
-  test("of 1001 URLs the least recently used is forgotten", async () => {
-    const { origin, check } = setup(served(["a"]));
-    for (let index = 0; index < 1_000; index += 1) assert.equal(await check("a", at(index)), "accepted");
-    assert.equal(origin.requests.length, 1_000);
+  test("of one URL more than may be kept, the least recently used is forgotten", async () => {
+    const { origin, check } = setup(served(["a"]), { maxKeySets: 20 });
+    for (let index = 0; index < 20; index += 1) assert.equal(await check("a", at(index)), "accepted");
+    assert.equal(origin.requests.length, 20);
     // Used again, so the next one is the oldest.
     await check("a", at(0));
-    await check("a", at(1_000));
-    assert.equal(origin.requests.length, 1_001);
+    await check("a", at(20));
+    assert.equal(origin.requests.length, 21);
     await check("a", at(0));
-    assert.equal(origin.requests.length, 1_001);
+    assert.equal(origin.requests.length, 21);
     await check("a", at(1));
-    assert.equal(origin.requests.length, 1_002);
+    assert.equal(origin.requests.length, 22);
+  });
+
+  test("the sets of 1100 clients are kept by default", async () => {
+    const { origin, check } = setup(served(["a"]));
+    for (let index = 0; index < 1_100; index += 1) assert.equal(await check("a", at(index)), "accepted");
+    for (let index = 0; index < 100; index += 1) assert.equal(await check("a", at(index)), "accepted");
+    assert.equal(origin.requests.length, 1_100);
+  });
+
+  test("sets that have verified a token outlive those that never have", async () => {
+    const { origin, check, checkMadeUp } = setup(served(["a"]), { maxKeySets: 10 });
+    for (let index = 0; index < 9; index += 1) assert.equal(await check("a", at(index)), "accepted");
+    for (let index = 100; index < 200; index += 1) assert.equal(await checkMadeUp(at(index)), "ERR_TOKEN_KID_UNKNOWN");
+    const before = origin.requests.length;
+    for (let index = 0; index < 9; index += 1) assert.equal(await check("a", at(index)), "accepted");
+    assert.equal(origin.requests.length, before);
+  });
+
+  test("a set that was dropped while it was fetched is kept when it verifies", async () => {
+    const { origin, check, checkMadeUp } = setup(served(["a"]), { maxKeySets: 1 });
+    await Promise.all([check("a", at(0)), ...[1, 2, 3].map((index) => checkMadeUp(at(index)))]);
+    const before = origin.requests.length;
+    assert.equal(await check("a", at(0)), "accepted");
+    assert.equal(origin.requests.length, before);
+  });
+
+  test("large sets do not take the place of many small ones", async () => {
+    const { origin, check } = setup(served(["a"]), { maxKeySets: 100 });
+    for (let index = 0; index < 50; index += 1) assert.equal(await check("a", at(index)), "accepted");
+    const set = JSON.stringify({ keys: [published("a")] });
+    origin.script = reply(200, set.padEnd(65_536));
+    for (let index = 100; index < 120; index += 1) assert.equal(await check("a", at(index)), "accepted");
+    const before = origin.requests.length;
+    for (let index = 0; index < 50; index += 1) assert.equal(await check("a", at(index)), "accepted");
+    assert.equal(origin.requests.length, before);
+    // Six of the large ones are all that there is room for.
+    for (let index = 100; index < 120; index += 1) await check("a", at(index));
+    assert.ok(origin.requests.length > before);
   });
 
   test("made-up kids cause no flood, however many clients take each other's place", async () => {
-    const { origin, clock, checkMadeUp } = setup(served(["a"]));
+    const { origin, clock, checkMadeUp } = setup(served(["a"]), { maxKeySets: 50 });
     const checks: Promise<string>[] = [];
     for (let second = 0; second < 8; second += 1) {
-      for (let index = 0; index < 1_001; index += 1) checks.push(checkMadeUp(at(index)));
+      for (let index = 0; index < 51; index += 1) checks.push(checkMadeUp(at(index)));
       await clock.advance(1_000);
     }
     await clock.advance(10_000);
     assert.deepEqual(new Set(await Promise.all(checks)), new Set(["ERR_TOKEN_KID_UNKNOWN", "ERR_KEYS_LATER"]));
     // In 18 seconds, as of one URL that is not dropped: three at once, then after 1, 2, 4 and 8 seconds.
     const counts = Object.values(Object.groupBy(origin.requests, ({ url }) => url)).map((all = []) => all.length);
-    assert.equal(counts.length, 1_001);
+    assert.equal(counts.length, 51);
     assert.ok(Math.max(...counts) <= 7, String(Math.max(...counts)));
   });
 
   test("a set that was dropped is asked for again, by a rotated key too, once its budget is whole", async () => {
-    const { origin, clock, check, checkMadeUp } = setup(served(["a"]));
+    const { origin, clock, check, checkMadeUp } = setup(served(["a"]), { maxKeySets: 20 });
     for (let use = 0; use < 2; use += 1) await checkMadeUp(at(0));
-    for (let index = 1; index <= 1_000; index += 1) await check("a", at(index));
+    for (let index = 1; index <= 20; index += 1) await check("a", at(index));
     assert.equal(await check("a", at(0)), "ERR_KEYS_LATER");
     await clock.advance(60_000);
     origin.script = served(["b"]);
     assert.equal(await check("b", at(0)), "accepted");
+  });
+
+  describe("requests under way", () => {
+    const silent = 250;
+
+    async function underAttack() {
+      const all = setup(served(["a"]));
+      const { origin, clock, check, checkMadeUp } = all;
+      assert.equal(await check("a", at(0)), "accepted");
+      origin.script = (request, clock) =>
+        (/client-[1-9]\d/.test(request.url) ? hanging : served(["a"]))(request, clock);
+      const waiting = Array.from({ length: silent }, (_, index) => checkMadeUp(at(10 + index)));
+      await settled();
+      assert.equal(origin.requests.length, 1 + silent);
+      return { ...all, origin, clock, waiting };
+    }
+
+    test("are bounded: one more is told to come back, and is not sent", async () => {
+      const { origin, check } = await underAttack();
+      const before = origin.requests.length;
+      assert.equal(await check("a", at(1)), "ERR_FETCH_BUSY");
+      assert.equal(origin.requests.length, before);
+    });
+
+    test("leave room for the sets that have verified a token", async () => {
+      const { clock, check } = await underAttack();
+      clock.setBy(3_600_000 * 24 * 2);
+      assert.equal(await check("a", at(0)), "accepted");
+    });
+
+    test("end within 5 s, and then there is room again", async () => {
+      const { clock, check, waiting } = await underAttack();
+      await clock.advance(5_000);
+      assert.deepEqual(new Set(await Promise.all(waiting)), new Set(["ERR_FETCH_TIMEOUT"]));
+      assert.equal(await check("a", at(1)), "accepted");
+    });
+
+    test("say when to come back", async () => {
+      const { attempt } = await underAttack();
+      await assert.rejects(attempt("a", at(1)), { name: "FetchError", retryable: true, retryAfterSeconds: 1 });
+    });
   });
 });

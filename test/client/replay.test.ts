@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { inspect } from "node:util";
 import fc from "fast-check";
-import { type Client, type ReplayStore, type TokenError, memoryReplayStore } from "../../src/index.ts";
+import { type Client, type SetIfAbsent, type TokenError, memoryReplayStore } from "../../src/index.ts";
 import { ecKey } from "../support/keys.ts";
 import { simulatedClock } from "../support/simulated.ts";
 import { compact, signature, verdict } from "../token/compact.ts";
@@ -125,14 +125,14 @@ describe("around the expiry of a token", () => {
 });
 
 /** A store that several replicas share: each step takes a while, but the marking itself is one step. */
-function sharedStore(): ReplayStore & { readonly uses: Map<string, number> } {
+function sharedStore(): { readonly replay: SetIfAbsent; readonly uses: Map<string, number> } {
   const uses = new Map<string, number>();
   return {
     uses,
-    async use(id, expiresAt) {
+    async replay(key, expiresAt) {
       await new Promise(setImmediate);
-      const isNew = !uses.has(id);
-      if (isNew) uses.set(id, expiresAt);
+      const isNew = !uses.has(key);
+      if (isNew) uses.set(key, expiresAt);
       await new Promise(setImmediate);
       return isNew;
     },
@@ -141,7 +141,7 @@ function sharedStore(): ReplayStore & { readonly uses: Map<string, number> } {
 
 describe("a shared store", () => {
   test("of uses at all replicas at once exactly one wins", async () => {
-    const replay = sharedStore();
+    const { replay, uses } = sharedStore();
     const replicas = Array.from({ length: 5 }, () => verifier({ replay }));
     const token = tokenOf("clientAssertion");
     const verdicts = await Promise.all(
@@ -150,35 +150,33 @@ describe("a shared store", () => {
       ),
     );
     assert.deepEqual(verdicts.toSorted(), [...Array<string>(49).fill("ERR_TOKEN_REPLAYED"), "accepted"]);
-    assert.equal(replay.uses.size, 1);
+    assert.equal(uses.size, 1);
   });
 
   test("remembers a short name of each token, until the token is refused anyway", async () => {
     const clock = simulatedClock();
     clock.setBy(-(clock.now() % second));
-    const replay = sharedStore();
+    const { replay, uses } = sharedStore();
     const exp = clock.now() / second + 60.25;
     const jti = "secret-".repeat(1_000);
     const { clientAssertion } = verifier({ clock, replay, clockToleranceSeconds: 5 });
     await clientAssertion(tokenOf("clientAssertion", { jti, exp }), client);
-    const [[id = "", expiresAt] = []] = replay.uses;
-    assert.match(id, /^[\w-]{43}$/);
+    const [[key = "", expiresAt] = []] = uses;
+    assert.match(key, /^[\w-]{43}$/);
     // `verify` refuses it from the next whole second on.
     assert.equal(expiresAt, clock.now() + 66 * second);
   });
 
   test("a token without a jti is not its business", async () => {
-    const replay = { use: () => assert.fail("the store was asked") };
-    await verifier({ replay }).requestObject(tokenOf("requestObject", { jti: undefined }), client);
+    const clients = verifier({ replay: () => assert.fail("the store was asked") });
+    await clients.requestObject(tokenOf("requestObject", { jti: undefined }), client);
   });
 
   test("that forgot too early does not let an expired token in", async () => {
     const clock = simulatedClock();
-    const replay: ReplayStore = {
-      async use() {
-        clock.setBy(60 * second);
-        return true;
-      },
+    const replay: SetIfAbsent = async () => {
+      clock.setBy(60 * second);
+      return true;
     };
     const token = tokenOf("clientAssertion", { exp: clock.now() / second + 60 });
     assert.equal(await verdict(verifier({ clock, replay }).clientAssertion(token, client)), "ERR_TOKEN_EXPIRED");
@@ -192,72 +190,104 @@ describe("a shared store", () => {
         throw down;
       },
     ];
-    for (const use of failing) {
-      const verifying = verifier({ replay: { use } }).clientAssertion(tokenOf("clientAssertion"), client);
+    for (const replay of failing) {
+      const verifying = verifier({ replay }).clientAssertion(tokenOf("clientAssertion"), client);
       await assert.rejects(verifying, (error) => error === down);
     }
   });
 });
 
 describe("the store in memory", () => {
-  test("is full of tokens that have not expired: new ones are refused, known ones are still known", async () => {
+  const later = 60 * second;
+  /** Uses new tokens of a client, with the same lifetime, until one is refused. */
+  function use(store: SetIfAbsent, clientId: string, count: number, expiresAt: number): number {
+    for (let used = 0; used < count; used += 1) {
+      try {
+        assert.equal(store(`new ${(keys += 1)}`, expiresAt, clientId), true);
+      } catch (error) {
+        assert.equal((error as TokenError).code, "ERR_REPLAY_FULL");
+        return used;
+      }
+    }
+    return count;
+  }
+  let keys = 0;
+
+  test("18 clients that use all they can take nothing from others, and no token of theirs is accepted twice", () => {
+    const clock = simulatedClock();
+    const store = memoryReplayStore({ maxEntries: 1_000, clock });
+    const inAnHour = clock.now() + 3_600 * second;
+    const seen: [key: string, clientId: string][] = [];
+    for (let round = 0; round < 100; round += 1) {
+      for (let attacker = 0; attacker < 18; attacker += 1) {
+        const [key, clientId] = [`${round} ${attacker}`, `attacker ${attacker}`];
+        try {
+          if (store(key, inAnHour + round, clientId)) seen.push([key, clientId]);
+        } catch (error) {
+          assert.equal((error as TokenError).code, "ERR_REPLAY_FULL");
+        }
+      }
+      for (let honest = 0; honest < 10; honest += 1) {
+        assert.equal(use(store, `honest ${honest}`, 1, clock.now() + later), 1, `round ${round}`);
+      }
+      clock.setBy(second);
+    }
+    for (const [key, clientId] of seen) {
+      const round = Number(key.split(" ")[0]);
+      let verdict: unknown;
+      try {
+        verdict = store(key, inAnHour + round, clientId);
+      } catch {
+        verdict = "refused";
+      }
+      assert.notEqual(verdict, true, key);
+    }
+  });
+
+  test("a busy client keeps its newest tokens, and may use new ones", async () => {
     const clock = simulatedClock();
     const { clientAssertion } = verifier({ clock, replay: memoryReplayStore({ maxEntries: 4, clock }) });
-    const token = (jti: string, seconds: number): string =>
-      tokenOf("clientAssertion", { jti, exp: clock.now() / second + seconds });
-    await clientAssertion(token("a", 10), client);
-    await clientAssertion(token("b", 60), client);
-    await assert.rejects(clientAssertion(token("c", 60), client), {
+    const start = clock.now() / second;
+    const token = (jti: number): string => tokenOf("clientAssertion", { jti: `${jti}`, exp: start + 10 + jti });
+    for (let jti = 0; jti < 20; jti += 1) assert.equal(await verdict(clientAssertion(token(jti), client)), "accepted");
+    for (const jti of [18, 19]) assert.equal(await verdict(clientAssertion(token(jti), client)), "ERR_TOKEN_REPLAYED");
+    await assert.rejects(clientAssertion(token(3), client), {
       name: "TokenError",
       code: "ERR_REPLAY_FULL",
       retryable: true,
     });
-    assert.equal(await verdict(clientAssertion(token("a", 10), client)), "ERR_TOKEN_REPLAYED");
-    clock.setBy(10 * second);
-    assert.equal(await verdict(clientAssertion(token("c", 60), client)), "accepted");
-    assert.equal(await verdict(clientAssertion(token("b", 50), client)), "ERR_TOKEN_REPLAYED");
-    assert.equal(await verdict(clientAssertion(token("d", 60), client)), "ERR_REPLAY_FULL");
+    assert.equal(await verdict(clientAssertion(token(20), client)), "accepted");
   });
 
   test("holds 100,000 by default, by the machine's clock", () => {
     const store = memoryReplayStore();
-    const later = Date.now() + 60 * second;
-    for (let index = 0; index < 100_000; index += 1) assert.equal(store.use(`${index}`, later, `${index}`), true);
-    assert.throws(() => store.use("x", later, "x"), { code: "ERR_REPLAY_FULL" });
-    assert.equal(store.use("99999", later, "99999"), false);
+    const expiresAt = Date.now() + later;
+    for (let index = 0; index < 100_000; index += 1) assert.equal(store(`${index}`, expiresAt, "a"), true);
+    for (const key of ["0", "99999"]) assert.equal(store(key, expiresAt, "a"), false);
+    // One more has those forgotten that expire no later, so it cannot be told from them.
+    assert.equal(use(store, "a", 1, expiresAt), 0);
+    assert.equal(use(store, "b", 1, expiresAt), 1);
+    assert.equal(use(store, "a", 1, expiresAt + second), 1);
   });
 
-  test("clients that use all they can leave room for others, and the room comes back", () => {
+  test("is full for a client when nothing is left to forget but clients", () => {
     const clock = simulatedClock();
-    const store = memoryReplayStore({ maxEntries: 1_000, clock });
-    let ids = 0;
-    const use = (clientId: string): unknown => store.use(`${(ids += 1)}`, clock.now() + 60 * second, clientId);
-    const fill = (clientId: string): number => {
-      for (let count = 0; count <= 1_000; count += 1) {
-        try {
-          use(clientId);
-        } catch (error) {
-          assert.equal((error as TokenError).code, "ERR_REPLAY_FULL");
-          return count;
-        }
-      }
-      return Infinity;
-    };
-    assert.deepEqual([fill("a"), fill("b"), fill("c"), fill("a"), fill("d")], [500, 250, 125, 0, 63]);
-    clock.setBy(60 * second);
-    assert.equal(use("c"), true);
-    assert.deepEqual([fill("b"), fill("c")], [500, 249]);
+    const store = memoryReplayStore({ maxEntries: 8, clock });
+    const counts = Array.from({ length: 9 }, (_, i) => use(store, `client ${i}`, 1, clock.now() + later));
+    assert.deepEqual(counts, [1, 1, 1, 1, 1, 1, 1, 1, 0]);
+    clock.setBy(later);
+    assert.equal(use(store, "another", 1, clock.now() + later), 1);
   });
 
   test("a token that has expired may be used again, and counts once", () => {
     const clock = simulatedClock();
     const store = memoryReplayStore({ maxEntries: 2, clock });
     for (let use = 0; use < 5; use += 1) {
-      assert.equal(store.use("x", clock.now() + second, "a"), true);
+      assert.equal(store("x", clock.now() + second, "a"), true);
       clock.setBy(second);
     }
-    assert.equal(store.use("y", clock.now() + second, "b"), true);
-    assert.equal(store.use("z", clock.now() + second, "c"), true);
+    assert.equal(store("y", clock.now() + second, "b"), true);
+    assert.equal(store("z", clock.now() + second, "c"), true);
   });
 
   test("the verifier's default store goes by the verifier's clock", async () => {
@@ -280,35 +310,44 @@ describe("the store in memory", () => {
 
   const uses = fc.array(
     fc.record({
-      id: fc.nat({ max: 6 }),
-      clientId: fc.constantFrom("a", "b", "c"),
+      key: fc.nat({ max: 12 }),
+      clientId: fc.constantFrom("a", "a", "a", "b", "c"),
       lifetimeMs: fc.integer({ min: 1, max: 20 }),
-      waitMs: fc.nat({ max: 8 }),
+      waitMs: fc.nat({ max: 3 }),
     }),
-    { maxLength: 60, size: "max" },
+    { maxLength: 80, size: "max" },
   );
-  test("property: over any uses it remembers each token until its expiry, and never more than its bounds", () => {
+  test("property: no token is accepted twice, and who has used little is not refused", () => {
+    let refused = 0;
     fc.assert(
-      fc.property(fc.integer({ min: 1, max: 8 }), uses, (maxEntries, uses) => {
+      fc.property(fc.integer({ min: 4, max: 16 }), uses, (maxEntries, uses) => {
         const clock = simulatedClock();
         const store = memoryReplayStore({ maxEntries, clock });
-        const model = new Map<string, { until: number; clientId: string }>();
-        for (const { id, clientId, lifetimeMs, waitMs } of uses) {
+        const accepted = new Map<string, { until: number; clientId: string }>();
+        for (const { key, clientId, lifetimeMs, waitMs } of uses) {
           clock.setBy(waitMs);
           const now = clock.now();
-          for (const [name, { until }] of model) if (until <= now) model.delete(name);
-          const name = `${clientId} ${id}`;
-          const use = (): unknown => store.use(name, now + lifetimeMs, clientId);
-          const own = [...model.values()].filter((token) => token.clientId === clientId).length;
-          if (model.has(name)) assert.equal(use(), false);
-          else if (own >= maxEntries - model.size) assert.throws(use, { code: "ERR_REPLAY_FULL" });
-          else {
-            assert.equal(use(), true);
-            model.set(name, { until: now + lifetimeMs, clientId });
+          for (const [name, { until }] of accepted) if (until <= now) accepted.delete(name);
+          const name = `${clientId} ${key}`;
+          // A token is used again as it was.
+          const until = accepted.get(name)?.until ?? now + lifetimeMs;
+          let isAccepted = false;
+          try {
+            isAccepted = store(name, until, clientId) as boolean;
+          } catch (error) {
+            assert.equal((error as TokenError).code, "ERR_REPLAY_FULL");
+            refused += 1;
+            const own = [...accepted.values()].filter((token) => token.clientId === clientId).length;
+            assert.ok(own >= Math.floor((maxEntries * 3) / 4 / 3), `refused with ${own} of ${maxEntries}`);
+          }
+          if (isAccepted) {
+            assert.ok(!accepted.has(name), "accepted twice");
+            accepted.set(name, { until, clientId });
           }
         }
       }),
       { numRuns: 300 },
     );
+    assert.ok(refused > 0, "no store was full");
   });
 });

@@ -7,6 +7,10 @@ import { type Kind, type Row, client, clientId, issuer, kinds, now, tokenOf, ver
 
 const tokenEndpoint = `${issuer}/token`;
 
+const skew = "FAPI 2.0 Security Profile section 5.3.2.1";
+const audience = "draft-ietf-oauth-rfc7523bis section 4, CVE-2025-27370";
+const lifetime = "FAPI 2.0 Message Signing section 5.3.1";
+
 const both: Row[] = [
   ["RFC 7519 section 4.1.1, RFC 7523 section 3, 1", "iss is missing", { iss: undefined }, "ERR_TOKEN_CLAIM"],
   ["RFC 7519 section 4.1.1, RFC 7523 section 3, 1", "iss is another client", { iss: "client-2" }, "ERR_TOKEN_CLAIM"],
@@ -22,8 +26,8 @@ const both: Row[] = [
   ],
   [
     "RFC 7519 section 4.1.3, RFC 7523 section 3, 3",
-    "aud is a list that holds the provider",
-    { aud: ["https://x.example", issuer] },
+    "aud is a list of the provider alone",
+    { aud: [issuer] },
     "accepted",
   ],
   [
@@ -100,7 +104,15 @@ const both: Row[] = [
   ],
   ["RFC 7519 section 4.1.4, RFC 7523 section 3, 4", "exp for ever", { exp: 1e300 }, "ERR_TOKEN_CLAIM"],
   ["RFC 7519 section 4.1.5, RFC 7523 section 3, 5", "nbf now", { nbf: now }, "accepted"],
-  ["RFC 7519 section 4.1.5, RFC 7523 section 3, 5", "nbf in a second", { nbf: now + 1 }, "ERR_TOKEN_CLAIM"],
+  ...["nbf", "iat"].flatMap((name): Row[] => [
+    [skew, `${name} in ten seconds`, { [name]: now + 10 }, "accepted"],
+    [skew, `${name} in eleven seconds`, { [name]: now + 11 }, "ERR_TOKEN_CLAIM"],
+    [skew, `${name} tolerated`, { [name]: now + 30 }, "accepted", { clockToleranceSeconds: 30 }],
+    [skew, `${name} not tolerated`, { [name]: now + 31 }, "ERR_TOKEN_CLAIM", { clockToleranceSeconds: 30 }],
+    [skew, `${name} in a minute`, { [name]: now + 60, exp: now + 90 }, "accepted", { clockToleranceSeconds: 300 }],
+    [skew, `${name} in more`, { [name]: now + 61, exp: now + 90 }, "ERR_TOKEN_CLAIM", { clockToleranceSeconds: 300 }],
+  ]),
+  [skew, "exp a second ago, although nbf may be ten ahead", { exp: now - 1 }, "ERR_TOKEN_EXPIRED"],
   ["RFC 7519 section 4.1.6, RFC 7523 section 3, 6", "iat long ago", { iat: 1 }, "accepted"],
   ["RFC 7519 section 4.1.6, RFC 7523 section 3, 6", "iat is a text", { iat: "now" }, "ERR_TOKEN_CLAIM"],
   ["RFC 7519 section 4.3, RFC 7523 section 3, 8", "more claims", { "https://example.org/claim": [1] }, "accepted"],
@@ -117,6 +129,23 @@ const rows: Record<Kind, Row[]> = {
     ["RFC 7523 section 3, 2 B", "sub is another client", { sub: "client-2" }, "ERR_TOKEN_CLAIM"],
     ["RFC 7523 section 3, 2 B", "sub as a list", { sub: [clientId] }, "ERR_TOKEN_CLAIM"],
     ["OpenID Connect Core 1.0 section 9", "jti is missing", { jti: undefined }, "ERR_TOKEN_CLAIM"],
+    [audience, "aud holds another provider", { aud: [issuer, "https://x.example"] }, "ERR_TOKEN_CLAIM"],
+    [audience, "aud holds the token endpoint", { aud: [issuer, tokenEndpoint] }, "ERR_TOKEN_CLAIM"],
+    [
+      audience,
+      "aud holds the token endpoint, configured",
+      { aud: [issuer, tokenEndpoint] },
+      "accepted",
+      { audiences: [tokenEndpoint] },
+    ],
+    [
+      audience,
+      "aud holds the token endpoints of two providers, one configured",
+      { aud: [tokenEndpoint, "https://x.example/token"] },
+      "ERR_TOKEN_CLAIM",
+      { audiences: [tokenEndpoint] },
+    ],
+    [audience, "aud holds what is no text", { aud: [issuer, 7] }, "ERR_TOKEN_CLAIM"],
     ...both,
   ],
   requestObject: [
@@ -130,6 +159,25 @@ const rows: Record<Kind, Row[]> = {
     ["RFC 9101 section 10.8", "sub is the client, as in an assertion", { sub: clientId }, "ERR_TOKEN_CLAIM"],
     ["RFC 9101 section 10.8", "sub is a user", { sub: "alice" }, "accepted"],
     ["RFC 9101 section 4", "no jti", { jti: undefined }, "accepted"],
+    [lifetime, "aud is a list that holds the provider", { aud: ["https://x.example", issuer] }, "accepted"],
+    [lifetime, "nbf an hour ago", { nbf: now + 1 - 3_600, exp: now + 1 }, "accepted"],
+    [lifetime, "nbf more than an hour ago", { nbf: now - 3_600, exp: now + 1 }, "ERR_TOKEN_CLAIM"],
+    [lifetime, "exp an hour after nbf", { nbf: now - 60, exp: now + 3_540 }, "accepted"],
+    [lifetime, "exp more than an hour after nbf", { nbf: now - 60, exp: now + 3_541 }, "ERR_TOKEN_CLAIM"],
+    [
+      lifetime,
+      "as much as is configured",
+      { nbf: now - 60, exp: now },
+      "ERR_TOKEN_EXPIRED",
+      { maxLifetimeSeconds: 60 },
+    ],
+    [
+      lifetime,
+      "more than is configured",
+      { nbf: now - 60, exp: now + 1 },
+      "ERR_TOKEN_CLAIM",
+      { maxLifetimeSeconds: 60 },
+    ],
     ...both,
   ],
 };
@@ -139,6 +187,34 @@ for (const kind of kinds) {
     for (const [source, name, claims, expect, options] of rows[kind]) {
       test(`${source}: ${name}: ${expect}`, async () => {
         assert.equal(await verdict(verifier(options)[kind](tokenOf(kind, claims), client)), expect);
+      });
+    }
+
+    const own = { clientAssertion: "client-authentication+jwt", requestObject: "oauth-authz-req+jwt" }[kind];
+    const types: [typ: unknown, expect: string][] = [
+      [undefined, "accepted"],
+      ...["JWT", "jwt", "application/jwt", own, own.toUpperCase(), `application/${own}`, `Application/${own}`].map(
+        (typ): [string, string] => [typ, "accepted"],
+      ),
+      ...[
+        "dpop+jwt",
+        "logout+jwt",
+        "at+jwt",
+        "application/at+jwt",
+        "secevent+jwt",
+        "id_token+jwt",
+        "entity-statement+jwt",
+      ].map((typ): [string, string] => [typ, "ERR_TOKEN_TYP"]),
+      ["client-authentication+jwt", kind === "clientAssertion" ? "accepted" : "ERR_TOKEN_TYP"],
+      ["oauth-authz-req+jwt", kind === "requestObject" ? "accepted" : "ERR_TOKEN_TYP"],
+      ...["", "JOSE", "text/jwt", "application/x/jwt", `${own} `, null, 7, ["JWT"]].map((typ): [unknown, string] => [
+        typ,
+        "ERR_TOKEN_TYP",
+      ]),
+    ];
+    for (const [typ, expect] of types) {
+      test(`RFC 8725 section 3.11: typ ${inspect(typ)}: ${expect}`, async () => {
+        assert.equal(await verdict(verifier()[kind](tokenOf(kind, {}, { typ }), client)), expect);
       });
     }
 
@@ -228,6 +304,8 @@ describe("options are checked when the verifier is made", () => {
     { clock: { now: Date.now } },
     { replay: {} },
     { replay: "memory" },
+    { onEvent: "log" },
+    ...[0, -1, Number.NaN, Infinity, "10"].map((maxKeySets) => ({ maxKeySets })),
     ...[0, -1, Number.NaN, Infinity, "60"].map((maxLifetimeSeconds) => ({ maxLifetimeSeconds })),
     ...[-1, Number.NaN, Infinity, "0"].map((clockToleranceSeconds) => ({ clockToleranceSeconds })),
   ];

@@ -1,0 +1,206 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { type Client, type ClientEvent, type ClientVerifierOptions, memoryReplayStore } from "../../src/index.ts";
+import { ecKey, withoutPrivate } from "../support/keys.ts";
+import { type Script, reply, scriptedOrigin, served, simulatedClock } from "../support/simulated.ts";
+import { compact, noSignature, signature, verdict } from "../token/compact.ts";
+import { client, clientId, clock, entry, kinds, now, privateKeys, tokenOf, verifier } from "./client.ts";
+
+const jwksUri = "https://client.example/jwks";
+const remote: Client = { clientId, jwksUri };
+const madeUp = (kid: string): string => compact({ alg: "ES256", kid }, {}, noSignature);
+
+function listening(options: Partial<ClientVerifierOptions> = {}) {
+  const events: ClientEvent[] = [];
+  return { events, ...verifier({ onEvent: (event) => events.push(event), ...options }) };
+}
+
+/** With keys at a URL. */
+function listeningTo(script: Script) {
+  const clock = simulatedClock();
+  const origin = scriptedOrigin(clock, script);
+  return { clock, origin, ...listening({ clock, fetch: origin.fetch }) };
+}
+
+for (const kind of kinds) {
+  test(`${kind}: a refusal is told with its code; a token that is accepted is not told`, async () => {
+    const { events, [kind]: check } = listening();
+    const token = tokenOf(kind);
+    await check(token, client);
+    assert.deepEqual(events, []);
+    for (const refused of [token, tokenOf(kind, { exp: 1 }), tokenOf(kind, {}, { kid: "x" }), "x"])
+      await assert.rejects(check(refused, client));
+    assert.deepEqual(
+      events,
+      ["ERR_TOKEN_REPLAYED", "ERR_TOKEN_EXPIRED", "ERR_TOKEN_KID_UNKNOWN", "ERR_TOKEN_MALFORMED"].map((code) => ({
+        type: "refused",
+        kind,
+        clientId,
+        code,
+      })),
+    );
+  });
+}
+
+test("what the caller did wrong is no refusal, nor is a store that fails", async () => {
+  const { events, clientAssertion } = listening({ replay: () => Promise.reject(new Error("down")) });
+  for (const wrong of [{ clientId }, undefined as unknown as Client, remote, client])
+    await assert.rejects(clientAssertion(tokenOf("clientAssertion"), wrong));
+  assert.deepEqual(events, []);
+});
+
+describe("keys at a jwks_uri", () => {
+  test("requests are told, and what they brought", async () => {
+    const { events, origin, clientAssertion } = listeningTo(served(["a"]));
+    await verdict(clientAssertion(madeUp("a"), remote));
+    assert.deepEqual(events, [
+      { type: "changed", jwksUri, added: ["a"], removed: [] },
+      { type: "refreshed", jwksUri, status: 200 },
+      { type: "refused", kind: "clientAssertion", clientId, code: "ERR_TOKEN_SIGNATURE" },
+    ]);
+    events.length = 0;
+    origin.script = served(["b"]);
+    await verdict(clientAssertion(madeUp("x"), remote));
+    assert.deepEqual(events.slice(0, 2), [
+      { type: "changed", jwksUri, added: ["b"], removed: ["a"] },
+      { type: "refreshed", jwksUri, status: 200 },
+    ]);
+  });
+
+  const broken: [name: string, script: Script, event: object][] = [
+    ["no JWK Set", reply(200, "{}"), { type: "failed", code: "ERR_FETCH_BODY" }],
+    ["HTML", reply(200, "<html>secret</html>"), { type: "failed", code: "ERR_FETCH_BODY" }],
+    ["404", reply(404), { type: "failed", code: "ERR_FETCH_STATUS" }],
+  ];
+  for (const [name, script, expected] of broken) {
+    test(`a set that is broken is told: ${name}`, async () => {
+      const { events, clientAssertion } = listeningTo(script);
+      await assert.rejects(clientAssertion(madeUp("a"), remote));
+      const [event, ...others] = events;
+      assert.ok(event?.type === "failed");
+      const { message, ...rest } = event;
+      assert.deepEqual(rest, { ...expected, jwksUri });
+      assert.match(message, /^https:\/\/client\.example\/jwks: /);
+      assert.deepEqual(
+        others.map(({ type }) => type),
+        ["refused"],
+      );
+      assert.ok(!JSON.stringify(events).includes("secret"));
+    });
+  }
+
+  test("a set whose keys cannot be used is told", async () => {
+    const key = { ...ecKey("a"), kid: "a" };
+    const { events, clientAssertion } = listeningTo(reply(200, JSON.stringify({ keys: [key] })));
+    await assert.rejects(clientAssertion(madeUp("a"), remote), { code: "ERR_TOKEN_KID_UNKNOWN" });
+    const reason = "it holds a private key, so whoever reads the set can sign with it";
+    assert.deepEqual(events[0], { type: "skipped", jwksUri, keys: [{ index: 0, kid: "a", reason }] });
+    assert.ok(!JSON.stringify(events).includes(key.d));
+  });
+});
+
+describe("keys by value", () => {
+  test("a key that a token asked for and that cannot be used is told once", async () => {
+    const { events, clientAssertion } = listening();
+    const keys = [
+      entry("x"),
+      entry("ES256"),
+      { ...entry("k"), ...withoutPrivate(privateKeys["ES256"] ?? {}), use: "enc" },
+    ];
+    for (let use = 0; use < 2; use += 1)
+      await assert.rejects(clientAssertion(madeUp("k"), { clientId, jwks: { keys } }));
+    assert.deepEqual(
+      events.filter(({ type }) => type === "skipped"),
+      [{ type: "skipped", clientId, keys: [{ index: 2, kid: "k", reason: 'its "use" is not "sig"' }] }],
+    );
+  });
+
+  test("a set that is none is told as a refusal", async () => {
+    const { events, clientAssertion } = listening();
+    await assert.rejects(clientAssertion(madeUp("k"), { clientId, jwks: {} as { keys: [] } }));
+    assert.deepEqual(events, [{ type: "refused", kind: "clientAssertion", clientId, code: "ERR_KEY_FORMAT" }]);
+  });
+});
+
+const exhausted = (events: ClientEvent[]) => events.filter(({ type }) => type === "exhausted");
+
+describe("a budget that is empty is told beside the refusal", () => {
+  test("of requests for the keys of a client", async () => {
+    const { events, clock, clientAssertion } = listeningTo(served(["a"]));
+    const checks = Array.from({ length: 5 }, async (_, i) => {
+      await clock.advance(0);
+      return verdict(clientAssertion(madeUp(`made-up ${i}`), remote));
+    });
+    await clock.advance(0);
+    for (let i = 5; i < 10; i += 1) {
+      const checking = verdict(clientAssertion(madeUp(`made-up ${i}`), remote));
+      await clock.advance(500);
+      checks.push(checking);
+    }
+    await clock.advance(60_000);
+    const later = (await Promise.all(checks)).filter((code) => code === "ERR_KEYS_LATER").length;
+    assert.ok(later > 0);
+    assert.deepEqual(
+      exhausted(events),
+      Array.from({ length: later }, () => ({ type: "exhausted", budget: "keys", kind: "clientAssertion", clientId })),
+    );
+  });
+
+  test("of requests under way", async () => {
+    const { events, clientAssertion, requestObject } = listeningTo(() => new Promise(() => {}));
+    const clients = Array.from({ length: 251 }, (_, i): Client => ({
+      clientId,
+      jwksUri: `https://client-${i}.example/`,
+    }));
+    for (const silent of clients.slice(1)) void verdict(clientAssertion(madeUp("a"), silent));
+    assert.equal(await verdict(requestObject(madeUp("a"), clients[0] as Client)), "ERR_FETCH_BUSY");
+    assert.deepEqual(exhausted(events), [{ type: "exhausted", budget: "fetches", kind: "requestObject", clientId }]);
+  });
+
+  test("of the replay store", async () => {
+    const { events, clientAssertion } = listening({ replay: memoryReplayStore({ maxEntries: 1, clock }) });
+    await clientAssertion(tokenOf("clientAssertion", { exp: now + 60 }), client);
+    assert.equal(
+      await verdict(clientAssertion(tokenOf("clientAssertion", { exp: now + 30 }), client)),
+      "ERR_REPLAY_FULL",
+    );
+    assert.deepEqual(exhausted(events), [{ type: "exhausted", budget: "replay", kind: "clientAssertion", clientId }]);
+  });
+});
+
+test("what comes from outside is cut and escaped, wherever it is", async () => {
+  const hostile = `\u001b[2J\r\n\u202e\u2028\ud800${"x".repeat(5_000)}`;
+  const { events, clientAssertion } = listeningTo(
+    reply(
+      200,
+      JSON.stringify({
+        keys: [
+          { ...withoutPrivate(ecKey("a")), kid: hostile },
+          { kty: hostile, kid: hostile },
+        ],
+      }),
+    ),
+  );
+  await assert.rejects(clientAssertion(madeUp(hostile), { clientId: hostile, jwksUri: `${jwksUri}#${hostile}` }));
+  assert.deepEqual(new Set(events.map(({ type }) => type)), new Set(["skipped", "changed", "refreshed", "refused"]));
+  for (const text of JSON.stringify(events).match(/"(?:[^"\\]|\\.)*"/g) ?? []) {
+    const value = JSON.parse(text) as string;
+    assert.ok(value.length < 400, value);
+    assert.ok(!/[\p{C}\p{Zl}\p{Zp}]/u.test(value), text);
+  }
+});
+
+test("no event holds a token or a key", async () => {
+  const { events, clientAssertion } = listeningTo(served(["a"]));
+  const key = ecKey("a");
+  const token = compact({ alg: "ES256", kid: "a" }, { aud: "x" }, signature("ES256", key));
+  await assert.rejects(clientAssertion(token, remote));
+  const told = JSON.stringify(events);
+  for (const secret of [...token.split("."), key.x, key.y]) assert.ok(!told.includes(secret), secret);
+});
+
+test("a listener that throws or rejects changes nothing", async () => {
+  for (const onEvent of [() => assert.fail("a listener"), () => Promise.reject(new Error("a listener"))]) {
+    assert.equal(await verdict(verifier({ onEvent }).clientAssertion("x", client)), "ERR_TOKEN_MALFORMED");
+  }
+});
