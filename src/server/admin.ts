@@ -1,17 +1,19 @@
 import { writeReply } from "../http/node.ts";
 import { methodNotAllowed } from "../http/respond.ts";
-import { type RunningServer, startHttpServer } from "./http-server.ts";
+import type { Crowd } from "./connections.ts";
+import { type Handler, type RunningServer, startHttpServer } from "./http-server.ts";
 
 /** Serves `/livez` (the process answers) and `/readyz` (the public endpoint is being served) for orchestrators. */
 export function startAdmin(
   address: { readonly host: string; readonly port: number },
   isReady: () => boolean,
+  onCrowd: (crowd: Crowd) => void,
 ): Promise<RunningServer> {
   const statuses: Readonly<Record<string, () => number>> = {
     "/livez": () => 200,
     "/readyz": () => (isReady() ? 200 : 503),
   };
-  return startHttpServer(address, () => (request, response) => {
+  const handler: Handler = (request, response) => {
     if (request.method !== "GET" && request.method !== "HEAD") return writeReply(response, methodNotAllowed.get);
     const status = statuses[request.url?.split("?")[0] ?? ""]?.() ?? 404;
     const text = `${{ 200: "ok", 503: "not ready", 404: "not found" }[status]}\n`;
@@ -21,5 +23,6 @@ export function startAdmin(
       "Cache-Control": "no-store",
     });
     response.end(text);
-  });
+  };
+  return startHttpServer(address, () => handler, { onCrowd });
 }

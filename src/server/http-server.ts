@@ -1,8 +1,12 @@
-import { type IncomingMessage, STATUS_CODES, type Server, type ServerResponse, createServer } from "node:http";
-import { Server as NetServer, type Socket } from "node:net";
+import { type IncomingMessage, STATUS_CODES, type ServerResponse, createServer } from "node:http";
+import type { Server as NetServer, Socket } from "node:net";
+import { type Clock, systemClock } from "../clock.ts";
 import { ServiceError } from "../errors.ts";
 import { writeReply } from "../http/node.ts";
 import { type Reply, methodNotAllowed, problem, withoutBodyOnHead } from "../http/respond.ts";
+import { type Connections, type Crowd, boundConnections } from "./connections.ts";
+import { drain } from "./drain.ts";
+import { isHost } from "./host.ts";
 
 /** Bounds of one HTTP server; times in milliseconds. */
 const limits = {
@@ -13,18 +17,10 @@ const limits = {
   checkingIntervalMs: 1_000,
   maxHeaderBytes: 16_384,
   maxConnections: 10_000,
-  /** How long a peer may leave a reply unread; it is noticed after once to twice this time. */
+  reportEveryMs: 60_000,
   stallMs: 5_000,
   /** How long a refused peer is still listened to, so that a reset does not overtake the refusal. */
   lingerMs: 1_000,
-  /** The port is closed once no connection has come for this long; see {@link noConnectionComes}. */
-  quietMs: 20,
-  maxAcceptMs: 250,
-  giveUpMs: 1_000,
-  shortTurnMs: 0.5,
-  /** How long connections without a request are left open while draining, for requests that are on their way. */
-  drainIdleMs: 250,
-  drainMs: 5_000,
 } as const;
 
 export type Handler = (request: IncomingMessage, response: ServerResponse) => void;
@@ -36,11 +32,20 @@ export interface RunningServer {
   stop(this: void): Promise<void>;
 }
 
+export interface HttpServerOptions {
+  /** Default: 10,000. */
+  readonly maxConnections?: number | undefined;
+  readonly clock?: Clock | undefined;
+  /** Hears at most once a minute for which connections there was no room. */
+  readonly onCrowd?: ((crowd: Crowd) => void) | undefined;
+}
+
 const refusals: Readonly<Record<string, typeof badRequest>> = {
   HPE_HEADER_OVERFLOW: problem(431, "Request Header Fields Too Large", "The request head is too large."),
   ERR_HTTP_REQUEST_TIMEOUT: problem(408, "Request Timeout", "The request did not arrive in time."),
 };
 const badRequest = problem(400, "Bad Request", "This is not a valid HTTP/1.1 request, and TLS is not spoken here.");
+const badHost = problem(400, "Bad Request", "A request has one Host field, with a host and maybe a port.").get;
 const expectationFailed = problem(417, "Expectation Failed", "Only 100-continue may be expected.").get;
 
 /**
@@ -51,6 +56,7 @@ const expectationFailed = problem(417, "Expectation Failed", "Only 100-continue 
 export async function startHttpServer(
   address: { readonly host: string; readonly port: number; readonly reusePort?: boolean },
   handler: (port: number) => Handler | Promise<Handler>,
+  { maxConnections = limits.maxConnections, clock = systemClock, onCrowd = () => {} }: HttpServerOptions = {},
 ): Promise<RunningServer> {
   const server = createServer({
     headersTimeout: limits.headersTimeoutMs,
@@ -60,46 +66,68 @@ export async function startHttpServer(
     maxHeaderSize: limits.maxHeaderBytes,
     // Checked below: http's own refusal is chunked and has no body.
     requireHostHeader: false,
+    // Two Host fields become one that is no host.
+    joinDuplicateHeaders: true,
   });
-  server.maxConnections = limits.maxConnections;
-  const connections = new Set<Socket>();
-  server.on("connection", (socket) => {
-    connections.add(socket);
-    socket.once("close", () => connections.delete(socket));
-  });
-  // A peer that asks and never reads would hold its replies for ever. A time-out on each request would cost all for the few.
-  const stallCheck = setInterval(() => {
-    for (const socket of connections) {
-      if (socket.writableLength > 0 && !socket.timeout) socket.setTimeout(limits.stallMs);
-    }
-  }, limits.checkingIntervalMs).unref();
-  server.once("close", () => clearInterval(stallCheck));
+  const connections = boundConnections(server, { ...limits, maxConnections, clock, onCrowd });
   server.on("clientError", (error: ClientError, socket) => {
     if (error.code === "ECONNRESET") socket.destroy();
-    else refuse(socket as Socket, withoutBodyOnHead(refusalOf(error), methodOf(error)));
+    else refuse(socket as Socket, withoutBodyOnHead(refusalOf(error), methodOf(error)), connections);
   });
-  server.on("checkExpectation", (request, response) => {
-    if (request.method === "GET" || request.method === "HEAD") writeReply(response, expectationFailed);
-    // Whatever it expects, the method is refused.
-    else server.emit("request", request, response);
-  });
-  server.on("connect", (_request, socket) => refuse(socket as Socket, methodNotAllowed.get));
+  server.on("connect", (request, socket) =>
+    refuse(socket as Socket, hasGoodHost(request) ? methodNotAllowed.get : badHost, connections),
+  );
 
   // What arrives before the handler is made waits for it; the handler may need the port.
-  const waiting = holdRequests(server);
+  const gate = closedGate();
+  const handle: Handler = (request, response) => {
+    connections.begin(request.socket, response);
+    if (hasGoodHost(request)) gate.pass(request, response);
+    else writeReply(response, badHost);
+  };
+  server.on("request", handle);
+  server.on("checkExpectation", (request, response) => {
+    const isRead = request.method === "GET" || request.method === "HEAD";
+    // Whatever it expects, another method is refused.
+    if (!isRead || !hasGoodHost(request)) return handle(request, response);
+    connections.begin(request.socket, response);
+    writeReply(response, expectationFailed);
+  });
   const port = await listen(server, address);
-  const handle = checkHost(await handler(port));
-  waiting.release(handle);
+  const answer = await handler(port);
+  gate.open(answer);
 
   let stopped: Promise<void> | undefined;
-  return { port, stop: () => (stopped ??= drain(server, connections, handle)) };
+  return { port, stop: () => (stopped ??= drain(server, connections, gate, answer)) };
 }
 
 /** @see RFC 9112 section 3.2 */
-function checkHost(handle: Handler): Handler {
-  return (request, response) => {
-    if (request.headers.host === undefined && request.httpVersionMinor === 1) writeReply(response, badRequest.get);
-    else handle(request, response);
+function hasGoodHost({ headers: { host }, httpVersionMinor }: IncomingMessage): boolean {
+  return host === undefined ? httpVersionMinor === 0 : isHost(host);
+}
+
+/** What requests pass on their way to their handler, or wait at. */
+export interface Gate {
+  readonly pass: Handler;
+  open(handle: Handler): void;
+  close(): void;
+}
+
+function closedGate(): Gate {
+  const held: Parameters<Handler>[] = [];
+  let handle: Handler | undefined;
+  return {
+    pass(...exchange) {
+      if (handle === undefined) held.push(exchange);
+      else handle(...exchange);
+    },
+    open(next) {
+      handle = next;
+      for (const exchange of held.splice(0)) next(...exchange);
+    },
+    close() {
+      handle = undefined;
+    },
   };
 }
 
@@ -126,18 +154,6 @@ function refusalOf({ code = "", reason = "", rawPacket, bytesParsed }: ClientErr
 function methodOf({ rawPacket, bytesParsed }: ClientError): string {
   const heads = rawPacket?.toString("latin1", 0, bytesParsed).split("\r\n\r\n");
   return heads?.at(-1)?.split(" ", 1)[0] ?? "";
-}
-
-function holdRequests(server: Server): { release(handle: Handler): void } {
-  const held: Parameters<Handler>[] = [];
-  const hold: Handler = (...exchange) => held.push(exchange);
-  server.removeAllListeners("request").on("request", hold);
-  return {
-    release(handle) {
-      server.off("request", hold).on("request", handle);
-      for (const exchange of held) handle(...exchange);
-    },
-  };
 }
 
 /**
@@ -169,82 +185,27 @@ export function listen(
   });
 }
 
-async function drain(server: Server, connections: ReadonlySet<Socket>, handle: Handler): Promise<void> {
-  // Closing the port makes the kernel reset the connections that still wait to be accepted, with the requests on them. So first
-  // all are accepted, and the answers wait meanwhile: peers that wait for an answer do not open further connections.
-  const waiting = holdRequests(server);
-  await noConnectionComes(server);
-  const closed = new Promise<void>((resolve) => {
-    // Unlike http's own close, this one leaves idle connections alone: a request may be on its way on any of them.
-    NetServer.prototype.close.call(server, () => resolve());
-  });
-  const answerLast: Handler = (request, response) => {
-    response.setHeader("Connection", "close");
-    handle(request, response);
-  };
-  const timers = [
-    // Not at once: peers come back as soon as they are answered, and other workers may be just closing the port too.
-    setTimeout(() => waiting.release(answerLast), limits.quietMs),
-    setTimeout(() => {
-      server.closeIdleConnections();
-      // To http, a connection is not idle before its first request.
-      for (const socket of connections) if (socket.bytesRead === 0) socket.destroy();
-    }, limits.drainIdleMs),
-    // http's own list lacks the sockets that it has given away.
-    setTimeout(() => connections.forEach((socket) => socket.destroy()), limits.drainMs),
-  ];
-  await closed;
-  timers.forEach(clearTimeout);
-  // Ends the timer by which http looks for slow requests.
-  server.close();
-}
-
-/**
- * Resolves in a turn of the event loop that has found no connection waiting, after `quietMs` of such turns; where connections go
- * on coming, in the first such turn after `maxAcceptMs`.
- */
-async function noConnectionComes(server: Server): Promise<void> {
-  const begunMs = performance.now();
-  let lastMs = begunMs;
-  const note = (): void => void (lastMs = performance.now());
-  server.on("connection", note);
-  for (let turnMs = begunMs; turnMs - begunMs < limits.giveUpMs;) {
-    await new Promise(setImmediate);
-    const nowMs = performance.now();
-    const foundNone = lastMs < turnMs;
-    // In a turn that took long, connections may have come after it had looked for them.
-    const isShort = nowMs - turnMs < limits.shortTurnMs;
-    turnMs = nowMs;
-    if (foundNone && isShort && (nowMs - lastMs > limits.quietMs || nowMs - begunMs > limits.maxAcceptMs)) break;
-  }
-  server.off("connection", note);
-}
-
 const refusedSockets = new WeakSet<Socket>();
 
 /** Answers on a socket whose request cannot be handled, and closes it. */
-function refuse(socket: Socket, reply: Reply): void {
+function refuse(socket: Socket, reply: Reply, connections: Connections): void {
   // http finds every further chunk of a broken request as broken as the first one.
   if (refusedSockets.has(socket)) return;
   refusedSockets.add(socket);
   // http no longer listens; a peer that resets the connection must not end the process.
   socket.on("error", () => {});
-  afterReplies(socket, () => {
+  const end = (): void => {
+    if (!socket.writable) return void socket.destroy();
     socket.end(raw(reply));
     // Unread bytes would make the kernel reset the connection, and the reply might never be read.
     socket.resume();
     const timer = setTimeout(() => socket.destroy(), limits.lingerMs);
     socket.once("close", () => clearTimeout(timer));
-  });
-}
-
-/** Runs `action` once the requests that came before on this connection have their replies. */
-function afterReplies(socket: Socket, action: () => void): void {
-  // The only trace of them, which http's own handling of broken requests follows too.
-  const { _httpMessage: current } = socket as { _httpMessage?: ServerResponse | null };
-  if (current) current.once("close", () => afterReplies(socket, action));
-  else if (socket.writable) action();
-  else socket.destroy();
+  };
+  // The requests that came before on this connection get their replies first.
+  const before = connections.replyUnderWay(socket);
+  if (before === undefined) end();
+  else before.once("close", end);
 }
 
 /** A whole response for a socket without a request that could be answered. */

@@ -1,5 +1,6 @@
 import { createProvider } from "../provider/provider.ts";
-import { startHttpServer } from "./http-server.ts";
+import type { Crowd } from "./connections.ts";
+import { type Handler, startHttpServer } from "./http-server.ts";
 import { type PublicKeys, toKeysets } from "./public-keys.ts";
 
 /** What is published, and where. */
@@ -13,6 +14,8 @@ export interface PublisherOptions {
   readonly jwksPath?: string | undefined;
   readonly rotationMode: boolean;
   readonly cors: boolean;
+  /** See `startHttpServer`. */
+  readonly maxConnections?: number | undefined;
 }
 
 /** The public endpoint, in this process or in several. */
@@ -27,6 +30,7 @@ export interface Publisher {
 export async function startPublisher(
   options: PublisherOptions,
   keys: PublicKeys,
+  onCrowd: (crowd: Crowd) => void,
   { reusePort = false } = {},
 ): Promise<Publisher> {
   let { isRotating } = keys;
@@ -40,10 +44,12 @@ export async function startPublisher(
     });
   // Made once before listening too, so that bad options are found before a connection is accepted.
   let provider = await make(options.port);
-  const server = await startHttpServer({ host: options.host, port: options.port, reusePort }, async (port) => {
+  const handler = async (port: number): Promise<Handler> => {
     if (port !== options.port) provider = await make(port);
     return provider.node;
-  });
+  };
+  const address = { host: options.host, port: options.port, reusePort };
+  const server = await startHttpServer(address, handler, { maxConnections: options.maxConnections, onCrowd });
   return {
     port: server.port,
     jwksUri: provider.jwksUri,

@@ -2,6 +2,7 @@ import type { Logger } from "pino";
 import { checkKeyset } from "../keyset/keyset.ts";
 import { locate } from "../provider/paths.ts";
 import { startAdmin } from "./admin.ts";
+import { type Crowd, logCrowd } from "./connections.ts";
 import { type Publisher, issuerOf, startPublisher, urlHost } from "./publisher.ts";
 import { startManagedKeys } from "./managed-keys.ts";
 import { type PublicKeys, loadPublicKeys, toKeysets } from "./public-keys.ts";
@@ -55,13 +56,19 @@ export async function startService(settings: Settings, log: Logger): Promise<Ser
   let keys = together(managedKeys, files);
   const options = { ...settings, cors: !settings.noCors };
   const publish = (): Promise<Publisher> =>
-    settings.workers === 1 ? startPublisher(options, keys) : startWorkers(settings.workers, options, keys, log);
+    settings.workers === 1
+      ? startPublisher(options, keys, (crowd) => logCrowd(log, crowd))
+      : startWorkers(settings.workers, options, keys, log);
   const publisher = await publish().catch(async (error: unknown) => {
     await managed?.stop();
     throw error;
   });
   let ready = true;
-  const admin = await startAdminAt(settings.admin, () => ready).catch(async (error: unknown) => {
+  const admin = await startAdminAt(
+    settings.admin,
+    () => ready,
+    (crowd) => logCrowd(log, crowd, { admin: settings.admin }),
+  ).catch(async (error: unknown) => {
     await publisher.stop();
     await managed?.stop();
     throw error;
@@ -147,10 +154,10 @@ function together(managed: PublicKeys | undefined, files: PublicKeys): PublicKey
   return { ...managed, encryption: [...managed.encryption, ...files.encryption] };
 }
 
-async function startAdminAt(address: string, isReady: () => boolean) {
+async function startAdminAt(address: string, isReady: () => boolean, onCrowd: (crowd: Crowd) => void) {
   if (address === "off") return undefined;
   const separator = address.lastIndexOf(":");
   const host = address.slice(0, separator).replace(/^\[(.*)\]$/, "$1");
-  const server = await startAdmin({ host, port: Number(address.slice(separator + 1)) }, isReady);
+  const server = await startAdmin({ host, port: Number(address.slice(separator + 1)) }, isReady, onCrowd);
   return { url: `http://${urlHost(host)}:${server.port}`, stop: server.stop };
 }

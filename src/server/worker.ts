@@ -1,4 +1,5 @@
 // One worker process of `jwksd serve --workers N`. It holds public keys only.
+import type { Crowd } from "./connections.ts";
 import { type Publisher, startPublisher } from "./publisher.ts";
 import type { FromWorker, ToWorker } from "./workers.ts";
 
@@ -18,7 +19,8 @@ async function handle(message: ToWorker): Promise<void> {
     return tell({ kind: "updated", version: message.version });
   }
   try {
-    publisher = await startPublisher(message.options, message.keys, { reusePort: true });
+    const onCrowd = (crowd: Crowd): void => tell({ kind: "crowd", crowd });
+    publisher = await startPublisher(message.options, message.keys, onCrowd, { reusePort: true });
     tell({ kind: "listening", port: publisher.port, jwksUri: publisher.jwksUri });
   } catch (error) {
     tell({ kind: "failed", message: (error as Error).message });

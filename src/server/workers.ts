@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { createServer } from "node:net";
 import { setTimeout } from "node:timers/promises";
 import { ServiceError } from "../errors.ts";
+import { type Crowd, logCrowd } from "./connections.ts";
 import { listen } from "./http-server.ts";
 import type { Publisher, PublisherOptions } from "./publisher.ts";
 import type { PublicKeys } from "./public-keys.ts";
@@ -17,7 +18,8 @@ export type ToWorker =
 export type FromWorker =
   | { readonly kind: "listening"; readonly port: number; readonly jwksUri: string }
   | { readonly kind: "failed"; readonly message: string }
-  | { readonly kind: "updated"; readonly version: number };
+  | { readonly kind: "updated"; readonly version: number }
+  | { readonly kind: "crowd"; readonly crowd: Crowd };
 
 interface WorkerLog {
   info(fields: object, message: string): void;
@@ -53,6 +55,10 @@ export async function startWorkers(
     const worker = fork(workerModule, { serialization: "advanced" });
     if (worker.pid !== undefined) running.add(worker);
     worker.once("exit", () => running.delete(worker));
+    worker.on("message", (message) => {
+      const told = message as FromWorker;
+      if (told.kind === "crowd") logCrowd(log, told.crowd, { pid: worker.pid });
+    });
     const answer = firstMessage(worker);
     tell(worker, { kind: "start", options: { ...options, port }, keys: current });
     const first = await answer;
@@ -139,7 +145,13 @@ function firstMessage(worker: ChildProcess): Promise<FromWorker> {
   const inTime = killAfter(worker, limits.startMs);
   return new Promise<FromWorker>((resolve) => {
     const fail = (message: string): void => resolve({ kind: "failed", message });
-    worker.once("message", (message) => resolve(message as FromWorker));
+    const look = (message: unknown): void => {
+      const told = message as FromWorker;
+      if (told.kind !== "listening" && told.kind !== "failed") return;
+      worker.off("message", look);
+      resolve(told);
+    };
+    worker.on("message", look);
     worker.once("exit", (code, signal) => fail(`a worker ended before it listened (${signal ?? `exit code ${code}`})`));
     // Stays for good: an error that nobody listens for would end this process.
     worker.on("error", (error) => fail(`a worker process cannot be started (${error.message})`));

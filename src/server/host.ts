@@ -1,0 +1,17 @@
+import { isIPv6 } from "node:net";
+
+// uri-host [ ":" port ], where a name may be empty; what stands in brackets is looked at below.
+const hostAndPort = /^(?:\[([^\]]*)\]|(?:[\w\-.~!$&'()*+,;=]|%[\dA-Fa-f]{2})*)(?::\d*)?$/;
+const futureAddress = /^v[\dA-Fa-f]+\.[\w\-.~!$&'()*+,;=:]+$/i;
+
+/**
+ * Whether a value is one of the field `Host`.
+ *
+ * @see RFC 9110 section 7.2; RFC 3986 section 3.2.2
+ */
+export function isHost(value: string): boolean {
+  const match = hostAndPort.exec(value);
+  if (match === null) return false;
+  const [, address] = match;
+  return address === undefined || futureAddress.test(address) || (isIPv6(address) && !address.includes("%"));
+}

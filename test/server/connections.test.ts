@@ -1,0 +1,172 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import type { ServerResponse } from "node:http";
+import { type TestContext, describe, test } from "node:test";
+import type { PublicJwk } from "../../src/jwk/public.ts";
+import type { Crowd } from "../../src/server/connections.ts";
+import { type Handler, startHttpServer } from "../../src/server/http-server.ts";
+import { startWorkers } from "../../src/server/workers.ts";
+import { ecKey } from "../support/keys.ts";
+import { Client } from "../support/load.ts";
+import { type SimulatedClock, simulatedClock } from "../support/simulated.ts";
+
+interface Server {
+  readonly clock: SimulatedClock;
+  readonly crowds: readonly Crowd[];
+  /** Opens a connection; it is closed when the test ends. */
+  open(): Promise<Client>;
+  stop(): Promise<void>;
+}
+
+const answer: Handler = (_request, response) => void response.end("ok");
+
+async function start(t: TestContext, maxConnections: number, handler: Handler = answer): Promise<Server> {
+  const clock = simulatedClock();
+  const crowds: Crowd[] = [];
+  const onCrowd = (crowd: Crowd): void => void crowds.push(crowd);
+  const address = { host: "127.0.0.1", port: 0 };
+  const { port, stop } = await startHttpServer(address, () => handler, { maxConnections, clock, onCrowd });
+  t.after(stop);
+  return {
+    clock,
+    crowds,
+    stop,
+    async open() {
+      const client = await Client.open(port);
+      t.after(() => client.close());
+      return client;
+    },
+  };
+}
+
+/** A connection on which a request was answered. */
+async function used(server: Server): Promise<Client> {
+  const client = await server.open();
+  await client.request();
+  return client;
+}
+
+const closed = (client: Client): Promise<unknown> => once(client.socket, "close");
+
+describe("where there is no room for a new connection", { timeout: 20_000 }, () => {
+  test("the one that has been idle for longest is closed for it, and the new one is served", async (t) => {
+    const server = await start(t, 3);
+    const [first, second, third] = [await used(server), await used(server), await used(server)];
+    // Activity is told apart by the second.
+    await server.clock.advance(1_000);
+    await first.request();
+    await server.clock.advance(1_000);
+    await Promise.all([closed(second), used(server)]);
+    await Promise.all([closed(third), used(server)]);
+    await first.request();
+  });
+
+  test("one that was idle when the service looked last, and has asked since, stays", async (t) => {
+    const server = await start(t, 2);
+    const [first, second] = [await used(server), await used(server)];
+    await server.clock.advance(1_000);
+    await first.request();
+    await Promise.all([closed(second), used(server)]);
+    await first.request();
+  });
+
+  test("one that never sent a byte goes like any other", async (t) => {
+    const server = await start(t, 2);
+    const silent = await server.open();
+    await server.clock.advance(1_000);
+    const later = await used(server);
+    await Promise.all([closed(silent), used(server)]);
+    await later.request();
+  });
+
+  test("no request that is under way is cut for it: with no idle one, the new one is refused", async (t) => {
+    const held: ServerResponse[] = [];
+    let arrived: (() => void) | undefined;
+    const hold: Handler = (_request, response) => {
+      held.push(response);
+      arrived?.();
+    };
+    const server = await start(t, 2, hold);
+    const busy = [await server.open(), await server.open()];
+    const replies: Promise<unknown>[] = [];
+    for (const client of busy) {
+      const asked = new Promise<void>((resolve) => (arrived = resolve));
+      replies.push(client.request());
+      await asked;
+    }
+    await closed(await server.open());
+    for (const response of held) response.end("ok");
+    await Promise.all(replies);
+    await server.clock.advance(1_000);
+    assert.deepEqual(server.crowds, [{ closed: 0, refused: 1 }]);
+    // Answered, they are idle.
+    await Promise.all([closed(busy[0] as Client), server.open()]);
+  });
+
+  test("hundreds that idle keep no new one out", async (t) => {
+    const server = await start(t, 300);
+    for (let count = 0; count < 300; count += 1) await used(server);
+    for (let count = 0; count < 300; count += 1) assert.equal((await (await server.open()).request()).status, 200);
+    await server.clock.advance(1_000);
+    assert.deepEqual(server.crowds, [{ closed: 300, refused: 0 }]);
+  });
+});
+
+describe("a crowd is told of", { timeout: 20_000 }, () => {
+  test("a second after it begins, and then at most once a minute, with all that came since", async (t) => {
+    const server = await start(t, 1);
+    const come = async (count: number): Promise<void> => {
+      for (; count > 0; count -= 1) await used(server);
+    };
+    await come(1);
+    await server.clock.advance(120_000);
+    assert.deepEqual(server.crowds, []);
+    await come(2);
+    await server.clock.advance(999);
+    assert.deepEqual(server.crowds, []);
+    await server.clock.advance(1);
+    assert.deepEqual(server.crowds, [{ closed: 2, refused: 0 }]);
+    await come(3);
+    await server.clock.advance(30_000);
+    await come(4);
+    await server.clock.advance(29_999);
+    assert.equal(server.crowds.length, 1);
+    await server.clock.advance(1);
+    assert.deepEqual(server.crowds.slice(1), [{ closed: 7, refused: 0 }]);
+    // After a quiet minute it begins anew.
+    await server.clock.advance(60_000);
+    await come(1);
+    await server.clock.advance(1_000);
+    assert.deepEqual(server.crowds.slice(2), [{ closed: 1, refused: 0 }]);
+  });
+
+  test("at the latest when the server stops, after which no timer is left", async (t) => {
+    const server = await start(t, 1);
+    await used(server);
+    await used(server);
+    await server.stop();
+    assert.deepEqual(server.crowds, [{ closed: 1, refused: 0 }]);
+    assert.equal(server.clock.timers, 0);
+  });
+});
+
+test("the crowd of a worker is in the log of the service", { timeout: 60_000 }, async (t) => {
+  const warned = Promise.withResolvers<readonly [object, string]>();
+  const log = { info: () => {}, warn: (...line: [object, string]) => warned.resolve(line) };
+  const { kty, crv, x, y } = ecKey("a");
+  const publicKey = { kty, crv, x, y } as PublicJwk;
+  const keys = { signing: [{ keyId: "a", publicKey }], encryption: [], isRotating: false };
+  const options = { host: "127.0.0.1", port: 0, rotationMode: false, cors: true, maxConnections: 1 };
+  const { port, stop } = await startWorkers(1, options, keys, log);
+  t.after(stop);
+  for (let count = 0; count < 3; count += 1) {
+    const client = await Client.open(port);
+    t.after(() => client.close());
+    assert.equal((await client.request()).status, 200);
+  }
+  const [fields, message] = await warned.promise;
+  assert.match(message, /^too many connections: idle connections were closed/);
+  const { pid, ...counts } = fields as { pid: number };
+  assert.ok(pid > 0);
+  assert.deepEqual(counts, { closed: 2, refused: 0 });
+});
