@@ -1,4 +1,5 @@
 import type { Output } from "../server/log.ts";
+import { printableLines } from "../server/printable.ts";
 
 /** What a command reads and writes. A command that uses nothing else of its process runs inside any other. */
 export interface Io {
@@ -15,7 +16,7 @@ export function print({ stdout }: Io, text: string): void {
   stdout.write(`${text}\n`);
 }
 
-/** Prints what is no result: a warning, an error, what to do next. */
+/** Prints what is no result: a warning, an error, what to do next. What came from outside is escaped. */
 export function tell({ stderr }: Io, text: string): void {
-  stderr.write(`jwksd: ${text}\n`);
+  stderr.write(`jwksd: ${printableLines(text)}\n`);
 }

@@ -1,8 +1,8 @@
 import { Command } from "commander";
 import { createLog } from "../server/log.ts";
+import { printable } from "../server/printable.ts";
 import { type Service, startService } from "../server/service.ts";
 import { type Io, print } from "./io.ts";
-import { printable } from "./printable.ts";
 import { addSettings, settingsFrom } from "./settings-options.ts";
 
 export function serveCommand(io: Io): Command {

@@ -1,8 +1,8 @@
 import { Command } from "commander";
 import { explainVerification } from "../server/explain.ts";
+import { printable, printableJson } from "../server/printable.ts";
 import { maxTokenBytes } from "../token/verify.ts";
 import { type Io, print } from "./io.ts";
-import { printable, printableJson } from "./printable.ts";
 import { collect } from "./token.ts";
 
 /** Room for whitespace around the longest token. */

@@ -1,4 +1,5 @@
 import { type Logger, pino } from "pino";
+import { printable, printableJsonLine } from "./printable.ts";
 
 /** A stream of a process, or what stands in for one. */
 export interface Output {
@@ -25,20 +26,27 @@ export function createCommandLog(level: string, json: boolean, { stderr }: Outpu
 }
 
 function jsonLog(level: string, stream: Output): Logger {
-  const { fd } = stream;
-  if (fd === undefined) return pino({ level, base: null }, { write: (line) => void stream.write(line) });
-  // Straight to the file: a stream that failed once, as on a full disk, never writes again.
-  const output = pino.destination({ dest: fd, sync: true });
-  // A log that cannot be written must not end the service.
-  output.on("error", () => {});
-  return pino({ level, base: null }, output);
+  const output = fileOf(stream) ?? stream;
+  return pino({ level, base: null }, { write: (line) => void output.write(`${printableJsonLine(line.trimEnd())}\n`) });
 }
 
+/** Straight to the file of a stream: a stream that failed once, as on a full disk, never writes again. */
+function fileOf({ fd }: Output) {
+  if (fd === undefined) return undefined;
+  const file = pino.destination({ dest: fd, sync: true });
+  // A log that cannot be written must not end the service.
+  file.on("error", () => {});
+  return file;
+}
+
+/** One line: what came from outside can neither begin another one nor pass for another field. */
 function writeForEyes(line: string, output: Output): void {
   const { level, time, msg, ...fields } = JSON.parse(line) as { level: number; time: number; msg: string };
-  const details = Object.entries(fields).map(
-    ([name, value]) => ` ${name}=${typeof value === "string" ? value : JSON.stringify(value)}`,
-  );
+  const details = Object.entries(fields).map(([name, value]) => ` ${name}=${valueForEyes(value)}`);
   const clockTime = new Date(time).toTimeString().slice(0, 8);
-  output.write(`${clockTime} ${pino.levels.labels[level]} ${msg}${details.join("")}\n`);
+  output.write(`${printable(`${clockTime} ${pino.levels.labels[level]} ${msg}${details.join("")}`)}\n`);
+}
+
+function valueForEyes(value: unknown): string {
+  return typeof value === "string" && /^[^\s"=\\]+$/.test(value) ? value : JSON.stringify(value);
 }
