@@ -36,13 +36,19 @@ export function addSettings(
 /** The settings from the options that the command line parser found, the environment and the file. */
 export function settingsFrom(
   { environment }: Pick<Io, "environment">,
-  { config, cors, ...options }: Record<string, unknown>,
+  { config, ...options }: Record<string, unknown>,
 ): Promise<Settings> {
-  const flags = Object.entries(options).filter(([name]) => Object.hasOwn(settingDefinitions, name));
+  const names = Object.keys(settingDefinitions) as SettingName[];
   return resolveSettings({
-    // The parser turns --no-cors into a cors that is false.
-    flags: { ...Object.fromEntries(flags), noCors: cors === false ? true : undefined },
+    flags: Object.fromEntries(names.map((name) => [name, flagIn(options, name)])),
     environment,
     configFile: config as string | undefined,
   });
+}
+
+/** The parser turns --no-cors into a cors that is false, and into one that is true where it is not given. */
+function flagIn(options: Record<string, unknown>, name: SettingName): unknown {
+  const [, first, rest] = /^no([A-Z])(.*)$/.exec(name) ?? [];
+  if (first === undefined) return options[name];
+  return options[`${first.toLowerCase()}${rest}`] === false ? true : undefined;
 }

@@ -1,6 +1,11 @@
 import { ConfigError } from "../errors.ts";
-import { clientAlgorithms } from "../token/client-algorithms.ts";
 import type { Metadata } from "./options.ts";
+
+/** What the document has to hold beside what jwksd sets. @see OpenID Connect Discovery 1.0 section 3 */
+const required = ["authorization_endpoint", "token_endpoint", "response_types_supported", "subject_types_supported"];
+
+/** Members that jwksd sets by itself. */
+const own = ["issuer", "jwks_uri", "id_token_signing_alg_values_supported"];
 
 /**
  * The discovery document: what jwksd answers for, then the provider's own metadata.
@@ -13,27 +18,33 @@ export function discoveryDocument(input: {
   jwksUri: string;
   metadata: Metadata;
 }): Record<string, unknown> {
-  const own = {
-    issuer: input.issuer,
-    jwks_uri: input.jwksUri,
-    id_token_signing_alg_values_supported: ["ES256"],
-    token_endpoint_auth_signing_alg_values_supported: clientAlgorithms,
-    request_object_signing_alg_values_supported: clientAlgorithms,
-  };
-  for (const name of Object.keys(input.metadata)) {
-    if (Object.hasOwn(own, name)) {
-      throw new ConfigError(
-        "ERR_METADATA_RESERVED",
-        `metadata may not set "${name}"; jwksd sets it from the other options`,
-      );
-    }
-  }
+  const { issuer, jwksUri, metadata } = input;
+  checkMetadata(metadata, "metadata");
   // It would replace the whole document.
-  if (typeof input.metadata["toJSON"] === "function")
+  if (typeof metadata["toJSON"] === "function")
     throw new ConfigError("ERR_OPTION_INVALID", 'option "metadata" must be plain data, without toJSON()');
+  const document = { issuer, jwks_uri: jwksUri, id_token_signing_alg_values_supported: ["ES256"], ...metadata };
   try {
-    return JSON.parse(JSON.stringify({ ...own, ...input.metadata })) as Record<string, unknown>;
+    return JSON.parse(JSON.stringify(document)) as Record<string, unknown>;
   } catch {
     throw new ConfigError("ERR_OPTION_INVALID", 'option "metadata" cannot be written as JSON');
   }
+}
+
+/**
+ * @param where the metadata is from, for messages
+ * @throws ConfigError `ERR_METADATA_RESERVED`
+ */
+export function checkMetadata(metadata: Metadata, where: string): void {
+  const reserved = own.find((name) => Object.hasOwn(metadata, name));
+  if (reserved === undefined) return;
+  throw new ConfigError(
+    "ERR_METADATA_RESERVED",
+    `${where} may not set "${reserved}"; jwksd sets it from the other options, so take it out`,
+  );
+}
+
+/** The required members that a document with this metadata lacks; a relying party that only verifies needs none of them. */
+export function missingMembers(metadata: Metadata): string[] {
+  return required.filter((name) => (metadata[name] ?? undefined) === undefined);
 }

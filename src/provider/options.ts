@@ -26,6 +26,17 @@ export interface ProviderOptions {
   readonly encryptionKeyset?: EncryptionKeyset | null | undefined;
   /** Called once for each request of the JWK Set: `true` sends the rotation Cache-Control. Default: always `false`. */
   readonly jwksRotationActive?: (() => boolean) | null | undefined;
+  /**
+   * Whether the discovery document is served. `false` leaves it to the provider, whose own one then names `jwksUri`.
+   * Default: `true`.
+   */
+  readonly discovery?: boolean | null | undefined;
+  /**
+   * More members of the discovery document. Without `authorization_endpoint`, `token_endpoint`, `response_types_supported` and
+   * `subject_types_supported` it is partial: enough for verifiers, not for clients. Where clients sign assertions or request objects,
+   * `clientAlgorithms` is the value of `token_endpoint_auth_signing_alg_values_supported` and
+   * `request_object_signing_alg_values_supported`. Default: none.
+   */
   readonly metadata?: Metadata | null | undefined;
   /** Whether 200 and 304 carry `Access-Control-Allow-Origin: *`. Default: `true`. */
   readonly cors?: boolean | null | undefined;
@@ -47,6 +58,7 @@ const optionTypes: OptionTypes<ProviderOptions> = {
   keyset: "array",
   encryptionKeyset: "array",
   jwksRotationActive: "function",
+  discovery: "boolean",
   metadata: "object",
   cors: "boolean",
   onWarning: "function",

@@ -4,6 +4,7 @@ import { ConfigError } from "../errors.ts";
 export interface Locations {
   readonly issuer: string;
   readonly jwksUri: string;
+  /** Without those of a discovery document, where there is none. */
   readonly routes: ReadonlyMap<string, "jwks" | "discovery">;
 }
 
@@ -18,7 +19,12 @@ const discoveryPath = "/.well-known/openid-configuration";
  * @throws ConfigError `ERR_ISSUER_INVALID`, `ERR_PATH_INVALID`, `ERR_PATH_CLASH`
  * @see the contract, section 1 point 6 and section 4 (Path); OpenID Connect Discovery 1.0 section 4.1
  */
-export function locate(issuer: string | undefined, mountPrefix: string = "/", jwksPath: string = "/jwks"): Locations {
+export function locate(
+  issuer: string | undefined,
+  mountPrefix: string = "/",
+  jwksPath: string = "/jwks",
+  { discovery = true }: { readonly discovery?: boolean } = {},
+): Locations {
   const issuerUrl = checkIssuer(issuer);
   // One slash between the parts, whether or not issuer or prefix end in one.
   const base = issuerUrl.text.replace(/\/$/, "");
@@ -32,7 +38,7 @@ export function locate(issuer: string | undefined, mountPrefix: string = "/", jw
     );
 
   const routes = new Map<string, "jwks" | "discovery">();
-  for (const path of [issuerPath + discoveryPath, discoveryPath]) routes.set(path, "discovery");
+  for (const path of discovery ? [issuerPath + discoveryPath, discoveryPath] : []) routes.set(path, "discovery");
   for (const path of [issuerPath + prefix + jwks, prefix + jwks, jwks]) {
     if (routes.get(path) === "discovery") {
       throw new ConfigError(
@@ -54,17 +60,19 @@ export function targetPath(target: string): string {
 
 function checkIssuer(issuer: string | undefined): { text: string; path: string } {
   const invalid = (rule: string): ConfigError =>
-    new ConfigError("ERR_ISSUER_INVALID", `issuer ${JSON.stringify(issuer)} ${rule}`);
+    // What stands before an "@" is a password.
+    new ConfigError(
+      "ERR_ISSUER_INVALID",
+      `${issuer?.includes("@") ? "the issuer" : `issuer ${JSON.stringify(issuer)}`} ${rule}`,
+    );
   if (issuer === undefined)
     throw new ConfigError(
       "ERR_ISSUER_INVALID",
       "issuer is missing; it is the https URL by which relying parties know the provider",
     );
   const url = URL.canParse(issuer) ? new URL(issuer) : undefined;
-  if (url === undefined) throw invalid("is not a URL");
-  // The message does not repeat the issuer: it would hold the password.
-  if (url.username !== "" || url.password !== "")
-    throw new ConfigError("ERR_ISSUER_INVALID", "the issuer has a user name or password");
+  if (url === undefined) throw invalid("is not a URL; write it like https://login.example.com");
+  if (url.username !== "" || url.password !== "") throw invalid("has a user name or password; write it without");
   const loopback = /^(localhost|.+\.localhost|127(\.\d+){3}|\[::1\])$/.test(url.hostname);
   if (url.protocol !== "https:" && !(url.protocol === "http:" && loopback))
     throw invalid("is not an https URL (http is accepted for loopback hosts only)");

@@ -32,7 +32,7 @@ export interface KeysetUpdate {
   readonly encryptionKeyset?: EncryptionKeyset | null | undefined;
 }
 
-/** The key side of an OpenID provider: the JWK Set endpoint and the discovery document. */
+/** The key side of an OpenID provider: the JWK Set endpoint and, unless another one serves it, the discovery document. */
 export interface Provider {
   readonly issuer: string;
   /** Absolute URL of the JWK Set, as the discovery document has it. */
@@ -89,24 +89,35 @@ interface State {
  */
 export async function createProvider(...options: readonly (ProviderOptions | null | undefined)[]): Promise<Provider> {
   const merged = mergeOptions(options);
-  const { endpoints = {}, cors = true, clock = systemClock, maxTokenLifetimeSeconds = Infinity } = merged;
+  const {
+    endpoints = {},
+    cors = true,
+    discovery: hasDiscovery = true,
+    clock = systemClock,
+    maxTokenLifetimeSeconds = Infinity,
+  } = merged;
   checkNames(endpoints, ["jwks"], "endpoint");
   checkNames(merged.signerLimits ?? {}, ["maxConcurrent", "maxQueued", "timeoutMs"], "signer limit");
   checkType("endpoints.jwks", endpoints.jwks, "string");
   if (!(maxTokenLifetimeSeconds >= 1))
     throw new ConfigError("ERR_OPTION_INVALID", "maxTokenLifetimeSeconds must be a number of at least 1");
   checkMethods("clock", clock, ["now", "setTimer"]);
-  const { issuer, jwksUri, routes } = locate(merged.issuer, merged.mountPrefix, endpoints.jwks ?? undefined);
+  if (!hasDiscovery && merged.metadata !== undefined) {
+    throw new ConfigError("ERR_OPTION_INVALID", '"metadata" is for the discovery document, and "discovery" is false');
+  }
+  const { issuer, jwksUri, routes } = locate(merged.issuer, merged.mountPrefix, endpoints.jwks ?? undefined, {
+    discovery: hasDiscovery,
+  });
   const mode = rotationMode(
     merged.jwksRotationActive,
     merged.onWarning ?? ((warning) => console.warn(`jwksd: ${warning.message}`)),
   );
   const metadata = discoveryDocument({ issuer, jwksUri, metadata: merged.metadata ?? {} });
   const [discoveryJson, keysets] = await Promise.all([
-    makeDocument(metadata),
+    hasDiscovery ? makeDocument(metadata) : undefined,
     checkKeyset(merged.keyset ?? [], merged.encryptionKeyset ?? []),
   ]);
-  const discovery = represent(discoveryJson, "application/json", "public, max-age=3600", cors);
+  const discovery = discoveryJson && represent(discoveryJson, "application/json", "public, max-age=3600", cors);
 
   let updates: Promise<unknown> = Promise.resolve();
   const activeKeys = new WeakMap<Signer, ActiveKey>();
@@ -152,6 +163,7 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
     const route = routeOf(target);
     if (route === undefined) return undefined;
     const representation = route === "jwks" ? currentPage()[mode()] : discovery;
+    if (representation === undefined) return undefined;
     if (method !== "GET" && method !== "HEAD") return methodNotAllowed.get;
     return respond(representation, method, ifNoneMatch);
   }

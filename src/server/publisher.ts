@@ -1,3 +1,4 @@
+import type { Metadata } from "../provider/options.ts";
 import { createProvider } from "../provider/provider.ts";
 import type { Crowd } from "./connections.ts";
 import { type Handler, startHttpServer } from "./http-server.ts";
@@ -14,6 +15,8 @@ export interface PublisherOptions {
   readonly jwksPath?: string | undefined;
   readonly rotationMode: boolean;
   readonly cors: boolean;
+  readonly discovery: boolean;
+  readonly metadata?: Metadata | undefined;
   /** See `startHttpServer`. */
   readonly maxConnections?: number | undefined;
 }
@@ -41,6 +44,8 @@ export async function startPublisher(
       endpoints: { jwks: options.jwksPath },
       jwksRotationActive: () => isRotating || options.rotationMode,
       cors: options.cors,
+      discovery: options.discovery,
+      metadata: options.metadata,
     });
   // Made once before listening too, so that bad options are found before a connection is accepted.
   let provider = await make(options.port);

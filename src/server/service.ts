@@ -1,9 +1,12 @@
 import type { Logger } from "pino";
 import { checkKeyset } from "../keyset/keyset.ts";
+import { checkMetadata, missingMembers } from "../provider/discovery.ts";
+import type { Metadata } from "../provider/options.ts";
 import { locate } from "../provider/paths.ts";
 import { startAdmin } from "./admin.ts";
 import { type Crowd, logCrowd } from "./connections.ts";
 import { type Publisher, issuerOf, startPublisher, urlHost } from "./publisher.ts";
+import { readJsonObject } from "./json-file.ts";
 import { startManagedKeys } from "./managed-keys.ts";
 import { type PublicKeys, loadPublicKeys, toKeysets } from "./public-keys.ts";
 import type { Settings } from "./settings.ts";
@@ -31,11 +34,14 @@ export interface Service {
  *
  * @throws ServiceError `ERR_FILE_UNREADABLE`, `ERR_FILE_UNWRITABLE`, `ERR_NO_KEY_FILES`, `ERR_LISTEN`, `ERR_WORKER`
  * @throws ConfigError, KeyMaterialError see `createProvider`
+ * @throws ConfigError `ERR_CONFIG_FORMAT`, `ERR_METADATA_RESERVED`: of the metadata file
  * @throws ConfigError, StoreError see `createKeyManager`
  */
 export async function startService(settings: Settings, log: Logger): Promise<Service> {
   // Before anything is made, so that a wrong setting leaves nothing behind.
-  locate(issuerOf(settings, settings.port), settings.mountPrefix, settings.jwksPath);
+  const discovery = !settings.noDiscovery;
+  locate(issuerOf(settings, settings.port), settings.mountPrefix, settings.jwksPath, { discovery });
+  const metadata = settings.metadata === undefined ? undefined : await readMetadata(settings.metadata);
   if (settings.issuer === undefined && /^(0\.0\.0\.0|::)$/.test(settings.host)) {
     log.warn(
       "no issuer is set: the discovery document names localhost, which only this machine understands; set --issuer",
@@ -54,7 +60,7 @@ export async function startService(settings: Settings, log: Logger): Promise<Ser
   const managed = settings.keys === undefined ? await startManagedKeys(settings, log) : undefined;
   let managedKeys = managed?.keys;
   let keys = together(managedKeys, files);
-  const options = { ...settings, cors: !settings.noCors };
+  const options = { ...settings, cors: !settings.noCors, discovery, metadata };
   const publish = (): Promise<Publisher> =>
     settings.workers === 1
       ? startPublisher(options, keys, (crowd) => logCrowd(log, crowd))
@@ -118,6 +124,13 @@ export async function startService(settings: Settings, log: Logger): Promise<Ser
     });
   const watch = watchPaths(paths, baseline, reload);
 
+  const missing = discovery ? missingMembers(metadata ?? {}) : [];
+  if (missing.length > 0) {
+    log.info(
+      { missing },
+      "the discovery document is partial, which is enough for verifiers: --metadata FILE adds what it lacks, --no-discovery leaves it to your provider",
+    );
+  }
   log.info(
     {
       jwksUri: publisher.jwksUri,
@@ -146,6 +159,13 @@ export async function startService(settings: Settings, log: Logger): Promise<Ser
       log.info("stopped");
     },
   };
+}
+
+/** @throws ConfigError `ERR_CONFIG_FORMAT`, `ERR_METADATA_RESERVED` */
+async function readMetadata(file: string): Promise<Metadata> {
+  const metadata = await readJsonObject(file, "the metadata file");
+  checkMetadata(metadata, `the metadata file ${file}`);
+  return metadata;
 }
 
 /** The signing keys are managed, or in files; encryption keys may be in both. */

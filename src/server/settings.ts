@@ -1,6 +1,6 @@
-import { readFile } from "node:fs/promises";
 import { isIP } from "node:net";
 import { ConfigError } from "../errors.ts";
+import { readJsonObject } from "./json-file.ts";
 import { signerTypes } from "../signer/open-signer.ts";
 import { nearest } from "./nearest.ts";
 
@@ -128,6 +128,18 @@ export const settingDefinitions = {
     help: "send the short Cache-Control of the rotation mode (5 minutes)",
   },
   workers: { schema: integer(1, 256), fallback: 1, value: "<count>", help: "processes that share the port" },
+  metadata: {
+    schema: path,
+    fallback: undefined,
+    value: "<file>",
+    help: "JSON object of more members for the discovery document, read at the start",
+  },
+  noDiscovery: {
+    schema: flag,
+    fallback: false,
+    value: undefined,
+    help: "serve no discovery document: your provider has its own one, which names the JWK Set",
+  },
   noCors: { schema: flag, fallback: false, value: undefined, help: "send no Access-Control-Allow-Origin" },
   admin: {
     schema: textWith(['must be HOST:PORT or "off"', isAddressOrOff]),
@@ -184,6 +196,7 @@ export const managedOnly = [
 const exclusive = [
   ...[...managedOnly, "wrappingKeys" as const].map((name) => ["keys", name] as const),
   ["wrappingKeyFile", "wrappingKeys"] as const,
+  ["metadata", "noDiscovery"] as const,
 ];
 
 export const flagName = (name: string): string => `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
@@ -254,22 +267,9 @@ async function readConfigFile(path: string | undefined): Promise<Record<string, 
   if (looksLikeSecret(path)) {
     throw new ConfigError("ERR_CONFIG_FORMAT", "the configuration file is given by its path, not by its content");
   }
-  const bad = (rule: string, cause?: unknown) =>
-    new ConfigError("ERR_CONFIG_FORMAT", `configuration file ${path} ${rule}`, { cause });
-  const json = await readFile(path, "utf8").catch((error: NodeJS.ErrnoException) => {
-    throw bad(`cannot be read (${error.code})`, error);
-  });
-  let value: unknown;
-  try {
-    value = JSON.parse(json);
-  } catch (error) {
-    // What else a parser says quotes the text, and it may be the wrong file.
-    const [place = ""] = / at position \d+( \(line \d+ column \d+\))?$/.exec((error as Error).message) ?? [];
-    throw bad(`is not JSON${place}`);
-  }
-  if (typeof value !== "object" || value === null || Array.isArray(value)) throw bad("is not a JSON object");
-  checkKnown(Object.keys(value), names, `member of ${path}:`);
-  return value as Record<string, unknown>;
+  const members = await readJsonObject(path, "the configuration file");
+  checkKnown(Object.keys(members), names, `member of ${path}:`);
+  return members;
 }
 
 function checkKnown(given: readonly string[], known: readonly string[], what: string): void {

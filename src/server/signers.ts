@@ -1,10 +1,11 @@
-import { readFile, stat } from "node:fs/promises";
+import { stat } from "node:fs/promises";
 import type { Logger } from "pino";
 import { ConfigError } from "../errors.ts";
 import { permissionWarnings } from "../node/key-files.ts";
 import { type BackendOptions, type SignerBackend, signerBackend, typesOf } from "../signer/open-signer.ts";
 import { parsePkcs11Uri } from "../signer/pkcs11/uri.ts";
 import type { ExternalSigner } from "../signer/signer.ts";
+import { isJsonObject, readJsonObject } from "./json-file.ts";
 import type { Settings } from "./settings.ts";
 
 type SignalOption = { readonly signal?: AbortSignal | undefined };
@@ -76,21 +77,9 @@ function warnOnce(log: Pick<Logger, "warn"> | undefined): (file: string | undefi
 }
 
 async function readOptions(path: string): Promise<BackendOptions> {
-  let options: unknown;
-  try {
-    options = JSON.parse(await readFile(path, "utf8"));
-  } catch (error) {
-    // What a parser says quotes the text, and a credential may be in it.
-    const reason = (error as NodeJS.ErrnoException).code ?? "not JSON";
-    throw new ConfigError("ERR_CONFIG_FORMAT", `the signers file ${path} cannot be read (${reason})`);
-  }
-  if (!isObject(options)) throw new ConfigError("ERR_CONFIG_FORMAT", `the signers file ${path} is not a JSON object`);
-  if (!Object.values(options).every(isObject)) {
+  const options = await readJsonObject(path, "the signers file");
+  if (!Object.values(options).every(isJsonObject)) {
     throw new ConfigError("ERR_CONFIG_FORMAT", `the signers file ${path} has a member that is not a JSON object`);
   }
   return options;
-}
-
-function isObject(value: unknown): value is object {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { describe, test } from "node:test";
-import { type ProviderOptions, createProvider, localSigner } from "../../src/index.ts";
+import { type ProviderOptions, clientAlgorithms, createProvider, localSigner } from "../../src/index.ts";
+import type { NodeResponse } from "../../src/http/node.ts";
+import { missingMembers } from "../../src/provider/discovery.ts";
 import { ecKey } from "../support/keys.ts";
 import { refusal } from "../support/refusal.ts";
 
@@ -11,18 +13,17 @@ const base: ProviderOptions = {
   keyset: [{ keyId: "a", signer: await localSigner(ecKey("a")) }],
   jwksRotationActive: () => assert.fail("the predicate is for the JWK Set only"),
 };
-const clientAlgs = ["RS256", "PS256", "ES256", "EdDSA"];
 const own = {
   issuer: "https://op.example",
   jwks_uri: "https://op.example/jwks",
   id_token_signing_alg_values_supported: ["ES256"],
-  token_endpoint_auth_signing_alg_values_supported: clientAlgs,
-  request_object_signing_alg_values_supported: clientAlgs,
 };
 
 const metadatas: [name: string, metadata: Record<string, unknown> | null | undefined][] = [
   ["none", undefined],
   ["null", null],
+  ["what clients may sign with", { token_endpoint_auth_signing_alg_values_supported: clientAlgorithms }],
+  ["other algorithms of clients", { request_object_signing_alg_values_supported: ["ES256", "none"] }],
   ["of its own", { token_endpoint: "https://op.example/token", claims_supported: ["sub"], "ui_locales#de": "\xe4" }],
 ];
 
@@ -80,4 +81,42 @@ describe("metadata cannot override", () => {
       assert.ok(error.message.includes(name));
     });
   }
+});
+
+describe("without a discovery document", () => {
+  test("its paths are as unknown as any other, and the JWK Set is where it was", async () => {
+    const provider = await createProvider(base, { discovery: false, jwksRotationActive: () => false });
+    assert.equal(provider.fetch(new Request(url)).status, 404);
+    assert.equal(provider.fetch(new Request(url, { method: "POST" })).status, 404);
+    assert.equal(provider.fetch(new Request(provider.jwksUri)).status, 200);
+    let passed = 0;
+    const request = { method: "GET", url: "/.well-known/openid-configuration", headers: {} };
+    const untouched = new Proxy({}, { get: () => assert.fail("the response is that of the next handler") });
+    provider.node(request, untouched as NodeResponse, () => (passed += 1));
+    assert.equal(passed, 1, "a provider's own document is behind it");
+  });
+
+  test("there is no metadata either", async () => {
+    const error = await refusal(
+      () => createProvider(base, { discovery: false, metadata: { token_endpoint: "https://op.example/token" } }),
+      "ERR_OPTION_INVALID",
+    );
+    assert.match(error.message, /"metadata".*"discovery"/);
+  });
+});
+
+describe("a document is partial without", () => {
+  const whole = {
+    authorization_endpoint: "https://op.example/authorize",
+    token_endpoint: "https://op.example/token",
+    response_types_supported: ["code"],
+    subject_types_supported: ["public"],
+  };
+  for (const name of Object.keys(whole)) {
+    test(name, () => {
+      assert.deepEqual(missingMembers({ ...whole, [name]: undefined }), [name]);
+      assert.deepEqual(missingMembers({ ...whole, [name]: null }), [name]);
+    });
+  }
+  test("none of those that it has", () => assert.deepEqual(missingMembers(whole), []));
 });

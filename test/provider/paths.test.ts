@@ -84,6 +84,11 @@ const refused: [code: ErrorCode, ...input: Input][] = [
   ["ERR_ISSUER_INVALID", "https://user@op.example"],
   ["ERR_ISSUER_INVALID", "https://user:secret@op.example"],
   ["ERR_ISSUER_INVALID", "http://user:secret@op.example/?a#b"],
+  // No URLs, or of another scheme.
+  ["ERR_ISSUER_INVALID", "https//user:secret@op.example"],
+  ["ERR_ISSUER_INVALID", "https://user:secret@op example"],
+  ["ERR_ISSUER_INVALID", "https://user:secret@"],
+  ["ERR_ISSUER_INVALID", "user:secret@op.example"],
   ["ERR_ISSUER_INVALID", "https://OP.example"],
   ["ERR_ISSUER_INVALID", "HTTPS://op.example"],
   ["ERR_ISSUER_INVALID", "https://op.example:443"],
@@ -146,6 +151,16 @@ describe("what breaks a rule is refused", () => {
       assert.ok(!error.message.includes("secret"), "a password in the message");
     });
   }
+});
+
+test("an issuer that is no URL, without a password, is repeated, with an example of one", () => {
+  assert.throws(() => locate("login.example.com"), /issuer "login.example.com" is not a URL; write it like https:/);
+});
+
+test("without a discovery document its paths are those of others", () => {
+  const { routes } = locate(`${op}/tenant`, "/oidc", undefined, { discovery: false });
+  assert.deepEqual([...new Set(routes.values())], ["jwks"]);
+  assert.equal(locate(op, undefined, clash, { discovery: false }).jwksUri, op + clash);
 });
 
 describe("the path of a request target", () => {

@@ -156,7 +156,7 @@ test("the crowd of a worker is in the log of the service", { timeout: 60_000 }, 
   const { kty, crv, x, y } = ecKey("a");
   const publicKey = { kty, crv, x, y } as PublicJwk;
   const keys = { signing: [{ keyId: "a", publicKey }], encryption: [], isRotating: false };
-  const options = { host: "127.0.0.1", port: 0, rotationMode: false, cors: true, maxConnections: 1 };
+  const options = { host: "127.0.0.1", port: 0, rotationMode: false, cors: true, discovery: true, maxConnections: 1 };
   const { port, stop } = await startWorkers(1, options, keys, log);
   t.after(stop);
   for (let count = 0; count < 3; count += 1) {

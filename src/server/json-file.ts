@@ -1,0 +1,36 @@
+import { readFile } from "node:fs/promises";
+import { ConfigError } from "../errors.ts";
+import { faultOf } from "./json-fault.ts";
+
+/**
+ * Reads a file that holds one JSON object. No message repeats any of it: it may be the wrong file, and hold a secret.
+ *
+ * @param what the file is, such as "the configuration file"
+ * @throws ConfigError `ERR_CONFIG_FORMAT`
+ */
+export async function readJsonObject(path: string, what: string): Promise<Record<string, unknown>> {
+  const bad = (rule: string, cause?: unknown) =>
+    new ConfigError("ERR_CONFIG_FORMAT", `${what} ${path} ${rule}`, { cause });
+  const text = await readFile(path, "utf8").catch((error: NodeJS.ErrnoException) => {
+    throw bad(`cannot be read (${error.code})`, error);
+  });
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    const { line, column } = placeIn(text, faultOf(text) ?? 0);
+    throw bad(`is not JSON: look at line ${line}, column ${column}`);
+  }
+  if (!isJsonObject(value)) throw bad("is not a JSON object");
+  return value;
+}
+
+export function isJsonObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** Both counted from 1, as editors do. */
+function placeIn(text: string, index: number): { readonly line: number; readonly column: number } {
+  const lines = text.slice(0, index).split("\n");
+  return { line: lines.length, column: (lines.at(-1)?.length ?? 0) + 1 };
+}
