@@ -61,7 +61,7 @@ export const errorCodes = {
   ERR_FILE_UNWRITABLE: "a file or folder that cannot be written",
   ERR_FILE_EXISTS: "a file that would have been overwritten",
   ERR_NO_KEY_FILES: "a key folder without a key file",
-  ERR_CONFIG_FORMAT: "a configuration file that is not a JSON object",
+  ERR_CONFIG_FORMAT: "a file of configuration, metadata or signers that is not a JSON object",
   ERR_LISTEN: "an address that cannot be listened on",
   ERR_WORKER: "a worker process that did not start",
   ERR_POLICY_INVALID: "rotation durations that break the rotation arithmetic",

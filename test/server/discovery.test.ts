@@ -2,34 +2,28 @@ import assert from "node:assert/strict";
 import { readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
-import { pino } from "pino";
-import { type Service, startService } from "../../src/server/service.ts";
-import { resolveSettings } from "../../src/server/settings.ts";
-import { type LogLine, keySetText, temporaryFolder } from "../support/service.ts";
-import { refusal } from "../unit/refusal.ts";
+import { assertWhole, getOnce } from "../support/load.ts";
+import { refusal } from "../support/refusal.ts";
+import { type RunningService, keySetText, startService, temporaryFolder } from "../support/service.ts";
 
-interface Running extends Service {
-  readonly log: readonly LogLine[];
+interface Running extends RunningService {
   /** The status and the JSON of the discovery document. */
   discovery(): Promise<[status: number, document: Record<string, unknown>]>;
 }
 
-async function start(t: TestContext, flags: Readonly<Record<string, unknown>>): Promise<Running> {
+const issuer = "https://op.example";
+
+async function start(t: TestContext, ...args: readonly string[]): Promise<Running> {
   const keys = join(await temporaryFolder(t), "keys.json");
   await writeFile(keys, keySetText("a"), { mode: 0o600 });
-  const given = { keys, port: "0", admin: "off", issuer: "https://op.example", ...flags };
-  const log: LogLine[] = [];
-  const logger = pino({ base: null }, { write: (line) => log.push(JSON.parse(line) as LogLine) });
-  const service = await startService(await resolveSettings({ flags: given, environment: {} }), logger);
-  t.after(() => service.stop());
-  const document = new URL("/.well-known/openid-configuration", service.url);
-  return Object.assign(service, {
-    log,
-    async discovery(): Promise<[number, Record<string, unknown>]> {
-      const response = await fetch(document, { headers: { Connection: "close" } });
-      return [response.status, (await response.json()) as Record<string, unknown>];
+  const service = await startService(t, ["--keys", keys, "--issuer", issuer, ...args]);
+  return {
+    ...service,
+    async discovery() {
+      const reply = await getOnce(service.port, "/.well-known/openid-configuration");
+      return [reply.status, JSON.parse(reply.body) as Record<string, unknown>];
     },
-  });
+  };
 }
 
 async function metadataFile(t: TestContext, text: string): Promise<string> {
@@ -39,7 +33,7 @@ async function metadataFile(t: TestContext, text: string): Promise<string> {
 }
 
 const own = {
-  issuer: "https://op.example",
+  issuer,
   jwks_uri: "https://op.example/jwks",
   id_token_signing_alg_values_supported: ["ES256"],
 };
@@ -54,7 +48,7 @@ const partial = ({ log }: Running): unknown[] =>
 
 describe("jwksd serve", { timeout: 60_000 }, () => {
   test("publishes by itself what it answers for, and says what the document lacks", async (t) => {
-    const service = await start(t, {});
+    const service = await start(t);
     assert.deepEqual(await service.discovery(), [200, own]);
     assert.deepEqual(partial(service), [Object.keys(whole)]);
   });
@@ -62,17 +56,17 @@ describe("jwksd serve", { timeout: 60_000 }, () => {
   for (const workers of process.platform === "linux" ? ["1", "2"] : ["1"]) {
     test(`--metadata adds the members of a file, and a whole document needs no word; --workers ${workers}`, async (t) => {
       const metadata = await metadataFile(t, JSON.stringify({ ...whole, claims_supported: ["sub"] }));
-      const service = await start(t, { metadata, workers });
+      const service = await start(t, "--metadata", metadata, "--workers", workers);
       assert.deepEqual(await service.discovery(), [200, { ...own, ...whole, claims_supported: ["sub"] }]);
       assert.deepEqual(partial(service), []);
     });
   }
 
   test("--no-discovery leaves its paths to others, and says nothing of it", async (t) => {
-    const service = await start(t, { noDiscovery: true });
+    const service = await start(t, "--no-discovery");
     assert.equal((await service.discovery())[0], 404);
     assert.deepEqual(partial(service), []);
-    assert.equal((await fetch(service.url, { headers: { Connection: "close" } })).status, 200);
+    assertWhole(await getOnce(service.port));
   });
 });
 
@@ -88,7 +82,7 @@ describe("--metadata: what is wrong with the file is said before anything is mad
       const metadata = await metadataFile(t, text);
       const folder = await temporaryFolder(t);
       const data = join(folder, "data");
-      const { message } = await refusal(() => start(t, { keys: undefined, data, metadata }), code);
+      const { message } = await refusal(() => startService(t, ["--data", data, "--metadata", metadata]), code);
       assert.ok(message.startsWith(`the metadata file ${metadata} ${says}`), message);
       assert.ok(!message.includes("secret"), message);
       assert.deepEqual(await readdir(folder), []);
@@ -96,12 +90,12 @@ describe("--metadata: what is wrong with the file is said before anything is mad
   }
 
   test("a file that is not there", async (t) => {
-    const error = await refusal(() => start(t, { metadata: "no.json" }), "ERR_CONFIG_FORMAT");
+    const error = await refusal(() => start(t, "--metadata", "no.json"), "ERR_CONFIG_FORMAT");
     assert.equal(error.message, "the metadata file no.json cannot be read (ENOENT)");
   });
 
   test("none of it goes with --no-discovery", async (t) => {
-    const error = await refusal(() => start(t, { metadata: "a.json", noDiscovery: true }), "ERR_OPTION_INVALID");
+    const error = await refusal(() => start(t, "--metadata", "a.json", "--no-discovery"), "ERR_OPTION_INVALID");
     assert.match(error.message, /^metadata and noDiscovery exclude each other/);
   });
 });

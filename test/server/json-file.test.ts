@@ -5,8 +5,8 @@ import { describe, test } from "node:test";
 import fc from "fast-check";
 import { faultOf } from "../../src/server/json-fault.ts";
 import { readJsonObject } from "../../src/server/json-file.ts";
+import { refusal } from "../support/refusal.ts";
 import { temporaryFolder } from "../support/service.ts";
-import { refusal } from "../unit/refusal.ts";
 
 test("a fault is found where, and only where, JSON.parse finds one", () => {
   const edit = fc.record({

@@ -5,7 +5,9 @@ import { type Socket, type TcpNetConnectOpts, connect } from "node:net";
 import { type WireReply, parseReplies } from "./wire.ts";
 
 const get = "GET /jwks HTTP/1.1\r\nHost: op.example\r\n\r\n";
-const getAndClose = "GET /jwks HTTP/1.1\r\nHost: op.example\r\nConnection: close\r\n\r\n";
+const getAndCloseAt = (target: string): string =>
+  `GET ${target} HTTP/1.1\r\nHost: op.example\r\nConnection: close\r\n\r\n`;
+const getAndClose = getAndCloseAt("/jwks");
 
 /** One connection that sends GET requests one after another. */
 export class Client {
@@ -69,10 +71,10 @@ export class Client {
 }
 
 /** GET on a connection of its own. */
-export async function getOnce(port: number): Promise<WireReply> {
+export async function getOnce(port: number, target: string = "/jwks"): Promise<WireReply> {
   const client = await Client.open(port);
   try {
-    return await client.request(getAndClose);
+    return await client.request(getAndCloseAt(target));
   } finally {
     client.close();
   }
