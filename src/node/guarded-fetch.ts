@@ -1,4 +1,3 @@
-import { lookup } from "node:dns/promises";
 import type { IncomingMessage } from "node:http";
 import { type RequestOptions, request } from "node:https";
 import { isIP } from "node:net";
@@ -7,19 +6,24 @@ import ipaddr from "ipaddr.js";
 import { FetchError } from "../errors.ts";
 import { shownUrl } from "../relying-party/urls.ts";
 import type { Fetch } from "../relying-party/fetch-json.ts";
+import { type Address, createHostLookup } from "./host-addresses.ts";
 
 /** Informational replies (1xx) before the final one: without a bound they are a body without end. */
 const maxInformational = 16;
 
-interface Address {
-  readonly address: string;
-  readonly family: number;
-}
+/** Lookups under way, of one guarded fetch. A `resolve` that cannot be cancelled must not pile them up. */
+const maxLookups = 500;
 
 /** Options of `createGuardedFetch`; the defaults are those of `guardedFetch`. */
 export interface GuardedFetchOptions {
-  /** All addresses of a host name. Default: the resolver of the system. */
-  readonly resolve?: ((host: string) => Promise<readonly Address[]>) | undefined;
+  /**
+   * All addresses of a host name; ends when the signal aborts. Default: the hosts file of the system, then DNS, without a thread of the
+   * pool. For other sources of nsswitch.conf, such as LDAP, pass `(host) => dns.promises.lookup(host, { all: true })`, which has none
+   * of these two properties.
+   */
+  readonly resolve?:
+    | ((host: string, options: { readonly signal?: AbortSignal }) => Promise<readonly Address[]>)
+    | undefined;
   /** Whether an address may be connected to. Default: public unicast addresses only. */
   readonly isAllowed?: ((address: string) => boolean) | undefined;
   /** Certificates to trust instead of those of the system, as PEM. */
@@ -54,19 +58,35 @@ export function isPublicAddress(address: string): boolean {
  * one of the addresses that were checked, whatever the name resolves to a moment later. Redirects are not followed, and compressed
  * replies are refused.
  *
- * It throws FetchError `ERR_URL_INSECURE`, `ERR_ADDRESS_FORBIDDEN`, `ERR_FETCH_STATUS` and `ERR_FETCH_BODY`, and what the connection
- * throws.
+ * It throws FetchError `ERR_URL_INSECURE`, `ERR_ADDRESS_FORBIDDEN`, `ERR_FETCH_BUSY`, `ERR_FETCH_STATUS` and `ERR_FETCH_BODY`, and
+ * what the lookup and the connection throw.
  */
 export function createGuardedFetch({
-  resolve = resolveAll,
+  resolve = createHostLookup(),
   isAllowed = isPublicAddress,
   ca,
 }: GuardedFetchOptions = {}): Fetch {
+  let lookups = 0;
+
+  async function addressesOf(host: string, signal: AbortSignal | null | undefined): Promise<readonly Address[]> {
+    if (isIP(host) !== 0) return [{ address: host, family: isIP(host) }];
+    if (lookups >= maxLookups) {
+      const message = "too many lookups of hosts are under way; try again in 1 s";
+      throw new FetchError("ERR_FETCH_BUSY", message, { retryAfterSeconds: 1 });
+    }
+    lookups += 1;
+    try {
+      return await resolve(host, signal ? { signal } : {});
+    } finally {
+      lookups -= 1;
+    }
+  }
+
   return async (url, init) => {
     const { protocol, hostname } = new URL(url);
     if (protocol !== "https:") throw new FetchError("ERR_URL_INSECURE", `${shownUrl(url)} is not an https URL`);
     const host = hostname.replace(/^\[(.*)\]$/, "$1");
-    const addresses = isIP(host) === 0 ? await resolve(host) : [{ address: host, family: isIP(host) }];
+    const addresses = await addressesOf(host, init.signal);
     // Nothing but true allows: a promise would be as good as true.
     const forbidden = addresses.find(({ address }) => (isAllowed(address) as unknown) !== true);
     if (forbidden !== undefined || addresses.length === 0) {
@@ -88,10 +108,6 @@ export function createGuardedFetch({
 
 /** {@link createGuardedFetch} with its defaults. */
 export const guardedFetch: Fetch = createGuardedFetch();
-
-async function resolveAll(host: string): Promise<readonly Address[]> {
-  return lookup(host, { all: true, verbatim: true });
-}
 
 function send(url: string, init: RequestInit, connection: RequestOptions): Promise<Response> {
   return new Promise((resolve, reject) => {
