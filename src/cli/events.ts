@@ -1,6 +1,6 @@
 import { Command, InvalidArgumentError } from "commander";
 import { kidText, timeText } from "../rotation/words.ts";
-import { indented, terminalOf } from "../server/terminal.ts";
+import { indented, terminalOf } from "../report/terminal.ts";
 import { iso } from "./change-keys.ts";
 import { type Io, print } from "./io.ts";
 import { type Flags, addStoreSettings, withStore } from "./managed-keys.ts";

@@ -4,7 +4,7 @@ import type { Change } from "../rotation/advance.ts";
 import { type Command as KeyCommand, type NewKey, applyCommand } from "../rotation/commands.ts";
 import { wrapKey } from "../rotation/make-key.ts";
 import { activeKey, keyUses } from "../rotation/records.ts";
-import { readImport } from "../server/import-keys.ts";
+import { readImport } from "./read-import.ts";
 import { looksLikeSecret } from "../server/settings.ts";
 import type { Signers } from "../server/signers.ts";
 import type { KeyRecord, KeyUse } from "../store/store.ts";

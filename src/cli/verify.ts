@@ -1,5 +1,5 @@
 import { Command } from "commander";
-import { explainVerification } from "../server/explain.ts";
+import { explainVerification } from "./explain.ts";
 import { printable, printableJson } from "../server/printable.ts";
 import { maxTokenBytes } from "../token/verify.ts";
 import { type Io, print } from "./io.ts";

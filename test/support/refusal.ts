@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { inspect } from "node:util";
 import { type ErrorCode, JwksdError } from "../../src/index.ts";
-import { keyMaterial } from "../support/keys.ts";
+import { keyMaterial } from "./keys.ts";
 
 /** The error that an attempt ends in, which must be one of this project's, with this code. */
 export async function refusal(attempt: () => unknown, code: ErrorCode): Promise<JwksdError> {

@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { plan } from "../../src/rotation/plan.ts";
 import { rotationPolicy } from "../../src/rotation/policy.ts";
-import { planPicture } from "../../src/server/plan-picture.ts";
-import { planSvg } from "../../src/server/plan-svg.ts";
-import { terminalOf } from "../../src/server/terminal.ts";
+import { planPicture } from "../../src/report/plan-picture.ts";
+import { planSvg } from "../../src/report/plan-svg.ts";
+import { terminalOf } from "../../src/report/terminal.ts";
 import { day, hour, record, start } from "../rotation/key-records.ts";
 
 const policy = rotationPolicy();
