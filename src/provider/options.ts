@@ -38,7 +38,7 @@ export interface ProviderOptions {
    * `request_object_signing_alg_values_supported`. Default: none.
    */
   readonly metadata?: Metadata | null | undefined;
-  /** Whether 200 and 304 carry `Access-Control-Allow-Origin: *`. Default: `true`. */
+  /** Whether 200 and 304 carry `Access-Control-Allow-Origin: *`, and expose `ETag`, `Age` and `Date`. Default: `true`. */
   readonly cors?: boolean | null | undefined;
   /** Hears what went wrong while serving went on. Default: `console.warn` of the message. */
   readonly onWarning?: ((warning: JwksdError) => void) | null | undefined;

@@ -140,7 +140,7 @@ export const settingDefinitions = {
     value: undefined,
     help: "serve no discovery document: your provider has its own one, which names the JWK Set",
   },
-  noCors: { schema: flag, fallback: false, value: undefined, help: "send no Access-Control-Allow-Origin" },
+  noCors: { schema: flag, fallback: false, value: undefined, help: "send no CORS headers" },
   admin: {
     schema: textWith(['must be HOST:PORT or "off"', isAddressOrOff]),
     fallback: "127.0.0.1:9901",

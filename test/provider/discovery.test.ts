@@ -37,6 +37,7 @@ describe("the discovery document is what jwksd sets, and the provider's own meta
       assert.deepEqual(JSON.parse(text), { ...own, ...metadata });
       assert.deepEqual(Object.fromEntries(response.headers), {
         "access-control-allow-origin": "*",
+        "access-control-expose-headers": "ETag, Age, Date",
         "cache-control": "public, max-age=3600",
         "content-length": String(Buffer.byteLength(text)),
         "content-type": "application/json",

@@ -75,7 +75,7 @@ export const cacheControl = {
 
 type Mode = keyof typeof cacheControl;
 
-const cors = { "access-control-allow-origin": "*" };
+const cors = { "access-control-allow-origin": "*", "access-control-expose-headers": "ETag, Age, Date" };
 const nosniff = { "x-content-type-options": "nosniff" };
 
 export function ok({ text, etag }: ExpectedDocument, mode: Mode = "long"): WireReply {

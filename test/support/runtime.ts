@@ -81,6 +81,8 @@ export function checkExample(
   });
 }
 
+const cors = { "access-control-allow-origin": "*", "access-control-expose-headers": "ETag, Age, Date" };
+
 /** The exact reply to a GET: no header more, no header less. */
 function documentReply(type: string, cacheControl: string, body: string): WireReply {
   const headers = {
@@ -88,7 +90,7 @@ function documentReply(type: string, cacheControl: string, body: string): WireRe
     "content-length": String(body.length),
     etag: `"${createHash("sha256").update(body, "latin1").digest("hex")}"`,
     "cache-control": cacheControl,
-    "access-control-allow-origin": "*",
+    ...cors,
     "x-content-type-options": "nosniff",
   };
   return { status: 200, headers, body };
@@ -97,7 +99,7 @@ function documentReply(type: string, cacheControl: string, body: string): WireRe
 function documentRows(target: string, whole: WireReply): Row[] {
   const { etag = "", "cache-control": cacheControl = "" } = whole.headers;
   const bodiless = { ...whole, body: "" };
-  const validators = { etag, "cache-control": cacheControl, "access-control-allow-origin": "*" };
+  const validators = { etag, "cache-control": cacheControl, ...cors };
   const notModified = { status: 304, headers: validators, body: "" };
   const condition = (...values: string[]): WireRequest => ({
     target,
