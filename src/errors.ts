@@ -96,7 +96,6 @@ const retryableCodes: ReadonlySet<ErrorCode> = new Set([
   "ERR_FETCH_REDIRECT",
   "ERR_FETCH_TOO_LARGE",
   "ERR_FETCH_BODY",
-  "ERR_DISCOVERY_ISSUER",
   "ERR_FETCH_BUSY",
   "ERR_KEYS_LATER",
   "ERR_REPLAY_FULL",
@@ -148,23 +147,33 @@ export class StateError extends JwksdError {
 export class StoreError extends JwksdError {}
 
 /** A token cannot be made from its input, or is refused. */
-export class TokenError extends JwksdError {}
+export class TokenError extends JwksdError {
+  /** For a response, where Express, Fastify and Koa find it: 401; 503 when `retryable`; 500 of `ERR_CLAIMS_INVALID`. */
+  readonly status: number;
+
+  constructor(code: ErrorCode, message: string, options?: { readonly cause?: unknown }) {
+    super(code, message, options);
+    this.status = this.retryable ? 503 : code === "ERR_CLAIMS_INVALID" ? 500 : 401;
+  }
+}
 
 /** Keys cannot be had now: nothing is known about the token that needed them. */
 export class FetchError extends JwksdError {
+  /** For a response, where Express, Fastify and Koa find it: 503. */
+  readonly status = 503;
   /** When to try again, in seconds; 0 for at once. */
   readonly retryAfterSeconds: number;
-  /** Whether a stored response may stand in: transport errors and 5xx. @see RFC 5861 section 4 */
-  readonly staleIfError: boolean;
+  /** For a response, where Express, Fastify and Koa find them: `Retry-After`, unless that is 0. @see RFC 9110 section 10.2.3 */
+  readonly headers: Readonly<Record<string, string>>;
 
   constructor(
     code: ErrorCode,
     message: string,
-    options: { readonly cause?: unknown; readonly retryAfterSeconds?: number; readonly staleIfError?: boolean } = {},
+    { cause, retryAfterSeconds = 0 }: { readonly cause?: unknown; readonly retryAfterSeconds?: number } = {},
   ) {
-    super(code, message, options);
-    this.retryAfterSeconds = options.retryAfterSeconds ?? 0;
-    this.staleIfError = options.staleIfError ?? false;
+    super(code, message, { cause });
+    this.retryAfterSeconds = retryAfterSeconds;
+    this.headers = retryAfterSeconds > 0 ? { "Retry-After": String(retryAfterSeconds) } : {};
   }
 }
 

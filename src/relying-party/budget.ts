@@ -10,8 +10,8 @@ const quietMs = 60_000;
 export interface Budget {
   /** Milliseconds until the next request may start; 0 for now. */
   waitMs(nowMs: number): number;
-  /** A request started. */
-  spend(nowMs: number): void;
+  /** A request started; the next one has to wait for at least so long, if that is less than a minute. */
+  spend(nowMs: number, leastMs?: number): void;
   /** What was asked for was worth it: the keys have changed. */
   reset(): void;
   /** Whether it is as good as new, and may be forgotten. */
@@ -22,6 +22,8 @@ export interface Budget {
 export function createBudget(free: number = burst): Budget {
   let spent = 0;
   let lastMs = 0;
+  /** From the last to the next. */
+  let delayMs = 0;
   function renewIfQuiet(nowMs: number): void {
     // A clock that was set back must not lock the budget.
     lastMs = Math.min(lastMs, nowMs);
@@ -30,14 +32,14 @@ export function createBudget(free: number = burst): Budget {
   return {
     waitMs(nowMs) {
       renewIfQuiet(nowMs);
-      if (spent < free) return 0;
-      const delayMs = delaysMs[Math.min(spent - free, delaysMs.length - 1)] as number;
-      return Math.max(lastMs + delayMs - nowMs, 0);
+      return spent === 0 ? 0 : Math.max(lastMs + delayMs - nowMs, 0);
     },
-    spend(nowMs) {
+    spend(nowMs, leastMs = 0) {
       renewIfQuiet(nowMs);
       spent += 1;
       lastMs = nowMs;
+      const paceMs = spent < free ? 0 : (delaysMs[Math.min(spent - free, delaysMs.length - 1)] as number);
+      delayMs = Math.max(paceMs, leastMs);
     },
     reset() {
       spent = 0;

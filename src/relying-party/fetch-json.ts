@@ -1,6 +1,7 @@
 import type { Clock } from "../clock.ts";
 import { FetchError } from "../errors.ts";
 import type { CachingHeaders } from "./freshness.ts";
+import { retryAfterSeconds } from "./header-values.ts";
 import { shownUrl } from "./urls.ts";
 
 /** The part of `fetch` that is used. */
@@ -42,7 +43,7 @@ export async function fetchJson(url: string, options: FetchOptions): Promise<Fet
   });
   const cancelTimer = clock.setTimer(() => {
     const message = `${shownUrl(url)}: no response within ${timeoutMs} ms`;
-    attempt.abort(new FetchError("ERR_FETCH_TIMEOUT", message, { staleIfError: true }));
+    attempt.abort(new FetchError("ERR_FETCH_TIMEOUT", message));
   }, timeoutMs);
   signal.addEventListener("abort", abort, { once: true });
   try {
@@ -51,10 +52,7 @@ export async function fetchJson(url: string, options: FetchOptions): Promise<Fet
   } catch (error) {
     if (error instanceof FetchError) throw error;
     if (attempt.signal.aborted) throw attempt.signal.reason;
-    throw new FetchError("ERR_FETCH_FAILED", `${shownUrl(url)}: no response (${why(error)})`, {
-      cause: error,
-      staleIfError: true,
-    });
+    throw new FetchError("ERR_FETCH_FAILED", `${shownUrl(url)}: no response (${why(error)})`, { cause: error });
   } finally {
     cancelTimer();
     signal.removeEventListener("abort", abort);
@@ -79,7 +77,7 @@ async function request(url: string, options: FetchOptions, signal: AbortSignal):
   const isUseful = status === 200 || (status === 304 && options.etag !== undefined);
   if (!isUseful) {
     throw new FetchError("ERR_FETCH_STATUS", `${shownUrl(url)}: answered with status ${status}`, {
-      staleIfError: status >= 500,
+      retryAfterSeconds: retryAfterSeconds(response.headers, options.clock.now()),
     });
   }
   const header = (name: string): string | undefined => response.headers.get(name) ?? undefined;
@@ -100,16 +98,12 @@ export const inWorkerd: boolean = globalThis.navigator?.userAgent === "Cloudflar
 
 function requestInit({ etag, bypassCaches = false }: FetchOptions, signal: AbortSignal): RequestInit {
   const headers: Record<string, string> = { Accept: "application/jwk-set+json, application/json" };
-  // A browser has a cache, which adds these two by itself; set by a script they would need a preflight.
-  if (!inBrowser && etag !== undefined) headers["If-None-Match"] = etag;
-  if (!inBrowser && bypassCaches) headers["Cache-Control"] = "no-cache";
-  return {
-    redirect: "manual",
-    signal,
-    headers,
-    ...(inBrowser && { credentials: "omit" }),
-    ...(bypassCaches && hasNoCache() && { cache: "no-cache" }),
-  };
+  // The cache of a browser would count max-age once more before this one does. Without it there are no conditional requests: set by a
+  // script, their fields would need a preflight.
+  if (inBrowser) return { redirect: "manual", signal, headers, credentials: "omit", cache: "no-store" };
+  if (etag !== undefined) headers["If-None-Match"] = etag;
+  if (bypassCaches) headers["Cache-Control"] = "no-cache";
+  return { redirect: "manual", signal, headers, ...(bypassCaches && hasNoCache() && { cache: "no-cache" }) };
 }
 
 /** workerd has this mode from the compatibility date 2025-08-07 on, and throws before. */

@@ -52,7 +52,7 @@ export function createFlights({ clock, timeoutMs, signal, load, take, emit }: Fl
       },
       (thrown: unknown) => {
         const now = clock.now();
-        failures.spend(now);
+        failures.spend(now, thrown instanceof FetchError ? thrown.retryAfterSeconds * 1000 : 0);
         const error = withPause(thrown, failures.waitMs(now));
         if (error instanceof FetchError) lastError = error;
         emit({ type: "failed", error: error as JwksdError });
@@ -87,8 +87,7 @@ export function createFlights({ clock, timeoutMs, signal, load, take, emit }: Fl
     const late = Promise.withResolvers<never>();
     const leftMs = Math.max(deadlineMs - clock.now(), 0);
     const cancelTimer = clock.setTimer(() => {
-      const message = "the keys were asked for, and nothing came of it in time";
-      late.reject(new FetchError("ERR_FETCH_TIMEOUT", message, { staleIfError: true }));
+      late.reject(new FetchError("ERR_FETCH_TIMEOUT", "the keys were asked for, and nothing came of it in time"));
     }, leftMs);
     try {
       await Promise.race([landed, late.promise]);
@@ -116,7 +115,8 @@ export function createFlights({ clock, timeoutMs, signal, load, take, emit }: Fl
     bypassedSince: (count: number) => bypassedLast > count,
     /** How long the next has to wait because of failures. */
     waitMs: (nowMs: number) => failures.waitMs(nowMs),
-    lastError: () => lastError,
+    /** Why the last one failed, for a minute. */
+    lastError: () => (failures.isWhole(clock.now()) ? undefined : lastError),
   };
 }
 
@@ -124,6 +124,5 @@ export function createFlights({ clock, timeoutMs, signal, load, take, emit }: Fl
 export function withPause(error: unknown, pauseMs: number): unknown {
   const retryAfterSeconds = Math.ceil(pauseMs / 1000);
   if (!(error instanceof FetchError && error.retryable && error.retryAfterSeconds < retryAfterSeconds)) return error;
-  const { code, message, cause, staleIfError } = error;
-  return new FetchError(code, message, { cause, staleIfError, retryAfterSeconds });
+  return new FetchError(error.code, error.message, { cause: error.cause, retryAfterSeconds });
 }

@@ -1,3 +1,5 @@
+import { deltaSeconds, httpDate } from "./header-values.ts";
+
 /** The header fields of a response on which its freshness depends. */
 export interface CachingHeaders {
   readonly cacheControl?: string | undefined;
@@ -16,26 +18,35 @@ export interface FreshnessBounds {
   /** Cap of `stale-while-revalidate`. */
   readonly maxStaleSeconds: number;
   /** Cap of `stale-if-error`, and its value for servers that say nothing. */
-  readonly maxStaleIfErrorSeconds: number;
+  readonly outageToleranceSeconds: number;
 }
 
-/** Until when (epoch milliseconds) a response may be used, and how. Each moment is at or after the one before. */
+/** Moments (epoch milliseconds) in the life of a response, each at or after the one before. */
 export interface Freshness {
   /** When it was requested. */
   readonly since: number;
-  /** As it is. */
+  /** From when on it is asked for anew, so that nobody waits when it becomes stale. */
+  readonly refreshFrom: number;
+  /** Until when it may be used as it is. */
   readonly freshUntil: number;
-  /** While one background request revalidates it. */
+  /** Until when it may be used while one background request revalidates it. */
   readonly staleUntil: number;
-  /** If revalidating fails by a transport error or a 5xx. */
-  readonly ifErrorUntil: number;
+  /** Until when it may be used if it cannot be had anew. */
+  readonly outageUntil: number;
 }
+
+export type Until = "freshUntil" | "staleUntil" | "outageUntil";
+
+/** A response that is old by `Date` alone is fresh for at least so long, because one of the two clocks may be wrong. */
+const leastByDateMs = 60_000;
+const refreshAheadMs = 60_000;
 
 /**
  * Works out the freshness of a response for a private cache.
  *
- * Counted from the moment of the request, so that the time on the way counts as age (RFC 9111 section 4.2.3). Of directives given
- * twice the smallest value counts, an invalid one counts as 0 (section 4.2.1). `s-maxage` is for shared caches only.
+ * Counted from the moment of the request, so that the time on the way counts as age. The age is what `Age` says, or the time since
+ * `Date` if that is more (RFC 9111 section 4.2.3). Of directives given twice the smallest value counts, an invalid one counts as 0
+ * (section 4.2.1). `s-maxage` is for shared caches only.
  *
  * @see RFC 9111 sections 4.2 and 5.2.2; RFC 5861
  */
@@ -45,22 +56,30 @@ export function freshness(headers: CachingHeaders, requestedAtMs: number, bounds
   const lifetime = noReuse
     ? 0
     : (directives.get("max-age") ?? expiresIn(headers, requestedAtMs) ?? bounds.defaultFreshSeconds);
-  const remaining = lifetime - ageSeconds(headers);
+  const ageMs = ageSeconds(headers) * 1000;
+  const ageByDateMs = requestedAtMs - (httpDate(headers.date) ?? requestedAtMs);
+  const freshMs = (ageMs: number): number => Math.min(lifetime * 1000 - ageMs, bounds.maxFreshSeconds * 1000);
+  const leastMs = Math.max(Math.min(freshMs(ageMs), leastByDateMs), bounds.minFreshSeconds * 1000);
+  const remainingMs = freshMs(Math.max(ageMs, ageByDateMs));
+  const until = (staleSeconds: number): number => requestedAtMs + Math.max(remainingMs + staleSeconds * 1000, leastMs);
+
   const mustRevalidate = noReuse || directives.has("must-revalidate");
   const stale = mustRevalidate ? 0 : Math.min(directives.get("stale-while-revalidate") ?? 0, bounds.maxStaleSeconds);
-  const ifError = mustRevalidate
+  const outage = mustRevalidate
     ? 0
-    : Math.min(directives.get("stale-if-error") ?? Infinity, bounds.maxStaleIfErrorSeconds);
-
-  const capped = Math.min(remaining, bounds.maxFreshSeconds);
-  const at = (seconds: number): number => requestedAtMs + Math.max(seconds, bounds.minFreshSeconds) * 1000;
-  const freshUntil = at(capped);
-  const staleUntil = at(capped + stale);
-  return { since: requestedAtMs, freshUntil, staleUntil, ifErrorUntil: Math.max(staleUntil, at(capped + ifError)) };
+    : Math.min(directives.get("stale-if-error") ?? Infinity, bounds.outageToleranceSeconds);
+  const freshUntil = until(0);
+  return {
+    since: requestedAtMs,
+    refreshFrom: freshUntil - Math.min((freshUntil - requestedAtMs) / 5, refreshAheadMs),
+    freshUntil,
+    staleUntil: until(stale),
+    outageUntil: until(Math.max(stale, outage)),
+  };
 }
 
 /** Whether a response may be used in this way. One from the future is of a clock that was set back: its age is not known. */
-export function mayUse(response: Freshness, until: Exclude<keyof Freshness, "since">, nowMs: number): boolean {
+export function mayUse(response: Freshness, until: Until, nowMs: number): boolean {
   return response.since <= nowMs && nowMs < response[until];
 }
 
@@ -76,11 +95,6 @@ function parseCacheControl(value: string): Map<string, number> {
   return directives;
 }
 
-/** @see RFC 9111 section 1.2.2 (2^31 stands for more than that) */
-function deltaSeconds(text: string | undefined): number | undefined {
-  return text !== undefined && /^\d+$/.test(text) ? Math.min(Number(text), 2 ** 31) : undefined;
-}
-
 /** How long caches on the way had kept a response; of a list the first member counts. @see RFC 9111 section 5.1 */
 export function ageSeconds({ age = "" }: CachingHeaders): number {
   const [first = ""] = age.split(",");
@@ -93,16 +107,8 @@ export function ageSeconds({ age = "" }: CachingHeaders): number {
  *
  * @see RFC 9111 section 5.3; RFC 9110 section 6.6.1
  */
-function expiresIn({ expires, date = "" }: CachingHeaders, requestedAtMs: number): number | undefined {
+function expiresIn({ expires, date }: CachingHeaders, requestedAtMs: number): number | undefined {
   if (expires === undefined) return undefined;
   const end = httpDate(expires) ?? -Infinity;
   return Math.max((end - (httpDate(date) ?? requestedAtMs)) / 1000, 0);
-}
-
-/** Milliseconds since the epoch; other formats and zones are invalid. @see RFC 9110 section 5.6.7; RFC 9111 section 4.2 */
-function httpDate(text: string): number | undefined {
-  const asctime = /^\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}$/;
-  const zoned = asctime.test(text) ? `${text} GMT` : text;
-  const ms = /^[a-z]{3,9},? [^,]* (GMT|UTC)$/i.test(zoned) ? Date.parse(zoned) : NaN;
-  return Number.isNaN(ms) ? undefined : ms;
 }

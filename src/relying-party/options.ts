@@ -36,8 +36,11 @@ export interface RemoteKeySetOptions {
   readonly minFreshSeconds?: number | undefined;
   /** Default: 86400. */
   readonly maxFreshSeconds?: number | undefined;
-  /** How long to use a stale set while its server fails, unless it forbids that, in seconds. Default: 3600. */
-  readonly maxStaleIfErrorSeconds?: number | undefined;
+  /**
+   * How long to use a set beyond its freshness while it cannot be had anew, in seconds; 0 for never. A server that says
+   * `must-revalidate`, `no-cache` or `no-store` forbids that, one that says `stale-if-error` may shorten it. Default: 3600.
+   */
+  readonly outageToleranceSeconds?: number | undefined;
   /** How long a call may wait for the next request, in milliseconds. Default: 1000. */
   readonly maxWaitMs?: number | undefined;
   readonly onEvent?: ((event: KeySetEvent) => void) | undefined;
@@ -55,7 +58,7 @@ const optionTypes: OptionTypes<RemoteKeySetOptions> = {
   maxBytes: "number",
   minFreshSeconds: "number",
   maxFreshSeconds: "number",
-  maxStaleIfErrorSeconds: "number",
+  outageToleranceSeconds: "number",
   maxWaitMs: "number",
   onEvent: "function",
   // It comes from a store, and must not stop a start.
@@ -76,15 +79,15 @@ export function checkOptions(options: RemoteKeySetOptions) {
   const allowInsecure = options.allowInsecure ?? false;
   const clock = options.clock ?? systemClock;
   const { timeoutMs = 5_000, maxBytes = 262_144, maxWaitMs = 1_000 } = options;
-  const { minFreshSeconds = 5, maxFreshSeconds = 86_400, maxStaleIfErrorSeconds = 3_600 } = options;
+  const { minFreshSeconds = 5, maxFreshSeconds = 86_400, outageToleranceSeconds = 3_600 } = options;
   checkBounds({ timeoutMs, maxBytes }, 1);
-  checkBounds({ maxWaitMs, minFreshSeconds, maxFreshSeconds, maxStaleIfErrorSeconds }, 0);
+  checkBounds({ maxWaitMs, minFreshSeconds, maxFreshSeconds, outageToleranceSeconds }, 0);
   if ((issuer === undefined) === (jwksUri === undefined)) {
     throw new ConfigError("ERR_OPTION_INVALID", "give either issuer or jwksUri");
   }
   if (issuer !== undefined) checkUrl(issuer, "issuer", allowInsecure);
   if (jwksUri !== undefined) checkUrl(jwksUri, "jwksUri", allowInsecure);
   const fetch: Fetch = options.fetch ?? ((url, init) => globalThis.fetch(url, init));
-  const bounds = { minFreshSeconds, maxFreshSeconds, defaultFreshSeconds, maxStaleSeconds, maxStaleIfErrorSeconds };
+  const bounds = { minFreshSeconds, maxFreshSeconds, defaultFreshSeconds, maxStaleSeconds, outageToleranceSeconds };
   return { issuer, jwksUri, allowInsecure, fetch, clock, timeoutMs, maxBytes, maxWaitMs, bounds, onEvent, state };
 }

@@ -2,25 +2,25 @@ import type { CryptoKey, JWSHeaderParameters } from "jose";
 import { ConfigError, FetchError, type JwksdError, TokenError } from "../errors.ts";
 import { type Budget, createBudget } from "./budget.ts";
 import { inWorkerd } from "./fetch-json.ts";
-import { verificationKeys } from "../jwk/verification-keys.ts";
+import { type VerificationKeys, verificationKeys } from "../jwk/verification-keys.ts";
 import { createFlights, withPause } from "./flights.ts";
-import { type Freshness, freshness, mayUse } from "./freshness.ts";
+import { type Freshness, type Until, freshness, mayUse } from "./freshness.ts";
 import { type KeySetEvent, type RemoteKeySetOptions, checkOptions } from "./options.ts";
-import { type Loaded, createSource } from "./source.ts";
+import { type Loaded, createSource, isOutage } from "./source.ts";
 import {
   type KeySetState,
   type ReadKeys,
   type StoredSet,
   difference,
   isKeySetState,
-  leftOrigin,
+  isOutdated,
   storedSet,
 } from "./stored.ts";
 import { type UnknownKids, createUnknownKids } from "./unknown-kids.ts";
 import { checkUrl } from "./urls.ts";
 
 /** Finds a key for the header of a token: by `kid`, and only for the `alg` of the key. */
-export type GetKey = (header: JWSHeaderParameters) => CryptoKey | Promise<CryptoKey>;
+export type GetKey = (header: JWSHeaderParameters) => Promise<CryptoKey>;
 
 /** A function that `jose.jwtVerify`, and `verify` of this package, take for their keys. */
 export interface RemoteKeySet extends GetKey {
@@ -95,6 +95,7 @@ export function createKeySet(
   const { signal } = closed;
   const source = createSource({ ...settings, signal, readKeys });
 
+  const strictBounds = { ...bounds, maxStaleSeconds: 0, outageToleranceSeconds: 0 };
   let stored: (StoredSet & Freshness) | undefined;
   const flights = createFlights({ ...settings, signal, load: (bypass) => source.load(stored, bypass), take, emit });
   const anyLane: Lane = { budget, unknown, waiting: 0 };
@@ -108,11 +109,17 @@ export function createKeySet(
   // ---- asking for a key
 
   function forLane(lane: Lane): GetKey {
-    return ({ kid, alg = "" }) => {
+    return async ({ kid, alg = "" }) => {
       if (typeof kid !== "string" || kid === "") {
         throw new TokenError("ERR_TOKEN_KID_MISSING", "the token names no key: its header has no kid");
       }
-      return usable("freshUntil")?.keys.find(kid, alg) ?? getKeySlowly(kid, alg, lane);
+      const now = clock.now();
+      if (stored === undefined || !mayUse(stored, "freshUntil", now)) return getKeySlowly(kid, alg, lane);
+      const key = stored.keys.find(kid, alg);
+      if (key === undefined) return getKeySlowly(kid, alg, lane);
+      // In workerd what a request has begun ends with its response, so there somebody has to wait for it.
+      if (now >= stored.refreshFrom && !inWorkerd) void revalidate(now);
+      return key;
     };
   }
 
@@ -125,29 +132,23 @@ export function createKeySet(
   }
 
   /** The stored set, if it may be used in this way now. */
-  function usable(until: "freshUntil" | "staleUntil" | "ifErrorUntil"): StoredSet | undefined {
+  function usable(until: Until): StoredSet | undefined {
     return stored !== undefined && mayUse(stored, until, clock.now()) ? stored : undefined;
   }
 
   /** The stored set while it may be used, else a revalidated one. */
   async function usableSet(call: Call): Promise<StoredSet> {
-    const now = clock.now();
     const fresh = usable("freshUntil");
     if (fresh !== undefined) return fresh;
-    const isFlying = flights.current() !== undefined;
-    const pauseMs = isFlying ? 0 : flights.waitMs(now);
-    const stale = usable("staleUntil");
+    const now = clock.now();
+    const stale = usable("staleUntil") ?? usableInOutage(flights.lastError());
     if (stale !== undefined) {
-      if (isFlying || pauseMs > 0) return stale;
-      const revalidation = flights.join(false);
-      // There what a request has begun ends with its response, so this one stays for a while.
-      if (inWorkerd) await flights.landing(revalidation, now + maxWaitMs).catch(() => flights.giveUp(revalidation));
+      await revalidate(now);
       signal.throwIfAborted();
       return stored ?? stale;
     }
+    const pauseMs = flights.current() === undefined ? flights.waitMs(now) : 0;
     if (pauseMs > 0) {
-      const substituted = substitute(flights.lastError());
-      if (substituted !== undefined) return substituted;
       await pause(pauseMs, call);
       // Another caller may have asked in the meantime.
       return usableSet(call);
@@ -155,16 +156,24 @@ export function createKeySet(
     try {
       await flights.landing(flights.join(false));
     } catch (error) {
-      const substituted = substitute(error);
-      if (substituted !== undefined) return substituted;
+      const old = usableInOutage(error);
+      if (old !== undefined) return old;
       throw error;
     }
     return stored as StoredSet & Freshness;
   }
 
-  /** The stale set, if it may stand in for a request that failed. */
-  function substitute(error: unknown): StoredSet | undefined {
-    return error instanceof FetchError && error.staleIfError ? usable("ifErrorUntil") : undefined;
+  /** The stored set, if it may stand in for one that cannot be had. */
+  function usableInOutage(error: unknown): StoredSet | undefined {
+    return isOutage(error) ? usable("outageUntil") : undefined;
+  }
+
+  /** Asks in the background, unless somebody does already or it is too early after a failure. */
+  async function revalidate(now: number): Promise<void> {
+    if (flights.current() !== undefined || flights.waitMs(now) > 0) return;
+    const flight = flights.join(false);
+    // In workerd what a request has begun ends with its response, so this one stays for a while.
+    if (inWorkerd) await flights.landing(flight, now + maxWaitMs).catch(() => flights.giveUp(flight));
   }
 
   /** The set does not hold the kid: asks once more, past all caches, as far as the budget goes. */
@@ -221,24 +230,30 @@ export function createKeySet(
 
   /** Stores what a request gave. */
   function take({ set, status, ageSeconds }: Loaded, bypassCaches: boolean): void {
-    const isBypassIneffective = bypassCaches && ageSeconds > 0;
-    // A cache that does not let itself be passed by must not take back what the origin has said since.
-    const isOutdated = isBypassIneffective && set.keys !== stored?.keys && leftOrigin(set) < leftOrigin(stored);
-    if (!isOutdated || usable("freshUntil") === undefined) store(set);
+    if (stored !== undefined && isOutdated(set, stored) && usable("freshUntil") !== undefined) {
+      // The cache does not let itself be passed by. What the origin has said since is kept, to its end.
+      stored = { ...stored, refreshFrom: Infinity };
+    } else {
+      store(set);
+    }
     emit({ type: "refreshed", status });
-    if (isBypassIneffective) emit({ type: "bypass-ineffective", ageSeconds });
+    if (bypassCaches && ageSeconds > 0) emit({ type: "bypass-ineffective", ageSeconds });
   }
 
   function store(next: StoredSet): void {
     signal.throwIfAborted();
     const before = stored;
-    stored = { ...next, ...freshness(next.headers, next.requestedAt, bounds) };
-    if (before?.keys === next.keys) return;
     const { added, removed } = difference(before?.keys, next.keys);
-    if (next.keys.skipped.length > 0) emit({ type: "skipped", keys: next.keys.skipped });
+    const known = added.filter((kid) => seen.has(keyName(next.keys, kid)));
+    remember(next.keys);
+    // A key that was gone is back, by a replica that lags behind, say: it is used while it is fresh, and no longer.
+    const comesBack = known.length > 0;
+    stored = { ...next, ...freshness(next.headers, next.requestedAt, comesBack ? strictBounds : bounds) };
+    if (before?.keys !== next.keys && next.keys.skipped.length > 0) emit({ type: "skipped", keys: next.keys.skipped });
     if (added.length + removed.length === 0) return;
-    // The first set of all is no change, and its keys may have been here before: a budget can be older.
-    if (isNew(next) && before !== undefined) {
+    // Only a key that none had before counts: replicas that disagree for a while make every request bring a change. And the first set
+    // is no change, and its keys may have been here before: a budget can be older.
+    if (before !== undefined && known.length < added.length) {
       for (const lane of [anyLane, tokenEndpointLane]) {
         lane.budget.reset();
         lane.unknown.clear();
@@ -247,17 +262,13 @@ export function createKeySet(
     emit({ type: "changed", added, removed });
   }
 
-  /** Whether a set holds a key that none had before. Replicas that disagree for a while make every request bring a change, but no new key. */
-  function isNew({ keys }: StoredSet): boolean {
-    let found = false;
-    for (const [kid, identity] of keys.identities) {
-      const key = `${identity} ${kid}`;
-      found ||= !seen.has(key);
-      seen.delete(key);
-      seen.add(key);
+  function remember(keys: VerificationKeys): void {
+    for (const kid of keys.identities.keys()) {
+      const name = keyName(keys, kid);
+      seen.delete(name);
+      seen.add(name);
       if (seen.size > maxSeen) seen.delete(seen.values().next().value as string);
     }
-    return found;
   }
 
   /** A state from the future is kept for later: until its first request, workerd has the clock at 0. */
@@ -310,6 +321,10 @@ export function createKeySet(
       stored = undefined;
     },
   });
+}
+
+function keyName(keys: VerificationKeys, kid: string): string {
+  return `${keys.identities.get(kid)} ${kid}`;
 }
 
 /** @param cause why keys cannot be had now, if that is known */

@@ -1,7 +1,7 @@
 import { FetchError } from "../errors.ts";
 import { type FetchOptions, fetchJson } from "./fetch-json.ts";
 import { type Freshness, ageSeconds, freshness, mayUse } from "./freshness.ts";
-import { type ReadKeys, type StoredSet, storedSet } from "./stored.ts";
+import { type ReadKeys, type StoredSet, isOutdated, storedSet } from "./stored.ts";
 import { checkUrl, shownUrl } from "./urls.ts";
 
 export interface SourceOptions extends Omit<FetchOptions, "etag" | "bypassCaches"> {
@@ -25,34 +25,41 @@ const discoveryBounds = {
   maxFreshSeconds: 86_400,
   defaultFreshSeconds: 3_600,
   maxStaleSeconds: 0,
-  maxStaleIfErrorSeconds: 86_400,
+  outageToleranceSeconds: 86_400,
 };
+
+/** A discovery document is not asked for again within so long, unless `refresh` wants it. */
+const recentMs = 60_000;
 
 /** Where a JWK Set comes from: a URL, or the discovery document of an issuer. */
 export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, readKeys, ...fetchOptions }: SourceOptions) {
-  let discovered: ({ readonly jwksUri: string; readonly round: number } & Freshness) | undefined;
-  let round = 0;
+  let discovered: ({ readonly jwksUri: string } & Freshness) | undefined;
+  /** When the discovery document was asked for last. */
+  let lookedUpAt: number | undefined;
+  /** Whether the last request for the set failed. */
+  let hasFailed = false;
 
   return {
     /** Has the discovery document asked for again, however fresh it is. */
     lookUpAgain(): void {
-      round += 1;
+      lookedUpAt = undefined;
     },
 
     /**
-     * Asks for the set; one that has not changed keeps its imported keys.
+     * Asks for the set; one that has not changed keeps its imported keys. After a failure, or past all caches, it may be elsewhere
+     * by now, so the discovery document is looked up again if that was more than a minute ago.
      *
      * @throws FetchError see `fetchJson`, and `ERR_FETCH_BODY`, `ERR_DISCOVERY_ISSUER`, `ERR_URL_INSECURE`
      */
     async load(stored: StoredSet | undefined, bypassCaches: boolean): Promise<Loaded> {
       const jwksUri = fixedUri ?? (await discover(issuer as string, bypassCaches));
-      try {
-        return await loadFrom(jwksUri, stored?.jwksUri === jwksUri ? stored : undefined, bypassCaches);
-      } catch (error) {
-        // The provider may have moved its keys.
-        if (!(error instanceof FetchError && error.staleIfError)) discovered = undefined;
-        throw error;
-      }
+      const known = stored?.jwksUri === jwksUri ? stored : undefined;
+      hasFailed = true;
+      let loaded = await loadFrom(jwksUri, known, bypassCaches);
+      // It must not bring back a key that the origin has taken away since.
+      if (!bypassCaches && isOutdated(loaded.set, known)) loaded = await loadFrom(jwksUri, known, true);
+      hasFailed = false;
+      return loaded;
     },
   };
 
@@ -75,18 +82,21 @@ export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, readKey
   }
 
   async function discover(wanted: string, bypassCaches: boolean): Promise<string> {
-    const requestedAt = fetchOptions.clock.now();
-    const begun = round;
-    if (discovered?.round === begun && mayUse(discovered, "freshUntil", requestedAt)) return discovered.jwksUri;
+    const now = fetchOptions.clock.now();
+    if (discovered !== undefined && lookedUpAt !== undefined) {
+      const isRecent = lookedUpAt <= now && now < lookedUpAt + recentMs;
+      const mayKeep = isRecent ? "outageUntil" : "freshUntil";
+      if ((isRecent || !(bypassCaches || hasFailed)) && mayUse(discovered, mayKeep, now)) return discovered.jwksUri;
+    }
+    lookedUpAt = now;
     try {
       const url = `${wanted.replace(/\/$/, "")}/.well-known/openid-configuration`;
       const { text = "", headers } = await fetchJson(url, { ...fetchOptions, bypassCaches });
       const jwksUri = jwksUriOf(text, wanted, shownUrl(url));
-      discovered = { jwksUri, round: begun, ...freshness(headers, requestedAt, discoveryBounds) };
+      discovered = { jwksUri, ...freshness(headers, now, discoveryBounds) };
       return jwksUri;
     } catch (error) {
-      const mayKeep = error instanceof FetchError && error.staleIfError;
-      if (discovered !== undefined && mayKeep && mayUse(discovered, "ifErrorUntil", requestedAt)) {
+      if (isOutage(error) && discovered !== undefined && mayUse(discovered, "outageUntil", now)) {
         return discovered.jwksUri;
       }
       throw error;
@@ -110,6 +120,14 @@ export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, readKey
     }
     return jwksUri;
   }
+}
+
+/**
+ * Whether an error is a failure to retrieve, through which what is stored may be used. A discovery document of another issuer, or with
+ * a URL that is not secure, is none: it was retrieved, and no time mends the configuration that led to it.
+ */
+export function isOutage(error: unknown): boolean {
+  return error instanceof FetchError && error.retryable;
 }
 
 /** An ETag without its mark of weakness. @see RFC 9110 section 8.8.3 */

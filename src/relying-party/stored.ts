@@ -49,9 +49,15 @@ export async function storedSet(state: KeySetState, readKeys: ReadKeys): Promise
   }
 }
 
-/** When a response left the origin, in epoch milliseconds. */
-export function leftOrigin(set: StoredSet | undefined): number {
-  return set === undefined ? -Infinity : set.requestedAt - ageSeconds(set.headers) * 1000;
+/** Whether a cache on the way has answered with another set than the stored one, and one that left the origin before it. */
+export function isOutdated(next: StoredSet, stored: StoredSet | undefined): boolean {
+  const isOther = next.keys !== stored?.keys && next.jwksUri === stored?.jwksUri;
+  return isOther && leftOrigin(next) < leftOrigin(stored);
+}
+
+/** In epoch milliseconds. */
+function leftOrigin({ requestedAt, headers }: StoredSet): number {
+  return requestedAt - ageSeconds(headers) * 1000;
 }
 
 /** Kids that came and went between two sets; one with a new key did both. */

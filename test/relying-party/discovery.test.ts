@@ -199,7 +199,6 @@ describe("the discovery document is kept", () => {
   });
 
   for (const [name, script, code] of [
-    ["is not found", reply(404), "ERR_FETCH_STATUS"],
     ["is that of another issuer", document({ issuer: jwks, jwks_uri: jwks }), "ERR_DISCOVERY_ISSUER"],
     ["names no jwks_uri", document({ issuer }), "ERR_URL_INSECURE"],
   ] as const) {
@@ -232,15 +231,18 @@ describe("the discovery document is kept", () => {
     ["redirects", reply(301, null, { Location: other })],
     ["holds no JWK Set any more", reply(200, "<html>")],
   ] as const) {
-    test(`until the jwks_uri ${name}; then it is looked up again`, async () => {
+    test(`until the jwks_uri ${name}; then it is looked up again, if that was more than a minute ago`, async () => {
       const verifier = discovering(routed(routes(jwks)));
       const { ask, clock, origin } = verifier;
       await ask("a");
       origin.script = routed({ ...routes(other), [jwks]: script });
       await clock.advance(10_000);
       await ask("a");
-      await clock.advance(1_000);
+      await clock.advance(49_999);
       urls(verifier);
+      await ask("b");
+      assert.deepEqual(urls(verifier), [jwks]);
+      await clock.advance(2_000);
       assert.equal(await ask("b"), "b");
       assert.deepEqual(urls(verifier), [configuration, other]);
     });
@@ -264,6 +266,40 @@ describe("the discovery document is kept", () => {
     await ask("b");
     assert.deepEqual(urls(verifier), [other]);
   });
+
+  test("until an unknown kid comes, if it is older than a minute", async () => {
+    const fresh = { "Cache-Control": "max-age=86400" };
+    const before = { ...routes(jwks, fresh), [jwks]: served(["a"], fresh) };
+    const verifier = discovering(routed(before));
+    const { ask, clock, origin } = verifier;
+    await ask("a");
+    origin.script = routed({ ...before, ...routes(other, fresh) });
+    await clock.advance(59_999);
+    urls(verifier);
+    assert.equal(await ask("x"), "ERR_TOKEN_KID_UNKNOWN");
+    assert.deepEqual(urls(verifier), [jwks]);
+    await clock.advance(1);
+    assert.equal(await ask("b"), "b");
+    assert.deepEqual(urls(verifier), [configuration, other]);
+  });
+
+  for (const [name, answer] of [
+    ["", document({ issuer, jwks_uri: jwks })],
+    [", also while it cannot be had", reply(503)],
+  ] as const) {
+    test(`and is looked up at most once a minute, however many unknown kids come${name}`, async () => {
+      const verifier = discovering(routed(routes(jwks)), { maxWaitMs: 0 });
+      const { ask, clock, origin } = verifier;
+      await ask("a");
+      origin.script = routed({ ...routes(jwks), [configuration]: answer });
+      urls(verifier);
+      for (let second = 0; second < 600; second += 1) {
+        await ask(`made-up ${second}`);
+        await clock.advance(1_000);
+      }
+      assert.equal(urls(verifier).filter((url) => url === configuration).length, 9);
+    });
+  }
 
   test("through a refresh, if its server fails", async () => {
     const { ask, keys, origin } = discovering(routed(routes(jwks)));

@@ -46,12 +46,14 @@ const directives = fc.array(
   { maxLength: 6 },
 );
 
-const date = Date.parse("2026-11-20T11:59:57Z");
+const requestedAt = Date.parse("2026-11-20T12:00:00Z");
 
 interface Said {
   readonly headers: CachingHeaders;
   readonly caching: Caching;
 }
+
+const utc = (ms: number): string => new Date(ms).toUTCString();
 
 /** Headers, and what they mean. */
 const said: fc.Arbitrary<Said> = fc
@@ -59,9 +61,12 @@ const said: fc.Arbitrary<Said> = fc
     directives: fc.option(directives),
     separator: fc.constantFrom(",", ", ", " ,\t", ",,"),
     age: fc.option(seconds),
+    /** How long before the request. */
+    dateAgo: fc.option(fc.oneof(fc.integer({ min: -100, max: 100 }), fc.integer({ min: -10_000, max: 100_000 }))),
     expiresIn: fc.option(fc.integer({ min: -10_000, max: 10_000_000 })),
   })
-  .map(({ directives, separator, age, expiresIn }) => {
+  .map(({ directives, separator, age, dateAgo, expiresIn }) => {
+    const date = dateAgo === null ? undefined : requestedAt - dateAgo * 1000;
     // Of several the smallest.
     const of = (name: string): number | undefined => {
       const numbers = (directives ?? []).filter((directive) => directive.name === name).map(({ number }) => number);
@@ -71,8 +76,8 @@ const said: fc.Arbitrary<Said> = fc
       headers: {
         cacheControl: directives?.map(({ text }) => text).join(separator),
         age: age?.toString(),
-        date: new Date(date).toUTCString(),
-        expires: expiresIn === null ? undefined : new Date(date + expiresIn * 1000).toUTCString(),
+        date: date === undefined ? undefined : utc(date),
+        expires: expiresIn === null ? undefined : utc((date ?? requestedAt) + expiresIn * 1000),
       },
       caching: {
         maxAge: of("max-age"),
@@ -82,6 +87,7 @@ const said: fc.Arbitrary<Said> = fc
         noReuse: of("no-store") !== undefined || of("no-cache") !== undefined,
         expiresIn: expiresIn ?? undefined,
         age: age ?? undefined,
+        date,
       },
     };
   });
@@ -92,27 +98,27 @@ const bounds: fc.Arbitrary<FreshnessBounds> = fc
     more: fc.nat(1_000_000),
     defaultFreshSeconds: fc.nat(1_000),
     maxStaleSeconds: fc.nat(100_000),
-    maxStaleIfErrorSeconds: fc.nat(100_000),
+    outageToleranceSeconds: fc.nat(100_000),
   })
   .map(({ more, ...rest }) => Object.assign(rest, { maxFreshSeconds: rest.minFreshSeconds + more }));
 
 test("whatever a response says, it is used as RFC 9111 and RFC 5861 allow, at any time, and no longer", () => {
   fc.assert(
     fc.property(said, bounds, fc.nat(10_000), fc.nat(10_000_000), ({ headers, caching }, bounds, delayMs, aboutMs) => {
-      const requestedAt = Date.parse("2026-11-20T12:00:00Z");
       const result = freshness(headers, requestedAt, bounds);
-      const { freshUntil, staleUntil, ifErrorUntil } = result;
-      assert.ok(freshUntil <= staleUntil && staleUntil <= ifErrorUntil);
+      const { refreshFrom, freshUntil, staleUntil, outageUntil } = result;
+      assert.ok(requestedAt <= refreshFrom && refreshFrom <= freshUntil);
+      assert.ok(freshUntil <= staleUntil && staleUntil <= outageUntil);
       // Around each moment of change, and somewhere.
-      const edges = [freshUntil, staleUntil, ifErrorUntil].flatMap((edge) => [edge - 1, edge]);
+      const edges = [freshUntil, staleUntil, outageUntil].flatMap((edge) => [edge - 1, edge]);
       for (const now of [...edges, requestedAt + delayMs + aboutMs]) {
         const use: Use =
           now < freshUntil
             ? "fresh"
             : now < staleUntil
               ? "while revalidating"
-              : now < ifErrorUntil
-                ? "on errors"
+              : now < outageUntil
+                ? "in an outage"
                 : "not at all";
         const moments = { requestedAt, receivedAt: requestedAt + delayMs, now };
         if (now >= moments.receivedAt)

@@ -10,7 +10,7 @@ const bounds: FreshnessBounds = {
   maxFreshSeconds: 86_400,
   defaultFreshSeconds: 300,
   maxStaleSeconds: 7_200,
-  maxStaleIfErrorSeconds: 3_600,
+  outageToleranceSeconds: 3_600,
 };
 const requestedAtMs = Date.parse("2026-11-20T12:00:00Z");
 const date = "Fri, 20 Nov 2026 12:00:00 GMT";
@@ -22,8 +22,8 @@ interface Row {
   readonly name: string;
   /** Cache-Control, or all the fields. */
   readonly input: string | CachingHeaders;
-  /** Seconds after the request until which the response is fresh, may be used stale, and may be used on errors. */
-  readonly expect: readonly [fresh: number, stale: number, ifError: number];
+  /** Seconds after the request until which the response is fresh, may be used stale, and may be used in an outage. */
+  readonly expect: readonly [fresh: number, stale: number, outage: number];
   readonly bounds?: Partial<FreshnessBounds>;
 }
 
@@ -31,7 +31,7 @@ interface Row {
 const fresh = (seconds: number): Row["expect"] => [seconds, seconds, seconds + 3_600];
 /** Not to be reused without asking, but for the lower bound. */
 const noReuse: Row["expect"] = [5, 5, 5];
-/** Stale when it comes: only errors leave room for it. */
+/** Stale when it comes: only an outage leaves room for it. */
 const stale: Row["expect"] = [5, 5, 3_600];
 
 const table = (title: string, rows: readonly Row[]): void => {
@@ -40,7 +40,7 @@ const table = (title: string, rows: readonly Row[]): void => {
       test(`${source}: ${name}`, () => {
         const headers = typeof input === "string" ? { cacheControl: input } : input;
         const result = freshness(headers, requestedAtMs, { ...bounds, ...changed });
-        const seconds = [result.freshUntil, result.staleUntil, result.ifErrorUntil].map(
+        const seconds = [result.freshUntil, result.staleUntil, result.outageUntil].map(
           (moment) => (moment - requestedAtMs) / 1000,
         );
         assert.deepEqual(seconds, expect);
@@ -225,12 +225,82 @@ table("age", [
   },
 ]);
 
+const ago = (seconds: number): string => new Date(requestedAtMs - seconds * 1000).toUTCString();
+
+table("age by Date", [
+  {
+    source: "9111 4.2.3",
+    name: "a Date counts without an Age",
+    input: { cacheControl: "max-age=3600", date: ago(3_000) },
+    expect: fresh(600),
+  },
+  {
+    source: "9111 4.2.3",
+    name: "of Date and Age the older one counts: Date",
+    input: { cacheControl: "max-age=3600, stale-while-revalidate=3600", date: ago(3_000), age: "5" },
+    expect: [600, 4_200, 4_200],
+  },
+  {
+    source: "9111 4.2.3",
+    name: "of Date and Age the older one counts: Age",
+    input: { cacheControl: "max-age=3600", date: ago(5), age: "3000" },
+    expect: fresh(600),
+  },
+  {
+    source: "9111 4.2.3",
+    name: "a Date to come is no age",
+    input: { cacheControl: "max-age=3600", date: ago(-3_000) },
+    expect: fresh(3_600),
+  },
+  {
+    source: "9111 4.2.3",
+    name: "in rotation mode",
+    input: { cacheControl: "public, max-age=300, must-revalidate", date: ago(200) },
+    expect: [100, 100, 100],
+  },
+  ...["yesterday", "", "0"].map((date): Row => {
+    const input = { cacheControl: "max-age=3600", date };
+    return { source: "9110 6.6.1", name: `an invalid Date is none: ${date}`, input, expect: fresh(3_600) };
+  }),
+  {
+    source: "decision 15",
+    name: "stale by Date alone: fresh for a minute, and not used longer when stale",
+    input: { cacheControl: "max-age=3600, stale-while-revalidate=3600", date: ago(3_590) },
+    expect: [60, 3_610, 3_610],
+  },
+  {
+    source: "decision 15",
+    name: "a clock that is wrong by a year",
+    input: { cacheControl: "max-age=3600, stale-while-revalidate=3600", date: ago(31_536_000) },
+    expect: [60, 60, 60],
+  },
+  {
+    source: "decision 15",
+    name: "that minute is not longer than Age allows",
+    input: { cacheControl: "max-age=300, must-revalidate", age: "260", date: ago(3_600) },
+    expect: [40, 40, 40],
+  },
+  {
+    source: "decision 15",
+    name: "nor than the upper bound",
+    input: { cacheControl: "max-age=300, must-revalidate", date: ago(3_600) },
+    bounds: { maxFreshSeconds: 20 },
+    expect: [20, 20, 20],
+  },
+  {
+    source: "decision 15",
+    name: "and not there for what may not be reused",
+    input: { cacheControl: "no-cache", date: ago(3_600) },
+    expect: noReuse,
+  },
+]);
+
 table("Expires", [
   { source: "9111 5.3", name: "less Date", input: { expires: inAnHour, date }, expect: fresh(3_600) },
   {
     source: "9111 5.3",
     name: "counted by the clock of the server",
-    input: { expires: date, date: anHourAgo },
+    input: { expires: inAnHour, date: anHourAgo },
     expect: fresh(3_600),
   },
   {
@@ -327,9 +397,9 @@ table("bounds", [
   },
   {
     source: "option",
-    name: "no stale use on errors",
+    name: "no use in an outage",
     input: "max-age=60, stale-if-error=600",
-    bounds: { maxStaleIfErrorSeconds: 0 },
+    bounds: { outageToleranceSeconds: 0 },
     expect: [60, 60, 60],
   },
 ]);

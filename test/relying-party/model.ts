@@ -11,6 +11,8 @@ export interface Caching {
   /** `Expires` less `Date`; one in the past is expired, however far. */
   readonly expiresIn?: number | undefined;
   readonly age?: number | undefined;
+  /** The moment in its `Date`, in milliseconds. */
+  readonly date?: number | undefined;
 }
 
 /** Moments in milliseconds. */
@@ -22,7 +24,7 @@ export interface Moments {
 
 const ms = (seconds: number): number => seconds * 1000;
 
-export type Use = "fresh" | "while revalidating" | "on errors" | "not at all";
+export type Use = "fresh" | "while revalidating" | "in an outage" | "not at all";
 
 /**
  * How a stored response may be used: RFC 9111 sections 4.2.1 (freshness lifetime), 4.2.3 (current age) and 4.2.4 (stale responses),
@@ -30,16 +32,20 @@ export type Use = "fresh" | "while revalidating" | "on errors" | "not at all";
  */
 export function useOf(caching: Caching, { requestedAt, receivedAt, now }: Moments, bounds: FreshnessBounds): Use {
   const correctedAge = ms(caching.age ?? 0) + (receivedAt - requestedAt);
-  const currentAge = correctedAge + (now - receivedAt);
+  const apparentAge = Math.max(receivedAt - (caching.date ?? receivedAt), 0);
+  const currentAge = Math.max(apparentAge, correctedAge) + (now - receivedAt);
   const expiresIn = caching.expiresIn === undefined ? undefined : Math.max(caching.expiresIn, 0);
   const lifetime = ms(caching.noReuse ? 0 : (caching.maxAge ?? expiresIn ?? bounds.defaultFreshSeconds));
   const sinceRequest = now - requestedAt;
   // Above the upper bound it becomes stale by that.
   const staleFor = Math.max(currentAge - lifetime, sinceRequest - ms(bounds.maxFreshSeconds));
   if (staleFor < 0 || sinceRequest < ms(bounds.minFreshSeconds)) return "fresh";
+  // The Date alone, by one of two clocks, leaves it a minute.
+  const leftByAge = Math.min(lifetime - ms(caching.age ?? 0), ms(bounds.maxFreshSeconds));
+  if (sinceRequest < Math.min(leftByAge, ms(60))) return "fresh";
   if (caching.noReuse || caching.mustRevalidate) return "not at all";
   if (staleFor < ms(Math.min(caching.staleWhileRevalidate ?? 0, bounds.maxStaleSeconds))) return "while revalidating";
-  if (staleFor < ms(Math.min(caching.staleIfError ?? Infinity, bounds.maxStaleIfErrorSeconds))) return "on errors";
+  if (staleFor < ms(Math.min(caching.staleIfError ?? Infinity, bounds.outageToleranceSeconds))) return "in an outage";
   return "not at all";
 }
 
@@ -49,5 +55,5 @@ export const defaultBounds: FreshnessBounds = {
   maxFreshSeconds: 86_400,
   defaultFreshSeconds: 300,
   maxStaleSeconds: 86_400,
-  maxStaleIfErrorSeconds: 3_600,
+  outageToleranceSeconds: 3_600,
 };

@@ -38,7 +38,7 @@ describe("an unknown kid (contract 1.4)", () => {
     const { ask, keys } = await warmVerifier(served(["only"]), { maxWaitMs: 0 });
     for (const kid of ["ONLY", "only ", "__proto__"]) assert.equal(await ask(kid), unknown);
     for (const kid of [undefined, "", null, 0, ["only"]]) {
-      assert.throws(() => keys({ kid: kid as string, alg: "ES256" }), { code: "ERR_TOKEN_KID_MISSING" });
+      await assert.rejects(keys({ kid: kid as string, alg: "ES256" }), { code: "ERR_TOKEN_KID_MISSING" });
     }
   });
 
@@ -54,7 +54,7 @@ describe("an unknown kid (contract 1.4)", () => {
   test("is no reason to ask if the kid names a key of another alg", async () => {
     const { keys, origin } = await warmVerifier();
     for (const alg of ["RS256", "HS256", "none", undefined]) {
-      assert.throws(() => keys({ kid: "a", ...(alg !== undefined && { alg }) }), { code: "ERR_TOKEN_ALG" });
+      await assert.rejects(keys({ kid: "a", ...(alg !== undefined && { alg }) }), { code: "ERR_TOKEN_ALG" });
     }
     assert.equal(origin.requests.length, 0);
   });
@@ -413,8 +413,8 @@ describe("failures", () => {
     const { keys, clock, origin, events } = verifierOf(unreachable, { maxWaitMs: 0 });
     const ask = (): Promise<FetchError> => failure<FetchError>(() => keys({ kid: "a", alg: "ES256" }));
     for (const pauseSeconds of [1, 2, 4, 8, 10, 10]) {
-      const { code, message, cause, retryAfterSeconds, staleIfError } = await ask();
-      assert.deepEqual([code, retryAfterSeconds, staleIfError], ["ERR_FETCH_FAILED", pauseSeconds, true]);
+      const { code, message, cause, retryAfterSeconds } = await ask();
+      assert.deepEqual([code, retryAfterSeconds], ["ERR_FETCH_FAILED", pauseSeconds]);
       assert.match(message, /ECONNREFUSED/);
       assert.ok(cause instanceof TypeError);
       const event = events.at(-1);

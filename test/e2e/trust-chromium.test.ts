@@ -1,0 +1,72 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { type RequestListener, createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { type TestContext, describe, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { createProvider, localSigner } from "../../src/index.ts";
+import type { KeySetState } from "../../src/relying-party/index.ts";
+import { startPage } from "../support/chromium.ts";
+import { named } from "../support/keys.ts";
+import { skipWithout } from "../support/parts.ts";
+import type { NextWindow, Window } from "../support/verifier.ts";
+
+const timeout = 60_000;
+const page = fileURLToPath(new URL("../support/trust-page.ts", import.meta.url));
+
+const entry = async (kid: string) => ({ keyId: kid, signer: await localSigner(named(kid)) });
+const at = (seconds: number): Window => ({ number: seconds, tokens: ["a"] });
+
+/** A provider with the keys "a" and "b". @param age what a cache in front of it says */
+async function startProvider(t: TestContext, rotationMode: boolean, age?: string) {
+  const listener: RequestListener = (request, response) => {
+    if (age !== undefined) response.setHeader("Age", age);
+    provider.node(request, response);
+  };
+  const server = createServer(listener).listen(0, "127.0.0.1");
+  t.after(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  await once(server, "listening");
+  const issuer = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const provider = await createProvider({
+    issuer,
+    keyset: [await entry("a"), await entry("b")],
+    jwksRotationActive: () => rotationMode,
+  });
+  return { issuer, provider, revoke: async () => provider.update({ keyset: [await entry("b")] }) };
+}
+
+type Row = readonly [
+  name: string,
+  rotationMode: boolean,
+  age: string | undefined,
+  ...seconds: [last: number, end: number],
+];
+
+describe("in a page of another origin in Chromium", { skip: skipWithout("chromium") }, () => {
+  // The page's clock is set forward; that of the browser's cache is not, so to it every copy is as good as new.
+  const rows: readonly Row[] = [
+    ["the 5 minutes of the rotation mode", true, undefined, 239, 300],
+    ["the 2 hours of the long mode, if nobody asks meanwhile", false, undefined, 3_539, 7_200],
+    ["what a cache on the way has left of them", true, "200", 79, 100],
+  ];
+  for (const [name, rotationMode, age, lastSeconds, endSeconds] of rows) {
+    test(`a revoked key is trusted for ${name}, and no longer`, { timeout }, async (t) => {
+      const op = await startProvider(t, rotationMode, age);
+      const next: NextWindow = async (after) => {
+        if (after === -1) return at(0);
+        if (after === 0) await op.revoke();
+        return after === 0 ? at(lastSeconds) : after === lastSeconds ? at(endSeconds) : { ...at(0), refused: [] };
+      };
+      const { refusals, state } = await (await startPage(t, op, page))(next);
+      assert.deepEqual(refusals, ["trusted", "trusted", "ERR_TOKEN_KID_UNKNOWN"]);
+      const { etag, headers } = state as KeySetState;
+      const response = op.provider.fetch(new Request(op.provider.jwksUri));
+      assert.equal(etag, response.headers.get("etag"));
+      assert.equal(headers.age, age);
+      assert.ok(!Number.isNaN(Date.parse(headers.date ?? "")), headers.date);
+    });
+  }
+});
