@@ -1,0 +1,37 @@
+import { base64url } from "jose";
+import type { Code } from "./codes.ts";
+
+/** What a text in base64url stands for, and what is wrong with it. */
+export interface Decoded {
+  readonly bytes: Uint8Array;
+  readonly problem?: Code;
+}
+
+/** Decodes as lax decoders do, so that there is one finding about the text and none about its bytes. */
+export function decode(text: string): Decoded {
+  const bytes = base64url.decode(lax(text));
+  if (!/^[\w-]*=*$/.test(text)) return { bytes, problem: "JWKS_BASE64URL_ALPHABET" };
+  if (text.endsWith("=")) return { bytes, problem: "JWKS_BASE64URL_PADDING" };
+  return base64url.encode(bytes) === text ? { bytes } : { bytes, problem: "JWKS_BASE64URL_BITS" };
+}
+
+function lax(text: string): string {
+  const kept = text
+    .replaceAll("+", "-")
+    .replaceAll("/", "_")
+    .replaceAll(/[^\w-]/g, "");
+  // One character over stands for less than a byte.
+  return kept.length % 4 === 1 ? kept.slice(0, -1) : kept;
+}
+
+/** The unsigned integer that bytes stand for, most significant first. */
+export function integer(bytes: Uint8Array): bigint {
+  let hex = "";
+  for (const byte of bytes) hex += byte.toString(16).padStart(2, "0");
+  return hex === "" ? 0n : BigInt(`0x${hex}`);
+}
+
+/** Base64url of a digest. */
+export async function digest(algorithm: "SHA-1" | "SHA-256", bytes: Uint8Array<ArrayBuffer>): Promise<Uint8Array> {
+  return new Uint8Array(await crypto.subtle.digest(algorithm, bytes));
+}

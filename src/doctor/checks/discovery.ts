@@ -1,0 +1,112 @@
+import { isForSignatures, verifiesUnder } from "../algorithms.ts";
+import { isObject, readJson } from "../document.ts";
+import { field, isPrivate } from "../exchange.ts";
+import { type Note, note } from "../finding.ts";
+import type { Key } from "../key.ts";
+import type { Exchange, Observations } from "../observations.ts";
+import { shown, shownUrl } from "../words.ts";
+
+const wellKnown = /\/\.well-known\/(openid-configuration|oauth-authorization-server)/;
+
+/** The discovery document, and how it fits to the keys. */
+export function checkDiscovery({ discovery, issuer }: Observations, keys: readonly Key[] | undefined): Note[] {
+  if (discovery === undefined) return [];
+  const { status, body, url, failure } = discovery;
+  if (failure?.kind === "timeout" || failure?.kind === "too-large" || failure?.kind === "protocol") {
+    return [note("DISCOVERY_STATUS", failure.detail)];
+  }
+  if (status !== undefined && status !== 200) return [note("DISCOVERY_STATUS", `status ${status}`)];
+  if (body === undefined) return [];
+  const { value, notes } = readJson(body, "discovery document");
+  if (!isObject(value)) return [...notes, note("DISCOVERY_NOT_JSON", "discovery document")];
+  return [
+    ...notes,
+    ...checkMediaType(discovery),
+    ...checkIssuer(value["issuer"], issuer, url),
+    ...checkJwksUri(value["jwks_uri"], value["issuer"]),
+    ...checkAlgorithms(value, keys),
+  ];
+}
+
+function checkMediaType(discovery: Exchange): Note[] {
+  if (discovery.status === undefined) return [];
+  const type = field(discovery, "content-type");
+  if (type?.split(";")[0]?.trim().toLowerCase() === "application/json") return [];
+  return [note("DISCOVERY_MEDIA_TYPE", type === undefined ? "no Content-Type" : shown(type))];
+}
+
+function checkIssuer(said: unknown, configured: string | undefined, url: string | undefined): Note[] {
+  if (typeof said !== "string" || said === "") return [note("DISCOVERY_ISSUER_MISSING", shown(said))];
+  // Where only the URL of the document is known, the issuer may end with a slash or not.
+  const expected = configured ?? (url === undefined ? said : url.replace(wellKnown, ""));
+  if (said === expected || (configured === undefined && withoutSlash(said) === withoutSlash(expected))) return [];
+  return [note(issuerDifference(said, expected), `${shown(said)} instead of ${shown(expected)}`)];
+}
+
+function issuerDifference(one: string, other: string) {
+  const [a, b] = [withoutSlash(one), withoutSlash(other)];
+  if (a === b) return "DISCOVERY_ISSUER_SLASH";
+  if (a.toLowerCase() === b.toLowerCase()) return "DISCOVERY_ISSUER_CASE";
+  if (!URL.canParse(a) || !URL.canParse(b)) return "DISCOVERY_ISSUER_OTHER";
+  const [urlA, urlB] = [new URL(a), new URL(b)];
+  if (urlA.hostname !== urlB.hostname || withoutSlash(urlA.pathname) !== withoutSlash(urlB.pathname)) {
+    return "DISCOVERY_ISSUER_OTHER";
+  }
+  return urlA.protocol === urlB.protocol ? "DISCOVERY_ISSUER_PORT" : "DISCOVERY_ISSUER_SCHEME";
+}
+
+const withoutSlash = (text: string): string => text.replace(/\/$/, "");
+
+function checkJwksUri(uri: unknown, issuer: unknown): Note[] {
+  if (typeof uri !== "string" || !URL.canParse(uri)) return [note("DISCOVERY_JWKS_URI_MISSING", shown(uri))];
+  const { protocol, hostname } = new URL(uri);
+  const issuerUrl = typeof issuer === "string" && URL.canParse(issuer) ? new URL(issuer) : undefined;
+  // An issuer for this machine or network alone, or one without TLS, has its keys there as well.
+  if (isPrivate(uri) && !(issuerUrl !== undefined && isPrivate(issuerUrl.href))) {
+    return [note("DISCOVERY_JWKS_URI_PRIVATE", shownUrl(uri))];
+  }
+  if (protocol !== "https:" && issuerUrl?.protocol !== "http:") return [note("DISCOVERY_JWKS_URI_HTTP", shownUrl(uri))];
+  if (issuerUrl !== undefined && site(hostname) !== site(issuerUrl.hostname)) {
+    return [note("DISCOVERY_JWKS_URI_SITE", `${hostname} for ${issuerUrl.hostname}`)];
+  }
+  return [];
+}
+
+/** The last two labels of a name, or three under a suffix such as co.uk; without the public suffix list that is as good as it gets. */
+function site(hostname: string): string {
+  if (hostname.startsWith("[") || /^[\d.]+$/.test(hostname)) return hostname;
+  const hasLongSuffix = /\.(ac|co|com|edu|go|gov|ne|net|or|org)\.[a-z]{2}$/.test(hostname);
+  return hostname
+    .split(".")
+    .slice(hasLongSuffix ? -3 : -2)
+    .join(".");
+}
+
+/** Algorithms without a key in the set: nothing is signed, or with a secret of the client. */
+const withoutKey = /^(none|HS\d+)$/;
+
+function checkAlgorithms(document: Readonly<Record<string, unknown>>, keys: readonly Key[] | undefined): Note[] {
+  const said = document["id_token_signing_alg_values_supported"];
+  if (!Array.isArray(said)) return [];
+  const advertised = said.filter((alg): alg is string => typeof alg === "string");
+  const notes: Note[] = [];
+  // Who has no authorization endpoint is no OpenID provider, but an issuer of other tokens.
+  if (document["authorization_endpoint"] !== undefined && !advertised.includes("RS256")) {
+    notes.push(note("DISCOVERY_RS256_MISSING", advertised.slice(0, 8).map(shown).join(", ")));
+  }
+  if (keys === undefined || keys.length === 0) return notes;
+  const signing = keys.filter(({ jwk }) => isForSignatures(jwk));
+  for (const alg of new Set(advertised)) {
+    if (!withoutKey.test(alg) && !signing.some(({ jwk }) => verifiesUnder(jwk).includes(alg))) {
+      notes.push(note("DISCOVERY_ALG_WITHOUT_KEY", shown(alg)));
+    }
+  }
+  for (const { jwk, name } of signing) {
+    const algorithms = verifiesUnder(jwk);
+    // An alg that does not fit the key is a finding of its own.
+    if (algorithms.length > 0 && !algorithms.some((alg) => advertised.includes(alg))) {
+      notes.push(note("DISCOVERY_KEY_WITHOUT_ALG", `${name}, for ${algorithms.join(", ")}`));
+    }
+  }
+  return notes;
+}

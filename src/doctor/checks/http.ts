@@ -1,0 +1,182 @@
+import { lifetimeOf } from "../cache-control.ts";
+import { field, isLoopback, sameBytes } from "../exchange.ts";
+import { type Note, note } from "../finding.ts";
+import type { Exchange, Observations } from "../observations.ts";
+import { counted, shown, shownUrl } from "../words.ts";
+
+const maxBytes = 51_200;
+const slowMs = 250;
+const tooSlowMs = 500;
+
+/** How the JWK Set is served. */
+export function checkHttp({ discovery, set, probes = {} }: Observations): Note[] {
+  const asked = discovery ?? set;
+  const notes = [discovery, set].flatMap((exchange) => checkWay(exchange));
+  if (asked?.url !== undefined && asked.url.startsWith("http:") && !isLoopback(asked.url)) {
+    notes.push(note("HTTP_PLAIN", shownUrl(asked.url)));
+  }
+  if (set === undefined) return notes;
+  notes.push(...checkFailure(set, discovery?.body !== undefined), ...checkAgents(set, probes));
+  const served = set.status === 200 ? set : probes.browser;
+  if (served?.status !== 200) return notes;
+  return [...notes, ...checkBody(served), ...checkCaching(served, probes), ...checkProbes(served, probes)];
+}
+
+/** What is wrong before any response is looked at. */
+function checkWay(exchange: Exchange | undefined): Note[] {
+  const { redirects = [], url, failure } = exchange ?? {};
+  const notes = [];
+  if (redirects.length > 0) {
+    const limit = failure?.kind === "redirects" ? `, and ${failure.detail}` : "";
+    notes.push(note("HTTP_REDIRECT", `${redirects.map(shownUrl).join(" → ")}${limit}`));
+  }
+  if (failure?.kind === "tls" && url !== undefined)
+    notes.push(note("TLS_INVALID", `${shownUrl(url)}: ${failure.detail}`));
+  return notes;
+}
+
+/** Limits that the set exceeds; whether there is anything at all is known where discovery worked. */
+function checkFailure({ failure }: Exchange, isThere: boolean): Note[] {
+  if (failure === undefined) return [];
+  const { kind, detail } = failure;
+  if (kind === "timeout") return [note("HTTP_TIMEOUT", detail)];
+  if (kind === "too-large") return [note("HTTP_TOO_LARGE", detail)];
+  if (kind === "protocol") return [note("HTTP_STATUS", detail)];
+  return kind === "unreachable" && isThere ? [note("HTTP_STATUS", `no connection (${detail})`)] : [];
+}
+
+const isTurnedAway = (exchange: Exchange | undefined): boolean => exchange?.status === 401 || exchange?.status === 403;
+
+function checkAgents(set: Exchange, { noAgent, browser }: NonNullable<Observations["probes"]>): Note[] {
+  const { status } = set;
+  if (isTurnedAway(set) && browser?.status === 200) {
+    return [note("HTTP_USER_AGENT", `status ${status}, and 200 for a browser`)];
+  }
+  if (status === 200 && isTurnedAway(noAgent)) {
+    return [note("HTTP_USER_AGENT", `status ${noAgent?.status} without User-Agent`)];
+  }
+  return status === undefined || status === 200 ? [] : [note("HTTP_STATUS", `status ${status}`)];
+}
+
+function checkBody(set: Exchange): Note[] {
+  const notes: Note[] = [];
+  const type = field(set, "content-type");
+  const essence = type?.split(";")[0]?.trim().toLowerCase();
+  if (essence !== "application/jwk-set+json" && essence !== "application/json") {
+    notes.push(note("HTTP_MEDIA_TYPE", type === undefined ? "no Content-Type" : shown(type)));
+  }
+  const bytes = set.body?.length ?? 0;
+  if (bytes > maxBytes) notes.push(note("HTTP_TOO_LARGE", counted(bytes, "byte")));
+  if (field(set, "content-length") === undefined) notes.push(note("HTTP_CHUNKED", "no Content-Length"));
+  if (field(set, "set-cookie") !== undefined) notes.push(note("HTTP_SET_COOKIE", "Set-Cookie"));
+  return notes;
+}
+
+function checkCaching(
+  set: Exchange,
+  { again, revalidate, weak, foreign }: NonNullable<Observations["probes"]>,
+): Note[] {
+  const notes: Note[] = [];
+  const { noStore, freshSeconds } = lifetimeOf(set);
+  const said = shown(field(set, "cache-control") ?? "");
+  const etag = field(set, "etag");
+  if (noStore) notes.push(note("HTTP_NO_STORE", `Cache-Control: ${said}`));
+  else if (freshSeconds === undefined) {
+    notes.push(
+      note("HTTP_NO_LIFETIME", said === '""' ? "neither Cache-Control nor Expires" : `Cache-Control: ${said}`),
+    );
+  } else if (etag === undefined && field(set, "last-modified") === undefined) {
+    notes.push(note("HTTP_NO_VALIDATOR", `Cache-Control: ${said}`));
+  }
+  if (etag === undefined) return notes;
+
+  if (etag.startsWith("W/")) notes.push(note("HTTP_ETAG_WEAK", shown(etag)));
+  const nextTag = again === undefined ? undefined : field(again, "etag");
+  if (nextTag !== undefined && nextTag !== etag && sameBytes(again?.body, set.body)) {
+    notes.push(note("HTTP_ETAG_CHANGES", `${shown(etag)}, then ${shown(nextTag)}`));
+  } else if (revalidate?.status === 200 && field(revalidate, "etag") === etag) {
+    notes.push(note("HTTP_NO_304", `status 200 for If-None-Match: ${shown(etag)}`));
+  }
+  if (revalidate?.status === 304) notes.push(...check304(set, revalidate));
+  if (foreign?.status === 304) notes.push(note("HTTP_304_FOREIGN", "status 304 for an ETag that was made up"));
+  for (const [tag, probe] of Object.entries({ "the ETag": revalidate, "a weak ETag": weak, "another ETag": foreign })) {
+    const status = probe?.status ?? 200;
+    // Too many requests, or a failure of the moment.
+    if ([200, 304, 429, 503].includes(status)) continue;
+    notes.push(note("HTTP_CONDITIONAL_STATUS", `status ${status} for If-None-Match with ${tag}`));
+  }
+  return notes;
+}
+
+function check304(set: Exchange, revalidate: Exchange): Note[] {
+  const lacking = ["cache-control", "etag", "expires", "vary"].filter(
+    (name) => field(set, name) !== undefined && field(revalidate, name) === undefined,
+  );
+  const other = field(revalidate, "etag");
+  const notes = lacking.length === 0 ? [] : [note("HTTP_304_HEADERS", `no ${lacking.join(", no ")}`)];
+  if (other === undefined || other === field(set, "etag")) return notes;
+  return [...notes, note("HTTP_304_HEADERS", `ETag ${shown(other)} instead of ${shown(field(set, "etag"))}`)];
+}
+
+function checkProbes(set: Exchange, probes: NonNullable<Observations["probes"]>): Note[] {
+  const notes: Note[] = [];
+  const { head, json, origin, gzip, ipv4, ipv6 } = probes;
+  if (head !== undefined && !isSameHead(set, head)) {
+    const fields = head.status === 200 ? "200 with other header fields" : (head.status ?? head.failure?.detail);
+    notes.push(note("HTTP_HEAD", `status ${fields}`));
+  }
+  const { status: jsonStatus = 200 } = json ?? {};
+  if (jsonStatus >= 400 && jsonStatus < 500 && jsonStatus !== 429)
+    notes.push(note("HTTP_NOT_ACCEPTABLE", `status ${jsonStatus}`));
+  if (origin?.status === 200 && field(origin, "access-control-allow-origin") === undefined) {
+    notes.push(note("HTTP_NO_CORS", "no Access-Control-Allow-Origin"));
+  }
+  if (gzip !== undefined && (field(gzip, "content-encoding") ?? "identity") !== "identity") {
+    const varies = (field(gzip, "vary") ?? "").toLowerCase();
+    if (!/(^|[\s,])(accept-encoding|\*)($|[\s,])/.test(varies)) {
+      notes.push(note("HTTP_COMPRESSED_NO_VARY", `Content-Encoding: ${shown(field(gzip, "content-encoding"))}`));
+    }
+  }
+  if (ipv4?.body !== undefined && ipv6?.body !== undefined && !isSameSet(ipv4.body, ipv6.body)) {
+    notes.push(note("HTTP_ADDRESSES_DIFFER", "the bodies differ"));
+  } else if (ipv4?.status !== ipv6?.status && ipv4?.status !== undefined && ipv6?.status !== undefined) {
+    notes.push(note("HTTP_ADDRESSES_DIFFER", `status ${ipv4.status} over IPv4, ${ipv6.status} over IPv6`));
+  }
+  return [...notes, ...checkSpeed([set, ...Object.values(probes)])];
+}
+
+const isSameHead = (set: Exchange, head: Exchange): boolean =>
+  head.status === set.status &&
+  ["content-type", "cache-control"].every(
+    (name) => (field(set, name) === undefined) === (field(head, name) === undefined),
+  );
+
+/** Whether two bodies hold the same keys, in whatever order. */
+function isSameSet(one: Uint8Array, other: Uint8Array): boolean {
+  if (sameBytes(one, other)) return true;
+  const [keys, others] = [one, other].map((body) => {
+    try {
+      const { keys } = JSON.parse(new TextDecoder().decode(body)) as { keys: unknown[] };
+      return keys
+        .map((key) => JSON.stringify(key))
+        .sort()
+        .join("\n");
+    } catch {
+      return undefined;
+    }
+  });
+  return keys !== undefined && keys === others;
+}
+
+function checkSpeed(exchanges: readonly Exchange[]): Note[] {
+  const waits = exchanges.flatMap(({ waitMs }) => waitMs ?? []).sort((a, b) => a - b);
+  // The one in the middle: a single slow response may be the fault of this machine.
+  const median = waits[(waits.length - 1) >> 1] ?? 0;
+  if (median <= slowMs) return [];
+  return [
+    note(
+      median > tooSlowMs ? "HTTP_SLOW_500" : "HTTP_SLOW_250",
+      `${Math.round(median)} ms, the median of ${waits.length}`,
+    ),
+  ];
+}

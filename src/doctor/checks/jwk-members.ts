@@ -1,0 +1,82 @@
+import { encryptionAlgorithms, isForEncryption, signatureAlgorithms } from "../algorithms.ts";
+import { type Note, note } from "../finding.ts";
+import { type Key, requiredOf } from "../key.ts";
+import { shown } from "../words.ts";
+
+/** @see RFC 7518 sections 6.2.2, 6.3.2 and 6.4, RFC 8037 section 2, RFC 9964 section 3 */
+const privateMembers = ["d", "p", "q", "dp", "dq", "qi", "oth", "k", "priv"];
+
+const operationsFor = {
+  sig: ["sign", "verify"],
+  enc: ["encrypt", "decrypt", "wrapKey", "unwrapKey", "deriveKey", "deriveBits"],
+};
+const privateOperations = new Set(["sign", "decrypt", "unwrapKey"]);
+
+/** What a key says about itself, of whatever type it is. */
+export function checkMembers(key: Key): Note[] {
+  const { jwk, name } = key;
+  if (jwk["kty"] === "oct") return [note("JWKS_OCT", withThumbprint(key))];
+  return [...checkPrivate(key), ...checkRequired(key), ...checkAlg(key), ...checkPurpose(jwk, name)];
+}
+
+function checkPrivate(key: Key): Note[] {
+  const found = privateMembers.filter((member) => key.jwk[member] !== undefined);
+  return found.length === 0 ? [] : [note("JWKS_PRIVATE_MEMBERS", `${withThumbprint(key)} has ${found.join(", ")}`)];
+}
+
+function withThumbprint({ name, thumbprint }: Key): string {
+  return thumbprint === undefined ? name : `${name}, thumbprint ${thumbprint},`;
+}
+
+function checkRequired({ jwk, name, values }: Key): Note[] {
+  const { kty } = jwk;
+  if (typeof kty !== "string" || kty === "") return [note("JWKS_KTY_MISSING", name)];
+  if (kty === "AKP") return [note("JWKS_KTY_AKP", `${name}, alg ${shown(jwk["alg"])}`)];
+  const members = requiredOf(kty);
+  if (members.length === 0) return [note("JWKS_KTY_UNKNOWN", `${name} has kty ${shown(kty)}`)];
+  const notes: Note[] = [];
+  for (const member of members) {
+    const value = jwk[member];
+    const problem = values[member]?.problem;
+    if (value === undefined) notes.push(note("JWKS_MEMBER_MISSING", `${name} has no "${member}"`));
+    else if (typeof value !== "string") notes.push(note("JWKS_MEMBER_MISSING", `"${member}" of ${name} is no string`));
+    else if (value === "") notes.push(note("JWKS_MEMBER_MISSING", `"${member}" of ${name} is empty`));
+    else if (problem !== undefined) notes.push(note(problem, `"${member}" of ${name}`));
+  }
+  return notes;
+}
+
+function checkAlg({ jwk, name }: Key): Note[] {
+  const { alg, use } = jwk;
+  const [signatures, encryptions] = [signatureAlgorithms(jwk), encryptionAlgorithms(jwk)];
+  // Of a key that verifiers do not know there is nothing to be said.
+  if (signatures.length + encryptions.length === 0) return [];
+  if (alg === undefined) return use === "enc" ? [] : [note("JWKS_ALG_MISSING", name)];
+  if (typeof alg !== "string" || ![...signatures, ...encryptions].includes(alg)) {
+    return [note("JWKS_ALG_MISMATCH", `${name} has alg ${shown(alg)}`)];
+  }
+  const isContradicted = use === "sig" ? !signatures.includes(alg) : use === "enc" && !encryptions.includes(alg);
+  return isContradicted ? [note("JWKS_USE_ALG_CONTRADICT", `${name} has use ${shown(use)} and alg ${shown(alg)}`)] : [];
+}
+
+function checkPurpose(jwk: Key["jwk"], name: string): Note[] {
+  const { use, key_ops: operations } = jwk;
+  const notes = isForEncryption(jwk) ? [note("JWKS_ENCRYPTION_KEY", name)] : [];
+  if (operations === undefined) return notes;
+  if (!isListOfStrings(operations)) return [...notes, note("JWKS_KEY_OPS_TYPE", name)];
+  const other = use === "sig" ? operationsFor.enc : use === "enc" ? operationsFor.sig : [];
+  if (operations.some((operation) => other.includes(operation))) {
+    const said = operations.map(shown).join(", ");
+    notes.push(note("JWKS_USE_KEY_OPS_CONTRADICT", `${name} has use ${shown(use)} and key_ops ${said}`));
+  } else if (!privateMembers.some((member) => jwk[member] !== undefined)) {
+    const found = operations.filter((operation) => privateOperations.has(operation));
+    if (found.length > 0) notes.push(note("JWKS_KEY_OPS_PRIVATE", `${name} has key_ops ${found.join(", ")}`));
+  }
+  return notes;
+}
+
+function isListOfStrings(value: unknown): value is readonly string[] {
+  return (
+    Array.isArray(value) && value.every((item) => typeof item === "string") && new Set(value).size === value.length
+  );
+}

@@ -1,0 +1,61 @@
+import { isForSignatures } from "../algorithms.ts";
+import { type Note, note } from "../finding.ts";
+import type { Key } from "../key.ts";
+import { counted, shown } from "../words.ts";
+
+/** More keys than any issuer needs at a time. */
+const manyKeys = 100;
+
+/** How the entries of a set stand to each other. */
+export function checkSet(keys: readonly Key[], count: number, at: number): Note[] {
+  const many = count > manyKeys ? [note("JWKS_KEYS_MANY", counted(count, "key"))] : [];
+  return [...many, ...checkKids(keys), ...checkTwins(keys), ...checkAge(keys, at)];
+}
+
+function checkKids(keys: readonly Key[]): Note[] {
+  return keys.flatMap(({ jwk, name }) => {
+    const { kid } = jwk;
+    if (kid !== undefined && typeof kid !== "string") return [note("JWKS_KID_TYPE", `${name} is ${shown(kid)}`)];
+    return (kid === undefined || kid === "") && keys.length > 1 ? [note("JWKS_KID_MISSING", name)] : [];
+  });
+}
+
+function checkTwins(keys: readonly Key[]): Note[] {
+  const notes: Note[] = [];
+  const byKid = new Map<string, Key>();
+  const byThumbprint = new Map<string, Key>();
+  for (const key of keys) {
+    const { jwk, name, thumbprint } = key;
+    const { kid, alg } = jwk;
+    const namesake = typeof kid === "string" && kid !== "" ? byKid.get(kid) : undefined;
+    if (namesake !== undefined && namesake.thumbprint !== thumbprint) {
+      notes.push(note("JWKS_KID_DUPLICATE", `${namesake.name} and ${name}`));
+    }
+    const twin = thumbprint === undefined ? undefined : byThumbprint.get(thumbprint);
+    // One key may be listed once for each algorithm.
+    if (twin !== undefined && (twin.jwk["kid"] !== kid || twin.jwk["alg"] === alg)) {
+      notes.push(note("JWKS_KEY_TWICE", `${twin.name} and ${name}`));
+    }
+    if (typeof kid === "string") byKid.set(kid, key);
+    if (thumbprint !== undefined) byThumbprint.set(thumbprint, key);
+  }
+  return notes;
+}
+
+const yearMs = 365 * 24 * 3600 * 1000;
+
+function checkAge(keys: readonly Key[], at: number): Note[] {
+  const [only, ...others] = keys.filter(({ jwk }) => isForSignatures(jwk));
+  const madeAt = others.length === 0 ? dateIn(only?.jwk["kid"]) : undefined;
+  if (only === undefined || madeAt === undefined || at - madeAt <= yearMs) return [];
+  return [note("JWKS_ONE_OLD_KEY", `${only.name}: by its kid of ${new Date(madeAt).toISOString().slice(0, 10)}`)];
+}
+
+/** A date, or a Unix time, at the beginning or the end of a kid. */
+function dateIn(kid: unknown): number | undefined {
+  if (typeof kid !== "string") return undefined;
+  const date = /(?<!\d)(20\d\d)[-_.]?(0[1-9]|1[0-2])[-_.]?(0[1-9]|[12]\d|3[01])(?!\d)/.exec(kid);
+  const [, seconds] = /(?<!\d)(1[4-9]\d{8})(?:\d{3})?(?!\d)/.exec(kid) ?? [];
+  const ms = date === null ? Number(seconds) * 1000 : Date.UTC(Number(date[1]), Number(date[2]) - 1, Number(date[3]));
+  return Number.isNaN(ms) ? undefined : ms;
+}

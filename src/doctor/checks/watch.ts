@@ -1,0 +1,142 @@
+import { type Note, note } from "../finding.ts";
+import type { SeenToken } from "../observations.ts";
+import type { State } from "../sequence.ts";
+import { counted, shown } from "../words.ts";
+
+type WithKeys = State & { readonly keys: NonNullable<State["keys"]> };
+
+/** Additions in so many different looks, without a withdrawal, are a habit. */
+const manyAdditions = 3;
+const yearMs = 365 * 24 * 3600 * 1000;
+
+/** What only several looks, or looks and tokens together, show. */
+export function checkWatch(states: readonly State[], tokens: readonly SeenToken[]): Note[] {
+  const shownSets = states.filter((state): state is WithKeys => state.keys !== undefined);
+  const failed = states.filter(({ problem }) => problem !== undefined);
+  const notes = [...checkOutages(failed, shownSets.length), ...checkEtags(shownSets), ...checkReuse(shownSets)];
+  const returns = countReturns(shownSets);
+  if (returns > 0) {
+    const seen = `${counted(returns, "return")} to a set of before, in ${counted(shownSets.length, "look")}`;
+    // Where nodes disagree, nothing can be said about the time at which a key came or went.
+    return [...notes, note("WATCH_NODES_DISAGREE", seen)];
+  }
+  return [
+    ...notes,
+    ...checkWithdrawals(shownSets, tokens),
+    ...checkAnnouncements(shownSets, tokens),
+    ...checkLifetime(shownSets),
+    ...checkGrowth(shownSets),
+    ...checkRotationAtAll(shownSets),
+  ];
+}
+
+function checkOutages(failed: readonly State[], successes: number): Note[] {
+  if (failed.length === 0 || successes === 0) return [];
+  const problems = [...new Set(failed.map(({ problem }) => problem ?? ""))].slice(0, 3).join(", ");
+  return [note("WATCH_UNREACHABLE", `${counted(failed.length, "look")} of ${failed.length + successes}: ${problems}`)];
+}
+
+function checkEtags(states: readonly WithKeys[]): Note[] {
+  for (const [before, after] of pairs(states)) {
+    if (before.at === after.at || before.content !== after.content) continue;
+    if (before.etag !== undefined && after.etag !== undefined && before.etag !== after.etag) {
+      return [note("HTTP_ETAG_CHANGES", `${shown(before.etag)}, then ${shown(after.etag)}`)];
+    }
+  }
+  return [];
+}
+
+function checkReuse(states: readonly WithKeys[]): Note[] {
+  const first = new Map<string, string | undefined>();
+  const reused = new Set<string>();
+  for (const { keys } of states) {
+    for (const [kid, thumbprint] of keys) {
+      if (first.has(kid) && first.get(kid) !== thumbprint) reused.add(kid);
+      else first.set(kid, thumbprint);
+    }
+  }
+  return [...reused].map((kid) => note("WATCH_KID_REUSED", `kid ${shown(kid)}`));
+}
+
+/** How often a set came back after another one was seen. */
+function countReturns(states: readonly WithKeys[]): number {
+  const past = new Set<string>();
+  let returns = 0;
+  for (const [before, after] of pairs(states)) {
+    if (before.content === after.content) continue;
+    past.add(before.content);
+    if (past.has(after.content)) returns += 1;
+  }
+  return returns;
+}
+
+function checkWithdrawals(states: readonly WithKeys[], tokens: readonly SeenToken[]): Note[] {
+  const notes = new Map<string, Note>();
+  for (const [before, after] of pairs(states)) {
+    for (const kid of before.keys.keys()) {
+      if (after.keys.has(kid)) continue;
+      const lasts = Math.max(...tokens.filter((token) => token.kid === kid).map(({ expiresAt = 0 }) => expiresAt));
+      if (lasts <= after.at) continue;
+      const seconds = Math.round((lasts - after.at) / 1000);
+      notes.set(kid, note("WATCH_KEY_WITHDRAWN", `kid ${shown(kid)}: a token of it is valid for ${seconds} s more`));
+    }
+  }
+  return [...notes.values()];
+}
+
+function checkAnnouncements(states: readonly WithKeys[], tokens: readonly SeenToken[]): Note[] {
+  const notes = new Map<string, Note>();
+  for (const { kid, at, issuedAt = at } of tokens) {
+    // A key that was there at the first look may have been there for long.
+    const appearance = states.findIndex(({ keys }) => keys.has(kid));
+    if (appearance === 0) continue;
+    const without = (appearance === -1 ? states : states.slice(0, appearance)).filter((state) => state.at <= at);
+    const last = without.at(-1);
+    if (last === undefined) continue;
+    const served = Math.max(...without.map(({ servedSeconds }) => servedSeconds));
+    const publishedFor = (issuedAt - last.at) / 1000;
+    if (appearance === -1 && states.at(-1) === last && issuedAt > last.at) continue;
+    if (publishedFor >= served) continue;
+    const since = publishedFor <= 0 ? "before it was published" : `at most ${Math.round(publishedFor)} s after`;
+    notes.set(
+      kid,
+      note("WATCH_SIGNS_UNANNOUNCED", `kid ${shown(kid)} signed ${since}; caches keep sets for ${served} s`),
+    );
+  }
+  return [...notes.values()];
+}
+
+function checkLifetime(states: readonly WithKeys[]): Note[] {
+  for (const [index, [before, after]] of pairs(states).entries()) {
+    const added = [...after.keys.keys()].filter((kid) => !before.keys.has(kid));
+    if (added.length === 0) continue;
+    const old = [...before.keys.keys()];
+    const end = states.slice(index + 1).find(({ keys }) => old.some((kid) => !keys.has(kid)));
+    if (end === undefined) continue;
+    const seconds = (end.at - before.at) / 1000;
+    if (seconds >= before.servedSeconds) continue;
+    const seen = `a rotation in at most ${Math.round(seconds)} s, caches keep sets for ${before.servedSeconds} s`;
+    return [note("WATCH_LIFETIME_TOO_LONG", seen)];
+  }
+  return [];
+}
+
+function checkGrowth(states: readonly WithKeys[]): Note[] {
+  let additions = 0;
+  for (const [before, after] of pairs(states)) {
+    if ([...before.keys.keys()].some((kid) => !after.keys.has(kid))) return [];
+    if (after.keys.size > before.keys.size) additions += 1;
+  }
+  if (additions < manyAdditions) return [];
+  return [note("WATCH_ONLY_GROWS", `from ${states[0]?.keys.size} to ${counted(states.at(-1)?.keys.size ?? 0, "key")}`)];
+}
+
+function checkRotationAtAll(states: readonly WithKeys[]): Note[] {
+  const [first, last] = [states[0], states.at(-1)];
+  if (first === undefined || last === undefined || last.at - first.at <= yearMs) return [];
+  const kids = new Set(states.flatMap(({ keys }) => [...keys.keys()]));
+  return kids.size === 1 ? [note("JWKS_ONE_OLD_KEY", `kid ${shown([...kids][0])}: watched for more than a year`)] : [];
+}
+
+const pairs = <T>(items: readonly T[]): (readonly [T, T])[] =>
+  items.slice(1).map((item, index) => [items[index] as T, item] as const);

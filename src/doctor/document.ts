@@ -1,0 +1,29 @@
+import { type Note, note } from "./finding.ts";
+
+/** A body as JSON; `undefined` for one that is none. */
+export interface ReadBody {
+  readonly value: unknown;
+  readonly notes: readonly Note[];
+}
+
+/** Reads JSON as the laxest reader would, and notes what stricter ones stumble over. */
+export function readJson(body: Uint8Array, what: string): ReadBody {
+  const notes: Note[] = [];
+  const hasMark = body[0] === 0xef && body[1] === 0xbb && body[2] === 0xbf;
+  if (hasMark) notes.push(note("HTTP_BOM", what));
+  let text: string;
+  try {
+    text = new TextDecoder("utf-8", { fatal: true }).decode(body);
+  } catch {
+    notes.push(note("HTTP_NOT_UTF8", what));
+    text = new TextDecoder("utf-8").decode(body);
+  }
+  try {
+    return { value: JSON.parse(text) as unknown, notes };
+  } catch {
+    return { value: undefined, notes };
+  }
+}
+
+export const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === "object" && value !== null && !Array.isArray(value);

@@ -1,0 +1,63 @@
+import { checkDiscovery } from "./checks/discovery.ts";
+import { checkEc, checkOkp } from "./checks/ec.ts";
+import { checkHttp } from "./checks/http.ts";
+import { checkMembers } from "./checks/jwk-members.ts";
+import { checkKnown } from "./checks/known.ts";
+import { checkRsa, checkSharedPrimes } from "./checks/rsa.ts";
+import { checkSet } from "./checks/set.ts";
+import { checkTls } from "./checks/tls.ts";
+import { checkWatch } from "./checks/watch.ts";
+import { checkX5c } from "./checks/x5c.ts";
+import { isObject, readJson } from "./document.ts";
+import { type Finding, type Note, findings, note } from "./finding.ts";
+import { type Key, readKey } from "./key.ts";
+import type { Exchange, Observations } from "./observations.ts";
+import { sequence } from "./sequence.ts";
+import { shown } from "./words.ts";
+
+/** So many keys are looked at; that there are more is a finding of its own. */
+export const maxKeys = 1000;
+
+/**
+ * Finds what is wrong with an issuer's discovery document and JWK Set, and whom it breaks. No effects: it reads what was observed, and
+ * runs anywhere. Worst first.
+ */
+export async function examine(observations: Observations): Promise<readonly Finding[]> {
+  const { at, blocklist = new Set(), tokens = [] } = observations;
+  const notes: Note[] = [...checkHttp(observations), ...checkTls(observations)];
+  const set = readSet(observations);
+  const keys: Key[] = [];
+  if (set !== undefined) {
+    notes.push(...set.notes);
+    for (const [index, entry] of set.entries.slice(0, maxKeys).entries()) {
+      if (isObject(entry)) keys.push(await readKey(entry, index));
+      else notes.push(note("JWKS_MEMBER_NOT_OBJECT", `entry ${index + 1} is ${shown(entry)}`));
+    }
+    notes.push(...checkSet(keys, set.entries.length, at));
+    for (const key of keys) {
+      notes.push(...checkMembers(key), ...checkEc(key), ...checkOkp(key), ...checkRsa(key));
+      notes.push(...(await checkKnown(key, blocklist)), ...(await checkX5c(key, observations)));
+    }
+    notes.push(...checkSharedPrimes(keys));
+  }
+  notes.push(...checkDiscovery(observations, set === undefined ? undefined : keys));
+  notes.push(...checkWatch(await sequence(observations), tokens));
+  return findings(notes);
+}
+
+/** The response that holds the set: the first, or the one that only a browser gets. */
+export function setResponse({ set, probes }: Observations): Exchange | undefined {
+  return [set, probes?.browser].find((exchange) => exchange?.body !== undefined && (exchange.status ?? 200) === 200);
+}
+
+function readSet(observations: Observations): { entries: readonly unknown[]; notes: readonly Note[] } | undefined {
+  const body = setResponse(observations)?.body;
+  if (body === undefined) return undefined;
+  const { value, notes } = readJson(body, "JWK Set");
+  const only = (...more: Note[]) => ({ entries: [], notes: [...notes, ...more] });
+  if (value === undefined) return only(note("JWKS_NOT_JSON", "JWK Set"));
+  const keys = isObject(value) ? value["keys"] : undefined;
+  if (keys === undefined) return only(note("JWKS_KEYS_MISSING", isObject(value) ? "no member keys" : shown(value)));
+  if (!Array.isArray(keys)) return only(note("JWKS_KEYS_NOT_LIST", `keys is ${shown(keys)}`));
+  return keys.length === 0 ? only(note("JWKS_KEYS_EMPTY", "keys is []")) : { entries: keys, notes };
+}

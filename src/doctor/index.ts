@@ -1,0 +1,13 @@
+export { type Break } from "./breaks.ts";
+export { type Code, type Rule, type Severity, codes } from "./codes.ts";
+export { examine } from "./examine.ts";
+export { type Finding } from "./finding.ts";
+export {
+  type CertificateFacts,
+  type Exchange,
+  type Failure,
+  type Look,
+  type Observations,
+  type Probes,
+  type SeenToken,
+} from "./observations.ts";

@@ -1,0 +1,138 @@
+/** Number theory of RSA moduli, with nothing but `bigint`. */
+
+/** The greatest common divisor. */
+export function gcd(a: bigint, b: bigint): bigint {
+  let [one, other] = [a, b];
+  while (other !== 0n) [one, other] = [other, one % other];
+  return one;
+}
+
+export const bitLength = (value: bigint): number => {
+  const hex = value.toString(16);
+  return value === 0n ? 0 : hex.length * 4 - Math.clz32(Number.parseInt(hex[0] as string, 16)) + 28;
+};
+
+/** The integer part of the square root, by Newton's method. */
+export function squareRoot(value: bigint): bigint {
+  if (value < 2n) return value;
+  // Not below the root, from where on every step goes down.
+  let root = 1n << BigInt(Math.ceil(bitLength(value) / 2));
+  for (;;) {
+    const next = (root + value / root) >> 1n;
+    if (next >= root) return root;
+    root = next;
+  }
+}
+
+const squaresBelow = (modulus: number): boolean[] => {
+  const residues = Array.from({ length: modulus }, () => false);
+  for (let root = 0; root < modulus; root += 1) residues[(root * root) % modulus] = true;
+  return residues;
+};
+const modulus64 = squaresBelow(64);
+// 3² · 5 · 7 · 11 · 13: of what gets through the first sieve, 1 in 40 gets through this one.
+const sieve = 45_045;
+const modulusSieve = squaresBelow(sieve);
+
+/** Almost every number that is no square is told by its remainders. */
+function isSquare(value: bigint): boolean {
+  if (modulus64[Number(value & 63n)] !== true || modulusSieve[Number(value % BigInt(sieve))] !== true) return false;
+  const root = squareRoot(value);
+  return root * root === value;
+}
+
+/** Whether Fermat's method finds two factors within so many rounds: they are close to each other then. */
+export function hasCloseFactors(n: bigint, rounds: number): boolean {
+  let a = squareRoot(n);
+  if (a * a < n) a += 1n;
+  let difference = a * a - n;
+  for (let round = 0; round < rounds; round += 1) {
+    if (isSquare(difference)) return true;
+    difference += 2n * a + 1n;
+    a += 1n;
+  }
+  return false;
+}
+
+function primesBelow(bound: number): number[] {
+  const composite = new Uint8Array(bound);
+  const primes: number[] = [];
+  for (let candidate = 2; candidate < bound; candidate += 1) {
+    if (composite[candidate] === 1) continue;
+    primes.push(candidate);
+    for (let multiple = candidate * candidate; multiple < bound; multiple += candidate) composite[multiple] = 1;
+  }
+  return primes;
+}
+
+/** Small primes in groups whose product is exact as a number, so that one division of a modulus serves the whole group. */
+let smallPrimes: readonly { readonly product: number; readonly primes: readonly number[] }[] | undefined;
+
+/** The least prime factor below 65,536. */
+export function smallFactor(n: bigint): number | undefined {
+  smallPrimes ??= inGroups(primesBelow(2 ** 16));
+  for (const { product, primes } of smallPrimes) {
+    const rest = Number(n % BigInt(product));
+    const factor = primes.find((prime) => rest % prime === 0);
+    if (factor !== undefined) return factor;
+  }
+  return undefined;
+}
+
+function inGroups(primes: readonly number[]): { product: number; primes: number[] }[] {
+  const groups: { product: number; primes: number[] }[] = [];
+  for (const prime of primes) {
+    const last = groups.at(-1);
+    if (last === undefined || last.product * prime > Number.MAX_SAFE_INTEGER) {
+      groups.push({ product: prime, primes: [prime] });
+    } else {
+      last.product *= prime;
+      last.primes.push(prime);
+    }
+  }
+  return groups;
+}
+
+/**
+ * The primes up to 167 whose multiplicative group is larger than what 65537 generates, with what it generates: the primes of the broken
+ * generator are powers of 65537 modulo each of them, and so are their products.
+ *
+ * @see Nemec, Sys, Svenda, Klinec, Matyas: The Return of Coppersmith's Attack (CCS 2017), section 2.2
+ */
+const rocaGroups = primesBelow(168).flatMap((prime) => {
+  const powers = new Set<number>();
+  for (let power = 1; !powers.has(power); power = (power * 65_537) % prime) powers.add(power);
+  return prime > 2 && powers.size < prime - 1 ? [{ prime, powers }] : [];
+});
+const rocaProduct = rocaGroups.reduce((product, { prime }) => product * BigInt(prime), 1n);
+
+/** Whether a modulus looks as if the library of CVE-2017-15361 had made it; by chance one in 2^27 or fewer does. */
+export function hasRocaFingerprint(n: bigint): boolean {
+  const rest = n % rocaProduct;
+  return rocaGroups.every(({ prime, powers }) => powers.has(Number(rest % BigInt(prime))));
+}
+
+/**
+ * For each of several distinct numbers the greatest common divisor with the product of all others, by product and remainder trees.
+ *
+ * @see Heninger, Durumeric, Wustrow, Halderman: Mining Your Ps and Qs (USENIX Security 2012), section 3.2
+ */
+export function sharedFactors(numbers: readonly bigint[]): bigint[] {
+  const tree: bigint[][] = [[...numbers]];
+  for (let level = tree[0] ?? []; level.length > 1; level = tree.at(-1) ?? []) {
+    tree.push(
+      Array.from({ length: Math.ceil(level.length / 2) }, (_, pair) => {
+        const [one = 1n, other = 1n] = [level[2 * pair], level[2 * pair + 1]];
+        return one * other;
+      }),
+    );
+  }
+  let remainders = tree.pop() ?? [];
+  for (let level = tree.pop(); level !== undefined; level = tree.pop()) {
+    const above = remainders;
+    remainders = level.map((value, index) => (above[index >> 1] ?? 0n) % (value * value));
+  }
+  return numbers.length < 2
+    ? numbers.map(() => 1n)
+    : numbers.map((value, index) => gcd((remainders[index] ?? 0n) / value, value));
+}

@@ -1,0 +1,66 @@
+import { base64url } from "jose";
+import { type Decoded, decode, digest } from "./base64url.ts";
+import { shown } from "./words.ts";
+
+type Members = Readonly<Record<string, unknown>>;
+
+/** One entry of a JWK Set that is an object. */
+export interface Key {
+  /** Its place in the set, from 0. */
+  readonly index: number;
+  readonly jwk: Members;
+  /** How messages name it. */
+  readonly name: string;
+  /** RFC 7638 thumbprint of what its members stand for; of a key that has not all of them it is none. */
+  readonly thumbprint: string | undefined;
+  /** The required members that are texts, decoded where they are base64url. */
+  readonly values: Readonly<Record<string, Decoded>>;
+}
+
+/** Members that a public key of a `kty` must have, in the order of RFC 7638 section 3.2. */
+export const required: Readonly<Record<string, readonly string[]>> = {
+  AKP: ["alg", "kty", "pub"],
+  EC: ["crv", "kty", "x", "y"],
+  OKP: ["crv", "kty", "x"],
+  RSA: ["e", "kty", "n"],
+};
+
+const plain = new Set(["alg", "crv", "kty"]);
+
+export async function readKey(jwk: Members, index: number): Promise<Key> {
+  const { kid, kty } = jwk;
+  const values: Record<string, Decoded> = {};
+  const members = requiredOf(kty);
+  for (const member of members) {
+    const value = jwk[member];
+    if (!plain.has(member) && typeof value === "string" && value !== "") values[member] = decode(value);
+  }
+  return {
+    index,
+    jwk,
+    name: `key ${index + 1} (${kid === undefined ? "no kid" : `kid ${shown(kid)}`})`,
+    thumbprint: await thumbprint(jwk, members, values),
+    values,
+  };
+}
+
+export function requiredOf(kty: unknown): readonly string[] {
+  return typeof kty === "string" && Object.hasOwn(required, kty) ? (required[kty] ?? []) : [];
+}
+
+/** @see RFC 7638 section 3 */
+async function thumbprint(
+  jwk: Members,
+  members: readonly string[],
+  values: Key["values"],
+): Promise<string | undefined> {
+  if (members.length === 0) return undefined;
+  const canonical: Record<string, string> = {};
+  for (const member of members) {
+    const bytes = values[member]?.bytes;
+    const value = bytes === undefined ? jwk[member] : base64url.encode(bytes);
+    if (typeof value !== "string") return undefined;
+    canonical[member] = value;
+  }
+  return base64url.encode(await digest("SHA-256", new TextEncoder().encode(JSON.stringify(canonical))));
+}

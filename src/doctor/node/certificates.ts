@@ -1,0 +1,49 @@
+import { X509Certificate, createHash } from "node:crypto";
+import { isObject } from "../document.ts";
+import type { CertificateFacts } from "../observations.ts";
+
+const maxCertificates = 1000;
+/** No certificate of a key is larger. */
+const maxText = 16_384;
+
+/** Reads the certificates of all keys of a JWK Set, which was parsed already. */
+export function readCertificates(set: unknown): Record<string, CertificateFacts | null> {
+  const keys = isObject(set) && Array.isArray(set["keys"]) ? (set["keys"] as unknown[]) : [];
+  const certificates: Record<string, CertificateFacts | null> = {};
+  let count = 0;
+  for (const key of keys) {
+    const chain = isObject(key) && Array.isArray(key["x5c"]) ? (key["x5c"] as unknown[]) : [];
+    for (const text of chain) {
+      if (typeof text !== "string" || count >= maxCertificates) continue;
+      count += 1;
+      certificates[text] = readCertificate(text);
+    }
+  }
+  return certificates;
+}
+
+function readCertificate(text: string): CertificateFacts | null {
+  if (text.length > maxText) return null;
+  try {
+    const certificate = new X509Certificate(Buffer.from(text, "base64"));
+    const digest = (algorithm: string): string => createHash(algorithm).update(certificate.raw).digest("base64url");
+    return {
+      ...jwkOf(certificate),
+      notBefore: certificate.validFromDate.getTime(),
+      notAfter: certificate.validToDate.getTime(),
+      sha1: digest("sha1"),
+      sha256: digest("sha256"),
+    };
+  } catch {
+    return null;
+  }
+}
+
+/** Keys of some types have no JWK. */
+function jwkOf({ publicKey }: X509Certificate): Pick<CertificateFacts, "jwk"> {
+  try {
+    return { jwk: publicKey.export({ format: "jwk" }) as Record<string, unknown> };
+  } catch {
+    return {};
+  }
+}

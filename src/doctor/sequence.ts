@@ -1,0 +1,61 @@
+import { lifetimeOf } from "./cache-control.ts";
+import { isObject, readJson } from "./document.ts";
+import { field } from "./exchange.ts";
+import { readKey } from "./key.ts";
+import type { Exchange, Observations } from "./observations.ts";
+
+/** What one look at the set has shown. */
+export interface State {
+  /** In epoch milliseconds. */
+  readonly at: number;
+  /** Thumbprints by kid; absent where no set came. */
+  readonly keys: ReadonlyMap<string, string | undefined> | undefined;
+  /** Equal for looks that show the same set. */
+  readonly content: string;
+  readonly etag: string | undefined;
+  /** For how long a cache may serve this response. */
+  readonly servedSeconds: number;
+  /** Why no set came. */
+  readonly problem: string | undefined;
+}
+
+/** The same key set is read once, however often it is seen. */
+type Seen = Map<string, ReadonlyMap<string, string | undefined> | undefined>;
+
+/** All looks in order: the first request, those beside it that got the whole set, and the later ones. */
+export async function sequence({ at, set, probes = {}, looks = [] }: Observations): Promise<readonly State[]> {
+  const { again, json, origin, noAgent } = probes;
+  const first = [set, again, json, origin, noAgent].filter(
+    (exchange): exchange is Exchange => exchange?.body !== undefined && exchange.status === 200,
+  );
+  const seen: Seen = new Map();
+  const states: State[] = [];
+  for (const exchange of first) states.push(await stateOf(exchange, at, seen));
+  for (const look of looks) states.push(await stateOf(look.set, look.at, seen));
+  return states;
+}
+
+async function stateOf(exchange: Exchange, at: number, seen: Seen): Promise<State> {
+  const { status, body, failure } = exchange;
+  const isWhole = status === 200 && body !== undefined;
+  const content = isWhole ? new TextDecoder().decode(body) : "";
+  if (!seen.has(content)) seen.set(content, isWhole ? await keysIn(body) : undefined);
+  return {
+    at,
+    keys: seen.get(content),
+    content,
+    etag: field(exchange, "etag"),
+    servedSeconds: lifetimeOf(exchange).servedSeconds ?? 0,
+    problem: isWhole ? undefined : (failure?.detail ?? `status ${status}`),
+  };
+}
+
+async function keysIn(body: Uint8Array): Promise<ReadonlyMap<string, string | undefined> | undefined> {
+  const { value } = readJson(body, "");
+  if (!isObject(value) || !Array.isArray(value["keys"])) return undefined;
+  const keys = new Map<string, string | undefined>();
+  for (const [index, jwk] of (value["keys"] as unknown[]).slice(0, 1000).entries()) {
+    if (isObject(jwk) && typeof jwk["kid"] === "string") keys.set(jwk["kid"], (await readKey(jwk, index)).thumbprint);
+  }
+  return keys;
+}
