@@ -17,11 +17,19 @@ export interface Exchange {
 }
 
 /**
- * `guarded`: an address or a URL to which no request is made. `unreachable`: no connection. `tls`: a certificate that is not accepted.
+ * `forbidden-url`, `forbidden-address`: no request is made there. `unreachable`: no connection. `tls`: a certificate that is not accepted.
  * `timeout`, `too-large`, `redirects`: a limit of the observer. `protocol`: no HTTP response.
  */
 export interface Failure {
-  readonly kind: "guarded" | "unreachable" | "tls" | "timeout" | "too-large" | "redirects" | "protocol";
+  readonly kind:
+    | "forbidden-url"
+    | "forbidden-address"
+    | "unreachable"
+    | "tls"
+    | "timeout"
+    | "too-large"
+    | "redirects"
+    | "protocol";
   /** A word of the platform, such as `ECONNREFUSED`, or what the limit is. */
   readonly detail: string;
 }

@@ -9,7 +9,7 @@ import { shown, shownUrl } from "../words.ts";
 const wellKnown = /\/\.well-known\/(openid-configuration|oauth-authorization-server)/;
 
 /** The discovery document, and how it fits to the keys. */
-export function checkDiscovery({ discovery, issuer }: Observations, keys: readonly Key[] | undefined): Note[] {
+export function checkDiscovery({ discovery, set, issuer }: Observations, keys: readonly Key[] | undefined): Note[] {
   if (discovery === undefined) return [];
   const { status, body, url, failure } = discovery;
   if (failure?.kind === "timeout" || failure?.kind === "too-large" || failure?.kind === "protocol") {
@@ -23,7 +23,7 @@ export function checkDiscovery({ discovery, issuer }: Observations, keys: readon
     ...notes,
     ...checkMediaType(discovery),
     ...checkIssuer(value["issuer"], issuer, url),
-    ...checkJwksUri(value["jwks_uri"], value["issuer"]),
+    ...checkJwksUri(value["jwks_uri"], value["issuer"], set),
     ...checkAlgorithms(value, keys),
   ];
 }
@@ -57,7 +57,7 @@ function issuerDifference(one: string, other: string) {
 
 const withoutSlash = (text: string): string => text.replace(/\/$/, "");
 
-function checkJwksUri(uri: unknown, issuer: unknown): Note[] {
+function checkJwksUri(uri: unknown, issuer: unknown, set: Exchange | undefined): Note[] {
   if (typeof uri !== "string" || !URL.canParse(uri)) return [note("DISCOVERY_JWKS_URI_MISSING", shown(uri))];
   const { protocol, hostname } = new URL(uri);
   const issuerUrl = typeof issuer === "string" && URL.canParse(issuer) ? new URL(issuer) : undefined;
@@ -66,6 +66,9 @@ function checkJwksUri(uri: unknown, issuer: unknown): Note[] {
     return [note("DISCOVERY_JWKS_URI_PRIVATE", shownUrl(uri))];
   }
   if (protocol !== "https:" && issuerUrl?.protocol !== "http:") return [note("DISCOVERY_JWKS_URI_HTTP", shownUrl(uri))];
+  // The name is public, its address is not.
+  if (set?.failure?.kind === "forbidden-address")
+    return [note("DISCOVERY_JWKS_URI_PRIVATE", `${shownUrl(uri)}: ${set.failure.detail}`)];
   if (issuerUrl !== undefined && site(hostname) !== site(issuerUrl.hostname)) {
     return [note("DISCOVERY_JWKS_URI_SITE", `${hostname} for ${issuerUrl.hostname}`)];
   }
@@ -97,13 +100,14 @@ function checkAlgorithms(document: Readonly<Record<string, unknown>>, keys: read
   if (keys === undefined || keys.length === 0) return notes;
   const signing = keys.filter(({ jwk }) => isForSignatures(jwk));
   for (const alg of new Set(advertised)) {
-    if (!withoutKey.test(alg) && !signing.some(({ jwk }) => verifiesUnder(jwk).includes(alg))) {
+    // A key that claims an alg that does not fit is a finding of its own.
+    const hasKey = signing.some(({ jwk }) => jwk["alg"] === alg || verifiesUnder(jwk).includes(alg));
+    if (!hasKey && !withoutKey.test(alg)) {
       notes.push(note("DISCOVERY_ALG_WITHOUT_KEY", shown(alg)));
     }
   }
   for (const { jwk, name } of signing) {
     const algorithms = verifiesUnder(jwk);
-    // An alg that does not fit the key is a finding of its own.
     if (algorithms.length > 0 && !algorithms.some((alg) => advertised.includes(alg))) {
       notes.push(note("DISCOVERY_KEY_WITHOUT_ALG", `${name}, for ${algorithms.join(", ")}`));
     }

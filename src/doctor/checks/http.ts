@@ -18,7 +18,7 @@ export function checkHttp({ discovery, set, probes = {} }: Observations): Note[]
   if (set === undefined) return notes;
   notes.push(...checkFailure(set, discovery?.body !== undefined), ...checkAgents(set, probes));
   const served = set.status === 200 ? set : probes.browser;
-  if (served?.status !== 200) return notes;
+  if (served?.status !== 200 || served.body === undefined) return notes;
   return [...notes, ...checkBody(served), ...checkCaching(served, probes), ...checkProbes(served, probes)];
 }
 

@@ -51,7 +51,7 @@ function checkAlg({ jwk, name }: Key): Note[] {
   const [signatures, encryptions] = [signatureAlgorithms(jwk), encryptionAlgorithms(jwk)];
   // Of a key that verifiers do not know there is nothing to be said.
   if (signatures.length + encryptions.length === 0) return [];
-  if (alg === undefined) return use === "enc" ? [] : [note("JWKS_ALG_MISSING", name)];
+  if (alg === undefined) return use === "enc" || signatures.length === 0 ? [] : [note("JWKS_ALG_MISSING", name)];
   if (typeof alg !== "string" || ![...signatures, ...encryptions].includes(alg)) {
     return [note("JWKS_ALG_MISMATCH", `${name} has alg ${shown(alg)}`)];
   }
@@ -61,7 +61,7 @@ function checkAlg({ jwk, name }: Key): Note[] {
 
 function checkPurpose(jwk: Key["jwk"], name: string): Note[] {
   const { use, key_ops: operations } = jwk;
-  const notes = isForEncryption(jwk) ? [note("JWKS_ENCRYPTION_KEY", name)] : [];
+  const notes = isEncryptionKey(jwk) ? [note("JWKS_ENCRYPTION_KEY", name)] : [];
   if (operations === undefined) return notes;
   if (!isListOfStrings(operations)) return [...notes, note("JWKS_KEY_OPS_TYPE", name)];
   const other = use === "sig" ? operationsFor.enc : use === "enc" ? operationsFor.sig : [];
@@ -73,6 +73,13 @@ function checkPurpose(jwk: Key["jwk"], name: string): Note[] {
     if (found.length > 0) notes.push(note("JWKS_KEY_OPS_PRIVATE", `${name} has key_ops ${found.join(", ")}`));
   }
   return notes;
+}
+
+/** One that older verifiers stumble over, and of which there is nothing worse to be said. */
+function isEncryptionKey(jwk: Key["jwk"]): boolean {
+  const { alg, kty } = jwk;
+  const isContradicted = typeof alg === "string" && signatureAlgorithms(jwk).includes(alg);
+  return isForEncryption(jwk) && !isContradicted && (kty === "RSA" || kty === "EC");
 }
 
 function isListOfStrings(value: unknown): value is readonly string[] {

@@ -8,7 +8,8 @@ const manyKeys = 100;
 
 /** How the entries of a set stand to each other. */
 export function checkSet(keys: readonly Key[], count: number, at: number): Note[] {
-  const many = count > manyKeys ? [note("JWKS_KEYS_MANY", counted(count, "key"))] : [];
+  const looked = keys.length < count ? `, of which ${keys.length.toLocaleString("en")} were looked at` : "";
+  const many = count > manyKeys ? [note("JWKS_KEYS_MANY", `${counted(count, "key")}${looked}`)] : [];
   return [...many, ...checkKids(keys), ...checkTwins(keys), ...checkAge(keys, at)];
 }
 

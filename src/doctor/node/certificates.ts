@@ -42,7 +42,7 @@ function readCertificate(text: string): CertificateFacts | null {
 /** Keys of some types have no JWK. */
 function jwkOf({ publicKey }: X509Certificate): Pick<CertificateFacts, "jwk"> {
   try {
-    return { jwk: publicKey.export({ format: "jwk" }) as Record<string, unknown> };
+    return { jwk: publicKey.export({ format: "jwk" }) };
   } catch {
     return {};
   }

@@ -1,0 +1,1 @@
+export { type ObserveOptions, observe, observeBody } from "./observe.ts";

@@ -1,0 +1,145 @@
+import { FetchError } from "../../errors.ts";
+import { isObject, readJson } from "../document.ts";
+import { field } from "../exchange.ts";
+import type { Exchange, Observations, Probes } from "../observations.ts";
+import { shownUrl } from "../words.ts";
+import { readCertificates } from "./certificates.ts";
+import { type RequestLimits, type Requester, addressesOf, requester } from "./request.ts";
+
+/** Options of {@link observe}. */
+export interface ObserveOptions extends Partial<Omit<RequestLimits, "maxRequests">> {
+  /** Default: the clock of the machine. */
+  readonly now?: () => number;
+}
+
+const defaults: RequestLimits = {
+  timeoutMs: 10_000,
+  maxBytes: 5_000_000,
+  maxRequests: 30,
+  totalMs: 60_000,
+  allowInsecure: false,
+};
+const wellKnown = /\/\.well-known\/(openid-configuration|oauth-authorization-server)/;
+/** What nobody gives out as an ETag. */
+const madeUp = '"jwksd-doctor-made-this-up"';
+const browserAgent =
+  "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36";
+
+export const limitsOf = (options: ObserveOptions): RequestLimits => ({ ...defaults, ...options });
+
+/**
+ * Looks at an issuer, a discovery document or a JWK Set: at most 30 requests, GET and HEAD alone, each within `timeoutMs` (default 10 s)
+ * and `maxBytes` (default 5 MB), none begun after a minute. Only https and public addresses, unless `allowInsecure`.
+ *
+ * @param target the URL as relying parties have it
+ * @throws FetchError `ERR_URL_INSECURE`, `ERR_ADDRESS_FORBIDDEN`, `ERR_FETCH_FAILED` when nothing can be looked at
+ */
+export async function observe(target: string, options: ObserveOptions = {}): Promise<Observations> {
+  const limits = limitsOf(options);
+  const at = (options.now ?? Date.now)();
+  if (!URL.canParse(target)) throw new FetchError("ERR_URL_INSECURE", "this is not a URL");
+  const request = requester(limits);
+  const found = await find(target, request);
+  const uri = jwksUriOf(found.discovery);
+  const set = found.set ?? (uri === undefined ? undefined : await request(uri));
+  const probes = set === undefined ? undefined : await probe(set, request, limits);
+  const shown = { ...found, ...(set && { set }), ...(probes && { probes }) };
+  return { at, ...shown, certificates: certificatesOf(shown) };
+}
+
+/** What a file holds, or a body that somebody else fetched. */
+export function observeBody(body: Uint8Array, at: number): Observations {
+  const { value } = readJson(body, "");
+  if (isObject(value) && value["keys"] === undefined && (value["jwks_uri"] ?? value["issuer"]) !== undefined) {
+    return { at, discovery: { body } };
+  }
+  return { at, set: { body }, certificates: readCertificates(value) };
+}
+
+function certificatesOf({ set, probes }: Pick<Observations, "set" | "probes">) {
+  const body = set?.status === 200 ? set.body : probes?.browser?.body;
+  return body === undefined ? {} : readCertificates(readJson(body, "").value);
+}
+
+/** The document at an address that may be an issuer, a discovery document or a JWK Set. */
+async function find(target: string, request: Requester): Promise<Pick<Observations, "issuer" | "discovery" | "set">> {
+  if (wellKnown.test(target)) return { discovery: reached(await request(target)) };
+  const discovery = reached(await request(wellKnownUrl(target)));
+  if (isMetadata(discovery)) return { issuer: target, discovery };
+  const direct = reached(await request(target));
+  if (isMetadata(direct)) return { discovery: direct };
+  // An issuer that has lost its document answers its bare address with a page.
+  const isIssuer = ["", "/"].includes(new URL(target).pathname);
+  if (!isIssuer || hasKeys(direct)) return { set: direct };
+  return { issuer: target, discovery };
+}
+
+function wellKnownUrl(issuer: string): string {
+  const url = new URL(issuer);
+  return `${url.origin}${url.pathname.replace(/\/$/, "")}/.well-known/openid-configuration`;
+}
+
+/** Where nothing answers, there is nothing to be said. */
+function reached(exchange: Exchange): Exchange {
+  const { failure, url = "" } = exchange;
+  if (failure?.kind === "forbidden-url" || failure?.kind === "forbidden-address") {
+    const code = failure.kind === "forbidden-url" ? "ERR_URL_INSECURE" : "ERR_ADDRESS_FORBIDDEN";
+    throw new FetchError(code, `${shownUrl(url)}: ${failure.detail}; --allow-insecure looks at it all the same`);
+  }
+  if (failure?.kind === "unreachable") {
+    throw new FetchError("ERR_FETCH_FAILED", `${shownUrl(url)}: no connection (${failure.detail})`);
+  }
+  return exchange;
+}
+
+function isMetadata({ status, body }: Exchange): boolean {
+  if (status !== 200 || body === undefined) return false;
+  const { value } = readJson(body, "");
+  return isObject(value) && value["keys"] === undefined && (value["jwks_uri"] ?? value["issuer"]) !== undefined;
+}
+
+function hasKeys({ status, body }: Exchange): boolean {
+  const value = status === 200 && body !== undefined ? readJson(body, "").value : undefined;
+  return isObject(value) && value["keys"] !== undefined;
+}
+
+function jwksUriOf(discovery: Exchange | undefined): string | undefined {
+  if (discovery?.status !== 200 || discovery.body === undefined) return undefined;
+  const { value } = readJson(discovery.body, "");
+  const uri = isObject(value) ? value["jwks_uri"] : undefined;
+  return typeof uri === "string" && URL.canParse(uri) ? uri : undefined;
+}
+
+/** Asks for the set in the ways of verifiers, caches and browsers. */
+async function probe(set: Exchange, request: Requester, limits: RequestLimits): Promise<Probes> {
+  const { url = "", status, body } = set;
+  const ask = (headers: Readonly<Record<string, string | undefined>>) => request(url, { headers });
+  const browser = { "user-agent": browserAgent };
+  if (status === 401 || status === 403) return { browser: await ask(browser) };
+  if (status !== 200 || body === undefined) return {};
+  const etag = field(set, "etag");
+  const validators =
+    etag === undefined
+      ? {}
+      : {
+          revalidate: await ask({ "if-none-match": etag }),
+          weak: await ask({ "if-none-match": `W/${etag.replace(/^W\//, "")}` }),
+          foreign: await ask({ "if-none-match": madeUp }),
+        };
+  return {
+    again: await ask({}),
+    head: await request(url, { method: "HEAD" }),
+    ...validators,
+    json: await ask({ accept: "application/json" }),
+    origin: await ask({ origin: "https://relying-party.example" }),
+    noAgent: await ask({ "user-agent": undefined }),
+    gzip: await ask({ "accept-encoding": "gzip" }),
+    ...(await overBothFamilies(url, request, limits)),
+  };
+}
+
+async function overBothFamilies(url: string, request: Requester, limits: RequestLimits): Promise<Probes> {
+  const addresses = await addressesOf(new URL(url).hostname, limits).catch(() => []);
+  if (new Set(addresses.map(({ family }) => family)).size < 2) return {};
+  return { ipv4: await request(url, { family: 4 }), ipv6: await request(url, { family: 6 }) };
+}

@@ -1,0 +1,257 @@
+import type { IncomingMessage } from "node:http";
+import { request as requestHttp } from "node:http";
+import { request as requestHttps } from "node:https";
+import { isIP } from "node:net";
+import { lookup } from "node:dns/promises";
+import type { TLSSocket } from "node:tls";
+import { brotliDecompressSync, gunzipSync, inflateSync } from "node:zlib";
+import ipaddr from "ipaddr.js";
+import { isPublicAddress } from "../../node/guarded-fetch.ts";
+import type { Exchange, Failure } from "../observations.ts";
+
+interface Address {
+  readonly address: string;
+  readonly family: number;
+}
+
+/** What an observer may do. */
+export interface RequestLimits {
+  /** Of one response, from the look-up of the name to the last byte. */
+  readonly timeoutMs: number;
+  /** Of one body. */
+  readonly maxBytes: number;
+  /** Of all requests together. */
+  readonly maxRequests: number;
+  /** After so long no request is begun. */
+  readonly totalMs: number;
+  /** Allows http, and hosts at private and loopback addresses. */
+  readonly allowInsecure: boolean;
+  readonly signal?: AbortSignal | undefined;
+  /** Certificates to trust instead of those of the system, as PEM. */
+  readonly ca?: string | undefined;
+  /** All addresses of a host name. Default: the resolver of the system. */
+  readonly resolve?: ((host: string) => Promise<readonly Address[]>) | undefined;
+}
+
+export interface Ask {
+  readonly method?: "GET" | "HEAD";
+  readonly headers?: Readonly<Record<string, string | undefined>>;
+  /** Only addresses of this family. */
+  readonly family?: 4 | 6;
+}
+
+/** Sends one request, and follows redirects; it never fails, but says why there is no response. */
+export type Requester = (url: string, ask?: Ask) => Promise<Exchange>;
+
+const maxRedirects = 5;
+/** Informational responses without end are as good as none. */
+const maxInformational = 16;
+const usual = { "user-agent": "jwksd-doctor", accept: "application/jwk-set+json, application/json;q=0.9, */*;q=0.1" };
+
+class Failed extends Error {
+  readonly failure: Failure;
+
+  constructor(kind: Failure["kind"], detail: string) {
+    super(detail);
+    this.failure = { kind, detail };
+  }
+}
+
+/** Makes a requester that keeps to its limits, all requests together. It sends nothing but GET and HEAD. */
+export function requester(limits: RequestLimits): Requester {
+  const endsAt = performance.now() + limits.totalMs;
+  let requests = 0;
+  return async (url, ask = {}) => {
+    const redirects: string[] = [];
+    let target = url;
+    for (;;) {
+      requests += 1;
+      const found = redirects.length === 0 ? {} : { redirects };
+      if (requests > limits.maxRequests)
+        return failed(target, found, "timeout", "the requests of one look are used up");
+      if (performance.now() > endsAt) return failed(target, found, "timeout", "the time of one look is used up");
+      const exchange = { ...(await once(target, ask, limits)), ...found };
+      const next = redirectOf(exchange, target);
+      if (next === undefined) return exchange;
+      if (redirects.length === maxRedirects) {
+        return failed(target, found, "redirects", `there are more than ${maxRedirects} redirects`);
+      }
+      redirects.push(target);
+      target = next;
+    }
+  };
+}
+
+const failed = (url: string, more: Partial<Exchange>, kind: Failure["kind"], detail: string): Exchange => ({
+  url,
+  ...more,
+  failure: { kind, detail },
+});
+
+function redirectOf({ status = 0, headers = [] }: Exchange, base: string): string | undefined {
+  const location = headers.find(([name]) => name === "location")?.[1];
+  if (![301, 302, 303, 307, 308].includes(status) || location === undefined || !URL.canParse(location, base)) {
+    return undefined;
+  }
+  return new URL(location, base).href;
+}
+
+/** One request. */
+async function once(url: string, ask: Ask, limits: RequestLimits): Promise<Exchange> {
+  const deadline = AbortSignal.timeout(limits.timeoutMs);
+  const signal = limits.signal === undefined ? deadline : AbortSignal.any([deadline, limits.signal]);
+  try {
+    const addresses = await within(signal, checkedAddresses(url, ask.family, limits));
+    return await send(url, ask, addresses, signal, limits);
+  } catch (error) {
+    if (limits.signal?.aborted === true) throw limits.signal.reason;
+    if (error instanceof Failed) return { url, failure: error.failure };
+    if (deadline.aborted) {
+      return failed(url, {}, "timeout", `there is no whole response within ${limits.timeoutMs / 1000} s`);
+    }
+    return { url, failure: failureOf(error) };
+  }
+}
+
+/** A look-up cannot be aborted, but need not be waited for. */
+async function within<T>(signal: AbortSignal, promise: Promise<T>): Promise<T> {
+  promise.catch(() => {});
+  const aborted = Promise.withResolvers<never>();
+  const abort = (): void => aborted.reject(signal.reason as Error);
+  signal.addEventListener("abort", abort, { once: true });
+  try {
+    return await Promise.race([promise, aborted.promise]);
+  } finally {
+    signal.removeEventListener("abort", abort);
+  }
+}
+
+/** The addresses of the host; only those that may be connected to. */
+async function checkedAddresses(url: string, family: 4 | 6 | undefined, limits: RequestLimits) {
+  const { protocol, hostname } = new URL(url);
+  if (protocol !== "https:" && !(protocol === "http:" && limits.allowInsecure)) {
+    throw new Failed("forbidden-url", "it is not an https URL");
+  }
+  const addresses = (await addressesOf(hostname, limits)).filter(
+    (address) => (family ?? address.family) === address.family,
+  );
+  if (addresses.length === 0) throw new Failed("unreachable", "ENOTFOUND");
+  if (!addresses.every(({ address }) => isPublicAddress(address) || (limits.allowInsecure && isOwnNetwork(address)))) {
+    throw new Failed("forbidden-address", "its host is at an address that is not public");
+  }
+  return addresses;
+}
+
+/** All addresses of a host, also where it is one itself. */
+export async function addressesOf(
+  hostname: string,
+  { resolve = resolveAll }: RequestLimits,
+): Promise<readonly Address[]> {
+  const host = hostname.replace(/^\[(.*)\]$/, "$1");
+  return isIP(host) === 0 ? resolve(host) : [{ address: host, family: isIP(host) }];
+}
+
+const resolveAll = (host: string): Promise<readonly Address[]> => lookup(host, { all: true, verbatim: true });
+
+/** Where issuers under development are. Link-local addresses are not among them: metadata of cloud machines is there. */
+function isOwnNetwork(address: string): boolean {
+  return ["loopback", "private", "uniqueLocal", "carrierGradeNat"].includes(ipaddr.process(address).range());
+}
+
+function send(
+  url: string,
+  { method = "GET", headers = {} }: Ask,
+  addresses: readonly Address[],
+  signal: AbortSignal,
+  { ca, maxBytes }: RequestLimits,
+): Promise<Exchange> {
+  return new Promise((resolve, reject) => {
+    const request = url.startsWith("https:") ? requestHttps : requestHttp;
+    const fields = Object.entries({ ...usual, "accept-encoding": "identity", ...headers });
+    const outgoing = request(url, {
+      method,
+      // A connection of an agent's pool would not be to a checked address.
+      agent: false,
+      signal,
+      headers: Object.fromEntries(fields.filter((field): field is [string, string] => field[1] !== undefined)),
+      ...(ca !== undefined && { ca }),
+      lookup: (_host, { all }, callback) => {
+        if (all === true) callback(null, [...addresses]);
+        else callback(null, (addresses[0] as Address).address, (addresses[0] as Address).family);
+      },
+    });
+    let connectedAt = performance.now();
+    let informational = 0;
+    const connected = (): void => void (connectedAt = performance.now());
+    outgoing.on("socket", (socket) => socket.once("connect", connected).once("secureConnect", connected));
+    outgoing.on("information", () => {
+      informational += 1;
+      if (informational > maxInformational)
+        outgoing.destroy(new Failed("protocol", "there are only informational responses"));
+    });
+    outgoing.on("error", reject);
+    outgoing.once("response", (incoming) => {
+      const waitMs = performance.now() - connectedAt;
+      receive(incoming, method, maxBytes).then((received) => resolve({ url, waitMs, ...received }), reject);
+    });
+    outgoing.end();
+  });
+}
+
+async function receive(incoming: IncomingMessage, method: "GET" | "HEAD", maxBytes: number): Promise<Exchange> {
+  const { rawHeaders, statusCode = 0, socket } = incoming;
+  const notAfter = Date.parse(
+    ("getPeerCertificate" in socket && (socket as TLSSocket).getPeerCertificate().valid_to) || "",
+  );
+  const head: Exchange = {
+    status: statusCode,
+    headers: pairs(rawHeaders),
+    ...(!Number.isNaN(notAfter) && { tls: { notAfter } }),
+  };
+  const chunks: Buffer[] = [];
+  let size = 0;
+  const tooLarge = {
+    failure: { kind: "too-large", detail: `it is larger than ${maxBytes.toLocaleString("en")} bytes` },
+  } as const;
+  for await (const chunk of incoming as AsyncIterable<Buffer>) {
+    size += chunk.length;
+    if (size > maxBytes) {
+      incoming.destroy();
+      return { ...head, ...tooLarge };
+    }
+    chunks.push(chunk);
+  }
+  if (method === "HEAD" || statusCode === 304) return head;
+  try {
+    return { ...head, body: decoded(Buffer.concat(chunks), incoming.headers["content-encoding"], maxBytes) };
+  } catch (error) {
+    const isBomb = (error as { code?: unknown }).code === "ERR_BUFFER_TOO_LARGE";
+    return {
+      ...head,
+      ...(isBomb ? tooLarge : { failure: { kind: "protocol", detail: "the compressed body is damaged" } }),
+    };
+  }
+}
+
+function pairs(raw: readonly string[]): (readonly [string, string])[] {
+  return Array.from({ length: raw.length / 2 }, (_, index) => {
+    const [name = "", value = ""] = [raw[2 * index], raw[2 * index + 1]];
+    return [name.toLowerCase(), value] as const;
+  });
+}
+
+function decoded(body: Buffer, encoding: string | undefined, maxOutputLength: number): Buffer {
+  if (encoding === "gzip") return gunzipSync(body, { maxOutputLength });
+  if (encoding === "br") return brotliDecompressSync(body, { maxOutputLength });
+  return encoding === "deflate" ? inflateSync(body, { maxOutputLength }) : body;
+}
+
+/** What the platform says, as a word of its own. */
+function failureOf(error: unknown): Failure {
+  const { code } = Object(error) as { code?: unknown };
+  const detail = typeof code === "string" && /^\w{1,64}$/.test(code) ? code : "no response";
+  if (/^(CERT_|UNABLE_TO_|DEPTH_ZERO|SELF_SIGNED|ERR_TLS_|ERR_SSL_|EPROTO|HOSTNAME_MISMATCH|INVALID_CA)/.test(detail)) {
+    return { kind: "tls", detail };
+  }
+  return { kind: detail.startsWith("HPE_") ? "protocol" : "unreachable", detail };
+}

@@ -1,0 +1,416 @@
+import { createPrivateKey } from "node:crypto";
+import { readFileSync } from "node:fs";
+import type { Code, Exchange, Failure, Look, Observations } from "../../src/doctor/index.ts";
+import { type PrivateJwk, ecKey, rsaKey, withoutPrivate } from "../support/keys.ts";
+import { certificate } from "./certificates.ts";
+import { at, bytes, issuer, jwksUri, observed, published, response, sound } from "./observed.ts";
+
+/** A provider with one fault. */
+export interface Fixture {
+  readonly code: Code;
+  /** What is wrong, where the code has several fixtures. */
+  readonly about?: string;
+  readonly observations: Observations;
+  /** The private half of the key that the fault is about, by whose tokens clients are tried. */
+  readonly signs?: { readonly key: object; readonly alg: string };
+  /** What a server does whose answer depends on the request; default: what was observed. */
+  readonly answers?: (headers: Readonly<Record<string, string | undefined>>) => Partial<Exchange>;
+  /** The issuer that clients are configured with, where it is not that of the document. */
+  readonly configured?: (issuer: string) => string;
+}
+
+export type WeakKey = "roca" | "closePrimes" | "sharedOne" | "sharedOther" | "smallFactor" | "short";
+/** RSA keys that no sound generator makes: private JWKs, for tests only. */
+export const weak = JSON.parse(readFileSync(new URL("weak-keys.json", import.meta.url), "utf8")) as Record<
+  WeakKey,
+  PrivateJwk
+>;
+
+/** The public key of CVE-2008-0166 that test suites use. */
+const debianModulus =
+  "wJZTDExKND_DiP-LbhTIi2F0hZZt0PdX897LLwPf3-b1GOCUj1OHBZvVqhJPJtOPE53W68I0NgVhaJdY6bFOA_cUUIFnN0y_ZOJOJsPNle1aXQTjxAS-FXu4CQ6a2pzcU-9-gGwed7XxAkIVCiTprfmRCI2vIKdb61S8kf5D3YdVRH_Tq977nxyYeosEGYJFBOIT-N0mqca37S8hA9hCJyD3p0AM40dD5M5ARAxpAT7-oqOXkPzfzLtCTaHYJK3-WAce121Br4NuQJPqYPVxniUPohT4YxFTqB7vwX2C4_gZ2ldpHtlgJVAHT96nOsnlz-EPa5GtwxtALD43CwOlWQ";
+
+const ec = ecKey("odd");
+const rsa = rsaKey();
+const kid = "odd";
+const algs = ["ES256", "RS256"];
+
+/** The odd key beside a sound one. */
+function withKey(
+  code: Code,
+  jwk: Readonly<Record<string, unknown>>,
+  signs?: Fixture["signs"],
+  about?: string,
+  rest: Partial<Observations> = {},
+): Fixture {
+  const listed = Object.fromEntries(
+    Object.entries({ kid, use: "sig", ...jwk }).filter(([, value]) => value !== undefined),
+  );
+  const document = { id_token_signing_alg_values_supported: typesOf([sound, listed]) };
+  return {
+    code,
+    observations: observed({ keys: [sound, listed], document, rest }),
+    ...(signs && { signs }),
+    ...(about !== undefined && { about }),
+  };
+}
+
+/** The algorithms that a provider with these keys advertises. */
+function typesOf(keys: readonly Readonly<Record<string, unknown>>[]): string[] {
+  const usual = { EC: "ES256", RSA: "RS256" };
+  const algs = keys
+    .filter(({ use, key_ops: operations }) => use === "sig" && !Array.isArray(operations))
+    .map(({ kty, alg }) => (typeof alg === "string" ? alg : usual[kty as "EC" | "RSA"]));
+  return [...new Set(algs)].filter((alg) => /^(ES|RS\d|Ed|ML)/.test(alg));
+}
+
+const publicEc = { ...withoutPrivate(ec), alg: "ES256" };
+const publicRsa = { ...withoutPrivate(rsa), alg: "RS256" };
+const signsEc = { key: ec, alg: "ES256" };
+const signsRsa = { key: rsa, alg: "RS256" };
+const buffer = (text: unknown): Buffer => Buffer.from(text as string, "base64url");
+const padded = (size: number, text: unknown): string =>
+  Buffer.concat([Buffer.alloc(size - buffer(text).length), buffer(text)]).toString("base64url");
+
+/** A key whose coordinate begins with a zero, which the encoder has dropped. */
+const shortKey = (): PrivateJwk => {
+  for (let seed = 0; ; seed += 1) {
+    const key = ecKey(`short ${seed}`);
+    if (buffer(key.x)[0] === 0) return key;
+  }
+};
+const short = shortKey();
+
+/** A key whose texts have characters outside of the alphabet of base64url, when they are in base64. */
+const base64Key = (): PrivateJwk => {
+  for (let seed = 0; ; seed += 1) {
+    const key = ecKey(`base64 ${seed}`);
+    if (/[-_]/.test(key.x)) return key;
+  }
+};
+const plus = base64Key();
+const ed448 = { kty: "OKP", crv: "Ed448", x: Buffer.alloc(57, 7).toString("base64url"), alg: "EdDSA" };
+
+const keys: readonly Fixture[] = [
+  withKey("JWKS_PRIVATE_MEMBERS", { ...ec, alg: "ES256" }, signsEc, "EC"),
+  withKey("JWKS_PRIVATE_MEMBERS", { ...rsa, alg: "RS256" }, signsRsa, "RSA"),
+  withKey("JWKS_OCT", { kty: "oct", k: "c2VjcmV0", alg: "HS256" }),
+  withKey("JWKS_KTY_MISSING", { ...publicEc, kty: undefined }, signsEc),
+  withKey("JWKS_KTY_UNKNOWN", { kty: "XYZ", x: "AQAB" }),
+  withKey("JWKS_KTY_AKP", { kty: "AKP", alg: "ML-DSA-65", pub: Buffer.alloc(1952, 1).toString("base64url") }),
+  withKey("JWKS_EC_CURVE_UNKNOWN", { kty: "EC", crv: "secp256k1", x: ec.x, y: ec.y, alg: "ES256K" }),
+  withKey("JWKS_OKP_CURVE", ed448, undefined, "Ed448"),
+  withKey("JWKS_OKP_CURVE", { kty: "OKP", crv: "X448", x: ed448.x, use: "enc", alg: "ECDH-ES" }, undefined, "X448"),
+  withKey("JWKS_OKP_CURVE", { kty: "OKP", crv: "P-999", x: ed448.x }, undefined, "a curve that there is not"),
+  withKey("JWKS_MEMBER_MISSING", { ...publicEc, y: undefined }, signsEc, "y"),
+  withKey("JWKS_MEMBER_MISSING", { ...publicRsa, e: 65_537 }, signsRsa, "e as a number"),
+  withKey("JWKS_BASE64URL_PADDING", { ...publicEc, x: `${ec.x}=` }, signsEc),
+  withKey(
+    "JWKS_BASE64URL_ALPHABET",
+    { ...withoutPrivate(plus), x: buffer(plus["x"]).toString("base64").replaceAll("=", ""), alg: "ES256" },
+    { key: plus, alg: "ES256" },
+    "+ and /",
+  ),
+  withKey(
+    "JWKS_BASE64URL_ALPHABET",
+    { ...publicRsa, n: `${rsa["n"]?.slice(0, 64)}\n${rsa["n"]?.slice(64)}` },
+    signsRsa,
+    "line break",
+  ),
+  withKey("JWKS_BASE64URL_BITS", { ...publicEc, x: withBits(ec.x) }, signsEc),
+  withKey("JWKS_ALG_MISSING", { ...publicEc, alg: undefined }, signsEc, "EC"),
+  withKey("JWKS_ALG_MISSING", { ...publicRsa, alg: undefined }, signsRsa, "RSA"),
+  withKey("JWKS_ALG_MISMATCH", { ...publicEc, alg: "RS256" }, signsEc, "of another type"),
+  withKey("JWKS_ALG_MISMATCH", { ...publicRsa, alg: "RSA" }, signsRsa, "no algorithm"),
+  withKey("JWKS_USE_ALG_CONTRADICT", { ...publicRsa, alg: "RS256", use: "enc" }, signsRsa, "enc and RS256"),
+  withKey("JWKS_USE_KEY_OPS_CONTRADICT", { ...publicEc, key_ops: ["deriveBits"] }, signsEc),
+  withKey("JWKS_KEY_OPS_PRIVATE", { ...publicEc, key_ops: ["sign"] }, signsEc),
+  withKey("JWKS_KEY_OPS_TYPE", { ...publicEc, key_ops: "verify" }, signsEc),
+  withKey("JWKS_ENCRYPTION_KEY", { ...publicRsa, use: "enc", alg: "RSA-OAEP" }),
+  withKey("JWKS_KEY_KNOWN", { kty: "RSA", n: debianModulus, e: "AQAB", alg: "RS256" }, undefined, "CVE-2008-0166"),
+  withKey(
+    "JWKS_KEY_KNOWN",
+    {
+      kty: "EC",
+      crv: "P-256",
+      x: "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU",
+      y: "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0",
+      alg: "ES256",
+    },
+    undefined,
+    "RFC 7515 appendix A.3",
+  ),
+  withKey(
+    "JWKS_EC_COORDINATE_LENGTH",
+    { ...withoutPrivate(short), x: buffer(short["x"]).subarray(1).toString("base64url"), alg: "ES256" },
+    { key: short, alg: "ES256" },
+    "shorter",
+  ),
+  withKey("JWKS_EC_COORDINATE_LENGTH", { ...publicEc, y: padded(33, ec.y) }, signsEc, "longer"),
+  withKey("JWKS_EC_OFF_CURVE", { ...publicEc, y: ec.x }, signsEc),
+  withKey("JWKS_OKP_LENGTH", {
+    kty: "OKP",
+    crv: "Ed25519",
+    x: Buffer.alloc(31, 1).toString("base64url"),
+    alg: "EdDSA",
+  }),
+  withKey("JWKS_RSA_LEADING_ZERO", { ...publicRsa, n: padded(257, rsa["n"]) }, signsRsa, "n"),
+  withKey("JWKS_RSA_LEADING_ZERO", { ...publicRsa, e: "AAEAAQ" }, signsRsa, "e"),
+  withKey("JWKS_RSA_SHORT", { ...withoutPrivate(weak.short), alg: "RS256" }, { key: weak.short, alg: "RS256" }),
+  withKey("JWKS_RSA_LARGE", { ...publicRsa, n: Buffer.alloc(1025, 255).toString("base64url") }),
+  withKey("JWKS_RSA_EXPONENT", { ...publicRsa, e: "AQ" }, undefined, "1"),
+  withKey("JWKS_RSA_EXPONENT", { ...publicRsa, e: "AQAA" }, undefined, "even"),
+  withKey("JWKS_RSA_EXPONENT_LARGE", { ...publicRsa, e: "AQAAAAE" }),
+  withKey("JWKS_RSA_ROCA", { ...withoutPrivate(weak.roca), alg: "RS256" }, { key: weak.roca, alg: "RS256" }),
+  withKey(
+    "JWKS_RSA_CLOSE_PRIMES",
+    { ...withoutPrivate(weak.closePrimes), alg: "RS256" },
+    { key: weak.closePrimes, alg: "RS256" },
+  ),
+  withKey("JWKS_RSA_SMALL_FACTOR", { ...withoutPrivate(weak.smallFactor), alg: "RS256" }),
+  withKey("JWKS_X5C_MISMATCH", { ...publicEc, x5c: certificate(ecKey("another")).x5c }, signsEc),
+  withKey("JWKS_X5C_FORMAT", { ...publicEc, x5c: ["-----BEGIN CERTIFICATE-----"] }, signsEc, "PEM"),
+  withKey("JWKS_X5C_FORMAT", { ...publicEc, x5c: [""] }, signsEc, "empty"),
+  withKey("JWKS_X5C_FORMAT", { ...publicEc, x5c: ["AQAB"] }, signsEc, "no certificate"),
+  withKey("JWKS_X5C_EXPIRED", { ...publicEc, x5c: certificate(ec, { to: "2026-11-19" }).x5c }, signsEc, "ended"),
+  withKey("JWKS_X5C_EXPIRED", { ...publicEc, x5c: certificate(ec, { from: "2027-01-01" }).x5c }, signsEc, "not begun"),
+  withKey("JWKS_X5T_MISMATCH", { ...publicEc, ...certificate(ec), x5t: "AAAA" }, signsEc, "x5t"),
+  withKey("JWKS_X5T_MISMATCH", { ...publicEc, ...certificate(ec), "x5t#S256": "AAAA" }, signsEc, "x5t#S256"),
+  withKey("JWKS_KID_TYPE", { ...publicEc, kid: 7 }),
+];
+
+/** The last character of 32 bytes stands for two bits that are not used. */
+function withBits(text: string): string {
+  const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+  return `${text.slice(0, -1)}${alphabet[alphabet.indexOf(text.at(-1) as string) + 1]}`;
+}
+
+const set = (code: Code, body: unknown, about?: string): Fixture => ({
+  code,
+  observations: observed({ body: body instanceof Uint8Array ? body : bytes(body), rest: { certificates: {} } }),
+  ...(about !== undefined && { about }),
+});
+
+const shared = [weak.sharedOne, weak.sharedOther].map((key, index) => published(`shared ${index}`, key, "RS256"));
+
+const sets: readonly Fixture[] = [
+  set("JWKS_NOT_JSON", "<!doctype html>"),
+  set("JWKS_KEYS_MISSING", { jwks: [] }, "no such member"),
+  set("JWKS_KEYS_MISSING", [sound], "an array"),
+  set("JWKS_KEYS_NOT_LIST", { keys: { sound } }),
+  set("JWKS_KEYS_EMPTY", { keys: [] }),
+  set("JWKS_MEMBER_NOT_OBJECT", { keys: [sound, "a text"] }, "a text"),
+  set("JWKS_MEMBER_NOT_OBJECT", { keys: [null, sound] }, "null"),
+  set("JWKS_KEYS_MANY", { keys: [sound, ...Array.from({ length: 100 }, (_, index) => published(`kid ${index}`))] }),
+  set("JWKS_KID_MISSING", { keys: [sound, { ...published("odd"), kid: undefined }] }),
+  set("JWKS_KID_DUPLICATE", { keys: [published("sound", ecKey("another")), sound] }),
+  set("JWKS_KEY_TWICE", { keys: [sound, sound] }, "as it is"),
+  set("JWKS_KEY_TWICE", { keys: [sound, { ...sound, kid: "other" }] }, "under two kids"),
+  set("JWKS_ONE_OLD_KEY", { keys: [published("key-2025-01-31")] }, "a date"),
+  set("JWKS_ONE_OLD_KEY", { keys: [published("1700000000")] }, "a Unix time"),
+  {
+    code: "JWKS_RSA_SHARED_PRIME",
+    observations: observed({
+      keys: [sound, ...shared],
+      document: { id_token_signing_alg_values_supported: algs },
+    }),
+  },
+  set("HTTP_BOM", Buffer.concat([Buffer.from([0xef, 0xbb, 0xbf]), bytes({ keys: [sound] })])),
+  set("HTTP_NOT_UTF8", Buffer.from(JSON.stringify({ keys: [sound], name: "Zürich" }), "latin1")),
+  set("HTTP_TOO_LARGE", { keys: [sound], notes: "x".repeat(51_200) }, "52 KiB"),
+];
+
+const http = (code: Code, changes: Parameters<typeof observed>[0], about?: string): Fixture => ({
+  code,
+  observations: observed(changes),
+  ...(about !== undefined && { about }),
+});
+
+const good = observed();
+const goodSet = good.set as Exchange;
+const body = goodSet.body as Uint8Array;
+const others = bytes({ keys: [published("elsewhere")] });
+const failed = (kind: Failure["kind"], detail: string, more: Partial<Exchange> = {}) => ({
+  failed: { failure: { kind, detail }, ...more },
+});
+const allProbes = Object.keys(good.probes ?? {});
+const waiting = (waitMs: number): Parameters<typeof observed>[0] => ({
+  set: { waitMs },
+  probes: Object.fromEntries(
+    allProbes.map((name) => [name, { ...goodSet, waitMs, ...(name === "revalidate" && { status: 304 }) }]),
+  ),
+});
+
+const endpoint: readonly Fixture[] = [
+  http("HTTP_STATUS", { set: { status: 500, body: bytes("sorry") } }),
+  http("HTTP_STATUS", failed("unreachable", "ECONNREFUSED"), "unreachable"),
+  http("HTTP_STATUS", failed("protocol", "HPE_INVALID_CONSTANT"), "not HTTP"),
+  http("HTTP_TIMEOUT", failed("timeout", "no whole response within 10 s")),
+  http("HTTP_TOO_LARGE", failed("too-large", "more than 5,000,000 bytes"), "without end"),
+  http("HTTP_MEDIA_TYPE", { headers: { "content-type": "text/plain; charset=utf-8" } }, "text"),
+  http("HTTP_MEDIA_TYPE", { headers: { "content-type": undefined } }, "none"),
+  {
+    ...http("HTTP_NOT_ACCEPTABLE", { probes: { json: response(bytes("no"), {}, { status: 406 }) } }),
+    answers: ({ accept = "" }) =>
+      accept.includes("application/jwk-set+json") || accept === "*/*" ? {} : { status: 406 },
+  },
+  http("HTTP_SLOW_250", waiting(300)),
+  http("HTTP_SLOW_500", waiting(600)),
+  {
+    ...http("HTTP_REDIRECT", { set: { redirects: [`${issuer}/old-jwks`] } }),
+    answers: () => ({ status: 302 }),
+  },
+  http("HTTP_REDIRECT", failed("redirects", "there are more than 5", { redirects: [jwksUri] }), "loop"),
+  http("HTTP_NO_CORS", {
+    headers: { "access-control-allow-origin": undefined },
+  }),
+  {
+    ...http("HTTP_USER_AGENT", { set: { status: 403, body: bytes("no") }, probes: { browser: goodSet } }),
+    answers: ({ "user-agent": agent = "" }) => (agent.startsWith("Mozilla/") ? {} : { status: 403 }),
+  },
+  {
+    ...http("HTTP_USER_AGENT", { probes: { noAgent: response(bytes("no"), {}, { status: 403 }) } }, "none at all"),
+    answers: ({ "user-agent": agent }) => (agent === undefined ? { status: 403 } : {}),
+  },
+  http("HTTP_NO_STORE", { headers: { "cache-control": "no-store" } }),
+  http("HTTP_NO_LIFETIME", { headers: { "cache-control": undefined } }, "nothing said"),
+  http("HTTP_NO_LIFETIME", { headers: { "cache-control": "no-cache" } }, "no-cache"),
+  http("HTTP_NO_VALIDATOR", { headers: { etag: undefined } }),
+  http("HTTP_ETAG_WEAK", { headers: { etag: 'W/"1"' } }),
+  http("HTTP_ETAG_CHANGES", { probes: { again: response(body, { etag: '"2"' }) } }),
+  http("HTTP_HEAD", { probes: { head: { ...goodSet, status: 405 } } }),
+  http("HTTP_NO_304", { probes: { revalidate: goodSet } }),
+  http(
+    "HTTP_304_HEADERS",
+    {
+      probes: { revalidate: { ...goodSet, status: 304, headers: [["etag", goodEtag()]] } },
+    },
+    "lacking",
+  ),
+  http(
+    "HTTP_304_HEADERS",
+    {
+      probes: {
+        revalidate: {
+          ...goodSet,
+          status: 304,
+          headers: [
+            ["etag", '"2"'],
+            ["cache-control", "max-age=60"],
+          ],
+        },
+      },
+    },
+    "another ETag",
+  ),
+  http("HTTP_304_FOREIGN", { probes: { foreign: { ...goodSet, status: 304 } } }),
+  http("HTTP_CONDITIONAL_STATUS", { probes: { weak: { ...goodSet, status: 412 } } }),
+  http("HTTP_SET_COOKIE", { headers: { "set-cookie": "session=1" } }),
+  http("HTTP_CHUNKED", { headers: { "content-length": undefined, "transfer-encoding": "chunked" } }),
+  http("HTTP_COMPRESSED_NO_VARY", { probes: { gzip: response(body, { "content-encoding": "gzip" }) } }),
+  http("HTTP_ADDRESSES_DIFFER", { probes: { ipv6: response(others) } }, "other keys"),
+  http("HTTP_ADDRESSES_DIFFER", { probes: { ipv6: response(others, {}, { status: 503 }) } }, "another status"),
+  http("HTTP_PLAIN", {
+    document: { issuer: "http://login.example.com", jwks_uri: "http://login.example.com/jwks" },
+    discovery: { url: "http://login.example.com/.well-known/openid-configuration" },
+    rest: { issuer: "http://login.example.com" },
+  }),
+  http("TLS_INVALID", failed("tls", "CERT_HAS_EXPIRED")),
+  http("TLS_EXPIRES", { set: { tls: { notAfter: at + 13 * 24 * 3600 * 1000 } } }),
+];
+
+function goodEtag(): string {
+  return goodSet.headers?.find(([name]) => name === "etag")?.[1] ?? "";
+}
+
+const discovery = (code: Code, document: Readonly<Record<string, unknown>>, about?: string): Fixture =>
+  http(code, { document }, about);
+const told = (code: Code, says: string, configured: Fixture["configured"]): Fixture => ({
+  ...discovery(code, { issuer: says, jwks_uri: jwksUri }),
+  ...(configured && { configured }),
+});
+
+const documents: readonly Fixture[] = [
+  http("DISCOVERY_STATUS", { discovery: { status: 404 } }),
+  http("DISCOVERY_MEDIA_TYPE", { discovery: { headers: [["content-type", "text/html"]] } }),
+  http("DISCOVERY_NOT_JSON", { discovery: { body: bytes("<!doctype html>") } }),
+  discovery("DISCOVERY_ISSUER_MISSING", { issuer: undefined }),
+  told("DISCOVERY_ISSUER_SLASH", `${issuer}/`, undefined),
+  told("DISCOVERY_ISSUER_CASE", "https://Login.example.com", undefined),
+  told("DISCOVERY_ISSUER_PORT", `${issuer}:8443`, undefined),
+  told("DISCOVERY_ISSUER_SCHEME", "http://login.example.com", undefined),
+  told("DISCOVERY_ISSUER_OTHER", "https://other.example.com", undefined),
+  discovery("DISCOVERY_JWKS_URI_MISSING", { jwks_uri: undefined }, "missing"),
+  discovery("DISCOVERY_JWKS_URI_MISSING", { jwks_uri: "/jwks" }, "a path"),
+  discovery("DISCOVERY_JWKS_URI_HTTP", { jwks_uri: "http://login.example.com/jwks" }),
+  discovery("DISCOVERY_JWKS_URI_PRIVATE", { jwks_uri: "https://10.0.0.1/jwks" }, "an address"),
+  discovery("DISCOVERY_JWKS_URI_PRIVATE", { jwks_uri: "http://keycloak:8080/jwks" }, "a name of a container"),
+  discovery("DISCOVERY_JWKS_URI_SITE", { jwks_uri: "https://keys.example.net/jwks" }),
+  discovery("DISCOVERY_ALG_WITHOUT_KEY", { id_token_signing_alg_values_supported: ["ES256", "PS512"] }),
+  discovery("DISCOVERY_KEY_WITHOUT_ALG", { id_token_signing_alg_values_supported: ["HS256"] }),
+  discovery("DISCOVERY_RS256_MISSING", { authorization_endpoint: `${issuer}/authorize` }),
+];
+
+const second = 1000;
+const hour = 3600 * second;
+const look = (offset: number, ...kids: readonly string[]): Look => ({
+  at: at + offset,
+  set: response(bytes({ keys: kids.map((kid) => published(kid)) })),
+});
+const watched = (code: Code, looks: readonly Look[], rest: Partial<Observations> = {}, about?: string): Fixture => {
+  const { probes: _, ...once } = observed({ keys: [sound] });
+  return { code, observations: { ...once, looks, ...rest }, ...(about !== undefined && { about }) };
+};
+
+const watches: readonly Fixture[] = [
+  watched("WATCH_NODES_DISAGREE", [
+    look(5 * second, "sound", "next"),
+    look(10 * second, "sound"),
+    look(15 * second, "sound", "next"),
+  ]),
+  watched("WATCH_KID_REUSED", [
+    { at: at + 5 * second, set: response(bytes({ keys: [published("sound", ecKey("another"))] })) },
+  ]),
+  watched("WATCH_KEY_WITHDRAWN", [look(9 * hour, "sound", "next"), look(18 * hour, "next")], {
+    tokens: [{ at: at + 17 * hour, kid: "sound", issuedAt: at + 17 * hour, expiresAt: at + 20 * hour }],
+  }),
+  watched(
+    "WATCH_SIGNS_UNANNOUNCED",
+    [look(hour, "sound", "next")],
+    {
+      tokens: [{ at: at + 1.5 * hour, kid: "next", issuedAt: at + 1.4 * hour }],
+    },
+    "too early",
+  ),
+  watched(
+    "WATCH_SIGNS_UNANNOUNCED",
+    [look(hour, "sound")],
+    {
+      tokens: [{ at: at + 0.5 * hour, kid: "next", issuedAt: at + 0.4 * hour }],
+    },
+    "never published",
+  ),
+  watched("WATCH_LIFETIME_TOO_LONG", [look(0.5 * hour, "sound", "next"), look(1.5 * hour, "next")]),
+  watched("WATCH_ONLY_GROWS", [
+    look(9 * hour, "sound", "b"),
+    look(18 * hour, "sound", "b", "c"),
+    look(27 * hour, "sound", "b", "c", "d"),
+  ]),
+  watched("WATCH_UNREACHABLE", [
+    { at: at + 5 * second, set: { url: jwksUri, status: 502, headers: [] } },
+    look(10 * second, "sound"),
+  ]),
+  watched(
+    "HTTP_ETAG_CHANGES",
+    [{ at: at + 5 * second, set: response(bytes({ keys: [sound] }), { etag: '"2"' }) }],
+    {},
+    "in time",
+  ),
+  watched("JWKS_ONE_OLD_KEY", [look(366 * 24 * hour, "sound")], {}, "watched"),
+];
+
+export const fixtures: readonly Fixture[] = [...keys, ...sets, ...endpoint, ...documents, ...watches];
+
+/** Whether a private key can sign at all: not every weak one can. */
+export const canSign = (key: object): boolean =>
+  createPrivateKey({ key: { ...key }, format: "jwk" }).type === "private";

@@ -1,0 +1,348 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
+import { createServer } from "node:http";
+import { type TestContext, describe, test } from "node:test";
+import { gzipSync } from "node:zlib";
+import { examine } from "../../src/doctor/index.ts";
+import { type ObserveOptions, observe, observeBody } from "../../src/doctor/node/index.ts";
+import { createProvider, localSigner } from "../../src/index.ts";
+import { certificateFor, certificateUntil } from "../client/certificate.ts";
+import { ecKey, rsaKey } from "../support/keys.ts";
+import { bytes, published, tagOf } from "./observed.ts";
+import { listening, providing, serveHttp, serveRaw, serveTls } from "./server.ts";
+
+const local: ObserveOptions = { allowInsecure: true };
+const codesAt = async (url: string, options: ObserveOptions = local): Promise<string[]> =>
+  (await examine(await observe(url, options))).map(({ code }) => code);
+
+const codesIn = async (body: unknown): Promise<string[]> =>
+  (await examine(observeBody(bytes(body), 0))).map(({ code }) => code);
+
+const goodBody = Buffer.from(bytes({ keys: [published("a")] }));
+const fields = {
+  "content-type": "application/jwk-set+json",
+  "cache-control": "public, max-age=3600",
+  etag: tagOf(goodBody),
+  "access-control-allow-origin": "*",
+};
+
+/** Answers as a good provider does, but for these fields. */
+const good =
+  (body: Buffer = goodBody, more: Readonly<Record<string, string>> = {}): RequestListener =>
+  (request, response) => {
+    const isSame = request.headers["if-none-match"] === fields.etag;
+    response.writeHead(isSame ? 304 : 200, isSame ? fields : { ...fields, "content-length": body.length, ...more });
+    response.end(isSame || request.method === "HEAD" ? undefined : body);
+  };
+
+describe("what is looked at", () => {
+  test("nothing is found at a provider of this library, by GET and HEAD alone, in at most 30 requests", async (t) => {
+    const requests: IncomingMessage[] = [];
+    const server = createServer((request, response) => {
+      requests.push(request);
+      provider.node(request, response);
+    });
+    const url = `http://127.0.0.1:${await listening(t, server)}`;
+    const entries = [{ keyId: "a", signer: await localSigner(ecKey("a")) }];
+    const provider = await createProvider({ issuer: url, keyset: entries });
+    assert.deepEqual(await codesAt(url), []);
+    assert.ok(requests.length <= 30, `${requests.length}`);
+    assert.deepEqual(new Set(requests.map(({ method }) => method)), new Set(["GET", "HEAD"]));
+    const asked = (name: string): unknown[] => requests.map(({ headers }) => headers[name]);
+    assert.ok(asked("accept").includes("application/json"));
+    assert.ok(asked("user-agent").includes(undefined));
+    assert.equal(asked("if-none-match").filter((tag) => tag !== undefined).length, 3);
+    assert.ok(asked("origin").some((origin) => origin !== undefined));
+  });
+
+  const where: readonly (readonly [about: string, path: string])[] = [
+    ["an issuer", ""],
+    ["an issuer with a slash at the end of what is asked for", "/"],
+    ["a discovery document", "/.well-known/openid-configuration"],
+    ["a JWK Set", "/jwks"],
+  ];
+  for (const [about, path] of where) {
+    test(`the address may be that of ${about}`, async (t) => {
+      const url = await serveHttp(
+        t,
+        providing((request, response) => good()(request, response)),
+      );
+      assert.deepEqual(await codesAt(`${url}${path}`), path === "/" ? ["DISCOVERY_ISSUER_SLASH"] : []);
+      const { set, discovery } = await observe(`${url}${path}`, local);
+      assert.equal(set?.status, 200);
+      assert.equal(discovery === undefined, path === "/jwks");
+    });
+  }
+
+  test("an issuer without a discovery document, and a set that is not there", async (t) => {
+    const url = await serveHttp(t, (_, response) => response.writeHead(404).end());
+    assert.deepEqual(await codesAt(url), ["DISCOVERY_STATUS"]);
+    assert.deepEqual(await codesAt(`${url}/jwks`), ["HTTP_STATUS"]);
+  });
+
+  test("a body, as a set or as a discovery document", async () => {
+    assert.deepEqual(await codesIn({ keys: [published("a")] }), []);
+    assert.deepEqual(await codesIn({ keys: [] }), ["JWKS_KEYS_EMPTY"]);
+    assert.deepEqual(await codesIn(published("a")), ["JWKS_KEYS_MISSING"]);
+    assert.deepEqual(await codesIn({ issuer: "https://a.example", jwks_uri: "http://a.example/jwks" }), [
+      "DISCOVERY_JWKS_URI_HTTP",
+    ]);
+  });
+});
+
+describe("by default only https and public addresses are looked at", () => {
+  for (const url of ["http://login.example.com", "https://127.0.0.1:1", "https://[::1]:1", "https://169.254.169.254"]) {
+    test(url, async () => {
+      await assert.rejects(observe(url), ({ code }: { code: string }) =>
+        ["ERR_URL_INSECURE", "ERR_ADDRESS_FORBIDDEN"].includes(code),
+      );
+    });
+  }
+
+  test("--allow-insecure does not open the metadata of cloud machines", async () => {
+    await assert.rejects(observe("http://169.254.169.254", local), { code: "ERR_ADDRESS_FORBIDDEN" });
+  });
+
+  test("neither a jwks_uri nor a redirect leads there", async (t) => {
+    const metadata = { issuer: "https://login.example.com", jwks_uri: "https://keys.example.com/jwks" };
+    const { cert, key } = certificateFor("login.example.com", "keys.example.com");
+    let location = "https://keys.example.com/jwks";
+    const port = new URL(
+      await serveTls(t, { cert, key }, (request, response) => {
+        const isMetadata = request.url?.startsWith("/.well-known") === true;
+        if (isMetadata) response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(metadata));
+        else response.writeHead(302, { location }).end();
+      }),
+    ).port;
+    const asked: string[] = [];
+    const resolve = async (host: string) => {
+      asked.push(host);
+      return [{ address: host === "login.example.com" ? "127.0.0.1" : "169.254.169.254", family: 4 }];
+    };
+    const options = { ...local, ca: cert, resolve };
+    const jwksUri = `https://login.example.com:${port}/.well-known/openid-configuration`;
+    const observations = await observe(jwksUri, options);
+    assert.equal(observations.set?.failure?.kind, "forbidden-address");
+    assert.deepEqual(
+      (await examine({ ...observations, issuer: metadata.issuer })).map(({ code }) => code),
+      ["DISCOVERY_JWKS_URI_PRIVATE"],
+    );
+    metadata.jwks_uri = `https://login.example.com:${port}/jwks`;
+    const redirected = await observe(jwksUri, options);
+    assert.deepEqual([redirected.set?.failure?.kind, redirected.set?.redirects?.length], ["forbidden-address", 1]);
+    location = "file:///etc/passwd";
+    assert.equal((await observe(jwksUri, options)).set?.failure?.kind, "forbidden-url");
+    assert.ok(asked.includes("keys.example.com"));
+  });
+
+  test("what does not answer cannot be looked at", async (t) => {
+    const server = createServer();
+    const port = await listening(t, server);
+    server.close();
+    await once(server, "close");
+    await assert.rejects(observe(`http://127.0.0.1:${port}`, local), {
+      code: "ERR_FETCH_FAILED",
+      message: /ECONNREFUSED/,
+    });
+  });
+});
+
+const endless = (_: IncomingMessage, response: ServerResponse): void => {
+  response.writeHead(200, fields);
+  const more = (): void => {
+    while (response.write(Buffer.alloc(16_384, " ")));
+  };
+  response.on("drain", more);
+  more();
+};
+
+const bomb = gzipSync(Buffer.alloc(10_000_000));
+
+describe("hostile servers: it ends within its limits, and says so", { timeout: 30_000 }, () => {
+  const quick: ObserveOptions = { ...local, timeoutMs: 300, maxBytes: 100_000 };
+  const rows: readonly (readonly [about: string, jwks: RequestListener, code: string])[] = [
+    ["one that never answers", () => {}, "HTTP_TIMEOUT"],
+    ["one that never ends its body", (_, response) => response.writeHead(200, fields).write("{"), "HTTP_TIMEOUT"],
+    ["one that sends without end", endless, "HTTP_TOO_LARGE"],
+    [
+      "one whose body unfolds without end",
+      (_, response) => response.writeHead(200, { ...fields, "content-encoding": "gzip" }).end(bomb),
+      "HTTP_TOO_LARGE",
+    ],
+    [
+      "one whose compressed body is damaged",
+      (_, response) => response.writeHead(200, { ...fields, "content-encoding": "br" }).end("nothing of the kind"),
+      "HTTP_STATUS",
+    ],
+    [
+      "one that redirects to itself",
+      (_, response) => response.writeHead(302, { location: "/jwks" }).end(),
+      "HTTP_REDIRECT",
+    ],
+  ];
+  for (const [about, jwks, code] of rows) {
+    test(about, async (t) => {
+      const url = await serveHttp(t, providing(jwks));
+      const found = await examine(await observe(url, quick));
+      assert.deepEqual(
+        found.map((finding) => finding.code),
+        [code],
+      );
+      assert.match(found[0]?.seen[0] ?? "", /0\.3 s|100,000 bytes|damaged|more than 5/);
+    });
+  }
+
+  const raw: readonly (readonly [about: string, text: string])[] = [
+    ["one that speaks no HTTP", "220 smtp.example.com ESMTP\r\n"],
+    ["one with header fields without end", `HTTP/1.1 200 OK\r\n${"x: y\r\n".repeat(20_000)}`],
+    ["one with informational responses without end", "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(1000)],
+  ];
+  for (const [about, text] of raw) {
+    test(about, async (t) => {
+      const url = await serveRaw(t, (socket) => void socket.once("data", () => socket.write(text)));
+      assert.deepEqual(await codesAt(`${url}/jwks`, quick), ["HTTP_STATUS"]);
+    });
+  }
+
+  test("10,000 keys: a thousand of them are looked at, and it says so", async (t) => {
+    const one = published("one");
+    const many = Buffer.from(
+      bytes({ keys: Array.from({ length: 10_000 }, (_, index) => ({ ...one, kid: `k${index}` })) }),
+    );
+    const url = await serveHttp(t, providing(good(many)));
+    const found = await examine(await observe(url, local));
+    assert.deepEqual(found.find(({ code }) => code === "JWKS_KEYS_MANY")?.seen, [
+      "10,000 keys, of which 1,000 were looked at",
+    ]);
+    assert.equal(found.find(({ code }) => code === "JWKS_KEY_TWICE")?.count, 999);
+  });
+
+  test("deep JSON, in the set, in a key and in the discovery document", async (t) => {
+    const deep = `${"[".repeat(100_000)}${"]".repeat(100_000)}`;
+    const url = await serveHttp(t, providing(good(Buffer.from(`{"keys":[${deep},{"kty":${deep},"kid":${deep}}]}`))));
+    assert.deepEqual(await codesAt(url), [
+      "JWKS_MEMBER_NOT_OBJECT",
+      "JWKS_KID_TYPE",
+      "JWKS_KTY_MISSING",
+      "HTTP_TOO_LARGE",
+    ]);
+    assert.deepEqual(await examine(observeBody(Buffer.from(deep), 0)).then((found) => found.length), 1);
+  });
+
+  test("a whole look ends after its time, however slow each response is", async (t) => {
+    let requests = 0;
+    const url = await serveHttp(
+      t,
+      providing((request, response) => {
+        requests += 1;
+        if (requests > 2) return;
+        good()(request, response);
+      }),
+    );
+    const { probes } = await observe(url, { ...local, timeoutMs: 100, totalMs: 250 });
+    assert.ok(requests < 8, `${requests} requests`);
+    assert.equal(probes?.gzip?.failure?.detail, "the time of one look is used up");
+  });
+
+  test("a caller who is gone ends the look", async (t) => {
+    const url = await serveHttp(
+      t,
+      providing(() => {}),
+    );
+    const controller = new AbortController();
+    const looking = observe(url, { ...local, signal: controller.signal });
+    setImmediate(() => controller.abort(new Error("gone")));
+    await assert.rejects(looking, /gone/);
+  });
+});
+
+const bothFamilies = async () => [
+  { address: "127.0.0.1", family: 4 },
+  { address: "::1", family: 6 },
+];
+
+describe("TLS and addresses", () => {
+  test("a certificate that is not accepted, and one that ends soon", async (t) => {
+    const soon = new Date(Date.now() + 5 * 24 * 3600 * 1000)
+      .toISOString()
+      .replaceAll(/[-:T]|\.\d+/g, "")
+      .slice(2);
+    const ending = certificateUntil(soon, "localhost");
+    const url = await serveTls(t, ending, providing(good()));
+    assert.deepEqual(await codesAt(url), ["TLS_INVALID"]);
+    assert.deepEqual(await codesAt(url, { ...local, ca: ending.cert }), ["TLS_EXPIRES"]);
+    const lasting = certificateFor("localhost");
+    assert.deepEqual(await codesAt(await serveTls(t, lasting, providing(good())), { ...local, ca: lasting.cert }), []);
+    const otherName = certificateFor("other.example.com");
+    assert.deepEqual(await codesAt(await serveTls(t, otherName, providing(good())), { ...local, ca: otherName.cert }), [
+      "TLS_INVALID",
+    ]);
+  });
+
+  test("IPv4 and IPv6 are asked apart where a name has both", async (t) => {
+    const other = Buffer.from(bytes({ keys: [published("elsewhere")] }));
+    const port = await listening(t, createServer(providing(good())));
+    await listening(t, createServer(good(other, { etag: '"6"' })), "::1", port);
+    assert.deepEqual(await codesAt(`http://op.localhost:${port}`, { ...local, resolve: bothFamilies }), [
+      "HTTP_ADDRESSES_DIFFER",
+    ]);
+    assert.deepEqual(
+      await codesAt(`http://op.localhost:${port}`, {
+        ...local,
+        resolve: async () => (await bothFamilies()).slice(0, 1),
+      }),
+      [],
+    );
+  });
+});
+
+describe("what only a request in another way shows", () => {
+  const rsa = published("rsa", rsaKey(), "RS256");
+  const rows: readonly (readonly [code: string, jwks: RequestListener])[] = [
+    [
+      "HTTP_USER_AGENT",
+      (request, response) =>
+        request.headers["user-agent"]?.startsWith("Mozilla/") === true
+          ? good()(request, response)
+          : response.writeHead(403).end(),
+    ],
+    [
+      "HTTP_NOT_ACCEPTABLE",
+      (request, response) =>
+        request.headers.accept === "application/json" ? response.writeHead(406).end() : good()(request, response),
+    ],
+    [
+      "HTTP_HEAD",
+      (request, response) => (request.method === "HEAD" ? response.writeHead(405).end() : good()(request, response)),
+    ],
+    [
+      "HTTP_304_FOREIGN",
+      (request, response) =>
+        request.headers["if-none-match"] === undefined
+          ? good()(request, response)
+          : response.writeHead(304, fields).end(),
+    ],
+    [
+      "HTTP_COMPRESSED_NO_VARY",
+      (request, response) =>
+        request.headers["accept-encoding"] === "gzip"
+          ? good(gzipSync(goodBody), { "content-encoding": "gzip" })(request, response)
+          : good()(request, response),
+    ],
+    [
+      "HTTP_REDIRECT",
+      (request, response) =>
+        request.url === "/jwks" ? response.writeHead(301, { location: "/keys" }).end() : good()(request, response),
+    ],
+    ["JWKS_PRIVATE_MEMBERS", good(Buffer.from(bytes({ keys: [{ ...rsa, ...rsaKey() }] })))],
+  ];
+  for (const [code, jwks] of rows) {
+    test(code, async (t: TestContext) => {
+      const url = await serveHttp(t, (request, response) =>
+        request.url === "/keys" ? jwks(request, response) : providing(jwks)(request, response),
+      );
+      assert.deepEqual(await codesAt(url), [code]);
+    });
+  }
+});

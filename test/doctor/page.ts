@@ -1,0 +1,39 @@
+import { readFileSync, writeFileSync } from "node:fs";
+import { breaks } from "../../src/doctor/breaks.ts";
+import { type Code, codes } from "../../src/doctor/index.ts";
+import { ruleUrl } from "../../src/doctor/codes.ts";
+
+const file = new URL("../../docs/doctor.md", import.meta.url);
+const marked = /(?<=<!-- codes -->)[^]*(?=<!-- end of codes -->)/;
+
+const groups: Readonly<Record<string, string>> = {
+  JWKS: "The keys",
+  HTTP: "The endpoint",
+  TLS: "TLS",
+  DISCOVERY: "Discovery",
+  WATCH: "What only time shows",
+};
+
+/** The page as it is, and as the table of codes wants it. */
+export function page(): { readonly is: string; readonly shouldBe: string } {
+  const is = readFileSync(file, "utf8");
+  const names = Object.keys(codes) as Code[];
+  const text = Object.entries(groups).map(([prefix, title]) => {
+    const paragraphs = names.filter((code) => code.startsWith(`${prefix}_`)).map(paragraph);
+    return `## ${title}\n\n${paragraphs.join("\n\n")}`;
+  });
+  return { is, shouldBe: is.replace(marked, () => `\n\n${text.join("\n\n")}\n\n`) };
+}
+
+function paragraph(code: Code): string {
+  const { severity, title, why, rule, remedy } = codes[code];
+  const broken = (breaks[code] ?? []).map(({ client, version, fails, issue }) => {
+    const name = `${client} ${version}`;
+    return `${issue === undefined ? name : `[${name}](${issue})`} (${fails})`;
+  });
+  const whom = broken.length === 0 ? "" : ` Breaks: ${broken.join(", ")}.`;
+  return `### ${code}\n\n**${severity}.** ${title}. ${why} Rule: [${rule}](${ruleUrl(rule)}).${whom} **What to do:** ${remedy}`;
+}
+
+// `node test/doctor/page.ts` writes the page.
+if (process.argv[1] === import.meta.filename) writeFileSync(file, page().shouldBe);

@@ -1,0 +1,48 @@
+import { once } from "node:events";
+import { type RequestListener, createServer } from "node:http";
+import { createServer as createTlsServer } from "node:https";
+import { type AddressInfo, createServer as createTcpServer, type Server, type Socket } from "node:net";
+import type { Certificate } from "../client/certificate.ts";
+
+type Scope = { after(fn: () => void): void };
+
+/** A server on a free port of a loopback address, which is gone when the test ends. */
+export async function listening(t: Scope, server: Server, host = "127.0.0.1", port = 0): Promise<number> {
+  const sockets = new Set<Socket>();
+  server.on("connection", (socket: Socket) => {
+    sockets.add(socket);
+    socket.on("error", () => {}).on("close", () => sockets.delete(socket));
+  });
+  server.listen(port, host);
+  await once(server, "listening");
+  t.after(() => {
+    server.close();
+    for (const socket of sockets) socket.destroy();
+  });
+  return (server.address() as AddressInfo).port;
+}
+
+export const serveHttp = async (t: Scope, listener: RequestListener): Promise<string> =>
+  `http://127.0.0.1:${await listening(t, createServer(listener))}`;
+
+export const serveTls = async (t: Scope, certificate: Certificate, listener: RequestListener): Promise<string> =>
+  `https://localhost:${await listening(t, createTlsServer(certificate, listener))}`;
+
+/** Whatever is to be said to a client that has connected. */
+export const serveRaw = async (t: Scope, say: (socket: Socket) => void): Promise<string> =>
+  `http://127.0.0.1:${await listening(t, createTcpServer(say))}`;
+
+/** A provider of these documents, with the path of the set at `/jwks`. */
+export function providing(
+  jwks: RequestListener,
+  metadata: (origin: string) => object = (origin) => ({ issuer: origin, jwks_uri: `${origin}/jwks` }),
+): RequestListener {
+  return (request, response) => {
+    if (request.url === "/jwks") return jwks(request, response);
+    if (request.url !== "/.well-known/openid-configuration") return response.writeHead(404).end();
+    const scheme = "encrypted" in request.socket ? "https" : "http";
+    return response
+      .writeHead(200, { "content-type": "application/json" })
+      .end(JSON.stringify(metadata(`${scheme}://${request.headers.host}`)));
+  };
+}

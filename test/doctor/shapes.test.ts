@@ -1,0 +1,18 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { examine } from "../../src/doctor/index.ts";
+import { observedShape, shapes } from "./shapes.ts";
+
+describe("what well-known issuers publish", () => {
+  test("there are 18 shapes or more", () => assert.ok(shapes.length >= 18));
+
+  for (const shape of shapes) {
+    test(`${shape.name}: nothing is broken or at risk`, async () => {
+      const found = (await examine(observedShape(shape))).filter(({ severity }) => severity !== "advice");
+      assert.deepEqual(
+        found.map(({ code, seen }) => `${code}: ${seen.join(", ")}`),
+        [],
+      );
+    });
+  }
+});
