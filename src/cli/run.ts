@@ -1,6 +1,7 @@
 import { Command, CommanderError } from "commander";
 import packageJson from "../../package.json" with { type: "json" };
 import { JwksdError } from "../errors.ts";
+import { doctorCommand } from "./doctor.ts";
 import { eventsCommand } from "./events.ts";
 import { type Io, tell } from "./io.ts";
 import { keygenCommand } from "./keygen.ts";
@@ -18,15 +19,17 @@ import { verifyCommand } from "./verify.ts";
  * @param argv what stands after `jwksd`
  */
 export async function run(argv: readonly string[], io: Io): Promise<number> {
+  // Of a doctor, 1 says that something is broken.
+  const failure = argv[0] === "doctor" ? 2 : 1;
   try {
     await program(io).parseAsync(argv, { from: "user" });
     return io.exitCode;
   } catch (error) {
     // The parser has told already what is wrong, or has shown the help that it was asked for.
-    if (error instanceof CommanderError) return error.exitCode;
+    if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : failure;
     if (!(error instanceof JwksdError)) throw error;
     tell(io, `${error.message} [${error.code}]`);
-    return 1;
+    return failure;
   }
 }
 
@@ -46,7 +49,8 @@ Start here:
   $ jwksd rotate                        announce the next key now
   $ jwksd keygen --out keys/$(date +%F).jwk    make a signing key
   $ jwksd token --aud my-api            sign a token with the active key
-  $ jwksd help verify                   find out why a token is refused`,
+  $ jwksd help verify                   find out why a token is refused
+  $ jwksd doctor https://login.example.com    find out what is wrong with the keys of any issuer`,
     )
     .addCommand(serveCommand(io))
     .addCommand(keysCommand(io))
@@ -56,7 +60,8 @@ Start here:
     .addCommand(keygenCommand(io))
     .addCommand(signerCommand(io))
     .addCommand(tokenCommand(io))
-    .addCommand(verifyCommand(io));
+    .addCommand(verifyCommand(io))
+    .addCommand(doctorCommand(io));
   connect(program, io);
   return program;
 }

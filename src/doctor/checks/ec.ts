@@ -1,7 +1,7 @@
 import { integer } from "../base64url.ts";
 import { type Note, note } from "../finding.ts";
 import type { Key } from "../key.ts";
-import { shown } from "../words.ts";
+import { counted, shown } from "../words.ts";
 
 interface Curve {
   readonly bytes: number;
@@ -40,7 +40,7 @@ export function checkEc({ jwk, name, values }: Key): Note[] {
   for (const member of ["x", "y"]) {
     const bytes = values[member]?.bytes.length;
     if (bytes === undefined || bytes === curve.bytes) continue;
-    const seen = `"${member}" of ${name} is ${bytes} bytes long, on ${crv} it has ${curve.bytes}`;
+    const seen = `"${member}" of ${name} has ${counted(bytes, "byte")}, on ${crv} there are ${curve.bytes}`;
     notes.push(note("JWKS_EC_COORDINATE_LENGTH", seen));
   }
   const [x, y] = [values["x"]?.bytes, values["y"]?.bytes];
@@ -61,5 +61,5 @@ export function checkOkp({ jwk, name, values }: Key): Note[] {
   if (size === undefined) return [note("JWKS_OKP_CURVE", `${name} is on ${shown(crv)}`)];
   const bytes = values["x"]?.bytes.length;
   if (bytes === undefined || bytes === size) return [];
-  return [note("JWKS_OKP_LENGTH", `"x" of ${name} is ${bytes} bytes long, on ${crv} it has ${size}`)];
+  return [note("JWKS_OKP_LENGTH", `"x" of ${name} has ${counted(bytes, "byte")}, on ${crv} there are ${size}`)];
 }

@@ -225,10 +225,11 @@ async function receive(incoming: IncomingMessage, method: "GET" | "HEAD", maxByt
   try {
     return { ...head, body: decoded(Buffer.concat(chunks), incoming.headers["content-encoding"], maxBytes) };
   } catch (error) {
-    const isBomb = (error as { code?: unknown }).code === "ERR_BUFFER_TOO_LARGE";
     return {
       ...head,
-      ...(isBomb ? tooLarge : { failure: { kind: "protocol", detail: "the compressed body is damaged" } }),
+      ...(error instanceof RangeError
+        ? tooLarge
+        : { failure: { kind: "protocol", detail: "the compressed body is damaged" } }),
     };
   }
 }
@@ -250,7 +251,7 @@ function decoded(body: Buffer, encoding: string | undefined, maxOutputLength: nu
 function failureOf(error: unknown): Failure {
   const { code } = Object(error) as { code?: unknown };
   const detail = typeof code === "string" && /^\w{1,64}$/.test(code) ? code : "no response";
-  if (/^(CERT_|UNABLE_TO_|DEPTH_ZERO|SELF_SIGNED|ERR_TLS_|ERR_SSL_|EPROTO|HOSTNAME_MISMATCH|INVALID_CA)/.test(detail)) {
+  if (/^(CERT|UNABLE_TO|DEPTH_ZERO|SELF_SIGNED|ERR_(TLS|SSL)|EPROTO|HOSTNAME_MISMATCH|INVALID_CA)/.test(detail)) {
     return { kind: "tls", detail };
   }
   return { kind: detail.startsWith("HPE_") ? "protocol" : "unreachable", detail };

@@ -1,0 +1,85 @@
+import { styleText } from "node:util";
+import { setResponse } from "../doctor/examine.ts";
+import type { Break, Exchange, Finding, Observations, Severity } from "../doctor/index.ts";
+import { printable } from "../server/printable.ts";
+import { type Color, indented, type terminalOf } from "../server/terminal.ts";
+
+type Terminal = ReturnType<typeof terminalOf>;
+
+const labelWidth = 10;
+const colors: Readonly<Record<Severity, Color>> = { broken: "red", risk: "yellow", advice: "cyan" };
+
+/** What was looked at, in words. */
+export function scope(observations: Observations): {
+  readonly checked: readonly string[];
+  readonly keys: number | undefined;
+} {
+  const { discovery, set, probes = {}, certificates = {} } = observations;
+  const keys = keyCount(setResponse(observations));
+  const checked = [
+    ...(keys === undefined ? [] : [keys === 1 ? "1 key" : `${keys} keys`]),
+    ...(Object.keys(certificates).length > 0 ? ["certificates"] : []),
+    ...(set?.status === undefined ? [] : [`HTTP in ${1 + Object.keys(probes).length} requests`]),
+    ...(set?.tls === undefined ? [] : ["TLS"]),
+    ...(discovery === undefined ? [] : ["discovery"]),
+  ];
+  return { checked, keys };
+}
+
+function keyCount(set: Exchange | undefined): number | undefined {
+  if (set?.body === undefined) return undefined;
+  try {
+    const { keys } = JSON.parse(new TextDecoder().decode(set.body)) as { keys?: unknown };
+    return Array.isArray(keys) ? keys.length : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** The findings for eyes, worst first; one line where there are none. */
+export function report(
+  target: string,
+  observations: Observations,
+  findings: readonly Finding[],
+  terminal: Terminal,
+): string {
+  const { checked } = scope(observations);
+  const looked = `Checked ${checked.length === 0 ? "the document" : checked.join(", ")}.`;
+  if (findings.length === 0) return `${printable(target)}: nothing is wrong. ${looked}`;
+  const counts = (["broken", "risk", "advice"] as const)
+    .map((severity) => `${findings.filter((finding) => finding.severity === severity).length} ${severity}`)
+    .join(", ");
+  const sections = findings.map((finding) => section(finding, terminal));
+  return [...sections, `${printable(target)}: ${counts}. ${looked}`].join("\n\n");
+}
+
+function section(finding: Finding, terminal: Terminal): string {
+  const { code, severity, title, seen, count, rule, breaks, remedy, link } = finding;
+  const more = count > seen.length ? [`and ${(count - seen.length).toLocaleString("en")} more`] : [];
+  const head = `${painted(severity, colors[severity], terminal)}  ${code}: ${title}`;
+  const parts: readonly (readonly [label: string, lines: readonly string[]])[] = [
+    ["seen", [...seen, ...more]],
+    ["rule", [rule]],
+    ["breaks", breaks.map(whom)],
+    ["do", [remedy]],
+    ["more", [link]],
+  ];
+  return [head, ...parts.flatMap(([label, lines]) => block(label, lines, terminal))].join("\n");
+}
+
+/** Lines after a label, each wrapped. */
+function block(label: string, lines: readonly string[], { columns }: Terminal): string[] {
+  const [first, ...rest] = lines.flatMap((line) => indented(printable(line), columns, labelWidth));
+  if (first === undefined) return [];
+  return [`  ${label.padEnd(labelWidth - 2)}${first.trimStart()}`, ...rest];
+}
+
+function whom({ client, version, fails, issue }: Break): string {
+  const source =
+    issue === undefined ? "" : `, ${issue.replace(/^https:\/\/github\.com\/(.+)\/(?:issues|pull)\//, "$1#")}`;
+  return `${client} ${version} (${fails}${source})`;
+}
+
+function painted(text: string, color: Color, { color: isColored }: Terminal): string {
+  return isColored ? styleText(color, text, { validateStream: false }) : text;
+}

@@ -1,0 +1,128 @@
+import { readFile } from "node:fs/promises";
+import { Command, InvalidArgumentError, Option } from "commander";
+import { atLeast } from "../doctor/finding.ts";
+import { type Code, type Observations, type Severity, codes, examine } from "../doctor/index.ts";
+import { observe, observeBody } from "../doctor/node/index.ts";
+import { ConfigError, ServiceError } from "../errors.ts";
+import { printableJson } from "../server/printable.ts";
+import { terminalOf } from "../server/terminal.ts";
+import { report, scope } from "./doctor-report.ts";
+import { type Io, print } from "./io.ts";
+
+const maxFileBytes = 5_000_000;
+const severities: readonly Severity[] = ["broken", "risk", "advice"];
+
+interface Flags {
+  readonly allowInsecure?: true;
+  readonly failOn: Severity;
+  readonly only?: readonly string[];
+  readonly skip?: readonly string[];
+  readonly blocklist?: string;
+  readonly json?: true;
+}
+
+export function doctorCommand(io: Io): Command {
+  return new Command("doctor")
+    .description("Find out what is wrong with the keys of any issuer, and which verifiers it breaks.")
+    .argument(
+      "<url>",
+      'an issuer, the URL of a discovery document or JWK Set, or a file of one; "-" reads standard input',
+    )
+    .option("--allow-insecure", "look at http URLs, and at hosts at private and loopback addresses, too")
+    .addOption(
+      new Option("--fail-on <severity>", "exit with 1 if something is at least so bad")
+        .choices(severities)
+        .default("broken"),
+    )
+    .option("--only <code>", "report this code, or group of codes, alone; may be given several times", addCodes)
+    .option("--skip <code>", "do not report this code, or group of codes; may be given several times", addCodes)
+    .option("--blocklist <file>", "more keys to refuse: RFC 7638 thumbprints, or lines of Debian's openssl-blacklist")
+    .option("--json", "print the findings as JSON")
+    .addHelpText(
+      "after",
+      `
+Exits with 0 if nothing is broken, with 1 if something is, and with 2 if nothing could be looked at.
+docs/doctor.md tells about every code. Groups are ${groups().join(", ")}.
+
+Examples:
+  $ jwksd doctor https://login.example.com
+  $ jwksd doctor https://login.example.com/jwks --fail-on risk --skip HTTP_NO_CORS
+  $ jwksd doctor http://127.0.0.1:9900 --allow-insecure --json
+  $ jwksd doctor keys.json --only JWKS`,
+    )
+    .action((target: string, flags: Flags) => doctor(io, target, flags));
+}
+
+async function doctor(io: Io, target: string, flags: Flags): Promise<void> {
+  const blocklist = flags.blocklist === undefined ? new Set<string>() : await readBlocklist(flags.blocklist);
+  const observations = { ...(await look(io, target, flags)), blocklist };
+  const findings = (await examine(observations)).filter(({ code }) => isWanted(code, flags));
+  if (flags.json === true) print(io, printableJson({ target, ...scope(observations), findings }));
+  else print(io, report(target, observations, findings, terminalOf(io.stdout, io.environment)));
+  if (findings.some(({ severity }) => atLeast(severity, flags.failOn))) io.exitCode = 1;
+}
+
+async function look(io: Io, target: string, { allowInsecure }: Flags): Promise<Observations> {
+  if (/^[a-z][a-z\d+.-]*:\/\//i.test(target)) return observe(target, { allowInsecure: allowInsecure === true });
+  return observeBody(target === "-" ? await readInput(io) : await readBounded(target), Date.now());
+}
+
+async function readInput({ stdin }: Io): Promise<Uint8Array> {
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of stdin) {
+    chunks.push(chunk);
+    bytes += chunk.length;
+    if (bytes > maxFileBytes) throw tooLarge("standard input");
+  }
+  return Buffer.concat(chunks);
+}
+
+async function readBounded(file: string): Promise<Uint8Array> {
+  let body: Uint8Array;
+  try {
+    body = await readFile(file);
+  } catch (error) {
+    const { code = "no such file" } = error as NodeJS.ErrnoException;
+    throw new ServiceError("ERR_FILE_UNREADABLE", `${file}: cannot be read (${code}); a URL begins with https://`);
+  }
+  if (body.length > maxFileBytes) throw tooLarge(file);
+  return body;
+}
+
+const tooLarge = (name: string): ServiceError =>
+  new ServiceError("ERR_FILE_UNREADABLE", `${name}: is larger than ${maxFileBytes.toLocaleString("en")} bytes`);
+
+async function readBlocklist(file: string): Promise<Set<string>> {
+  const lines = Buffer.from(await readBounded(file))
+    .toString("utf8")
+    .split("\n");
+  const listed = lines.map((line) => line.replace(/#.*/, "").trim());
+  const wrong = listed.findIndex((line) => line !== "" && !/^([\w-]{43}|[\da-f]{20})$/.test(line));
+  if (wrong !== -1) {
+    throw new ConfigError(
+      "ERR_CONFIG_FORMAT",
+      `${file}: line ${wrong + 1} is neither an RFC 7638 thumbprint nor 20 hex digits of openssl-blacklist`,
+    );
+  }
+  return new Set(listed.filter((line) => line !== ""));
+}
+
+function groups(): string[] {
+  return [...new Set(Object.keys(codes).map((code) => code.slice(0, code.indexOf("_"))))];
+}
+
+function addCodes(value: string, before: readonly string[] = []): string[] {
+  if (!Object.hasOwn(codes, value) && !groups().includes(value)) {
+    throw new InvalidArgumentError(
+      `There is no such code; docs/doctor.md lists them. Groups are ${groups().join(", ")}.`,
+    );
+  }
+  return [...before, value];
+}
+
+function isWanted(code: Code, { only, skip = [] }: Flags): boolean {
+  const isIn = (list: readonly string[]): boolean =>
+    list.some((wanted) => code === wanted || code.startsWith(`${wanted}_`));
+  return (only === undefined || isIn(only)) && !isIn(skip);
+}

@@ -1,0 +1,223 @@
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { writeFile } from "node:fs/promises";
+import { createServer } from "node:http";
+import { join } from "node:path";
+import { Readable } from "node:stream";
+import { type TestContext, describe, test } from "node:test";
+import { run } from "../../src/cli/run.ts";
+import { certificateFor } from "../client/certificate.ts";
+import { bytes, published, sound } from "../doctor/observed.ts";
+import { listening, providing, serveHttp, serveTls } from "../doctor/server.ts";
+import { keyMaterial, rsaKey } from "../support/keys.ts";
+import { runCli, temporaryFolder } from "../support/service.ts";
+
+const insecure = "--allow-insecure";
+/** What a terminal obeys or hides. */
+// oxlint-disable-next-line no-control-regex
+const obeyed = /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202f\u2066-\u2069]/;
+
+async function fileOf(t: TestContext, content: unknown): Promise<string> {
+  const file = join(await temporaryFolder(t), "keys.json");
+  await writeFile(file, bytes(content));
+  return file;
+}
+
+const provider = (t: TestContext, keys: readonly unknown[], headers: Readonly<Record<string, string>> = {}) => {
+  const body = bytes({ keys });
+  return serveHttp(
+    t,
+    providing((_, response) =>
+      response
+        .writeHead(200, {
+          "content-type": "application/json",
+          "content-length": body.length,
+          "cache-control": "max-age=600",
+          "last-modified": "Fri, 20 Nov 2026 12:00:00 GMT",
+          "access-control-allow-origin": "*",
+          ...headers,
+        })
+        .end(body),
+    ),
+  );
+};
+
+/** The exit code and the output, with this as standard input. */
+const through = async (input: Iterable<Uint8Array>) => {
+  let stdout = "";
+  const write = (text: string): void => void (stdout += text);
+  const io = { stdin: Readable.from(input), stdout: { write }, stderr: { write }, environment: {}, exitCode: 0 };
+  return [await run(["doctor", "-"], io), stdout] as const;
+};
+
+describe("jwksd doctor", () => {
+  test("a good provider gets one line that says what was checked", async (t) => {
+    const url = await provider(t, [sound, published("next")]);
+    const { code, stdout, stderr } = await runCli(t, ["doctor", url, insecure]);
+    assert.deepEqual([code, stderr], [0, ""]);
+    assert.equal(stdout, `${url}: nothing is wrong. Checked 2 keys, HTTP in 7 requests, discovery.\n`);
+  });
+
+  test("findings come worst first, each with what was seen, the rule, what to do and a link, and a summary", async (t) => {
+    const url = await provider(
+      t,
+      [
+        { ...sound, alg: undefined },
+        { ...published("rsa", rsaKey(), "RS256"), kid: 7 },
+      ],
+      {
+        "cache-control": "no-store",
+      },
+    );
+    const { code, stdout } = await runCli(t, ["doctor", url, insecure], { COLUMNS: "60" });
+    assert.equal(code, 1);
+    const heads = stdout.match(/^(broken|risk|advice) {2}\w+/gm);
+    assert.deepEqual(heads, ["broken  JWKS_KID_TYPE", "risk  HTTP_NO_STORE", "advice  JWKS_ALG_MISSING"]);
+    assert.match(stdout, /^ {2}seen {4}key 2 \(kid a number\) is a number$/m);
+    assert.match(stdout, /^ {2}rule {4}RFC 7517 section 4\.5$/m);
+    assert.match(stdout, /^ {2}do {6}Write the `kid` as a JSON string\.$/m);
+    assert.match(stdout, /^ {2}more {4}https:\S+#jwks_kid_type$/m);
+    assert.match(stdout, /: 1 broken, 1 risk, 1 advice\. Checked 2 keys, HTTP in 7 requests, discovery\.\n$/);
+    const long = stdout.split("\n").filter((line) => line.length > 60 && !/https?:/.test(line) && !/^\w/.test(line));
+    assert.deepEqual(long, []);
+  });
+
+  test("--json has everything, in ASCII", async (t) => {
+    const file = await fileOf(t, { keys: [{ ...sound, kid: "Zürich\u001b[2J", alg: undefined }] });
+    const { code, stdout } = await runCli(t, ["doctor", file, "--json"]);
+    assert.equal(code, 0);
+    assert.match(stdout, /^[\n -~]*$/);
+    const { target, checked, keys, findings } = JSON.parse(stdout) as Record<string, unknown>;
+    assert.deepEqual([target, checked, keys], [file, ["1 key"], 1]);
+    assert.partialDeepStrictEqual(findings, [
+      {
+        code: "JWKS_ALG_MISSING",
+        severity: "advice",
+        seen: ['key 1 (kid "Zürich\\u001b[2J")'],
+        count: 1,
+        rule: "RFC 7517 section 4.4",
+        ruleUrl: "https://www.rfc-editor.org/rfc/rfc7517#section-4.4",
+      },
+    ]);
+  });
+
+  test("--fail-on, --only and --skip say what counts", async (t) => {
+    const file = await fileOf(t, { keys: [{ ...sound, alg: undefined, x5c: ["AQAB"] }] });
+    const exit = async (...flags: string[]): Promise<number | null> =>
+      (await runCli(t, ["doctor", file, ...flags])).code;
+    assert.equal(await exit(), 1);
+    assert.equal(await exit("--skip", "JWKS_X5C_FORMAT"), 0);
+    assert.equal(await exit("--skip", "JWKS_X5C_FORMAT", "--fail-on", "risk"), 0);
+    assert.equal(await exit("--skip", "JWKS_X5C_FORMAT", "--fail-on", "advice"), 1);
+    assert.equal(await exit("--only", "JWKS_ALG_MISSING"), 0);
+    assert.equal(await exit("--only", "HTTP", "--fail-on", "advice"), 0);
+    assert.equal(await exit("--only", "HTTP", "--only", "JWKS"), 1);
+    assert.equal(await exit("--only", "JWKS", "--skip", "JWKS"), 0);
+    const { code, stderr } = await runCli(t, ["doctor", file, "--only", "JWKS_NOPE"]);
+    assert.equal(code, 2);
+    assert.match(stderr, /'JWKS_NOPE' is invalid\. There is no such code/);
+  });
+
+  test("exits with 2 where nothing can be looked at, and says why", async (t) => {
+    const server = createServer();
+    const port = await listening(t, server);
+    await new Promise((resolve) => server.close(resolve));
+    const rows: readonly (readonly [target: string, says: RegExp, ...flags: string[]])[] = [
+      ["/nowhere/keys.json", /cannot be read \(ENOENT\); a URL begins with https:\/\/ \[ERR_FILE_UNREADABLE\]/],
+      ["http://login.example.com", /is not an https URL; --allow-insecure .*\[ERR_URL_INSECURE\]/],
+      ["https://127.0.0.1", /not public; --allow-insecure .*\[ERR_ADDRESS_FORBIDDEN\]/],
+      [`http://127.0.0.1:${port}`, /no connection \(ECONNREFUSED\) \[ERR_FETCH_FAILED\]/, insecure],
+      ["https://", /\[ERR_URL_INSECURE\]/],
+      ["a", /unknown option '--nope'/, "--nope"],
+    ];
+    for (const [target, says, ...flags] of rows) {
+      const { code, stdout, stderr } = await runCli(t, ["doctor", target, ...flags]);
+      assert.deepEqual([code, stdout], [2, ""], target);
+      assert.match(stderr, says);
+    }
+    assert.equal((await runCli(t, ["doctor", "--help"])).code, 0);
+  });
+
+  test("a certificate that is not accepted is broken", async (t) => {
+    const url = await serveTls(t, certificateFor("localhost"), () => {});
+    const { code, stdout } = await runCli(t, ["doctor", url, insecure]);
+    assert.equal(code, 1);
+    assert.match(stdout, /TLS_INVALID[^]*DEPTH_ZERO_SELF_SIGNED_CERT/);
+  });
+
+  test("- reads standard input, as far as a set can be long", async () => {
+    assert.deepEqual(await through([bytes({ keys: [sound] })]), [0, "-: nothing is wrong. Checked 1 key.\n"]);
+    const [code, output] = await through(Array.from({ length: 100 }, () => Buffer.alloc(65_536, " ")));
+    assert.equal(code, 2);
+    assert.match(output, /standard input: is larger than 5,000,000 bytes/);
+  });
+
+  test("--blocklist takes thumbprints and lines of openssl-blacklist", async (t) => {
+    const rsa = published("rsa", rsaKey(), "RS256");
+    const file = await fileOf(t, { keys: [sound, rsa] });
+    const hex = BigInt(`0x${Buffer.from(rsa["n"] as string, "base64url").toString("hex")}`)
+      .toString(16)
+      .toUpperCase();
+    const digest = createHash("sha1").update(`Modulus=${hex}\n`).digest("hex").slice(20);
+    const { x, y } = sound;
+    const thumbprint = createHash("sha256")
+      .update(JSON.stringify({ crv: "P-256", kty: "EC", x, y }))
+      .digest("base64url");
+    const list = join(await temporaryFolder(t), "list");
+    const seen = async (text: string): Promise<string> => {
+      await writeFile(list, text);
+      return (await runCli(t, ["doctor", file, "--blocklist", list])).stdout;
+    };
+    assert.match(await seen(`# comment\n\n${digest}\n`), /key 2 \(kid "rsa"\) is on the blocklist/);
+    assert.match(await seen(`${thumbprint}  # ours\n`), /key 1 \(kid "sound"\) is on the blocklist/);
+    assert.match(await seen(`${"0".repeat(20)}\n`), /nothing is wrong/);
+    await writeFile(list, "abc\n");
+    const { code, stderr } = await runCli(t, ["doctor", file, "--blocklist", list]);
+    assert.equal(code, 2);
+    assert.match(stderr, /list: line 1 is neither .*\[ERR_CONFIG_FORMAT\]/);
+  });
+
+  test("nothing that a terminal obeys is printed, whoever chose it", async (t) => {
+    const evil = "\u001b]0;owned\u0007\u0000\r\u009b31m\u202e\u2028\nbroken  FORGED";
+    const evilKey = { kty: evil, kid: evil, alg: evil, crv: evil, use: evil, key_ops: [evil], x5c: [evil], x: evil };
+    const keys = [
+      evilKey,
+      { ...sound, kid: evil, alg: evil, key_ops: ["sign", evil] },
+      { kty: "EC", crv: evil, kid: evil },
+      evil,
+    ];
+    const metadata = (origin: string) => ({
+      issuer: `${origin}${evil}`,
+      jwks_uri: `${origin}/jwks#${evil}`,
+      id_token_signing_alg_values_supported: [evil],
+      authorization_endpoint: evil,
+    });
+    const url = await serveHttp(
+      t,
+      providing(
+        (_, response) =>
+          response.writeHead(200, { "content-type": "text/x\u009b31m", etag: 'W/"\u009b"' }).end(bytes({ keys })),
+        metadata,
+      ),
+    );
+    const { code, stdout, stderr } = await runCli(t, ["doctor", url, insecure]);
+    assert.equal(code, 1);
+    assert.doesNotMatch(stdout, obeyed);
+    assert.doesNotMatch(stderr, obeyed);
+    assert.doesNotMatch(stdout, /^broken {2}FORGED/m);
+    assert.doesNotMatch((await runCli(t, ["doctor", url, insecure, "--json"])).stdout, obeyed);
+    const refused = await runCli(t, ["doctor", `https://${evil}`]);
+    assert.equal(refused.code, 2);
+    assert.doesNotMatch(refused.stderr, obeyed);
+  });
+
+  test("a leaked key is named, and nothing of it is printed", async (t) => {
+    const key = rsaKey();
+    const file = await fileOf(t, { keys: [{ ...key, kid: "leaked", alg: "RS256", use: "sig" }] });
+    for (const flags of [[], ["--json"]]) {
+      const { stdout } = await runCli(t, ["doctor", file, ...flags]);
+      assert.match(stdout, /leaked/);
+      for (const secret of keyMaterial(key)) assert.ok(!stdout.includes(secret));
+    }
+  });
+});
