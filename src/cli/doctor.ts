@@ -5,7 +5,7 @@ import { type Code, type Observations, type Severity, codes, examine } from "../
 import { observe, observeBody } from "../doctor/node/index.ts";
 import { ConfigError, ServiceError } from "../errors.ts";
 import { printableJson } from "../server/printable.ts";
-import { terminalOf } from "../server/terminal.ts";
+import { terminalOf } from "../report/terminal.ts";
 import { report, scope } from "./doctor-report.ts";
 import { type Io, print } from "./io.ts";
 

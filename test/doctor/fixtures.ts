@@ -1,4 +1,3 @@
-import { createPrivateKey } from "node:crypto";
 import { readFileSync } from "node:fs";
 import type { Code, Exchange, Failure, Look, Observations } from "../../src/doctor/index.ts";
 import { type PrivateJwk, ecKey, rsaKey, withoutPrivate } from "../support/keys.ts";
@@ -410,7 +409,3 @@ const watches: readonly Fixture[] = [
 ];
 
 export const fixtures: readonly Fixture[] = [...keys, ...sets, ...endpoint, ...documents, ...watches];
-
-/** Whether a private key can sign at all: not every weak one can. */
-export const canSign = (key: object): boolean =>
-  createPrivateKey({ key: { ...key }, format: "jwk" }).type === "private";
