@@ -38,7 +38,8 @@ export function importCommand(io: Io): Command {
       "after",
       `
 A set is imported whole into a store without keys: the first key of each use becomes active, the others retire. The kid is
-that of the JWK, else --kid, else the key's RFC 7638 thumbprint. Signing keys are EC on P-256.
+that of the JWK, else --kid, else the key's RFC 7638 thumbprint. Signing keys are EC on P-256 (ES256). A key of another type is
+imported if it decrypts: a JWK says so by its use or alg, a PEM file needs --use enc.
 
 Examples:
   $ jwksd keys import key.pem --kid 2026-11      tokens that bear this kid go on being verified

@@ -44,31 +44,32 @@ export async function readImport(file: string, options: ImportOptions = {}): Pro
   });
   const set = keySetIn(text);
   if (set === undefined) {
-    const material = await readKey(text, file);
-    return { isSet: false, keys: [await importedKey(material, privateMembersOf(text), file, options)] };
+    const raw = privateMembersOf(text);
+    checkSignsEs256(raw, file, options);
+    return { isSet: false, keys: [await importedKey(await readKey(text, file), raw, file, options)] };
   }
-  const all = readKeySet(set, file).map((material, index) => ({
-    material,
-    raw: set.keys[index] ?? {},
-    place: index + 1,
-  }));
-  const chosen = all.filter(({ material }) => options.kid === undefined || material.kid === options.kid);
+  if (!Array.isArray(set.keys)) readKeySet(set, file);
+  const { kid } = options;
+  const chosen = kid === undefined ? set.keys : set.keys.filter((raw) => raw?.kid === kid);
   if (chosen.length === 0) {
-    if (all.length === 0) throw new KeyMaterialError("ERR_KEY_FORMAT", `${file}: the JWK Set is empty`);
-    const kids = all.map(({ material }) => JSON.stringify(material.kid)).join(", ");
+    if (set.keys.length === 0) throw new KeyMaterialError("ERR_KEY_FORMAT", `${file}: the JWK Set is empty`);
+    const kids = set.keys.map((raw) => JSON.stringify(raw?.kid)).join(", ");
     throw new ConfigError(
       "ERR_OPTION_INVALID",
-      `${file} holds no key with the kid ${JSON.stringify(options.kid)}, but ${kids}`,
+      `${file} holds no key with the kid ${JSON.stringify(kid)}, but ${kids}`,
     );
   }
-  const keys = await Promise.all(
-    chosen.map(({ material, raw, place }) => importedKey(material, raw, nameIn(file, material, place), options)),
+  const names = chosen.map((raw, index) => nameIn(file, raw, index + 1));
+  chosen.forEach((raw, index) => checkSignsEs256(raw ?? {}, names[index] ?? file, options));
+  const keys = readKeySet({ keys: chosen }, file).map((material, index) =>
+    importedKey(material, chosen[index] ?? {}, names[index] ?? file, options),
   );
-  return { isSet: options.kid === undefined, keys };
+  return { isSet: kid === undefined, keys: await Promise.all(keys) };
 }
 
 interface PrivateKeySet {
-  readonly keys: readonly jose.JWK[];
+  /** Whatever a file has there. */
+  readonly keys: readonly (jose.JWK | null)[];
 }
 
 function keySetIn(text: string): PrivateKeySet | undefined {
@@ -81,7 +82,8 @@ function keySetIn(text: string): PrivateKeySet | undefined {
   }
 }
 
-function nameIn(file: string, { kid }: KeyMaterial, place: number): string {
+function nameIn(file: string, raw: jose.JWK | null, place: number): string {
+  const kid = raw?.kid;
   return kid === undefined ? `${file}, key ${place}` : `${file}, kid ${JSON.stringify(kid)}`;
 }
 
@@ -98,15 +100,7 @@ async function importedKey(
       `${name}: this is a public key, and the private one is needed`,
     );
   }
-  const isP256 = publicJwk.kty === "EC" && publicJwk.crv === "P-256";
-  const isForEncryption = /^(RSA-OAEP|ECDH-ES)/.test(material.alg ?? "");
-  const use = options.use ?? material.use ?? (isForEncryption ? "enc" : isP256 ? "sig" : undefined);
-  if (use === undefined) {
-    throw new KeyMaterialError(
-      "ERR_KEY_PURPOSE",
-      `${name}: nothing says what this ${publicJwk.kty} key is for; to import it as an encryption key, add --use enc`,
-    );
-  }
+  const use = options.use ?? material.use ?? (decrypts(material) ? "enc" : "sig");
   if (use !== "sig" && use !== "enc") {
     throw new KeyMaterialError("ERR_KEY_PURPOSE", `${name}: "use" is ${JSON.stringify(use)}, not "sig" or "enc"`);
   }
@@ -130,16 +124,38 @@ async function importedKey(
   return { kid, use, alg, privateJwk };
 }
 
-/** The private members as they are in the file; what reads keys for publication leaves those of RSA keys out. */
-function privateMembersOf(text: string): jose.JWK {
-  return text.includes("-----BEGIN ") ? createPrivateKeyJwk(text) : (JSON.parse(text) as jose.JWK);
+const otherCurves: ReadonlySet<unknown> = new Set(["P-384", "P-521", "secp256k1", "Ed25519", "Ed448"]);
+
+/**
+ * A key that does not say that it decrypts is one that signs.
+ *
+ * @throws KeyMaterialError `ERR_KEY_NOT_P256`: by an algorithm that jwksd has not
+ */
+function checkSignsEs256({ kty, crv, use, alg }: jose.JWK, name: string, options: ImportOptions): void {
+  const type = [kty, crv].find((name) => name === "RSA" || otherCurves.has(name ?? ""));
+  const cannotSign = (options.use ?? use) === "enc" || decrypts({ alg });
+  if (type === undefined || (cannotSign && !type.startsWith("Ed"))) return;
+  throw new KeyMaterialError(
+    "ERR_KEY_NOT_P256",
+    `${name}: this ${type} key cannot sign here, because jwksd signs with ES256 (P-256) only; how to move is in docs/operations.md, "From RS256 or EdDSA"`,
+  );
 }
 
-function createPrivateKeyJwk(pem: string): jose.JWK {
+function decrypts({ alg }: { readonly alg?: unknown }): boolean {
+  return typeof alg === "string" && /^(RSA-OAEP|ECDH-ES)/.test(alg);
+}
+
+/**
+ * The members as they are in the file; what reads keys for publication leaves the private ones of RSA keys out. Nothing, where they
+ * cannot be read.
+ */
+function privateMembersOf(text: string): jose.JWK {
   try {
-    return createPrivateKey(pem).export({ format: "jwk" });
+    return text.includes("-----BEGIN ")
+      ? createPrivateKey(text).export({ format: "jwk" })
+      : ((JSON.parse(text) as jose.JWK | null) ?? {});
   } catch {
-    // A public key, which is refused for that.
+    // Reading it as a key says why. A public key is refused for that.
     return {};
   }
 }

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { createPrivateKey, generateKeyPairSync } from "node:crypto";
-import { writeFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import * as jose from "jose";
@@ -63,10 +63,9 @@ describe("what cannot be imported is refused without a word of it", () => {
     .toString();
   const rows: readonly [name: string, text: string, options: ImportOptions, code: ErrorCode][] = [
     ["a public key", publicPem, {}, "ERR_PRIVATE_KEY_MISSING"],
-    ["RSA, and nothing says what for", pem(rsa, "pkcs8"), {}, "ERR_KEY_PURPOSE"],
+    ["a set without keys", '{"keys":{}}', {}, "ERR_KEY_FORMAT"],
+    ["a set that holds null", '{"keys":[null]}', {}, "ERR_KEY_FORMAT"],
     ["an empty set", '{"keys":[]}', {}, "ERR_KEY_FORMAT"],
-    ["RSA for signatures", pem(rsa, "pkcs8"), { use: "sig" }, "ERR_KEY_NOT_P256"],
-    ["P-384 for signatures", pem(p384, "pkcs8"), { use: "sig" }, "ERR_KEY_NOT_P256"],
     ["another use than its own", JSON.stringify({ ...ec, use: "sig" }), { use: "enc" }, "ERR_KEY_PURPOSE"],
     ["a use that there is not", JSON.stringify({ ...ec, use: "tls" }), {}, "ERR_KEY_PURPOSE"],
     ["an alg that does not fit", JSON.stringify({ ...rsa, use: "enc", alg: "RS256" }), {}, "ERR_ALG_UNSUPPORTED"],
@@ -83,4 +82,49 @@ describe("what cannot be imported is refused without a word of it", () => {
       assertSilent(error, [text, ec, rsa, p384]);
     });
   }
+});
+
+describe("signing keys of other algorithms are refused with the way to move, and nothing leads to making them encryption keys", () => {
+  const edwards = generateKeyPairSync("ed25519").privateKey;
+  const ed25519 = edwards.export({ format: "jwk" });
+  const rows: readonly [name: string, text: string, options: ImportOptions, type: string][] = [
+    ["RSA, PKCS#8, and nothing says what for", pem(rsa, "pkcs8"), {}, "RSA"],
+    ["RSA, PKCS#1", pem(rsa, "pkcs1"), {}, "RSA"],
+    ["RSA, as a signing key", pem(rsa, "pkcs8"), { use: "sig" }, "RSA"],
+    ["an RSA JWK with use", JSON.stringify({ ...rsa, use: "sig" }), {}, "RSA"],
+    ["an RSA JWK with alg", JSON.stringify({ ...rsa, alg: "RS256" }), {}, "RSA"],
+    ["P-384", JSON.stringify({ ...p384, alg: "ES384" }), {}, "P-384"],
+    ["Ed25519, PKCS#8", edwards.export({ format: "pem", type: "pkcs8" }).toString(), {}, "Ed25519"],
+    ["an Ed25519 JWK", JSON.stringify({ ...ed25519, alg: "EdDSA" }), {}, "Ed25519"],
+    ["an Ed25519 JWK, whatever is asked for", JSON.stringify(ed25519), { use: "enc" }, "Ed25519"],
+    ["in a set", JSON.stringify({ keys: [named("a"), { ...ed25519, kid: "b" }] }), {}, "Ed25519"],
+  ];
+  for (const [name, text, options, type] of rows) {
+    test(name, async (t) => {
+      const file = join(await temporaryFolder(t), "key");
+      await writeFile(file, text);
+      const error = await refusal(() => readImport(file, options), "ERR_KEY_NOT_P256");
+      assertSilent(error, [text, rsa, p384, ed25519]);
+      assert.ok(error.message.includes(`this ${type} key cannot sign here, because jwksd signs with ES256`));
+      assert.match(error.message, /docs\/operations\.md, "From RS256 or EdDSA"$/);
+      assert.ok(!error.message.includes("enc"), error.message);
+      assert.equal(error.message.includes('kid "b"'), name === "in a set");
+    });
+  }
+
+  test("the page is there", async () => {
+    const page = await readFile(new URL("../../docs/operations.md", import.meta.url), "utf8");
+    assert.match(page, /^### From RS256 or EdDSA$/m);
+  });
+
+  test("one key of a set is imported whatever the others are", async (t) => {
+    const file = join(await temporaryFolder(t), "keys.json");
+    await writeFile(file, JSON.stringify({ keys: [{ ...ed25519, kid: "b" }, null, named("a")] }));
+    const { keys } = await readImport(file, { kid: "a" });
+    assert.deepEqual(
+      keys.map(({ kid }) => kid),
+      ["a"],
+    );
+    await refusal(() => readImport(file), "ERR_KEY_NOT_P256");
+  });
 });
