@@ -1,24 +1,41 @@
 import { type JWSHeaderParameters, decodeJwt, decodeProtectedHeader } from "jose";
 import { JwksdError, TokenError } from "../errors.ts";
 import { createRemoteKeySet } from "../relying-party/remote-key-set.ts";
-import { type VerifyOptions, checkVerifyOptions, maxTokenBytes, verify } from "../token/verify.ts";
+import { relativeText, timeText } from "../rotation/words.ts";
+import {
+  type VerifyOptions,
+  checkVerifyOptions,
+  isPublicKeyAlgorithm,
+  maxTokenBytes,
+  verify,
+} from "../token/verify.ts";
 
 /** One step of a verification and what came of it. */
 export interface Step {
-  readonly step: "token" | "discovery" | "key" | "signature" | "claims";
+  readonly step: "token" | "discovery" | "jwks" | "key" | "signature" | "claims";
   readonly ok: boolean;
   readonly detail: string;
   /** Of a step that failed. */
   readonly code?: string | undefined;
 }
 
-interface ExplainOptions extends Pick<VerifyOptions, "audience" | "algorithms" | "typ"> {
+/** What a token must be; see `verify`. */
+interface Expected extends Pick<VerifyOptions, "algorithms" | "typ"> {
   readonly issuer: string;
+  readonly audience: readonly string[];
+}
+
+interface ExplainOptions extends Expected {
+  /** In place of what discovery says. */
+  readonly jwksUri?: string | undefined;
   readonly allowInsecure?: boolean | undefined;
 }
 
 /** What is found only after the signature was found to be good. */
 const aboutClaims: ReadonlySet<string> = new Set(["ERR_TOKEN_CLAIM", "ERR_TOKEN_EXPIRED", "ERR_TOKEN_TYP"]);
+
+/** What a `Date` can hold. */
+const longestMs = 8.64e15;
 
 const goodSignature: Step = { step: "signature", ok: true, detail: "is that of the published key" };
 
@@ -32,8 +49,11 @@ export async function explainVerification(
   options: ExplainOptions,
 ): Promise<{ readonly verified: boolean; readonly steps: readonly Step[] }> {
   const steps: Step[] = [];
-  const { allowInsecure, ...expected } = options;
-  const keySet = createRemoteKeySet({ issuer: options.issuer, allowInsecure });
+  const { allowInsecure, jwksUri, ...expected } = options;
+  const keySet = createRemoteKeySet({
+    ...(jwksUri === undefined ? { issuer: options.issuer } : { jwksUri }),
+    allowInsecure,
+  });
   const verifyOptions = { ...expected, keys: keySet.getKey };
   checkVerifyOptions(verifyOptions);
   let step: Step["step"] = "token";
@@ -43,12 +63,12 @@ export async function explainVerification(
     const [alg, kid, typ] = [header.alg, header.kid, header.typ].map((value) => shown(value));
     done(`${token.length} bytes, alg ${alg}, kid ${kid}, typ ${typ}`);
 
-    step = "discovery";
+    step = jwksUri === undefined ? "discovery" : "jwks";
     await keySet.refresh();
-    const { jwksUri, body } = keySet.state() ?? { jwksUri: "", body: '{"keys":[]}' };
-    const { keys } = JSON.parse(body) as { keys: ({ kid?: unknown } | null)[] };
+    const found = keySet.state() ?? { jwksUri: "", body: '{"keys":[]}' };
+    const { keys } = JSON.parse(found.body) as { keys: ({ kid?: unknown } | null)[] };
     const kids = keys.map((key) => shown(key?.kid, "(no kid)"));
-    done(`${jwksUri} has ${keys.length === 1 ? "1 key" : `${keys.length} keys`}: ${kids.join(", ")}`);
+    done(`${found.jwksUri} has ${keys.length === 1 ? "1 key" : `${keys.length} keys`}: ${kids.join(", ")}`);
 
     step = "key";
     await keySet.getKey(header);
@@ -67,11 +87,42 @@ export async function explainVerification(
       if (aboutClaims.has(error.code)) steps.push(goodSignature);
       else step = "signature";
     }
-    steps.push({ step, ok: false, detail: `${error.message} [${error.code}]`, code: error.code });
+    const detail = [error.message, ...comparison(token, error.code, expected)].join("; ");
+    steps.push({ step, ok: false, detail: `${detail} [${error.code}]`, code: error.code });
     return { verified: false, steps };
   } finally {
     keySet.close();
   }
+}
+
+/** What the token has and what is expected, where that is why it is refused, and what to do about it. */
+function comparison(token: string, code: string, { issuer, audience, algorithms, typ }: Expected): string[] {
+  if (code === "ERR_TOKEN_ALG") {
+    const { alg } = decodeProtectedHeader(token);
+    if (algorithms.includes(alg ?? "")) return [];
+    return [has("alg", alg, algorithms), ...(isPublicKeyAlgorithm(alg) ? [`to accept it, add --alg ${alg}`] : [])];
+  }
+  if (code === "ERR_TOKEN_TYP") return [has("typ", decodeProtectedHeader(token).typ, [typ ?? ""])];
+  if (!aboutClaims.has(code)) return [];
+  const { iss, aud, exp, nbf } = decodeJwt(token);
+  if (code === "ERR_TOKEN_EXPIRED") return [when("exp", exp)];
+  const isMeant = [aud].flat().some((one) => audience.includes(one ?? ""));
+  return [
+    ...(iss === issuer ? [] : [has("iss", iss, [issuer])]),
+    ...(isMeant ? [] : [has("aud", aud, audience)]),
+    ...(typeof nbf === "number" && nbf * 1000 > Date.now() ? [when("nbf", nbf)] : []),
+  ];
+}
+
+function has(name: string, value: unknown, expected: readonly string[]): string {
+  const values = [value].flat().map((one) => shown(one));
+  return `${name} is ${values.join(", ")}, expected: ${expected.join(" or ")}`;
+}
+
+function when(name: string, seconds = 0): string {
+  const ms = seconds * 1000;
+  const isDate = Math.abs(ms) <= longestMs;
+  return `${name} is ${isDate ? `${timeText(ms)}, ${relativeText(ms, Date.now())}` : seconds}`;
 }
 
 /** A value that the sender of a token or the publisher of a set chose: a text as it is, anything else by what it is. */

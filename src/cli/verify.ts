@@ -8,7 +8,15 @@ import { collect } from "./token.ts";
 /** Room for whitespace around the longest token. */
 const maxInputBytes = maxTokenBytes + 1024;
 
-type VerifyFlags = { issuer: string; aud: string[]; alg?: string[]; typ?: string; allowInsecure?: true; json?: true };
+type VerifyFlags = {
+  issuer: string;
+  jwksUri?: string;
+  aud: string[];
+  alg?: string[];
+  typ?: string;
+  allowInsecure?: true;
+  json?: true;
+};
 
 export function verifyCommand(io: Io): Command {
   return new Command("verify")
@@ -18,6 +26,7 @@ export function verifyCommand(io: Io): Command {
     .requiredOption("--aud <audience>", "accepted audience; may be given several times", collect)
     .option("--alg <algorithm>", "accepted algorithm; may be given several times (default: ES256)", collect)
     .option("--typ <type>", "expected header typ (default: not checked)")
+    .option("--jwks-uri <url>", "URL of the JWK Set (default: that of the discovery document of the issuer)")
     .option("--allow-insecure", "allow http for hosts that are not loopback")
     .option("--json", "print the steps as JSON")
     .addHelpText(
@@ -32,6 +41,7 @@ Examples:
     .action(async (token: string, flags: VerifyFlags) => {
       const { verified, steps } = await explainVerification(await textOf(io, token), {
         issuer: flags.issuer,
+        jwksUri: flags.jwksUri,
         audience: flags.aud,
         algorithms: flags.alg ?? ["ES256"],
         typ: flags.typ,

@@ -2,7 +2,7 @@ import { FetchError } from "../errors.ts";
 import { type FetchOptions, fetchJson } from "./fetch-json.ts";
 import { type Freshness, ageSeconds, freshness, mayUse } from "./freshness.ts";
 import { type ReadKeys, type StoredSet, isOutdated, storedSet } from "./stored.ts";
-import { checkUrl, shownUrl } from "./urls.ts";
+import { checkUrl, shownIssuer, shownUrl } from "./urls.ts";
 
 export interface SourceOptions extends Omit<FetchOptions, "etag" | "bypassCaches"> {
   readonly issuer: string | undefined;
@@ -112,7 +112,8 @@ export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, readKey
       throw new FetchError("ERR_FETCH_BODY", `${document}: the body is not JSON`);
     }
     if (metadata?.issuer !== wanted) {
-      throw new FetchError("ERR_DISCOVERY_ISSUER", `${document}: it is the document of another issuer`);
+      const issuers = `${shownIssuer(metadata?.issuer)} and not ${shownIssuer(wanted)}`;
+      throw new FetchError("ERR_DISCOVERY_ISSUER", `${document}: it is the document of another issuer, ${issuers}`);
     }
     const jwksUri = checkUrl(metadata.jwks_uri, `jwks_uri of ${document}`, allowInsecure);
     if (wanted.startsWith("https:") && !allowInsecure && !jwksUri.toLowerCase().startsWith("https:")) {

@@ -22,6 +22,17 @@ export function checkUrl(url: unknown, what: string, allowInsecure: boolean): st
   return url as string;
 }
 
+/** An issuer for a message, where it matters how it is written: encoded, cut short, and without a query. */
+export function shownIssuer(issuer: unknown): string {
+  if (typeof issuer !== "string") return "none";
+  return `"${encodeURI(
+    issuer
+      .replace(/[?#].*/s, "")
+      .slice(0, 256)
+      .toWellFormed(),
+  )}"`;
+}
+
 /** A URL for a message: its writer may be anybody, and a query may hold a secret. So without that, and with everything else encoded. */
 export function shownUrl(url: string): string {
   const { protocol, host, pathname } = new URL(url);

@@ -117,7 +117,7 @@ export function checkVerifyOptions(options: VerifyOptions): void {
       throw new ConfigError("ERR_OPTION_INVALID", `verify needs "${name}"; there is no default that accepts anything`);
     }
   }
-  const unfit = algorithms.find((alg) => !publicKeyAlgorithm.test(alg));
+  const unfit = algorithms.find((alg) => !isPublicKeyAlgorithm(alg));
   if (unfit !== undefined) {
     throw new ConfigError(
       "ERR_OPTION_INVALID",
@@ -134,6 +134,11 @@ export function checkVerifyOptions(options: VerifyOptions): void {
           ? '"requiredClaims" must be a list of names'
           : undefined;
   if (invalid !== undefined) throw new ConfigError("ERR_OPTION_INVALID", invalid);
+}
+
+/** Whether `algorithms` may hold it. */
+export function isPublicKeyAlgorithm(alg: unknown): alg is string {
+  return typeof alg === "string" && publicKeyAlgorithm.test(alg);
 }
 
 /** A source of keys may be a look-up that finds nothing; what is found must be a key to verify with. */

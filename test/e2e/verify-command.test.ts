@@ -8,7 +8,7 @@ import { pipeline } from "node:stream/promises";
 import { type TestContext, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { inspect } from "node:util";
-import { ecKey, named, withoutPrivate } from "../support/keys.ts";
+import { ecKey, named, rsaKey, withoutPrivate } from "../support/keys.ts";
 import { runCli } from "../support/service.ts";
 import { compact, encode, signature } from "../token/compact.ts";
 
@@ -91,6 +91,97 @@ test("jwksd verify: whatever is in a token or a set, the steps are told", { time
       assert.equal(steps.at(-1)?.code, code);
     });
   }
+});
+
+describe("jwksd verify shows what the token has and what is expected", { timeout }, () => {
+  interface Difference {
+    readonly name: string;
+    readonly header?: object;
+    readonly claims?: object;
+    readonly flags?: readonly string[];
+    /** The end of the last step. */
+    readonly says: RegExp;
+  }
+  const now = Math.floor(Date.now() / 1000);
+  const differences: readonly Difference[] = [
+    {
+      name: "iss",
+      claims: { iss: "https://x.example" },
+      says: /; iss is https:\/\/x\.example, expected: http:\/\/127\.0\.0\.1:\d+ \[/,
+    },
+    { name: "no iss", claims: { iss: undefined }, says: /; iss is missing, expected: http:/ },
+    { name: "aud", claims: { aud: "you" }, says: /not what is expected; aud is you, expected: me \[/ },
+    {
+      name: "audiences",
+      claims: { aud: ["a", "b"] },
+      flags: ["--aud", "us"],
+      says: /; aud is a, b, expected: me or us \[/,
+    },
+    { name: "both", claims: { iss: "x", aud: "you" }, says: /; iss is x, expected: .*; aud is you, expected: me \[/ },
+    { name: "exp", claims: { exp: now - 600 }, says: /has expired; exp is \d{4}-.* UTC, 10 min (\d s )?ago \[/ },
+    { name: "exp of long ago", claims: { exp: -1e300 }, says: /has expired; exp is -1e\+300 \[/ },
+    { name: "nbf", claims: { nbf: now + 7_230 }, says: /; nbf is \d{4}-.* UTC, in 2 h( \d+ min)? \[/ },
+    { name: "typ", flags: ["--typ", "at+jwt"], header: { typ: "JWT" }, says: /; typ is JWT, expected: at\+jwt \[/ },
+    { name: "no typ", flags: ["--typ", "at+jwt"], says: /; typ is missing, expected: at\+jwt \[/ },
+    {
+      name: "alg",
+      flags: ["--alg", "RS256"],
+      says: /; alg is ES256, expected: RS256; to accept it, add --alg ES256 \[/,
+    },
+    {
+      name: "an alg that nothing accepts",
+      header: { alg: "none" },
+      says: /; alg is none, expected: ES256 \[ERR_TOKEN_ALG/,
+    },
+  ];
+  for (const { name, header, claims, flags = [], says } of differences) {
+    test(name, async (t) => {
+      const { issuer } = await publish(t);
+      const token = compact({ ...good, ...header }, { ...ownClaims(issuer), ...claims }, es256);
+      const run = await runCli(t, ["verify", token, "--issuer", issuer, "--aud", "me", ...flags]);
+      assert.equal(run.code, 1);
+      assert.match(run.stdout, says);
+      assert.ok(run.stdout.endsWith("]\n"));
+    });
+  }
+
+  test("RS256, of a provider whose keys are RSA", async (t) => {
+    const { issuer, set } = await publish(t);
+    set(JSON.stringify({ keys: [{ ...withoutPrivate(named("a", rsaKey())), alg: "RS256" }] }));
+    const token = compact({ ...good, alg: "RS256" }, ownClaims(issuer), signature("RS256", rsaKey()));
+    const args = ["verify", token, "--issuer", issuer, "--aud", "me"];
+    const refused = await runCli(t, args);
+    assert.match(refused.stdout, /; alg is RS256, expected: ES256; to accept it, add --alg RS256 \[ERR_TOKEN_ALG\]\n$/);
+    assert.equal((await runCli(t, [...args, "--alg", "RS256"])).code, 0);
+  });
+
+  test("the issuer of the discovery document", async (t) => {
+    const { issuer } = await publish(t);
+    const asked = issuer.replace("127.0.0.1", "localhost");
+    const token = compact(good, ownClaims(issuer), es256);
+    const { code, stdout } = await runCli(t, ["verify", token, "--issuer", asked, "--aud", "me"]);
+    assert.equal(code, 1);
+    assert.ok(stdout.includes(`another issuer, "${issuer}" and not "${asked}" [ERR_DISCOVERY_ISSUER]`), stdout);
+  });
+});
+
+describe("jwksd verify --jwks-uri", { timeout }, () => {
+  test("fetches the set from there, and looks up nothing", async (t) => {
+    const { issuer, requests } = await publish(t);
+    const token = compact(good, { ...ownClaims(issuer), iss: "accounts.example" }, es256);
+    const args = ["--issuer", "accounts.example", "--jwks-uri", `${issuer}/jwks`, "--aud", "me"];
+    const { code, stdout } = await runCli(t, ["verify", token, ...args]);
+    assert.equal(code, 0, stdout);
+    assert.match(stdout, /^ok {4}jwks {7}http:.*\/jwks has 1 key: a$/m);
+    assert.deepEqual(requests, ["/jwks"]);
+  });
+
+  test("is a URL that nobody can read along the way", async (t) => {
+    const args = ["--issuer", "a", "--jwks-uri", "http://op.example/jwks", "--aud", "me"];
+    const { code, stderr } = await runCli(t, ["verify", compact(good, {}, es256), ...args]);
+    assert.equal(code, 1);
+    assert.match(stderr, /^jwksd: jwksUri is not an https URL .*\[ERR_URL_INSECURE\]\n$/);
+  });
 });
 
 test("jwksd verify --json: printable ASCII alone, and the same text to whoever parses it", { timeout }, async (t) => {

@@ -149,7 +149,11 @@ describe("messages do not repeat what outsiders wrote", () => {
     const told = "https://op.example/%1B/.well-known/openid-configuration";
     for (const [body, message] of [
       ["", `${told}: the body is not JSON`],
-      ["{}", `${told}: it is the document of another issuer`],
+      ["{}", `${told}: it is the document of another issuer, none and not "https://op.example/%1B"`],
+      [
+        JSON.stringify({ issuer: "https://op.example/?secret\n" }),
+        `${told}: it is the document of another issuer, "https://op.example/" and not "https://op.example/%1B"`,
+      ],
       [JSON.stringify({ issuer, jwks_uri: "secret" }), `jwks_uri of ${told} is not a URL`],
       [
         JSON.stringify({ issuer, jwks_uri: "http://localhost/" }),
