@@ -5,14 +5,15 @@ import { writeNewFile } from "../node/generate.ts";
 import { jweOf, keyUses, publishedKeys, recordOf, uriOf } from "../rotation/records.ts";
 import type { KeyRecord } from "../store/store.ts";
 import { type Io, print } from "./io.ts";
-import { type Flags, addStoreSettings, recordsOf, withKeys, withStore } from "./managed-keys.ts";
+import { type Flags, addStoreSettings, recordsOf, takesKid, withKeys, withStore } from "./managed-keys.ts";
 
 type ExportFlags = Flags & { readonly private?: true; readonly yes?: true; readonly out?: string };
 
 export function exportCommand(io: Io): Command {
-  const command = new Command("export")
-    .description("Print public keys: one by its kid as a JWK, or all that are published as the JWK Set that is served.")
-    .argument("[kid]", "default: all published keys")
+  const described = new Command("export").description(
+    "Print public keys: one by its kid as a JWK, or all that are published as the JWK Set that is served.",
+  );
+  const command = takesKid(described, "[kid]", "default: all published keys")
     .option("--private", "the private key; needs a kid, --out and --yes")
     .option("--out <file>", "write a new file of mode 0600 (default: standard output, public keys only)")
     .option("--yes", "write a private key to a file, where nothing protects it any more");

@@ -6,6 +6,7 @@ import { type Wrapping, createWrapping, newWrappingKey } from "../rotation/wrapp
 import { createCommandLog } from "../server/log.ts";
 import { exists, openManaged, policyOf, storePath } from "../server/managed.ts";
 import type { Settings } from "../server/settings.ts";
+import { nearest } from "../server/nearest.ts";
 import { type Signers, signersOf } from "../server/signers.ts";
 import { memoryStore } from "../store/memory.ts";
 import { sqliteStore } from "../store/sqlite.ts";
@@ -37,15 +38,20 @@ export function addStoreSettings(command: Command): Command {
   return addSettings(command.option("--json", "print JSON"), ["issuer", ...storeSettings]);
 }
 
-/** One in 64 thumbprints begins with a dash. */
-export function takesKid(command: Command): Command {
+/** Gives a command a kid. One in 64 thumbprints begins with a dash, so what is no option of the command is the kid. */
+export function takesKid(command: Command, name = "<kid>", description = "jwksd keys lists them"): Command {
   return command
-    .argument("<kid>", 'jwksd keys lists them; one that begins with a dash comes last, after "--"')
-    .configureOutput({
-      outputError(text, write) {
-        write(text);
-        if (text.includes("unknown option")) write(`(a kid that begins with a dash comes last, after "--")\n`);
-      },
+    .argument(name, description)
+    .allowUnknownOption()
+    .allowExcessArguments()
+    .hook("preAction", ({ args }) => {
+      if (args.length <= 1) return;
+      const options = command.options.flatMap(({ long }) => long ?? []);
+      const hintFor = (arg: string): string | undefined => (arg.startsWith("-") ? nearest(arg, options) : undefined);
+      const unknown = args.find((arg) => hintFor(arg) !== undefined) ?? args.findLast((arg) => arg.startsWith("-"));
+      if (unknown === undefined) command.error(`error: too many arguments; one kid is expected, not ${args.length}`);
+      const hint = hintFor(unknown);
+      command.error(`error: unknown option '${unknown}'${hint === undefined ? "" : `\n(Did you mean ${hint}?)`}`);
     });
 }
 

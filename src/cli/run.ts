@@ -37,6 +37,8 @@ function program(io: Io): Command {
   const program = new Command("jwksd")
     .description("Publishes the public keys of an OpenID provider as a JWK Set, exactly.")
     .version(packageJson.version)
+    // Else a kid of "-V…" would ask for the version.
+    .enablePositionalOptions()
     .showHelpAfterError("(jwksd help COMMAND shows what there is)")
     .addHelpText(
       "after",

@@ -11,23 +11,18 @@ const units = [
   ["s", 1],
 ] as const;
 
-/** A duration by its two largest units: "89 d 23 h", "5 min", "0 s". */
+/** A duration by its two largest units, to the nearest: "89 d 23 h", "5 min", "0 s". What is 90 days but for a moment is "90 d". */
 export function durationText(ms: number): string {
   const seconds = Math.round(Math.abs(ms) / 1000);
-  const index = Math.max(
-    0,
-    units.findIndex(([, size]) => seconds >= size),
-  );
-  if (seconds === 0) return "0 s";
-  const parts = units.slice(index, index + 2).map(([name, size], place) => {
-    const [, above] = units[index + place - 1] ?? [];
-    const count = Math.floor((place === 0 || above === undefined ? seconds : seconds % above) / size);
-    return { name, count };
+  const largest = units.findIndex(([, size]) => seconds >= size);
+  const [, least] = units[Math.min(largest + 1, units.length - 1)] ?? units[3];
+  let left = Math.round(seconds / least) * least;
+  const parts = units.flatMap(([name, size]) => {
+    const count = Math.floor(left / size);
+    left -= count * size;
+    return count === 0 ? [] : [`${count} ${name}`];
   });
-  return parts
-    .filter(({ count }) => count > 0)
-    .map(({ name, count }) => `${count} ${name}`)
-    .join(" ");
+  return parts.length === 0 ? "0 s" : parts.join(" ");
 }
 
 /** "in 3 d", "2 h ago" or "now". */

@@ -6,7 +6,14 @@ import type * as jose from "jose";
 import { sqliteStore } from "../../src/store/sqlite.ts";
 import type { KeyRecord } from "../../src/store/store.ts";
 import { type NamedKey, named, privateMembers, rsaKey } from "../support/keys.ts";
-import { type Finished, eventually, runCli, startServiceProcess, temporaryFolder } from "../support/service.ts";
+import {
+  type Finished,
+  eventually,
+  keySetText,
+  runCli,
+  startServiceProcess,
+  temporaryFolder,
+} from "../support/service.ts";
 
 const timeout = 180_000;
 
@@ -349,7 +356,7 @@ describe("refusals", { timeout, concurrency: 3 }, () => {
       [["public.json"], "ERR_PRIVATE_KEY_MISSING", /public\.json.*public key/],
       [["rs256.json"], "ERR_KEY_NOT_P256", /rs256\.json, kid "r"/],
       [["mismatch.json"], "ERR_KEY_MISMATCH", /mismatch\.json/],
-      [["rsa-mismatch.json"], "ERR_KEY_PURPOSE", /rsa-mismatch\.json.*--use enc/],
+      [["rsa-mismatch.json"], "ERR_KEY_NOT_P256", /rsa-mismatch\.json.*ES256 \(P-256\) only/],
       [["rsa-mismatch.json", "--use", "enc"], "ERR_KEY_MISMATCH", /rsa-mismatch\.json/],
       [["text.txt"], "ERR_KEY_FORMAT", /text\.txt: neither PEM nor JSON/],
       [["missing.pem"], "ERR_FILE_UNREADABLE", /missing\.pem \(ENOENT\)/],
@@ -375,7 +382,10 @@ describe("refusals", { timeout, concurrency: 3 }, () => {
 
   const rows = [
     { args: ["keys", "remov"], says: "unknown command 'remov'" },
-    { args: ["keys", "remove", "-abc"], says: 'begins with a dash comes last, after "--"' },
+    { args: ["keys", "remove", "a", "--forse"], says: "unknown option '--forse'\n(Did you mean --force?)" },
+    { args: ["keys", "remove", "--forse", "-abc"], says: "unknown option '--forse'\n(Did you mean --force?)" },
+    { args: ["keys", "remove", "a", "--nothing-like-it"], says: "unknown option '--nothing-like-it'" },
+    { args: ["keys", "remove", "a", "b"], says: "too many arguments; one kid is expected, not 2" },
     { args: ["keys", "remove"], says: "missing required argument 'kid'" },
     { args: ["rotate", "--use", "signing"], says: "Allowed choices are sig, enc" },
     { args: ["keys", "import", "x", "--state", "removed"], says: "Allowed choices are announced, active, retiring" },
@@ -389,6 +399,29 @@ describe("refusals", { timeout, concurrency: 3 }, () => {
       assert.ok(stderr.includes(says), stderr);
     });
   }
+
+  test("a kid that begins with a dash works as it is, wherever it stands", async (t) => {
+    const kids = ["-active", "-abc", "-Vx", "-h1", "--", "--ab", "-yes", "-".repeat(43)];
+    const folder = await temporaryFolder(t);
+    const [file, data] = [join(folder, "keys.json"), join(folder, "data")];
+    await writeFile(file, keySetText(...kids));
+    const imported = await runCli(t, ["keys", "import", file, "--data", data]);
+    assert.equal(imported.code, 0, imported.stderr);
+    for (const kid of kids.slice(1).filter((kid) => kid !== "--")) {
+      const flags = ["--force", "--dry-run", "--data", data];
+      for (const args of [
+        [kid, ...flags],
+        [...flags, kid],
+        [...flags, "--", kid],
+      ]) {
+        const { code, stdout, stderr } = await runCli(t, ["keys", "remove", ...args]);
+        assert.equal(code, 0, stderr);
+        assert.ok(stdout.includes(`removed sig ${kid}: `), stdout);
+      }
+      const { stdout } = await runCli(t, ["keys", "export", kid, "--data", data]);
+      assert.equal((JSON.parse(stdout) as { kid?: string }).kid, kid);
+    }
+  });
 
   test("keys that others manage are left to them", async (t) => {
     const { code, stderr } = await runCli(t, ["keys"], { JWKSD_KEYS: "/etc/jwksd/keys" });
