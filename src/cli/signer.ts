@@ -3,7 +3,7 @@ import { type CryptoKey, calculateJwkThumbprint, importJWK } from "jose";
 import { JwksdError } from "../errors.ts";
 import { signersOf } from "../server/signers.ts";
 import { guardSigner } from "../signer/guard.ts";
-import { type BackendOptions, type ExternalSigner, openSigner } from "../signer/open-signer.ts";
+import { type BackendOptions, type ExternalSigner, openSigner } from "../open-signer.ts";
 import { type Io, print } from "./io.ts";
 import { addSettings, settingsFrom } from "./settings-options.ts";
 

@@ -1,7 +1,7 @@
 import { isIP } from "node:net";
 import { ConfigError } from "../errors.ts";
+import { signerTypes } from "../open-signer.ts";
 import { readJsonObject } from "./json-file.ts";
-import { signerTypes } from "../signer/open-signer.ts";
 import { nearest } from "./nearest.ts";
 
 /** A value has the type and breaks no rule; each rule is what a message says after the name of the setting. */

@@ -20,8 +20,6 @@ export interface Signer {
   readonly publicKey: PublicJwk | Readonly<Record<string, unknown>>;
   /** ES256 signature: exactly 64 bytes, r then s, each 32 bytes big-endian. @see RFC 7518 section 3.4 */
   sign(input: SignInput): Promise<Uint8Array>;
-  /** Rejects, with the error that a signature would meet now, while the backend cannot sign. */
-  health?(options?: { readonly signal?: AbortSignal | undefined }): Promise<void>;
   /** Ends what the signer holds; signatures under way are finished first. */
   close?(): Promise<void>;
 }

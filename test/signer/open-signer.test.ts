@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { registerHooks } from "node:module";
 import { describe, test } from "node:test";
-import { openSigner, signerBackend, signerTypes } from "../../src/signer/open-signer.ts";
+import { openSigner, signerBackend, signerTypes } from "../../src/open-signer.ts";
 import { vaultStub } from "../support/stubs/vault-transit.ts";
-import { failing } from "./failures.ts";
+import { failing } from "../kms/failures.ts";
 
 // Packages that are not installed, as far as this process can see.
 const absent = new Set<string>();

@@ -6,14 +6,15 @@ import { createRemoteJWKSet, jwtVerify } from "jose";
 import { kmsStub } from "../support/stubs/aws-kms.ts";
 import type { StubServer } from "../support/stubs/stub-server.ts";
 import { vaultStub } from "../support/stubs/vault-transit.ts";
-import { runCli, startServiceProcess, temporaryFolder } from "../support/service.ts";
+import { runCli, startService, temporaryFolder } from "../support/service.ts";
 
 const credentials = { accessKeyId: "AKIDEXAMPLE", secretAccessKey: "a-secret" };
-const env = {
+// The SDKs look for credentials in the environment of the process.
+Object.assign(process.env, {
   VAULT_TOKEN: "a-token",
   AWS_ACCESS_KEY_ID: credentials.accessKeyId,
   AWS_SECRET_ACCESS_KEY: credentials.secretAccessKey,
-};
+});
 
 interface Service {
   readonly type: string;
@@ -54,9 +55,9 @@ for (const { type, start } of services) {
       signers,
       "--destroy-external",
     ];
-    const service = await startServiceProcess(t, settings, env);
+    const service = await startService(t, settings);
     const run = async (...args: string[]): Promise<string> => {
-      const { code, stdout, stderr } = await runCli(t, [...args, ...settings], env);
+      const { code, stdout, stderr } = await runCli(t, [...args, ...settings]);
       assert.equal(code, 0, stderr);
       return stdout.trim();
     };
@@ -76,7 +77,7 @@ for (const { type, start } of services) {
     assert.equal(keys(), 2);
 
     // One kid in 64 begins with a dash, so it comes last.
-    const remove = await runCli(t, ["keys", "remove", "--force", "--yes", ...settings, "--", first], env);
+    const remove = await runCli(t, ["keys", "remove", "--force", "--yes", ...settings, "--", first]);
     assert.equal(remove.code, 0, remove.stderr);
     assert.equal(keys(), 1, "a removed key is destroyed where it is");
     assert.equal(await signed(), second);

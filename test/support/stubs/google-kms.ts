@@ -1,5 +1,5 @@
 import { generateKeyPairSync, verify } from "node:crypto";
-import { crc32c } from "../../../src/signer/google-crc32c.ts";
+import { crc32c } from "../../../src/kms/google-crc32c.ts";
 import { type ServiceKey, derOf, serviceKey } from "./ecdsa.ts";
 import { Refusal, type StubAnswer, type StubRequest, type StubServer, stubServer } from "./stub-server.ts";
 

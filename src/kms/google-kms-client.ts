@@ -1,8 +1,5 @@
 import type { KeyManagementServiceClient } from "@google-cloud/kms";
-import { type Failure, loadPackage } from "./remote.ts";
-
-/** Options of one call. */
-export type CallSettings = { readonly signal: AbortSignal; readonly retry: object };
+import { type FailureCode, type Operation, loadPackage } from "./key-service.ts";
 
 // Setting a client up takes the SDK half a second of CPU, and in REST mode a client holds nothing that could be closed.
 const clients = new Map<string, Promise<KeyManagementServiceClient>>();
@@ -46,7 +43,7 @@ class CredentialsError extends Error {
 }
 
 /** Three attempts for what can be tried again; by itself the SDK would go on for ten minutes. */
-export function settingsFor(signal: AbortSignal, timeoutMs: number): CallSettings {
+export function settingsFor({ signal, timeoutMs }: Operation<unknown>): { signal: AbortSignal; retry: object } {
   return {
     signal,
     retry: {
@@ -67,34 +64,31 @@ export function settingsFor(signal: AbortSignal, timeoutMs: number): CallSetting
 /** Of the status codes of gRPC, which the SDK uses over REST, too. */
 export const status = { notFound: 5, alreadyExists: 6 } as const;
 // @see https://grpc.io/docs/guides/status-codes/
-const kinds: Readonly<Record<number, readonly [Failure["code"], detail: string]>> = {
-  3: ["ERR_SIGNER_KEY_STATE", "INVALID_ARGUMENT"],
-  4: ["ERR_SIGNER_UNAVAILABLE", "DEADLINE_EXCEEDED"],
-  5: ["ERR_SIGNER_KEY_STATE", "NOT_FOUND"],
-  7: ["ERR_SIGNER_UNAUTHORIZED", "PERMISSION_DENIED"],
-  8: ["ERR_SIGNER_THROTTLED", "RESOURCE_EXHAUSTED"],
-  9: ["ERR_SIGNER_KEY_STATE", "FAILED_PRECONDITION"],
-  13: ["ERR_SIGNER_UNAVAILABLE", "INTERNAL"],
-  14: ["ERR_SIGNER_UNAVAILABLE", "UNAVAILABLE"],
-  16: ["ERR_SIGNER_UNAUTHORIZED", "UNAUTHENTICATED"],
-};
+const failures: ReadonlyMap<unknown, readonly [FailureCode, detail: string]> = new Map([
+  [3, ["ERR_SIGNER_KEY_STATE", "INVALID_ARGUMENT"]],
+  [4, ["ERR_SIGNER_UNAVAILABLE", "DEADLINE_EXCEEDED"]],
+  [5, ["ERR_SIGNER_KEY_STATE", "NOT_FOUND"]],
+  [7, ["ERR_SIGNER_UNAUTHORIZED", "PERMISSION_DENIED"]],
+  [8, ["ERR_SIGNER_THROTTLED", "RESOURCE_EXHAUSTED"]],
+  [9, ["ERR_SIGNER_KEY_STATE", "FAILED_PRECONDITION"]],
+  [13, ["ERR_SIGNER_UNAVAILABLE", "INTERNAL"]],
+  [14, ["ERR_SIGNER_UNAVAILABLE", "UNAVAILABLE"]],
+  [16, ["ERR_SIGNER_UNAUTHORIZED", "UNAUTHENTICATED"]],
+]);
 
 export const codeOf = (error: unknown): unknown => (error as { code?: unknown } | undefined)?.code;
 
-/** The kind of an error of the SDK. */
-export function kindOfGoogleError(error: unknown): Failure {
+export function failureOf(error: unknown): readonly [FailureCode, detail: string] {
   const { cause } = error as { cause?: { status?: unknown; config?: unknown } };
   // Of the services that hand out tokens; the status of the API itself comes as a code.
   const tokenStatus = typeof cause?.status === "number" ? cause.status : undefined;
   if (error instanceof CredentialsError) {
     const isFailing = tokenStatus === undefined ? cause?.config !== undefined : tokenStatus >= 500;
-    const code = isFailing ? "ERR_SIGNER_UNAVAILABLE" : "ERR_SIGNER_UNAUTHORIZED";
-    return {
-      code,
-      detail: tokenStatus === undefined ? "no credentials found" : `no credentials: status ${tokenStatus}`,
-    };
+    return [
+      isFailing ? "ERR_SIGNER_UNAVAILABLE" : "ERR_SIGNER_UNAUTHORIZED",
+      tokenStatus === undefined ? "no credentials found" : `no credentials: status ${tokenStatus}`,
+    ];
   }
-  if (tokenStatus === 400) return { code: "ERR_SIGNER_UNAUTHORIZED", detail: "no token: status 400" };
-  const [code, detail] = kinds[Number(codeOf(error))] ?? ["ERR_SIGNER_UNAVAILABLE", "no answer of use"];
-  return { code, detail };
+  if (tokenStatus === 400) return ["ERR_SIGNER_UNAUTHORIZED", "no token: status 400"];
+  return failures.get(codeOf(error)) ?? ["ERR_SIGNER_UNAVAILABLE", "no answer of use"];
 }

@@ -1,17 +1,17 @@
-import { ConfigError } from "../errors.ts";
-import type { AwsKmsOptions } from "./aws-kms.ts";
-import type { AzureKeyVaultOptions } from "./azure-key-vault.ts";
-import type { GoogleKmsOptions } from "./google-kms.ts";
+import { ConfigError } from "./errors.ts";
+import type { AwsKmsOptions } from "./kms/aws-kms.ts";
+import type { AzureKeyVaultOptions } from "./kms/azure-key-vault.ts";
+import type { GoogleKmsOptions } from "./kms/google-kms.ts";
 import type { Pkcs11Options } from "./pkcs11/index.ts";
-import type { ExternalSigner, SignerBackend } from "./signer.ts";
-import type { VaultTransitOptions } from "./vault-transit.ts";
+import type { ExternalSigner, SignerBackend } from "./signer/signer.ts";
+import type { VaultTransitOptions } from "./kms/vault-transit.ts";
 
-export type { AwsKmsOptions } from "./aws-kms.ts";
-export type { AzureKeyVaultOptions } from "./azure-key-vault.ts";
-export type { GoogleKmsOptions } from "./google-kms.ts";
+export type { AwsKmsOptions } from "./kms/aws-kms.ts";
+export type { AzureKeyVaultOptions } from "./kms/azure-key-vault.ts";
+export type { GoogleKmsOptions } from "./kms/google-kms.ts";
 export type { Pkcs11Options } from "./pkcs11/index.ts";
-export type { ExternalSigner, SignerBackend } from "./signer.ts";
-export type { VaultTransitOptions } from "./vault-transit.ts";
+export type { ExternalSigner, SignerBackend } from "./signer/signer.ts";
+export type { VaultTransitOptions } from "./kms/vault-transit.ts";
 
 /** Options of every kind of HSM and key service; only those of the kind in use are looked at. */
 export interface BackendOptions {
@@ -32,15 +32,15 @@ interface Adapter {
 const adapters: Readonly<Record<string, Adapter>> = {
   "aws-kms": {
     option: "awsKms",
-    load: async ({ awsKms }) => (await import("./aws-kms.ts")).awsKmsBackend(awsKms),
+    load: async ({ awsKms }) => (await import("./kms/aws-kms.ts")).awsKmsBackend(awsKms),
   },
   "azure-kv": {
     option: "azureKeyVault",
-    load: async ({ azureKeyVault }) => (await import("./azure-key-vault.ts")).azureKeyVaultBackend(azureKeyVault),
+    load: async ({ azureKeyVault }) => (await import("./kms/azure-key-vault.ts")).azureKeyVaultBackend(azureKeyVault),
   },
   "gcp-kms": {
     option: "googleKms",
-    load: async ({ googleKms }) => (await import("./google-kms.ts")).googleKmsBackend(googleKms),
+    load: async ({ googleKms }) => (await import("./kms/google-kms.ts")).googleKmsBackend(googleKms),
   },
   pkcs11: {
     option: "pkcs11",
@@ -48,7 +48,7 @@ const adapters: Readonly<Record<string, Adapter>> = {
   },
   "vault-transit": {
     option: "vaultTransit",
-    load: async ({ vaultTransit }) => (await import("./vault-transit.ts")).vaultTransitBackend(vaultTransit),
+    load: async ({ vaultTransit }) => (await import("./kms/vault-transit.ts")).vaultTransitBackend(vaultTransit),
   },
 };
 

@@ -1,8 +1,8 @@
 import { isAbsolute } from "node:path";
-import { checkBounds, checkTimeouts } from "../../bounds.ts";
-import { type Clock, systemClock } from "../../clock.ts";
-import { ConfigError } from "../../errors.ts";
-import { clockOption } from "../remote.ts";
+import { checkBounds, checkTimeouts } from "../bounds.ts";
+import { type Clock, systemClock } from "../clock.ts";
+import { ConfigError } from "../errors.ts";
+import { commonRules } from "../signer/backend-options.ts";
 import { type PinSource, checkPinSource } from "./pin.ts";
 
 /** Options of `pkcs11Backend`. */
@@ -49,7 +49,7 @@ export function checkOptions(options: Pkcs11Options): CheckedOptions {
   }
   const { modulePath, pin, token, clock = systemClock } = options;
   const { sessions = 16, timeoutMs = 5_000, slowTimeoutMs = 30_000 } = options;
-  if (!clockOption.isValid(clock)) throw invalid(`clock must be ${clockOption.rule}`);
+  if (!commonRules.clock[1](clock)) throw invalid(`clock must be ${commonRules.clock[0]}`);
   checkBounds({ sessions }, 1);
   checkTimeouts({ timeoutMs, slowTimeoutMs });
   if (!Number.isInteger(sessions) || sessions > maxSessions) {

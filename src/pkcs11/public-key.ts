@@ -1,5 +1,5 @@
-import { KeyMaterialError } from "../../errors.ts";
-import type { EcPublicJwk } from "../../jwk/public.ts";
+import { KeyMaterialError } from "../errors.ts";
+import type { EcPublicJwk } from "../jwk/public.ts";
 import { p256Params } from "./constants.ts";
 import type { FoundKey } from "./messages.ts";
 

@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { SignerError } from "../errors.ts";
-import { type Failure, kindOfStatus, word } from "./remote.ts";
+import { type FailureCode, codeOfStatus, failure, word } from "./key-service.ts";
 
 /** How to get into a Vault or OpenBao. */
 export interface VaultAccess {
@@ -16,31 +16,28 @@ export interface VaultAccess {
 
 const maxBytes = 256 * 1024;
 
-/** An answer that is of no use; it keeps the status only, since a body may quote what was sent. */
-class VaultError extends Error {
-  readonly failure: Failure;
-  constructor(failure: Failure) {
-    super(failure.detail);
-    this.failure = failure;
-  }
+/** What an error of `fetch` comes to. */
+export function failureOf(error: unknown): readonly [FailureCode, detail: string] {
+  const reason = (error as { cause?: { code?: unknown } } | undefined)?.cause?.code;
+  return ["ERR_SIGNER_UNAVAILABLE", word(reason) ?? "no connection"];
 }
 
-/** The kind of an error of {@link vaultClient}. */
-export function kindOfVaultError(error: unknown): Failure {
-  if (error instanceof VaultError) return error.failure;
-  const reason = (error as { cause?: { code?: unknown } } | undefined)?.cause?.code;
-  return { code: "ERR_SIGNER_UNAVAILABLE", detail: word(reason) ?? "no connection" };
+/** For whom a request is made. */
+interface Requester {
+  /** How messages name the key. */
+  readonly name: string;
+  readonly signal: AbortSignal;
 }
 
 /** Gives the `data` of the answer. */
-export type VaultRequest = (method: string, url: string, signal: AbortSignal, body?: object) => Promise<unknown>;
+export type VaultRequest = (requester: Requester, method: string, url: string, body?: object) => Promise<unknown>;
 
-/** Sends requests with the token as it is now; what one throws is for {@link kindOfVaultError}. */
+/** Sends requests with the token as it is now. */
 export function vaultClient(options: VaultAccess): VaultRequest {
   const { namespace, fetch = globalThis.fetch } = options;
   let token: string | undefined;
 
-  async function send(token: string, ...[method, url, signal, body]: Parameters<VaultRequest>): Promise<Response> {
+  async function send(token: string, ...[{ signal }, method, url, body]: Parameters<VaultRequest>): Promise<Response> {
     const init: RequestInit = {
       method,
       signal,
@@ -74,27 +71,27 @@ export function vaultClient(options: VaultAccess): VaultRequest {
       }
     }
     const { status } = response;
+    const [{ name }] = request;
     const text = await readBounded(response);
+    if (text === undefined) throw failure(name, "ERR_SIGNER_UNAVAILABLE", "the body is too large");
     if (status === 204) return undefined;
-    if (status !== 200) {
-      const code = status >= 300 && status < 400 ? "ERR_SIGNER_UNAVAILABLE" : kindOfStatus(status);
-      throw new VaultError({ code, detail: `status ${status}` });
-    }
+    // The status alone: a body may quote what was sent.
+    if (status !== 200) throw failure(name, codeOfStatus(status), `status ${status}`);
     try {
       return (JSON.parse(text) as { data?: unknown } | null)?.data;
     } catch {
-      throw new VaultError({ code: "ERR_SIGNER_UNAVAILABLE", detail: "the body is not JSON" });
+      throw failure(name, "ERR_SIGNER_UNAVAILABLE", "the body is not JSON");
     }
   };
 }
 
-async function readBounded(response: Response): Promise<string> {
+/** `undefined` where there is more than anything that is expected. */
+async function readBounded(response: Response): Promise<string | undefined> {
   const decoder = new TextDecoder();
   let text = "";
   for await (const chunk of response.body ?? []) {
     text += decoder.decode(chunk, { stream: true });
-    if (text.length > maxBytes)
-      throw new VaultError({ code: "ERR_SIGNER_UNAVAILABLE", detail: "the body is too large" });
+    if (text.length > maxBytes) return undefined;
   }
   return text + decoder.decode();
 }

@@ -1,6 +1,6 @@
 import { isAbsolute } from "node:path";
 import { fileURLToPath } from "node:url";
-import { ConfigError } from "../../errors.ts";
+import { ConfigError } from "../errors.ts";
 import type { KeySelector, TokenSelector } from "./messages.ts";
 import { percentEncoded } from "./names.ts";
 

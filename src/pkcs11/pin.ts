@@ -1,6 +1,6 @@
 import { execFile } from "node:child_process";
 import { readFile } from "node:fs/promises";
-import { ConfigError } from "../../errors.ts";
+import { ConfigError } from "../errors.ts";
 
 /** Where the user PIN of a token comes from. It is read each time that the module's process is started, and not kept. */
 export type PinSource =

@@ -1,8 +1,8 @@
 import { verify } from "node:crypto";
-import { abortable } from "../../abortable.ts";
-import { ConfigError, KeyMaterialError, SignerError } from "../../errors.ts";
-import { type EcPublicJwk, keyIdentity } from "../../jwk/public.ts";
-import type { ExternalSigner, SignInput } from "../signer.ts";
+import { abortable } from "../abortable.ts";
+import { ConfigError, KeyMaterialError, SignerError } from "../errors.ts";
+import { type EcPublicJwk, keyIdentity } from "../jwk/public.ts";
+import type { ExternalSigner, SignInput } from "../signer/signer.ts";
 import { signerErrorOf } from "./call-failure.ts";
 import type { Connection } from "./connection.ts";
 import type { FoundKey, KeySelector } from "./messages.ts";

@@ -1,10 +1,10 @@
 import { randomBytes } from "node:crypto";
 import { calculateJwkThumbprint } from "jose";
-import { abortable } from "../../abortable.ts";
-import { ConfigError, SignerError } from "../../errors.ts";
-import type { EcPublicJwk } from "../../jwk/public.ts";
-import { needsOption } from "../remote.ts";
-import type { SignerBackend } from "../signer.ts";
+import { abortable } from "../abortable.ts";
+import { ConfigError, SignerError } from "../errors.ts";
+import type { EcPublicJwk } from "../jwk/public.ts";
+import { needsOption } from "../signer/backend-options.ts";
+import type { SignerBackend } from "../signer/signer.ts";
 import { signerErrorOf } from "./call-failure.ts";
 import { Connection, type ConnectionTarget } from "./connection.ts";
 import type { KeySelector } from "./messages.ts";

@@ -1,5 +1,5 @@
 import type { ChildProcess } from "node:child_process";
-import type { Clock } from "../../clock.ts";
+import type { Clock } from "../clock.ts";
 import { CallFailure } from "./call-failure.ts";
 import { forkChild } from "./fork-child.ts";
 import type {

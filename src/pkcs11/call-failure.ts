@@ -1,4 +1,4 @@
-import { ConfigError, SignerError } from "../../errors.ts";
+import { ConfigError, SignerError } from "../errors.ts";
 import type { Failure } from "./messages.ts";
 
 /** A call that the token did not answer with a result. */

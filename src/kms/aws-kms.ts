@@ -1,0 +1,207 @@
+import type * as Sdk from "@aws-sdk/client-kms";
+import {
+  type Rules,
+  checkBackendOptions,
+  commonRules,
+  functionThat,
+  httpUrl,
+  integer,
+  needsOption,
+  text,
+} from "../signer/backend-options.ts";
+import { es256FromDer } from "../signer/der.ts";
+import { notP256, wrongPurpose } from "../signer/external.ts";
+import type { SignerBackend } from "../signer/signer.ts";
+import {
+  type FailureCode,
+  type KeyService,
+  type KeyServiceOptions,
+  type KeyOperation,
+  codeOfStatus,
+  failure,
+  keyServiceBackend,
+  loadPackage,
+  word,
+} from "./key-service.ts";
+
+/** Where AWS KMS is, and how to get in. What is not given, the SDK takes from its environment variables, profiles and roles. */
+export interface AwsKmsOptions extends KeyServiceOptions {
+  /** Where keys are made, such as `eu-central-1`; a key that exists says it in its ARN. Default: `AWS_REGION`, or that of the profile. */
+  readonly region?: string | undefined;
+  /** URL of a VPC endpoint. Default: `AWS_ENDPOINT_URL_KMS`, or that of the region. */
+  readonly endpoint?: string | undefined;
+  /** Default: the credential chain of the SDK. */
+  readonly credentials?: (() => Promise<AwsCredentials>) | undefined;
+  /** Days from the destruction of a key until it is gone for good, 7 to 30. Default: 30. */
+  readonly deletionWindowDays?: number | undefined;
+}
+
+export interface AwsCredentials {
+  readonly accessKeyId: string;
+  readonly secretAccessKey: string;
+  readonly sessionToken?: string;
+  readonly expiration?: Date;
+}
+
+const optionRules: Rules<AwsKmsOptions> = {
+  region: text,
+  endpoint: httpUrl,
+  credentials: functionThat(
+    "that gives credentials",
+    "without it the SDK takes them from its environment variables (AWS_PROFILE, AWS_ACCESS_KEY_ID and so on), profiles and roles",
+  ),
+  deletionWindowDays: integer(7, 30),
+  ...commonRules,
+};
+
+interface Key {
+  readonly arn: string;
+  readonly region: string;
+}
+
+interface Client {
+  readonly sdk: typeof Sdk;
+  readonly kms: Sdk.KMSClient;
+}
+
+const algorithm = "ECDSA_SHA_256";
+const uriPattern =
+  /^aws-kms:(arn:aws[a-z-]*:kms:([a-z0-9-]+):\d{12}:key\/(?:mrk-[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}))$/;
+
+/**
+ * Keys in AWS KMS, with the SDK `@aws-sdk/client-kms`. Asymmetric keys are never rotated by the service, so that a key is a key
+ * version.
+ *
+ * @example
+ * ```ts
+ * const backend = awsKmsBackend({ region: "eu-central-1" });
+ * const signer = await backend.create({ issuer: "https://login.example.com" });
+ * ```
+ *
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
+ * @see https://docs.aws.amazon.com/kms/latest/APIReference/API_Sign.html
+ */
+export function awsKmsBackend(options: AwsKmsOptions = {}): SignerBackend {
+  checkBackendOptions(options, optionRules);
+  const { deletionWindowDays = 30 } = options;
+
+  const service: KeyService<Key, Client> = {
+    place: "aws-kms",
+    uriForm: "aws-kms:arn:aws:kms:REGION:ACCOUNT:key/ID (an alias can be moved to another key)",
+    failureOf,
+
+    parse(uri) {
+      const [, arn, region] = uriPattern.exec(uri) ?? [];
+      return arn === undefined || region === undefined ? undefined : { arn, region };
+    },
+
+    async connect(key) {
+      const sdk = await loadPackage("@aws-sdk/client-kms", () => import("@aws-sdk/client-kms"));
+      const region = key === undefined ? options.region : key.region;
+      const { endpoint, credentials } = options;
+      const kms = new sdk.KMSClient({
+        ...(region !== undefined && { region }),
+        ...(endpoint !== undefined && { endpoint }),
+        ...(credentials !== undefined && { credentials }),
+      });
+      return { sdk, kms };
+    },
+
+    async publicKey(operation) {
+      const { name, key, signal } = operation;
+      const { sdk, kms } = operation.client;
+      const command = new sdk.GetPublicKeyCommand({ KeyId: key.arn });
+      const answer = await whenKnown(operation, () => kms.send(command, { abortSignal: signal }));
+      const { KeyId, KeySpec, KeyUsage, PublicKey, SigningAlgorithms } = answer;
+      if (KeySpec !== "ECC_NIST_P256") throw notP256(name, word(KeySpec));
+      if (KeyUsage !== "SIGN_VERIFY" || SigningAlgorithms?.includes(algorithm) !== true) {
+        throw wrongPurpose(name, word(KeyUsage));
+      }
+      if (KeyId !== key.arn || PublicKey === undefined) throw wrongAnswer(name);
+      return `-----BEGIN PUBLIC KEY-----\n${Buffer.from(PublicKey).toString("base64")}\n-----END PUBLIC KEY-----\n`;
+    },
+
+    async sign({ name, key, client: { sdk, kms }, signal }, digest) {
+      const request = { KeyId: key.arn, Message: digest, MessageType: "DIGEST", SigningAlgorithm: algorithm } as const;
+      const answer = await kms.send(new sdk.SignCommand(request), { abortSignal: signal });
+      const { KeyId, Signature, SigningAlgorithm } = answer;
+      if (KeyId !== key.arn || SigningAlgorithm !== algorithm || Signature === undefined) throw wrongAnswer(name);
+      return es256FromDer(Signature, name);
+    },
+
+    async create({ client: { sdk, kms }, signal }, issuer) {
+      await kms.config.region().catch(() => {
+        throw needsOption("AWS KMS", "region", "awsKms", "eu-central-1, or the variable AWS_REGION");
+      });
+      const command = new sdk.CreateKeyCommand({
+        KeySpec: "ECC_NIST_P256",
+        KeyUsage: "SIGN_VERIFY",
+        Description: `jwksd: signing key of ${issuer}`,
+        Tags: [{ TagKey: "jwksd:issuer", TagValue: tagValue(issuer) }],
+      });
+      const { KeyMetadata } = await kms.send(command, { abortSignal: signal });
+      return `aws-kms:${KeyMetadata?.Arn}`;
+    },
+
+    async tag(operation, _issuer, kid) {
+      const { key, signal } = operation;
+      const { sdk, kms } = operation.client;
+      const command = new sdk.TagResourceCommand({ KeyId: key.arn, Tags: [{ TagKey: "jwksd:kid", TagValue: kid }] });
+      await whenKnown(operation, () => kms.send(command, { abortSignal: signal }));
+    },
+
+    async destroy({ name, key, client: { sdk, kms }, signal }) {
+      const request = { KeyId: key.arn, PendingWindowInDays: deletionWindowDays };
+      const { DeletionDate } = await kms.send(new sdk.ScheduleKeyDeletionCommand(request), { abortSignal: signal });
+      if (DeletionDate === undefined) throw wrongAnswer(name);
+      return Number(DeletionDate);
+    },
+  };
+  return keyServiceBackend(service, options);
+}
+
+/** A key that was just made is not known everywhere at once. */
+async function whenKnown<T>({ isNew, pause }: KeyOperation<Key, Client>, ask: () => Promise<T>): Promise<T> {
+  for (;;) {
+    try {
+      return await ask();
+    } catch (error) {
+      if (!isNew || (error as Error).name !== "NotFoundException") throw error;
+      await pause();
+    }
+  }
+}
+
+/** Tags take fewer characters than URLs have; the description of the key holds the issuer as it is. */
+function tagValue(issuer: string): string {
+  return issuer.replaceAll(/[^\p{L}\p{N}_.:/=+@-]/gu, "_").slice(0, 256);
+}
+
+const wrongAnswer = (name: string): Error => failure(name, "ERR_SIGNER_BAD_SIGNATURE", "another key or algorithm");
+
+const names: Readonly<Partial<Record<FailureCode, string>>> = {
+  ERR_SIGNER_UNAUTHORIZED:
+    "AccessDenied AccessDeniedException CredentialsProviderError TokenProviderError ExpiredTokenException IncompleteSignature " +
+    "InvalidClientTokenId InvalidSignatureException MissingAuthenticationTokenException NotAuthorized OptInRequired UnrecognizedClientException",
+  ERR_SIGNER_THROTTLED: "LimitExceededException RequestLimitExceeded ThrottlingException TooManyRequestsException",
+  ERR_SIGNER_KEY_STATE: "DisabledException KMSInvalidStateException NotFoundException",
+  ERR_SIGNER_UNAVAILABLE: "KeyUnavailableException DependencyTimeoutException",
+};
+const codes = new Map(
+  Object.entries(names).flatMap(([code, names]) =>
+    names.split(" ").map((name) => [name, code as FailureCode] as const),
+  ),
+);
+
+/** @see https://docs.aws.amazon.com/kms/latest/APIReference/CommonErrors.html */
+function failureOf(error: unknown): readonly [FailureCode, string] {
+  const { name, code, $metadata } = error as {
+    readonly name: string;
+    readonly code?: unknown;
+    readonly $metadata?: { readonly httpStatusCode?: number };
+  };
+  const status = $metadata?.httpStatusCode;
+  // Without an answer, the code is that of the system, such as ECONNREFUSED.
+  const detail = word(status === undefined ? (code ?? name) : name) ?? "no connection";
+  return [codes.get(name) ?? (status === undefined ? "ERR_SIGNER_UNAVAILABLE" : codeOfStatus(status)), detail];
+}

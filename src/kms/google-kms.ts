@@ -1,0 +1,173 @@
+import type { KeyManagementServiceClient } from "@google-cloud/kms";
+import { ConfigError, type SignerError } from "../errors.ts";
+import {
+  type Rules,
+  checkBackendOptions,
+  commonRules,
+  httpUrl,
+  needsOption,
+  oneOf,
+  textLike,
+} from "../signer/backend-options.ts";
+import { es256FromDer } from "../signer/der.ts";
+import { notP256 } from "../signer/external.ts";
+import type { SignerBackend } from "../signer/signer.ts";
+import { crc32c } from "./google-crc32c.ts";
+import { clientFor, codeOf, failureOf, settingsFor, status } from "./google-kms-client.ts";
+import {
+  type KeyOperation,
+  type KeyService,
+  type KeyServiceOptions,
+  failure,
+  keyServiceBackend,
+  word,
+} from "./key-service.ts";
+
+/** Where Google Cloud KMS is. How to get in is found by the SDK: Application Default Credentials. */
+export interface GoogleKmsOptions extends KeyServiceOptions {
+  /** Where keys are made: `projects/P/locations/L/keyRings/R/cryptoKeys/K`. Each key is a new version of it; it is made when it is not there. */
+  readonly cryptoKey?: string | undefined;
+  /** What protects keys that are made. Default: `HSM`. */
+  readonly protectionLevel?: "HSM" | "SOFTWARE" | undefined;
+  /** URL of a private endpoint. Default: that of the universe, `https://cloudkms.googleapis.com`. */
+  readonly endpoint?: string | undefined;
+}
+
+const cryptoKeyPattern = /^(projects\/[\w.:-]+\/locations\/[\w-]+\/keyRings\/[\w-]{1,63})\/cryptoKeys\/([\w-]{1,63})$/;
+const cryptoKeyForm = "projects/P/locations/L/keyRings/R/cryptoKeys/K";
+
+const optionRules: Rules<GoogleKmsOptions> = {
+  cryptoKey: textLike(cryptoKeyForm, (value) => cryptoKeyPattern.test(value)),
+  protectionLevel: oneOf("HSM", "SOFTWARE"),
+  endpoint: httpUrl,
+  ...commonRules,
+};
+
+/** The name of a version. */
+type Key = string;
+type Client = KeyManagementServiceClient;
+
+const algorithm = "EC_SIGN_P256_SHA256";
+
+/**
+ * Keys in Google Cloud KMS, with the SDK `@google-cloud/kms` in its REST mode: HTTP/1.1 over connections that stay, which passes
+ * every proxy and is what the tests run. A key is a version of one CryptoKey: these cannot be deleted, their versions can be
+ * destroyed.
+ *
+ * @example
+ * ```ts
+ * const backend = googleKmsBackend({ cryptoKey: "projects/login/locations/europe-west3/keyRings/login/cryptoKeys/signing" });
+ * const signer = await backend.create({ issuer: "https://login.example.com" });
+ * ```
+ *
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
+ * @see https://cloud.google.com/kms/docs/reference/rest/v1/projects.locations.keyRings.cryptoKeys.cryptoKeyVersions/asymmetricSign
+ */
+export function googleKmsBackend(options: GoogleKmsOptions = {}): SignerBackend {
+  checkBackendOptions(options, optionRules);
+  const { cryptoKey, protectionLevel = "HSM", endpoint } = options;
+
+  const service: KeyService<Key, Client> = {
+    place: `gcp-kms:${cryptoKey}`,
+    uriForm: `gcp-kms:${cryptoKeyForm}/cryptoKeyVersions/N`,
+    failureOf,
+
+    parse(uri) {
+      const [, version, cryptoKey = ""] = /^gcp-kms:((.+)\/cryptoKeyVersions\/[1-9]\d{0,9})$/.exec(uri) ?? [];
+      return cryptoKeyPattern.test(cryptoKey) ? version : undefined;
+    },
+
+    connect(key) {
+      if (key === undefined && cryptoKey === undefined) {
+        throw needsOption("Google Cloud KMS", "cryptoKey", "googleKms", cryptoKeyForm);
+      }
+      return clientFor(endpoint);
+    },
+
+    async publicKey(operation) {
+      if (operation.isNew) await whenGenerated(operation);
+      const { name, key, client } = operation;
+      const [answer] = await client.getPublicKey({ name: key }, settingsFor(operation));
+      const { pem = "" } = answer;
+      if (answer.algorithm !== algorithm) throw notP256(name, word(answer.algorithm));
+      checkName(operation, answer.name);
+      checkSum(name, "pemCrc32c", answer.pemCrc32c?.value, Buffer.from(pem ?? ""));
+      return pem ?? "";
+    },
+
+    async sign(operation, digest) {
+      const { name, key, client } = operation;
+      const request = { name: key, digest: { sha256: digest }, digestCrc32c: { value: crc32c(digest) } };
+      const [answer] = await client.asymmetricSign(request, settingsFor(operation));
+      checkName(operation, answer.name);
+      if (answer.verifiedDigestCrc32c !== true) throw damaged(name, "digestCrc32c");
+      const signature = answer.signature instanceof Uint8Array ? answer.signature : new Uint8Array();
+      checkSum(name, "signatureCrc32c", answer.signatureCrc32c?.value, signature);
+      return es256FromDer(signature, name);
+    },
+
+    async create(operation, issuer) {
+      const { client } = operation;
+      const settings = settingsFor(operation);
+      const newVersion = () => client.createCryptoKeyVersion({ parent: cryptoKey ?? "" }, settings);
+      const [version] = await newVersion().catch(async (error: unknown) => {
+        if (codeOf(error) !== status.notFound) throw error;
+        const [, parent = "", cryptoKeyId = ""] = cryptoKeyPattern.exec(cryptoKey ?? "") ?? [];
+        const versionTemplate = { algorithm, protectionLevel } as const;
+        const labels = { "jwksd-issuer": label(issuer) };
+        const template = { purpose: "ASYMMETRIC_SIGN", versionTemplate, labels } as const;
+        const request = { parent, cryptoKeyId, cryptoKey: template, skipInitialVersionCreation: true };
+        await client.createCryptoKey(request, settings).catch((error: unknown) => {
+          // Another replica was faster.
+          if (codeOf(error) !== status.alreadyExists) throw error;
+        });
+        return newVersion();
+      });
+      return `gcp-kms:${version.name}`;
+    },
+
+    async destroy(operation) {
+      const [version] = await operation.client.destroyCryptoKeyVersion({ name: operation.key }, settingsFor(operation));
+      checkName(operation, version.name);
+      return Number(version.destroyTime?.seconds ?? Number.NaN) * 1000;
+    },
+  };
+
+  async function whenGenerated(operation: KeyOperation<Key, Client>): Promise<void> {
+    const { name, key, client, pause } = operation;
+    for (;;) {
+      const [version] = await client.getCryptoKeyVersion({ name: key }, settingsFor(operation));
+      if (version.state === "ENABLED") {
+        if (version.protectionLevel === protectionLevel) return;
+        const rule = `keys of protection level ${version.protectionLevel}, not ${protectionLevel}`;
+        throw new ConfigError("ERR_OPTION_INVALID", `gcp-kms:${cryptoKey} makes ${rule}`);
+      }
+      if (version.state !== "PENDING_GENERATION") throw failure(name, "ERR_SIGNER_KEY_STATE", String(version.state));
+      await pause();
+    }
+  }
+
+  return keyServiceBackend(service, options);
+}
+
+/** Labels take fewer characters than URLs have. */
+function label(issuer: string): string {
+  return issuer
+    .replace(/^https:\/\//, "")
+    .toLowerCase()
+    .replaceAll(/[^a-z0-9_-]/g, "_")
+    .slice(0, 63);
+}
+
+function checkName({ name, key }: KeyOperation<Key, Client>, given: unknown): void {
+  if (given !== key) throw failure(name, "ERR_SIGNER_BAD_SIGNATURE", "another key version");
+}
+
+function checkSum(name: string, what: string, given: unknown, bytes: Uint8Array): void {
+  if (String(given) !== String(crc32c(bytes))) throw damaged(name, what);
+}
+
+/** @see https://cloud.google.com/kms/docs/data-integrity-guidelines */
+function damaged(name: string, what: string): SignerError {
+  return failure(name, "ERR_SIGNER_UNAVAILABLE", `damaged on the way: ${what}`);
+}

@@ -1,0 +1,226 @@
+// What all key services have in common: deadlines, errors, and the steps by which a key is opened, made and destroyed.
+import { calculateJwkThumbprint, importJWK } from "jose";
+import { sleep, withDeadline } from "../async.ts";
+import type { Bytes } from "../bytes.ts";
+import { type Clock, systemClock } from "../clock.ts";
+import { ConfigError, JwksdError, KeyMaterialError, SignerError } from "../errors.ts";
+import type { EcPublicJwk } from "../jwk/public.ts";
+import { type KeyInput, readKey } from "../jwk/read.ts";
+import { type Rule, textLike } from "../signer/backend-options.ts";
+import { abortedBy, externalSigner, notP256 } from "../signer/external.ts";
+import type { ExternalSigner, SignerBackend } from "../signer/signer.ts";
+
+/** Deadlines of one key service. They stand above whatever its SDK does by itself: each of its retries counts. */
+export interface KeyServiceOptions {
+  /** Time for one signature, in milliseconds. Default: 5000. */
+  readonly timeoutMs?: number | undefined;
+  /** Time to open, make or destroy a key, in milliseconds: credentials may have to be found first. Default: 30000. */
+  readonly slowTimeoutMs?: number | undefined;
+  readonly clock?: Clock | undefined;
+}
+
+/** What errors of a service come to, with what to do. */
+const advice = {
+  ERR_SIGNER_THROTTLED: "the key service asks to slow down; try again later",
+  ERR_SIGNER_UNAVAILABLE: "the key service cannot be reached or failed; try again later",
+  ERR_SIGNER_UNAUTHORIZED: "the key service refuses these credentials; correct the credentials or the policy",
+  ERR_SIGNER_KEY_STATE: "the key is disabled, deleted or not there",
+  ERR_SIGNER_BAD_SIGNATURE: "the key service answered with something else than was asked for",
+} as const;
+
+export type FailureCode = keyof typeof advice;
+
+/** @param detail a name, code or status, never a text from outside */
+export function failure(name: string, code: FailureCode, detail: string): SignerError {
+  return new SignerError(code, `${name}: ${advice[code]} (${detail})`);
+}
+
+/** An operation of a service. */
+export interface Operation<Client> {
+  readonly client: Client;
+  /** How messages name the key: its URI, once it has one. */
+  readonly name: string;
+  readonly signal: AbortSignal;
+  readonly timeoutMs: number;
+  /** Waits, to look again whether something has happened. */
+  readonly pause: () => Promise<void>;
+}
+
+/** An operation on a key. */
+export interface KeyOperation<Key, Client> extends Operation<Client> {
+  readonly key: Key;
+  /** Whether the key was made a moment ago, so that it may not be usable everywhere yet. */
+  readonly isNew: boolean;
+}
+
+/** What a key service has of its own. `Key` is what a URI names, `Client` what requests go through. */
+export interface KeyService<Key, Client> {
+  /** Where keys are made, for messages. */
+  readonly place: string;
+  /** How a URI is written. */
+  readonly uriForm: string;
+  /** `undefined` where the URI names no key version that never changes. */
+  parse(uri: string): Key | undefined;
+  /**
+   * Needs no end: connections that nobody uses are closed by the service, and keep no process alive.
+   *
+   * @param key `undefined` where one is to be made
+   * @throws ConfigError where no option says in which place
+   */
+  connect(key: Key | undefined): Client | Promise<Client>;
+  /** Gives the public half of a key that may sign. */
+  publicKey(operation: KeyOperation<Key, Client>): Promise<KeyInput>;
+  /** 64 bytes, r then s. */
+  sign(operation: KeyOperation<Key, Client>, digest: Bytes): Promise<Uint8Array>;
+  /** Makes a key, and gives its URI. */
+  create(operation: Operation<Client>, issuer: string): Promise<string>;
+  /** Writes onto a new key whose it is, where {@link create} has not. */
+  tag?(operation: KeyOperation<Key, Client>, issuer: string, kid: string): Promise<unknown>;
+  /** Gives the moment from which on the key is gone, in epoch milliseconds. */
+  destroy(operation: KeyOperation<Key, Client>): Promise<number>;
+  /** What an error of the SDK comes to. The error is not kept as `cause`: it holds a request with its credentials. */
+  failureOf(error: unknown): readonly [FailureCode, detail: string];
+}
+
+const pauseMs = 250;
+
+export function keyServiceBackend<Key, Client>(
+  service: KeyService<Key, Client>,
+  { timeoutMs = 5000, slowTimeoutMs = 30_000, clock = systemClock }: KeyServiceOptions,
+): SignerBackend {
+  /** Runs one operation, all retries of the SDK included. */
+  async function run<T>(
+    name: string,
+    timeoutMs: number,
+    signal: AbortSignal | undefined,
+    work: (limits: Omit<Operation<Client>, "client">) => Promise<T>,
+  ): Promise<T> {
+    const expired = (): SignerError => {
+      const rule = `the key service did not answer within ${timeoutMs} ms; try again later`;
+      return new SignerError("ERR_SIGNER_TIMEOUT", `${name}: ${rule}`);
+    };
+    const aborted = (signal: AbortSignal): SignerError => abortedBy(signal, name);
+    try {
+      return await withDeadline(
+        (signal) => work({ name, signal, timeoutMs, pause: () => sleep(pauseMs, clock, signal) }),
+        { clock, timeoutMs, signal, expired, aborted },
+      );
+    } catch (error) {
+      if (error instanceof JwksdError) throw error;
+      throw failure(name, ...service.failureOf(error));
+    }
+  }
+
+  function parse(uri: string): Key {
+    const key = service.parse(uri);
+    if (key !== undefined) return key;
+    // A URI that is wrong may hold a password; only its scheme is repeated.
+    const scheme = /^([\w+.-]{1,32}):/.exec(uri)?.[1];
+    const what = scheme === undefined ? "text" : `${scheme}: URI`;
+    const rule = `this ${what} names no immutable key version; write it as ${service.uriForm}`;
+    throw new ConfigError("ERR_SIGNER_URI", rule);
+  }
+
+  async function read(uri: string, signal: AbortSignal | undefined, isNew: boolean) {
+    const key = parse(uri);
+    return run(uri, slowTimeoutMs, signal, async (limits) => {
+      const client = await service.connect(key);
+      const input = await service.publicKey({ ...limits, client, key, isNew });
+      return { client, key, isNew, publicKey: await p256PublicKey(input, uri) };
+    });
+  }
+
+  function signerOf(uri: string, { publicKey, ...rest }: Awaited<ReturnType<typeof read>>): ExternalSigner {
+    return externalSigner({
+      uri,
+      publicKey,
+      sign: (digest, signal) => run(uri, timeoutMs, signal, (limits) => service.sign({ ...limits, ...rest }, digest)),
+    });
+  }
+
+  async function destroy(uri: string, signal?: AbortSignal): Promise<{ destroyedAt: number }> {
+    const key = parse(uri);
+    const destroyedAt = await run(uri, slowTimeoutMs, signal, async (limits) =>
+      service.destroy({ ...limits, client: await service.connect(key), key, isNew: false }),
+    );
+    return { destroyedAt };
+  }
+
+  return {
+    open: async (uri, { signal } = {}) => signerOf(uri, await read(uri, signal, false)),
+    destroy: (uri, { signal } = {}) => destroy(uri, signal),
+
+    async create({ issuer, signal }) {
+      const uri = await run(service.place, slowTimeoutMs, signal, async (limits) =>
+        service.create({ ...limits, client: await service.connect(undefined) }, issuer),
+      );
+      try {
+        const made = await read(uri, signal, true);
+        // Known only now: the kid is made of the public key.
+        const kid = await calculateJwkThumbprint(made.publicKey);
+        await run(uri, slowTimeoutMs, signal, async (limits) => service.tag?.({ ...limits, ...made }, issuer, kid));
+        return signerOf(uri, made);
+      } catch (error) {
+        // A key of no use is taken back, so that attempts do not pile up.
+        await destroy(uri).catch(() => {});
+        throw error;
+      }
+    },
+  };
+}
+
+/**
+ * Loads the SDK of a key service when it is needed.
+ *
+ * @throws ConfigError `ERR_PACKAGE_MISSING`
+ */
+export async function loadPackage<T>(packageName: string, load: () => Promise<T>): Promise<T> {
+  try {
+    return await load();
+  } catch (error) {
+    // What a package that is there lacks itself is not for this message.
+    const { code, message } = error as NodeJS.ErrnoException;
+    if (code !== "ERR_MODULE_NOT_FOUND" || !message.includes(`'${packageName}'`)) throw error;
+    throw new ConfigError(
+      "ERR_PACKAGE_MISSING",
+      `the package ${packageName} is needed and not installed; install it with: npm install ${packageName}`,
+    );
+  }
+}
+
+/** The status or name of an error for a message, if it is nothing but a word. */
+export function word(value: unknown): string | undefined {
+  if (typeof value === "number") return String(value);
+  return typeof value === "string" && /^[\w.:-]{1,64}$/.test(value) ? value : undefined;
+}
+
+/** What an HTTP status means where the service has said nothing better. @see RFC 9110 section 15 */
+export function codeOfStatus(status: number): FailureCode {
+  if (status === 401 || status === 403) return "ERR_SIGNER_UNAUTHORIZED";
+  if (status === 429) return "ERR_SIGNER_THROTTLED";
+  return [400, 404, 409, 410].includes(status) ? "ERR_SIGNER_KEY_STATE" : "ERR_SIGNER_UNAVAILABLE";
+}
+
+export const keyPrefixRule: Rule = textLike(
+  "up to 32 letters, digits and hyphens, beginning with a letter or digit",
+  (value) => /^[A-Za-z0-9][A-Za-z0-9-]{0,31}$/.test(value),
+);
+
+/** A name that no other key has, and that says for whom the key is. */
+export function newKeyName(prefix: string, issuer: string): string {
+  const host = new URL(issuer).hostname.replaceAll(/[^A-Za-z0-9]+/g, "-").slice(0, 64);
+  return `${prefix}-${host}-${crypto.randomUUID().slice(-12)}`;
+}
+
+/** @throws KeyMaterialError `ERR_KEY_NOT_P256`, `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED` */
+async function p256PublicKey(input: KeyInput, name: string): Promise<EcPublicJwk> {
+  const { publicJwk } = await readKey(input, name);
+  if (publicJwk.kty !== "EC") throw notP256(name, publicJwk.kty);
+  if (publicJwk.crv !== "P-256") throw notP256(name, publicJwk.crv);
+  try {
+    await importJWK({ ...publicJwk }, "ES256");
+  } catch {
+    throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: the public key is no point on P-256`);
+  }
+  return publicJwk;
+}

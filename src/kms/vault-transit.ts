@@ -1,0 +1,175 @@
+import { base64url } from "jose";
+import { systemClock } from "../clock.ts";
+import {
+  type Rules,
+  checkBackendOptions,
+  commonRules,
+  functionThat,
+  needsOption,
+  text,
+  textLike,
+} from "../signer/backend-options.ts";
+import { notP256 } from "../signer/external.ts";
+import type { SignerBackend } from "../signer/signer.ts";
+import {
+  type KeyOperation,
+  type KeyService,
+  type KeyServiceOptions,
+  failure,
+  keyPrefixRule,
+  keyServiceBackend,
+  newKeyName,
+  word,
+} from "./key-service.ts";
+import { type VaultAccess, type VaultRequest, failureOf, vaultClient } from "./vault-transit-client.ts";
+
+/** Where a Vault or OpenBao makes keys, and how to get in. */
+export interface VaultTransitOptions extends KeyServiceOptions, VaultAccess {
+  /** Where keys are made: `https://HOST/MOUNT`. Needed by `create` only. */
+  readonly mount?: string | undefined;
+  /** What the names of keys that are made begin with. Default: `jwksd`. */
+  readonly keyPrefix?: string | undefined;
+}
+
+const optionRules: Rules<VaultTransitOptions> = {
+  mount: textLike("https://HOST/MOUNT", (value) => parse(`vault-transit:${withoutSlash(value)}/key/1`) !== undefined),
+  keyPrefix: keyPrefixRule,
+  tokenFile: text,
+  tokenVariable: text,
+  namespace: text,
+  fetch: functionThat("like fetch", "an authority of your own goes into NODE_EXTRA_CA_CERTS"),
+  ...commonRules,
+};
+
+interface Key {
+  readonly mountUrl: string;
+  readonly keyName: string;
+  readonly version: number;
+}
+
+/** What is used of the answer to reading a key. @see https://developer.hashicorp.com/vault/api-docs/secret/transit#read-key */
+interface KeyInfo {
+  readonly type?: unknown;
+  readonly min_encryption_version?: unknown;
+  readonly keys?: Readonly<Record<string, { readonly public_key?: unknown } | undefined>>;
+}
+
+/**
+ * Keys in the Transit engine of HashiCorp Vault or OpenBao, over its HTTP API. A key is made per rotation instead of a version of
+ * one key: Transit destroys keys, not single versions, and of two rotations at once each must know which key is its own.
+ *
+ * Connections are made over https, or http to loopback; redirects are not followed.
+ *
+ * @example
+ * ```ts
+ * const backend = vaultTransitBackend({ mount: "https://vault.example.com/transit", tokenFile: "/run/vault/token" });
+ * const signer = await backend.create({ issuer: "https://login.example.com" });
+ * ```
+ *
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
+ * @see https://developer.hashicorp.com/vault/api-docs/secret/transit
+ */
+export function vaultTransitBackend(options: VaultTransitOptions = {}): SignerBackend {
+  checkBackendOptions(options, optionRules);
+  const { keyPrefix = "jwksd", clock = systemClock } = options;
+  const mount = options.mount && withoutSlash(options.mount);
+  const request = vaultClient(options);
+
+  const service: KeyService<Key, VaultRequest> = {
+    place: `vault-transit:${mount}`,
+    uriForm: "vault-transit:https://HOST/MOUNT/KEY/VERSION (https, or http for a loopback host)",
+    failureOf,
+    parse,
+
+    connect(key) {
+      if (key === undefined && mount === undefined) {
+        throw needsOption("Vault", "mount", "vaultTransit", "https://HOST/MOUNT");
+      }
+      return request;
+    },
+
+    async publicKey(operation) {
+      const { name, key } = operation;
+      const info = await read(operation);
+      if (info?.type !== "ecdsa-p256") throw notP256(name, word(info?.type));
+      const pem = info.keys?.[key.version]?.public_key;
+      if (typeof pem !== "string") throw failure(name, "ERR_SIGNER_KEY_STATE", "no such version");
+      // A version below may still verify, but no longer sign.
+      if (Number(info.min_encryption_version ?? 0) > key.version) {
+        throw failure(name, "ERR_SIGNER_KEY_STATE", "below min_encryption_version");
+      }
+      return pem;
+    },
+
+    async sign(operation, digest) {
+      const { mountUrl, keyName, version } = operation.key;
+      const answer = await request(operation, "POST", `${mountUrl}/sign/${keyName}`, {
+        input: Buffer.from(digest).toString("base64"),
+        prehashed: true,
+        hash_algorithm: "sha2-256",
+        marshaling_algorithm: "jws",
+        key_version: version,
+      });
+      return signatureOf(operation, answer);
+    },
+
+    async create(operation, issuer) {
+      const uri = `${service.place}/${newKeyName(keyPrefix, issuer)}/1`;
+      const key = parse(uri);
+      // Never exportable: Transit cannot take that back once it is on.
+      const settings = { type: "ecdsa-p256", exportable: false, allow_plaintext_backup: false };
+      if (key !== undefined) await request(operation, "POST", urlOf(key), settings);
+      return uri;
+    },
+
+    async destroy(operation) {
+      const { name, key } = operation;
+      const versions = Object.keys((await read(operation))?.keys ?? {});
+      if (versions.some((other) => other !== String(key.version))) {
+        const detail = "the key has other versions, which would be destroyed with it";
+        throw failure(name, "ERR_SIGNER_KEY_STATE", detail);
+      }
+      await request(operation, "POST", `${urlOf(key)}/config`, { deletion_allowed: true });
+      await request(operation, "DELETE", urlOf(key));
+      return clock.now();
+    },
+  };
+
+  async function read(operation: KeyOperation<Key, VaultRequest>): Promise<KeyInfo | undefined> {
+    return (await request(operation, "GET", urlOf(operation.key))) as KeyInfo | undefined;
+  }
+
+  return keyServiceBackend(service, options);
+}
+
+const urlOf = ({ mountUrl, keyName }: Key): string => `${mountUrl}/keys/${keyName}`;
+
+const withoutSlash = (url: string): string => url.replace(/\/$/, "");
+
+const loopback = /^(localhost|127(\.\d+){3}|\[::1\])$/;
+
+function parse(uri: string): Key | undefined {
+  const [, address] = /^vault-transit:(.+)$/.exec(uri) ?? [];
+  const url = address !== undefined && URL.canParse(address) ? new URL(address) : undefined;
+  const [, mount, keyName, version] =
+    /^\/([\w.-]+(?:\/[\w.-]+)*)\/([\w.-]+)\/([1-9]\d{0,8})$/.exec(url?.pathname ?? "") ?? [];
+  if (
+    url === undefined ||
+    // One key has one URI: no password, query, fragment, escape or dot segment.
+    `${url.origin}${url.pathname}` !== address ||
+    (url.protocol !== "https:" && !(url.protocol === "http:" && loopback.test(url.hostname))) ||
+    keyName === undefined
+  ) {
+    return undefined;
+  }
+  return { mountUrl: `${url.origin}/v1/${mount}`, keyName, version: Number(version) };
+}
+
+/** @see https://developer.hashicorp.com/vault/api-docs/secret/transit#sign-data */
+function signatureOf({ name, key }: KeyOperation<Key, VaultRequest>, answer: unknown): Uint8Array {
+  const text = (answer as { signature?: unknown } | undefined)?.signature;
+  const [, signedBy, encoded] = /^vault:v(\d+):([\w-]{86})$/.exec(typeof text === "string" ? text : "") ?? [];
+  if (encoded === undefined) throw failure(name, "ERR_SIGNER_BAD_SIGNATURE", "no signature in the form jws");
+  if (Number(signedBy) === key.version) return base64url.decode(encoded);
+  throw failure(name, "ERR_SIGNER_BAD_SIGNATURE", "signed by another key version");
+}
