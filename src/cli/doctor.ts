@@ -6,8 +6,11 @@ import { observe, observeBody } from "../doctor/node/index.ts";
 import { ConfigError, ServiceError } from "../errors.ts";
 import { printableJson } from "../server/printable.ts";
 import { terminalOf } from "../report/terminal.ts";
+import { explainToken } from "./doctor-token.ts";
 import { report, scope } from "./doctor-report.ts";
+import { stepLines } from "./explain.ts";
 import { type Io, print } from "./io.ts";
+import { readToken } from "./verify.ts";
 
 const maxFileBytes = 5_000_000;
 const severities: readonly Severity[] = ["broken", "risk", "advice"];
@@ -18,6 +21,7 @@ interface Flags {
   readonly only?: readonly string[];
   readonly skip?: readonly string[];
   readonly blocklist?: string;
+  readonly token?: string;
   readonly json?: true;
 }
 
@@ -37,29 +41,41 @@ export function doctorCommand(io: Io): Command {
     .option("--only <code>", "report this code, or group of codes, alone; may be given several times", addCodes)
     .option("--skip <code>", "do not report this code, or group of codes; may be given several times", addCodes)
     .option("--blocklist <file>", "more keys to refuse: RFC 7638 thumbprints, or lines of Debian's openssl-blacklist")
+    .option("--token <token>", 'explain this token, too, against the keys that are found; "-" reads standard input')
     .option("--json", "print the findings as JSON")
     .addHelpText(
       "after",
       `
-Exits with 0 if nothing is broken, with 1 if something is, and with 2 if nothing could be looked at.
+Exits with 0 if nothing is broken, with 1 if something is, or the token is refused, and with 2 if nothing could be looked at.
 docs/doctor.md tells about every code. Groups are ${groups().join(", ")}.
 
 Examples:
   $ jwksd doctor https://login.example.com
   $ jwksd doctor https://login.example.com/jwks --fail-on risk --skip HTTP_NO_CORS
   $ jwksd doctor http://127.0.0.1:9900 --allow-insecure --json
+  $ jwksd doctor https://login.example.com --token "$TOKEN"
   $ jwksd doctor keys.json --only JWKS`,
     )
     .action((target: string, flags: Flags) => doctor(io, target, flags));
 }
 
 async function doctor(io: Io, target: string, flags: Flags): Promise<void> {
+  if (target === "-" && flags.token === "-") {
+    throw new ConfigError("ERR_OPTION_INVALID", "standard input is either the document or the token");
+  }
+  const token = flags.token === undefined ? undefined : await readToken(io, flags.token);
   const blocklist = flags.blocklist === undefined ? new Set<string>() : await readBlocklist(flags.blocklist);
   const observations = { ...(await look(io, target, flags)), blocklist };
   const findings = (await examine(observations)).filter(({ code }) => isWanted(code, flags));
-  if (flags.json === true) print(io, printableJson({ target, ...scope(observations), findings }));
-  else print(io, report(target, observations, findings, terminalOf(io.stdout, io.environment)));
-  if (findings.some(({ severity }) => atLeast(severity, flags.failOn))) io.exitCode = 1;
+  const explanation = token === undefined ? undefined : await explainToken(token, observations);
+  if (flags.json === true) {
+    print(io, printableJson({ target, ...scope(observations), findings, token: explanation }));
+  } else {
+    print(io, report(target, observations, findings, terminalOf(io.stdout, io.environment)));
+    if (explanation !== undefined) print(io, ["", "The token:", ...stepLines(explanation)].join("\n"));
+  }
+  const isRefused = explanation?.verified === false;
+  if (isRefused || findings.some(({ severity }) => atLeast(severity, flags.failOn))) io.exitCode = 1;
 }
 
 async function look(io: Io, target: string, { allowInsecure }: Flags): Promise<Observations> {

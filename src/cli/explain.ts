@@ -1,6 +1,7 @@
 import { type JWSHeaderParameters, decodeJwt, decodeProtectedHeader } from "jose";
 import { JwksdError, TokenError } from "../errors.ts";
 import { createRemoteKeySet } from "../relying-party/remote-key-set.ts";
+import { printable } from "../server/printable.ts";
 import { relativeText, timeText } from "../rotation/words.ts";
 import {
   type VerifyOptions,
@@ -17,6 +18,21 @@ export interface Step {
   readonly detail: string;
   /** Of a step that failed. */
   readonly code?: string | undefined;
+}
+
+/** What came of all steps. */
+export interface Explanation {
+  readonly verified: boolean;
+  readonly steps: readonly Step[];
+}
+
+/** A JWK Set that is fetched, or was. */
+interface KeySource {
+  /** How the step is called in which it is read. */
+  readonly step: "discovery" | "jwks";
+  /** Where the set is, and its text. */
+  readonly load: () => Promise<{ readonly where: string; readonly body: string }>;
+  readonly getKey: VerifyOptions["keys"];
 }
 
 /** What a token must be; see `verify`. */
@@ -46,15 +62,29 @@ const goodSignature: Step = { step: "signature", ok: true, detail: "is that of t
  */
 export async function explainVerification(
   token: string,
-  options: ExplainOptions,
-): Promise<{ readonly verified: boolean; readonly steps: readonly Step[] }> {
+  { allowInsecure, jwksUri, ...expected }: ExplainOptions,
+): Promise<Explanation> {
+  const where = jwksUri === undefined ? { issuer: expected.issuer } : { jwksUri };
+  const keySet = createRemoteKeySet({ ...where, allowInsecure });
+  try {
+    return await explain(token, expected, {
+      step: jwksUri === undefined ? "discovery" : "jwks",
+      getKey: keySet.getKey,
+      async load() {
+        await keySet.refresh();
+        const { jwksUri, body } = keySet.state() ?? { jwksUri: "", body: '{"keys":[]}' };
+        return { where: jwksUri, body };
+      },
+    });
+  } finally {
+    keySet.close();
+  }
+}
+
+/** The same against any set of keys. @throws ConfigError `ERR_OPTION_INVALID` */
+export async function explain(token: string, expected: Expected, source: KeySource): Promise<Explanation> {
   const steps: Step[] = [];
-  const { allowInsecure, jwksUri, ...expected } = options;
-  const keySet = createRemoteKeySet({
-    ...(jwksUri === undefined ? { issuer: options.issuer } : { jwksUri }),
-    allowInsecure,
-  });
-  const verifyOptions = { ...expected, keys: keySet.getKey };
+  const verifyOptions = { ...expected, keys: source.getKey };
   checkVerifyOptions(verifyOptions);
   let step: Step["step"] = "token";
   const done = (detail: string): number => steps.push({ step, ok: true, detail });
@@ -63,15 +93,14 @@ export async function explainVerification(
     const [alg, kid, typ] = [header.alg, header.kid, header.typ].map((value) => shown(value));
     done(`${token.length} bytes, alg ${alg}, kid ${kid}, typ ${typ}`);
 
-    step = jwksUri === undefined ? "discovery" : "jwks";
-    await keySet.refresh();
-    const found = keySet.state() ?? { jwksUri: "", body: '{"keys":[]}' };
-    const { keys } = JSON.parse(found.body) as { keys: ({ kid?: unknown } | null)[] };
+    ({ step } = source);
+    const { where, body } = await source.load();
+    const { keys } = JSON.parse(body) as { keys: ({ kid?: unknown } | null)[] };
     const kids = keys.map((key) => shown(key?.kid, "(no kid)"));
-    done(`${found.jwksUri} has ${keys.length === 1 ? "1 key" : `${keys.length} keys`}: ${kids.join(", ")}`);
+    done(`${where} has ${keys.length === 1 ? "1 key" : `${keys.length} keys`}: ${kids.join(", ")}`);
 
     step = "key";
-    await keySet.getKey(header);
+    await source.getKey(header);
     done(`kid ${header.kid} is published, for ${header.alg}`);
 
     step = "claims";
@@ -90,9 +119,12 @@ export async function explainVerification(
     const detail = [error.message, ...comparison(token, error.code, expected)].join("; ");
     steps.push({ step, ok: false, detail: `${detail} [${error.code}]`, code: error.code });
     return { verified: false, steps };
-  } finally {
-    keySet.close();
   }
+}
+
+/** The steps for eyes. */
+export function stepLines({ steps }: Explanation): string[] {
+  return steps.map(({ ok, step, detail }) => `${ok ? "ok  " : "FAIL"}  ${step.padEnd(10)} ${printable(detail)}`);
 }
 
 /** What the token has and what is expected, where that is why it is refused, and what to do about it. */

@@ -1,6 +1,6 @@
 import { Command } from "commander";
-import { explainVerification } from "./explain.ts";
-import { printable, printableJson } from "../server/printable.ts";
+import { explainVerification, stepLines } from "./explain.ts";
+import { printableJson } from "../server/printable.ts";
 import { maxTokenBytes } from "../token/verify.ts";
 import { type Io, print } from "./io.ts";
 import { collect } from "./token.ts";
@@ -39,7 +39,7 @@ Examples:
   $ jwksd verify "$TOKEN" --issuer https://login.example.com --aud my-api --typ at+jwt --json`,
     )
     .action(async (token: string, flags: VerifyFlags) => {
-      const { verified, steps } = await explainVerification(await textOf(io, token), {
+      const explanation = await explainVerification(await readToken(io, token), {
         issuer: flags.issuer,
         jwksUri: flags.jwksUri,
         audience: flags.aud,
@@ -47,15 +47,13 @@ Examples:
         typ: flags.typ,
         allowInsecure: flags.allowInsecure,
       });
-      if (flags.json === true) print(io, printableJson({ verified, steps }));
-      else
-        for (const { ok, step, detail } of steps)
-          print(io, `${ok ? "ok  " : "FAIL"}  ${step.padEnd(10)} ${printable(detail)}`);
-      if (!verified) io.exitCode = 1;
+      print(io, flags.json === true ? printableJson(explanation) : stepLines(explanation).join("\n"));
+      if (!explanation.verified) io.exitCode = 1;
     });
 }
 
-async function textOf({ stdin }: Io, token: string): Promise<string> {
+/** A token that was given, or that of standard input, where nobody sees it in the list of processes. */
+export async function readToken({ stdin }: Io, token: string): Promise<string> {
   if (token !== "-") return token.trim();
   const chunks: Buffer[] = [];
   let bytes = 0;

@@ -18,7 +18,7 @@ export interface Exchange {
 
 /**
  * `forbidden-url`, `forbidden-address`: no request is made there. `unreachable`: no connection. `tls`: a certificate that is not accepted.
- * `timeout`, `too-large`, `redirects`: a limit of the observer. `protocol`: no HTTP response.
+ * `timeout`, `too-large`, `redirects`: a limit of one request. `limit`: one of the whole look. `protocol`: no HTTP response.
  */
 export interface Failure {
   readonly kind:
@@ -29,6 +29,7 @@ export interface Failure {
     | "timeout"
     | "too-large"
     | "redirects"
+    | "limit"
     | "protocol";
   /** A word of the platform, such as `ECONNREFUSED`, or what the limit is. */
   readonly detail: string;

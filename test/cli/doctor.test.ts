@@ -9,8 +9,9 @@ import { run } from "../../src/cli/run.ts";
 import { certificateFor } from "../client/certificate.ts";
 import { bytes, published, sound } from "../doctor/observed.ts";
 import { listening, providing, serveHttp, serveTls } from "../doctor/server.ts";
-import { keyMaterial, rsaKey } from "../support/keys.ts";
+import { ecKey, keyMaterial, rsaKey } from "../support/keys.ts";
 import { runCli, temporaryFolder } from "../support/service.ts";
+import { compact, signature } from "../token/compact.ts";
 
 const insecure = "--allow-insecure";
 /** What a terminal obeys or hides. */
@@ -43,11 +44,11 @@ const provider = (t: TestContext, keys: readonly unknown[], headers: Readonly<Re
 };
 
 /** The exit code and the output, with this as standard input. */
-const through = async (input: Iterable<Uint8Array>) => {
+const through = async (input: Iterable<Uint8Array>, ...args: string[]) => {
   let stdout = "";
   const write = (text: string): void => void (stdout += text);
   const io = { stdin: Readable.from(input), stdout: { write }, stderr: { write }, environment: {}, exitCode: 0 };
-  return [await run(["doctor", "-"], io), stdout] as const;
+  return [await run(["doctor", ...args], io), stdout] as const;
 };
 
 describe("jwksd doctor", () => {
@@ -146,8 +147,11 @@ describe("jwksd doctor", () => {
   });
 
   test("- reads standard input, as far as a set can be long", async () => {
-    assert.deepEqual(await through([bytes({ keys: [sound] })]), [0, "-: nothing is wrong. Checked 1 key.\n"]);
-    const [code, output] = await through(Array.from({ length: 100 }, () => Buffer.alloc(65_536, " ")));
+    assert.deepEqual(await through([bytes({ keys: [sound] })], "-"), [0, "-: nothing is wrong. Checked 1 key.\n"]);
+    const [code, output] = await through(
+      Array.from({ length: 100 }, () => Buffer.alloc(65_536, " ")),
+      "-",
+    );
     assert.equal(code, 2);
     assert.match(output, /standard input: is larger than 5,000,000 bytes/);
   });
@@ -219,5 +223,72 @@ describe("jwksd doctor", () => {
       assert.match(stdout, /leaked/);
       for (const secret of keyMaterial(key)) assert.ok(!stdout.includes(secret));
     }
+  });
+});
+
+describe("--token", () => {
+  const key = ecKey("sound");
+  const exp = Math.floor(Date.now() / 1000) + 600;
+  const signed = (header: object, claims: object, privateKey: object = key): string =>
+    compact(
+      { alg: "ES256", kid: "sound", ...header },
+      { aud: "my-api", exp, ...claims },
+      signature("ES256", privateKey),
+    );
+
+  test("is explained against what was found, in the steps of jwksd verify", async (t) => {
+    const url = await provider(t, [sound]);
+    const { code, stdout } = await runCli(t, ["doctor", url, insecure, "--token", signed({}, { iss: url })]);
+    assert.equal(code, 0);
+    assert.match(
+      stdout,
+      /nothing is wrong\..*\n\nThe token:\nok {4}token .*\nok {4}jwks .*\nok {4}key .*\nok {4}signature .*\nok {4}claims /,
+    );
+  });
+
+  const rows: readonly (readonly [about: string, token: (issuer: string) => string, step: string, code: string])[] = [
+    ["another issuer", () => signed({}, { iss: "https://other.example" }), "claims", "ERR_TOKEN_CLAIM"],
+    ["an issuer with a slash more", (iss) => signed({}, { iss: `${iss}/` }), "claims", "ERR_TOKEN_CLAIM"],
+    ["a kid that is not published", (iss) => signed({ kid: "next" }, { iss }), "key", "ERR_TOKEN_KID_UNKNOWN"],
+    ["a kid whose key cannot be used", (iss) => signed({ kid: "leaked" }, { iss }), "key", "ERR_TOKEN_KID_UNKNOWN"],
+    ["a signature of another key", (iss) => signed({}, { iss }, ecKey("other")), "signature", "ERR_TOKEN_SIGNATURE"],
+    ["an exp that has passed", (iss) => signed({}, { iss, exp: 1 }), "claims", "ERR_TOKEN_EXPIRED"],
+    ["no audience", (iss) => signed({}, { iss, aud: undefined }), "claims", "ERR_TOKEN_CLAIM"],
+    ["no token at all", () => "nonsense", "token", "ERR_TOKEN_MALFORMED"],
+  ];
+  for (const [about, token, step, failure] of rows) {
+    test(`${about}: it is refused, with exit code 1`, async (t) => {
+      const url = await provider(t, [sound, { ...published("leaked"), d: ecKey("leaked").d }]);
+      const flags = [insecure, "--json", "--skip", "JWKS", "--token", token(url)];
+      const { code, stdout } = await runCli(t, ["doctor", url, ...flags]);
+      const { token: explanation } = JSON.parse(stdout) as {
+        token: { verified: boolean; steps: { step: string; code?: string }[] };
+      };
+      assert.deepEqual([code, explanation.verified], [1, false]);
+      assert.deepEqual([explanation.steps.at(-1)?.step, explanation.steps.at(-1)?.code], [step, failure]);
+    });
+  }
+
+  test("against a file, and from standard input", async (t) => {
+    const file = await fileOf(t, { keys: [sound] });
+    assert.equal((await runCli(t, ["doctor", file, "--token", signed({}, { iss: "https://any.example" })])).code, 0);
+    const [code, output] = await through(
+      [Buffer.from(signed({}, { iss: "https://any.example" }))],
+      file,
+      "--token",
+      "-",
+    );
+    assert.match(output, /ok {4}claims/);
+    assert.equal(code, 0);
+    const both = await runCli(t, ["doctor", "-", "--token", "-"]);
+    assert.equal(both.code, 2);
+    assert.match(both.stderr, /standard input is either/);
+  });
+
+  test("without keys it is refused, and it says so", async (t) => {
+    const file = await fileOf(t, { keys: "none" });
+    const { code, stdout } = await runCli(t, ["doctor", file, "--token", signed({}, { iss: "a" })]);
+    assert.equal(code, 1);
+    assert.match(stdout, /FAIL {2}jwks {7}there is no JWK Set/);
   });
 });

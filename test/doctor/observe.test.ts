@@ -230,19 +230,30 @@ describe("hostile servers: it ends within its limits, and says so", { timeout: 3
     assert.deepEqual(await examine(observeBody(Buffer.from(deep), 0)).then((found) => found.length), 1);
   });
 
-  test("a whole look ends after its time, however slow each response is", async (t) => {
+  test("no request is begun after the time of a look", async (t) => {
     let requests = 0;
-    const url = await serveHttp(
-      t,
-      providing((request, response) => {
-        requests += 1;
-        if (requests > 2) return;
-        good()(request, response);
-      }),
+    const url = await serveHttp(t, () => void (requests += 1));
+    const found = await examine(await observe(url, { ...local, totalMs: -1 }));
+    assert.deepEqual(
+      [requests, found[0]?.code, found[0]?.seen[0]],
+      [0, "DISCOVERY_STATUS", "the time of one look is used up"],
     );
-    const { probes } = await observe(url, { ...local, timeoutMs: 100, totalMs: 250 });
-    assert.ok(requests < 8, `${requests} requests`);
-    assert.equal(probes?.gzip?.failure?.detail, "the time of one look is used up");
+  });
+
+  test("no more than 30 requests are sent, wherever each of them leads, and what was not asked is no finding", async (t) => {
+    let requests = 0;
+    const moving: RequestListener = (request, response) => {
+      requests += 1;
+      if (requests < 3) good()(request, response);
+      else response.writeHead(302, { location: `/jwks?${requests}` }).end();
+    };
+    const url = await serveHttp(t, moving);
+    const found = await examine(await observe(`${url}/jwks`, local));
+    assert.equal(requests, 30);
+    assert.deepEqual(
+      found.map(({ code }) => code),
+      [],
+    );
   });
 
   test("a caller who is gone ends the look", async (t) => {

@@ -3,18 +3,19 @@ import { isObject, readJson } from "../document.ts";
 import { field, isPrivate } from "../exchange.ts";
 import { type Note, note } from "../finding.ts";
 import type { Key } from "../key.ts";
-import type { Exchange, Observations } from "../observations.ts";
+import type { Exchange, Failure, Observations } from "../observations.ts";
 import { shown, shownUrl } from "../words.ts";
 
 const wellKnown = /\/\.well-known\/(openid-configuration|oauth-authorization-server)/;
+
+/** There is something, but no whole response. */
+const endless: ReadonlySet<Failure["kind"]> = new Set(["timeout", "too-large", "limit", "protocol"]);
 
 /** The discovery document, and how it fits to the keys. */
 export function checkDiscovery({ discovery, set, issuer }: Observations, keys: readonly Key[] | undefined): Note[] {
   if (discovery === undefined) return [];
   const { status, body, url, failure } = discovery;
-  if (failure?.kind === "timeout" || failure?.kind === "too-large" || failure?.kind === "protocol") {
-    return [note("DISCOVERY_STATUS", failure.detail)];
-  }
+  if (failure !== undefined && endless.has(failure.kind)) return [note("DISCOVERY_STATUS", failure.detail)];
   if (status !== undefined && status !== 200) return [note("DISCOVERY_STATUS", `status ${status}`)];
   if (body === undefined) return [];
   const { value, notes } = readJson(body, "discovery document");

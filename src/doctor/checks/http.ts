@@ -39,7 +39,7 @@ function checkWay(exchange: Exchange | undefined): Note[] {
 function checkFailure({ failure }: Exchange, isThere: boolean): Note[] {
   if (failure === undefined) return [];
   const { kind, detail } = failure;
-  if (kind === "timeout") return [note("HTTP_TIMEOUT", detail)];
+  if (kind === "timeout" || kind === "limit") return [note("HTTP_TIMEOUT", detail)];
   if (kind === "too-large") return [note("HTTP_TOO_LARGE", detail)];
   if (kind === "protocol") return [note("HTTP_STATUS", detail)];
   return kind === "unreachable" && isThere ? [note("HTTP_STATUS", `no connection (${detail})`)] : [];
@@ -121,7 +121,7 @@ function check304(set: Exchange, revalidate: Exchange): Note[] {
 function checkProbes(set: Exchange, probes: NonNullable<Observations["probes"]>): Note[] {
   const notes: Note[] = [];
   const { head, json, origin, gzip, ipv4, ipv6 } = probes;
-  if (head !== undefined && !isSameHead(set, head)) {
+  if (head !== undefined && head.failure?.kind !== "limit" && !isSameHead(set, head)) {
     const fields = head.status === 200 ? "200 with other header fields" : (head.status ?? head.failure?.detail);
     notes.push(note("HTTP_HEAD", `status ${fields}`));
   }

@@ -67,9 +67,8 @@ export function requester(limits: RequestLimits): Requester {
     for (;;) {
       requests += 1;
       const found = redirects.length === 0 ? {} : { redirects };
-      if (requests > limits.maxRequests)
-        return failed(target, found, "timeout", "the requests of one look are used up");
-      if (performance.now() > endsAt) return failed(target, found, "timeout", "the time of one look is used up");
+      if (requests > limits.maxRequests) return failed(target, found, "limit", "the requests of one look are used up");
+      if (performance.now() > endsAt) return failed(target, found, "limit", "the time of one look is used up");
       const exchange = { ...(await once(target, ask, limits)), ...found };
       const next = redirectOf(exchange, target);
       if (next === undefined) return exchange;

@@ -1,0 +1,73 @@
+import { type JWTPayload, decodeJwt } from "jose";
+import { setResponse } from "../doctor/examine.ts";
+import type { Observations } from "../doctor/index.ts";
+import { FetchError, TokenError } from "../errors.ts";
+import { verificationKeys } from "../jwk/verification-keys.ts";
+import { type Explanation, explain } from "./explain.ts";
+
+const algorithms = [
+  "ES256",
+  "ES384",
+  "ES512",
+  "RS256",
+  "RS384",
+  "RS512",
+  "PS256",
+  "PS384",
+  "PS512",
+  "EdDSA",
+  "Ed25519",
+];
+/** What a token that names no audience is not for. */
+const nobody = "(the audience of this token)";
+
+/** Explains a token against the keys that were found, for whatever audience it names. */
+export async function explainToken(token: string, observations: Observations): Promise<Explanation> {
+  const claims = claimsOf(token);
+  const audiences = [claims.aud].flat().filter((aud): aud is string => typeof aud === "string" && aud !== "");
+  const expected = {
+    issuer: issuerOf(observations) ?? claims.iss ?? "(an issuer)",
+    audience: audiences.length === 0 ? [nobody] : audiences,
+    algorithms,
+  };
+  const response = setResponse(observations);
+  const body = response?.body === undefined ? undefined : new TextDecoder().decode(response.body);
+  const keys = body === undefined ? undefined : await verificationKeys(parsed(body)).catch(() => undefined);
+  return explain(token, expected, {
+    step: "jwks",
+    load: async () => {
+      if (body === undefined || keys === undefined) throw new FetchError("ERR_FETCH_BODY", "there is no JWK Set");
+      return { where: response?.url ?? "the file", body };
+    },
+    getKey: async ({ kid = "", alg = "" }) => {
+      const key = await keys?.find(kid, alg);
+      const skipped = keys?.skipped.find((other) => other.kid === kid);
+      if (key !== undefined) return key;
+      const why = skipped === undefined ? "is not in the set" : `cannot be used: ${skipped.reason}`;
+      throw new TokenError("ERR_TOKEN_KID_UNKNOWN", `the key of kid ${JSON.stringify(kid)} ${why}`);
+    },
+  });
+}
+
+/** The issuer that the tokens should be of: by the discovery document, else by the address. */
+function issuerOf({ discovery, issuer }: Observations): string | undefined {
+  const document = discovery?.body === undefined ? undefined : parsed(new TextDecoder().decode(discovery.body));
+  const said = (document as { issuer?: unknown } | null | undefined)?.issuer;
+  return typeof said === "string" && said !== "" ? said : issuer;
+}
+
+function claimsOf(token: string): Partial<JWTPayload> {
+  try {
+    return decodeJwt(token);
+  } catch {
+    return {};
+  }
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
