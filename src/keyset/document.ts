@@ -1,3 +1,4 @@
+import { sha256 } from "#crypto";
 import type { CheckedKeysets } from "./keyset.ts";
 
 /** One serialized JSON document with its validator, made once per change. */
@@ -20,7 +21,7 @@ export async function makeDocument(value: unknown): Promise<Document> {
     /[\u0080-\uffff]/g,
     (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`,
   );
-  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text)));
+  const digest = await sha256(new TextEncoder().encode(text));
   const hex = Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
   return Object.freeze({ text, etag: `"${hex}"` });
 }

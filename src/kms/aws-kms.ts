@@ -9,7 +9,7 @@ import {
   needsOption,
   text,
 } from "../signer/backend-options.ts";
-import { es256FromDer } from "../signer/der.ts";
+import { es256FromDer } from "../crypto/der.ts";
 import { notP256, wrongPurpose } from "../signer/external.ts";
 import type { SignerBackend } from "../signer/signer.ts";
 import {

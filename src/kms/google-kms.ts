@@ -9,7 +9,7 @@ import {
   oneOf,
   textLike,
 } from "../signer/backend-options.ts";
-import { es256FromDer } from "../signer/der.ts";
+import { es256FromDer } from "../crypto/der.ts";
 import { notP256 } from "../signer/external.ts";
 import type { SignerBackend } from "../signer/signer.ts";
 import { crc32c } from "./google-crc32c.ts";

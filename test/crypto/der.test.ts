@@ -3,7 +3,7 @@ import { generateKeyPairSync, sign, verify } from "node:crypto";
 import { describe, test } from "node:test";
 import fc from "fast-check";
 import { SignerError } from "../../src/index.ts";
-import { es256FromDer } from "../../src/signer/der.ts";
+import { es256FromDer } from "../../src/crypto/der.ts";
 import { derInteger, derOf, order } from "../support/stubs/ecdsa.ts";
 
 const bytes = (value: bigint): Buffer => Buffer.from(value.toString(16).padStart(64, "0"), "hex");

@@ -1,3 +1,4 @@
+import type { Bytes } from "../bytes.ts";
 import { SignerError } from "../errors.ts";
 
 // The order of the group of P-256; r and s are below it. @see SEC 2 section 2.4.2
@@ -7,6 +8,31 @@ const order = Uint8Array.from(
 );
 
 /**
+ * Turns an ECDSA signature from r then s, each of the full size of its curve, into DER. Whether they are in range is left to OpenSSL.
+ *
+ * @see RFC 3279 section 2.2.3; ITU-T X.690 section 8.3; RFC 7518 section 3.4
+ */
+export function derFromRaw(signature: Uint8Array): Bytes {
+  const half = signature.length / 2;
+  // A SEQUENCE has three bytes in front at most; so has each INTEGER, with the zero that keeps it positive.
+  const der = new Uint8Array(9 + signature.length);
+  let at = 3;
+  for (const end of [half, 2 * half]) {
+    let start = end - half;
+    while (start < end - 1 && signature[start] === 0) start += 1;
+    const zero = Number((signature[start] ?? 0) > 127);
+    der.set([0x02, zero + end - start], at);
+    at += 2 + zero;
+    der.set(signature.subarray(start, end), at);
+    at += end - start;
+  }
+  const length = at - 3;
+  const header = length > 127 ? [0x30, 0x81, length] : [0x30, length];
+  der.set(header, 3 - header.length);
+  return der.subarray(3 - header.length, at);
+}
+
+/**
  * Turns an ECDSA signature on P-256 from DER, as key services give it, into the 64 bytes of ES256: r then s, each padded on the
  * left. Takes DER alone: the one shortest encoding, nothing after it, and integers from 1 to below the order of the curve.
  *
@@ -14,7 +40,7 @@ const order = Uint8Array.from(
  * @throws SignerError `ERR_SIGNER_BAD_SIGNATURE`
  * @see RFC 3279 section 2.2.3; ITU-T X.690 sections 8.3 and 10.1; RFC 7518 section 3.4
  */
-export function es256FromDer(der: Uint8Array, name: string): Uint8Array<ArrayBuffer> {
+export function es256FromDer(der: Uint8Array, name: string): Bytes {
   const bad = (why: string): SignerError =>
     new SignerError("ERR_SIGNER_BAD_SIGNATURE", `${name}: the signature is not ECDSA-Sig-Value in DER: ${why}`);
   const signature = new Uint8Array(64);

@@ -1,0 +1,59 @@
+import type { CryptoKey } from "jose";
+
+/** An algorithm as Web Crypto names it, and what it says of a key. */
+interface Algorithm {
+  readonly name: "ECDSA" | "RSASSA-PKCS1-v1_5" | "RSA-PSS" | "Ed25519";
+  readonly hash?: "SHA-256" | "SHA-384" | "SHA-512";
+  readonly namedCurve?: "P-256" | "P-384" | "P-521";
+  /** Of an ECDSA signature, r then s, in bytes. @see RFC 7518 section 3.4 */
+  readonly signatureLength?: number;
+  /** In bytes, that of the hash. @see RFC 7518 section 3.5 */
+  readonly saltLength?: number;
+}
+
+const minRsaBits = 2048;
+
+const algorithms: ReadonlyMap<string, Algorithm> = new Map<string, Algorithm>([
+  ["ES256", { name: "ECDSA", hash: "SHA-256", namedCurve: "P-256", signatureLength: 64 }],
+  ["ES384", { name: "ECDSA", hash: "SHA-384", namedCurve: "P-384", signatureLength: 96 }],
+  ["ES512", { name: "ECDSA", hash: "SHA-512", namedCurve: "P-521", signatureLength: 132 }],
+  ["RS256", { name: "RSASSA-PKCS1-v1_5", hash: "SHA-256" }],
+  ["RS384", { name: "RSASSA-PKCS1-v1_5", hash: "SHA-384" }],
+  ["RS512", { name: "RSASSA-PKCS1-v1_5", hash: "SHA-512" }],
+  ["PS256", { name: "RSA-PSS", hash: "SHA-256", saltLength: 32 }],
+  ["PS384", { name: "RSA-PSS", hash: "SHA-384", saltLength: 48 }],
+  ["PS512", { name: "RSA-PSS", hash: "SHA-512", saltLength: 64 }],
+  ["EdDSA", { name: "Ed25519" }],
+  ["Ed25519", { name: "Ed25519" }],
+]);
+
+/** Whether it is an algorithm that verifies with a public key: neither `none` nor HMAC. */
+export const isPublicKeyAlgorithm = (alg: string): boolean => algorithms.has(alg);
+
+/**
+ * The algorithm of an `alg`, for a key that is one of it and may be used for this.
+ *
+ * @throws TypeError
+ */
+export function algorithmFor(alg: string, key: CryptoKey, usage: "sign" | "verify"): Algorithm {
+  const algorithm = algorithms.get(alg);
+  const {
+    name,
+    hash,
+    namedCurve,
+    modulusLength = Infinity,
+  } = key.algorithm as {
+    readonly name: string;
+    readonly hash?: { readonly name: string };
+    readonly namedCurve?: string;
+    readonly modulusLength?: number;
+  };
+  const fits =
+    name === algorithm?.name &&
+    namedCurve === algorithm.namedCurve &&
+    (hash === undefined || hash.name === algorithm.hash) &&
+    modulusLength >= minRsaBits &&
+    key.usages.includes(usage);
+  if (!fits) throw new TypeError(`the key does not ${usage} by ${alg}`);
+  return algorithm;
+}

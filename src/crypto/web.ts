@@ -1,0 +1,14 @@
+import { algorithmFor } from "./algorithms.ts";
+import type { Primitives } from "./primitives.ts";
+
+// Wherever there is no OpenSSL: browsers, workers, Deno.
+const { subtle } = globalThis.crypto;
+
+export const sha256: Primitives["sha256"] = async (bytes) => new Uint8Array(await subtle.digest("SHA-256", bytes));
+
+export const sign: Primitives["sign"] = async (key, bytes) =>
+  new Uint8Array(await subtle.sign(algorithmFor("ES256", key, "sign"), key, bytes));
+
+export const verify: Primitives["verify"] = async (key, alg, bytes, signature) =>
+  // What cannot be a signature at all makes some runtimes throw.
+  subtle.verify(algorithmFor(alg, key, "verify"), key, signature, bytes).catch(() => false);

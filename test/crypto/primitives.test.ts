@@ -1,0 +1,230 @@
+// Runs under node:test of Node, Bun and Deno alike.
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import * as jose from "jose";
+import type { Bytes } from "../../src/bytes.ts";
+import * as node from "../../src/crypto/node.ts";
+import type { Primitives } from "../../src/crypto/primitives.ts";
+import * as web from "../../src/crypto/web.ts";
+import { ecKey, withoutPrivate } from "../support/keys.ts";
+
+// Deno, which has Web Crypto here, knows hashes by other names in node:crypto.
+const isDeno = "Deno" in globalThis;
+const rooms: Readonly<Record<string, Primitives>> = { ...(!isDeno && { "node:crypto": node }), "Web Crypto": web };
+const message = new TextEncoder().encode("header.claims");
+const p256 = { name: "ECDSA", namedCurve: "P-256" };
+const byEcdsa = { name: "ECDSA", hash: "SHA-256" };
+
+const publicKey = (jwk: object, alg: string): Promise<jose.CryptoKey> =>
+  jose.importJWK(withoutPrivate(jwk), alg) as Promise<jose.CryptoKey>;
+const privateKey = (jwk: object, alg: string, extractable = true): Promise<jose.CryptoKey> =>
+  jose.importJWK({ ...jwk }, alg, { extractable }) as Promise<jose.CryptoKey>;
+const fromHex = (hex: string): Bytes => Uint8Array.from(hex.match(/../g) ?? [], (byte) => Number.parseInt(byte, 16));
+const half = (value: bigint): string => value.toString(16).padStart(64, "0");
+
+const a = ecKey("a");
+const key = await publicKey(a, "ES256");
+const order = 0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551n;
+
+const generated = async (alg: string): Promise<jose.JWK> =>
+  jose.exportJWK((await jose.generateKeyPair(alg, { extractable: true })).privateKey);
+const rsa = await generated("RS256");
+const p384 = await generated("ES384");
+const ed25519 = await generated("EdDSA");
+const keys: Readonly<Record<string, jose.JWK>> = {
+  ES256: await generated("ES256"),
+  ES384: p384,
+  ES512: await generated("ES512"),
+  ...Object.fromEntries(["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"].map((alg) => [alg, rsa])),
+  EdDSA: ed25519,
+  Ed25519: ed25519,
+};
+
+/** By the key "a", of the message. Their r and s have every length and every top bit that matters in DER. */
+const good: readonly (readonly [name: string, hex: string])[] = [
+  [
+    "top bits set",
+    "f75962df17ad4793f582f82ae495b3dd7f5a18bcb64b5e582b45c37e35a20b64959e87ab515c5f59ff5c8181c5cbe67ff42d6578001a115a2c445f117cad190c",
+  ],
+  [
+    "top bits not set",
+    "5b903a9608a9ef33ebe4e8fa4280abdb39303d0f6cdad8d091591b32723dcbfa07da0d9a95b99d1359babeb294e2417bd83f56e07b90db617d8e2e3fcbaa70e3",
+  ],
+  [
+    "r short, then its top bit set",
+    "00bc66bd127c9f2ffee233b8c2ecb097b9bf5dee980793d1e2ff89902c256e4fefd504333f4d6b1d39422fc94ef32bf8f60f50f50a2ecf10f802c1a89eb16682",
+  ],
+  [
+    "s short, then its top bit set",
+    "0b90fe302d27c72e5c736bdc3fe669d002c9d98bdeffd9ca3f603ebac825c64a00ce3779eb3fb4f368149cc1994501986ae22307c82e3b424fe4f16d673048c5",
+  ],
+  [
+    "r two bytes short",
+    "0000699cdb8adcb5e0f9c9310563cc7ff5c54624f97fd1c3ef67ed681b8abd6b572a925951d4c793a6fb7727d43722f51b67a49558790a322083f268e8009440",
+  ],
+  [
+    "s two bytes short",
+    "d66609b8b0d4042d32b8237510febc47edd9f594bd21a0af887052a91671cb4e0000a4575df82aed5bfac5b1edbee0c5e3363417b2ced2c3daed8ba1a2e24a39",
+  ],
+  [
+    "r and s short",
+    "003120fea2755008dcf54ad67d734d1ee8b415a11c8e0860bd295c3a8f64a17f006d4432070232a665570ec78c6220063fa6c78d55eeb208004845f9c3d885cb",
+  ],
+];
+
+/** Around every border that r and s have. */
+const scalars: Readonly<Record<string, bigint>> = {
+  "0": 0n,
+  "1": 1n,
+  "31 bytes": 2n ** 248n - 1n,
+  "31 bytes, top bit not set": 2n ** 247n - 1n,
+  "32 bytes, top bit not set": 2n ** 255n - 1n,
+  "32 bytes, top bit set": 2n ** 255n,
+  "n - 1": order - 1n,
+  n: order,
+  "n + 1": order + 1n,
+  "32 bytes of ones": 2n ** 256n - 1n,
+};
+
+/** Holds one signature against Web Crypto itself. */
+async function judge(verify: Primitives["verify"], signature: Bytes, what: string): Promise<boolean> {
+  const expected = await crypto.subtle.verify(byEcdsa, key, signature, message).catch(() => false);
+  assert.equal(await verify(key, "ES256", message, signature), expected, what);
+  return expected;
+}
+
+// One suite: Deno runs the first one of a file.
+describe("the primitives", () => {
+  for (const [name, { sha256, sign, verify }] of Object.entries(rooms)) {
+    describe(`${name}: ES256 signatures, r then s (RFC 7518 section 3.4), as Web Crypto judges them`, () => {
+      for (const [what, hex] of good) {
+        test(`accepted: ${what}`, async () => {
+          const signature = fromHex(hex);
+          assert.ok(await judge(verify, signature, what));
+          // The other one that belongs to it.
+          const mirrored = fromHex(hex.slice(0, 64) + half(order - BigInt(`0x${hex.slice(64)}`)));
+          assert.ok(await judge(verify, mirrored, "n - s"));
+          // A part of a larger buffer.
+          assert.ok(await judge(verify, Uint8Array.from([7, ...signature, 7]).subarray(1, 65), "a part of a buffer"));
+        });
+
+        test(`refused: ${what}, changed`, async () => {
+          const signature = fromHex(hex);
+          for (const at of [0, 1, 2, 31, 32, 33, 34, 63]) {
+            const changed = Uint8Array.from(signature, (byte, index) => (index === at ? byte ^ 1 : byte));
+            assert.equal(await judge(verify, changed, `byte ${at}`), false);
+          }
+          for (const length of [0, 1, 2, 32, 62, 63])
+            assert.equal(await judge(verify, signature.slice(0, length), `${length} bytes`), false);
+          for (const more of [1, 2, 8, 32, 64])
+            assert.equal(
+              await judge(verify, Uint8Array.from([...signature, ...new Uint8Array(more)]), `${more} bytes more`),
+              false,
+            );
+          assert.equal(await judge(verify, Uint8Array.from([0, ...signature]), "a zero in front"), false);
+          assert.equal(await verify(key, "ES256", message.subarray(1), signature), false);
+        });
+      }
+
+      test("refused: r and s around every border that they have", async () => {
+        for (const [r, rValue] of Object.entries(scalars))
+          for (const [s, sValue] of Object.entries(scalars))
+            assert.equal(await judge(verify, fromHex(half(rValue) + half(sValue)), `r ${r}, s ${s}`), false);
+      });
+
+      test("refused: one border in a signature that was good", async () => {
+        for (const [what, hex] of good)
+          for (const [border, value] of Object.entries(scalars)) {
+            assert.equal(await judge(verify, fromHex(half(value) + hex.slice(64)), `${what}, r ${border}`), false);
+            assert.equal(await judge(verify, fromHex(hex.slice(0, 64) + half(value)), `${what}, s ${border}`), false);
+          }
+      });
+    });
+
+    describe(`${name}: every algorithm verifies what jose signs, and nothing else`, () => {
+      for (const [alg, jwk] of Object.entries(keys)) {
+        test(alg, async () => {
+          const key = await publicKey(jwk, alg);
+          for (let count = 0; count < 8; count += 1) {
+            const payload = new TextEncoder().encode(`claims ${count}`);
+            const signer = new jose.CompactSign(payload).setProtectedHeader({ alg });
+            const [head, body, tail = ""] = (await signer.sign(await privateKey(jwk, alg))).split(".");
+            const input = new TextEncoder().encode(`${head}.${body}`);
+            const signature = jose.base64url.decode(tail) as Bytes;
+            assert.equal(await verify(key, alg, input, signature), true);
+            assert.equal(await verify(key, alg, message, signature), false);
+            for (const changed of [
+              Uint8Array.from(signature, (byte, at) => (at === count ? byte ^ 0x80 : byte)),
+              signature.slice(1),
+              Uint8Array.from([...signature, 0]),
+              new Uint8Array(signature.length),
+              new Uint8Array(),
+            ])
+              assert.equal(await verify(key, alg, input, changed), false);
+          }
+        });
+
+        test(`${alg}: a key of another algorithm is a TypeError, whatever the signature`, async () => {
+          for (const [other, otherJwk] of Object.entries(keys)) {
+            if (other === alg || (other.startsWith("Ed") && alg.startsWith("Ed"))) continue;
+            const key = await publicKey(otherJwk, other);
+            await assert.rejects(async () => verify(key, alg, message, new Uint8Array(64)), TypeError, other);
+          }
+        });
+      }
+
+      test("a key that may not verify, an algorithm that there is not: a TypeError", async () => {
+        const signature = new Uint8Array(64);
+        const secret = await privateKey(a, "ES256");
+        await assert.rejects(async () => verify(secret, "ES256", message, signature), TypeError);
+        const exchange = { ...p256, name: "ECDH" };
+        const idle = await crypto.subtle.importKey("jwk", withoutPrivate(a), exchange, true, []);
+        await assert.rejects(async () => verify(idle, "ES256", message, signature), TypeError);
+        for (const alg of ["none", "HS256", "es256", "", "__proto__", "constructor"])
+          await assert.rejects(async () => verify(key, alg, message, signature), TypeError);
+      });
+
+      test("an RSA key of 1024 bits: a TypeError (RFC 7518 section 3.3)", async () => {
+        const weak = { name: "RSASSA-PKCS1-v1_5", hash: "SHA-256" };
+        const jwk = { kty: "RSA", e: "AQAB", n: jose.base64url.encode(new Uint8Array(128).fill(0xab)) };
+        const key = await crypto.subtle.importKey("jwk", jwk, weak, true, ["verify"]);
+        await assert.rejects(async () => verify(key, "RS256", message, new Uint8Array(128)), TypeError);
+      });
+    });
+
+    describe(`${name}: signing`, () => {
+      for (const extractable of [true, false]) {
+        test(`${extractable ? "" : "not "}extractable: 64 bytes that Web Crypto verifies`, async () => {
+          const secret = await privateKey(a, "ES256", extractable);
+          for (let count = 0; count < 50; count += 1) {
+            const signature = await sign(secret, message);
+            assert.equal(signature.length, 64);
+            assert.ok(await crypto.subtle.verify(byEcdsa, key, signature, message));
+          }
+        });
+      }
+
+      test("with a key that does not sign by ES256: a TypeError", async () => {
+        const others = [
+          await publicKey(a, "ES256"),
+          await privateKey(p384, "ES384"),
+          await privateKey(rsa, "RS256"),
+          await crypto.subtle.importKey("jwk", { ...a }, { ...p256, name: "ECDH" }, true, ["deriveBits"]),
+        ];
+        for (const key of others) await assert.rejects(async () => sign(key, message), TypeError);
+      });
+    });
+
+    test(`${name}: SHA-256 (FIPS 180-4)`, async () => {
+      const rows = [
+        ["", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"],
+        ["abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"],
+      ] as const;
+      for (const [text, hex] of rows) {
+        const digest = await sha256(new TextEncoder().encode(text));
+        assert.equal(digest.constructor, Uint8Array);
+        assert.deepEqual(digest, fromHex(hex));
+      }
+    });
+  }
+});

@@ -1,0 +1,67 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { readFile, rm } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { pathToFileURL } from "node:url";
+import { promisify } from "node:util";
+import { builtClone } from "../support/build.ts";
+import { ecKey } from "../support/keys.ts";
+import { binary } from "../support/verifier-run.ts";
+
+const root = resolve(import.meta.dirname, "../..");
+const run = promisify(execFile);
+
+type Imports = { readonly imports: { readonly "#crypto": Readonly<Record<string, string>> } };
+
+async function importsOf(manifest: string): Promise<Imports["imports"]> {
+  return (JSON.parse(await readFile(join(root, manifest), "utf8")) as Imports).imports;
+}
+
+test("package.json chooses for what is built as src/package.json does for the sources", async () => {
+  const ofSources = JSON.stringify(await importsOf("src/package.json"));
+  const ofBuild = ofSources.replaceAll('"./', '"./dist/').replaceAll('.ts"', '.js"');
+  assert.deepEqual(await importsOf("package.json"), JSON.parse(ofBuild));
+});
+
+describe("each runtime takes what is best there", () => {
+  let clone: string;
+  before(async () => {
+    clone = await builtClone();
+  });
+  after(() => rm(clone, { recursive: true }));
+
+  const runtimes: readonly (readonly [
+    name: string,
+    command: readonly [string, ...string[]],
+    isSynchronous: boolean,
+  ])[] = [
+    ["Node", [process.execPath, "--input-type=module", "-e"], true],
+    ["Bun", [binary("bun"), "-e"], true],
+    ["Deno", [binary("deno"), "eval"], false],
+  ];
+  for (const [name, [program, ...args], isSynchronous] of runtimes) {
+    test(`${name}: ${isSynchronous ? "node:crypto, at once" : "Web Crypto"}, from the sources and from the build`, async () => {
+      for (const module of [join(root, "src/signer/local.ts"), join(clone, "dist/signer/local.js")]) {
+        const script = `
+          const { localKey, localSigner } = await import(${JSON.stringify(pathToFileURL(module))});
+          const signer = await localSigner(${JSON.stringify(ecKey("a"))});
+          console.log(localKey(signer).isSynchronous);
+        `;
+        const { stdout } = await run(program, [...args, script]);
+        assert.equal(stdout.trim(), String(isSynchronous), module);
+      }
+    });
+  }
+});
+
+const vectors = join(root, "test/crypto/primitives.test.ts");
+test("Bun signs and verifies as Node does", async () => {
+  const { stderr } = await run(binary("bun"), ["test", vectors]);
+  assert.match(stderr, /\b\d\d pass\n *0 fail\n/);
+});
+test("Deno verifies as Node does", async () => {
+  const flags = ["--allow-read", "--allow-env", "--allow-sys", "--no-check"];
+  const { stdout } = await run(binary("deno"), ["test", ...flags, vectors], { env: { ...process.env, NO_COLOR: "1" } });
+  assert.match(stdout, /\b1 passed \(\d\d steps\) \| 0 failed/);
+});
