@@ -82,7 +82,7 @@ async function check(io: Io, uri: string, flags: CheckFlags): Promise<Report> {
     const openMs = sinceMs(openedAt);
     report = { ...report, openMs, kid: await calculateJwkThumbprint(publicKey), curve };
 
-    // The guard verifies each signature with Web Crypto, and sets it a deadline.
+    // The guard verifies each signature with the public key, and sets it a deadline.
     const sign = guardSigner(signer, (await importJWK({ ...publicKey }, "ES256")) as CryptoKey, uri);
     const encoder = new TextEncoder();
     for (let probe = 0; probe < flags.probes; probe += 1) {

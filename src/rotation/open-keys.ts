@@ -35,7 +35,7 @@ export interface KeyOpener {
   close(): Promise<void>;
 }
 
-/** Makes one signature and verifies it. @throws SignerError see `guardSigner` */
+/** Makes one signature, which is verified; that of a local key was, when it was loaded. @throws SignerError see `guardSigner` */
 export async function probeSigner(
   signer: Signer,
   publicJwk: PublicJwk,

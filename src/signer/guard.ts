@@ -1,9 +1,10 @@
+import { sha256, verify } from "#crypto";
 import type { CryptoKey } from "jose";
 import { checkBounds, checkTimeouts } from "../bounds.ts";
 import type { Bytes } from "../bytes.ts";
 import { type Clock, systemClock } from "../clock.ts";
 import { SignerError } from "../errors.ts";
-import { sha256 } from "./sha256.ts";
+import { localKey } from "./local.ts";
 import type { Signer } from "./signer.ts";
 
 /** Bounds of one signer. The defaults suit a key service that takes 10 to 50 ms for a signature. */
@@ -22,6 +23,8 @@ export type GuardedSign = (message: Bytes, signal?: AbortSignal) => Promise<Byte
 /**
  * What stands between every signer and its callers: a cap on what is under way, a bounded queue, a deadline, and a check of each
  * signature against the public key that is published under the kid. A signature that does not verify never gets out.
+ *
+ * A local key was checked when it was loaded, so its signatures are not; where they are made at once, there is nothing to bound either.
  *
  * An operation that its backend does not end keeps its place after the deadline, so that a backend that hangs is not given more.
  *
@@ -77,14 +80,25 @@ export function guardSigner(
     });
   }
 
+  const local = localKey(signer);
+  if (local?.isSynchronous === true) {
+    return async (message, signal) => {
+      if (signal?.aborted === true) throw aborted();
+      try {
+        return await local.sign(message);
+      } catch (error) {
+        throw unavailable(error);
+      }
+    };
+  }
+
   return async (message, signal) => {
     const digest = await sha256(message);
     const operation = new AbortController();
-    const aborted = new Promise<never>((_, reject) => {
+    const ended = new Promise<never>((_, reject) => {
       operation.signal.addEventListener("abort", () => reject(operation.signal.reason as Error), { once: true });
     });
-    const abort = (): void =>
-      operation.abort(new SignerError("ERR_SIGNER_ABORTED", `${name}: the caller aborted the signature`));
+    const abort = (): void => operation.abort(aborted());
     // Made when it is needed: an error costs a stack trace.
     const expire = (): void =>
       operation.abort(
@@ -95,15 +109,15 @@ export function guardSigner(
     else signal?.addEventListener("abort", abort, { once: true });
     try {
       const start = async () => signer.sign({ digest, message, signal: operation.signal });
-      const signed = operation.signal.aborted ? aborted : enter(start, operation.signal);
-      return await checked(await Promise.race([signed, aborted]), message);
+      const signed = operation.signal.aborted ? ended : enter(start, operation.signal);
+      return await checked(await Promise.race([signed, ended]), message);
     } catch (error) {
       throw error instanceof SignerError ? error : unavailable(error);
     } finally {
       cancelTimer();
       signal?.removeEventListener("abort", abort);
       // Whichever promise lost the race may still reject.
-      aborted.catch(() => {});
+      ended.catch(() => {});
     }
   };
 
@@ -117,13 +131,17 @@ export function guardSigner(
       );
     }
     const copy = new Uint8Array(signature);
-    if (!(await crypto.subtle.verify({ name: "ECDSA", hash: "SHA-256" }, publicKey, copy, message))) {
+    if (local === undefined && !(await verify(publicKey, "ES256", message, copy))) {
       throw new SignerError(
         "ERR_SIGNER_BAD_SIGNATURE",
         `${name}: the published key does not verify what the signer signed`,
       );
     }
     return copy;
+  }
+
+  function aborted(): SignerError {
+    return new SignerError("ERR_SIGNER_ABORTED", `${name}: the caller aborted the signature`);
   }
 
   function unavailable(cause: unknown): SignerError {

@@ -1,10 +1,25 @@
+import { sign, verify } from "#crypto";
 import * as jose from "jose";
+import type { Bytes } from "../bytes.ts";
 import { KeyMaterialError, SignerError } from "../errors.ts";
 import type { PublicJwk } from "../jwk/public.ts";
-import { type CryptoKeyPair, type KeyInput, type KeyMaterial, isCryptoKey, readKey } from "../jwk/read.ts";
-import type { Signer } from "./signer.ts";
+import { type KeyInput, type KeyMaterial, isCryptoKey, readKey } from "../jwk/read.ts";
+import type { SignInput, Signer } from "./signer.ts";
 
-const ecdsa = { name: "ECDSA", hash: "SHA-256" } as const;
+/** The private key of a signer that was made here. */
+interface LocalKey {
+  sign(message: Bytes): Bytes | Promise<Bytes>;
+  /** Whether its signatures are made at once, so that there is nothing to wait for, to bound or to abort. */
+  readonly isSynchronous: boolean;
+}
+
+const localKeys = new WeakMap<Signer, LocalKey>();
+
+/**
+ * The key of a signer that was made here, and so was checked when it was loaded; `undefined` for all others. It goes by the object
+ * itself: no property makes a signer one of these, and none of these can be changed.
+ */
+export const localKey = (signer: Signer): LocalKey | undefined => localKeys.get(signer);
 
 /**
  * A signer over a private key in the memory of this process.
@@ -35,11 +50,13 @@ export async function signerFrom(material: KeyMaterial, name: string): Promise<S
       `${name}: this is a public key; a signing key needs its private part`,
     );
   }
-  const keys = await importPair(publicJwk, privateKey, name);
-  return {
+  const key = await importPair(publicJwk, privateKey, name);
+  const signer: Signer = Object.freeze({
     publicKey: Object.freeze(publicJwk),
-    sign: async ({ message }) => new Uint8Array(await crypto.subtle.sign(ecdsa, keys.privateKey, message)),
-  };
+    sign: async ({ message }: SignInput) => key.sign(message as Bytes),
+  });
+  localKeys.set(signer, key);
+  return signer;
 }
 
 /** A signer for a process that publishes the key and never signs with it. */
@@ -67,37 +84,30 @@ function checkPurpose({ use, alg, keyOps }: KeyMaterial, name: string): void {
   }
 }
 
+/** Checks the halves against each other: the one signs, the other verifies. */
 async function importPair(
   publicJwk: PublicJwk,
   privateKey: jose.JWK | jose.CryptoKey,
   name: string,
-): Promise<CryptoKeyPair> {
-  let works: boolean;
-  let pair: CryptoKeyPair;
+): Promise<LocalKey> {
   try {
     const publicKey = await importEs256(publicJwk);
     // Where the public half is good, a private JWK that cannot be imported is not its other half.
     const secret = isCryptoKey(privateKey) ? privateKey : await importEs256(privateKey).catch(() => undefined);
     if (secret === undefined) throw mismatch(name);
-    pair = { publicKey, privateKey: secret };
     const probe = new TextEncoder().encode("jwksd probe");
-    works = await crypto.subtle.verify(
-      ecdsa,
-      pair.publicKey,
-      await crypto.subtle.sign(ecdsa, pair.privateKey, probe),
-      probe,
-    );
+    const signature = sign(secret, probe);
+    if (!(await verify(publicKey, "ES256", probe, await signature))) throw mismatch(name);
+    return { sign: (message) => sign(secret, message), isSynchronous: !(signature instanceof Promise) };
   } catch (error) {
     if (error instanceof KeyMaterialError) throw error;
     throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: not a valid P-256 key that may sign`);
   }
-  if (!works) throw mismatch(name);
-  return pair;
 }
 
 /** An asymmetric JWK always imports as a `CryptoKey`. */
 async function importEs256(jwk: jose.JWK | PublicJwk): Promise<jose.CryptoKey> {
-  const key = await jose.importJWK({ ...jwk }, "ES256");
+  const key = await jose.importJWK({ ...jwk }, "ES256", { extractable: true });
   return key as jose.CryptoKey;
 }
 

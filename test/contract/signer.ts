@@ -23,6 +23,8 @@ export interface SuiteOptions {
   readonly signatures?: number;
   /** Signatures after which a leading zero must have been seen; one in 256 has it. Default: 6000, which misses it once in 10^10 runs. */
   readonly maxSignatures?: number;
+  /** It has no backend that could be held, or wait for anything. Default: false. */
+  readonly signsAtOnce?: boolean;
 }
 
 const encoder = new TextEncoder();
@@ -63,7 +65,7 @@ export async function failing(
 export function checkSigner(
   name: string,
   open: () => Promise<SignerUnderTest>,
-  { signatures = 1_000, maxSignatures = 6_000 }: SuiteOptions = {},
+  { signatures = 1_000, maxSignatures = 6_000, signsAtOnce = false }: SuiteOptions = {},
 ): void {
   describe(`a signer: ${name}`, () => {
     let opened: SignerUnderTest;
@@ -178,64 +180,95 @@ export function checkSigner(
       });
     }
 
-    describe("behind the guard, as a provider has it, while its backend does not answer", () => {
-      const input = inputOf("header.claims");
-      const message = input.message as Uint8Array<ArrayBuffer>;
-      const clock = simulatedClock();
-      const guarded = (limits?: SignerLimits): GuardedSign =>
-        guardSigner(opened.signer, publicKey, "this key", limits, clock);
-      const fails = (attempt: Promise<unknown>, code: ErrorCode): Promise<JwksdError> =>
-        failing(attempt, code, opened.secrets, input);
-      let release: () => void;
-      beforeEach(() => {
-        release = opened.hold();
-      });
-      afterEach(() => {
-        release();
-        assert.equal(clock.timers, 0, "a timer is left");
-      });
+    if (signsAtOnce) {
+      describe("behind the guard, as a provider has it, it signs at once", () => {
+        const message = encoder.encode("header.claims");
+        const clock = simulatedClock();
+        const guarded = (limits: SignerLimits): GuardedSign =>
+          guardSigner(opened.signer, publicKey, "this key", limits, clock);
 
-      test("deadline: ERR_SIGNER_TIMEOUT when it is over, not before", async () => {
-        const sign = guarded({ timeoutMs: 5_000 });
-        let hasFailed = false;
-        const failed = fails(sign(message), "ERR_SIGNER_TIMEOUT").finally(() => (hasFailed = true));
-        await clock.advance(4_999);
-        assert.equal(hasFailed, false);
-        await clock.advance(1);
-        assert.equal(hasFailed, true);
-        await failed;
-        release();
-        // Its answer, where there is one, is nobody's.
-        await sign(encoder.encode("header.other"));
-      });
+        test("without a timer, a queue or anything else to wait for", async () => {
+          const sign = guarded({ maxConcurrent: 1, maxQueued: 0 });
+          let done = 0;
+          const signatures = Array.from({ length: 8 }, () => sign(message).finally(() => (done += 1)));
+          assert.equal(clock.timers, 0);
+          // Not one turn of the event loop: only what is done already can be seen after this.
+          for (let tick = 0; tick < 16; tick += 1) await Promise.resolve();
+          assert.equal(done, 8);
+          const ecdsa = { name: "ECDSA", hash: "SHA-256" };
+          for (const signature of await Promise.all(signatures))
+            assert.ok(await crypto.subtle.verify(ecdsa, publicKey, signature, message));
+        });
 
-      test("abort: ERR_SIGNER_ABORTED at once, whether it is at the backend or waits", async () => {
-        const sign = guarded({ maxConcurrent: 1 });
-        const callers = [new AbortController(), new AbortController()];
-        let count = 0;
-        const failed = callers.map(({ signal }) =>
-          fails(sign(message, signal), "ERR_SIGNER_ABORTED").finally(() => (count += 1)),
-        );
-        const goesOn = sign(message);
-        await settled();
-        for (const caller of callers) caller.abort(new Error("a reason of its own"));
-        await settled();
-        assert.equal(count, 2);
-        await Promise.all(failed);
-        for (const { signal } of callers) assert.deepEqual(getEventListeners(signal, "abort"), []);
-        release();
-        await goesOn;
-      });
+        test("not for a caller that has aborted: ERR_SIGNER_ABORTED", async () => {
+          const aborted = guarded({})(message, AbortSignal.abort());
+          await failing(aborted, "ERR_SIGNER_ABORTED", opened.secrets, inputOf("header.claims"));
+        });
 
-      test("queue bound: one more than has room is ERR_SIGNER_BUSY at once, and the others are signed", async () => {
-        const sign = guarded({ maxConcurrent: 2, maxQueued: 3 });
-        const signatures = Array.from({ length: 5 }, () => sign(message));
-        await fails(sign(message), "ERR_SIGNER_BUSY");
-        release();
-        // The guard has verified them.
-        await Promise.all(signatures);
+        test("limits out of range are refused all the same", () => {
+          assert.throws(() => guarded({ maxConcurrent: 0 }), { code: "ERR_OPTION_INVALID" });
+        });
       });
-    });
+    } else {
+      describe("behind the guard, as a provider has it, while its backend does not answer", () => {
+        const input = inputOf("header.claims");
+        const message = input.message as Uint8Array<ArrayBuffer>;
+        const clock = simulatedClock();
+        const guarded = (limits?: SignerLimits): GuardedSign =>
+          guardSigner(opened.signer, publicKey, "this key", limits, clock);
+        const fails = (attempt: Promise<unknown>, code: ErrorCode): Promise<JwksdError> =>
+          failing(attempt, code, opened.secrets, input);
+        let release: () => void;
+        beforeEach(() => {
+          release = opened.hold();
+        });
+        afterEach(() => {
+          release();
+          assert.equal(clock.timers, 0, "a timer is left");
+        });
+
+        test("deadline: ERR_SIGNER_TIMEOUT when it is over, not before", async () => {
+          const sign = guarded({ timeoutMs: 5_000 });
+          let hasFailed = false;
+          const failed = fails(sign(message), "ERR_SIGNER_TIMEOUT").finally(() => (hasFailed = true));
+          await clock.advance(4_999);
+          assert.equal(hasFailed, false);
+          await clock.advance(1);
+          assert.equal(hasFailed, true);
+          await failed;
+          release();
+          // Its answer, where there is one, is nobody's.
+          await sign(encoder.encode("header.other"));
+        });
+
+        test("abort: ERR_SIGNER_ABORTED at once, whether it is at the backend or waits", async () => {
+          const sign = guarded({ maxConcurrent: 1 });
+          const callers = [new AbortController(), new AbortController()];
+          let count = 0;
+          const failed = callers.map(({ signal }) =>
+            fails(sign(message, signal), "ERR_SIGNER_ABORTED").finally(() => (count += 1)),
+          );
+          const goesOn = sign(message);
+          await settled();
+          for (const caller of callers) caller.abort(new Error("a reason of its own"));
+          await settled();
+          assert.equal(count, 2);
+          await Promise.all(failed);
+          for (const { signal } of callers) assert.deepEqual(getEventListeners(signal, "abort"), []);
+          release();
+          await goesOn;
+        });
+
+        test("queue bound: one more than has room is ERR_SIGNER_BUSY at once, and the others are signed", async () => {
+          const sign = guarded({ maxConcurrent: 2, maxQueued: 3 });
+          const signatures = Array.from({ length: 5 }, () => sign(message));
+          await fails(sign(message), "ERR_SIGNER_BUSY");
+          release();
+          // The guard has verified them.
+          await Promise.all(signatures);
+        });
+      });
+    }
 
     test("nothing that can be seen of it holds a secret", () => {
       const text = inspect(opened.signer, { depth: 9, showHidden: true }) + JSON.stringify(opened.signer);

@@ -4,7 +4,14 @@ import { getEventListeners } from "node:events";
 import { type TestContext, describe, test } from "node:test";
 import { inspect } from "node:util";
 import * as jose from "jose";
-import { type ErrorCode, type SignInput, type Signer, type SignerLimits, SignerError } from "../../src/index.ts";
+import {
+  type ErrorCode,
+  type SignInput,
+  type Signer,
+  type SignerLimits,
+  SignerError,
+  localSigner,
+} from "../../src/index.ts";
 import { type GuardedSign, guardSigner } from "../../src/signer/guard.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import { type SimulatedClock, settled, simulatedClock } from "../support/simulated.ts";
@@ -176,6 +183,39 @@ describe("what a signer throws", () => {
       operations[round]?.fail(new Error("no"));
       assert.equal(await verdict(failing), "ERR_SIGNER_UNAVAILABLE");
     }
+  });
+});
+
+describe("a local key was checked when it was loaded, and is trusted by what its signer is, not by what it looks like", () => {
+  const impostors: Readonly<Record<string, (local: Signer) => unknown>> = {
+    "a copy": (local) => ({ ...local, publicKey: publicJwk }),
+    "an object that inherits from it": (local) => Object.create(local, { publicKey: { value: publicJwk } }),
+    "a proxy": (local) => new Proxy(local, {}),
+    "a signer that calls it": (local) => ({ publicKey: publicJwk, sign: (input: SignInput) => local.sign(input) }),
+  };
+  for (const [name, impostor] of Object.entries(impostors)) {
+    test(`${name} is checked: ERR_SIGNER_BAD_SIGNATURE`, async () => {
+      const signer = impostor(await localSigner(ecKey("b"))) as Signer;
+      const sign = guardSigner(signer, publicKey, 'kid "a"');
+      assert.equal(await verdict(sign(message)), "ERR_SIGNER_BAD_SIGNATURE");
+    });
+  }
+
+  test("it cannot be made to sign with another key, or to publish another one", async () => {
+    const signer = await localSigner(key);
+    const other = await localSigner(ecKey("b"));
+    for (const [member, value] of Object.entries(other)) assert.equal(Reflect.set(signer, member, value), false);
+    assert.ok(Object.isFrozen(signer));
+    assert.ok(verifies(await guardSigner(signer, publicKey, 'kid "a"')(message)));
+  });
+
+  test("a key that is not extractable is trusted as well, and bounded like any other signer that makes callers wait", async () => {
+    const pair = await jose.generateKeyPair("ES256");
+    const sign = guardSigner(await localSigner(pair), pair.publicKey, 'kid "a"', { maxConcurrent: 1, maxQueued: 0 });
+    const signed = sign(message);
+    assert.equal(await verdict(sign(message)), "ERR_SIGNER_BUSY");
+    const ecdsa = { name: "ECDSA", hash: "SHA-256" };
+    assert.ok(await crypto.subtle.verify(ecdsa, pair.publicKey, await signed, message));
   });
 });
 
