@@ -1,7 +1,6 @@
-import { checkBounds } from "../bounds.ts";
 import { type Clock, systemClock } from "../clock.ts";
 import { ConfigError, type ErrorCode, JwksdError, TokenError } from "../errors.ts";
-import { type OptionTypes, checkMethods, checkOptionTypes } from "../option-types.ts";
+import { type Rules, callback, checkOptions, clock, number, text, texts } from "../options.ts";
 import type { Fetch } from "../relying-party/fetch-json.ts";
 import { textHash } from "../text-hash.ts";
 import { clientAlgorithms } from "../token/client-algorithms.ts";
@@ -37,16 +36,16 @@ export interface ClientVerifierOptions {
   readonly onEvent?: ((event: ClientEvent) => void) | undefined;
 }
 
-const optionTypes: OptionTypes<ClientVerifierOptions> = {
-  issuer: "string",
-  audiences: "array",
-  fetch: "function",
-  maxKeySets: "number",
-  replay: "function",
-  maxLifetimeSeconds: "number",
-  clockToleranceSeconds: "number",
-  clock: "object",
-  onEvent: "function",
+const rules: Rules<ClientVerifierOptions> = {
+  issuer: text,
+  audiences: texts,
+  fetch: callback,
+  maxKeySets: number(1),
+  replay: callback,
+  maxLifetimeSeconds: number(1),
+  clockToleranceSeconds: number(0),
+  clock,
+  onEvent: callback,
 };
 
 /** Verifies what clients sign. */
@@ -83,21 +82,14 @@ export interface ClientVerifier {
  * @see the contract, section 2 rule 5
  */
 export function createClientVerifier(options: ClientVerifierOptions): ClientVerifier {
-  checkOptionTypes(options, optionTypes);
-  checkMethods("clock", options.clock, ["now", "setTimer"]);
-  const { issuer, audiences = [], maxKeySets = 10_000, maxLifetimeSeconds = 3_600 } = options;
+  checkOptions(options, rules);
+  if ((options.issuer ?? undefined) === undefined) {
+    throw new ConfigError("ERR_OPTION_INVALID", 'option "issuer" is missing');
+  }
+  const { issuer, maxKeySets = 10_000, maxLifetimeSeconds = 3_600 } = options;
   const { clockToleranceSeconds = 0 } = options;
   const clock = options.clock ?? systemClock;
-  // A text would be spread into its letters.
-  const audience: string[] = [issuer, ...(Array.isArray(audiences) ? audiences : [""])];
-  if (audience.some((name) => typeof name !== "string" || name === "")) {
-    throw new ConfigError(
-      "ERR_OPTION_INVALID",
-      "issuer must be a string, audiences a list of strings, none of them empty",
-    );
-  }
-  checkBounds({ maxLifetimeSeconds, maxKeySets }, 1);
-  checkBounds({ clockToleranceSeconds }, 0);
+  const audience: string[] = [issuer, ...(options.audiences ?? [])];
   const replay = options.replay ?? memoryReplayStore({ clock });
   const emit = clientEvents(options.onEvent ?? undefined);
   const keysOf = createClientKeys({ fetch: options.fetch ?? undefined, clock, maxKeySets, emit });

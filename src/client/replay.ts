@@ -1,6 +1,6 @@
-import { checkBounds } from "../bounds.ts";
 import { type Clock, systemClock } from "../clock.ts";
 import { TokenError } from "../errors.ts";
+import { checkOptions, number } from "../options.ts";
 
 /**
  * Remembers that a token was used, in one step: `true` if it was not remembered yet. One store serves all replicas of a provider, or
@@ -36,7 +36,7 @@ export function memoryReplayStore({
   maxEntries = 100_000,
   clock = systemClock,
 }: { readonly maxEntries?: number; readonly clock?: Pick<Clock, "now"> } = {}): SetIfAbsent {
-  checkBounds({ maxEntries }, 1);
+  checkOptions({ maxEntries }, { maxEntries: number(1) });
   const clients = new Map<string, Used>();
   let size = 0;
 

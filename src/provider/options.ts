@@ -1,6 +1,6 @@
 import type { Clock } from "../clock.ts";
-import { ConfigError, type JwksdError } from "../errors.ts";
-import { type OptionTypes, checkOptionTypes } from "../option-types.ts";
+import type { JwksdError } from "../errors.ts";
+import { type Rules, array, boolean, callback, checkOptions, clock, number, object, string } from "../options.ts";
 import type { SignerLimits } from "../signer/guard.ts";
 import type { EncryptionKeyset, Keyset } from "../keyset/keyset.ts";
 
@@ -50,21 +50,20 @@ export interface ProviderOptions {
   readonly clock?: Clock | null | undefined;
 }
 
-/** The type that each option must have; also the list of the options that there are. */
-const optionTypes: OptionTypes<ProviderOptions> = {
-  issuer: "string",
-  mountPrefix: "string",
-  endpoints: "object",
-  keyset: "array",
-  encryptionKeyset: "array",
-  jwksRotationActive: "function",
-  discovery: "boolean",
-  metadata: "object",
-  cors: "boolean",
-  onWarning: "function",
-  maxTokenLifetimeSeconds: "number",
-  signerLimits: "object",
-  clock: "object",
+const rules: Rules<ProviderOptions> = {
+  issuer: string,
+  mountPrefix: string,
+  endpoints: object,
+  keyset: array,
+  encryptionKeyset: array,
+  jwksRotationActive: callback,
+  discovery: boolean,
+  metadata: object,
+  cors: boolean,
+  onWarning: callback,
+  maxTokenLifetimeSeconds: number(1),
+  signerLimits: object,
+  clock,
 };
 
 export type MergedOptions = { readonly [Name in keyof ProviderOptions]: NonNullable<ProviderOptions[Name]> };
@@ -97,10 +96,7 @@ export const withJWKSRotationActive = (predicate: (() => boolean) | null | undef
 export function mergeOptions(options: readonly (ProviderOptions | null | undefined)[]): MergedOptions {
   const merged: Record<string, unknown> = {};
   for (const option of options) {
-    if (typeof (option ?? {}) !== "object") {
-      throw new ConfigError("ERR_OPTION_INVALID", `an option object is expected, not a ${typeof option}`);
-    }
-    checkOptionTypes(option ?? {}, optionTypes);
+    checkOptions(option ?? {}, rules);
     for (const [name, value] of Object.entries(option ?? {})) {
       if (value !== null && value !== undefined) merged[name] = value;
     }

@@ -20,7 +20,7 @@ import { type ActiveKey, type Claims, type SignOptions, signToken } from "../tok
 import { type KeySource, type VerifiedToken, type VerifyOptions, verify } from "../token/verify.ts";
 import { discoveryDocument } from "./discovery.ts";
 import { type Page, pageFrom } from "./page.ts";
-import { checkMethods, checkNames, checkType } from "../option-types.ts";
+import { array, checkOptions, string } from "../options.ts";
 import { type ProviderOptions, mergeOptions } from "./options.ts";
 import { locate, targetPath } from "./paths.ts";
 import { rotationMode } from "./rotation-mode.ts";
@@ -96,12 +96,7 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
     clock = systemClock,
     maxTokenLifetimeSeconds = Infinity,
   } = merged;
-  checkNames(endpoints, ["jwks"], "endpoint");
-  checkNames(merged.signerLimits ?? {}, ["maxConcurrent", "maxQueued", "timeoutMs"], "signer limit");
-  checkType("endpoints.jwks", endpoints.jwks, "string");
-  if (!(maxTokenLifetimeSeconds >= 1))
-    throw new ConfigError("ERR_OPTION_INVALID", "maxTokenLifetimeSeconds must be a number of at least 1");
-  checkMethods("clock", clock, ["now", "setTimer"]);
+  checkOptions(endpoints, { jwks: string }, "endpoint");
   if (!hasDiscovery && merged.metadata !== undefined) {
     throw new ConfigError("ERR_OPTION_INVALID", '"metadata" is for the discovery document, and "discovery" is false');
   }
@@ -194,7 +189,7 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
 
     async update(change) {
       const { keyset, encryptionKeyset } = mergeOptions([change]);
-      checkNames(change ?? {}, ["keyset", "encryptionKeyset"], "keyset");
+      checkOptions(change ?? {}, { keyset: array, encryptionKeyset: array }, "keyset");
       // Read now, in use when all earlier updates are.
       const checking = Promise.all([
         keyset && checkSigning(keyset),

@@ -1,7 +1,6 @@
-import { checkBounds } from "../bounds.ts";
 import { type Clock, systemClock } from "../clock.ts";
 import { ConfigError, type JwksdError } from "../errors.ts";
-import { type OptionTypes, checkMethods, checkOptionTypes } from "../option-types.ts";
+import { type Rules, anything, boolean, callback, checkOptions, clock, number, string, timeout } from "../options.ts";
 import type { SkippedKey } from "../jwk/verification-keys.ts";
 import type { Fetch } from "./fetch-json.ts";
 import type { KeySetState } from "./stored.ts";
@@ -48,30 +47,29 @@ export interface RemoteKeySetOptions {
   readonly state?: KeySetState | undefined;
 }
 
-const optionTypes: OptionTypes<RemoteKeySetOptions> = {
-  issuer: "string",
-  jwksUri: "string",
-  allowInsecure: "boolean",
-  fetch: "function",
-  clock: "object",
-  timeoutMs: "number",
-  maxBytes: "number",
-  minFreshSeconds: "number",
-  maxFreshSeconds: "number",
-  outageToleranceSeconds: "number",
-  maxWaitMs: "number",
-  onEvent: "function",
+const rules: Rules<RemoteKeySetOptions> = {
+  issuer: string,
+  jwksUri: string,
+  allowInsecure: boolean,
+  fetch: callback,
+  clock,
+  timeoutMs: timeout,
+  maxBytes: number(1),
+  minFreshSeconds: number(0),
+  maxFreshSeconds: number(0),
+  outageToleranceSeconds: number(0),
+  maxWaitMs: number(0),
+  onEvent: callback,
   // It comes from a store, and must not stop a start.
-  state: "unknown",
+  state: anything,
 };
 
 const defaultFreshSeconds = 300;
 const maxStaleSeconds = 86_400;
 
 /** The options with their defaults. @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, FetchError `ERR_URL_INSECURE` */
-export function checkOptions(options: RemoteKeySetOptions) {
-  checkOptionTypes(options, optionTypes);
-  checkMethods("clock", options.clock, ["now", "setTimer"]);
+export function resolveOptions(options: RemoteKeySetOptions) {
+  checkOptions(options, rules);
   const { onEvent, state } = options;
   // A row of a database has null for what is not given.
   const issuer = options.issuer ?? undefined;
@@ -80,8 +78,6 @@ export function checkOptions(options: RemoteKeySetOptions) {
   const clock = options.clock ?? systemClock;
   const { timeoutMs = 5_000, maxBytes = 262_144, maxWaitMs = 1_000 } = options;
   const { minFreshSeconds = 5, maxFreshSeconds = 86_400, outageToleranceSeconds = 3_600 } = options;
-  checkBounds({ timeoutMs, maxBytes }, 1);
-  checkBounds({ maxWaitMs, minFreshSeconds, maxFreshSeconds, outageToleranceSeconds }, 0);
   if ((issuer === undefined) === (jwksUri === undefined)) {
     throw new ConfigError("ERR_OPTION_INVALID", "give either issuer or jwksUri");
   }

@@ -1,19 +1,19 @@
 import { ConfigError } from "../errors.ts";
-import { type OptionTypes, checkMethods, checkOptionTypes } from "../option-types.ts";
+import { type Rules, array, boolean, callback, checkOptions, clock, object, string, withMethods } from "../options.ts";
 import { locate } from "../provider/paths.ts";
 import type { KeyManagerOptions } from "./manager-types.ts";
 
-const optionTypes: OptionTypes<KeyManagerOptions> = {
-  issuer: "string",
-  store: "object",
-  policy: "object",
-  wrappingKeys: "array",
-  createSigner: "function",
-  openSigner: "function",
-  destroySigner: "function",
-  signs: "boolean",
-  onEvent: "function",
-  clock: "object",
+const rules: Rules<KeyManagerOptions> = {
+  issuer: string,
+  store: withMethods("load", "commit", "watch"),
+  policy: object,
+  wrappingKeys: array,
+  createSigner: callback,
+  openSigner: callback,
+  destroySigner: callback,
+  signs: boolean,
+  onEvent: callback,
+  clock,
 };
 
 /**
@@ -22,12 +22,10 @@ const optionTypes: OptionTypes<KeyManagerOptions> = {
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_ISSUER_INVALID`
  */
 export function checkManagerOptions(options: KeyManagerOptions): void {
-  checkOptionTypes(options, optionTypes);
+  checkOptions(options, rules);
   for (const name of ["store", "wrappingKeys"] as const) {
     if ((options[name] ?? undefined) === undefined) throw invalid(`option "${name}" is missing`);
   }
-  checkMethods("store", options.store, ["load", "commit", "watch"]);
-  checkMethods("clock", options.clock, ["now", "setTimer"]);
   if ((options.createSigner ?? options.destroySigner) !== undefined && options.openSigner === undefined) {
     throw invalid("createSigner and destroySigner need openSigner, which opens a key by its URI again");
   }

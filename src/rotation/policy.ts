@@ -1,4 +1,4 @@
-import { checkBounds } from "../bounds.ts";
+import { type Rules, checkOptions, number } from "../options.ts";
 import { ConfigError } from "../errors.ts";
 import type { KeyUse } from "../store/store.ts";
 
@@ -31,6 +31,24 @@ const secondsPerDay = 86_400;
 /** So that every date of a plan is one. All other durations are parts of this one. */
 const maxDays = 36_500;
 
+const defaults: RotationPolicy = {
+  rotateEveryDays: 90,
+  announceForSeconds: 86_400,
+  maxTokenLifetimeSeconds: 3600,
+  clockSkewSeconds: 300,
+  cacheSlackSeconds: 7200,
+  replicaLagSeconds: 5,
+};
+
+const rules: Rules<RotationPolicyOptions> = {
+  rotateEveryDays: number(0),
+  announceForSeconds: number(0),
+  maxTokenLifetimeSeconds: number(1),
+  clockSkewSeconds: number(0),
+  cacheSlackSeconds: number(0),
+  replicaLagSeconds: number(0),
+};
+
 /**
  * Checks a policy against the arithmetic of caches: a new key must have reached every cache before the first token bears it, an old
  * one must be published for as long as its last token is valid, and one rotation must be over before the next one begins.
@@ -38,23 +56,9 @@ const maxDays = 36_500;
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_POLICY_INVALID`
  */
 export function rotationPolicy(options: RotationPolicyOptions = {}): RotationPolicy {
-  const defaults: RotationPolicy = {
-    rotateEveryDays: 90,
-    announceForSeconds: 86_400,
-    maxTokenLifetimeSeconds: 3600,
-    clockSkewSeconds: 300,
-    cacheSlackSeconds: 7200,
-    replicaLagSeconds: 5,
-  };
-  const unknown = Object.keys(options).find((name) => !Object.hasOwn(defaults, name));
-  if (unknown !== undefined) {
-    const names = Object.keys(defaults).join(", ");
-    throw new ConfigError("ERR_OPTION_UNKNOWN", `the rotation policy has no "${unknown}"; it has ${names}`);
-  }
-  const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
+  checkOptions(options, rules, "member of the rotation policy");
+  const given = Object.fromEntries(Object.entries(options).filter(([, value]) => (value ?? undefined) !== undefined));
   const policy: RotationPolicy = Object.freeze({ ...defaults, ...given });
-  checkBounds({ ...policy }, 0);
-  checkBounds({ maxTokenLifetimeSeconds: policy.maxTokenLifetimeSeconds }, 1);
   checkAnnouncement(policy);
   checkPeriod(policy);
   return policy;

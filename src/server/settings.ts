@@ -2,39 +2,18 @@ import { isIP } from "node:net";
 import { ConfigError } from "../errors.ts";
 import { signerTypes } from "../open-signer.ts";
 import { readJsonObject } from "./json-file.ts";
+import { type Rule, boolean, oneOf, text, wholeNumber } from "../options.ts";
 import { nearest } from "./nearest.ts";
 
-/** A value has the type and breaks no rule; each rule is what a message says after the name of the setting. */
-interface Schema<Value> {
-  readonly type: "string" | "number" | "boolean";
-  readonly typeRule: string;
-  readonly rules: readonly (readonly [rule: string, holds: (value: Value) => boolean])[];
-}
-
-const text: Schema<string> = {
-  type: "string",
-  typeRule: "must be text",
-  rules: [["must not be empty", (value) => value !== ""]],
-};
-const textWith = (...rules: Schema<string>["rules"]): Schema<string> => ({ ...text, rules: [...text.rules, ...rules] });
 /** A JWK, a PEM or a wrapping key where the path of a file with it is meant. */
 export function looksLikeSecret(value: string): boolean {
   return /[{\r\n]|-----BEGIN|^\s*\[|^[\w-]{43}$/.test(value);
 }
-const path = textWith([
-  "must be a path; what it is looks like the content of the file",
-  (value) => !looksLikeSecret(value),
-]);
-const flag: Schema<boolean> = { type: "boolean", typeRule: "must be true or false", rules: [] };
-const integer = (min: number, max: number): Schema<number> => {
-  const rule = `must be a whole number from ${min} to ${max}`;
-  const holds = (value: number): boolean => Number.isInteger(value) && value >= min && value <= max;
-  return { type: "number", typeRule: rule, rules: [[rule, holds]] };
-};
-const oneOf = (...values: readonly string[]): Schema<string> => {
-  const rule = `must be ${values.slice(0, -1).join(", ")} or ${values.at(-1)}`;
-  return { type: "string", typeRule: rule, rules: [[rule, (value) => values.includes(value)]] };
-};
+const textThat = (must: string, holds: (value: string) => boolean): Rule<string> => ({
+  must,
+  holds: (value): value is string => text.holds(value) && holds(value),
+});
+const path = textThat("a path; what it is looks like the content of the file", (value) => !looksLikeSecret(value));
 
 function isAddressOrOff(value: string): boolean {
   const [, port] = /^.+:(\d{1,5})$/.exec(value) ?? [];
@@ -47,63 +26,65 @@ function isHost(value: string): boolean {
 
 /** A duration or period of the rotation policy, which has the default and the bounds. */
 const duration = (value: string, help: string) =>
-  ({ schema: integer(0, 1_000_000_000), fallback: undefined, value, help }) as const;
+  ({ rule: wholeNumber(0, 1_000_000_000), fallback: undefined, value, help }) as const;
 
 /**
- * Every setting of the service: its schema, its default, and the line of help about it. The flag is the name in kebab case, the
+ * Every setting of the service: its rule, its default, and the line of help about it. The flag is the name in kebab case, the
  * environment variable `JWKSD_` and the name in upper snake case, the member of the configuration file the name itself.
  */
 export const settingDefinitions = {
   host: {
-    schema: textWith(["must be an IP address, without brackets, or a host name", isHost]),
+    rule: textThat("an IP address, without brackets, or a host name", isHost),
     fallback: "127.0.0.1",
     value: "<address>",
     help: "address to listen on",
   },
-  port: { schema: integer(0, 65_535), fallback: 9900, value: "<port>", help: "port to listen on; 0 takes a free one" },
+  port: {
+    rule: wholeNumber(0, 65_535),
+    fallback: 9900,
+    value: "<port>",
+    help: "port to listen on; 0 takes a free one",
+  },
   issuer: {
-    schema: text,
+    rule: text,
     fallback: undefined,
     value: "<url>",
     help: "issuer identifier, as relying parties know it (default: http://HOST:PORT, for one's own machine only)",
   },
-  mountPrefix: { schema: text, fallback: undefined, value: "<path>", help: "path between issuer and endpoints" },
-  jwksPath: { schema: text, fallback: "/jwks", value: "<path>", help: "path of the JWK Set" },
+  mountPrefix: { rule: text, fallback: undefined, value: "<path>", help: "path between issuer and endpoints" },
+  jwksPath: { rule: text, fallback: "/jwks", value: "<path>", help: "path of the JWK Set" },
   keys: {
-    schema: path,
+    rule: path,
     fallback: undefined,
     value: "<file-or-folder>",
     help: "signing keys that others manage: a private JWK Set, or a folder of PEM or JWK files, newest name first",
   },
   store: {
-    schema: textWith(
-      ["must be sqlite:PATH", (value) => value.startsWith("sqlite:")],
-      ["must be sqlite:PATH, without //", (value) => !value.includes("://")],
-    ),
+    rule: textThat("sqlite:PATH, without //", (value) => value.startsWith("sqlite:") && !value.includes("://")),
     fallback: undefined,
     value: "<sqlite:path>",
     help: "where jwksd manages keys (default: sqlite:DATA/keys.db)",
   },
   wrappingKeyFile: {
-    schema: path,
+    rule: path,
     fallback: undefined,
     value: "<file>",
     help: "wrapping keys of the store, one per line, 32 bytes in base64url; the first wraps (default: a file beside the store)",
   },
   signerType: {
-    schema: oneOf("local", ...signerTypes),
+    rule: oneOf("local", ...signerTypes),
     fallback: "local",
     value: "<type>",
     help: `where new signing keys are made: local (wrapped in the store), ${signerTypes.join(", ")}`,
   },
   signers: {
-    schema: path,
+    rule: path,
     fallback: undefined,
     value: "<file>",
     help: "JSON file that says how to reach HSMs and key services; see docs/signers.md",
   },
   destroyExternal: {
-    schema: flag,
+    rule: boolean,
     fallback: false,
     value: undefined,
     help: "destroy removed and revoked keys in their HSM or key service, too, imported ones included",
@@ -115,45 +96,45 @@ export const settingDefinitions = {
   cacheSlackSeconds: duration("<seconds>", "how much longer than told caches may keep a copy (default: 7200)"),
   replicaLagSeconds: duration("<seconds>", "by when a change has reached every replica (default: 5)"),
   encryptionKeys: {
-    schema: path,
+    rule: path,
     fallback: undefined,
     value: "<file-or-folder>",
     help: "encryption keys, public or private, in the same forms",
   },
-  data: { schema: text, fallback: "./.jwksd", value: "<folder>", help: "data folder, made on first start" },
+  data: { rule: text, fallback: "./.jwksd", value: "<folder>", help: "data folder, made on first start" },
   rotationMode: {
-    schema: flag,
+    rule: boolean,
     fallback: false,
     value: undefined,
     help: "send the short Cache-Control of the rotation mode (5 minutes)",
   },
-  workers: { schema: integer(1, 256), fallback: 1, value: "<count>", help: "processes that share the port" },
+  workers: { rule: wholeNumber(1, 256), fallback: 1, value: "<count>", help: "processes that share the port" },
   metadata: {
-    schema: path,
+    rule: path,
     fallback: undefined,
     value: "<file>",
     help: "JSON object of more members for the discovery document, read at the start",
   },
   noDiscovery: {
-    schema: flag,
+    rule: boolean,
     fallback: false,
     value: undefined,
     help: "serve no discovery document: your provider has its own one, which names the JWK Set",
   },
-  noCors: { schema: flag, fallback: false, value: undefined, help: "send no CORS headers" },
+  noCors: { rule: boolean, fallback: false, value: undefined, help: "send no CORS headers" },
   admin: {
-    schema: textWith(['must be HOST:PORT or "off"', isAddressOrOff]),
+    rule: textThat('HOST:PORT or "off"', isAddressOrOff),
     fallback: "127.0.0.1:9901",
     value: "<host:port>",
     help: 'address of /livez and /readyz, or "off"',
   },
   logLevel: {
-    schema: oneOf("debug", "info", "warn", "error", "silent"),
+    rule: oneOf("debug", "info", "warn", "error", "silent"),
     fallback: "info",
     value: "<level>",
     help: "debug, info, warn, error or silent",
   },
-  jsonLogs: { schema: flag, fallback: false, value: undefined, help: "log JSON lines for machines" },
+  jsonLogs: { rule: boolean, fallback: false, value: undefined, help: "log JSON lines for machines" },
 } as const;
 
 type Definitions = typeof settingDefinitions;
@@ -162,7 +143,7 @@ export type SettingName = keyof Definitions;
 /** Checked settings of `jwksd serve`. */
 export type Settings = {
   readonly [Name in SettingName]:
-    | (Definitions[Name]["schema"] extends Schema<infer Value> ? Value : never)
+    | (Definitions[Name]["rule"] extends Rule<infer Value> ? Value : never)
     | (undefined extends Definitions[Name]["fallback"] ? undefined : never);
 } & {
   /** As text, from the environment only: what a command line holds, every process can read. */
@@ -228,10 +209,10 @@ export async function resolveSettings(sources: SettingSources): Promise<Settings
 
   const settings: Partial<Record<keyof Settings, unknown>> = { wrappingKeys: environment[wrappingVariable] };
   for (const name of names) {
-    const { schema, fallback } = settingDefinitions[name];
+    const { rule, fallback } = settingDefinitions[name];
     const given = [
-      { from: flagName(name), value: fromText(flags[name], schema) },
-      { from: variableName(name), value: fromText(environment[variableName(name)], schema) },
+      { from: flagName(name), value: fromText(flags[name], rule) },
+      { from: variableName(name), value: fromText(environment[variableName(name)], rule) },
       { from: `"${name}" of the configuration file`, value: file[name] },
     ].find(({ value }) => value !== undefined && value !== null);
     settings[name] = given === undefined ? fallback : check(name, given.value, given.from);
@@ -288,18 +269,17 @@ const switchTexts = new Map([
   ["0", false],
 ]);
 
-/** Flags and variables are texts; the schema says what they stand for. */
-function fromText(value: unknown, { type }: { readonly type: string }): unknown {
+/** Flags and variables are texts; the rule says what they stand for. */
+function fromText(value: unknown, rule: Rule): unknown {
   if (typeof value !== "string") return value;
-  if (type === "boolean") return switchTexts.get(value) ?? value;
-  return type === "number" && /^\d+$/.test(value) ? Number(value) : value;
+  if (rule === boolean) return switchTexts.get(value) ?? value;
+  return /^\d+$/.test(value) && !rule.holds(value) ? Number(value) : value;
 }
 
 function check(name: SettingName, value: unknown, from: string): unknown {
-  const { type, typeRule, rules }: Schema<never> = settingDefinitions[name].schema;
-  const [broken] = typeof value === type ? (rules.find(([, holds]) => !holds(value as never)) ?? []) : [typeRule];
-  if (broken === undefined) return value;
-  const message = `${from} ${broken}`;
+  const { must, holds }: Rule = settingDefinitions[name].rule;
+  if (holds(value)) return value;
+  const message = `${from} must be ${must}`;
   throw new ConfigError("ERR_OPTION_INVALID", nearSecrets.has(name) ? message : `${message}, not ${shown(value)}`);
 }
 

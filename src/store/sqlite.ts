@@ -1,7 +1,7 @@
 import { resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { checkBounds } from "../bounds.ts";
 import { StoreError } from "../errors.ts";
+import { checkOptions, timeout } from "../options.ts";
 import { checkCommit, quoted } from "./check.ts";
 import { isBusy, storeError } from "./sqlite-errors.ts";
 import { type SqliteFile, createFile, identityOf, openFile } from "./sqlite-file.ts";
@@ -25,8 +25,8 @@ const maxLockRetries = 250;
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
 export async function sqliteStore(path: string, options: SqliteStoreOptions = {}): Promise<KeyStore> {
+  checkOptions(options, { pollMs: timeout });
   const pollMs = options.pollMs ?? 250;
-  checkBounds({ pollMs }, 1);
   // Absolute: a later change of directory leads nowhere else, and names that SQLite treats specially are names of files.
   const store = new SqliteStore(resolve(path), pollMs);
   createFile(store.path);

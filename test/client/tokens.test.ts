@@ -298,7 +298,6 @@ describe("options are checked when the verifier is made", () => {
     { audiences: [""] },
     { audiences: [undefined] },
     { audiences: "https://op.example/token" },
-    { audiences: null },
     { fetch: 5 },
     { clock: {} },
     { clock: { now: Date.now } },

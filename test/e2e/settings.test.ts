@@ -108,7 +108,7 @@ describe("a flag wins over the environment, the environment over the file, the f
 });
 
 describe("a wrong value is refused by a message that names its source and the rule", () => {
-  const notEmpty = "must not be empty";
+  const notEmpty = "must be a string that is not empty";
   const port = "must be a whole number from 0 to 65535";
   const workers = "must be a whole number from 1 to 256";
   const seconds = "must be a whole number from 0 to 1000000000";
@@ -116,8 +116,7 @@ describe("a wrong value is refused by a message that names its source and the ru
   const address = 'must be HOST:PORT or "off"';
   const level = "must be debug, info, warn, error or silent";
   const rows: readonly [SettingName, rule: string, texts: readonly string[], members: readonly unknown[]][] = [
-    ["host", notEmpty, [""], [""]],
-    ["host", "must be text", [], [1, true]],
+    ["host", "must be an IP address, without brackets, or a host name", [""], ["", 1, true]],
     ["port", port, ["", "x", "65536", "-1", "1.5", "1e3", " 80", "0x50"], ["80", true, 65_536, -1, 1.5]],
     ["issuer", notEmpty, [""], [""]],
     ["mountPrefix", notEmpty, [""], [""]],
@@ -395,7 +394,7 @@ test("the variables by which Kubernetes describes a service called jwksd are non
 
 describe("a value in which a secret may be is refused without being repeated", () => {
   const secret = "91827364";
-  const notEmpty = "must not be empty";
+  const notEmpty = "must be a string that is not empty";
   const path = "must be a path; what it is looks like the content of the file";
   const contents = [
     `{"d":"${secret}"}`,
@@ -406,23 +405,23 @@ describe("a value in which a secret may be is refused without being repeated", (
   ];
   const object = { pin: secret };
   const rows: readonly [SettingName, rule: string, texts: readonly string[], members: readonly unknown[]][] = [
-    ["signers", "must be text", [], [{ pkcs11: object }, [object], Number(secret)]],
+    ["signers", "must be a path; what it is looks like the content of the file", [], [{ pkcs11: object }, [object], Number(secret)]],
     ["signers", path, contents, contents],
     ["keys", path, contents, contents],
     ["encryptionKeys", path, contents, contents],
     ["wrappingKeyFile", path, contents, contents],
     ["store", "must be sqlite:PATH, without //", [`sqlite:postgres://u:${secret}@db`], []],
     ["signers", notEmpty, [""], [""]],
-    ["store", "must be sqlite:PATH", ["keys.db", `postgres://u:${secret}@db`, "SQLITE:keys.db"], ["/keys.db"]],
-    ["store", "must be text", [], [object]],
+    ["store", "must be sqlite:PATH, without //", ["keys.db", `postgres://u:${secret}@db`, "SQLITE:keys.db"], ["/keys.db"]],
+    ["store", "must be sqlite:PATH, without //", [], [object]],
     ["store", notEmpty, [""], [""]],
-    ["keys", "must be text", [], [object, [secret], Number(secret)]],
+    ["keys", "must be a path; what it is looks like the content of the file", [], [object, [secret], Number(secret)]],
     ["keys", notEmpty, [""], [""]],
-    ["encryptionKeys", "must be text", [], [object, [secret], Number(secret)]],
+    ["encryptionKeys", "must be a path; what it is looks like the content of the file", [], [object, [secret], Number(secret)]],
     ["encryptionKeys", notEmpty, [""], [""]],
-    ["wrappingKeyFile", "must be text", [], [object, [secret], Number(secret)]],
+    ["wrappingKeyFile", "must be a path; what it is looks like the content of the file", [], [object, [secret], Number(secret)]],
     ["wrappingKeyFile", notEmpty, [""], [""]],
-    ["host", "must be text, not an object", [], [object]],
+    ["host", "must be an IP address, without brackets, or a host name, not an object", [], [object]],
     ["port", "must be a whole number from 0 to 65535, not an array", [], [[secret]]],
     ["rotationMode", "must be true or false, not an object", [], [object]],
     ["logLevel", "must be debug, info, warn, error or silent, not an array", [], [[object]]],

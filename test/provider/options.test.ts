@@ -139,7 +139,7 @@ const refused: [code: ErrorCode, says: RegExp, ...options: unknown[]][] = [
   ["ERR_OPTION_INVALID", /"mountPrefix"/, { ...base, mountPrefix: 5 }],
   ["ERR_OPTION_INVALID", /"endpoints"/, { ...base, endpoints: "/jwks" }],
   ["ERR_OPTION_INVALID", /"endpoints"/, { ...base, endpoints: ["/jwks"] }],
-  ["ERR_OPTION_INVALID", /endpoints\.jwks/, { ...base, endpoints: { jwks: 5 } }],
+  ["ERR_OPTION_INVALID", /endpoint "jwks"/, { ...base, endpoints: { jwks: 5 } }],
   ["ERR_OPTION_INVALID", /"keyset"/, { issuer, keyset: { keys: [] } }],
   ["ERR_OPTION_INVALID", /"encryptionKeyset"/, { ...base, encryptionKeyset: encryptionKeyset[0] }],
   ["ERR_OPTION_INVALID", /"jwksRotationActive"/, { ...base, jwksRotationActive: true }],

@@ -61,7 +61,7 @@ describe("options are refused before a key is made", () => {
     const options = { issuer, wrappingKeys: [newWrappingKey()], store: {} } as unknown as KeyManagerOptions;
     await assert.rejects(createKeyManager(options), {
       code: "ERR_OPTION_INVALID",
-      message: /"store" has no method "load"/,
+      message: /"store" must be an object with the methods load, commit, watch/,
     });
   });
 

@@ -1,0 +1,19 @@
+// Makes the picture of a rotation in README.md: node scripts/rotation-picture.ts > docs/rotation.svg
+import { plan } from "../src/rotation/plan.ts";
+import { rotationPolicy } from "../src/rotation/policy.ts";
+import { planSvg } from "../src/report/plan-svg.ts";
+import type { KeyRecord } from "../src/store/store.ts";
+
+const now = Date.parse("2026-11-20T12:00:00Z");
+const day = 86_400_000;
+const active: KeyRecord = {
+  kid: "2026-09",
+  use: "sig",
+  alg: "ES256",
+  state: "active",
+  announcedAt: now - 71 * day,
+  activatedAt: now - 70 * day,
+  publicJwk: { kty: "EC", crv: "P-256", x: "x", y: "y" },
+};
+
+process.stdout.write(planSvg(plan([active], rotationPolicy(), now), "A key rotation, as jwksd plans it"));

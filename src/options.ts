@@ -1,0 +1,93 @@
+import { ConfigError } from "./errors.ts";
+
+/** What a value must be. */
+export interface Rule<Value = unknown> {
+  /** The end of the sentence "it must be …". */
+  readonly must: string;
+  readonly holds: (value: unknown) => value is Value;
+}
+
+/** The rule of each option; also the list of the options that there are. */
+export type Rules<Options> = { readonly [Name in keyof Required<Options>]: Rule };
+
+export const string: Rule<string> = { must: "a string", holds: (value) => typeof value === "string" };
+
+export const text: Rule<string> = {
+  must: "a string that is not empty",
+  holds: (value): value is string => string.holds(value) && value !== "",
+};
+
+export const texts: Rule<readonly string[]> = {
+  must: "an array of strings that are not empty",
+  holds: (value): value is string[] => Array.isArray(value) && value.every(text.holds),
+};
+
+export const oneOf = <Value extends string>(...values: readonly Value[]): Rule<Value> => ({
+  must: `${values.slice(0, -1).join(", ")} or ${values.at(-1)}`,
+  holds: (value): value is Value => values.includes(value as Value),
+});
+
+export const boolean: Rule<boolean> = { must: "true or false", holds: (value) => typeof value === "boolean" };
+
+export const number = (least: number, most = Infinity): Rule<number> => ({
+  must: most === Infinity ? `a number of at least ${least}` : `a number from ${least} to ${most}`,
+  holds: (value): value is number => Number.isFinite(value) && (value as number) >= least && (value as number) <= most,
+});
+
+export const wholeNumber = (least: number, most: number): Rule<number> => ({
+  must: `a whole number from ${least} to ${most}`,
+  holds: (value): value is number => Number.isInteger(value) && number(least, most).holds(value),
+});
+
+/** In milliseconds. A longer timer of the platform fires at once. */
+export const timeout = number(1, 2 ** 31 - 1);
+
+export const callback: Rule<object> = {
+  must: "a function",
+  holds: (value): value is object => typeof value === "function",
+};
+
+export const array: Rule<readonly unknown[]> = { must: "an array", holds: Array.isArray };
+
+export const object: Rule<object> = {
+  must: "an object",
+  holds: (value): value is object => typeof value === "object" && value !== null && !Array.isArray(value),
+};
+
+export const withMethods = (...names: readonly string[]): Rule<object> => ({
+  must: `an object with the methods ${names.join(", ")}`,
+  holds: (value): value is object =>
+    object.holds(value) && names.every((name) => callback.holds(Reflect.get(value, name))),
+});
+
+export const clock = withMethods("now", "setTimer");
+
+/** For what is checked where it is used. */
+export const anything: Rule = { must: "anything", holds: (_value): _value is unknown => true };
+
+/**
+ * Refuses options that do not exist, and values that break their rule. `null` and `undefined` mean not given.
+ *
+ * @param what how messages call one of them
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
+ */
+export function checkOptions<Options>(options: Options, rules: Rules<Options>, what = "option"): void {
+  if (!object.holds(options)) {
+    throw new ConfigError("ERR_OPTION_INVALID", `an object of ${what}s is expected, not ${kindOf(options)}`);
+  }
+  for (const [name, value] of Object.entries(options as object)) {
+    if (!Object.hasOwn(rules, name)) {
+      const known = Object.keys(rules).join(", ");
+      throw new ConfigError("ERR_OPTION_UNKNOWN", `there is no ${what} ${JSON.stringify(name)}; there is: ${known}`);
+    }
+    const { must, holds } = rules[name as keyof Options];
+    if (value === null || value === undefined || holds(value)) continue;
+    throw new ConfigError("ERR_OPTION_INVALID", `${what} "${name}" must be ${must}, not ${kindOf(value)}`);
+  }
+}
+
+/** A number is shown; anything else may be a secret in the wrong place. */
+function kindOf(value: unknown): string {
+  if (typeof value === "number" || value === null || value === undefined) return String(value);
+  return Array.isArray(value) ? "an array" : `of type ${typeof value}`;
+}
