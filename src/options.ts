@@ -82,12 +82,14 @@ export function checkOptions<Options>(options: Options, rules: Rules<Options>, w
     }
     const { must, holds } = rules[name as keyof Options];
     if (value === null || value === undefined || holds(value)) continue;
-    throw new ConfigError("ERR_OPTION_INVALID", `${what} "${name}" must be ${must}, not ${kindOf(value)}`);
+    // A number that is out of range is no secret.
+    const shown = typeof value === "number" && must.includes("number") ? String(value) : kindOf(value);
+    throw new ConfigError("ERR_OPTION_INVALID", `${what} "${name}" must be ${must}, not ${shown}`);
   }
 }
 
-/** A number is shown; anything else may be a secret in the wrong place. */
+/** No value is shown: it may be a secret in the wrong place. */
 function kindOf(value: unknown): string {
-  if (typeof value === "number" || value === null || value === undefined) return String(value);
+  if (value === null || value === undefined) return String(value);
   return Array.isArray(value) ? "an array" : `of type ${typeof value}`;
 }

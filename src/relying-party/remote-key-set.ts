@@ -5,7 +5,7 @@ import { inWorkerd } from "./fetch-json.ts";
 import { type VerificationKeys, verificationKeys } from "../jwk/verification-keys.ts";
 import { createFlights, withPause } from "./flights.ts";
 import { type Freshness, type Until, freshness, mayUse } from "./freshness.ts";
-import { type KeySetEvent, type RemoteKeySetOptions, checkOptions } from "./options.ts";
+import { type KeySetEvent, type RemoteKeySetOptions, resolveOptions } from "./options.ts";
 import { type Loaded, createSource, isOutage } from "./source.ts";
 import {
   type KeySetState,
@@ -89,7 +89,7 @@ export function createKeySet(
   options: RemoteKeySetOptions,
   { budget = createBudget(), unknown = createUnknownKids()(), readKeys = verificationKeys }: KeySetParts = {},
 ): RemoteKeySet {
-  const settings = checkOptions(options);
+  const settings = resolveOptions(options);
   const { issuer, jwksUri, allowInsecure, clock, maxWaitMs, bounds, onEvent } = settings;
   const closed = new AbortController();
   const { signal } = closed;

@@ -13,7 +13,7 @@ const textThat = (must: string, holds: (value: string) => boolean): Rule<string>
   must,
   holds: (value): value is string => text.holds(value) && holds(value),
 });
-const path = textThat("a path; what it is looks like the content of the file", (value) => !looksLikeSecret(value));
+const path = textThat("a path, and not the content of a file", (value) => !looksLikeSecret(value));
 
 function isAddressOrOff(value: string): boolean {
   const [, port] = /^.+:(\d{1,5})$/.exec(value) ?? [];

@@ -395,7 +395,7 @@ test("the variables by which Kubernetes describes a service called jwksd are non
 describe("a value in which a secret may be is refused without being repeated", () => {
   const secret = "91827364";
   const notEmpty = "must be a string that is not empty";
-  const path = "must be a path; what it is looks like the content of the file";
+  const path = "must be a path, and not the content of a file";
   const contents = [
     `{"d":"${secret}"}`,
     ` [{"d":"${secret}"}]`,
@@ -405,22 +405,27 @@ describe("a value in which a secret may be is refused without being repeated", (
   ];
   const object = { pin: secret };
   const rows: readonly [SettingName, rule: string, texts: readonly string[], members: readonly unknown[]][] = [
-    ["signers", "must be a path; what it is looks like the content of the file", [], [{ pkcs11: object }, [object], Number(secret)]],
+    ["signers", "must be a path, and not the content of a file", [], [{ pkcs11: object }, [object], Number(secret)]],
     ["signers", path, contents, contents],
     ["keys", path, contents, contents],
     ["encryptionKeys", path, contents, contents],
     ["wrappingKeyFile", path, contents, contents],
     ["store", "must be sqlite:PATH, without //", [`sqlite:postgres://u:${secret}@db`], []],
-    ["signers", notEmpty, [""], [""]],
-    ["store", "must be sqlite:PATH, without //", ["keys.db", `postgres://u:${secret}@db`, "SQLITE:keys.db"], ["/keys.db"]],
+    ["signers", "must be a path, and not the content of a file", [""], [""]],
+    [
+      "store",
+      "must be sqlite:PATH, without //",
+      ["keys.db", `postgres://u:${secret}@db`, "SQLITE:keys.db"],
+      ["/keys.db"],
+    ],
     ["store", "must be sqlite:PATH, without //", [], [object]],
-    ["store", notEmpty, [""], [""]],
-    ["keys", "must be a path; what it is looks like the content of the file", [], [object, [secret], Number(secret)]],
-    ["keys", notEmpty, [""], [""]],
-    ["encryptionKeys", "must be a path; what it is looks like the content of the file", [], [object, [secret], Number(secret)]],
-    ["encryptionKeys", notEmpty, [""], [""]],
-    ["wrappingKeyFile", "must be a path; what it is looks like the content of the file", [], [object, [secret], Number(secret)]],
-    ["wrappingKeyFile", notEmpty, [""], [""]],
+    ["store", "must be sqlite:PATH, without //", [""], [""]],
+    ["keys", "must be a path, and not the content of a file", [], [object, [secret], Number(secret)]],
+    ["keys", "must be a path, and not the content of a file", [""], [""]],
+    ["encryptionKeys", "must be a path, and not the content of a file", [], [object, [secret], Number(secret)]],
+    ["encryptionKeys", "must be a path, and not the content of a file", [""], [""]],
+    ["wrappingKeyFile", "must be a path, and not the content of a file", [], [object, [secret], Number(secret)]],
+    ["wrappingKeyFile", "must be a path, and not the content of a file", [""], [""]],
     ["host", "must be an IP address, without brackets, or a host name, not an object", [], [object]],
     ["port", "must be a whole number from 0 to 65535, not an array", [], [[secret]]],
     ["rotationMode", "must be true or false, not an object", [], [object]],
