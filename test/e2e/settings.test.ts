@@ -394,7 +394,6 @@ test("the variables by which Kubernetes describes a service called jwksd are non
 
 describe("a value in which a secret may be is refused without being repeated", () => {
   const secret = "91827364";
-  const notEmpty = "must be a string that is not empty";
   const path = "must be a path, and not the content of a file";
   const contents = [
     `{"d":"${secret}"}`,
