@@ -3,7 +3,7 @@ import { kidText, timeText } from "../rotation/words.ts";
 import { indented, terminalOf } from "../report/terminal.ts";
 import { iso } from "./change-keys.ts";
 import { type Io, print } from "./io.ts";
-import { type Flags, addStoreSettings, withStore } from "./managed-keys.ts";
+import { type Flags, addLookSettings, withStore } from "./managed-keys.ts";
 
 type EventsFlags = Flags & { readonly limit: number; readonly before?: number };
 
@@ -12,7 +12,7 @@ export function eventsCommand(io: Io): Command {
     .description("Print the audit log of the managed keys, newest first.")
     .option("--limit <count>", "how many", count, 20)
     .option("--before <number>", "only those before this one, to page on", count);
-  return addStoreSettings(command)
+  return addLookSettings(command)
     .addHelpText(
       "after",
       `

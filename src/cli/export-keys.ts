@@ -5,7 +5,7 @@ import { writeNewFile } from "../node/generate.ts";
 import { jweOf, keyUses, publishedKeys, recordOf, uriOf } from "../rotation/records.ts";
 import type { KeyRecord } from "../store/store.ts";
 import { type Io, print } from "./io.ts";
-import { type Flags, addStoreSettings, recordsOf, takesKid, withKeys, withStore } from "./managed-keys.ts";
+import { type Flags, addLookSettings, recordsOf, takesKid, withKeys, withStore } from "./managed-keys.ts";
 
 type ExportFlags = Flags & { readonly private?: true; readonly yes?: true; readonly out?: string };
 
@@ -17,7 +17,7 @@ export function exportCommand(io: Io): Command {
     .option("--private", "the private key; needs a kid, --out and --yes")
     .option("--out <file>", "write a new file of mode 0600 (default: standard output, public keys only)")
     .option("--yes", "write a private key to a file, where nothing protects it any more");
-  return addStoreSettings(command)
+  return addLookSettings(command)
     .addHelpText(
       "after",
       `

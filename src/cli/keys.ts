@@ -43,7 +43,12 @@ Examples:
 function listCommand(io: Io): Command {
   const command = new Command("list").description("List the managed keys (what jwksd keys does by itself).");
   return addListFlags(command)
-    .addHelpText("after", "\nBelow a key that is in an HSM or key service stands its URI; --json has it as uri.")
+    .addHelpText(
+      "after",
+      `
+Below a key that is in an HSM or key service stands its URI; --json has it as uri. The next step of a key follows from the policy, so
+use the environment, --config or flags of jwksd serve; jwksd help serve lists them.`,
+    )
     .allowExcessArguments()
     .action((flags: Flags) => {
       // It is the default, so what it is given is a command that does not exist.

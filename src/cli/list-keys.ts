@@ -10,12 +10,12 @@ import { indented, terminalOf } from "../report/terminal.ts";
 import type { KeyRecord } from "../store/store.ts";
 import { iso, publicRecord } from "./change-keys.ts";
 import { type Io, print } from "./io.ts";
-import { type Flags, addStoreSettings, recordsOf, withStore } from "./managed-keys.ts";
+import { type Flags, addLookSettings, recordsOf, withStore } from "./managed-keys.ts";
 
 type ListFlags = Flags & { readonly all?: true; readonly json?: true };
 
 export function addListFlags(command: Command): Command {
-  return addStoreSettings(command.option("--all", "removed and revoked keys, too"));
+  return addLookSettings(command.option("--all", "removed and revoked keys, too"));
 }
 
 /** Prints the keys, since when each is in its state, and its next step. */

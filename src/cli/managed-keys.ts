@@ -5,7 +5,7 @@ import { checkRecords } from "../rotation/records.ts";
 import { type Wrapping, createWrapping, newWrappingKey } from "../rotation/wrapping.ts";
 import { createCommandLog } from "../server/log.ts";
 import { exists, openManaged, policyOf, storePath } from "../server/managed.ts";
-import type { Settings } from "../server/settings.ts";
+import type { SettingName, Settings } from "../server/settings.ts";
 import { nearest } from "../server/nearest.ts";
 import { type Signers, signersOf } from "../server/signers.ts";
 import { memoryStore } from "../store/memory.ts";
@@ -35,8 +35,16 @@ export interface OpenKeys extends OpenStore {
 
 /** Gives a command the settings by which it finds the managed keys, and `--json`. */
 export function addStoreSettings(command: Command): Command {
-  return addSettings(command.option("--json", "print JSON"), ["issuer", ...storeSettings]);
+  return addSettings(withJson(command), ofStore);
 }
+
+/** The same for a command that only looks. It takes all of them, so that it runs with the flags of `serve`, and lists the few it needs. */
+export function addLookSettings(command: Command): Command {
+  return addSettings(withJson(command), ofStore, ["issuer", "data", "store", "wrappingKeyFile"]);
+}
+
+const ofStore: readonly SettingName[] = ["issuer", ...storeSettings];
+const withJson = (command: Command): Command => command.option("--json", "print JSON");
 
 /** Gives a command a kid. One in 64 thumbprints begins with a dash, so what is no option of the command is the kid. */
 export function takesKid(command: Command, name = "<kid>", description = "jwksd keys lists them"): Command {

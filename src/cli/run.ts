@@ -36,7 +36,7 @@ export async function run(argv: readonly string[], io: Io): Promise<number> {
 function program(io: Io): Command {
   const program = new Command("jwksd")
     .description("Publishes the public keys of an OpenID provider as a JWK Set, exactly.")
-    .version(packageJson.version)
+    .version(versionText())
     // Else a kid of "-V…" would ask for the version.
     .enablePositionalOptions()
     .showHelpAfterError("(jwksd help COMMAND shows what there is)")
@@ -66,6 +66,12 @@ Start here:
     .addCommand(doctorCommand(io));
   connect(program, io);
   return program;
+}
+
+/** What a report of a fault needs. */
+function versionText(): string {
+  const { node, sqlite } = process.versions;
+  return `jwksd ${packageJson.version} (Node.js ${node}, SQLite ${sqlite ?? "none"}, ${process.platform}-${process.arch})`;
 }
 
 /** The parser writes where commands write, and does not end the process. */

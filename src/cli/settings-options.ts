@@ -1,4 +1,4 @@
-import type { Command } from "commander";
+import { type Command, Option } from "commander";
 import {
   type SettingName,
   type Settings,
@@ -13,10 +13,11 @@ import type { Io } from "./io.ts";
 /** The settings by which a command finds the managed keys, and what it may do with them. */
 export const storeSettings = ["data", ...managedOnly] as const satisfies readonly SettingName[];
 
-/** Gives a command the flags of settings, and `--config`. */
+/** Gives a command the flags of settings, and `--config`. Its help leaves out those that are not in `shown`. */
 export function addSettings(
   command: Command,
   names: readonly SettingName[] = Object.keys(settingDefinitions) as SettingName[],
+  shown: readonly SettingName[] = names,
 ): Command {
   command.option(
     "--config <file>",
@@ -25,10 +26,9 @@ export function addSettings(
   for (const name of names) {
     const { fallback, value, help } = settingDefinitions[name];
     const preset = fallback === undefined || fallback === false ? "" : ` (default: ${fallback})`;
-    command.option(
-      value === undefined ? flagName(name) : `${flagName(name)} ${value}`,
-      `${help}${preset} (${variableName(name)})`,
-    );
+    const flag = value === undefined ? flagName(name) : `${flagName(name)} ${value}`;
+    const option = new Option(flag, `${help}${preset} (${variableName(name)})`);
+    command.addOption(option.hideHelp(!shown.includes(name)));
   }
   return command;
 }

@@ -141,13 +141,17 @@ function axis(
 }
 
 /** Above the bars: now, and the numbers of the steps. Below them: dates. What finds no room is left out; the steps name it. */
-function labels(plan: RotationPlan, { moments, x, numberOf }: PlanScale, width: number, above: boolean): Cell[] {
+function labels(plan: RotationPlan, scale: PlanScale, width: number, above: boolean): Cell[] {
+  const { moments, x, numberOf } = scale;
   const cells: Cell[] = Array.from({ length: width }, () => ({ text: " " }));
-  const important = [plan.now, ...moments.filter((moment) => moment !== plan.now)];
-  for (const moment of important) {
-    const number = numberOf(moment);
-    const name = moment === plan.now ? "now" : number?.toString();
-    const text = above ? name : new Date(moment).toISOString().slice(5, 10);
+  const texts = moments.map((moment, index) => {
+    const name = moment === plan.now ? "now" : numberOf(moment)?.toString();
+    // Without the year.
+    const text = above ? name : scale.labels[index]?.replace(/^\d{4}-/, "");
+    return { moment, text, isFirst: moment === plan.now || text?.includes("-") === true };
+  });
+  // Times of day say little without their date.
+  for (const { moment, text } of texts.toSorted((a, b) => Number(b.isFirst) - Number(a.isFirst))) {
     if (text === undefined) continue;
     const start = Math.min(Math.max(x(moment) - (above ? 0 : 2), 0), width - text.length);
     const taken = cells.slice(Math.max(start - 1, 0), start + text.length + 1).some((cell) => cell.text !== " ");

@@ -8,6 +8,8 @@ import { type RotationPlan, type PlanStep, planKeyName } from "../rotation/plan.
 export interface PlanScale {
   /** Every moment at which something happens, now, and the edges, in order. */
   readonly moments: readonly number[];
+  /** For each moment its date, or the time of day where the moment before has the same date; in UTC. */
+  readonly labels: readonly string[];
   /** Where a time is; what is outside is at the edge. */
   readonly x: (time: number) => number;
   /** The number of a moment ahead at which there are steps, counted from 1. */
@@ -43,6 +45,11 @@ export function planScale(
   const numbers = new Map(numberedSteps(plan).map(({ at, number }) => [at, number]));
   return {
     moments,
+    labels: moments.map((moment, index) => {
+      const [date = "", time = ""] = new Date(moment).toISOString().split("T");
+      const before = moments[index - 1] ?? -Infinity;
+      return before < Date.parse(date) ? date : time.slice(0, 5);
+    }),
     x: (time) => positions[moments.findLastIndex((moment) => moment <= time)] ?? 0,
     numberOf: (time) => numbers.get(time),
   };

@@ -167,7 +167,7 @@ function axis({ scale, left, right, bottom }: Chart): string[] {
     const x = left + scale.x(moment);
     const next = scale.moments[index + 1];
     parts.push(line("line", x, y - 5, x, y + 5));
-    parts.push(text(x, y + 36, new Date(moment).toISOString().slice(0, 10), "quiet", "middle"));
+    parts.push(text(x, y + 36, scale.labels[index] ?? "", "quiet", "middle"));
     const number = scale.numberOf(moment);
     if (number !== undefined) {
       parts.push(

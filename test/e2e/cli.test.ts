@@ -27,7 +27,8 @@ describe("help", { timeout, concurrency: 4 }, () => {
     },
     { args: ["serve", "--help"], teaches: settings.map(flagName) },
     { args: ["help", "keygen"], teaches: ["--out", "--format", '"jwk", "pem"', "RFC 7638", "Examples:"] },
-    { args: ["--version"], teaches: [packageJson.version] },
+    { args: ["--version"], teaches: [`jwksd ${packageJson.version} (`, `Node.js ${process.versions.node}`, "SQLite"] },
+    { args: ["keys", "list", "--help"], teaches: ["--data", "--store", "the policy", "jwksd help serve lists them"] },
   ];
   for (const { args, teaches } of rows) {
     test(args.join(" "), async (t) => {
@@ -37,6 +38,25 @@ describe("help", { timeout, concurrency: 4 }, () => {
         teaches.filter((part) => !stdout.includes(part)),
         [],
       );
+    });
+  }
+});
+
+describe("commands that look take the flags of serve, and list the few that they need", () => {
+  const policy = Object.keys(settingDefinitions)
+    .map(flagName)
+    .filter((flag) => /-(days|seconds)$/.test(flag));
+  for (const command of [["events"], ["keys", "list"], ["keys", "export"]]) {
+    test(command.join(" "), async (t) => {
+      const { stdout } = await runCli(t, [...command, "--help"]);
+      assert.ok(stdout.includes("--data") && policy.length >= 6);
+      assert.deepEqual(
+        policy.filter((flag) => stdout.includes(flag)),
+        [],
+      );
+      const flags = ["--announce-for-seconds", "100000", "--signer-type", "local"];
+      const { code, stderr } = await runCli(t, [...command, ...flags, ...(await storeOf(t))]);
+      assert.deepEqual({ code, stderr }, { code: 0, stderr: "" });
     });
   }
 });

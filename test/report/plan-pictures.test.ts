@@ -41,7 +41,7 @@ sig 9Lk2bM3Zq_…RkZ2sXc7E █████████████████�
 sig (next)                                │                 ╍╍╍╍╍╍╍╍╍╍╍████████▶
 rotation mode                             │                 ▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀
                          ┼───── 39 d ─────┼───── 50 d ──────┼── 1 d ───┼─1 h─┼──
-                         10-12          11-20             01-09      01-10 01-10
+                         10-12          11-20             01-09      01-10 13:10
 
 █ active   ╍ announced   ▒ retiring   ▀ rotation mode: cached for 5 min
 (next) is a key that is still to be made. Not to scale: the lengths of time are
@@ -77,7 +77,7 @@ enc enc-1                      ◀███████████│███�
 enc (next)                                 │                        ╍╍╍╍╍╍█████████████████████████▶
 rotation mode                  ▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀       ▀▀▀▀▀▀▀▀▀▀▀        ▀▀▀▀▀▀▀▀▀▀
                                ┼4 h─┼───┼──┼───┼───┼17 h┼1 h─┼─28 d─┼ 1 d ┼5 h─┼─59 d──┼ 1 d ┼1 h┼──
-                               11-20     11-20   11-20     11-21  12-19 12-20        02-18 02-19
+                               11-20     12:00        11-21       12-19 12-20        02-18 02-19
 `,
   narrow: `
                   now  2   4 5 6  7 8
@@ -90,7 +90,7 @@ enc enc-1     <###|##########==
 enc (next)        |        ..##########>
 rotation mode ~~~~~~~~~~   ~~~~   ~~~
               +-+++-++-++--+-+-+--+-++--
-                11-20 11-21  12-20 02-19
+              11-20  11-21 12-20  02-19
 
 # active   . announced   = retiring
 x revoked, but caches may trust it
@@ -104,7 +104,7 @@ sig (next 1)  │█████████████████████
 sig (next 2)  │                     ╍╍╍╍╍╍╍╍╍╍╍╍╍╍█████████▶
 rotation mode │                     ▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀
               ┼─────── 89 d ────────┼──── 1 d ────┼─1 h──┼──
-              11-20               02-17         02-18  02-18
+              11-20               02-17         02-18  13:10
 `,
 };
 
@@ -210,6 +210,10 @@ describe("the plan as SVG", () => {
       assert.match(svg, new RegExp(`<rect class="${state}" x="[\\d.]+" y="[\\d.]+" width="[\\d.]+"`), state);
     }
     assert.match(svg, />now</);
+    const dates = [...svg.matchAll(/>(\d{4}-\d\d-\d\d)</g)].map(([, date]) => date);
+    assert.deepEqual(dates, [...new Set(dates)], "where a date repeats, the time of day stands");
+    assert.deepEqual(dates[0], "2026-11-20");
+    assert.match(svg, />12:00</);
   });
 
   test("nothing is outside of the paper, and no bar is too narrow to be seen", () => {
@@ -228,9 +232,9 @@ describe("the plan as SVG", () => {
 
   test("dates on the axis do not overlap", () => {
     for (const ahead of Object.values(plans)) {
-      const places = [...planSvg(ahead, "Keys").matchAll(/<text x="([\d.]+)"[^>]*>\d{4}-\d\d-\d\d</g)].map(([, x]) =>
-        Number(x),
-      );
+      const places = [
+        ...planSvg(ahead, "Keys").matchAll(/<text x="([\d.]+)"[^>]*>(?:\d{4}-\d\d-\d\d|\d\d:\d\d)</g),
+      ].map(([, x]) => Number(x));
       places.slice(1).forEach((x, index) => assert.ok(x - (places[index] ?? 0) >= 76, `${places[index]} ${x}`));
     }
   });
