@@ -1,23 +1,14 @@
 import type { CryptoKey, JWSHeaderParameters } from "jose";
-import { ConfigError, FetchError, type JwksdError, TokenError } from "../errors.ts";
+import { FetchError, TokenError } from "../errors.ts";
+import { verificationKeys } from "../jwk/verification-keys.ts";
 import { type Budget, createBudget } from "./budget.ts";
 import { inWorkerd } from "./fetch-json.ts";
-import { type VerificationKeys, verificationKeys } from "../jwk/verification-keys.ts";
 import { createFlights, withPause } from "./flights.ts";
-import { type Freshness, type Until, freshness, mayUse } from "./freshness.ts";
+import { type KeptSet, createKeptSet } from "./kept-set.ts";
 import { type KeySetEvent, type RemoteKeySetOptions, resolveOptions } from "./options.ts";
-import { type Loaded, createSource, isOutage } from "./source.ts";
-import {
-  type KeySetState,
-  type ReadKeys,
-  type StoredSet,
-  difference,
-  isKeySetState,
-  isOutdated,
-  storedSet,
-} from "./stored.ts";
+import { createSource, isOutage } from "./source.ts";
+import type { KeySetState, ReadKeys } from "./stored.ts";
 import { type UnknownKids, createUnknownKids } from "./unknown-kids.ts";
-import { checkUrl } from "./urls.ts";
 
 /** Finds a key for the header of a token: by `kid`, and only for the `alg` of the key. */
 export type GetKey = (header: JWSHeaderParameters) => Promise<CryptoKey>;
@@ -56,7 +47,6 @@ interface Call {
   patienceMs: number;
 }
 
-const maxSeen = 1_000;
 const maxWaiting = 1_000;
 
 /**
@@ -90,23 +80,22 @@ export function createKeySet(
   { budget = createBudget(), unknown = createUnknownKids()(), readKeys = verificationKeys }: KeySetParts = {},
 ): RemoteKeySet {
   const settings = resolveOptions(options);
-  const { issuer, jwksUri, allowInsecure, clock, maxWaitMs, bounds, onEvent } = settings;
+  const { issuer, clock, maxWaitMs, onEvent } = settings;
   const closed = new AbortController();
   const { signal } = closed;
-  const source = createSource({ ...settings, signal, readKeys });
-
-  const strictBounds = { ...bounds, maxStaleSeconds: 0, outageToleranceSeconds: 0 };
-  let stored: (StoredSet & Freshness) | undefined;
-  const flights = createFlights({ ...settings, signal, load: (bypass) => source.load(stored, bypass), take, emit });
   const anyLane: Lane = { budget, unknown, waiting: 0 };
   const tokenEndpointLane: Lane = { budget: createBudget(), unknown: createUnknownKids()(), waiting: 0 };
-  /** Keys of this set and of earlier ones. */
-  const seen = new Set<string>();
-  let { state: unrestored } = settings;
-  let restoring: Promise<void> | undefined;
-  void restore();
-
-  // ---- asking for a key
+  const source = createSource({ ...settings, signal, readKeys });
+  const kept = createKeptSet({ ...settings, signal, readKeys, emit, onNewKeys: beginAnew });
+  const { usable } = kept;
+  const flights = createFlights({
+    ...settings,
+    signal,
+    load: (bypass) => source.load(kept.current(), bypass),
+    take: (loaded, bypass) => kept.take(loaded, bypass),
+    emit,
+  });
+  void kept.restore();
 
   function forLane(lane: Lane): GetKey {
     return async ({ kid, alg = "" }) => {
@@ -114,11 +103,11 @@ export function createKeySet(
         throw new TokenError("ERR_TOKEN_KID_MISSING", "the token names no key: its header has no kid");
       }
       const now = clock.now();
-      if (stored === undefined || !mayUse(stored, "freshUntil", now)) return getKeySlowly(kid, alg, lane);
-      const key = stored.keys.find(kid, alg);
-      if (key === undefined) return getKeySlowly(kid, alg, lane);
-      // In workerd what a request has begun ends with its response, so there somebody has to wait for it.
-      if (now >= stored.refreshFrom && !inWorkerd) void revalidate(now);
+      const set = usable("freshUntil", now);
+      const key = set?.keys.find(kid, alg);
+      if (set === undefined || key === undefined) return getKeySlowly(kid, alg, lane);
+      // In workerd somebody would have to wait for it.
+      if (now >= set.refreshFrom && !inWorkerd) void revalidate(now);
       return key;
     };
   }
@@ -126,18 +115,13 @@ export function createKeySet(
   async function getKeySlowly(kid: string, alg: string, lane: Lane): Promise<CryptoKey> {
     const call = { lane, flightsBefore: flights.begun(), patienceMs: maxWaitMs };
     signal.throwIfAborted();
-    await restore();
+    await kept.restore();
     const set = await usableSet(call);
     return set.keys.find(kid, alg) ?? lookAgain(kid, alg, call);
   }
 
-  /** The stored set, if it may be used in this way now. */
-  function usable(until: Until): StoredSet | undefined {
-    return stored !== undefined && mayUse(stored, until, clock.now()) ? stored : undefined;
-  }
-
   /** The stored set while it may be used, else a revalidated one. */
-  async function usableSet(call: Call): Promise<StoredSet> {
+  async function usableSet(call: Call): Promise<KeptSet> {
     const fresh = usable("freshUntil");
     if (fresh !== undefined) return fresh;
     const now = clock.now();
@@ -145,7 +129,7 @@ export function createKeySet(
     if (stale !== undefined) {
       await revalidate(now);
       signal.throwIfAborted();
-      return stored ?? stale;
+      return kept.current() ?? stale;
     }
     const pauseMs = flights.current() === undefined ? flights.waitMs(now) : 0;
     if (pauseMs > 0) {
@@ -160,11 +144,11 @@ export function createKeySet(
       if (old !== undefined) return old;
       throw error;
     }
-    return stored as StoredSet & Freshness;
+    return kept.current() as KeptSet;
   }
 
   /** The stored set, if it may stand in for one that cannot be had. */
-  function usableInOutage(error: unknown): StoredSet | undefined {
+  function usableInOutage(error: unknown): KeptSet | undefined {
     return isOutage(error) ? usable("outageUntil") : undefined;
   }
 
@@ -184,7 +168,7 @@ export function createKeySet(
       if (await lane.unknown.has(kid, now)) throw unknownKid();
       const pauseMs = Math.max(lane.budget.waitMs(now), flights.waitMs(now));
       const joined = flights.current();
-      let set: StoredSet | undefined;
+      let set: KeptSet | undefined;
       if (joined === undefined && pauseMs > 0) {
         await pause(pauseMs, call);
         set = await usableSet(call);
@@ -193,7 +177,7 @@ export function createKeySet(
         await flights.landing(joined ?? flights.join(true)).catch((error: unknown) => {
           throw withPause(error, lane.budget.waitMs(clock.now()));
         });
-        set = stored;
+        set = kept.current();
       }
       const key = set?.keys.find(kid, alg);
       if (key !== undefined) return key;
@@ -226,69 +210,11 @@ export function createKeySet(
     signal.throwIfAborted();
   }
 
-  // ---- the stored set
-
-  /** Stores what a request gave. */
-  function take({ set, status, ageSeconds }: Loaded, bypassCaches: boolean): void {
-    if (stored !== undefined && isOutdated(set, stored) && usable("freshUntil") !== undefined) {
-      // The cache does not let itself be passed by. What the origin has said since is kept, to its end.
-      stored = { ...stored, refreshFrom: Infinity };
-    } else {
-      store(set);
-    }
-    emit({ type: "refreshed", status });
-    if (bypassCaches && ageSeconds > 0) emit({ type: "bypass-ineffective", ageSeconds });
-  }
-
-  function store(next: StoredSet): void {
-    signal.throwIfAborted();
-    const before = stored;
-    const { added, removed } = difference(before?.keys, next.keys);
-    const known = added.filter((kid) => seen.has(keyName(next.keys, kid)));
-    remember(next.keys);
-    // A key that was gone is back, by a replica that lags behind, say: it is used while it is fresh, and no longer.
-    const comesBack = known.length > 0;
-    stored = { ...next, ...freshness(next.headers, next.requestedAt, comesBack ? strictBounds : bounds) };
-    if (before?.keys !== next.keys && next.keys.skipped.length > 0) emit({ type: "skipped", keys: next.keys.skipped });
-    if (added.length + removed.length === 0) return;
-    // Only a key that none had before counts: replicas that disagree for a while make every request bring a change. And the first set
-    // is no change, and its keys may have been here before: a budget can be older.
-    if (before !== undefined && known.length < added.length) {
-      for (const lane of [anyLane, tokenEndpointLane]) {
-        lane.budget.reset();
-        lane.unknown.clear();
-      }
-    }
-    emit({ type: "changed", added, removed });
-  }
-
-  function remember(keys: VerificationKeys): void {
-    for (const kid of keys.identities.keys()) {
-      const name = keyName(keys, kid);
-      seen.delete(name);
-      seen.add(name);
-      if (seen.size > maxSeen) seen.delete(seen.values().next().value as string);
-    }
-  }
-
-  /** A state from the future is kept for later: until its first request, workerd has the clock at 0. */
-  function restore(): Promise<void> | undefined {
-    const state = unrestored;
-    if (state !== undefined && stored === undefined && !(state?.requestedAt > clock.now())) {
-      unrestored = undefined;
-      restoring = takeState(state);
-    }
-    return restoring;
-  }
-
-  async function takeState(state: KeySetState): Promise<void> {
-    try {
-      if (!isKeySetState(state)) throw new ConfigError("ERR_OPTION_INVALID", "state is not one that state() gave");
-      checkUrl(state.jwksUri, "jwksUri of the state", allowInsecure);
-      const fits = state.issuer === issuer && (jwksUri === undefined || state.jwksUri === jwksUri);
-      if (fits) store(await storedSet(state, readKeys));
-    } catch (error) {
-      emit({ type: "failed", error: error as JwksdError });
+  /** There is a key that nobody has looked for yet. Replicas that disagree for a while make every request bring a change, but no new key. */
+  function beginAnew(): void {
+    for (const lane of [anyLane, tokenEndpointLane]) {
+      lane.budget.reset();
+      lane.unknown.clear();
     }
   }
 
@@ -304,7 +230,7 @@ export function createKeySet(
     async refresh() {
       source.lookUpAgain();
       const flightsBefore = flights.begun();
-      await restore();
+      await kept.restore();
       for (let joined = flights.current(); joined !== undefined; joined = flights.current()) {
         if (joined.bypassCaches && joined.number > flightsBefore) break;
         await flights.landing(joined).catch(() => {});
@@ -312,19 +238,16 @@ export function createKeySet(
       await flights.landing(flights.join(true));
     },
     state() {
-      if (stored === undefined) return undefined;
-      const { body, etag, headers, requestedAt } = stored;
-      return { issuer, jwksUri: stored.jwksUri, body, etag, headers, requestedAt };
+      const set = kept.current();
+      if (set === undefined) return undefined;
+      const { jwksUri, body, etag, headers, requestedAt } = set;
+      return { issuer, jwksUri, body, etag, headers, requestedAt };
     },
     close() {
       closed.abort(new FetchError("ERR_CLOSED", "the key set was closed"));
-      stored = undefined;
+      kept.drop();
     },
   });
-}
-
-function keyName(keys: VerificationKeys, kid: string): string {
-  return `${keys.identities.get(kid)} ${kid}`;
 }
 
 /** @param cause why keys cannot be had now, if that is known */
