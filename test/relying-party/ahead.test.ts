@@ -34,6 +34,7 @@ describe("a set is asked for ahead of the end of its freshness", () => {
     const asked = await Promise.all(Array.from({ length: 100 }, () => ask("a")));
     assert.deepEqual(new Set(asked), new Set(["a"]));
     await clock.advance(2_000);
+    assert.equal(origin.requests.length, 1);
     assert.equal(await ask("b"), "b");
     assert.equal(origin.requests.length, 1);
   });

@@ -309,6 +309,15 @@ describe("the discovery document is kept", () => {
     assert.equal(await ask("b"), "b");
   });
 
+  test("and what is at a new jwks_uri is taken, also if it is older than what was at the other one", async () => {
+    const { ask, keys, clock, origin } = discovering(routed(routes(jwks)));
+    await ask("a");
+    await clock.advance(1_000);
+    origin.script = routed({ ...routes(other), [other]: served(["b"], { Age: "5" }) });
+    await keys.refresh();
+    assert.equal(await ask("b"), "b");
+  });
+
   test("but a refresh is not content with one that was asked for before it", async () => {
     const { ask, keys, clock, origin } = discovering(delayed(100, routed(routes(jwks))));
     const before = ask("a");

@@ -68,7 +68,7 @@ async function liveThrough(t: TestContext, makeVerifier: MakeVerifier): Promise<
 
 describe("workerd ends with a request what it has begun", { concurrency: 3 }, () => {
   test("a stale set is revalidated before the answer that it gives", { timeout }, async (t) => {
-    const { op, url } = await startStale(t);
+    const { op, url } = await startAged(t, 3_700);
     await op.publish(1);
     await sendToken(url, await tokenOf(op, 0));
     const reached = op.requests.length;
@@ -80,7 +80,7 @@ describe("workerd ends with a request what it has begun", { concurrency: 3 }, ()
     "an answer does not wait long for that, and what it leaves behind is in nobody's way",
     { timeout },
     async (t) => {
-      const { op, url } = await startStale(t);
+      const { op, url } = await startAged(t, 3_700);
       await op.publish(1);
       const release = op.hold();
       await sendToken(url, await tokenOf(op, 0));
@@ -88,6 +88,15 @@ describe("workerd ends with a request what it has begun", { concurrency: 3 }, ()
       await sendToken(url, await tokenOf(op, 1));
     },
   );
+
+  test("nothing is asked for ahead of the end, which would be in everybody's way", { timeout }, async (t) => {
+    const { op, url } = await startAged(t, 3_550);
+    await op.publish(1);
+    const release = op.hold();
+    await sendToken(url, await tokenOf(op, 0));
+    release();
+    await sendToken(url, await tokenOf(op, 1));
+  });
 
   test("a request that gives up leaves nobody waiting for ever", { timeout }, async (t) => {
     const op = await startProvider(t);
@@ -104,12 +113,17 @@ describe("workerd ends with a request what it has begun", { concurrency: 3 }, ()
   });
 });
 
-/** A worker whose set was fetched more than an hour ago, which is within stale-while-revalidate. */
-async function startStale(t: TestContext): Promise<{ readonly op: RotatingOp; readonly url: string }> {
+/** A worker whose set was fetched so long ago; after an hour it is within stale-while-revalidate. */
+async function startAged(
+  t: TestContext,
+  ageSeconds: number,
+): Promise<{ readonly op: RotatingOp; readonly url: string }> {
   const op = await startProvider(t);
   const first = await startWorkerd(t, op, { compatibilityDate: recent });
   await sendToken(first, await tokenOf(op, 0));
   const state = (await (await fetch(first)).json()) as KeySetState;
-  const stale = { ...state, requestedAt: state.requestedAt - 3_700_000 };
-  return { op, url: await startWorkerd(t, op, { compatibilityDate: recent, state: stale }) };
+  const { headers, requestedAt } = state;
+  // Its Date was then, too.
+  const aged = { ...state, headers: { ...headers, date: undefined }, requestedAt: requestedAt - ageSeconds * 1000 };
+  return { op, url: await startWorkerd(t, op, { compatibilityDate: recent, state: aged }) };
 }
