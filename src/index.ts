@@ -5,6 +5,7 @@ export { type SetIfAbsent, memoryReplayStore } from "./client/replay.ts";
 export { type Clock, systemClock } from "./clock.ts";
 export {
   ConfigError,
+  type CodeOf,
   type ErrorCode,
   FetchError,
   JwksdError,
@@ -14,7 +15,6 @@ export {
   StateError,
   StoreError,
   TokenError,
-  errorCodes,
 } from "./errors.ts";
 export type { EcPublicJwk, PublicJwk, RsaPublicJwk } from "./jwk/public.ts";
 export type { KeyInput } from "./jwk/read.ts";
@@ -35,3 +35,4 @@ export type { ExternalSigner, SignInput, Signer, SignerBackend } from "./signer/
 export { clientAlgorithms } from "./token/client-algorithms.ts";
 export type { Claims, SignOptions } from "./token/sign.ts";
 export { type KeySource, type VerifiedToken, type VerifyOptions, verify } from "./token/verify.ts";
+export { errorTable } from "./error-table.ts";

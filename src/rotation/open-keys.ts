@@ -51,7 +51,8 @@ function ofKey(error: unknown, name: string): unknown {
   const SameError = [SignerError, KeyMaterialError, ConfigError].find((Class) => error instanceof Class);
   if (SameError === undefined) return error;
   const { code, message } = error as JwksdError;
-  return new SameError(code, `${name}: ${message}`, { cause: error });
+  // The class is that of the code.
+  return new SameError(code as never, `${name}: ${message}`, { cause: error });
 }
 
 type OpenExternal = (uri: string, options: { readonly signal: AbortSignal }) => Promise<ExternalSigner>;

@@ -6,7 +6,7 @@ import { type TestContext, describe, test } from "node:test";
 import express from "express";
 import fastify from "fastify";
 import * as jose from "jose";
-import { type ErrorCode, FetchError, TokenError, errorCodes, verify } from "../../src/index.ts";
+import { type CodeOf, FetchError, TokenError, errorTable, verify } from "../../src/index.ts";
 import type { RemoteKeySet } from "../../src/relying-party/index.ts";
 import { named } from "../support/keys.ts";
 import { type Script, reply, served, unreachable } from "../support/simulated.ts";
@@ -80,7 +80,9 @@ for (const [name, api] of [
 }
 
 describe("the status of an error", () => {
-  for (const code of (Object.keys(errorCodes) as ErrorCode[]).filter((code) => code.startsWith("ERR_TOKEN_"))) {
+  for (const code of (Object.keys(errorTable.TokenError) as CodeOf<"TokenError">[]).filter((code) =>
+    code.startsWith("ERR_TOKEN_"),
+  )) {
     test(`${code}: 401`, () => assert.equal(new TokenError(code, "").status, 401));
   }
 

@@ -1,0 +1,33 @@
+// Makes the page of error codes: node scripts/error-codes.ts > docs/errors.md
+import { errorTable } from "../src/error-table.ts";
+
+const titles: Readonly<Record<keyof typeof errorTable, string>> = {
+  ConfigError: "correct the configuration",
+  KeyMaterialError: "correct the key",
+  SignerError: "the key cannot sign here",
+  StateError: "the managed keys are not in a state for this",
+  StoreError: "the store cannot be used as it is",
+  TokenError: "the token is refused, or cannot be made",
+  FetchError: "keys cannot be had now",
+  ServiceError: "the service cannot do it",
+  JwksdError: "all others",
+};
+
+const cell = (text: string): string => text.replaceAll("|", "\\|");
+
+const sections = Object.entries(errorTable).map(([name, rows]) => {
+  const lines = Object.entries<{ when: string; remedy: string; retryable?: true }>(rows).map(
+    ([code, { when, remedy, retryable }]) =>
+      `| \`${code}\` | ${cell(when)} | ${cell(remedy)} | ${retryable === true ? "yes" : ""} |`,
+  );
+  const title = titles[name as keyof typeof errorTable];
+  const head = `## \`${name}\`: ${title}\n\n| code | when | what to do | \`retryable\` |\n|---|---|---|---|\n`;
+  return `${head}${lines.join("\n")}\n`;
+});
+
+process.stdout.write(`# Error codes
+
+Every error that jwksd throws on purpose is a \`JwksdError\` with a stable \`code\`. Its message names the input and the rule, and may
+change. \`retryable\` says whether the same call may succeed later without a change. A \`FetchError\` has \`retryAfterSeconds\`.
+
+${sections.join("\n")}`);
