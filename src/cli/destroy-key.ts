@@ -4,7 +4,7 @@ import { externalOf, isLive, recordOf } from "../rotation/records.ts";
 import { signersOf } from "../server/signers.ts";
 import { destroyEffect, destroyKey } from "./external-keys.ts";
 import { type Io, print } from "./io.ts";
-import { type Flags, addStoreSettings, recordsOf, takesKid, withStore } from "./managed-keys.ts";
+import { type Flags, addLookSettings, recordsOf, takesKid, withStore } from "./managed-keys.ts";
 
 type DestroyFlags = Flags & { readonly dryRun?: true; readonly yes?: true; readonly json?: true };
 
@@ -16,7 +16,7 @@ export function destroyCommand(io: Io): Command {
   )
     .option("--yes", "do it, for good")
     .option("--dry-run", "print what would be destroyed, and change nothing");
-  return addStoreSettings(command)
+  return addLookSettings(command, ["signers"])
     .addHelpText(
       "after",
       `

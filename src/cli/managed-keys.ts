@@ -39,8 +39,8 @@ export function addStoreSettings(command: Command): Command {
 }
 
 /** The same for a command that only looks. It takes all of them, so that it runs with the flags of `serve`, and lists the few it needs. */
-export function addLookSettings(command: Command): Command {
-  return addSettings(withJson(command), ofStore, ["issuer", "data", "store", "wrappingKeyFile"]);
+export function addLookSettings(command: Command, more: readonly SettingName[] = []): Command {
+  return addSettings(withJson(command), ofStore, ["issuer", "data", "store", "wrappingKeyFile", ...more]);
 }
 
 const ofStore: readonly SettingName[] = ["issuer", ...storeSettings];

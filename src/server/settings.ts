@@ -1,6 +1,7 @@
 import { isIP } from "node:net";
 import { ConfigError } from "../errors.ts";
 import { signerTypes } from "../open-signer.ts";
+import { locate } from "../provider/paths.ts";
 import { readJsonObject } from "./json-file.ts";
 import { type Rule, boolean, oneOf, text, wholeNumber } from "../options.ts";
 import { nearest } from "./nearest.ts";
@@ -196,7 +197,7 @@ export interface SettingSources {
 /**
  * Collects and checks all settings.
  *
- * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_CONFIG_FORMAT`
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_CONFIG_FORMAT`, `ERR_ISSUER_INVALID`, `ERR_PATH_INVALID`
  */
 export async function resolveSettings(sources: SettingSources): Promise<Settings> {
   const { flags, configFile } = sources;
@@ -224,6 +225,8 @@ export async function resolveSettings(sources: SettingSources): Promise<Settings
       throw new ConfigError("ERR_OPTION_INVALID", `${one} and ${other} exclude each other; give one of them`);
     }
   }
+  // Else a command that only looks would show it, with a password that is in it.
+  if (settings.issuer !== undefined) locate(settings.issuer as string);
   return settings as Settings;
 }
 

@@ -423,6 +423,17 @@ describe("refusals", { timeout, concurrency: 3 }, () => {
     }
   });
 
+  test("an issuer is looked at before anything else, and its password is not repeated", async (t) => {
+    for (const command of [["keys"], ["plan"], ["token", "--aud", "x"], ["rotate", "--dry-run"]]) {
+      const run = await runCli(t, [...command, "--issuer", "https://user:secret@op.example", "--data", "no/folder"]);
+      assert.deepEqual([run.code, run.stdout], [1, ""]);
+      assert.match(
+        run.stderr,
+        /^jwksd: the issuer has a user name or password; write it without \[ERR_ISSUER_INVALID\]\n$/,
+      );
+    }
+  });
+
   test("keys that others manage are left to them", async (t) => {
     const { code, stderr } = await runCli(t, ["keys"], { JWKSD_KEYS: "/etc/jwksd/keys" });
     assert.equal(code, 1);

@@ -32,7 +32,11 @@ const switchSample: Sample = { flag: [true, true], variable: ["false", false], m
 const samples: Readonly<Record<SettingName, Sample>> = {
   host: textSample,
   port: { flag: ["0", 0], variable: ["65535", 65_535], member: 3 },
-  issuer: textSample,
+  issuer: {
+    flag: ["https://a.example", "https://a.example"],
+    variable: ["http://localhost", "http://localhost"],
+    member: "https://c.example",
+  },
   mountPrefix: textSample,
   jwksPath: textSample,
   keys: textSample,
@@ -201,6 +205,11 @@ describe("a mistake ends the start with code 1 and one line", { timeout, concurr
       name: "issuer that is not https",
       args: ["--issuer", "http://op.example"],
       says: /issuer "http:\/\/op\.example" is not an https URL .*\[ERR_ISSUER_INVALID\]/,
+    },
+    {
+      name: "issuer that is no URL, with a password",
+      args: ["--issuer", "user:secret@op.example"],
+      says: /^jwksd: the issuer is not an https URL (?!.*secret).*\[ERR_ISSUER_INVALID\]/,
     },
     {
       name: "path that is not absolute",
