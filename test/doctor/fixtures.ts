@@ -11,11 +11,11 @@ export interface Fixture {
   readonly about?: string;
   readonly observations: Observations;
   /** The private half of the key that the fault is about, by whose tokens clients are tried. */
-  readonly signs?: { readonly key: object; readonly alg: string };
+  readonly signs?: { readonly key: object; readonly alg: string; readonly kid?: unknown };
   /** What a server does whose answer depends on the request; default: what was observed. */
   readonly answers?: (headers: Readonly<Record<string, string | undefined>>) => Partial<Exchange>;
-  /** The issuer that clients are configured with, where it is not that of the document. */
-  readonly configured?: (issuer: string) => string;
+  /** What the discovery document of an issuer says, where the fault is there. The same is served at a plain http URL, too. */
+  readonly metadata?: (issuer: string, plain: string) => Readonly<Record<string, unknown>>;
 }
 
 export type WeakKey = "roca" | "closePrimes" | "sharedOne" | "sharedOther" | "smallFactor" | "short";
@@ -175,7 +175,7 @@ const keys: readonly Fixture[] = [
   withKey("JWKS_X5C_EXPIRED", { ...publicEc, x5c: certificate(ec, { from: "2027-01-01" }).x5c }, signsEc, "not begun"),
   withKey("JWKS_X5T_MISMATCH", { ...publicEc, ...certificate(ec), x5t: "AAAA" }, signsEc, "x5t"),
   withKey("JWKS_X5T_MISMATCH", { ...publicEc, ...certificate(ec), "x5t#S256": "AAAA" }, signsEc, "x5t#S256"),
-  withKey("JWKS_KID_TYPE", { ...publicEc, kid: 7 }),
+  withKey("JWKS_KID_TYPE", { ...publicEc, kid: 7 }, { ...signsEc, kid: 7 }),
 ];
 
 /** The last character of 32 bytes stands for two bits that are not used. */
@@ -201,10 +201,18 @@ const sets: readonly Fixture[] = [
   set("JWKS_MEMBER_NOT_OBJECT", { keys: [sound, "a text"] }, "a text"),
   set("JWKS_MEMBER_NOT_OBJECT", { keys: [null, sound] }, "null"),
   set("JWKS_KEYS_MANY", { keys: [sound, ...Array.from({ length: 100 }, (_, index) => published(`kid ${index}`))] }),
-  set("JWKS_KID_MISSING", { keys: [sound, { ...published("odd"), kid: undefined }] }),
-  set("JWKS_KID_DUPLICATE", { keys: [published("sound", ecKey("another")), sound] }),
-  set("JWKS_KEY_TWICE", { keys: [sound, sound] }, "as it is"),
-  set("JWKS_KEY_TWICE", { keys: [sound, { ...sound, kid: "other" }] }, "under two kids"),
+  { ...set("JWKS_KID_MISSING", { keys: [sound, { ...publicEc, use: "sig" }] }), signs: { ...signsEc, kid: undefined } },
+  {
+    ...set("JWKS_KID_DUPLICATE", {
+      keys: [published("odd", ecKey("another")), { ...publicEc, kid, use: "sig" }, sound],
+    }),
+    signs: signsEc,
+  },
+  { ...set("JWKS_KEY_TWICE", { keys: [sound, published("odd"), published("odd")] }), signs: signsEc },
+  {
+    ...set("JWKS_KEY_TWO_KIDS", { keys: [sound, published("odd"), { ...published("odd"), kid: "other" }] }),
+    signs: signsEc,
+  },
   set("JWKS_ONE_OLD_KEY", { keys: [published("key-2025-01-31")] }, "a date"),
   set("JWKS_ONE_OLD_KEY", { keys: [published("1700000000")] }, "a Unix time"),
   {
@@ -268,7 +276,7 @@ const endpoint: readonly Fixture[] = [
     answers: ({ "user-agent": agent = "" }) => (agent.startsWith("Mozilla/") ? {} : { status: 403 }),
   },
   {
-    ...http("HTTP_USER_AGENT", { probes: { noAgent: response(bytes("no"), {}, { status: 403 }) } }, "none at all"),
+    ...http("HTTP_NO_USER_AGENT", { probes: { noAgent: response(bytes("no"), {}, { status: 403 }) } }),
     answers: ({ "user-agent": agent }) => (agent === undefined ? { status: 403 } : {}),
   },
   http("HTTP_NO_STORE", { headers: { "cache-control": "no-store" } }),
@@ -322,32 +330,39 @@ function goodEtag(): string {
   return goodSet.headers?.find(([name]) => name === "etag")?.[1] ?? "";
 }
 
-const discovery = (code: Code, document: Readonly<Record<string, unknown>>, about?: string): Fixture =>
-  http(code, { document }, about);
-const told = (code: Code, says: string, configured: Fixture["configured"]): Fixture => ({
-  ...discovery(code, { issuer: says, jwks_uri: jwksUri }),
-  ...(configured && { configured }),
+const discovery = (code: Code, metadata: NonNullable<Fixture["metadata"]>, about?: string): Fixture => ({
+  ...http(code, { document: metadata(issuer, issuer.replace("https:", "http:")) }, about),
+  metadata,
 });
+const told = (code: Code, says: (issuer: string) => string): Fixture =>
+  discovery(code, (issuer) => ({ issuer: says(issuer) }));
+
+/** An issuer with another port, or whatever is changed of its URL. */
+function changed(issuer: string, change: (url: URL) => void): string {
+  const url = new URL(issuer);
+  change(url);
+  return url.href.replace(/\/$/, "");
+}
 
 const documents: readonly Fixture[] = [
   http("DISCOVERY_STATUS", { discovery: { status: 404 } }),
   http("DISCOVERY_MEDIA_TYPE", { discovery: { headers: [["content-type", "text/html"]] } }),
   http("DISCOVERY_NOT_JSON", { discovery: { body: bytes("<!doctype html>") } }),
-  discovery("DISCOVERY_ISSUER_MISSING", { issuer: undefined }),
-  told("DISCOVERY_ISSUER_SLASH", `${issuer}/`, undefined),
-  told("DISCOVERY_ISSUER_CASE", "https://Login.example.com", undefined),
-  told("DISCOVERY_ISSUER_PORT", `${issuer}:8443`, undefined),
-  told("DISCOVERY_ISSUER_SCHEME", "http://login.example.com", undefined),
-  told("DISCOVERY_ISSUER_OTHER", "https://other.example.com", undefined),
-  discovery("DISCOVERY_JWKS_URI_MISSING", { jwks_uri: undefined }, "missing"),
-  discovery("DISCOVERY_JWKS_URI_MISSING", { jwks_uri: "/jwks" }, "a path"),
-  discovery("DISCOVERY_JWKS_URI_HTTP", { jwks_uri: "http://login.example.com/jwks" }),
-  discovery("DISCOVERY_JWKS_URI_PRIVATE", { jwks_uri: "https://10.0.0.1/jwks" }, "an address"),
-  discovery("DISCOVERY_JWKS_URI_PRIVATE", { jwks_uri: "http://keycloak:8080/jwks" }, "a name of a container"),
-  discovery("DISCOVERY_JWKS_URI_SITE", { jwks_uri: "https://keys.example.net/jwks" }),
-  discovery("DISCOVERY_ALG_WITHOUT_KEY", { id_token_signing_alg_values_supported: ["ES256", "PS512"] }),
-  discovery("DISCOVERY_KEY_WITHOUT_ALG", { id_token_signing_alg_values_supported: ["HS256"] }),
-  discovery("DISCOVERY_RS256_MISSING", { authorization_endpoint: `${issuer}/authorize` }),
+  discovery("DISCOVERY_ISSUER_MISSING", () => ({ issuer: undefined })),
+  told("DISCOVERY_ISSUER_SLASH", (issuer) => `${issuer}/`),
+  told("DISCOVERY_ISSUER_CASE", (issuer) => issuer.replace("https://l", "https://L")),
+  told("DISCOVERY_ISSUER_PORT", (issuer) => changed(issuer, (url) => (url.port = "8443"))),
+  told("DISCOVERY_ISSUER_SCHEME", (issuer) => issuer.replace("https:", "http:")),
+  told("DISCOVERY_ISSUER_OTHER", () => "https://other.example.com"),
+  discovery("DISCOVERY_JWKS_URI_MISSING", () => ({ jwks_uri: undefined }), "missing"),
+  discovery("DISCOVERY_JWKS_URI_MISSING", () => ({ jwks_uri: "/jwks" }), "a path"),
+  discovery("DISCOVERY_JWKS_URI_HTTP", (_, plain) => ({ jwks_uri: `${plain}/jwks` })),
+  discovery("DISCOVERY_JWKS_URI_PRIVATE", () => ({ jwks_uri: "https://10.0.0.1/jwks" }), "an address"),
+  discovery("DISCOVERY_JWKS_URI_PRIVATE", () => ({ jwks_uri: "http://keycloak:8080/jwks" }), "a name of a container"),
+  discovery("DISCOVERY_JWKS_URI_SITE", () => ({ jwks_uri: "https://keys.example.net/jwks" })),
+  discovery("DISCOVERY_ALG_WITHOUT_KEY", () => ({ id_token_signing_alg_values_supported: ["ES256", "PS512"] })),
+  discovery("DISCOVERY_KEY_WITHOUT_ALG", () => ({ id_token_signing_alg_values_supported: ["HS256"] })),
+  discovery("DISCOVERY_RS256_MISSING", (issuer) => ({ authorization_endpoint: `${issuer}/authorize` })),
 ];
 
 const second = 1000;

@@ -215,7 +215,7 @@ describe("hostile servers: it ends within its limits, and says so", { timeout: 3
     assert.deepEqual(found.find(({ code }) => code === "JWKS_KEYS_MANY")?.seen, [
       "10,000 keys, of which 1,000 were looked at",
     ]);
-    assert.equal(found.find(({ code }) => code === "JWKS_KEY_TWICE")?.count, 999);
+    assert.equal(found.find(({ code }) => code === "JWKS_KEY_TWO_KIDS")?.count, 999);
   });
 
   test("deep JSON, in the set, in a key and in the discovery document", async (t) => {

@@ -53,7 +53,7 @@ function checkAgents(set: Exchange, { noAgent, browser }: NonNullable<Observatio
     return [note("HTTP_USER_AGENT", `status ${status}, and 200 for a browser`)];
   }
   if (status === 200 && isTurnedAway(noAgent)) {
-    return [note("HTTP_USER_AGENT", `status ${noAgent?.status} without User-Agent`)];
+    return [note("HTTP_NO_USER_AGENT", `status ${noAgent?.status}`)];
   }
   return status === undefined || status === 200 ? [] : [note("HTTP_STATUS", `status ${status}`)];
 }

@@ -33,10 +33,10 @@ function checkTwins(keys: readonly Key[]): Note[] {
       notes.push(note("JWKS_KID_DUPLICATE", `${namesake.name} and ${name}`));
     }
     const twin = thumbprint === undefined ? undefined : byThumbprint.get(thumbprint);
+    const both = `${twin?.name} and ${name}`;
+    if (twin !== undefined && twin.jwk["kid"] !== kid) notes.push(note("JWKS_KEY_TWO_KIDS", both));
     // One key may be listed once for each algorithm.
-    if (twin !== undefined && (twin.jwk["kid"] !== kid || twin.jwk["alg"] === alg)) {
-      notes.push(note("JWKS_KEY_TWICE", `${twin.name} and ${name}`));
-    }
+    else if (twin !== undefined && twin.jwk["alg"] === alg) notes.push(note("JWKS_KEY_TWICE", both));
     if (typeof kid === "string") byKid.set(kid, key);
     if (thumbprint !== undefined) byThumbprint.set(thumbprint, key);
   }
