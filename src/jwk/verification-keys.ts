@@ -28,8 +28,8 @@ interface Candidate {
   readonly kid: string;
   readonly jwk: PublicJwk | OkpPublicJwk;
   readonly algs: readonly string[];
-  /** By alg, each imported once. */
-  readonly imported: Map<string, jose.CryptoKey | Promise<jose.CryptoKey>>;
+  /** By alg, each imported once; most are never asked for. */
+  imported?: Map<string, jose.CryptoKey | Promise<jose.CryptoKey>>;
 }
 
 const ecAlgs = { "P-256": "ES256", "P-384": "ES384", "P-521": "ES512" } as const;
@@ -92,7 +92,7 @@ function candidatesOf(entries: readonly unknown[]): { candidates: Candidate[]; s
     const named = typeof kid === "string" && kid !== "" ? kid : undefined;
     try {
       if (named === undefined) throw new KeyMaterialError("ERR_KID_INVALID", "it has no kid");
-      candidates.push({ index, kid: named, ...publicKeyOf(entry as Record<string, unknown>), imported: new Map() });
+      candidates.push({ index, kid: named, ...publicKeyOf(entry as Record<string, unknown>) });
     } catch (error) {
       const reason = error instanceof KeyMaterialError ? error.message : "it is not a valid key";
       skipped.push({ index, kid: named, reason });
@@ -102,41 +102,37 @@ function candidatesOf(entries: readonly unknown[]): { candidates: Candidate[]; s
 }
 
 function keysOf(candidates: readonly Candidate[], skipped: SkippedKey[]): VerificationKeys {
-  const byKid = new Map<string, ReadonlyMap<string, Candidate>>();
+  const byKid = new Map<string, readonly Candidate[]>();
   for (const [kid, sharing] of Map.groupBy(candidates, ({ kid }) => kid)) {
-    const byAlg = unambiguous(sharing);
-    const used = new Set([...byAlg.values()].map(identity));
-    if (byAlg.size > 0) byKid.set(kid, byAlg);
-    for (const candidate of sharing) {
-      if (used.has(identity(candidate))) continue;
-      const reason = "its kid names another key of the same alg, so neither is used";
-      skipped.push({ index: candidate.index, kid, reason });
-    }
+    const { used, ambiguous } = apart(sharing);
+    if (used.length > 0) byKid.set(kid, used);
+    const reason = "its kid names another key of the same alg, so neither is used";
+    skipped.push(...ambiguous.map(({ index }) => ({ index, kid, reason })));
   }
   return {
-    identities: new Map(
-      [...byKid].map(([kid, byAlg]) => [kid, [...new Set([...byAlg.values()].map(identity))].join()]),
-    ),
+    identities: new Map([...byKid].map(([kid, used]) => [kid, [...new Set(used.map(identity))].join()])),
     skipped: skipped.sort((one, other) => one.index - other.index),
     find(kid, alg) {
-      const byAlg = byKid.get(kid);
-      if (byAlg === undefined) return undefined;
-      const candidate = byAlg.get(alg);
+      const named = byKid.get(kid);
+      if (named === undefined) return undefined;
+      const candidate = named.find(({ algs }) => algs.includes(alg));
       if (candidate === undefined)
         throw new TokenError("ERR_TOKEN_ALG", "the alg of the token is not that of the key of its kid");
-      return candidate.imported.get(alg) ?? importFor(candidate, alg);
+      return candidate.imported?.get(alg) ?? importFor(candidate, alg);
     },
   };
 }
 
-/** Of entries with one kid, the key for each alg that only one key has. Keys of different types may share a kid. @see RFC 7517 section 4.5 */
-function unambiguous(sharing: readonly Candidate[]): ReadonlyMap<string, Candidate> {
-  const byAlg = new Map<string, Candidate>();
-  for (const alg of new Set(sharing.flatMap(({ algs }) => algs))) {
-    const [first, ...others] = sharing.filter(({ algs }) => algs.includes(alg)) as [Candidate, ...Candidate[]];
-    if (others.every((other) => identity(other) === identity(first))) byAlg.set(alg, first);
-  }
-  return byAlg;
+/** Entries with one kid, for the algs that only one key has. Keys of different types may share a kid. @see RFC 7517 section 4.5 */
+function apart(sharing: readonly Candidate[]): { used: readonly Candidate[]; ambiguous: readonly Candidate[] } {
+  if (sharing.length === 1) return { used: sharing, ambiguous: [] };
+  const isOwn = (candidate: Candidate, alg: string): boolean =>
+    sharing.every((other) => !other.algs.includes(alg) || identity(other) === identity(candidate));
+  const own = sharing.map((candidate) => ({
+    ...candidate,
+    algs: candidate.algs.filter((alg) => isOwn(candidate, alg)),
+  }));
+  return { used: own.filter(({ algs }) => algs.length > 0), ambiguous: own.filter(({ algs }) => algs.length === 0) };
 }
 
 function publicKeyOf(entry: Readonly<Record<string, unknown>>): Pick<Candidate, "jwk" | "algs"> {
@@ -173,8 +169,9 @@ function checkRsa({ modulus, exponent }: { modulus: number; exponent: number }):
   }
 }
 
-function importFor({ jwk, imported }: Candidate, alg: string): Promise<jose.CryptoKey> {
-  const importing = jose.importJWK({ ...jwk }, alg).then(
+function importFor(candidate: Candidate, alg: string): Promise<jose.CryptoKey> {
+  const imported = (candidate.imported ??= new Map());
+  const importing = jose.importJWK({ ...candidate.jwk }, alg).then(
     (key) => {
       imported.set(alg, key);
       return key;
