@@ -3,8 +3,18 @@ import { systemClock } from "../clock.ts";
 import { ConfigError, TokenError } from "../errors.ts";
 import { toResponse } from "../http/fetch.ts";
 import { type NodeRequest, type NodeResponse, writeReply } from "../http/node.ts";
-import { type Reply, methodNotAllowed, notFound, represent, respond, withoutBodyOnHead } from "../http/respond.ts";
-import { makeDocument, makeEditions } from "../keyset/document.ts";
+import {
+  type CacheMode,
+  type Reply,
+  type Representation,
+  cacheControl,
+  methodNotAllowed,
+  notFound,
+  represent,
+  respond,
+  withoutBodyOnHead,
+} from "../http/respond.ts";
+import { type Document, makeDocument, makeDocuments } from "../keyset/document.ts";
 import {
   type CheckedKeysets,
   type EncryptionKeyset,
@@ -19,7 +29,6 @@ import type { Signer } from "../signer/signer.ts";
 import { type ActiveKey, type Claims, type SignOptions, signToken } from "../token/sign.ts";
 import { type KeySource, type VerifiedToken, type VerifyOptions, verify } from "../token/verify.ts";
 import { discoveryDocument } from "./discovery.ts";
-import { type Page, pageFrom } from "./page.ts";
 import { array, checkOptions, string } from "../options.ts";
 import { type ProviderOptions, mergeOptions } from "./options.ts";
 import { locate, targetPath } from "./paths.ts";
@@ -72,7 +81,8 @@ export interface Provider {
 /** All that follows from the keysets; replaced in one step. */
 interface State {
   readonly keysets: CheckedKeysets;
-  page: Page;
+  /** In either cache mode; the first one is served until its moment (epoch milliseconds), then the next one. */
+  readonly jwkSets: (Readonly<Record<CacheMode, Representation>> & { readonly until: number })[];
   readonly active: ActiveKey;
   readonly verificationKeys: ReadonlyMap<string, CryptoKey>;
 }
@@ -116,11 +126,17 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
 
   let updates: Promise<unknown> = Promise.resolve();
   const activeKeys = new WeakMap<Signer, ActiveKey>();
+  const inMode = (document: Document, mode: CacheMode): Representation =>
+    represent(document, "application/jwk-set+json", cacheControl[mode], cors);
   let state = await prepare(keysets);
 
   /** Makes all that follows from checked keysets; nothing of it is in use yet. */
   async function prepare(keysets: CheckedKeysets): Promise<State> {
-    const page = pageFrom(await makeEditions(keysets, clock.now()), cors);
+    const jwkSets = (await makeDocuments(keysets, clock.now())).map((document) => ({
+      until: document.until,
+      long: inMode(document, "long"),
+      rotation: inMode(document, "rotation"),
+    }));
     const [first] = keysets.signing;
     let active = activeKeys.get(first.signer);
     if (active?.kid !== first.jwk.kid) {
@@ -133,7 +149,7 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
       activeKeys.set(first.signer, active);
     }
     const verificationKeys = new Map(keysets.signing.map(({ jwk, publicKey }) => [jwk.kid, publicKey]));
-    return { keysets, page, active, verificationKeys };
+    return { keysets, jwkSets, active, verificationKeys };
   }
 
   const ownKeys: KeySource = ({ kid }) => {
@@ -157,16 +173,16 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
   function answer(method: string, target: string, ifNoneMatch: string | null | undefined): Reply | undefined {
     const route = routeOf(target);
     if (route === undefined) return undefined;
-    const representation = route === "jwks" ? currentPage()[mode()] : discovery;
+    const representation = route === "jwks" ? currentJwkSet()?.[mode()] : discovery;
     if (representation === undefined) return undefined;
     if (method !== "GET" && method !== "HEAD") return methodNotAllowed.get;
     return respond(representation, method, ifNoneMatch);
   }
 
-  function currentPage(): Page {
-    let { page } = state;
-    while (page.following !== undefined && clock.now() >= page.until) state.page = page = page.following;
-    return page;
+  function currentJwkSet(): State["jwkSets"][number] | undefined {
+    const { jwkSets } = state;
+    while (jwkSets.length > 1 && clock.now() >= (jwkSets[0]?.until ?? Infinity)) jwkSets.shift();
+    return jwkSets[0];
   }
 
   return Object.freeze({

@@ -1,9 +1,9 @@
 import { sha256, verify } from "#crypto";
 import type { CryptoKey } from "jose";
-import { checkBounds, checkTimeouts } from "../bounds.ts";
 import type { Bytes } from "../bytes.ts";
 import { type Clock, systemClock } from "../clock.ts";
 import { SignerError } from "../errors.ts";
+import { type Rules, checkOptions, number, timeout } from "../options.ts";
 import { localKey } from "./local.ts";
 import type { Signer } from "./signer.ts";
 
@@ -16,6 +16,8 @@ export interface SignerLimits {
   /** Time for one signature, waiting included, in milliseconds. Default: 5000. */
   readonly timeoutMs?: number | undefined;
 }
+
+const rules: Rules<SignerLimits> = { maxConcurrent: number(1), maxQueued: number(0), timeoutMs: timeout };
 
 /** Signs a JWS signing input: 64 bytes, r then s, that the published key verifies. */
 export type GuardedSign = (message: Bytes, signal?: AbortSignal) => Promise<Bytes>;
@@ -32,18 +34,17 @@ export type GuardedSign = (message: Bytes, signal?: AbortSignal) => Promise<Byte
  * `ERR_SIGNER_BAD_SIGNATURE`, and what the signer throws; what is no SignerError becomes `ERR_SIGNER_UNAVAILABLE`.
  *
  * @param name how messages name the key, such as `kid "2026-11"`
- * @throws ConfigError `ERR_OPTION_INVALID`
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  */
 export function guardSigner(
   signer: Signer,
   publicKey: CryptoKey,
   name: string,
-  { maxConcurrent = 16, maxQueued = 1024, timeoutMs = 5000 }: SignerLimits = {},
+  limits: SignerLimits = {},
   clock: Clock = systemClock,
 ): GuardedSign {
-  checkBounds({ maxConcurrent }, 1);
-  checkBounds({ maxQueued }, 0);
-  checkTimeouts({ timeoutMs });
+  checkOptions(limits, rules, "signer limit");
+  const { maxConcurrent = 16, maxQueued = 1024, timeoutMs = 5000 } = limits;
   let running = 0;
   const queue: (() => void)[] = [];
 
