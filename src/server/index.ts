@@ -1,4 +1,5 @@
 export { signWithSettings } from "./sign.ts";
 export { createLog } from "./log.ts";
+export type { Logger } from "./logger.ts";
 export { type Service, startService } from "./service.ts";
 export { type SettingSources, type Settings, resolveSettings } from "./settings.ts";

@@ -1,4 +1,4 @@
-import { type Logger, pino } from "pino";
+import { type Logger, createLogger, fileWriter, levelName } from "./logger.ts";
 import { printable, printableJsonLine } from "./printable.ts";
 
 /** A stream of a process, or what stands in for one. */
@@ -17,7 +17,7 @@ interface Outputs {
 
 /** The log of a service, one line per event: for eyes on standard error, or as JSON on standard output. */
 export function createLog(level: string, json: boolean, { stdout, stderr }: Outputs = process): Logger {
-  return json ? jsonLog(level, stdout) : pino({ level, base: null }, { write: (line) => writeForEyes(line, stderr) });
+  return json ? jsonLog(level, stdout) : createLogger(level, (line) => writeForEyes(line, stderr));
 }
 
 /** The log of a command, whose standard output is its result: always on standard error. */
@@ -25,18 +25,10 @@ export function createCommandLog(level: string, json: boolean, { stderr }: Outpu
   return createLog(level, json, { stdout: stderr, stderr });
 }
 
+/** Straight to the file if there is one: a stream that failed once, as on a full disk, never writes again. */
 function jsonLog(level: string, stream: Output): Logger {
-  const output = fileOf(stream) ?? stream;
-  return pino({ level, base: null }, { write: (line) => void output.write(`${printableJsonLine(line.trimEnd())}\n`) });
-}
-
-/** Straight to the file of a stream: a stream that failed once, as on a full disk, never writes again. */
-function fileOf({ fd }: Output) {
-  if (fd === undefined) return undefined;
-  const file = pino.destination({ dest: fd, sync: true });
-  // A log that cannot be written must not end the service.
-  file.on("error", () => {});
-  return file;
+  const write = stream.fd === undefined ? (text: string) => void stream.write(text) : fileWriter(stream.fd);
+  return createLogger(level, (line) => write(`${printableJsonLine(line)}\n`));
 }
 
 /** One line: what came from outside can neither begin another one nor pass for another field. */
@@ -44,7 +36,7 @@ function writeForEyes(line: string, output: Output): void {
   const { level, time, msg, ...fields } = JSON.parse(line) as { level: number; time: number; msg: string };
   const details = Object.entries(fields).map(([name, value]) => ` ${name}=${valueForEyes(value)}`);
   const clockTime = new Date(time).toTimeString().slice(0, 8);
-  output.write(`${printable(`${clockTime} ${pino.levels.labels[level]} ${msg}${details.join("")}`)}\n`);
+  output.write(`${printable(`${clockTime} ${levelName(level)} ${msg}${details.join("")}`)}\n`);
 }
 
 function valueForEyes(value: unknown): string {

@@ -1,7 +1,7 @@
-import type { Logger } from "pino";
 import type { KeyManager, ManagerEvent } from "../rotation/manager-types.ts";
 import { createKeyManager } from "../rotation/manager.ts";
 import type { KeyRecord } from "../store/store.ts";
+import type { Logger } from "./logger.ts";
 import { openManaged } from "./managed.ts";
 import { type PublicKeys, publicHalves } from "./public-keys.ts";
 import type { Settings } from "./settings.ts";

@@ -1,10 +1,10 @@
-import type { Logger } from "pino";
 import { checkKeyset } from "../keyset/keyset.ts";
 import { checkMetadata, missingMembers } from "../provider/discovery.ts";
 import type { Metadata } from "../provider/options.ts";
 import { locate } from "../provider/paths.ts";
 import { startAdmin } from "./admin.ts";
 import { type Crowd, logCrowd } from "./connections.ts";
+import type { Logger } from "./logger.ts";
 import { type Publisher, issuerOf, startPublisher, urlHost } from "./publisher.ts";
 import { readJsonObject } from "./json-file.ts";
 import { startManagedKeys } from "./managed-keys.ts";

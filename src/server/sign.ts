@@ -1,4 +1,3 @@
-import type { Logger } from "pino";
 import { systemClock } from "../clock.ts";
 import { StateError } from "../errors.ts";
 import type { Keyset } from "../keyset/keyset.ts";
@@ -12,6 +11,7 @@ import { createWrapping } from "../rotation/wrapping.ts";
 import type { Signer } from "../signer/signer.ts";
 import type { KeyRecord } from "../store/store.ts";
 import type { Claims, SignOptions } from "../token/sign.ts";
+import type { Logger } from "./logger.ts";
 import { openManaged } from "./managed.ts";
 import { issuerOf } from "./publisher.ts";
 import type { Settings } from "./settings.ts";

@@ -1,11 +1,11 @@
 import { stat } from "node:fs/promises";
-import type { Logger } from "pino";
 import { ConfigError } from "../errors.ts";
 import { permissionWarnings } from "../node/key-files.ts";
 import { type BackendOptions, type SignerBackend, signerBackend, typesOf } from "../open-signer.ts";
 import { parsePkcs11Uri } from "../pkcs11/uri.ts";
 import type { ExternalSigner } from "../signer/signer.ts";
 import { isJsonObject, readJsonObject } from "./json-file.ts";
+import type { Logger } from "./logger.ts";
 import type { Settings } from "./settings.ts";
 
 type SignalOption = { readonly signal?: AbortSignal | undefined };

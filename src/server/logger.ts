@@ -1,0 +1,67 @@
+import { writeSync } from "node:fs";
+import { systemClock } from "../clock.ts";
+import { ConfigError } from "../errors.ts";
+
+/** With fields for machines, or without. */
+interface Log {
+  (message: string): void;
+  (fields: object, message: string): void;
+}
+
+/** Takes what a service has to tell. A logger of pino is one, too. */
+export interface Logger {
+  readonly info: Log;
+  readonly warn: Log;
+  readonly error: Log;
+}
+
+/** The numbers that stand for levels in a line of JSON; they are those of pino, which log viewers know. */
+const levels = { debug: 20, info: 30, warn: 40, error: 50, silent: Infinity };
+const names: readonly string[] = Object.keys(levels);
+
+/** The name of a level by its number. */
+export function levelName(level: number): string {
+  const [name = String(level)] = Object.entries(levels).find(([, number]) => number === level) ?? [];
+  return name;
+}
+
+/**
+ * Makes one line of JSON of each event from a level on: `level`, `time` in milliseconds since the epoch, the fields, `msg`.
+ *
+ * @throws ConfigError `ERR_OPTION_INVALID`
+ */
+export function createLogger(from: string, write: (line: string) => void): Logger {
+  if (!names.includes(from)) {
+    const rule = `a log level is one of ${names.join(", ")}`;
+    throw new ConfigError("ERR_OPTION_INVALID", `${rule}, not ${JSON.stringify(from)}`);
+  }
+  const lowest = levels[from as keyof typeof levels];
+  const at = (level: number): Log => {
+    return (...event: readonly [message: string] | readonly [fields: object, message: string]) => {
+      if (level < lowest) return;
+      const [fields, msg] = event.length === 1 ? [{}, event[0]] : event;
+      write(JSON.stringify({ level, time: systemClock.now(), ...fields, msg }));
+    };
+  };
+  return { info: at(levels.info), warn: at(levels.warn), error: at(levels.error) };
+}
+
+const pause = new Int32Array(new SharedArrayBuffer(4));
+
+/**
+ * Writes texts to an open file, each whole before it returns. A reader of a pipe that is slow is waited for; what cannot be written
+ * (a full disk, a reader that has gone) is lost, and the next text is tried again.
+ */
+export function fileWriter(fd: number): (text: string) => void {
+  return (text) => {
+    let rest = Buffer.from(text);
+    while (rest.length > 0) {
+      try {
+        rest = rest.subarray(writeSync(fd, rest));
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== "EAGAIN") return;
+        Atomics.wait(pause, 0, 0, 10);
+      }
+    }
+  };
+}
