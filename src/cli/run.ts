@@ -1,3 +1,4 @@
+import { fileURLToPath } from "node:url";
 import { Command, CommanderError } from "commander";
 import packageJson from "../../package.json" with { type: "json" };
 import { JwksdError } from "../errors.ts";
@@ -33,6 +34,9 @@ export async function run(argv: readonly string[], io: Io): Promise<number> {
   }
 }
 
+/** What help calls `docs/…`: it lies beside the sources, and beside what is built from them. */
+const guides = fileURLToPath(new URL("../../docs", import.meta.url));
+
 function program(io: Io): Command {
   const program = new Command("jwksd")
     .description("Publishes the public keys of an OpenID provider as a JWK Set, exactly.")
@@ -54,6 +58,7 @@ Start here:
   $ jwksd help verify                   find out why a token is refused
   $ jwksd doctor https://login.example.com    find out what is wrong with the keys of any issuer`,
     )
+    .addHelpText("afterAll", `\nThe guides of docs/ are in ${guides} and at ${packageJson.homepage}.`)
     .addCommand(serveCommand(io))
     .addCommand(keysCommand(io))
     .addCommand(rotateCommand(io))

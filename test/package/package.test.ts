@@ -1,0 +1,230 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { existsSync } from "node:fs";
+import { cp, glob, mkdir, mkdtemp, readFile, realpath, rm, stat, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { delimiter, dirname, join, resolve } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { promisify } from "node:util";
+import { gzipSync } from "node:zlib";
+import packageJson from "../../package.json" with { type: "json" };
+import { builtClone } from "../support/build.ts";
+
+// The package as npm would publish it, where somebody has installed it: with its dependencies and nothing else.
+
+const root = resolve(import.meta.dirname, "../..");
+const modules = join(root, "node_modules");
+const entries = Object.keys(packageJson.exports)
+  .filter((path) => path !== "./package.json")
+  .map((path) => path.replace(".", "jwksd"));
+
+const readme = readFile(join(root, "README.md"), "utf8");
+
+let project: string;
+let installed: string;
+
+/** Runs a program in the project; what it prints is the result, however it ends. */
+async function run(program: string, args: readonly string[], cwd: string = project): Promise<string> {
+  // npm would take these for its own settings, and the checkout for its prefix.
+  const inherited = Object.entries(process.env).filter(([name]) => !name.startsWith("npm_"));
+  const PATH = [join(modules, ".bin"), process.env["PATH"]].join(delimiter);
+  const env = { ...Object.fromEntries(inherited), PATH };
+  const { stdout } = await promisify(execFile)(program, args, { cwd, env }).catch(
+    ({ stdout, stderr }: { stdout: string; stderr: string }) => ({ stdout: stdout + stderr }),
+  );
+  return stdout;
+}
+
+const runNode = (...args: readonly string[]): Promise<string> => run(process.execPath, args);
+
+before(async () => {
+  project = await mkdtemp(join(tmpdir(), "jwksd-package-"));
+  const clone = await builtClone();
+  for (const name of ["README.md", "LICENSE", ...packageJson.files])
+    if (!existsSync(join(clone, name))) await cp(join(root, name), join(clone, name), { recursive: true });
+  await run("npm", ["pack", "--ignore-scripts", "--pack-destination", project], clone);
+  await rm(clone, { recursive: true });
+
+  installed = join(project, "node_modules/jwksd");
+  await mkdir(installed, { recursive: true });
+  await run("sh", ["-c", "tar xzf jwksd-*.tgz --strip-components 1 -C node_modules/jwksd"]);
+  for (const name of [...Object.keys(packageJson.dependencies), "@types/node"]) {
+    const path = join(project, "node_modules", name);
+    await mkdir(dirname(path), { recursive: true });
+    await symlink(join(modules, name), path);
+  }
+});
+after(() => rm(project, { recursive: true }));
+
+describe("what a document or a help text names is in the package", () => {
+  test("links", async () => {
+    const broken: string[] = [];
+    for await (const file of glob("{*,docs/**/*}.md", { cwd: installed })) {
+      const text = await readFile(join(installed, file), "utf8");
+      for (const [, link = ""] of text.matchAll(/\]\(([^)#\s]+)[^)]*\)/g)) {
+        const isThere = URL.canParse(link) || existsSync(join(installed, dirname(file), link));
+        if (!isThere) broken.push(`${file}: ${link}`);
+      }
+    }
+    assert.deepEqual(broken, []);
+  });
+
+  test("documents of which commands, messages and types speak", async () => {
+    const named = new Set<string>();
+    for await (const file of glob("dist/**/*.{js,d.ts}", { cwd: installed })) {
+      const text = await readFile(join(installed, file), "utf8");
+      for (const [name] of text.matchAll(/(?<![\w/.-])docs\/[\w/-]+\.md/g)) named.add(name);
+    }
+    assert.ok(named.has("docs/signers.md"));
+    assert.deepEqual(
+      [...named].filter((name) => !existsSync(join(installed, name))),
+      [],
+    );
+  });
+
+  test("the folder where help says that the guides are", async () => {
+    const help = await runNode(join(installed, packageJson.bin.jwksd), "help", "serve");
+    const [, folder = "no folder"] = /guides of docs\/ are in (\S+)/.exec(help) ?? [];
+    assert.ok(existsSync(join(folder, "signers.md")), help);
+  });
+});
+
+test("the addresses of the project are at one place", () => {
+  const { homepage, bugs, repository } = packageJson;
+  assert.deepEqual([bugs, repository.url], [`${homepage}/issues`, `git+${homepage}.git`]);
+});
+
+describe("packages", () => {
+  /** The packages that are loaded by each; others are for what is not loaded. */
+  const loads: Readonly<Record<string, readonly string[]>> = {
+    jwksd: ["jose"],
+    "jwksd/node": ["ipaddr.js", "jose"],
+    "jwksd/server": ["jose"],
+    "jwksd/signer/pkcs11": ["jose"],
+    "jwksd/relying-party": ["jose"],
+    "jwksd/rotation": ["jose"],
+    "jwksd/store": [],
+    "jwksd/store/sqlite": [],
+    "jwksd/signer": [],
+    "jwksd/signer/aws-kms": ["jose"],
+    "jwksd/signer/azure-key-vault": ["jose"],
+    "jwksd/signer/google-kms": ["jose"],
+    "jwksd/signer/vault-transit": ["jose"],
+    [`./node_modules/jwksd/${packageJson.bin.jwksd}`]: ["commander", "jose"],
+  };
+
+  for (const [entry, packages] of Object.entries(loads)) {
+    test(`${entry} loads ${packages.length === 0 ? "none" : packages.join(", ")}`, async () => {
+      await writeFile(join(project, "loads.mjs"), loadedPackages);
+      const lines = (await runNode("loads.mjs", entry)).trimEnd().split("\n");
+      assert.deepEqual(JSON.parse(lines.at(-1) ?? ""), packages);
+    });
+  }
+
+  test("every entry point is looked at", () => {
+    assert.deepEqual(Object.keys(loads).slice(0, -1).sort(), entries.toSorted());
+  });
+
+  test("npm install jwksd brings those and no other", async () => {
+    const { packages } = JSON.parse(await readFile(join(root, "package-lock.json"), "utf8")) as {
+      packages: Record<string, { readonly [flag in "dev" | "devOptional" | "optional" | "peer"]?: boolean }>;
+    };
+    const brought = Object.entries(packages)
+      .filter(
+        ([path, { dev, devOptional, optional, peer }]) => path !== "" && !(dev ?? devOptional ?? optional ?? peer),
+      )
+      .map(([path]) => path.replace("node_modules/", ""));
+    assert.deepEqual(brought, [...new Set(Object.values(loads).flat())].toSorted());
+  });
+});
+
+/** The size of a minified bundle with jose's `jwtVerify`, in kB, gzipped. */
+async function bundleSize(name: string, from: string): Promise<number> {
+  await writeFile(join(project, "bundle.mjs"), `export { ${name} } from "${from}"; export { jwtVerify } from "jose";`);
+  await run("bun", ["build", "--minify", "--target=browser", "--outfile=bundle.js", "bundle.mjs"]);
+  return gzipSync(await readFile(join(project, "bundle.js"))).length / 1000;
+}
+
+describe("sizes that README.md states", () => {
+  test("of what npm installs", async () => {
+    const [, count, megabytes] = /npm installs (\w+) packages, less than (\d) MB/.exec(await readme) ?? [];
+    const packages = ["jwksd", ...Object.keys(packageJson.dependencies)];
+    assert.equal(count, ["none", "one", "two", "three", "four", "five"][packages.length]);
+    let bytes = 0;
+    for (const name of packages) {
+      const folder = await realpath(join(project, "node_modules", name));
+      for await (const file of glob("**/*.*", { cwd: folder })) bytes += (await stat(join(folder, file))).size;
+    }
+    assert.ok(bytes < Number(megabytes) * 1e6, `${bytes} bytes`);
+  });
+
+  test("of a bundle for a relying party", async () => {
+    const [, ours, joses] = /has (\d+) kB, minified and gzipped; with\s[^.]+ has (\d+) kB/.exec(await readme) ?? [];
+    const sizes = [
+      { stated: ours, measured: await bundleSize("createRemoteKeySet", "jwksd/relying-party") },
+      { stated: joses, measured: await bundleSize("createRemoteJWKSet", "jose") },
+    ];
+    for (const { stated, measured } of sizes)
+      assert.ok(Math.abs(measured - Number(stated)) < 1, `${measured} kB, where README.md says ${stated}`);
+  });
+});
+
+/** Prints the names of the packages that an import loads, in the order of the alphabet. */
+const loadedPackages = `
+import { registerHooks } from "node:module";
+const [, , entry] = process.argv;
+process.argv = [process.execPath, entry, "--version"];
+const packages = new Set();
+registerHooks({
+  resolve(specifier, context, next) {
+    const resolved = next(specifier, context);
+    const [, name = "jwksd"] = /.*\\/node_modules\\/((?:@[^/]+\\/)?[^/]+)\\//.exec(resolved.url) ?? [];
+    if (name !== "jwksd") packages.add(name);
+    return resolved;
+  },
+});
+await import(entry);
+console.log(JSON.stringify([...packages].sort()));
+`;
+
+// The declarations themselves are checked, too: skipLibCheck is off.
+describe("types", () => {
+  const importAll = entries.map((entry, index) => `import * as m${index} from "${entry}";`).join("\n");
+  const requireAll = entries.map((entry, index) => `import m${index} = require("${entry}");`).join("\n");
+  const use = `\nexport default [${entries.map((_, index) => `m${index}`).join(", ")}];\n`;
+
+  before(async () => {
+    await writeFile(join(project, "module.mts"), importAll + use);
+    await writeFile(join(project, "require.cts"), requireAll + use.replace("export default", "export ="));
+    await writeFile(join(project, "import.cts"), 'export = async () => [await import("jwksd")];');
+  });
+
+  const dom = { lib: ["es2022", "dom"], types: [] };
+  const node = { types: ["node"] };
+  for (const [compiler, what, options, files] of [
+    ["typescript-5.5", "lib dom", dom, ["module.mts", "import.cts"]],
+    // What docs and README.md say of 5.8 is so in 5.9, too.
+    ["typescript-5.9", "lib dom", dom, ["module.mts", "import.cts", "require.cts"]],
+    ["typescript", "@types/node", node, ["module.mts", "import.cts", "require.cts"]],
+  ] as const) {
+    test(`${compiler} with ${what} compiles ${files.join(", ")}`, async () => {
+      const compilerOptions = {
+        module: "nodenext",
+        target: "es2022",
+        strict: true,
+        skipDefaultLibCheck: true,
+        ...options,
+      };
+      await writeFile(join(project, "tsconfig.json"), JSON.stringify({ files, compilerOptions }));
+      assert.equal(await runNode(join(modules, compiler, "bin/tsc"), "--noEmit"), "");
+    });
+  }
+
+  test("what require() gives is there", async () => {
+    await writeFile(
+      join(project, "require.cjs"),
+      requireAll.replaceAll("import m", "const m") + use.replace("export default", "module.exports ="),
+    );
+    assert.equal(await runNode("require.cjs"), "");
+  });
+});
