@@ -1,7 +1,7 @@
 import { styleText } from "node:util";
 import { setResponse } from "../doctor/examine.ts";
 import type { Break, Exchange, Finding, Observations, Severity } from "../doctor/index.ts";
-import { printable } from "../server/printable.ts";
+import { printable } from "../printable.ts";
 import { type Color, indented, type terminalOf } from "../report/terminal.ts";
 
 type Terminal = ReturnType<typeof terminalOf>;

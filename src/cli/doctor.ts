@@ -4,7 +4,7 @@ import { atLeast } from "../doctor/finding.ts";
 import { type Code, type Observations, type Severity, codes, examine } from "../doctor/index.ts";
 import { observe, observeBody } from "../doctor/node/index.ts";
 import { ConfigError, ServiceError } from "../errors.ts";
-import { printableJson } from "../server/printable.ts";
+import { printableJson } from "../printable.ts";
 import { terminalOf } from "../report/terminal.ts";
 import { explainToken } from "./doctor-token.ts";
 import { report, scope } from "./doctor-report.ts";

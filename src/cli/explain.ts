@@ -1,7 +1,7 @@
 import { type JWSHeaderParameters, decodeJwt, decodeProtectedHeader } from "jose";
 import { JwksdError, TokenError } from "../errors.ts";
 import { createRemoteKeySet } from "../relying-party/remote-key-set.ts";
-import { printable } from "../server/printable.ts";
+import { printable } from "../printable.ts";
 import { relativeText, timeText } from "../rotation/words.ts";
 import {
   type VerifyOptions,

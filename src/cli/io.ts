@@ -1,5 +1,5 @@
 import type { Output } from "../server/log.ts";
-import { printableLines } from "../server/printable.ts";
+import { printableLines } from "../printable.ts";
 
 /** What a command reads and writes. A command that uses nothing else of its process runs inside any other. */
 export interface Io {

@@ -1,6 +1,6 @@
 import { Command } from "commander";
 import { createLog } from "../server/log.ts";
-import { printable } from "../server/printable.ts";
+import { printable } from "../printable.ts";
 import { type Service, startService } from "../server/service.ts";
 import { type Io, print } from "./io.ts";
 import { addSettings, settingsFrom } from "./settings-options.ts";

@@ -1,6 +1,6 @@
 import { Command } from "commander";
 import { explainVerification, stepLines } from "./explain.ts";
-import { printableJson } from "../server/printable.ts";
+import { printableJson } from "../printable.ts";
 import { maxTokenBytes } from "../token/verify.ts";
 import { type Io, print } from "./io.ts";
 import { collect } from "./token.ts";

@@ -1,5 +1,6 @@
 import type { ErrorCode } from "../errors.ts";
 import type { SkippedKey } from "../jwk/verification-keys.ts";
+import { printable } from "../printable.ts";
 import type { KeySetEvent } from "../relying-party/options.ts";
 
 /** What was verified. */
@@ -45,13 +46,9 @@ export function keySetEvent(jwksUri: string, event: KeySetEvent): ClientEvent {
 
 /** The same with every text in it fit for a line of a log. */
 function shown<Value>(value: Value): Value {
-  if (typeof value === "string") return shownText(value) as Value;
+  if (typeof value === "string")
+    return printable(value.length > maxLength ? `${value.slice(0, maxLength)}…` : value) as Value;
   if (Array.isArray(value)) return value.map(shown) as Value;
   if (typeof value !== "object" || value === null) return value;
   return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, shown(member)])) as Value;
-}
-
-function shownText(text: string): string {
-  const cut = text.length > maxLength ? `${text.slice(0, maxLength)}…` : text;
-  return cut.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, (unit) => `\\u{${(unit.codePointAt(0) ?? 0).toString(16)}}`);
 }

@@ -1,5 +1,5 @@
 import { type Logger, createLogger, fileWriter, levelName } from "./logger.ts";
-import { printable, printableJsonLine } from "./printable.ts";
+import { printable, printableJsonLine } from "../printable.ts";
 
 /** A stream of a process, or what stands in for one. */
 export interface Output {
