@@ -4,9 +4,10 @@ import type { Clock } from "./clock.ts";
 export interface Deadline {
   readonly clock: Clock;
   readonly timeoutMs: number;
-  readonly signal: AbortSignal | undefined;
+  readonly signal?: AbortSignal | undefined;
   readonly expired: () => Error;
-  readonly aborted: (signal: AbortSignal) => Error;
+  /** Default: the reason of the signal. */
+  readonly aborted?: ((signal: AbortSignal) => Error) | undefined;
 }
 
 /**
@@ -15,7 +16,7 @@ export interface Deadline {
  */
 export async function withDeadline<T>(
   work: (signal: AbortSignal) => Promise<T>,
-  { clock, timeoutMs, signal, expired, aborted }: Deadline,
+  { clock, timeoutMs, signal, expired, aborted = ({ reason }) => reason as Error }: Deadline,
 ): Promise<T> {
   if (signal?.aborted === true) throw aborted(signal);
   const operation = new AbortController();
@@ -37,6 +38,17 @@ export async function withDeadline<T>(
   }
 }
 
+/** Rejects when the signal aborts; `promise` is not waited for then. */
+export function abortable<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (signal === undefined) return promise;
+  return new Promise<T>((resolve, reject) => {
+    const abort = (): void => reject(signal.reason as Error);
+    if (signal.aborted) abort();
+    signal.addEventListener("abort", abort, { once: true });
+    promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", abort));
+  });
+}
+
 /** Resolves after `delayMs` milliseconds, and rejects when the signal aborts. */
 export function sleep(delayMs: number, clock: Clock, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
@@ -50,4 +62,19 @@ export function sleep(delayMs: number, clock: Clock, signal: AbortSignal): Promi
     }, delayMs);
     signal.addEventListener("abort", leave, { once: true });
   });
+}
+
+/** Runs actions one after the other, in the order in which they were given; one that fails does not stop the next. */
+export function serial(): <T>(action: () => Promise<T>) => Promise<T> {
+  let last: Promise<unknown> = Promise.resolve();
+  return (action) => {
+    const done = last.then(action);
+    last = done.catch(() => {});
+    return done;
+  };
+}
+
+/** Tells a listener. One that throws, or rejects later, fails nothing and does not end the process. */
+export function notify<T>(listener: ((value: T) => unknown) | undefined, value: T): void {
+  (async () => listener?.(value))().catch(() => {});
 }

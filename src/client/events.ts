@@ -1,3 +1,4 @@
+import { notify } from "../async.ts";
 import type { ErrorCode } from "../errors.ts";
 import type { SkippedKey } from "../jwk/verification-keys.ts";
 import { printable } from "../printable.ts";
@@ -32,7 +33,7 @@ const maxLength = 200;
 export function clientEvents(onEvent: ((event: ClientEvent) => void) | undefined): (event: ClientEvent) => void {
   if (onEvent === undefined) return () => {};
   return (event) => {
-    (async () => onEvent(shown(event)))().catch(() => {});
+    notify(onEvent, shown(event));
   };
 }
 

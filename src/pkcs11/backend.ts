@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { calculateJwkThumbprint } from "jose";
-import { abortable } from "../abortable.ts";
+import { abortable } from "../async.ts";
 import { ConfigError, SignerError } from "../errors.ts";
 import type { EcPublicJwk } from "../jwk/public.ts";
 import { needsOption } from "../signer/backend-options.ts";

@@ -1,5 +1,5 @@
 import { verify } from "node:crypto";
-import { abortable } from "../abortable.ts";
+import { abortable } from "../async.ts";
 import { ConfigError, KeyMaterialError, SignerError } from "../errors.ts";
 import { type EcPublicJwk, keyIdentity } from "../jwk/public.ts";
 import type { ExternalSigner, SignInput } from "../signer/signer.ts";

@@ -1,4 +1,5 @@
 import type { CryptoKey } from "jose";
+import { serial } from "../async.ts";
 import { systemClock } from "../clock.ts";
 import { ConfigError, TokenError } from "../errors.ts";
 import { toResponse } from "../http/fetch.ts";
@@ -124,7 +125,7 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
   ]);
   const discovery = discoveryJson && represent(discoveryJson, "application/json", "public, max-age=3600", cors);
 
-  let updates: Promise<unknown> = Promise.resolve();
+  const inTurn = serial();
   const activeKeys = new WeakMap<Signer, ActiveKey>();
   const inMode = (document: Document, mode: CacheMode): Representation =>
     represent(document, "application/jwk-set+json", cacheControl[mode], cors);
@@ -212,13 +213,11 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
         encryptionKeyset && checkEncryption(encryptionKeyset),
       ]);
       checking.catch(() => {});
-      const done = updates.then(async () => {
+      await inTurn(async () => {
         const [signing = state.keysets.signing, encryption = state.keysets.encryption] = await checking;
         checkUnique({ signing, encryption });
         state = await prepare({ signing, encryption });
       });
-      updates = done.catch(() => {});
-      await done;
     },
 
     // Kid and signer are captured together, before anything is awaited.

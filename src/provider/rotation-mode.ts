@@ -1,3 +1,4 @@
+import { notify } from "../async.ts";
 import { JwksdError } from "../errors.ts";
 import type { CacheMode } from "../http/respond.ts";
 
@@ -15,14 +16,11 @@ export function rotationMode(
 ): () => CacheMode {
   if (predicate === undefined) return () => "long";
   const reported = new Set<string>();
-  const tell = (warning: JwksdError): void => {
-    // A report that fails, or rejects later, must not fail the response or end the process.
-    (async () => report(warning))().catch(() => {});
-  };
   const failed = (what: string, cause?: unknown): CacheMode => {
     if (!reported.has(what) && reported.size < maxReported) {
       reported.add(what);
-      tell(
+      notify(
+        report,
         new JwksdError("ERR_PREDICATE", `jwksRotationActive ${what}; the rotation Cache-Control is sent instead`, {
           cause,
         }),

@@ -1,3 +1,4 @@
+import { withDeadline } from "../async.ts";
 import type { Clock } from "../clock.ts";
 import { FetchError } from "../errors.ts";
 import type { CachingHeaders } from "./freshness.ts";
@@ -35,30 +36,23 @@ export interface Fetched {
  */
 export async function fetchJson(url: string, options: FetchOptions): Promise<Fetched> {
   const { clock, timeoutMs, signal } = options;
-  signal.throwIfAborted();
-  const attempt = new AbortController();
-  const abort = (): void => attempt.abort(signal.reason);
-  const aborted = new Promise<never>((_, reject) => {
-    attempt.signal.addEventListener("abort", () => reject(attempt.signal.reason as Error), { once: true });
-  });
-  const cancelTimer = clock.setTimer(() => {
-    const message = `${shownUrl(url)}: no response within ${timeoutMs} ms`;
-    attempt.abort(new FetchError("ERR_FETCH_TIMEOUT", message));
-  }, timeoutMs);
-  signal.addEventListener("abort", abort, { once: true });
+  const expired = (): FetchError =>
+    new FetchError("ERR_FETCH_TIMEOUT", `${shownUrl(url)}: no response within ${timeoutMs} ms`);
+  // Ends a body that is of no use; after a whole one it does nothing.
+  const end = new AbortController();
   try {
-    // Raced, because a fetch that was handed in may not look at its signal.
-    return await Promise.race([request(url, options, attempt.signal), aborted]);
+    return await withDeadline((signal) => request(url, options, AbortSignal.any([signal, end.signal])), {
+      clock,
+      timeoutMs,
+      signal,
+      expired,
+    });
   } catch (error) {
     if (error instanceof FetchError) throw error;
-    if (attempt.signal.aborted) throw attempt.signal.reason;
+    signal.throwIfAborted();
     throw new FetchError("ERR_FETCH_FAILED", `${shownUrl(url)}: no response (${why(error)})`, { cause: error });
   } finally {
-    cancelTimer();
-    signal.removeEventListener("abort", abort);
-    aborted.catch(() => {});
-    // Ends a body that is of no use; after a whole one it does nothing.
-    attempt.abort();
+    end.abort();
   }
 }
 

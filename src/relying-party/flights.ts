@@ -1,3 +1,4 @@
+import { withDeadline } from "../async.ts";
 import { FetchError, type JwksdError } from "../errors.ts";
 import { createBudget } from "./budget.ts";
 import type { FetchOptions } from "./fetch-json.ts";
@@ -84,16 +85,8 @@ export function createFlights({ clock, timeoutMs, signal, load, take, emit }: Fl
 
   /** Waits for a flight by a timer of the caller's own, because those of another request may have ended with it. */
   async function landing({ landed, dueMs }: Flight, deadlineMs: number = dueMs): Promise<void> {
-    const late = Promise.withResolvers<never>();
-    const leftMs = Math.max(deadlineMs - clock.now(), 0);
-    const cancelTimer = clock.setTimer(() => {
-      late.reject(new FetchError("ERR_FETCH_TIMEOUT", "the keys were asked for, and nothing came of it in time"));
-    }, leftMs);
-    try {
-      await Promise.race([landed, late.promise]);
-    } finally {
-      cancelTimer();
-    }
+    const timeoutMs = Math.max(deadlineMs - clock.now(), 0);
+    await withDeadline(() => landed, { clock, timeoutMs, expired: late });
     signal.throwIfAborted();
   }
 
@@ -119,6 +112,9 @@ export function createFlights({ clock, timeoutMs, signal, load, take, emit }: Fl
     lastError: () => (failures.isWhole(clock.now()) ? undefined : lastError),
   };
 }
+
+const late = (): FetchError =>
+  new FetchError("ERR_FETCH_TIMEOUT", "the keys were asked for, and nothing came of it in time");
 
 /** The error with the pause that its caller will meet, if that is longer than the error says. */
 export function withPause(error: unknown, pauseMs: number): unknown {

@@ -1,3 +1,4 @@
+import { notify, sleep } from "../async.ts";
 import type { CryptoKey, JWSHeaderParameters } from "jose";
 import { FetchError, TokenError } from "../errors.ts";
 import { verificationKeys } from "../jwk/verification-keys.ts";
@@ -197,17 +198,11 @@ export function createKeySet(
     }
     call.patienceMs -= pauseMs;
     lane.waiting += 1;
-    await new Promise<void>((resolve) => {
-      const done = (): void => {
-        cancelTimer();
-        signal.removeEventListener("abort", done);
-        resolve();
-      };
-      const cancelTimer = clock.setTimer(done, pauseMs);
-      signal.addEventListener("abort", done);
-    });
-    lane.waiting -= 1;
-    signal.throwIfAborted();
+    try {
+      await sleep(pauseMs, clock, signal);
+    } finally {
+      lane.waiting -= 1;
+    }
   }
 
   /** There is a key that nobody has looked for yet. Replicas that disagree for a while make every request bring a change, but no new key. */
@@ -220,8 +215,7 @@ export function createKeySet(
 
   function emit(event: KeySetEvent): void {
     if (signal.aborted) return;
-    // A listener that throws must not fail a verification, nor one that rejects end the process.
-    (async () => onEvent?.(event))().catch(() => {});
+    notify(onEvent, event);
   }
 
   return Object.assign(forLane(anyLane), {

@@ -1,4 +1,4 @@
-import { abortable } from "../abortable.ts";
+import { abortable } from "../async.ts";
 import type { Clock } from "../clock.ts";
 import { StoreError } from "../errors.ts";
 import type { KeyRecord, KeyStore } from "../store/store.ts";

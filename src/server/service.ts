@@ -1,3 +1,4 @@
+import { serial } from "../async.ts";
 import { checkKeyset } from "../keyset/keyset.ts";
 import { checkMetadata, missingMembers } from "../provider/discovery.ts";
 import type { Metadata } from "../provider/options.ts";
@@ -87,13 +88,8 @@ export async function startService(settings: Settings, log: Logger): Promise<Ser
   };
 
   const kids = (): string[] => keys.signing.map(({ keyId }) => keyId);
-  let changes: Promise<unknown> = Promise.resolve();
-  /** One change after the other, so that none undoes another one that came meanwhile. */
-  const inTurn = <T>(action: () => Promise<T>): Promise<T> => {
-    const done = changes.then(action);
-    changes = done.catch(() => {});
-    return done;
-  };
+  // One change after the other, so that none undoes another one that came meanwhile.
+  const inTurn = serial();
   const change = async (nextManaged: PublicKeys | undefined, nextFiles: PublicKeys): Promise<void> => {
     const all = together(nextManaged, nextFiles);
     const { keyset, encryptionKeyset } = toKeysets(all);
@@ -154,7 +150,7 @@ export async function startService(settings: Settings, log: Logger): Promise<Ser
       ready = false;
       log.info("stopping");
       watch.stop();
-      await changes;
+      await inTurn(async () => {});
       await stopAll();
       log.info("stopped");
     },

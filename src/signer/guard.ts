@@ -1,5 +1,6 @@
 import { sha256, verify } from "#crypto";
 import type { CryptoKey } from "jose";
+import { withDeadline } from "../async.ts";
 import type { Bytes } from "../bytes.ts";
 import { type Clock, systemClock } from "../clock.ts";
 import { SignerError } from "../errors.ts";
@@ -93,32 +94,17 @@ export function guardSigner(
     };
   }
 
+  const expired = (): SignerError =>
+    new SignerError("ERR_SIGNER_TIMEOUT", `${name}: no signature within ${timeoutMs} ms; try again later`);
+
   return async (message, signal) => {
     const digest = await sha256(message);
-    const operation = new AbortController();
-    const ended = new Promise<never>((_, reject) => {
-      operation.signal.addEventListener("abort", () => reject(operation.signal.reason as Error), { once: true });
-    });
-    const abort = (): void => operation.abort(aborted());
-    // Made when it is needed: an error costs a stack trace.
-    const expire = (): void =>
-      operation.abort(
-        new SignerError("ERR_SIGNER_TIMEOUT", `${name}: no signature within ${timeoutMs} ms; try again later`),
-      );
-    const cancelTimer = clock.setTimer(expire, timeoutMs);
-    if (signal?.aborted === true) abort();
-    else signal?.addEventListener("abort", abort, { once: true });
+    const work = (signal: AbortSignal): Promise<Uint8Array> =>
+      enter(async () => signer.sign({ digest, message, signal }), signal);
     try {
-      const start = async () => signer.sign({ digest, message, signal: operation.signal });
-      const signed = operation.signal.aborted ? ended : enter(start, operation.signal);
-      return await checked(await Promise.race([signed, ended]), message);
+      return await checked(await withDeadline(work, { clock, timeoutMs, signal, expired, aborted }), message);
     } catch (error) {
       throw error instanceof SignerError ? error : unavailable(error);
-    } finally {
-      cancelTimer();
-      signal?.removeEventListener("abort", abort);
-      // Whichever promise lost the race may still reject.
-      ended.catch(() => {});
     }
   };
 

@@ -134,7 +134,7 @@ export async function runCliProcess(t: Scope, args: readonly string[], env: Envi
   for (const name of ["stdout", "stderr"] as const) {
     child[name].setEncoding("utf8").on("data", (chunk: string) => (output[name] += chunk));
   }
-  const timer = setTimeout(() => child.kill("SIGKILL"), 10_000);
+  const timer = setTimeout(() => child.kill("SIGKILL"), 30_000);
   const [code, signal] = (await once(child, "close")) as [number | null, NodeJS.Signals | null];
   clearTimeout(timer);
   return { code, signal, ...output };
