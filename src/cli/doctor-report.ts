@@ -1,5 +1,6 @@
 import { styleText } from "node:util";
 import { setResponse } from "../doctor/examine.ts";
+import type { Happening } from "../doctor/node/index.ts";
 import type { Break, Exchange, Finding, Observations, Severity } from "../doctor/index.ts";
 import { printable } from "../printable.ts";
 import { type Color, indented, type terminalOf } from "../report/terminal.ts";
@@ -51,6 +52,11 @@ export function report(
     .join(", ");
   const sections = findings.map((finding) => section(finding, terminal));
   return [...sections, `${printable(target)}: ${counts}. ${looked}`].join("\n\n");
+}
+
+/** A line of the timeline, with the time of day in UTC. */
+export function happeningLine({ at, text }: Happening): string {
+  return `${new Date(at).toISOString().slice(11, 19)}  ${printable(text)}`;
 }
 
 function section(finding: Finding, terminal: Terminal): string {

@@ -1,13 +1,15 @@
 import { readFile } from "node:fs/promises";
 import { Command, InvalidArgumentError, Option } from "commander";
+import { iso } from "./change-keys.ts";
 import { atLeast } from "../doctor/finding.ts";
 import { type Code, type Observations, type Severity, codes, examine } from "../doctor/index.ts";
-import { observe, observeBody } from "../doctor/node/index.ts";
+import { type Happening, type ObserveOptions, observe, observeBody } from "../doctor/node/index.ts";
 import { ConfigError, ServiceError } from "../errors.ts";
 import { printableJson } from "../printable.ts";
 import { terminalOf } from "../report/terminal.ts";
 import { explainToken } from "./doctor-token.ts";
-import { report, scope } from "./doctor-report.ts";
+import { happeningLine, report, scope } from "./doctor-report.ts";
+import { durationMs, watchOn } from "./doctor-watch.ts";
 import { stepLines } from "./explain.ts";
 import { type Io, print } from "./io.ts";
 import { readToken } from "./verify.ts";
@@ -22,6 +24,8 @@ interface Flags {
   readonly skip?: readonly string[];
   readonly blocklist?: string;
   readonly token?: string;
+  readonly watch?: number | true;
+  readonly tokenCommand?: string;
   readonly json?: true;
 }
 
@@ -42,6 +46,15 @@ export function doctorCommand(io: Io): Command {
     .option("--skip <code>", "do not report this code, or group of codes; may be given several times", addCodes)
     .option("--blocklist <file>", "more keys to refuse: RFC 7638 thumbprints, or lines of Debian's openssl-blacklist")
     .option("--token <token>", 'explain this token, too, against the keys that are found; "-" reads standard input')
+    .option(
+      "--watch [duration]",
+      "go on looking, every 5 s, for so long (90s, 10m, 2h; default: 1m), and print what changes",
+      durationMs,
+    )
+    .option(
+      "--token-command <command>",
+      "with --watch: a shell command that prints a new token, run at each look; or --token - reads one in each line",
+    )
     .option("--json", "print the findings as JSON")
     .addHelpText(
       "after",
@@ -54,23 +67,33 @@ Examples:
   $ jwksd doctor https://login.example.com/jwks --fail-on risk --skip HTTP_NO_CORS
   $ jwksd doctor http://127.0.0.1:9900 --allow-insecure --json
   $ jwksd doctor https://login.example.com --token "$TOKEN"
+  $ jwksd doctor https://login.example.com --watch 2h --token-command ./get-token
   $ jwksd doctor keys.json --only JWKS`,
     )
     .action((target: string, flags: Flags) => doctor(io, target, flags));
 }
 
 async function doctor(io: Io, target: string, flags: Flags): Promise<void> {
-  if (target === "-" && flags.token === "-") {
-    throw new ConfigError("ERR_OPTION_INVALID", "standard input is either the document or the token");
-  }
-  const token = flags.token === undefined ? undefined : await readToken(io, flags.token);
+  checkFlags(target, flags);
+  const { watch } = flags;
+  const readsLines = watch !== undefined && flags.token === "-";
+  const token = flags.token === undefined || readsLines ? undefined : await readToken(io, flags.token);
   const blocklist = flags.blocklist === undefined ? new Set<string>() : await readBlocklist(flags.blocklist);
-  const observations = { ...(await look(io, target, flags)), blocklist };
+  const options = { allowInsecure: flags.allowInsecure === true };
+  const first = { ...(await look(io, target, options)), blocklist };
+  const timeline: Happening[] = [];
+  const happened = (happening: Happening): void => {
+    timeline.push(happening);
+    if (flags.json !== true) print(io, happeningLine(happening));
+  };
+  const observations = watch === undefined ? first : await watchOn(io, first, { ...flags, watch }, options, happened);
   const findings = (await examine(observations)).filter(({ code }) => isWanted(code, flags));
   const explanation = token === undefined ? undefined : await explainToken(token, observations);
   if (flags.json === true) {
-    print(io, printableJson({ target, ...scope(observations), findings, token: explanation }));
+    const happenings = watch === undefined ? undefined : timeline.map(({ at, text }) => ({ at: iso(at), text }));
+    print(io, printableJson({ target, ...scope(observations), findings, timeline: happenings, token: explanation }));
   } else {
+    if (timeline.length > 0) print(io, "");
     print(io, report(target, observations, findings, terminalOf(io.stdout, io.environment)));
     if (explanation !== undefined) print(io, ["", "The token:", ...stepLines(explanation)].join("\n"));
   }
@@ -78,8 +101,24 @@ async function doctor(io: Io, target: string, flags: Flags): Promise<void> {
   if (isRefused || findings.some(({ severity }) => atLeast(severity, flags.failOn))) io.exitCode = 1;
 }
 
-async function look(io: Io, target: string, { allowInsecure }: Flags): Promise<Observations> {
-  if (/^[a-z][a-z\d+.-]*:\/\//i.test(target)) return observe(target, { allowInsecure: allowInsecure === true });
+function checkFlags(target: string, { token, watch, tokenCommand }: Flags): void {
+  const wrong =
+    target === "-" && token === "-"
+      ? "standard input is either the document or the token"
+      : watch !== undefined && !isUrl(target)
+        ? "--watch takes a URL; a file does not change by itself"
+        : watch === undefined && tokenCommand !== undefined
+          ? "--token-command goes with --watch"
+          : tokenCommand !== undefined && token === "-"
+            ? "tokens come either from --token-command or from standard input"
+            : undefined;
+  if (wrong !== undefined) throw new ConfigError("ERR_OPTION_INVALID", wrong);
+}
+
+const isUrl = (target: string): boolean => /^[a-z][a-z\d+.-]*:\/\//i.test(target);
+
+async function look(io: Io, target: string, options: ObserveOptions): Promise<Observations> {
+  if (isUrl(target)) return observe(target, options);
   return observeBody(target === "-" ? await readInput(io) : await readBounded(target), Date.now());
 }
 

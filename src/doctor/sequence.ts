@@ -20,7 +20,7 @@ export interface State {
 }
 
 /** The same key set is read once, however often it is seen. */
-type Seen = Map<string, ReadonlyMap<string, string | undefined> | undefined>;
+export type Seen = Map<string, ReadonlyMap<string, string | undefined> | undefined>;
 
 /** All looks in order: the first request, those beside it that got the whole set, and the later ones. */
 export async function sequence({ at, set, probes = {}, looks = [] }: Observations): Promise<readonly State[]> {
@@ -35,7 +35,8 @@ export async function sequence({ at, set, probes = {}, looks = [] }: Observation
   return states;
 }
 
-async function stateOf(exchange: Exchange, at: number, seen: Seen): Promise<State> {
+/** What a response shows. */
+export async function stateOf(exchange: Exchange, at: number, seen: Seen): Promise<State> {
   const { status, body, failure } = exchange;
   const isWhole = status === 200 && body !== undefined;
   const content = isWhole ? new TextDecoder().decode(body) : "";

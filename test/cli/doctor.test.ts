@@ -292,3 +292,59 @@ describe("--token", () => {
     assert.match(stdout, /FAIL {2}jwks {7}there is no JWK Set/);
   });
 });
+
+describe("--watch", () => {
+  const exp = Math.floor(Date.now() / 1000) + 600;
+  const token = compact({ alg: "ES256", kid: "next" }, { exp, iat: exp - 600 }, signature("ES256", ecKey("next")));
+
+  test("prints what happens with its time, then what is wrong", async (t) => {
+    const url = await provider(t, [sound]);
+    const flags = ["--watch", "1s", "--token-command", `echo ${token}`];
+    const { code, stdout, stderr } = await runCli(t, ["doctor", url, insecure, ...flags]);
+    assert.deepEqual([code, stderr], [1, ""]);
+    assert.match(stdout, /^\d\d:\d\d:\d\d {2}one key: "sound"\n/);
+    assert.match(stdout, /^\d\d:\d\d:\d\d {2}first token of kid "next"\n\nbroken {2}WATCH_SIGNS_UNANNOUNCED/m);
+    assert.ok(!stdout.includes(token.slice(-20)));
+  });
+
+  test("--json has the timeline, and tokens may be piped in, one in a line", async (t) => {
+    const url = await provider(t, [sound]);
+    const input = [Buffer.from(`${token}\n${token.slice(0, 40)}`), Buffer.from(`${token.slice(40)}\nnonsense`)];
+    const [code, output] = await through(input, url, insecure, "--watch", "1s", "--token", "-", "--json");
+    assert.equal(code, 1);
+    const { timeline, findings } = JSON.parse(output) as {
+      timeline: { at: string; text: string }[];
+      findings: { code: string }[];
+    };
+    assert.deepEqual(
+      timeline.map(({ text }) => text),
+      ['one key: "sound"', "caches may serve this set for 600 s", 'first token of kid "next"'],
+    );
+    assert.match(timeline[0]?.at ?? "", /^\d{4}-\d\d-\d\dT/);
+    assert.deepEqual(
+      findings.map(({ code }) => code),
+      ["WATCH_SIGNS_UNANNOUNCED"],
+    );
+  });
+
+  test("a token command that fails is told of once", async (t) => {
+    const url = await provider(t, [sound]);
+    const { code, stderr } = await runCli(t, ["doctor", url, insecure, "--watch", "1s", "--token-command", "exit 3"]);
+    assert.deepEqual([code, stderr], [0, "jwksd: the token command failed (3)\n"]);
+  });
+
+  const wrong: readonly (readonly [says: RegExp, ...flags: string[]])[] = [
+    [/Not a duration/, "https://a.example", "--watch", "soon"],
+    [/Not a duration/, "https://a.example", "--watch", "31d"],
+    [/--watch takes a URL/, "keys.json", "--watch", "1s"],
+    [/goes with --watch/, "https://a.example", "--token-command", "true"],
+    [/either from/, "https://a.example", "--watch", "1s", "--token", "-", "--token-command", "true"],
+  ];
+  for (const [says, ...flags] of wrong) {
+    test(`${flags.join(" ")} is refused`, async (t) => {
+      const { code, stderr } = await runCli(t, ["doctor", ...flags]);
+      assert.equal(code, 2);
+      assert.match(stderr, says);
+    });
+  }
+});

@@ -16,7 +16,7 @@ export function checkWatch(states: readonly State[], tokens: readonly SeenToken[
   const notes = [...checkOutages(failed, shownSets.length), ...checkEtags(shownSets), ...checkReuse(shownSets)];
   const returns = countReturns(shownSets);
   if (returns > 0) {
-    const seen = `${counted(returns, "return")} to a set of before, in ${counted(shownSets.length, "look")}`;
+    const seen = `${counted(returns, "return")} to a set of before`;
     // Where nodes disagree, nothing can be said about the time at which a key came or went.
     return [...notes, note("WATCH_NODES_DISAGREE", seen)];
   }
@@ -33,7 +33,7 @@ export function checkWatch(states: readonly State[], tokens: readonly SeenToken[
 function checkOutages(failed: readonly State[], successes: number): Note[] {
   if (failed.length === 0 || successes === 0) return [];
   const problems = [...new Set(failed.map(({ problem }) => problem ?? ""))].slice(0, 3).join(", ");
-  return [note("WATCH_UNREACHABLE", `${counted(failed.length, "look")} of ${failed.length + successes}: ${problems}`)];
+  return [note("WATCH_UNREACHABLE", problems)];
 }
 
 function checkEtags(states: readonly WithKeys[]): Note[] {

@@ -25,7 +25,7 @@ const madeUp = '"jwksd-doctor-made-this-up"';
 const browserAgent =
   "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36";
 
-export const limitsOf = (options: ObserveOptions): RequestLimits => ({ ...defaults, ...options });
+const limitsOf = (options: ObserveOptions): RequestLimits => ({ ...defaults, ...options });
 
 /**
  * Looks at an issuer, a discovery document or a JWK Set: at most 30 requests, GET and HEAD alone, each within `timeoutMs` (default 10 s)
@@ -142,4 +142,10 @@ async function overBothFamilies(url: string, request: Requester, limits: Request
   const addresses = await addressesOf(new URL(url).hostname, limits).catch(() => []);
   if (new Set(addresses.map(({ family }) => family)).size < 2) return {};
   return { ipv4: await request(url, { family: 4 }), ipv6: await request(url, { family: 6 }) };
+}
+
+/** Gets the JWK Set once more, as a verifier does. */
+export function asking(url: string, options: ObserveOptions = {}): () => Promise<Exchange> {
+  // Each look has limits of its own.
+  return () => requester(limitsOf(options))(url);
 }

@@ -1,0 +1,38 @@
+import type { State } from "./sequence.ts";
+import { counted, shown } from "./words.ts";
+
+/** Something that happened, as a line of a timeline. */
+export interface Happening {
+  /** In epoch milliseconds. */
+  readonly at: number;
+  readonly text: string;
+}
+
+/** What has changed between two looks, or what the first one shows. */
+export function changes(before: State | undefined, after: State): string[] {
+  if (after.keys === undefined)
+    return before?.problem === after.problem && before !== undefined ? [] : [problemOf(after)];
+  if (before === undefined) return [`${counted(after.keys.size, "key")}: ${kidsOf(after.keys)}`, lifetimeOf(after)];
+  if (before.keys === undefined) return [`the set is back, with ${counted(after.keys.size, "key")}`];
+  const lines: string[] = [];
+  for (const kid of after.keys.keys()) if (!before.keys.has(kid)) lines.push(`key added: kid ${shown(kid)}`);
+  for (const [kid, thumbprint] of before.keys) {
+    if (!after.keys.has(kid)) lines.push(`key withdrawn: kid ${shown(kid)}`);
+    else if (after.keys.get(kid) !== thumbprint) lines.push(`kid ${shown(kid)} names another key`);
+  }
+  if (lines.length === 0 && before.content !== after.content)
+    lines.push("the text of the set has changed, its keys have not");
+  if (before.content === after.content && before.etag !== after.etag)
+    lines.push("the ETag has changed, the set has not");
+  if (before.servedSeconds !== after.servedSeconds) lines.push(lifetimeOf(after));
+  return lines;
+}
+
+const problemOf = ({ problem }: State): string => `no set: ${problem ?? "what came is none"}`;
+const lifetimeOf = ({ servedSeconds }: State): string => `caches may serve this set for ${servedSeconds} s`;
+const maxKids = 10;
+
+function kidsOf(keys: NonNullable<State["keys"]>): string {
+  const kids = [...keys.keys()].slice(0, maxKids).map(shown);
+  return [...kids, ...(keys.size > maxKids ? ["…"] : [])].join(", ");
+}

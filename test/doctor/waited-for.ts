@@ -1,0 +1,22 @@
+import type { Clock } from "../../src/clock.ts";
+
+/** A clock that knows whether somebody waits for it: until then, what was begun is not done, whatever time it is. */
+export function waitedFor(time: Clock): { clock: Clock; waiting: (isOver: () => boolean) => Promise<void> } {
+  const timers = new Set<() => void>();
+  return {
+    clock: {
+      now: () => time.now(),
+      setTimer(callback, delayMs) {
+        const fire = (): void => {
+          timers.delete(fire);
+          callback();
+        };
+        timers.add(fire);
+        return time.setTimer(fire, delayMs);
+      },
+    },
+    async waiting(isOver) {
+      while (timers.size === 0 && !isOver()) await new Promise(setImmediate);
+    },
+  };
+}

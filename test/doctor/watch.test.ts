@@ -1,0 +1,177 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { type Exchange, type Observations, examine } from "../../src/doctor/index.ts";
+import { type Happening, type WatchOptions, watch } from "../../src/doctor/node/index.ts";
+import { intervalFor } from "../../src/doctor/node/watch.ts";
+import { ecKey } from "../support/keys.ts";
+import { simulatedClock } from "../support/simulated.ts";
+import { compact, signature } from "../token/compact.ts";
+import { waitedFor } from "./waited-for.ts";
+import { bytes, observed, published, response } from "./observed.ts";
+
+const second = 1000;
+const hour = 3600 * second;
+const setOf = (...kids: readonly string[]): Exchange => response(bytes({ keys: kids.map((kid) => published(kid)) }));
+
+interface Watched {
+  readonly codes: readonly string[];
+  readonly observations: Observations;
+  /** Seconds since the beginning, and what happened. */
+  readonly timeline: readonly string[];
+  readonly asked: number;
+}
+
+/** Watches a provider that answers by the time, in simulated time. */
+async function watched(
+  answer: (elapsedMs: number) => Exchange,
+  choice: Partial<WatchOptions> & { readonly durationMs: number },
+): Promise<Watched> {
+  const time = simulatedClock();
+  const { clock, waiting } = waitedFor(time);
+  const startMs = clock.now();
+  const { discovery, issuer } = observed();
+  const timeline: string[] = [];
+  let asked = 0;
+  let isOver = false;
+  const options: WatchOptions = {
+    clock,
+    ask: async () => {
+      asked += 1;
+      return answer(clock.now() - startMs);
+    },
+    onHappening: ({ at, text }: Happening) => void timeline.push(`${(at - startMs) / second} ${text}`),
+    ...choice,
+  };
+  const watching = watch({ at: startMs, issuer, discovery, set: answer(0) } as Observations, options).finally(
+    () => (isOver = true),
+  );
+  for (;;) {
+    await waiting(() => isOver);
+    if (isOver) break;
+    await time.advance(choice.intervalMs ?? intervalFor(choice.durationMs));
+  }
+  const observations = await watching;
+  return { codes: (await examine(observations)).map(({ code }) => code), observations, timeline, asked };
+}
+
+describe("a watch", () => {
+  test("looks every five seconds, and keeps the first and the last of looks that are the same", async () => {
+    const { codes, timeline, asked, observations } = await watched(() => setOf("a"), { durationMs: 60 * second });
+    assert.deepEqual([codes, asked, observations.looks?.length], [[], 12, 2]);
+    assert.deepEqual(timeline, ['0 one key: "a"', "0 caches may serve this set for 7200 s"]);
+  });
+
+  test("looks 720 times at most, however long it is", async () => {
+    const { asked } = await watched(() => setOf("a"), { durationMs: 30 * 24 * hour });
+    assert.equal(asked, 720);
+    assert.equal(intervalFor(hour), 5 * second);
+    assert.equal(intervalFor(second), second / 4);
+  });
+
+  test("tells what changes, when it does", async () => {
+    const moments: readonly (readonly [fromSecond: number, set: Exchange])[] = [
+      [0, setOf("a")],
+      [10, setOf("a", "b")],
+      [20, response(bytes({ keys: [published("b"), published("a")] }))],
+      [30, { status: 502, headers: [] }],
+      [40, response(bytes({ keys: [published("b"), published("a")] }), { "cache-control": "max-age=60" })],
+      [50, response(bytes({ keys: [published("b", ecKey("other"))] }), { "cache-control": "max-age=60" })],
+    ];
+    const { codes, timeline } = await watched(
+      (elapsedMs) => moments.findLast(([from]) => from * second <= elapsedMs)?.[1] as Exchange,
+      { durationMs: 55 * second },
+    );
+    assert.deepEqual(timeline.slice(2), [
+      '10 key added: kid "b"',
+      "20 the text of the set has changed, its keys have not",
+      "30 no set: status 502",
+      "40 the set is back, with 2 keys",
+      '50 kid "b" names another key',
+      '50 key withdrawn: kid "a"',
+    ]);
+    assert.deepEqual(codes, ["WATCH_KID_REUSED", "WATCH_LIFETIME_TOO_LONG", "WATCH_UNREACHABLE"]);
+  });
+
+  test("finds nodes that disagree", async () => {
+    const { codes, timeline } = await watched((ms) => (ms % (10 * second) === 0 ? setOf("a") : setOf("b")), {
+      durationMs: 60 * second,
+    });
+    assert.deepEqual(codes, ["WATCH_NODES_DISAGREE"]);
+    assert.equal(timeline.length, 26);
+  });
+
+  test("finds an ETag that changes while the bytes do not", async () => {
+    const body = bytes({ keys: [published("a")] });
+    const { codes } = await watched((ms) => response(body, { etag: `"${ms}"` }), { durationMs: 20 * second });
+    assert.deepEqual(codes, ["HTTP_ETAG_CHANGES"]);
+  });
+
+  test("ends when its caller has seen enough, with what was seen so far", async () => {
+    const controller = new AbortController();
+    const { asked } = await watched(
+      (ms) => {
+        if (ms === 15 * second) controller.abort();
+        return setOf("a");
+      },
+      { durationMs: hour, signal: controller.signal },
+    );
+    assert.equal(asked, 3);
+  });
+
+  test("ends when a server has sent too much that differs", async () => {
+    const { timeline, asked } = await watched((ms) => response(Buffer.alloc(5_000_000, String(ms))), {
+      durationMs: hour,
+    });
+    assert.equal(asked, 10);
+    assert.match(timeline.at(-1) ?? "", /the watch has ended/);
+  });
+});
+
+const token = (kid: string, issuedMs: number, lifetimeSeconds = 3600): string => {
+  const iat = Math.floor(issuedMs / 1000);
+  return compact({ alg: "ES256", kid }, { iat, exp: iat + lifetimeSeconds }, signature("ES256", ecKey(kid)));
+};
+
+describe("a watch with tokens", () => {
+  const startMs = simulatedClock().now();
+
+  /** A provider that publishes a key at one hour, and signs with it from another one on. */
+  const rotating = (publishedAt: number, signsFrom: number, withdrawnAt = Infinity) => {
+    let elapsedMs = 0;
+    return watched(
+      (ms) => {
+        elapsedMs = ms;
+        if (ms < publishedAt * hour) return setOf("a");
+        return ms < withdrawnAt * hour ? setOf("a", "b") : setOf("b");
+      },
+      {
+        durationMs: 12 * hour,
+        tokens: async () => [token(elapsedMs < signsFrom * hour ? "a" : "b", startMs + elapsedMs)],
+      },
+    );
+  };
+
+  test("is silent where a key is announced for longer than caches keep a set, and outlives its tokens", async () => {
+    const { codes, timeline } = await rotating(1, 3.5, 5);
+    assert.deepEqual(codes, []);
+    assert.ok(timeline.some((line) => /^\d+ first token of kid "b"$/.test(line)));
+  });
+
+  test("finds a key that signs before caches know it", async () => {
+    assert.deepEqual((await rotating(1, 2)).codes, ["WATCH_SIGNS_UNANNOUNCED"]);
+    assert.deepEqual((await rotating(3, 1)).codes, ["WATCH_SIGNS_UNANNOUNCED"]);
+  });
+
+  test("finds a key that is withdrawn while its tokens live", async () => {
+    assert.deepEqual((await rotating(1, 3.5, 4)).codes, ["WATCH_KEY_WITHDRAWN"]);
+  });
+
+  test("keeps nothing of what is no token, or names no key", async () => {
+    const nonsense = ["", "nonsense", "a.b.c", compact({ alg: "none" }, {}, () => new Uint8Array())];
+    const { codes, observations } = await watched(() => setOf("a"), {
+      durationMs: 10 * second,
+      tokens: async () => nonsense,
+    });
+    assert.deepEqual([codes, observations.tokens], [[], []]);
+  });
+});
