@@ -12,7 +12,7 @@ import packageJson from "../../package.json" with { type: "json" };
 import { createProvider, localSigner } from "../../src/index.ts";
 import { ecKey } from "../support/keys.ts";
 
-// What README.md and docs/ show is what a newcomer pastes: every TypeScript block compiles, and those of README.md run.
+// What README.md and docs/ show is what a newcomer pastes: every TypeScript block compiles, and those of README.md and the guide run.
 
 const root = resolve(import.meta.dirname, "../..");
 const run = promisify(execFile);
@@ -40,14 +40,17 @@ function programsOf(file: string, markdown: string): Program[] {
   return programs;
 }
 
-const readmeText = await readFile(join(root, "README.md"), "utf8");
-const readme = programsOf("README.md", readmeText);
+const guide = await readFile(join(root, "docs/provider.md"), "utf8");
+const programs = [
+  ...programsOf("README.md", await readFile(join(root, "README.md"), "utf8")),
+  ...programsOf("docs/provider.md", guide),
+];
 const ran = new Set<string>();
 
-/** The one program of README.md that holds a text. */
+/** The one program that holds a text. */
 function programWith(mark: string): Program {
-  const [program, ...more] = readme.filter(({ text }) => text.includes(mark));
-  assert.ok(program !== undefined && more.length === 0, `not one program of README.md has ${mark}`);
+  const [program, ...more] = programs.filter(({ text }) => text.includes(mark));
+  assert.ok(program !== undefined && more.length === 0, `not one program has ${mark}`);
   ran.add(program.name);
   return program;
 }
@@ -102,11 +105,11 @@ describe("the TypeScript of the documents", () => {
   });
 
   test("the provider serves the keys of the folder that the command before made", async () => {
-    const [, command = ""] = /^npx jwksd (keygen .+)$/m.exec(readmeText) ?? [];
+    const [, command = ""] = /^npx jwksd (keygen .+)$/m.exec(guide) ?? [];
     await run(process.execPath, [join(root, "src/cli/main.ts"), ...command.split(" ")], { cwd: folder });
-    const { name, text } = programWith(".listen(3000)");
+    const { name, text } = programWith(".listen(3001)");
     const listening = ".listen(0, () => process.send?.((server.address() as { port: number }).port))";
-    await during({ name, text: text.replace(".listen(3000)", listening) }, async (next) => {
+    await during({ name, text: text.replace(".listen(3001)", listening) }, async (next) => {
       const { keys } = (await (await fetch(`http://localhost:${Number(await next())}/jwks`)).json()) as {
         keys: object[];
       };
@@ -116,7 +119,8 @@ describe("the TypeScript of the documents", () => {
 
   test("the key manager makes a key, and the provider signs with it what it verifies", async () => {
     const { name, text } = programWith("createKeyManager");
-    await during({ name, text: `${text}process.send?.(claims);` }, async (next) => {
+    const sending = text.replace(".listen(3000)", ".listen(0)");
+    await during({ name, text: `${sending}process.send?.(claims);` }, async (next) => {
       const claims = (await next()) as Record<string, unknown>;
       assert.deepEqual([claims["iss"], claims["sub"], claims["aud"]], [issuer, "alice", "my-api"]);
     });
@@ -146,9 +150,9 @@ describe("the TypeScript of the documents", () => {
     await assert.rejects(checks.readRequest("junk"), { code: "ERR_TOKEN_MALFORMED" });
   });
 
-  test("no program of README.md is left out", () => {
+  test("no program is left out", () => {
     assert.deepEqual(
-      readme.map(({ name }) => name).filter((name) => !ran.has(name)),
+      programs.map(({ name }) => name).filter((name) => !ran.has(name)),
       [],
     );
   });
