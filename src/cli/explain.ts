@@ -129,6 +129,8 @@ export function stepLines({ steps }: Explanation): string[] {
 
 /** What the token has and what is expected, where that is why it is refused, and what to do about it. */
 function comparison(token: string, code: string, { issuer, audience, algorithms, typ }: Expected): string[] {
+  if (code === "ERR_DISCOVERY_ISSUER")
+    return ["if that is the provider you mean, give --issuer as its document has it"];
   if (code === "ERR_TOKEN_ALG") {
     const { alg } = decodeProtectedHeader(token);
     if (algorithms.includes(alg ?? "")) return [];

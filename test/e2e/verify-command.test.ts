@@ -161,7 +161,11 @@ describe("jwksd verify shows what the token has and what is expected", { timeout
     const token = compact(good, ownClaims(issuer), es256);
     const { code, stdout } = await runCli(t, ["verify", token, "--issuer", asked, "--aud", "me"]);
     assert.equal(code, 1);
-    assert.ok(stdout.includes(`another issuer, "${issuer}" and not "${asked}" [ERR_DISCOVERY_ISSUER]`), stdout);
+    assert.ok(
+      stdout.includes(`another issuer, "${issuer}" and not "${asked}"; if that is the provider you mean,`),
+      stdout,
+    );
+    assert.ok(stdout.endsWith(" [ERR_DISCOVERY_ISSUER]\n"));
   });
 });
 
