@@ -13,6 +13,7 @@ import type { KeyRecord } from "../store/store.ts";
 import { iso } from "./change-keys.ts";
 import { count } from "./events.ts";
 import { type Io, print, tell } from "./io.ts";
+import { issuerOf } from "../server/publisher.ts";
 import { type Flags, addStoreSettings, recordsOf, withStore } from "./managed-keys.ts";
 
 type PlanFlags = Flags & { readonly svg?: string; readonly days?: number; readonly json?: true };
@@ -50,7 +51,7 @@ async function showPlan(io: Io, flags: PlanFlags): Promise<void> {
     return {
       ahead: plan(records, policy, now, until),
       still: aftermath(records, policy, now),
-      title: settings.issuer === undefined ? "Key rotation" : `Key rotation of ${settings.issuer}`,
+      title: `Key rotation of ${issuerOf(settings, settings.port)}`,
     };
   });
   if (flags.svg !== undefined) await write(flags.svg, planSvg(ahead, title));

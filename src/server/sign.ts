@@ -9,10 +9,11 @@ import { activeKey, checkFence } from "../rotation/records.ts";
 import { transact } from "../rotation/transact.ts";
 import { createWrapping } from "../rotation/wrapping.ts";
 import type { Signer } from "../signer/signer.ts";
+import { sqliteStore } from "../store/sqlite.ts";
 import type { KeyRecord } from "../store/store.ts";
 import type { Claims, SignOptions } from "../token/sign.ts";
 import type { Logger } from "./logger.ts";
-import { openManaged } from "./managed.ts";
+import { exists, openManaged, storePath } from "./managed.ts";
 import { issuerOf } from "./publisher.ts";
 import type { Settings } from "./settings.ts";
 import { signersOf } from "./signers.ts";
@@ -35,6 +36,7 @@ export async function signWithSettings(
     const { entries } = await readKeyset(settings.keys);
     return sign(settings, entries, claims, options);
   }
+  await checkHasKey(storePath(settings));
   const { store, issuer, policy, wrappingKeys } = await openManaged(settings, log);
   const { openSigner } = await signersOf(settings);
   const wrapping = await createWrapping(wrappingKeys, issuer);
@@ -44,9 +46,7 @@ export async function signWithSettings(
     const { records } = await transact(store, note, { clock: systemClock });
     checkFence(records, policy, systemClock.now());
     const active = activeKey(records, "sig");
-    if (active === undefined) {
-      throw new StateError("ERR_TRANSITION", "the store holds no key yet; jwksd serve makes the first one");
-    }
+    if (active === undefined) throw noKeyYet();
     const { signers } = await opener.open([active]);
     const keyset = [{ keyId: active.kid, signer: signers.get(active.kid) as Signer }];
     return await sign(settings, keyset, claims, options, policy.maxTokenLifetimeSeconds);
@@ -54,6 +54,19 @@ export async function signWithSettings(
     await opener.close();
     await store.close();
   }
+}
+
+/** A wrapping key is not made for a store in which it would wrap nothing. @throws StateError `ERR_TRANSITION` */
+async function checkHasKey(path: string): Promise<void> {
+  // Opening a store that is not there says what is missing.
+  if (!(await exists(path))) return;
+  const store = await sqliteStore(path);
+  const { records } = await store.load().finally(() => store.close());
+  if (activeKey(records, "sig") === undefined) throw noKeyYet();
+}
+
+function noKeyYet(): StateError {
+  return new StateError("ERR_TRANSITION", "the store holds no key yet; jwksd serve makes the first one");
 }
 
 async function sign(

@@ -299,6 +299,8 @@ describe("a life of managed keys on the command line", { timeout, concurrency: 3
     assert.doesNotMatch(picture, /\u001b/, "colours are for terminals");
     const drawn = await readFile(svg, "utf8");
     await ok("plan", "--svg", svg);
+    // As jwksd serve publishes it, where none is set.
+    assert.ok((await readFile(svg, "utf8")).includes("Key rotation of http://127.0.0.1:9900<"));
     await refused("ERR_FILE_EXISTS", "plan", "--svg", join(data, "keys.db"));
     for (const part of ["Key rotation of https://op.example", "first", keys[1]?.kid ?? "", "(next)"]) {
       assert.ok(drawn.includes(part), part);

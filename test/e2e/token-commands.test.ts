@@ -3,6 +3,7 @@ import { chmod, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { createRemoteJWKSet, jwtVerify } from "jose";
+import { sqliteStore } from "../../src/store/sqlite.ts";
 import { type RunningService, keySetText, runCli, startService, temporaryFolder } from "../support/service.ts";
 
 const timeout = 60_000;
@@ -223,6 +224,14 @@ describe("jwksd token and the keys that a service manages", { timeout, concurren
     const { code, stdout, stderr } = await runCli(t, ["token", "--data", folder, "--aud", "api"]);
     assert.deepEqual({ code, stdout, files: await readdir(folder) }, { code: 1, stdout: "", files: [] });
     assert.match(stderr, /no store at .*keys\.db; jwksd serve .*\[ERR_STORE_UNAVAILABLE\]\n$/);
+  });
+
+  test("makes no wrapping key for a store without keys", async (t) => {
+    const folder = await temporaryFolder(t);
+    await (await sqliteStore(join(folder, "keys.db"))).close();
+    const { code, stdout, stderr } = await runCli(t, ["token", "--data", folder, "--aud", "api"]);
+    assert.deepEqual({ code, stdout, files: await readdir(folder) }, { code: 1, stdout: "", files: ["keys.db"] });
+    assert.equal(stderr, "jwksd: the store holds no key yet; jwksd serve makes the first one [ERR_TRANSITION]\n");
   });
 });
 
