@@ -2,14 +2,14 @@ import { ConfigError } from "./errors.ts";
 import type { AwsKmsOptions } from "./kms/aws-kms.ts";
 import type { AzureKeyVaultOptions } from "./kms/azure-key-vault.ts";
 import type { GoogleKmsOptions } from "./kms/google-kms.ts";
-import type { Pkcs11Options } from "./pkcs11/index.ts";
+import type { Pkcs11Options } from "./pkcs11/backend.ts";
 import type { ExternalSigner, SignerBackend } from "./signer/signer.ts";
 import type { VaultTransitOptions } from "./kms/vault-transit.ts";
 
 export type { AwsKmsOptions } from "./kms/aws-kms.ts";
 export type { AzureKeyVaultOptions } from "./kms/azure-key-vault.ts";
 export type { GoogleKmsOptions } from "./kms/google-kms.ts";
-export type { Pkcs11Options } from "./pkcs11/index.ts";
+export type { Pkcs11Options } from "./pkcs11/backend.ts";
 export type { ExternalSigner, SignerBackend } from "./signer/signer.ts";
 export type { VaultTransitOptions } from "./kms/vault-transit.ts";
 
@@ -44,7 +44,7 @@ const adapters: Readonly<Record<string, Adapter>> = {
   },
   pkcs11: {
     option: "pkcs11",
-    load: async ({ pkcs11 }) => (await import("./pkcs11/index.ts")).pkcs11Backend(pkcs11),
+    load: async ({ pkcs11 }) => (await import("./pkcs11/backend.ts")).pkcs11Backend(pkcs11),
   },
   "vault-transit": {
     option: "vaultTransit",

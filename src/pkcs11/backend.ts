@@ -1,18 +1,29 @@
 import { randomBytes } from "node:crypto";
 import { calculateJwkThumbprint } from "jose";
 import { abortable } from "../async.ts";
+import { systemClock } from "../clock.ts";
 import { ConfigError, SignerError } from "../errors.ts";
-import type { EcPublicJwk } from "../jwk/public.ts";
-import { needsOption } from "../signer/backend-options.ts";
+import { checkBackendOptions, needsOption } from "../signer/backend-options.ts";
+import { abortedBy } from "../signer/external.ts";
 import type { SignerBackend } from "../signer/signer.ts";
-import { signerErrorOf } from "./call-failure.ts";
 import { Connection, type ConnectionTarget } from "./connection.ts";
-import type { KeySelector } from "./messages.ts";
-import { keyName, percentEncoded, tokenName } from "./names.ts";
-import { type Pkcs11Options, checkOptions } from "./options.ts";
-import { Pkcs11Signer, abortedBy, checkKey } from "./signer.ts";
-import { type Pkcs11Uri, formatKeyUri, parseKeyUri, parseTokenUri } from "./uri.ts";
+import { errorFor } from "./failure.ts";
+import { type Pkcs11Options, pkcs11Rules } from "./options.ts";
+import { type TokenKey, checkKey, pkcs11Signer } from "./signer.ts";
 import type { TokenProcess } from "./token-process.ts";
+import {
+  type KeySelector,
+  type Pkcs11Uri,
+  formatKeyUri,
+  nameOfKey,
+  nameOfToken,
+  parseKeyUri,
+  parseTokenUri,
+  withId,
+} from "./uri.ts";
+
+export type { Pkcs11Options } from "./options.ts";
+export type { PinSource } from "./pin.ts";
 
 /**
  * Keys in PKCS#11 tokens. Each token in use has a process of its own, in which the module is loaded, so that one that hangs or crashes
@@ -21,11 +32,19 @@ import type { TokenProcess } from "./token-process.ts";
  * A token that goes away makes retryable errors, and is opened again by itself when it is back. A PIN is tried once: when it is
  * refused, this backend answers `ERR_SIGNER_UNAUTHORIZED` from then on.
  *
+ * @example
+ * ```ts
+ * const backend = pkcs11Backend({ modulePath: "/usr/lib/softhsm/libsofthsm2.so", pin: { file: "/run/secrets/pin" } });
+ * const signer = await backend.open("pkcs11:token=jwksd;object=login");
+ * ```
+ *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_SIGNER_URI`
  * @see RFC 7512 for the URIs
  */
 export function pkcs11Backend(options: Pkcs11Options = {}): SignerBackend {
-  const { modulePath, pin, token, sessions, timeoutMs, slowTimeoutMs, clock } = checkOptions(options);
+  checkBackendOptions(options, pkcs11Rules);
+  const { modulePath, pin, token, clock = systemClock } = options;
+  const { sessions = 16, timeoutMs = 5_000, slowTimeoutMs = 30_000 } = options;
   const tokenForNewKeys = token === undefined ? undefined : parseTokenUri(token);
   const hiddenVariables = pin !== undefined && "environment" in pin ? [pin.environment] : [];
   const settings = { timeoutMs, slowTimeoutMs, hiddenVariables, clock };
@@ -43,12 +62,8 @@ export function pkcs11Backend(options: Pkcs11Options = {}): SignerBackend {
       const paths = `"module-path" of the URI is ${uri.modulePath}, and the configured modulePath is ${path}`;
       throw new ConfigError("ERR_SIGNER_URI", `${paths}; a URI cannot choose another module than the configured one`);
     }
-    return {
-      modulePath: path,
-      token: uri.token,
-      pin: uri.pinFile === undefined ? pin : { file: uri.pinFile },
-      sessions,
-    };
+    const pinSource = uri.pinFile === undefined ? pin : { file: uri.pinFile };
+    return { modulePath: path, token: uri.token, pin: pinSource, sessions };
   }
 
   function connectionFor(uri: Pkcs11Uri): Connection {
@@ -59,14 +74,8 @@ export function pkcs11Backend(options: Pkcs11Options = {}): SignerBackend {
     return connection;
   }
 
-  /** The URIs of new keys name the token more exactly, and lead to the process that there is. */
-  function alsoFor(uri: string, connection: Connection): void {
-    const name = JSON.stringify(targetOf(parseKeyUri(uri)));
-    if (!connections.has(name)) connections.set(name, connection);
-  }
-
-  /** Runs `task` with the token open; a signer that it returns holds on to the token. */
-  function withToken<T>(
+  /** Runs `task` with the token open. */
+  async function withToken<T>(
     uri: Pkcs11Uri,
     signal: AbortSignal | undefined,
     task: (process: TokenProcess, connection: Connection) => Promise<T>,
@@ -75,21 +84,34 @@ export function pkcs11Backend(options: Pkcs11Options = {}): SignerBackend {
       const connection = connectionFor(uri);
       signal?.throwIfAborted();
       connection.acquire();
-      let result: T | undefined;
       try {
         const process = await connection.process();
         signal?.throwIfAborted();
-        result = await task(process, connection);
-        return result;
-      } catch (error) {
-        throw signerErrorOf(error);
+        return await task(process, connection);
       } finally {
-        if (!(result instanceof Pkcs11Signer)) await connection.release();
+        await connection.release();
       }
     };
-    return abortable(run(), signal).catch((error: unknown) => {
-      throw signal?.aborted === true ? abortedBy(signal) : error;
-    });
+    try {
+      return await abortable(run(), signal);
+    } catch (error) {
+      throw signal?.aborted === true ? abortedBy(signal, "PKCS#11") : errorFor(error);
+    }
+  }
+
+  const destroy = (uri: Pkcs11Uri, key: KeySelector, signal?: AbortSignal): Promise<void> =>
+    withToken(uri, signal, (process) => process.call<"destroy">({ kind: "destroy", key }));
+
+  /** Destroys keys that nobody will know of. The process that may have made one may be gone: the next one looks. Gives those that may be left. */
+  async function takeBack(uri: Pkcs11Uri, names: readonly KeySelector[]): Promise<KeySelector[]> {
+    const left: KeySelector[] = [];
+    for (const name of names) {
+      await destroy(uri, name).catch((error: unknown) => {
+        const isGone = error instanceof SignerError && error.code === "ERR_SIGNER_KEY_STATE";
+        if (!isGone) left.push(name);
+      });
+    }
+    return left;
   }
 
   return {
@@ -97,101 +119,73 @@ export function pkcs11Backend(options: Pkcs11Options = {}): SignerBackend {
       const parsed = parseKeyUri(uri);
       return withToken(parsed, signal, async (process, connection) => {
         const found = await process.call<"find">({ kind: "find", key: parsed.key });
-        const publicKey = await checkKey(
-          process,
-          found,
-          `the key with ${keyName(parsed.key)} of ${tokenName(parsed.token)}`,
-        );
+        const name = `the key with ${nameOfKey(parsed.key)} of ${nameOfToken(parsed.token)}`;
+        const publicKey = await checkKey(process, found, name);
         signal?.throwIfAborted();
         const exact = withId(uri, parsed.key, found.id);
-        return new Pkcs11Signer(connection, exact.uri, exact.key, { process, key: found.key, publicKey });
+        return pkcs11Signer(connection, { ...exact, publicKey, process, number: found.key });
       });
     },
+
     async create({ issuer, signal }) {
-      if (tokenForNewKeys === undefined) {
+      if (token === undefined || tokenForNewKeys === undefined) {
         throw needsOption("a PKCS#11 token", "token", "pkcs11", '"pkcs11:token=jwksd"');
       }
-      // A new key is found with the module and the PIN that its token was found with.
-      const query = token?.includes("?") === true ? token.slice(token.indexOf("?")) : "";
       const names: KeySelector[] = [];
       try {
         return await withToken(tokenForNewKeys, signal, async (process, connection) => {
-          const made = await createKey(process, issuer, names);
+          const made = await makeKey(process, issuer, names);
           signal?.throwIfAborted();
+          // A new key is found with the module and the PIN that its token was found with.
+          const query = token.includes("?") ? token.slice(token.indexOf("?")) : "";
           const uri = formatKeyUri(process.token, made.selector) + query;
-          alsoFor(uri, connection);
-          return new Pkcs11Signer(connection, uri, made.selector, {
-            process,
-            key: made.key,
-            publicKey: made.publicKey,
-          });
+          // Its URI names the token more exactly, and leads to the process that there is.
+          const name = JSON.stringify(targetOf(parseKeyUri(uri)));
+          if (!connections.has(name)) connections.set(name, connection);
+          return pkcs11Signer(connection, { uri, process, ...made });
         });
       } catch (error) {
-        // A key that nobody will know of is not left behind. The process that may have made it may be gone: the next one looks.
-        const left: KeySelector[] = [];
-        for (const name of names) {
-          const call = (process: TokenProcess) => process.call<"destroy">({ kind: "destroy", key: name });
-          await withToken(tokenForNewKeys, undefined, call).catch((failure: unknown) => {
-            const isGone = failure instanceof SignerError && failure.code === "ERR_SIGNER_KEY_STATE";
-            if (!isGone) left.push(name);
-          });
-        }
+        const left = await takeBack(tokenForNewKeys, names);
         throw left.length === 0 || !(error instanceof SignerError) ? error : withRemnant(error, left);
       }
     },
+
     async destroy(uri, { signal } = {}) {
       const parsed = parseKeyUri(uri);
-      await withToken(parsed, signal, (process) => process.call<"destroy">({ kind: "destroy", key: parsed.key }));
+      await destroy(parsed, parsed.key, signal);
       return { destroyedAt: clock.now() };
     },
   };
 }
 
-/** A label may come to be on a second key. With the id of the one that was found, the URI goes on naming that. */
-function withId(uri: string, key: KeySelector, id: Uint8Array): { readonly uri: string; readonly key: KeySelector } {
-  if (key.id !== undefined || id.length === 0) return { uri, key };
-  const [path, ...query] = uri.split("?");
-  return { uri: [`${path};id=${percentEncoded(id)}`, ...query].join("?"), key: { ...key, id } };
-}
-
 /** @param names is given every name that the key may have */
-async function createKey(
+async function makeKey(
   process: TokenProcess,
   issuer: string,
   names: KeySelector[],
-): Promise<{ readonly selector: KeySelector; readonly key: number; readonly publicKey: EcPublicJwk }> {
+): Promise<Pick<TokenKey, "selector" | "publicKey" | "number">> {
+  const nameFor = (id: Buffer, suffix: string) => {
+    const name = { id: Uint8Array.from(id), label: `jwksd ${issuer} ${suffix}` };
+    names.push(name);
+    return name;
+  };
   // The kid is known when the key is there. Until then, and on tokens that cannot rename, its id is a random one.
-  const id = randomBytes(16);
-  const label = `jwksd ${issuer} ${id.toString("hex")}`;
-  names.push({ id, label });
-  const generated = await process.call<"generate">({ kind: "generate", label, id });
-  const first: KeySelector = { id: generated.id, label: generated.label };
+  const random = randomBytes(16);
+  const first = nameFor(random, random.toString("hex"));
+  const generated = await process.call<"generate">({ kind: "generate", ...first });
+  const number = generated.key;
   const publicKey = await checkKey(process, generated, "the new key");
   const kid = await calculateJwkThumbprint(publicKey);
-  names.push({ id: Buffer.from(kid, "base64url"), label: `jwksd ${issuer} ${kid}` });
-  const selector = await renamed(process, generated.key, first, `jwksd ${issuer} ${kid}`, kid);
-  return { selector, key: generated.key, publicKey };
+  const second = nameFor(Buffer.from(kid, "base64url"), kid);
+  const selector = await process.call<"rename">({ kind: "rename", key: number, ...second }).then(
+    () => second,
+    () => ({ id: generated.id, label: generated.label }),
+  );
+  return { selector, publicKey, number };
 }
 
 /** The same error, which names what may still be on the token. */
 function withRemnant({ code, message }: SignerError, left: readonly KeySelector[]): SignerError {
   const labels = [...new Set(left.map(({ label }) => JSON.stringify(label)))].join(" or ");
   return new SignerError(code, `${message}; a key that nothing uses may be left on the token, labelled ${labels}`);
-}
-
-/** How the key is called then. */
-async function renamed(
-  process: TokenProcess,
-  key: number,
-  before: KeySelector,
-  label: string,
-  kid: string,
-): Promise<KeySelector> {
-  const id = Buffer.from(kid, "base64url");
-  try {
-    await process.call<"rename">({ kind: "rename", key, label, id });
-    return { id: Uint8Array.from(id), label };
-  } catch {
-    return before;
-  }
 }

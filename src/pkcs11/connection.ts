@@ -1,48 +1,39 @@
-import { createHmac, randomBytes } from "node:crypto";
-import { CallFailure, signerErrorOf, unauthorized } from "./call-failure.ts";
-import type { Failure, TokenDescription, TokenSelector } from "./messages.ts";
-import { tokenName } from "./names.ts";
-import { type PinSource, describePin, readPin } from "./pin.ts";
+import { TokenFailure } from "./failure.ts";
+import type { TokenRequest } from "./messages.ts";
+import { type PinSource, PinTries, describePin } from "./pin.ts";
 import { type ProcessSettings, TokenProcess } from "./token-process.ts";
+import { nameOfToken } from "./uri.ts";
 
-/** What one connection is made to. */
-export interface ConnectionTarget {
-  readonly modulePath: string;
-  readonly token: TokenSelector;
+/** What a connection is made to. */
+export interface ConnectionTarget extends TokenRequest {
   readonly pin: PinSource | undefined;
-  readonly sessions: number;
 }
 
-// What this process knows of the PINs of tokens, whichever connection has learned it: a wrong one is not tried again, and one that was
-// right is not doubted because a login failed. Nobody can tell from what is kept here which PIN it was.
-const knownPins = new Map<string, "right" | "refused">();
-const processKey = randomBytes(32);
 const firstDelayMs = 100;
 const lastDelayMs = 5_000;
 
 /**
  * Keeps a process for one token while anybody uses it, and replaces one that ended: at once the first time, then after 100 ms, 200 ms
  * and so on up to 5 s, until the token has signed again. In between, calls fail with a retryable error.
- *
- * A PIN that was refused is never tried again: from then on everything fails with `ERR_SIGNER_UNAUTHORIZED`.
  */
 export class Connection {
   readonly #target: ConnectionTarget;
   readonly #settings: ProcessSettings;
+  readonly #pins: PinTries;
   #users = 0;
   #process: TokenProcess | undefined;
   #starting: Promise<TokenProcess> | undefined;
-  #cancelRetry: (() => void) | undefined;
-  #failure: Failure | undefined;
-  #failedStarts = 0;
-  #wasLoggedIn = false;
-  #refusal: Failure | undefined;
-  #tried: string | undefined;
   #stopping: Promise<void> | undefined;
+  #cancelRetry: (() => void) | undefined;
+  /** Why there is no process. */
+  #failure = new TokenFailure("unavailable", "the token is being opened again", true);
+  #failedStarts = 0;
+  #wasOpen = false;
 
   constructor(target: ConnectionTarget, settings: ProcessSettings) {
     this.#target = target;
     this.#settings = settings;
+    this.#pins = new PinTries(target.pin, target.modulePath);
   }
 
   /** A process that takes calls, where there is one right now. */
@@ -68,21 +59,14 @@ export class Connection {
     await this.#stopping;
   }
 
-  /**
-   * The process of the token; while one starts, that is waited for.
-   *
-   * @throws SignerError `ERR_SIGNER_UNAVAILABLE`, `ERR_SIGNER_UNAUTHORIZED`
-   * @throws ConfigError `ERR_PACKAGE_MISSING`, `ERR_OPTION_INVALID`, `ERR_SIGNER_URI`
-   */
+  /** The process of the token; while one starts, that is waited for. Rejects with {@link TokenFailure}, or as `readPin` does. */
   async process(): Promise<TokenProcess> {
     await this.#stopping;
-    if (this.#refusal !== undefined && !this.#wasRight()) throw unauthorized(this.#refusal);
+    if (this.#pins.refusal !== undefined) throw this.#pins.refusal;
     if (this.current !== undefined) return this.current;
     if (this.#starting !== undefined) return this.#starting;
     // One that is ending, or one that could not be started: a further one comes by itself.
-    if (this.#process !== undefined || this.#cancelRetry !== undefined) {
-      throw signerErrorOf(new CallFailure(passing(this.#failure ?? ending)));
-    }
+    if (this.#process !== undefined || this.#cancelRetry !== undefined) throw passing(this.#failure);
     return this.#startOnce();
   }
 
@@ -93,83 +77,53 @@ export class Connection {
   }
 
   async #start(): Promise<TokenProcess> {
-    const { modulePath, token, sessions } = this.#target;
-    this.#tried = undefined;
-    this.#refusal = undefined;
+    const { pin: _pin, ...request } = this.#target;
+    this.#pins.begin();
     try {
-      const start = { kind: "start", modulePath, token, sessions } as const;
-      const process = await TokenProcess.start(start, (token) => this.#pinFor(token), this.#settings);
-      this.#wasLoggedIn = true;
-      if (this.#tried !== undefined) knownPins.set(this.#tried, "right");
+      const process = await TokenProcess.start(request, (token) => this.#pins.next(token), this.#settings);
+      this.#wasOpen = true;
+      this.#pins.worked();
       this.#process = process;
       void process.ended.then((failure) => this.#onEnd(process, failure));
       return process;
     } catch (thrown) {
-      const error = this.#withNames(thrown);
+      const error = thrown instanceof TokenFailure ? this.#withNames(thrown) : thrown;
+      const failure =
+        error instanceof TokenFailure ? error : new TokenFailure("unavailable", "the PIN cannot be read", true);
+      this.#pins.failed(failure);
       this.#failedStarts += 1;
-      this.#latch(error);
-      const failure = error instanceof CallFailure ? error.failure : unreadablePin;
       this.#retryLater(failure);
       // The first start shows whether the configuration is right. What is wrong after that may pass.
-      const mayPass = this.#refusal === undefined && (this.#wasLoggedIn || failure.reason === "login");
-      throw signerErrorOf(mayPass ? new CallFailure(passing(failure)) : error);
+      const mayPass = this.#pins.refusal === undefined && (this.#wasOpen || failure.reason === "login");
+      throw mayPass ? passing(failure) : error;
     }
   }
 
-  async #pinFor(token: TokenDescription): Promise<string | undefined> {
-    if (this.#target.pin === undefined) return undefined;
-    const pin = await readPin(this.#target.pin);
-    this.#tried = createHmac("sha256", processKey)
-      .update(JSON.stringify([this.#target.modulePath, token, pin]))
-      .digest("hex");
-    if (knownPins.get(this.#tried) !== "refused") return pin;
-    throw new CallFailure({ reason: "pin", message: "this PIN was refused before, or may have been", lost: true });
-  }
-
   /** What is wrong with a login is mended at the token or where the PIN comes from. */
-  #withNames(error: unknown): unknown {
-    if (!(error instanceof CallFailure)) return error;
-    const { failure, timedOut } = error;
-    if (failure.reason !== "pin" && failure.reason !== "login") return error;
+  #withNames({ reason, message, lost }: TokenFailure): TokenFailure {
     const { token, pin } = this.#target;
     const source = pin === undefined ? "" : `, PIN from ${describePin(pin)}`;
-    return new CallFailure({ ...failure, message: `${tokenName(token)}${source}: ${failure.message}` }, timedOut);
+    const name = reason === "pin" || reason === "login" ? `${nameOfToken(token)}${source}: ` : "";
+    return new TokenFailure(reason, `${name}${message}`, lost);
   }
 
-  /** Whether any connection has logged in with the PIN that was tried last. */
-  #wasRight(): boolean {
-    return this.#tried !== undefined && knownPins.get(this.#tried) === "right";
-  }
-
-  /** Where it is not known what became of the PIN, it counts as refused, unless it was right before. */
-  #latch(error: unknown): void {
-    if (!(error instanceof CallFailure)) return;
-    const { reason } = error.failure;
-    if (reason !== "pin" && (reason !== "login" || this.#wasRight())) return;
-    this.#refusal = error.failure;
-    if (this.#tried !== undefined) knownPins.set(this.#tried, "refused");
-  }
-
-  #onEnd(process: TokenProcess, failure: Failure | undefined): void {
+  #onEnd(process: TokenProcess, failure: TokenFailure | undefined): void {
     this.#process = undefined;
     if (failure === undefined) return;
     this.#failedStarts = process.hasSigned ? 0 : this.#failedStarts + 1;
     this.#retryLater(failure);
   }
 
-  #retryLater(failure: Failure): void {
+  #retryLater(failure: TokenFailure): void {
     this.#failure = failure;
-    if (this.#users === 0 || this.#refusal !== undefined) return;
+    if (this.#users === 0 || this.#pins.refusal !== undefined) return;
     const delayMs = this.#failedStarts === 0 ? 0 : Math.min(firstDelayMs * 2 ** (this.#failedStarts - 1), lastDelayMs);
     this.#cancelRetry = this.#settings.clock.setTimer(() => {
       this.#cancelRetry = undefined;
-      // What went wrong is told to whoever calls next, and it is tried again.
+      // What goes wrong is told to whoever calls next.
       this.#startOnce().catch(() => {});
     }, delayMs);
   }
 }
 
-const ending: Failure = { reason: "unavailable", message: "the token is being opened again", lost: true };
-const unreadablePin: Failure = { reason: "unavailable", message: "the PIN cannot be read", lost: true };
-
-const passing = ({ message }: Failure): Failure => ({ reason: "unavailable", message, lost: true });
+const passing = ({ message }: TokenFailure): TokenFailure => new TokenFailure("unavailable", message, true);

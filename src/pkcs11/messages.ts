@@ -1,25 +1,5 @@
-/** What selects one token; all members must match. */
-export interface TokenSelector {
-  readonly label?: string;
-  readonly serial?: string;
-  readonly manufacturer?: string;
-  readonly model?: string;
-  readonly slotId?: number;
-}
-
-/** What selects one private key of a token; all members must match. */
-export interface KeySelector {
-  readonly id?: Uint8Array;
-  readonly label?: string;
-}
-
-/** Sent once, first. */
-export interface StartMessage {
-  readonly kind: "start";
-  readonly modulePath: string;
-  readonly token: TokenSelector;
-  readonly sessions: number;
-}
+import type { FailureData } from "./failure.ts";
+import type { KeySelector, TokenSelector } from "./uri.ts";
 
 /** One thing to do with the token. */
 export type Operation =
@@ -29,42 +9,13 @@ export type Operation =
   | { readonly kind: "rename"; readonly key: number; readonly label: string; readonly id: Uint8Array }
   | { readonly kind: "destroy"; readonly key: KeySelector };
 
-export interface Call {
-  readonly id: number;
-  readonly operation: Operation;
-}
-
-/** What the parent tells the child. Calls come in batches: a message costs more than a signature. */
-export type ToChild =
-  | StartMessage
-  /** Comes this way because arguments, environment and files of a process can be seen by others. */
-  | { readonly kind: "pin"; readonly pin: string | undefined }
-  | { readonly kind: "calls"; readonly calls: readonly Call[] }
-  | { readonly kind: "stop" };
-
-/** What went wrong at the token, by what follows from it. */
-export interface Failure {
-  readonly reason:
-    | "package" // pkcs11js cannot be loaded
-    | "module" // the module cannot be loaded
-    | "ambiguous" // several tokens or keys match
-    | "missing" // no key matches
-    | "key" // the key cannot do it
-    | "refused" // the token does not allow it
-    | "pin" // the PIN was refused, or must not be tried
-    | "login" // whether the PIN was refused is not known
-    | "throttled"
-    | "unavailable";
-  /** Names functions, return values and what the URI names, never what is signed and no PIN. */
-  readonly message: string;
-  /** Only a new child can help: sessions and handles are gone, or the module is in a bad state. */
-  readonly lost: boolean;
-}
-
-/** A token as it calls itself. */
-export interface TokenDescription {
-  readonly label: string;
-  readonly serial: string;
+/** The result of each kind of operation. */
+export interface Results {
+  readonly sign: Uint8Array;
+  readonly find: FoundKey;
+  readonly generate: FoundKey;
+  readonly rename: void;
+  readonly destroy: void;
 }
 
 /** A private key, and what the token says about its public half. */
@@ -82,23 +33,42 @@ export interface FoundKey {
   readonly point: Uint8Array | undefined;
 }
 
-/** The result of each kind of operation. */
-export interface Results {
-  readonly sign: Uint8Array;
-  readonly find: FoundKey;
-  readonly generate: FoundKey;
-  readonly rename: void;
-  readonly destroy: void;
+/** A token as it calls itself. */
+export interface TokenDescription {
+  readonly label: string;
+  readonly serial: string;
+}
+
+/** Which token is opened, and for how many operations at once. */
+export interface TokenRequest {
+  readonly modulePath: string;
+  readonly token: TokenSelector;
+  readonly sessions: number;
+}
+
+export interface Call {
+  readonly id: number;
+  readonly operation: Operation;
 }
 
 export type Answer =
   | { readonly id: number; readonly value: Results[keyof Results] }
-  | { readonly id: number; readonly failure: Failure };
+  | { readonly id: number; readonly failure: FailureData };
+
+/** What the parent tells the child. Calls come in batches: a message costs more than a signature. */
+export type ToChild =
+  /** Sent once, first. */
+  | { readonly kind: "start"; readonly request: TokenRequest }
+  /** Comes this way because arguments, environment and files of a process can be seen by others. */
+  | { readonly kind: "pin"; readonly pin: string | undefined }
+  | { readonly kind: "calls"; readonly calls: readonly Call[] }
+  | { readonly kind: "stop" };
 
 /** What the child tells the parent. */
 export type FromChild =
   /** Asks for the PIN of the token that was found. */
   | { readonly kind: "login"; readonly token: TokenDescription }
-  | { readonly kind: "ready"; readonly token: TokenDescription }
-  | { readonly kind: "failed"; readonly failure: Failure }
+  /** With the sessions that the token has granted, each for one operation at a time. */
+  | { readonly kind: "ready"; readonly token: TokenDescription; readonly sessions: number }
+  | { readonly kind: "failed"; readonly failure: FailureData }
   | { readonly kind: "answers"; readonly answers: readonly Answer[] };

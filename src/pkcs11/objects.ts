@@ -1,46 +1,43 @@
 // Finding, making and destroying key objects, in one session. Runs in the child.
 import type { Handle, PKCS11 } from "pkcs11js";
 import { CKA, CKK, CKM, CKO, p256Params } from "./constants.ts";
-import { TokenFailure, returnValue } from "./failures.ts";
-import type { FoundKey, KeySelector } from "./messages.ts";
-import { keyName } from "./names.ts";
+import { TokenFailure, failureOf, returnValue } from "./failure.ts";
+import type { FoundKey } from "./messages.ts";
+import { type KeySelector, nameOfKey } from "./uri.ts";
+
+export interface OpenSession {
+  readonly module: PKCS11;
+  readonly handle: Handle;
+}
 
 /** Both halves of a key; some tokens hold no public object. */
-export interface KeyObjects {
+export interface KeyPair {
   readonly privateKey: Handle;
   readonly publicKey: Handle | undefined;
 }
 
-const maxMatches = 2;
-
-/** The one private key that matches, and its public object. Throws {@link TokenFailure} `missing`, `ambiguous`. */
-export function findKey(module: PKCS11, session: Handle, selector: KeySelector): KeyObjects {
-  const [privateKey, another] = findObjects(module, session, CKO.PRIVATE_KEY, selector);
-  if (privateKey === undefined) {
-    throw new TokenFailure("missing", `the token holds no private key with ${keyName(selector)}`);
-  }
+/** The one private key that matches, and its public object. */
+export function findPair(session: OpenSession, selector: KeySelector): KeyPair {
+  const [privateKey, another] = findObjects(session, CKO.PRIVATE_KEY, selector);
+  const name = nameOfKey(selector);
+  if (privateKey === undefined) throw new TokenFailure("key", `the token holds no private key with ${name}`);
   if (another !== undefined) {
-    throw new TokenFailure(
-      "ambiguous",
-      `the token holds several private keys with ${keyName(selector)}; name one by its id`,
-    );
+    throw new TokenFailure("ambiguous", `the token holds several private keys with ${name}; name one by its id`);
   }
-  const id = bytesOf(module, session, privateKey, CKA.ID) ?? new Uint8Array();
+  const id = bytesOf(session, privateKey, CKA.ID);
   // The id is what belongs to both halves; labels are for people.
-  const by: KeySelector = id.length > 0 ? { id } : { label: textOf(module, session, privateKey, CKA.LABEL) };
-  return { privateKey, publicKey: findObjects(module, session, CKO.PUBLIC_KEY, by)[0] };
+  const by: KeySelector = id === undefined ? { label: labelOf(session, privateKey) } : { id };
+  return { privateKey, publicKey: findObjects(session, CKO.PUBLIC_KEY, by)[0] };
 }
 
-export function describeKey(module: PKCS11, session: Handle, number: number, objects: KeyObjects): FoundKey {
-  const { privateKey, publicKey } = objects;
-  const ofPrivate = (type: number): Uint8Array | undefined => bytesOf(module, session, privateKey, type);
+export function describePair(session: OpenSession, { privateKey, publicKey }: KeyPair): Omit<FoundKey, "key"> {
+  const ofPrivate = (type: number): Uint8Array | undefined => bytesOf(session, privateKey, type);
   // Some tokens have the public point on the private object too, or only there.
   const ofEither = (type: number): Uint8Array | undefined =>
-    (publicKey && bytesOf(module, session, publicKey, type)) ?? ofPrivate(type);
+    (publicKey && bytesOf(session, publicKey, type)) ?? ofPrivate(type);
   return {
-    key: number,
     id: ofPrivate(CKA.ID) ?? new Uint8Array(),
-    label: textOf(module, session, privateKey, CKA.LABEL),
+    label: labelOf(session, privateKey),
     isEc: ofPrivate(CKA.KEY_TYPE)?.[0] === CKK.EC,
     maySign: ofPrivate(CKA.SIGN)?.[0] === 1,
     alwaysAuthenticates: ofPrivate(CKA.ALWAYS_AUTHENTICATE)?.[0] === 1,
@@ -49,110 +46,91 @@ export function describeKey(module: PKCS11, session: Handle, number: number, obj
   };
 }
 
-/** Makes a key pair on P-256 that signs and does nothing else, and whose private half cannot leave the token. The session must be for reading and writing. */
-export async function generateKey(
-  module: PKCS11,
-  session: Handle,
-  label: string,
-  id: Uint8Array,
-  pinned: Set<unknown>,
-): Promise<KeyObjects> {
-  const name = [
-    { type: CKA.LABEL, value: label },
-    { type: CKA.ID, value: Buffer.from(id) },
-  ];
+/** What another thread reads, and so must not be collected. */
+const pinned = new Set<unknown>();
+
+/** Makes a key pair on P-256 that signs and does nothing else, and whose private half cannot leave the token. */
+export async function generatePair({ module, handle }: OpenSession, label: string, id: Uint8Array): Promise<KeyPair> {
   const publicTemplate = [
-    { type: CKA.TOKEN, value: true },
-    { type: CKA.VERIFY, value: true },
-    ...no(CKA.WRAP, CKA.DERIVE),
+    ...all(true, CKA.TOKEN, CKA.VERIFY),
+    ...all(false, CKA.WRAP, CKA.DERIVE),
     { type: CKA.EC_PARAMS, value: Buffer.from(p256Params) },
-    ...name,
+    ...nameTemplate(label, id),
   ];
   const privateTemplate = [
-    { type: CKA.TOKEN, value: true },
-    { type: CKA.PRIVATE, value: true },
-    { type: CKA.SENSITIVE, value: true },
-    { type: CKA.EXTRACTABLE, value: false },
-    { type: CKA.SIGN, value: true },
+    ...all(true, CKA.TOKEN, CKA.PRIVATE, CKA.SENSITIVE, CKA.SIGN),
     // What a module's defaults would allow besides.
-    ...no(CKA.UNWRAP, CKA.DERIVE),
-    ...name,
+    ...all(false, CKA.EXTRACTABLE, CKA.UNWRAP, CKA.DERIVE),
+    ...nameTemplate(label, id),
   ];
-  const inputs = [publicTemplate, privateTemplate];
-  pinned.add(inputs);
+  const templates = [publicTemplate, privateTemplate] as const;
+  pinned.add(templates);
   try {
-    const made = await module.C_GenerateKeyPairAsync(
-      session,
-      { mechanism: CKM.EC_KEY_PAIR_GEN },
-      publicTemplate,
-      privateTemplate,
-    );
-    // Not in the templates, because tpm2-pkcs11 makes no key with them.
-    withdraw(module, session, made.publicKey, CKA.ENCRYPT);
-    withdraw(module, session, made.privateKey, CKA.DECRYPT);
-    return made;
+    const pair = await module.C_GenerateKeyPairAsync(handle, { mechanism: CKM.EC_KEY_PAIR_GEN }, ...templates);
+    // Not in the templates, because tpm2-pkcs11 makes no key with them. No standard mechanism encrypts with a key on P-256.
+    for (const [object, usage] of [[pair.publicKey, CKA.ENCRYPT] as const, [pair.privateKey, CKA.DECRYPT] as const]) {
+      try {
+        module.C_SetAttributeValue(handle, object, all(false, usage));
+      } catch {
+        // The token does not let that be done, or it is gone, which is seen at the next call.
+      }
+    }
+    return pair;
+  } catch (error) {
+    throw failureOf(error, "C_GenerateKeyPair");
   } finally {
-    pinned.delete(inputs);
-  }
-}
-
-const no = (...usages: readonly number[]): { type: number; value: boolean }[] =>
-  usages.map((type) => ({ type, value: false }));
-
-/** Takes a usage away where the token lets that be done; no standard mechanism encrypts with a key on P-256, so it may stay. */
-function withdraw(module: PKCS11, session: Handle, object: Handle, usage: number): void {
-  try {
-    module.C_SetAttributeValue(session, object, no(usage));
-  } catch {
-    // A token that is gone is seen at the next call.
+    pinned.delete(templates);
   }
 }
 
 /** Gives both halves another label and id, or neither; tokens that cannot do that throw. */
-export function renameKey(module: PKCS11, session: Handle, objects: KeyObjects, label: string, id: Uint8Array): void {
-  const { privateKey, publicKey } = objects;
-  const before = [CKA.LABEL, CKA.ID].map((type) => ({
-    type,
-    value: Buffer.from(bytesOf(module, session, privateKey, type) ?? []),
-  }));
-  const next = [
-    { type: CKA.LABEL, value: label },
-    { type: CKA.ID, value: Buffer.from(id) },
-  ];
-  module.C_SetAttributeValue(session, privateKey, next);
+export function renamePair({ module, handle }: OpenSession, pair: KeyPair, label: string, id: Uint8Array): void {
+  const { privateKey, publicKey } = pair;
+  const before = module.C_GetAttributeValue(handle, privateKey, [{ type: CKA.LABEL }, { type: CKA.ID }]);
+  module.C_SetAttributeValue(handle, privateKey, nameTemplate(label, id));
   try {
-    if (publicKey !== undefined) module.C_SetAttributeValue(session, publicKey, next);
+    if (publicKey !== undefined) module.C_SetAttributeValue(handle, publicKey, nameTemplate(label, id));
   } catch (error) {
-    module.C_SetAttributeValue(session, privateKey, before);
+    module.C_SetAttributeValue(handle, privateKey, before);
     throw error;
   }
 }
 
 /** Destroys both halves. The private one goes first: where the rest fails, no key is left that could sign. */
-export function destroyKey(module: PKCS11, session: Handle, selector: KeySelector): void {
-  const { privateKey, publicKey } = findKey(module, session, selector);
-  module.C_DestroyObject(session, privateKey);
-  if (publicKey !== undefined) module.C_DestroyObject(session, publicKey);
+export function destroyPair(session: OpenSession, selector: KeySelector): void {
+  const { module, handle } = session;
+  const { privateKey, publicKey } = findPair(session, selector);
+  module.C_DestroyObject(handle, privateKey);
+  if (publicKey !== undefined) module.C_DestroyObject(handle, publicKey);
 }
 
-function findObjects(module: PKCS11, session: Handle, objectClass: number, { id, label }: KeySelector): Handle[] {
-  module.C_FindObjectsInit(session, [
+const all = (value: boolean, ...types: readonly number[]): { type: number; value: boolean }[] =>
+  types.map((type) => ({ type, value }));
+
+const nameTemplate = (label: string, id: Uint8Array): { type: number; value: string | Buffer }[] => [
+  { type: CKA.LABEL, value: label },
+  { type: CKA.ID, value: Buffer.from(id) },
+];
+
+/** Two at most: enough to see that there are several. */
+function findObjects({ module, handle }: OpenSession, objectClass: number, { id, label }: KeySelector): Handle[] {
+  module.C_FindObjectsInit(handle, [
     { type: CKA.CLASS, value: objectClass },
     { type: CKA.TOKEN, value: true },
     ...(id === undefined ? [] : [{ type: CKA.ID, value: Buffer.from(id) }]),
     ...(label === undefined ? [] : [{ type: CKA.LABEL, value: label }]),
   ]);
   try {
-    return module.C_FindObjects(session, maxMatches);
+    return module.C_FindObjects(handle, 2);
   } finally {
-    module.C_FindObjectsFinal(session);
+    module.C_FindObjectsFinal(handle);
   }
 }
 
 /** An attribute's bytes; `undefined` where the object has none or does not show it. */
-function bytesOf(module: PKCS11, session: Handle, object: Handle, type: number): Uint8Array | undefined {
+function bytesOf({ module, handle }: OpenSession, object: Handle, type: number): Uint8Array | undefined {
   try {
-    const value = module.C_GetAttributeValue(session, object, [{ type }])[0]?.value;
+    const value = module.C_GetAttributeValue(handle, object, [{ type }])[0]?.value;
     return value === undefined || value.length === 0 ? undefined : Uint8Array.from(value);
   } catch (error) {
     if (returnValue(error).startsWith("CKR_ATTRIBUTE_")) return undefined;
@@ -160,5 +138,5 @@ function bytesOf(module: PKCS11, session: Handle, object: Handle, type: number):
   }
 }
 
-const textOf = (module: PKCS11, session: Handle, object: Handle, type: number): string =>
-  new TextDecoder().decode(bytesOf(module, session, object, type));
+const labelOf = (session: OpenSession, object: Handle): string =>
+  new TextDecoder().decode(bytesOf(session, object, CKA.LABEL));

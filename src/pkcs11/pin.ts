@@ -1,6 +1,10 @@
 import { execFile } from "node:child_process";
+import { createHmac, randomBytes } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { ConfigError } from "../errors.ts";
+import type { Rule } from "../signer/backend-options.ts";
+import { TokenFailure } from "./failure.ts";
+import type { TokenDescription } from "./messages.ts";
 
 /** Where the user PIN of a token comes from. It is read each time that the module's process is started, and not kept. */
 export type PinSource =
@@ -32,21 +36,18 @@ function problemOf(pin: string): string | undefined {
   return pin.length > maxPinLength ? `has more than ${maxPinLength} characters` : undefined;
 }
 
-/** @throws ConfigError `ERR_OPTION_INVALID` */
-export function checkPinSource(source: unknown): void {
-  const entries = typeof source === "object" && source !== null ? Object.entries(source) : [];
-  const [entry] = entries;
-  const isValid =
-    entry !== undefined &&
-    entries.length === 1 &&
-    (entry[0] === "command"
-      ? Array.isArray(entry[1]) && entry[1].length > 0 && entry[1].every(isText)
-      : ["file", "environment"].includes(entry[0]) && isText(entry[1]));
-  // Whatever it is instead, it may be the PIN.
-  if (!isValid) throw bad("it is one of { file }, { environment } and { command: [program, ...arguments] }");
-}
-
 const isText = (value: unknown): boolean => typeof value === "string" && value !== "";
+
+/** Whatever it is instead, it may be the PIN. */
+export const pinRule: Rule = [
+  "{ file }, { environment } or { command: [program, ...arguments] }",
+  (source) => {
+    const [[kind, where] = [], another] = typeof source === "object" && source !== null ? Object.entries(source) : [];
+    if (another !== undefined) return false;
+    if (kind === "command") return Array.isArray(where) && where.length > 0 && where.every(isText);
+    return (kind === "file" || kind === "environment") && isText(where);
+  },
+];
 
 async function readSource(source: PinSource): Promise<string> {
   if ("environment" in source) {
@@ -81,3 +82,57 @@ export function describePin(source: PinSource): string {
 }
 
 const bad = (rule: string): ConfigError => new ConfigError("ERR_OPTION_INVALID", `pin: ${rule}`);
+
+// What this process knows of PINs, whichever connection has learned it. Nobody can tell from what is kept here which PIN it was.
+const known = new Map<string, "right" | "refused">();
+const processKey = randomBytes(32);
+
+/**
+ * The tries of the PIN of one token. One that was refused is never tried again, by whatever connection; one that was right is not
+ * doubted because a login failed.
+ */
+export class PinTries {
+  readonly #source: PinSource | undefined;
+  readonly #modulePath: string;
+  /** Stands for the PIN that was tried last. */
+  #last = "";
+  #refusal: TokenFailure | undefined;
+
+  constructor(source: PinSource | undefined, modulePath: string) {
+    this.#source = source;
+    this.#modulePath = modulePath;
+  }
+
+  /** Why none is tried any more. */
+  get refusal(): TokenFailure | undefined {
+    return known.get(this.#last) === "right" ? undefined : this.#refusal;
+  }
+
+  /** Before the module is started. */
+  begin(): void {
+    this.#last = "";
+    this.#refusal = undefined;
+  }
+
+  /** The PIN, for one try. Rejects with {@link TokenFailure} for one that was refused before, and as {@link readPin} does. */
+  async next(token: TokenDescription): Promise<string | undefined> {
+    if (this.#source === undefined) return undefined;
+    const pin = await readPin(this.#source);
+    const tried = JSON.stringify([this.#modulePath, token, pin]);
+    this.#last = createHmac("sha256", processKey).update(tried).digest("hex");
+    if (known.get(this.#last) !== "refused") return pin;
+    throw new TokenFailure("pin", "this PIN was refused before, or may have been", true);
+  }
+
+  worked(): void {
+    if (this.#last !== "") known.set(this.#last, "right");
+  }
+
+  /** Where nobody knows what became of the PIN, it counts as refused, unless it was right before. */
+  failed(failure: TokenFailure): void {
+    const isDoubted = failure.reason === "login" && known.get(this.#last) !== "right";
+    if (failure.reason !== "pin" && !isDoubted) return;
+    this.#refusal = failure;
+    if (this.#last !== "") known.set(this.#last, "refused");
+  }
+}

@@ -1,6 +1,7 @@
 import type { Handle, PKCS11 } from "pkcs11js";
 import { CKF, CKM } from "./constants.ts";
-import { TokenFailure, failureOf } from "./failures.ts";
+import { TokenFailure, failureOf } from "./failure.ts";
+import type { OpenSession } from "./objects.ts";
 
 // Twice a P-256 signature, for modules that check the room before they know the size.
 const outputBytes = 128;
@@ -11,67 +12,71 @@ const maxFailuresInARow = 3;
  * A session with the buffers of its one operation. They belong to the session, and the pool holds every session, so that they stay
  * where they are for as long as another thread reads and writes them.
  */
-interface Session {
+interface PooledSession extends OpenSession {
   handle: Handle;
   readonly input: Buffer;
   readonly output: Buffer;
 }
 
-/** Sessions of one token for signing, each with one operation at a time. Runs in the child. */
+/** Sessions of one token, each for one operation at a time. The parent hands no more operations over. Runs in the child. */
 export class SessionPool {
   readonly #module: PKCS11;
   readonly #slot: Handle;
-  readonly #all = new Set<Session>();
-  readonly #free: Session[] = [];
-  readonly #waiting: ((session: Session) => void)[] = [];
+  readonly #all: PooledSession[] = [];
+  readonly #free: PooledSession[];
   #failuresInARow = 0;
 
   /** Opens `count` sessions, or as many as the token allows. */
   constructor(module: PKCS11, slot: Handle, count: number) {
     this.#module = module;
     this.#slot = slot;
-    for (let index = 0; index < count; index += 1) {
-      try {
-        this.#add(this.#open());
-      } catch (error) {
-        if (index === 0 || failureOf(error, "").reason !== "throttled") throw error;
-        break;
+    try {
+      while (this.#all.length < count) {
+        const handle = this.#open();
+        this.#all.push({ module, handle, input: Buffer.alloc(32), output: Buffer.alloc(outputBytes) });
       }
+    } catch (error) {
+      if (this.#all.length === 0 || failureOf(error).reason !== "throttled") throw error;
     }
+    this.#free = [...this.#all];
   }
 
-  /** Runs `task` with a free session; whoever has waited longest is next. */
-  async use<T>(task: (handle: Handle) => T): Promise<T> {
-    const session = this.#free.pop() ?? (await this.#turn());
+  get size(): number {
+    return this.#all.length;
+  }
+
+  /** Runs `task` with a free session. */
+  async use<T>(task: (session: PooledSession) => T | Promise<T>): Promise<T> {
+    const session = this.#free.pop();
+    if (session === undefined) throw new TokenFailure("throttled", "no session is free");
     try {
-      return task(session.handle);
+      return await task(session);
     } finally {
-      this.#release(session);
+      this.#free.push(session);
     }
   }
 
   /** ECDSA over a digest of 32 bytes as it is. */
-  async sign(key: Handle, digest: Uint8Array): Promise<Uint8Array> {
-    const session = this.#free.pop() ?? (await this.#turn());
-    try {
-      session.input.set(digest);
-      this.#module.C_SignInit(session.handle, { mechanism: CKM.ECDSA }, key);
-      const signature = Uint8Array.from(await this.#module.C_SignAsync(session.handle, session.input, session.output));
-      this.#failuresInARow = 0;
-      return signature;
-    } catch (error) {
-      const failure = failureOf(error, "C_Sign");
-      this.#failuresInARow += 1;
-      const isReplaced = failure.lost || this.#replace(session);
-      const lost = failure.lost || !isReplaced || this.#failuresInARow >= maxFailuresInARow;
-      throw new TokenFailure(failure.reason, failure.message, lost);
-    } finally {
-      this.#release(session);
-    }
+  sign(key: Handle, digest: Uint8Array): Promise<Uint8Array> {
+    return this.use(async (session) => {
+      const { module, handle, input, output } = session;
+      try {
+        input.set(digest);
+        module.C_SignInit(handle, { mechanism: CKM.ECDSA }, key);
+        const signature = Uint8Array.from(await module.C_SignAsync(handle, input, output));
+        this.#failuresInARow = 0;
+        return signature;
+      } catch (error) {
+        const { reason, message, lost } = failureOf(error, "C_Sign");
+        this.#failuresInARow += 1;
+        const isInOrder = !lost && this.#replace(session) && this.#failuresInARow < maxFailuresInARow;
+        throw new TokenFailure(reason, message, !isInOrder);
+      }
+    });
   }
 
   /** Modules leave an operation active where it failed, and the session is of no use any more. */
-  #replace(session: Session): boolean {
+  #replace(session: PooledSession): boolean {
     try {
       // The login of a token ends with its last session, so that the new one is opened first.
       const next = this.#open();
@@ -85,21 +90,5 @@ export class SessionPool {
 
   #open(): Handle {
     return this.#module.C_OpenSession(this.#slot, CKF.SERIAL_SESSION);
-  }
-
-  #add(handle: Handle): void {
-    const session = { handle, input: Buffer.alloc(32), output: Buffer.alloc(outputBytes) };
-    this.#all.add(session);
-    this.#free.push(session);
-  }
-
-  #turn(): Promise<Session> {
-    return new Promise((resolve) => this.#waiting.push(resolve));
-  }
-
-  #release(session: Session): void {
-    const next = this.#waiting.shift();
-    if (next === undefined) this.#free.push(session);
-    else next(session);
   }
 }

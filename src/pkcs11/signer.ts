@@ -1,114 +1,95 @@
 import { verify } from "node:crypto";
 import { abortable } from "../async.ts";
-import { ConfigError, KeyMaterialError, SignerError } from "../errors.ts";
+import { KeyMaterialError, SignerError } from "../errors.ts";
 import { type EcPublicJwk, keyIdentity } from "../jwk/public.ts";
-import type { ExternalSigner, SignInput } from "../signer/signer.ts";
-import { signerErrorOf } from "./call-failure.ts";
+import { abortedBy, externalSigner, notP256 } from "../signer/external.ts";
+import type { ExternalSigner } from "../signer/signer.ts";
 import type { Connection } from "./connection.ts";
-import type { FoundKey, KeySelector } from "./messages.ts";
-import { publicKeyOf } from "./public-key.ts";
+import { p256Params } from "./constants.ts";
+import { errorFor } from "./failure.ts";
+import type { FoundKey } from "./messages.ts";
 import type { TokenProcess } from "./token-process.ts";
+import type { KeySelector } from "./uri.ts";
 
-/** A key of a token. Whatever process has the token open, the key is found again in it by what the URI says. */
-export class Pkcs11Signer implements ExternalSigner {
-  readonly publicKey: EcPublicJwk;
+/** A key of a token. */
+export interface TokenKey {
   readonly uri: string;
-  readonly #connection: Connection;
-  readonly #selector: KeySelector;
-  #foundIn: TokenProcess | undefined;
-  #key: number | undefined;
-  #finding: Promise<number> | undefined;
-  #underWay = 0;
-  #onIdle: (() => void) | undefined;
-  #closing: Promise<void> | undefined;
+  readonly selector: KeySelector;
+  readonly publicKey: EcPublicJwk;
+  /** The process that knows the key by this number. */
+  readonly process: TokenProcess;
+  readonly number: number;
+}
 
-  /**
-   * Takes over one {@link Connection.acquire}, which `close` gives back.
-   *
-   * @param found the key, and the process that knows it by that number
-   */
-  constructor(
-    connection: Connection,
-    uri: string,
-    selector: KeySelector,
-    found: { readonly process: TokenProcess; readonly key: number; readonly publicKey: EcPublicJwk },
-  ) {
-    this.#connection = connection;
-    this.uri = uri;
-    this.#selector = selector;
-    this.publicKey = found.publicKey;
-    this.#foundIn = found.process;
-    this.#key = found.key;
-  }
+/** A signer that uses the connection until it is closed. In whatever process has the token open then, the key is found again. */
+export function pkcs11Signer(connection: Connection, key: TokenKey): ExternalSigner {
+  const { uri, selector, publicKey } = key;
+  const numbers = new WeakMap<TokenProcess, number | Promise<number>>([[key.process, key.number]]);
 
-  /**
-   * @throws SignerError `ERR_SIGNER_THROTTLED`, `ERR_SIGNER_UNAVAILABLE`, `ERR_SIGNER_UNAUTHORIZED`, `ERR_SIGNER_KEY_STATE`,
-   * `ERR_SIGNER_TIMEOUT`, `ERR_SIGNER_ABORTED`, `ERR_SIGNER_BAD_SIGNATURE`
-   */
-  async sign({ digest, signal }: SignInput): Promise<Uint8Array> {
-    if (!(digest instanceof Uint8Array) || digest.length !== 32) {
-      throw new ConfigError("ERR_OPTION_INVALID", "digest must be the 32 bytes of a SHA-256 digest");
-    }
-    if (this.#closing !== undefined) {
-      throw new SignerError("ERR_SIGNER_UNAVAILABLE", "PKCS#11: the signer was closed; sign with the present one");
-    }
-    // The caller's buffer is the caller's again when this returns.
-    const copy = Uint8Array.from(digest);
-    this.#underWay += 1;
-    try {
-      const process = this.#connection.current ?? (await abortable(this.#connection.process(), signal));
-      const key = this.#foundIn === process ? this.#key : undefined;
-      return sized(
-        await process.call<"sign">(
-          { kind: "sign", key: key ?? (await abortable(this.#keyIn(process), signal)), digest: copy },
-          signal,
-        ),
-      );
-    } catch (error) {
-      if (signal?.aborted === true) throw abortedBy(signal);
-      throw signerErrorOf(error);
-    } finally {
-      this.#underWay -= 1;
-      if (this.#underWay === 0) this.#onIdle?.();
-    }
-  }
-
-  close(): Promise<void> {
-    this.#closing ??= (async () => {
-      if (this.#underWay > 0) await new Promise<void>((resolve) => (this.#onIdle = resolve));
-      await this.#connection.release();
-    })();
-    return this.#closing;
+  async function find(process: TokenProcess): Promise<number> {
+    const found = await process.call<"find">({ kind: "find", key: selector });
+    if (keyIdentity(publicKeyOf(found, uri)) === keyIdentity(publicKey)) return found.key;
+    throw new SignerError("ERR_SIGNER_KEY_STATE", "PKCS#11: the token now holds another key under the same name");
   }
 
   /** All calls wait for one search. What was not found may be there the next time. */
-  #keyIn(process: TokenProcess): Promise<number> {
-    if (this.#foundIn !== process) {
-      this.#foundIn = process;
-      this.#key = undefined;
-      this.#finding = undefined;
-    }
-    this.#finding ??= this.#find(process).then(
-      (key) => {
-        if (this.#foundIn === process) this.#key = key;
-        return key;
-      },
-      (error: unknown) => {
-        if (this.#foundIn === process) this.#finding = undefined;
-        throw error;
-      },
+  function numberIn(process: TokenProcess): number | Promise<number> {
+    const known = numbers.get(process);
+    if (known !== undefined) return known;
+    const search = find(process);
+    numbers.set(process, search);
+    search.then(
+      (number) => numbers.set(process, number),
+      () => numbers.delete(process),
     );
-    return this.#finding;
+    return search;
   }
 
-  async #find(process: TokenProcess): Promise<number> {
-    const found = await process.call<"find">({ kind: "find", key: this.#selector });
-    const now = publicKeyOf(found, this.uri);
-    if (keyIdentity(now) !== keyIdentity(this.publicKey)) {
-      throw new SignerError("ERR_SIGNER_KEY_STATE", "PKCS#11: the token now holds another key under the same name");
-    }
-    return found.key;
+  connection.acquire();
+  return externalSigner({
+    uri,
+    publicKey,
+    dispose: () => connection.release(),
+
+    async sign(digest, signal) {
+      try {
+        const process = connection.current ?? (await abortable(connection.process(), signal));
+        const number = numberIn(process);
+        const key = typeof number === "number" ? number : await abortable(number, signal);
+        return sized(await process.call<"sign">({ kind: "sign", key, digest }, signal));
+      } catch (error) {
+        throw signal?.aborted === true ? abortedBy(signal, "PKCS#11") : errorFor(error);
+      }
+    },
+  });
+}
+
+/**
+ * The public half of a key, from its CKA_EC_PARAMS and CKA_EC_POINT. The point is the octet string that the standard asks for, or the
+ * plain point that some modules give.
+ *
+ * @throws KeyMaterialError `ERR_KEY_NOT_P256`, `ERR_KEY_FORMAT`
+ * @see PKCS#11 3.0, section 2.3.3; RFC 5480 section 2.2
+ */
+function publicKeyOf({ isEc, params, point }: FoundKey, name: string): EcPublicJwk {
+  if (!isEc) throw notP256(name);
+  if (params === undefined || point === undefined) {
+    throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: the token holds no public key with the same id beside it`);
   }
+  if (!isP256(params)) throw notP256(name, "on another curve");
+  const plain = point.length === 67 && point[0] === 0x04 && point[1] === 65 ? point.subarray(2) : point;
+  if (plain.length !== 65 || plain[0] !== 0x04) {
+    throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: CKA_EC_POINT is not an uncompressed point on P-256`);
+  }
+  const text = (from: number): string => Buffer.from(plain.subarray(from, from + 32)).toString("base64url");
+  return { kty: "EC", crv: "P-256", x: text(1), y: text(33) };
+}
+
+/** By the identifier of the curve, or by its name as a printable string. */
+function isP256(params: Uint8Array): boolean {
+  if (Buffer.compare(params, p256Params) === 0) return true;
+  const isName = params[0] === 0x13 && params[1] === params.length - 2;
+  return isName && /^(secp256r1|prime256v1|P-256)$/.test(Buffer.from(params.subarray(2)).toString("latin1"));
 }
 
 /**
@@ -136,11 +117,4 @@ export async function checkKey(process: TokenProcess, found: FoundKey, name: str
 function sized(signature: Uint8Array): Uint8Array {
   if (signature.length === 64) return signature;
   throw new SignerError("ERR_SIGNER_BAD_SIGNATURE", `PKCS#11: the module gave ${signature.length} bytes, not 64`);
-}
-
-/** The error that the guard aborts with says more than a general one. */
-export function abortedBy(signal: AbortSignal): Error {
-  const reason: unknown = signal.reason;
-  if (reason instanceof SignerError) return reason;
-  return new SignerError("ERR_SIGNER_ABORTED", "PKCS#11: the caller aborted the operation");
 }

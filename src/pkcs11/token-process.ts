@@ -1,17 +1,17 @@
 import type { ChildProcess } from "node:child_process";
+import { abortable } from "../async.ts";
 import type { Clock } from "../clock.ts";
-import { CallFailure } from "./call-failure.ts";
+import { TokenFailure, fromData } from "./failure.ts";
 import { forkChild } from "./fork-child.ts";
 import type {
   Answer,
   Call,
-  Failure,
   FromChild,
   Operation,
   Results,
-  StartMessage,
   ToChild,
   TokenDescription,
+  TokenRequest,
 } from "./messages.ts";
 
 /** Gives the PIN of a token, or rejects where there is none that may be tried. */
@@ -19,7 +19,7 @@ export type ReadPin = (token: TokenDescription) => Promise<string | undefined>;
 
 /** How the process of a token is run. */
 export interface ProcessSettings {
-  /** Time for one signature or search, from when it is handed over, in milliseconds. */
+  /** Time for one signature or search, from when the token has it, in milliseconds. */
   readonly timeoutMs: number;
   /** The same for the start with its login, and for making and destroying keys. */
   readonly slowTimeoutMs: number;
@@ -30,9 +30,11 @@ export interface ProcessSettings {
 
 interface Pending {
   readonly operation: Operation;
+  readonly signal: AbortSignal | undefined;
   readonly resolve: (value: Results[keyof Results]) => void;
   readonly reject: (error: Error) => void;
-  deadlineMs: number;
+  /** From when on the token could work at it. */
+  sinceMs: number;
 }
 
 /** After a kill, how long to wait for the process to be gone before another one is started. */
@@ -41,40 +43,45 @@ const killedMs = 2_000;
 /** One life of the process that has the module loaded and is logged in to the token. It ends once, and is not started again. */
 export class TokenProcess {
   /** Settles when the process is gone; with the failure that made an end of it, or `undefined` after {@link stop}. */
-  readonly ended: Promise<Failure | undefined>;
+  readonly ended: Promise<TokenFailure | undefined>;
   /** Whether the token has signed anything. */
   hasSigned = false;
   token: TokenDescription = { label: "", serial: "" };
   readonly #child: ChildProcess;
   readonly #settings: ProcessSettings;
-  readonly #maxUnderWay: number;
+  /** What waits for a session. */
+  readonly #queue: Pending[] = [];
+  /** What the child has: an operation for each session at most, the oldest first. */
   readonly #underWay = new Map<number, Pending>();
-  readonly #queue: [id: number, pending: Pending][] = [];
-  #outbox: Call[] = [];
+  #sessions = 0;
   #nextId = 0;
   #cancelTimer: (() => void) | undefined;
-  #failure: Failure | undefined;
-  #isEnding = false;
-  #isLoggingIn = false;
-  #slowUntilMs = 0;
+  /** Why it takes no more calls. */
+  #failure: TokenFailure | undefined;
   #gone: () => void = () => {};
 
-  /** Rejects with {@link CallFailure}, and with what `readPin` rejects with. */
-  static async start(message: StartMessage, readPin: ReadPin, settings: ProcessSettings): Promise<TokenProcess> {
-    const process = new TokenProcess(message.sessions, settings);
-    await process.#start(message, readPin);
-    return process;
+  /** Rejects with {@link TokenFailure}, and with what `readPin` rejects with. */
+  static async start(request: TokenRequest, readPin: ReadPin, settings: ProcessSettings): Promise<TokenProcess> {
+    const process = new TokenProcess(request.sessions, settings);
+    try {
+      await process.#open(request, readPin);
+      return process;
+    } catch (error) {
+      process.#kill(error instanceof TokenFailure ? error : closed);
+      await process.ended;
+      throw error;
+    }
   }
 
   private constructor(sessions: number, settings: ProcessSettings) {
     this.#settings = settings;
-    // One more for each session is on its way while the others are at the token.
-    this.#maxUnderWay = 2 * sessions;
     this.#child = forkChild(sessions, settings.hiddenVariables);
     this.#child.stdin?.on("error", () => {});
-    this.ended = new Promise((resolve) => (this.#gone = () => resolve(this.#failure)));
+    this.ended = new Promise((resolve) => {
+      this.#gone = () => resolve(this.#failure === closed ? undefined : this.#failure);
+    });
     const onEnd = (how: string): void => {
-      this.#fail({ reason: "unavailable", message: `the process of the module ended (${how})`, lost: true });
+      this.#fail(new TokenFailure("unavailable", `the process of the module ended (${how})`, true));
       this.#gone();
     };
     this.#child.once("exit", (code, signal) => onEnd(signal ?? `exit code ${code}`));
@@ -85,36 +92,36 @@ export class TokenProcess {
 
   /** Whether it takes calls. */
   get isUsable(): boolean {
-    return !this.#isEnding;
+    return this.#failure === undefined;
   }
 
-  /** Calls that wait for those that were handed over before are cancelled by `signal`; the others go on, but nobody waits. */
+  /** A call whose `signal` aborts is not handed over any more; one that the token has goes on, but nobody waits. */
   call<K extends Operation["kind"]>(
     operation: Extract<Operation, { kind: K }>,
     signal?: AbortSignal,
   ): Promise<Results[K]> {
-    return new Promise<Results[keyof Results]>((resolve, reject) => {
-      if (this.#isEnding) return reject(new CallFailure(this.#failure ?? stopped));
-      if (signal?.aborted === true) return reject(signal.reason as Error);
-      const id = this.#nextId;
-      this.#nextId += 1;
-      const pending: Pending = { operation, resolve, reject, deadlineMs: 0 };
-      if (signal !== undefined) this.#followSignal(id, pending, signal);
-      if (this.#underWay.size < this.#maxUnderWay) this.#hand(id, pending);
-      else this.#queue.push([id, pending]);
-    }) as Promise<Results[K]>;
+    const answered = new Promise<Results[keyof Results]>((resolve, reject) => {
+      if (this.#failure !== undefined) return reject(this.#failure);
+      // Calls of one turn of the event loop go in one message.
+      if (this.#queue.push({ operation, signal, resolve, reject, sinceMs: 0 }) === 1) {
+        queueMicrotask(() => this.#handOver());
+      }
+    });
+    return abortable(answered, signal) as Promise<Results[K]>;
   }
 
   /** Takes no more calls, finishes those under way, and ends the process. */
   async stop(): Promise<void> {
-    this.#retire(stopped);
+    this.#retire(closed);
     await this.ended;
   }
 
-  async #start(message: StartMessage, readPin: ReadPin): Promise<void> {
+  async #open(request: TokenRequest, readPin: ReadPin): Promise<void> {
     const { clock, slowTimeoutMs } = this.#settings;
     let step = "the start of the module";
-    const expire = (): void => this.#kill(timedOut(`${step} took more than ${slowTimeoutMs} ms`));
+    let isLoggingIn = false;
+    const expire = (): void =>
+      this.#kill(new TokenFailure("unavailable", `${step} took more than ${slowTimeoutMs} ms`, true));
     const cancel = clock.setTimer(expire, slowTimeoutMs);
     try {
       await new Promise<void>((resolve, reject) => {
@@ -123,122 +130,105 @@ export class TokenProcess {
             step = "to read the PIN after the start of the module";
             readPin(message.token).then((pin) => {
               step = "the login after the start of the module";
-              // From now on, where nothing follows, nobody knows what became of the PIN.
-              this.#isLoggingIn = true;
+              isLoggingIn = true;
               this.#tell({ kind: "pin", pin });
             }, reject);
           } else if (message.kind === "ready") {
             this.token = message.token;
+            this.#sessions = message.sessions;
             resolve();
           } else if (message.kind === "failed") {
-            reject(new CallFailure(message.failure));
+            reject(fromData(message.failure));
           } else {
             for (const answer of message.answers) this.#settle(answer);
-            this.#handNext();
+            this.#handOver();
           }
         });
-        void this.ended.then((failure = stopped) => {
-          reject(new CallFailure(this.#isLoggingIn ? { ...failure, reason: "login" } : failure));
+        void this.ended.then((failure = closed) => {
+          // Where nothing follows the PIN, nobody knows what became of it.
+          reject(isLoggingIn ? new TokenFailure("login", failure.message, true) : failure);
         });
-        this.#tell(message);
+        this.#tell({ kind: "start", request });
       });
-    } catch (error) {
-      // It has nothing under way that would have to be finished.
-      this.#kill(error instanceof CallFailure ? error.failure : stopped);
-      await this.ended;
-      throw error;
     } finally {
       cancel();
     }
   }
 
-  #followSignal(id: number, pending: Pending, signal: AbortSignal): void {
-    const { resolve, reject } = pending;
-    const abort = (): void => {
-      const index = this.#queue.findIndex(([queued]) => queued === id);
-      if (index !== -1) this.#queue.splice(index, 1);
-      reject(signal.reason as Error);
-    };
-    signal.addEventListener("abort", abort, { once: true });
-    const done = (): void => signal.removeEventListener("abort", abort);
-    Object.assign(pending, {
-      resolve: (value: Results[keyof Results]) => (done(), resolve(value)),
-      reject: (error: Error) => (done(), reject(error)),
-    });
-  }
-
-  #hand(id: number, pending: Pending): void {
-    const { clock, timeoutMs, slowTimeoutMs } = this.#settings;
-    const nowMs = clock.now();
-    // While a key is made or destroyed, the token may do nothing else.
-    if (isSlow(pending)) {
-      this.#slowUntilMs = nowMs + slowTimeoutMs;
-      for (const other of this.#underWay.values()) other.deadlineMs = this.#slowUntilMs;
+  #handOver(): void {
+    const calls: Call[] = [];
+    while (this.#underWay.size < this.#sessions) {
+      const pending = this.#queue.shift();
+      if (pending === undefined) break;
+      if (pending.signal?.aborted === true) continue;
+      pending.sinceMs = this.#settings.clock.now();
+      this.#underWay.set(this.#nextId, pending);
+      calls.push({ id: this.#nextId, operation: pending.operation });
+      this.#nextId += 1;
     }
-    pending.deadlineMs = Math.max(nowMs + timeoutMs, this.#slowUntilMs);
-    this.#underWay.set(id, pending);
-    this.#cancelTimer ??= clock.setTimer(() => this.#checkDeadlines(), timeoutMs);
-    // Calls of one turn of the event loop go in one message.
-    if (this.#outbox.push({ id, operation: pending.operation }) === 1) {
-      queueMicrotask(() => {
-        const calls = this.#outbox;
-        this.#outbox = [];
-        this.#tell({ kind: "calls", calls });
-      });
-    }
-  }
-
-  #handNext(): void {
-    while (this.#underWay.size < this.#maxUnderWay) {
-      const next = this.#queue.shift();
-      if (next === undefined) return;
-      this.#hand(...next);
-    }
+    if (calls.length > 0) this.#tell({ kind: "calls", calls });
+    this.#watch();
   }
 
   #settle(answer: Answer): void {
     const pending = this.#underWay.get(answer.id);
     if (pending === undefined) return;
     this.#underWay.delete(answer.id);
-    if (isSlow(pending)) this.#slowUntilMs = 0;
+    // While a key is made or destroyed, the token may do nothing else.
+    if (isSlow(pending)) {
+      for (const other of this.#underWay.values()) other.sinceMs = this.#settings.clock.now();
+    }
     if ("value" in answer) {
       this.hasSigned ||= pending.operation.kind === "sign";
       pending.resolve(answer.value);
       return;
     }
-    pending.reject(new CallFailure(answer.failure));
+    const failure = fromData(answer.failure);
+    pending.reject(failure);
     // What is under way may still be answered; the module is finalised after that.
-    if (answer.failure.lost) this.#retire(answer.failure);
+    if (failure.lost) this.#retire(failure);
   }
 
-  #checkDeadlines(): void {
-    this.#cancelTimer = undefined;
-    // Answers may have arrived that this process, busy itself, has not read yet.
-    setImmediate(() => {
-      if (this.#underWay.size === 0 || this.#cancelTimer !== undefined) return;
-      const { clock } = this.#settings;
-      const earliestMs = Math.min(...[...this.#underWay.values()].map(({ deadlineMs }) => deadlineMs));
-      const leftMs = earliestMs - clock.now();
-      if (leftMs > 0) this.#cancelTimer = clock.setTimer(() => this.#checkDeadlines(), leftMs);
-      else this.#kill(timedOut("the module did not answer in time, and its process was replaced"));
-    });
+  /** Time for what is under way. */
+  get #limitMs(): number {
+    const { timeoutMs, slowTimeoutMs } = this.#settings;
+    return [...this.#underWay.values()].some(isSlow) ? slowTimeoutMs : timeoutMs;
   }
 
-  /** Lets it finish what is under way, within the usual time. */
-  #retire(failure: Failure): void {
-    if (this.#isEnding) return;
-    this.#isEnding = true;
-    if (failure !== stopped) this.#failure = failure;
-    for (const [, pending] of this.#queue.splice(0)) pending.reject(new CallFailure(failure));
-    // Calls of this turn are told first.
-    queueMicrotask(() => this.#tell({ kind: "stop" }));
-    const { clock, timeoutMs, slowTimeoutMs } = this.#settings;
-    const limitMs = [...this.#underWay.values()].some(isSlow) ? slowTimeoutMs : timeoutMs;
-    const cancel = clock.setTimer(() => this.#kill(failure), limitMs);
+  /** Ends a process whose module does not answer in time. */
+  #watch(): void {
+    const [oldest] = this.#underWay.values();
+    if (oldest === undefined || this.#cancelTimer !== undefined) return;
+    const { clock, timeoutMs } = this.#settings;
+    const expiredSinceMs = clock.now() - this.#limitMs;
+    const leftMs = oldest.sinceMs - expiredSinceMs;
+    if (leftMs > 0) {
+      const look = (): void => {
+        this.#cancelTimer = undefined;
+        this.#watch();
+      };
+      // Answers may have arrived by then that this process, busy itself, has not read yet.
+      this.#cancelTimer = clock.setTimer(() => setImmediate(look), Math.min(leftMs, timeoutMs));
+      return;
+    }
+    const message = "the module did not answer in time, and its process was replaced";
+    for (const { sinceMs, reject } of this.#underWay.values()) {
+      if (sinceMs <= expiredSinceMs) reject(new TokenFailure("timeout", message, true));
+    }
+    this.#kill(new TokenFailure("unavailable", message, true));
+  }
+
+  /** Takes no more calls, and lets it finish what is under way, within the usual time. */
+  #retire(failure: TokenFailure): void {
+    if (this.#failure !== undefined) return;
+    this.#failure = failure;
+    for (const { reject } of this.#queue.splice(0)) reject(failure);
+    this.#tell({ kind: "stop" });
+    const cancel = this.#settings.clock.setTimer(() => this.#kill(failure), this.#limitMs);
     void this.ended.then(cancel);
   }
 
-  #kill(failure: Failure): void {
+  #kill(failure: TokenFailure): void {
     this.#fail(failure);
     this.#child.kill("SIGKILL");
     const cancel = this.#settings.clock.setTimer(() => this.#gone(), killedMs);
@@ -246,17 +236,11 @@ export class TokenProcess {
   }
 
   /** Fails everything that waits. The first failure is the one that counts. */
-  #fail(failure: Failure): void {
-    if (!this.#isEnding) this.#failure = failure;
-    this.#isEnding = true;
+  #fail(failure: TokenFailure): void {
+    this.#failure ??= failure;
     this.#cancelTimer?.();
-    this.#cancelTimer = undefined;
-    const nowMs = this.#settings.clock.now();
-    const waiting = [...this.#underWay.values(), ...this.#queue.splice(0).map(([, pending]) => pending)];
+    for (const { reject } of [...this.#underWay.values(), ...this.#queue.splice(0)]) reject(failure);
     this.#underWay.clear();
-    for (const { deadlineMs, reject } of waiting) {
-      reject(new CallFailure(failure, deadlineMs !== 0 && deadlineMs <= nowMs));
-    }
   }
 
   #tell(message: ToChild): void {
@@ -267,6 +251,4 @@ export class TokenProcess {
 
 const isSlow = ({ operation }: Pending): boolean => operation.kind !== "sign" && operation.kind !== "find";
 
-const stopped: Failure = { reason: "unavailable", message: "the signer was closed", lost: false };
-
-const timedOut = (message: string): Failure => ({ reason: "unavailable", message, lost: true });
+const closed = new TokenFailure("unavailable", "the signer was closed");

@@ -4,88 +4,67 @@ import { createRequire } from "node:module";
 import type * as Pkcs11js from "pkcs11js";
 import type { Handle, PKCS11 } from "pkcs11js";
 import { CKF, CKU } from "./constants.ts";
-import { TokenFailure, failureOf, returnValue } from "./failures.ts";
-import type { FoundKey, Operation, Results, StartMessage, TokenDescription, TokenSelector } from "./messages.ts";
-import { tokenName } from "./names.ts";
-import { type KeyObjects, describeKey, destroyKey, findKey, generateKey, renameKey } from "./objects.ts";
+import { TokenFailure, failureOf, returnValue } from "./failure.ts";
+import type { FoundKey, Operation, Results, TokenDescription, TokenRequest } from "./messages.ts";
+import {
+  type KeyPair,
+  type OpenSession,
+  describePair,
+  destroyPair,
+  findPair,
+  generatePair,
+  renamePair,
+} from "./objects.ts";
 import { SessionPool } from "./session-pool.ts";
+import { type TokenSelector, nameOfToken } from "./uri.ts";
 
-/** How many tokens a message names. */
-const maxNames = 8;
-
-/** A token that is ready to sign. */
+/** A token that is ready to sign. What it throws is for {@link failureOf}. */
 export class Token {
-  readonly description: TokenDescription;
   readonly #module: PKCS11;
   readonly #slot: Handle;
   readonly #pool: SessionPool;
-  readonly #keys: KeyObjects[] = [];
-  readonly #pinned = new Set<unknown>();
+  readonly #pairs: KeyPair[] = [];
 
-  /**
-   * Throws {@link TokenFailure}.
-   *
-   * @param askPin asked only where the token wants a PIN and a try is safe
-   */
+  /** @param askPin asked only where the token wants a PIN and a try is safe */
   static async open(
-    { modulePath, token, sessions }: StartMessage,
+    { modulePath, token, sessions }: TokenRequest,
     askPin: (token: TokenDescription) => Promise<string | undefined>,
-  ): Promise<Token> {
+  ): Promise<{ readonly token: Token; readonly description: TokenDescription; readonly sessions: number }> {
     const module = loadModule(modulePath);
-    // Operations run on several threads.
-    try {
-      module.C_Initialize({ flags: CKF.OS_LOCKING_OK });
-    } catch (error) {
-      const { reason, message } = failureOf(error, `C_Initialize of ${modulePath}`);
-      throw new TokenFailure(
-        reason,
-        `${message}; look at what the module needs: its configuration (such as SOFTHSM2_CONF), its device`,
-        true,
-      );
-    }
-    const slot = findSlot(module, token);
-    const { label, serialNumber, flags } = named("C_GetTokenInfo", () => module.C_GetTokenInfo(slot));
-    const description = { label: unpadded(label), serial: unpadded(serialNumber) };
+    const { slot, label, serial, flags } = findToken(module, token);
     // All sessions of a process share the login, which ends with the last of them.
-    const first = named("C_OpenSession", () => module.C_OpenSession(slot, CKF.SERIAL_SESSION));
+    const first = module.C_OpenSession(slot, CKF.SERIAL_SESSION);
     if ((flags & CKF.LOGIN_REQUIRED) !== 0) {
       checkTries(flags);
-      login(module, first, await askPin(description));
+      login(module, first, await askPin({ label, serial }));
     }
-    const opened = new Token(module, slot, description, sessions);
+    const pool = new SessionPool(module, slot, sessions);
     module.C_CloseSession(first);
-    return opened;
+    return { token: new Token(module, slot, pool), description: { label, serial }, sessions: pool.size };
   }
 
-  private constructor(module: PKCS11, slot: Handle, description: TokenDescription, sessions: number) {
+  private constructor(module: PKCS11, slot: Handle, pool: SessionPool) {
     this.#module = module;
     this.#slot = slot;
-    this.description = description;
-    this.#pool = named("C_OpenSession", () => new SessionPool(module, slot, sessions));
+    this.#pool = pool;
   }
 
-  async run<K extends Operation["kind"]>(operation: Extract<Operation, { kind: K }>): Promise<Results[K]>;
   async run(operation: Operation): Promise<Results[keyof Results]> {
     switch (operation.kind) {
       case "sign":
-        return this.#pool.sign(this.#key(operation.key).privateKey, operation.digest);
+        return this.#pool.sign(this.#pair(operation.key).privateKey, operation.digest);
       case "find":
-        return this.#pool.use((session) =>
-          named("C_FindObjects", () => this.#describe(session, findKey(this.#module, session, operation.key))),
-        );
+        return this.#pool.use((session) => this.#found(session, findPair(session, operation.key)));
       case "generate":
-        return this.#writing("C_GenerateKeyPair", async (session) =>
-          this.#describe(
-            session,
-            await generateKey(this.#module, session, operation.label, operation.id, this.#pinned),
-          ),
+        return this.#writing(async (session) =>
+          this.#found(session, await generatePair(session, operation.label, operation.id)),
         );
       case "rename":
-        return this.#writing("C_SetAttributeValue", (session) =>
-          renameKey(this.#module, session, this.#key(operation.key), operation.label, operation.id),
+        return this.#writing((session) =>
+          renamePair(session, this.#pair(operation.key), operation.label, operation.id),
         );
       default:
-        return this.#writing("C_DestroyObject", (session) => destroyKey(this.#module, session, operation.key));
+        return this.#writing((session) => destroyPair(session, operation.key));
     }
   }
 
@@ -94,29 +73,25 @@ export class Token {
     this.#module.C_Finalize();
   }
 
-  #describe(session: Handle, objects: KeyObjects): FoundKey {
-    const number = this.#keys.push(objects) - 1;
-    return describeKey(this.#module, session, number, objects);
+  #found(session: OpenSession, pair: KeyPair): FoundKey {
+    return { key: this.#pairs.push(pair) - 1, ...describePair(session, pair) };
   }
 
-  #key(number: number): KeyObjects {
-    const key = this.#keys[number];
-    if (key === undefined) throw new TokenFailure("missing", "no such key was found before");
-    return key;
+  #pair(key: number): KeyPair {
+    const pair = this.#pairs[key];
+    if (pair === undefined) throw new TokenFailure("key", "no such key was found before");
+    return pair;
   }
 
   /** In a session of its own, since those for signing are for reading only. */
-  async #writing<T>(functionName: string, task: (session: Handle) => T | Promise<T>): Promise<T> {
-    const session = named("C_OpenSession", () =>
-      this.#module.C_OpenSession(this.#slot, CKF.SERIAL_SESSION | CKF.RW_SESSION),
-    );
+  async #writing<T>(task: (session: OpenSession) => T | Promise<T>): Promise<T> {
+    const module = this.#module;
+    const handle = module.C_OpenSession(this.#slot, CKF.SERIAL_SESSION | CKF.RW_SESSION);
     try {
-      return await task(session);
-    } catch (error) {
-      throw asTokenFailure(error, functionName);
+      return await task({ module, handle });
     } finally {
       try {
-        this.#module.C_CloseSession(session);
+        module.C_CloseSession(handle);
       } catch {
         // What went wrong before matters more.
       }
@@ -125,6 +100,8 @@ export class Token {
 }
 
 function loadModule(path: string): PKCS11 {
+  const cannot = (why: string): TokenFailure =>
+    new TokenFailure("module", `the module cannot be loaded: ${path}: ${why}`);
   let library: typeof Pkcs11js;
   try {
     library = createRequire(import.meta.url)("pkcs11js") as typeof Pkcs11js;
@@ -136,22 +113,79 @@ function loadModule(path: string): PKCS11 {
     accessSync(path, constants.R_OK);
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    throw new TokenFailure(
-      "module",
-      `${path}: ${code === "ENOENT" ? "there is no such file" : `not readable (${code})`}`,
-    );
+    throw cannot(code === "ENOENT" ? "there is no such file" : `not readable (${code})`);
   }
   try {
     module.load(path);
   } catch {
-    throw new TokenFailure("module", `${path}: not a PKCS#11 module for this machine, or it lacks a library`);
+    throw cannot("not a PKCS#11 module for this machine, or it lacks a library");
+  }
+  try {
+    // Operations run on several threads.
+    module.C_Initialize({ flags: CKF.OS_LOCKING_OK });
+  } catch (error) {
+    const { reason, message } = failureOf(error);
+    const advice = "look at what the module needs: its configuration (such as SOFTHSM2_CONF), its device";
+    throw new TokenFailure(reason, `${message} of ${path}; ${advice}`, true);
   }
   return module;
 }
 
-/**
- * Where a wrong PIN would lock the token, none is tried: a service that is started again and again with a wrong one stops there.
- */
+/** A token that is there, by all that can select it. */
+type PresentToken = Required<TokenSelector> & { readonly slot: Handle; readonly flags: number };
+
+/** The one token that matches. */
+function findToken(module: PKCS11, selector: TokenSelector): PresentToken {
+  const present = module.C_GetSlotList(true).flatMap((slot) => presentToken(module, slot));
+  const [token, ...others] = present.filter((token) =>
+    Object.entries(selector).every(([name, value]) => token[name as keyof TokenSelector] === value),
+  );
+  if (token === undefined) {
+    throw new TokenFailure("unavailable", `${nameOfToken(selector)} is not present; present: ${namesOf(present)}`);
+  }
+  if (others.length > 0) {
+    const several = `several tokens match ${nameOfToken(selector)}; name one by its serial`;
+    throw new TokenFailure("ambiguous", `${several}: ${namesOf([token, ...others])}`);
+  }
+  return token;
+}
+
+function presentToken(module: PKCS11, slot: Handle): PresentToken[] {
+  try {
+    const { label, serialNumber, manufacturerID, model, flags } = module.C_GetTokenInfo(slot);
+    return [
+      {
+        slot,
+        flags,
+        label: unpadded(label),
+        serial: unpadded(serialNumber),
+        manufacturer: unpadded(manufacturerID),
+        model: unpadded(model),
+        slotId: slot.readUIntLE(0, Math.min(slot.length, 6)),
+      },
+    ];
+  } catch {
+    // One that was just taken out, or that this process may not see.
+    return [];
+  }
+}
+
+/** Fixed-size texts of a token are padded with blanks. */
+const unpadded = (text: string): string => text.replace(/[ \0]+$/, "");
+
+/** How many tokens a message names. */
+const maxNames = 8;
+
+/** For a message; a token without a label was not set up yet. */
+function namesOf(tokens: readonly PresentToken[]): string {
+  const names = tokens
+    .filter(({ label }) => label !== "")
+    .map(({ label, serial }) => `${JSON.stringify(label)} (serial ${JSON.stringify(serial)})`);
+  const more = names.length > maxNames ? [`and ${names.length - maxNames} more`] : [];
+  return [...names.slice(0, maxNames), ...more].join(", ") || "none";
+}
+
+/** Where a wrong PIN would lock the token, none is tried: a service that is started again and again with a wrong one stops there. */
 function checkTries(flags: number): void {
   if ((flags & CKF.USER_PIN_LOCKED) !== 0) throw new TokenFailure("pin", "the user PIN of the token is locked");
   if ((flags & CKF.USER_PIN_FINAL_TRY) !== 0) {
@@ -170,71 +204,8 @@ function login(module: PKCS11, session: Handle, pin: string | undefined): void {
     module.C_Login(session, CKU.USER, pin);
   } catch (error) {
     if (returnValue(error) === "CKR_USER_ALREADY_LOGGED_IN") return;
-    const { reason, message, lost } = failureOf(error, "C_Login");
+    const { reason, message, lost } = failureOf(error);
     if (lost) throw new TokenFailure("unavailable", message);
     throw new TokenFailure(reason === "pin" || reason === "refused" ? "pin" : "login", message);
   }
-}
-
-/** The slot of the one token that matches. */
-function findSlot(module: PKCS11, selector: TokenSelector): Handle {
-  const slots = named("C_GetSlotList", () => module.C_GetSlotList(true));
-  const wanted = slots.filter((slot) => isWanted(module, slot, selector));
-  const [slot, another] = wanted;
-  if (slot === undefined) {
-    throw new TokenFailure("unavailable", `${tokenName(selector)} is not present; present: ${namesOf(module, slots)}`);
-  }
-  if (another !== undefined) {
-    const several = `several tokens match ${tokenName(selector)}; name one by its serial`;
-    throw new TokenFailure("ambiguous", `${several}: ${namesOf(module, wanted)}`);
-  }
-  return slot;
-}
-
-/** The tokens that are there, for a message; one without a label was not set up yet. */
-function namesOf(module: PKCS11, slots: readonly Handle[]): string {
-  const names = slots.flatMap((slot) => {
-    try {
-      const { label, serialNumber } = module.C_GetTokenInfo(slot);
-      const name = `${JSON.stringify(unpadded(label))} (serial ${JSON.stringify(unpadded(serialNumber))})`;
-      return unpadded(label) === "" ? [] : [name];
-    } catch {
-      return [];
-    }
-  });
-  const more = names.length > maxNames ? [`and ${names.length - maxNames} more`] : [];
-  return names.length === 0 ? "none" : [...names.slice(0, maxNames), ...more].join(", ");
-}
-
-function isWanted(module: PKCS11, slot: Handle, wanted: TokenSelector): boolean {
-  try {
-    const info = module.C_GetTokenInfo(slot);
-    const pairs: [wanted: string | number | undefined, is: string | number][] = [
-      [wanted.label, unpadded(info.label)],
-      [wanted.serial, unpadded(info.serialNumber)],
-      [wanted.manufacturer, unpadded(info.manufacturerID)],
-      [wanted.model, unpadded(info.model)],
-      [wanted.slotId, slot.readUIntLE(0, Math.min(slot.length, 6))],
-    ];
-    return pairs.every(([wanted, is]) => wanted === undefined || wanted === is);
-  } catch {
-    // One that was just taken out, or that this process may not see.
-    return false;
-  }
-}
-
-/** Fixed-size texts of a token are padded with blanks. */
-const unpadded = (text: string): string => text.replace(/[ \0]+$/, "");
-
-function named<T>(functionName: string, call: () => T): T {
-  try {
-    return call();
-  } catch (error) {
-    throw asTokenFailure(error, functionName);
-  }
-}
-
-function asTokenFailure(error: unknown, functionName: string): TokenFailure {
-  const { reason, message, lost } = failureOf(error, functionName);
-  return new TokenFailure(reason, message, lost);
 }

@@ -1,8 +1,21 @@
 import { isAbsolute } from "node:path";
 import { fileURLToPath } from "node:url";
 import { ConfigError } from "../errors.ts";
-import type { KeySelector, TokenSelector } from "./messages.ts";
-import { percentEncoded } from "./names.ts";
+
+/** What selects one token; all members must match. */
+export interface TokenSelector {
+  readonly label?: string;
+  readonly serial?: string;
+  readonly manufacturer?: string;
+  readonly model?: string;
+  readonly slotId?: number;
+}
+
+/** What selects one private key of a token; all members must match. */
+export interface KeySelector {
+  readonly id?: Uint8Array;
+  readonly label?: string;
+}
 
 /** What a `pkcs11:` URI names. */
 export interface Pkcs11Uri {
@@ -77,6 +90,35 @@ export function formatKeyUri(token: { readonly label: string; readonly serial: s
   return `pkcs11:${attributes.join(";")};type=private`;
 }
 
+/** A label may come to be on a second key. With the id of the one that was found, the URI goes on naming that. */
+export function withId(
+  uri: string,
+  key: KeySelector,
+  id: Uint8Array,
+): { readonly uri: string; readonly selector: KeySelector } {
+  if (key.id !== undefined || id.length === 0) return { uri, selector: key };
+  const [path, ...query] = uri.split("?");
+  return { uri: [`${path};id=${percentEncoded(id)}`, ...query].join("?"), selector: { ...key, id } };
+}
+
+/** A token by what was asked for: `the token "jwksd"`, `the token with serial "1"`. Texts are quoted, since a token may call itself anything. */
+export function nameOfToken({ label, slotId, ...others }: TokenSelector): string {
+  const all = Object.entries({ ...others, "slot-id": slotId }).filter(([, value]) => value !== undefined);
+  const by = all.map(([name, value]) => `${name} ${JSON.stringify(value)}`);
+  const which = by.length === 0 ? "" : ` with ${by.join(" and ")}`;
+  return `the token${label === undefined ? "" : ` ${JSON.stringify(label)}`}${which}`;
+}
+
+/** A key in the attributes of its URI: `object "login" and id %01`. */
+export function nameOfKey({ label, id }: KeySelector): string {
+  const object = label === undefined ? [] : [`object ${JSON.stringify(label)}`];
+  return [...object, ...(id === undefined ? [] : [`id ${percentEncoded(id)}`])].join(" and ");
+}
+
+/** Bytes as the attribute `id` of a URI has them. */
+const percentEncoded = (bytes: Uint8Array): string =>
+  Buffer.from(bytes).toString("hex").toUpperCase().replaceAll(/../g, "%$&");
+
 function read(part: string, separator: string, allowed: RegExp, known: ReadonlySet<string>): Map<string, Buffer> {
   const attributes = new Map<string, Buffer>();
   for (const attribute of part === "" ? [] : part.split(separator)) {
@@ -92,13 +134,12 @@ function read(part: string, separator: string, allowed: RegExp, known: ReadonlyS
   return attributes;
 }
 
-function decode(value: string): Buffer {
-  const hex = value.replace(
-    /%([\dA-Fa-f]{2})|[^]/g,
-    (char, code?: string) => code ?? Buffer.from(char).toString("hex"),
+/** Of ASCII. */
+const decode = (value: string): Buffer =>
+  Buffer.from(
+    value.replace(/%(..)/g, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16))),
+    "latin1",
   );
-  return Buffer.from(hex, "hex");
-}
 
 function text(attributes: ReadonlyMap<string, Buffer>, name: string): string | undefined {
   const bytes = attributes.get(name);

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { type Provider, createProvider, localSigner } from "../../src/index.ts";
-import { pkcs11Backend } from "../../src/pkcs11/index.ts";
+import { pkcs11Backend } from "../../src/pkcs11/backend.ts";
 import { type SoftHsm, createShim, createSoftHsm } from "../support/softhsm.ts";
 import { type Plan, program, serve } from "./comparisons.ts";
 import { childrenOf, median, pin, serverCore, start } from "./measure.ts";

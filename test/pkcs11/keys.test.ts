@@ -12,7 +12,7 @@ import { calculateJwkThumbprint, createRemoteJWKSet, jwtVerify } from "jose";
 import type { Handle, PKCS11, Template } from "pkcs11js";
 import { type Signer, createProvider } from "../../src/index.ts";
 import { CKA, CKM, CKO, p256Params } from "../../src/pkcs11/constants.ts";
-import { type Pkcs11Options, pkcs11Backend } from "../../src/pkcs11/index.ts";
+import { type Pkcs11Options, pkcs11Backend } from "../../src/pkcs11/backend.ts";
 import { parseKeyUri } from "../../src/pkcs11/uri.ts";
 import { inputOf } from "../contract/signer.ts";
 import { temporaryFolder } from "../support/service.ts";
@@ -227,7 +227,7 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
       [
         open({ modulePath, pin, sessions: "16" as unknown as number }, uri),
         "ERR_OPTION_INVALID",
-        /not of type string$/,
+        /sessions of a signer must be a whole number from 1 to 1000$/,
       ],
       [open({ module: modulePath, pin } as Pkcs11Options, uri), "ERR_OPTION_UNKNOWN"],
       [open(null as unknown as Pkcs11Options, uri), "ERR_OPTION_INVALID"],
@@ -266,7 +266,7 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
     await symlink(join(root, "node_modules/jose"), join(folder, "node_modules/jose"));
     await writeFile(join(folder, "package.json"), '{"type":"module"}');
     const script = `
-      const { pkcs11Backend } = await import("./src/pkcs11/index.ts");
+      const { pkcs11Backend } = await import("./src/pkcs11/backend.ts");
       const backend = pkcs11Backend(${JSON.stringify({ modulePath: token.modulePath, pin })});
       await backend.open("${token.uri};object=k").catch(({ name, code, message }) => console.log(name, code, message));
     `;

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { inspect } from "node:util";
 import type { ExternalSigner } from "../../src/signer/signer.ts";
-import { type Pkcs11Options, pkcs11Backend } from "../../src/pkcs11/index.ts";
+import { type Pkcs11Options, pkcs11Backend } from "../../src/pkcs11/backend.ts";
 import { inputOf } from "../contract/signer.ts";
 import { children } from "../support/children.ts";
 import { createShim, createSoftHsm, skipWithoutPkcs11 } from "../support/softhsm.ts";

@@ -21,7 +21,7 @@ const rows: { readonly file: string; readonly code: string; readonly says?: RegE
   { file: `{ "vault": {} }`, code: "ERR_OPTION_UNKNOWN" },
   { file: `{ "vaultTransit": { "token": "${secret}" } }`, code: "ERR_OPTION_UNKNOWN" },
   { file: `{ "pkcs11": { "pin": "${secret}" } }`, code: "ERR_OPTION_INVALID" },
-  { file: `{ "pkcs11": { "clock": "${secret}" } }`, ...invalid, says: /^clock must be a clock/ },
+  { file: `{ "pkcs11": { "clock": "${secret}" } }`, ...invalid, says: /option clock .* must be a clock/ },
   {
     file: `{ "awsKms": { "credentials": { "accessKeyId": "A", "secretAccessKey": "${secret}" } } }`,
 

@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process";
 import { createRequire } from "node:module";
 import type * as Pkcs11js from "pkcs11js";
 import type { Handle, PKCS11 } from "pkcs11js";
-import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -100,24 +100,22 @@ export async function createSoftHsm(t: Scope, label = "jwksd-test", pin = "19283
   };
 }
 
-/** Compiles the shim, and has it work in front of a token. */
-export function createShim({ folder, modulePath, atEnd }: Pick<SoftHsm, "folder" | "modulePath" | "atEnd">): Shim {
-  const shim = join(folder, "shim.so");
+/** The module of {@link createShim}, compiled once in this process. */
+let compiled: string | undefined;
+
+function compiledShim(): string {
+  if (compiled !== undefined) return compiled;
+  const folder = mkdtempSync(join(tmpdir(), "jwksd-shim-"));
+  process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
+  compiled = join(folder, "shim.so");
   const headers = join(root, "node_modules/pkcs11js/includes/pkcs11");
-  run(
-    part("cc"),
-    "-shared",
-    "-fPIC",
-    "-O2",
-    "-Wall",
-    "-Werror",
-    `-I${headers}`,
-    "-o",
-    shim,
-    shimSource,
-    "-ldl",
-    "-pthread",
-  );
+  const flags = ["-shared", "-fPIC", "-O2", "-Wall", "-Werror", `-I${headers}`];
+  run(part("cc"), ...flags, "-o", compiled, shimSource, "-ldl", "-pthread");
+  return compiled;
+}
+
+/** Has the shim work in front of a token. */
+export function createShim({ folder, modulePath, atEnd }: Pick<SoftHsm, "folder" | "modulePath" | "atEnd">): Shim {
   const control = join(folder, "control");
   const log = join(folder, "log");
   const settings = { PKCS11_SHIM_MODULE: modulePath, PKCS11_SHIM_CONTROL: control, PKCS11_SHIM_LOG: log };
@@ -126,7 +124,7 @@ export function createShim({ folder, modulePath, atEnd }: Pick<SoftHsm, "folder"
     for (const name of Object.keys(settings)) Reflect.deleteProperty(process.env, name);
   });
   return {
-    modulePath: shim,
+    modulePath: compiledShim(),
     control(...lines) {
       // Appears whole: the module may read it at any moment.
       writeFileSync(`${control}.new`, lines.join("\n"));
