@@ -17,6 +17,11 @@ export const text: Rule<string> = {
   holds: (value): value is string => string.holds(value) && value !== "",
 };
 
+export const textThat = (must: string, holds: (value: string) => boolean): Rule<string> => ({
+  must,
+  holds: (value): value is string => text.holds(value) && holds(value),
+});
+
 export const texts: Rule<readonly string[]> = {
   must: "an array of strings that are not empty",
   holds: (value): value is string[] => Array.isArray(value) && value.every(text.holds),
@@ -66,26 +71,30 @@ export const clock = withMethods("now", "setTimer");
 export const anything: Rule = { must: "anything", holds: (_value): _value is unknown => true };
 
 /**
- * Refuses options that do not exist, and values that break their rule. `null` and `undefined` mean not given.
+ * Refuses options that do not exist, and values that break their rule. Gives those that are given: `null` and `undefined` mean not given.
  *
  * @param what how messages call one of them
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  */
-export function checkOptions<Options>(options: Options, rules: Rules<Options>, what = "option"): void {
+export function checkOptions<Options>(options: Options, rules: Rules<Options>, what = "option"): Options {
   if (!object.holds(options)) {
     throw new ConfigError("ERR_OPTION_INVALID", `an object of ${what}s is expected, not ${kindOf(options)}`);
   }
+  const given: Record<string, unknown> = {};
   for (const [name, value] of Object.entries(options as object)) {
     if (!Object.hasOwn(rules, name)) {
       const known = Object.keys(rules).join(", ");
       throw new ConfigError("ERR_OPTION_UNKNOWN", `there is no ${what} ${JSON.stringify(name)}; there is: ${known}`);
     }
     const { must, holds } = rules[name as keyof Options];
-    if (value === null || value === undefined || holds(value)) continue;
+    if (value === null || value === undefined) continue;
+    given[name] = value;
+    if (holds(value)) continue;
     // A number that is out of range is no secret.
     const shown = typeof value === "number" && must.includes("number") ? String(value) : kindOf(value);
     throw new ConfigError("ERR_OPTION_INVALID", `${what} "${name}" must be ${must}, not ${shown}`);
   }
+  return given as Options;
 }
 
 /** No value is shown: it may be a secret in the wrong place. */

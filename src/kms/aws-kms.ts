@@ -1,14 +1,6 @@
 import type * as Sdk from "@aws-sdk/client-kms";
-import {
-  type Rules,
-  checkBackendOptions,
-  commonRules,
-  functionThat,
-  httpUrl,
-  integer,
-  needsOption,
-  text,
-} from "../signer/backend-options.ts";
+import { type Rules, callback, text, wholeNumber } from "../options.ts";
+import { backendRules, checkBackendOptions, httpUrl, needsOption, onlyFromCode } from "../signer/backend-options.ts";
 import { es256FromDer } from "../crypto/der.ts";
 import { notP256, wrongPurpose } from "../signer/external.ts";
 import type { SignerBackend } from "../signer/signer.ts";
@@ -43,15 +35,15 @@ export interface AwsCredentials {
   readonly expiration?: Date;
 }
 
-const optionRules: Rules<AwsKmsOptions> = {
+const rules: Rules<AwsKmsOptions> = {
   region: text,
   endpoint: httpUrl,
-  credentials: functionThat(
-    "that gives credentials",
+  credentials: onlyFromCode(
+    callback,
     "without it the SDK takes them from its environment variables (AWS_PROFILE, AWS_ACCESS_KEY_ID and so on), profiles and roles",
   ),
-  deletionWindowDays: integer(7, 30),
-  ...commonRules,
+  deletionWindowDays: wholeNumber(7, 30),
+  ...backendRules,
 };
 
 interface Key {
@@ -82,8 +74,7 @@ const uriPattern =
  * @see https://docs.aws.amazon.com/kms/latest/APIReference/API_Sign.html
  */
 export function awsKmsBackend(options: AwsKmsOptions = {}): SignerBackend {
-  checkBackendOptions(options, optionRules);
-  const { deletionWindowDays = 30 } = options;
+  const { region, endpoint, credentials, deletionWindowDays = 30, ...limits } = checkBackendOptions(options, rules);
 
   const service: KeyService<Key, Client> = {
     place: "aws-kms",
@@ -97,10 +88,9 @@ export function awsKmsBackend(options: AwsKmsOptions = {}): SignerBackend {
 
     async connect(key) {
       const sdk = await loadPackage("@aws-sdk/client-kms", () => import("@aws-sdk/client-kms"));
-      const region = key === undefined ? options.region : key.region;
-      const { endpoint, credentials } = options;
+      const place = key === undefined ? region : key.region;
       const kms = new sdk.KMSClient({
-        ...(region !== undefined && { region }),
+        ...(place !== undefined && { region: place }),
         ...(endpoint !== undefined && { endpoint }),
         ...(credentials !== undefined && { credentials }),
       });
@@ -157,7 +147,7 @@ export function awsKmsBackend(options: AwsKmsOptions = {}): SignerBackend {
       return Number(DeletionDate);
     },
   };
-  return keyServiceBackend(service, options);
+  return keyServiceBackend(service, limits);
 }
 
 /** A key that was just made is not known everywhere at once. */

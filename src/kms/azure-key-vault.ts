@@ -1,15 +1,8 @@
 import type { CryptographyClient, KeyClient, KeyVaultKey } from "@azure/keyvault-keys";
 import { base64url } from "jose";
 import { systemClock } from "../clock.ts";
-import {
-  type Rules,
-  checkBackendOptions,
-  commonRules,
-  hasMethods,
-  needsOption,
-  oneOf,
-  textLike,
-} from "../signer/backend-options.ts";
+import { type Rules, oneOf, textThat, withMethods } from "../options.ts";
+import { backendRules, checkBackendOptions, needsOption, onlyFromCode } from "../signer/backend-options.ts";
 import { notP256, wrongPurpose } from "../signer/external.ts";
 import type { SignerBackend } from "../signer/signer.ts";
 import {
@@ -45,16 +38,15 @@ export interface AzureCredential {
   ): Promise<{ readonly token: string; readonly expiresOnTimestamp: number } | null>;
 }
 
-const optionRules: Rules<AzureKeyVaultOptions> = {
-  vault: textLike("https://NAME.vault.azure.net", (value) => isVaultUrl(value.replace(/\/$/, ""))),
+const rules: Rules<AzureKeyVaultOptions> = {
+  vault: textThat("https://NAME.vault.azure.net", (value) => isVaultUrl(value.replace(/\/$/, ""))),
   keyType: oneOf("EC-HSM", "EC"),
   keyPrefix: keyPrefixRule,
-  credential: hasMethods(
-    "an object with a function getToken",
-    ["getToken"],
+  credential: onlyFromCode(
+    withMethods("getToken"),
     "without it DefaultAzureCredential finds a managed identity, a workload identity or environment variables (AZURE_CLIENT_ID and so on)",
   ),
-  ...commonRules,
+  ...backendRules,
 };
 
 interface Key {
@@ -86,9 +78,9 @@ const pipeline = { retryOptions: { maxRetries: 2, retryDelayInMs: 100, maxRetryD
  * @see https://learn.microsoft.com/rest/api/keyvault/keys/sign/sign
  */
 export function azureKeyVaultBackend(options: AzureKeyVaultOptions = {}): SignerBackend {
-  checkBackendOptions(options, optionRules);
-  const { keyType = "EC-HSM", keyPrefix = "jwksd", clock = systemClock } = options;
-  const vault = options.vault?.replace(/\/$/, "");
+  const { keyType = "EC-HSM", keyPrefix = "jwksd", ...given } = checkBackendOptions(options, rules);
+  const { clock = systemClock } = given;
+  const vault = given.vault?.replace(/\/$/, "");
 
   const service: KeyService<Key, Client> = {
     place: `azure-kv:${vault}`,
@@ -108,7 +100,7 @@ export function azureKeyVaultBackend(options: AzureKeyVaultOptions = {}): Signer
         throw needsOption("Azure Key Vault", "vault", "azureKeyVault", "https://NAME.vault.azure.net");
       }
       const sdk = await loadPackage("@azure/keyvault-keys", () => import("@azure/keyvault-keys"));
-      const credential = options.credential ?? (await defaultCredential());
+      const credential = given.credential ?? (await defaultCredential());
       return {
         keys: new sdk.KeyClient(vaultUrl, credential, pipeline),
         // Without what the service says of the key: until when it is good the service knows best, and a copy would not follow.
@@ -157,7 +149,7 @@ export function azureKeyVaultBackend(options: AzureKeyVaultOptions = {}): Signer
       return deleted?.properties.scheduledPurgeDate?.getTime() ?? clock.now();
     },
   };
-  return keyServiceBackend(service, options);
+  return keyServiceBackend(service, given);
 }
 
 async function defaultCredential(): Promise<AzureCredential> {

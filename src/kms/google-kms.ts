@@ -1,14 +1,7 @@
 import type { KeyManagementServiceClient } from "@google-cloud/kms";
 import { ConfigError, type SignerError } from "../errors.ts";
-import {
-  type Rules,
-  checkBackendOptions,
-  commonRules,
-  httpUrl,
-  needsOption,
-  oneOf,
-  textLike,
-} from "../signer/backend-options.ts";
+import { type Rules, oneOf, textThat } from "../options.ts";
+import { backendRules, checkBackendOptions, httpUrl, needsOption } from "../signer/backend-options.ts";
 import { es256FromDer } from "../crypto/der.ts";
 import { notP256 } from "../signer/external.ts";
 import type { SignerBackend } from "../signer/signer.ts";
@@ -36,11 +29,11 @@ export interface GoogleKmsOptions extends KeyServiceOptions {
 const cryptoKeyPattern = /^(projects\/[\w.:-]+\/locations\/[\w-]+\/keyRings\/[\w-]{1,63})\/cryptoKeys\/([\w-]{1,63})$/;
 const cryptoKeyForm = "projects/P/locations/L/keyRings/R/cryptoKeys/K";
 
-const optionRules: Rules<GoogleKmsOptions> = {
-  cryptoKey: textLike(cryptoKeyForm, (value) => cryptoKeyPattern.test(value)),
+const rules: Rules<GoogleKmsOptions> = {
+  cryptoKey: textThat(cryptoKeyForm, (value) => cryptoKeyPattern.test(value)),
   protectionLevel: oneOf("HSM", "SOFTWARE"),
   endpoint: httpUrl,
-  ...commonRules,
+  ...backendRules,
 };
 
 /** The name of a version. */
@@ -64,8 +57,7 @@ const algorithm = "EC_SIGN_P256_SHA256";
  * @see https://cloud.google.com/kms/docs/reference/rest/v1/projects.locations.keyRings.cryptoKeys.cryptoKeyVersions/asymmetricSign
  */
 export function googleKmsBackend(options: GoogleKmsOptions = {}): SignerBackend {
-  checkBackendOptions(options, optionRules);
-  const { cryptoKey, protectionLevel = "HSM", endpoint } = options;
+  const { cryptoKey, protectionLevel = "HSM", endpoint, ...limits } = checkBackendOptions(options, rules);
 
   const service: KeyService<Key, Client> = {
     place: `gcp-kms:${cryptoKey}`,
@@ -147,7 +139,7 @@ export function googleKmsBackend(options: GoogleKmsOptions = {}): SignerBackend 
     }
   }
 
-  return keyServiceBackend(service, options);
+  return keyServiceBackend(service, limits);
 }
 
 /** Labels take fewer characters than URLs have. */

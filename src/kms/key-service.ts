@@ -6,7 +6,7 @@ import { type Clock, systemClock } from "../clock.ts";
 import { ConfigError, JwksdError, KeyMaterialError, SignerError } from "../errors.ts";
 import type { EcPublicJwk } from "../jwk/public.ts";
 import { type KeyInput, readKey } from "../jwk/read.ts";
-import { type Rule, textLike } from "../signer/backend-options.ts";
+import { textThat } from "../options.ts";
 import { abortedBy, externalSigner, notP256 } from "../signer/external.ts";
 import type { ExternalSigner, SignerBackend } from "../signer/signer.ts";
 
@@ -201,7 +201,7 @@ export function codeOfStatus(status: number): FailureCode {
   return [400, 404, 409, 410].includes(status) ? "ERR_SIGNER_KEY_STATE" : "ERR_SIGNER_UNAVAILABLE";
 }
 
-export const keyPrefixRule: Rule = textLike(
+export const keyPrefixRule = textThat(
   "up to 32 letters, digits and hyphens, beginning with a letter or digit",
   (value) => /^[A-Za-z0-9][A-Za-z0-9-]{0,31}$/.test(value),
 );

@@ -1,14 +1,7 @@
 import { base64url } from "jose";
 import { systemClock } from "../clock.ts";
-import {
-  type Rules,
-  checkBackendOptions,
-  commonRules,
-  functionThat,
-  needsOption,
-  text,
-  textLike,
-} from "../signer/backend-options.ts";
+import { type Rules, callback, text, textThat } from "../options.ts";
+import { backendRules, checkBackendOptions, needsOption, onlyFromCode } from "../signer/backend-options.ts";
 import { notP256 } from "../signer/external.ts";
 import type { SignerBackend } from "../signer/signer.ts";
 import {
@@ -31,14 +24,17 @@ export interface VaultTransitOptions extends KeyServiceOptions, VaultAccess {
   readonly keyPrefix?: string | undefined;
 }
 
-const optionRules: Rules<VaultTransitOptions> = {
-  mount: textLike("https://HOST/MOUNT", (value) => parse(`vault-transit:${withoutSlash(value)}/key/1`) !== undefined),
+const rules: Rules<VaultTransitOptions> = {
+  mount: textThat(
+    "https://HOST/MOUNT",
+    (value) => parse(`vault-transit:${value.replace(/\/$/, "")}/key/1`) !== undefined,
+  ),
   keyPrefix: keyPrefixRule,
   tokenFile: text,
   tokenVariable: text,
   namespace: text,
-  fetch: functionThat("like fetch", "an authority of your own goes into NODE_EXTRA_CA_CERTS"),
-  ...commonRules,
+  fetch: onlyFromCode(callback, "an authority of your own goes into NODE_EXTRA_CA_CERTS"),
+  ...backendRules,
 };
 
 interface Key {
@@ -70,10 +66,10 @@ interface KeyInfo {
  * @see https://developer.hashicorp.com/vault/api-docs/secret/transit
  */
 export function vaultTransitBackend(options: VaultTransitOptions = {}): SignerBackend {
-  checkBackendOptions(options, optionRules);
-  const { keyPrefix = "jwksd", clock = systemClock } = options;
-  const mount = options.mount && withoutSlash(options.mount);
-  const request = vaultClient(options);
+  const given = checkBackendOptions(options, rules);
+  const { keyPrefix = "jwksd", clock = systemClock } = given;
+  const mount = given.mount?.replace(/\/$/, "");
+  const request = vaultClient(given);
 
   const service: KeyService<Key, VaultRequest> = {
     place: `vault-transit:${mount}`,
@@ -139,12 +135,10 @@ export function vaultTransitBackend(options: VaultTransitOptions = {}): SignerBa
     return (await request(operation, "GET", urlOf(operation.key))) as KeyInfo | undefined;
   }
 
-  return keyServiceBackend(service, options);
+  return keyServiceBackend(service, given);
 }
 
 const urlOf = ({ mountUrl, keyName }: Key): string => `${mountUrl}/keys/${keyName}`;
-
-const withoutSlash = (url: string): string => url.replace(/\/$/, "");
 
 const loopback = /^(localhost|127(\.\d+){3}|\[::1\])$/;
 

@@ -42,9 +42,9 @@ export type { PinSource } from "./pin.ts";
  * @see RFC 7512 for the URIs
  */
 export function pkcs11Backend(options: Pkcs11Options = {}): SignerBackend {
-  checkBackendOptions(options, pkcs11Rules);
-  const { modulePath, pin, token, clock = systemClock } = options;
-  const { sessions = 16, timeoutMs = 5_000, slowTimeoutMs = 30_000 } = options;
+  const given = checkBackendOptions(options, pkcs11Rules);
+  const { modulePath, pin, token, sessions = 16, timeoutMs = 5_000, slowTimeoutMs = 30_000 } = given;
+  const { clock = systemClock } = given;
   const tokenForNewKeys = token === undefined ? undefined : parseTokenUri(token);
   const hiddenVariables = pin !== undefined && "environment" in pin ? [pin.environment] : [];
   const settings = { timeoutMs, slowTimeoutMs, hiddenVariables, clock };

@@ -1,6 +1,7 @@
 import { isAbsolute } from "node:path";
 import type { Clock } from "../clock.ts";
-import { type Rules, commonRules, integer, textLike } from "../signer/backend-options.ts";
+import { type Rules, text, textThat, wholeNumber } from "../options.ts";
+import { backendRules } from "../signer/backend-options.ts";
 import { type PinSource, pinRule } from "./pin.ts";
 
 /** Options of `pkcs11Backend`. */
@@ -21,10 +22,10 @@ export interface Pkcs11Options {
 }
 
 export const pkcs11Rules: Rules<Pkcs11Options> = {
-  modulePath: textLike("the absolute path of a PKCS#11 module", isAbsolute),
+  modulePath: textThat("the absolute path of a PKCS#11 module", isAbsolute),
   pin: pinRule,
-  token: textLike('a PKCS#11 URI, such as "pkcs11:token=jwksd"', () => true),
+  token: text,
   // Threads of Node's pool, less those for Node itself.
-  sessions: integer(1, 1_000),
-  ...commonRules,
+  sessions: wholeNumber(1, 1_000),
+  ...backendRules,
 };

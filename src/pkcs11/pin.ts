@@ -2,7 +2,7 @@ import { execFile } from "node:child_process";
 import { createHmac, randomBytes } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { ConfigError } from "../errors.ts";
-import type { Rule } from "../signer/backend-options.ts";
+import { type Rule, object, text, texts } from "../options.ts";
 import { TokenFailure } from "./failure.ts";
 import type { TokenDescription } from "./messages.ts";
 
@@ -36,18 +36,16 @@ function problemOf(pin: string): string | undefined {
   return pin.length > maxPinLength ? `has more than ${maxPinLength} characters` : undefined;
 }
 
-const isText = (value: unknown): boolean => typeof value === "string" && value !== "";
-
 /** Whatever it is instead, it may be the PIN. */
-export const pinRule: Rule = [
-  "{ file }, { environment } or { command: [program, ...arguments] }",
-  (source) => {
-    const [[kind, where] = [], another] = typeof source === "object" && source !== null ? Object.entries(source) : [];
+export const pinRule: Rule<object> = {
+  must: "{ file }, { environment } or { command: [program, ...arguments] }",
+  holds: (source): source is object => {
+    const [[kind, where] = [], another] = object.holds(source) ? Object.entries(source) : [];
     if (another !== undefined) return false;
-    if (kind === "command") return Array.isArray(where) && where.length > 0 && where.every(isText);
-    return (kind === "file" || kind === "environment") && isText(where);
+    if (kind === "command") return texts.holds(where) && where.length > 0;
+    return (kind === "file" || kind === "environment") && text.holds(where);
   },
-];
+};
 
 async function readSource(source: PinSource): Promise<string> {
   if ("environment" in source) {

@@ -3,17 +3,13 @@ import { ConfigError } from "../errors.ts";
 import { signerTypes } from "../open-signer.ts";
 import { locate } from "../provider/paths.ts";
 import { readJsonObject } from "./json-file.ts";
-import { type Rule, boolean, oneOf, text, wholeNumber } from "../options.ts";
+import { type Rule, boolean, oneOf, text, textThat, wholeNumber } from "../options.ts";
 import { nearest } from "./nearest.ts";
 
 /** A JWK, a PEM or a wrapping key where the path of a file with it is meant. */
 export function looksLikeSecret(value: string): boolean {
   return /[{\r\n]|-----BEGIN|^\s*\[|^[\w-]{43}$/.test(value);
 }
-const textThat = (must: string, holds: (value: string) => boolean): Rule<string> => ({
-  must,
-  holds: (value): value is string => text.holds(value) && holds(value),
-});
 const path = textThat("a path, and not the content of a file", (value) => !looksLikeSecret(value));
 
 function isAddressOrOff(value: string): boolean {

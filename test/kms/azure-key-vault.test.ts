@@ -182,6 +182,14 @@ describe("making and destroying keys of Azure Key Vault", () => {
     assert.deepEqual(stub.refused, []);
   });
 
+  test("an option of null is as one that is not given", async (t) => {
+    const stub = await start(t);
+    const options = { ...access, vault: stub.vault, keyType: null, keyPrefix: null } as unknown as AzureKeyVaultOptions;
+    const { uri } = await azureKeyVaultBackend(options).create({ issuer });
+    assert.match(uri, /\/keys\/jwksd-/);
+    assert.equal(stub.keys[0]?.kty, "EC-HSM");
+  });
+
   test("a key with other versions is not deleted with them", async (t) => {
     const stub = await start(t);
     const uri = stub.add();

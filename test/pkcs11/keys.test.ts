@@ -227,7 +227,7 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
       [
         open({ modulePath, pin, sessions: "16" as unknown as number }, uri),
         "ERR_OPTION_INVALID",
-        /sessions of a signer must be a whole number from 1 to 1000$/,
+        /"sessions" must be a whole number from 1 to 1000, not of type string$/,
       ],
       [open({ module: modulePath, pin } as Pkcs11Options, uri), "ERR_OPTION_UNKNOWN"],
       [open(null as unknown as Pkcs11Options, uri), "ERR_OPTION_INVALID"],
