@@ -7,6 +7,7 @@ import { type Plan, keys, runtime, servers } from "./comparisons.ts";
 import { stopAll } from "./measure.ts";
 import { memory } from "./memory.ts";
 import { type Section, goalsTable, machine } from "./report.ts";
+import { doctor } from "./doctor.ts";
 import { flood } from "./flood.ts";
 import { rotation } from "./rotation.ts";
 import { signers } from "./signers.ts";
@@ -25,6 +26,7 @@ const sections: Readonly<Record<string, (plan: Plan) => Promise<Section>>> = {
   signers,
   flood,
   rotation,
+  doctor,
 };
 const usage = `npm run bench -- [options]
 
