@@ -10,8 +10,10 @@ export interface State {
   readonly at: number;
   /** Thumbprints by kid; absent where no set came. */
   readonly keys: ReadonlyMap<string, string | undefined> | undefined;
-  /** Equal for looks that show the same set. */
+  /** The text of the set. */
   readonly content: string;
+  /** Equal for looks that show the same keys, however they are written down. */
+  readonly identity: string;
   readonly etag: string | undefined;
   /** For how long a cache may serve this response. */
   readonly servedSeconds: number;
@@ -41,10 +43,12 @@ export async function stateOf(exchange: Exchange, at: number, seen: Seen): Promi
   const isWhole = status === 200 && body !== undefined;
   const content = isWhole ? new TextDecoder().decode(body) : "";
   if (!seen.has(content)) seen.set(content, isWhole ? await keysIn(body) : undefined);
+  const keys = seen.get(content);
   return {
     at,
-    keys: seen.get(content),
+    keys,
     content,
+    identity: keys === undefined ? "" : JSON.stringify([...keys].sort(([one], [other]) => (one < other ? -1 : 1))),
     etag: field(exchange, "etag"),
     servedSeconds: lifetimeOf(exchange).servedSeconds ?? 0,
     problem: isWhole ? undefined : (failure?.detail ?? `status ${status}`),

@@ -25,7 +25,7 @@ export async function doctor(): Promise<Section> {
       .map(({ code, count }) => `${code} (${count})`);
     results.push({ name, seconds, cpu, found: found.join(", ") || "nothing" });
   }
-  const ordinary = results.filter(({ found }) => found === "nothing");
+  const ordinary = results.find(({ found }) => found === "nothing");
   return {
     title: "jwksd doctor: 1,000 RSA keys",
     text: [
@@ -38,8 +38,8 @@ export async function doctor(): Promise<Section> {
     goals: [
       {
         name: `doctor: ${keys.toLocaleString("en")} RSA keys of 2048 bits within ${limitSeconds} s`,
-        reached: (ordinary[0]?.cpu ?? Infinity) <= limitSeconds,
-        measured: ordinary[0] === undefined ? "found something" : `${ordinary[0].cpu.toFixed(1)} s of CPU`,
+        reached: (ordinary?.cpu ?? Infinity) <= limitSeconds,
+        measured: ordinary === undefined ? "found something" : `${ordinary.cpu.toFixed(1)} s of CPU`,
       },
     ],
   };

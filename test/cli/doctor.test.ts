@@ -129,6 +129,7 @@ describe("jwksd doctor", () => {
       ["https://127.0.0.1", /not public; --allow-insecure .*\[ERR_ADDRESS_FORBIDDEN\]/],
       [`http://127.0.0.1:${port}`, /no connection \(ECONNREFUSED\) \[ERR_FETCH_FAILED\]/, insecure],
       ["https://", /\[ERR_URL_INSECURE\]/],
+      ["https://user:secret@login.example.com", /^jwksd: the URL holds a password \[ERR_URL_INSECURE\]\n$/],
       ["a", /unknown option '--nope'/, "--nope"],
     ];
     for (const [target, says, ...flags] of rows) {

@@ -1,6 +1,12 @@
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { test } from "node:test";
+import { promisify } from "node:util";
+import { examine } from "../../src/doctor/index.ts";
+import { binary } from "../support/verifier-run.ts";
+import { weak } from "./fixtures.ts";
+import { at, bytes, published, sound } from "./observed.ts";
 
 test("jwksd/doctor imports nothing of Node, and no package but jose", async () => {
   const seen = new Set<string>();
@@ -19,3 +25,16 @@ test("jwksd/doctor imports nothing of Node, and no package but jose", async () =
   assert.ok(seen.size > 15, `${seen.size} files`);
   assert.deepEqual([...packages], ["jose"]);
 });
+
+for (const [runtime, ...args] of [["bun"], ["deno", "run", "--no-prompt", "--allow-read"]] as const) {
+  test(`${runtime} finds what Node finds`, { timeout: 60_000 }, async () => {
+    const rsa = Object.entries(weak).map(([kid, key]) => published(kid, key, "RS256"));
+    const body = bytes({ keys: [sound, { ...sound, kid: "off", y: sound["x"] }, ...rsa] });
+    const expected = (await examine({ at, set: { body } })).map(({ code, seen }) => [code, seen]);
+    const script = new URL("anywhere-run.ts", import.meta.url).pathname;
+    const input = JSON.stringify({ at, body: Buffer.from(body).toString() });
+    const { stdout } = await promisify(execFile)(binary(runtime), [...args, script, input]);
+    assert.deepEqual(JSON.parse(stdout), expected);
+    assert.ok(expected.length >= 6);
+  });
+}

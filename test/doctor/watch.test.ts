@@ -100,6 +100,19 @@ describe("a watch", () => {
     assert.equal(timeline.length, 26);
   });
 
+  test("takes the same keys in another order, or written in another way, for the same", async () => {
+    const [a, b] = [published("a"), published("b")];
+    const texts = [
+      bytes({ keys: [a, b] }),
+      bytes({ keys: [b, a] }),
+      bytes(JSON.stringify({ keys: [a, b] }, undefined, 2)),
+    ];
+    const { codes } = await watched((ms) => response(texts[(ms / (5 * second)) % 3] as Uint8Array), {
+      durationMs: 60 * second,
+    });
+    assert.deepEqual(codes, []);
+  });
+
   test("finds an ETag that changes while the bytes do not", async () => {
     const body = bytes({ keys: [published("a")] });
     const { codes } = await watched((ms) => response(body, { etag: `"${ms}"` }), { durationMs: 20 * second });

@@ -63,9 +63,9 @@ function countReturns(states: readonly WithKeys[]): number {
   const past = new Set<string>();
   let returns = 0;
   for (const [before, after] of pairs(states)) {
-    if (before.content === after.content) continue;
-    past.add(before.content);
-    if (past.has(after.content)) returns += 1;
+    if (before.identity === after.identity) continue;
+    past.add(before.identity);
+    if (past.has(after.identity)) returns += 1;
   }
   return returns;
 }

@@ -9,7 +9,8 @@ const maxText = 16_384;
 /** Reads the certificates of all keys of a JWK Set, which was parsed already. */
 export function readCertificates(set: unknown): Record<string, CertificateFacts | null> {
   const keys = isObject(set) && Array.isArray(set["keys"]) ? (set["keys"] as unknown[]) : [];
-  const certificates: Record<string, CertificateFacts | null> = {};
+  // Without a prototype: a text may be "__proto__".
+  const certificates = Object.create(null) as Record<string, CertificateFacts | null>;
   let count = 0;
   for (const key of keys) {
     const chain = isObject(key) && Array.isArray(key["x5c"]) ? (key["x5c"] as unknown[]) : [];

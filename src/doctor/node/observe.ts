@@ -7,10 +7,7 @@ import { readCertificates } from "./certificates.ts";
 import { type RequestLimits, type Requester, addressesOf, requester } from "./request.ts";
 
 /** Options of {@link observe}. */
-export interface ObserveOptions extends Partial<Omit<RequestLimits, "maxRequests">> {
-  /** Default: the clock of the machine. */
-  readonly now?: () => number;
-}
+export type ObserveOptions = Partial<Omit<RequestLimits, "maxRequests">>;
 
 const defaults: RequestLimits = {
   timeoutMs: 10_000,
@@ -36,8 +33,10 @@ const limitsOf = (options: ObserveOptions): RequestLimits => ({ ...defaults, ...
  */
 export async function observe(target: string, options: ObserveOptions = {}): Promise<Observations> {
   const limits = limitsOf(options);
-  const at = (options.now ?? Date.now)();
+  const at = Date.now();
   if (!URL.canParse(target)) throw new FetchError("ERR_URL_INSECURE", "this is not a URL");
+  const { username, password } = new URL(target);
+  if (username !== "" || password !== "") throw new FetchError("ERR_URL_INSECURE", "the URL holds a password");
   const request = requester(limits);
   const found = await find(target, request);
   const uri = jwksUriOf(found.discovery);
