@@ -1,0 +1,55 @@
+import { type OxlintConfig, defineConfig } from "oxlint";
+import { base, forbiddenImports, forbiddenToBase, rooms } from "./rooms.ts";
+
+const noImports = (regex: string, message: string): OxlintConfig["rules"] => ({
+  "no-restricted-imports": ["error", { patterns: [{ regex, message }] }],
+});
+
+export default defineConfig({
+  plugins: ["eslint", "typescript", "unicorn", "oxc", "import", "promise", "node"],
+  categories: { correctness: "error", suspicious: "error", perf: "error" },
+  env: { node: true, es2024: true },
+  ignorePatterns: ["dist/**"],
+  rules: {
+    "no-await-in-loop": "off",
+    "no-shadow": "off",
+    "no-underscore-dangle": "off",
+    // A constructor that narrows the type of an argument counts as useless.
+    "no-useless-constructor": "off",
+    "import/no-unassigned-import": "off",
+    "import/no-named-as-default-member": "off",
+    "promise/always-return": "off",
+    "unicorn/no-array-sort": "off",
+    "import/no-cycle": "error",
+    "typescript/no-explicit-any": "error",
+    "typescript/no-non-null-assertion": "error",
+    "typescript/consistent-type-imports": "error",
+    "typescript/no-unsafe-type-assertion": "off",
+    eqeqeq: "error",
+    "no-console": "off",
+  },
+  overrides: [
+    { files: ["test/**"], rules: { "typescript/no-floating-promises": "off" } },
+    {
+      files: base.map((name) => `src/${name}.ts`),
+      rules: noImports(forbiddenToBase, "what every room builds on knows no room; see rooms.ts"),
+    },
+    ...Object.entries(rooms).map(([name, room]) => ({
+      files: [`src/${name}/*.ts`],
+      rules: noImports(forbiddenImports(name, room), `src/${name} may not import this; see rooms.ts`),
+    })),
+    // One file for each kind of runtime.
+    {
+      files: ["src/crypto/node.ts"],
+      rules: noImports("^node:(?:[abd-z]|c[a-qs-z])", "node:crypto, and no more of Node"),
+    },
+    {
+      files: ["src/doctor/checks/*.ts"],
+      rules: noImports("^\\.\\./(?:\\.\\./|node/)|^[\\w@]", "checks build on the doctor alone"),
+    },
+    {
+      files: ["src/index.ts"],
+      rules: noImports("^node:|^\\./(?:node|server|cli|kms|pkcs11)/", "the core runs anywhere"),
+    },
+  ],
+});
