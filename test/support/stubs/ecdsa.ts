@@ -54,7 +54,7 @@ export function serviceKey(namedCurve = "P-256"): ServiceKey {
 }
 
 /** @see ITU-T X.690 section 8.3 */
-export function derInteger(value: Uint8Array): number[] {
+function derInteger(value: Uint8Array): number[] {
   const first = value.findIndex((byte) => byte !== 0);
   const bytes = [...value.subarray(first === -1 ? value.length - 1 : first)];
   if ((bytes[0] ?? 0) > 127) bytes.unshift(0);
