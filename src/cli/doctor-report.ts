@@ -81,9 +81,9 @@ function block(label: string, lines: readonly string[], { columns }: Terminal): 
 }
 
 function whom({ client, version, fails, issue }: Break): string {
-  const source =
-    issue === undefined ? "" : `, ${issue.replace(/^https:\/\/github\.com\/(.+)\/(?:issues|pull)\//, "$1#")}`;
-  return `${client} ${version} (${fails}${source})`;
+  const tokens = fails === "every token" ? "all tokens" : "tokens of the key";
+  const source = issue === undefined ? "" : `, ${issue.replace(/^https:\/\/github\.com\/(.+)\/issues\//, "$1#")}`;
+  return `${client} ${version}: ${tokens}${source}`;
 }
 
 function painted(text: string, color: Color, { color: isColored }: Terminal): string {

@@ -2,7 +2,7 @@ import { type Break, breaks } from "./breaks.ts";
 import { type Code, type Severity, codes, ruleUrl } from "./codes.ts";
 
 /** Where the paragraphs about the codes are. */
-const page = "https://unpkg.com/jwksd/docs/doctor.md";
+const page = "https://github.com/jwksd/jwksd/blob/main/docs/doctor.md";
 
 /** One thing that is wrong, wherever it was seen. Texts may hold what a stranger chose: escape them before they are printed. */
 export interface Finding {

@@ -1,13 +1,13 @@
 const longest = 60;
 
-/** A value that a stranger chose, for a message: a text in quotes and not too long, anything else by its type. */
+/** A value that a stranger chose, for a message: as JSON and not too long, a list or an object by its type. */
 export function shown(value: unknown): string {
   if (typeof value === "string") {
     return JSON.stringify(value.length > longest ? `${value.slice(0, longest)}…` : value);
   }
-  if (value === null) return "null";
+  if (value === undefined) return "missing";
   if (Array.isArray(value)) return "an array";
-  return typeof value === "object" ? "an object" : `a ${typeof value}`;
+  return typeof value === "object" && value !== null ? "an object" : String(value);
 }
 
 /** `one key`, `3 keys`. */

@@ -74,7 +74,7 @@ describe("jwksd doctor", () => {
     assert.equal(code, 1);
     const heads = stdout.match(/^(broken|risk|advice) {2}\w+/gm);
     assert.deepEqual(heads, ["broken  JWKS_KID_TYPE", "risk  HTTP_NO_STORE", "advice  JWKS_ALG_MISSING"]);
-    assert.match(stdout, /^ {2}seen {4}key 2 \(kid a number\) is a number$/m);
+    assert.match(stdout, /^ {2}seen {4}key 2 \(kid 7\)$/m);
     assert.match(stdout, /^ {2}rule {4}RFC 7517 section 4\.5$/m);
     assert.match(stdout, /^ {2}do {6}Write the `kid` as a JSON string\.$/m);
     assert.match(stdout, /^ {2}more {4}https:\S+#jwks_kid_type$/m);

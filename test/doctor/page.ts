@@ -29,7 +29,8 @@ function paragraph(code: Code): string {
   const { severity, title, why, rule, remedy } = codes[code];
   const broken = (breaks[code] ?? []).map(({ client, version, fails, issue }) => {
     const name = `${client} ${version}`;
-    return `${issue === undefined ? name : `[${name}](${issue})`} (${fails})`;
+    const tokens = fails === "every token" ? "all tokens" : "tokens of the key";
+    return `${issue === undefined ? name : `[${name}](${issue})`} (${tokens})`;
   });
   const whom = broken.length === 0 ? "" : ` Breaks: ${broken.join(", ")}.`;
   return `### ${code}\n\n**${severity}.** ${title}. ${why} Rule: [${rule}](${ruleUrl(rule)}).${whom} **What to do:** ${remedy}`;

@@ -1,7 +1,7 @@
 import { isForSignatures } from "../algorithms.ts";
 import { type Note, note } from "../finding.ts";
 import type { Key } from "../key.ts";
-import { counted, shown } from "../words.ts";
+import { counted } from "../words.ts";
 
 /** More keys than any issuer needs at a time. */
 const manyKeys = 100;
@@ -16,7 +16,7 @@ export function checkSet(keys: readonly Key[], count: number, at: number): Note[
 function checkKids(keys: readonly Key[]): Note[] {
   return keys.flatMap(({ jwk, name }) => {
     const { kid } = jwk;
-    if (kid !== undefined && typeof kid !== "string") return [note("JWKS_KID_TYPE", `${name} is ${shown(kid)}`)];
+    if (kid !== undefined && typeof kid !== "string") return [note("JWKS_KID_TYPE", name)];
     return (kid === undefined || kid === "") && keys.length > 1 ? [note("JWKS_KID_MISSING", name)] : [];
   });
 }
