@@ -7,7 +7,7 @@ export function shown(value: unknown): string {
   }
   if (value === undefined) return "missing";
   if (Array.isArray(value)) return "an array";
-  return typeof value === "object" && value !== null ? "an object" : String(value);
+  return typeof value === "object" && value !== null ? "an object" : JSON.stringify(value);
 }
 
 /** `one key`, `3 keys`. */

@@ -87,11 +87,10 @@ function checkWithdrawals(states: readonly WithKeys[], tokens: readonly SeenToke
 function checkAnnouncements(states: readonly WithKeys[], tokens: readonly SeenToken[]): Note[] {
   const notes = new Map<string, Note>();
   for (const { kid, at, issuedAt = at } of tokens) {
-    // A key that was there at the first look may have been there for long.
     const appearance = states.findIndex(({ keys }) => keys.has(kid));
-    if (appearance === 0) continue;
     const without = (appearance === -1 ? states : states.slice(0, appearance)).filter((state) => state.at <= at);
     const last = without.at(-1);
+    // A key that was there at the first look may have been there for long.
     if (last === undefined) continue;
     const served = Math.max(...without.map(({ servedSeconds }) => servedSeconds));
     const publishedFor = (issuedAt - last.at) / 1000;
