@@ -43,8 +43,8 @@ const dryKeyNote = "The new key was made to look ahead only; the real one has an
 
 /** Gives a command the flags of every change. */
 export function addChangeFlags(command: Command, { force = false, yes = false } = {}): Command {
-  if (force) command.option("--force", "do it although it is too early, and breaks verifications; needs --yes");
-  if (force || yes) command.option("--yes", "do it, knowing which verifications it breaks");
+  if (force) command.option("--force", "take the step now, although it breaks verifications; needs --yes");
+  if (force || yes) command.option("--yes", "confirm a change that breaks verifications");
   return addStoreSettings(command.option("--dry-run", "print the exact change and what it means, and change nothing"));
 }
 

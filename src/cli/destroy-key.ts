@@ -10,21 +10,19 @@ type DestroyFlags = Flags & { readonly dryRun?: true; readonly yes?: true; reado
 
 export function destroyCommand(io: Io): Command {
   const command = takesKid(
-    new Command("destroy").description(
-      "Destroy a removed or revoked key in its HSM or key service, where it still is.",
-    ),
+    new Command("destroy").description("Destroy a removed or revoked key that is still in its HSM or key service."),
   )
-    .option("--yes", "do it, for good")
+    .option("--yes", "confirm that the key is destroyed for good")
     .option("--dry-run", "print what would be destroyed, and change nothing");
   return addLookSettings(command, ["signers"])
     .addHelpText(
       "after",
       `
-What --destroy-external does, later: for keys that were left there, or could not be reached when they were removed. Where the URI
-has come to name another key, nothing is destroyed.
+Use this command for keys that were removed without --destroy-external, or that could not be reached then. If the URI now names
+another key, nothing is destroyed.
 
 Examples:
-  $ jwksd keys --all                      below a key stands where it was
+  $ jwksd keys --all                      list removed and revoked keys, too, with their URIs
   $ jwksd keys destroy KID --dry-run
   $ jwksd keys destroy KID --yes`,
     )

@@ -36,19 +36,19 @@ export function doctorCommand(io: Io): Command {
       "<url>",
       'an issuer, the URL of a discovery document or JWK Set, or a file of one; "-" reads standard input',
     )
-    .option("--allow-insecure", "look at http URLs, and at hosts at private and loopback addresses, too")
+    .option("--allow-insecure", "allow http URLs, and hosts at private and loopback addresses")
     .addOption(
-      new Option("--fail-on <severity>", "exit with 1 if something is at least so bad")
+      new Option("--fail-on <severity>", "exit with 1 if a finding is at least of this severity")
         .choices(severities)
         .default("broken"),
     )
-    .option("--only <code>", "report this code, or group of codes, alone; may be given several times", addCodes)
+    .option("--only <code>", "report only this code, or group of codes; may be given several times", addCodes)
     .option("--skip <code>", "do not report this code, or group of codes; may be given several times", addCodes)
     .option("--blocklist <file>", "more keys to refuse: RFC 7638 thumbprints, or lines of Debian's openssl-blacklist")
     .option("--token <token>", 'explain this token, too, against the keys that are found; "-" reads standard input')
     .option(
       "--watch [duration]",
-      "go on looking, every 5 s, for so long (90s, 10m, 2h; default: 1m), and print what changes",
+      "look again every 5 s, for this time (90s, 10m, 2h; default: 1m), and print what changes",
       durationMs,
     )
     .option(
@@ -60,7 +60,7 @@ export function doctorCommand(io: Io): Command {
       "after",
       `
 Exits with 0 if nothing is broken, with 1 if something is, or the token is refused, and with 2 if nothing could be looked at.
-docs/doctor.md tells about every code. Groups are ${groups().join(", ")}.
+docs/doctor.md explains every code. Groups are ${groups().join(", ")}.
 
 Examples:
   $ jwksd doctor https://login.example.com

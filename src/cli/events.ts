@@ -10,8 +10,8 @@ type EventsFlags = Flags & { readonly limit: number; readonly before?: number };
 export function eventsCommand(io: Io): Command {
   const command = new Command("events")
     .description("Print the audit log of the managed keys, newest first.")
-    .option("--limit <count>", "how many", count, 20)
-    .option("--before <number>", "only those before this one, to page on", count);
+    .option("--limit <count>", "how many events to print", count, 20)
+    .option("--before <number>", "only events with a lower number than this one, to read the next page", count);
   return addLookSettings(command)
     .addHelpText(
       "after",

@@ -11,12 +11,12 @@ type ExportFlags = Flags & { readonly private?: true; readonly yes?: true; reado
 
 export function exportCommand(io: Io): Command {
   const described = new Command("export").description(
-    "Print public keys: one by its kid as a JWK, or all that are published as the JWK Set that is served.",
+    "Print public keys: one key by its kid, as a JWK, or all published keys, as a JWK Set.",
   );
   const command = takesKid(described, "[kid]", "default: all published keys")
-    .option("--private", "the private key; needs a kid, --out and --yes")
+    .option("--private", "export the private key; needs a kid, --out and --yes")
     .option("--out <file>", "write a new file of mode 0600 (default: standard output, public keys only)")
-    .option("--yes", "write a private key to a file, where nothing protects it any more");
+    .option("--yes", "confirm that the private key is written to a file unencrypted");
   return addLookSettings(command)
     .addHelpText(
       "after",

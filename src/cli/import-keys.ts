@@ -22,8 +22,8 @@ type ImportFlags = ChangeFlags & {
 
 export function importCommand(io: Io): Command {
   const command = new Command("import")
-    .description("Go on with private keys that were used elsewhere: PEM, a private JWK, or a private JWK Set.")
-    .argument("[file]", "private key or keys; stays as it is")
+    .description("Take over private keys that were used elsewhere: PEM, a private JWK, or a private JWK Set.")
+    .argument("[file]", "file of the private key or keys; import does not change it")
     .option("--signer <uri>", "in place of a file: a signing key in an HSM or key service, by its key URI")
     .addOption(
       new Option(
@@ -38,8 +38,8 @@ export function importCommand(io: Io): Command {
       "after",
       `
 A set is imported whole into a store without keys: the first key of each use becomes active, the others retire. The kid is
-that of the JWK, else --kid, else the key's RFC 7638 thumbprint. Signing keys are EC on P-256 (ES256). A key of another type is
-imported if it decrypts: a JWK says so by its use or alg, a PEM file needs --use enc.
+that of the JWK, else --kid, else the key's RFC 7638 thumbprint. Signing keys are EC on P-256 (ES256). A key of another
+type must be an encryption key: a JWK says so by its use or alg, a PEM file needs --use enc.
 
 Examples:
   $ jwksd keys import key.pem --kid 2026-11      tokens that bear this kid go on being verified

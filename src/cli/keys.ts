@@ -19,8 +19,8 @@ export function keysCommand(io: Io): Command {
     .addCommand(listCommand(io), { isDefault: true })
     .addCommand(announceCommand(io))
     .addCommand(stepCommand(io, "activate", "Let an announced key sign now; the active key retires."))
-    .addCommand(stepCommand(io, "retire", "Retire the active key; the announced one takes its place."))
-    .addCommand(stepCommand(io, "remove", "Take a retiring key away, or one that is announced, for good."))
+    .addCommand(stepCommand(io, "retire", "Retire the active key; the announced key takes its place."))
+    .addCommand(stepCommand(io, "remove", "Remove a retiring or announced key, for good."))
     .addCommand(revokeCommand(io))
     .addCommand(destroyCommand(io))
     .addCommand(importCommand(io))
@@ -29,25 +29,26 @@ export function keysCommand(io: Io): Command {
     .addHelpText(
       "after",
       `
-Every step that is planned happens by itself; these commands are for everything else. Each takes --dry-run, which prints the
-exact change and what it means for verifiers, and --json. A jwksd serve on the same store follows within a second.
+jwksd serve takes each planned step by itself; these commands are for everything else. Commands that change keys have --dry-run,
+which prints the exact change and what it means for verifiers. All commands have --json. A jwksd serve on the same store takes
+up a change within a second.
 
 Examples:
-  $ jwksd keys                            which keys there are, and what happens to them next
+  $ jwksd keys                            list the keys, and the next step of each
   $ jwksd keys revoke KID --dry-run       until when caches may still trust a key that has leaked
-  $ jwksd keys import key.pem             go on with a key from elsewhere
-  $ jwksd keys help import                the flags of one of them`,
+  $ jwksd keys import key.pem             take over a key from elsewhere
+  $ jwksd keys help import                the flags of one command`,
     );
 }
 
 function listCommand(io: Io): Command {
-  const command = new Command("list").description("List the managed keys (what jwksd keys does by itself).");
+  const command = new Command("list").description("List the managed keys, as jwksd keys without a command does.");
   return addListFlags(command)
     .addHelpText(
       "after",
       `
-Below a key that is in an HSM or key service stands its URI; --json has it as uri. The next step of a key follows from the policy, so
-use the environment, --config or flags of jwksd serve; jwksd help serve lists them.`,
+A key in an HSM or key service has its URI below it; --json has the URI as uri. The next step of a key follows from the policy,
+so use the environment, --config or flags of jwksd serve; jwksd help serve lists them.`,
     )
     .allowExcessArguments()
     .action((flags: Flags) => {
@@ -61,7 +62,7 @@ use the environment, --config or flags of jwksd serve; jwksd help serve lists th
 
 function announceCommand(io: Io): Command {
   const command = new Command("announce").description(
-    "Publish a new key, which is used when every cache knows it; the first key of its use is used at once.",
+    "Publish a new key. It becomes active when every cache knows it; the first signing or encryption key, at once.",
   );
   return addChangeFlags(addNewKeyFlags(command))
     .addHelpText(
@@ -82,8 +83,8 @@ Examples:
 }
 
 const destroyHelp = `
-With --destroy-external a key in an HSM or key service is destroyed there, too, for good, and also one that was imported, which
-jwksd has not made. --dry-run names it.
+With --destroy-external, a key in an HSM or key service is also destroyed there, for good, even an imported key that jwksd did
+not make. --dry-run names the key.
 `;
 
 function stepCommand(io: Io, type: "activate" | "retire" | "remove", description: string): Command {
@@ -93,7 +94,7 @@ function stepCommand(io: Io, type: "activate" | "retire" | "remove", description
     .addHelpText(
       "after",
       `
-A step that would break verifications is refused, and the refusal says from when on it is not. --force --yes does it now.
+A step that would break verifications is refused; the message says when the step will be safe. --force --yes takes it now.
 ${type === "remove" ? destroyHelp : ""}
 Examples:
   $ jwksd keys ${type} KID --dry-run
@@ -112,14 +113,14 @@ Examples:
 
 function revokeCommand(io: Io): Command {
   const command = new Command("revoke").description(
-    "Take a key away at once and for good, because its private half may be known to others.",
+    "Remove a key at once and for good, because others may know its private half.",
   );
   return addChangeFlags(takesKid(command), { yes: true })
     .addHelpText(
       "after",
       `
-In the place of the active key comes the announced one, else a new one. Caches may trust the key for as long as they may keep
-the set that they have: up to 7,200 seconds, or 300 if the rotation mode has been on for 7,200; what is printed says which.
+If the key was active, the announced key takes its place, else a new key. Caches may trust the revoked key for up to 7,200 seconds,
+or 300 if the rotation mode (--rotation-mode, or a rotation) has been on for 7,200. --dry-run prints which.
 ${destroyHelp}
 Examples:
   $ jwksd keys revoke KID --dry-run
@@ -140,13 +141,18 @@ Examples:
 
 function rewrapCommand(io: Io): Command {
   return addChangeFlags(
-    new Command("rewrap").description("Move all private keys under the first wrapping key; nobody else is affected."),
+    new Command("rewrap").description(
+      "Encrypt all private keys again, under the first wrapping key. Verifiers do not notice.",
+    ),
   )
     .addHelpText(
       "after",
       `
-To change the wrapping key: add a new one as the second line of --wrapping-key-file and restart every jwksd serve; put it first
-and restart again; rewrap; then take the old one out.
+To change the wrapping key:
+  1. Add a new one as the second line of --wrapping-key-file, and restart every jwksd serve.
+  2. Put the new one first, and restart again.
+  3. Run jwksd keys rewrap.
+  4. Remove the old one.
 
 Example:
   $ jwksd keys rewrap --wrapping-key-file /etc/jwksd/wrapping.key`,

@@ -20,19 +20,19 @@ type PlanFlags = Flags & { readonly svg?: string; readonly days?: number; readon
 
 export function planCommand(io: Io): Command {
   const command = new Command("plan")
-    .description("Show what happens to the managed keys, when, and why: a picture of the time ahead, and its steps.")
+    .description("Draw what happens to the managed keys, and list each step with its time and reason.")
     .option(
       "--days <days>",
-      "how far ahead (default: until every use has been through one whole further rotation)",
+      "how far ahead (default: until signing and encryption keys have each been through one further rotation)",
       count,
     )
-    .option("--svg <file>", "write the picture to a file, too; a picture that exists is replaced");
+    .option("--svg <file>", "also write the picture to this file; an existing picture is replaced");
   return addStoreSettings(command)
     .addHelpText(
       "after",
       `
-The plan is what jwksd serve will do if nobody interferes; nothing is changed by looking. Colours are for terminals only, and
-not where NO_COLOR is set.
+The plan is what jwksd serve will do if no command changes the keys. This command changes nothing. It prints colours only in
+terminals, and only if NO_COLOR is not set.
 
 Examples:
   $ jwksd plan

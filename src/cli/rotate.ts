@@ -18,11 +18,11 @@ export function rotateCommand(io: Io): Command {
     .addHelpText(
       "after",
       `
-Nobody is affected by a rotation that is announced: the new key signs when every cache knows it. With --now it signs at
-once, and verifiers that do not ask again on an unknown kid refuse its tokens for hours; what you see with --dry-run is
-which, and until when. The old key stays published for as long as its tokens live; to take it away, revoke it.
+A rotation without --now breaks nothing: the new key signs when every cache knows it. With --now it signs at once. Verifiers that
+do not fetch again on an unknown kid then refuse its tokens for hours; --dry-run prints which, and until when. The old key stays
+published for as long as its tokens live; jwksd keys revoke removes it at once.
 
-The new signing key is made in the store, or where --signer-type says: if serve has that, give it here, too.
+The new signing key is made in the store, or where --signer-type says. If serve has --signer-type, give it here, too.
 
 A jwksd serve on the same store follows within a second.
 

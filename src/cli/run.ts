@@ -39,7 +39,7 @@ const guides = fileURLToPath(new URL("../../docs", import.meta.url));
 
 function program(io: Io): Command {
   const program = new Command("jwksd")
-    .description("Publishes the public keys of an OpenID provider as a JWK Set, exactly.")
+    .description("Publishes and rotates the public keys of an OpenID provider, as a JWK Set.")
     .version(versionText())
     // Else a kid of "-V…" would ask for the version.
     .enablePositionalOptions()
@@ -50,8 +50,8 @@ function program(io: Io): Command {
 Start here:
   $ jwksd serve                         serve on http://127.0.0.1:9900, with a key that is made on first start
   $ jwksd help serve                    every setting, with examples
-  $ jwksd keys                          which keys there are, and what happens to them next
-  $ jwksd plan                          a picture of that
+  $ jwksd keys                          list the keys, and the next step of each
+  $ jwksd plan                          draw when each key changes
   $ jwksd rotate                        announce the next key now
   $ jwksd keygen --out keys/$(date +%F).jwk    make a signing key
   $ jwksd token --aud my-api            sign a token with the active key

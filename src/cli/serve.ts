@@ -12,8 +12,9 @@ export function serveCommand(io: Io): Command {
       "after",
       `
 Each setting is also an environment variable and a member of the --config file; a flag wins over the environment, the
-environment over the file. Keys are read again on SIGHUP and when their files change; bad ones are refused and logged,
-and the old ones go on being served. SIGTERM ends the requests under way, then the process.
+environment over the file. Without --keys, jwksd makes the keys and rotates them. The files of --keys are read again on SIGHUP
+and when they change; a bad key is refused and logged, and the old keys stay. On SIGTERM, serve answers the requests under way
+and ends.
 
 Examples:
   $ jwksd serve --issuer https://login.example.com --keys /etc/jwksd/keys

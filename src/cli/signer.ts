@@ -42,13 +42,13 @@ const shortcuts = [
 ].map((option) => option.conflicts("signers"));
 
 export function signerCommand(io: Io): Command {
-  const command = new Command("signer").description("Look at keys in HSMs and key services.");
+  const command = new Command("signer").description("Test keys in HSMs and key services.");
   const checking = command
     .command("check")
     .description("Open a key in an HSM or a key service, sign probes with it, and verify each.")
     .argument("<uri>", "key URI, which names a key version")
     .option("--probes <number>", "signatures to make, one after the other", wholeNumber, 100)
-    .option("--json", "print what was found out as JSON");
+    .option("--json", "print the result as JSON");
   for (const option of shortcuts) checking.addOption(option);
   addSettings(checking, ["signers"])
     .addHelpText(

@@ -20,7 +20,7 @@ type VerifyFlags = {
 
 export function verifyCommand(io: Io): Command {
   return new Command("verify")
-    .description("Verify a token from outside, through discovery, and explain each step.")
+    .description("Verify a token as a relying party does, through discovery, and explain each step.")
     .argument("<token>", 'the token, or "-" to read it from standard input, which keeps it out of the process list')
     .requiredOption("--issuer <url>", "issuer identifier of the provider")
     .requiredOption("--aud <audience>", "accepted audience; may be given several times", collect)
