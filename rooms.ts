@@ -25,7 +25,7 @@ export const base = [
 ] as const;
 
 export const rooms: Readonly<Record<string, Room>> = {
-  jwk: { rooms: [], packages: ["jose"] },
+  jwk: { rooms: ["crypto"], packages: ["jose"] },
   crypto: { rooms: [], packages: ["jose"] },
   signer: { rooms: ["jwk", "crypto"], packages: ["jose"] },
   keyset: { rooms: ["jwk", "crypto", "signer"], packages: ["jose"] },
@@ -52,6 +52,7 @@ export const rooms: Readonly<Record<string, Room>> = {
   cli: {
     rooms: [
       "jwk",
+      "crypto",
       "keyset",
       "signer",
       "token",

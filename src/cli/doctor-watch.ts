@@ -4,7 +4,7 @@ import { InvalidArgumentError } from "commander";
 import { systemClock } from "../clock.ts";
 import type { Observations } from "../doctor/index.ts";
 import { type Happening, type ObserveOptions, asking, watch } from "../doctor/node/index.ts";
-import { maxTokenBytes } from "../token/verify.ts";
+import { maxTokenBytes } from "../token/compact-jws.ts";
 import { type Io, tell } from "./io.ts";
 
 const unitMs = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;

@@ -1,15 +1,11 @@
 import { type JWSHeaderParameters, decodeJwt, decodeProtectedHeader } from "jose";
+import { isPublicKeyAlgorithm } from "../crypto/algorithms.ts";
 import { JwksdError, TokenError } from "../errors.ts";
 import { createRemoteKeySet } from "../relying-party/remote-key-set.ts";
 import { printable } from "../printable.ts";
 import { relativeText, timeText } from "../rotation/words.ts";
-import {
-  type VerifyOptions,
-  checkVerifyOptions,
-  isPublicKeyAlgorithm,
-  maxTokenBytes,
-  verify,
-} from "../token/verify.ts";
+import { maxTokenBytes } from "../token/compact-jws.ts";
+import { type VerifyOptions, checkVerifyOptions, verify } from "../token/verify.ts";
 
 /** One step of a verification and what came of it. */
 export interface Step {

@@ -1,7 +1,7 @@
 import { Command } from "commander";
 import { explainVerification, stepLines } from "./explain.ts";
 import { printableJson } from "../printable.ts";
-import { maxTokenBytes } from "../token/verify.ts";
+import { maxTokenBytes } from "../token/compact-jws.ts";
 import { type Io, print } from "./io.ts";
 import { collect } from "./token.ts";
 

@@ -28,7 +28,7 @@ const algorithms: ReadonlyMap<string, Algorithm> = new Map<string, Algorithm>([
 ]);
 
 /** Whether it is an algorithm that verifies with a public key: neither `none` nor HMAC. */
-export const isPublicKeyAlgorithm = (alg: string): boolean => algorithms.has(alg);
+export const isPublicKeyAlgorithm = (alg: unknown): alg is string => algorithms.has(alg as string);
 
 /**
  * The algorithm of an `alg`, for a key that is one of it and may be used for this.

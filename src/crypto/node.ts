@@ -1,11 +1,13 @@
-import { KeyObject, constants, hash, sign as signBytes, verify as verifyBytes } from "node:crypto";
+import { KeyObject, constants, createPrivateKey, hash, sign as signBytes, verify as verifyBytes } from "node:crypto";
 import type { CryptoKey } from "jose";
+import type { Bytes } from "../bytes.ts";
 import { algorithmFor } from "./algorithms.ts";
 import { derFromRaw, es256FromDer } from "./der.ts";
 import type { Primitives } from "./primitives.ts";
+import { inTurn } from "./turns.ts";
 import * as web from "./web.ts";
 
-// Node, and Bun. With r then s in place of DER, OpenSSL takes nearly twice as long for ECDSA.
+// Node, and Bun. ECDSA signatures go through OpenSSL in DER: with r then s, it takes nearly twice as long.
 
 const { RSA_PKCS1_PSS_PADDING: padding } = constants;
 const keyObjects = new WeakMap<CryptoKey, KeyObject>();
@@ -23,14 +25,17 @@ export const sign: Primitives["sign"] = (key, bytes) => {
   const object = keyObject(key);
   if (object === undefined) return web.sign(key, bytes);
   algorithmFor("ES256", key, "sign");
-  return es256FromDer(signBytes("sha256", bytes, object), "a local key");
+  return inTurn((): Bytes => es256FromDer(signBytes("sha256", bytes, object), "a local key"));
 };
 
 export const verify: Primitives["verify"] = (key, alg, bytes, signature) => {
   const object = keyObject(key);
   if (object === undefined) return web.verify(key, alg, bytes, signature);
-  const { hash = null, signatureLength, saltLength } = algorithmFor(alg, key, "verify");
-  if (signatureLength !== undefined)
-    return signature.length === signatureLength && verifyBytes(hash, bytes, object, derFromRaw(signature));
-  return verifyBytes(hash, bytes, saltLength === undefined ? object : { key: object, padding, saltLength }, signature);
+  const { name, hash = null, signatureLength = signature.length, saltLength } = algorithmFor(alg, key, "verify");
+  if (signature.length !== signatureLength) return false;
+  const encoded = name === "ECDSA" ? derFromRaw(signature) : signature;
+  const input = saltLength === undefined ? object : { key: object, padding, saltLength };
+  return inTurn(() => verifyBytes(hash, bytes, input, encoded));
 };
+
+export const readSec1OrPkcs1: Primitives["readSec1OrPkcs1"] = (pem) => createPrivateKey(pem).export({ format: "jwk" });

@@ -22,4 +22,6 @@ export interface Primitives {
    * @throws TypeError when it is no public key of this alg
    */
   verify(this: void, key: CryptoKey, alg: string, bytes: Bytes, signature: Bytes): boolean | Promise<boolean>;
+  /** Reads a private key in the PEM of SEC1 or PKCS#1; `undefined` where only PKCS#8 can be read. */
+  readonly readSec1OrPkcs1: ((pem: string) => Readonly<Record<string, unknown>>) | undefined;
 }

@@ -1,7 +1,7 @@
 import { algorithmFor } from "./algorithms.ts";
 import type { Primitives } from "./primitives.ts";
 
-// Wherever there is no OpenSSL: browsers, workers, Deno.
+// For browsers and workers.
 const { subtle } = globalThis.crypto;
 
 export const sha256: Primitives["sha256"] = async (bytes) => new Uint8Array(await subtle.digest("SHA-256", bytes));
@@ -12,3 +12,5 @@ export const sign: Primitives["sign"] = async (key, bytes) =>
 export const verify: Primitives["verify"] = async (key, alg, bytes, signature) =>
   // What cannot be a signature at all makes some runtimes throw.
   subtle.verify(algorithmFor(alg, key, "verify"), key, signature, bytes).catch(() => false);
+
+export const readSec1OrPkcs1: Primitives["readSec1OrPkcs1"] = undefined;

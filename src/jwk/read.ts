@@ -1,3 +1,4 @@
+import { readSec1OrPkcs1 } from "#crypto";
 import * as jose from "jose";
 import { KeyMaterialError } from "../errors.ts";
 import { type PublicJwk, checkSize, publicMembers } from "./public.ts";
@@ -179,17 +180,15 @@ async function readPem(read: (alg: string) => Promise<CryptoKey>, name: string):
   return readJwk(await jose.exportJWK(key), name);
 }
 
-/** SEC1 and PKCS#1, which Web Crypto cannot read, are left to `node:crypto` where the runtime has it. */
 async function readTraditionalPem(pem: string, name: string): Promise<KeyMaterial> {
-  const nodeCrypto = globalThis.process?.getBuiltinModule?.("node:crypto");
-  if (nodeCrypto === undefined) {
+  const read = readSec1OrPkcs1;
+  if (read === undefined) {
     throw new KeyMaterialError(
       "ERR_KEY_FORMAT",
       `${name}: this runtime reads PKCS#8 only; convert with: openssl pkcs8 -topk8 -nocrypt -in FILE`,
     );
   }
-  const key = await exported(async () => nodeCrypto.createPrivateKey(pem), name);
-  return readKey(key, name);
+  return readJwk(await exported(async () => read(pem), name), name);
 }
 
 /** Runs a parser whose own error might quote what it parsed; only ours gets out. */

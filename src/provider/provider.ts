@@ -146,6 +146,7 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
         kid: first.jwk.kid,
         maxLifetimeSeconds: maxTokenLifetimeSeconds,
         sign: guardSigner(first.signer, first.publicKey, name, merged.signerLimits, clock),
+        headers: new Map(),
       };
       activeKeys.set(first.signer, active);
     }

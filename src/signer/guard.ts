@@ -5,7 +5,7 @@ import type { Bytes } from "../bytes.ts";
 import { type Clock, systemClock } from "../clock.ts";
 import { SignerError } from "../errors.ts";
 import { type Rules, checkOptions, number, timeout } from "../options.ts";
-import { localKey } from "./local.ts";
+import { localSign } from "./local.ts";
 import type { Signer } from "./signer.ts";
 
 /** Bounds of one signer. The defaults suit a key service that takes 10 to 50 ms for a signature. */
@@ -27,7 +27,7 @@ export type GuardedSign = (message: Bytes, signal?: AbortSignal) => Promise<Byte
  * What stands between every signer and its callers: a cap on what is under way, a bounded queue, a deadline, and a check of each
  * signature against the public key that is published under the kid. A signature that does not verify never gets out.
  *
- * A local key was checked when it was loaded, so its signatures are not; where they are made at once, there is nothing to bound either.
+ * A local key was checked when it was loaded, and has no backend: there is nothing to check, to wait for or to bound.
  *
  * An operation that its backend does not end keeps its place after the deadline, so that a backend that hangs is not given more.
  *
@@ -82,14 +82,16 @@ export function guardSigner(
     });
   }
 
-  const local = localKey(signer);
-  if (local?.isSynchronous === true) {
+  const signLocally = localSign(signer);
+  if (signLocally !== undefined) {
     return async (message, signal) => {
-      if (signal?.aborted === true) throw aborted();
+      checkAborted(signal);
       try {
-        return await local.sign(message);
+        const signature = await signLocally(message);
+        checkAborted(signal);
+        return signature;
       } catch (error) {
-        throw unavailable(error);
+        throw error instanceof SignerError ? error : unavailable(error);
       }
     };
   }
@@ -118,13 +120,17 @@ export function guardSigner(
       );
     }
     const copy = new Uint8Array(signature);
-    if (local === undefined && !(await verify(publicKey, "ES256", message, copy))) {
+    if (!(await verify(publicKey, "ES256", message, copy))) {
       throw new SignerError(
         "ERR_SIGNER_BAD_SIGNATURE",
         `${name}: the published key does not verify what the signer signed`,
       );
     }
     return copy;
+  }
+
+  function checkAborted(signal: AbortSignal | undefined): void {
+    if (signal?.aborted === true) throw aborted();
   }
 
   function aborted(): SignerError {

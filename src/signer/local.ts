@@ -6,20 +6,15 @@ import type { PublicJwk } from "../jwk/public.ts";
 import { type KeyInput, type KeyMaterial, isCryptoKey, readKey } from "../jwk/read.ts";
 import type { SignInput, Signer } from "./signer.ts";
 
-/** The private key of a signer that was made here. */
-interface LocalKey {
-  sign(message: Bytes): Bytes | Promise<Bytes>;
-  /** Whether its signatures are made at once, so that there is nothing to wait for, to bound or to abort. */
-  readonly isSynchronous: boolean;
-}
+type LocalSign = (message: Bytes) => Bytes | Promise<Bytes>;
 
-const localKeys = new WeakMap<Signer, LocalKey>();
+const localSigns = new WeakMap<Signer, LocalSign>();
 
 /**
- * The key of a signer that was made here, and so was checked when it was loaded; `undefined` for all others. It goes by the object
- * itself: no property makes a signer one of these, and none of these can be changed.
+ * How a signer signs that was made here, and so was checked when its key was loaded; `undefined` for all others. It goes by the
+ * object itself: no property makes a signer one of these, and none of these can be changed.
  */
-export const localKey = (signer: Signer): LocalKey | undefined => localKeys.get(signer);
+export const localSign = (signer: Signer): LocalSign | undefined => localSigns.get(signer);
 
 /**
  * A signer over a private key in the memory of this process.
@@ -50,12 +45,13 @@ export async function signerFrom(material: KeyMaterial, name: string): Promise<S
       `${name}: this is a public key; a signing key needs its private part`,
     );
   }
-  const key = await importPair(publicJwk, privateKey, name);
+  const key = await importPrivate(publicJwk, privateKey, name);
+  const signMessage: LocalSign = (message) => sign(key, message);
   const signer: Signer = Object.freeze({
     publicKey: Object.freeze(publicJwk),
-    sign: async ({ message }: SignInput) => key.sign(message as Bytes),
+    sign: async ({ message }: SignInput) => signMessage(message as Bytes),
   });
-  localKeys.set(signer, key);
+  localSigns.set(signer, signMessage);
   return signer;
 }
 
@@ -84,21 +80,20 @@ function checkPurpose({ use, alg, keyOps }: KeyMaterial, name: string): void {
   }
 }
 
-/** Checks the halves against each other: the one signs, the other verifies. */
-async function importPair(
+/** The private half, after it has signed what the public half verifies. */
+async function importPrivate(
   publicJwk: PublicJwk,
   privateKey: jose.JWK | jose.CryptoKey,
   name: string,
-): Promise<LocalKey> {
+): Promise<jose.CryptoKey> {
   try {
     const publicKey = await importEs256(publicJwk);
     // Where the public half is good, a private JWK that cannot be imported is not its other half.
     const secret = isCryptoKey(privateKey) ? privateKey : await importEs256(privateKey).catch(() => undefined);
     if (secret === undefined) throw mismatch(name);
     const probe = new TextEncoder().encode("jwksd probe");
-    const signature = sign(secret, probe);
-    if (!(await verify(publicKey, "ES256", probe, await signature))) throw mismatch(name);
-    return { sign: (message) => sign(secret, message), isSynchronous: !(signature instanceof Promise) };
+    if (!(await verify(publicKey, "ES256", probe, await sign(secret, probe)))) throw mismatch(name);
+    return secret;
   } catch (error) {
     if (error instanceof KeyMaterialError) throw error;
     throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: not a valid P-256 key that may sign`);

@@ -1,7 +1,7 @@
 import { base64url } from "jose";
 import { ConfigError, TokenError } from "../errors.ts";
 import type { GuardedSign } from "../signer/guard.ts";
-import { maxTokenBytes } from "./verify.ts";
+import { maxTokenBytes } from "./compact-jws.ts";
 
 /** How a token is signed. */
 export interface SignOptions {
@@ -21,6 +21,8 @@ export interface ActiveKey {
   /** `Infinity` for no bound. */
   readonly maxLifetimeSeconds: number;
   readonly sign: GuardedSign;
+  /** By typ, the header of tokens that add nothing to it; filled by `signToken`. */
+  readonly headers: Map<string, string>;
 }
 
 export type Claims = Readonly<Record<string, unknown>>;
@@ -39,6 +41,8 @@ const reservedHeader = new Set([
   "x5t",
   "x5t#S256",
 ]);
+/** More than a provider uses; a typ could come from anywhere. */
+const maxHeaders = 16;
 /** Of 64 bytes in base64url. */
 const signatureLength = 86;
 const encoder = new TextEncoder();
@@ -107,7 +111,7 @@ export async function signToken(
   }
   if (!Number.isFinite(nowMs)) throw new ConfigError("ERR_OPTION_INVALID", '"clock" does not tell the time');
   const iat = Math.floor(nowMs / 1000);
-  const protectedHeader = encode({ ...header, alg: "ES256", kid: active.kid, typ });
+  const protectedHeader = headerOf(active, typ, header);
   const payload = encode({ ...claims, iss: issuer, iat, exp: iat + lifetimeSeconds });
   const signingInput = `${protectedHeader}.${payload}`;
   if (signingInput.length + 1 + signatureLength > maxTokenBytes) {
@@ -118,6 +122,16 @@ export async function signToken(
   }
   const signature = await active.sign(encoder.encode(signingInput), signal);
   return `${signingInput}.${base64url.encode(signature)}`;
+}
+
+/** What all tokens of a key and a typ have alike is encoded once. */
+function headerOf({ kid, headers }: ActiveKey, typ: string, more: object): string {
+  const isUsual = Object.keys(more).length === 0;
+  const known = isUsual ? headers.get(typ) : undefined;
+  if (known !== undefined) return known;
+  const encoded = encode({ ...more, alg: "ES256", kid, typ });
+  if (isUsual && headers.size < maxHeaders) headers.set(typ, encoded);
+  return encoded;
 }
 
 function isPlainObject(value: unknown): boolean {

@@ -47,6 +47,10 @@ const good: readonly (readonly [name: string, hex: string])[] = [
     "f75962df17ad4793f582f82ae495b3dd7f5a18bcb64b5e582b45c37e35a20b64959e87ab515c5f59ff5c8181c5cbe67ff42d6578001a115a2c445f117cad190c",
   ],
   [
+    "no bit set but the top bits of their first bytes",
+    "8089976ecfc7e88d6e86de0c1724e132d97ad5b78222905b90f578ea03e5b0e280e1aa63ba256d09bd609185c3ac01e76513ee7f6106efdba23f17b3ddf5d9eb",
+  ],
+  [
     "top bits not set",
     "5b903a9608a9ef33ebe4e8fa4280abdb39303d0f6cdad8d091591b32723dcbfa07da0d9a95b99d1359babeb294e2417bd83f56e07b90db617d8e2e3fcbaa70e3",
   ],
@@ -125,6 +129,17 @@ describe("the primitives", () => {
           assert.equal(await verify(key, "ES256", message.subarray(1), signature), false);
         });
       }
+
+      test("refused: r and s that are good, in another size than that of the curve", async () => {
+        for (const [what, hex] of good) {
+          const [r, s] = [hex.slice(0, 64), hex.slice(64)];
+          for (const [size, resized] of [
+            ["33 bytes", `00${r}00${s}`],
+            ["31 bytes", r.slice(2) + s.slice(2)],
+          ] as const)
+            assert.equal(await judge(verify, fromHex(resized), `${what}, ${size}`), false);
+        }
+      });
 
       test("refused: r and s around every border that they have", async () => {
         for (const [r, rValue] of Object.entries(scalars))

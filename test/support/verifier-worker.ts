@@ -1,7 +1,7 @@
 // @ts-expect-error There are no types for it here.
 import { env } from "cloudflare:workers";
-import * as jose from "jose";
 import { type KeySetState, type RemoteKeySet, createRemoteKeySet } from "../../src/relying-party/index.ts";
+import { verifyByBoth } from "./verifier.ts";
 
 interface Settings {
   readonly issuer: string;
@@ -20,7 +20,7 @@ export default {
   async fetch(request: Request): Promise<Response> {
     keys ??= make();
     if (request.method === "GET") return Response.json(keys.state());
-    const verification = jose.jwtVerify(await request.text(), keys, { issuer, audience, algorithms: ["ES256"] });
+    const verification = verifyByBoth(await request.text(), keys, { issuer, audience });
     const answer = verification.then(
       () => new Response("verified"),
       (error: Error & { code?: string }) => new Response(error.code ?? error.message, { status: 401 }),

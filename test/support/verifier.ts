@@ -1,3 +1,6 @@
+import { type JWTVerifyGetKey, jwtVerify } from "jose";
+import { type KeySource, verify } from "../../src/token/verify.ts";
+
 /** Tokens that stay valid until `next` is called with the number of the window after the next one. */
 export interface Window {
   readonly number: number;
@@ -18,6 +21,21 @@ export interface Report {
   readonly refusals: readonly string[];
   /** What the key set gives for a cold start. */
   readonly state?: unknown;
+}
+
+/** Verifies a token with jose and with jwksd over the same keys, and throws what jose throws. They must not disagree. */
+export async function verifyByBoth(
+  token: string,
+  keys: KeySource,
+  expected: { readonly issuer: string; readonly audience: string },
+): Promise<void> {
+  const options = { ...expected, algorithms: ["ES256"] };
+  const [byJose, byJwksd] = await Promise.allSettled([
+    jwtVerify(token, keys as JWTVerifyGetKey, options),
+    verify(token, { ...options, keys }),
+  ]);
+  if (byJose.status !== byJwksd.status) throw new Error(`jose: ${byJose.status}, jwksd: ${byJwksd.status}`);
+  if (byJose.status === "rejected") throw byJose.reason;
 }
 
 const lanes = 4;

@@ -208,15 +208,6 @@ describe("a local key was checked when it was loaded, and is trusted by what its
     assert.ok(Object.isFrozen(signer));
     assert.ok(verifies(await guardSigner(signer, publicKey, 'kid "a"')(message)));
   });
-
-  test("a key that is not extractable is trusted as well, and bounded like any other signer that makes callers wait", async () => {
-    const pair = await jose.generateKeyPair("ES256");
-    const sign = guardSigner(await localSigner(pair), pair.publicKey, 'kid "a"', { maxConcurrent: 1, maxQueued: 0 });
-    const signed = sign(message);
-    assert.equal(await verdict(sign(message)), "ERR_SIGNER_BUSY");
-    const ecdsa = { name: "ECDSA", hash: "SHA-256" };
-    assert.ok(await crypto.subtle.verify(ecdsa, pair.publicKey, await signed, message));
-  });
 });
 
 describe("places and queue", () => {

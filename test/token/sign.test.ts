@@ -107,6 +107,24 @@ describe("what a token says", () => {
     });
   }
 
+  test("each token has the header that was asked for, whatever the ones before had", async () => {
+    const provider = await provide({ keyset: [await entry("a"), await entry("b")] });
+    const headerOf = async (options: Partial<SignOptions>): Promise<object> =>
+      read(await provider.sign({}, { lifetimeSeconds: 60, ...options })).header;
+    for (const kid of ["a", "b", "a"]) {
+      await provider.update({ keyset: [await entry(kid)] });
+      const own = { alg: "ES256", kid };
+      for (let round = 0; round < 2; round += 1) {
+        assert.deepEqual(await headerOf({}), { ...own, typ: "JWT" });
+        assert.deepEqual(await headerOf({ typ: "at+jwt" }), { ...own, typ: "at+jwt" });
+        assert.deepEqual(await headerOf({ header: { cty: "x" } }), { ...own, typ: "JWT", cty: "x" });
+        assert.deepEqual(await headerOf({ header: { cty: undefined } }), { ...own, typ: "JWT" });
+        for (let other = 0; other < 20; other += 1)
+          assert.deepEqual(await headerOf({ typ: `x${other}` }), { ...own, typ: `x${other}` });
+      }
+    }
+  });
+
   test("what the caller does with the claims afterwards has no effect", async () => {
     const provider = await provide();
     const claims = { sub: "alice" };

@@ -1,0 +1,62 @@
+import { decodeProtectedHeader, type JWTHeaderParameters } from "jose";
+import { TokenError } from "../errors.ts";
+
+/** Longer ones are refused before they are parsed. */
+export const maxTokenBytes = 16_384;
+const base64url = "(?:[\\w-]{4})*(?:[\\w-][AQgw]|[\\w-]{2}[AEIMQUYcgkosw048])?";
+/**
+ * Decoders take whitespace, padding, or bits after the last byte, which make many tokens of one.
+ *
+ * @see RFC 7515 section 5.2; RFC 4648 section 3.5
+ */
+const compactJws = new RegExp(`^${base64url}\\.${base64url}\\.${base64url}$`);
+
+/**
+ * The protected header of a compact JWS, before its signature is verified: JSON, without critical parameters that are not
+ * understood, and with an alg that is allowed.
+ *
+ * @throws TokenError `ERR_TOKEN_TOO_LARGE`, `ERR_TOKEN_MALFORMED`, `ERR_TOKEN_CRIT`, `ERR_TOKEN_ALG`
+ * @see RFC 7515 section 5.2
+ */
+export function headerOf(token: string, algorithms: readonly string[]): JWTHeaderParameters {
+  if (typeof token !== "string") throw malformed("the token is not a string");
+  if (token.length > maxTokenBytes) {
+    throw new TokenError("ERR_TOKEN_TOO_LARGE", `the token is longer than ${maxTokenBytes} bytes`);
+  }
+  if (!compactJws.test(token)) throw malformed();
+  const header = parse(token);
+  if (header.crit !== undefined) checkCritical(header);
+  if (typeof header.alg !== "string" || header.alg === "") throw malformed();
+  if (!algorithms.includes(header.alg)) throw new TokenError("ERR_TOKEN_ALG", "the alg of the token is not allowed");
+  return header;
+}
+
+export function malformed(message: string = "the token is not a well-formed signed JWT"): TokenError {
+  return new TokenError("ERR_TOKEN_MALFORMED", message);
+}
+
+function parse(token: string): JWTHeaderParameters {
+  try {
+    return decodeProtectedHeader(token) as JWTHeaderParameters;
+  } catch {
+    throw malformed();
+  }
+}
+
+/**
+ * Of all extensions only `b64` is understood, and claims are always base64url.
+ *
+ * @see RFC 7515 section 4.1.11; RFC 7797 section 7
+ */
+function checkCritical({ crit, ...others }: JWTHeaderParameters): void {
+  if (
+    !Array.isArray(crit) ||
+    crit.length === 0 ||
+    crit.some((name: unknown) => typeof name !== "string" || name === "")
+  )
+    throw malformed();
+  if (crit.some((name) => name !== "b64")) {
+    throw new TokenError("ERR_TOKEN_CRIT", "the token has critical header parameters that are not understood");
+  }
+  if (others.b64 !== true) throw malformed();
+}

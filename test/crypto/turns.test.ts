@@ -1,0 +1,57 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { inTurn } from "../../src/crypto/turns.ts";
+
+test("four run at once, four more in each turn of the event loop after that, in order", async () => {
+  await nextTurn();
+  const done: number[] = [];
+  const results = Array.from({ length: 11 }, (_, index) => inTurn(() => done.push(index)));
+  assert.deepEqual(
+    results.map((result) => result instanceof Promise),
+    [false, false, false, false, true, true, true, true, true, true, true],
+  );
+  const counts: number[] = [];
+  for (let turn = 0; turn < 4; turn += 1) {
+    counts.push(done.length);
+    await nextTurn();
+  }
+  assert.deepEqual(counts, [4, 8, 11, 11]);
+  assert.deepEqual(
+    done,
+    done.toSorted((one, other) => one - other),
+  );
+  assert.equal(
+    inTurn(() => "at once again"),
+    "at once again",
+  );
+});
+
+test("whoever comes while others wait, waits behind them", async () => {
+  await nextTurn();
+  const done: string[] = [];
+  for (let index = 0; index < 8; index += 1) void inTurn(() => done.push("before"));
+  await nextTurn();
+  const late = inTurn(() => done.push("late"));
+  assert.ok(late instanceof Promise);
+  await late;
+  assert.deepEqual(done, [...Array.from({ length: 8 }, () => "before"), "late"]);
+});
+
+function failing(): never {
+  throw new Error("no");
+}
+
+test("what an operation throws is thrown at once, or rejects later, and holds nobody up", async () => {
+  await nextTurn();
+  for (let index = 0; index < 4; index += 1) assert.throws(() => inTurn(failing), { message: "no" });
+  const later: Promise<never> = inTurn(failing);
+  const after = inTurn(() => "after");
+  await assert.rejects(later, { message: "no" });
+  assert.equal(await after, "after");
+});
+
+test("a loop that never pauses leaves the event loop to others", { timeout: 10_000 }, async () => {
+  const signal = AbortSignal.timeout(1);
+  while (!signal.aborted) await inTurn(() => {});
+});
