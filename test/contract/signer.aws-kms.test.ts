@@ -12,10 +12,11 @@ checkSigner("AWS KMS, its SDK against a stub on loopback", async () => {
   const backend = awsKmsBackend({ endpoint: stub.url, credentials: async () => credentials });
   const uri = stub.add();
   const signer = await backend.open(uri);
-  const privateScalar = stub.keys.get(uri.slice("aws-kms:".length))?.key.privateScalar ?? "";
+  const key = stub.keys.get(uri.slice("aws-kms:".length))?.key;
   return {
     signer,
-    secrets: [credentials.secretAccessKey, credentials.sessionToken, privateScalar],
+    secrets: [credentials.secretAccessKey, credentials.sessionToken, key?.privateScalar ?? ""],
+    key,
     hold: () => stub.hold("sign"),
     close: async () => {
       await signer.close();

@@ -7,9 +7,11 @@ checkSigner("Azure Key Vault, its SDK against a stub on loopback, over TLS", asy
   const stub = await azureStub(token);
   const credential = { getToken: async () => ({ token, expiresOnTimestamp: Date.now() + 3_600_000 }) };
   const signer = await azureKeyVaultBackend({ credential }).open(stub.add());
+  const key = stub.keys[0]?.key;
   return {
     signer,
-    secrets: [token, stub.keys[0]?.key.privateScalar ?? ""],
+    secrets: [token, key?.privateScalar ?? ""],
+    key,
     hold: () => stub.hold("sign"),
     close: async () => {
       await signer.close();

@@ -15,11 +15,12 @@ checkSigner("Google Cloud KMS, its SDK against a stub on loopback", async () => 
   process.env["GOOGLE_APPLICATION_CREDENTIALS"] = file;
   const uri = stub.add();
   const signer = await googleKmsBackend({ endpoint: stub.url }).open(uri);
-  const privateScalar = stub.versions.get(uri.slice("gcp-kms:".length))?.key.privateScalar ?? "";
+  const key = stub.versions.get(uri.slice("gcp-kms:".length))?.key;
   assert.equal(stub.tokens.size, 1);
   return {
     signer,
-    secrets: [privateScalar, ...stub.tokens, ...keyMaterial(serviceAccount.private_key)],
+    secrets: [key?.privateScalar ?? "", ...stub.tokens, ...keyMaterial(serviceAccount.private_key)],
+    key,
     hold: () => stub.hold("sign"),
     close: async () => {
       await signer.close();

@@ -7,10 +7,11 @@ checkSigner("Vault Transit, of which a stub is on loopback", async () => {
   const stub = await vaultStub(token);
   process.env["VAULT_TOKEN"] = token;
   const signer = await vaultTransitBackend().open(stub.add("login"));
-  const { privateScalar = "" } = stub.keys.get("login")?.versions.get(1) ?? {};
+  const key = stub.keys.get("login")?.versions.get(1);
   return {
     signer,
-    secrets: [token, privateScalar],
+    secrets: [token, key?.privateScalar ?? ""],
+    key,
     hold: () => stub.hold("sign"),
     close: async () => {
       await signer.close();

@@ -20,6 +20,8 @@ import { checkFailures, failing } from "./failures.ts";
 const folder = await mkdtemp(join(tmpdir(), "jwksd-"));
 after(() => rm(folder, { recursive: true }));
 const variable = "GOOGLE_APPLICATION_CREDENTIALS";
+// Where the file of the credentials names no project, the SDK looks for one: with gcloud, and on a metadata server.
+Object.assign(process.env, { PATH: "", METADATA_SERVER_DETECTION: "none" });
 const accountFile = join(folder, "account.json");
 await writeFile(accountFile, JSON.stringify(serviceAccount));
 process.env[variable] = accountFile;
@@ -37,10 +39,21 @@ const signedWith = (signature: Buffer) => ({
   signatureCrc32c: String(crc32c(signature)),
 });
 
-async function start(t: TestContext): Promise<GoogleStub> {
+/** For tests of credentials: the SDK looks for them once for each endpoint, which takes it half a second. */
+async function newStub(t: TestContext): Promise<GoogleStub> {
   const stub = await googleStub();
   t.after(() => stub.close());
   return stub;
+}
+
+const shared = await googleStub();
+after(() => shared.close());
+
+function start(): GoogleStub {
+  shared.forget();
+  shared.versions.clear();
+  shared.cryptoKeys.clear();
+  return shared;
 }
 
 test("CRC32C of the test values (RFC 3720 appendix B.4)", () => {
@@ -139,8 +152,8 @@ describe("opening a key of Google Cloud KMS", () => {
     });
   }
 
-  test("what cannot sign is refused at once", async (t) => {
-    const stub = await start(t);
+  test("what cannot sign is refused at once", async () => {
+    const stub = start();
     const backend = googleKmsBackend(optionsFor(stub));
     const rows: [version: Partial<GoogleKeyVersion>, code: Parameters<typeof failing>[1], says: RegExp][] = [
       [{ algorithm: "EC_SIGN_P384_SHA384", key: serviceKey("P-384") }, "ERR_KEY_NOT_P256", /EC_SIGN_P384_SHA384/],
@@ -163,7 +176,7 @@ describe("opening a key of Google Cloud KMS", () => {
   });
 
   test("credentials that cannot be had: an error, and the process goes on", async (t) => {
-    const stub = await start(t);
+    const stub = await newStub(t);
     process.env[variable] = join(folder, "absent.json");
     const error = await failing(() => googleKmsBackend(optionsFor(stub)).open(stub.add()), "ERR_SIGNER_UNAUTHORIZED");
     assert.match(error.message, /no credentials found/);
@@ -171,7 +184,7 @@ describe("opening a key of Google Cloud KMS", () => {
   });
 
   test("credentials of another account", async (t) => {
-    const stub = await start(t);
+    const stub = await newStub(t);
     process.env[variable] = join(folder, "another.json");
     const another = { ...serviceAccount, client_email: "another@project.iam.gserviceaccount.com" };
     await writeFile(join(folder, "another.json"), JSON.stringify(another));
@@ -183,7 +196,7 @@ describe("opening a key of Google Cloud KMS", () => {
     [503, "ERR_SIGNER_UNAVAILABLE"],
   ] as const) {
     test(`what hands out tokens to a federated identity answers ${status}: ${code}`, async (t) => {
-      const stub = await start(t);
+      const stub = await newStub(t);
       stub.fail("POST /token", { status, json: { error: "invalid_grant", error_description: secrets[0] } }, 9);
       const subject = join(folder, "subject");
       await writeFile(subject, "a-subject-token");
@@ -206,8 +219,8 @@ describe("making and destroying keys of Google Cloud KMS", () => {
   const issuer = "https://Login.example.com:8443/tenant~a";
   const cryptoKey = "projects/project/locations/europe-west3/keyRings/login/cryptoKeys/made";
 
-  test("each key is a version of one CryptoKey, which is made when it is not there", async (t) => {
-    const stub = await start(t);
+  test("each key is a version of one CryptoKey, which is made when it is not there", async () => {
+    const stub = start();
     const backend = googleKmsBackend({ ...optionsFor(stub), cryptoKey });
     const signer = await backend.create({ issuer });
     assert.equal(signer.uri, `gcp-kms:${cryptoKey}/cryptoKeyVersions/1`);
@@ -226,16 +239,16 @@ describe("making and destroying keys of Google Cloud KMS", () => {
     assert.deepEqual(stub.refused, []);
   });
 
-  test("where versions may not be made, no CryptoKey is made either", async (t) => {
-    const stub = await start(t);
+  test("where versions may not be made, no CryptoKey is made either", async () => {
+    const stub = start();
     stub.fail("createVersion", googleError(403, "PERMISSION_DENIED"), 2);
     const backend = googleKmsBackend({ ...optionsFor(stub), cryptoKey });
     await failing(() => backend.create({ issuer }), "ERR_SIGNER_UNAUTHORIZED", secrets);
     assert.equal(stub.cryptoKeys.size, 0);
   });
 
-  test("a CryptoKey with another protection is not used, and the version is taken back", async (t) => {
-    const stub = await start(t);
+  test("a CryptoKey with another protection is not used, and the version is taken back", async () => {
+    const stub = start();
     await (
       await googleKmsBackend({ ...optionsFor(stub), cryptoKey, protectionLevel: "SOFTWARE" }).create({ issuer })
     ).close();
@@ -246,8 +259,8 @@ describe("making and destroying keys of Google Cloud KMS", () => {
     assert.deepEqual(states, ["ENABLED", "DESTROY_SCHEDULED"]);
   });
 
-  test("a version that cannot be generated is an error", async (t) => {
-    const stub = await start(t);
+  test("a version that cannot be generated is an error", async () => {
+    const stub = start();
     stub.fail("getVersion", { status: 200, json: { state: 8 } });
     const backend = googleKmsBackend({ ...optionsFor(stub), cryptoKey });
     const error = await failing(() => backend.create({ issuer }), "ERR_SIGNER_KEY_STATE", secrets);

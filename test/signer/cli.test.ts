@@ -5,9 +5,11 @@ import { describe, test } from "node:test";
 import { calculateJwkThumbprint } from "jose";
 import { kmsStub } from "../support/stubs/aws-kms.ts";
 import { vaultStub } from "../support/stubs/vault-transit.ts";
-import { runCliProcess, temporaryFolder } from "../support/service.ts";
+import { runCli, runCliProcess, temporaryFolder } from "../support/service.ts";
 
 const timeout = 60_000;
+// Credentials of key services are those of the process.
+process.env["VAULT_TOKEN"] = "a-token";
 
 interface Printed {
   readonly ok: boolean;
@@ -23,7 +25,7 @@ describe("jwksd signer check", { timeout, concurrency: 2 }, () => {
     const stub = await vaultStub("a-token");
     t.after(() => stub.close());
     const uri = stub.add("login");
-    const { code, stdout, stderr } = await runCliProcess(t, ["signer", "check", uri], { VAULT_TOKEN: "a-token" });
+    const { code, stdout, stderr } = await runCli(t, ["signer", "check", uri]);
     assert.deepEqual({ code, stderr }, { code: 0, stderr: "" });
     const key = stub.keys.get("login")?.versions.get(1)?.publicJwk ?? {};
     assert.match(stdout, new RegExp(`^ok +key +P-256, kid ${await calculateJwkThumbprint(key)}$`, "m"));
@@ -44,7 +46,7 @@ describe("jwksd signer check", { timeout, concurrency: 2 }, () => {
       [["--vault-namespace", "team"], {}] as const,
       [[], { VAULT_NAMESPACE: "team" }] as const,
     ]) {
-      const { code, stdout, stderr } = await runCliProcess(t, [...args, ...more], env);
+      const { code, stdout, stderr } = await runCli(t, [...args, ...more], env);
       assert.deepEqual({ code, stderr }, { code: 0, stderr: "" });
       const { ok, curve, backend, signatures, latencyMs } = JSON.parse(stdout) as Printed;
       const expected = { ok: true, curve: "P-256", backend: "vault-transit", signatures: 3 };
@@ -67,14 +69,14 @@ describe("jwksd signer check", { timeout, concurrency: 2 }, () => {
       [[], { JWKSD_SIGNERS: signers }],
       [["--vault-token-file", tokenFile, "--vault-namespace", "team"], { JWKSD_SIGNERS: "nowhere" }],
     ] as const) {
-      const { code, stdout, stderr } = await runCliProcess(t, [...args, ...more], env);
+      const { code, stdout, stderr } = await runCli(t, [...args, ...more], env);
       assert.deepEqual({ code, stderr }, { code: 0, stderr: "" });
       assert.match(stdout, /^ok +signatures 2, /m);
     }
-    const both = await runCliProcess(t, [...args, "--signers", signers, "--vault-namespace", "team"]);
+    const both = await runCli(t, [...args, "--signers", signers, "--vault-namespace", "team"]);
     assert.equal(both.code, 1);
     assert.match(both.stderr, /cannot be used with/);
-    const pasted = await runCliProcess(t, [...args, "--signers", '{ "pkcs11": { "pin": "a-secret" } }']);
+    const pasted = await runCli(t, [...args, "--signers", '{ "pkcs11": { "pin": "a-secret" } }']);
     assert.equal(pasted.code, 1);
     assert.match(pasted.stdout, /--signers must be a path, and not the content of a file \[ERR_OPTION_INVALID\]/);
     assert.doesNotMatch(pasted.stdout + pasted.stderr, /a-secret/);
@@ -110,10 +112,10 @@ describe("jwksd signer check", { timeout, concurrency: 2 }, () => {
       ["login", /^FAIL +open .*aws-kms:.* \[ERR_SIGNER_URI\]$/m],
     ];
     for (const [wrong, says] of rows) {
-      const { code, stdout } = await runCliProcess(t, ["signer", "check", wrong], { VAULT_TOKEN: "a-token" });
+      const { code, stdout } = await runCli(t, ["signer", "check", wrong]);
       assert.equal(code, 1);
       assert.match(stdout, says);
-      const json = await runCliProcess(t, ["signer", "check", wrong, "--json"], { VAULT_TOKEN: "a-token" });
+      const json = await runCli(t, ["signer", "check", wrong, "--json"]);
       assert.equal(json.code, 1);
       assert.equal((JSON.parse(json.stdout) as Printed).ok, false);
     }

@@ -11,7 +11,11 @@ export interface ServiceKey {
   readonly privateScalar: string;
   /** r then s, of a digest of 32 bytes. */
   sign(digest: Uint8Array): Buffer;
+  /** The half of its signatures that begins with a zero. By chance, one in 256 does. */
+  zeroHalf?: Half | undefined;
 }
+
+export type Half = "r" | "s";
 
 const toInt = (bytes: Uint8Array): bigint => BigInt(`0x${Buffer.from(bytes).toString("hex")}`);
 const toBytes = (value: bigint): Buffer => Buffer.from(value.toString(16).padStart(64, "0"), "hex");
@@ -27,7 +31,7 @@ function inverse(value: bigint): bigint {
 }
 
 /** ECDSA by its definition; the one slow step, the multiplication of a point, is that of ECDH. @see FIPS 186-5 section 6.4.1 */
-function signDigest(digest: Uint8Array, scalar: bigint): Buffer {
+function signDigest(digest: Uint8Array, scalar: bigint, zeroHalf: Half | undefined): Buffer {
   for (;;) {
     const nonce = randomBytes(32);
     const k = toInt(nonce);
@@ -35,7 +39,9 @@ function signDigest(digest: Uint8Array, scalar: bigint): Buffer {
     const ecdh = createECDH("prime256v1");
     ecdh.setPrivateKey(nonce);
     const r = toInt(ecdh.getPublicKey().subarray(1, 33)) % order;
+    if (zeroHalf === "r" && r >= 2n ** 248n) continue;
     const s = (inverse(k) * (toInt(digest) + r * scalar)) % order;
+    if (zeroHalf === "s" && s >= 2n ** 248n) continue;
     if (r !== 0n && s !== 0n) return Buffer.concat([toBytes(r), toBytes(s)]);
   }
 }
@@ -44,13 +50,14 @@ export function serviceKey(namedCurve = "P-256"): ServiceKey {
   const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve });
   const { d = "" } = namedCurve === "secp256k1" ? {} : privateKey.export({ format: "jwk" });
   const scalar = d === "" ? 0n : toInt(Buffer.from(d, "base64url"));
-  return {
+  const key: ServiceKey = {
     publicPem: publicKey.export({ type: "spki", format: "pem" }).toString(),
     publicDer: publicKey.export({ type: "spki", format: "der" }),
     publicJwk: publicKey.export({ format: "jwk" }) as ServiceKey["publicJwk"],
     privateScalar: d,
-    sign: (digest) => signDigest(digest, scalar),
+    sign: (digest) => signDigest(digest, scalar, key.zeroHalf),
   };
+  return key;
 }
 
 /** @see ITU-T X.690 section 8.3 */

@@ -49,6 +49,8 @@ const email = "jwksd@project.iam.gserviceaccount.com";
 /** Content of the file of a service account that may do everything. */
 export const serviceAccount = {
   type: "service_account",
+  // Without it the SDK looks for the name of a project: it runs gcloud, and asks a metadata server.
+  project_id: "project",
   private_key_id: "k1",
   private_key: account.privateKey.export({ type: "pkcs8", format: "pem" }).toString(),
   client_email: email,

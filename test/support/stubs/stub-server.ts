@@ -35,6 +35,8 @@ export interface StubServer {
   fail(operation: string, fault: Fault, times?: number): void;
   /** Lets nothing go wrong any more. */
   readonly recover: () => void;
+  /** Forgets what it was asked for, too. */
+  readonly forget: () => void;
   /** Lets an operation go without its answer until the function that it returns is called. */
   readonly hold: (operation: string) => () => void;
   /** Requests that the service would have refused, by the reason: a test expects none. */
@@ -116,6 +118,11 @@ export async function stubServer(
       faults.set(operation, [...list, ...Array.from({ length: times }, () => fault)]);
     },
     recover: () => faults.clear(),
+    forget() {
+      faults.clear();
+      seen.clear();
+      refused.length = 0;
+    },
     hold(operation) {
       const { promise, resolve } = Promise.withResolvers<void>();
       held.set(operation, promise);
