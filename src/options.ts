@@ -90,14 +90,18 @@ export function checkOptions<Options>(options: Options, rules: Rules<Options>, w
     if (value === null || value === undefined) continue;
     given[name] = value;
     if (holds(value)) continue;
-    // A number that is out of range is no secret.
-    const shown = typeof value === "number" && must.includes("number") ? String(value) : kindOf(value);
-    throw new ConfigError("ERR_OPTION_INVALID", `${what} "${name}" must be ${must}, not ${shown}`);
+    throw new ConfigError("ERR_OPTION_INVALID", `${what} "${name}" must be ${must}${instead(value, must)}`);
   }
   return given as Options;
 }
 
-/** No value is shown: it may be a secret in the wrong place. */
+/** What it is, where that is not its type: no text is shown, it may be a secret in the wrong place. */
+function instead(value: unknown, must: string): string {
+  const type = Array.isArray(value) ? "array" : typeof value;
+  if (!must.includes(type)) return `, not ${kindOf(value)}`;
+  return typeof value === "number" ? `, not ${value}` : "";
+}
+
 function kindOf(value: unknown): string {
   if (value === null || value === undefined) return String(value);
   return Array.isArray(value) ? "an array" : `of type ${typeof value}`;

@@ -1,8 +1,7 @@
 import { verify as verifySignature } from "#crypto";
 import * as jose from "jose";
-import { checkBounds } from "../bounds.ts";
 import type { Bytes } from "../bytes.ts";
-import { checkNames } from "../option-types.ts";
+import { type Rule, type Rules, anything, callback, checkOptions, number, text, texts } from "../options.ts";
 import { type Clock, systemClock } from "../clock.ts";
 import { isPublicKeyAlgorithm } from "../crypto/algorithms.ts";
 import { ConfigError, TokenError } from "../errors.ts";
@@ -43,16 +42,24 @@ export interface VerifiedToken {
 
 const encoder = new TextEncoder();
 const unsecured = jose.base64url.encode('{"alg":"none"}');
-const optionNames: readonly (keyof VerifyOptions)[] = [
-  "keys",
-  "issuer",
-  "audience",
-  "algorithms",
-  "typ",
-  "clockToleranceSeconds",
-  "requiredClaims",
-  "clock",
-];
+const oneOrMoreTexts: Rule = {
+  must: "a string, or an array of strings, none of them empty",
+  holds: (value): value is unknown => text.holds(value) || (texts.holds(value) && value.length > 0),
+};
+const rules: Rules<VerifyOptions> = {
+  keys: { ...callback, must: "a function from the header of a token to its key, such as a createRemoteKeySet" },
+  issuer: oneOrMoreTexts,
+  audience: oneOrMoreTexts,
+  algorithms: {
+    must: "an array of algorithms",
+    holds: (value): value is unknown => texts.holds(value) && value.length > 0,
+  },
+  typ: text,
+  clockToleranceSeconds: number(0),
+  requiredClaims: texts,
+  // Looked at when the time is taken.
+  clock: anything,
+};
 
 /**
  * Verifies a signed token: size, header, key by kid, signature, then claims. Keys in the token's own header (`jwk`, `jku`, `x5u`,
@@ -86,32 +93,21 @@ export async function verify(token: string, options: VerifyOptions): Promise<Ver
 
 /** For callers that have work to do before they verify. @throws ConfigError see `verify` */
 export function checkVerifyOptions(options: VerifyOptions): void {
-  checkNames(options ?? {}, optionNames, "option of verify");
-  const { keys, issuer, audience, algorithms, typ, clockToleranceSeconds = 0, requiredClaims = [] } = options ?? {};
-  for (const [name, value] of Object.entries({ issuer, audience, algorithms })) {
-    const values: readonly unknown[] =
-      typeof value === "string" && name !== "algorithms" ? [value] : Array.isArray(value) ? value : [];
-    if (values.length === 0 || values.some((item) => typeof item !== "string" || item === "")) {
+  checkOptions(options ?? {}, rules);
+  for (const name of ["keys", "issuer", "audience", "algorithms"] as const) {
+    if ((options?.[name] ?? undefined) === undefined) {
       throw new ConfigError("ERR_OPTION_INVALID", `verify needs "${name}"; there is no default that accepts anything`);
     }
   }
-  const unfit = algorithms.find((alg) => !isPublicKeyAlgorithm(alg));
-  if (unfit !== undefined) {
-    throw new ConfigError(
-      "ERR_OPTION_INVALID",
-      `${JSON.stringify(unfit)} is no algorithm that verifies with a public key`,
-    );
-  }
-  checkBounds({ clockToleranceSeconds }, 0);
-  const invalid =
-    typeof keys !== "function"
-      ? '"keys" must be a function from the header of a token to its key, such as a createRemoteKeySet'
-      : typ !== undefined && (typeof typ !== "string" || typ === "")
-        ? '"typ" must be a string that is not empty'
-        : !Array.isArray(requiredClaims) || requiredClaims.some((name) => typeof name !== "string")
-          ? '"requiredClaims" must be a list of names'
-          : undefined;
-  if (invalid !== undefined) throw new ConfigError("ERR_OPTION_INVALID", invalid);
+  // Here null is no way to leave an option out: it would switch a check off.
+  const empty = Object.entries(options).find(([, value]) => value === null);
+  if (empty !== undefined) throw new ConfigError("ERR_OPTION_INVALID", `option "${empty[0]}" of verify is null`);
+  const unfit = options.algorithms.find((alg) => !isPublicKeyAlgorithm(alg));
+  if (unfit === undefined) return;
+  throw new ConfigError(
+    "ERR_OPTION_INVALID",
+    `${JSON.stringify(unfit)} is no algorithm that verifies with a public key`,
+  );
 }
 
 /** A source of keys may be a look-up that finds nothing; what is found must be a key to verify with. */
