@@ -154,6 +154,9 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
 
   test("keys that cannot sign for a provider are refused", async (t) => {
     const { token, backend } = await setUp(t);
+    // It keeps the process of the token.
+    const good = await backend.create({ issuer });
+    token.atEnd(() => good.close());
     const generate = (type: string, label: string, ...args: string[]): void =>
       void token.pkcs11Tool("--keypairgen", "--key-type", type, "--label", label, ...args);
     generate("EC:secp384r1", "p384", "--id", "01");

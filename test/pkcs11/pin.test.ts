@@ -5,10 +5,12 @@ import { type TestContext, describe, test } from "node:test";
 import { inspect } from "node:util";
 import type { ExternalSigner } from "../../src/signer/signer.ts";
 import { type Pkcs11Options, pkcs11Backend } from "../../src/pkcs11/backend.ts";
+import { type PinSource, readPin } from "../../src/pkcs11/pin.ts";
 import { inputOf } from "../contract/signer.ts";
 import { children } from "../support/children.ts";
 import { createShim, createSoftHsm, skipWithoutPkcs11 } from "../support/softhsm.ts";
-import { eventually } from "../support/service.ts";
+import { eventually, temporaryFolder } from "../support/service.ts";
+import { simulatedClock } from "../support/simulated.ts";
 
 const issuer = "https://op.example";
 const input = inputOf("header.claims");
@@ -116,9 +118,13 @@ describe("the PIN of a token", { skip: skipWithoutPkcs11("cc") }, () => {
     test(`is not tried again where nobody knows what became of it: ${what}`, async (t) => {
       const { token, shim, modulePath, uri, logins } = await setUp(t);
       shim.control(line);
-      const backend = pkcs11Backend({ modulePath, pin: { file: token.pinFile }, slowTimeoutMs: 1_500 });
-      for (let attempt = 0; attempt < 3; attempt += 1) {
-        assert.equal((await rejection(backend.open(uri))).code, "ERR_SIGNER_UNAUTHORIZED");
+      const clock = simulatedClock();
+      const backend = pkcs11Backend({ modulePath, pin: { file: token.pinFile }, clock });
+      const first = rejection(backend.open(uri));
+      await eventually("the PIN is at the token", () => logins() === 1);
+      if (line === "C_Login hang") await clock.advance(30_000);
+      for (const error of [await first, await rejection(backend.open(uri)), await rejection(backend.open(uri))]) {
+        assert.equal(error.code, "ERR_SIGNER_UNAUTHORIZED");
       }
       assert.equal(logins(), 1);
     });
@@ -193,7 +199,7 @@ describe("the PIN of a token", { skip: skipWithoutPkcs11("cc") }, () => {
   });
 
   test("a file that holds something else is refused by the rule", async (t) => {
-    const { token, modulePath, uri, logins } = await setUp(t);
+    const file = join(await temporaryFolder(t), "pin");
     const rows: [text: string, problem: string][] = [
       ["", "is empty"],
       ["\n", "is empty"],
@@ -202,13 +208,12 @@ describe("the PIN of a token", { skip: skipWithoutPkcs11("cc") }, () => {
       [wrongPin.repeat(12_500), "has more than 1024 characters"],
     ];
     for (const [text, problem] of rows) {
-      writeFileSync(token.pinFile, text);
-      await assert.rejects(pkcs11Backend({ modulePath, pin: { file: token.pinFile } }).open(uri), {
+      writeFileSync(file, text);
+      await assert.rejects(readPin({ file }), {
         code: "ERR_OPTION_INVALID",
-        message: `pin: file ${token.pinFile} ${problem}; it must hold the PIN alone, in one line`,
+        message: `pin: file ${file} ${problem}; it must hold the PIN alone, in one line`,
       });
     }
-    assert.equal(logins(), 0);
   });
 
   test("sources that give none are errors without a secret", async (t) => {
@@ -217,7 +222,7 @@ describe("the PIN of a token", { skip: skipWithoutPkcs11("cc") }, () => {
     t.after(() => Reflect.deleteProperty(process.env, "TEST_EMPTY_PIN"));
     const missing = join(token.folder, "missing");
     const script = `process.stdout.write("${wrongPin}"); process.exit(1)`;
-    const bad: unknown[] = [
+    const unreadable: PinSource[] = [
       { file: missing },
       { file: token.folder },
       { environment: "NOT_SET" },
@@ -225,18 +230,24 @@ describe("the PIN of a token", { skip: skipWithoutPkcs11("cc") }, () => {
       { command: [missing] },
       { command: [process.execPath, "-e", script] },
       { command: ["true"] },
+    ];
+    const malformed: unknown[] = [
       wrongPin,
       { value: wrongPin },
       { file: token.pinFile, environment: wrongPin },
       { command: `echo ${wrongPin}` },
       {},
     ];
-    for (const pin of bad) {
-      const error = await rejection(
-        (async () => pkcs11Backend({ modulePath, pin: pin as Pkcs11Options["pin"] }).open(uri))(),
-      );
-      assert.equal(error.code, "ERR_OPTION_INVALID", inspect(pin));
-      assert.ok(!inspect(error, { depth: 9, showHidden: true }).includes(wrongPin), inspect(pin));
+    const open = async (pin: unknown) => pkcs11Backend({ modulePath, pin: pin as PinSource }).open(uri);
+    const attempts = [
+      ...unreadable.map((source) => () => readPin(source)),
+      () => open({ file: missing }),
+      ...malformed.map((pin) => () => open(pin)),
+    ];
+    for (const attempt of attempts) {
+      const error = await rejection(attempt());
+      assert.equal(error.code, "ERR_OPTION_INVALID", inspect(error));
+      assert.ok(!inspect(error, { depth: 9, showHidden: true }).includes(wrongPin), inspect(error));
     }
     assert.equal(logins(), 0);
     const error = await rejection(pkcs11Backend({ modulePath }).open(uri));

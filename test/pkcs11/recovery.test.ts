@@ -5,7 +5,7 @@ import { readFileSync, renameSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
-import { type TestContext, describe, test } from "node:test";
+import { after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { type JSONWebKeySet, createLocalJWKSet, jwtVerify } from "jose";
 import { JwksdError, type Provider, createProvider } from "../../src/index.ts";
@@ -15,14 +15,17 @@ import { inputOf } from "../contract/signer.ts";
 import { Client } from "../support/load.ts";
 import { children, statusOf } from "../support/children.ts";
 import { eventually } from "../support/service.ts";
+import { simulatedClock } from "../support/simulated.ts";
 import { createShim, createSoftHsm, skipWithoutPkcs11 } from "../support/softhsm.ts";
 
 const issuer = "https://op.example";
 const input = inputOf("header.claims");
 const audience = "api";
 
+type Scope = { after(fn: () => Promise<void>): void };
+
 /** A provider that signs with a key of a token behind the shim. */
-async function setUp(t: TestContext, options: Pkcs11Options = {}) {
+async function setUp(t: Scope, options: Pkcs11Options = {}) {
   const token = await createSoftHsm(t);
   const shim = createShim(token);
   const backend = pkcs11Backend({
@@ -37,8 +40,19 @@ async function setUp(t: TestContext, options: Pkcs11Options = {}) {
     return signer.close();
   });
   const provider = await createProvider({ issuer, keyset: [{ keyId: "hsm", signer }] });
-  return { token, shim, backend, signer, provider };
+  /** Lines of the module's log about a function. */
+  const logged = (name: string): string[] => shim.log().filter((line) => line.startsWith(`${name} `));
+  return { token, shim, backend, signer, provider, logged };
 }
+
+/** {@link setUp} with deadlines and retries that wait for the test. */
+async function setUpInTime(t: Scope, options: Pkcs11Options = {}) {
+  const clock = simulatedClock();
+  return { clock, ...(await setUp(t, { clock, ...options })) };
+}
+
+const timeoutMs = 5_000;
+const slowTimeoutMs = 30_000;
 
 /** Signs with many callers at once, and verifies every token as a relying party does. */
 function startLoad(provider: Provider, callers = 32) {
@@ -87,44 +101,93 @@ describe("a token that goes away and comes back under load", { skip: skipWithout
     ["failing, and no session left", ["C_Sign fail 0x30", "C_OpenSession fail 0x30"]],
     ["failing for no reason", ["C_Sign fail 0x6"]],
   ];
+  let shared: Awaited<ReturnType<typeof setUp>>;
+  const ends: (() => Promise<void>)[] = [];
+  before(async () => {
+    shared = await setUp({ after: (end) => void ends.push(end) });
+  });
+  after(async () => {
+    for (const end of ends) await end();
+  });
+
   for (const [name, lines] of absences) {
-    test(`${name}: errors are retryable, it recovers by itself, and every token verifies`, async (t) => {
-      const { shim, provider } = await setUp(t);
+    test(`${name}: errors are retryable, it recovers by itself, and every token verifies`, async () => {
+      const { shim, provider, logged } = shared;
+      const starts = logged("C_Initialize").length;
       const load = startLoad(provider);
-      await load.more(100);
+      await load.more(50);
       shim.control(...lines);
       await eventually("errors", () => load.errors.length > 100);
       shim.control();
-      await load.more(100);
+      await load.more(50);
       await load.stop();
       const codes = new Set(load.errors.map(({ code }) => code));
       codes.delete("ERR_SIGNER_TIMEOUT");
       assert.deepEqual([...codes], ["ERR_SIGNER_UNAVAILABLE"]);
       assert.ok(load.errors.every(({ retryable }) => retryable));
-      const log = shim.log();
-      assert.ok(log.filter((line) => line.startsWith("C_Initialize")).length > 1, "was not opened again");
-      for (const line of log) assert.doesNotMatch(line, /^C_Finalize [1-9]/, "finalised with calls under way");
+      assert.ok(logged("C_Initialize").length > starts, "was not opened again");
+      assert.deepEqual(new Set(logged("C_Finalize")), new Set(["C_Finalize 0"]), "finalised with calls under way");
     });
   }
 
-  test("what is under way then is finished, before the module is finalised", async (t) => {
-    const { shim, signer } = await setUp(t);
+  test("what is under way then is finished, before the module is finalised", async () => {
+    const { shim, signer, logged } = shared;
+    const [logins, ends] = [logged("C_Login").length, logged("C_Finalize").length];
     shim.control("C_Sign delay 300", "C_Sign log");
     const underWay = Array.from({ length: 8 }, () => signer.sign(input));
-    await eventually(
-      "the calls are at the token",
-      () => shim.log().filter((line) => line.startsWith("C_Sign ")).length === 8,
-    );
+    await eventually("the calls are at the token", () => logged("C_Sign").length === 8);
     shim.control("C_Sign delay 300", "C_SignInit fail 0x32");
     await assert.rejects(signer.sign(input), { code: "ERR_SIGNER_UNAVAILABLE" });
     for (const signature of await Promise.all(underWay)) assert.equal(signature.length, 64);
     shim.control();
-    await eventually("it is opened again", () => shim.log().filter((line) => line.startsWith("C_Login")).length === 2);
-    assert.deepEqual(
-      shim.log().filter((line) => line.startsWith("C_Finalize")),
-      ["C_Finalize 0"],
-    );
+    await eventually("it is opened again", () => logged("C_Login").length === logins + 1);
+    assert.deepEqual(logged("C_Finalize").slice(ends), ["C_Finalize 0"]);
   });
+
+  test("a signature that is wrong never leaves", async () => {
+    const { shim, provider } = shared;
+    const load = startLoad(provider, 4);
+    await load.more(10);
+    shim.control("C_Sign corrupt");
+    await eventually("errors", () => load.errors.length > 20);
+    shim.control();
+    await load.more(10);
+    await load.stop();
+    assert.deepEqual([...new Set(load.errors.map(({ code }) => code))], ["ERR_SIGNER_BAD_SIGNATURE"]);
+  });
+
+  test("one failed signature costs its session, and nothing else", async () => {
+    const { shim, signer, logged } = shared;
+    const starts = logged("C_Initialize").length;
+    for (const value of ["0x30", "0x90", "0x6"]) {
+      shim.control(`C_Sign fail ${value}`);
+      await assert.rejects(signer.sign(input), { code: "ERR_SIGNER_UNAVAILABLE" });
+      shim.control();
+      // As many as there are sessions: the one that failed is among them.
+      for (const signature of await Promise.all(Array.from({ length: 16 }, () => signer.sign(input)))) {
+        assert.equal(signature.length, 64);
+      }
+    }
+    assert.equal(logged("C_Initialize").length, starts);
+  });
+
+  const kinds: [value: string, code: string][] = [
+    ["0x31", "ERR_SIGNER_THROTTLED"],
+    ["0xB1", "ERR_SIGNER_THROTTLED"],
+    ["0x68", "ERR_SIGNER_KEY_STATE"],
+    ["0x70", "ERR_SIGNER_KEY_STATE"],
+    ["0x30", "ERR_SIGNER_UNAVAILABLE"],
+    ["0x80000001", "ERR_SIGNER_UNAVAILABLE"],
+  ];
+  for (const [value, code] of kinds) {
+    test(`a return value of ${value} is ${code}`, async () => {
+      const { shim, signer } = shared;
+      shim.control(`C_SignInit fail ${value}`);
+      await assert.rejects(signer.sign(input), { code });
+      shim.control();
+      await signer.sign(input);
+    });
+  }
 
   test("for real: the token's folder is moved away and put back", async (t) => {
     const { token, shim, provider } = await setUp(t);
@@ -158,51 +221,12 @@ describe("a token that goes away and comes back under load", { skip: skipWithout
     token.pkcs11Tool("--keypairgen", "--key-type", "EC:prime256v1", ...name);
     await assert.rejects(signer.sign(input), { code: "ERR_SIGNER_KEY_STATE", message: /another key/ });
   });
-
-  test("a signature that is wrong never leaves", async (t) => {
-    const { shim, provider } = await setUp(t);
-    const load = startLoad(provider, 4);
-    await load.more(10);
-    shim.control("C_Sign corrupt");
-    await eventually("errors", () => load.errors.length > 20);
-    shim.control();
-    await load.more(10);
-    await load.stop();
-    assert.deepEqual([...new Set(load.errors.map(({ code }) => code))], ["ERR_SIGNER_BAD_SIGNATURE"]);
-  });
-
-  test("one failed signature costs its session, and nothing else", async (t) => {
-    const { shim, signer } = await setUp(t, { sessions: 2 });
-    for (const value of ["0x30", "0x90", "0x6"]) {
-      shim.control(`C_Sign fail ${value}`);
-      await assert.rejects(signer.sign(input), { code: "ERR_SIGNER_UNAVAILABLE" });
-      shim.control();
-      assert.equal((await signer.sign(input)).length, 64);
-    }
-    assert.equal(shim.log().filter((line) => line.startsWith("C_Initialize")).length, 1);
-  });
-
-  const kinds: [value: string, code: string][] = [
-    ["0x31", "ERR_SIGNER_THROTTLED"],
-    ["0xB1", "ERR_SIGNER_THROTTLED"],
-    ["0x68", "ERR_SIGNER_KEY_STATE"],
-    ["0x70", "ERR_SIGNER_KEY_STATE"],
-    ["0x30", "ERR_SIGNER_UNAVAILABLE"],
-    ["0x80000001", "ERR_SIGNER_UNAVAILABLE"],
-  ];
-  for (const [value, code] of kinds) {
-    test(`a return value of ${value} is ${code}`, async (t) => {
-      const { shim, signer } = await setUp(t);
-      shim.control(`C_SignInit fail ${value}`);
-      await assert.rejects(signer.sign(input), { code });
-    });
-  }
 });
 
 describe("a module that hangs", { skip: skipWithoutPkcs11("cc") }, () => {
   for (const call of ["C_Sign", "C_SignInit"]) {
     test(`${call}: /jwks is served, the process is replaced after its deadline, and signing goes on`, async (t) => {
-      const { shim, provider } = await setUp(t, { timeoutMs: 1_500 });
+      const { clock, shim, signer, provider, logged } = await setUpInTime(t);
       const server = createServer((request, response) => provider.node(request, response)).listen(0, "127.0.0.1");
       await once(server, "listening");
       const client = await Client.open((server.address() as AddressInfo).port);
@@ -210,27 +234,40 @@ describe("a module that hangs", { skip: skipWithoutPkcs11("cc") }, () => {
         client.close();
         server.close();
       });
-      const get = "GET /jwks HTTP/1.1\r\nHost: op.example\r\n\r\n";
-      const load = startLoad(provider);
-      await load.more(100);
-      const [hanging] = children();
-      shim.control(`${call} hang`);
-      const latencies: number[] = [];
-      while (load.errors.length === 0) {
-        const start = performance.now();
-        assert.equal((await client.request(get)).status, 200);
-        latencies.push(performance.now() - start);
+      const [hanging = 0] = children();
+      shim.control(`${call} hang`, "C_Sign log");
+      const outcomes: unknown[] = [];
+      const signing = Array.from({ length: 20 }, () =>
+        signer.sign(input).then(
+          () => outcomes.push("signed"),
+          ({ code }: JwksdError) => outcomes.push(code),
+        ),
+      );
+      await eventually("the module hangs", () => isHeld(hanging) || logged("C_Sign").length === 16);
+      for (let asked = 0; asked < 20; asked += 1) {
+        const reply = await client.request("GET /jwks HTTP/1.1\r\nHost: op.example\r\n\r\n");
+        assert.equal(reply.status, 200);
       }
-      // The module hangs for 1500 ms; nothing of that is seen here.
-      assert.ok(Math.max(...latencies) < 750, `${Math.max(...latencies)} ms`);
-      assert.ok(latencies.length > 20);
+      await clock.advance(timeoutMs - 1);
+      assert.deepEqual(outcomes, []);
+      await clock.advance(1);
+      await Promise.all(signing);
+      // Those that waited for a session did not take too long themselves.
+      const codes = [
+        ...Array.from({ length: 16 }, () => "ERR_SIGNER_TIMEOUT"),
+        ...Array.from({ length: 4 }, () => "ERR_SIGNER_UNAVAILABLE"),
+      ];
+      assert.deepEqual(outcomes, codes);
+      await eventually("the process is gone", () => !children().includes(hanging));
       shim.control();
-      await load.more(100);
-      await load.stop();
-      assert.ok(load.errors.every(({ retryable }) => retryable));
-      assert.ok(load.errors.some(({ code }) => code === "ERR_SIGNER_TIMEOUT"));
-      assert.ok(!children().includes(hanging as number));
-      assert.ok(shim.log().filter((line) => line.startsWith("C_Initialize")).length > 1);
+      await eventually("it signs again", async () => {
+        await clock.advance(100);
+        return signer.sign(input).then(
+          ({ length }) => length === 64,
+          ({ retryable }: JwksdError) => !retryable,
+        );
+      });
+      assert.equal(logged("C_Initialize").length, 2);
     });
   }
 
@@ -251,7 +288,7 @@ describe("a module that hangs", { skip: skipWithoutPkcs11("cc") }, () => {
   });
 
   test("closing waits for signatures under way, and ends a process that hangs", async (t) => {
-    const { shim, signer, backend } = await setUp(t, { timeoutMs: 2_000 });
+    const { clock, shim, signer, backend, logged } = await setUpInTime(t);
     // It keeps the process of the token.
     const other = await backend.open(signer.uri);
     shim.control("C_Sign delay 100");
@@ -265,22 +302,26 @@ describe("a module that hangs", { skip: skipWithoutPkcs11("cc") }, () => {
     assert.equal(children().length, 1);
     await other.close();
     assert.deepEqual(children(), []);
-    assert.deepEqual(
-      shim.log().filter((line) => line.startsWith("C_Finalize")),
-      ["C_Finalize 0"],
-    );
+    assert.deepEqual(logged("C_Finalize"), ["C_Finalize 0"]);
 
     const stuck = await backend.open(signer.uri);
     shim.control("C_Finalize hang");
-    await stuck.close();
+    const closing = stuck.close();
+    await eventually("the module hangs", () => logged("C_Finalize").length === 2);
+    await clock.advance(timeoutMs);
+    await closing;
     assert.deepEqual(children(), []);
+    assert.equal(clock.timers, 0, "a timer is left");
   });
 
   test("a start that hangs is an error after its deadline, and may be tried again", async (t) => {
-    const { shim, signer, backend } = await setUp(t, { slowTimeoutMs: 1_000 });
+    const { clock, shim, signer, backend, logged } = await setUpInTime(t);
     await signer.close();
     shim.control("C_Initialize hang");
-    await assert.rejects(backend.open(signer.uri), { code: "ERR_SIGNER_UNAVAILABLE", retryable: true });
+    const opening = assert.rejects(backend.open(signer.uri), { code: "ERR_SIGNER_UNAVAILABLE", retryable: true });
+    await eventually("the module hangs", () => logged("C_Initialize").length === 2);
+    await clock.advance(slowTimeoutMs);
+    await opening;
     shim.control();
     const again = await backend.open(signer.uri);
     assert.equal((await again.sign(input)).length, 64);
@@ -337,7 +378,7 @@ describe("a key that was made and cannot be used is taken back", { skip: skipWit
   ];
   for (const [name, lines] of failures) {
     test(name, async (t) => {
-      const { token, shim, backend } = await setUp(t, { timeoutMs: 1_000, slowTimeoutMs: 2_000 });
+      const { clock, token, shim, backend, logged } = await setUpInTime(t);
       const count = (): number => token.pkcs11Tool("--list-objects").match(/Key Object/g)?.length ?? 0;
       const before = count();
       // What the module does from here on is over when the next process starts.
@@ -345,7 +386,11 @@ describe("a key that was made and cannot be used is taken back", { skip: skipWit
         () => assert.fail("it was made"),
         (error: unknown) => error,
       );
-      shim.control(...lines);
+      shim.control(...lines, "C_Sign log");
+      if (lines.includes("C_Sign hang")) {
+        await eventually("the module hangs", () => logged("C_Sign").length > 0);
+        await clock.advance(timeoutMs);
+      }
       const error = await failed;
       assert.ok(error instanceof JwksdError, String(error));
       const left = count() - before;
