@@ -4,7 +4,7 @@ import type { Bytes } from "../bytes.ts";
 import { algorithmFor } from "./algorithms.ts";
 import { derFromRaw, es256FromDer } from "./der.ts";
 import type { Primitives } from "./primitives.ts";
-import { inTurn } from "./turns.ts";
+import { inTurn, wholeTurn } from "./turns.ts";
 import * as web from "./web.ts";
 
 // Node, and Bun. ECDSA signatures go through OpenSSL in DER: with r then s, it takes nearly twice as long.
@@ -28,14 +28,23 @@ export const sign: Primitives["sign"] = (key, bytes) => {
   return inTurn((): Bytes => es256FromDer(signBytes("sha256", bytes, object), "a local key"));
 };
 
-export const verify: Primitives["verify"] = (key, alg, bytes, signature) => {
+export const verify: Primitives["verify"] = (...input) => verifyTaking(1, ...input);
+export const verifyLater: Primitives["verifyLater"] = (...input) => verifyTaking(wholeTurn, ...input);
+
+function verifyTaking(
+  share: number,
+  key: CryptoKey,
+  alg: string,
+  bytes: Bytes,
+  signature: Bytes,
+): boolean | Promise<boolean> {
   const object = keyObject(key);
   if (object === undefined) return web.verify(key, alg, bytes, signature);
   const { name, hash = null, signatureLength = signature.length, saltLength } = algorithmFor(alg, key, "verify");
   if (signature.length !== signatureLength) return false;
   const encoded = name === "ECDSA" ? derFromRaw(signature) : signature;
   const input = saltLength === undefined ? object : { key: object, padding, saltLength };
-  return inTurn(() => verifyBytes(hash, bytes, input, encoded));
-};
+  return inTurn(() => verifyBytes(hash, bytes, input, encoded), share);
+}
 
 export const readSec1OrPkcs1: Primitives["readSec1OrPkcs1"] = (pem) => createPrivateKey(pem).export({ format: "jwk" });

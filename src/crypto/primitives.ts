@@ -22,6 +22,8 @@ export interface Primitives {
    * @throws TypeError when it is no public key of this alg
    */
   verify(this: void, key: CryptoKey, alg: string, bytes: Bytes, signature: Bytes): boolean | Promise<boolean>;
+  /** The same where nobody minds a millisecond: it has a turn of the event loop to itself, and holds up nothing else for longer. */
+  readonly verifyLater: Primitives["verify"];
   /** Reads a private key in the PEM of SEC1 or PKCS#1; `undefined` where only PKCS#8 can be read. */
   readonly readSec1OrPkcs1: ((pem: string) => Readonly<Record<string, unknown>>) | undefined;
 }

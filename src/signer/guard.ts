@@ -1,4 +1,4 @@
-import { sha256, verify } from "#crypto";
+import { sha256, verifyLater } from "#crypto";
 import type { CryptoKey } from "jose";
 import { withDeadline } from "../async.ts";
 import type { Bytes } from "../bytes.ts";
@@ -120,7 +120,7 @@ export function guardSigner(
       );
     }
     const copy = new Uint8Array(signature);
-    if (!(await verify(publicKey, "ES256", message, copy))) {
+    if (!(await verifyLater(publicKey, "ES256", message, copy))) {
       throw new SignerError(
         "ERR_SIGNER_BAD_SIGNATURE",
         `${name}: the published key does not verify what the signer signed`,

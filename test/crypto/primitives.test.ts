@@ -99,7 +99,7 @@ async function judge(verify: Primitives["verify"], signature: Bytes, what: strin
 
 // One suite: Deno runs the first one of a file.
 describe("the primitives", () => {
-  for (const [name, { sha256, sign, verify }] of Object.entries(rooms)) {
+  for (const [name, { sha256, sign, verify, verifyLater }] of Object.entries(rooms)) {
     describe(`${name}: ES256 signatures, r then s (RFC 7518 section 3.4), as Web Crypto judges them`, () => {
       for (const [what, hex] of good) {
         test(`accepted: ${what}`, async () => {
@@ -197,6 +197,18 @@ describe("the primitives", () => {
         await assert.rejects(async () => verify(idle, "ES256", message, signature), TypeError);
         for (const alg of ["none", "HS256", "es256", "", "__proto__", "constructor"])
           await assert.rejects(async () => verify(key, alg, message, signature), TypeError);
+      });
+
+      test("the same later", async () => {
+        for (const [alg, jwk] of Object.entries(keys)) {
+          const signer = new jose.CompactSign(message).setProtectedHeader({ alg });
+          const [head, body, tail = ""] = (await signer.sign(await privateKey(jwk, alg))).split(".");
+          const input = new TextEncoder().encode(`${head}.${body}`);
+          const signature = jose.base64url.decode(tail) as Bytes;
+          const key = await publicKey(jwk, alg);
+          const verdicts = [input, message].map(async (bytes) => verifyLater(key, alg, bytes, signature));
+          assert.deepEqual(await Promise.all(verdicts), [true, false]);
+        }
       });
 
       test("an RSA key of 1024 bits: a TypeError (RFC 7518 section 3.3)", async () => {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { inTurn } from "../../src/crypto/turns.ts";
+import { inTurn, wholeTurn } from "../../src/crypto/turns.ts";
 
 test("four run at once, four more in each turn of the event loop after that, in order", async () => {
   await nextTurn();
@@ -25,6 +25,25 @@ test("four run at once, four more in each turn of the event loop after that, in 
     inTurn(() => "at once again"),
     "at once again",
   );
+});
+
+test("what takes a whole turn has one of its own", async () => {
+  await nextTurn();
+  const done: string[] = [];
+  const kinds = ["part", "whole", "part", "whole", "whole", "part", "part"];
+  for (const kind of kinds) void inTurn(() => done.push(kind), kind === "whole" ? wholeTurn : 1);
+  const counts: number[] = [];
+  for (let turn = 0; turn < 6; turn += 1) {
+    counts.push(done.length);
+    await nextTurn();
+  }
+  assert.deepEqual(counts, [1, 2, 3, 4, 5, 7]);
+  assert.deepEqual(done, kinds);
+  assert.equal(
+    inTurn(() => "at once", wholeTurn),
+    "at once",
+  );
+  assert.ok(inTurn(() => "later") instanceof Promise);
 });
 
 test("whoever comes while others wait, waits behind them", async () => {
