@@ -2,9 +2,9 @@ import { ConfigError } from "./errors.ts";
 import type { AwsKmsOptions } from "./kms/aws-kms.ts";
 import type { AzureKeyVaultOptions } from "./kms/azure-key-vault.ts";
 import type { GoogleKmsOptions } from "./kms/google-kms.ts";
+import type { VaultTransitOptions } from "./kms/vault-transit.ts";
 import type { Pkcs11Options } from "./pkcs11/backend.ts";
 import type { ExternalSigner, SignerBackend } from "./signer/signer.ts";
-import type { VaultTransitOptions } from "./kms/vault-transit.ts";
 
 export type { AwsKmsOptions } from "./kms/aws-kms.ts";
 export type { AzureKeyVaultOptions } from "./kms/azure-key-vault.ts";
@@ -22,34 +22,24 @@ export interface BackendOptions {
   readonly vaultTransit?: VaultTransitOptions | undefined;
 }
 
-interface Adapter {
-  /** Which options are for it. */
-  readonly option: keyof BackendOptions;
-  load(options: BackendOptions): Promise<SignerBackend>;
-}
+type Load = (options: BackendOptions) => Promise<SignerBackend>;
 
-// An adapter is loaded when it is used, and its SDK by the adapter: nobody has all of them installed.
-const adapters: Readonly<Record<string, Adapter>> = {
-  "aws-kms": {
-    option: "awsKms",
-    load: async ({ awsKms }) => (await import("./kms/aws-kms.ts")).awsKmsBackend(awsKms),
-  },
-  "azure-kv": {
-    option: "azureKeyVault",
-    load: async ({ azureKeyVault }) => (await import("./kms/azure-key-vault.ts")).azureKeyVaultBackend(azureKeyVault),
-  },
-  "gcp-kms": {
-    option: "googleKms",
-    load: async ({ googleKms }) => (await import("./kms/google-kms.ts")).googleKmsBackend(googleKms),
-  },
-  pkcs11: {
-    option: "pkcs11",
-    load: async ({ pkcs11 }) => (await import("./pkcs11/backend.ts")).pkcs11Backend(pkcs11),
-  },
-  "vault-transit": {
-    option: "vaultTransit",
-    load: async ({ vaultTransit }) => (await import("./kms/vault-transit.ts")).vaultTransitBackend(vaultTransit),
-  },
+// By scheme: which options are for an adapter, and how it is loaded when it is used. Nobody has all SDKs installed.
+const adapters: Readonly<Record<string, readonly [option: keyof BackendOptions, load: Load]>> = {
+  "aws-kms": ["awsKms", async (options) => (await import("./kms/aws-kms.ts")).awsKmsBackend(options.awsKms)],
+  "azure-kv": [
+    "azureKeyVault",
+    async (options) => (await import("./kms/azure-key-vault.ts")).azureKeyVaultBackend(options.azureKeyVault),
+  ],
+  "gcp-kms": [
+    "googleKms",
+    async (options) => (await import("./kms/google-kms.ts")).googleKmsBackend(options.googleKms),
+  ],
+  pkcs11: ["pkcs11", async (options) => (await import("./pkcs11/backend.ts")).pkcs11Backend(options.pkcs11)],
+  "vault-transit": [
+    "vaultTransit",
+    async (options) => (await import("./kms/vault-transit.ts")).vaultTransitBackend(options.vaultTransit),
+  ],
 };
 
 /** The kinds of HSMs and key services, which are the schemes of key URIs. */
@@ -58,9 +48,9 @@ export const signerTypes: readonly string[] = Object.keys(adapters);
 /** The kinds that options are given for. @throws ConfigError `ERR_OPTION_UNKNOWN` */
 export function typesOf(options: BackendOptions): string[] {
   return Object.keys(options).map((name) => {
-    const [type] = Object.entries(adapters).find(([, { option }]) => option === name) ?? [];
+    const [type] = Object.entries(adapters).find(([, [option]]) => option === name) ?? [];
     if (type !== undefined) return type;
-    const known = Object.values(adapters).map(({ option }) => option);
+    const known = Object.values(adapters).map(([option]) => option);
     const rule = `options of signers are for ${known.join(", ")}`;
     throw new ConfigError("ERR_OPTION_UNKNOWN", `${rule}, not ${JSON.stringify(name)}`);
   });
@@ -69,24 +59,38 @@ export function typesOf(options: BackendOptions): string[] {
 /**
  * The backend of a kind of keys, or of the key that a URI names: it opens keys, makes them and destroys them.
  *
+ * @example
+ * ```ts
+ * const backend = await signerBackend("vault-transit", { vaultTransit: { mount: "https://vault.example.com/transit" } });
+ * const signer = await backend.create({ issuer: "https://login.example.com" });
+ * ```
+ *
  * @param uriOrType a key URI, or its scheme alone, such as `aws-kms`
  * @throws ConfigError `ERR_SIGNER_URI`, `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  */
 export async function signerBackend(uriOrType: string, options: BackendOptions = {}): Promise<SignerBackend> {
   const [type = ""] = uriOrType.split(":", 1);
-  const adapter = Object.hasOwn(adapters, type) ? adapters[type] : undefined;
-  if (adapter === undefined) {
+  const [, load] = (Object.hasOwn(adapters, type) && adapters[type]) || [];
+  if (load === undefined) {
     const known = signerTypes.map((name) => `${name}:`).join(", ");
     throw new ConfigError("ERR_SIGNER_URI", `a key URI begins with one of ${known}; docs/signers.md shows each`);
   }
   // Refuses a misspelt kind before the options of another one are looked at.
   typesOf(options);
-  return adapter.load(options);
+  return load(options);
 }
 
 /**
- * Opens the key that a URI names, in whatever HSM or key service it is. The key is looked at: it must be there, be on P-256 and be
- * made for signatures.
+ * Opens the key that a URI names, in whatever HSM or key service it is. The key must be there, be on P-256 and be made for
+ * signatures.
+ *
+ * @example
+ * ```ts
+ * const signer = await openSigner("pkcs11:token=jwksd;object=login", {
+ *   pkcs11: { modulePath: "/usr/lib/softhsm/libsofthsm2.so", pin: { file: "/run/secrets/pin" } },
+ * });
+ * const provider = await createProvider({ issuer, keyset: [{ keyId: "2026-11", signer }] });
+ * ```
  *
  * @throws ConfigError `ERR_SIGNER_URI`, `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_PACKAGE_MISSING`
  * @throws KeyMaterialError `ERR_KEY_NOT_P256`, `ERR_KEY_PURPOSE`

@@ -8,7 +8,7 @@ import {
   type FailureCode,
   type KeyService,
   type KeyServiceOptions,
-  type KeyOperation,
+  type KeyCall,
   codeOfStatus,
   failure,
   keyServiceBackend,
@@ -97,11 +97,11 @@ export function awsKmsBackend(options: AwsKmsOptions = {}): SignerBackend {
       return { sdk, kms };
     },
 
-    async publicKey(operation) {
-      const { name, key, signal } = operation;
-      const { sdk, kms } = operation.client;
+    async publicKey(call) {
+      const { name, key, signal } = call;
+      const { sdk, kms } = call.client;
       const command = new sdk.GetPublicKeyCommand({ KeyId: key.arn });
-      const answer = await whenKnown(operation, () => kms.send(command, { abortSignal: signal }));
+      const answer = await whenKnown(call, () => kms.send(command, { abortSignal: signal }));
       const { KeyId, KeySpec, KeyUsage, PublicKey, SigningAlgorithms } = answer;
       if (KeySpec !== "ECC_NIST_P256") throw notP256(name, word(KeySpec));
       if (KeyUsage !== "SIGN_VERIFY" || SigningAlgorithms?.includes(algorithm) !== true) {
@@ -133,11 +133,11 @@ export function awsKmsBackend(options: AwsKmsOptions = {}): SignerBackend {
       return `aws-kms:${KeyMetadata?.Arn}`;
     },
 
-    async tag(operation, _issuer, kid) {
-      const { key, signal } = operation;
-      const { sdk, kms } = operation.client;
+    async tag(call, _issuer, kid) {
+      const { key, signal } = call;
+      const { sdk, kms } = call.client;
       const command = new sdk.TagResourceCommand({ KeyId: key.arn, Tags: [{ TagKey: "jwksd:kid", TagValue: kid }] });
-      await whenKnown(operation, () => kms.send(command, { abortSignal: signal }));
+      await whenKnown(call, () => kms.send(command, { abortSignal: signal }));
     },
 
     async destroy({ name, key, client: { sdk, kms }, signal }) {
@@ -151,7 +151,7 @@ export function awsKmsBackend(options: AwsKmsOptions = {}): SignerBackend {
 }
 
 /** A key that was just made is not known everywhere at once. */
-async function whenKnown<T>({ isNew, pause }: KeyOperation<Key, Client>, ask: () => Promise<T>): Promise<T> {
+async function whenKnown<T>({ isNew, pause }: KeyCall<Key, Client>, ask: () => Promise<T>): Promise<T> {
   for (;;) {
     try {
       return await ask();

@@ -1,7 +1,7 @@
 import type { KeyManagementServiceClient } from "@google-cloud/kms";
-import { type FailureCode, type Operation, loadPackage } from "./key-service.ts";
+import { type FailureCode, type ServiceCall, loadPackage } from "./key-service.ts";
 
-// Setting a client up takes the SDK half a second of CPU, and in REST mode a client holds nothing that could be closed.
+// Setting up a client costs half a second of CPU; in REST mode it holds nothing that could be closed.
 const clients = new Map<string, Promise<KeyManagementServiceClient>>();
 
 /** The one client for an endpoint. */
@@ -43,7 +43,7 @@ class CredentialsError extends Error {
 }
 
 /** Three attempts for what can be tried again; by itself the SDK would go on for ten minutes. */
-export function settingsFor({ signal, timeoutMs }: Operation<unknown>): { signal: AbortSignal; retry: object } {
+export function settingsFor({ signal, timeoutMs }: ServiceCall<unknown>): { signal: AbortSignal; retry: object } {
   return {
     signal,
     retry: {

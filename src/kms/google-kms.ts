@@ -8,7 +8,7 @@ import type { SignerBackend } from "../signer/signer.ts";
 import { crc32c } from "./google-crc32c.ts";
 import { clientFor, codeOf, failureOf, settingsFor, status } from "./google-kms-client.ts";
 import {
-  type KeyOperation,
+  type KeyCall,
   type KeyService,
   type KeyServiceOptions,
   failure,
@@ -76,31 +76,31 @@ export function googleKmsBackend(options: GoogleKmsOptions = {}): SignerBackend 
       return clientFor(endpoint);
     },
 
-    async publicKey(operation) {
-      if (operation.isNew) await whenGenerated(operation);
-      const { name, key, client } = operation;
-      const [answer] = await client.getPublicKey({ name: key }, settingsFor(operation));
+    async publicKey(call) {
+      if (call.isNew) await whenGenerated(call);
+      const { name, key, client } = call;
+      const [answer] = await client.getPublicKey({ name: key }, settingsFor(call));
       const { pem = "" } = answer;
       if (answer.algorithm !== algorithm) throw notP256(name, word(answer.algorithm));
-      checkName(operation, answer.name);
+      checkName(call, answer.name);
       checkSum(name, "pemCrc32c", answer.pemCrc32c?.value, Buffer.from(pem ?? ""));
       return pem ?? "";
     },
 
-    async sign(operation, digest) {
-      const { name, key, client } = operation;
+    async sign(call, digest) {
+      const { name, key, client } = call;
       const request = { name: key, digest: { sha256: digest }, digestCrc32c: { value: crc32c(digest) } };
-      const [answer] = await client.asymmetricSign(request, settingsFor(operation));
-      checkName(operation, answer.name);
+      const [answer] = await client.asymmetricSign(request, settingsFor(call));
+      checkName(call, answer.name);
       if (answer.verifiedDigestCrc32c !== true) throw damaged(name, "digestCrc32c");
       const signature = answer.signature instanceof Uint8Array ? answer.signature : new Uint8Array();
       checkSum(name, "signatureCrc32c", answer.signatureCrc32c?.value, signature);
       return es256FromDer(signature, name);
     },
 
-    async create(operation, issuer) {
-      const { client } = operation;
-      const settings = settingsFor(operation);
+    async create(call, issuer) {
+      const { client } = call;
+      const settings = settingsFor(call);
       const newVersion = () => client.createCryptoKeyVersion({ parent: cryptoKey ?? "" }, settings);
       const [version] = await newVersion().catch(async (error: unknown) => {
         if (codeOf(error) !== status.notFound) throw error;
@@ -118,17 +118,17 @@ export function googleKmsBackend(options: GoogleKmsOptions = {}): SignerBackend 
       return `gcp-kms:${version.name}`;
     },
 
-    async destroy(operation) {
-      const [version] = await operation.client.destroyCryptoKeyVersion({ name: operation.key }, settingsFor(operation));
-      checkName(operation, version.name);
+    async destroy(call) {
+      const [version] = await call.client.destroyCryptoKeyVersion({ name: call.key }, settingsFor(call));
+      checkName(call, version.name);
       return Number(version.destroyTime?.seconds ?? Number.NaN) * 1000;
     },
   };
 
-  async function whenGenerated(operation: KeyOperation<Key, Client>): Promise<void> {
-    const { name, key, client, pause } = operation;
+  async function whenGenerated(call: KeyCall<Key, Client>): Promise<void> {
+    const { name, key, client, pause } = call;
     for (;;) {
-      const [version] = await client.getCryptoKeyVersion({ name: key }, settingsFor(operation));
+      const [version] = await client.getCryptoKeyVersion({ name: key }, settingsFor(call));
       if (version.state === "ENABLED") {
         if (version.protectionLevel === protectionLevel) return;
         const rule = `keys of protection level ${version.protectionLevel}, not ${protectionLevel}`;
@@ -151,7 +151,7 @@ function label(issuer: string): string {
     .slice(0, 63);
 }
 
-function checkName({ name, key }: KeyOperation<Key, Client>, given: unknown): void {
+function checkName({ name, key }: KeyCall<Key, Client>, given: unknown): void {
   if (given !== key) throw failure(name, "ERR_SIGNER_BAD_SIGNATURE", "another key version");
 }
 

@@ -35,50 +35,50 @@ export function failure(name: string, code: FailureCode, detail: string): Signer
   return new SignerError(code, `${name}: ${advice[code]} (${detail})`);
 }
 
-/** An operation of a service. */
-export interface Operation<Client> {
+/** One call to a service, all requests and retries that belong to it included. */
+export interface ServiceCall<Client> {
   readonly client: Client;
   /** How messages name the key: its URI, once it has one. */
   readonly name: string;
   readonly signal: AbortSignal;
   readonly timeoutMs: number;
-  /** Waits, to look again whether something has happened. */
+  /** Waits a moment, to look again. */
   readonly pause: () => Promise<void>;
 }
 
-/** An operation on a key. */
-export interface KeyOperation<Key, Client> extends Operation<Client> {
+/** A call about a key. */
+export interface KeyCall<Key, Client> extends ServiceCall<Client> {
   readonly key: Key;
-  /** Whether the key was made a moment ago, so that it may not be usable everywhere yet. */
+  /** Made a moment ago: the service may not know it everywhere yet. */
   readonly isNew: boolean;
 }
 
-/** What a key service has of its own. `Key` is what a URI names, `Client` what requests go through. */
+/** What one key service has of its own. `Key` is what a URI names, `Client` what requests go through. */
 export interface KeyService<Key, Client> {
-  /** Where keys are made, for messages. */
+  /** Names in messages where keys are made. */
   readonly place: string;
   /** How a URI is written. */
   readonly uriForm: string;
-  /** `undefined` where the URI names no key version that never changes. */
+  /** `undefined` where a URI names no key version, which alone never changes. */
   parse(uri: string): Key | undefined;
   /**
-   * Needs no end: connections that nobody uses are closed by the service, and keep no process alive.
+   * Idle connections are closed by the service and keep no process alive, so that a client needs no end.
    *
    * @param key `undefined` where one is to be made
-   * @throws ConfigError where no option says in which place
+   * @throws ConfigError `ERR_OPTION_INVALID` where no option says in which place, `ERR_PACKAGE_MISSING`
    */
   connect(key: Key | undefined): Client | Promise<Client>;
-  /** Gives the public half of a key that may sign. */
-  publicKey(operation: KeyOperation<Key, Client>): Promise<KeyInput>;
+  /** The public half of a key that may sign. */
+  publicKey(call: KeyCall<Key, Client>): Promise<KeyInput>;
   /** 64 bytes, r then s. */
-  sign(operation: KeyOperation<Key, Client>, digest: Bytes): Promise<Uint8Array>;
-  /** Makes a key, and gives its URI. */
-  create(operation: Operation<Client>, issuer: string): Promise<string>;
-  /** Writes onto a new key whose it is, where {@link create} has not. */
-  tag?(operation: KeyOperation<Key, Client>, issuer: string, kid: string): Promise<unknown>;
-  /** Gives the moment from which on the key is gone, in epoch milliseconds. */
-  destroy(operation: KeyOperation<Key, Client>): Promise<number>;
-  /** What an error of the SDK comes to. The error is not kept as `cause`: it holds a request with its credentials. */
+  sign(call: KeyCall<Key, Client>, digest: Bytes): Promise<Uint8Array>;
+  /** Makes a key. @returns its URI */
+  create(call: ServiceCall<Client>, issuer: string): Promise<string>;
+  /** Writes onto a new key whose it is, where {@link create} cannot. */
+  tag?(call: KeyCall<Key, Client>, issuer: string, kid: string): Promise<unknown>;
+  /** @returns from when on the key is gone, in epoch milliseconds */
+  destroy(call: KeyCall<Key, Client>): Promise<number>;
+  /** Of an error of the SDK, which is not kept as `cause`: it holds a request with its credentials. */
   failureOf(error: unknown): readonly [FailureCode, detail: string];
 }
 
@@ -88,12 +88,11 @@ export function keyServiceBackend<Key, Client>(
   service: KeyService<Key, Client>,
   { timeoutMs = 5000, slowTimeoutMs = 30_000, clock = systemClock }: KeyServiceOptions,
 ): SignerBackend {
-  /** Runs one operation, all retries of the SDK included. */
   async function run<T>(
     name: string,
     timeoutMs: number,
     signal: AbortSignal | undefined,
-    work: (limits: Omit<Operation<Client>, "client">) => Promise<T>,
+    work: (limits: Omit<ServiceCall<Client>, "client">) => Promise<T>,
   ): Promise<T> {
     const expired = (): SignerError => {
       const rule = `the key service did not answer within ${timeoutMs} ms; try again later`;
@@ -188,13 +187,13 @@ export async function loadPackage<T>(packageName: string, load: () => Promise<T>
   }
 }
 
-/** The status or name of an error for a message, if it is nothing but a word. */
+/** A status or name for a message, if it is nothing but a word. */
 export function word(value: unknown): string | undefined {
   if (typeof value === "number") return String(value);
   return typeof value === "string" && /^[\w.:-]{1,64}$/.test(value) ? value : undefined;
 }
 
-/** What an HTTP status means where the service has said nothing better. @see RFC 9110 section 15 */
+/** Where the service has said nothing better. @see RFC 9110 section 15 */
 export function codeOfStatus(status: number): FailureCode {
   if (status === 401 || status === 403) return "ERR_SIGNER_UNAUTHORIZED";
   if (status === 429) return "ERR_SIGNER_THROTTLED";

@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { SignerError } from "../errors.ts";
-import { type FailureCode, codeOfStatus, failure, word } from "./key-service.ts";
+import { type FailureCode, type ServiceCall, codeOfStatus, failure, word } from "./key-service.ts";
 
 /** How to get into a Vault or OpenBao. */
 export interface VaultAccess {
@@ -22,15 +22,10 @@ export function failureOf(error: unknown): readonly [FailureCode, detail: string
   return ["ERR_SIGNER_UNAVAILABLE", word(reason) ?? "no connection"];
 }
 
-/** For whom a request is made. */
-interface Requester {
-  /** How messages name the key. */
-  readonly name: string;
-  readonly signal: AbortSignal;
-}
+type VaultCall = Pick<ServiceCall<unknown>, "name" | "signal">;
 
 /** Gives the `data` of the answer. */
-export type VaultRequest = (requester: Requester, method: string, url: string, body?: object) => Promise<unknown>;
+export type VaultRequest = (call: VaultCall, method: string, url: string, body?: object) => Promise<unknown>;
 
 /** Sends requests with the token as it is now. */
 export function vaultClient(options: VaultAccess): VaultRequest {
@@ -54,7 +49,7 @@ export function vaultClient(options: VaultAccess): VaultRequest {
       return await fetch(url, init);
     } catch (error) {
       if (signal.aborted) throw error;
-      // A connection that was closed while it was idle is found out by the next request, and all of ours may be sent twice.
+      // An idle connection may have been closed, which only the next request finds out; all of ours may be sent twice.
       return fetch(url, init);
     }
   }
@@ -85,7 +80,7 @@ export function vaultClient(options: VaultAccess): VaultRequest {
   };
 }
 
-/** `undefined` where there is more than anything that is expected. */
+/** `undefined` where there is more than Vault ever sends. */
 async function readBounded(response: Response): Promise<string | undefined> {
   const decoder = new TextDecoder();
   let text = "";

@@ -5,7 +5,7 @@ import { backendRules, checkBackendOptions, needsOption, onlyFromCode } from "..
 import { notP256 } from "../signer/external.ts";
 import type { SignerBackend } from "../signer/signer.ts";
 import {
-  type KeyOperation,
+  type KeyCall,
   type KeyService,
   type KeyServiceOptions,
   failure,
@@ -84,9 +84,9 @@ export function vaultTransitBackend(options: VaultTransitOptions = {}): SignerBa
       return request;
     },
 
-    async publicKey(operation) {
-      const { name, key } = operation;
-      const info = await read(operation);
+    async publicKey(call) {
+      const { name, key } = call;
+      const info = await read(call);
       if (info?.type !== "ecdsa-p256") throw notP256(name, word(info?.type));
       const pem = info.keys?.[key.version]?.public_key;
       if (typeof pem !== "string") throw failure(name, "ERR_SIGNER_KEY_STATE", "no such version");
@@ -97,42 +97,42 @@ export function vaultTransitBackend(options: VaultTransitOptions = {}): SignerBa
       return pem;
     },
 
-    async sign(operation, digest) {
-      const { mountUrl, keyName, version } = operation.key;
-      const answer = await request(operation, "POST", `${mountUrl}/sign/${keyName}`, {
+    async sign(call, digest) {
+      const { mountUrl, keyName, version } = call.key;
+      const answer = await request(call, "POST", `${mountUrl}/sign/${keyName}`, {
         input: Buffer.from(digest).toString("base64"),
         prehashed: true,
         hash_algorithm: "sha2-256",
         marshaling_algorithm: "jws",
         key_version: version,
       });
-      return signatureOf(operation, answer);
+      return signatureOf(call, answer);
     },
 
-    async create(operation, issuer) {
+    async create(call, issuer) {
       const uri = `${service.place}/${newKeyName(keyPrefix, issuer)}/1`;
       const key = parse(uri);
       // Never exportable: Transit cannot take that back once it is on.
       const settings = { type: "ecdsa-p256", exportable: false, allow_plaintext_backup: false };
-      if (key !== undefined) await request(operation, "POST", urlOf(key), settings);
+      if (key !== undefined) await request(call, "POST", urlOf(key), settings);
       return uri;
     },
 
-    async destroy(operation) {
-      const { name, key } = operation;
-      const versions = Object.keys((await read(operation))?.keys ?? {});
+    async destroy(call) {
+      const { name, key } = call;
+      const versions = Object.keys((await read(call))?.keys ?? {});
       if (versions.some((other) => other !== String(key.version))) {
         const detail = "the key has other versions, which would be destroyed with it";
         throw failure(name, "ERR_SIGNER_KEY_STATE", detail);
       }
-      await request(operation, "POST", `${urlOf(key)}/config`, { deletion_allowed: true });
-      await request(operation, "DELETE", urlOf(key));
+      await request(call, "POST", `${urlOf(key)}/config`, { deletion_allowed: true });
+      await request(call, "DELETE", urlOf(key));
       return clock.now();
     },
   };
 
-  async function read(operation: KeyOperation<Key, VaultRequest>): Promise<KeyInfo | undefined> {
-    return (await request(operation, "GET", urlOf(operation.key))) as KeyInfo | undefined;
+  async function read(call: KeyCall<Key, VaultRequest>): Promise<KeyInfo | undefined> {
+    return (await request(call, "GET", urlOf(call.key))) as KeyInfo | undefined;
   }
 
   return keyServiceBackend(service, given);
@@ -160,7 +160,7 @@ function parse(uri: string): Key | undefined {
 }
 
 /** @see https://developer.hashicorp.com/vault/api-docs/secret/transit#sign-data */
-function signatureOf({ name, key }: KeyOperation<Key, VaultRequest>, answer: unknown): Uint8Array {
+function signatureOf({ name, key }: KeyCall<Key, VaultRequest>, answer: unknown): Uint8Array {
   const text = (answer as { signature?: unknown } | undefined)?.signature;
   const [, signedBy, encoded] = /^vault:v(\d+):([\w-]{86})$/.exec(typeof text === "string" ? text : "") ?? [];
   if (encoded === undefined) throw failure(name, "ERR_SIGNER_BAD_SIGNATURE", "no signature in the form jws");

@@ -102,16 +102,19 @@ export function pkcs11Backend(options: Pkcs11Options = {}): SignerBackend {
   const destroy = (uri: Pkcs11Uri, key: KeySelector, signal?: AbortSignal): Promise<void> =>
     withToken(uri, signal, (process) => process.call<"destroy">({ kind: "destroy", key }));
 
-  /** Destroys keys that nobody will know of. The process that may have made one may be gone: the next one looks. Gives those that may be left. */
-  async function takeBack(uri: Pkcs11Uri, names: readonly KeySelector[]): Promise<KeySelector[]> {
-    const left: KeySelector[] = [];
+  /** Destroys a key that nobody will know of; the error names it where that fails. The process that made it may be gone: the next one looks. */
+  async function takeBack(uri: Pkcs11Uri, names: readonly KeySelector[], error: unknown): Promise<unknown> {
+    const left = new Set<string>();
     for (const name of names) {
       await destroy(uri, name).catch((error: unknown) => {
         const isGone = error instanceof SignerError && error.code === "ERR_SIGNER_KEY_STATE";
-        if (!isGone) left.push(name);
+        if (!isGone) left.add(JSON.stringify(name.label));
       });
     }
-    return left;
+    if (left.size === 0 || !(error instanceof SignerError)) return error;
+    const labels = [...left].join(" or ");
+    const message = `${error.message}; a key that nothing uses may be left on the token, labelled ${labels}`;
+    return new SignerError(error.code, message);
   }
 
   return {
@@ -145,8 +148,7 @@ export function pkcs11Backend(options: Pkcs11Options = {}): SignerBackend {
           return pkcs11Signer(connection, { uri, process, ...made });
         });
       } catch (error) {
-        const left = await takeBack(tokenForNewKeys, names);
-        throw left.length === 0 || !(error instanceof SignerError) ? error : withRemnant(error, left);
+        throw await takeBack(tokenForNewKeys, names, error);
       }
     },
 
@@ -182,10 +184,4 @@ async function makeKey(
     () => ({ id: generated.id, label: generated.label }),
   );
   return { selector, publicKey, number };
-}
-
-/** The same error, which names what may still be on the token. */
-function withRemnant({ code, message }: SignerError, left: readonly KeySelector[]): SignerError {
-  const labels = [...new Set(left.map(({ label }) => JSON.stringify(label)))].join(" or ");
-  return new SignerError(code, `${message}; a key that nothing uses may be left on the token, labelled ${labels}`);
 }

@@ -15,7 +15,7 @@ export type PinSource =
   | { readonly command: readonly [program: string, ...args: string[]] };
 
 const commandTimeoutMs = 30_000;
-// No token takes more than 255 characters, the greatest value of ulMaxPinLen in use.
+// Tokens take 255 characters at most.
 const maxPinLength = 1024;
 
 /**
@@ -36,7 +36,6 @@ function problemOf(pin: string): string | undefined {
   return pin.length > maxPinLength ? `has more than ${maxPinLength} characters` : undefined;
 }
 
-/** Whatever it is instead, it may be the PIN. */
 export const pinRule: Rule<object> = {
   must: "{ file }, { environment } or { command: [program, ...arguments] }",
   holds: (source): source is object => {
@@ -64,7 +63,7 @@ async function readSource(source: PinSource): Promise<string> {
 function outputOf([program, ...args]: readonly [string, ...string[]]): Promise<string> {
   return new Promise((resolve, reject) => {
     execFile(program, args, { encoding: "utf8", timeout: commandTimeoutMs, maxBuffer: 65_536 }, (error, output) => {
-      // The error holds what the command has printed.
+      // The error itself holds what the command has printed.
       if (error === null) resolve(output);
       else reject(bad(`the command ${JSON.stringify(program)} failed (${error.code ?? error.signal ?? "killed"})`));
     });
@@ -81,18 +80,18 @@ export function describePin(source: PinSource): string {
 
 const bad = (rule: string): ConfigError => new ConfigError("ERR_OPTION_INVALID", `pin: ${rule}`);
 
-// What this process knows of PINs, whichever connection has learned it. Nobody can tell from what is kept here which PIN it was.
+// What this process knows of PINs, by a keyed hash of each.
 const known = new Map<string, "right" | "refused">();
 const processKey = randomBytes(32);
 
 /**
- * The tries of the PIN of one token. One that was refused is never tried again, by whatever connection; one that was right is not
+ * The tries of the PIN of one token. A PIN that was refused is never tried again, by whatever connection. One that was right is not
  * doubted because a login failed.
  */
 export class PinTries {
   readonly #source: PinSource | undefined;
   readonly #modulePath: string;
-  /** Stands for the PIN that was tried last. */
+  /** Hash of the PIN that was tried last. */
   #last = "";
   #refusal: TokenFailure | undefined;
 
@@ -101,7 +100,7 @@ export class PinTries {
     this.#modulePath = modulePath;
   }
 
-  /** Why none is tried any more. */
+  /** Why no PIN is tried any more. */
   get refusal(): TokenFailure | undefined {
     return known.get(this.#last) === "right" ? undefined : this.#refusal;
   }

@@ -20,7 +20,7 @@ export interface KeySelector {
 /** What a `pkcs11:` URI names. */
 export interface Pkcs11Uri {
   readonly token: TokenSelector;
-  /** Without members where the URI names a token only. */
+  /** Empty where the URI names a token only. */
   readonly key: KeySelector;
   /** Absolute path of the module. */
   readonly modulePath: string | undefined;
@@ -37,8 +37,8 @@ const pathValue = /^(?:[\w.~:[\]@!$'()*+,=&-]|%[\dA-Fa-f]{2})*$/;
 const queryValue = /^(?:[\w.~:[\]@!$'()*+,=/?|-]|%[\dA-Fa-f]{2})*$/;
 
 /**
- * Reads a PKCS#11 URI, strictly: an attribute that is unknown, given twice or wrongly encoded is an error, and so is a PIN. No message
- * holds the URI or a value.
+ * Reads a PKCS#11 URI, strictly: an attribute that is unknown, given twice or wrongly encoded is an error, and so is a PIN. A value
+ * may be a secret in the wrong place, so that no message holds one.
  *
  * @throws ConfigError `ERR_SIGNER_URI`
  * @see RFC 7512 section 2.3
@@ -90,7 +90,7 @@ export function formatKeyUri(token: { readonly label: string; readonly serial: s
   return `pkcs11:${attributes.join(";")};type=private`;
 }
 
-/** A label may come to be on a second key. With the id of the one that was found, the URI goes on naming that. */
+/** Adds the id of the key that was found: a second key may get the same label. */
 export function withId(
   uri: string,
   key: KeySelector,
@@ -101,7 +101,7 @@ export function withId(
   return { uri: [`${path};id=${percentEncoded(id)}`, ...query].join("?"), selector: { ...key, id } };
 }
 
-/** A token by what was asked for: `the token "jwksd"`, `the token with serial "1"`. Texts are quoted, since a token may call itself anything. */
+/** For messages: `the token "jwksd"`, `the token with serial "1"`. */
 export function nameOfToken({ label, slotId, ...others }: TokenSelector): string {
   const all = Object.entries({ ...others, "slot-id": slotId }).filter(([, value]) => value !== undefined);
   const by = all.map(([name, value]) => `${name} ${JSON.stringify(value)}`);
@@ -109,7 +109,7 @@ export function nameOfToken({ label, slotId, ...others }: TokenSelector): string
   return `the token${label === undefined ? "" : ` ${JSON.stringify(label)}`}${which}`;
 }
 
-/** A key in the attributes of its URI: `object "login" and id %01`. */
+/** For messages: `object "login" and id %01`. */
 export function nameOfKey({ label, id }: KeySelector): string {
   const object = label === undefined ? [] : [`object ${JSON.stringify(label)}`];
   return [...object, ...(id === undefined ? [] : [`id ${percentEncoded(id)}`])].join(" and ");
@@ -124,7 +124,7 @@ function read(part: string, separator: string, allowed: RegExp, known: ReadonlyS
   for (const attribute of part === "" ? [] : part.split(separator)) {
     const [name, value] = split(attribute, "=");
     if (name === "pin-value") throw bad('it holds a PIN; give the PIN by "pin-source" or the option "pin"');
-    // A name is no secret, but what stands where a name is expected may be anything.
+    // What stands in the place of a name may be anything.
     if (!known.has(name)) throw bad(/^[a-z-]{1,24}$/.test(name) ? `"${name}" is not supported` : "it is malformed");
     if (value === undefined || !allowed.test(value)) throw bad(`"${name}" is malformed (RFC 7512 section 2.3)`);
     if (value === "") throw bad(`"${name}" is empty`);
@@ -134,7 +134,6 @@ function read(part: string, separator: string, allowed: RegExp, known: ReadonlyS
   return attributes;
 }
 
-/** Of ASCII. */
 const decode = (value: string): Buffer =>
   Buffer.from(
     value.replace(/%(..)/g, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16))),
@@ -186,7 +185,7 @@ function pinFileOf(settings: ReadonlyMap<string, Buffer>): string | undefined {
   }
 }
 
-/** In two at the first separator; the second part is `undefined` without one. */
+/** At the first separator, if there is one. */
 function split(text: string, separator: string): [string, string | undefined] {
   const at = text.indexOf(separator);
   return at === -1 ? [text, undefined] : [text.slice(0, at), text.slice(at + 1)];

@@ -13,7 +13,14 @@ export interface SignInput {
 /**
  * Holds one private key, maybe in a hardware module or a key service. Safe for concurrent use.
  *
- * @see the contract, section 2 (entry.Signer)
+ * @example
+ * ```ts
+ * // A signer of your own, over a service that signs digests. A guard bounds its calls and verifies each signature.
+ * const signer: Signer = {
+ *   publicKey: await service.publicJwk(),
+ *   sign: ({ digest, signal }) => service.signEs256(digest, { signal }),
+ * };
+ * ```
  */
 export interface Signer {
   /** Public half, a P-256 JWK. It never changes during the life of the signer. */
@@ -31,7 +38,7 @@ export interface ExternalSigner extends Signer {
   close(): Promise<void>;
 }
 
-/** One kind of HSM or key service: opens its keys, and makes and destroys them. Every method throws SignerError by kind. */
+/** One kind of HSM or key service: opens its keys, makes them and destroys them. Every method throws SignerError by kind. */
 export interface SignerBackend {
   /**
    * Opens a key that exists, and checks that it is a P-256 key that may sign.
@@ -40,9 +47,9 @@ export interface SignerBackend {
    * @throws KeyMaterialError `ERR_KEY_NOT_P256`
    */
   open(uri: string, options?: { readonly signal?: AbortSignal | undefined }): Promise<ExternalSigner>;
-  /** Makes a P-256 key that cannot leave its backend, tagged with the issuer and its kid (RFC 7638 thumbprint) where that is possible. */
+  /** Makes a P-256 key that cannot leave its backend, where possible tagged with the issuer and its kid (RFC 7638 thumbprint). */
   create(request: { readonly issuer: string; readonly signal?: AbortSignal | undefined }): Promise<ExternalSigner>;
-  /** Destroys a key for good: at once, or as soon as the service allows, which is said in the answer (epoch milliseconds). */
+  /** Destroys a key for good: at once, or as soon as the service allows. @returns from when on it is gone, in epoch milliseconds */
   destroy(
     uri: string,
     options?: { readonly signal?: AbortSignal | undefined },
