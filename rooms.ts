@@ -11,7 +11,17 @@ export interface Room {
 }
 
 /** Files of `src/` itself on which every room may build. They know no room. */
-export const base = ["async", "bytes", "clock", "error-table", "errors", "options", "printable", "text-hash"] as const;
+export const base = [
+  "async",
+  "bytes",
+  "child-environment",
+  "clock",
+  "error-table",
+  "errors",
+  "options",
+  "printable",
+  "text-hash",
+] as const;
 
 export const rooms: Readonly<Record<string, Room>> = {
   jwk: { rooms: ["crypto"], packages: ["jose"] },

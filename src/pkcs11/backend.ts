@@ -44,10 +44,13 @@ export type { PinSource } from "./pin.ts";
 export function pkcs11Backend(options: Pkcs11Options = {}): SignerBackend {
   const given = checkBackendOptions(options, pkcs11Rules);
   const { modulePath, pin, token, sessions = 16, timeoutMs = 5_000, slowTimeoutMs = 30_000 } = given;
-  const { clock = systemClock } = given;
+  const { environment: variables = [], clock = systemClock } = given;
+  // Whatever is asked for, the PIN goes another way.
+  const environment = variables.filter(
+    (name) => !(pin !== undefined && "environment" in pin && name === pin.environment),
+  );
   const tokenForNewKeys = token === undefined ? undefined : parseTokenUri(token);
-  const hiddenVariables = pin !== undefined && "environment" in pin ? [pin.environment] : [];
-  const settings = { timeoutMs, slowTimeoutMs, hiddenVariables, clock };
+  const settings = { timeoutMs, slowTimeoutMs, environment, clock };
   const connections = new Map<string, Connection>();
 
   function targetOf(uri: Pkcs11Uri): ConnectionTarget {

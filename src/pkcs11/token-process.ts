@@ -23,8 +23,8 @@ export interface ProcessSettings {
   readonly timeoutMs: number;
   /** The same for the start with its login, and for making and destroying keys. */
   readonly slowTimeoutMs: number;
-  /** Environment variables that the child does not get. */
-  readonly hiddenVariables: readonly string[];
+  /** Environment variables that the module needs, besides those of modules in use. */
+  readonly environment: readonly string[];
   readonly clock: Clock;
 }
 
@@ -75,7 +75,7 @@ export class TokenProcess {
 
   private constructor(sessions: number, settings: ProcessSettings) {
     this.#settings = settings;
-    this.#child = forkChild(sessions, settings.hiddenVariables);
+    this.#child = forkChild(sessions, settings.environment);
     this.#child.stdin?.on("error", () => {});
     this.ended = new Promise((resolve) => {
       this.#gone = () => resolve(this.#failure === closed ? undefined : this.#failure);

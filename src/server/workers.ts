@@ -2,6 +2,7 @@ import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
 import { createServer } from "node:net";
 import { setTimeout } from "node:timers/promises";
+import { childEnvironment } from "../child-environment.ts";
 import { ServiceError } from "../errors.ts";
 import { type Crowd, logCrowd } from "./connections.ts";
 import { listen } from "./http-server.ts";
@@ -52,7 +53,10 @@ export async function startWorkers(
 
   async function start(port: number): Promise<{ port: number; jwksUri: string }> {
     const startedVersion = version;
-    const worker = fork(workerModule, { serialization: "advanced" });
+    const worker = fork(workerModule, {
+      serialization: "advanced",
+      env: childEnvironment(process.env, ["NODE_OPTIONS"]),
+    });
     if (worker.pid !== undefined) running.add(worker);
     worker.once("exit", () => running.delete(worker));
     worker.on("message", (message) => {

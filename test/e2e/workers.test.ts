@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { constants, copyFile, readFile, readdir, readlink, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
+import { newWrappingKey } from "../support/managed.ts";
 import { Client, assertWhole, getOnce, kidsIn, requestsNotAccepted, startLoad } from "../support/load.ts";
 import {
   type LogLine,
@@ -22,6 +23,24 @@ describe("--workers 2", { timeout: 180_000, concurrency: 2, skip: process.platfo
     const owners = await ownersOf(service, [service.pid, ...pids]);
     assert.deepEqual(new Set(clients.map(({ socket }) => owners.get(socket.localPort))), new Set(pids));
     for (const client of clients) assertWhole(await client.request());
+  });
+
+  test("a worker's environment holds no secret of the first process, and its tokens and wrapping keys least of all", async (t) => {
+    const secrets = {
+      JWKSD_WRAPPING_KEYS: newWrappingKey(),
+      VAULT_TOKEN: "hvs.secret",
+      AWS_SECRET_ACCESS_KEY: "secret",
+    };
+    const data = join(await temporaryFolder(t), "data");
+    const environment = { ...secrets, NODE_OPTIONS: "--no-deprecation" };
+    const service = await startServiceProcess(t, ["--data", data, "--workers", "2"], environment);
+    const [own, ...ofWorkers] = await Promise.all([service.pid, ...workersOf(service)].map(environmentOf));
+    assert.equal(ofWorkers.length, 2);
+    for (const [name, value] of Object.entries(secrets)) {
+      assert.ok(own?.includes(name));
+      for (const text of ofWorkers) assert.ok(!text.includes(name) && !text.includes(value), name);
+    }
+    for (const text of ofWorkers) assert.ok(text.includes("NODE_OPTIONS=--no-deprecation"));
   });
 
   test("kill -9 of one loses only what it held, and it is replaced", async (t) => {
@@ -198,6 +217,8 @@ async function reload(service: ServiceProcess, keys: string, kid: string): Promi
   service.process.kill("SIGHUP");
   await service.logged((line) => line.msg === "keys reloaded" && String(line["kids"]) === kid, from);
 }
+
+const environmentOf = (pid: number): Promise<string> => readFile(`/proc/${pid}/environ`, "latin1");
 
 async function killOne(service: ServiceProcess): Promise<void> {
   const [pid] = workersOf(service) as [number];

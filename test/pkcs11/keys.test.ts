@@ -219,6 +219,10 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
       [open({ modulePath, pin, sessions: 0 }, uri), "ERR_OPTION_INVALID"],
       [open({ modulePath, pin, sessions: 1.5 }, uri), "ERR_OPTION_INVALID"],
       [open({ modulePath, pin, timeoutMs: Number.NaN }, uri), "ERR_OPTION_INVALID"],
+      [open({ modulePath, pin, environment: "VENDOR" as never }, uri), "ERR_OPTION_INVALID"],
+      [open({ modulePath, pin, environment: ["VENDOR_*"] }, uri), "ERR_OPTION_INVALID"],
+      [open({ modulePath, pin, environment: ["JWKSD_WRAPPING_KEYS"] }, uri), "ERR_OPTION_INVALID"],
+      [open({ modulePath, pin: { environment: "PIN" }, environment: ["PIN"] }, uri), "ERR_OPTION_INVALID"],
       [open({ modulePath, pin, timeoutMs: 2 ** 31 }, uri), "ERR_OPTION_INVALID"],
       [open({ modulePath, pin, token: "jwksd" }, uri), "ERR_SIGNER_URI"],
       [

@@ -198,6 +198,22 @@ describe("the PIN of a token", { skip: skipWithoutPkcs11("cc") }, () => {
     }
   });
 
+  test("and no other secret of this process is in that of the module, but what is named", async (t) => {
+    const { token, modulePath, uri } = await setUp(t);
+    const secrets = { JWKSD_WRAPPING_KEYS: "secret-1", VAULT_TOKEN: "secret-2", VENDOR_TOKEN: "secret-3" };
+    Object.assign(process.env, secrets, { VENDOR_CONFIG: "/etc/vendor" });
+    t.after(() => {
+      for (const name of [...Object.keys(secrets), "VENDOR_CONFIG"]) Reflect.deleteProperty(process.env, name);
+    });
+    const pin = { file: token.pinFile };
+    const signer = await pkcs11Backend({ modulePath, pin, environment: ["VENDOR_CONFIG"] }).open(uri);
+    const [text = "", ...more] = childProcesses();
+    await signer.close();
+    assert.equal(more.length, 0);
+    for (const [name, value] of Object.entries(secrets)) assert.ok(!text.includes(name) && !text.includes(value), name);
+    assert.ok(text.includes("VENDOR_CONFIG=/etc/vendor") && text.includes("SOFTHSM2_CONF="));
+  });
+
   test("a file that holds something else is refused by the rule", async (t) => {
     const file = join(await temporaryFolder(t), "pin");
     const rows: [text: string, problem: string][] = [

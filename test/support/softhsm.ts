@@ -2,7 +2,16 @@ import { execFileSync } from "node:child_process";
 import { createRequire } from "node:module";
 import type * as Pkcs11js from "pkcs11js";
 import type { Handle, PKCS11 } from "pkcs11js";
-import { existsSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import {
+  copyFileSync,
+  existsSync,
+  mkdtempSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -115,16 +124,15 @@ function compiledShim(): string {
 }
 
 /** Has the shim work in front of a token. */
-export function createShim({ folder, modulePath, atEnd }: Pick<SoftHsm, "folder" | "modulePath" | "atEnd">): Shim {
-  const control = join(folder, "control");
-  const log = join(folder, "log");
-  const settings = { PKCS11_SHIM_MODULE: modulePath, PKCS11_SHIM_CONTROL: control, PKCS11_SHIM_LOG: log };
-  Object.assign(process.env, settings);
-  atEnd(() => {
-    for (const name of Object.keys(settings)) Reflect.deleteProperty(process.env, name);
-  });
+export function createShim({ folder, modulePath }: Pick<SoftHsm, "folder" | "modulePath">): Shim {
+  // It looks for all else in the folder in which it is.
+  const shim = join(folder, "shim.so");
+  copyFileSync(compiledShim(), shim);
+  symlinkSync(modulePath, join(folder, "shim.module"));
+  const control = join(folder, "shim.control");
+  const log = join(folder, "shim.log");
   return {
-    modulePath: compiledShim(),
+    modulePath: shim,
     control(...lines) {
       // Appears whole: the module may read it at any moment.
       writeFileSync(`${control}.new`, lines.join("\n"));

@@ -1,10 +1,10 @@
 /*
  * A PKCS#11 module for tests: passes every call on to a real module, and delays, fails or alters the calls that a control file
- * names. The file is looked at in each such call, so that a test can change the module while it is at work.
+ * names. The file is looked at in each such call, so that a test can change the module while it is at work. Beside it are:
  *
- *   PKCS11_SHIM_MODULE   path of the real module
- *   PKCS11_SHIM_CONTROL  path of the control file; each line is FUNCTION ACTION [NUMBER]
- *   PKCS11_SHIM_LOG      path of a file that gets a line for each login and each finalisation
+ *   shim.module   the real module
+ *   shim.control  the control file; each line is FUNCTION ACTION [NUMBER]
+ *   shim.log      a file that gets a line for each login and each finalisation
  *
  *   delay N   the call takes N milliseconds in all
  *   hang      the call does not return while the line is there
@@ -18,6 +18,7 @@
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -38,11 +39,20 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char lines[4096];
 static struct stat version;
 
+/* The path of a file in the folder of this module. */
+static const char *beside(const char *name, char path[PATH_MAX]) {
+  Dl_info here;
+  if (dladdr((const void *)&beside, &here) == 0) return name;
+  const char *end = strrchr(here.dli_fname, '/');
+  snprintf(path, PATH_MAX, "%.*s/%s", end == NULL ? 1 : (int)(end - here.dli_fname), end == NULL ? "." : here.dli_fname, name);
+  return path;
+}
+
 /* Reads the control file if it is another one than before; the lock is held. */
 static void refresh(void) {
-  const char *path = getenv("PKCS11_SHIM_CONTROL");
+  const char *path = beside("shim.control", (char[PATH_MAX]){0});
   struct stat now;
-  if (path == NULL || stat(path, &now) != 0) memset(&now, 0, sizeof now);
+  if (stat(path, &now) != 0) memset(&now, 0, sizeof now);
   if (now.st_ino == version.st_ino && now.st_size == version.st_size && now.st_mtim.tv_sec == version.st_mtim.tv_sec &&
       now.st_mtim.tv_nsec == version.st_mtim.tv_nsec)
     return;
@@ -72,8 +82,8 @@ static int told(const char *function, const char *action, unsigned long *number)
 }
 
 static void note(const char *what, long number) {
-  const char *path = getenv("PKCS11_SHIM_LOG");
-  FILE *file = path == NULL ? NULL : fopen(path, "ae");
+  const char *path = beside("shim.log", (char[PATH_MAX]){0});
+  FILE *file = fopen(path, "ae");
   if (file == NULL) return;
   fprintf(file, "%s %ld\n", what, number);
   fclose(file);
@@ -211,8 +221,8 @@ static CK_RV generate_key_pair(CK_SESSION_HANDLE session, CK_MECHANISM_PTR mecha
 }
 
 CK_RV C_GetFunctionList(CK_FUNCTION_LIST_PTR_PTR result) {
-  const char *path = getenv("PKCS11_SHIM_MODULE");
-  void *module = path == NULL ? NULL : dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  const char *path = beside("shim.module", (char[PATH_MAX]){0});
+  void *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   CK_C_GetFunctionList get = module == NULL ? NULL : (CK_C_GetFunctionList)dlsym(module, "C_GetFunctionList");
   if (get == NULL || get(&real) != CKR_OK) return CKR_GENERAL_ERROR;
   list = *real;
