@@ -17,11 +17,12 @@ const issuer = "https://op.example";
 const say = (line: unknown): void => void writeSync(1, `${JSON.stringify(line)}\n`);
 
 let now = Number(start);
-const timers = new Set<{ readonly at: number; readonly callback: () => void }>();
+const timers = new Set<{ readonly at: number; readonly isPause: boolean; readonly callback: () => void }>();
 const clock: Clock = {
   now: () => now,
   setTimer(callback, delayMs) {
-    const timer = { at: now + delayMs, callback };
+    // Only the pause between two attempts to commit is random, and no whole number of milliseconds.
+    const timer = { at: now + delayMs, isPause: !Number.isInteger(delayMs), callback };
     timers.add(timer);
     return () => void timers.delete(timer);
   },
@@ -34,6 +35,14 @@ function jump(until = Infinity): boolean {
   timers.delete(first);
   now = Math.max(now, first.at);
   first.callback();
+  return true;
+}
+
+function endPause(): boolean {
+  const pause = [...timers].find(({ isPause }) => isPause);
+  if (pause === undefined) return false;
+  timers.delete(pause);
+  pause.callback();
   return true;
 }
 
@@ -64,14 +73,14 @@ async function startManager(onEvent: (event: ManagerEvent) => void = () => {}) {
   };
 }
 
-/** What waits for a moment, as between two attempts to commit, is let go on. */
+/** The pause between two attempts to commit takes no simulated time, however long the other process takes for its own. */
 async function pumped<T>(promise: Promise<T>): Promise<T> {
   const state = { isSettled: false };
   const settle = (): void => void (state.isSettled = true);
   promise.then(settle, settle);
   for (let quietMs = performance.now() + 20; !state.isSettled;) {
     await new Promise(setImmediate);
-    if (performance.now() > quietMs && jump(now + 1000)) quietMs = performance.now() + 20;
+    if (performance.now() > quietMs && endPause()) quietMs = performance.now() + 20;
   }
   return promise;
 }
