@@ -86,7 +86,8 @@ export const errorTable = {
     },
     ERR_KEY_MISMATCH: {
       when: "private and public part are of two keys, or a URI has come to name another key",
-      remedy: "export the key again; put the key of the URI back",
+      remedy:
+        "export the key again; put the key of the URI back; of a key in a store, put the newest good copy of the store back",
     },
     ERR_NOT_AFTER_INVALID: { when: "`notAfter` is no valid `Date`", remedy: "pass a `Date`" },
   },
@@ -147,12 +148,21 @@ export const errorTable = {
       when: "the file is no store, or one of a later jwksd",
       remedy: "check the path, or update jwksd",
     },
+    ERR_STORE_ISSUER: {
+      when: "the keys of the store are those of another issuer",
+      remedy: "give the issuer that the message names, or use another store",
+    },
+    ERR_STORE_NOT_AUTHENTIC: {
+      when: "the records are not those that were sealed under the wrapping key: somebody without it has changed the store, or it is damaged; they are not used",
+      remedy:
+        "put the newest good copy back; see [a store that is not authentic](operations.md#a-store-that-is-not-authentic)",
+    },
     ERR_RECORDS_INVALID: {
       when: "the records break a rule, such as two active keys, or lack a key that is in use; they are not used",
       remedy: "put the newest store back; where there is only an older one, restart to go on with it",
     },
     ERR_WRAPPING_KEY_MISSING: {
-      when: "a private key is wrapped under a key that was not given",
+      when: "a private key is wrapped, or the store is sealed, under a key that was not given",
       remedy: "give the wrapping key that the message names",
     },
     ERR_WRAPPED_KEY: {

@@ -1,15 +1,16 @@
 import type { Command } from "commander";
-import { decodeProtectedHeader } from "jose";
 import { systemClock } from "../clock.ts";
-import { ConfigError, StoreError } from "../errors.ts";
+import { ConfigError, KeyMaterialError, StoreError } from "../errors.ts";
 import { type Change, noteTokenLifetimes } from "../rotation/advance.ts";
 import type { NewKey } from "../rotation/commands.ts";
 import { effects } from "../rotation/effects.ts";
 import { type RotationPlan, plan, planKeyName } from "../rotation/plan.ts";
 import type { RotationPolicy } from "../rotation/policy.ts";
 import { transact } from "../rotation/transact.ts";
-import { createKeyOpener } from "../rotation/open-keys.ts";
+import { createKeyOpener, privateJwkOf } from "../rotation/open-keys.ts";
+import { bindingOf } from "../rotation/owner.ts";
 import { addedRecords, isLive, jweOf, newlyActive, uriOf } from "../rotation/records.ts";
+import { headerOf } from "../rotation/wrapping.ts";
 import { kidText, relativeText, timeText } from "../rotation/words.ts";
 import { planVerbs } from "../report/plan-scale.ts";
 import { indented, terminalOf } from "../report/terminal.ts";
@@ -57,9 +58,9 @@ export function addChangeFlags(command: Command, { force = false, yes = false } 
  */
 export async function changeKeys(open: OpenKeys, options: ChangeOptions, decide: Decide): Promise<void> {
   const { flags, breaks, newKey, mayBeLost = false } = options;
-  const { store, policy } = open;
+  const { vault, policy } = open;
   const now = systemClock.now();
-  const before = await recordsOf(store);
+  const before = await recordsOf(vault.store);
   // A key in an HSM or key service is made only when it is certain that it is wanted.
   const draft = newKey && (await makeDraft(open, newKey, before));
   const change = await decide(before, now, draft);
@@ -85,7 +86,7 @@ export async function changeKeys(open: OpenKeys, options: ChangeOptions, decide:
  * @throws StoreError `ERR_WRAPPING_KEY_MISSING`, `ERR_WRAPPED_KEY`
  */
 async function checkWrapped(
-  { io, wrapping, issuer }: OpenKeys,
+  { io, vault }: OpenKeys,
   before: readonly KeyRecord[],
   after: readonly KeyRecord[],
   mayBeLost: boolean,
@@ -94,26 +95,18 @@ async function checkWrapped(
   for (const record of before.filter(isLive)) {
     const jwe = jweOf(record);
     if (jwe === undefined) continue;
-    const error: unknown = await wrapping.unwrap(record.kid, jwe).then(
+    const error: unknown = await privateJwkOf(record, vault).then(
       () => undefined,
       (error: unknown) => error,
     );
     if (error === undefined) continue;
+    if (error instanceof KeyMaterialError && mayBeLost) continue;
     if (!(error instanceof StoreError)) throw error;
-    if (!mayBeLost || isOfAnother(issuer, jwe)) {
+    if (!mayBeLost || headerOf(jwe)?.["iss"] !== bindingOf(vault.owner)) {
       const message = `nothing was changed: ${error.message}; give this command the --issuer and the wrapping keys of serve`;
       throw new StoreError(error.code, message, { cause: error });
     }
     tell(io, `${error.message}; a jwksd serve that has other wrapping keys than this command cannot follow`);
-  }
-}
-
-/** An issuer cannot be lost as a wrapping key can: it is written there. */
-function isOfAnother(issuer: string, jwe: string): boolean {
-  try {
-    return decodeProtectedHeader(jwe)["iss"] !== issuer;
-  } catch {
-    return false;
   }
 }
 
@@ -129,7 +122,7 @@ async function commit(
   let change: Change;
   try {
     change = await transact(
-      open.store,
+      open.vault.store,
       async (records) => {
         now = systemClock.now();
         before = records;
@@ -152,13 +145,13 @@ async function commit(
 
 /** A key in an HSM or key service becomes active only after it has signed. @throws SignerError */
 async function checkCanSign(
-  { io, signers, wrapping }: OpenKeys,
+  { io, signers, vault }: OpenKeys,
   before: readonly KeyRecord[],
   { records }: Change,
 ): Promise<void> {
   const next = newlyActive(before, records);
   if (next === undefined || uriOf(next) === undefined) return;
-  const opener = createKeyOpener(wrapping, signers.openSigner, new AbortController().signal);
+  const opener = createKeyOpener(vault, signers.openSigner, new AbortController().signal);
   try {
     await opener.probe(next);
   } catch (error) {

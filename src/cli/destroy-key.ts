@@ -4,7 +4,7 @@ import { externalOf, isLive, recordOf } from "../rotation/records.ts";
 import { signersOf } from "../server/signers.ts";
 import { destroyEffect, destroyKey } from "./external-keys.ts";
 import { type Io, print } from "./io.ts";
-import { type Flags, addLookSettings, recordsOf, takesKid, withStore } from "./managed-keys.ts";
+import { type Flags, addLookSettings, recordsOf, takesKid, withKeys } from "./managed-keys.ts";
 
 type DestroyFlags = Flags & { readonly dryRun?: true; readonly yes?: true; readonly json?: true };
 
@@ -30,8 +30,9 @@ Examples:
 }
 
 async function destroy(io: Io, kid: string, flags: DestroyFlags): Promise<void> {
-  await withStore(io, flags, async ({ store, settings }) => {
-    const record = recordOf(await recordsOf(store), kid);
+  // What is destroyed is not for whoever can write the store to choose.
+  await withKeys(io, flags, {}, async ({ vault, settings }) => {
+    const record = recordOf(await recordsOf(vault.store), kid);
     const key = externalOf(record);
     if (isLive(record) || key === undefined) {
       const why = key === undefined ? "it is in no HSM or key service" : `it is ${record.state}`;

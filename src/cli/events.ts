@@ -3,7 +3,7 @@ import { kidText, timeText } from "../rotation/words.ts";
 import { indented, terminalOf } from "../report/terminal.ts";
 import { iso } from "./change-keys.ts";
 import { type Io, print } from "./io.ts";
-import { type Flags, addLookSettings, withStore } from "./managed-keys.ts";
+import { type Flags, addLookSettings, withEvents } from "./managed-keys.ts";
 
 type EventsFlags = Flags & { readonly limit: number; readonly before?: number };
 
@@ -25,7 +25,7 @@ Examples:
 
 async function events(io: Io, flags: EventsFlags): Promise<void> {
   const { limit, before } = flags;
-  const found = await withStore(io, flags, ({ store }) => store.events({ limit, before }));
+  const found = await withEvents(io, flags, (store) => store.events({ limit, before }));
   if (flags["json"] === true) {
     const shown = found.map(({ number, at, type, kid, use, reason }) => ({
       number,

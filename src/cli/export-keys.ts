@@ -2,10 +2,11 @@ import { Command } from "commander";
 import { ConfigError, StateError } from "../errors.ts";
 import { makeDocument } from "../keyset/document.ts";
 import { writeNewFile } from "../node/generate.ts";
+import { privateJwkOf } from "../rotation/open-keys.ts";
 import { jweOf, keyUses, publishedKeys, recordOf, uriOf } from "../rotation/records.ts";
 import type { KeyRecord } from "../store/store.ts";
 import { type Io, print } from "./io.ts";
-import { type Flags, addLookSettings, recordsOf, takesKid, withKeys, withStore } from "./managed-keys.ts";
+import { type Flags, addLookSettings, recordsOf, takesKid, withKeys } from "./managed-keys.ts";
 
 type ExportFlags = Flags & { readonly private?: true; readonly yes?: true; readonly out?: string };
 
@@ -30,7 +31,7 @@ Examples:
 
 async function exportKeys(io: Io, kid: string | undefined, flags: ExportFlags): Promise<void> {
   if (flags.private === true) return exportPrivate(io, kid, flags);
-  const records = await withStore(io, flags, ({ store }) => recordsOf(store));
+  const records = await withKeys(io, flags, {}, ({ vault }) => recordsOf(vault.store));
   const published = keyUses.flatMap((use) => publishedKeys(records, use));
   const value = kid === undefined ? { keys: published.map(publicJwkOf) } : publicJwkOf(recordOf(records, kid));
   const { text } = await makeDocument(value);
@@ -50,14 +51,14 @@ async function exportPrivate(io: Io, kid: string | undefined, flags: ExportFlags
       `nothing was written; --yes writes the private key to ${out}, where nothing but its file mode protects it`,
     );
   }
-  await withKeys(io, flags, {}, async ({ store, wrapping }) => {
-    const record = recordOf(await recordsOf(store), kid);
-    const [jwe, uri] = [jweOf(record), uriOf(record)];
-    if (jwe === undefined) {
+  await withKeys(io, flags, {}, async ({ vault }) => {
+    const record = recordOf(await recordsOf(vault.store), kid);
+    if (jweOf(record) === undefined) {
+      const uri = uriOf(record);
       const why = uri === undefined ? `it is ${record.state}` : `it is in ${uri}`;
       throw new StateError("ERR_TRANSITION", `kid ${JSON.stringify(kid)} has no private key here: ${why}`);
     }
-    const privateJwk = await wrapping.unwrap(kid, jwe);
+    const privateJwk = await privateJwkOf(record, vault);
     await writeNewFile(out, `${JSON.stringify({ ...privateJwk, ...publicJwkOf(record) }, undefined, 2)}\n`);
   });
   print(io, `wrote ${out}`);

@@ -70,7 +70,7 @@ async function importKeys(io: Io, file: string | undefined, flags: ImportFlags):
     if (signer !== undefined) external = await openExternal(signers, signer, flags.kid);
   };
   await withKeys(io, flags, { create: true, dryRun: flags.dryRun === true, prepare }, async (open) => {
-    const before = await recordsOf(open.store);
+    const before = await recordsOf(open.vault.store);
     if (isSet && before.length > 0) {
       throw new StateError(
         "ERR_TRANSITION",
@@ -79,9 +79,7 @@ async function importKeys(io: Io, file: string | undefined, flags: ImportFlags):
     }
     const found =
       external === undefined
-        ? await Promise.all(
-            keys.map(({ kid, use, alg, privateJwk }) => wrapKey(use, alg, privateJwk, open.wrapping, kid)),
-          )
+        ? await Promise.all(keys.map(({ kid, use, alg, privateJwk }) => wrapKey(use, alg, privateJwk, open.vault, kid)))
         : [external];
     const force = flags.force === true;
     const commands = importCommands(found, before, flags);

@@ -1,17 +1,22 @@
 import { Command } from "commander";
-import { type Change, replace } from "../rotation/advance.ts";
+import { ConfigError, StoreError } from "../errors.ts";
 import { type NewKey, applyCommand } from "../rotation/commands.ts";
-import { activeKey, announcedKey, jweOf } from "../rotation/records.ts";
-import type { Wrapping } from "../rotation/wrapping.ts";
-import type { KeyRecord, KeyUse } from "../store/store.ts";
+import { takenBy } from "../rotation/owner.ts";
+import { activeKey, announcedKey, isLive, uriOf } from "../rotation/records.ts";
+import { rewrap } from "../rotation/rewrap.ts";
+import type { VaultOptions } from "../rotation/vault.ts";
+import { kidText } from "../rotation/words.ts";
+import type { KeyUse } from "../store/store.ts";
 import { type ChangeFlags, addChangeFlags, changeKeys } from "./change-keys.ts";
 import { destroyCommand } from "./destroy-key.ts";
 import { exportCommand } from "./export-keys.ts";
 import { importCommand } from "./import-keys.ts";
-import type { Io } from "./io.ts";
+import { type Io, tell } from "./io.ts";
 import { addListFlags, listKeys } from "./list-keys.ts";
 import { addNewKeyFlags } from "./make-keys.ts";
 import { type Flags, recordsOf, takesKid, withKeys } from "./managed-keys.ts";
+
+type RevokeFlags = ChangeFlags & { readonly lostWrappingKey?: true };
 
 export function keysCommand(io: Io): Command {
   return new Command("keys")
@@ -115,7 +120,8 @@ function revokeCommand(io: Io): Command {
   const command = new Command("revoke").description(
     "Remove a key at once and for good, because others may know its private half.",
   );
-  return addChangeFlags(takesKid(command), { yes: true })
+  const help = "the wrapping key of the store is lost: new keys are wrapped under the one that is given";
+  return addChangeFlags(takesKid(command.option("--lost-wrapping-key", help)), { yes: true })
     .addHelpText(
       "after",
       `
@@ -126,25 +132,26 @@ Examples:
   $ jwksd keys revoke KID --dry-run
   $ jwksd keys revoke KID --yes`,
     )
-    .action((kid: string, flags: ChangeFlags) =>
-      withKeys(io, flags, {}, async (open) => {
-        const records = await recordsOf(open.store);
+    .action((kid: string, flags: RevokeFlags) =>
+      withKeys(io, flags, { accepts: lost(io, flags) }, async (open) => {
+        const records = await recordsOf(open.vault.store);
         const use = records.find((record) => record.kid === kid)?.use ?? "sig";
         const isNeeded = activeKey(records, use)?.kid === kid && announcedKey(records, use) === undefined;
         const newKey = isNeeded ? { use } : undefined;
-        await changeKeys(open, { flags, breaks: true, newKey, mayBeLost: true }, (records, now, replacement) =>
-          applyCommand(records, { type: "revoke", kid, replacement }, open.policy, now),
+        await changeKeys(
+          open,
+          { flags, breaks: true, newKey, mayBeLost: flags.lostWrappingKey === true },
+          (records, now, replacement) => applyCommand(records, { type: "revoke", kid, replacement }, open.policy, now),
         );
       }),
     );
 }
 
 function rewrapCommand(io: Io): Command {
-  return addChangeFlags(
-    new Command("rewrap").description(
-      "Encrypt all private keys again, under the first wrapping key. Verifiers do not notice.",
-    ),
-  )
+  const command = new Command("rewrap").description(
+    "Encrypt all private keys again under the first wrapping key, and seal the store. Verifiers do not notice.",
+  );
+  return addChangeFlags(command.option("--yes", "seal keys that are not authentic, because you know each of them"))
     .addHelpText(
       "after",
       `
@@ -154,25 +161,60 @@ To change the wrapping key:
   3. Run jwksd keys rewrap.
   4. Remove the old one.
 
-Example:
-  $ jwksd keys rewrap --wrapping-key-file /etc/jwksd/wrapping.key`,
+It also seals a store that an earlier jwksd made, and sets the first --issuer of a store that was made without one. If the store is
+not authentic, read docs/operations.md first. --yes then vouches for every key in it.
+
+Examples:
+  $ jwksd keys rewrap --wrapping-key-file /etc/jwksd/wrapping.key
+  $ jwksd keys rewrap --issuer https://login.example.com`,
     )
     .action((flags: ChangeFlags) =>
-      withKeys(io, flags, {}, (open) =>
-        changeKeys(open, { flags, breaks: false }, (records, now) => rewrap(records, open.wrapping, now)),
+      withKeys(io, flags, { ownerRule: takenBy, seals: true, accepts: vouching(io, flags) }, (open) =>
+        changeKeys(open, { flags, breaks: false }, (records, now) =>
+          rewrap(records, open.vault, now, "an operator moved it under the first wrapping key"),
+        ),
       ),
     );
 }
 
-async function rewrap(records: readonly KeyRecord[], wrapping: Wrapping, now: number): Promise<Change> {
-  let change: Change = { records, events: [] };
-  for (const record of records) {
-    const { kid } = record;
-    const wrapped = jweOf(record);
-    if (wrapped === undefined || wrapping.isCurrent(wrapped)) continue;
-    const jwe = await wrapping.wrap(kid, await wrapping.unwrap(kid, wrapped));
-    const reason = "an operator moved it under the first wrapping key";
-    change = replace(change, { ...record, privateHalf: { jwe } }, now, "rewrapped", reason);
-  }
-  return change;
+/** An operator who has looked can vouch for records that are not authentic. */
+function vouching(io: Io, flags: ChangeFlags): VaultOptions["accepts"] {
+  return once((problem, { records }) => {
+    if (problem.code !== "ERR_STORE_NOT_AUTHENTIC") return false;
+    const live = records.filter(isLive).map((record) => {
+      const place = uriOf(record);
+      return `\n- ${kidText(record.kid)}, ${record.use} ${record.state}${place === undefined ? "" : `, in ${kidText(place)}`}`;
+    });
+    if (flags.yes === true || flags.dryRun === true) {
+      tell(io, `not verified: ${problem.message}; sealed as they are:${live.join("")}`);
+      return true;
+    }
+    const rule =
+      "nothing was changed; if you know each of these keys and what has happened, --yes seals them as they are";
+    throw new ConfigError("ERR_CONFIRMATION", `${rule}:${live.join("")}\n${problem.message}`);
+  });
+}
+
+/** Where the wrapping key is lost, nobody can verify what is in the store. */
+function lost(io: Io, flags: RevokeFlags): VaultOptions["accepts"] {
+  return once((problem) => {
+    if (problem.code !== "ERR_WRAPPING_KEY_MISSING") return false;
+    if (flags.lostWrappingKey === true) {
+      tell(io, `not verified: ${problem.message}; revoke every key that jwksd keys shows`);
+      return true;
+    }
+    const way = 'if it is lost for good, see "A lost wrapping key" in docs/operations.md';
+    throw new StoreError(problem.code, `nothing was changed: ${problem.message}; ${way}`, { cause: problem });
+  });
+}
+
+/** Asks and tells once, however often the same is loaded. */
+function once(accepts: NonNullable<VaultOptions["accepts"]>): NonNullable<VaultOptions["accepts"]> {
+  let accepted: string | undefined;
+  return (problem, snapshot) => {
+    const text = JSON.stringify(snapshot);
+    const isAccepted = text === accepted || accepts(problem, snapshot);
+    if (isAccepted) accepted = text;
+    return isAccepted;
+  };
 }

@@ -10,7 +10,7 @@ import { indented, terminalOf } from "../report/terminal.ts";
 import type { KeyRecord } from "../store/store.ts";
 import { iso, publicRecord } from "./change-keys.ts";
 import { type Io, print } from "./io.ts";
-import { type Flags, addLookSettings, recordsOf, withStore } from "./managed-keys.ts";
+import { type Flags, addLookSettings, look } from "./managed-keys.ts";
 
 type ListFlags = Flags & { readonly all?: true; readonly json?: true };
 
@@ -21,10 +21,9 @@ export function addListFlags(command: Command): Command {
 /** Prints the keys, since when each is in its state, and its next step. */
 export async function listKeys(io: Io, flags: ListFlags): Promise<void> {
   const now = systemClock.now();
-  const { records, ahead, still } = await withStore(io, flags, async ({ store, policy }) => {
-    const records = await recordsOf(store);
-    return { records, ahead: plan(records, policy, now), still: aftermath(records, policy, now) };
-  });
+  const { records, policy, isVerified } = await look(io, flags);
+  const ahead = plan(records, policy, now);
+  const still = aftermath(records, policy, now);
   const shown = keyUses.flatMap((use) =>
     records.filter((record) => record.use === use && (flags.all === true || isLive(record))),
   );
@@ -34,11 +33,8 @@ export async function listKeys(io: Io, flags: ListFlags): Promise<void> {
     const keys = rows.map(({ record, next }) =>
       publicRecord(record, { since: iso(stateSince(record)), next: next === undefined ? null : stepJson(next) }),
     );
-    print(
-      io,
-      JSON.stringify({ keys, rotatingSince: since === undefined ? null : iso(since), effects: still }, undefined, 2),
-    );
-    return;
+    const json = { verified: isVerified, keys, rotatingSince: since === undefined ? null : iso(since), effects: still };
+    return print(io, JSON.stringify(json, undefined, 2));
   }
   const { columns } = terminalOf(io.stdout, io.environment);
   const lines =

@@ -29,21 +29,21 @@ export function addNewKeyFlags(command: Command): Command {
 
 /** A key in memory, with the alg that was asked for, else with that of the active one. */
 export function makeDraft(
-  { wrapping }: OpenKeys,
+  { vault }: OpenKeys,
   { use, alg }: { readonly use: KeyUse; readonly alg?: string | undefined },
   records: readonly KeyRecord[],
 ): Promise<NewKey> {
   if (alg !== undefined && (alg === "ES256") !== (use === "sig")) {
     throw new ConfigError("ERR_OPTION_INVALID", `--alg ${alg} is not for keys of use "${use}"`);
   }
-  return makeLocalKey(use, alg ?? activeKey(records, use)?.alg ?? defaultAlg[use], wrapping);
+  return makeLocalKey(use, alg ?? activeKey(records, use)?.alg ?? defaultAlg[use], vault);
 }
 
 /** The draft itself, or a new key in the HSM or key service in which the configuration has signing keys made. */
-export async function makeReal({ io, signers, settings, issuer }: OpenKeys, draft: NewKey): Promise<NewKey> {
+export async function makeReal({ io, signers, settings, vault }: OpenKeys, draft: NewKey): Promise<NewKey> {
   const { createSigner } = signers;
   if (draft.use === "enc" || createSigner === undefined) return draft;
-  const signer = await createSigner({ issuer }).catch((error: unknown) => {
+  const signer = await createSigner({ issuer: vault.owner.issuer }).catch((error: unknown) => {
     tell(
       io,
       `nothing was changed, because no key can be made in ${settings.signerType} now; --signer-type local makes it in the store`,

@@ -1,35 +1,47 @@
 import { Option, type Command } from "commander";
-import { ConfigError } from "../errors.ts";
+import { ConfigError, type StoreError } from "../errors.ts";
 import type { RotationPolicy } from "../rotation/policy.ts";
 import { checkRecords } from "../rotation/records.ts";
-import { type Wrapping, createWrapping, newWrappingKey } from "../rotation/wrapping.ts";
+import { type Owner, commandedBy } from "../rotation/owner.ts";
+import { type Vault, createVault } from "../rotation/vault.ts";
+import { newWrappingKey, readWrappingKeys } from "../rotation/wrapping.ts";
 import { createCommandLog } from "../server/log.ts";
-import { exists, openManaged, policyOf, storePath } from "../server/managed.ts";
+import {
+  type OpenOptions,
+  exists,
+  openManaged,
+  openStore,
+  ownerOf,
+  policyOf,
+  storePath,
+  wrappingKeysOf,
+} from "../server/managed.ts";
 import type { SettingName, Settings } from "../server/settings.ts";
 import { nearest } from "../server/nearest.ts";
 import { type Signers, signersOf } from "../server/signers.ts";
 import { memoryStore } from "../store/memory.ts";
-import { sqliteStore } from "../store/sqlite.ts";
 import type { KeyRecord, KeyStore } from "../store/store.ts";
-import type { Io } from "./io.ts";
+import { type Io, tell } from "./io.ts";
 import { addSettings, settingsFrom, storeSettings } from "./settings-options.ts";
 
 /** What a command line parser found. */
 export type Flags = Readonly<Record<string, unknown>>;
 
-/** The store of a configuration, open. */
-export interface OpenStore {
-  readonly io: Io;
-  readonly settings: Settings;
-  readonly store: KeyStore;
+/** What is in the store of a configuration. */
+export interface Found {
   readonly policy: RotationPolicy;
+  readonly records: readonly KeyRecord[];
+  /** Whether the records are authenticated. */
+  readonly isVerified: boolean;
+  readonly owner: Owner;
 }
 
 /** The store of a configuration with what it takes to make keys. */
-export interface OpenKeys extends OpenStore {
-  /** To which keys are bound. */
-  readonly issuer: string;
-  readonly wrapping: Wrapping;
+export interface OpenKeys {
+  readonly io: Io;
+  readonly settings: Settings;
+  readonly policy: RotationPolicy;
+  readonly vault: Vault;
   readonly signers: Signers;
 }
 
@@ -66,48 +78,78 @@ export function takesKid(command: Command, name = "<kid>", description = "jwksd 
 export const useOption = (): Option =>
   new Option("--use <use>", "of signing or of encryption keys").choices(["sig", "enc"]);
 
-/** Runs with the store only, which needs no wrapping key. @throws see `openManaged` */
-export async function withStore<T>(io: Io, flags: Flags, action: (open: OpenStore) => Promise<T>): Promise<T> {
+/**
+ * Looks at the store. That needs no wrapping key; what cannot be verified is shown all the same, and it is told that it is not.
+ *
+ * @throws see `openStore`
+ */
+export async function look(io: Io, flags: Flags): Promise<Found> {
   const settings = await managedSettings(io, flags);
-  const path = storePath(settings);
-  // The one that makes no file says what is missing.
-  const { store, policy } = (await exists(path))
-    ? { store: await sqliteStore(path), policy: policyOf(settings) }
-    : await openManaged(settings, createCommandLog(settings.logLevel, settings.jsonLogs, io));
-  return closing(store, () => action({ io, settings, store, policy }));
+  const policy = policyOf(settings);
+  const log = createCommandLog(settings.logLevel, settings.jsonLogs, io);
+  const store = await openStore(settings, log);
+  return closing(store, async () => {
+    const keys = await wrappingKeysOf(settings, log);
+    if (keys === undefined) {
+      tell(
+        io,
+        "what is shown is not verified, because no wrapping key is here: --wrapping-key-file, JWKSD_WRAPPING_KEYS",
+      );
+      return { policy, records: await recordsOf(store), isVerified: false, owner: ownerOf(settings) };
+    }
+    let problem: StoreError | undefined;
+    const accepts = (found: StoreError): boolean => {
+      problem = found;
+      return true;
+    };
+    const vault = createVault({ store, keys, ownerRule: commandedBy(ownerOf(settings)), accepts });
+    const records = await recordsOf(vault.store);
+    const { isVerified, owner } = vault;
+    if (problem !== undefined) {
+      tell(io, `what is shown is not verified: ${problem.message} [${problem.code}]`);
+      io.exitCode = 1;
+    } else if (!isVerified)
+      tell(io, "what is shown is not verified, because the store has no seal; jwksd keys rewrap makes it");
+    return { policy, records, isVerified, owner };
+  });
+}
+
+/** Runs with the audit log, which is not authenticated. @throws see `openStore` */
+export async function withEvents<T>(io: Io, flags: Flags, action: (store: KeyStore) => Promise<T>): Promise<T> {
+  const settings = await managedSettings(io, flags);
+  const store = await openStore(settings, createCommandLog(settings.logLevel, settings.jsonLogs, io));
+  tell(io, "what is shown is not verified: the seal of the store is over its keys, not over its audit log");
+  return closing(store, () => action(store));
+}
+
+interface WithKeysOptions extends OpenOptions {
+  readonly dryRun?: boolean;
+  readonly prepare?: (signers: Signers) => Promise<void>;
 }
 
 /**
  * Runs with the store and the wrapping keys. With `create`, a store that is not there is made; with `dryRun` as well, in memory.
  * `prepare` runs before, so that a first command that it refuses leaves nothing behind.
  *
- * @throws see `openManaged`
+ * @throws see `openManaged`; loading throws besides what that of a vault throws
  */
 export async function withKeys<T>(
   io: Io,
   flags: Flags,
-  options: {
-    readonly create?: boolean;
-    readonly dryRun?: boolean;
-    readonly prepare?: (signers: Signers) => Promise<void>;
-  },
+  { dryRun = false, prepare, ...options }: WithKeysOptions,
   action: (open: OpenKeys) => Promise<T>,
 ): Promise<T> {
-  const { create = false, dryRun = false, prepare } = options;
   const settings = await managedSettings(io, flags);
   const signers = await signersOf(settings);
   await prepare?.(signers);
-  if (create && dryRun && !(await exists(storePath(settings)))) {
-    const issuer = "dry run";
-    const wrapping = await createWrapping([newWrappingKey()], issuer);
-    return action({ io, settings, store: memoryStore(), policy: policyOf(settings), issuer, wrapping, signers });
+  if (options.create === true && dryRun && !(await exists(storePath(settings)))) {
+    const keys = await readWrappingKeys([newWrappingKey()]);
+    const vault = createVault({ store: memoryStore(), keys, ownerRule: commandedBy(ownerOf(settings)) });
+    return action({ io, settings, policy: policyOf(settings), vault, signers });
   }
   const log = createCommandLog(settings.logLevel, settings.jsonLogs, io);
-  const { store, policy, issuer, wrappingKeys } = await openManaged(settings, log, { create });
-  return closing(store, async () => {
-    const wrapping = await createWrapping(wrappingKeys, issuer);
-    return action({ io, settings, store, policy, issuer, wrapping, signers });
-  });
+  const { vault, policy } = await openManaged(settings, log, options);
+  return closing(vault.store, () => action({ io, settings, policy, vault, signers }));
 }
 
 /** The records of a store, checked. */

@@ -13,8 +13,7 @@ import type { KeyRecord } from "../store/store.ts";
 import { iso } from "./change-keys.ts";
 import { count } from "./events.ts";
 import { type Io, print, tell } from "./io.ts";
-import { issuerOf } from "../server/publisher.ts";
-import { type Flags, addStoreSettings, recordsOf, withStore } from "./managed-keys.ts";
+import { type Flags, addStoreSettings, look } from "./managed-keys.ts";
 
 type PlanFlags = Flags & { readonly svg?: string; readonly days?: number; readonly json?: true };
 
@@ -45,17 +44,14 @@ Examples:
 async function showPlan(io: Io, flags: PlanFlags): Promise<void> {
   const now = systemClock.now();
   const until = flags.days === undefined ? undefined : now + flags.days * 86_400_000;
-  const { ahead, still, title } = await withStore(io, flags, async ({ store, policy, settings }) => {
-    const records = await recordsOf(store);
-    warnOfFence(io, records, policy, now);
-    return {
-      ahead: plan(records, policy, now, until),
-      still: aftermath(records, policy, now),
-      title: `Key rotation of ${issuerOf(settings, settings.port)}`,
-    };
-  });
+  const { records, policy, owner, isVerified } = await look(io, flags);
+  warnOfFence(io, records, policy, now);
+  const ahead = plan(records, policy, now, until);
+  const still = aftermath(records, policy, now);
+  const title = `Key rotation of ${owner.issuer}`;
   if (flags.svg !== undefined) await write(flags.svg, planSvg(ahead, title));
-  if (flags.json === true) return print(io, JSON.stringify(asJson(ahead, still), undefined, 2));
+  if (flags.json === true)
+    return print(io, JSON.stringify({ verified: isVerified, ...asJson(ahead, still) }, undefined, 2));
   const terminal = terminalOf(io.stdout, io.environment);
   print(io, planPicture(ahead, terminal));
   for (const line of still) print(io, ["", ...indented(line, terminal.columns, 0)].join("\n"));

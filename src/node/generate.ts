@@ -1,8 +1,9 @@
 import { randomUUID } from "node:crypto";
-import { link, mkdir, open, rm } from "node:fs/promises";
+import { link, open, rm } from "node:fs/promises";
 import { dirname } from "node:path";
 import { calculateJwkThumbprint, exportJWK, exportPKCS8, generateKeyPair } from "jose";
 import { ServiceError } from "../errors.ts";
+import { makeFolder } from "./folders.ts";
 
 /** A new P-256 signing key, as the text of a private JWK or of a PKCS#8 PEM file. */
 export async function generateKey(format: "jwk" | "pem"): Promise<{ readonly kid: string; readonly text: string }> {
@@ -21,7 +22,7 @@ export async function writeNewFile(path: string, text: string): Promise<void> {
   // Not named after the process: in two containers on one volume, both may be process 1.
   const temporary = `${path}.${randomUUID()}.tmp`;
   try {
-    await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+    await makeFolder(dirname(path));
     const file = await open(temporary, "wx", 0o600);
     try {
       await file.writeFile(text);

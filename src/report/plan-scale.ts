@@ -71,6 +71,7 @@ export const planVerbs: Readonly<Record<PlanStep["action"], string>> = {
   revoked: "revoke",
   imported: "import",
   rewrapped: "rewrap",
+  sealed: "seal",
   restarted: "wait again with",
 };
 

@@ -19,6 +19,11 @@ export type ManagerEvent =
     }
   /** Something could not be done; the last good keys go on being served and signed with, and it is tried again. */
   | { readonly type: "failed"; readonly error: JwksdError; readonly retryInMs: number }
+  /**
+   * The store has no seal, since it is from before there were any: its records are believed, whoever has written them, until
+   * `jwksd keys rewrap` seals them. Once, at the start.
+   */
+  | { readonly type: "unsealed" }
   /** It works again. */
   | { readonly type: "recovered" }
   /** An announced key cannot be opened or cannot sign, so it does not become active yet; the active key stays. */
@@ -35,11 +40,11 @@ export type ManagerEvent =
 
 /** Options of `createKeyManager`. */
 export interface KeyManagerOptions {
-  /** Issuer identifier of the provider; wrapped keys are bound to it. */
+  /** Issuer identifier of the provider; the store and its wrapped keys are bound to it. */
   readonly issuer: string;
   readonly store: KeyStore;
   readonly policy?: RotationPolicyOptions | undefined;
-  /** Each 32 random bytes in base64url. The first one wraps private keys, all of them unwrap. */
+  /** Each 32 random bytes in base64url. The first one wraps private keys and seals the store, all of them unwrap and verify. */
   readonly wrappingKeys: readonly string[];
   /** Makes the next signing key in an HSM or key service. Default: in memory, wrapped. */
   readonly createSigner?:

@@ -9,6 +9,7 @@ import type { KeyManager, KeyManagerOptions, ManagerEvent } from "./manager-type
 import { checkManagerOptions } from "./manager-options.ts";
 import { checkNotOlder } from "./older-copy.ts";
 import { type OpenKeys, createKeyOpener, destroyExternal, keysetsOf } from "./open-keys.ts";
+import { servedBy } from "./owner.ts";
 import { rotationPolicy } from "./policy.ts";
 import {
   activeKey,
@@ -21,10 +22,12 @@ import {
   newlyActive,
   uriOf,
 } from "./records.ts";
+import { rewrap } from "./rewrap.ts";
 import { announceNext, announcedLate, claimNext, reasonForNext } from "./successor.ts";
 import { createTargets } from "./targets.ts";
 import { transact } from "./transact.ts";
-import { createWrapping } from "./wrapping.ts";
+import { type Vault, createVault } from "./vault.ts";
+import { readWrappingKeys } from "./wrapping.ts";
 
 const retryMs = { first: 1_000, last: 30_000 } as const;
 /** How soon a key that cannot sign is tried again. */
@@ -41,18 +44,30 @@ const restartMs = 60_000;
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_ISSUER_INVALID`, `ERR_POLICY_INVALID`,
  * `ERR_WRAPPING_KEY_INVALID`
- * @throws StoreError `ERR_STORE_UNAVAILABLE`, `ERR_RECORDS_INVALID`, `ERR_WRAPPING_KEY_MISSING`, `ERR_WRAPPED_KEY`
+ * @throws StoreError `ERR_STORE_UNAVAILABLE`, `ERR_STORE_NOT_AUTHENTIC`, `ERR_STORE_ISSUER`, `ERR_RECORDS_INVALID`,
+ * `ERR_WRAPPING_KEY_MISSING`, `ERR_WRAPPED_KEY`
+ * @throws KeyMaterialError `ERR_KEY_MISMATCH`
  * @throws SignerError where the active key is external and cannot be opened
  */
 export async function createKeyManager(options: KeyManagerOptions): Promise<KeyManager> {
   checkManagerOptions(options);
-  const { issuer, store, createSigner, openSigner, destroySigner, onEvent } = options;
+  const { issuer, store } = options;
+  const keys = await readWrappingKeys(options.wrappingKeys, (index) => `wrappingKeys[${index}]`);
+  return manageKeys(createVault({ store, keys, ownerRule: servedBy({ issuer, isChosen: true }) }), options);
+}
+
+/** Manages the keys of a vault. @throws see {@link createKeyManager} */
+export async function manageKeys(
+  vault: Vault,
+  options: Omit<KeyManagerOptions, "store" | "wrappingKeys">,
+): Promise<KeyManager> {
+  const { store } = vault;
+  const { issuer, createSigner, openSigner, destroySigner, onEvent } = options;
   const clock = options.clock ?? systemClock;
   const policy = rotationPolicy(options.policy ?? undefined);
-  const wrapping = await createWrapping(options.wrappingKeys, issuer);
   const closing = new AbortController();
   const { signal } = closing;
-  const opener = createKeyOpener(wrapping, openSigner, signal, options);
+  const opener = createKeyOpener(vault, openSigner, signal, options);
   const targets = createTargets(clock, signal);
   const me = crypto.randomUUID();
   /** Announced keys that could not sign when their wait was over, and until when they are not asked again. */
@@ -143,7 +158,11 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
   async function step(stored: readonly KeyRecord[]): Promise<Change> {
     const now = clock.now();
     await checkUsable(stored);
-    const taken = announcedLate(withUnrecorded(stored), records, policy, now);
+    // A store for which no issuer was chosen yet takes the one that is.
+    const owned = vault.isTaking
+      ? await rewrap(stored, vault, now, `the issuer ${JSON.stringify(issuer)} was chosen`)
+      : withUnrecorded(stored);
+    const taken = announcedLate(owned, records, policy, now);
     const planned = await readyAdvance(taken.records, now);
     if (planned.due.length === 0 && isRestart(planned)) {
       if (Math.abs(now - restartedAt) < restartMs) return noteTokenLifetimes(taken, policy);
@@ -153,7 +172,7 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
     for (const use of planned.due) {
       if (use === "sig" && createSigner !== undefined) continue;
       const alg = activeKey(change.records, use)?.alg ?? defaultAlg[use];
-      const key = await makeLocalKey(use, alg, wrapping);
+      const key = await makeLocalKey(use, alg, vault);
       change = announce(change, key, now, reasonForNext(change.records.length === 0));
     }
     return noteTokenLifetimes(change, policy);
@@ -179,7 +198,7 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
 
   /** A key that is recorded once stays for good, so one that cannot be opened or published is not. */
   async function checkNewKeys(added: readonly KeyRecord[]): Promise<void> {
-    const trial = createKeyOpener(wrapping, openSigner, signal);
+    const trial = createKeyOpener(vault, openSigner, signal);
     try {
       const { keyset, encryptionKeyset } = keysetsOf(added, await trial.open(added));
       if (keyset.length > 0) await checkSigning(keyset);
@@ -345,6 +364,7 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
     await close();
     throw error;
   });
+  if (!vault.isVerified) emit({ type: "unsealed" });
 
   async function close(): Promise<void> {
     closing.abort(new StoreError("ERR_CLOSED", "the key manager was closed"));
@@ -378,7 +398,7 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
         return change;
       }),
     async makeKey(use, alg = activeKey(records, use)?.alg ?? defaultAlg[use]) {
-      if (use !== "sig" || createSigner === undefined) return makeLocalKey(use, alg, wrapping);
+      if (use !== "sig" || createSigner === undefined) return makeLocalKey(use, alg, vault);
       const signer = await createSigner({ issuer, signal });
       return externalKey(signer).finally(() => signer.close());
     },

@@ -26,7 +26,11 @@ export interface KeyOpener {
    * be opened is published all the same.
    */
   open(records: readonly KeyRecord[]): Promise<OpenKeys>;
-  /** Whether all wrapped keys unwrap. @throws StoreError `ERR_WRAPPING_KEY_MISSING`, `ERR_WRAPPED_KEY` */
+  /**
+   * Whether all wrapped keys unwrap, and belong to what is published.
+   *
+   * @throws see {@link privateJwkOf}
+   */
   checkWrapped(records: readonly KeyRecord[]): Promise<void>;
   /** Closes what is open of other keys than these. */
   closeUnused(records: readonly KeyRecord[]): Promise<void>;
@@ -79,6 +83,21 @@ function isSameKey({ publicKey }: Signer, { publicJwk }: Pick<KeyRecord, "public
   return keyIdentity(publicMembers({ ...publicKey }, "the key of a signer")) === keyIdentity(publicJwk);
 }
 
+/**
+ * The private half of a live record, which is that of its public one.
+ *
+ * @throws StoreError `ERR_WRAPPING_KEY_MISSING`, `ERR_WRAPPED_KEY`
+ * @throws KeyMaterialError `ERR_KEY_MISMATCH`
+ */
+export async function privateJwkOf(record: KeyRecord, wrapping: Pick<Wrapping, "unwrap">): Promise<jose.JWK> {
+  const { kid, publicJwk } = record;
+  const privateJwk = await wrapping.unwrap(kid, jweOf(record) ?? "");
+  // It was checked against its own public members before it was wrapped.
+  const name = `kid ${JSON.stringify(kid)}`;
+  if (keyIdentity(publicMembers({ ...privateJwk }, name)) !== keyIdentity(publicJwk)) throw mismatch(name);
+  return privateJwk;
+}
+
 const mismatch = (name: string): KeyMaterialError =>
   new KeyMaterialError("ERR_KEY_MISMATCH", `${name}: its private half belongs to another public key`);
 
@@ -90,12 +109,8 @@ export function createKeyOpener(
 ): KeyOpener {
   const signers = new Map<string, Signer>();
   const decryptionKeys = new Map<string, jose.CryptoKey>();
-  /** Wrapped private halves that were unwrapped once. */
-  const seen = new Set<string>();
-
-  async function privateJwk(record: KeyRecord): Promise<jose.JWK> {
-    return wrapping.unwrap(record.kid, jweOf(record) ?? "");
-  }
+  /** By kid, both halves of a record that were found to belong together. */
+  const seen = new Map<string, string>();
 
   async function openSigner(record: KeyRecord): Promise<Signer> {
     const { kid } = record;
@@ -105,7 +120,7 @@ export function createKeyOpener(
     const uri = uriOf(record);
     const signer =
       uri === undefined
-        ? await localSigner({ ...(await privateJwk(record)) })
+        ? await localSigner({ ...(await privateJwkOf(record, wrapping)) })
         : await openUri(uri).catch((error: unknown) => {
             throw ofKey(error, name);
           });
@@ -131,7 +146,7 @@ export function createKeyOpener(
     const { kid, use, alg, state } = record;
     if (use === "enc") {
       if (decryptionKeys.has(kid)) return;
-      decryptionKeys.set(kid, (await jose.importJWK(await privateJwk(record), alg)) as jose.CryptoKey);
+      decryptionKeys.set(kid, (await jose.importJWK(await privateJwkOf(record, wrapping), alg)) as jose.CryptoKey);
     } else if (state === "active" && signs) {
       await openSigner(record);
     } else if (state === "active" || state === "announced") {
@@ -151,9 +166,11 @@ export function createKeyOpener(
 
   async function checkWrapped(records: readonly KeyRecord[]): Promise<void> {
     for (const record of records.filter(isLive)) {
-      if (seen.has(record.kid) || uriOf(record) !== undefined) continue;
-      await privateJwk(record);
-      seen.add(record.kid);
+      if (uriOf(record) !== undefined) continue;
+      const halves = JSON.stringify([record.publicJwk, record.privateHalf]);
+      if (seen.get(record.kid) === halves) continue;
+      await privateJwkOf(record, wrapping);
+      seen.set(record.kid, halves);
     }
   }
 

@@ -1,5 +1,6 @@
 import type { KeyManager, ManagerEvent } from "../rotation/manager-types.ts";
-import { createKeyManager } from "../rotation/manager.ts";
+import { manageKeys } from "../rotation/manager.ts";
+import { servedBy } from "../rotation/owner.ts";
 import type { KeyRecord } from "../store/store.ts";
 import type { Logger } from "./logger.ts";
 import { openManaged } from "./managed.ts";
@@ -13,21 +14,22 @@ export interface ManagedKeys {
   readonly keys: PublicKeys;
   /** Calls back with the keys as they are, and with every change from now on. */
   follow(update: (keys: PublicKeys) => Promise<void>): Promise<void>;
+  /** Remembers where they are served, for commands that are given no issuer. */
+  servedAs(issuer: string): Promise<void>;
   stop(): Promise<void>;
 }
 
 /** @throws see `openManaged` and `createKeyManager` */
 export async function startManagedKeys(settings: Settings, log: Logger): Promise<ManagedKeys> {
   const signers = await signersOf(settings, log);
-  const { store, issuer, policy, wrappingKeys } = await openManaged(settings, log, { create: true });
+  const { vault, policy } = await openManaged(settings, log, { create: true, ownerRule: servedBy });
+  const { store } = vault;
   let manager: KeyManager;
   let known: readonly KeyRecord[] = [];
   try {
-    manager = await createKeyManager({
-      issuer,
-      store,
+    manager = await manageKeys(vault, {
+      issuer: vault.owner.issuer,
       policy,
-      wrappingKeys,
       ...signers,
       signs: false,
       onEvent: (event) => {
@@ -48,6 +50,12 @@ export async function startManagedKeys(settings: Settings, log: Logger): Promise
         update: ({ keyset, encryptionKeyset }, { isRotating }) =>
           update({ ...publicHalves(keyset, encryptionKeyset), isRotating }),
       }),
+    async servedAs(issuer) {
+      await vault.noteIssuer(issuer).catch((error: unknown) => {
+        const { code, message } = error as { readonly code?: string; readonly message: string };
+        log.warn({ code }, `the issuer could not be noted in the store; give it to commands with --issuer: ${message}`);
+      });
+    },
     async stop() {
       await manager.close();
       await store.close();
@@ -74,6 +82,12 @@ function logEvent(event: ManagerEvent, before: readonly KeyRecord[], log: Logger
       log.error(
         { code: event.error.code, retryInMs: event.retryInMs },
         `keys cannot be managed, the last good ones stay: ${event.error.message}`,
+      );
+      break;
+    case "unsealed":
+      log.warn(
+        {},
+        "the store has no seal, since an earlier jwksd made it: whoever can write it can have keys of their own published; seal it with: jwksd keys rewrap",
       );
       break;
     case "held-back":

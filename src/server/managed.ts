@@ -1,66 +1,91 @@
-import { mkdir, readFile, stat } from "node:fs/promises";
+import { readFile, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { decodeProtectedHeader } from "jose";
 import { ConfigError, ServiceError, StoreError } from "../errors.ts";
+import { makeFolder } from "../node/folders.ts";
 import { writeNewFile } from "../node/generate.ts";
 import { permissionWarnings } from "../node/key-files.ts";
 import { type RotationPolicy, rotationPolicy } from "../rotation/policy.ts";
 import { jweOf } from "../rotation/records.ts";
-import { isWrappingKey, newWrappingKey, wrappingKeyRule } from "../rotation/wrapping.ts";
-import type { KeyRecord, KeyStore } from "../store/store.ts";
+import { type Owner, type OwnerRule, commandedBy } from "../rotation/owner.ts";
+import { type Vault, type VaultOptions, createVault } from "../rotation/vault.ts";
+import { type WrappingKeys, headerOf, newWrappingKey, readWrappingKeys } from "../rotation/wrapping.ts";
+import type { KeyStore, Snapshot } from "../store/store.ts";
 import { sqliteStore } from "../store/sqlite.ts";
+import { issuerOf } from "./publisher.ts";
 import type { Settings } from "./settings.ts";
+import { writableByOthers } from "./writable.ts";
 
 /** What it takes to manage the keys of a configuration. */
 export interface Managed {
-  readonly store: KeyStore;
-  /** To which wrapped keys are bound. */
-  readonly issuer: string;
+  readonly vault: Vault;
   readonly policy: RotationPolicy;
-  /** The first one wraps. */
-  readonly wrappingKeys: readonly string[];
 }
 
 interface Log {
   warn(fields: object, message: string): void;
 }
 
-/** To which keys are bound while no issuer is set: the default one changes with host and port. */
-const noIssuer = "http://localhost";
+export interface OpenOptions extends Pick<VaultOptions, "seals" | "accepts"> {
+  /** Makes a store that is not there, and a wrapping key beside it. */
+  readonly create?: boolean | undefined;
+  /** Default: that of commands. */
+  readonly ownerRule?: ((wanted: Owner) => OwnerRule) | undefined;
+}
 
 /**
- * Opens the store of a configuration, and its wrapping keys. With `create`, a store that is not there is made, and a wrapping key
- * beside it.
+ * Opens the store of a configuration, and its wrapping keys.
  *
- * @throws ConfigError `ERR_POLICY_INVALID`
+ * @throws ConfigError `ERR_POLICY_INVALID`, `ERR_WRAPPING_KEY_INVALID`
  * @throws StoreError `ERR_STORE_UNAVAILABLE`, `ERR_STORE_FORMAT`, `ERR_WRAPPING_KEY_MISSING`
  * @throws ServiceError `ERR_FILE_UNREADABLE`, `ERR_FILE_UNWRITABLE`
  */
-export async function openManaged(settings: Settings, log: Log, { create = false } = {}): Promise<Managed> {
+export async function openManaged(
+  settings: Settings,
+  log: Log,
+  { create = false, ownerRule = commandedBy, ...options }: OpenOptions = {},
+): Promise<Managed> {
   const policy = policyOf(settings);
   const path = storePath(settings);
   if (create) {
-    await makeFolder(dirname(path));
+    await makeDataFolder(dirname(path));
     if (!(await exists(path)) && (await exists(besidePath(path)))) {
       log.warn(
         { store: path },
         "there is a wrapping key but no store, so a new one is made; if there was one, stop and put it back: its keys are not in the new one",
       );
     }
-  } else if (!(await exists(path))) {
+  }
+  const store = await openStore(settings, log, { create });
+  try {
+    const keys = (await wrappingKeysOf(settings, log)) ?? (await firstWrappingKey(path, store, log));
+    return { vault: createVault({ store, keys, ownerRule: ownerRule(ownerOf(settings)), ...options }), policy };
+  } catch (error) {
+    await store.close();
+    throw error;
+  }
+}
+
+/**
+ * Opens the store of a configuration by itself.
+ *
+ * @throws StoreError `ERR_STORE_UNAVAILABLE`, `ERR_STORE_FORMAT`
+ */
+export async function openStore(settings: Settings, log: Log, { create = false } = {}): Promise<KeyStore> {
+  const path = storePath(settings);
+  if (!create && !(await exists(path))) {
     throw new StoreError(
       "ERR_STORE_UNAVAILABLE",
       `there is no store at ${path}; jwksd serve and jwksd keys import make one`,
     );
   }
   const store = await sqliteStore(path);
-  try {
-    const wrappingKeys = await wrappingKeysOf(settings, path, store, log);
-    return { store, issuer: settings.issuer ?? noIssuer, policy, wrappingKeys };
-  } catch (error) {
-    await store.close();
-    throw error;
-  }
+  for (const warning of await writableByOthers(path)) log.warn({ store: path }, warning);
+  return store;
+}
+
+/** Whose keys those of a configuration are. */
+export function ownerOf(settings: Settings): Owner {
+  return { issuer: issuerOf(settings, settings.port), isChosen: settings.issuer !== undefined };
 }
 
 /** @throws ConfigError `ERR_POLICY_INVALID` */
@@ -82,31 +107,46 @@ export function storePath({ store, data }: Settings): string {
 }
 
 /** A folder that exists already keeps its mode: it may be anybody's. */
-async function makeFolder(folder: string): Promise<void> {
+async function makeDataFolder(folder: string): Promise<void> {
   try {
-    await mkdir(folder, { recursive: true, mode: 0o700 });
+    await makeFolder(folder);
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     throw new ServiceError("ERR_FILE_UNWRITABLE", `cannot make the data folder ${folder} (${code})`, { cause: error });
   }
 }
 
-async function wrappingKeysOf(settings: Settings, path: string, store: KeyStore, log: Log): Promise<string[]> {
-  if (settings.wrappingKeys !== undefined) return keysIn(settings.wrappingKeys);
-  if (settings.wrappingKeyFile !== undefined) return readKeys(settings.wrappingKeyFile, log);
-  const file = besidePath(path);
-  if (!(await exists(file))) {
-    const { records } = await store.load();
-    const ids = wrappingKeyIds(records);
-    if (ids.length > 0) {
-      throw new StoreError(
-        "ERR_WRAPPING_KEY_MISSING",
-        `private keys are wrapped under the wrapping key ${ids.join(", ")}, and ${file} is not there; put it back, or name it with --wrapping-key-file`,
-      );
-    }
-    await makeKey(file, log);
+/**
+ * The wrapping keys that a configuration names, else those beside the store; `undefined` where there are none.
+ *
+ * @throws ConfigError `ERR_WRAPPING_KEY_INVALID`
+ * @throws ServiceError `ERR_FILE_UNREADABLE`
+ */
+export async function wrappingKeysOf(settings: Settings, log: Log): Promise<WrappingKeys | undefined> {
+  if (settings.wrappingKeys !== undefined) {
+    const from = "JWKSD_WRAPPING_KEYS";
+    return keysAt(
+      wordsOf(settings.wrappingKeys).map((text, index) => ({ text, place: `${from}, word ${index + 1},` })),
+      from,
+    );
   }
-  return readKeys(file, log);
+  if (settings.wrappingKeyFile !== undefined) return readKeyFile(settings.wrappingKeyFile, log);
+  const file = besidePath(storePath(settings));
+  return (await exists(file)) ? readKeyFile(file, log) : undefined;
+}
+
+/** Makes a wrapping key beside a store that has none yet. */
+async function firstWrappingKey(path: string, store: KeyStore, log: Log): Promise<WrappingKeys> {
+  const file = besidePath(path);
+  const ids = wrappingKeyIds(await store.load());
+  if (ids.length > 0) {
+    throw new StoreError(
+      "ERR_WRAPPING_KEY_MISSING",
+      `private keys are wrapped under the wrapping key ${ids.join(", ")}, and ${file} is not there; put it back, or name it with --wrapping-key-file`,
+    );
+  }
+  await makeKey(file, log);
+  return readKeyFile(file, log);
 }
 
 /** The wrapping key that is made beside a store. */
@@ -137,39 +177,36 @@ async function makeKey(file: string, log: Log): Promise<void> {
   );
 }
 
-async function readKeys(file: string, log: Log): Promise<string[]> {
+async function readKeyFile(file: string, log: Log): Promise<WrappingKeys> {
+  let text: string;
   try {
     const { mode } = await stat(file);
     for (const warning of permissionWarnings(file, mode & 0o777)) log.warn({ file }, warning);
-    return keysIn(await readFile(file, "utf8"), file);
+    text = await readFile(file, "utf8");
   } catch (error) {
-    if (error instanceof ConfigError) throw error;
     const { code } = error as NodeJS.ErrnoException;
     throw new ServiceError("ERR_FILE_UNREADABLE", `cannot read ${file} (${code})`, { cause: error });
   }
+  const inLine = (line: string, index: number) =>
+    wordsOf(line).map((text) => ({ text, place: `${file}, line ${index + 1},` }));
+  return keysAt(text.split("\n").flatMap(inLine), file);
 }
 
-function keysIn(text: string, from = "JWKSD_WRAPPING_KEYS"): string[] {
-  const keys = text.split(/\s+/).filter((key) => key !== "");
-  const wrong = keys.findIndex((key) => !isWrappingKey(key));
-  if (wrong !== -1) {
-    const place = `${from}: its ${wrong === 0 ? "first word" : `word ${wrong + 1}`} is none`;
-    throw new ConfigError("ERR_WRAPPING_KEY_INVALID", `${place}; ${wrappingKeyRule}`);
-  }
-  if (keys.length > 0) return keys;
-  throw new ConfigError("ERR_WRAPPING_KEY_INVALID", `${from} holds no wrapping key`);
+async function keysAt(
+  found: readonly { readonly text: string; readonly place: string }[],
+  from: string,
+): Promise<WrappingKeys> {
+  if (found.length === 0) throw new ConfigError("ERR_WRAPPING_KEY_INVALID", `${from} holds no wrapping key`);
+  return readWrappingKeys(
+    found.map(({ text }) => text),
+    (index) => found[index]?.place ?? from,
+  );
 }
 
-/** Under which wrapping keys private keys are. */
-function wrappingKeyIds(records: readonly KeyRecord[]): string[] {
-  const ids = records.flatMap((record) => {
-    const jwe = jweOf(record);
-    if (jwe === undefined) return [];
-    try {
-      return [decodeProtectedHeader(jwe).kid ?? "?"];
-    } catch {
-      return ["?"];
-    }
-  });
-  return [...new Set(ids)];
+const wordsOf = (text: string): string[] => text.split(/\s+/).filter((word) => word !== "");
+
+/** Under which wrapping keys a store is sealed, and its private keys are. */
+function wrappingKeyIds({ records, seal }: Snapshot): string[] {
+  const texts = [...records.map((record) => jweOf(record)), seal].filter((text) => text !== undefined);
+  return [...new Set(texts.map((text) => headerOf(text)?.kid ?? "?"))];
 }

@@ -118,6 +118,7 @@ export async function startService(settings: Settings, log: Logger): Promise<Ser
       await stopAll();
       throw error;
     });
+  await managed?.servedAs(issuerOf(settings, publisher.port));
   const watch = watchPaths(paths, baseline, reload);
 
   const missing = discovery ? missingMembers(metadata ?? {}) : [];

@@ -6,8 +6,8 @@ import { createProvider } from "../provider/provider.ts";
 import { type Change, noteTokenLifetimes } from "../rotation/advance.ts";
 import { createKeyOpener } from "../rotation/open-keys.ts";
 import { activeKey, checkFence } from "../rotation/records.ts";
+import type { Owner } from "../rotation/owner.ts";
 import { transact } from "../rotation/transact.ts";
-import { createWrapping } from "../rotation/wrapping.ts";
 import type { Signer } from "../signer/signer.ts";
 import { sqliteStore } from "../store/sqlite.ts";
 import type { KeyRecord } from "../store/store.ts";
@@ -15,7 +15,7 @@ import type { Claims, SignOptions } from "../token/sign.ts";
 import type { Logger } from "./logger.ts";
 import { exists, openManaged, storePath } from "./managed.ts";
 import { issuerOf } from "./publisher.ts";
-import type { Settings } from "./settings.ts";
+import { type Settings, settingDefinitions } from "./settings.ts";
 import { signersOf } from "./signers.ts";
 
 /**
@@ -34,13 +34,13 @@ export async function signWithSettings(
 ): Promise<string> {
   if (settings.keys !== undefined) {
     const { entries } = await readKeyset(settings.keys);
-    return sign(settings, entries, claims, options);
+    return sign(issuerOf(settings, settings.port), entries, claims, options);
   }
   await checkHasKey(storePath(settings));
-  const { store, issuer, policy, wrappingKeys } = await openManaged(settings, log);
+  const { vault, policy } = await openManaged(settings, log);
+  const { store } = vault;
   const { openSigner } = await signersOf(settings);
-  const wrapping = await createWrapping(wrappingKeys, issuer);
-  const opener = createKeyOpener(wrapping, openSigner, new AbortController().signal);
+  const opener = createKeyOpener(vault, openSigner, new AbortController().signal);
   try {
     const note = (records: readonly KeyRecord[]): Change => noteTokenLifetimes({ records, events: [] }, policy);
     const { records } = await transact(store, note, { clock: systemClock });
@@ -49,7 +49,7 @@ export async function signWithSettings(
     if (active === undefined) throw noKeyYet();
     const { signers } = await opener.open([active]);
     const keyset = [{ keyId: active.kid, signer: signers.get(active.kid) as Signer }];
-    return await sign(settings, keyset, claims, options, policy.maxTokenLifetimeSeconds);
+    return await sign(issuerFor(settings, vault.owner), keyset, claims, options, policy.maxTokenLifetimeSeconds);
   } finally {
     await opener.close();
     await store.close();
@@ -69,14 +69,20 @@ function noKeyYet(): StateError {
   return new StateError("ERR_TRANSITION", "the store holds no key yet; jwksd serve makes the first one");
 }
 
+/** As `serve` publishes it: what the store says, unless an address is given for keys that have no chosen issuer. */
+function issuerFor(settings: Settings, { issuer, isChosen }: Owner): string {
+  const { host, port } = settingDefinitions;
+  const isGiven = settings.host !== host.fallback || settings.port !== port.fallback;
+  return isGiven && !isChosen ? issuerOf(settings, settings.port) : issuer;
+}
+
 async function sign(
-  settings: Settings,
+  issuer: string,
   keyset: Keyset,
   claims: Claims,
   options: SignOptions,
   maxTokenLifetimeSeconds?: number,
 ): Promise<string> {
-  const issuer = issuerOf(settings, settings.port);
   const provider = await createProvider({ issuer, keyset, maxTokenLifetimeSeconds });
   return provider.sign(claims, options);
 }

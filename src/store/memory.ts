@@ -9,6 +9,7 @@ export function memoryStore(): KeyStore {
   const log: string[] = [];
   const watchers = new Set<() => void>();
   let revision = 0;
+  let seal: string | undefined;
   let closed = false;
 
   const ready = (signal: AbortSignal | undefined): void => {
@@ -19,16 +20,18 @@ export function memoryStore(): KeyStore {
   return {
     async load({ signal } = {}) {
       ready(signal);
-      return { revision, records: [...records.values()].map((text) => JSON.parse(text) as KeyRecord) };
+      const parsed = [...records.values()].map((text) => JSON.parse(text) as KeyRecord);
+      return { revision, records: parsed, ...(seal !== undefined && { seal }) };
     },
 
-    async commit(expectedRevision, changed, events, { signal } = {}) {
+    async commit(expectedRevision, changed, events, { signal, seal: nextSeal } = {}) {
       ready(signal);
       checkCommit({ revision, kids: records.keys() }, expectedRevision, changed);
       const texts = changed.map((record) => [quoted(record.kid), JSON.stringify(record)] as const);
       log.push(...events.map((event) => JSON.stringify(event)));
       for (const [kid, text] of texts) records.set(kid, text);
       revision += 1;
+      seal = nextSeal;
       for (const notify of watchers) queueMicrotask(notify);
       return revision;
     },

@@ -16,12 +16,12 @@ export interface SqliteFile {
 }
 
 const queries = {
-  revision: "SELECT revision FROM state",
+  state: "SELECT revision, seal FROM state",
   records: "SELECT kid, record FROM keys ORDER BY position",
   addRecord: "INSERT INTO keys (kid, record) VALUES (?, ?)",
   changeRecord: "UPDATE keys SET record = ? WHERE kid = ?",
   addEvent: "INSERT INTO events (event) VALUES (?)",
-  setRevision: "UPDATE state SET revision = ?",
+  setState: "UPDATE state SET revision = ?, seal = ?",
   events: "SELECT number, event FROM events WHERE number < ? ORDER BY number DESC LIMIT ?",
   dataVersion: "PRAGMA data_version",
   checkpoint: "PRAGMA wal_checkpoint(TRUNCATE)",
@@ -92,7 +92,7 @@ export function openFile(path: string): SqliteFile {
     migrate(db, path);
     const prepared = Object.entries(queries).map(([name, sql]) => [name, db.prepare(sql)] as const);
     const statements = Object.fromEntries(prepared) as SqliteFile["statements"];
-    statements.revision.get();
+    statements.state.get();
     const companions = companionsOf(path).map((name) => ({ name, ino: inodeOf(name) }));
     const identity = identityOf(path);
     if (fileOf(path) !== opened) {

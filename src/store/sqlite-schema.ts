@@ -10,6 +10,10 @@ const migrations: readonly string[] = [
    INSERT INTO state (id, revision) VALUES (1, 0);
    CREATE TABLE keys (position INTEGER PRIMARY KEY, kid TEXT NOT NULL UNIQUE, record TEXT NOT NULL) STRICT;
    CREATE TABLE events (number INTEGER PRIMARY KEY AUTOINCREMENT, event TEXT NOT NULL) STRICT;`,
+  // Whoever has had the file open since before knows no seal. A commit without a new one would leave a seal that no longer fits.
+  `ALTER TABLE state ADD COLUMN seal TEXT;
+   CREATE TRIGGER sealed BEFORE UPDATE ON state WHEN OLD.seal IS NOT NULL AND NEW.seal IS OLD.seal
+   BEGIN SELECT RAISE(ABORT, 'this store is sealed; update jwksd'); END;`,
 ];
 
 /**

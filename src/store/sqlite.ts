@@ -58,10 +58,11 @@ class SqliteStore implements KeyStore {
 
   load({ signal }: { readonly signal?: AbortSignal | undefined } = {}) {
     return this.#use(signal, ({ db, statements }) =>
-      transaction(db, "DEFERRED", () => ({
-        revision: this.#revision(statements),
-        records: rowsOf(statements).map((row, index) => this.#parseRecord(row, index)),
-      })),
+      transaction(db, "DEFERRED", () => {
+        const { revision, seal } = this.#state(statements);
+        const records = rowsOf(statements).map((row, index) => this.#parseRecord(row, index));
+        return { revision, records, ...(seal !== null && { seal }) };
+      }),
     );
   }
 
@@ -69,14 +70,14 @@ class SqliteStore implements KeyStore {
     expectedRevision: number,
     records: readonly KeyRecord[],
     events: readonly KeyEvent[],
-    { signal }: { readonly signal?: AbortSignal | undefined } = {},
+    { signal, seal }: { readonly signal?: AbortSignal | undefined; readonly seal?: string | undefined } = {},
   ) {
     return this.#use(signal, ({ db, statements, identity }) => {
       const revision = transaction(db, "IMMEDIATE", () => {
         // What is written into a file that is no longer there is lost.
         this.#checkIdentity(identity);
         const stored = new Map(rowsOf(statements).map(({ kid, record }) => [kid, record]));
-        checkCommit({ revision: this.#revision(statements), kids: stored.keys() }, expectedRevision, records);
+        checkCommit({ revision: this.#state(statements).revision, kids: stored.keys() }, expectedRevision, records);
         for (const record of records) {
           const text = JSON.stringify(record);
           const kid = quoted(record.kid);
@@ -84,7 +85,7 @@ class SqliteStore implements KeyStore {
           else if (stored.get(kid) !== text) statements.changeRecord.run(text, kid);
         }
         for (const event of events) statements.addEvent.run(JSON.stringify(event));
-        statements.setRevision.run(expectedRevision + 1);
+        statements.setState.run(expectedRevision + 1, seal ?? null);
         return expectedRevision + 1;
       });
       this.#ownCommits += 1;
@@ -185,10 +186,10 @@ class SqliteStore implements KeyStore {
     }
   }
 
-  #revision({ revision }: SqliteFile["statements"]): number {
-    const row = revision.get() as { revision: number } | undefined;
+  #state({ state }: SqliteFile["statements"]): { readonly revision: number; readonly seal: string | null } {
+    const row = state.get() as { revision: number; seal: string | null } | undefined;
     if (row === undefined) throw this.#damaged("the revision");
-    return row.revision;
+    return row;
   }
 
   #parseRecord({ kid, record }: RecordRow, index: number): KeyRecord {

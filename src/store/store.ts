@@ -52,7 +52,16 @@ export interface KeyRecord {
 export interface KeyEvent {
   /** Epoch milliseconds. */
   readonly at: number;
-  readonly type: "announced" | "activated" | "retired" | "removed" | "revoked" | "imported" | "rewrapped" | "restarted";
+  readonly type:
+    | "announced"
+    | "activated"
+    | "retired"
+    | "removed"
+    | "revoked"
+    | "imported"
+    | "rewrapped"
+    | "sealed"
+    | "restarted";
   readonly kid: string;
   readonly use: KeyUse;
   /** Why, in words: the rule or the command behind it. */
@@ -68,6 +77,8 @@ export interface StoredEvent extends KeyEvent {
 export interface Snapshot {
   readonly revision: number;
   readonly records: readonly KeyRecord[];
+  /** What the commit was given, as it is: it authenticates revision and records. */
+  readonly seal?: string | undefined;
 }
 
 /**
@@ -80,7 +91,8 @@ export interface KeyStore {
    * Writes records and appends events, both or neither, if `expectedRevision` is still the newest. When it resolves, the commit
    * survives a crash of process and machine.
    *
-   * @returns the new revision
+   * @param options.seal kept in the place of the one before; without it, none is kept
+   * @returns the new revision, which is `expectedRevision + 1`
    * @throws StoreError `ERR_STORE_CONFLICT` (`retryable`): another commit came first
    * @throws StoreError `ERR_RECORDS_INVALID`: a record of the store is missing in `records`; none is ever forgotten
    */
@@ -88,7 +100,7 @@ export interface KeyStore {
     expectedRevision: number,
     records: readonly KeyRecord[],
     events: readonly KeyEvent[],
-    options?: { readonly signal?: AbortSignal | undefined },
+    options?: { readonly signal?: AbortSignal | undefined; readonly seal?: string | undefined },
   ): Promise<number>;
   /** The newest events, newest first; `limit` of them (default: all), from before event number `before` (default: the end). */
   events(options?: {

@@ -108,6 +108,17 @@ export function checkStore(name: string, open: () => Promise<StoreUnderTest>): v
       }
     });
 
+    test("the seal of a commit is what every handle loads; a commit without one takes it away", async () => {
+      const other = await another();
+      for (const [revision, seal] of ["a", "b.c", undefined, "e30.🔑"].entries()) {
+        await store.commit(revision, [whole], [], { seal });
+        const expected = { revision: revision + 1, records: [whole], ...(seal !== undefined && { seal }) };
+        for (const handle of [store, other]) assert.deepEqual(await handle.load(), expected);
+      }
+      await refused(store.commit(0, [whole], [], { seal: "late" }), "ERR_STORE_CONFLICT", true);
+      assert.equal((await store.load()).seal, "e30.🔑");
+    });
+
     test("records come back equal, in the order in which they were added", async () => {
       const last = tombstone("0");
       await store.commit(0, [whole, tombstone("z")], []);

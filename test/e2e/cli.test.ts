@@ -56,7 +56,9 @@ describe("commands that look take the flags of serve, and list the few that they
       );
       const flags = ["--announce-for-seconds", "100000", "--signer-type", "local"];
       const { code, stderr } = await runCli(t, [...command, ...flags, ...(await storeOf(t))]);
-      assert.deepEqual({ code, stderr }, { code: 0, stderr: "" });
+      const note = command[0] === "events" ? /^jwksd: what is shown is not verified: .*\n$/ : /^$/;
+      assert.equal(code, 0);
+      assert.match(stderr, note);
     });
   }
 });
@@ -203,10 +205,10 @@ describe("standard output that takes nothing", { timeout, concurrency: 4 }, () =
     test(`jwksd ${args.join(" ")}: fails and says so once`, { skip }, async (t) => {
       const flags = onStore.includes(args) ? await storeOf(t) : [];
       const { closed } = await spawnOnFull(t, [...args, ...flags]);
-      assert.deepEqual(await closed, {
-        code: 1,
-        errors: "jwksd: cannot write to standard output (ENOSPC) [ERR_FILE_UNWRITABLE]\n",
-      });
+      const { code, errors } = await closed;
+      assert.equal(code, 1);
+      const told = errors.split("\n").filter((line) => !line.startsWith("jwksd: what is shown is not verified"));
+      assert.deepEqual(told, ["jwksd: cannot write to standard output (ENOSPC) [ERR_FILE_UNWRITABLE]", ""]);
     });
   }
 

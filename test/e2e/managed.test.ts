@@ -4,17 +4,18 @@ import { dirname, join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { inspect } from "node:util";
 import * as jose from "jose";
-import { createWrapping } from "../../src/rotation/wrapping.ts";
 import type { KeyRecord } from "../../src/store/store.ts";
 import { sqliteStore } from "../../src/store/sqlite.ts";
 import { getOnce, kidsIn } from "../support/load.ts";
 import {
   commandStore,
+  createWrapping,
   keyFor,
   newWrappingKey,
   noIssuer,
   readStore,
   unwrapAll,
+  vaultOf,
   wrappingKeyOf,
 } from "../support/managed.ts";
 import { type RunningService, eventually, runCli, startService, temporaryFolder } from "../support/service.ts";
@@ -122,7 +123,7 @@ describe("what another process commits is served within a second", { timeout, co
     const { kid } = await announceNext(first);
     await first.service.stop();
     // As if it had been announced a day ago, but for four seconds.
-    const store = await sqliteStore(first.path);
+    const { store } = await vaultOf(await sqliteStore(first.path), [await wrappingKeyOf(first.data)]);
     const { revision, records } = await store.load();
     const announcedAt = Date.now() - 86_400_000 + 4_000;
     await store.commit(
@@ -225,7 +226,7 @@ describe("wrapping keys", { timeout, concurrency: 2 }, () => {
   });
 
   test("that are lost or wrong end the start: the error names the key, nothing is made or changed, the right one starts again", async (t) => {
-    const { data, path, service } = await start(t);
+    const { data, path, service } = await start(t, "--issuer", "https://login.example.com");
     const kid = await kidOf(service);
     await service.stop();
     const file = join(data, "wrapping.key");
@@ -238,12 +239,12 @@ describe("wrapping keys", { timeout, concurrency: 2 }, () => {
       [
         [],
         { JWKSD_WRAPPING_KEYS: newWrappingKey() },
-        new RegExp(`kid "${kid}" is wrapped under the wrapping key "${id}", .*\\[ERR_WRAPPING_KEY_MISSING\\]`),
+        new RegExp(`sealed under the wrapping key "${id}", .*\\[ERR_WRAPPING_KEY_MISSING\\]`),
       ],
       [
         ["--issuer", "https://op.example"],
         { JWKSD_WRAPPING_KEYS: right },
-        new RegExp(`kid "${kid}" of issuer "https://op.example": .*\\[ERR_WRAPPED_KEY\\]`),
+        /those of issuer "https:\/\/login\.example\.com", and this is issuer "https:\/\/op\.example"; .*\[ERR_STORE_ISSUER\]/,
       ],
     ];
     for (const [args, env, says] of rows) {
@@ -259,7 +260,7 @@ describe("wrapping keys", { timeout, concurrency: 2 }, () => {
     assert.deepEqual(await readStore(path), before);
     assert.ok(!(await readdir(data)).includes("wrapping.key"));
     await rename(`${file}.away`, file);
-    const again = await startService(t, ["--data", data]);
+    const again = await startService(t, ["--data", data, "--issuer", "https://login.example.com"]);
     assert.equal(await kidOf(again), kid);
   });
 });
@@ -356,7 +357,7 @@ test("no private byte gets out: not of a running service, not of commands, not o
   // Commands that are refused, and records that are.
   await failing(commandStore(path, { type: "announce", key: enc }));
   await failing(commandStore(path, { type: "remove", kid }));
-  const store = await sqliteStore(path);
+  const { store } = await vaultOf(await sqliteStore(path), [wrappingKey]);
   const { revision, records } = await store.load();
   const damaged = records.map((record) => Object.assign({}, record, { state: "active" }));
   await store.commit(revision, damaged, []);
@@ -380,7 +381,8 @@ test("no private byte gets out: not of a running service, not of commands, not o
     [["token", "--data", data, "--aud", "api"], {}],
     [["token", "--data", data, "--aud", "api"], { JWKSD_WRAPPING_KEYS: `${wrappingKey}x` }],
     [["token", "--data", data, "--aud", "api", "--issuer", "https://op.example"], {}],
-    [["serve", "--data", data, "--port", "0", "--admin", "off", "--issuer", "https://op.example"], {}],
+    [["rotate", "--data", data, "--issuer", "https://op.example"], {}],
+    [["keys", "--data", data], { JWKSD_WRAPPING_KEYS: newWrappingKey() }],
     [["serve", "--data", data, "--port", "x"], { JWKSD_WRAPPING_KEYS: wrappingKey }],
     [["serve", "--data", data, "--keys", data], { JWKSD_WRAPPING_KEYS: wrappingKey }],
   ] as [string[], Record<string, string>][]) {

@@ -266,8 +266,8 @@ describe("a mistake ends the start with code 1 and one line", { timeout, concurr
     },
     {
       name: "wrapping key that is none",
-      env: { JWKSD_WRAPPING_KEYS: "short" },
-      says: /JWKSD_WRAPPING_KEYS: its first word is none; a wrapping key is 32 random bytes in base64url.* \[ERR_WRAPPING_KEY_INVALID\]/,
+      env: { JWKSD_WRAPPING_KEYS: `${Buffer.alloc(32).toString("base64url")} short` },
+      says: /JWKSD_WRAPPING_KEYS, word 2, has 5 characters, not 43; a wrapping key is 32 random bytes in base64url.* \[ERR_WRAPPING_KEY_INVALID\]/,
     },
     {
       name: "wrapping key file that is not there",

@@ -5,12 +5,12 @@ import { JwksdError, SignerError, StoreError } from "../../src/errors.ts";
 import type { PublicJwk } from "../../src/jwk/public.ts";
 import { makeLocalKey } from "../../src/rotation/make-key.ts";
 import { checkRecords } from "../../src/rotation/records.ts";
-import { createWrapping } from "../../src/rotation/wrapping.ts";
 import { localSigner } from "../../src/signer/local.ts";
 import type { ExternalSigner } from "../../src/signer/signer.ts";
 import { memoryStore } from "../../src/store/memory.ts";
 import type { KeyRecord, KeyStore } from "../../src/store/store.ts";
 import { eventually } from "../support/service.ts";
+import { createWrapping } from "../support/managed.ts";
 import { type ManagerChoice, type Replica, World, issuer, seen, typesOf } from "./world.ts";
 import { day, hour, second } from "./key-records.ts";
 
@@ -310,7 +310,6 @@ describe("keys in an HSM or key service", () => {
     const { records } = await world.store.load();
     assert.equal(records[0]?.successorClaim?.until, world.clock.now() + 60 * second);
     const replacement = { ...records[0], successorClaim: { by: "another", until: 0 } };
-    const { revision } = await world.store.load();
     const key = await jose.generateKeyPair("ES256", { extractable: true });
     module.keys.set("module:key/of another", await jose.exportJWK(key.privateKey));
     const publicJwk = (await jose.exportJWK(key.publicKey)) as unknown as PublicJwk;
@@ -323,7 +322,7 @@ describe("keys in an HSM or key service", () => {
       publicJwk,
       privateHalf: { uri: "module:key/of another" },
     };
-    await world.store.commit(revision, [replacement, announced], []);
+    await world.commit([replacement, announced]);
     held.resolve();
     await world.pass(second);
     assert.deepEqual((await seen(late)).kids.at(-1), "of another replica");

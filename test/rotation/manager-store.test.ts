@@ -5,10 +5,9 @@ import { JwksdError } from "../../src/errors.ts";
 import { makeLocalKey } from "../../src/rotation/make-key.ts";
 import type { ManagerEvent } from "../../src/rotation/manager-types.ts";
 import { checkRecords } from "../../src/rotation/records.ts";
-import { createWrapping } from "../../src/rotation/wrapping.ts";
 import { memoryStore } from "../../src/store/memory.ts";
 import type { KeyRecord, KeyStore, Snapshot } from "../../src/store/store.ts";
-import { newWrappingKey } from "../support/managed.ts";
+import { createWrapping, newWrappingKey } from "../support/managed.ts";
 import { day, hour, second, start } from "./key-records.ts";
 import { World, issuer, longCache, seen, shortCache, typesOf } from "./world.ts";
 
@@ -270,7 +269,7 @@ describe("records that are not used: the last good ones stay, loudly, until they
       const before = await seen(replica);
       const good = await world.store.load();
       // Keys that this process has opened already are not unwrapped again, so it starts anew.
-      await world.store.commit(good.revision, spoil(good.records, world.clock.now()), []);
+      await world.commit(spoil(good.records, world.clock.now()));
       await world.pass(second);
       await assert.rejects(world.start(), code(expected, says));
       if (expected === "ERR_RECORDS_INVALID") {
@@ -283,7 +282,7 @@ describe("records that are not used: the last good ones stay, loudly, until they
       }
       assert.deepEqual(await seen(replica), before);
       assert.equal((await world.store.load()).revision, good.revision + 1, "nobody wrote");
-      await world.store.commit(good.revision + 1, good.records, []);
+      await world.commit(good.records);
       await world.pass(31 * second);
       assert.deepEqual(await seen(replica), before);
       if (expected === "ERR_RECORDS_INVALID") assert.equal(replica.told.at(-1)?.type, "recovered");
@@ -305,7 +304,10 @@ describe("records that are not used: the last good ones stay, loudly, until they
         commit: (...args) => stores[current as 0 | 1].commit(...args),
       };
       const replica = await world.start({ store: place });
-      if (copy === 1) await stores[1].commit(0, (await stores[0].load()).records, []);
+      if (copy === 1) {
+        const { records, seal } = await stores[0].load();
+        await stores[1].commit(0, records, [], { seal });
+      }
       await world.passTo(89 * day);
       const before = await seen(replica);
       current = 1;
@@ -317,7 +319,10 @@ describe("records that are not used: the last good ones stay, loudly, until they
       const failed = replica.told.findLast(({ type }) => type === "failed");
       assert.ok(
         failed?.type === "failed" &&
-          code("ERR_RECORDS_INVALID", /does not know kid ".*" any more.*restart/)(failed.error),
+          code(
+            "ERR_RECORDS_INVALID",
+            /is at revision \d, and was at 2: it is empty, or an older copy.*restart/,
+          )(failed.error),
       );
       current = 0;
       await world.pass(31 * second);
@@ -335,14 +340,17 @@ describe("wrapping keys at the start", () => {
   test("without the one that is needed: an error that names it, nothing is changed, and the right one starts again", async () => {
     const { world, wrappingKey, kid } = await dueStore();
     const before = [await world.store.load(), await world.store.events()];
-    const named = new RegExp(`kid "${kid}" is wrapped under the wrapping key "${await idOf(wrappingKey)}"`);
+    const named = new RegExp(`the store are sealed under the wrapping key "${await idOf(wrappingKey)}"`);
     await assert.rejects(
       world.start({ wrappingKeys: [newWrappingKey(), newWrappingKey()] }),
       code("ERR_WRAPPING_KEY_MISSING", named),
     );
     await assert.rejects(
       world.start({ wrappingKeys: [wrappingKey], issuer: "https://other.example" }),
-      code("ERR_WRAPPED_KEY", new RegExp(`kid "${kid}" of issuer "https://other.example".*"${issuer}"`)),
+      code(
+        "ERR_STORE_ISSUER",
+        new RegExp(`are those of issuer "${issuer}", and this is issuer "https://other.example"; go on`),
+      ),
     );
     assert.deepEqual([await world.store.load(), await world.store.events()], before);
     assert.equal(world.timers, 0);

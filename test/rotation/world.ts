@@ -6,8 +6,8 @@ import { type Provider, createProvider } from "../../src/provider/provider.ts";
 import type { Driven, KeyManager, KeyManagerOptions, ManagerEvent } from "../../src/rotation/manager-types.ts";
 import { createKeyManager } from "../../src/rotation/manager.ts";
 import { memoryStore } from "../../src/store/memory.ts";
-import type { KeyStore } from "../../src/store/store.ts";
-import { newWrappingKey } from "../support/managed.ts";
+import type { KeyRecord, KeyStore } from "../../src/store/store.ts";
+import { newWrappingKey, vaultOf } from "../support/managed.ts";
 import { start } from "./key-records.ts";
 
 export const issuer = "https://op.example";
@@ -71,6 +71,13 @@ export class World {
     await this.until(manager.drive(provider));
     await this.idle();
     return { manager, provider, told };
+  }
+
+  /** Commits records as another process does that has the wrapping key. */
+  async commit(records: readonly KeyRecord[]): Promise<void> {
+    const { store } = await vaultOf(this.store, [this.wrappingKey], { issuer, isChosen: true });
+    const { revision } = await store.load();
+    await store.commit(revision, records, []);
   }
 
   async stop({ manager }: Pick<Replica, "manager">): Promise<void> {

@@ -4,8 +4,9 @@ import { inspect } from "node:util";
 import * as jose from "jose";
 import type { JwksdError } from "../../src/errors.ts";
 import { makeLocalKey, wrapKey } from "../../src/rotation/make-key.ts";
-import { type Wrapping, createWrapping } from "../../src/rotation/wrapping.ts";
+import { type Wrapping, readWrappingKeys } from "../../src/rotation/wrapping.ts";
 import { ecKey, named, privateMembers, rsaKey, withoutPrivate } from "../support/keys.ts";
+import { createWrapping } from "../support/managed.ts";
 import { assertSilent, refusal } from "../support/refusal.ts";
 
 const issuer = "https://op.example";
@@ -44,12 +45,13 @@ describe("what was wrapped is unwrapped as it was", () => {
   }
 });
 
-test("the header names algorithm, wrapping key, issuer and kid, and nothing else", async () => {
+test("the header names algorithm, wrapping key, issuer and kid, says that the store is sealed, and nothing else", async () => {
   assert.deepEqual(jose.decodeProtectedHeader(jwe), {
     alg: "dir",
     enc: "A256GCM",
     kid: await idOf(k1),
     iss: issuer,
+    sealed: true,
     sub: "a",
   });
 });
@@ -89,6 +91,31 @@ describe("several wrapping keys: the first one wraps, all of them unwrap", () =>
 });
 
 describe("a wrapping key is 32 bytes in base64url", () => {
+  const faults: readonly (readonly [text: unknown, fault: string])[] = [
+    [undefined, "is no text"],
+    ["", "is empty"],
+    [Buffer.alloc(31, 7).toString("base64url"), "has 42 characters, not 43"],
+    [Buffer.alloc(33, 7).toString("base64url"), "has 44 characters, not 43"],
+    [`${wrappingKey(7)}==`, "ends in more than one ="],
+    [Buffer.alloc(32, 255).toString("base64"), "is in base64, with + or / in the place of - and _"],
+    [Buffer.alloc(32, 7).toString("hex"), "is in hexadecimal digits"],
+    [`${wrappingKey(7)}\n`, "has characters that base64url does not have"],
+    [JSON.stringify({ k: wrappingKey(7) }), "has characters that base64url does not have"],
+  ];
+  for (const [text, fault] of faults) {
+    test(`what is wrong is told, by its place: ${fault}`, async () => {
+      const message = await silentRefusal(
+        () => readWrappingKeys([k1, text as string], (index) => `wrapping.key, line ${index + 1},`),
+        "ERR_WRAPPING_KEY_INVALID",
+        text,
+      );
+      assert.match(
+        message,
+        new RegExp(`^wrapping\\.key, line 2, ${fault.replace("+", "\\+")}; a wrapping key is 32 random bytes`),
+      );
+    });
+  }
+
   const bad: readonly (readonly [string, readonly string[]])[] = [
     ["none", []],
     ["empty", [""]],

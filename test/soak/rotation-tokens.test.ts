@@ -9,10 +9,10 @@ import type { KeyManager } from "../../src/rotation/manager-types.ts";
 import { createKeyManager } from "../../src/rotation/manager.ts";
 import { type RotationPolicyOptions, cachedForSeconds } from "../../src/rotation/policy.ts";
 import { activeKey, publishedKeys } from "../../src/rotation/records.ts";
-import { createWrapping } from "../../src/rotation/wrapping.ts";
 import { memoryStore } from "../../src/store/memory.ts";
 import { type SimulatedClock, settled, simulatedClock } from "../support/simulated.ts";
 import { second } from "../rotation/key-records.ts";
+import { createWrapping } from "../support/managed.ts";
 import { soak } from "../support/soak.ts";
 
 /*

@@ -95,8 +95,8 @@ const formats: [name: string, make: (path: string) => unknown, says: RegExp][] =
   ["another program's version", (path) => edit(path, "PRAGMA user_version = 1"), /another program/],
   [
     "a store of a later version",
-    (path) => edit(path, "PRAGMA application_id = 0x6a776b73; PRAGMA user_version = 2; CREATE TABLE later (a)"),
-    /version 2, .* up to 1; update jwksd/,
+    (path) => edit(path, "PRAGMA application_id = 0x6a776b73; PRAGMA user_version = 3; CREATE TABLE later (a)"),
+    /version 3, .* up to 2; update jwksd/,
   ],
 ];
 
@@ -212,18 +212,32 @@ test("a file with damaged pages is refused", async (t) => {
   await refusal(sqliteStore(path), "ERR_STORE_FORMAT", path);
 });
 
+/** The file as the first version made it. */
+const version1 = `
+  CREATE TABLE state (id INTEGER PRIMARY KEY CHECK (id = 1), revision INTEGER NOT NULL) STRICT;
+  INSERT INTO state (id, revision) VALUES (1, 7);
+  CREATE TABLE keys (position INTEGER PRIMARY KEY, kid TEXT NOT NULL UNIQUE, record TEXT NOT NULL) STRICT;
+  CREATE TABLE events (number INTEGER PRIMARY KEY AUTOINCREMENT, event TEXT NOT NULL) STRICT;
+  PRAGMA application_id = 0x6a776b73; PRAGMA user_version = 1; PRAGMA journal_mode = WAL`;
+
 test("a file of an earlier version is brought to the newest one, with what it holds", async (t) => {
   const path = await temporaryPath(t);
-  const store = await filled(path, ["a"]);
-  await store.close();
-  // There is no earlier version yet; so the present one is the earlier one.
-  const steps = ["not run again", "ALTER TABLE keys ADD COLUMN note TEXT", "UPDATE keys SET note = kid"];
-  const db = new DatabaseSync(path);
-  migrate(db, path, steps);
-  migrate(db, path, steps);
-  assert.deepEqual({ ...db.prepare("SELECT kid, note FROM keys").get() }, { kid: '"a"', note: '"a"' });
-  db.close();
-  await refusal(sqliteStore(path), "ERR_STORE_FORMAT", path);
+  const earlier = new DatabaseSync(path);
+  t.after(() => earlier.close());
+  earlier.exec(version1);
+  const add = earlier.prepare("INSERT INTO keys (kid, record) VALUES (?, ?)");
+  add.run('"a"', JSON.stringify(tombstone("a")));
+  // A process of the earlier version that goes on running.
+  const setRevision = earlier.prepare("UPDATE state SET revision = ?");
+
+  const store = await sqliteStore(path);
+  t.after(() => store.close());
+  assert.deepEqual(await store.load(), { revision: 7, records: [tombstone("a")] });
+  setRevision.run(8);
+  assert.equal(await store.commit(8, [tombstone("a")], []), 9, "they get along, as long as there is no seal");
+  await store.commit(9, [tombstone("a")], [], { seal: "sealed at 10" });
+  assert.throws(() => setRevision.run(11), /this store is sealed; update jwksd/);
+  assert.deepEqual(await store.load(), { revision: 10, records: [tombstone("a")], seal: "sealed at 10" });
 });
 
 test("a step of a migration that fails undoes all of it", async (t) => {
@@ -231,7 +245,7 @@ test("a step of a migration that fails undoes all of it", async (t) => {
   const store = await filled(path, ["a"]);
   await store.close();
   const db = new DatabaseSync(path);
-  assert.throws(() => migrate(db, path, ["", "DELETE FROM keys", "nonsense"]));
+  assert.throws(() => migrate(db, path, ["", "", "DELETE FROM keys", "nonsense"]));
   db.close();
   const again = await sqliteStore(path);
   assert.deepEqual(await kidsOf(again), ["a"]);

@@ -1,20 +1,20 @@
 import { readFile } from "node:fs/promises";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import * as jose from "jose";
 import { systemClock } from "../../src/clock.ts";
 import type { Change } from "../../src/rotation/advance.ts";
 import { type Command, type NewKey, applyCommand } from "../../src/rotation/commands.ts";
 import { makeLocalKey } from "../../src/rotation/make-key.ts";
+import { type Owner, commandedBy } from "../../src/rotation/owner.ts";
 import { rotationPolicy } from "../../src/rotation/policy.ts";
 import { transact } from "../../src/rotation/transact.ts";
-import { createWrapping } from "../../src/rotation/wrapping.ts";
-import type { KeyRecord, KeyUse, StoredEvent } from "../../src/store/store.ts";
+import { type Vault, createVault } from "../../src/rotation/vault.ts";
+import { type Wrapping, createWrapping as wrappingUnder, readWrappingKeys } from "../../src/rotation/wrapping.ts";
+import type { KeyRecord, KeyStore, KeyUse, Snapshot, StoredEvent } from "../../src/store/store.ts";
 import { sqliteStore } from "../../src/store/sqlite.ts";
 
 /** What a store holds. */
-export interface Stored {
-  readonly revision: number;
-  readonly records: readonly KeyRecord[];
+export interface Stored extends Snapshot {
   /** Oldest first. */
   readonly events: readonly StoredEvent[];
 }
@@ -30,6 +30,19 @@ export async function readStore(path: string): Promise<Stored> {
 }
 
 export { newWrappingKey } from "../../src/rotation/wrapping.ts";
+
+/** What a store with these wrapping keys wraps its private keys with. */
+export const createWrapping = async (wrappingKeys: readonly string[], issuer: string): Promise<Wrapping> =>
+  wrappingUnder(await readWrappingKeys(wrappingKeys), issuer);
+
+/** The keys of an issuer in a store, as any process has them that holds the wrapping keys. */
+export async function vaultOf(
+  store: KeyStore,
+  wrappingKeys: readonly string[],
+  owner: Owner = { issuer: noIssuer, isChosen: false },
+): Promise<Vault> {
+  return createVault({ store, keys: await readWrappingKeys(wrappingKeys), ownerRule: commandedBy(owner) });
+}
 
 /** The wrapping key that a first start made in its data folder. */
 export const wrappingKeyOf = async (data: string): Promise<string> =>
@@ -50,7 +63,8 @@ export async function unwrapAll(records: readonly KeyRecord[], wrappingKey: stri
 
 /** Commits a command, as `jwksd keys` does in its own process, and gives when that was done, by `performance.now()`. */
 export async function commandStore(path: string, command: Command): Promise<{ change: Change; doneMs: number }> {
-  const store = await sqliteStore(path);
+  const wrappingKey = await wrappingKeyOf(dirname(path));
+  const { store } = await vaultOf(await sqliteStore(path), [wrappingKey]);
   try {
     const decide = (records: readonly KeyRecord[]): Change =>
       applyCommand(records, command, rotationPolicy(), Date.now());
@@ -59,6 +73,19 @@ export async function commandStore(path: string, command: Command): Promise<{ ch
   } finally {
     await store.close();
   }
+}
+
+/** A store as an earlier jwksd left it: without a seal, and its private keys without the mark of one. */
+export async function fromBefore({ revision, records }: Snapshot, wrappingKey: string): Promise<Snapshot> {
+  const key = jose.base64url.decode(wrappingKey);
+  const plain = records.map(async (record) => {
+    if (record.privateHalf === undefined || !("jwe" in record.privateHalf)) return record;
+    const { plaintext, protectedHeader } = await jose.compactDecrypt(record.privateHalf.jwe, key);
+    const { sealed: _, ...header } = protectedHeader;
+    const jwe = await new jose.CompactEncrypt(plaintext).setProtectedHeader(header).encrypt(key);
+    return { ...record, privateHalf: { jwe } };
+  });
+  return { revision, records: await Promise.all(plain) };
 }
 
 /** To which keys are bound where no issuer is set. */

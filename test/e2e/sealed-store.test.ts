@@ -1,0 +1,322 @@
+// What the command line does with a store that somebody else has written, that is of before, or that has no issuer yet.
+import assert from "node:assert/strict";
+import { access, chmod, mkdir, readFile, rename, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { type TestContext, describe, test } from "node:test";
+import * as jose from "jose";
+import { ecKey, named, withoutPrivate } from "../support/keys.ts";
+import { fromBefore, newWrappingKey, readStore, wrappingKeyOf } from "../support/managed.ts";
+import { type Finished, runCli, startService, temporaryFolder } from "../support/service.ts";
+import type { KeyRecord, Snapshot } from "../../src/store/store.ts";
+
+const timeout = 120_000;
+const isSupported = process.platform === "linux";
+
+/** A store with one active key, `first`, and a command line that works on it. */
+async function setUp(t: TestContext, ...flags: readonly string[]) {
+  const folder = await temporaryFolder(t);
+  const data = join(folder, "data");
+  const path = join(data, "keys.db");
+  const run = (...args: string[]): Promise<Finished> => runCli(t, [...args, "--data", data]);
+  const ok = async (...args: string[]): Promise<Finished> => {
+    const finished = await run(...args);
+    assert.equal(finished.code, 0, finished.stderr);
+    return finished;
+  };
+  const refused = async (code: string, ...args: string[]): Promise<string> => {
+    const before = await readStore(path);
+    const { code: exit, stdout, stderr } = await run(...args);
+    assert.deepEqual([exit, stdout], [1, ""], stderr);
+    assert.match(stderr, new RegExp(`\\[${code}\\]\\n$`));
+    assert.deepEqual(await readStore(path), before, "a refusal changes nothing");
+    return stderr;
+  };
+  const file = join(folder, "first.json");
+  await writeFile(file, JSON.stringify(named("first")));
+  await ok("keys", "import", file, ...flags);
+  return { folder, data, path, run, ok, refused };
+}
+
+/** Writes into the file as anybody can who may write it. */
+function write(path: string, { revision, records, seal }: Snapshot): void {
+  const db = new DatabaseSync(path);
+  try {
+    db.exec("DROP TRIGGER IF EXISTS sealed; DELETE FROM keys");
+    const add = db.prepare("INSERT INTO keys (kid, record) VALUES (?, ?)");
+    for (const record of records) add.run(JSON.stringify(record.kid), JSON.stringify(record));
+    db.prepare("UPDATE state SET revision = ?, seal = ?").run(revision, seal ?? null);
+  } finally {
+    db.close();
+  }
+}
+
+const evil: KeyRecord = {
+  kid: "evil",
+  use: "sig",
+  alg: "ES256",
+  state: "retiring",
+  announcedAt: Date.now(),
+  activatedAt: Date.now(),
+  retiredAt: Date.now(),
+  publicJwk: withoutPrivate(ecKey("evil")) as unknown as KeyRecord["publicJwk"],
+  privateHalf: { uri: "pkcs11:token=evil;object=evil" },
+};
+
+/** Puts a key of one's own in, and leaves all else as it is. */
+async function attack(path: string): Promise<Snapshot> {
+  const { revision, records, seal } = await readStore(path);
+  write(path, { revision, records: [...records, evil], ...(seal !== undefined && { seal }) });
+  return { revision, records, ...(seal !== undefined && { seal }) };
+}
+
+const verified = (text: string): unknown => (JSON.parse(text) as { verified: unknown }).verified;
+
+const tokenOf = ({ stdout }: Finished): jose.JWTPayload => jose.decodeJwt(stdout.trim());
+
+describe("a store that somebody else has written", { timeout }, () => {
+  test("is shown as what it is, and nothing acts on it", async (t) => {
+    const { folder, path, run, refused } = await setUp(t);
+    await attack(path);
+    for (const args of [["keys"], ["plan"]]) {
+      const { code, stdout, stderr } = await run(...args);
+      assert.equal(code, 1);
+      assert.match(stderr, /^jwksd: what is shown is not verified: the records .*\[ERR_STORE_NOT_AUTHENTIC\]\n$/);
+      assert.match(stdout, /first/);
+    }
+    assert.equal(verified((await run("keys", "--json")).stdout), false);
+    const out = join(folder, "out.jwk");
+    for (const args of [
+      ["token", "--aud", "api"],
+      ["serve", "--port", "0", "--admin", "off"],
+      ["rotate"],
+      ["rotate", "--dry-run"],
+      ["keys", "revoke", "first", "--yes"],
+      ["keys", "revoke", "first", "--yes", "--lost-wrapping-key"],
+      ["keys", "remove", "evil", "--force", "--yes"],
+      ["keys", "announce", "--use", "enc"],
+      ["keys", "export"],
+      ["keys", "export", "first", "--private", "--out", out, "--yes"],
+      ["keys", "destroy", "evil", "--yes"],
+    ]) {
+      await refused("ERR_STORE_NOT_AUTHENTIC", ...args);
+    }
+    await assert.rejects(access(out));
+  });
+
+  test("an operator who knows every key in it may vouch for it", async (t) => {
+    const { path, run, ok, refused } = await setUp(t);
+    await attack(path);
+    const { code, stderr } = await run("keys", "rewrap");
+    assert.equal(code, 1);
+    assert.match(
+      stderr,
+      /nothing was changed; if you know each of these keys .*--yes.*:\n- first, sig active\n- evil, sig retiring, in pkcs11:token=evil;object=evil\n.*\[ERR_CONFIRMATION\]\n$/s,
+    );
+    assert.match((await ok("keys", "rewrap", "--yes", "--dry-run")).stdout, /^Dry run: nothing was changed\./);
+    await refused("ERR_STORE_NOT_AUTHENTIC", "rotate");
+    const told = await ok("keys", "rewrap", "--yes");
+    assert.match(told.stderr, /not verified: .*\n- evil/s);
+    assert.match(told.stdout, /^sealed sig first: .*\nsealed sig evil: /m);
+    await ok("rotate");
+    assert.equal(verified((await ok("keys", "--json")).stdout), true);
+  });
+
+  test("nothing that is served changes, and the log says why; with the good one back it goes on", async (t) => {
+    const data = join(await temporaryFolder(t), "data");
+    const path = join(data, "keys.db");
+    const service = await startService(t, ["--data", data]);
+    const body = async (): Promise<string> => (await fetch(service.jwksUri)).text();
+    const before = await body();
+    const good = await attack(path);
+    const line = await service.logged(({ code }) => code === "ERR_STORE_NOT_AUTHENTIC");
+    assert.match(
+      line.msg,
+      /^keys cannot be managed, the last good ones stay: the records of the store are not used: its/,
+    );
+    assert.equal(await body(), before);
+    write(path, good);
+    await service.logged(({ msg }) => msg === "keys are managed again");
+    assert.equal(await body(), before);
+    assert.equal(await service.stop(), 0);
+  });
+});
+
+describe("what is shown without being verified says so", { timeout }, () => {
+  test("where no wrapping key is there, and the audit log always", async (t) => {
+    const { data, run, ok } = await setUp(t);
+    for (const args of [["keys"], ["plan"]]) {
+      const { stdout, stderr } = await ok(...args, "--json");
+      assert.deepEqual([verified(stdout), stderr], [true, ""]);
+    }
+    assert.match((await ok("events")).stderr, /^jwksd: what is shown is not verified: .*not over its audit log\n$/);
+    await rename(join(data, "wrapping.key"), join(data, "away"));
+    for (const args of [["keys"], ["plan"]]) {
+      const { stdout, stderr } = await ok(...args, "--json");
+      assert.equal(verified(stdout), false);
+      assert.match(stderr, /^jwksd: what is shown is not verified, because no wrapping key is here: .*\n$/);
+    }
+    const { code, stderr } = await run("keys", "export");
+    assert.equal(code, 1);
+    assert.match(stderr, /\[ERR_WRAPPING_KEY_MISSING\]\n$/);
+    const wrong = await runCli(t, ["keys", "--data", data], { JWKSD_WRAPPING_KEYS: newWrappingKey() });
+    assert.equal(wrong.code, 1);
+    assert.match(wrong.stderr, /what is shown is not verified: .*\[ERR_WRAPPING_KEY_MISSING\]/);
+  });
+});
+
+describe("a store of before there were seals", { timeout }, () => {
+  test("is used with a warning, and keys rewrap seals it", async (t) => {
+    const { data, path, ok, refused } = await setUp(t);
+    const wrappingKey = await wrappingKeyOf(data);
+    write(path, await fromBefore(await readStore(path), wrappingKey));
+    const shown = await ok("keys", "--json");
+    assert.match(shown.stderr, /not verified, because the store has no seal; jwksd keys rewrap makes it/);
+    await ok("rotate");
+    assert.equal((await readStore(path)).seal, undefined);
+    const service = await startService(t, ["--data", data]);
+    const warnings = service.log.filter(({ level }) => level >= 40);
+    assert.deepEqual(
+      warnings.map(({ msg }) => /^the store has no seal.* jwksd keys rewrap$/.test(msg)),
+      [true],
+    );
+    assert.match((await ok("keys", "rewrap")).stdout, /^rewrapped sig first: /);
+    const sealed = await readStore(path);
+    assert.equal((await ok("keys")).stderr, "");
+    await ok("token", "--aud", "api");
+    await service.stop();
+    assert.ok(!service.log.some(({ level }) => level >= 50));
+    write(path, { revision: sealed.revision, records: sealed.records });
+    await refused("ERR_STORE_NOT_AUTHENTIC", "rotate");
+    await refused("ERR_STORE_NOT_AUTHENTIC", "serve", "--port", "0", "--admin", "off");
+  });
+
+  test("whose keys are all in a token shows nothing of its age, so an operator has to vouch for it", async (t) => {
+    const { path, ok, refused } = await setUp(t);
+    const { revision, records } = await readStore(path);
+    const privateHalf = { uri: "pkcs11:token=a;object=b" };
+    write(path, { revision, records: records.map((record) => Object.assign({}, record, { privateHalf })) });
+    await refused("ERR_STORE_NOT_AUTHENTIC", "keys", "announce", "--use", "enc");
+    await refused("ERR_STORE_NOT_AUTHENTIC", "keys", "export");
+    await ok("keys", "rewrap", "--yes");
+    await ok("keys", "export");
+  });
+});
+
+describe("the issuer", { timeout }, () => {
+  test("of a store that was made without one: commands find that of serve, and the first that is set takes the store", async (t) => {
+    const data = join(await temporaryFolder(t), "data");
+    const run = (...args: string[]): Promise<Finished> => runCli(t, [...args, "--data", data]);
+    const first = await startService(t, ["--data", data]);
+    const here = new URL(first.jwksUri).origin;
+    for (const flags of [[], ["--issuer", here]]) {
+      assert.equal(tokenOf(await run("token", "--aud", "api", ...flags)).iss, here, flags.join(" "));
+    }
+    await first.stop();
+    assert.equal(tokenOf(await run("token", "--aud", "api")).iss, here, "also when it has ended");
+    const login = "https://login.example.com";
+    for (const args of [["token", "--aud", "api"], ["rotate"], ["keys"]]) {
+      const { code, stderr } = await run(...args, "--issuer", login);
+      assert.equal(code, 1);
+      assert.match(
+        stderr,
+        new RegExp(
+          `no issuer yet \\(last served as "${here}"\\), and this is issuer "${login}"; go on without --issuer, or .*: jwksd serve --issuer ${login}, or jwksd keys rewrap --issuer ${login} \\[ERR_STORE_ISSUER\\]\n$`,
+        ),
+      );
+    }
+
+    const second = await startService(t, ["--data", data, "--issuer", login]);
+    assert.deepEqual(
+      second.log.filter(({ msg }) => msg === "key rewrapped").map(({ reason }) => reason),
+      [`the issuer "${login}" was chosen`],
+    );
+    for (const flags of [[], ["--issuer", login]]) {
+      assert.equal(tokenOf(await run("token", "--aud", "api", ...flags)).iss, login);
+    }
+    const { stdout, code } = await run("rotate");
+    assert.equal(code, 0, stdout);
+    await second.stop();
+    const rows: [flags: string[], says: RegExp][] = [
+      [
+        [],
+        /those of issuer "https:\/\/login\.example\.com", and no issuer is set; jwksd serve --issuer https:\/\/login\.example\.com goes on/,
+      ],
+      [
+        ["--issuer", "https://other.example"],
+        /this is issuer "https:\/\/other\.example"; go on with --issuer https:\/\/login\.example\.com, or use another store, such as --data FOLDER/,
+      ],
+    ];
+    for (const [flags, says] of rows) {
+      const { code, stderr } = await run("serve", "--port", "0", "--admin", "off", ...flags);
+      assert.equal(code, 1);
+      assert.match(stderr, says);
+    }
+    const third = await startService(t, ["--data", data, "--issuer", login]);
+    assert.equal(third.log.filter(({ msg }) => msg === "key rewrapped").length, 0);
+  });
+
+  test("can be set by keys rewrap as well, and once only", async (t) => {
+    const { ok, refused } = await setUp(t);
+    await ok("keys", "rewrap", "--issuer", "https://a.example");
+    assert.equal(tokenOf(await ok("token", "--aud", "api")).iss, "https://a.example");
+    await refused("ERR_STORE_ISSUER", "keys", "rewrap", "--issuer", "https://b.example", "--yes");
+    await refused("ERR_STORE_ISSUER", "token", "--aud", "api", "--issuer", "http://127.0.0.1:9900");
+  });
+
+  test("of before there were seals is taken by keys rewrap alone", async (t) => {
+    const { data, path, ok, refused } = await setUp(t);
+    write(path, await fromBefore(await readStore(path), await wrappingKeyOf(data)));
+    assert.equal(tokenOf(await ok("token", "--aud", "api")).iss, "http://127.0.0.1:9900");
+    const says = await refused("ERR_STORE_ISSUER", "serve", "--issuer", "https://a.example", "--admin", "off");
+    assert.match(says, /the store take it: jwksd keys rewrap --issuer https:\/\/a\.example \[/);
+    await ok("keys", "rewrap", "--issuer", "https://a.example");
+    assert.equal(tokenOf(await ok("token", "--aud", "api")).iss, "https://a.example");
+  });
+});
+
+describe("files", { timeout, skip: !isSupported }, () => {
+  test("a store that others can write, or put another in its place, is warned of, each time", async (t) => {
+    const { folder, data, path, ok } = await setUp(t);
+    const warnings = async (): Promise<string[]> =>
+      (await ok("keys")).stderr.split("\n").flatMap((line) => / warn (.*) store=/.exec(line)?.[1] ?? []);
+    assert.deepEqual(await warnings(), []);
+    await chmod(path, 0o620);
+    assert.deepEqual(await warnings(), [
+      `${path} can be written by others than its owner (mode 0620); fix it with: chmod go-w ${path}`,
+    ]);
+    await chmod(path, 0o600);
+    const rows: [folder: string, mode: number, says: RegExp | undefined][] = [
+      [data, 0o777, /write into .*\/data \(mode 0777\), and so put another store in its place; .*chmod go-w/],
+      [data, 0o770, /write into .*\/data \(mode 0770\), and so put another store in its place/],
+      [data, 0o1777, /write into .*\/data \(mode 01777\), and so put a write-ahead log beside the store/],
+      [data, 0o755, undefined],
+      [folder, 0o777, /write into .* \(mode 0777\), and so put another folder in the place of .*keys\.db/],
+      [folder, 0o1777, undefined],
+    ];
+    for (const [name, mode, says] of rows) {
+      await chmod(name, mode);
+      const told = await warnings();
+      assert.equal(told.length, says === undefined ? 0 : 1, `${name} ${mode.toString(8)}: ${told.join()}`);
+      if (says !== undefined) assert.match(told[0] ?? "", says);
+      await chmod(name, 0o700);
+    }
+  });
+
+  test("a folder that cannot be made ends serve and keygen at once", async (t) => {
+    for (const args of [
+      ["serve", "--data", "/proc/x", "--port", "0", "--admin", "off"],
+      ["serve", "--store", "sqlite:/proc/x/y/keys.db", "--port", "0", "--admin", "off"],
+      ["keygen", "--out", "/proc/x/y/key.jwk"],
+    ]) {
+      const { code, stderr } = await runCli(t, args);
+      assert.equal(code, 1);
+      assert.match(stderr, /cannot (make the data folder|write) \/proc\/x.* \(ENOENT\) \[ERR_FILE_UNWRITABLE\]\n$/);
+    }
+    const folder = await temporaryFolder(t);
+    await mkdir(join(folder, "a"));
+    const { code } = await runCli(t, ["keygen", "--out", join(folder, "a", "b", "c", "key.jwk")]);
+    assert.equal(code, 0);
+    await readFile(join(folder, "a", "b", "c", "key.jwk"));
+  });
+});
