@@ -69,7 +69,8 @@ export function trustAfterRevocation(records: readonly KeyRecord[], revokedAt: n
   const mode =
     since === undefined
       ? "the rotation mode was off"
-      : `the rotation mode had been on for ${durationText(revokedAt - since)}`;
+      : // Rounded down: what has not been long enough must not look as if it had.
+        `the rotation mode had been on for ${durationText(Math.floor((revokedAt - since) / 60_000) * 60_000)}`;
   const because = isShort
     ? `${mode}, at least ${cachedForSeconds.long} s, so no cache has a set that it may keep for longer than ${seconds} s`
     : `${mode}, so a cache may keep a set with it for ${cachedForSeconds.long} s (max-age and stale-while-revalidate)`;

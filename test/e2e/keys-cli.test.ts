@@ -318,7 +318,7 @@ describe("a life of managed keys on the command line", { timeout, concurrency: 3
     const drawn = await readFile(svg, "utf8");
     await ok("plan", "--svg", svg);
     // As jwksd serve publishes it, where none is set.
-    assert.ok((await readFile(svg, "utf8")).includes("Key rotation of http://127.0.0.1:9900<"));
+    assert.ok((await readFile(svg, "utf8")).includes("Key rotation of https://op.example<"));
     await refused("ERR_FILE_EXISTS", "plan", "--svg", join(data, "keys.db"));
     for (const part of ["Key rotation of https://op.example", "first", keys[1]?.kid ?? "", "(next)"]) {
       assert.ok(drawn.includes(part), part);

@@ -99,7 +99,7 @@ describe("packages", () => {
   const loads: Readonly<Record<string, readonly string[]>> = {
     jwksd: ["jose"],
     "jwksd/doctor": ["jose"],
-    "jwksd/doctor/node": ["ipaddr.js"],
+    "jwksd/doctor/node": ["ipaddr.js", "jose"],
     "jwksd/node": ["ipaddr.js", "jose"],
     "jwksd/server": ["jose"],
     "jwksd/signer/pkcs11": ["jose"],
