@@ -77,7 +77,7 @@ export function createVault({ store, keys, ownerRule, seals = false, accepts = (
   /** @throws StoreError `ERR_STORE_NOT_AUTHENTIC`, `ERR_WRAPPING_KEY_MISSING` */
   async function examine(snapshot: Snapshot, mustBeSealed: boolean): Promise<Found> {
     const { records, seal } = snapshot;
-    if (seal !== undefined) return { ...(await openSeal(keys, snapshot)), isSealed: true };
+    if ((seal ?? undefined) !== undefined) return { ...(await openSeal(keys, snapshot)), isSealed: true };
     if (mustBeSealed) throw notAuthentic("its seal is gone");
     if (records.length === 0) return empty;
     // From before there were seals, a private key shows that: it was wrapped for a store without one. Nobody can make such a key who has
@@ -92,7 +92,8 @@ export function createVault({ store, keys, ownerRule, seals = false, accepts = (
     const wanted = ownerRule(undefined);
     const wrapped = await ownerOfWrapped(snapshot.records, () => true).catch(() => undefined);
     const owner = wrapped ?? (wanted.isChosen ? wanted : claimedOwner(snapshot));
-    return { owner, isSealed: snapshot.seal !== undefined };
+    // A private key that is wrapped as for a store without a seal would let the seal be taken off from then on.
+    return { owner, isSealed: true };
   }
 
   /** To whom private keys are bound, which is certain where one can be unwrapped. @throws StoreError `ERR_WRAPPING_KEY_MISSING` */

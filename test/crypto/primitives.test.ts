@@ -170,7 +170,8 @@ describe("the primitives", () => {
             assert.equal(await verify(key, alg, message, signature), false);
             for (const changed of [
               Uint8Array.from(signature, (byte, at) => (at === count ? byte ^ 0x80 : byte)),
-              signature.slice(1),
+              // Not the first byte: where it is 0, OpenSSL takes an RSA signature without it.
+              signature.slice(0, -1),
               Uint8Array.from([...signature, 0]),
               new Uint8Array(signature.length),
               new Uint8Array(),

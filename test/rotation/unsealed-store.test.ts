@@ -196,3 +196,18 @@ describe("the halves of a live key are compared wherever it can be opened, also 
     });
   }
 });
+
+test("what is wrapped for a store that was taken as it is, is wrapped for a sealed one", async () => {
+  const { world, store, replica } = await before();
+  await world.stop(replica);
+  await seal({ world, store });
+  // Somebody takes the seal off, and an operator is told that the wrapping key is lost.
+  const { seal: _, ...unsealed } = store.read();
+  store.write(unsealed);
+  const keys = await readWrappingKeys([newWrappingKey()]);
+  const ownerRule = servedBy({ issuer, isChosen: true });
+  const vault = createVault({ store, keys, ownerRule, accepts: () => true });
+  await vault.store.load();
+  const jwe = await vault.wrap("new", { kty: "EC" });
+  assert.equal(jose.decodeProtectedHeader(jwe)["sealed"], true);
+});
