@@ -74,7 +74,7 @@ function checkDatabase(path: string): void {
   assert.equal(integrity, "ok");
 }
 
-describe("kill -9 at random instants while keys rotate", { timeout: 180_000, concurrency: true }, () => {
+describe("kill -9 at random instants while keys rotate", { timeout: 600_000, concurrency: true }, () => {
   const lanes = 3;
   const kills = soak(100);
   for (let lane = 1; lane <= lanes; lane += 1) {

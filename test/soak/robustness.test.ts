@@ -24,7 +24,7 @@ const skip = process.platform !== "linux";
 
 const requests = soak(100_000);
 
-describe("robustness:", { timeout: 180_000, concurrency: true }, () => {
+describe("robustness:", { timeout: 600_000, concurrency: true }, () => {
   test(`${requests} random and mutated requests`, { skip }, async (t) => {
     const seed = Number(process.env["SEED"] ?? randomInt(2 ** 31));
     const service = await start(t, littleRoom);

@@ -4,7 +4,7 @@ import { soak } from "../support/soak.ts";
 import { startProvider, startServe } from "../support/verifier-op.ts";
 import { assertLivedThrough, processVerifier, rotate, verifierScript } from "../support/verifier-run.ts";
 
-const timeout = 90_000;
+const timeout = 300_000;
 const node = [process.execPath, verifierScript] as const;
 
 describe("a verifier process lives through a rotation of jwksd serve", () => {
