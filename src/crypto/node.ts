@@ -28,8 +28,9 @@ export const sign: Primitives["sign"] = (key, bytes) => {
   return inTurn((): Bytes => es256FromDer(signBytes("sha256", bytes, object), "a local key"));
 };
 
-export const verify: Primitives["verify"] = (...input) => verifyTaking(1, ...input);
-export const verifyLater: Primitives["verifyLater"] = (...input) => verifyTaking(wholeTurn, ...input);
+export const verify: Primitives["verify"] = (key, alg, bytes, signature) => verifyTaking(1, key, alg, bytes, signature);
+export const verifyLater: Primitives["verifyLater"] = (key, alg, bytes, signature) =>
+  verifyTaking(wholeTurn, key, alg, bytes, signature);
 
 function verifyTaking(
   share: number,

@@ -8,7 +8,7 @@ import { type Rules, checkOptions, number, timeout } from "../options.ts";
 import { localSign } from "./local.ts";
 import type { Signer } from "./signer.ts";
 
-/** Bounds of one signer. The defaults suit a key service that takes 10 to 50 ms for a signature. */
+/** Bounds of one signer that is not local. The defaults suit a key service that takes 10 to 50 ms for a signature. */
 export interface SignerLimits {
   /** Operations under way at the backend at once. Default: 16. */
   readonly maxConcurrent?: number | undefined;

@@ -9,6 +9,7 @@ import { memory } from "./memory.ts";
 import { type Section, goalsTable, machine } from "./report.ts";
 import { doctor } from "./doctor.ts";
 import { flood } from "./flood.ts";
+import { publishing } from "./publishing.ts";
 import { rotation } from "./rotation.ts";
 import { signers } from "./signers.ts";
 import { signing, verification } from "./tokens.ts";
@@ -23,6 +24,7 @@ const sections: Readonly<Record<string, (plan: Plan) => Promise<Section>>> = {
   workers,
   verification,
   signing,
+  publishing,
   signers,
   flood,
   rotation,
