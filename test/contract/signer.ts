@@ -7,6 +7,7 @@ import * as jose from "jose";
 import { type ErrorCode, JwksdError, type SignInput, type Signer, type SignerLimits } from "../../src/index.ts";
 import { type GuardedSign, guardSigner } from "../../src/signer/guard.ts";
 import { settled, simulatedClock } from "../support/simulated.ts";
+import { soak } from "../support/soak.ts";
 import type { Half, ServiceKey } from "../support/stubs/ecdsa.ts";
 
 /** A signer to hold against the contract. */
@@ -27,7 +28,7 @@ export interface SuiteOptions {
 }
 
 /** Signatures to look at. */
-const signatures = 100;
+const signatures = soak(1_000);
 /** Signatures after which a leading zero must have been seen; one in 256 has it, so that this misses it once in 10^10 runs. */
 const maxSignatures = 6_000;
 
