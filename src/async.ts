@@ -1,18 +1,20 @@
 import type { Clock } from "./clock.ts";
 
-/** Until when work may take, and the errors that end it. */
+/** The time limit of an operation, and the errors that end it. */
 export interface Deadline {
   readonly clock: Clock;
   readonly timeoutMs: number;
+  /** Aborts the operation. */
   readonly signal?: AbortSignal | undefined;
+  /** The error when the time is over. */
   readonly expired: () => Error;
-  /** Default: the reason of the signal. */
+  /** The error when the signal aborts. Default: its reason. */
   readonly aborted?: ((signal: AbortSignal) => Error) | undefined;
 }
 
 /**
- * Runs `work` with a signal that aborts when the time is over or the caller's signal does. It rejects then in any case: `work` may not
- * look at its signal at every step.
+ * Runs `work` with a signal that aborts when the time is over or the caller aborts. Rejects at that moment, even if `work` ignores its
+ * signal.
  */
 export async function withDeadline<T>(
   work: (signal: AbortSignal) => Promise<T>,
@@ -33,12 +35,12 @@ export async function withDeadline<T>(
   } finally {
     cancelTimer();
     signal?.removeEventListener("abort", abort);
-    // Where `work` ended first, nobody waits for this one.
+    // Where `work` ended first, nobody handles this rejection.
     ended.catch(() => {});
   }
 }
 
-/** Rejects when the signal aborts; `promise` is not waited for then. */
+/** The promise, which rejects early when the signal aborts. */
 export function abortable<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (signal === undefined) return promise;
   return new Promise<T>((resolve, reject) => {
@@ -64,7 +66,7 @@ export function sleep(delayMs: number, clock: Clock, signal: AbortSignal): Promi
   });
 }
 
-/** Runs actions one after the other, in the order in which they were given; one that fails does not stop the next. */
+/** Makes a queue that runs actions one after the other. A failure of one does not stop the next. */
 export function serial(): <T>(action: () => Promise<T>) => Promise<T> {
   let last: Promise<unknown> = Promise.resolve();
   return (action) => {
@@ -74,7 +76,7 @@ export function serial(): <T>(action: () => Promise<T>) => Promise<T> {
   };
 }
 
-/** Tells a listener. One that throws, or rejects later, fails nothing and does not end the process. */
+/** Calls a listener. Its error or rejection is ignored, so that it fails nothing and does not end the process. */
 export function notify<T>(listener: ((value: T) => unknown) | undefined, value: T): void {
   (async () => listener?.(value))().catch(() => {});
 }

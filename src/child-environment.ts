@@ -1,5 +1,5 @@
 /**
- * What most programs need to find their way about, and nobody keeps a secret in. In upper case: Windows writes names as it pleases.
+ * Variables that most programs need and that hold no secrets. In upper case, because Windows ignores case.
  *
  * @see https://specifications.freedesktop.org/basedir-spec/latest/
  */
@@ -10,10 +10,9 @@ const common = `
 `;
 
 /**
- * The part of an environment that a child process gets: what any program needs, and what is named. A secret of the parent's is in none
- * of it, unless it is named.
+ * The environment of a child process: the common variables and the named ones, so that other secrets of the parent do not reach it.
  *
- * @param names of variables, or their beginnings where they end in `*`
+ * @param names of variables; a name that ends in `*` stands for all that begin so
  */
 export function childEnvironment(
   environment: Readonly<Record<string, string | undefined>>,

@@ -1,12 +1,12 @@
-/** Where the core reads the time, so that a test or a simulation can set it. */
+/** The time and timers of jwksd, so that a test or a simulation can set them. */
 export interface Clock {
   /** Milliseconds since the Unix epoch. */
   now(): number;
-  /** Calls back once, after `delayMs` milliseconds; what it returns cancels that. */
+  /** Calls back once, after `delayMs` milliseconds. Returns a function that cancels the timer. */
   setTimer(callback: () => void, delayMs: number): () => void;
 }
 
-// Timers of the platform that are to last longer fire at once.
+// setTimeout fires at once for longer delays.
 const longestMs = 2 ** 31 - 1;
 
 /** The clock of the machine. */

@@ -6,8 +6,8 @@ interface Row {
 }
 
 /**
- * Every stable error code, under the class that bears it: when it is thrown, and what to do then. `docs/errors.md` and the types are
- * made from this table. jwksd does not read it at run time, so that no bundle holds it.
+ * Every stable error code by class: when it is thrown, and what to do. The types and `docs/errors.md` are made from this table. jwksd
+ * itself does not read it at run time, to keep it out of bundles.
  */
 export const errorTable = {
   ConfigError: {
@@ -15,7 +15,10 @@ export const errorTable = {
       when: "an option, flag, variable or member does not exist",
       remedy: "take the name that the message suggests",
     },
-    ERR_OPTION_INVALID: { when: "a value is of the wrong type or out of range", remedy: "see the rule in the message" },
+    ERR_OPTION_INVALID: {
+      when: "a value is of the wrong type or out of range",
+      remedy: "change the value; the message has the rule",
+    },
     ERR_ISSUER_INVALID: {
       when: "the issuer is missing, not https, or not in canonical form",
       remedy: "write it as relying parties compare it: https, no query, no fragment",
@@ -34,12 +37,12 @@ export const errorTable = {
       remedy: "correct the file, at the line and column that the message names",
     },
     ERR_POLICY_INVALID: {
-      when: "a duration of the rotation policy breaks the rotation arithmetic",
-      remedy: "see the bound and the numbers in the message",
+      when: "a duration of the rotation policy could break verifications",
+      remedy: "change the number that the message names; the message has its bound",
     },
     ERR_WRAPPING_KEY_INVALID: {
       when: "a wrapping key is not 32 bytes in base64url",
-      remedy: "make one with `openssl rand 32 | basenc --base64url -w0`",
+      remedy: "make one with `openssl rand -base64 32 | tr '+/' '-_'`",
     },
     ERR_CONFIRMATION: {
       when: "a command would break verifications",
@@ -65,7 +68,7 @@ export const errorTable = {
       remedy: "rename one; a kid is never used twice",
     },
     ERR_KEY_DUPLICATE: { when: "one key has two kids", remedy: "leave one entry out" },
-    ERR_KEY_IN_BOTH_KEYSETS: { when: "one key is to sign and to encrypt", remedy: "make a second key" },
+    ERR_KEY_IN_BOTH_KEYSETS: { when: "one key is in both keysets", remedy: "make a second key" },
     ERR_KEY_FORMAT: {
       when: "the input is no key, or a malformed or encrypted one",
       remedy: "see the message; `openssl pkcs8 -topk8 -nocrypt` converts PEM",
@@ -86,8 +89,7 @@ export const errorTable = {
     },
     ERR_KEY_MISMATCH: {
       when: "private and public part are of two keys, or a URI has come to name another key",
-      remedy:
-        "export the key again; put the key of the URI back; of a key in a store, put the newest good copy of the store back",
+      remedy: "a key file: export the key again; a key URI: restore the old key; a store: restore its newest good copy",
     },
     ERR_NOT_AFTER_INVALID: { when: "`notAfter` is no valid `Date`", remedy: "pass a `Date`" },
   },
@@ -106,30 +108,30 @@ export const errorTable = {
     ERR_SIGNER_BUSY: { when: "the queue of the signer is full", remedy: "shed load, retry later", retryable: true },
     ERR_SIGNER_UNAUTHORIZED: { when: "the backend refuses this process", remedy: "correct credentials or policy" },
     ERR_SIGNER_KEY_STATE: { when: "the key is disabled, deleted or lost", remedy: "enable it, or rotate to another" },
-    ERR_SIGNER_ABORTED: { when: "the caller aborted", remedy: "nothing" },
+    ERR_SIGNER_ABORTED: { when: "the caller aborted the operation", remedy: "nothing to do" },
     ERR_SIGNER_BAD_SIGNATURE: {
-      when: "the published key does not verify what the signer gave; the signature went nowhere",
-      remedy: "check that the signer holds the key of its kid, and gives 64 bytes, r then s",
+      when: "the published key does not verify the signature, which was thrown away",
+      remedy: "check that the signer holds the key of its kid, and returns 64 bytes: r, then s",
     },
     ERR_SIGNER_PUBLISH_ONLY: {
-      when: "a signature was asked of a process that only publishes",
-      remedy: "sign where the private key is",
+      when: "a process that only publishes was asked to sign",
+      remedy: "sign in the process that has the private key",
     },
   },
   StateError: {
     ERR_KID_USED: {
       when: "a key of the store has this kid, or once had it",
-      remedy: "choose another kid; none is ever used twice",
+      remedy: "choose another kid; a kid is never used twice",
     },
     ERR_KID_UNMANAGED: { when: "no key of the store has this kid", remedy: "`jwksd keys` lists them" },
     ERR_TRANSITION: { when: "the state of the keys does not allow the step", remedy: "see the message" },
     ERR_TOO_EARLY: {
-      when: "the step would break verifications now; `allowedAt` says from when on it does not",
+      when: "the step would break verifications now; `allowedAt` says when it no longer does",
       remedy: "wait, or force it",
     },
     ERR_UPDATE: {
       when: "a provider, or another target that a key manager drives, threw or took more than 10 s; `cause` says more",
-      remedy: "mend it; it is tried again",
+      remedy: "correct its error; jwksd tries again",
       retryable: true,
     },
   },
@@ -153,13 +155,13 @@ export const errorTable = {
       remedy: "give the issuer that the message names, or use another store",
     },
     ERR_STORE_NOT_AUTHENTIC: {
-      when: "the records are not those that were sealed under the wrapping key: somebody without it has changed the store, or it is damaged; they are not used",
+      when: "the records do not match their seal: the store is damaged, or somebody without the wrapping key changed it; the records are not used",
       remedy:
-        "put the newest good copy back; see [a store that is not authentic](operations.md#a-store-that-is-not-authentic)",
+        "restore the newest good copy; see [a store that is not authentic](operations.md#a-store-that-is-not-authentic)",
     },
     ERR_RECORDS_INVALID: {
-      when: "the records break a rule, such as two active keys, or lack a key that is in use; they are not used",
-      remedy: "put the newest store back; where there is only an older one, restart to go on with it",
+      when: "the records break a rule, such as two active keys, or lack a key that is in use; the records are not used",
+      remedy: "restore the newest copy of the store; if only an older one is left, restart to use it",
     },
     ERR_WRAPPING_KEY_MISSING: {
       when: "a private key is wrapped, or the store is sealed, under a key that was not given",
@@ -173,12 +175,15 @@ export const errorTable = {
   },
   TokenError: {
     ERR_CLAIMS_INVALID: { when: "claims, header or lifetime cannot be signed as they are", remedy: "see the message" },
-    ERR_TOKEN_MALFORMED: { when: "no compact JWS with a JSON header and JSON claims", remedy: "refuse it" },
-    ERR_TOKEN_TOO_LARGE: { when: "more than 16 KiB", remedy: "refuse it" },
+    ERR_TOKEN_MALFORMED: {
+      when: "the token is no compact JWS with a JSON header and JSON claims",
+      remedy: "refuse it",
+    },
+    ERR_TOKEN_TOO_LARGE: { when: "the token is longer than 16 KiB", remedy: "refuse it" },
     ERR_TOKEN_ALG: { when: "`alg` is not allowed, or not that of the key", remedy: "refuse it" },
     ERR_TOKEN_CRIT: { when: "critical header parameters are not understood", remedy: "refuse it" },
-    ERR_TOKEN_TYP: { when: "another type of token", remedy: "refuse it" },
-    ERR_TOKEN_KID_MISSING: { when: "no kid in the header", remedy: "refuse it" },
+    ERR_TOKEN_TYP: { when: "the token is of another type", remedy: "refuse it" },
+    ERR_TOKEN_KID_MISSING: { when: "the header has no kid", remedy: "refuse it" },
     ERR_TOKEN_KID_UNKNOWN: { when: "the kid names no published key", remedy: "refuse it" },
     ERR_TOKEN_SIGNATURE: { when: "the signature is wrong", remedy: "refuse it" },
     ERR_TOKEN_EXPIRED: { when: "`exp` has passed", remedy: "ask for a new one" },
@@ -186,34 +191,34 @@ export const errorTable = {
       when: "a claim is missing or has an unexpected value; the message names it",
       remedy: "refuse it",
     },
-    ERR_TOKEN_REPLAYED: { when: "its `jti` was used before", remedy: "refuse it" },
+    ERR_TOKEN_REPLAYED: { when: "the `jti` of the token was used before", remedy: "refuse it" },
     ERR_REPLAY_FULL: {
-      when: "the client used too many tokens to remember each, and this one may be among them",
-      remedy: "have it send a new token; use a larger or a shared store",
+      when: "the client used more tokens than the store can remember, and this one may be among them",
+      remedy: "let the client send a new token; use a larger or a shared store",
       retryable: true,
     },
   },
   FetchError: {
     ERR_KEYS_LATER: {
-      when: "an unknown kid, or a failure, while no request may be made yet; `cause` says which",
+      when: "keys are needed, but a recent failure or too many unknown kids forbid a request for now; `cause` has the failure",
       remedy: "answer 503 with `Retry-After`, or try again",
       retryable: true,
     },
     ERR_FETCH_BUSY: {
-      when: "too many requests or lookups for the keys of clients are under way",
+      when: "too many requests or host lookups for keys of clients are under way",
       remedy: "try again in a second",
       retryable: true,
     },
     ERR_FETCH_FAILED: {
-      when: "no response; `cause` says more",
+      when: "the server gave no response; `cause` says more",
       remedy: "try again; check network and TLS",
       retryable: true,
     },
-    ERR_FETCH_TIMEOUT: { when: "no whole response in time", remedy: "try again", retryable: true },
-    ERR_FETCH_STATUS: { when: "a status other than 200 and 304", remedy: "check the URL", retryable: true },
+    ERR_FETCH_TIMEOUT: { when: "no complete response came in time", remedy: "try again", retryable: true },
+    ERR_FETCH_STATUS: { when: "the status is neither 200 nor 304", remedy: "check the URL", retryable: true },
     ERR_FETCH_REDIRECT: {
-      when: "a redirect",
-      remedy: "configure the URL that it leads to, if it is right",
+      when: "the server redirected; redirects are not followed",
+      remedy: "if the target of the redirect is right, configure that URL",
       retryable: true,
     },
     ERR_FETCH_TOO_LARGE: {
@@ -223,12 +228,12 @@ export const errorTable = {
     },
     ERR_FETCH_BODY: { when: "the body is not the expected JSON", remedy: "check the URL", retryable: true },
     ERR_DISCOVERY_ISSUER: {
-      when: "the discovery document names another issuer; no stored set stands in",
+      when: "the discovery document names another issuer",
       remedy: "configure the issuer exactly as the provider does",
     },
-    ERR_URL_INSECURE: { when: "a URL is not https, or no URL", remedy: "use https; `allowInsecure` is for tests" },
+    ERR_URL_INSECURE: { when: "a URL is malformed, or not https", remedy: "use https; `allowInsecure` is for tests" },
     ERR_ADDRESS_FORBIDDEN: {
-      when: "a client's URL leads to an address that is not public",
+      when: "the host of a client's URL has an address that is not public",
       remedy: "refuse the client's registration",
     },
     ERR_CLOSED: { when: "the key set was closed", remedy: "make a new one" },
@@ -238,13 +243,13 @@ export const errorTable = {
     ERR_FILE_UNWRITABLE: { when: "a file or folder cannot be written", remedy: "check path, permissions and space" },
     ERR_FILE_EXISTS: { when: "a file would have been overwritten", remedy: "choose another name" },
     ERR_NO_KEY_FILES: { when: "a key folder holds no key file", remedy: "`jwksd keygen --out FOLDER/NAME.jwk`" },
-    ERR_LISTEN: { when: "the address cannot be listened on", remedy: "see the message" },
+    ERR_LISTEN: { when: "the service cannot listen on the address", remedy: "see the message" },
     ERR_WORKER: { when: "a worker process did not start", remedy: "see the message" },
   },
   JwksdError: {
     ERR_PREDICATE: {
-      when: "`jwksRotationActive` threw or gave no boolean (a warning, to `onWarning`)",
-      remedy: "correct the predicate; meanwhile the rotation mode is on",
+      when: "`jwksRotationActive` threw or returned no boolean; `onWarning` gets this as a warning",
+      remedy: "correct the predicate; until then, the rotation mode is on",
     },
   },
 } as const satisfies Readonly<Record<string, Readonly<Record<string, Row>>>>;

@@ -3,10 +3,10 @@ import type { errorTable } from "./error-table.ts";
 type Table = typeof errorTable;
 type ClassName = keyof Table;
 
-/** The codes that an error class bears. */
+/** The codes of an error class. */
 export type CodeOf<Name extends ClassName> = keyof Table[Name];
 
-/** A stable error code; the message may change between releases, the code may not. */
+/** A stable error code. Messages may change between releases, codes do not. */
 export type ErrorCode = { [Name in ClassName]: CodeOf<Name> }[ClassName];
 
 type RetryableOf<Rows> = {
@@ -14,7 +14,7 @@ type RetryableOf<Rows> = {
 }[keyof Rows];
 type RetryableCode = { [Name in ClassName]: RetryableOf<Table[Name]> }[ClassName];
 
-/** The rows of the table that are retryable: no more and no fewer, or this does not compile. */
+/** Exactly the retryable rows of the table, or this does not compile. */
 const retryable: Readonly<Record<RetryableCode, true>> = {
   ERR_SIGNER_THROTTLED: true,
   ERR_SIGNER_UNAVAILABLE: true,
@@ -49,37 +49,27 @@ export class JwksdError extends Error {
   }
 }
 
-/** An option, path, issuer or configuration file is wrong: correct the configuration. */
-export class ConfigError extends JwksdError {
-  declare readonly code: CodeOf<"ConfigError">;
+class CodedError<Name extends ClassName> extends JwksdError {
+  declare readonly code: CodeOf<Name> & ErrorCode;
 
-  constructor(code: CodeOf<"ConfigError">, message: string, options?: ErrorOptions) {
+  constructor(code: CodeOf<Name> & ErrorCode, message: string, options?: ErrorOptions) {
     super(code, message, options);
   }
 }
+
+/** An option, path, issuer or configuration file is wrong: correct the configuration. */
+export class ConfigError extends CodedError<"ConfigError"> {}
 
 /** A key or keyset is wrong: correct the key material. Names entries by kid, never by their content. */
-export class KeyMaterialError extends JwksdError {
-  declare readonly code: CodeOf<"KeyMaterialError">;
-
-  constructor(code: CodeOf<"KeyMaterialError">, message: string, options?: ErrorOptions) {
-    super(code, message, options);
-  }
-}
+export class KeyMaterialError extends CodedError<"KeyMaterialError"> {}
 
 /** A signer cannot sign. */
-export class SignerError extends JwksdError {
-  declare readonly code: CodeOf<"SignerError">;
-
-  constructor(code: CodeOf<"SignerError">, message: string, options?: ErrorOptions) {
-    super(code, message, options);
-  }
-}
+export class SignerError extends CodedError<"SignerError"> {}
 
 /** Managed keys are not in a state for this step. */
 export class StateError extends JwksdError {
   declare readonly code: CodeOf<"StateError">;
-  /** From when on the step breaks nothing, in epoch milliseconds; only of `ERR_TOO_EARLY`. */
+  /** From then on the step breaks nothing, in epoch milliseconds; only of `ERR_TOO_EARLY`. */
   readonly allowedAt: number | undefined;
 
   constructor(
@@ -93,18 +83,12 @@ export class StateError extends JwksdError {
 }
 
 /** A store cannot be used as it is. */
-export class StoreError extends JwksdError {
-  declare readonly code: CodeOf<"StoreError">;
-
-  constructor(code: CodeOf<"StoreError">, message: string, options?: ErrorOptions) {
-    super(code, message, options);
-  }
-}
+export class StoreError extends CodedError<"StoreError"> {}
 
 /** A token cannot be made from its input, or is refused. */
 export class TokenError extends JwksdError {
   declare readonly code: CodeOf<"TokenError">;
-  /** For a response, where Express, Fastify and Koa find it: 401; 503 when `retryable`; 500 of `ERR_CLAIMS_INVALID`. */
+  /** HTTP status that Express, Fastify and Koa send: 401; 503 when `retryable`; 500 of `ERR_CLAIMS_INVALID`. */
   readonly status: number;
 
   constructor(code: CodeOf<"TokenError">, message: string, options?: ErrorOptions) {
@@ -113,14 +97,14 @@ export class TokenError extends JwksdError {
   }
 }
 
-/** Keys cannot be had now: nothing is known about the token that needed them. */
+/** Keys cannot be fetched now, so the token that needed them may be good or bad. */
 export class FetchError extends JwksdError {
   declare readonly code: CodeOf<"FetchError">;
-  /** For a response, where Express, Fastify and Koa find it: 503. */
+  /** HTTP status that Express, Fastify and Koa send. */
   readonly status = 503;
   /** When to try again, in seconds; 0 for at once. */
   readonly retryAfterSeconds: number;
-  /** For a response, where Express, Fastify and Koa find them: `Retry-After`, unless that is 0. @see RFC 9110 section 10.2.3 */
+  /** Header fields that Express, Fastify and Koa send: `Retry-After`, unless it is 0. @see RFC 9110 section 10.2.3 */
   readonly headers: Readonly<Record<string, string>>;
 
   constructor(
@@ -135,10 +119,4 @@ export class FetchError extends JwksdError {
 }
 
 /** The service cannot do what it was asked to: read a file, listen, or start a worker. */
-export class ServiceError extends JwksdError {
-  declare readonly code: CodeOf<"ServiceError">;
-
-  constructor(code: CodeOf<"ServiceError">, message: string, options?: ErrorOptions) {
-    super(code, message, options);
-  }
-}
+export class ServiceError extends CodedError<"ServiceError"> {}

@@ -13,7 +13,7 @@ export type { Pkcs11Options } from "./pkcs11/backend.ts";
 export type { ExternalSigner, SignerBackend } from "./signer/signer.ts";
 export type { VaultTransitOptions } from "./kms/vault-transit.ts";
 
-/** Options of every kind of HSM and key service; only those of the kind in use are looked at. */
+/** Options by kind of HSM and key service. Only those of the kind in use are checked. */
 export interface BackendOptions {
   readonly awsKms?: AwsKmsOptions | undefined;
   readonly azureKeyVault?: AzureKeyVaultOptions | undefined;
@@ -24,7 +24,7 @@ export interface BackendOptions {
 
 type Load = (options: BackendOptions) => Promise<SignerBackend>;
 
-// By scheme: which options are for an adapter, and how it is loaded when it is used. Nobody has all SDKs installed.
+// By URI scheme. Each adapter is loaded when it is used, because nobody has every SDK installed.
 const adapters: Readonly<Record<string, readonly [option: keyof BackendOptions, load: Load]>> = {
   "aws-kms": ["awsKms", async (options) => (await import("./kms/aws-kms.ts")).awsKmsBackend(options.awsKms)],
   "azure-kv": [
@@ -45,7 +45,7 @@ const adapters: Readonly<Record<string, readonly [option: keyof BackendOptions, 
 /** The kinds of HSMs and key services, which are the schemes of key URIs. */
 export const signerTypes: readonly string[] = Object.keys(adapters);
 
-/** The kinds that options are given for. @throws ConfigError `ERR_OPTION_UNKNOWN` */
+/** The kinds to which options are given. @throws ConfigError `ERR_OPTION_UNKNOWN` */
 export function typesOf(options: BackendOptions): string[] {
   return Object.keys(options).map((name) => {
     const [type] = Object.entries(adapters).find(([, [option]]) => option === name) ?? [];
@@ -75,14 +75,13 @@ export async function signerBackend(uriOrType: string, options: BackendOptions =
     const known = signerTypes.map((name) => `${name}:`).join(", ");
     throw new ConfigError("ERR_SIGNER_URI", `a key URI begins with one of ${known}; docs/signers.md shows each`);
   }
-  // Refuses a misspelt kind before the options of another one are looked at.
+  // A misspelt kind is an error, whichever kind is in use.
   typesOf(options);
   return load(options);
 }
 
 /**
- * Opens the key that a URI names, in whatever HSM or key service it is. The key must be there, be on P-256 and be made for
- * signatures.
+ * Opens the key that a URI names, in an HSM or key service. The key must exist, be on P-256 and be made for signatures.
  *
  * @example
  * ```ts

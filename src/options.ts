@@ -1,13 +1,13 @@
 import { ConfigError } from "./errors.ts";
 
-/** What a value must be. */
+/** The rule of a value. */
 export interface Rule<Value = unknown> {
   /** The end of the sentence "it must be …". */
   readonly must: string;
   readonly holds: (value: unknown) => value is Value;
 }
 
-/** The rule of each option; also the list of the options that there are. */
+/** The rule of each option that exists. */
 export type Rules<Options> = { readonly [Name in keyof Required<Options>]: Rule };
 
 export const string: Rule<string> = { must: "a string", holds: (value) => typeof value === "string" };
@@ -44,7 +44,7 @@ export const wholeNumber = (least: number, most: number): Rule<number> => ({
   holds: (value): value is number => Number.isInteger(value) && number(least, most).holds(value),
 });
 
-/** In milliseconds. A longer timer of the platform fires at once. */
+/** In milliseconds, at most what `setTimeout` takes. */
 export const timeout = number(1, 2 ** 31 - 1);
 
 export const callback: Rule<object> = {
@@ -67,13 +67,14 @@ export const withMethods = (...names: readonly string[]): Rule<object> => ({
 
 export const clock = withMethods("now", "setTimer");
 
-/** For what is checked where it is used. */
+/** For a value that is checked where it is used. */
 export const anything: Rule = { must: "anything", holds: (_value): _value is unknown => true };
 
 /**
- * Refuses options that do not exist, and values that break their rule. Gives those that are given: `null` and `undefined` mean not given.
+ * Refuses unknown options and values that break their rule. `null` and `undefined` mean not given.
  *
- * @param what how messages call one of them
+ * @param what how messages call an option
+ * @returns the options that are given
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  */
 export function checkOptions<Options>(options: Options, rules: Rules<Options>, what = "option"): Options {
@@ -95,7 +96,7 @@ export function checkOptions<Options>(options: Options, rules: Rules<Options>, w
   return given as Options;
 }
 
-/** What it is, where that is not its type: no text is shown, it may be a secret in the wrong place. */
+/** What the value is instead: a number or its type. A string is not shown, because it may be a secret in the wrong place. */
 function instead(value: unknown, must: string): string {
   const type = Array.isArray(value) ? "array" : typeof value;
   if (!must.includes(type)) return `, not ${kindOf(value)}`;

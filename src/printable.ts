@@ -1,7 +1,7 @@
-// Control and format characters, line separators, and halves of pairs: what a terminal may obey, and what is not seen.
+// Control and format characters, line separators and lone surrogates: terminals may interpret or hide them.
 const unprintable = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu;
 
-/** A text from outside as one line that a terminal shows and does not obey: what is not printable is escaped. */
+/** A text from outside as one printable line: what a terminal could interpret is escaped. */
 export function printable(text: string): string {
   return text.replace(unprintable, (character) => `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`);
 }
@@ -11,12 +11,12 @@ export function printableLines(text: string): string {
   return text.split("\n").map(printable).join("\n");
 }
 
-/** JSON in one line that a terminal does not obey, and that means the same. */
+/** The same JSON in one printable line. */
 export function printableJsonLine(json: string): string {
   return json.replace(unprintable, (character) => character.split("").map(escapedUnit).join(""));
 }
 
-/** A value as JSON in lines of printable ASCII; what is escaped is the same to whoever parses it. */
+/** A value as JSON in lines of printable ASCII. */
 export function printableJson(value: unknown): string {
   return JSON.stringify(value, undefined, 2).replace(/[^\n -~]/g, escapedUnit);
 }

@@ -1,13 +1,13 @@
 import type { CryptoKey } from "jose";
 
-/** An algorithm as Web Crypto names it, and what it says of a key. */
+/** An algorithm in the terms of Web Crypto, and what it asks of a key. */
 interface Algorithm {
   readonly name: "ECDSA" | "RSASSA-PKCS1-v1_5" | "RSA-PSS" | "Ed25519";
   readonly hash?: "SHA-256" | "SHA-384" | "SHA-512";
   readonly namedCurve?: "P-256" | "P-384" | "P-521";
-  /** Of an ECDSA signature, r then s, in bytes. @see RFC 7518 section 3.4 */
+  /** Length of an ECDSA signature (r, then s) in bytes. @see RFC 7518 section 3.4 */
   readonly signatureLength?: number;
-  /** In bytes, that of the hash. @see RFC 7518 section 3.5 */
+  /** In bytes: the length of the hash. @see RFC 7518 section 3.5 */
   readonly saltLength?: number;
 }
 
@@ -27,13 +27,13 @@ const algorithms: ReadonlyMap<string, Algorithm> = new Map<string, Algorithm>([
   ["Ed25519", { name: "Ed25519" }],
 ]);
 
-/** Whether it is an algorithm that verifies with a public key: neither `none` nor HMAC. */
+/** Whether an `alg` verifies with a public key: not `none`, not HMAC. */
 export const isPublicKeyAlgorithm = (alg: unknown): alg is string => algorithms.has(alg as string);
 
 /**
- * The algorithm of an `alg`, for a key that is one of it and may be used for this.
+ * The algorithm of an `alg`.
  *
- * @throws TypeError
+ * @throws TypeError when the key is not of this algorithm, or not for this usage
  */
 export function algorithmFor(alg: string, key: CryptoKey, usage: "sign" | "verify"): Algorithm {
   const algorithm = algorithms.get(alg);

@@ -2,13 +2,13 @@ import type { Bytes } from "../bytes.ts";
 import { SignerError } from "../errors.ts";
 
 /**
- * Turns an ECDSA signature from r then s, each of the full size of its curve, into DER. Whether they are in range is left to OpenSSL.
+ * Converts an ECDSA signature to DER from r, then s, each of the full size of its curve. OpenSSL checks their range.
  *
  * @see RFC 3279 section 2.2.3; ITU-T X.690 section 8.3; RFC 7518 section 3.4
  */
 export function derFromRaw(signature: Uint8Array): Bytes {
   const half = signature.length / 2;
-  // A SEQUENCE has three bytes in front at most; so has each INTEGER, with the zero that keeps it positive.
+  // A SEQUENCE has a head of at most three bytes; so has each INTEGER, with the zero that keeps it positive.
   const der = new Uint8Array(9 + signature.length);
   let at = 3;
   for (let end = half; end <= 2 * half; end += half) {
@@ -30,8 +30,8 @@ export function derFromRaw(signature: Uint8Array): Bytes {
 }
 
 /**
- * Turns an ECDSA signature on P-256 from DER, as key services give it, into the 64 bytes of ES256: r then s, each padded on the
- * left. Takes DER alone: the one shortest encoding, and nothing after it. Whether r and s are in range is left to the verification.
+ * Converts an ECDSA signature on P-256 from DER to the 64 bytes of ES256: r, then s, each padded on the left. Takes the shortest
+ * encoding alone, with nothing after it. The later verification checks the range of r and s.
  *
  * @param name how messages name the key
  * @throws SignerError `ERR_SIGNER_BAD_SIGNATURE`
@@ -46,7 +46,7 @@ export function es256FromDer(der: Uint8Array, name: string): Bytes {
     for (let from = Math.max(at + 2, next - 32); from < next; from += 1) signature[end - next + from] = der[from] ?? 0;
     at = next;
   }
-  // What is DER is the same bytes again; anything else is not.
+  // Only valid DER gives the same bytes when it is encoded again.
   const again = derFromRaw(signature);
   let same = 0;
   while (same < der.length && der[same] === again[same]) same += 1;

@@ -7,12 +7,12 @@ import type { Primitives } from "./primitives.ts";
 import { inTurn, wholeTurn } from "./turns.ts";
 import * as web from "./web.ts";
 
-// Node, and Bun. ECDSA signatures go through OpenSSL in DER: with r then s, it takes nearly twice as long.
+// For Node and Bun. ECDSA signatures cross to OpenSSL as DER, which takes half the time of r and s.
 
 const { RSA_PKCS1_PSS_PADDING: padding } = constants;
 const keyObjects = new WeakMap<CryptoKey, KeyObject>();
 
-/** The same key for OpenSSL. A key that is not extractable is for Web Crypto alone. */
+/** The key for OpenSSL; `undefined` if it is not extractable, so that only Web Crypto can use it. */
 function keyObject(key: CryptoKey): KeyObject | undefined {
   let object = keyObjects.get(key);
   if (object === undefined && key.extractable) keyObjects.set(key, (object = KeyObject.from(key)));

@@ -2,28 +2,28 @@ import type { CryptoKey } from "jose";
 import type { Bytes } from "../bytes.ts";
 
 /**
- * What `#crypto` gives, on every runtime: an operation that the runtime does at once gives its result, any other a promise.
- * Keys are converted once, signatures are those of JWS.
+ * The exports of `#crypto` on every runtime. An operation returns its result where the runtime can compute it at once, else a promise.
+ * Signatures have the form of JWS.
  */
 export interface Primitives {
-  /** 32 bytes. */
+  /** The hash: 32 bytes. */
   sha256(this: void, bytes: Bytes): Bytes | Promise<Bytes>;
   /**
    * An ES256 signature: 64 bytes, r then s.
    *
-   * @throws TypeError when it is no private key of ES256
+   * @throws TypeError when the key is no private key of ES256
    * @see RFC 7518 section 3.4
    */
   sign(this: void, key: CryptoKey, bytes: Bytes): Bytes | Promise<Bytes>;
   /**
-   * Whether a signature is by this key and of these bytes.
+   * Whether this key signed these bytes.
    *
-   * @param alg one of RFC 7518 or RFC 8037 that signs with a private key
-   * @throws TypeError when it is no public key of this alg
+   * @param alg of RFC 7518 or RFC 8037, with a public key
+   * @throws TypeError when the key is no public key of this alg
    */
   verify(this: void, key: CryptoKey, alg: string, bytes: Bytes, signature: Bytes): boolean | Promise<boolean>;
-  /** The same where nobody minds a millisecond: it has a turn of the event loop to itself, and holds up nothing else for longer. */
+  /** `verify` where a millisecond of delay does not matter: it takes a whole turn of the event loop, so it delays nothing else. */
   readonly verifyLater: Primitives["verify"];
-  /** Reads a private key in the PEM of SEC1 or PKCS#1; `undefined` where only PKCS#8 can be read. */
+  /** Reads a private key from SEC1 or PKCS#1 PEM as a JWK; `undefined` on runtimes that read PKCS#8 only. */
   readonly readSec1OrPkcs1: ((pem: string) => Readonly<Record<string, unknown>>) | undefined;
 }

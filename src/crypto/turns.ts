@@ -1,14 +1,14 @@
-/** How much one turn of the event loop takes: four signatures or verifications, of 20 to 60 µs each. */
+/** Operations in one turn of the event loop: four signatures or verifications, of 20 to 60 µs each. */
 const capacity = 4;
 
 let left = capacity;
 const waiting: { readonly share: number; readonly start: () => void }[] = [];
 
 /**
- * Runs what holds the event loop: at once while there is room in its turn, and else in one of the next turns, in order. So whatever
- * else waits for the event loop never waits for all of it, and somebody who signs in a loop stops nobody.
+ * Runs an operation that blocks the event loop: now if this turn has room, else in one of the next turns, in order. Other events come
+ * between the turns, so a caller who signs in a loop does not stop them.
  *
- * @param share how much of a turn it takes; `wholeTurn` for what need not be quick
+ * @param share how much of a turn the operation takes, up to `wholeTurn`
  */
 export function inTurn<T>(operation: () => T, share: number = 1): T | Promise<T> {
   if (left < share || waiting.length > 0) {

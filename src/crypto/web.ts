@@ -10,10 +10,10 @@ export const sign: Primitives["sign"] = async (key, bytes) =>
   new Uint8Array(await subtle.sign(algorithmFor("ES256", key, "sign"), key, bytes));
 
 export const verify: Primitives["verify"] = async (key, alg, bytes, signature) =>
-  // What cannot be a signature at all makes some runtimes throw.
+  // Some runtimes throw for bytes that have not the form of a signature.
   subtle.verify(algorithmFor(alg, key, "verify"), key, signature, bytes).catch(() => false);
 
-// Web Crypto works beside the event loop.
+// Web Crypto does not block the event loop.
 export const verifyLater: Primitives["verifyLater"] = (...input) => verify(...input);
 
 export const readSec1OrPkcs1: Primitives["readSec1OrPkcs1"] = undefined;

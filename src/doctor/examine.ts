@@ -13,7 +13,7 @@ import { type Finding, type Note, findings, note } from "./finding.ts";
 import { type Key, readKey } from "./key.ts";
 import type { Exchange, Observations } from "./observations.ts";
 import { sequence } from "./sequence.ts";
-import { shown } from "./words.ts";
+import { shown } from "./format.ts";
 
 /** So many keys are looked at; that there are more is a finding of its own. */
 export const maxKeys = 1000;

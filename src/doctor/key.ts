@@ -1,6 +1,6 @@
 import { base64url } from "jose";
 import { type Decoded, decode, digest } from "./base64url.ts";
-import { shown } from "./words.ts";
+import { shown } from "./format.ts";
 
 type Members = Readonly<Record<string, unknown>>;
 

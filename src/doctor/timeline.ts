@@ -1,5 +1,5 @@
 import type { State } from "./sequence.ts";
-import { counted, shown } from "./words.ts";
+import { counted, shown } from "./format.ts";
 
 /** Something that happened, as a line of a timeline. */
 export interface Happening {

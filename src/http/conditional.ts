@@ -7,11 +7,11 @@ const separators = /[ \t]*(?:,[ \t]*)*/y;
  *
  * - `*`, alone: yes.
  * - A list in which one member equals the ETag byte for byte: yes.
- * - Weak members never match (contract, section 4; RFC 9110 section 13.1.2 would compare weakly).
+ * - Weak members never match. RFC 9110 section 13.1.2 would compare weakly, but a full response is always right.
  * - A malformed list matches nothing.
  *
- * @param value the field's lines joined with a comma; `undefined` or `null` if there were none
- * @see RFC 9110 section 13.1.2 (If-None-Match), 8.8.3 (entity tags), 5.6.1.2 (lists, and their empty members)
+ * @param value the field value, its lines joined by commas; `undefined` or `null` for none
+ * @see RFC 9110 sections 13.1.2 (If-None-Match), 8.8.3 (entity tags) and 5.6.1.2 (lists)
  */
 export function notModified(value: string | null | undefined, etag: string): boolean {
   if (value === undefined || value === null) return false;

@@ -1,15 +1,18 @@
 import type { Reply } from "./respond.ts";
 
-/** What is used of `http.IncomingMessage` (and of Express's and Connect's request). */
+/** The part of `http.IncomingMessage`, and of the requests of Express and Connect, that jwksd uses. */
 export interface NodeRequest {
+  /** Default: `GET`. */
   readonly method?: string | undefined;
+  /** The request target. Default: `/`. */
   readonly url?: string | undefined;
   /** The URL before a framework stripped its mount path. */
   readonly originalUrl?: string | undefined;
+  /** Header fields by lower-case name. */
   readonly headers: { readonly "if-none-match"?: string | undefined };
 }
 
-/** What is used of `http.ServerResponse`. */
+/** The part of `http.ServerResponse` that jwksd uses. */
 export interface NodeResponse {
   setHeader(name: string, value: string): unknown;
   writeHead(status: number, headers?: string[]): unknown;
@@ -18,12 +21,12 @@ export interface NodeResponse {
   end(body: Uint8Array): unknown;
 }
 
-/** Bodies from this length on (in bytes) go as a buffer of their own: copying them costs more than a second part of the write. */
+/** From this length on (in bytes), copying a body costs more than writing it separately. */
 const bufferFromLength = 8192;
 
 const buffers = new WeakMap<Reply, Buffer>();
 
-/** Writes a reply. Headers and a Latin-1 string go to the socket as one part, which a Buffer would make two. */
+/** Writes a reply. Node writes headers and a Latin-1 string to the socket together, but a Buffer separately. */
 export function writeReply(response: NodeResponse, reply: Reply): void {
   if (Object.hasOwn(response, "writeHead")) writeHeadInSteps(response, reply);
   else response.writeHead(reply.status, reply.headers as string[]);
@@ -32,7 +35,7 @@ export function writeReply(response: NodeResponse, reply: Reply): void {
   else response.end(bufferOf(reply, reply.body));
 }
 
-/** Middleware that replaced `writeHead` (compression and express-session of old do) may not know headers in one list. */
+/** For middleware that replaced `writeHead` and does not take a list of headers, such as old compression and express-session. */
 function writeHeadInSteps(response: NodeResponse, { status, headers }: Reply): void {
   for (let i = 0; i + 1 < headers.length; i += 2) response.setHeader(headers[i] as string, headers[i + 1] as string);
   response.writeHead(status);

@@ -1,15 +1,16 @@
 import type { Document } from "../keyset/document.ts";
 import { notModified } from "./conditional.ts";
 
-/** A whole response, made once per change. Headers are name, value, name, value, as Node takes them fastest. */
+/** A whole response, made once per change. */
 export interface Reply {
   readonly status: number;
+  /** Name, value, name, value: the form that Node writes fastest. */
   readonly headers: readonly string[];
   /** ASCII; `null` sends none. */
   readonly body: string | null;
 }
 
-/** One document under one Cache-Control: the three replies that it can get. */
+/** One document under one Cache-Control: its three replies. @see RFC 9110 section 3.2 */
 export interface Representation {
   readonly etag: string;
   readonly get: Reply;
@@ -17,7 +18,7 @@ export interface Representation {
   readonly notModified: Reply;
 }
 
-/** @see the contract, section 3 */
+/** Copies live for up to 2 h; during a rotation, for 5 minutes. @see RFC 9111 section 5.2.2; RFC 5861 section 3 */
 export const cacheControl = {
   long: "public, max-age=3600, stale-while-revalidate=3600",
   rotation: "public, max-age=300, must-revalidate",
@@ -25,10 +26,10 @@ export const cacheControl = {
 
 export type CacheMode = keyof typeof cacheControl;
 
-/** A page of another origin sees no age of a response otherwise, and would count its freshness from the start. */
+/** Without `Age` and `Date`, a web page of another origin takes an old response for a new one. */
 const corsHeaders = ["Access-Control-Allow-Origin", "*", "Access-Control-Expose-Headers", "ETag, Age, Date"];
 
-/** @see the contract, section 4 (Response headers); RFC 9110 section 15.4.5 (what a 304 carries); Fetch, CORS protocol */
+/** Makes the replies of a document. @see RFC 9110 section 15.4.5 (fields of a 304); Fetch Standard, CORS protocol */
 export function represent(
   document: Document,
   contentType: string,
@@ -59,13 +60,13 @@ export function respond(representation: Representation, method: string, ifNoneMa
   return withoutBodyOnHead(representation, method);
 }
 
-/** HEAD gets the status and the headers of GET. @see RFC 9110 section 9.3.2 */
+/** The reply of GET, or the same without a body. @see RFC 9110 section 9.3.2 */
 export function withoutBodyOnHead(replies: { readonly get: Reply; readonly head: Reply }, method: string): Reply {
   return method === "HEAD" ? replies.head : replies.get;
 }
 
 /**
- * A refusal as problem details, never stored by a cache (404 and 405 could be, by default).
+ * An error as problem details. Caches may not store it; by default, they may store 404 and 405.
  *
  * @see RFC 9457 section 3; RFC 9110 section 15.1
  */
@@ -92,13 +93,13 @@ export function problem(
 
 export const notFound = problem(404, "Not Found", "There is nothing at this path.");
 
-/** @see the contract, section 7 */
+/** @see RFC 9110 section 15.5.6 */
 export const methodNotAllowed = problem(405, "Method Not Allowed", "This document answers GET and HEAD.", [
   "Allow",
   "GET, HEAD",
 ]);
 
 function reply(status: number, headers: readonly string[], body: string | null): Reply {
-  // The list itself stays unfrozen: Node reads a frozen one more slowly, by a tenth of the time that it takes for the headers.
+  // The list is not frozen: Node writes the headers of a frozen list more slowly, by a tenth.
   return Object.freeze({ status, headers, body });
 }

@@ -4,21 +4,24 @@ import { KeyMaterialError } from "../errors.ts";
 /** Public members of an elliptic-curve key, and nothing else. @see RFC 7518 section 6.2.1 */
 export interface EcPublicJwk {
   readonly kty: "EC";
+  /** The curve. */
   readonly crv: "P-256" | "P-384" | "P-521";
-  /** base64url of the full-size coordinate, leading zeros kept. */
+  /** base64url of the full-size x coordinate, leading zeros kept. */
   readonly x: string;
+  /** base64url of the full-size y coordinate, leading zeros kept. */
   readonly y: string;
 }
 
 /** Public members of an RSA key, and nothing else. @see RFC 7518 section 6.3.1 */
 export interface RsaPublicJwk {
   readonly kty: "RSA";
-  /** base64urlUInt of the modulus, at least 2048 bits. */
+  /** Base64urlUInt of the modulus, at least 2048 bits. */
   readonly n: string;
+  /** Base64urlUInt of the exponent. */
   readonly e: string;
 }
 
-/** Public members of an Ed25519 key. Verified with, never published. @see RFC 8037 section 2 */
+/** Public members of an Ed25519 key. jwksd verifies with such keys and publishes none. @see RFC 8037 section 2 */
 export interface OkpPublicJwk {
   readonly kty: "OKP";
   readonly crv: "Ed25519";
@@ -31,9 +34,9 @@ const coordinateBytes = { "P-256": 32, "P-384": 48, "P-521": 66 } as const;
 const minRsaBits = 2048;
 
 /**
- * Copies the public members of a JWK by allowlist for its `kty`, so that a private or unknown member can never get through.
- * Checks their encoding: canonical base64url, coordinates of full size, RSA integers without leading zeros and of a safe size.
- * Whether a point is on its curve is checked where the key is imported.
+ * Copies the public members of a JWK from a list for its `kty`, so that no private member is published. Checks their encoding: canonical
+ * base64url, coordinates of full size, RSA integers without leading zeros and of a safe size. Importing the key checks that a point is
+ * on its curve.
  *
  * @param name how messages name the key, such as `kid "2026-11"`
  * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`
@@ -70,7 +73,7 @@ export function publicMembers(jwk: Readonly<Record<string, unknown>>, name: stri
   );
 }
 
-/** Two keys are the same key if and only if their identities are equal. */
+/** A text that is equal for the same key only. */
 export function keyIdentity(jwk: PublicJwk): string {
   return jwk.kty === "EC" ? `EC ${jwk.crv} ${jwk.x} ${jwk.y}` : `RSA ${jwk.n} ${jwk.e}`;
 }
@@ -96,7 +99,7 @@ export function rsaBits(jwk: RsaPublicJwk): { readonly modulus: number; readonly
   return { modulus: bits("n"), exponent: bits("e") };
 }
 
-/** Checks a coordinate or the private `d` of an EC key: the full size of the curve. @throws KeyMaterialError `ERR_KEY_FORMAT` */
+/** Checks that a coordinate, or the private `d`, has the full size of its curve. @throws KeyMaterialError `ERR_KEY_FORMAT` */
 export function checkSize(
   jwk: Readonly<Record<string, unknown>>,
   member: string,
@@ -136,7 +139,7 @@ function integerBits(bytes: Uint8Array, member: string, name: string): number {
   return bytes.length * 8 - Math.clz32(first) + 24;
 }
 
-/** A public, short member for a message; anything else only by its type. */
+/** A string, cut at 32 characters, or the type of another value. */
 function shown(value: unknown): string {
   return typeof value === "string" ? JSON.stringify(value.slice(0, 32)) : `of type ${typeof value}`;
 }

@@ -5,13 +5,14 @@ import { type PublicJwk, checkSize, publicMembers } from "./public.ts";
 
 type CryptoKey = jose.CryptoKey;
 
-/** Two halves of one key, as Web Crypto generates them; the private one need not be extractable. */
+/** A key pair of Web Crypto. */
 export interface CryptoKeyPair {
+  /** Need not be extractable. */
   readonly privateKey: CryptoKey;
   readonly publicKey: CryptoKey;
 }
 
-/** A `KeyObject` of `node:crypto`, by the part that this package uses. */
+/** The part of a `KeyObject` of `node:crypto` that jwksd uses. */
 export interface KeyObjectLike {
   readonly type: string;
   readonly asymmetricKeyType?: string | undefined;
@@ -19,14 +20,14 @@ export interface KeyObjectLike {
 }
 
 /**
- * A key as people have it: a JWK (object or JSON text), PEM text (PKCS#8, SPKI or SEC1), a `KeyObject`, a `CryptoKey`,
- * or a `CryptoKeyPair` (the way to hand over a private key that is not extractable).
+ * A key: a JWK (object or JSON text), PEM text (PKCS#8, SPKI, SEC1 or PKCS#1), a `KeyObject`, a `CryptoKey`, or, for a private key that
+ * is not extractable, a `CryptoKeyPair`.
  */
 export type KeyInput = string | Readonly<Record<string, unknown>> | KeyObjectLike | CryptoKey | CryptoKeyPair;
 
 const forSignatures = /^(ECDSA|RSASSA-PKCS1-v1_5|RSA-PSS|Ed25519)$/;
 
-/** A key that was read: its public members, its private half if there was one, and what a JWK said about itself. */
+/** A key that was read: its public members, its private half if it had one, and other members of a JWK. */
 export interface KeyMaterial {
   readonly publicJwk: PublicJwk;
   /** A private JWK, or a private `CryptoKey` that is not extractable. */
@@ -40,7 +41,7 @@ export interface KeyMaterial {
 }
 
 /**
- * Reads one key in any of the formats of {@link KeyInput}. Neither the input nor any part of it is put into a message.
+ * Reads one key in any format of {@link KeyInput}. No message quotes the input.
  *
  * @param name how messages name the key, such as `kid "2026-11"` or a file name
  * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`
@@ -64,7 +65,7 @@ export async function readKey(input: KeyInput, name: string): Promise<KeyMateria
       const hint = input.type === "private" ? "; pass the CryptoKeyPair with its public key" : "";
       throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: this CryptoKey is not extractable${hint}`);
     }
-    // The JWK of a CryptoKey does not say what the key is for.
+    // The JWK of a CryptoKey has no "use".
     const use = forSignatures.test(input.algorithm.name) ? "sig" : "enc";
     return { ...readJwk(await jose.exportJWK(input), name), use };
   }
@@ -132,7 +133,7 @@ function readJwk(jwk: Readonly<Record<string, unknown>>, name: string): KeyMater
 }
 
 function privateMembers(jwk: Readonly<Record<string, unknown>>, publicJwk: PublicJwk, name: string): jose.JWK {
-  // Of a private RSA key only the public half is ever used: it may be published for encryption, but does not sign.
+  // RSA keys are published for encryption and never sign, so the private half is dropped.
   if (publicJwk.kty === "RSA") return { ...publicJwk };
   checkSize(jwk, "d", publicJwk.crv, name);
   return { ...publicJwk, d: jwk["d"] as string };
@@ -148,7 +149,7 @@ async function readText(text: string, name: string): Promise<KeyMaterial> {
       throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: not a JWK (a JSON object)`);
     return readJwk(value as Record<string, unknown>, name);
   }
-  // "EC PARAMETERS", which `openssl ecparam -genkey` writes first, is passed over.
+  // `openssl ecparam -genkey` writes a block "EC PARAMETERS" first, which is ignored.
   if ((text.match(/-----BEGIN (EC |RSA |ENCRYPTED )?PRIVATE KEY-----/g) ?? []).length > 1) {
     throw new KeyMaterialError(
       "ERR_KEY_FORMAT",
@@ -172,10 +173,10 @@ async function readText(text: string, name: string): Promise<KeyMaterial> {
   throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: this PEM ${problem}`);
 }
 
-/** jose wants to know the algorithm before it reads the key; the PEM itself says only whether it is EC or RSA. */
+/** jose needs an algorithm to read a key, and the PEM names none: tries one of each type. */
 async function readPem(read: (alg: string) => Promise<CryptoKey>, name: string): Promise<KeyMaterial> {
   const readAs = (...algs: readonly string[]) => Promise.any(algs.map(read));
-  // What is neither is read too, to be refused for what it is.
+  // Ed25519 is read too, so that the message can name the type that is refused.
   const key = await exported(() => readAs("ECDH-ES", "RSA-OAEP-256", "Ed25519"), name);
   return readJwk(await jose.exportJWK(key), name);
 }
@@ -191,7 +192,7 @@ async function readTraditionalPem(pem: string, name: string): Promise<KeyMateria
   return readJwk(await exported(async () => read(pem), name), name);
 }
 
-/** Runs a parser whose own error might quote what it parsed; only ours gets out. */
+/** Runs a parser, and replaces its error, which might quote the key. */
 async function exported<T>(parse: () => Promise<T>, name: string): Promise<T> {
   try {
     return await parse();

@@ -2,23 +2,25 @@ import * as jose from "jose";
 import { KeyMaterialError, TokenError } from "../errors.ts";
 import { type OkpPublicJwk, type PublicJwk, ed25519Members, keyIdentity, publicMembers, rsaBits } from "./public.ts";
 
-/** An entry of a JWK Set that is not used, and why. The rest of the set is used all the same. */
+/** An entry of a JWK Set that is not used. The other entries are. */
 export interface SkippedKey {
   /** Its place in the set, from 0. */
   readonly index: number;
+  /** Its kid, if it has one. */
   readonly kid: string | undefined;
+  /** Why it is not used, as a sentence without key material. */
   readonly reason: string;
 }
 
 /** The keys of a JWK Set that may verify signatures. */
 export interface VerificationKeys {
-  /** By kid, a text that is equal for equal keys. */
+  /** A text by kid that is equal for equal keys. */
   readonly identities: ReadonlyMap<string, string>;
   readonly skipped: readonly SkippedKey[];
   /**
-   * The key of a kid, for the alg of a token; `undefined` when the set has no usable key of that kid.
+   * The key for the kid and alg of a token; `undefined` when the set has no usable key of this kid.
    *
-   * @throws TokenError `ERR_TOKEN_ALG` when the keys of that kid are for other algs: algorithms cannot be confused
+   * @throws TokenError `ERR_TOKEN_ALG` when the key of this kid is for another alg
    */
   find(kid: string, alg: string): jose.CryptoKey | Promise<jose.CryptoKey> | undefined;
 }
@@ -28,7 +30,7 @@ interface Candidate {
   readonly kid: string;
   readonly jwk: PublicJwk | OkpPublicJwk;
   readonly algs: readonly string[];
-  /** By alg, each imported once; most are never asked for. */
+  /** By alg; each is imported once, and most never. */
   imported?: Map<string, jose.CryptoKey | Promise<jose.CryptoKey>>;
 }
 
@@ -42,9 +44,9 @@ const maxExponentBits = 32;
 const maxKeys = 256;
 
 /**
- * Reads a JWK Set for verification and imports its keys. An entry is passed over when it has no kid, is not a signature key, holds a
- * private key, is of an unknown type, curve or size (RSA 2048 to 4096 bits, exponent at most 32), or is malformed. Where two different
- * keys share a kid and an alg, neither is used for that alg.
+ * Reads a JWK Set for verification and imports its keys. Skips an entry that has no kid, is not for signatures, holds a private key, is
+ * malformed, or is of an unknown type, curve or size (RSA: modulus of 2048 to 4096 bits, exponent of at most 32 bits). Where two
+ * different keys share a kid and an alg, skips both for that alg.
  *
  * @throws KeyMaterialError `ERR_KEY_FORMAT` when it is no JWK Set, or one of more than 256 keys
  * @see RFC 7517 sections 4.5 and 5 (unusable entries are ignored)
@@ -64,8 +66,8 @@ export async function verificationKeys(jwkSet: unknown): Promise<VerificationKey
 }
 
 /**
- * The same for sets whose writer may want to be expensive: a key is imported when it is first asked for. Then `find` rejects with
- * KeyMaterialError `ERR_KEY_FORMAT` if it is not a valid key, such as a point that is not on its curve.
+ * Reads a JWK Set of an untrusted client. Importing costs CPU time, so each key is imported when it is first asked for. `find` then
+ * rejects with KeyMaterialError `ERR_KEY_FORMAT` if the key is not valid, such as a point that is not on its curve.
  *
  * @throws KeyMaterialError `ERR_KEY_FORMAT` when it is no JWK Set, or one of more than 256 keys
  */
@@ -123,7 +125,7 @@ function keysOf(candidates: readonly Candidate[], skipped: SkippedKey[]): Verifi
   };
 }
 
-/** Entries with one kid, for the algs that only one key has. Keys of different types may share a kid. @see RFC 7517 section 4.5 */
+/** Entries that share a kid, each with the algs that no other key of this kid has. @see RFC 7517 section 4.5 */
 function apart(sharing: readonly Candidate[]): { used: readonly Candidate[]; ambiguous: readonly Candidate[] } {
   if (sharing.length === 1) return { used: sharing, ambiguous: [] };
   const isOwn = (candidate: Candidate, alg: string): boolean =>

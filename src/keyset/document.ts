@@ -1,17 +1,17 @@
 import { sha256 } from "#crypto";
 import type { CheckedKeysets } from "./keyset.ts";
 
-/** One serialized JSON document with its validator, made once per change. */
+/** A serialized JSON document and its ETag, made once per change. */
 export interface Document {
-  /** The JSON, in ASCII only (other characters are escaped), so that its length is its size in bytes. */
+  /** The JSON in ASCII; other characters are escaped. So its length is its size in bytes. */
   readonly text: string;
-  /** Strong validator: `"`, lowercase hex SHA-256 of the text, `"`. @see the contract, section 4 */
+  /** Strong validator: the lowercase hex SHA-256 of the text, in double quotes. @see RFC 9110 section 8.8.3 */
   readonly etag: string;
-  /** From when on the next one replaces it, in epoch milliseconds; `Infinity` for the last. */
+  /** When the next document replaces this one, in epoch milliseconds; `Infinity` for the last one. */
   readonly until: number;
 }
 
-/** Serializes a JSON value: same value, same bytes, same ETag on every replica. */
+/** Serializes a JSON value. Equal values have equal bytes and ETags on every replica. */
 export async function makeDocument(value: unknown, until = Infinity): Promise<Document> {
   const text = JSON.stringify(value).replace(
     /[\u0080-\uffff]/g,
@@ -23,8 +23,8 @@ export async function makeDocument(value: unknown, until = Infinity): Promise<Do
 }
 
 /**
- * The documents of a keyset from `now` on: one, and one more for each moment at which an encryption key's `notAfter` passes.
- * Signing keys first, then encryption keys, each in keyset order.
+ * The documents of a keyset from `now` on: one, and one more for each `notAfter` of an encryption key in the future. Signing keys come
+ * first, then encryption keys, each in keyset order.
  */
 export async function makeDocuments({ signing, encryption }: CheckedKeysets, now: number): Promise<Document[]> {
   const moments = new Set([

@@ -4,15 +4,15 @@ import { type PublicJwk, keyIdentity, publicMembers } from "../jwk/public.ts";
 import { type KeyInput, readKey } from "../jwk/read.ts";
 import type { Signer } from "../signer/signer.ts";
 
-/** One signing key of the configured keyset. @see the contract, section 2 */
+/** One signing key of a keyset. */
 export interface SigningEntry {
   /** Published as `kid`; unique in both keysets. */
   readonly keyId: string;
-  /** Its public key must be an ECDSA key on P-256. */
+  /** Holds the private key, an ECDSA key on P-256. */
   readonly signer: Signer;
 }
 
-/** Ordered: the first entry is active and signs, later ones are retiring and serve verification only. */
+/** Signing keys: the first one is active and signs; later ones are retiring and only verify. */
 export type Keyset = readonly SigningEntry[];
 
 const rsaAlgs = ["RSA-OAEP-256", "RSA-OAEP-384", "RSA-OAEP-512", "RSA-OAEP"] as const;
@@ -23,15 +23,17 @@ export type EncryptionAlg = (typeof rsaAlgs)[number] | (typeof ecAlgs)[number];
 
 /** One public key to which relying parties encrypt. */
 export interface EncryptionEntry {
+  /** Published as `kid`; unique in both keysets. */
   readonly keyId: string;
-  /** RSA of at least 2048 bits, or EC on P-256, P-384 or P-521. Of a private key, only the public half is used. */
+  /** RSA of at least 2048 bits, or EC on P-256, P-384 or P-521. Of a private key, jwksd takes only the public half. */
   readonly publicKey: KeyInput;
-  /** Default: what the key itself says (`alg` of a JWK), else `RSA-OAEP-256` for RSA and `ECDH-ES` for EC. */
+  /** Default: the `alg` of a JWK, else `RSA-OAEP-256` for RSA and `ECDH-ES` for EC. */
   readonly alg?: EncryptionAlg | null | undefined;
-  /** From this moment on, the key is no longer published. Default: none. */
+  /** When the key is no longer published. Default: never. */
   readonly notAfter?: Date | null | undefined;
 }
 
+/** Encryption keys, in the order in which they are published. */
 export type EncryptionKeyset = readonly EncryptionEntry[];
 
 /** A published entry: public members, then `kid`, `alg`, `use`, in this order. */
@@ -40,24 +42,24 @@ export type Jwk = PublicJwk & { readonly kid: string; readonly alg: string; read
 interface CheckedSigningKey {
   readonly jwk: Jwk;
   readonly signer: Signer;
-  /** What is published, imported for verification. */
+  /** The published key, imported for verification. */
   readonly publicKey: jose.CryptoKey;
 }
 
-/** Signing keys that keep every rule; the active key first. */
+/** Checked signing keys, the active key first. */
 export type CheckedSigning = readonly [CheckedSigningKey, ...CheckedSigningKey[]];
 
-/** Encryption keys that keep every rule; `notAfter` in epoch milliseconds, `Infinity` where there is none. */
+/** Checked encryption keys; `notAfter` in epoch milliseconds, `Infinity` for none. */
 export type CheckedEncryption = readonly { readonly jwk: Jwk; readonly notAfter: number }[];
 
-/** Both keysets, ready to be published; nothing of it is shared with the caller but the signers. */
+/** Both keysets, ready to be published. Only the signers are shared with the caller. */
 export interface CheckedKeysets {
   readonly signing: CheckedSigning;
   readonly encryption: CheckedEncryption;
 }
 
 /**
- * Checks both keysets as a whole; nothing has changed when it throws.
+ * Checks both keysets.
  *
  * @throws KeyMaterialError see {@link checkSigning}, {@link checkEncryption} and {@link checkUnique}
  */
@@ -128,7 +130,7 @@ export function checkUnique({ signing, encryption }: CheckedKeysets): void {
   }
 }
 
-/** Copies, so that what their owner does with them later has no effect. */
+/** Copies of the entries, so that the caller cannot change them later. */
 function entriesOf<Entry>(keyset: readonly Entry[]): readonly Entry[] {
   if (!Array.isArray(keyset)) throw new KeyMaterialError("ERR_KEY_FORMAT", "a keyset is an array of entries");
   return keyset.map((entry: Entry) => ({ ...entry }));
@@ -145,10 +147,7 @@ async function signingKey(entry: SigningEntry, index: number): Promise<CheckedSi
   }
   const { kty, crv } = signer.publicKey as Record<string, unknown>;
   if (kty !== "EC" || crv !== "P-256") {
-    throw new KeyMaterialError(
-      "ERR_KEY_NOT_P256",
-      `${name}: a signing key is an ECDSA key on P-256 (contract, section 2)`,
-    );
+    throw new KeyMaterialError("ERR_KEY_NOT_P256", `${name}: a signing key is an ECDSA key on P-256 (ES256)`);
   }
   const members = publicMembers(signer.publicKey as Record<string, unknown>, name);
   const publicKey = await importable(members, "ES256", name);
@@ -192,7 +191,7 @@ function entryName(entry: SigningEntry | EncryptionEntry, keyset: string, index:
   return `kid ${JSON.stringify(keyId)}`;
 }
 
-/** A point that is not on its curve is found here, by Web Crypto. */
+/** Imports a key. Web Crypto checks that its point is on the curve. */
 async function importable(jwk: PublicJwk, alg: string, name: string): Promise<jose.CryptoKey> {
   try {
     return await jose.importJWK({ ...jwk }, alg);

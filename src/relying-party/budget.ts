@@ -1,28 +1,28 @@
 const burst = 3;
 const delaysMs = [1_000, 2_000, 4_000, 8_000, 10_000];
-/** A flood is never quiet for so long, and who waits for it gets fewer requests than who does not. */
+/** A flood never pauses for this long, and waiting for it gains an attacker nothing: fewer requests than without. */
 const quietMs = 60_000;
 
 /**
- * What pays for requests that made-up kids can cause: three at once, then one after 1, 2, 4, 8, 10, 10 … seconds. After a minute
- * without any it begins anew.
+ * Limits the requests that made-up kids can cause: three at once, then one after 1, 2, 4, 8, 10, 10 … seconds. After a minute without
+ * a request, the budget is whole again.
  */
 export interface Budget {
-  /** Milliseconds until the next request may start; 0 for now. */
+  /** Milliseconds until the next request may start; 0 for at once. */
   waitMs(nowMs: number): number;
-  /** A request started; the next one has to wait for at least so long, if that is less than a minute. */
+  /** A request starts. The next one waits for at least `leastMs`, if that is less than a minute. */
   spend(nowMs: number, leastMs?: number): void;
-  /** What was asked for was worth it: the keys have changed. */
+  /** Makes the budget whole: a request has brought new keys. */
   reset(): void;
-  /** Whether it is as good as new, and may be forgotten. */
+  /** Whether nothing of it is spent, so that a new one can replace it. */
   isWhole(nowMs: number): boolean;
 }
 
-/** @param free how many requests may follow one another at once */
+/** @param free how many requests need not wait */
 export function createBudget(free: number = burst): Budget {
   let spent = 0;
   let lastMs = 0;
-  /** From the last to the next. */
+  /** From the last request to the next one. */
   let delayMs = 0;
   function renewIfQuiet(nowMs: number): void {
     // A clock that was set back must not lock the budget.

@@ -5,24 +5,25 @@ import type { CachingHeaders } from "./freshness.ts";
 import { retryAfterSeconds } from "./header-values.ts";
 import { shownUrl } from "./urls.ts";
 
-/** The part of `fetch` that is used. */
+/** The part of the global `fetch` that jwksd uses. */
 export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 
 export interface FetchOptions {
   readonly fetch: Fetch;
   readonly clock: Clock;
+  /** For the whole response. */
   readonly timeoutMs: number;
-  /** Of the decoded body. */
+  /** Largest decoded body. */
   readonly maxBytes: number;
-  /** Aborts the request, from outside. */
+  /** Aborts the request. */
   readonly signal: AbortSignal;
-  /** Validator of the stored response. */
+  /** ETag of the stored response. */
   readonly etag?: string | undefined;
-  /** Asks caches on the way for the origin's answer. */
+  /** Asks caches on the way to revalidate with the origin. */
   readonly bypassCaches?: boolean;
 }
 
-/** A 200 with its body, or a 304 without. */
+/** A 200 with its body, or a 304 without one. */
 export interface Fetched {
   readonly text: string | undefined;
   readonly etag: string | undefined;
@@ -30,7 +31,7 @@ export interface Fetched {
 }
 
 /**
- * Gets a JSON document within a time and a size, without following redirects.
+ * Gets a document of limited size in limited time, without following redirects.
  *
  * @throws FetchError `ERR_FETCH_FAILED`, `ERR_FETCH_TIMEOUT`, `ERR_FETCH_STATUS`, `ERR_FETCH_REDIRECT`, `ERR_FETCH_TOO_LARGE`
  */
@@ -38,7 +39,7 @@ export async function fetchJson(url: string, options: FetchOptions): Promise<Fet
   const { clock, timeoutMs, signal } = options;
   const expired = (): FetchError =>
     new FetchError("ERR_FETCH_TIMEOUT", `${shownUrl(url)}: no response within ${timeoutMs} ms`);
-  // Ends a body that is of no use; after a whole one it does nothing.
+  // Ends a body that nobody reads to its end.
   const end = new AbortController();
   try {
     return await withDeadline((signal) => request(url, options, AbortSignal.any([signal, end.signal])), {
@@ -59,7 +60,7 @@ export async function fetchJson(url: string, options: FetchOptions): Promise<Fet
 async function request(url: string, options: FetchOptions, signal: AbortSignal): Promise<Fetched> {
   const response = await options.fetch(url, requestInit(options, signal));
   const reader = response.body?.getReader();
-  // A fetch that was handed in may not look at its signal, and its response may come after the end.
+  // A fetch of the caller may ignore its signal, and give its response after the abort.
   const leave = (): void => void reader?.cancel().catch(() => {});
   if (signal.aborted) leave();
   else signal.addEventListener("abort", leave, { once: true });
@@ -92,15 +93,15 @@ export const inWorkerd: boolean = globalThis.navigator?.userAgent === "Cloudflar
 
 function requestInit({ etag, bypassCaches = false }: FetchOptions, signal: AbortSignal): RequestInit {
   const headers: Record<string, string> = { Accept: "application/jwk-set+json, application/json" };
-  // The cache of a browser would count max-age once more before this one does. Without it there are no conditional requests: set by a
-  // script, their fields would need a preflight.
+  // The cache of a browser would add its max-age to that of this cache. A script that sets If-None-Match itself causes a CORS preflight,
+  // so a browser sends no conditional requests.
   if (inBrowser) return { redirect: "manual", signal, headers, credentials: "omit", cache: "no-store" };
   if (etag !== undefined) headers["If-None-Match"] = etag;
   if (bypassCaches) headers["Cache-Control"] = "no-cache";
   return { redirect: "manual", signal, headers, ...(bypassCaches && hasNoCache() && { cache: "no-cache" }) };
 }
 
-/** workerd has this mode from the compatibility date 2025-08-07 on, and throws before. */
+/** workerd knows this mode from the compatibility date 2025-08-07 on, and throws before. */
 function hasNoCache(): boolean {
   try {
     return !inWorkerd || new Request("https://localhost", { cache: "no-cache" }).cache === "no-cache";
@@ -111,7 +112,7 @@ function hasNoCache(): boolean {
 
 type Reader = ReadableStreamDefaultReader<Uint8Array>;
 
-/** Reads by the chunk, so that a body that is too large is not read to its end; compressed ones are counted as they unfold. */
+/** Reads chunk by chunk and stops at the limit. The limit counts decompressed bytes. */
 async function readText(url: string, reader: Reader | undefined, maxBytes: number): Promise<string> {
   const decoder = new TextDecoder("utf-8", { fatal: true });
   const chunks: Uint8Array[] = [];
@@ -129,7 +130,7 @@ async function readText(url: string, reader: Reader | undefined, maxBytes: numbe
   }
 }
 
-/** The `fetch` of Node has the code of the system in its cause, `node:https` in the error itself. No more than a word is told. */
+/** The system error code: `fetch` of Node has it in `cause`, `node:https` in the error. Only a single word is shown. */
 function why(error: unknown): string {
   const { code, cause, name } = Object(error) as { code?: unknown; cause?: { code?: unknown }; name?: unknown };
   return [cause?.code, code, name].find(isWord) ?? typeof error;

@@ -8,16 +8,17 @@ export interface CachingHeaders {
   readonly expires?: string | undefined;
 }
 
-/** Bounds for what servers say, in seconds. */
+/** Bounds for what servers send, in seconds. */
 export interface FreshnessBounds {
-  /** A response counts as fresh for at least so long, whatever it says. */
+  /** A response counts as fresh for at least this long, whatever its headers say. */
   readonly minFreshSeconds: number;
+  /** Cap of `max-age` and `Expires`. */
   readonly maxFreshSeconds: number;
-  /** For servers that say nothing. */
+  /** For responses without `max-age` and `Expires`. */
   readonly defaultFreshSeconds: number;
   /** Cap of `stale-while-revalidate`. */
   readonly maxStaleSeconds: number;
-  /** Cap of `stale-if-error`, and its value for servers that say nothing. */
+  /** Cap of `stale-if-error`, and its default. */
   readonly outageToleranceSeconds: number;
 }
 
@@ -25,28 +26,28 @@ export interface FreshnessBounds {
 export interface Freshness {
   /** When it was requested. */
   readonly since: number;
-  /** From when on it is asked for anew, so that nobody waits when it becomes stale. */
+  /** From then on it is refreshed in the background, so that no call waits when it gets stale. */
   readonly refreshFrom: number;
-  /** Until when it may be used as it is. */
+  /** Until then it is used without a request. */
   readonly freshUntil: number;
-  /** Until when it may be used while one background request revalidates it. */
+  /** Until then it is used while one background request revalidates it. */
   readonly staleUntil: number;
-  /** Until when it may be used if it cannot be had anew. */
+  /** Until then it is used if revalidating fails. */
   readonly outageUntil: number;
 }
 
 export type Until = "freshUntil" | "staleUntil" | "outageUntil";
 
-/** A response that is old by `Date` alone is fresh for at least so long, because one of the two clocks may be wrong. */
+/** A response is fresh for at least this long where only its `Date` says that it is older: either clock may be wrong. */
 const leastByDateMs = 60_000;
 const refreshAheadMs = 60_000;
 
 /**
- * Works out the freshness of a response for a private cache.
+ * Computes the freshness of a response in a private cache.
  *
- * Counted from the moment of the request, so that the time on the way counts as age. The age is what `Age` says, or the time since
- * `Date` if that is more (RFC 9111 section 4.2.3). Of directives given twice the smallest value counts, an invalid one counts as 0
- * (section 4.2.1). `s-maxage` is for shared caches only.
+ * Times count from the moment of the request, so the time on the way counts as age. The age is that of `Age`, or the time since
+ * `Date` if that is longer (RFC 9111 section 4.2.3). Of a directive that is given twice, the smallest value counts; an invalid value
+ * counts as 0 (section 4.2.1). `s-maxage` is for shared caches only.
  *
  * @see RFC 9111 sections 4.2 and 5.2.2; RFC 5861
  */
@@ -78,12 +79,12 @@ export function freshness(headers: CachingHeaders, requestedAtMs: number, bounds
   };
 }
 
-/** Whether a response may be used in this way. One from the future is of a clock that was set back: its age is not known. */
+/** Whether a response may be used now. The age of a response from the future is unknown, because the clock was set back: it may not. */
 export function mayUse(response: Freshness, until: Until, nowMs: number): boolean {
   return response.since <= nowMs && nowMs < response[until];
 }
 
-/** Directives by name in lower case; those without a number have `0`. */
+/** Seconds by directive, in lower case; `0` for a directive without a number. */
 function parseCacheControl(value: string): Map<string, number> {
   const directives = new Map<string, number>();
   const directive = /([!#$%&'*+\-.^_`|~\w]+)(?:=(?:"((?:[^"\\]|\\.)*)"|([^\s,"]*)))?/g;
@@ -95,15 +96,15 @@ function parseCacheControl(value: string): Map<string, number> {
   return directives;
 }
 
-/** How long caches on the way had kept a response; of a list the first member counts. @see RFC 9111 section 5.1 */
+/** How long caches on the way kept a response. Of a list, the first member counts. @see RFC 9111 section 5.1 */
 export function ageSeconds({ age = "" }: CachingHeaders): number {
   const [first = ""] = age.split(",");
   return deltaSeconds(first.trim()) ?? 0;
 }
 
 /**
- * `Expires` less `Date`; an invalid `Expires`, such as `0`, is in the past. A response without a valid `Date`, which browsers hide
- * from pages of another origin, has that of its arrival.
+ * `Expires` minus `Date`, in seconds. An invalid `Expires`, such as `0`, means the past. Where `Date` is missing (browsers hide it from
+ * other origins), the time of the request stands for it.
  *
  * @see RFC 9111 section 5.3; RFC 9110 section 6.6.1
  */

@@ -1,7 +1,7 @@
-/** The longest time for which a server can stop requests: a key that is new meanwhile has to wait for so long. */
+/** A new key reaches this verifier at most so much later because of `Retry-After`. */
 const maxRetryAfterSeconds = 30;
 
-/** @see RFC 9111 section 1.2.2 (2^31 stands for more than that) */
+/** Seconds, at most 2^31, which stands for more than that. @see RFC 9111 section 1.2.2 */
 export function deltaSeconds(text: string | undefined): number | undefined {
   return text !== undefined && /^\d+$/.test(text) ? Math.min(Number(text), 2 ** 31) : undefined;
 }
@@ -15,8 +15,7 @@ export function httpDate(text: string = ""): number | undefined {
 }
 
 /**
- * When a server wants to be asked again, in seconds; at most 30, and 0 for at once. A date counts from the `Date` of the response,
- * if it has one.
+ * The value of `Retry-After` in seconds, at most 30; 0 for at once. A date counts from the `Date` of the response, if it has one.
  *
  * @see RFC 9110 section 10.2.3
  */

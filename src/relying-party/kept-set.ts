@@ -2,7 +2,7 @@ import { ConfigError, type JwksdError } from "../errors.ts";
 import type { VerificationKeys } from "../jwk/verification-keys.ts";
 import { type Freshness, type FreshnessBounds, type Until, freshness, mayUse } from "./freshness.ts";
 import type { KeySetEvent, RemoteKeySetOptions } from "./options.ts";
-import type { Loaded, SourceOptions } from "./source.ts";
+import type { FetchedSet, SourceOptions } from "./source.ts";
 import { type KeySetState, type StoredSet, difference, isKeySetState, isOutdated, storedSet } from "./stored.ts";
 import { checkUrl } from "./urls.ts";
 
@@ -12,16 +12,16 @@ export interface KeptSetOptions
     Pick<RemoteKeySetOptions, "state"> {
   readonly bounds: FreshnessBounds;
   readonly emit: (event: KeySetEvent) => void;
-  /** A set has brought a key that none before it had. */
+  /** Called when a set holds a key that no earlier set held. */
   readonly onNewKeys: () => void;
 }
 
-/** A set with the moments until which it may be used. */
+/** A set, and until when it may be used. */
 export type KeptSet = StoredSet & Freshness;
 
 const maxSeen = 1_000;
 
-/** Keeps one set, which is replaced whole. */
+/** Keeps the newest set. */
 export function createKeptSet({ signal, clock, bounds, emit, onNewKeys, state, ...source }: KeptSetOptions) {
   const strictBounds = { ...bounds, maxStaleSeconds: 0, outageToleranceSeconds: 0 };
   let kept: KeptSet | undefined;
@@ -38,21 +38,21 @@ export function createKeptSet({ signal, clock, bounds, emit, onNewKeys, state, .
     signal.throwIfAborted();
     const before = kept;
     const { added, removed } = difference(before?.keys, next.keys);
-    const known = added.filter((kid) => seen.has(keyName(next.keys, kid)));
+    const known = added.filter((kid) => seen.has(identityOf(next.keys, kid)));
     remember(next.keys);
-    // A key that was gone is back, by a replica that lags behind, say: it is used while it is fresh, and no longer.
+    // A removed key is back, perhaps from a replica with an old set. It may have been revoked, so the set is used only while it is fresh.
     const comesBack = known.length > 0;
     kept = { ...next, ...freshness(next.headers, next.requestedAt, comesBack ? strictBounds : bounds) };
     if (before?.keys !== next.keys && next.keys.skipped.length > 0) emit({ type: "skipped", keys: next.keys.skipped });
     if (added.length + removed.length === 0) return;
-    // The first set is no change, and its keys may have been here before: what the caller keeps can be older.
+    // The keys of the first set are not new: the caller may have had them before it passed an older `state`.
     if (before !== undefined && known.length < added.length) onNewKeys();
     emit({ type: "changed", added, removed });
   }
 
   function remember(keys: VerificationKeys): void {
     for (const kid of keys.identities.keys()) {
-      const name = keyName(keys, kid);
+      const name = identityOf(keys, kid);
       seen.delete(name);
       seen.add(name);
       if (seen.size > maxSeen) seen.delete(seen.values().next().value as string);
@@ -73,13 +73,13 @@ export function createKeptSet({ signal, clock, bounds, emit, onNewKeys, state, .
 
   return {
     current: () => kept,
-    /** The set, if it may be used in this way now. */
+    /** The set, if it may be used now. */
     usable,
 
-    /** Takes what a request gave. */
-    take({ set, status, ageSeconds }: Loaded, bypassCaches: boolean): void {
+    /** Stores a fetched set. */
+    take({ set, status, ageSeconds }: FetchedSet, bypassCaches: boolean): void {
       if (kept !== undefined && isOutdated(set, kept) && usable("freshUntil") !== undefined) {
-        // The cache does not let itself be passed by. What the origin has said since is kept, to its end.
+        // A cache on the way ignored the bypass and gave a set that is older than the kept one, which stays until it gets stale.
         kept = { ...kept, refreshFrom: Infinity };
       } else {
         replace(set);
@@ -88,7 +88,7 @@ export function createKeptSet({ signal, clock, bounds, emit, onNewKeys, state, .
       if (bypassCaches && ageSeconds > 0) emit({ type: "bypass-ineffective", ageSeconds });
     },
 
-    /** Takes the option `state`. One from the future is left for later: until its first request, workerd has the clock at 0. */
+    /** Takes the option `state`. In workerd the clock is 0 until the first request, so a state from the future is tried again later. */
     restore(): Promise<void> | undefined {
       const state = unrestored;
       if (state !== undefined && kept === undefined && !(state?.requestedAt > clock.now())) {
@@ -104,6 +104,7 @@ export function createKeptSet({ signal, clock, bounds, emit, onNewKeys, state, .
   };
 }
 
-function keyName(keys: VerificationKeys, kid: string): string {
+/** Of a key under its kid. */
+function identityOf(keys: VerificationKeys, kid: string): string {
   return `${keys.identities.get(kid)} ${kid}`;
 }

@@ -8,42 +8,47 @@ import { checkUrl } from "./urls.ts";
 
 /** What happened to a key set. */
 export type KeySetEvent =
+  /** The set was fetched (200) or confirmed (304). */
   | { readonly type: "refreshed"; readonly status: 200 | 304 }
+  /** The kids that came and went. A kid whose key was replaced is in both. */
   | { readonly type: "changed"; readonly added: readonly string[]; readonly removed: readonly string[] }
-  /** Entries that cannot be used. */
+  /** Entries of the set that cannot be used. */
   | { readonly type: "skipped"; readonly keys: readonly SkippedKey[] }
+  /** A fetch failed, or the option `state` could not be used. */
   | { readonly type: "failed"; readonly error: JwksdError }
-  /** A cache on the way answered although it was asked not to; a rotated key may reach this verifier late. */
+  /** A cache on the way answered although the request had `no-cache`. New keys may reach this verifier late. */
   | { readonly type: "bypass-ineffective"; readonly ageSeconds: number };
 
 /** Options of `createRemoteKeySet`. Either `issuer` or `jwksUri` is required. */
 export interface RemoteKeySetOptions {
-  /** The keys are those of this OpenID provider, by discovery. */
+  /** Issuer of an OpenID provider; its discovery document names the JWK Set. */
   readonly issuer?: string | null | undefined;
-  /** The keys are at this URL. */
+  /** URL of the JWK Set. */
   readonly jwksUri?: string | null | undefined;
   /** Allows http for hosts that are not loopback. Default: `false`. */
   readonly allowInsecure?: boolean | undefined;
   /** Default: the global `fetch`. */
   readonly fetch?: Fetch | undefined;
+  /** Default: the clock of the machine. */
   readonly clock?: Clock | undefined;
-  /** For one request, body included, in milliseconds. Default: 5000. */
+  /** Timeout of one request, body included, in milliseconds. Default: 5000. */
   readonly timeoutMs?: number | undefined;
-  /** Of a decoded body. Default: 262144. */
+  /** Largest decoded body, in bytes. Default: 262144. */
   readonly maxBytes?: number | undefined;
-  /** A set counts as fresh for at least so long, whatever its server says, in seconds. Default: 5. */
+  /** Shortest time for which a set is fresh, whatever its server says, in seconds. Default: 5. */
   readonly minFreshSeconds?: number | undefined;
-  /** Default: 86400. */
+  /** Longest time for which a set is fresh, in seconds. Default: 86400. */
   readonly maxFreshSeconds?: number | undefined;
   /**
-   * How long to use a set beyond its freshness while it cannot be had anew, in seconds; 0 for never. A server that says
-   * `must-revalidate`, `no-cache` or `no-store` forbids that, one that says `stale-if-error` may shorten it. Default: 3600.
+   * How long a set that is no longer fresh is used while its server is down, in seconds; 0 for never. `must-revalidate`, `no-cache` and
+   * `no-store` of the server forbid that use, and `stale-if-error` may shorten it. Default: 3600.
    */
   readonly outageToleranceSeconds?: number | undefined;
-  /** How long a call may wait for the next request, in milliseconds. Default: 1000. */
+  /** How long a call waits until the next request is allowed, in milliseconds. Default: 1000. */
   readonly maxWaitMs?: number | undefined;
+  /** Default: nobody listens. */
   readonly onEvent?: ((event: KeySetEvent) => void) | undefined;
-  /** A stored response from `state()` of an earlier process. One that does not fit is passed over. */
+  /** What `state()` of an earlier process returned. A state of another issuer or URL is ignored. Default: none. */
   readonly state?: KeySetState | undefined;
 }
 
@@ -60,7 +65,7 @@ const rules: Rules<RemoteKeySetOptions> = {
   outageToleranceSeconds: number(0),
   maxWaitMs: number(0),
   onEvent: callback,
-  // It comes from a store, and must not stop a start.
+  // A state comes from a store. A damaged one must not prevent the start.
   state: anything,
 };
 
@@ -71,7 +76,7 @@ const maxStaleSeconds = 86_400;
 export function resolveOptions(options: RemoteKeySetOptions) {
   checkOptions(options, rules);
   const { onEvent, state } = options;
-  // A row of a database has null for what is not given.
+  // In a database row, null means not given.
   const issuer = options.issuer ?? undefined;
   const jwksUri = options.jwksUri ?? undefined;
   const allowInsecure = options.allowInsecure ?? false;

@@ -4,70 +4,80 @@ import { FetchError, TokenError } from "../errors.ts";
 import { verificationKeys } from "../jwk/verification-keys.ts";
 import { type Budget, createBudget } from "./budget.ts";
 import { inWorkerd } from "./fetch-json.ts";
-import { createFlights, withPause } from "./flights.ts";
+import { createFetches, withPause } from "./fetches.ts";
 import { type KeptSet, createKeptSet } from "./kept-set.ts";
 import { type KeySetEvent, type RemoteKeySetOptions, resolveOptions } from "./options.ts";
 import { createSource, isOutage } from "./source.ts";
 import type { KeySetState, ReadKeys } from "./stored.ts";
 import { type UnknownKids, createUnknownKids } from "./unknown-kids.ts";
 
-/** Finds a key for the header of a token: by `kid`, and only for the `alg` of the key. */
+/** Finds the key for the header of a token. The key has this `kid`, and is for this `alg`. */
 export type GetKey = (header: JWSHeaderParameters) => Promise<CryptoKey>;
 
-/** A function that `jose.jwtVerify`, and `verify` of this package, take for their keys. */
+/**
+ * The keys of a provider: a function for `jose.jwtVerify`, and for the option `keys` of `verify` of this package.
+ *
+ * It throws TokenError `ERR_TOKEN_KID_MISSING`, `ERR_TOKEN_KID_UNKNOWN` and `ERR_TOKEN_ALG`: the token names no key of the provider. It
+ * throws FetchError when it cannot tell, because the keys cannot be fetched now: `ERR_KEYS_LATER`, `ERR_FETCH_FAILED`,
+ * `ERR_FETCH_TIMEOUT`, `ERR_FETCH_STATUS`, `ERR_FETCH_REDIRECT`, `ERR_FETCH_TOO_LARGE` and `ERR_FETCH_BODY`, which are `retryable`, and
+ * `ERR_DISCOVERY_ISSUER`, `ERR_URL_INSECURE`, `ERR_CLOSED`, which are not.
+ */
 export interface RemoteKeySet extends GetKey {
-  /** The function itself, by name. */
+  /** The same function as a member. */
   readonly getKey: GetKey;
   /**
-   * The same for tokens that came straight from the token endpoint of the provider: requests for their kids are paid from a budget
-   * of their own, which a flood of made-up tokens cannot use up.
+   * The same, for tokens that came directly from the token endpoint of the provider. Unknown kids of these tokens have a request budget
+   * of their own, so a flood of forged tokens cannot use it up.
    */
   readonly fromTokenEndpoint: GetKey;
-  /** Revalidates now, past all caches, after a new look at the discovery document of the issuer. */
+  /** Fetches the discovery document and the set now, bypassing all caches. */
   refresh(this: void): Promise<void>;
-  /** The stored response, for the option `state` of a later process; `undefined` when there is none yet. */
+  /** The stored response, for the option `state` of a later process; `undefined` before the first one. */
   state(this: void): KeySetState | undefined;
-  /** Aborts what is under way; every call from now on is refused, and nothing more is reported. */
+  /** Aborts requests. Later calls throw `ERR_CLOSED`, and no more events are sent. */
   close(this: void): void;
 }
 
-/** What the callers of one kind share: what they may spend, and the kids of which they know that they name no key. */
-interface Lane {
+/** What callers with tokens from one source share. */
+interface CallerGroup {
   readonly budget: Budget;
   readonly unknown: UnknownKids;
-  /** How many callers wait. */
+  /** How many of them wait. */
   waiting: number;
 }
 
-/** One call for a key that is not at hand. */
+/** One call for a key that the stored set does not give. */
 interface Call {
-  readonly lane: Lane;
-  /** Requests that were sent before it. */
-  readonly flightsBefore: number;
-  /** How much longer it may wait, in all. */
+  readonly group: CallerGroup;
+  /** How many fetches were started before this call. */
+  readonly startedBefore: number;
+  /** How much longer the call may wait. */
   patienceMs: number;
 }
 
 const maxWaiting = 1_000;
 
 /**
- * The cached JWK Set of a provider, by the rules of its contract: fresh keys cost nothing, an unknown kid costs one request past all
- * caches, and a flood of made-up kids costs next to nothing. It has no timers of its own; work is done when a key is asked for.
+ * Makes a cache of the JWK Set of a provider. The set is fetched when the first key is asked for, and refreshed before it gets stale. A
+ * kid that is not in the set causes one request that bypasses all caches, within a budget. No other key stands in for an unknown kid.
+ * There are no timers in the background.
  *
- * Its functions throw TokenError `ERR_TOKEN_KID_MISSING`, `ERR_TOKEN_KID_UNKNOWN` ("this is not a key") and `ERR_TOKEN_ALG`, and
- * FetchError ("this cannot be known now", `retryable`) `ERR_KEYS_LATER`, `ERR_FETCH_FAILED`, `ERR_FETCH_TIMEOUT`,
- * `ERR_FETCH_STATUS`, `ERR_FETCH_REDIRECT`, `ERR_FETCH_TOO_LARGE`, `ERR_FETCH_BODY`, `ERR_DISCOVERY_ISSUER`, `ERR_URL_INSECURE`,
- * `ERR_CLOSED`.
+ * @example
+ * ```ts
+ * const issuer = "https://login.example.com";
+ * const keys = createRemoteKeySet({ issuer });
+ * const { payload } = await jwtVerify(token, keys, { issuer, audience: "my-api" });
+ * ```
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  * @throws FetchError `ERR_URL_INSECURE`
- * @see the contract, section 1 points 3 to 5; RFC 9111; RFC 5861
+ * @see OpenID Connect Core 1.0 section 10.1.1 (rotation); RFC 9111 and RFC 5861 (caching)
  */
 export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
   return createKeySet(options);
 }
 
-/** What a set may share with others, or leave to those that come after it. */
+/** Parts that several sets share, or that outlive one set. */
 export interface KeySetParts {
   readonly budget?: Budget;
   readonly unknown?: UnknownKids;
@@ -75,7 +85,7 @@ export interface KeySetParts {
   readonly readKeys?: ReadKeys;
 }
 
-/** The same, of parts that are handed in. */
+/** {@link createRemoteKeySet} from given parts. */
 export function createKeySet(
   options: RemoteKeySetOptions,
   { budget = createBudget(), unknown = createUnknownKids()(), readKeys = verificationKeys }: KeySetParts = {},
@@ -84,21 +94,21 @@ export function createKeySet(
   const { issuer, clock, maxWaitMs, onEvent } = settings;
   const closed = new AbortController();
   const { signal } = closed;
-  const anyLane: Lane = { budget, unknown, waiting: 0 };
-  const tokenEndpointLane: Lane = { budget: createBudget(), unknown: createUnknownKids()(), waiting: 0 };
+  const anyCallers: CallerGroup = { budget, unknown, waiting: 0 };
+  const tokenEndpointCallers: CallerGroup = { budget: createBudget(), unknown: createUnknownKids()(), waiting: 0 };
   const source = createSource({ ...settings, signal, readKeys });
-  const kept = createKeptSet({ ...settings, signal, readKeys, emit, onNewKeys: beginAnew });
+  const kept = createKeptSet({ ...settings, signal, readKeys, emit, onNewKeys });
   const { usable } = kept;
-  const flights = createFlights({
+  const fetches = createFetches({
     ...settings,
     signal,
     load: (bypass) => source.load(kept.current(), bypass),
-    take: (loaded, bypass) => kept.take(loaded, bypass),
+    take: (fetched, bypass) => kept.take(fetched, bypass),
     emit,
   });
   void kept.restore();
 
-  function forLane(lane: Lane): GetKey {
+  function getKeyFor(group: CallerGroup): GetKey {
     return async ({ kid, alg = "" }) => {
       if (typeof kid !== "string" || kid === "") {
         throw new TokenError("ERR_TOKEN_KID_MISSING", "the token names no key: its header has no kid");
@@ -106,40 +116,40 @@ export function createKeySet(
       const now = clock.now();
       const set = usable("freshUntil", now);
       const key = set?.keys.find(kid, alg);
-      if (set === undefined || key === undefined) return getKeySlowly(kid, alg, lane);
-      // In workerd somebody would have to wait for it.
+      if (set === undefined || key === undefined) return getKeyAfterFetch(kid, alg, group);
+      // In workerd a call would have to wait for this request, so the set is used until it gets stale.
       if (now >= set.refreshFrom && !inWorkerd) void revalidate(now);
       return key;
     };
   }
 
-  async function getKeySlowly(kid: string, alg: string, lane: Lane): Promise<CryptoKey> {
-    const call = { lane, flightsBefore: flights.begun(), patienceMs: maxWaitMs };
+  async function getKeyAfterFetch(kid: string, alg: string, group: CallerGroup): Promise<CryptoKey> {
+    const call = { group, startedBefore: fetches.started(), patienceMs: maxWaitMs };
     signal.throwIfAborted();
     await kept.restore();
     const set = await usableSet(call);
-    return set.keys.find(kid, alg) ?? lookAgain(kid, alg, call);
+    return set.keys.find(kid, alg) ?? findAfterRefetch(kid, alg, call);
   }
 
-  /** The stored set while it may be used, else a revalidated one. */
+  /** The stored set if it may be used, else a fetched one. */
   async function usableSet(call: Call): Promise<KeptSet> {
     const fresh = usable("freshUntil");
     if (fresh !== undefined) return fresh;
     const now = clock.now();
-    const stale = usable("staleUntil") ?? usableInOutage(flights.lastError());
+    const stale = usable("staleUntil") ?? usableInOutage(fetches.lastError());
     if (stale !== undefined) {
       await revalidate(now);
       signal.throwIfAborted();
       return kept.current() ?? stale;
     }
-    const pauseMs = flights.current() === undefined ? flights.waitMs(now) : 0;
+    const pauseMs = fetches.current() === undefined ? fetches.waitMs(now) : 0;
     if (pauseMs > 0) {
       await pause(pauseMs, call);
-      // Another caller may have asked in the meantime.
+      // Another call may have fetched the set meanwhile.
       return usableSet(call);
     }
     try {
-      await flights.landing(flights.join(false));
+      await fetches.wait(fetches.join(false));
     } catch (error) {
       const old = usableInOutage(error);
       if (old !== undefined) return old;
@@ -148,68 +158,71 @@ export function createKeySet(
     return kept.current() as KeptSet;
   }
 
-  /** The stored set, if it may stand in for one that cannot be had. */
+  /** The stored set, if it may be used although fetching failed with this error. */
   function usableInOutage(error: unknown): KeptSet | undefined {
     return isOutage(error) ? usable("outageUntil") : undefined;
   }
 
-  /** Asks in the background, unless somebody does already or it is too early after a failure. */
+  /** Fetches in the background, unless a fetch is under way or a failure is too recent. */
   async function revalidate(now: number): Promise<void> {
-    if (flights.current() !== undefined || flights.waitMs(now) > 0) return;
-    const flight = flights.join(false);
-    // In workerd what a request has begun ends with its response, so this one stays for a while.
-    if (inWorkerd) await flights.landing(flight, now + maxWaitMs).catch(() => flights.giveUp(flight));
+    if (fetches.current() !== undefined || fetches.waitMs(now) > 0) return;
+    const fetch = fetches.join(false);
+    // In workerd a fetch ends with the response to the request that started it, so this request waits.
+    if (inWorkerd) await fetches.wait(fetch, now + maxWaitMs).catch(() => fetches.giveUp(fetch));
   }
 
-  /** The set does not hold the kid: asks once more, past all caches, as far as the budget goes. */
-  async function lookAgain(kid: string, alg: string, call: Call): Promise<CryptoKey> {
-    const { lane, flightsBefore } = call;
+  /** The stored set lacks the kid: fetches once more, bypassing caches, if the budget allows. */
+  async function findAfterRefetch(kid: string, alg: string, call: Call): Promise<CryptoKey> {
+    const { group, startedBefore } = call;
     for (;;) {
       const now = clock.now();
-      if (await lane.unknown.has(kid, now)) throw unknownKid();
-      const pauseMs = Math.max(lane.budget.waitMs(now), flights.waitMs(now));
-      const joined = flights.current();
+      if (await group.unknown.has(kid, now)) throw unknownKid();
+      const pauseMs = Math.max(group.budget.waitMs(now), fetches.waitMs(now));
+      const joined = fetches.current();
       let set: KeptSet | undefined;
       if (joined === undefined && pauseMs > 0) {
         await pause(pauseMs, call);
         set = await usableSet(call);
       } else {
-        if (joined === undefined) lane.budget.spend(now);
-        await flights.landing(joined ?? flights.join(true)).catch((error: unknown) => {
-          throw withPause(error, lane.budget.waitMs(clock.now()));
+        if (joined === undefined) group.budget.spend(now);
+        await fetches.wait(joined ?? fetches.join(true)).catch((error: unknown) => {
+          throw withPause(error, group.budget.waitMs(clock.now()));
         });
         set = kept.current();
       }
       const key = set?.keys.find(kid, alg);
       if (key !== undefined) return key;
-      // What was asked before this token came, or answered by a cache, says nothing about its kid.
-      if (flights.bypassedSince(flightsBefore)) {
-        await lane.unknown.add(kid, clock.now());
+      // Only a fetch after this token came, and past all caches, proves that its kid is unknown.
+      if (fetches.bypassedSince(startedBefore)) {
+        await group.unknown.add(kid, clock.now());
         throw unknownKid();
       }
     }
   }
 
-  /** Waits if that is short and not too many do; else says when to come back. */
+  /** Waits if the pause is short and not too many calls wait. @throws FetchError `ERR_KEYS_LATER` */
   async function pause(pauseMs: number, call: Call): Promise<void> {
-    const { lane } = call;
-    if (pauseMs > call.patienceMs || lane.waiting >= maxWaiting) {
-      throw keysLater(pauseMs, flights.lastError());
+    const { group } = call;
+    if (pauseMs > call.patienceMs || group.waiting >= maxWaiting) {
+      throw keysLater(pauseMs, fetches.lastError());
     }
     call.patienceMs -= pauseMs;
-    lane.waiting += 1;
+    group.waiting += 1;
     try {
       await sleep(pauseMs, clock, signal);
     } finally {
-      lane.waiting -= 1;
+      group.waiting -= 1;
     }
   }
 
-  /** There is a key that nobody has looked for yet. Replicas that disagree for a while make every request bring a change, but no new key. */
-  function beginAnew(): void {
-    for (const lane of [anyLane, tokenEndpointLane]) {
-      lane.budget.reset();
-      lane.unknown.clear();
+  /**
+   * A rotation makes the budgets whole. Changes alone do not: while replicas of the provider disagree, each fetch may bring a change, but no
+   * new key.
+   */
+  function onNewKeys(): void {
+    for (const group of [anyCallers, tokenEndpointCallers]) {
+      group.budget.reset();
+      group.unknown.clear();
     }
   }
 
@@ -218,18 +231,18 @@ export function createKeySet(
     notify(onEvent, event);
   }
 
-  return Object.assign(forLane(anyLane), {
-    getKey: forLane(anyLane),
-    fromTokenEndpoint: forLane(tokenEndpointLane),
+  return Object.assign(getKeyFor(anyCallers), {
+    getKey: getKeyFor(anyCallers),
+    fromTokenEndpoint: getKeyFor(tokenEndpointCallers),
     async refresh() {
       source.lookUpAgain();
-      const flightsBefore = flights.begun();
+      const startedBefore = fetches.started();
       await kept.restore();
-      for (let joined = flights.current(); joined !== undefined; joined = flights.current()) {
-        if (joined.bypassCaches && joined.number > flightsBefore) break;
-        await flights.landing(joined).catch(() => {});
+      for (let joined = fetches.current(); joined !== undefined; joined = fetches.current()) {
+        if (joined.bypassCaches && joined.number > startedBefore) break;
+        await fetches.wait(joined).catch(() => {});
       }
-      await flights.landing(flights.join(true));
+      await fetches.wait(fetches.join(true));
     },
     state() {
       const set = kept.current();
@@ -244,10 +257,10 @@ export function createKeySet(
   });
 }
 
-/** @param cause why keys cannot be had now, if that is known */
+/** @param cause the last failure, if one is the reason */
 export function keysLater(pauseMs: number, cause?: FetchError): FetchError {
   const retryAfterSeconds = Math.ceil(pauseMs / 1000);
-  const message = `the keys cannot be asked for again yet; try again in ${retryAfterSeconds} s`;
+  const message = `the keys may not be fetched again yet; try again in ${retryAfterSeconds} s`;
   return new FetchError("ERR_KEYS_LATER", message, { cause, retryAfterSeconds });
 }
 

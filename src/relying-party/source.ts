@@ -11,15 +11,15 @@ export interface SourceOptions extends Omit<FetchOptions, "etag" | "bypassCaches
   readonly readKeys: ReadKeys;
 }
 
-/** What a request for the JWK Set gave: the set that is stored from now on. */
-export interface Loaded {
+/** The JWK Set after a request for it. */
+export interface FetchedSet {
   readonly set: StoredSet;
   readonly status: 200 | 304;
-  /** How long a cache on the way had kept the response. */
+  /** How long caches on the way kept the response. */
   readonly ageSeconds: number;
 }
 
-// A discovery document changes rarely, and its provider may be older than these rules.
+// Discovery documents change rarely, and many providers send no caching headers.
 const discoveryBounds = {
   minFreshSeconds: 300,
   maxFreshSeconds: 86_400,
@@ -28,42 +28,42 @@ const discoveryBounds = {
   outageToleranceSeconds: 86_400,
 };
 
-/** A discovery document is not asked for again within so long, unless `refresh` wants it. */
+/** A discovery document is fetched at most once in this time, `refresh` aside. */
 const recentMs = 60_000;
 
-/** Where a JWK Set comes from: a URL, or the discovery document of an issuer. */
+/** Fetches a JWK Set from a URL, or from where the discovery document of an issuer says. */
 export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, readKeys, ...fetchOptions }: SourceOptions) {
   let discovered: ({ readonly jwksUri: string } & Freshness) | undefined;
-  /** When the discovery document was asked for last. */
+  /** When the discovery document was last requested. */
   let lookedUpAt: number | undefined;
   /** Whether the last request for the set failed. */
   let hasFailed = false;
 
   return {
-    /** Has the discovery document asked for again, however fresh it is. */
+    /** Makes the next `load` fetch the discovery document, however fresh it is. */
     lookUpAgain(): void {
       lookedUpAt = undefined;
     },
 
     /**
-     * Asks for the set; one that has not changed keeps its imported keys. After a failure, or past all caches, it may be elsewhere
-     * by now, so the discovery document is looked up again if that was more than a minute ago.
+     * Fetches the set; an unchanged set keeps its imported keys. The set may have moved if the last fetch failed, or if caches are
+     * bypassed for an unknown kid. Then the discovery document is fetched too, at most once a minute.
      *
      * @throws FetchError see `fetchJson`, and `ERR_FETCH_BODY`, `ERR_DISCOVERY_ISSUER`, `ERR_URL_INSECURE`
      */
-    async load(stored: StoredSet | undefined, bypassCaches: boolean): Promise<Loaded> {
+    async load(stored: StoredSet | undefined, bypassCaches: boolean): Promise<FetchedSet> {
       const jwksUri = fixedUri ?? (await discover(issuer as string, bypassCaches));
       const known = stored?.jwksUri === jwksUri ? stored : undefined;
       hasFailed = true;
-      let loaded = await loadFrom(jwksUri, known, bypassCaches);
-      // It must not bring back a key that the origin has taken away since.
-      if (!bypassCaches && isOutdated(loaded.set, known)) loaded = await loadFrom(jwksUri, known, true);
+      let fetched = await fetchSet(jwksUri, known, bypassCaches);
+      // A set from a cache must not bring back a key that the origin has removed since.
+      if (!bypassCaches && isOutdated(fetched.set, known)) fetched = await fetchSet(jwksUri, known, true);
       hasFailed = false;
-      return loaded;
+      return fetched;
     },
   };
 
-  async function loadFrom(jwksUri: string, known: StoredSet | undefined, bypassCaches: boolean): Promise<Loaded> {
+  async function fetchSet(jwksUri: string, known: StoredSet | undefined, bypassCaches: boolean): Promise<FetchedSet> {
     const requestedAt = fetchOptions.clock.now();
     const { text, etag, headers } = await fetchJson(jwksUri, { ...fetchOptions, etag: known?.etag, bypassCaches });
     const status = text === undefined ? 304 : 200;
@@ -72,10 +72,10 @@ export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, readKey
       const set = await storedSet(state, readKeys);
       return { set, status, ageSeconds: ageSeconds(headers) };
     }
-    // What a 304 says replaces what was stored, field by field. RFC 9111 section 4.3.4
+    // The fields of a 304 replace the stored ones. RFC 9111 section 4.3.4
     const { cacheControl = known.headers.cacheControl, expires = known.headers.expires } = headers;
     const updated = status === 304 ? { ...headers, cacheControl, expires } : headers;
-    // The tag of another body would hide that body from every request to come.
+    // With the ETag of another body, every later request would get a 304 and never that body.
     const isTagOfBody = etag !== undefined && (status === 200 || opaqueTag(etag) === opaqueTag(known.etag));
     const set = { ...known, etag: isTagOfBody ? etag : known.etag, headers: updated, requestedAt };
     return { set, status, ageSeconds: ageSeconds(headers) };
@@ -103,7 +103,7 @@ export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, readKey
     }
   }
 
-  /** @see OpenID Connect Discovery 1.0 section 4.3 (the issuer must be exactly the one that was asked for) */
+  /** Checks that the document is that of the issuer. @see OpenID Connect Discovery 1.0 section 4.3 */
   function jwksUriOf(text: string, wanted: string, document: string): string {
     let metadata: { issuer?: unknown; jwks_uri?: unknown } | null;
     try {
@@ -124,14 +124,14 @@ export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, readKey
 }
 
 /**
- * Whether an error is a failure to retrieve, through which what is stored may be used. A discovery document of another issuer, or with
- * a URL that is not secure, is none: it was retrieved, and no time mends the configuration that led to it.
+ * Whether a stored set may be used in spite of this error. Not if the discovery document is that of another issuer, or names an insecure
+ * URL: those are wrong configurations, and waiting does not mend them.
  */
 export function isOutage(error: unknown): boolean {
   return error instanceof FetchError && error.retryable;
 }
 
-/** An ETag without its mark of weakness. @see RFC 9110 section 8.8.3 */
+/** An ETag without `W/`. @see RFC 9110 section 8.8.3 */
 function opaqueTag(etag: string | undefined): string | undefined {
   return etag?.replace(/^W\//, "");
 }

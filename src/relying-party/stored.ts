@@ -4,17 +4,21 @@ import { type CachingHeaders, ageSeconds } from "./freshness.ts";
 import { shownUrl } from "./urls.ts";
 
 /**
- * A stored response, as plain data that survives `JSON.stringify`: what `state()` gives and the option `state` takes, so that a
- * cold start on an edge or serverless platform needs no request.
+ * A stored response as plain data, for JSON: `state()` returns it and the option `state` takes it, so that a cold start on an edge or
+ * serverless platform needs no request.
  */
 export interface KeySetState {
+  /** The option `issuer` of the key set. */
   readonly issuer: string | undefined;
+  /** Where the set was fetched. */
   readonly jwksUri: string;
   /** The JWK Set as it was received. */
   readonly body: string;
+  /** Its ETag, for the next conditional request. */
   readonly etag: string | undefined;
+  /** The header fields on which its freshness depends. */
   readonly headers: CachingHeaders;
-  /** Epoch milliseconds. */
+  /** When it was requested, in epoch milliseconds. */
   readonly requestedAt: number;
 }
 
@@ -23,7 +27,7 @@ export interface StoredSet extends KeySetState {
   readonly keys: VerificationKeys;
 }
 
-/** Whether a state, which comes from outside, has the form of one. */
+/** Whether a value from outside has the form of a state. */
 export function isKeySetState(state: KeySetState | null): state is KeySetState {
   const headers: unknown = state?.headers;
   return (
@@ -32,15 +36,15 @@ export function isKeySetState(state: KeySetState | null): state is KeySetState {
     typeof headers === "object" &&
     headers !== null &&
     Object.values(headers).every((value) => value === undefined || typeof value === "string") &&
-    // It is sent again, and what cannot be sent would fail every request.
+    // An ETag that no header can hold would fail every conditional request.
     (state.etag === undefined || (typeof state.etag === "string" && /^[ -~\u0080-\u00ff]*$/.test(state.etag)))
   );
 }
 
-/** Reads a JWK Set. @throws KeyMaterialError when it is none */
+/** Reads a JWK Set. @throws KeyMaterialError `ERR_KEY_FORMAT` */
 export type ReadKeys = (jwkSet: unknown) => VerificationKeys | Promise<VerificationKeys>;
 
-/** @throws FetchError `ERR_FETCH_BODY` when the body is no JWK Set */
+/** Reads the keys of a stored response. @throws FetchError `ERR_FETCH_BODY` when its body is no JWK Set */
 export async function storedSet(state: KeySetState, readKeys: ReadKeys): Promise<StoredSet> {
   try {
     return { ...state, keys: await readKeys(JSON.parse(state.body)) };
@@ -49,18 +53,18 @@ export async function storedSet(state: KeySetState, readKeys: ReadKeys): Promise
   }
 }
 
-/** Whether a cache on the way has answered with another set than the stored one, and one that left the origin before it. */
+/** Whether a set differs from the stored one and left the origin before it, so that a cache on the way must have answered. */
 export function isOutdated(next: StoredSet, stored: StoredSet | undefined): boolean {
   const isOther = next.keys !== stored?.keys && next.jwksUri === stored?.jwksUri;
   return isOther && leftOrigin(next) < leftOrigin(stored);
 }
 
-/** In epoch milliseconds. */
+/** When the origin sent the response, in epoch milliseconds. */
 function leftOrigin({ requestedAt, headers }: StoredSet): number {
   return requestedAt - ageSeconds(headers) * 1000;
 }
 
-/** Kids that came and went between two sets; one with a new key did both. */
+/** Kids that came and went between two sets. A kid whose key was replaced is in both lists. */
 export function difference(
   before: VerificationKeys | undefined,
   after: VerificationKeys,

@@ -1,24 +1,24 @@
 import { textHash } from "../text-hash.ts";
 
 const negativeMs = 10_000;
-/** Kids are made up by whoever sends tokens. A longer one is remembered by its hash, which is as long as this. */
+/** Attackers choose kids. Of a longer kid, the hash is kept: 43 characters in base64url. */
 const maxKidLength = 43;
 
-/** Kids of one set that are known to name no key, each for ten seconds. */
+/** Kids that name no key of one set, each remembered for ten seconds. */
 export interface UnknownKids {
   has(kid: string, now: number): Promise<boolean>;
-  /** Remembers a kid, at the cost of the one that was remembered first if there are too many. */
+  /** Remembers a kid. Of too many, the oldest is forgotten. */
   add(kid: string, now: number): Promise<void>;
   clear(): void;
 }
 
 /**
- * What many sets remember of unknown kids, bounded over all of them.
+ * Unknown kids of many sets, with one limit for all of them.
  *
- * @returns the part of one more set
+ * @returns a function that adds a set
  */
 export function createUnknownKids(maxKids = 1_000): () => UnknownKids {
-  /** By set and kid, from when on it was known; the oldest first. */
+  /** When each kid of each set was remembered, the oldest first. */
   const since = new Map<string, number>();
   let sets = 0;
 
@@ -31,7 +31,7 @@ export function createUnknownKids(maxKids = 1_000): () => UnknownKids {
 
   return () => {
     let set = (sets += 1);
-    // No kid of up to 43 characters is the mark and a hash.
+    // "#" and a hash have 44 characters, so no short kid is equal.
     const nameOf = async (kid: string): Promise<string> =>
       `${set} ${kid.length <= maxKidLength ? kid : `#${await textHash(kid)}`}`;
     return {

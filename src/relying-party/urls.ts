@@ -3,7 +3,7 @@ import { FetchError } from "../errors.ts";
 const loopback = /^(localhost|.+\.localhost|127(\.\d+){3}|\[::1\])$/;
 
 /**
- * Refuses URLs by which keys could be replaced on the way.
+ * Refuses a URL over which an attacker on the network could replace keys.
  *
  * @throws FetchError `ERR_URL_INSECURE`
  */
@@ -22,7 +22,7 @@ export function checkUrl(url: unknown, what: string, allowInsecure: boolean): st
   return url as string;
 }
 
-/** An issuer for a message, where it matters how it is written: encoded, cut short, and without a query. */
+/** An issuer for a message, in its own spelling: encoded, cut at 256 characters, and without a query. */
 export function shownIssuer(issuer: unknown): string {
   if (typeof issuer !== "string") return "none";
   return `"${encodeURI(
@@ -33,7 +33,7 @@ export function shownIssuer(issuer: unknown): string {
   )}"`;
 }
 
-/** A URL for a message: its writer may be anybody, and a query may hold a secret. So without that, and with everything else encoded. */
+/** A URL from outside for a message: encoded, and without its query, which may hold a secret. */
 export function shownUrl(url: string): string {
   const { protocol, host, pathname } = new URL(url);
   return `${protocol}//${host}${pathname}`;

@@ -87,7 +87,7 @@ export function newWrappingKey(): string {
 }
 
 const rule =
-  "a wrapping key is 32 random bytes in base64url, 43 characters; make one with: openssl rand 32 | basenc --base64url -w0";
+  "a wrapping key is 32 random bytes in base64url, 43 characters; make one with: openssl rand -base64 32 | tr '+/' '-_'";
 
 /**
  * Reads wrapping keys, and derives the keys for seals from them.

@@ -1,7 +1,7 @@
 import { ConfigError } from "../errors.ts";
 import { type Rule, type Rules, checkOptions, clock, textThat, timeout } from "../options.ts";
 
-/** An option that holds code. @param otherwise what comes of it in a file, which cannot have it */
+/** An option that a signers file cannot have. @param otherwise what to do in a file */
 export const onlyFromCode = ({ must, holds }: Rule, otherwise: string): Rule => ({
   must: `${must}, which only code can give (${otherwise})`,
   holds,
@@ -12,21 +12,21 @@ export const httpUrl = textThat(
   (value) => URL.canParse(value) && /^https?:$/.test(new URL(value).protocol),
 );
 
-/** The rules of the options that all backends have. */
+/** Options of all backends. */
 export const backendRules = {
   timeoutMs: timeout,
   slowTimeoutMs: timeout,
   clock: onlyFromCode(clock, "leave it out in a file"),
 } as const;
 
-/** Options may come from a file. @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` */
+/** Checks options, which may come from a file. @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` */
 export const checkBackendOptions = <Options>(options: Options, rules: Rules<Options>): Options =>
   checkOptions(options, rules, "signer option");
 
 /**
- * An option without which no key is made.
+ * The error when an option is missing that making a key needs.
  *
- * @param member of the signers file, for those who run the service
+ * @param member of the signers file that has the option
  */
 export function needsOption(where: string, option: string, member: string, example: string): ConfigError {
   const name = `the option ${option} (${member}.${option} of the signers file)`;

@@ -3,17 +3,17 @@ import type { Bytes } from "../bytes.ts";
 import type { EcPublicJwk } from "../jwk/public.ts";
 import type { ExternalSigner } from "./signer.ts";
 
-/** What a backend has of one of its keys. */
+/** A key of a backend. */
 interface SigningKey {
   readonly uri: string;
   readonly publicKey: EcPublicJwk;
-  /** Signs 32 bytes that nobody else changes. */
+  /** Signs 32 bytes that the caller cannot change. */
   readonly sign: (digest: Bytes, signal: AbortSignal | undefined) => Promise<Uint8Array>;
-  /** Called once, when nothing is under way any more. */
+  /** Called once, after the last signature. */
   readonly dispose?: () => Promise<void>;
 }
 
-/** Makes a signer that refuses what is no digest, and that lets signatures end before it closes. */
+/** Makes a signer that checks the digest, and that waits for signatures under way before it closes. */
 export function externalSigner({ uri, publicKey, sign, dispose }: SigningKey): ExternalSigner {
   const underWay = new Set<Promise<unknown>>();
   let closing: Promise<void> | undefined;
@@ -23,12 +23,12 @@ export function externalSigner({ uri, publicKey, sign, dispose }: SigningKey): E
 
     async sign({ digest, signal }) {
       if (closing !== undefined) {
-        throw new SignerError("ERR_SIGNER_UNAVAILABLE", `${uri}: the signer was closed; sign with the present one`);
+        throw new SignerError("ERR_SIGNER_UNAVAILABLE", `${uri}: the signer was closed; sign with the new one`);
       }
       if (!(digest instanceof Uint8Array) || digest.length !== 32) {
         throw new ConfigError("ERR_OPTION_INVALID", `${uri}: a digest is the 32 bytes of SHA-256`);
       }
-      // Copied, because it may be part of a larger buffer, and the caller may change it.
+      // The caller may change the digest meanwhile, and it may be part of a larger buffer.
       const signing = sign(Uint8Array.from(digest), signal);
       underWay.add(signing);
       try {
@@ -45,14 +45,14 @@ export function externalSigner({ uri, publicKey, sign, dispose }: SigningKey): E
   } satisfies ExternalSigner);
 }
 
-/** The error of an operation that was aborted: that of the guard, which says more, or a general one. */
+/** The error of an aborted operation: the one of the guard, if it aborted. */
 export function abortedBy(signal: AbortSignal, name: string): SignerError {
   const reason: unknown = signal.reason;
   if (reason instanceof SignerError) return reason;
   return new SignerError("ERR_SIGNER_ABORTED", `${name}: the caller aborted the operation`);
 }
 
-/** The error for a key of another type. @param type what its backend calls the type, if that may be shown */
+/** The error for a key of another type. @param type in the words of its backend */
 export function notP256(name: string, type = "of another type"): KeyMaterialError {
   return new KeyMaterialError(
     "ERR_KEY_NOT_P256",
@@ -60,7 +60,7 @@ export function notP256(name: string, type = "of another type"): KeyMaterialErro
   );
 }
 
-/** The error for a P-256 key that may not sign. @param purpose what its backend calls what it may do instead, if that may be shown */
+/** The error for a P-256 key that may not sign. @param purpose in the words of its backend */
 export function wrongPurpose(name: string, purpose = "of another purpose"): KeyMaterialError {
   return new KeyMaterialError("ERR_KEY_PURPOSE", `${name}: this key is not for signatures with ES256 (${purpose})`);
 }

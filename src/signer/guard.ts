@@ -8,11 +8,11 @@ import { type Rules, checkOptions, number, timeout } from "../options.ts";
 import { localSign } from "./local.ts";
 import type { Signer } from "./signer.ts";
 
-/** Bounds of one signer that is not local. The defaults suit a key service that takes 10 to 50 ms for a signature. */
+/** Limits for a signer over an HSM or key service. The defaults suit one that takes 10 to 50 ms for a signature. */
 export interface SignerLimits {
-  /** Operations under way at the backend at once. Default: 16. */
+  /** Signatures under way at once. Default: 16. */
   readonly maxConcurrent?: number | undefined;
-  /** Calls that wait for a place. Default: 1024. */
+  /** Calls that wait for their turn. Default: 1024. */
   readonly maxQueued?: number | undefined;
   /** Time for one signature, waiting included, in milliseconds. Default: 5000. */
   readonly timeoutMs?: number | undefined;
@@ -20,19 +20,18 @@ export interface SignerLimits {
 
 const rules: Rules<SignerLimits> = { maxConcurrent: number(1), maxQueued: number(0), timeoutMs: timeout };
 
-/** Signs a JWS signing input: 64 bytes, r then s, that the published key verifies. */
+/** Signs a JWS signing input. Gives 64 bytes, r then s, which the published key verifies. */
 export type GuardedSign = (message: Bytes, signal?: AbortSignal) => Promise<Bytes>;
 
 /**
- * What stands between every signer and its callers: a cap on what is under way, a bounded queue, a deadline, and a check of each
- * signature against the public key that is published under the kid. A signature that does not verify never gets out.
+ * Guards the calls of a signer: limits concurrency, queue and time, and verifies each signature with the published key of its kid. A
+ * signature that does not verify is an error.
  *
- * A local key was checked when it was loaded, and has no backend: there is nothing to check, to wait for or to bound.
+ * After its deadline, an operation still counts as under way until its backend ends it, so that a backend that hangs gets no more work.
+ * A local signer was checked when its key was loaded, and has no backend, so none of this applies to it.
  *
- * An operation that its backend does not end keeps its place after the deadline, so that a backend that hangs is not given more.
- *
- * The function that it returns throws SignerError `ERR_SIGNER_BUSY`, `ERR_SIGNER_TIMEOUT`, `ERR_SIGNER_ABORTED`,
- * `ERR_SIGNER_BAD_SIGNATURE`, and what the signer throws; what is no SignerError becomes `ERR_SIGNER_UNAVAILABLE`.
+ * The returned function throws SignerError `ERR_SIGNER_BUSY`, `ERR_SIGNER_TIMEOUT`, `ERR_SIGNER_ABORTED`, `ERR_SIGNER_BAD_SIGNATURE`, and
+ * the SignerError of the signer. Any other error becomes `ERR_SIGNER_UNAVAILABLE`.
  *
  * @param name how messages name the key, such as `kid "2026-11"`
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
@@ -49,17 +48,17 @@ export function guardSigner(
   let running = 0;
   const queue: (() => void)[] = [];
 
-  /** A place that is free goes to whoever has waited longest, never to a call that came in between. */
+  /** Gives the place to the call that has waited longest. */
   function release(): void {
     const next = queue.shift();
     if (next === undefined) running -= 1;
     else next();
   }
 
-  /** Runs `start` when there is a place, at once or in turn, and frees the place when it has settled. */
+  /** Runs `start` when there is a place, and frees the place afterwards. */
   function enter(start: () => Promise<Uint8Array>, signal: AbortSignal): Promise<Uint8Array> {
     return new Promise((resolve, reject) => {
-      // Started by whoever frees the place, so that no call that came later gets in between.
+      // Whoever frees a place starts this, so that no later call comes first.
       const run = (): void => {
         signal.removeEventListener("abort", leave);
         start().finally(release).then(resolve, reject);
@@ -116,15 +115,12 @@ export function guardSigner(
       const given = isBytes ? `${signature.length} bytes` : typeof signature;
       throw new SignerError(
         "ERR_SIGNER_BAD_SIGNATURE",
-        `${name}: the signer gave ${given} where ES256 has 64, r then s (RFC 7518 section 3.4); DER has to be converted`,
+        `${name}: the signer gave ${given} instead of the 64 bytes of ES256: r, then s (RFC 7518 section 3.4); convert DER first`,
       );
     }
     const copy = new Uint8Array(signature);
     if (!(await verifyLater(publicKey, "ES256", message, copy))) {
-      throw new SignerError(
-        "ERR_SIGNER_BAD_SIGNATURE",
-        `${name}: the published key does not verify what the signer signed`,
-      );
+      throw new SignerError("ERR_SIGNER_BAD_SIGNATURE", `${name}: the published key does not verify the signature`);
     }
     return copy;
   }

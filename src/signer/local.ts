@@ -4,6 +4,7 @@ import type { Bytes } from "../bytes.ts";
 import { KeyMaterialError, SignerError } from "../errors.ts";
 import type { PublicJwk } from "../jwk/public.ts";
 import { type KeyInput, type KeyMaterial, isCryptoKey, readKey } from "../jwk/read.ts";
+import { notP256 } from "./external.ts";
 import type { SignInput, Signer } from "./signer.ts";
 
 type LocalSign = (message: Bytes) => Bytes | Promise<Bytes>;
@@ -11,15 +12,19 @@ type LocalSign = (message: Bytes) => Bytes | Promise<Bytes>;
 const localSigns = new WeakMap<Signer, LocalSign>();
 
 /**
- * How a signer signs that was made here, and so was checked when its key was loaded; `undefined` for all others. It goes by the
- * object itself: no property makes a signer one of these, and none of these can be changed.
+ * The function of a signer that this module made, whose key was checked when it was loaded; `undefined` for every other signer. It goes by
+ * the frozen object, so no other signer can pass for one.
  */
 export const localSign = (signer: Signer): LocalSign | undefined => localSigns.get(signer);
 
 /**
- * A signer over a private key in the memory of this process.
+ * A signer over a private key in the memory of this process. A test signature checks first that both halves of the key belong together.
  *
- * The halves of the key are checked against each other by one signature before the signer is handed out.
+ * @example
+ * ```ts
+ * const signer = await localSigner(await readFile("signing.pem", "utf8"));
+ * const provider = await createProvider({ issuer, keyset: [{ keyId: "2026-11", signer }] });
+ * ```
  *
  * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_NOT_P256`, `ERR_KEY_PURPOSE`,
  * `ERR_PRIVATE_KEY_MISSING`, `ERR_KEY_MISMATCH`
@@ -28,15 +33,11 @@ export async function localSigner(key: KeyInput): Promise<Signer> {
   return signerFrom(await readKey(key, "the signing key"), "the signing key");
 }
 
-/** {@link localSigner} for a key that was read already. `name` is how messages name it. */
+/** {@link localSigner} for a key that was read. @param name how messages name the key */
 export async function signerFrom(material: KeyMaterial, name: string): Promise<Signer> {
   const { publicJwk, privateKey } = material;
   if (publicJwk.kty !== "EC" || publicJwk.crv !== "P-256") {
-    const what = publicJwk.kty === "EC" ? publicJwk.crv : publicJwk.kty;
-    throw new KeyMaterialError(
-      "ERR_KEY_NOT_P256",
-      `${name}: a signing key is an ECDSA key on P-256 (ES256), this one is ${what}`,
-    );
+    throw notP256(name, publicJwk.kty === "EC" ? publicJwk.crv : publicJwk.kty);
   }
   checkPurpose(material, name);
   if (privateKey === undefined) {
@@ -55,7 +56,7 @@ export async function signerFrom(material: KeyMaterial, name: string): Promise<S
   return signer;
 }
 
-/** A signer for a process that publishes the key and never signs with it. */
+/** A signer for a process that only publishes the key. */
 export function publishOnlySigner(publicKey: PublicJwk): Signer {
   return {
     publicKey,
@@ -80,7 +81,7 @@ function checkPurpose({ use, alg, keyOps }: KeyMaterial, name: string): void {
   }
 }
 
-/** The private half, after it has signed what the public half verifies. */
+/** Imports the private half, and checks by a test signature that it belongs to the public one. */
 async function importPrivate(
   publicJwk: PublicJwk,
   privateKey: jose.JWK | jose.CryptoKey,
@@ -88,7 +89,7 @@ async function importPrivate(
 ): Promise<jose.CryptoKey> {
   try {
     const publicKey = await importEs256(publicJwk);
-    // Where the public half is good, a private JWK that cannot be imported is not its other half.
+    // The public half is valid here, so a private JWK that cannot be imported does not belong to it.
     const secret = isCryptoKey(privateKey) ? privateKey : await importEs256(privateKey).catch(() => undefined);
     if (secret === undefined) throw mismatch(name);
     const probe = new TextEncoder().encode("jwksd probe");

@@ -1,21 +1,21 @@
 import type { PublicJwk } from "../jwk/public.ts";
 
-/** What is to be signed, in both forms that backends need. */
+/** What to sign. A backend takes the digest or the message, whichever it can sign. */
 export interface SignInput {
-  /** SHA-256 of `message`, 32 bytes: for modules and key services, which sign digests. */
+  /** SHA-256 of `message`, 32 bytes: for HSMs and key services, which sign digests. */
   readonly digest: Uint8Array;
-  /** The JWS signing input (ASCII bytes): for Web Crypto and `node:crypto`, which hash by themselves. */
+  /** The JWS signing input in ASCII: for Web Crypto and `node:crypto`, which hash the message themselves. */
   readonly message: Uint8Array;
   /** Aborts the operation. */
   readonly signal?: AbortSignal | undefined;
 }
 
 /**
- * Holds one private key, maybe in a hardware module or a key service. Safe for concurrent use.
+ * Holds one private key, in memory, an HSM or a key service. Calls may overlap.
  *
  * @example
  * ```ts
- * // A signer of your own, over a service that signs digests. A guard bounds its calls and verifies each signature.
+ * // Your own signer, over a service that signs digests. The provider limits its calls and verifies each signature.
  * const signer: Signer = {
  *   publicKey: await service.publicJwk(),
  *   sign: ({ digest, signal }) => service.signEs256(digest, { signal }),
@@ -23,22 +23,23 @@ export interface SignInput {
  * ```
  */
 export interface Signer {
-  /** Public half, a P-256 JWK. It never changes during the life of the signer. */
+  /** Public half, a P-256 JWK. It must not change. */
   readonly publicKey: PublicJwk | Readonly<Record<string, unknown>>;
-  /** ES256 signature: exactly 64 bytes, r then s, each 32 bytes big-endian. @see RFC 7518 section 3.4 */
+  /** Signs with ES256. Gives 64 bytes: r, then s, each 32 bytes big-endian. @see RFC 7518 section 3.4 */
   sign(input: SignInput): Promise<Uint8Array>;
-  /** Ends what the signer holds; signatures under way are finished first. */
+  /** Frees what the signer holds, after the signatures under way. */
   close?(): Promise<void>;
 }
 
 /** A signer over a key in an HSM or a key service. */
 export interface ExternalSigner extends Signer {
-  /** Names an immutable key version, never an alias. Holds no credentials. */
+  /** Names a key version that never changes, not an alias. Holds no credentials. */
   readonly uri: string;
+  /** Frees what the signer holds, after the signatures under way. */
   close(): Promise<void>;
 }
 
-/** One kind of HSM or key service: opens its keys, makes them and destroys them. Every method throws SignerError by kind. */
+/** Opens, makes and destroys keys of one kind of HSM or key service. Every method may throw SignerError. */
 export interface SignerBackend {
   /**
    * Opens a key that exists, and checks that it is a P-256 key that may sign.
@@ -47,9 +48,9 @@ export interface SignerBackend {
    * @throws KeyMaterialError `ERR_KEY_NOT_P256`
    */
   open(uri: string, options?: { readonly signal?: AbortSignal | undefined }): Promise<ExternalSigner>;
-  /** Makes a P-256 key that cannot leave its backend, where possible tagged with the issuer and its kid (RFC 7638 thumbprint). */
+  /** Makes a P-256 key that cannot leave its backend, tagged with the issuer and its kid (RFC 7638 thumbprint) where the backend has tags. */
   create(request: { readonly issuer: string; readonly signal?: AbortSignal | undefined }): Promise<ExternalSigner>;
-  /** Destroys a key for good: at once, or as soon as the service allows. @returns from when on it is gone, in epoch milliseconds */
+  /** Destroys a key, at once or as soon as the service allows. @returns when the key is gone, in epoch milliseconds */
   destroy(
     uri: string,
     options?: { readonly signal?: AbortSignal | undefined },

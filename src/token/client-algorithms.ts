@@ -1,7 +1,7 @@
 /**
- * Algorithms by which relying parties may sign what they send: client assertions and request objects. What the provider itself
- * signs is always ES256.
+ * Algorithms that clients may use to sign client assertions (`private_key_jwt`) and request objects (JAR). The provider itself signs with
+ * ES256 only.
  *
- * @see the contract, section 2 rule 5
+ * @see RFC 7518 section 3.1; RFC 8037 section 3.1
  */
 export const clientAlgorithms: readonly string[] = Object.freeze(["RS256", "PS256", "ES256", "EdDSA"]);

@@ -1,19 +1,18 @@
 import { decodeProtectedHeader, type JWTHeaderParameters } from "jose";
 import { TokenError } from "../errors.ts";
 
-/** Longer ones are refused before they are parsed. */
+/** Longer tokens are refused before they are parsed. */
 export const maxTokenBytes = 16_384;
 const base64url = "(?:[\\w-]{4})*(?:[\\w-][AQgw]|[\\w-]{2}[AEIMQUYcgkosw048])?";
 /**
- * Decoders take whitespace, padding, or bits after the last byte, which make many tokens of one.
+ * Strict base64url. Lenient decoders would take one token in many spellings: with whitespace, padding or unused bits.
  *
  * @see RFC 7515 section 5.2; RFC 4648 section 3.5
  */
 const compactJws = new RegExp(`^${base64url}\\.${base64url}\\.${base64url}$`);
 
 /**
- * The protected header of a compact JWS, before its signature is verified: JSON, without critical parameters that are not
- * understood, and with an alg that is allowed.
+ * Reads the protected header of a compact JWS, before the signature is verified. Refuses unknown critical parameters and other algorithms.
  *
  * @throws TokenError `ERR_TOKEN_TOO_LARGE`, `ERR_TOKEN_MALFORMED`, `ERR_TOKEN_CRIT`, `ERR_TOKEN_ALG`
  * @see RFC 7515 section 5.2
@@ -44,7 +43,7 @@ function parse(token: string): JWTHeaderParameters {
 }
 
 /**
- * Of all extensions only `b64` is understood, and claims are always base64url.
+ * Accepts no extension but `b64: true`, because claims are always base64url.
  *
  * @see RFC 7515 section 4.1.11; RFC 7797 section 7
  */

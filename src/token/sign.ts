@@ -3,28 +3,29 @@ import { ConfigError, TokenError } from "../errors.ts";
 import type { GuardedSign } from "../signer/guard.ts";
 import { maxTokenBytes } from "./compact-jws.ts";
 
-/** How a token is signed. */
+/** Options of `sign`. */
 export interface SignOptions {
-  /** From `iat` to `exp`, in whole seconds. Required: no token lives for ever. */
+  /** Time from `iat` to `exp`, in whole seconds. Required. */
   readonly lifetimeSeconds: number;
   /** Header `typ`: `at+jwt` for access tokens (RFC 9068 section 2.1). Default: `JWT`. */
   readonly typ?: string | undefined;
-  /** More protected header parameters. `alg`, `kid` and `typ` are set by the provider; keys and certificates do not belong here. */
+  /** More protected header parameters, without `alg`, `kid`, `typ`, keys and certificates. Default: none. */
   readonly header?: Readonly<Record<string, unknown>> | undefined;
   /** Aborts the signature. */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** The entry that signs, captured whole: kid and signer belong together through any rotation. */
+/** The signing key. Kid and signer are one object, so that a rotation cannot mix them up. */
 export interface ActiveKey {
   readonly kid: string;
-  /** `Infinity` for no bound. */
+  /** `Infinity` for no limit. */
   readonly maxLifetimeSeconds: number;
   readonly sign: GuardedSign;
-  /** By typ, the header of tokens that add nothing to it; filled by `signToken`. */
+  /** Encoded headers without extra parameters, by typ; `signToken` fills it. */
   readonly headers: Map<string, string>;
 }
 
+/** The claims of a token. `iss`, `iat` and `exp` are set by `sign`. */
 export type Claims = Readonly<Record<string, unknown>>;
 
 const reservedHeader = new Set([
@@ -41,9 +42,9 @@ const reservedHeader = new Set([
   "x5t",
   "x5t#S256",
 ]);
-/** More than a provider uses; a typ could come from anywhere. */
+/** Bounds the memory where a caller takes `typ` from outside. */
 const maxHeaders = 16;
-/** Of 64 bytes in base64url. */
+/** 64 bytes in base64url. */
 const signatureLength = 86;
 const encoder = new TextEncoder();
 
@@ -62,7 +63,7 @@ export async function signToken(
   options: SignOptions,
   nowMs: number,
 ): Promise<string> {
-  // Without options there is no lifetime, which is refused below.
+  // Missing options have no lifetime, which is refused next.
   const { lifetimeSeconds, typ = "JWT", header = {}, signal } = options ?? {};
   if (!Number.isSafeInteger(lifetimeSeconds) || lifetimeSeconds <= 0) {
     throw new TokenError("ERR_CLAIMS_INVALID", "lifetimeSeconds must be a whole number of seconds above 0");
@@ -74,9 +75,9 @@ export async function signToken(
     );
   }
   for (const [name, value] of Object.entries({ claims, header })) {
-    // Of a Map, an Error or a Promise, JSON would say nothing.
+    // The JSON of a Map, an Error or a Promise is an empty object.
     if (!isPlainObject(value)) throw new TokenError("ERR_CLAIMS_INVALID", `${name} must be a plain object`);
-    // It would replace what is set here: iss and exp, or alg and kid.
+    // toJSON() could replace what is set here: iss and exp, or alg and kid.
     if (typeof (value as { toJSON?: unknown }).toJSON === "function") {
       throw new TokenError("ERR_CLAIMS_INVALID", `${name} must be plain data, without toJSON()`);
     }
@@ -124,7 +125,7 @@ export async function signToken(
   return `${signingInput}.${base64url.encode(signature)}`;
 }
 
-/** What all tokens of a key and a typ have alike is encoded once. */
+/** The encoded header, which is made once per key and typ. */
 function headerOf({ kid, headers }: ActiveKey, typ: string, more: object): string {
   const isUsual = Object.keys(more).length === 0;
   const known = isUsual ? headers.get(typ) : undefined;
@@ -141,7 +142,7 @@ function isPlainObject(value: unknown): boolean {
   return prototype === null || Object.getPrototypeOf(prototype) === null;
 }
 
-/** Something that a verifier can find itself in. */
+/** Whether a verifier can find its name in an `aud`. */
 function isAudience(aud: unknown): boolean {
   const names: readonly unknown[] = Array.isArray(aud) ? [...(aud as unknown[])] : [aud];
   return names.length > 0 && names.every((name) => typeof name === "string" && name !== "");

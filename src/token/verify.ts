@@ -9,34 +9,38 @@ import { isCryptoKey } from "../jwk/read.ts";
 import { headerOf, malformed } from "./compact-jws.ts";
 
 /**
- * Finds the public key of a token by its header; where there is none, it throws or gives `undefined`. It never gives the key of
- * another kid. A `createRemoteKeySet` is one.
+ * Finds the public key for the header of a token, such as a `createRemoteKeySet`. Throws or returns `undefined` for an unknown kid, and
+ * never returns the key of another one.
  */
 export type KeySource = (
   header: jose.JWSHeaderParameters,
 ) => jose.CryptoKey | undefined | Promise<jose.CryptoKey | undefined>;
 
-/** What a token must be to be accepted. */
+/** What `verify` asks of a token. */
 export interface VerifyOptions {
+  /** Finds the key of the token. */
   readonly keys: KeySource;
   /** `iss` must be this, or one of these. */
   readonly issuer: string | readonly string[];
   /** `aud` must be or hold this, or one of these. */
   readonly audience: string | readonly string[];
-  /** `alg` must be one of these, of RFC 7518 and RFC 8037: with a public key, so neither `none` nor HMAC. */
+  /** `alg` must be one of these algorithms of RFC 7518 and RFC 8037, which have public keys: not `none`, not HMAC. */
   readonly algorithms: readonly string[];
   /** Header `typ` must be this, compared as a media type. Default: not checked. @see RFC 8725 section 3.11 */
   readonly typ?: string | undefined;
-  /** Tolerated difference of clocks, in seconds. Default: 0. */
+  /** Allowed difference of the clocks, in seconds. Default: 0. */
   readonly clockToleranceSeconds?: number | undefined;
-  /** Claims that must be there beside `iss`, `aud` and `exp`. */
+  /** Claims that a token must have beside `iss`, `aud` and `exp`. Default: none. */
   readonly requiredClaims?: readonly string[] | undefined;
+  /** Default: the clock of the machine. */
   readonly clock?: Pick<Clock, "now"> | undefined;
 }
 
 /** An accepted token. */
 export interface VerifiedToken {
+  /** The protected header. */
   readonly header: jose.JWTHeaderParameters;
+  /** The claims, all of which are signed. */
   readonly claims: jose.JWTPayload;
 }
 
@@ -57,20 +61,25 @@ const rules: Rules<VerifyOptions> = {
   typ: text,
   clockToleranceSeconds: number(0),
   requiredClaims: texts,
-  // Looked at when the time is taken.
+  // Checked when the time is read.
   clock: anything,
 };
 
 /**
- * Verifies a signed token: size, header, key by kid, signature, then claims. Keys in the token's own header (`jwk`, `jku`, `x5u`,
- * `x5c`) are ignored.
+ * Verifies a signed token: size, header, key by kid, signature, then claims. Ignores keys in the header of the token (`jwk`, `jku`,
+ * `x5u`, `x5c`).
  *
- * @throws ConfigError `ERR_OPTION_INVALID` when keys, issuer, audience or algorithms are missing or unfit, another option is of
- * the wrong type, `keys` gives something else than a public key, or `clock` no time; `ERR_OPTION_UNKNOWN`
+ * @example
+ * ```ts
+ * const keys = createRemoteKeySet({ issuer });
+ * const { claims } = await verify(token, { keys, issuer, audience: "my-api", algorithms: ["ES256"], typ: "at+jwt" });
+ * ```
+ *
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` (also when `keys` returns no public key, or `clock` no time)
  * @throws TokenError `ERR_TOKEN_TOO_LARGE`, `ERR_TOKEN_MALFORMED`, `ERR_TOKEN_ALG`, `ERR_TOKEN_CRIT`, `ERR_TOKEN_TYP`,
  * `ERR_TOKEN_KID_MISSING`, `ERR_TOKEN_KID_UNKNOWN`, `ERR_TOKEN_SIGNATURE`, `ERR_TOKEN_EXPIRED`, `ERR_TOKEN_CLAIM`
- * @throws what `keys` throws
- * @see RFC 7519 section 7.2; RFC 8725; the contract, section 1 points 3 to 5
+ * @throws the errors of `keys`
+ * @see RFC 7519 section 7.2; RFC 8725
  */
 export async function verify(token: string, options: VerifyOptions): Promise<VerifiedToken> {
   checkVerifyOptions(options);
@@ -91,7 +100,7 @@ export async function verify(token: string, options: VerifyOptions): Promise<Ver
   return { header, claims: claimsOf(token, header, expected) };
 }
 
-/** For callers that have work to do before they verify. @throws ConfigError see `verify` */
+/** Checks options before the first token. @throws ConfigError see `verify` */
 export function checkVerifyOptions(options: VerifyOptions): void {
   checkOptions(options ?? {}, rules);
   for (const name of ["keys", "issuer", "audience", "algorithms"] as const) {
@@ -99,7 +108,7 @@ export function checkVerifyOptions(options: VerifyOptions): void {
       throw new ConfigError("ERR_OPTION_INVALID", `verify needs "${name}"; there is no default that accepts anything`);
     }
   }
-  // Here null is no way to leave an option out: it would switch a check off.
+  // Elsewhere null means not given, but here it could switch a check off by accident.
   const empty = Object.entries(options).find(([, value]) => value === null);
   if (empty !== undefined) throw new ConfigError("ERR_OPTION_INVALID", `option "${empty[0]}" of verify is null`);
   const unfit = options.algorithms.find((alg) => !isPublicKeyAlgorithm(alg));
@@ -110,16 +119,16 @@ export function checkVerifyOptions(options: VerifyOptions): void {
   );
 }
 
-/** A source of keys may be a look-up that finds nothing; what is found must be a key to verify with. */
+/** Checks the result of `keys`. */
 function publicKey(key: jose.CryptoKey | null | undefined): jose.CryptoKey {
   if (key === undefined || key === null)
     throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "the kid of the token names no key");
   if (key.type !== "public" || !isCryptoKey(key))
-    throw new ConfigError("ERR_OPTION_INVALID", '"keys" gave something else than a public key');
+    throw new ConfigError("ERR_OPTION_INVALID", '"keys" did not return a public key');
   return key;
 }
 
-/** Against a time that is none, no token would ever have expired. */
+/** The time, which must be valid: with NaN, no token would ever expire. */
 function dateOf(clock: Pick<Clock, "now">): Date {
   const now: unknown = typeof clock.now === "function" ? clock.now() : undefined;
   const date = new Date(typeof now === "number" ? now : Number.NaN);
@@ -144,13 +153,13 @@ async function checkSignature(token: string, alg: string, key: jose.CryptoKey): 
     throw new TokenError("ERR_TOKEN_SIGNATURE", "the signature does not belong to the token and the key of its kid");
 }
 
-/** The claims of a token whose signature was verified, if they are as expected. @throws TokenError */
+/** The claims of a token with a verified signature, after they are checked. @throws TokenError */
 function claimsOf(
   token: string,
   { typ }: jose.JWTHeaderParameters,
   expected: jose.JWTClaimVerificationOptions,
 ): jose.JWTPayload {
-  // Claims alone are what jose calls an unsecured JWT, so they get a header that says so, with the typ that they had.
+  // jose checks claims without a signature only in an unsecured JWT, so they get the header of one, with their typ.
   const header = expected.typ === undefined ? unsecured : jose.base64url.encode(JSON.stringify({ alg: "none", typ }));
   const payload = token.slice(token.indexOf("."), token.lastIndexOf(".") + 1);
   try {
@@ -162,7 +171,7 @@ function claimsOf(
   }
 }
 
-/** In JSON, 1e400 is a number; parsed, it is `Infinity`, and a token with such an `exp` would never expire. */
+/** JSON.parse turns 1e400 into `Infinity`, and a token with this `exp` would never expire. */
 function checkTimes(claims: jose.JWTPayload): void {
   for (const name of ["exp", "nbf", "iat"]) {
     if (claims[name] !== undefined && !Number.isFinite(claims[name]))

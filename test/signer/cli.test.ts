@@ -106,7 +106,7 @@ describe("jwksd signer check", { timeout, concurrency: 2 }, () => {
     const rows: [uri: string, says: RegExp][] = [
       [
         uri,
-        /^FAIL +signatures after 0 good ones: .*does not verify what the signer signed \[ERR_SIGNER_BAD_SIGNATURE\]$/m,
+        /^FAIL +signatures after 0 good ones: .*does not verify the signature \[ERR_SIGNER_BAD_SIGNATURE\]$/m,
       ],
       [uri.replace("login", "absent"), /^FAIL +open .* \[ERR_SIGNER_KEY_STATE\]$/m],
       ["login", /^FAIL +open .*aws-kms:.* \[ERR_SIGNER_URI\]$/m],

@@ -114,7 +114,7 @@ describe("what a signer gives", () => {
 
   test("DER is called by its name", async () => {
     await assert.rejects(around(() => der)(message), {
-      message: /\d\d bytes where ES256 has 64.*DER has to be converted/,
+      message: /\d\d bytes instead of the 64 bytes of ES256.*convert DER first/,
     });
   });
 

@@ -4,7 +4,7 @@ import { field, isPrivate } from "../exchange.ts";
 import { type Note, note } from "../finding.ts";
 import type { Key } from "../key.ts";
 import type { Exchange, Failure, Observations } from "../observations.ts";
-import { shown, shownUrl } from "../words.ts";
+import { shown, shownUrl } from "../format.ts";
 
 const wellKnown = /\/\.well-known\/(openid-configuration|oauth-authorization-server)/;
 

@@ -1,7 +1,7 @@
 import { integer } from "../base64url.ts";
 import { type Note, note } from "../finding.ts";
 import type { Key } from "../key.ts";
-import { counted, shown } from "../words.ts";
+import { counted, shown } from "../format.ts";
 
 interface Curve {
   readonly bytes: number;

@@ -2,7 +2,7 @@ import { lifetimeOf } from "../cache-control.ts";
 import { field, isLoopback, sameBytes } from "../exchange.ts";
 import { type Note, note } from "../finding.ts";
 import type { Exchange, Observations } from "../observations.ts";
-import { counted, shown, shownUrl } from "../words.ts";
+import { counted, shown, shownUrl } from "../format.ts";
 
 const maxBytes = 51_200;
 const slowMs = 250;

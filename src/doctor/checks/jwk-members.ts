@@ -1,7 +1,7 @@
 import { encryptionAlgorithms, isForEncryption, signatureAlgorithms } from "../algorithms.ts";
 import { type Note, note } from "../finding.ts";
 import { type Key, requiredOf } from "../key.ts";
-import { shown } from "../words.ts";
+import { shown } from "../format.ts";
 
 /** @see RFC 7518 sections 6.2.2, 6.3.2 and 6.4, RFC 8037 section 2, RFC 9964 section 3 */
 const privateMembers = ["d", "p", "q", "dp", "dq", "qi", "oth", "k", "priv"];

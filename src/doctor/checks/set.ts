@@ -1,7 +1,7 @@
 import { isForSignatures } from "../algorithms.ts";
 import { type Note, note } from "../finding.ts";
 import type { Key } from "../key.ts";
-import { counted } from "../words.ts";
+import { counted } from "../format.ts";
 
 /** More keys than any issuer needs at a time. */
 const manyKeys = 100;

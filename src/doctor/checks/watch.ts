@@ -1,7 +1,7 @@
 import { type Note, note } from "../finding.ts";
 import type { SeenToken } from "../observations.ts";
 import type { State } from "../sequence.ts";
-import { counted, shown } from "../words.ts";
+import { counted, shown } from "../format.ts";
 
 type WithKeys = State & { readonly keys: NonNullable<State["keys"]> };
 

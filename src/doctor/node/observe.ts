@@ -2,7 +2,7 @@ import { FetchError } from "../../errors.ts";
 import { isObject, readJson } from "../document.ts";
 import { field } from "../exchange.ts";
 import type { Exchange, Observations, Probes } from "../observations.ts";
-import { shownUrl } from "../words.ts";
+import { shownUrl } from "../format.ts";
 import { readCertificates } from "./certificates.ts";
 import { type RequestLimits, type Requester, addressesOf, requester } from "./request.ts";
 

@@ -4,7 +4,7 @@ import { field, sameBytes } from "../exchange.ts";
 import type { Exchange, Look, Observations, SeenToken } from "../observations.ts";
 import { type Seen, type State, stateOf } from "../sequence.ts";
 import { type Happening, changes } from "../timeline.ts";
-import { shown } from "../words.ts";
+import { shown } from "../format.ts";
 
 /** Options of {@link watch}. */
 export interface WatchOptions {
