@@ -35,7 +35,8 @@ export const rooms: Readonly<Record<string, Room>> = {
   provider: { rooms: ["crypto", "keyset", "http", "signer", "token"], packages: ["jose"] },
   doctor: { rooms: [], packages: ["jose"] },
   store: { rooms: ["jwk"], packages: ["node:"] },
-  rotation: { rooms: ["jwk", "crypto", "keyset", "signer", "store", "provider"], packages: ["jose"] },
+  rotation: { rooms: ["jwk", "store"], packages: [] },
+  manager: { rooms: ["jwk", "crypto", "keyset", "signer", "store", "rotation", "provider"], packages: ["jose"] },
   kms: {
     rooms: ["jwk", "crypto", "signer"],
     packages: ["jose", "node:", "@aws-sdk/client-kms", "@azure/identity", "@azure/keyvault-keys", "@google-cloud/kms"],
@@ -45,7 +46,7 @@ export const rooms: Readonly<Record<string, Room>> = {
   "doctor/node": { rooms: ["doctor", "node"], packages: ["jose", "node:", "ipaddr.js"] },
   report: { rooms: ["rotation", "store"], packages: ["node:"] },
   server: {
-    rooms: ["jwk", "keyset", "http", "signer", "token", "provider", "store", "rotation", "pkcs11", "node"],
+    rooms: ["jwk", "keyset", "http", "signer", "token", "provider", "store", "rotation", "manager", "pkcs11", "node"],
     packages: ["jose", "node:"],
   },
   cli: {
@@ -58,6 +59,7 @@ export const rooms: Readonly<Record<string, Room>> = {
       "relying-party",
       "store",
       "rotation",
+      "manager",
       "node",
       "doctor",
       "doctor/node",

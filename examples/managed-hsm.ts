@@ -29,7 +29,7 @@ const manager = await createKeyManager({
   onEvent: (event) => console.log(event.type, "error" in event ? event.error?.message : ""),
 });
 const provider = await createProvider(manager.options);
-await manager.drive(provider);
+await manager.attach(provider);
 
 const server = createServer(provider.node);
 server.listen(Number(PORT), () => {

@@ -20,7 +20,7 @@ const manager = await createKeyManager({
   onEvent: (event) => console.log(event.type),
 });
 const provider = await createProvider(manager.options);
-await manager.drive(provider);
+await manager.attach(provider);
 
 const server = createServer(provider.node);
 server.listen(Number(PORT), () => {

@@ -130,7 +130,7 @@ export const errorTable = {
       remedy: "wait, or force it",
     },
     ERR_UPDATE: {
-      when: "a provider, or another target that a key manager drives, threw or took more than 10 s; `cause` says more",
+      when: "a provider, or another sink that is attached to a key manager, threw or took more than 10 s; `cause` says more",
       remedy: "correct its error; jwksd tries again",
       retryable: true,
     },

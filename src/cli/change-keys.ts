@@ -3,15 +3,15 @@ import { systemClock } from "../clock.ts";
 import { ConfigError, KeyMaterialError, StoreError } from "../errors.ts";
 import { type Change, noteTokenLifetimes } from "../rotation/advance.ts";
 import type { NewKey } from "../rotation/commands.ts";
-import { effects } from "../rotation/effects.ts";
+import { impactOf } from "../rotation/impact.ts";
 import { type RotationPlan, plan, planKeyName } from "../rotation/plan.ts";
 import type { RotationPolicy } from "../rotation/policy.ts";
-import { transact } from "../rotation/transact.ts";
-import { createKeyOpener, privateJwkOf } from "../rotation/open-keys.ts";
-import { bindingOf } from "../rotation/owner.ts";
+import { compareAndSet } from "../manager/compare-and-set.ts";
+import { createKeyOpener, privateJwkOf } from "../manager/private-keys.ts";
+import { bindingOf } from "../manager/owner.ts";
 import { addedRecords, isLive, jweOf, newlyActive, uriOf } from "../rotation/records.ts";
-import { headerOf } from "../rotation/wrapping.ts";
-import { kidText, relativeText, timeText } from "../rotation/words.ts";
+import { headerOf } from "../manager/wrapping.ts";
+import { kidText, relativeText, timeText } from "../rotation/format.ts";
 import { planVerbs } from "../report/plan-scale.ts";
 import { indented, terminalOf } from "../report/terminal.ts";
 import type { KeyRecord, KeyUse } from "../store/store.ts";
@@ -121,7 +121,7 @@ async function commit(
   let before: readonly KeyRecord[] = [];
   let change: Change;
   try {
-    change = await transact(
+    change = await compareAndSet(
       open.vault.store,
       async (records) => {
         now = systemClock.now();
@@ -180,7 +180,7 @@ interface Told {
 }
 
 function meaningOf({ before, now, change, policy, external }: Told): string[] {
-  return [...effects(before, change.records, policy, now), ...external];
+  return [...impactOf(before, change.records, policy, now), ...external];
 }
 
 function printChange(io: Io, told: Told, flags: ChangeFlags): void {

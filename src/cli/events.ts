@@ -1,5 +1,5 @@
 import { Command, InvalidArgumentError } from "commander";
-import { kidText, timeText } from "../rotation/words.ts";
+import { kidText, timeText } from "../rotation/format.ts";
 import { indented, terminalOf } from "../report/terminal.ts";
 import { iso } from "./change-keys.ts";
 import { type Io, print } from "./io.ts";

@@ -3,7 +3,7 @@ import { isPublicKeyAlgorithm } from "../crypto/algorithms.ts";
 import { JwksdError, TokenError } from "../errors.ts";
 import { createRemoteKeySet } from "../relying-party/remote-key-set.ts";
 import { printable } from "../printable.ts";
-import { relativeText, timeText } from "../rotation/words.ts";
+import { relativeText, timeText } from "../rotation/format.ts";
 import { maxTokenBytes } from "../token/compact-jws.ts";
 import { type VerifyOptions, checkVerifyOptions, verify } from "../token/verify.ts";
 

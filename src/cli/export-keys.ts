@@ -2,7 +2,7 @@ import { Command } from "commander";
 import { ConfigError, StateError } from "../errors.ts";
 import { makeDocument } from "../keyset/document.ts";
 import { writeNewFile } from "../node/generate.ts";
-import { privateJwkOf } from "../rotation/open-keys.ts";
+import { privateJwkOf } from "../manager/private-keys.ts";
 import { jweOf, keyUses, publishedKeys, recordOf, uriOf } from "../rotation/records.ts";
 import type { KeyRecord } from "../store/store.ts";
 import { type Io, print } from "./io.ts";

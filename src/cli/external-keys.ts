@@ -1,7 +1,7 @@
 // What a change does to keys in HSMs and key services.
 import type { Change } from "../rotation/advance.ts";
 import type { NewKey } from "../rotation/commands.ts";
-import { destroyExternal } from "../rotation/open-keys.ts";
+import { destroyExternal } from "../manager/private-keys.ts";
 import {
   type ExternalKey,
   activeKey,
@@ -10,7 +10,7 @@ import {
   externalOf,
   uriOf,
 } from "../rotation/records.ts";
-import { kidText } from "../rotation/words.ts";
+import { kidText } from "../rotation/format.ts";
 import type { Settings } from "../server/settings.ts";
 import type { Signers } from "../server/signers.ts";
 import type { KeyRecord } from "../store/store.ts";

@@ -2,7 +2,7 @@ import { Command, Option } from "commander";
 import { ConfigError, StateError } from "../errors.ts";
 import type { Change } from "../rotation/advance.ts";
 import { type Command as KeyCommand, type NewKey, applyCommand } from "../rotation/commands.ts";
-import { wrapKey } from "../rotation/make-key.ts";
+import { wrapKey } from "../manager/make-key.ts";
 import { activeKey, keyUses } from "../rotation/records.ts";
 import { readImport } from "./read-import.ts";
 import { looksLikeSecret } from "../server/settings.ts";

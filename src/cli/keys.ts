@@ -1,11 +1,11 @@
 import { Command } from "commander";
 import { ConfigError, StoreError } from "../errors.ts";
 import { type NewKey, applyCommand } from "../rotation/commands.ts";
-import { takenBy } from "../rotation/owner.ts";
+import { takenBy } from "../manager/owner.ts";
 import { activeKey, announcedKey, isLive, uriOf } from "../rotation/records.ts";
-import { rewrap } from "../rotation/rewrap.ts";
-import type { VaultOptions } from "../rotation/vault.ts";
-import { kidText } from "../rotation/words.ts";
+import { rewrap } from "../manager/rewrap.ts";
+import type { VaultOptions } from "../manager/vault.ts";
+import { kidText } from "../rotation/format.ts";
 import type { KeyUse } from "../store/store.ts";
 import { type ChangeFlags, addChangeFlags, changeKeys } from "./change-keys.ts";
 import { destroyCommand } from "./destroy-key.ts";

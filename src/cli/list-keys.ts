@@ -1,10 +1,10 @@
 import type { Command } from "commander";
 import { systemClock } from "../clock.ts";
-import { aftermath } from "../rotation/effects.ts";
+import { aftermath } from "../rotation/impact.ts";
 import { rotatingSince } from "../rotation/mode-intervals.ts";
 import { type PlanStep, plan } from "../rotation/plan.ts";
 import { isLive, isRotating, keyUses, stateSince, uriOf } from "../rotation/records.ts";
-import { kidText, relativeText, timeText } from "../rotation/words.ts";
+import { kidText, relativeText, timeText } from "../rotation/format.ts";
 import { planVerbs } from "../report/plan-scale.ts";
 import { indented, terminalOf } from "../report/terminal.ts";
 import type { KeyRecord } from "../store/store.ts";

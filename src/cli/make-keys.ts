@@ -1,8 +1,8 @@
 import { Option, type Command } from "commander";
 import { ConfigError } from "../errors.ts";
 import type { NewKey } from "../rotation/commands.ts";
-import { defaultAlg, externalKey, makeLocalKey } from "../rotation/make-key.ts";
-import { activeKey } from "../rotation/records.ts";
+import { externalKey, makeLocalKey } from "../manager/make-key.ts";
+import { nextAlg } from "../rotation/records.ts";
 import type { Signers } from "../server/signers.ts";
 import type { ExternalSigner } from "../signer/signer.ts";
 import type { KeyRecord, KeyUse } from "../store/store.ts";
@@ -36,7 +36,7 @@ export function makeDraft(
   if (alg !== undefined && (alg === "ES256") !== (use === "sig")) {
     throw new ConfigError("ERR_OPTION_INVALID", `--alg ${alg} is not for keys of use "${use}"`);
   }
-  return makeLocalKey(use, alg ?? activeKey(records, use)?.alg ?? defaultAlg[use], vault);
+  return makeLocalKey(use, alg ?? nextAlg(records, use), vault);
 }
 
 /** The draft itself, or a new key in the HSM or key service in which the configuration has signing keys made. */

@@ -2,9 +2,9 @@ import { Option, type Command } from "commander";
 import { ConfigError, type StoreError } from "../errors.ts";
 import type { RotationPolicy } from "../rotation/policy.ts";
 import { checkRecords } from "../rotation/records.ts";
-import { type Owner, commandedBy } from "../rotation/owner.ts";
-import { type Vault, createVault } from "../rotation/vault.ts";
-import { newWrappingKey, readWrappingKeys } from "../rotation/wrapping.ts";
+import { type Owner, commandedBy } from "../manager/owner.ts";
+import { type Vault, createVault } from "../manager/vault.ts";
+import { newWrappingKey, readWrappingKeys } from "../manager/wrapping.ts";
 import { createCommandLog } from "../server/log.ts";
 import {
   type OpenOptions,

@@ -2,7 +2,7 @@ import { readFile, stat, writeFile } from "node:fs/promises";
 import { Command } from "commander";
 import { systemClock } from "../clock.ts";
 import { ServiceError, StoreError } from "../errors.ts";
-import { aftermath } from "../rotation/effects.ts";
+import { aftermath } from "../rotation/impact.ts";
 import { type RotationPlan, plan } from "../rotation/plan.ts";
 import type { RotationPolicy } from "../rotation/policy.ts";
 import { checkFence } from "../rotation/records.ts";

@@ -4,7 +4,7 @@ import * as jose from "jose";
 import { ConfigError, KeyMaterialError, ServiceError } from "../errors.ts";
 import { type KeyMaterial, isKeySet, readKey, readKeySet } from "../jwk/read.ts";
 import { type EncryptionAlg, checkEncryption } from "../keyset/keyset.ts";
-import { checkDecrypts } from "../rotation/make-key.ts";
+import { checkDecrypts } from "../manager/make-key.ts";
 import { signerFrom } from "../signer/local.ts";
 import type { KeyUse } from "../store/store.ts";
 

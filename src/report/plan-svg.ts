@@ -1,6 +1,6 @@
 import type { KeyState } from "../store/store.ts";
 import { type RotationPlan, planKeyName } from "../rotation/plan.ts";
-import { durationText, relativeText, timeText } from "../rotation/words.ts";
+import { durationText, relativeText, timeText } from "../rotation/format.ts";
 import { type PlanScale, numberedSteps, planScale, shortened } from "./plan-scale.ts";
 import { indented } from "./terminal.ts";
 

@@ -1,8 +1,7 @@
 import type { KeyEvent, KeyRecord, KeyState, KeyUse } from "../store/store.ts";
 import { advance, withTokensOf } from "./advance.ts";
 import { announce } from "./commands.ts";
-import { isStillTrusted, trustAfterRevocation } from "./effects.ts";
-import { defaultAlg } from "./make-key.ts";
+import { isStillTrusted, trustAfterRevocation } from "./impact.ts";
 import { type Interval, rotationIntervals } from "./mode-intervals.ts";
 import {
   type RotationPolicy,
@@ -12,8 +11,8 @@ import {
   retireForMs,
   rotateEveryMs,
 } from "./policy.ts";
-import { activeKey, isLive, keyUses, recordOf } from "./records.ts";
-import { durationText, kidText, timeText } from "./words.ts";
+import { activeKey, isLive, keyUses, nextAlg, recordOf } from "./records.ts";
+import { durationText, kidText, timeText } from "./format.ts";
 
 /** A key of a plan. */
 export interface PlanKey {
@@ -79,7 +78,7 @@ export function plan(
     dated.push(...step.events.map((event) => ({ event, since: sinceOf(event, current) })));
     current = step.records;
     for (const use of step.due) {
-      const alg = activeKey(current, use)?.alg ?? defaultAlg[use];
+      const alg = nextAlg(current, use);
       const since = activeKey(current, use)?.activatedAt ?? at;
       const change = announce({ records: current, events: [] }, inventKey(use, alg, current, invented), at, "");
       dated.push(...change.events.map((event) => ({ event, since })));

@@ -5,6 +5,14 @@ import { type RotationPolicy, announceForMs, leastAnnouncementSeconds } from "./
 
 export const keyUses = ["sig", "enc"] as const satisfies readonly KeyUse[];
 
+/** The algorithm of the first key of each use. Most relying parties can encrypt to RSA. */
+const firstAlg: Readonly<Record<KeyUse, string>> = { sig: "ES256", enc: "RSA-OAEP-256" };
+
+/** The algorithm of the next key of a use: that of the active one. */
+export function nextAlg(records: readonly KeyRecord[], use: KeyUse): string {
+  return activeKey(records, use)?.alg ?? firstAlg[use];
+}
+
 /** Neither removed nor revoked. */
 export function isLive({ state }: KeyRecord): boolean {
   return state !== "removed" && state !== "revoked";

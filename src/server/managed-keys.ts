@@ -1,6 +1,6 @@
-import type { KeyManager, ManagerEvent } from "../rotation/manager-types.ts";
-import { manageKeys } from "../rotation/manager.ts";
-import { servedBy } from "../rotation/owner.ts";
+import type { KeyManager, ManagerEvent } from "../manager/types.ts";
+import { manageKeys } from "../manager/manager.ts";
+import { servedBy } from "../manager/owner.ts";
 import type { KeyRecord } from "../store/store.ts";
 import type { Logger } from "./logger.ts";
 import { openManaged } from "./managed.ts";
@@ -46,7 +46,7 @@ export async function startManagedKeys(settings: Settings, log: Logger): Promise
   return {
     keys: { ...publicHalves(keyset, encryptionKeyset), isRotating: jwksRotationActive() },
     follow: (update) =>
-      manager.drive({
+      manager.attach({
         update: ({ keyset, encryptionKeyset }, { isRotating }) =>
           update({ ...publicHalves(keyset, encryptionKeyset), isRotating }),
       }),

@@ -4,10 +4,10 @@ import type { Keyset } from "../keyset/keyset.ts";
 import { readKeyset } from "../node/key-files.ts";
 import { createProvider } from "../provider/provider.ts";
 import { type Change, noteTokenLifetimes } from "../rotation/advance.ts";
-import { createKeyOpener } from "../rotation/open-keys.ts";
+import { createKeyOpener } from "../manager/private-keys.ts";
 import { activeKey, checkFence } from "../rotation/records.ts";
-import type { Owner } from "../rotation/owner.ts";
-import { transact } from "../rotation/transact.ts";
+import type { Owner } from "../manager/owner.ts";
+import { compareAndSet } from "../manager/compare-and-set.ts";
 import type { Signer } from "../signer/signer.ts";
 import { sqliteStore } from "../store/sqlite.ts";
 import type { KeyRecord } from "../store/store.ts";
@@ -43,7 +43,7 @@ export async function signWithSettings(
   const opener = createKeyOpener(vault, openSigner, new AbortController().signal);
   try {
     const note = (records: readonly KeyRecord[]): Change => noteTokenLifetimes({ records, events: [] }, policy);
-    const { records } = await transact(store, note, { clock: systemClock });
+    const { records } = await compareAndSet(store, note, { clock: systemClock });
     checkFence(records, policy, systemClock.now());
     const active = activeKey(records, "sig");
     if (active === undefined) throw noKeyYet();

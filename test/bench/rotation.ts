@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { createKeyManager } from "../../src/rotation/manager.ts";
+import { createKeyManager } from "../../src/manager/manager.ts";
 import type { KeyRecord, KeyStore } from "../../src/store/store.ts";
 import { sqliteStore } from "../../src/store/sqlite.ts";
 import { commandStore, keyFor, newWrappingKey, noIssuer } from "../support/managed.ts";

@@ -6,7 +6,7 @@ import { type Exchange, type Observations, examine } from "../../src/doctor/inde
 import { watch } from "../../src/doctor/node/index.ts";
 import type { Provider } from "../../src/provider/provider.ts";
 import { hour, second } from "../rotation/key-records.ts";
-import { World, issuer } from "../rotation/world.ts";
+import { World, issuer } from "../manager/world.ts";
 import { waitedFor } from "./waited-for.ts";
 import { keySetText, runCli, startService, temporaryFolder } from "../support/service.ts";
 

@@ -7,13 +7,13 @@ import { type Change, advance } from "../../src/rotation/advance.ts";
 import { type Command, announce, applyCommand } from "../../src/rotation/commands.ts";
 import { rotationPolicy } from "../../src/rotation/policy.ts";
 import { checkRecords } from "../../src/rotation/records.ts";
-import { transact } from "../../src/rotation/transact.ts";
+import { compareAndSet } from "../../src/manager/compare-and-set.ts";
 import { memoryStore } from "../../src/store/memory.ts";
 import type { KeyEvent, KeyRecord, KeyState, KeyUse } from "../../src/store/store.ts";
 import { day, hour, newKey, start } from "./key-records.ts";
 
 /*
- * Replicas that all act at one moment, each through `transact`, on a real store.
+ * Replicas that all act at one moment, each through `compareAndSet`, on a real store.
  */
 
 const policy = rotationPolicy({ rotateEveryDays: 2 });
@@ -107,7 +107,7 @@ test("replicas that act at one moment leave records that keep every rule, and a 
       for (const { waitMs, acts } of rounds) {
         now += waitMs;
         const done = await Promise.allSettled(
-          acts.map((act) => transact(store, (records) => decide(act, records, now), { clock })),
+          acts.map((act) => compareAndSet(store, (records) => decide(act, records, now), { clock })),
         );
         for (const result of done) {
           if (result.status === "rejected") assert.ok(result.reason instanceof StateError, String(result.reason));
@@ -142,7 +142,7 @@ test("twenty replicas that find an empty store, or a next key due, make one key"
   const all = () =>
     Promise.all(
       Array.from({ length: 20 }, () =>
-        transact(store, (records) => decide({ type: "advance" }, records, now), { clock }),
+        compareAndSet(store, (records) => decide({ type: "advance" }, records, now), { clock }),
       ),
     );
   await all();

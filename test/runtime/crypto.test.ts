@@ -57,7 +57,7 @@ describe("each runtime takes what is best there", () => {
   }
 });
 
-for (const entry of ["index.ts", "relying-party/index.ts", "rotation/index.ts"]) {
+for (const entry of ["index.ts", "relying-party/index.ts", "manager/index.ts"]) {
   test(`a bundle of src/${entry} for browsers and workers has nothing of Node in it`, async (t) => {
     const file = join(await temporaryFolder(t), "bundle.js");
     await bundle(join(root, "src", entry), file, "--target", "browser", "--minify");

@@ -104,10 +104,7 @@ describe("jwksd signer check", { timeout, concurrency: 2 }, () => {
       tamper: (good, version) => `vault:v${version}:${Buffer.from(good.toReversed()).toString("base64url")}`,
     });
     const rows: [uri: string, says: RegExp][] = [
-      [
-        uri,
-        /^FAIL +signatures after 0 good ones: .*does not verify the signature \[ERR_SIGNER_BAD_SIGNATURE\]$/m,
-      ],
+      [uri, /^FAIL +signatures after 0 good ones: .*does not verify the signature \[ERR_SIGNER_BAD_SIGNATURE\]$/m],
       [uri.replace("login", "absent"), /^FAIL +open .* \[ERR_SIGNER_KEY_STATE\]$/m],
       ["login", /^FAIL +open .*aws-kms:.* \[ERR_SIGNER_URI\]$/m],
     ];

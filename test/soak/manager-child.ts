@@ -6,8 +6,8 @@ import { decodeProtectedHeader } from "jose";
 import type { Clock } from "../../src/clock.ts";
 import { JwksdError } from "../../src/errors.ts";
 import { createProvider } from "../../src/provider/provider.ts";
-import type { Driven, ManagerEvent } from "../../src/rotation/manager-types.ts";
-import { createKeyManager } from "../../src/rotation/manager.ts";
+import type { KeySink, ManagerEvent } from "../../src/manager/types.ts";
+import { createKeyManager } from "../../src/manager/manager.ts";
 import { sqliteStore } from "../../src/store/sqlite.ts";
 
 const [command = "", path = "", wrappingKey = "", start = "0"] = process.argv.slice(2);
@@ -60,13 +60,13 @@ async function startManager(onEvent: (event: ManagerEvent) => void = () => {}) {
   };
   const manager = await pumped(createKeyManager({ issuer, store, wrappingKeys: [wrappingKey], clock, onEvent }));
   const provider = await createProvider(manager.options, { clock });
-  await pumped(manager.drive(provider));
-  const sink: Driven = { update: async () => {} };
+  await pumped(manager.attach(provider));
+  const sink: KeySink = { update: async () => {} };
   return {
     manager,
     counted,
     /** Until what is under way is done. */
-    idle: () => pumped(manager.drive(sink)),
+    idle: () => pumped(manager.attach(sink)),
     /** The kid of a token that is made now. */
     sign: async (): Promise<string> =>
       decodeProtectedHeader(await provider.sign({ sub: "a" }, { lifetimeSeconds: 3600 })).kid ?? "",

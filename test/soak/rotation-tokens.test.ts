@@ -4,9 +4,9 @@ import * as jose from "jose";
 import { type Provider, createProvider } from "../../src/index.ts";
 import { createRemoteKeySet } from "../../src/relying-party/index.ts";
 import { advance } from "../../src/rotation/advance.ts";
-import { makeLocalKey } from "../../src/rotation/make-key.ts";
-import type { KeyManager } from "../../src/rotation/manager-types.ts";
-import { createKeyManager } from "../../src/rotation/manager.ts";
+import { makeLocalKey } from "../../src/manager/make-key.ts";
+import type { KeyManager } from "../../src/manager/types.ts";
+import { createKeyManager } from "../../src/manager/manager.ts";
 import { type RotationPolicyOptions, cachedForSeconds } from "../../src/rotation/policy.ts";
 import { activeKey, publishedKeys } from "../../src/rotation/records.ts";
 import { memoryStore } from "../../src/store/memory.ts";
@@ -146,7 +146,7 @@ class Simulation {
       clock,
     });
     const provider = await createProvider({ ...manager.options, clock });
-    await manager.drive(provider);
+    await manager.attach(provider);
     t.after(() => manager.close());
     return new Simulation(t, clock, manager, provider, stepSeconds * second);
   }

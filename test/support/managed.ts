@@ -4,12 +4,12 @@ import * as jose from "jose";
 import { systemClock } from "../../src/clock.ts";
 import type { Change } from "../../src/rotation/advance.ts";
 import { type Command, type NewKey, applyCommand } from "../../src/rotation/commands.ts";
-import { makeLocalKey } from "../../src/rotation/make-key.ts";
-import { type Owner, commandedBy } from "../../src/rotation/owner.ts";
+import { makeLocalKey } from "../../src/manager/make-key.ts";
+import { type Owner, commandedBy } from "../../src/manager/owner.ts";
 import { rotationPolicy } from "../../src/rotation/policy.ts";
-import { transact } from "../../src/rotation/transact.ts";
-import { type Vault, createVault } from "../../src/rotation/vault.ts";
-import { type Wrapping, createWrapping as wrappingUnder, readWrappingKeys } from "../../src/rotation/wrapping.ts";
+import { compareAndSet } from "../../src/manager/compare-and-set.ts";
+import { type Vault, createVault } from "../../src/manager/vault.ts";
+import { type Wrapping, createWrapping as wrappingUnder, readWrappingKeys } from "../../src/manager/wrapping.ts";
 import type { KeyRecord, KeyStore, KeyUse, Snapshot, StoredEvent } from "../../src/store/store.ts";
 import { sqliteStore } from "../../src/store/sqlite.ts";
 
@@ -29,7 +29,7 @@ export async function readStore(path: string): Promise<Stored> {
   }
 }
 
-export { newWrappingKey } from "../../src/rotation/wrapping.ts";
+export { newWrappingKey } from "../../src/manager/wrapping.ts";
 
 /** What a store with these wrapping keys wraps its private keys with. */
 export const createWrapping = async (wrappingKeys: readonly string[], issuer: string): Promise<Wrapping> =>
@@ -68,7 +68,7 @@ export async function commandStore(path: string, command: Command): Promise<{ ch
   try {
     const decide = (records: readonly KeyRecord[]): Change =>
       applyCommand(records, command, rotationPolicy(), Date.now());
-    const change = await transact(store, decide, { clock: systemClock });
+    const change = await compareAndSet(store, decide, { clock: systemClock });
     return { change, doneMs: performance.now() };
   } finally {
     await store.close();

@@ -1,7 +1,7 @@
 import { ConfigError } from "../errors.ts";
 import { type Rules, array, boolean, callback, checkOptions, clock, object, string, withMethods } from "../options.ts";
 import { locate } from "../provider/paths.ts";
-import type { KeyManagerOptions } from "./manager-types.ts";
+import type { KeyManagerOptions } from "./types.ts";
 
 const rules: Rules<KeyManagerOptions> = {
   issuer: string,

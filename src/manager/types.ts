@@ -4,9 +4,9 @@ import type { JwksdError } from "../errors.ts";
 import type { EncryptionEntry, Keyset } from "../keyset/keyset.ts";
 import type { ExternalSigner } from "../signer/signer.ts";
 import type { KeyEvent, KeyRecord, KeyStore, KeyUse } from "../store/store.ts";
-import type { Change } from "./advance.ts";
-import type { Command, NewKey } from "./commands.ts";
-import type { RotationPolicy, RotationPolicyOptions } from "./policy.ts";
+import type { Change } from "../rotation/advance.ts";
+import type { Command, NewKey } from "../rotation/commands.ts";
+import type { RotationPolicy, RotationPolicyOptions } from "../rotation/policy.ts";
 
 /** What happened to the keys of a manager. */
 export type ManagerEvent =
@@ -74,8 +74,8 @@ export interface ManagedKeysets {
   readonly encryptionKeyset: readonly EncryptionEntry[];
 }
 
-/** What a manager drives; `Provider` is one. The mode is for those that have no predicate of their own. */
-export interface Driven {
+/** What takes the keys of a manager; `Provider` is one. The mode is for those that have no predicate of their own. */
+export interface KeySink {
   update(keysets: ManagedKeysets, mode: { readonly isRotating: boolean }): Promise<void>;
 }
 
@@ -94,7 +94,7 @@ export interface KeyManager {
    * Gives a provider (or whatever else has its `update`) the keysets now and after every change; resolves after the first time. Where a
    * later one fails, or takes more than 10 s, it is tried again (`failed`, `ERR_UPDATE`), and the others do not go without.
    */
-  drive(target: Driven): Promise<void>;
+  attach(sink: KeySink): Promise<void>;
   /**
    * A new key for `execute`, which is in no store yet: made where this manager makes its keys, and wrapped as they are.
    *

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { CompactEncrypt, type JWK, compactDecrypt, exportJWK, generateKeyPair } from "jose";
 import { JwksdError } from "../../src/errors.ts";
-import { type KeyManagerOptions, type ManagerEvent, createKeyManager } from "../../src/rotation/index.ts";
+import { type KeyManagerOptions, type ManagerEvent, createKeyManager } from "../../src/manager/index.ts";
 import type { Command, NewKey } from "../../src/rotation/commands.ts";
 import { localSigner } from "../../src/signer/local.ts";
 import { memoryStore } from "../../src/store/memory.ts";
@@ -131,8 +131,8 @@ describe("a target", () => {
     const { manager, clock, told } = await start();
     const taken: number[] = [];
     let isHanging = false;
-    await manager.drive({ update: async ({ keyset }) => void taken.push(keyset.length) });
-    await manager.drive({ update: () => (isHanging ? never : Promise.resolve()) });
+    await manager.attach({ update: async ({ keyset }) => void taken.push(keyset.length) });
+    await manager.attach({ update: () => (isHanging ? never : Promise.resolve()) });
     isHanging = true;
     const announced = manager.execute({ type: "announce", key: await manager.makeKey("sig") });
     await eventually("the other one has the keys", () => taken.join() === "1,2");
@@ -155,9 +155,9 @@ describe("a target", () => {
 
   test("that needs the manager while it takes the keys fails, and does not stop it", async () => {
     const { manager, clock, told } = await start();
-    await manager.drive({ update: async () => {} });
+    await manager.attach({ update: async () => {} });
     let isAsking = false;
-    await manager.drive({ update: async () => void (isAsking && (await manager.decryptionKey({ kid: "new" }))) });
+    await manager.attach({ update: async () => void (isAsking && (await manager.decryptionKey({ kid: "new" }))) });
     isAsking = true;
     const announced = manager.execute({ type: "announce", key: await manager.makeKey("sig") });
     await eventually("it waits", () => manager.records.length === 2);
@@ -188,7 +188,7 @@ describe("a target", () => {
     const update = async (): Promise<void> => {
       if (isBroken) throw new Error("broken");
     };
-    await world.until(replica.manager.drive({ update }));
+    await world.until(replica.manager.attach({ update }));
     isBroken = true;
     await world.passTo(89 * day);
     assert.deepEqual([made.length, replica.manager.records.length], [2, 2]);
@@ -197,7 +197,7 @@ describe("a target", () => {
 
   test("without update is refused", async () => {
     const { manager } = await start();
-    await assert.rejects(manager.drive({} as never), { code: "ERR_OPTION_INVALID" });
+    await assert.rejects(manager.attach({} as never), { code: "ERR_OPTION_INVALID" });
     await manager.close();
   });
 });

@@ -6,8 +6,8 @@ import { guardSigner } from "../signer/guard.ts";
 import { localSigner, publishOnlySigner } from "../signer/local.ts";
 import type { ExternalSigner, Signer } from "../signer/signer.ts";
 import type { KeyRecord } from "../store/store.ts";
-import type { ManagedKeysets } from "./manager-types.ts";
-import { type ExternalKey, isLive, jweOf, publishedKeys, uriOf } from "./records.ts";
+import type { ManagedKeysets } from "./types.ts";
+import { type ExternalKey, isLive, jweOf, publishedKeys, uriOf } from "../rotation/records.ts";
 import type { Wrapping } from "./wrapping.ts";
 
 /** The private halves that are in use, by kid. */

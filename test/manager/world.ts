@@ -3,19 +3,19 @@ import { decodeProtectedHeader } from "jose";
 import type { Clock } from "../../src/clock.ts";
 import { StoreError } from "../../src/errors.ts";
 import { type Provider, createProvider } from "../../src/provider/provider.ts";
-import type { Driven, KeyManager, KeyManagerOptions, ManagerEvent } from "../../src/rotation/manager-types.ts";
-import { createKeyManager } from "../../src/rotation/manager.ts";
+import type { KeySink, KeyManager, KeyManagerOptions, ManagerEvent } from "../../src/manager/types.ts";
+import { createKeyManager } from "../../src/manager/manager.ts";
 import { memoryStore } from "../../src/store/memory.ts";
 import type { KeyRecord, KeyStore } from "../../src/store/store.ts";
 import { newWrappingKey, vaultOf } from "../support/managed.ts";
-import { start } from "./key-records.ts";
+import { start } from "../rotation/key-records.ts";
 
 export const issuer = "https://op.example";
 
 /** What a manager under test is given, beyond what it needs to be one. */
 export type ManagerChoice = Partial<KeyManagerOptions>;
 
-/** A manager, what it has told, and a provider that it drives. */
+/** A manager, what it has told, and a provider that is attached to it. */
 export interface Replica {
   readonly manager: KeyManager;
   readonly provider: Provider;
@@ -28,7 +28,7 @@ export class World {
   readonly wrappingKey = newWrappingKey();
   readonly #timers = new Set<Timer>();
   readonly #managers = new Set<KeyManager>();
-  readonly #sink: Driven = { update: async () => {} };
+  readonly #sink: KeySink = { update: async () => {} };
   #elapsedMs = 0;
   #startMs = start;
 
@@ -68,7 +68,7 @@ export class World {
     const manager = await this.until(createKeyManager({ ...options, ...choice }));
     this.#managers.add(manager);
     const provider = await createProvider(manager.options, { clock: this.clock });
-    await this.until(manager.drive(provider));
+    await this.until(manager.attach(provider));
     await this.idle();
     return { manager, provider, told };
   }
@@ -111,7 +111,7 @@ export class World {
       assert.ok(round < 500, "they never come to rest");
       ({ calls } = this.store);
       // Managers do one thing after the other, so this one is done after all others.
-      await this.until(Promise.all([...this.#managers].map((manager) => manager.drive(this.#sink))));
+      await this.until(Promise.all([...this.#managers].map((manager) => manager.attach(this.#sink))));
       await new Promise(setImmediate);
     }
   }

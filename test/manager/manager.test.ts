@@ -2,13 +2,13 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import * as jose from "jose";
 import { JwksdError, type StateError } from "../../src/errors.ts";
-import type { Driven } from "../../src/rotation/manager-types.ts";
-import { createKeyManager } from "../../src/rotation/manager.ts";
-import { makeLocalKey } from "../../src/rotation/make-key.ts";
+import type { KeySink } from "../../src/manager/types.ts";
+import { createKeyManager } from "../../src/manager/manager.ts";
+import { makeLocalKey } from "../../src/manager/make-key.ts";
 import { checkRecords } from "../../src/rotation/records.ts";
 import { memoryStore } from "../../src/store/memory.ts";
 import { createWrapping } from "../support/managed.ts";
-import { day, hour, second, year } from "./key-records.ts";
+import { day, hour, second, year } from "../rotation/key-records.ts";
 import { eventually } from "../support/service.ts";
 import { type Replica, World, issuer, longCache, seen, shortCache, typesOf } from "./world.ts";
 
@@ -190,17 +190,20 @@ describe("commands", () => {
   });
 });
 
-describe("drive", () => {
+describe("attach", () => {
   test("gives the keys now and after every change; a target that fails is tried again, and keeps nobody else from them", async () => {
     const world = new World();
     const log: string[] = [];
     const [one, two, three] = [target("one", log), target("two", log), target("three", log)];
     const replica = await world.start();
-    for (const each of [one, two]) await world.until(replica.manager.drive(each));
+    for (const each of [one, two]) await world.until(replica.manager.attach(each));
     assert.deepEqual(log.splice(0), ["one 1 long", "two 1 long"]);
 
     three.isBroken = true;
-    await assert.rejects(world.until(replica.manager.drive(three)), { code: "ERR_UPDATE", cause: new Error("broken") });
+    await assert.rejects(world.until(replica.manager.attach(three)), {
+      code: "ERR_UPDATE",
+      cause: new Error("broken"),
+    });
     one.isBroken = true;
     await world.passTo(89 * day);
     assert.deepEqual(log.splice(0), ["two 2 short"]);
@@ -221,7 +224,7 @@ describe("drive", () => {
     const world = new World();
     const replica = await world.start();
     const behind = target("behind", []);
-    await world.until(replica.manager.drive(behind));
+    await world.until(replica.manager.attach(behind));
     await world.passTo(90 * day);
     behind.isBroken = true;
     await world.passTo(90 * day + retire);
@@ -360,7 +363,7 @@ describe("close", () => {
   });
 });
 
-const target = (name: string, log: string[]): Driven & { isBroken: boolean } => ({
+const target = (name: string, log: string[]): KeySink & { isBroken: boolean } => ({
   isBroken: false,
   async update({ keyset }, { isRotating }) {
     if (this.isBroken) throw new Error("broken");

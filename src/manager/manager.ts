@@ -2,15 +2,15 @@ import { systemClock } from "../clock.ts";
 import { ConfigError, JwksdError, SignerError, StoreError } from "../errors.ts";
 import { checkEncryption, checkSigning } from "../keyset/keyset.ts";
 import type { KeyEvent, KeyRecord } from "../store/store.ts";
-import { type Advance, type Change, advance, endOfWait, noteTokenLifetimes } from "./advance.ts";
-import { type Command, announce, applyCommand } from "./commands.ts";
-import { defaultAlg, externalKey, makeLocalKey } from "./make-key.ts";
-import type { KeyManager, KeyManagerOptions, ManagerEvent } from "./manager-types.ts";
-import { checkManagerOptions } from "./manager-options.ts";
-import { checkNotOlder } from "./older-copy.ts";
-import { type OpenKeys, createKeyOpener, destroyExternal, keysetsOf } from "./open-keys.ts";
+import { type Advance, type Change, advance, endOfWait, noteTokenLifetimes } from "../rotation/advance.ts";
+import { type Command, announce, applyCommand } from "../rotation/commands.ts";
+import { externalKey, makeLocalKey } from "./make-key.ts";
+import type { KeyManager, KeyManagerOptions, ManagerEvent } from "./types.ts";
+import { checkManagerOptions } from "./options.ts";
+import { checkNotRolledBack } from "../rotation/rollback.ts";
+import { type OpenKeys, createKeyOpener, destroyExternal, keysetsOf } from "./private-keys.ts";
 import { servedBy } from "./owner.ts";
-import { rotationPolicy } from "./policy.ts";
+import { rotationPolicy } from "../rotation/policy.ts";
 import {
   activeKey,
   addedRecords,
@@ -20,12 +20,13 @@ import {
   endedExternalKeys,
   isRotating,
   newlyActive,
+  nextAlg,
   uriOf,
-} from "./records.ts";
+} from "../rotation/records.ts";
 import { rewrap } from "./rewrap.ts";
-import { announceNext, announcedLate, claimNext, reasonForNext } from "./successor.ts";
-import { createTargets } from "./targets.ts";
-import { transact } from "./transact.ts";
+import { announceNext, announcedLate, claimNext, reasonForNext } from "../rotation/successor.ts";
+import { createSinks } from "./sinks.ts";
+import { compareAndSet } from "./compare-and-set.ts";
 import { type Vault, createVault } from "./vault.ts";
 import { readWrappingKeys } from "./wrapping.ts";
 
@@ -68,7 +69,7 @@ export async function manageKeys(
   const closing = new AbortController();
   const { signal } = closing;
   const opener = createKeyOpener(vault, openSigner, signal, options);
-  const targets = createTargets(clock, signal);
+  const sinks = createSinks(clock, signal);
   const me = crypto.randomUUID();
   /** Announced keys that could not sign when their wait was over, and until when they are not asked again. */
   const notReady = new Map<string, number>();
@@ -99,9 +100,9 @@ export async function manageKeys(
     cancelTimer?.();
     if (signal.aborted) return;
     try {
-      await adopt(await transact(store, step, { clock, signal }));
+      await adopt(await compareAndSet(store, step, { clock, signal }));
       await makeExternalKey();
-      checkTargets();
+      checkSinks();
       succeeded();
     } catch (error) {
       await failed(error);
@@ -171,7 +172,7 @@ export async function manageKeys(
     let change: Change = { records: planned.records, events: [...taken.events, ...planned.events] };
     for (const use of planned.due) {
       if (use === "sig" && createSigner !== undefined) continue;
-      const alg = activeKey(change.records, use)?.alg ?? defaultAlg[use];
+      const alg = nextAlg(change.records, use);
       const key = await makeLocalKey(use, alg, vault);
       change = announce(change, key, now, reasonForNext(change.records.length === 0));
     }
@@ -180,7 +181,7 @@ export async function manageKeys(
 
   /** Who cannot use what is stored leaves it as it is. */
   async function checkUsable(stored: readonly KeyRecord[]): Promise<void> {
-    checkNotOlder(stored, records, recorded);
+    checkNotRolledBack(stored, records, recorded);
     checkFence(stored, policy, clock.now());
     await opener.checkWrapped(stored);
   }
@@ -258,7 +259,7 @@ export async function manageKeys(
       const add = (stored: readonly KeyRecord[]): Change => announceNext((known = stored), key, policy, clock.now());
       // A store that fails may have taken it all the same.
       isUncertain = true;
-      const change = await transact(store, add, { clock, signal });
+      const change = await compareAndSet(store, add, { clock, signal });
       [known, isUncertain] = [change.records, false];
       await adopt(change);
     } finally {
@@ -285,7 +286,7 @@ export async function manageKeys(
   async function claimNextKey(): Promise<boolean> {
     let before: readonly KeyRecord[] = [];
     const claim = (stored: readonly KeyRecord[]): Change => claimNext((before = stored), me, policy, clock.now());
-    const { records: after } = await transact(store, claim, { clock, signal });
+    const { records: after } = await compareAndSet(store, claim, { clock, signal });
     return after !== before;
   }
 
@@ -301,7 +302,7 @@ export async function manageKeys(
     if (isNew) [keys, records] = [await opener.open(next), next];
     if (isPlan) unrecorded = [...unrecorded, ...events];
     else [recorded, unrecorded] = [next, []];
-    await updateTargets();
+    await updateSinks();
     // Now nothing signs with them any more.
     if (behind.length === 0) await opener.closeUnused(records);
     const by = isPlan ? "plan" : events.length > 0 ? "this" : "another";
@@ -329,15 +330,15 @@ export async function manageKeys(
     }
   }
 
-  async function updateTargets(): Promise<void> {
+  async function updateSinks(): Promise<void> {
     // The short cache begins before the new document is out, and ends after it.
     rotating ||= isRotating(records);
-    behind = await targets.giveAll(records, keys);
+    behind = await sinks.giveAll(records, keys);
     if (behind.length === 0) rotating = isRotating(records);
   }
 
   /** Tells of a target that did not take the keys, when all else is done. It is tried again. */
-  function checkTargets(): void {
+  function checkSinks(): void {
     if (behind.length > 0) throw behind[0];
   }
 
@@ -386,18 +387,18 @@ export async function manageKeys(
         maxTokenLifetimeSeconds: policy.maxTokenLifetimeSeconds,
       };
     },
-    async drive(target) {
-      if (typeof target?.update !== "function") throw new ConfigError("ERR_OPTION_INVALID", "a target has no update()");
-      return inTurn(() => targets.give(target, records, keys));
+    async attach(sink) {
+      if (typeof sink?.update !== "function") throw new ConfigError("ERR_OPTION_INVALID", "a sink has no update()");
+      return inTurn(() => sinks.give(sink, records, keys));
     },
     execute: (command) =>
       inTurn(async () => {
-        const change = await transact(store, (stored) => obey(stored, command), { clock, signal });
+        const change = await compareAndSet(store, (stored) => obey(stored, command), { clock, signal });
         // It is done, whatever becomes of the rest.
-        await adopt(change).then(checkTargets).then(succeeded, failed);
+        await adopt(change).then(checkSinks).then(succeeded, failed);
         return change;
       }),
-    async makeKey(use, alg = activeKey(records, use)?.alg ?? defaultAlg[use]) {
+    async makeKey(use, alg = nextAlg(records, use)) {
       if (use !== "sig" || createSigner === undefined) return makeLocalKey(use, alg, vault);
       const signer = await createSigner({ issuer, signal });
       return externalKey(signer).finally(() => signer.close());

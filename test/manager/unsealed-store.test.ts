@@ -2,16 +2,16 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import * as jose from "jose";
-import { createVault } from "../../src/rotation/vault.ts";
-import { servedBy, takenBy } from "../../src/rotation/owner.ts";
-import { rewrap } from "../../src/rotation/rewrap.ts";
-import { transact } from "../../src/rotation/transact.ts";
-import { readWrappingKeys } from "../../src/rotation/wrapping.ts";
+import { createVault } from "../../src/manager/vault.ts";
+import { servedBy, takenBy } from "../../src/manager/owner.ts";
+import { rewrap } from "../../src/manager/rewrap.ts";
+import { compareAndSet } from "../../src/manager/compare-and-set.ts";
+import { readWrappingKeys } from "../../src/manager/wrapping.ts";
 import type { KeyRecord, Snapshot } from "../../src/store/store.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import { fromBefore, newWrappingKey } from "../support/managed.ts";
 import { WrittenStore } from "../support/written-store.ts";
-import { day, hour, second } from "./key-records.ts";
+import { day, hour, second } from "../rotation/key-records.ts";
 import { type Replica, World, issuer, seen, typesOf } from "./world.ts";
 
 interface Before {
@@ -42,7 +42,7 @@ async function seal({ world, store }: Omit<Before, "replica">, wrappingKey = wor
   const keys = await readWrappingKeys([...new Set([wrappingKey, world.wrappingKey])]);
   const vault = createVault({ store, keys, ownerRule: takenBy({ issuer, isChosen: true }), seals: true });
   const decide = (records: readonly KeyRecord[]) => rewrap(records, vault, world.clock.now(), "an operator did");
-  await transact(vault.store, decide, { clock: world.clock });
+  await compareAndSet(vault.store, decide, { clock: world.clock });
 }
 
 const marks = ({ records }: Snapshot): unknown[] =>

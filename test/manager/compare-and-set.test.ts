@@ -4,12 +4,12 @@ import { StateError, StoreError } from "../../src/errors.ts";
 import type { Change } from "../../src/rotation/advance.ts";
 import { applyCommand } from "../../src/rotation/commands.ts";
 import { rotationPolicy } from "../../src/rotation/policy.ts";
-import { transact } from "../../src/rotation/transact.ts";
+import { compareAndSet } from "../../src/manager/compare-and-set.ts";
 import { memoryStore } from "../../src/store/memory.ts";
 import type { KeyRecord, KeyStore } from "../../src/store/store.ts";
 import { settled, simulatedClock } from "../support/simulated.ts";
 import { refusal } from "../support/refusal.ts";
-import { newKey, record, states } from "./key-records.ts";
+import { newKey, record, states } from "../rotation/key-records.ts";
 
 const policy = rotationPolicy();
 const clock = simulatedClock();
@@ -68,7 +68,7 @@ function contested(times: number): KeyStore & { readonly loads: () => number } {
 
 test("what is decided is committed, records and events together", async () => {
   const store = memoryStore();
-  const change = await transact(store, announceNext, { clock });
+  const change = await compareAndSet(store, announceNext, { clock });
   assert.equal(states(change.records), "key 1 active");
   assert.deepEqual((await store.load()).records, change.records);
   const log = await store.events();
@@ -77,24 +77,24 @@ test("what is decided is committed, records and events together", async () => {
 
 test("what is given back unchanged is not committed", async () => {
   const store = memoryStore();
-  await transact(store, announceNext, { clock });
-  const change = await transact(store, (records) => ({ records, events: [] }), { clock });
+  await compareAndSet(store, announceNext, { clock });
+  const change = await compareAndSet(store, (records) => ({ records, events: [] }), { clock });
   assert.equal((await store.load()).revision, 1);
   assert.equal(states(change.records), "key 1 active");
 });
 
 test("an event without a change of records is committed", async () => {
   const store = memoryStore();
-  const { records } = await transact(store, announceNext, { clock });
+  const { records } = await compareAndSet(store, announceNext, { clock });
   const event = { at: 1, type: "rewrapped", kid: "key 1", use: "sig", reason: "why" } as const;
-  await transact(store, (records) => ({ records, events: [event] }), { clock });
+  await compareAndSet(store, (records) => ({ records, events: [event] }), { clock });
   assert.deepEqual(await store.events({ limit: 1 }), [{ ...event, number: 3 }]);
   assert.deepEqual((await store.load()).records, records);
 });
 
 test("where others commit first, all of it is done again on what they left", async () => {
   const store = contested(3);
-  const { result } = await finished(transact(store, announceNext, { clock }));
+  const { result } = await finished(compareAndSet(store, announceNext, { clock }));
   assert.ok(result.status === "fulfilled");
   assert.equal(states(result.value.records), "key 1 active, key 2 removed, key 3 removed, key 4 announced");
   assert.deepEqual((await store.load()).records, result.value.records);
@@ -102,7 +102,7 @@ test("where others commit first, all of it is done again on what they left", asy
 
 test("who comes too late twenty times gives up, and has changed nothing", async () => {
   const store = contested(20);
-  const { result } = await finished(transact(store, announceNext, { clock }));
+  const { result } = await finished(compareAndSet(store, announceNext, { clock }));
   assert.ok(result.status === "rejected");
   assert.ok(result.reason instanceof StoreError);
   assert.equal(result.reason.code, "ERR_STORE_CONFLICT");
@@ -113,23 +113,23 @@ test("who comes too late twenty times gives up, and has changed nothing", async 
 
 test("nineteen times too late is in time", async () => {
   const store = contested(19);
-  const { result } = await finished(transact(store, announceNext, { clock }));
+  const { result } = await finished(compareAndSet(store, announceNext, { clock }));
   assert.equal(result.status, "fulfilled");
 });
 
 test("pauses grow from milliseconds to a second at most, at random", async (t) => {
   t.mock.method(Math, "random", () => 0.999);
-  const longest = await finished(transact(contested(20), announceNext, { clock }));
+  const longest = await finished(compareAndSet(contested(20), announceNext, { clock }));
   // 2 + 4 + ... + 512 + 10 * 1000 ms.
   assert.ok(longest.tookMs > 10_900 && longest.tookMs <= 11_050, String(longest.tookMs));
   t.mock.method(Math, "random", () => 0);
-  const shortest = await finished(transact(contested(20), announceNext, { clock }));
+  const shortest = await finished(compareAndSet(contested(20), announceNext, { clock }));
   assert.ok(shortest.tookMs <= 40, String(shortest.tookMs));
 });
 
 test("twelve at once: every change is made, one after the other", async () => {
   const store = memoryStore();
-  const all = Promise.all(Array.from({ length: 12 }, () => transact(store, announceNext, { clock })));
+  const all = Promise.all(Array.from({ length: 12 }, () => compareAndSet(store, announceNext, { clock })));
   await finished(all);
   const { revision, records } = await store.load();
   assert.equal(revision, 12);
@@ -141,12 +141,12 @@ const undecided = (): Change => assert.fail("nobody decides by records that brea
 describe("nothing is committed", () => {
   test("where the decision is a refusal", async () => {
     const store = memoryStore();
-    await transact(store, announceNext, { clock });
+    await compareAndSet(store, announceNext, { clock });
     const refuse = (records: readonly KeyRecord[]): Change =>
       applyCommand(records, { type: "remove", kid: "key 1" }, policy, clock.now());
-    await refusal(() => transact(store, refuse, { clock }), "ERR_TRANSITION");
+    await refusal(() => compareAndSet(store, refuse, { clock }), "ERR_TRANSITION");
     await assert.rejects(
-      transact(store, async (records) => refuse(records), { clock }),
+      compareAndSet(store, async (records) => refuse(records), { clock }),
       StateError,
     );
     assert.equal((await store.load()).revision, 1);
@@ -155,7 +155,7 @@ describe("nothing is committed", () => {
   test("where the records of the store break a rule", async () => {
     const store = memoryStore();
     await store.commit(0, [record("a", "announced", { announcedAt: clock.now() })], []);
-    await refusal(() => transact(store, undecided, { clock }), "ERR_RECORDS_INVALID");
+    await refusal(() => compareAndSet(store, undecided, { clock }), "ERR_RECORDS_INVALID");
     assert.equal((await store.load()).revision, 1);
   });
 
@@ -169,20 +169,20 @@ describe("nothing is committed", () => {
         return Promise.reject(new StoreError("ERR_STORE_UNAVAILABLE", "the disk is full"));
       },
     };
-    await assert.rejects(transact(failing, announceNext, { clock }), { code: "ERR_STORE_UNAVAILABLE" });
+    await assert.rejects(compareAndSet(failing, announceNext, { clock }), { code: "ERR_STORE_UNAVAILABLE" });
     assert.deepEqual([commits, store.loads()], [1, 1]);
   });
 
   test("where the caller has aborted", async () => {
     const store = memoryStore();
     const signal = AbortSignal.abort();
-    await assert.rejects(transact(store, announceNext, { clock, signal }), { name: "AbortError" });
+    await assert.rejects(compareAndSet(store, announceNext, { clock, signal }), { name: "AbortError" });
     const controller = new AbortController();
     const decide = (records: readonly KeyRecord[]): Change => {
       controller.abort();
       return announceNext(records);
     };
-    await assert.rejects(transact(store, decide, { clock, signal: controller.signal }), { name: "AbortError" });
+    await assert.rejects(compareAndSet(store, decide, { clock, signal: controller.signal }), { name: "AbortError" });
     assert.equal((await store.load()).revision, 0);
   });
 });

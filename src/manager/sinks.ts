@@ -2,32 +2,32 @@ import { abortable } from "../async.ts";
 import type { Clock } from "../clock.ts";
 import { JwksdError, StateError } from "../errors.ts";
 import type { KeyRecord } from "../store/store.ts";
-import type { Driven } from "./manager-types.ts";
-import { type OpenKeys, keysetsOf } from "./open-keys.ts";
-import { isRotating } from "./records.ts";
+import type { KeySink } from "./types.ts";
+import { type OpenKeys, keysetsOf } from "./private-keys.ts";
+import { isRotating } from "../rotation/records.ts";
 
-/** How long a target may take to take the keys. */
+/** How long a sink may take to take the keys. */
 const updateMs = 10_000;
 
 /** The providers, or whatever else has their `update`, that a manager gives its keys to. */
-export function createTargets(clock: Clock, signal: AbortSignal) {
+export function createSinks(clock: Clock, signal: AbortSignal) {
   /** Of which records each has taken the keys. */
-  const taken = new Map<Driven, readonly KeyRecord[]>();
+  const taken = new Map<KeySink, readonly KeyRecord[]>();
 
   /** @throws StateError `ERR_UPDATE`, and what a provider throws */
-  async function give(target: Driven, records: readonly KeyRecord[], keys: OpenKeys): Promise<void> {
+  async function give(sink: KeySink, records: readonly KeyRecord[], keys: OpenKeys): Promise<void> {
     const late = new AbortController();
     const cancelTimer = clock.setTimer(
-      () => late.abort(new StateError("ERR_UPDATE", `a target has not taken the keys within ${updateMs} ms`)),
+      () => late.abort(new StateError("ERR_UPDATE", `a sink has not taken the keys within ${updateMs} ms`)),
       updateMs,
     );
     try {
-      const updating = (async () => target.update(keysetsOf(records, keys), { isRotating: isRotating(records) }))();
+      const updating = (async () => sink.update(keysetsOf(records, keys), { isRotating: isRotating(records) }))();
       await abortable(updating, AbortSignal.any([late.signal, signal]));
-      taken.set(target, records);
+      taken.set(sink, records);
     } catch (cause) {
       if (cause instanceof JwksdError) throw cause;
-      throw new StateError("ERR_UPDATE", "a target has not taken the keys; see the cause", { cause });
+      throw new StateError("ERR_UPDATE", "a sink has not taken the keys; see the cause", { cause });
     } finally {
       cancelTimer();
     }
@@ -38,7 +38,7 @@ export function createTargets(clock: Clock, signal: AbortSignal) {
     /** Gives the keys to all that have not taken them yet, at once, and says why some have not. */
     async giveAll(records: readonly KeyRecord[], keys: OpenKeys): Promise<readonly unknown[]> {
       const behind = [...taken].filter(([, given]) => given !== records);
-      const outcomes = await Promise.allSettled(behind.map(([target]) => give(target, records, keys)));
+      const outcomes = await Promise.allSettled(behind.map(([sink]) => give(sink, records, keys)));
       return outcomes.flatMap((outcome) => (outcome.status === "rejected" ? [outcome.reason as unknown] : []));
     },
   };

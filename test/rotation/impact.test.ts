@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import type { Change } from "../../src/rotation/advance.ts";
 import { advance } from "../../src/rotation/advance.ts";
 import { type Command, applyCommand } from "../../src/rotation/commands.ts";
-import { aftermath, effects, trustAfterRevocation } from "../../src/rotation/effects.ts";
+import { aftermath, impactOf, trustAfterRevocation } from "../../src/rotation/impact.ts";
 import { rotationPolicy } from "../../src/rotation/policy.ts";
 import type { KeyRecord } from "../../src/store/store.ts";
 import { day, hour, newKey, record, second, start } from "./key-records.ts";
@@ -228,22 +228,22 @@ describe("what a change means for verifiers", () => {
     test(name, () => {
       const { records: after }: Change =
         command === "advance" ? advance(records, policy, now) : applyCommand(records, command, policy, now);
-      assert.deepEqual(effects(records, after, policy, now), says);
+      assert.deepEqual(impactOf(records, after, policy, now), says);
     });
   }
 
-  test("no change means nothing", () => assert.deepEqual(effects([a, enc], [a, enc], policy, now), []));
+  test("no change means nothing", () => assert.deepEqual(impactOf([a, enc], [a, enc], policy, now), []));
 
   test("another wrapping of the private half affects nobody, and is not shown", () => {
     const after = [{ ...a, privateHalf: { jwe: "SECRET" } }, enc];
-    assert.deepEqual(effects([a, enc], after, policy, now), [
+    assert.deepEqual(impactOf([a, enc], after, policy, now), [
       'Signing key "a": only its private half is kept in another way; nobody is affected.',
     ]);
   });
 
   test("a wait that begins again affects nobody", () => {
     const before = [a, announced(3 * day)];
-    assert.deepEqual(effects(before, advance(before, policy, now).records, policy, now), [
+    assert.deepEqual(impactOf(before, advance(before, policy, now).records, policy, now), [
       'Signing key "b": its waiting time begins again; nobody is affected.',
     ]);
   });
@@ -256,7 +256,7 @@ describe("what a change means for verifiers", () => {
       maxTokenLifetimeSeconds: 600,
     });
     const { records } = applyCommand([a], { type: "rotate", use: "sig", key: newKey("b"), now: true }, other, now);
-    const [retires, signs] = effects([a], records, other, now);
+    const [retires, signs] = impactOf([a], records, other, now);
     // 1 + 600 + 2 * 10 s, and 7,200 + 60 s.
     assert.match(retires ?? "", /until 2026-11-20 12:10:21 UTC/);
     assert.match(signs ?? "", /refuse its tokens until 2026-11-20 14:01:00 UTC .*cacheSlackSeconds 60\)/);
@@ -264,7 +264,7 @@ describe("what a change means for verifiers", () => {
 
   test("a kid cannot command a terminal", () => {
     const { records } = applyCommand([a], { type: "announce", key: newKey("\u001b[2Jü\u202e") }, policy, now);
-    assert.match(effects([a], records, policy, now)[0] ?? "", /^Signing key "\\u001b\[2J\\u00fc\\u202e" is/);
+    assert.match(impactOf([a], records, policy, now)[0] ?? "", /^Signing key "\\u001b\[2J\\u00fc\\u202e" is/);
   });
 });
 

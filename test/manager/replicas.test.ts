@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import * as jose from "jose";
 import { JwksdError, SignerError, StoreError } from "../../src/errors.ts";
 import type { PublicJwk } from "../../src/jwk/public.ts";
-import { makeLocalKey } from "../../src/rotation/make-key.ts";
+import { makeLocalKey } from "../../src/manager/make-key.ts";
 import { checkRecords } from "../../src/rotation/records.ts";
 import { localSigner } from "../../src/signer/local.ts";
 import type { ExternalSigner } from "../../src/signer/signer.ts";
@@ -12,7 +12,7 @@ import type { KeyRecord, KeyStore } from "../../src/store/store.ts";
 import { eventually } from "../support/service.ts";
 import { createWrapping } from "../support/managed.ts";
 import { type ManagerChoice, type Replica, World, issuer, seen, typesOf } from "./world.ts";
-import { day, hour, second } from "./key-records.ts";
+import { day, hour, second } from "../rotation/key-records.ts";
 
 const retire = (5 + 3600 + 2 * 300) * second;
 const code = (expected: string) => (error: unknown) => {
@@ -398,7 +398,7 @@ describe("keys in an HSM or key service", () => {
     isFull = false;
     const target = { isBroken: true };
     await world.until(
-      replica.manager.drive({
+      replica.manager.attach({
         update: async ({ keyset }) => {
           if (target.isBroken && keyset.length > 1) throw new Error("broken");
         },
@@ -538,7 +538,7 @@ describe("keys in an HSM or key service", () => {
     assert.deepEqual(module.closed, []);
     let wasOpen = false;
     await world.until(
-      replica.manager.drive({ update: async () => void (wasOpen = !module.closed.includes("module:key/1")) }),
+      replica.manager.attach({ update: async () => void (wasOpen = !module.closed.includes("module:key/1")) }),
     );
     await world.pass(retire);
     assert.equal(wasOpen, true, "not before the provider has let go of it");

@@ -2,8 +2,8 @@ import { abortable } from "../async.ts";
 import type { Clock } from "../clock.ts";
 import { StoreError } from "../errors.ts";
 import type { KeyRecord, KeyStore } from "../store/store.ts";
-import type { Change } from "./advance.ts";
-import { checkRecords } from "./records.ts";
+import type { Change } from "../rotation/advance.ts";
+import { checkRecords } from "../rotation/records.ts";
 
 const maxAttempts = 20;
 const maxPauseMs = 1_000;
@@ -15,7 +15,7 @@ const maxPauseMs = 1_000;
  * @throws StoreError `ERR_STORE_UNAVAILABLE`, `ERR_RECORDS_INVALID`, `ERR_STORE_CONFLICT` after 20 attempts
  * @throws what `decide` throws, and the reason of a signal that aborts
  */
-export async function transact(
+export async function compareAndSet(
   store: KeyStore,
   decide: (records: readonly KeyRecord[]) => Change | Promise<Change>,
   { clock, signal }: { readonly clock: Clock; readonly signal?: AbortSignal | undefined },

@@ -2,13 +2,13 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import * as jose from "jose";
 import { JwksdError } from "../../src/errors.ts";
-import { makeLocalKey } from "../../src/rotation/make-key.ts";
-import type { ManagerEvent } from "../../src/rotation/manager-types.ts";
+import { makeLocalKey } from "../../src/manager/make-key.ts";
+import type { ManagerEvent } from "../../src/manager/types.ts";
 import { checkRecords } from "../../src/rotation/records.ts";
 import { memoryStore } from "../../src/store/memory.ts";
 import type { KeyRecord, KeyStore, Snapshot } from "../../src/store/store.ts";
 import { createWrapping, newWrappingKey } from "../support/managed.ts";
-import { day, hour, second, start } from "./key-records.ts";
+import { day, hour, second, start } from "../rotation/key-records.ts";
 import { World, issuer, longCache, seen, shortCache, typesOf } from "./world.ts";
 
 const retire = (5 + 3600 + 2 * 300) * second;

@@ -11,7 +11,7 @@ const stateRank: Readonly<Record<KeyState, number>> = { announced: 0, active: 1,
  * @param recorded the records as they were last seen in the store
  * @throws StoreError `ERR_RECORDS_INVALID`
  */
-export function checkNotOlder(
+export function checkNotRolledBack(
   stored: readonly KeyRecord[],
   used: readonly KeyRecord[],
   recorded: readonly KeyRecord[],

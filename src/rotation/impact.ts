@@ -3,7 +3,7 @@ import { endOfWait } from "./advance.ts";
 import { rotatingSince } from "./mode-intervals.ts";
 import { type RotationPolicy, cachedForSeconds } from "./policy.ts";
 import { activeKey, announcedUntil, isRotating } from "./records.ts";
-import { durationText, kidText, timeText } from "./words.ts";
+import { durationText, kidText, timeText } from "./format.ts";
 
 /** For how long caches may trust a key that is no longer published. */
 export interface Trust {
@@ -20,7 +20,7 @@ export interface Trust {
  *
  * @param now when the change is made, in epoch milliseconds
  */
-export function effects(
+export function impactOf(
   before: readonly KeyRecord[],
   after: readonly KeyRecord[],
   policy: RotationPolicy,

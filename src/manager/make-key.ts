@@ -6,12 +6,9 @@ import { type EncryptionEntry, checkEncryption, checkSigning } from "../keyset/k
 import { signerFrom } from "../signer/local.ts";
 import type { ExternalSigner } from "../signer/signer.ts";
 import type { KeyUse } from "../store/store.ts";
-import type { NewKey } from "./commands.ts";
-import { probeSigner } from "./open-keys.ts";
+import type { NewKey } from "../rotation/commands.ts";
+import { probeSigner } from "./private-keys.ts";
 import type { Wrapping } from "./wrapping.ts";
-
-/** The alg of new keys, where there is no key before them. RSA is what most relying parties can encrypt to. */
-export const defaultAlg: Readonly<Record<KeyUse, string>> = { sig: "ES256", enc: "RSA-OAEP-256" };
 
 /** Makes a key in the memory of this process, and wraps its private half; its kid is its RFC 7638 thumbprint. */
 export async function makeLocalKey(use: KeyUse, alg: string, wrapping: Wrapping): Promise<NewKey> {

@@ -1,7 +1,7 @@
 import type { KeyRecord } from "../store/store.ts";
-import { type Change, replace } from "./advance.ts";
-import { privateJwkOf } from "./open-keys.ts";
-import { isLive, jweOf } from "./records.ts";
+import { type Change, replace } from "../rotation/advance.ts";
+import { privateJwkOf } from "./private-keys.ts";
+import { isLive, jweOf } from "../rotation/records.ts";
 import type { Vault } from "./vault.ts";
 
 /**

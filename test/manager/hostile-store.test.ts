@@ -3,13 +3,13 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import * as jose from "jose";
 import { JwksdError } from "../../src/errors.ts";
-import { makeLocalKey } from "../../src/rotation/make-key.ts";
-import type { ManagerEvent } from "../../src/rotation/manager-types.ts";
+import { makeLocalKey } from "../../src/manager/make-key.ts";
+import type { ManagerEvent } from "../../src/manager/types.ts";
 import type { KeyRecord, KeyStore, Snapshot } from "../../src/store/store.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import { createWrapping, newWrappingKey, vaultOf } from "../support/managed.ts";
 import { WrittenStore } from "../support/written-store.ts";
-import { day, hour, second } from "./key-records.ts";
+import { day, hour, second } from "../rotation/key-records.ts";
 import { type Replica, World, issuer, seen } from "./world.ts";
 
 const evil = ecKey("evil");

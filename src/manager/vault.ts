@@ -1,7 +1,7 @@
 import { StoreError } from "../errors.ts";
 import type { KeyEvent, KeyRecord, KeyStore, Snapshot } from "../store/store.ts";
 import { type Owner, type OwnerRule, bindingOf, checkTaking, ownerOfBinding } from "./owner.ts";
-import { isLive, jweOf } from "./records.ts";
+import { isLive, jweOf } from "../rotation/records.ts";
 import { claimedOwner, makeSeal, notAuthentic, openSeal } from "./seal.ts";
 import { type Wrapping, type WrappingKeys, createWrapping, headerOf } from "./wrapping.ts";
 

@@ -5,7 +5,7 @@ import { SignerError } from "../../src/errors.ts";
 import { localSigner } from "../../src/signer/local.ts";
 import type { ExternalSigner } from "../../src/signer/signer.ts";
 import { ecKey } from "../support/keys.ts";
-import { day, hour, second, year } from "./key-records.ts";
+import { day, hour, second, year } from "../rotation/key-records.ts";
 import { World, seen, typesOf } from "./world.ts";
 
 const policy = { rotateEveryDays: 3 };
