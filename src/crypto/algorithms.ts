@@ -30,13 +30,20 @@ const algorithms: ReadonlyMap<string, Algorithm> = new Map<string, Algorithm>([
 /** Whether an `alg` verifies with a public key: not `none`, not HMAC. */
 export const isPublicKeyAlgorithm = (alg: unknown): alg is string => algorithms.has(alg as string);
 
+/** The algorithm of an `alg`. @throws TypeError when it is none of a public key */
+export function algorithmOf(alg: string): Algorithm {
+  const algorithm = algorithms.get(alg);
+  if (algorithm === undefined) throw new TypeError(`${alg} is no algorithm with a public key`);
+  return algorithm;
+}
+
 /**
- * The algorithm of an `alg`.
+ * The algorithm of an `alg`, if a key is for it.
  *
  * @throws TypeError when the key is not of this algorithm, or not for this usage
  */
 export function algorithmFor(alg: string, key: CryptoKey, usage: "sign" | "verify"): Algorithm {
-  const algorithm = algorithms.get(alg);
+  const algorithm = algorithmOf(alg);
   const {
     name,
     hash,
@@ -49,7 +56,7 @@ export function algorithmFor(alg: string, key: CryptoKey, usage: "sign" | "verif
     readonly modulusLength?: number;
   };
   const fits =
-    name === algorithm?.name &&
+    name === algorithm.name &&
     namedCurve === algorithm.namedCurve &&
     (hash === undefined || hash.name === algorithm.hash) &&
     modulusLength >= minRsaBits &&

@@ -48,4 +48,6 @@ function verifyTaking(
   return inTurn(() => verifyBytes(hash, bytes, input, encoded), share);
 }
 
+export const importPublicKey = web.importPublicKey;
+
 export const readSec1OrPkcs1: Primitives["readSec1OrPkcs1"] = (pem) => createPrivateKey(pem).export({ format: "jwk" });

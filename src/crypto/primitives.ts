@@ -1,4 +1,4 @@
-import type { CryptoKey } from "jose";
+import type { CryptoKey, JWK } from "jose";
 import type { Bytes } from "../bytes.ts";
 
 /**
@@ -24,6 +24,14 @@ export interface Primitives {
   verify(this: void, key: CryptoKey, alg: string, bytes: Bytes, signature: Bytes): boolean | Promise<boolean>;
   /** `verify` where a millisecond of delay does not matter: it takes a whole turn of the event loop, so it delays nothing else. */
   readonly verifyLater: Primitives["verify"];
+  /**
+   * A public key for `verify`. jose's import would bring the tables of all its encryption algorithms into a browser.
+   *
+   * @param publicJwk its public members only
+   * @param alg of RFC 7518 or RFC 8037, with a public key
+   * @throws DOMException, TypeError when the members are no key of this alg
+   */
+  importPublicKey(this: void, publicJwk: JWK, alg: string): Promise<CryptoKey>;
   /** Reads a private key from SEC1 or PKCS#1 PEM as a JWK; `undefined` on runtimes that read PKCS#8 only. */
   readonly readSec1OrPkcs1: ((pem: string) => Readonly<Record<string, unknown>>) | undefined;
 }

@@ -1,4 +1,4 @@
-import { algorithmFor } from "./algorithms.ts";
+import { algorithmFor, algorithmOf } from "./algorithms.ts";
 import type { Primitives } from "./primitives.ts";
 
 // For browsers and workers.
@@ -15,5 +15,8 @@ export const verify: Primitives["verify"] = async (key, alg, bytes, signature) =
 
 // Web Crypto does not block the event loop.
 export const verifyLater: Primitives["verifyLater"] = (...input) => verify(...input);
+
+export const importPublicKey: Primitives["importPublicKey"] = (publicJwk, alg) =>
+  subtle.importKey("jwk", publicJwk, algorithmOf(alg), true, ["verify"]);
 
 export const readSec1OrPkcs1: Primitives["readSec1OrPkcs1"] = undefined;

@@ -1,4 +1,5 @@
-import * as jose from "jose";
+import { importPublicKey } from "#crypto";
+import type { CryptoKey } from "jose";
 import { KeyMaterialError, TokenError } from "../errors.ts";
 import { type OkpPublicJwk, type PublicJwk, ed25519Members, keyIdentity, publicMembers, rsaBits } from "./public.ts";
 
@@ -22,7 +23,7 @@ export interface VerificationKeys {
    *
    * @throws TokenError `ERR_TOKEN_ALG` when the key of this kid is for another alg
    */
-  find(kid: string, alg: string): jose.CryptoKey | Promise<jose.CryptoKey> | undefined;
+  find(kid: string, alg: string): CryptoKey | Promise<CryptoKey> | undefined;
 }
 
 interface Candidate {
@@ -31,7 +32,7 @@ interface Candidate {
   readonly jwk: PublicJwk | OkpPublicJwk;
   readonly algs: readonly string[];
   /** By alg; each is imported once, and most never. */
-  imported?: Map<string, jose.CryptoKey | Promise<jose.CryptoKey>>;
+  imported?: Map<string, CryptoKey | Promise<CryptoKey>>;
 }
 
 const ecAlgs = { "P-256": "ES256", "P-384": "ES384", "P-521": "ES512" } as const;
@@ -171,9 +172,9 @@ function checkRsa({ modulus, exponent }: { modulus: number; exponent: number }):
   }
 }
 
-function importFor(candidate: Candidate, alg: string): Promise<jose.CryptoKey> {
+function importFor(candidate: Candidate, alg: string): Promise<CryptoKey> {
   const imported = (candidate.imported ??= new Map());
-  const importing = jose.importJWK({ ...candidate.jwk }, alg).then(
+  const importing = importPublicKey({ ...candidate.jwk }, alg).then(
     (key) => {
       imported.set(alg, key);
       return key;

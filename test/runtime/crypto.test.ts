@@ -65,6 +65,14 @@ for (const entry of ["index.ts", "relying-party/index.ts", "manager/index.ts"]) 
   });
 }
 
+test("a bundle of the key set for browsers has none of jose's tables of encryption algorithms", async (t) => {
+  const file = join(await temporaryFolder(t), "bundle.js");
+  await bundle(join(root, "src/relying-party/index.ts"), file, "--target", "browser", "--minify");
+  const text = await readFile(file, "utf8");
+  assert.match(text, /RSASSA-PKCS1-v1_5/);
+  assert.doesNotMatch(text, /PBES2|A256GCM/);
+});
+
 const vectors = join(root, "test/crypto/primitives.test.ts");
 test("Bun signs and verifies as Node does", async () => {
   const { stderr } = await run(binary("bun"), ["test", vectors]);
