@@ -137,9 +137,18 @@ export const errorTable = {
   },
   StoreError: {
     ERR_STORE_CONFLICT: {
-      when: "another commit came first; nothing was changed",
+      when: "another commit came first, or leases have changed; nothing was changed",
       remedy: "load again and retry",
       retryable: true,
+    },
+    ERR_COMMIT_UNKNOWN: {
+      when: "the answer to a commit was lost, and the store cannot be asked: it may have been written, or may still be",
+      remedy: "load; the revision and the records tell",
+      retryable: true,
+    },
+    ERR_LEASE_ENDED: {
+      when: "a replica renewed a lease that has ended; it is never renewed",
+      remedy: "join again, with a new id",
     },
     ERR_STORE_UNAVAILABLE: {
       when: "the store cannot be read or written; `cause` says more",

@@ -30,6 +30,7 @@ const retryable: Readonly<Record<RetryableCode, true>> = {
   ERR_KEYS_LATER: true,
   ERR_REPLAY_FULL: true,
   ERR_STORE_CONFLICT: true,
+  ERR_COMMIT_UNKNOWN: true,
   ERR_STORE_UNAVAILABLE: true,
   ERR_UPDATE: true,
 };

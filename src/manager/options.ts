@@ -5,7 +5,7 @@ import type { KeyManagerOptions } from "./types.ts";
 
 const rules: Rules<KeyManagerOptions> = {
   issuer: string,
-  store: withMethods("load", "commit", "watch"),
+  store: withMethods("load", "commit", "join", "renew", "leave", "watch"),
   policy: object,
   wrappingKeys: array,
   createSigner: callback,

@@ -1,6 +1,6 @@
 import * as jose from "jose";
 import { StoreError } from "../errors.ts";
-import type { KeyRecord, Snapshot } from "../store/store.ts";
+import type { Committed, KeyRecord } from "../store/store.ts";
 import { textHash } from "../text-hash.ts";
 import type { Owner } from "./owner.ts";
 import { type WrappingKey, type WrappingKeys, headerOf, missing } from "./wrapping.ts";
@@ -31,7 +31,7 @@ export async function makeSeal(
  */
 export async function openSeal(
   keys: WrappingKeys,
-  { revision, records, seal = "" }: Snapshot,
+  { revision, records, seal = "" }: Committed,
 ): Promise<{ readonly owner: Owner; readonly verifiedBy: string }> {
   const header = headerOf(seal);
   if (typeof header?.kid !== "string") throw notAuthentic("its seal is damaged");
@@ -50,7 +50,7 @@ export async function openSeal(
 }
 
 /** Whose keys a seal says that the store holds; not verified. */
-export function claimedOwner({ seal = "" }: Snapshot): Owner | undefined {
+export function claimedOwner({ seal = "" }: Committed): Owner | undefined {
   try {
     return ownerIn(jose.decodeJwt(seal));
   } catch {

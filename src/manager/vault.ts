@@ -1,5 +1,5 @@
 import { StoreError } from "../errors.ts";
-import type { KeyEvent, KeyRecord, KeyStore, Snapshot } from "../store/store.ts";
+import type { CommitOptions, Committed, KeyEvent, KeyRecord, KeyStore, Snapshot, StoreCall } from "../store/store.ts";
 import { type Owner, type OwnerRule, bindingOf, checkTaking, ownerOfBinding } from "./owner.ts";
 import { isLive, jweOf } from "../rotation/records.ts";
 import { claimedOwner, makeSeal, notAuthentic, openSeal } from "./seal.ts";
@@ -31,7 +31,7 @@ export interface VaultOptions {
   /** Seals a store that has no seal. Default: such a store stays as it is. */
   readonly seals?: boolean | undefined;
   /** Whether records that cannot be believed are taken as they are. Default: never. */
-  readonly accepts?: ((problem: StoreError, snapshot: Snapshot) => boolean) | undefined;
+  readonly accepts?: ((problem: StoreError, snapshot: Committed) => boolean) | undefined;
 }
 
 /** What is known of what was loaded. */
@@ -57,7 +57,7 @@ export function createVault({ store, keys, ownerRule, seals = false, accepts = (
   const isSealing = (): boolean => found.isSealed || seals;
   const wrapping = (owner: Owner): Wrapping => createWrapping(keys, bindingOf(owner), isSealing());
 
-  async function load(options?: { readonly signal?: AbortSignal | undefined }): Promise<Snapshot> {
+  async function load(options?: StoreCall): Promise<Snapshot> {
     // As it was before it asked: another commit of this process may come before the answer.
     const before = seen;
     const snapshot = await store.load(options);
@@ -75,7 +75,7 @@ export function createVault({ store, keys, ownerRule, seals = false, accepts = (
   }
 
   /** @throws StoreError `ERR_STORE_NOT_AUTHENTIC`, `ERR_WRAPPING_KEY_MISSING` */
-  async function examine(snapshot: Snapshot, mustBeSealed: boolean): Promise<Found> {
+  async function examine(snapshot: Committed, mustBeSealed: boolean): Promise<Found> {
     const { records, seal } = snapshot;
     if ((seal ?? undefined) !== undefined) return { ...(await openSeal(keys, snapshot)), isSealed: true };
     if (mustBeSealed) throw notAuthentic("its seal is gone");
@@ -88,7 +88,7 @@ export function createVault({ store, keys, ownerRule, seals = false, accepts = (
   }
 
   /** Of records that were taken as they are. */
-  async function guess(snapshot: Snapshot): Promise<Found> {
+  async function guess(snapshot: Committed): Promise<Found> {
     const wanted = ownerRule(undefined);
     const wrapped = await ownerOfWrapped(snapshot.records, () => true).catch(() => undefined);
     const owner = wrapped ?? (wanted.isChosen ? wanted : claimedOwner(snapshot));
@@ -122,7 +122,7 @@ export function createVault({ store, keys, ownerRule, seals = false, accepts = (
     expectedRevision: number,
     records: readonly KeyRecord[],
     events: readonly KeyEvent[],
-    options: { readonly signal?: AbortSignal | undefined } = {},
+    options: CommitOptions = {},
   ): Promise<number> {
     const isSealed = isSealing();
     const seal = isSealed ? await makeSeal(keys[0], owner, expectedRevision + 1, records) : undefined;
@@ -140,6 +140,10 @@ export function createVault({ store, keys, ownerRule, seals = false, accepts = (
     store: {
       load,
       commit: (...args) => commitFor(owner, ...args),
+      // Nothing that is decided from leases makes a key believed, so they need no seal.
+      join: (...args) => store.join(...args),
+      renew: (...args) => store.renew(...args),
+      leave: (...args) => store.leave(...args),
       events: (options) => store.events(options),
       watch: (onChange, options) => store.watch(onChange, options),
       close: () => store.close(),
@@ -193,7 +197,7 @@ function checkShape({ records }: { readonly records: readonly unknown[] }): void
   if (!records.every(isRecord)) throw notAuthentic("one of its records is none");
 }
 
-function checkNotOlder({ revision }: Snapshot, seen: number): void {
+function checkNotOlder({ revision }: Committed, seen: number): void {
   if (revision >= seen) return;
   throw new StoreError(
     "ERR_RECORDS_INVALID",

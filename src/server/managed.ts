@@ -9,7 +9,7 @@ import { jweOf } from "../rotation/records.ts";
 import { type Owner, type OwnerRule, commandedBy } from "../manager/owner.ts";
 import { type Vault, type VaultOptions, createVault } from "../manager/vault.ts";
 import { type WrappingKeys, headerOf, newWrappingKey, readWrappingKeys } from "../manager/wrapping.ts";
-import type { KeyStore, Snapshot } from "../store/store.ts";
+import type { Committed, KeyStore } from "../store/store.ts";
 import { sqliteStore } from "../store/sqlite.ts";
 import { issuerOf } from "./publisher.ts";
 import type { Settings } from "./settings.ts";
@@ -206,7 +206,7 @@ async function keysAt(
 const wordsOf = (text: string): string[] => text.split(/\s+/).filter((word) => word !== "");
 
 /** Under which wrapping keys a store is sealed, and its private keys are. */
-function wrappingKeyIds({ records, seal }: Snapshot): string[] {
+function wrappingKeyIds({ records, seal }: Committed): string[] {
   const texts = [...records.map((record) => jweOf(record)), seal].filter((text) => text !== undefined);
   return [...new Set(texts.map((text) => headerOf(text)?.kid ?? "?"))];
 }

@@ -18,12 +18,7 @@ export function checkCommit(
   expectedRevision: number,
   records: readonly KeyRecord[],
 ): void {
-  if (stored.revision !== expectedRevision) {
-    throw new StoreError(
-      "ERR_STORE_CONFLICT",
-      `the store is at revision ${stored.revision}, not ${expectedRevision}: another commit came first`,
-    );
-  }
+  checkRevision(stored.revision, expectedRevision);
   const kids = new Set(records.map(({ kid }) => quoted(kid)));
   if (kids.size < records.length) {
     throw new StoreError("ERR_RECORDS_INVALID", "two of the records share a kid; nothing was written");
@@ -36,4 +31,13 @@ export function checkCommit(
       );
     }
   }
+}
+
+/** @throws StoreError `ERR_STORE_CONFLICT` */
+export function checkRevision(revision: number, expected: number): void {
+  if (revision === expected) return;
+  throw new StoreError(
+    "ERR_STORE_CONFLICT",
+    `the store is at revision ${revision}, not ${expected}: another commit came first`,
+  );
 }

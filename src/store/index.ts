@@ -1,2 +1,16 @@
 export { memoryStore } from "./memory.ts";
-export type { KeyEvent, KeyRecord, KeyState, KeyStore, KeyUse, PrivateHalf, Snapshot, StoredEvent } from "./store.ts";
+export type {
+  CommitOptions,
+  Committed,
+  KeyEvent,
+  KeyRecord,
+  KeyState,
+  KeyStore,
+  KeyUse,
+  Lease,
+  LeaseSeen,
+  PrivateHalf,
+  Snapshot,
+  StoreCall,
+  StoredEvent,
+} from "./store.ts";

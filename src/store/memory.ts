@@ -1,11 +1,22 @@
+import { type Clock, systemClock } from "../clock.ts";
 import { StoreError } from "../errors.ts";
-import { checkCommit, quoted } from "./check.ts";
-import type { KeyEvent, KeyRecord, KeyStore, StoredEvent } from "./store.ts";
+import { checkOptions, clock as clockRule } from "../options.ts";
+import { checkCommit, checkRevision } from "./check.ts";
+import { KeptRecords } from "./kept-records.ts";
+import { checkLeases, checkRenewal, endOf, forgottenAt, leaseEnded, leaseExists, newLease } from "./leases.ts";
+import type { KeyEvent, KeyStore, Lease, StoredEvent } from "./store.ts";
+
+export interface MemoryStoreOptions {
+  /** The clock of the store. Default: that of the machine. */
+  readonly clock?: Clock | undefined;
+}
 
 /** A store that lives as long as its process: for tests, and for keys that need not outlive it. Runs anywhere. */
-export function memoryStore(): KeyStore {
-  // As JSON, so that nothing is shared with callers, and only what any store could keep is kept; by quoted kid.
-  const records = new Map<string, string>();
+export function memoryStore(options: MemoryStoreOptions = {}): KeyStore {
+  const { clock = systemClock } = checkOptions(options, { clock: clockRule });
+  const kept = new KeptRecords();
+  const leases = new Map<string, Lease>();
+  // As JSON, so that nothing is shared with callers, and only what any store could keep is kept.
   const log: string[] = [];
   const watchers = new Set<() => void>();
   let revision = 0;
@@ -17,23 +28,60 @@ export function memoryStore(): KeyStore {
     if (closed) throw new StoreError("ERR_STORE_UNAVAILABLE", "the store in memory was closed; make a new one");
   };
 
+  const liveAt = (now: number): Lease[] => [...leases.values()].filter(({ until }) => until > now);
+
+  const forget = (endedBy: number): void => {
+    for (const { id, until } of leases.values()) if (until <= endedBy) leases.delete(id);
+  };
+
   return {
     async load({ signal } = {}) {
       ready(signal);
-      const parsed = [...records.values()].map((text) => JSON.parse(text) as KeyRecord);
-      return { revision, records: parsed, ...(seal !== undefined && { seal }) };
+      const now = clock.now();
+      const { records } = kept;
+      return { revision, records, ...(seal !== undefined && { seal }), now, leases: liveAt(now).map(copyOf) };
     },
 
-    async commit(expectedRevision, changed, events, { signal, seal: nextSeal } = {}) {
+    async commit(expectedRevision, records, events, { signal, seal: nextSeal, leases: seen } = {}) {
       ready(signal);
-      checkCommit({ revision, kids: records.keys() }, expectedRevision, changed);
-      const texts = changed.map((record) => [quoted(record.kid), JSON.stringify(record)] as const);
+      checkCommit({ revision, kids: kept.kids }, expectedRevision, records);
+      const now = clock.now();
+      if (seen !== undefined) checkLeases(liveAt(now), seen);
+      const changes = kept.changesTo(records);
       log.push(...events.map((event) => JSON.stringify(event)));
-      for (const [kid, text] of texts) records.set(kid, text);
+      kept.apply(changes);
+      if (seen !== undefined) forget(now);
       revision += 1;
       seal = nextSeal;
       for (const notify of watchers) queueMicrotask(notify);
       return revision;
+    },
+
+    async join(lease, forMs, { signal } = {}) {
+      ready(signal);
+      const now = clock.now();
+      const joined = newLease(lease, endOf(now, forMs));
+      if (leases.has(joined.id)) throw leaseExists(joined.id);
+      forget(forgottenAt(now));
+      leases.set(joined.id, joined);
+    },
+
+    async renew(lease, forMs, { signal, ifRevision = revision } = {}) {
+      ready(signal);
+      checkRenewal(lease);
+      const { id, publishes, signsWith } = lease;
+      const now = clock.now();
+      const until = endOf(now, forMs);
+      const held = leases.get(id);
+      if (held === undefined || held.until <= now) throw leaseEnded(id);
+      checkRevision(revision, ifRevision);
+      leases.set(id, copyOf({ ...held, publishes, signsWith, until }));
+      return revision;
+    },
+
+    async leave(id, { signal } = {}) {
+      ready(signal);
+      leases.delete(id);
     },
 
     async events({ limit = Infinity, before = Infinity, signal } = {}) {
@@ -60,3 +108,5 @@ export function memoryStore(): KeyStore {
     },
   };
 }
+
+const copyOf = (lease: Lease): Lease => ({ ...lease, signsWith: [...lease.signsWith] });

@@ -10,6 +10,15 @@ export interface SqliteFile {
   /** {@link identityOf} the file that is open, whatever the path leads to by now. */
   readonly identity: string;
   readonly statements: Readonly<Record<keyof typeof queries, StatementSync>>;
+  /** Changes with every commit of others, for as long as the file is open. */
+  version(): number;
+  /**
+   * Whether something other than SQLite has written into the file, as `cp` does: SQLite does not see that, and goes on with the pages that
+   * it has. Also true now and then without that.
+   */
+  isOverwritten(): boolean;
+  /** After one's own commit: the file has changed. */
+  noteWritten(): void;
   close(): void;
   /** Closes it when another file has taken its place. */
   abandon(): void;
@@ -23,6 +32,13 @@ const queries = {
   addEvent: "INSERT INTO events (event) VALUES (?)",
   setState: "UPDATE state SET revision = ?, seal = ?",
   events: "SELECT number, event FROM events WHERE number < ? ORDER BY number DESC LIMIT ?",
+  // As REAL: the driver throws at integers that are not safe, and one that is no lease is to be named.
+  leases: `SELECT id, name, CAST(publishes AS REAL) AS publishes, signs_with AS signsWith, CAST(until AS REAL) AS until
+           FROM leases WHERE until > ? ORDER BY number`,
+  addLease: `INSERT INTO leases (id, name, publishes, signs_with, until) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+  changeLease: "UPDATE leases SET publishes = ?, signs_with = ?, until = ? WHERE id = ? AND until > ?",
+  endLease: "DELETE FROM leases WHERE id = ?",
+  forgetLeases: "DELETE FROM leases WHERE until <= ?",
   dataVersion: "PRAGMA data_version",
   checkpoint: "PRAGMA wal_checkpoint(TRUNCATE)",
 } as const;
@@ -41,6 +57,12 @@ const fileOf = (path: string): string =>
   present(path, () => {
     const { dev, ino } = statSync(path, { bigint: true });
     return `${dev} ${ino}`;
+  });
+
+const stampOf = (path: string): string =>
+  present(path, () => {
+    const { size, mtimeNs } = statSync(path, { bigint: true });
+    return `${size} ${mtimeNs}`;
   });
 
 function present<T>(path: string, look: () => T): T {
@@ -98,10 +120,21 @@ export function openFile(path: string): SqliteFile {
     if (fileOf(path) !== opened) {
       throw new StoreError("ERR_STORE_UNAVAILABLE", `the store ${path} was replaced while it was opened; try again`);
     }
+    const version = (): number => (statements.dataVersion.get() as { data_version: number }).data_version;
+    let seen = { stamp: stampOf(path), version: version() };
     return {
       db,
       identity,
       statements,
+      version,
+      isOverwritten() {
+        const before = seen;
+        seen = { stamp: stampOf(path), version: version() };
+        return seen.stamp !== before.stamp && seen.version === before.version;
+      },
+      noteWritten() {
+        seen = { ...seen, stamp: stampOf(path) };
+      },
       close: () => db.close(),
       abandon() {
         // What the old file leaves must not be taken for the new one's: SQLite would mix the two.

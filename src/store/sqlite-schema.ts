@@ -14,6 +14,10 @@ const migrations: readonly string[] = [
   `ALTER TABLE state ADD COLUMN seal TEXT;
    CREATE TRIGGER sealed BEFORE UPDATE ON state WHEN OLD.seal IS NOT NULL AND NEW.seal IS OLD.seal
    BEGIN SELECT RAISE(ABORT, 'this store is sealed; update jwksd'); END;`,
+  `CREATE TABLE leases (
+     number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, name TEXT NOT NULL, publishes INTEGER NOT NULL,
+     signs_with TEXT NOT NULL, until INTEGER NOT NULL
+   ) STRICT;`,
 ];
 
 /**

@@ -2,11 +2,22 @@ import { resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { StoreError } from "../errors.ts";
 import { checkOptions, timeout } from "../options.ts";
-import { checkCommit, quoted } from "./check.ts";
+import { checkCommit, checkRevision } from "./check.ts";
+import { KeptRecords, type RecordRow, parseObject } from "./kept-records.ts";
+import {
+  checkLeases,
+  checkRenewal,
+  endOf,
+  forgottenAt,
+  leaseEnded,
+  leaseExists,
+  newLease,
+  readLease,
+} from "./leases.ts";
 import { isBusy, storeError } from "./sqlite-errors.ts";
 import { type SqliteFile, createFile, identityOf, openFile } from "./sqlite-file.ts";
 import { transaction } from "./sqlite-schema.ts";
-import type { KeyEvent, KeyRecord, KeyStore } from "./store.ts";
+import type { CommitOptions, KeyEvent, KeyRecord, KeyStore, Lease, LeaseSeen, StoreCall } from "./store.ts";
 
 export interface SqliteStoreOptions {
   /** How often a watched store is looked at for commits of other processes, in milliseconds. Default: 250. */
@@ -46,8 +57,13 @@ class SqliteStore implements KeyStore {
   readonly #watchers = new Set<() => void>();
   #timer: NodeJS.Timeout | undefined;
   #file: SqliteFile | undefined;
+  /** Times that the file was opened. */
+  #opened = 0;
   /** SQLite tells of the commits of others only. */
   #ownCommits = 0;
+  readonly #kept = new KeptRecords();
+  /** Where {@link #kept} was read. */
+  #keptFrom = "";
   #lastSeen = "";
   #closed = false;
 
@@ -56,12 +72,13 @@ class SqliteStore implements KeyStore {
     this.#pollMs = pollMs;
   }
 
-  load({ signal }: { readonly signal?: AbortSignal | undefined } = {}) {
-    return this.#use(signal, ({ db, statements }) =>
-      transaction(db, "DEFERRED", () => {
-        const { revision, seal } = this.#state(statements);
-        const records = rowsOf(statements).map((row, index) => this.#parseRecord(row, index));
-        return { revision, records, ...(seal !== null && { seal }) };
+  load({ signal }: StoreCall = {}) {
+    return this.#use(signal, (file) =>
+      transaction(file.db, "DEFERRED", () => {
+        const { revision, seal } = this.#state(file.statements);
+        const { records } = this.#records(file);
+        const now = Date.now();
+        return { revision, records, ...(seal !== null && { seal }), now, leases: this.#leases(file, now) };
       }),
     );
   }
@@ -70,44 +87,83 @@ class SqliteStore implements KeyStore {
     expectedRevision: number,
     records: readonly KeyRecord[],
     events: readonly KeyEvent[],
-    { signal, seal }: { readonly signal?: AbortSignal | undefined; readonly seal?: string | undefined } = {},
+    { signal, seal, leases }: CommitOptions = {},
   ) {
-    return this.#use(signal, ({ db, statements, identity }) => {
-      const revision = transaction(db, "IMMEDIATE", () => {
-        // What is written into a file that is no longer there is lost.
-        this.#checkIdentity(identity);
-        const stored = new Map(rowsOf(statements).map(({ kid, record }) => [kid, record]));
-        checkCommit({ revision: this.#state(statements).revision, kids: stored.keys() }, expectedRevision, records);
-        for (const record of records) {
-          const text = JSON.stringify(record);
-          const kid = quoted(record.kid);
-          if (!stored.has(kid)) statements.addRecord.run(kid, text);
-          else if (stored.get(kid) !== text) statements.changeRecord.run(text, kid);
+    return this.#use(signal, (file) => {
+      const { statements } = file;
+      const changes = this.#write(file, () => {
+        const kept = this.#records(file);
+        checkCommit({ revision: this.#state(statements).revision, kids: kept.kids }, expectedRevision, records);
+        const now = Date.now();
+        if (leases !== undefined) {
+          checkLeases(this.#leases(file, now), leases);
+          statements.forgetLeases.run(now);
+        }
+        const changes = kept.changesTo(records);
+        for (const { kid, record, isNew } of changes) {
+          if (isNew) statements.addRecord.run(kid, record);
+          else statements.changeRecord.run(record, kid);
         }
         for (const event of events) statements.addEvent.run(JSON.stringify(event));
         statements.setState.run(expectedRevision + 1, seal ?? null);
-        return expectedRevision + 1;
+        return changes;
       });
+      this.#kept.apply(changes);
       this.#ownCommits += 1;
-      this.#checkIdentity(identity);
-      emptyLog(statements);
-      return revision;
+      return expectedRevision + 1;
     });
+  }
+
+  join(lease: Pick<Lease, "id" | "name">, forMs: number, { signal }: StoreCall = {}) {
+    return this.#use(signal, (file) =>
+      this.#write(file, () => {
+        const now = Date.now();
+        const { id, name, publishes, signsWith, until } = newLease(lease, endOf(now, forMs));
+        file.statements.forgetLeases.run(forgottenAt(now));
+        const { changes } = file.statements.addLease.run(id, name, publishes, JSON.stringify(signsWith), until);
+        if (changes === 0) throw leaseExists(id);
+      }),
+    );
+  }
+
+  renew(
+    lease: LeaseSeen,
+    forMs: number,
+    { signal, ifRevision }: StoreCall & { readonly ifRevision?: number | undefined } = {},
+  ) {
+    return this.#use(signal, (file) =>
+      this.#write(file, () => {
+        checkRenewal(lease);
+        const { id, publishes, signsWith } = lease;
+        const now = Date.now();
+        const { changes } = file.statements.changeLease.run(
+          publishes,
+          JSON.stringify(signsWith),
+          endOf(now, forMs),
+          id,
+          now,
+        );
+        if (changes === 0) throw leaseEnded(id);
+        const { revision } = this.#state(file.statements);
+        checkRevision(revision, ifRevision ?? revision);
+        return revision;
+      }),
+    );
+  }
+
+  leave(id: string, { signal }: StoreCall = {}) {
+    return this.#use(signal, (file) => this.#write(file, () => void file.statements.endLease.run(id)));
   }
 
   events({
     limit = Infinity,
     before = Infinity,
     signal,
-  }: {
-    readonly limit?: number | undefined;
-    readonly before?: number | undefined;
-    readonly signal?: AbortSignal | undefined;
-  } = {}) {
+  }: StoreCall & { readonly limit?: number | undefined; readonly before?: number | undefined } = {}) {
     return this.#use(signal, ({ statements }) => {
       const rows = statements.events.all(...[before, limit].map(toInteger)) as { number: number; event: string }[];
       return rows.map(({ number, event }) =>
-        Object.assign(this.#parse(event, `event ${number}`) as KeyEvent, { number }),
+        Object.assign(parseObject(event, () => this.#damaged(`event ${number}`)) as KeyEvent, { number }),
       );
     });
   }
@@ -148,9 +204,8 @@ class SqliteStore implements KeyStore {
   /** A text that changes with every commit, and when the file is replaced or vanishes: those who watch find out by loading. */
   #look(): string {
     try {
-      const { identity, statements } = this.#current();
-      const { data_version: version } = statements.dataVersion.get() as { data_version: number };
-      return `${identity} ${version} ${this.#ownCommits}`;
+      const file = this.#current();
+      return `${file.identity} ${this.#opened} ${file.version()} ${this.#ownCommits}`;
     } catch (error) {
       // A lock is no change, and will be gone the next time.
       return isBusy(error) ? this.#lastSeen : "unusable";
@@ -164,7 +219,14 @@ class SqliteStore implements KeyStore {
       this.#file.abandon();
       this.#file = undefined;
     }
-    this.#file ??= openFile(this.path);
+    if (this.#file?.isOverwritten() === true) {
+      this.#file.close();
+      this.#file = undefined;
+    }
+    if (this.#file === undefined) {
+      this.#file = openFile(this.path);
+      this.#opened += 1;
+    }
     return this.#file;
   }
 
@@ -192,22 +254,32 @@ class SqliteStore implements KeyStore {
     return row;
   }
 
-  #parseRecord({ kid, record }: RecordRow, index: number): KeyRecord {
-    const name = `record ${index + 1}`;
-    const parsed = this.#parse(record, name) as KeyRecord;
-    if (quoted(parsed.kid) !== kid) throw this.#damaged(name);
-    return parsed;
+  /** In a transaction, which has begun to read. */
+  #records(file: SqliteFile): KeptRecords {
+    const place = `${this.#opened} ${file.version()}`;
+    if (this.#keptFrom !== place) {
+      this.#kept.read(file.statements.records.all() as unknown as RecordRow[], (name) => this.#damaged(name));
+      this.#keptFrom = place;
+    }
+    return this.#kept;
   }
 
-  #parse(text: string, name: string): object {
-    let value: unknown;
-    try {
-      value = JSON.parse(text);
-    } catch {
-      // Not the cause: it would show the text, which may hold a wrapped key.
-    }
-    if (typeof value !== "object" || value === null) throw this.#damaged(name);
-    return value;
+  #leases({ statements }: SqliteFile, now: number): Lease[] {
+    const rows = statements.leases.all(now) as unknown as Parameters<typeof readLease>[0][];
+    return rows.map((row) => readLease(row, `the store ${this.path}`));
+  }
+
+  /** What is written into a file that is no longer there is lost. */
+  #write<T>(file: SqliteFile, action: () => T): T {
+    const { db, statements, identity } = file;
+    const result = transaction(db, "IMMEDIATE", () => {
+      this.#checkIdentity(identity);
+      return action();
+    });
+    this.#checkIdentity(identity);
+    emptyLog(statements);
+    file.noteWritten();
+    return result;
   }
 
   #damaged(name: string): StoreError {
@@ -220,14 +292,6 @@ class SqliteStore implements KeyStore {
 
 /** SQLite has no infinite integers. */
 const toInteger = (value: number): number => Math.min(value, Number.MAX_SAFE_INTEGER);
-
-interface RecordRow {
-  /** Quoted. */
-  readonly kid: string;
-  readonly record: string;
-}
-
-const rowsOf = ({ records }: SqliteFile["statements"]) => records.all() as unknown as RecordRow[];
 
 /**
  * Moves a commit from the write-ahead log into the file, so that the file is whole by itself: for a copy, and for the day on which

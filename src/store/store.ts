@@ -73,44 +73,108 @@ export interface StoredEvent extends KeyEvent {
   readonly number: number;
 }
 
-/** All records, in the order in which they were added, and the number of the commit that wrote them; 0 for an empty store. */
-export interface Snapshot {
+/** What a replica, which is whoever publishes or signs, has told the store, and until when that may be relied on. Plain JSON. */
+export interface Lease {
+  /** 1 to 64 characters of `A-Z a-z 0-9 . _ : -`. New for each lease: one that has ended is never renewed. */
+  readonly id: string;
+  /** How people call the replica: 1 to 255 printable characters. */
+  readonly name: string;
+  /** The newest revision that it publishes everywhere; 0 before its first. */
+  readonly publishes: number;
+  /** The kids that it may sign with: none, one, or two while it switches; never more than 16. */
+  readonly signsWith: readonly string[];
+  /** When it ends, in epoch milliseconds by the clock of the store. */
+  readonly until: number;
+}
+
+/** What a decision relies on. */
+export type LeaseSeen = Pick<Lease, "id" | "publishes" | "signsWith">;
+
+/** What the newest commit has left. */
+export interface Committed {
+  /** The number of that commit; 0 for an empty store. */
   readonly revision: number;
+  /** All of them, in the order in which they were added. */
   readonly records: readonly KeyRecord[];
   /** What the commit was given, as it is: it authenticates revision and records. */
   readonly seal?: string | undefined;
 }
 
+/** What a store holds at one moment. Whoever loads must not change it: records may be shared between snapshots, and are frozen then. */
+export interface Snapshot extends Committed {
+  /** When it was read, in epoch milliseconds by the clock of the store; of a store without one, by that of the machine. */
+  readonly now: number;
+  /** Those that have not ended by `now`, in the order in which they joined. No seal covers them. */
+  readonly leases: readonly Lease[];
+}
+
+/** What every method of a store takes. */
+export interface StoreCall {
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface CommitOptions extends StoreCall {
+  /** Kept in the place of the one before; without it, none is kept. */
+  readonly seal?: string | undefined;
+  /**
+   * The live leases that the decision relied on. The commit is a conflict unless they are still exactly the live ones, with the same
+   * `publishes` and `signsWith`; and it deletes those that have ended, so that a clock that goes back revives none of them.
+   */
+  readonly leases?: readonly LeaseSeen[] | undefined;
+}
+
 /**
- * Keeps the records and the audit log, and shares them between processes. Every method throws StoreError `ERR_STORE_UNAVAILABLE`
- * (`retryable`) where the store cannot be reached or written; then nothing has changed.
+ * Keeps the records, the leases and the audit log, and shares them between processes. Every method throws StoreError
+ * `ERR_STORE_UNAVAILABLE` (`retryable`) where the store cannot be reached or written; then nothing has changed.
  */
 export interface KeyStore {
-  load(options?: { readonly signal?: AbortSignal | undefined }): Promise<Snapshot>;
+  /** @throws StoreError `ERR_RECORDS_INVALID`: a record or a live lease is damaged */
+  load(options?: StoreCall): Promise<Snapshot>;
   /**
    * Writes records and appends events, both or neither, if `expectedRevision` is still the newest. When it resolves, the commit
    * survives a crash of process and machine.
    *
-   * @param options.seal kept in the place of the one before; without it, none is kept
    * @returns the new revision, which is `expectedRevision + 1`
-   * @throws StoreError `ERR_STORE_CONFLICT` (`retryable`): another commit came first
+   * @throws StoreError `ERR_STORE_CONFLICT` (`retryable`): another commit came first, or leases have changed
+   * @throws StoreError `ERR_COMMIT_UNKNOWN` (`retryable`): it may have been written, or may still be; loading tells
    * @throws StoreError `ERR_RECORDS_INVALID`: a record of the store is missing in `records`; none is ever forgotten
    */
   commit(
     expectedRevision: number,
     records: readonly KeyRecord[],
     events: readonly KeyEvent[],
-    options?: { readonly signal?: AbortSignal | undefined; readonly seal?: string | undefined },
+    options?: CommitOptions,
   ): Promise<number>;
+  /**
+   * Makes a lease of a replica that publishes nothing yet. It ends `forMs` milliseconds from now, by the clock of the store.
+   *
+   * @throws StoreError `ERR_STORE_CONFLICT`: there is a lease with this id
+   * @throws ConfigError `ERR_OPTION_INVALID`: the id or the name breaks its rule
+   */
+  join(lease: Pick<Lease, "id" | "name">, forMs: number, options?: StoreCall): Promise<void>;
+  /**
+   * Says what the replica does now, and moves the end of its lease to `forMs` milliseconds from now.
+   *
+   * @param options.ifRevision changes nothing unless this is the revision of the store
+   * @returns the revision of the store
+   * @throws StoreError `ERR_LEASE_ENDED`: the lease has ended; join with a new id
+   * @throws StoreError `ERR_STORE_CONFLICT` (`retryable`): the store is at another revision than `ifRevision`
+   */
+  renew(
+    lease: LeaseSeen,
+    forMs: number,
+    options?: StoreCall & { readonly ifRevision?: number | undefined },
+  ): Promise<number>;
+  /** Ends a lease now. There need not be one with this id. */
+  leave(id: string, options?: StoreCall): Promise<void>;
   /** The newest events, newest first; `limit` of them (default: all), from before event number `before` (default: the end). */
-  events(options?: {
-    readonly limit?: number | undefined;
-    readonly before?: number | undefined;
-    readonly signal?: AbortSignal | undefined;
-  }): Promise<readonly StoredEvent[]>;
+  events(
+    options?: StoreCall & { readonly limit?: number | undefined; readonly before?: number | undefined },
+  ): Promise<readonly StoredEvent[]>;
   /**
    * Calls back within a second after a commit, by any process, until the signal aborts; several commits may share one call. Also when the
-   * store was replaced or became unusable: loading tells. Who watches before it loads misses nothing.
+   * store was replaced or became unusable: loading tells. Who watches before it loads misses nothing. Changes of leases need not, but
+   * may call back.
    */
   watch(onChange: () => void, options: { readonly signal: AbortSignal }): void;
   close(): Promise<void>;

@@ -3,8 +3,8 @@ import { EventEmitter, once } from "node:events";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import { isDeepStrictEqual } from "node:util";
 import { type ErrorCode, JwksdError } from "../../src/errors.ts";
-import type { KeyRecord, KeyStore } from "../../src/store/store.ts";
-import { eventOf, tombstone } from "../support/records.ts";
+import type { KeyRecord, KeyStore, Lease } from "../../src/store/store.ts";
+import { committed, eventOf, tombstone } from "../support/records.ts";
 
 /** One store to hold against the contract, empty. */
 export interface StoreUnderTest {
@@ -63,6 +63,20 @@ const hardKids = [
   "\n",
 ];
 
+const leasesOf = async (store: KeyStore): Promise<Omit<Lease, "until">[]> =>
+  (await store.load()).leases.map(({ id, name, publishes, signsWith }) => ({ id, name, publishes, signsWith }));
+
+const longMs = 3_600_000;
+
+/** Ends a lease as time does, and waits until the store has seen it end. */
+async function runOut(store: KeyStore, id: string): Promise<void> {
+  await store.renew({ id, publishes: 0, signsWith: [] }, 1);
+  const deadlineMs = performance.now() + 10_000;
+  while ((await store.load()).leases.some((lease) => lease.id === id)) {
+    assert.ok(performance.now() < deadlineMs, "it never ended");
+  }
+}
+
 async function refused(attempt: Promise<unknown>, code: ErrorCode, retryable: boolean): Promise<void> {
   await assert.rejects(attempt, (error) => {
     assert.ok(error instanceof JwksdError);
@@ -94,7 +108,7 @@ export function checkStore(name: string, open: () => Promise<StoreUnderTest>): v
     });
 
     test("begins empty, at revision 0", async () => {
-      assert.deepEqual(await store.load(), { revision: 0, records: [] });
+      assert.deepEqual(await committed(store), { revision: 0, records: [] });
       assert.deepEqual(await store.events(), []);
     });
 
@@ -103,7 +117,7 @@ export function checkStore(name: string, open: () => Promise<StoreUnderTest>): v
       assert.equal(await store.commit(0, [whole], [eventOf("whole")]), 1);
       assert.equal(await store.commit(1, [whole], []), 2, "also one that changes nothing");
       for (const handle of [store, earlier, await another()]) {
-        assert.deepEqual(await handle.load(), { revision: 2, records: [whole] });
+        assert.deepEqual(await committed(handle), { revision: 2, records: [whole] });
         assert.equal((await handle.events()).length, 1);
       }
     });
@@ -113,7 +127,7 @@ export function checkStore(name: string, open: () => Promise<StoreUnderTest>): v
       for (const [revision, seal] of ["a", "b.c", undefined, "e30.🔑"].entries()) {
         await store.commit(revision, [whole], [], { seal });
         const expected = { revision: revision + 1, records: [whole], ...(seal !== undefined && { seal }) };
-        for (const handle of [store, other]) assert.deepEqual(await handle.load(), expected);
+        for (const handle of [store, other]) assert.deepEqual(await committed(handle), expected);
       }
       await refused(store.commit(0, [whole], [], { seal: "late" }), "ERR_STORE_CONFLICT", true);
       assert.equal((await store.load()).seal, "e30.🔑");
@@ -169,7 +183,7 @@ export function checkStore(name: string, open: () => Promise<StoreUnderTest>): v
       for (const wrong of [0, 2]) {
         await refused(store.commit(wrong, [whole, tombstone("a")], [eventOf("whole")]), "ERR_STORE_CONFLICT", true);
       }
-      assert.deepEqual(await store.load(), { revision: 1, records: [tombstone("a")] });
+      assert.deepEqual(await committed(store), { revision: 1, records: [tombstone("a")] });
       assert.equal((await store.events()).length, 1);
     });
 
@@ -179,7 +193,7 @@ export function checkStore(name: string, open: () => Promise<StoreUnderTest>): v
       for (const records of invalid) {
         await refused(store.commit(1, records, [eventOf("whole")]), "ERR_RECORDS_INVALID", false);
       }
-      assert.deepEqual(await store.load(), { revision: 1, records: [tombstone("a"), tombstone("b")] });
+      assert.deepEqual(await committed(store), { revision: 1, records: [tombstone("a"), tombstone("b")] });
       assert.deepEqual(await store.events(), []);
     });
 
@@ -226,7 +240,8 @@ export function checkStore(name: string, open: () => Promise<StoreUnderTest>): v
       const events = await store.events();
       assert.deepEqual(records, [whole]);
       assert.deepEqual(events, [{ ...eventOf("whole"), number: 1 }]);
-      (records[0] as { publicJwk: { x: string } }).publicJwk.x = "changed";
+      // Or is frozen.
+      Reflect.set((records[0] as KeyRecord).publicJwk, "x", "changed");
       (events[0] as { reason: string }).reason = "changed";
       assert.deepEqual((await store.load()).records, [whole]);
       assert.equal((await store.events())[0]?.reason, "planned");
@@ -259,7 +274,159 @@ export function checkStore(name: string, open: () => Promise<StoreUnderTest>): v
       const records = Array.from({ length: 1_000 }, (_, index) => tombstone(`kid ${index}`));
       await store.commit(0, records, []);
       await store.commit(1, [...records, whole], []);
-      assert.deepEqual(await (await another()).load(), { revision: 2, records: [...records, whole] });
+      assert.deepEqual(await committed(await another()), { revision: 2, records: [...records, whole] });
+    });
+
+    test("its clock goes by the machine's, or by its own, in milliseconds", async () => {
+      const [first, second] = [await store.load(), await (await another()).load()];
+      assert.ok(first.now > 1_700_000_000_000 && first.now < 8.64e15, String(first.now));
+      assert.ok(second.now >= first.now && second.now - first.now < 60_000);
+    });
+
+    test("a lease is seen by every handle, in the order of joining, until it ends or is left", async () => {
+      const other = await another();
+      await store.join({ id: "b:1", name: "replica 1, Zürich" }, longMs);
+      await other.join({ id: "a.2", name: "🔑" }, longMs);
+      const kids = hardKids.slice(0, 16);
+      assert.equal(await other.renew({ id: "b:1", publishes: 7, signsWith: kids }, longMs), 0);
+      const expected = [
+        { id: "b:1", name: "replica 1, Zürich", publishes: 7, signsWith: kids },
+        { id: "a.2", name: "🔑", publishes: 0, signsWith: [] },
+      ];
+      for (const handle of [store, other, await another()]) {
+        assert.deepEqual(await leasesOf(handle), expected);
+        const { now, leases } = await handle.load();
+        for (const { until } of leases) assert.ok(until > now && until <= now + longMs, `${until} at ${now}`);
+      }
+      await other.leave("b:1");
+      await other.leave("b:1");
+      await store.leave("never there");
+      assert.deepEqual(await leasesOf(store), expected.slice(1));
+      await runOut(store, "a.2");
+      assert.deepEqual(await leasesOf(other), []);
+    });
+
+    test("a renewal moves the end, both ways", async () => {
+      await store.join({ id: "a", name: "a" }, 60_000);
+      for (const forMs of [longMs, 30_000.5]) {
+        const { now } = await store.load();
+        await store.renew({ id: "a", publishes: 0, signsWith: [] }, forMs);
+        const { until = 0 } = (await store.load()).leases[0] ?? {};
+        assert.ok(until >= now + forMs && until <= now + forMs + 20_000, `${until - now}`);
+      }
+    });
+
+    test("nobody joins under an id that is there, and that changes nothing", async () => {
+      await store.join({ id: "a", name: "first" }, longMs);
+      await refused((await another()).join({ id: "a", name: "second" }, longMs), "ERR_STORE_CONFLICT", true);
+      assert.deepEqual(await leasesOf(store), [{ id: "a", name: "first", publishes: 0, signsWith: [] }]);
+    });
+
+    test("what has ended is never renewed", async () => {
+      const renew = (id: string) => store.renew({ id, publishes: 1, signsWith: [] }, longMs);
+      await refused(renew("never-there"), "ERR_LEASE_ENDED", false);
+      await store.join({ id: "left", name: "left" }, longMs);
+      await store.leave("left");
+      await refused(renew("left"), "ERR_LEASE_ENDED", false);
+      await store.join({ id: "over", name: "over" }, longMs);
+      await runOut(store, "over");
+      await refused(renew("over"), "ERR_LEASE_ENDED", false);
+      await refused(store.join({ id: "over", name: "over" }, longMs), "ERR_STORE_CONFLICT", true);
+      await store.commit(0, [], [], { leases: [] });
+      await refused(renew("over"), "ERR_LEASE_ENDED", false);
+      // A commit that relies on the leases forgets what has ended, so that no clock that is set back revives it.
+      await store.join({ id: "over", name: "over" }, longMs);
+    });
+
+    test("a renewal on the condition of a revision", async () => {
+      await store.join({ id: "a", name: "a" }, longMs);
+      await store.commit(0, [whole], []);
+      const lease = { id: "a", publishes: 1, signsWith: ["whole"] };
+      for (const ifRevision of [0, 2]) {
+        await refused(store.renew(lease, longMs, { ifRevision }), "ERR_STORE_CONFLICT", true);
+        assert.deepEqual(await leasesOf(store), [{ id: "a", name: "a", publishes: 0, signsWith: [] }]);
+      }
+      assert.equal(await store.renew(lease, longMs, { ifRevision: 1 }), 1);
+      assert.deepEqual(await leasesOf(store), [{ ...lease, name: "a" }]);
+      assert.deepEqual(await committed(store), { revision: 1, records: [whole] });
+    });
+
+    const movements: [name: string, move: (other: KeyStore) => Promise<unknown>, conflicts: boolean][] = [
+      ["nothing happened", async () => {}, false],
+      ["one was renewed as it was", (other) => other.renew({ id: "a", publishes: 1, signsWith: ["x"] }, 60_000), false],
+      ["one publishes more", (other) => other.renew({ id: "a", publishes: 2, signsWith: ["x"] }, longMs), true],
+      ["one signs with more", (other) => other.renew({ id: "a", publishes: 1, signsWith: ["x", "y"] }, longMs), true],
+      ["one signs with less", (other) => other.renew({ id: "a", publishes: 1, signsWith: [] }, longMs), true],
+      ["one joined", (other) => other.join({ id: "c", name: "c" }, longMs), true],
+      ["one left", (other) => other.leave("b"), true],
+      ["one ended", (other) => runOut(other, "b"), true],
+      [
+        "one left, and another one joined",
+        async (other) => (await other.leave("b"), await other.join({ id: "c", name: "c" }, longMs)),
+        true,
+      ],
+    ];
+    for (const [name, move, conflicts] of movements) {
+      test(`a commit that relies on leases, after ${name}: ${conflicts ? "a conflict" : "it is written"}`, async () => {
+        const other = await another();
+        await store.join({ id: "a", name: "a" }, longMs);
+        await store.join({ id: "b", name: "b" }, longMs);
+        await store.renew({ id: "a", publishes: 1, signsWith: ["x"] }, longMs);
+        const { leases } = await store.load();
+        await move(other);
+        const after = await leasesOf(other);
+        const commit = store.commit(0, [whole], [eventOf("whole")], { leases });
+        if (conflicts) await refused(commit, "ERR_STORE_CONFLICT", true);
+        else assert.equal(await commit, 1);
+        const { revision, records } = await other.load();
+        assert.deepEqual([revision, records.length], conflicts ? [0, 0] : [1, 1]);
+        assert.equal((await other.events()).length, conflicts ? 0 : 1);
+        assert.deepEqual(await leasesOf(other), after);
+        // What does not rely on them is not held up by them.
+        assert.equal(await store.commit(revision, [whole], []), revision + 1);
+      });
+    }
+
+    test("of a commit that relies on leases and a renewal that race, the commit knows, or the renewal sees it", async () => {
+      const other = await another();
+      await store.join({ id: "a", name: "a" }, longMs);
+      for (let round = 0; round < 50; round += 1) {
+        const { revision, leases } = await store.load();
+        const lease = { id: "a", publishes: round + 1, signsWith: [`${round}`] };
+        const [commit, renewal] = await Promise.allSettled([
+          store.commit(revision, [], [], { leases }),
+          other.renew(lease, longMs, { ifRevision: revision }),
+        ]);
+        const outcomes = [commit, renewal].map((outcome) =>
+          outcome.status === "fulfilled" ? "done" : (outcome.reason as JwksdError).code,
+        );
+        assert.deepEqual(outcomes.toSorted(), ["ERR_STORE_CONFLICT", "done"], `round ${round}`);
+      }
+    });
+
+    const wrongLeases: [name: string, attempt: () => Promise<unknown>][] = [
+      ["no id", () => store.join({ id: "", name: "a" }, longMs)],
+      ["a long id", () => store.join({ id: "a".repeat(65), name: "a" }, longMs)],
+      ["an id that is not plain", () => store.join({ id: "a b", name: "a" }, longMs)],
+      ["no name", () => store.join({ id: "a", name: "" }, longMs)],
+      ["a long name", () => store.join({ id: "a", name: "a".repeat(256) }, longMs)],
+      ["a name that a terminal obeys", () => store.join({ id: "a", name: "a[2J" }, longMs)],
+      ["no time", () => store.join({ id: "a", name: "a" }, 0)],
+      ["a time that is none", () => store.join({ id: "a", name: "a" }, Number.NaN)],
+      ["a revision that is none", () => store.renew({ id: "b", publishes: 0.5, signsWith: [] }, longMs)],
+      ["a negative revision", () => store.renew({ id: "b", publishes: -1, signsWith: [] }, longMs)],
+      ["many kids", () => store.renew({ id: "b", publishes: 0, signsWith: Array<string>(17).fill("a") }, longMs)],
+      ["a long kid", () => store.renew({ id: "b", publishes: 0, signsWith: ["a".repeat(4_097)] }, longMs)],
+      ["an empty kid", () => store.renew({ id: "b", publishes: 0, signsWith: [""] }, longMs)],
+      ["an infinite time", () => store.renew({ id: "b", publishes: 0, signsWith: [] }, Infinity)],
+    ];
+    test("a lease that breaks a rule is refused, and changes nothing", async () => {
+      await store.join({ id: "b", name: "b" }, longMs);
+      const before = await leasesOf(store);
+      for (const [name, attempt] of wrongLeases) {
+        await assert.rejects(async () => attempt(), { name: "ConfigError", code: "ERR_OPTION_INVALID" }, name);
+      }
+      assert.deepEqual(await leasesOf(store), before);
     });
 
     for (const writer of ["the same handle", "another handle"]) {
@@ -314,10 +481,17 @@ export function checkStore(name: string, open: () => Promise<StoreUnderTest>): v
     test("an aborted signal stops every method before it does anything", async () => {
       const reason = new Error("stopped");
       const options = { signal: AbortSignal.abort(reason) };
-      const attempts = [store.load(options), store.commit(0, [whole], [], options), store.events(options)];
+      const attempts = [
+        store.load(options),
+        store.commit(0, [whole], [], options),
+        store.events(options),
+        store.join({ id: "a", name: "a" }, longMs, options),
+        store.renew({ id: "a", publishes: 0, signsWith: [] }, longMs, options),
+        store.leave("a", options),
+      ];
       const outcomes = await Promise.allSettled(attempts);
       assert.ok(outcomes.every((outcome) => isDeepStrictEqual(outcome, { status: "rejected", reason })));
-      assert.equal((await store.load()).revision, 0);
+      assert.deepEqual([(await store.load()).revision, await leasesOf(store)], [0, []]);
     });
 
     test("a closed handle can be closed again, refuses everything else, and calls nobody back", async () => {
@@ -326,7 +500,14 @@ export function checkStore(name: string, open: () => Promise<StoreUnderTest>): v
       closed.watch(() => assert.fail("called back"), { signal: new AbortController().signal });
       await closed.close();
       await closed.close();
-      for (const attempt of [closed.load(), closed.commit(1, [], []), closed.events()]) {
+      for (const attempt of [
+        closed.load(),
+        closed.commit(1, [], []),
+        closed.events(),
+        closed.join({ id: "a", name: "a" }, longMs),
+        closed.renew({ id: "a", publishes: 0, signsWith: [] }, longMs),
+        closed.leave("a"),
+      ]) {
         await refused(attempt, "ERR_STORE_UNAVAILABLE", true);
       }
       closed.watch(() => assert.fail("called back"), { signal: new AbortController().signal });

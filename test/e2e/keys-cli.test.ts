@@ -6,6 +6,7 @@ import type * as jose from "jose";
 import { sqliteStore } from "../../src/store/sqlite.ts";
 import type { KeyRecord } from "../../src/store/store.ts";
 import { type NamedKey, named, privateMembers, rsaKey } from "../support/keys.ts";
+import { committed } from "../support/records.ts";
 import {
   type Finished,
   eventually,
@@ -47,7 +48,7 @@ async function setUp(t: TestContext, keys: readonly NamedKey[] = [named("first")
     if (!(await readdir(folder)).includes("data")) return { revision: 0, records: [] };
     const store = await sqliteStore(join(data, "keys.db"));
     try {
-      return await store.load();
+      return await committed(store);
     } finally {
       await store.close();
     }

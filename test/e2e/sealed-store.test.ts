@@ -8,7 +8,7 @@ import * as jose from "jose";
 import { ecKey, named, withoutPrivate } from "../support/keys.ts";
 import { fromBefore, newWrappingKey, readStore, wrappingKeyOf } from "../support/managed.ts";
 import { type Finished, runCli, startService, temporaryFolder } from "../support/service.ts";
-import type { KeyRecord, Snapshot } from "../../src/store/store.ts";
+import type { Committed, KeyRecord } from "../../src/store/store.ts";
 
 const timeout = 120_000;
 const isSupported = process.platform === "linux";
@@ -39,7 +39,7 @@ async function setUp(t: TestContext, ...flags: readonly string[]) {
 }
 
 /** Writes into the file as anybody can who may write it. */
-function write(path: string, { revision, records, seal }: Snapshot): void {
+function write(path: string, { revision, records, seal }: Committed): void {
   const db = new DatabaseSync(path);
   try {
     db.exec("DROP TRIGGER IF EXISTS sealed; DELETE FROM keys");
@@ -64,7 +64,7 @@ const evil: KeyRecord = {
 };
 
 /** Puts a key of one's own in, and leaves all else as it is. */
-async function attack(path: string): Promise<Snapshot> {
+async function attack(path: string): Promise<Committed> {
   const { revision, records, seal } = await readStore(path);
   write(path, { revision, records: [...records, evil], ...(seal !== undefined && { seal }) });
   return { revision, records, ...(seal !== undefined && { seal }) };

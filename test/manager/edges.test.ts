@@ -10,6 +10,7 @@ import { memoryStore } from "../../src/store/memory.ts";
 import { newWrappingKey } from "../support/managed.ts";
 import { eventually } from "../support/service.ts";
 import { simulatedClock } from "../support/simulated.ts";
+import { committed } from "../support/records.ts";
 import { World } from "./world.ts";
 
 const issuer = "https://op.example";
@@ -18,7 +19,7 @@ const never = new Promise<never>(() => {});
 
 async function start(more: Partial<KeyManagerOptions> = {}) {
   const clock = simulatedClock();
-  const store = memoryStore();
+  const store = memoryStore({ clock });
   const told: ManagerEvent[] = [];
   const onEvent = (event: ManagerEvent): void => void told.push(event);
   const manager = await createKeyManager({
@@ -61,7 +62,7 @@ describe("options are refused before a key is made", () => {
     const options = { issuer, wrappingKeys: [newWrappingKey()], store: {} } as unknown as KeyManagerOptions;
     await assert.rejects(createKeyManager(options), {
       code: "ERR_OPTION_INVALID",
-      message: /"store" must be an object with the methods load, commit, watch/,
+      message: /"store" must be an object with the methods load, commit, join, renew, leave, watch/,
     });
   });
 
@@ -84,7 +85,7 @@ describe("a new key of a command", () => {
   for (const [name, change] of Object.entries(damage)) {
     test(`is refused, and nothing is recorded: ${name}`, async () => {
       const { manager, store } = await start();
-      const before = await store.load();
+      const before = await committed(store);
       const key = change(await manager.makeKey("sig")) as NewKey;
       const commands: Command[] = [
         { type: "announce", key },
@@ -94,7 +95,7 @@ describe("a new key of a command", () => {
       for (const command of commands) {
         await assert.rejects(manager.execute(command), JwksdError);
       }
-      assert.deepEqual(await store.load(), before);
+      assert.deepEqual(await committed(store), before);
       await manager.execute({ type: "announce", key: await manager.makeKey("sig") });
       assert.equal(manager.records.length, 2);
       await manager.close();

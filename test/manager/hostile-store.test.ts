@@ -5,12 +5,12 @@ import * as jose from "jose";
 import { JwksdError } from "../../src/errors.ts";
 import { makeLocalKey } from "../../src/manager/make-key.ts";
 import type { ManagerEvent } from "../../src/manager/types.ts";
-import type { KeyRecord, KeyStore, Snapshot } from "../../src/store/store.ts";
+import type { Committed, KeyRecord, KeyStore } from "../../src/store/store.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import { createWrapping, newWrappingKey, vaultOf } from "../support/managed.ts";
 import { WrittenStore } from "../support/written-store.ts";
 import { day, hour, second } from "../rotation/key-records.ts";
-import { type Replica, World, issuer, seen } from "./world.ts";
+import { type Replica, World, issuer, seen, writtenWorld } from "./world.ts";
 
 const evil = ecKey("evil");
 const evilPublic = withoutPrivate(evil) as unknown as KeyRecord["publicJwk"];
@@ -21,12 +21,11 @@ interface Victim {
   readonly store: WrittenStore;
   readonly replica: Replica;
   /** The store before one of its keys was revoked. */
-  readonly older: Snapshot;
+  readonly older: Committed;
 }
 
 async function victim(): Promise<Victim> {
-  const store = new WrittenStore();
-  const world = new World(store);
+  const { world, store } = writtenWorld();
   const replica = await world.start();
   const { manager } = replica;
   const wrapping = await createWrapping([world.wrappingKey], issuer);
@@ -48,7 +47,7 @@ async function victim(): Promise<Victim> {
   return { world, store, replica, older };
 }
 
-type Attack = (now: Snapshot, victim: Victim) => Snapshot | Promise<Snapshot>;
+type Attack = (now: Committed, victim: Victim) => Committed | Promise<Committed>;
 
 /** Changes the record in one state; the rest stays as it is, also what authenticates it. */
 const change =
@@ -175,7 +174,7 @@ const attacks: Readonly<Record<string, Attack>> = {
 };
 
 /** Another seal with the header and the claims of this one. */
-async function sealOf({ seal }: Snapshot, make: (seal: string) => Promise<string>): Promise<string | undefined> {
+async function sealOf({ seal }: Committed, make: (seal: string) => Promise<string>): Promise<string | undefined> {
   return seal === undefined ? undefined : make(seal);
 }
 
@@ -311,12 +310,7 @@ describe("any store may keep it", () => {
   });
 
   test("one that keeps no seal is found out at once", async () => {
-    const store = new WrittenStore();
-    const careless: KeyStore = {
-      ...storeMethods(store),
-      commit: (revision, records, events) => store.commit(revision, records, events),
-    };
-    const world = new World(careless);
+    const world = new World((clock) => careless(new WrittenStore(clock)));
     const replica = await world.start();
     await world.pass(second);
     notAuthentic(failures(replica.told)[0]);
@@ -328,9 +322,17 @@ describe("any store may keep it", () => {
 const storeMethods = (store: WrittenStore): KeyStore => ({
   load: () => store.load(),
   commit: (...args) => store.commit(...args),
+  join: (...args) => store.join(...args),
+  renew: (...args) => store.renew(...args),
+  leave: (...args) => store.leave(...args),
   events: () => store.events(),
   watch: (...args) => store.watch(...args),
   close: () => store.close(),
+});
+
+const careless = (store: WrittenStore): KeyStore => ({
+  ...storeMethods(store),
+  commit: (revision, records, events) => store.commit(revision, records, events),
 });
 
 const idOf = (key: string): Promise<string> => jose.calculateJwkThumbprint({ kty: "oct", k: key });

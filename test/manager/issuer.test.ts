@@ -78,7 +78,8 @@ async function found(world: World, store: KeyStore): Promise<Vault> {
 
 describe("a store that was made without an issuer", () => {
   test("remembers where it was last served, and takes the first issuer that is set, with all of its keys", async () => {
-    const [world, store] = [new World(), memoryStore()];
+    const world = new World();
+    const store = memoryStore({ clock: world.clock });
     const first = await serving(world, store, there);
     await first.vault.noteIssuer(here.issuer);
     assert.deepEqual((await found(world, store)).owner, here);
@@ -114,7 +115,8 @@ describe("a store that was made without an issuer", () => {
   });
 
   test("whose next key is due at that moment: it is taken first, and then signs", async () => {
-    const [world, store] = [new World(), memoryStore()];
+    const world = new World();
+    const store = memoryStore({ clock: world.clock });
     const first = await serving(world, store, here);
     await first.manager.execute({ type: "announce", key: await first.manager.makeKey("sig") });
     await first.manager.close();
@@ -127,7 +129,8 @@ describe("a store that was made without an issuer", () => {
   });
 
   test("and has its keys in a token only: takes the issuer all the same", async () => {
-    const [world, store] = [new World(), memoryStore()];
+    const world = new World();
+    const store = memoryStore({ clock: world.clock });
     const { manager, vault } = await serving(world, store, here);
     const { revision, records } = await vault.store.load();
     const external = records.map((record) => Object.assign({}, record, { privateHalf: { uri: "module:a" } }));

@@ -343,7 +343,7 @@ describe("close", () => {
     assert.equal((await world.store.load()).records.length, isDone ? 2 : 1);
 
     // Whose commits always lose.
-    const store = memoryStore();
+    const store = memoryStore({ clock: world.clock });
     const losing = await createKeyManager({ issuer, store, wrappingKeys: [world.wrappingKey], clock: world.clock });
     const commit = store.commit.bind(store);
     const tried = { times: 0 };

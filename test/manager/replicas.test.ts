@@ -12,6 +12,7 @@ import type { KeyRecord, KeyStore } from "../../src/store/store.ts";
 import { eventually } from "../support/service.ts";
 import { createWrapping } from "../support/managed.ts";
 import { type ManagerChoice, type Replica, World, issuer, seen, typesOf } from "./world.ts";
+import { committed } from "../support/records.ts";
 import { day, hour, second } from "../rotation/key-records.ts";
 
 const retire = (5 + 3600 + 2 * 300) * second;
@@ -141,7 +142,7 @@ describe("three managers with one store act as one", () => {
 
   test("a manager that always loses gives up after a while, goes on serving, and takes over", async () => {
     const world = new World();
-    const store = memoryStore();
+    const store = memoryStore({ clock: world.clock });
     let isLosing = true;
     const unlucky: KeyStore = {
       ...store,
@@ -374,7 +375,7 @@ describe("keys in an HSM or key service", () => {
   test("a key that the store did not take is reported as orphaned; one that it took never is", async () => {
     const world = new World();
     const module = new Module();
-    const store = memoryStore();
+    const store = memoryStore({ clock: world.clock });
     let commits = 0;
     let isFull = false;
     const filling: KeyStore = {
@@ -511,7 +512,7 @@ describe("keys in an HSM or key service", () => {
     const [replica] = await start(world, module, 1);
     assert.ok(replica !== undefined);
     await world.passTo(89 * day);
-    const stored = await world.store.load();
+    const stored = await committed(world.store);
     const [active = "", next = ""] = (await seen(replica)).kids;
     module.broken.add("open").add("sign");
     for (const command of [
@@ -521,7 +522,7 @@ describe("keys in an HSM or key service", () => {
     ] as const) {
       await assert.rejects(world.until(replica.manager.execute(command)), code("ERR_SIGNER_UNAVAILABLE"));
     }
-    assert.deepEqual(await world.store.load(), stored);
+    assert.deepEqual(await committed(world.store), stored);
     module.broken.clear();
     await world.until(replica.manager.execute({ type: "activate", kid: next, force: true }));
     assert.equal((await seen(replica)).signs, next);

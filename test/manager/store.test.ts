@@ -8,6 +8,7 @@ import { checkRecords } from "../../src/rotation/records.ts";
 import { memoryStore } from "../../src/store/memory.ts";
 import type { KeyRecord, KeyStore, Snapshot } from "../../src/store/store.ts";
 import { createWrapping, newWrappingKey } from "../support/managed.ts";
+import { committed } from "../support/records.ts";
 import { day, hour, second, start } from "../rotation/key-records.ts";
 import { World, issuer, longCache, seen, shortCache, typesOf } from "./world.ts";
 
@@ -76,7 +77,7 @@ describe("while the store is gone", () => {
       const [one, other] = [world.store.line(), world.store.line()];
       const replicas = [await world.start({ store: one }), await world.start({ store: other })];
       await world.passTo(89 * day + hour);
-      const stored = await world.store.load();
+      const stored = await committed(world.store);
       const [a = "", b = ""] = stored.records.map(({ kid }) => kid);
       for (const line of [one, other]) line[cut] = true;
       const all = async (expected: object): Promise<void> => {
@@ -93,7 +94,7 @@ describe("while the store is gone", () => {
       await all({ kids: [b, a], cacheControl: shortCache, signs: b });
       await world.passTo(activeFrom + retire);
       await all({ kids: [b], cacheControl: longCache, signs: b });
-      assert.deepEqual(await world.store.load(), stored);
+      assert.deepEqual(await committed(world.store), stored);
       const wrapping = await createWrapping([world.wrappingKey], issuer);
       const key = await makeLocalKey("sig", "ES256", wrapping);
       for (const { manager } of replicas) {
@@ -187,7 +188,7 @@ describe("while the store is gone", () => {
 
   test("an older copy of it does not bring back what was revoked", async () => {
     const world = new World();
-    const store = memoryStore();
+    const store = memoryStore({ clock: world.clock });
     let copy: Snapshot | undefined;
     const restored: KeyStore = { ...store, load: async (options) => copy ?? store.load(options) };
     const replica = await world.start({ store: restored });
@@ -204,7 +205,7 @@ describe("while the store is gone", () => {
 
   test("a commit of which nobody knows whether it came through is found out", async () => {
     const world = new World();
-    const store = memoryStore();
+    const store = memoryStore({ clock: world.clock });
     let isLost = false;
     const losing: KeyStore = {
       ...store,
@@ -296,7 +297,7 @@ describe("records that are not used: the last good ones stay, loudly, until they
     for (const copy of [0, 1]) {
       const world = new World();
       // One store in the place of another, as where a file is put over the file.
-      const stores = [memoryStore(), memoryStore()] as const;
+      const stores = [memoryStore({ clock: world.clock }), memoryStore({ clock: world.clock })] as const;
       let current = 0;
       const place: KeyStore = {
         ...stores[0],
@@ -312,9 +313,9 @@ describe("records that are not used: the last good ones stay, loudly, until they
       const before = await seen(replica);
       current = 1;
       await world.pass(day - 1);
-      const stored = await stores[1].load();
+      const stored = await committed(stores[1]);
       await world.pass(1 + hour);
-      assert.deepEqual(await stores[1].load(), stored, "nobody wrote");
+      assert.deepEqual(await committed(stores[1]), stored, "nobody wrote");
       assert.deepEqual(await seen(replica), { ...before, kids: before.kids.toReversed(), signs: before.kids[1] });
       const failed = replica.told.findLast(({ type }) => type === "failed");
       assert.ok(
@@ -339,7 +340,7 @@ describe("records that are not used: the last good ones stay, loudly, until they
 describe("wrapping keys at the start", () => {
   test("without the one that is needed: an error that names it, nothing is changed, and the right one starts again", async () => {
     const { world, wrappingKey, kid } = await dueStore();
-    const before = [await world.store.load(), await world.store.events()];
+    const before = [await committed(world.store), await world.store.events()];
     const named = new RegExp(`the store are sealed under the wrapping key "${await idOf(wrappingKey)}"`);
     await assert.rejects(
       world.start({ wrappingKeys: [newWrappingKey(), newWrappingKey()] }),
@@ -352,7 +353,7 @@ describe("wrapping keys at the start", () => {
         new RegExp(`are those of issuer "${issuer}", and this is issuer "https://other.example"; go on`),
       ),
     );
-    assert.deepEqual([await world.store.load(), await world.store.events()], before);
+    assert.deepEqual([await committed(world.store), await world.store.events()], before);
     assert.equal(world.timers, 0);
     const replica = await world.start({ wrappingKeys: [wrappingKey] });
     assert.equal((await seen(replica)).signs, kid);

@@ -7,12 +7,12 @@ import { servedBy, takenBy } from "../../src/manager/owner.ts";
 import { rewrap } from "../../src/manager/rewrap.ts";
 import { compareAndSet } from "../../src/manager/compare-and-set.ts";
 import { readWrappingKeys } from "../../src/manager/wrapping.ts";
-import type { KeyRecord, Snapshot } from "../../src/store/store.ts";
+import type { Committed, KeyRecord } from "../../src/store/store.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import { fromBefore, newWrappingKey } from "../support/managed.ts";
 import { WrittenStore } from "../support/written-store.ts";
 import { day, hour, second } from "../rotation/key-records.ts";
-import { type Replica, World, issuer, seen, typesOf } from "./world.ts";
+import { type Replica, type World, issuer, seen, typesOf, writtenWorld } from "./world.ts";
 
 interface Before {
   readonly world: World;
@@ -23,8 +23,7 @@ interface Before {
 
 /** A store of before with a retiring, an active and an announced signing key and an encryption key. */
 async function before(): Promise<Before> {
-  const store = new WrittenStore();
-  const world = new World(store);
+  const { world, store } = writtenWorld();
   const made = await world.start();
   const { manager } = made;
   for (const use of ["enc", "sig"] as const) {
@@ -45,7 +44,7 @@ async function seal({ world, store }: Omit<Before, "replica">, wrappingKey = wor
   await compareAndSet(vault.store, decide, { clock: world.clock });
 }
 
-const marks = ({ records }: Snapshot): unknown[] =>
+const marks = ({ records }: Committed): unknown[] =>
   records.flatMap(({ privateHalf }) =>
     privateHalf !== undefined && "jwe" in privateHalf ? [jose.decodeProtectedHeader(privateHalf.jwe)["sealed"]] : [],
   );
@@ -122,8 +121,7 @@ describe("a store of before", () => {
   });
 
   test("and one without private keys of its own: a rewrap under a new wrapping key seals it, and the old one can go", async () => {
-    const store = new WrittenStore();
-    const world = new World(store);
+    const { world, store } = writtenWorld();
     await world.stop(await world.start());
     const { records } = store.read();
     await world.commit(records.map((record) => Object.assign({}, record, { privateHalf: { uri: "module:a" } })));

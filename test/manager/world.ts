@@ -8,6 +8,7 @@ import { createKeyManager } from "../../src/manager/manager.ts";
 import { memoryStore } from "../../src/store/memory.ts";
 import type { KeyRecord, KeyStore } from "../../src/store/store.ts";
 import { newWrappingKey, vaultOf } from "../support/managed.ts";
+import { WrittenStore } from "../support/written-store.ts";
 import { start } from "../rotation/key-records.ts";
 
 export const issuer = "https://op.example";
@@ -32,8 +33,9 @@ export class World {
   #elapsedMs = 0;
   #startMs = start;
 
-  constructor(store: KeyStore = memoryStore()) {
-    this.store = countedStore(store);
+  /** @param store makes one that goes by the clock of the world */
+  constructor(store: (clock: Clock) => KeyStore = (clock) => memoryStore({ clock })) {
+    this.store = countedStore(store(this.clock));
   }
 
   readonly clock: Clock = {
@@ -139,6 +141,13 @@ export class World {
   }
 }
 
+/** A world over a store that somebody else can write as well. */
+export function writtenWorld(): { readonly world: World; readonly store: WrittenStore } {
+  let store = new WrittenStore();
+  const world = new World((clock) => (store = new WrittenStore(clock)));
+  return { world, store };
+}
+
 interface Timer {
   readonly at: number;
   readonly isPause: boolean;
@@ -185,6 +194,21 @@ export function countedStore(store: KeyStore, total = { calls: 0 }): CountedStor
       total.calls += 1;
       failIf(counted.isGone || counted.isFull);
       return store.commit(...args);
+    },
+    async join(...args) {
+      total.calls += 1;
+      failIf(counted.isGone || counted.isFull);
+      return store.join(...args);
+    },
+    async renew(...args) {
+      total.calls += 1;
+      failIf(counted.isGone || counted.isFull);
+      return store.renew(...args);
+    },
+    async leave(...args) {
+      total.calls += 1;
+      failIf(counted.isGone || counted.isFull);
+      return store.leave(...args);
     },
     events: (options) => store.events(options),
     watch(onChange, options) {

@@ -9,7 +9,7 @@ import { test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
 import { sqliteStore } from "../../src/store/sqlite.ts";
-import { tombstone } from "../support/records.ts";
+import { committed, tombstone } from "../support/records.ts";
 import { temporaryFolder } from "../support/service.ts";
 import { soak } from "../support/soak.ts";
 import { type Child, endChild, startChild } from "../store/processes.ts";
@@ -145,13 +145,13 @@ test("where the files beside an open store are lost, all open it again", async (
   await follows(child, ["a", "b"]);
   child.tell("c");
   await follows(child, ["a", "b", "c"]);
-  assert.deepEqual(await store.load(), { revision: 3, records: ["a", "b", "c"].map(tombstone) });
+  assert.deepEqual(await committed(store), { revision: 3, records: ["a", "b", "c"].map(tombstone) });
   assert.equal(await endChild(child), 0);
 });
 
 async function isWhole(name: string): Promise<void> {
   const store = await sqliteStore(name);
-  assert.deepEqual(await store.load(), { revision: 0, records: [] });
+  assert.deepEqual(await committed(store), { revision: 0, records: [] });
   await store.commit(0, [], []);
   await store.close();
 }

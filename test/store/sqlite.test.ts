@@ -10,7 +10,7 @@ import { nodeSqlite } from "../../src/store/node-sqlite.ts";
 import { migrate } from "../../src/store/sqlite-schema.ts";
 import { sqliteStore } from "../../src/store/sqlite.ts";
 import type { KeyStore } from "../../src/store/store.ts";
-import { eventOf, tombstone } from "../support/records.ts";
+import { committed, eventOf, tombstone } from "../support/records.ts";
 import { temporaryFolder } from "../support/service.ts";
 
 type Scope = { after(fn: () => Promise<void>): void };
@@ -95,8 +95,8 @@ const formats: [name: string, make: (path: string) => unknown, says: RegExp][] =
   ["another program's version", (path) => edit(path, "PRAGMA user_version = 1"), /another program/],
   [
     "a store of a later version",
-    (path) => edit(path, "PRAGMA application_id = 0x6a776b73; PRAGMA user_version = 3; CREATE TABLE later (a)"),
-    /version 3, .* up to 2; update jwksd/,
+    (path) => edit(path, "PRAGMA application_id = 0x6a776b73; PRAGMA user_version = 4; CREATE TABLE later (a)"),
+    /version 4, .* up to 3; update jwksd/,
   ],
 ];
 
@@ -155,6 +155,18 @@ const damages: [name: string, sql: string, code: ErrorCode][] = [
   ],
   ["a record that is no object", "UPDATE keys SET record = '\"secret\"'", "ERR_RECORDS_INVALID"],
   ["a record of another kid", `UPDATE keys SET record = '{"kid":"secret"}' WHERE kid = '"a"'`, "ERR_RECORDS_INVALID"],
+  ["a lease without a name", "UPDATE leases SET name = ''", "ERR_RECORDS_INVALID"],
+  ["a lease whose name a terminal obeys", "UPDATE leases SET name = 'secret' || char(27)", "ERR_RECORDS_INVALID"],
+  ["a lease that publishes nothing known", "UPDATE leases SET publishes = -1", "ERR_RECORDS_INVALID"],
+  ["a lease with a huge number", "UPDATE leases SET publishes = 9223372036854775807", "ERR_RECORDS_INVALID"],
+  ["a lease that never ends", "UPDATE leases SET until = 9223372036854775807", "ERR_RECORDS_INVALID"],
+  ["a lease that signs with no JSON", "UPDATE leases SET signs_with = 'secret'", "ERR_RECORDS_INVALID"],
+  ["a lease that signs with no kids", "UPDATE leases SET signs_with = '{}'", "ERR_RECORDS_INVALID"],
+  [
+    "a lease that signs with anything",
+    `UPDATE leases SET signs_with = '[' || substr(replace(hex(zeroblob(999999)), '00', ',"secret"'), 2) || ']'`,
+    "ERR_RECORDS_INVALID",
+  ],
   ["no revision", "DELETE FROM state", "ERR_RECORDS_INVALID"],
   ["a table that is missing", "DROP TABLE keys", "ERR_STORE_FORMAT"],
   ["a column that is missing", "ALTER TABLE keys RENAME COLUMN record TO secret", "ERR_STORE_FORMAT"],
@@ -165,6 +177,7 @@ for (const [name, sql, code] of damages) {
     const path = await temporaryPath(t);
     const store = await filled(path, ["a", "b"]);
     t.after(() => store.close());
+    await store.join({ id: "a", name: "a" }, 3_600_000);
     edit(path, sql);
     for (const attempt of [store.load(), sqliteStore(path)]) {
       const error = await refusal(attempt, code, path);
@@ -232,12 +245,12 @@ test("a file of an earlier version is brought to the newest one, with what it ho
 
   const store = await sqliteStore(path);
   t.after(() => store.close());
-  assert.deepEqual(await store.load(), { revision: 7, records: [tombstone("a")] });
+  assert.deepEqual(await committed(store), { revision: 7, records: [tombstone("a")] });
   setRevision.run(8);
   assert.equal(await store.commit(8, [tombstone("a")], []), 9, "they get along, as long as there is no seal");
   await store.commit(9, [tombstone("a")], [], { seal: "sealed at 10" });
   assert.throws(() => setRevision.run(11), /this store is sealed; update jwksd/);
-  assert.deepEqual(await store.load(), { revision: 10, records: [tombstone("a")], seal: "sealed at 10" });
+  assert.deepEqual(await committed(store), { revision: 10, records: [tombstone("a")], seal: "sealed at 10" });
 });
 
 test("a step of a migration that fails undoes all of it", async (t) => {
@@ -245,7 +258,7 @@ test("a step of a migration that fails undoes all of it", async (t) => {
   const store = await filled(path, ["a"]);
   await store.close();
   const db = new DatabaseSync(path);
-  assert.throws(() => migrate(db, path, ["", "", "DELETE FROM keys", "nonsense"]));
+  assert.throws(() => migrate(db, path, ["", "", "", "DELETE FROM keys", "nonsense"]));
   db.close();
   const again = await sqliteStore(path);
   assert.deepEqual(await kidsOf(again), ["a"]);
@@ -304,7 +317,58 @@ test("nothing is committed into a file that was replaced", async (t) => {
   await backup.close();
   renameSync(`${path}.backup`, path);
   await assert.rejects(store.commit(1, [tombstone("a"), tombstone("x")], []), { code: "ERR_RECORDS_INVALID" });
-  assert.deepEqual(await store.load(), { revision: 1, records: [tombstone("b")] });
+  assert.deepEqual(await committed(store), { revision: 1, records: [tombstone("b")] });
+});
+
+// With fewer pages than the file before, and with more.
+for (const count of [1, 300]) {
+  test(`a backup of ${count} records that is written into the file is used from then on, and who watches hears of it`, async (t) => {
+    const path = await temporaryPath(t);
+    const kids = Array.from({ length: count }, (_, index) => `kid ${index}`);
+    const [store, backup] = [await filled(path, ["a", "b", "c"]), await filled(`${path}.backup`, kids)];
+    const other = await sqliteStore(path);
+    t.after(async () => (await store.close(), other.close()));
+    await other.load();
+    await backup.close();
+    const changed = waitForChange(store, t);
+    const { ino } = statSync(path);
+    writeFileSync(path, await readFile(`${path}.backup`));
+    assert.equal(statSync(path).ino, ino);
+    await changed;
+    // As long as one of them has the file before in mind, SQLite may call the new one damaged.
+    for (const handle of [store, other, store]) await handle.load().catch(() => {});
+    for (const handle of [store, other]) assert.deepEqual(await kidsOf(handle), kids);
+    assert.equal(await store.commit(1, [...kids, "more"].map(tombstone), []), 2);
+    assert.deepEqual(await kidsOf(other), [...kids, "more"]);
+  });
+}
+
+test("what others commit while it looks is no file that was overwritten, and nothing of it is lost", async (t) => {
+  const path = await temporaryPath(t);
+  const [one, two] = [await filled(path, []), await sqliteStore(path)];
+  t.after(async () => (await one.close(), two.close()));
+  const kids: string[] = [];
+  for (let revision = 1; revision < 200; revision += 1) {
+    kids.push(`kid ${revision}`);
+    const store = revision % 3 === 0 ? one : two;
+    await Promise.all([store.commit(revision, kids.map(tombstone), []), one.load(), two.load()]);
+  }
+  for (const store of [one, two]) assert.deepEqual(await kidsOf(store), kids);
+});
+
+test("a record that has not changed is the same object in the next snapshot, however it was changed in the file", async (t) => {
+  const path = await temporaryPath(t);
+  const [store, other] = [await filled(path, ["a", "b"]), await sqliteStore(path)];
+  t.after(async () => (await store.close(), other.close()));
+  const before = (await store.load()).records;
+  await other.commit(1, [tombstone("a"), { ...tombstone("b"), endedAt: 5 }, tombstone("c")], []);
+  const after = (await store.load()).records;
+  assert.equal(after[0], before[0]);
+  assert.deepEqual(after.slice(1), [{ ...tombstone("b"), endedAt: 5 }, tombstone("c")]);
+  edit(path, `UPDATE keys SET record = json_set(record, '$.endedAt', 7) WHERE kid = '"a"'`);
+  assert.equal((await store.load()).records[0]?.endedAt, 7);
+  assert.equal(await store.commit(2, after, []), 3, "what was loaded can be committed as it is");
+  assert.equal((await other.load()).records[0]?.endedAt, before[0]?.endedAt);
 });
 
 test("a link that leads to another file is followed", async (t) => {

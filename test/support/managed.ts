@@ -10,11 +10,12 @@ import { rotationPolicy } from "../../src/rotation/policy.ts";
 import { compareAndSet } from "../../src/manager/compare-and-set.ts";
 import { type Vault, createVault } from "../../src/manager/vault.ts";
 import { type Wrapping, createWrapping as wrappingUnder, readWrappingKeys } from "../../src/manager/wrapping.ts";
-import type { KeyRecord, KeyStore, KeyUse, Snapshot, StoredEvent } from "../../src/store/store.ts";
+import type { Committed, KeyRecord, KeyStore, KeyUse, StoredEvent } from "../../src/store/store.ts";
 import { sqliteStore } from "../../src/store/sqlite.ts";
+import { committed } from "./records.ts";
 
 /** What a store holds. */
-export interface Stored extends Snapshot {
+export interface Stored extends Committed {
   /** Oldest first. */
   readonly events: readonly StoredEvent[];
 }
@@ -23,7 +24,7 @@ export interface Stored extends Snapshot {
 export async function readStore(path: string): Promise<Stored> {
   const store = await sqliteStore(path);
   try {
-    return { ...(await store.load()), events: (await store.events()).toReversed() };
+    return { ...(await committed(store)), events: (await store.events()).toReversed() };
   } finally {
     await store.close();
   }
@@ -76,7 +77,7 @@ export async function commandStore(path: string, command: Command): Promise<{ ch
 }
 
 /** A store as an earlier jwksd left it: without a seal, and its private keys without the mark of one. */
-export async function fromBefore({ revision, records }: Snapshot, wrappingKey: string): Promise<Snapshot> {
+export async function fromBefore({ revision, records }: Committed, wrappingKey: string): Promise<Committed> {
   const key = jose.base64url.decode(wrappingKey);
   const plain = records.map(async (record) => {
     if (record.privateHalf === undefined || !("jwe" in record.privateHalf)) return record;

@@ -1,4 +1,4 @@
-import type { KeyEvent, KeyRecord } from "../../src/store/store.ts";
+import type { Committed, KeyEvent, KeyRecord, KeyStore } from "../../src/store/store.ts";
 
 /** A tombstone as most records of an old store are, made from its kid. */
 export const tombstone = (kid: string): KeyRecord => ({
@@ -21,3 +21,9 @@ export const eventOf = (kid: string, reason = "planned"): KeyEvent => ({
   use: "sig",
   reason,
 });
+
+/** What the newest commit has left, without what changes by itself. */
+export async function committed(store: Pick<KeyStore, "load">): Promise<Committed> {
+  const { now: _, leases: _leases, ...rest } = await store.load();
+  return rest;
+}

@@ -1,41 +1,69 @@
-import { checkCommit, quoted } from "../../src/store/check.ts";
-import type { KeyEvent, KeyRecord, KeyStore, Snapshot, StoredEvent } from "../../src/store/store.ts";
+import { type Clock, systemClock } from "../../src/clock.ts";
+import { checkCommit, checkRevision, quoted } from "../../src/store/check.ts";
+import { memoryStore } from "../../src/store/memory.ts";
+import type {
+  CommitOptions,
+  Committed,
+  KeyEvent,
+  KeyRecord,
+  KeyStore,
+  Snapshot,
+  StoredEvent,
+} from "../../src/store/store.ts";
 
 /** A store that somebody else can write as well, byte by byte, past every rule: as whoever can write its file. */
 export class WrittenStore implements KeyStore {
   /** What is in it, as JSON. */
-  #text = JSON.stringify({ revision: 0, records: [] } satisfies Snapshot);
+  #text = JSON.stringify({ revision: 0, records: [] } satisfies Committed);
   readonly #events: KeyEvent[] = [];
   readonly #watchers = new Set<() => void>();
+  /** Keeps the leases; its own records and revision mean nothing. */
+  readonly #leases: KeyStore;
+
+  constructor(clock: Clock = systemClock) {
+    this.#leases = memoryStore({ clock });
+  }
 
   /** What is in it now. */
-  read(): Snapshot {
-    return JSON.parse(this.#text) as Snapshot;
+  read(): Committed {
+    return JSON.parse(this.#text) as Committed;
   }
 
   /** Puts something else in its place, and those who watch it notice. */
-  write(snapshot: Snapshot): void {
-    this.#text = JSON.stringify(snapshot);
+  write(committed: Committed): void {
+    this.#text = JSON.stringify(committed);
     for (const notify of this.#watchers) queueMicrotask(notify);
   }
 
   async load(): Promise<Snapshot> {
-    return this.read();
+    const { now, leases } = await this.#leases.load();
+    return { ...this.read(), now, leases };
   }
 
   async commit(
     expectedRevision: number,
     records: readonly KeyRecord[],
     events: readonly KeyEvent[],
-    { seal }: { readonly seal?: string | undefined } = {},
+    { seal, leases }: CommitOptions = {},
   ): Promise<number> {
     const stored = this.read();
     const kids = stored.records.map(({ kid }) => quoted(kid));
     checkCommit({ revision: stored.revision, kids }, expectedRevision, records);
+    const { revision } = await this.#leases.load();
+    await this.#leases.commit(revision, [], [], { leases });
     this.#events.push(...events);
     this.write({ revision: expectedRevision + 1, records, ...(seal !== undefined && { seal }) });
     return expectedRevision + 1;
   }
+
+  readonly join: KeyStore["join"] = (...args) => this.#leases.join(...args);
+  readonly leave: KeyStore["leave"] = (...args) => this.#leases.leave(...args);
+  readonly renew: KeyStore["renew"] = async (lease, forMs, { ifRevision } = {}) => {
+    const { revision } = this.read();
+    checkRevision(revision, ifRevision ?? revision);
+    await this.#leases.renew(lease, forMs);
+    return revision;
+  };
 
   async events(): Promise<readonly StoredEvent[]> {
     return this.#events.map((event, index) => ({ ...event, number: index + 1 })).toReversed();
