@@ -26,7 +26,7 @@ interface Kept {
  * are frozen, so that all who load can share them.
  */
 export class KeptRecords {
-  #kept: ReadonlyMap<string, Kept> = new Map();
+  #kept = new Map<string, Kept>();
 
   get records(): readonly KeyRecord[] {
     return Array.from(this.#kept.values(), ({ parsed }) => parsed);
@@ -52,10 +52,7 @@ export class KeptRecords {
 
   /** After they have been written. */
   apply(changes: readonly RecordChange[]): void {
-    const changed = changes.map(
-      ({ kid, record, parsed, position }) => [kid, { text: record, parsed, position }] as const,
-    );
-    this.#kept = new Map([...this.#kept, ...changed]);
+    for (const { kid, record, parsed, position } of changes) this.#kept.set(kid, { text: record, parsed, position });
   }
 
   /**
