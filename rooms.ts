@@ -21,6 +21,7 @@ export const base = [
   "options",
   "printable",
   "text-hash",
+  "urls",
 ] as const;
 
 export const rooms: Readonly<Record<string, Room>> = {

@@ -52,18 +52,10 @@ export function abortable<T>(promise: Promise<T>, signal: AbortSignal | undefine
 }
 
 /** Resolves after `delayMs` milliseconds, and rejects when the signal aborts. */
-export function sleep(delayMs: number, clock: Clock, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const leave = (): void => {
-      cancelTimer();
-      reject(signal.reason as Error);
-    };
-    const cancelTimer = clock.setTimer(() => {
-      signal.removeEventListener("abort", leave);
-      resolve();
-    }, delayMs);
-    signal.addEventListener("abort", leave, { once: true });
-  });
+export function sleep(delayMs: number, clock: Clock, signal?: AbortSignal): Promise<void> {
+  const timer = Promise.withResolvers<void>();
+  const cancel = clock.setTimer(timer.resolve, delayMs);
+  return abortable(timer.promise, signal).finally(cancel);
 }
 
 /** Makes a queue that runs actions one after the other. A failure of one does not stop the next. */

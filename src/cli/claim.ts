@@ -1,12 +1,12 @@
 import { InvalidArgumentError } from "commander";
 
-/** Adds a claim that is written `name=value` to those before it. */
+/** Adds a claim, given as `name=value`, to the earlier ones. */
 export function addClaim(text: string, before: object = {}): object {
   const [, name, value] = /^([^=]+)=(.*)$/s.exec(text) ?? [];
   if (name === undefined || value === undefined) throw new InvalidArgumentError("A claim is written name=value.");
   if (name === "aud") throw new InvalidArgumentError("The audience is given with --aud.");
   if (Object.hasOwn(before, name)) throw new InvalidArgumentError(`There is a claim ${name} already.`);
-  // A name in brackets, because "__proto__" is one like any other here.
+  // A computed name, so that "__proto__" is an ordinary member.
   return { ...before, [name]: jsonOrText(value) };
 }
 
@@ -19,15 +19,15 @@ function jsonOrText(text: string): unknown {
   }
 }
 
-/** A number that JavaScript would change is refused, where it stands in whatever JSON. */
+/** Refuses a number in JSON that JavaScript would round. */
 function exactly(_name: string, value: unknown, { source = "" }: { readonly source?: string } = {}): unknown {
   if (typeof value === "number" && decimal(source) !== decimal(String(value))) {
-    throw new InvalidArgumentError(`${source} would become ${value}. A text is written '"${source}"'.`);
+    throw new InvalidArgumentError(`JavaScript would round ${source} to ${value}. Write it as a text: '"${source}"'.`);
   }
   return value;
 }
 
-/** Equal for texts of one number: its digits without zeros around them, and the power of ten of the last one. */
+/** A canonical text of a number: its significant digits, and the power of ten of the last one. */
 function decimal(text: string): string {
   const [, sign = "", whole = "", fraction = "", exponent = "0"] =
     /^(-?)(\d+)(?:\.(\d+))?(?:e([-+]?\d+))?$/i.exec(text) ?? [];

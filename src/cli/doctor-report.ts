@@ -10,7 +10,7 @@ type Terminal = ReturnType<typeof terminalOf>;
 const labelWidth = 10;
 const colors: Readonly<Record<Severity, Color>> = { broken: "red", risk: "yellow", advice: "cyan" };
 
-/** What was looked at, in words. */
+/** What was checked, for the report. */
 export function scope(observations: Observations): {
   readonly checked: readonly string[];
   readonly keys: number | undefined;
@@ -37,7 +37,7 @@ function keyCount(set: Exchange | undefined): number | undefined {
   }
 }
 
-/** The findings for eyes, worst first; one line where there are none. */
+/** The findings as text, worst first; one line if there are none. */
 export function report(
   target: string,
   observations: Observations,

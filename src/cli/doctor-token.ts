@@ -1,34 +1,22 @@
 import { type JWTPayload, decodeJwt } from "jose";
+import { publicKeyAlgorithms } from "../crypto/algorithms.ts";
 import { setResponse } from "../doctor/examine.ts";
 import type { Observations } from "../doctor/index.ts";
 import { FetchError, TokenError } from "../errors.ts";
 import { verificationKeys } from "../jwk/verification-keys.ts";
 import { type Explanation, explain } from "./explain.ts";
 
-const algorithms = [
-  "ES256",
-  "ES384",
-  "ES512",
-  "RS256",
-  "RS384",
-  "RS512",
-  "PS256",
-  "PS384",
-  "PS512",
-  "EdDSA",
-  "Ed25519",
-];
-/** What a token that names no audience is not for. */
+/** The expected audience of a token that has none. */
 const nobody = "(the audience of this token)";
 
-/** Explains a token against the keys that were found, for whatever audience it names. */
+/** Verifies a token with the observed keys, for any audience, and explains each step. */
 export async function explainToken(token: string, observations: Observations): Promise<Explanation> {
   const claims = claimsOf(token);
   const audiences = [claims.aud].flat().filter((aud): aud is string => typeof aud === "string" && aud !== "");
   const expected = {
     issuer: issuerOf(observations) ?? claims.iss ?? "(an issuer)",
     audience: audiences.length === 0 ? [nobody] : audiences,
-    algorithms,
+    algorithms: publicKeyAlgorithms,
   };
   const response = setResponse(observations);
   const body = response?.body === undefined ? undefined : new TextDecoder().decode(response.body);
@@ -49,7 +37,7 @@ export async function explainToken(token: string, observations: Observations): P
   });
 }
 
-/** The issuer that the tokens should be of: by the discovery document, else by the address. */
+/** The expected issuer: that of the discovery document, else the observed URL. */
 function issuerOf({ discovery, issuer }: Observations): string | undefined {
   const document = discovery?.body === undefined ? undefined : parsed(new TextDecoder().decode(discovery.body));
   const said = (document as { issuer?: unknown } | null | undefined)?.issuer;

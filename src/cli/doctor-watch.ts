@@ -21,15 +21,16 @@ export function durationMs(text: string): number {
   return ms;
 }
 
+/** Flags of a watch. */
 export interface WatchFlags {
-  /** In milliseconds; `true` for the usual minute. */
+  /** In milliseconds; `true` for one minute. */
   readonly watch: number | true;
   readonly tokenCommand?: string;
-  /** "-" takes tokens from standard input, one in a line. */
+  /** "-" reads tokens from standard input, one per line. */
   readonly token?: string;
 }
 
-/** Goes on looking, until the time is over or the user has seen enough. */
+/** Watches the JWK Set until the time is over or the user presses Ctrl-C. */
 export async function watchOn(
   io: Io,
   observations: Observations,
@@ -53,7 +54,7 @@ export async function watchOn(
     });
   } finally {
     process.off("SIGINT", stop);
-    // A pipe that stays open would keep the process.
+    // An open pipe would keep the process alive.
     if (flags.token === "-") (io.stdin as { destroy?: () => void }).destroy?.();
   }
 }
@@ -63,7 +64,7 @@ function tokenSource(io: Io, { tokenCommand, token }: WatchFlags): (() => Promis
   return token === "-" ? pipedTokens(io) : undefined;
 }
 
-/** A token from a command of the user's own, at each look. */
+/** Runs the token command of the user at each look. */
 function commandTokens(io: Io, command: string): () => Promise<readonly string[]> {
   const run = promisify(exec);
   let hasFailed = false;
@@ -80,7 +81,7 @@ function commandTokens(io: Io, command: string): () => Promise<readonly string[]
   };
 }
 
-/** Tokens of standard input, one in a line, as they come. */
+/** Reads tokens from standard input, one per line, as they come. */
 function pipedTokens({ stdin }: Io): () => Promise<readonly string[]> {
   const waiting: string[] = [];
   let line = "";

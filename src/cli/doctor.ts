@@ -11,7 +11,7 @@ import { explainToken } from "./doctor-token.ts";
 import { happeningLine, report, scope } from "./doctor-report.ts";
 import { durationMs, watchOn } from "./doctor-watch.ts";
 import { stepLines } from "./explain.ts";
-import { type Io, print } from "./io.ts";
+import { type Io, print, readInput } from "./io.ts";
 import { readToken } from "./verify.ts";
 
 const maxFileBytes = 5_000_000;
@@ -31,7 +31,7 @@ interface Flags {
 
 export function doctorCommand(io: Io): Command {
   return new Command("doctor")
-    .description("Find out what is wrong with the keys of any issuer, and which verifiers it breaks.")
+    .description("Find out what is wrong with the keys of any issuer, and which verifiers fail.")
     .argument(
       "<url>",
       'an issuer, the URL of a discovery document or JWK Set, or a file of one; "-" reads standard input',
@@ -48,19 +48,19 @@ export function doctorCommand(io: Io): Command {
     .option("--token <token>", 'explain this token, too, against the keys that are found; "-" reads standard input')
     .option(
       "--watch [duration]",
-      "look again every 5 s, for this time (90s, 10m, 2h; default: 1m), and print what changes",
+      "look again every 5 s for this time (90s, 10m, 2h; default: 1m), and print each change",
       durationMs,
     )
     .option(
       "--token-command <command>",
-      "with --watch: a shell command that prints a new token, run at each look; or --token - reads one in each line",
+      "with --watch: shell command that prints a new token; it runs at each look (or --token - reads one token per line)",
     )
     .option("--json", "print the findings as JSON")
     .addHelpText(
       "after",
       `
-Exits with 0 if nothing is broken, with 1 if something is, or the token is refused, and with 2 if nothing could be looked at.
-docs/doctor.md explains every code. Groups are ${groups().join(", ")}.
+Exit codes: 0, nothing is broken; 1, something is broken, or the token is refused; 2, there was nothing to check.
+docs/doctor.md explains every code. Groups of codes are ${groups().join(", ")}.
 
 Examples:
   $ jwksd doctor https://login.example.com
@@ -104,13 +104,13 @@ async function doctor(io: Io, target: string, flags: Flags): Promise<void> {
 function checkFlags(target: string, { token, watch, tokenCommand }: Flags): void {
   const wrong =
     target === "-" && token === "-"
-      ? "standard input is either the document or the token"
+      ? "standard input cannot be both the document and the token"
       : watch !== undefined && !isUrl(target)
-        ? "--watch takes a URL; a file does not change by itself"
+        ? "--watch needs a URL, not a file"
         : watch === undefined && tokenCommand !== undefined
-          ? "--token-command goes with --watch"
+          ? "--token-command needs --watch"
           : tokenCommand !== undefined && token === "-"
-            ? "tokens come either from --token-command or from standard input"
+            ? "--token-command and --token - exclude each other"
             : undefined;
   if (wrong !== undefined) throw new ConfigError("ERR_OPTION_INVALID", wrong);
 }
@@ -119,18 +119,10 @@ const isUrl = (target: string): boolean => /^[a-z][a-z\d+.-]*:\/\//i.test(target
 
 async function look(io: Io, target: string, options: ObserveOptions): Promise<Observations> {
   if (isUrl(target)) return observe(target, options);
-  return observeBody(target === "-" ? await readInput(io) : await readBounded(target), Date.now());
-}
-
-async function readInput({ stdin }: Io): Promise<Uint8Array> {
-  const chunks: Uint8Array[] = [];
-  let bytes = 0;
-  for await (const chunk of stdin) {
-    chunks.push(chunk);
-    bytes += chunk.length;
-    if (bytes > maxFileBytes) throw tooLarge("standard input");
-  }
-  return Buffer.concat(chunks);
+  if (target !== "-") return observeBody(await readBounded(target), Date.now());
+  const body = await readInput(io, maxFileBytes);
+  if (body.length > maxFileBytes) throw tooLarge("standard input");
+  return observeBody(body, Date.now());
 }
 
 async function readBounded(file: string): Promise<Uint8Array> {
@@ -139,7 +131,7 @@ async function readBounded(file: string): Promise<Uint8Array> {
     body = await readFile(file);
   } catch (error) {
     const { code = "no such file" } = error as NodeJS.ErrnoException;
-    throw new ServiceError("ERR_FILE_UNREADABLE", `${file}: cannot be read (${code}); a URL begins with https://`);
+    throw new ServiceError("ERR_FILE_UNREADABLE", `cannot read the file ${file} (${code}); a URL begins with https://`);
   }
   if (body.length > maxFileBytes) throw tooLarge(file);
   return body;

@@ -7,54 +7,54 @@ import { relativeText, timeText } from "../rotation/format.ts";
 import { maxTokenBytes } from "../token/compact-jws.ts";
 import { type VerifyOptions, checkVerifyOptions, verify } from "../token/verify.ts";
 
-/** One step of a verification and what came of it. */
+/** One step of a verification, and its result. */
 export interface Step {
   readonly step: "token" | "discovery" | "jwks" | "key" | "signature" | "claims";
   readonly ok: boolean;
   readonly detail: string;
-  /** Of a step that failed. */
+  /** Error code of a failed step. */
   readonly code?: string | undefined;
 }
 
-/** What came of all steps. */
+/** The result of a verification. */
 export interface Explanation {
   readonly verified: boolean;
   readonly steps: readonly Step[];
 }
 
-/** A JWK Set that is fetched, or was. */
+/** A JWK Set. */
 interface KeySource {
-  /** How the step is called in which it is read. */
+  /** The step in which the set is read. */
   readonly step: "discovery" | "jwks";
-  /** Where the set is, and its text. */
+  /** Reads the set: where it is, and its text. */
   readonly load: () => Promise<{ readonly where: string; readonly body: string }>;
   readonly getKey: VerifyOptions["keys"];
 }
 
-/** What a token must be; see `verify`. */
+/** The expected claims and header of a token; see `verify`. */
 interface Expected extends Pick<VerifyOptions, "algorithms" | "typ"> {
   readonly issuer: string;
   readonly audience: readonly string[];
 }
 
 interface ExplainOptions extends Expected {
-  /** In place of what discovery says. */
+  /** URL of the JWK Set. Default: that of the discovery document. */
   readonly jwksUri?: string | undefined;
   readonly allowInsecure?: boolean | undefined;
 }
 
-/** What is found only after the signature was found to be good. */
+/** Errors that `verify` throws only after the signature was verified. */
 const aboutClaims: ReadonlySet<string> = new Set(["ERR_TOKEN_CLAIM", "ERR_TOKEN_EXPIRED", "ERR_TOKEN_TYP"]);
 
-/** What a `Date` can hold. */
+/** The latest time of a `Date`. */
 const longestMs = 8.64e15;
 
 const goodSignature: Step = { step: "signature", ok: true, detail: "is that of the published key" };
 
 /**
- * Verifies a token as a relying party does, and tells each step; the first that fails is the last.
+ * Verifies a token as a relying party does, and reports each step up to the first failure.
  *
- * @throws ConfigError `ERR_OPTION_INVALID`, FetchError `ERR_URL_INSECURE`: what is wrong with the options is no step
+ * @throws ConfigError `ERR_OPTION_INVALID`, FetchError `ERR_URL_INSECURE` for wrong options
  */
 export async function explainVerification(
   token: string,
@@ -77,7 +77,7 @@ export async function explainVerification(
   }
 }
 
-/** The same against any set of keys. @throws ConfigError `ERR_OPTION_INVALID` */
+/** {@link explainVerification} with the keys of any source. @throws ConfigError `ERR_OPTION_INVALID` */
 export async function explain(token: string, expected: Expected, source: KeySource): Promise<Explanation> {
   const steps: Step[] = [];
   const verifyOptions = { ...expected, keys: source.getKey };
@@ -118,15 +118,15 @@ export async function explain(token: string, expected: Expected, source: KeySour
   }
 }
 
-/** The steps for eyes. */
+/** The steps as lines of text. */
 export function stepLines({ steps }: Explanation): string[] {
   return steps.map(({ ok, step, detail }) => `${ok ? "ok  " : "FAIL"}  ${step.padEnd(10)} ${printable(detail)}`);
 }
 
-/** What the token has and what is expected, where that is why it is refused, and what to do about it. */
+/** The value in the token, the expected value, and what to do, for a refused token. */
 function comparison(token: string, code: string, { issuer, audience, algorithms, typ }: Expected): string[] {
   if (code === "ERR_DISCOVERY_ISSUER")
-    return ["if that is the provider you mean, give --issuer as its document has it"];
+    return ["if this is the right provider, give --issuer exactly as its document has it"];
   if (code === "ERR_TOKEN_ALG") {
     const { alg } = decodeProtectedHeader(token);
     if (algorithms.includes(alg ?? "")) return [];
@@ -155,7 +155,7 @@ function when(name: string, seconds = 0): string {
   return `${name} is ${isDate ? `${timeText(ms)}, ${relativeText(ms, Date.now())}` : seconds}`;
 }
 
-/** A value that the sender of a token or the publisher of a set chose: a text as it is, anything else by what it is. */
+/** A value from outside: a text as it is, another value by its type. */
 function shown(value: unknown, missing = "missing"): string {
   if (value === undefined) return missing;
   if (Array.isArray(value)) return "(a list)";

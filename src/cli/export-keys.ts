@@ -43,12 +43,12 @@ async function exportKeys(io: Io, kid: string | undefined, flags: ExportFlags): 
 async function exportPrivate(io: Io, kid: string | undefined, flags: ExportFlags): Promise<void> {
   const { out } = flags;
   if (kid === undefined || out === undefined) {
-    throw new ConfigError("ERR_OPTION_INVALID", "a private key is exported by its kid, and to a new file: --out FILE");
+    throw new ConfigError("ERR_OPTION_INVALID", "--private needs the kid of a key, and --out FILE for a new file");
   }
   if (flags.yes !== true) {
     throw new ConfigError(
       "ERR_CONFIRMATION",
-      `nothing was written; --yes writes the private key to ${out}, where nothing but its file mode protects it`,
+      `nothing was written; with --yes, the private key is written to ${out} unencrypted, protected by its file mode only`,
     );
   }
   await withKeys(io, flags, {}, async ({ vault }) => {

@@ -22,27 +22,27 @@ type ImportFlags = ChangeFlags & {
 
 export function importCommand(io: Io): Command {
   const command = new Command("import")
-    .description("Take over private keys that were used elsewhere: PEM, a private JWK, or a private JWK Set.")
+    .description("Import private keys of another provider: PEM, a private JWK, or a private JWK Set.")
     .argument("[file]", "file of the private key or keys; import does not change it")
-    .option("--signer <uri>", "in place of a file: a signing key in an HSM or key service, by its key URI")
+    .option("--signer <uri>", "instead of a file: key URI of a signing key in an HSM or key service")
     .addOption(
       new Option(
         "--state <state>",
-        "of a single key (default: active if it is the first of its use, else announced)",
+        "state of a single key (default: active if it is the first key of its use, else announced)",
       ).choices(["announced", "active", "retiring"]),
     )
     .addOption(useOption())
-    .option("--kid <kid>", "of a set: this key only; of a PEM file or --signer: the kid that it was published under");
+    .option("--kid <kid>", "of a set: import only this key; of a PEM file or --signer: the published kid of the key");
   return addChangeFlags(command, { force: true })
     .addHelpText(
       "after",
       `
-A set is imported whole into a store without keys: the first key of each use becomes active, the others retire. The kid is
-that of the JWK, else --kid, else the key's RFC 7638 thumbprint. Signing keys are EC on P-256 (ES256). A key of another
-type must be an encryption key: a JWK says so by its use or alg, a PEM file needs --use enc.
+Without --kid, all keys of a set are imported, into a store without keys: the first key of each use becomes active, the
+others retiring. The kid is that of the JWK, else --kid, else the RFC 7638 thumbprint of the key. Signing keys must be EC on
+P-256 (ES256). Keys of other types are encryption keys: use or alg of the JWK must say so; a PEM file needs --use enc.
 
 Examples:
-  $ jwksd keys import key.pem --kid 2026-11      tokens that bear this kid go on being verified
+  $ jwksd keys import key.pem --kid 2026-11      tokens with this kid stay valid
   $ jwksd keys import jwks.json                  a private JWK Set, such as that of oidc-provider
   $ jwksd keys import jwks.json --kid old --state retiring
   $ jwksd keys import --signer aws-kms:arn:aws:kms:…     see docs/signers.md`,
@@ -56,10 +56,16 @@ async function importKeys(io: Io, file: string | undefined, flags: ImportFlags):
     throw new ConfigError("ERR_OPTION_INVALID", "import takes either a file or --signer URI");
   }
   if (file !== undefined && looksLikeSecret(file)) {
-    throw new ConfigError("ERR_OPTION_INVALID", "import takes the path of a file; what it was given looks like a key");
+    throw new ConfigError(
+      "ERR_OPTION_INVALID",
+      "import takes the path of a file, but got something that looks like a key",
+    );
   }
   if (signer !== undefined && flags.use === "enc") {
-    throw new ConfigError("ERR_OPTION_INVALID", "--use enc does not go with --signer: keys there are signing keys");
+    throw new ConfigError(
+      "ERR_OPTION_INVALID",
+      "--use enc and --signer exclude each other: keys in HSMs and key services are signing keys",
+    );
   }
   const { isSet, keys } = file === undefined ? { isSet: false, keys: [] } : await readImport(file, flags);
   if (isSet && flags.state !== undefined) {
@@ -74,7 +80,7 @@ async function importKeys(io: Io, file: string | undefined, flags: ImportFlags):
     if (isSet && before.length > 0) {
       throw new StateError(
         "ERR_TRANSITION",
-        "a set is imported whole, and only into a store without keys; choose one of its keys with --kid",
+        "all keys of a set can be imported only into a store without keys; choose one key with --kid",
       );
     }
     const found =
@@ -94,7 +100,7 @@ async function importKeys(io: Io, file: string | undefined, flags: ImportFlags):
   });
 }
 
-/** The signing keys first, because there is no store without one; of each use, the first key is the active one. */
+/** Import commands: signing keys first, because every store needs one. The first key of each use becomes active. */
 export function importCommands(
   found: readonly NewKey[],
   before: readonly KeyRecord[],

@@ -1,13 +1,13 @@
 import type { Output } from "../server/log.ts";
 import { printableLines } from "../printable.ts";
 
-/** What a command reads and writes. A command that uses nothing else of its process runs inside any other. */
+/** Everything that a command reads and writes, so that it can run inside another process. */
 export interface Io {
   readonly stdin: AsyncIterable<Uint8Array>;
   readonly stdout: Output;
   readonly stderr: Output;
   readonly environment: Readonly<Record<string, string | undefined>>;
-  /** 0, or 1 where a command has to report a failure beside its result. */
+  /** 1 if the command reports a failure beside its result, else 0. */
   exitCode: number;
 }
 
@@ -16,7 +16,19 @@ export function print({ stdout }: Io, text: string): void {
   stdout.write(`${text}\n`);
 }
 
-/** Prints what is no result: a warning, an error, what to do next. What came from outside is escaped. */
+/** Prints a warning, an error or a hint, not a result. Text from outside is escaped. */
 export function tell({ stderr }: Io, text: string): void {
   stderr.write(`jwksd: ${printableLines(text)}\n`);
+}
+
+/** Reads standard input. Stops after `maxBytes`; the result is longer than that if there was more. */
+export async function readInput({ stdin }: Io, maxBytes: number): Promise<Buffer> {
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of stdin) {
+    chunks.push(chunk);
+    bytes += chunk.length;
+    if (bytes > maxBytes) break;
+  }
+  return Buffer.concat(chunks);
 }

@@ -5,16 +5,16 @@ import { type Io, print } from "./io.ts";
 
 export function keygenCommand(io: Io): Command {
   return new Command("keygen")
-    .description("Make a P-256 signing key, as a new file that only its owner can read, or on standard output.")
+    .description("Make a P-256 signing key, in a new file that only its owner can read, or on standard output.")
     .option("--out <file>", "write a new file of mode 0600 (default: standard output)")
-    .addOption(new Option("--format <format>", "private JWK, or PKCS#8 PEM").choices(["jwk", "pem"]).default("jwk"))
+    .addOption(new Option("--format <format>", "private JWK or PKCS#8 PEM").choices(["jwk", "pem"]).default("jwk"))
     .addHelpText(
       "after",
       `
 The kid of the key is its RFC 7638 thumbprint.
 
 Examples:
-  $ jwksd keygen --out keys/$(date +%F).jwk     the newest name in the folder of --keys is the active key
+  $ jwksd keygen --out keys/$(date +%F).jwk     in the folder of serve --keys, the newest name is the active key
   $ jwksd keygen --format pem > key.pem`,
     )
     .action(async ({ out, format }: { out?: string; format: "jwk" | "pem" }) => {
@@ -28,7 +28,7 @@ Examples:
     });
 }
 
-/** A key that did not get out must not look as if it had. */
+/** Prints a key, and fails if it could not be written. */
 function printSurely({ stdout }: Io, text: string): Promise<void> {
   return new Promise((resolve, reject) => {
     stdout.write(text, (error) => {

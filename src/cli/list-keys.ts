@@ -15,10 +15,10 @@ import { type Flags, addLookSettings, look } from "./managed-keys.ts";
 type ListFlags = Flags & { readonly all?: true; readonly json?: true };
 
 export function addListFlags(command: Command): Command {
-  return addLookSettings(command.option("--all", "removed and revoked keys, too"));
+  return addLookSettings(command.option("--all", "list removed and revoked keys too"));
 }
 
-/** Prints the keys, since when each is in its state, and its next step. */
+/** Prints the keys: the state of each, since when, and its next step. */
 export async function listKeys(io: Io, flags: ListFlags): Promise<void> {
   const now = systemClock.now();
   const { records, policy, isVerified } = await look(io, flags);
@@ -59,8 +59,8 @@ interface Row {
 }
 
 /**
- * One line per key where that fits; else the kid has a line of its own, whole, so that it can be copied. So has the URI of a key that
- * is in an HSM or key service.
+ * One line per key if that fits. Else the kid has its own line, unwrapped, so that it can be copied; the URI of a key in an HSM or key
+ * service always has.
  */
 function table(rows: readonly Row[], now: number, columns: number): string[] {
   const kids = rows.map(({ record }) => kidText(record.kid));
@@ -85,7 +85,7 @@ function table(rows: readonly Row[], now: number, columns: number): string[] {
   return lines;
 }
 
-/** Where the private half is, if it is not in the store. Of a key that is at its end nobody here knows whether it still is there. */
+/** Where the private half is, or was if the key was removed or revoked, unless it is in the store. */
 function placeOf(row: Row | undefined, indent: number): string[] {
   const uri = row && uriOf(row.record);
   if (row === undefined || uri === undefined) return [];

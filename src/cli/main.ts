@@ -7,7 +7,7 @@ import { run } from "./run.ts";
 const { stdin, stdout, stderr, env: environment, argv } = process;
 const io: Io = { stdin, stdout, stderr, environment, exitCode: 0 };
 
-// A terminal, pipe or disk that takes no more output must not end a service.
+// A closed terminal or pipe, or a full disk, must not end the service.
 let lost: NodeJS.ErrnoException | undefined;
 stdout.on("error", (error) => (lost ??= error));
 stderr.on("error", () => {});
@@ -20,12 +20,12 @@ if (process.versions.node.localeCompare(needed, "en", { numeric: true }) < 0) {
 }
 process.exitCode = await run(argv.slice(2), io);
 
-/** A command whose output got lost has failed, unless its reader went away, as head does. A service is there for others. */
+/** A command fails if its output is lost, unless the reader closed the pipe, as `head` does. The service does not fail. */
 function checkOutput(): void {
-  // Help ends the process before an error is emitted.
+  // --help ends the process before the error event.
   const { code } = (lost ?? stdout.errored ?? {}) as Partial<NodeJS.ErrnoException>;
   if (code === undefined || code === "EPIPE" || argv[2] === "serve") return;
-  // A command that threw has told why; it may have been this.
+  // A command that failed has reported an error already, perhaps this one.
   if (process.exitCode !== io.exitCode) return;
   const error = new ServiceError("ERR_FILE_UNWRITABLE", `cannot write to standard output (${code})`);
   tell(io, `${error.message} [${error.code}]`);

@@ -19,24 +19,24 @@ type PlanFlags = Flags & { readonly svg?: string; readonly days?: number; readon
 
 export function planCommand(io: Io): Command {
   const command = new Command("plan")
-    .description("Draw what happens to the managed keys, and list each step with its time and reason.")
+    .description("Draw the future of the managed keys, and list each step with its time and reason.")
     .option(
       "--days <days>",
-      "how far ahead (default: until signing and encryption keys have each been through one further rotation)",
+      "how many days ahead (default: until the next rotation of each kind of key is complete)",
       count,
     )
-    .option("--svg <file>", "also write the picture to this file; an existing picture is replaced");
+    .option("--svg <file>", "also write the picture to this file; replaces an existing picture");
   return addStoreSettings(command)
     .addHelpText(
       "after",
       `
-The plan is what jwksd serve will do if no command changes the keys. This command changes nothing. It prints colours only in
-terminals, and only if NO_COLOR is not set.
+The plan shows what jwksd serve will do if no command changes the keys. This command changes nothing. It prints colours only
+in terminals, and only if NO_COLOR is not set.
 
 Examples:
   $ jwksd plan
-  $ jwksd plan --svg rotation.svg         for a runbook; light or dark like its reader's page
-  $ jwksd plan --days 365 --rotate-every-days 30    what another policy would do`,
+  $ jwksd plan --svg rotation.svg         for a runbook; follows the light or dark mode of its reader
+  $ jwksd plan --days 365 --rotate-every-days 30    try another policy`,
     )
     .action((flags: PlanFlags) => showPlan(io, flags));
 }
@@ -45,7 +45,7 @@ async function showPlan(io: Io, flags: PlanFlags): Promise<void> {
   const now = systemClock.now();
   const until = flags.days === undefined ? undefined : now + flags.days * 86_400_000;
   const { records, policy, owner, isVerified } = await look(io, flags);
-  warnOfFence(io, records, policy, now);
+  warnOfPolicy(io, records, policy, now);
   const ahead = plan(records, policy, now, until);
   const still = aftermath(records, policy, now);
   const title = `Key rotation of ${owner.issuer}`;
@@ -84,18 +84,18 @@ function asJson({ now, until, steps, segments, rotation }: RotationPlan, still: 
   };
 }
 
-/** With such a policy nothing would start, and a plan would not come to be. */
-function warnOfFence(io: Io, records: readonly KeyRecord[], policy: RotationPolicy, now: number): void {
+/** Warns if `serve` and `token` would refuse to start with this policy. */
+function warnOfPolicy(io: Io, records: readonly KeyRecord[], policy: RotationPolicy, now: number): void {
   try {
     checkFence(records, policy, now);
   } catch (error) {
     if (!(error instanceof StoreError)) throw error;
-    tell(io, `serve and token do not start with this policy now: ${error.message} [${error.code}]`);
+    tell(io, `with this policy, serve and token would not start now: ${error.message} [${error.code}]`);
     io.exitCode = 1;
   }
 }
 
-/** A slip of the finger must not cost the keys: what is replaced is a picture. */
+/** Writes a picture. Replaces only another picture, so that a mistyped name costs no other file. */
 async function write(file: string, text: string): Promise<void> {
   try {
     const isFile = await stat(file).then(

@@ -8,7 +8,7 @@ import { checkDecrypts } from "../manager/make-key.ts";
 import { signerFrom } from "../signer/local.ts";
 import type { KeyUse } from "../store/store.ts";
 
-/** A private key from a file, checked, and not wrapped yet. */
+/** A checked private key from a file. */
 export interface ImportedKey {
   readonly kid: string;
   readonly use: KeyUse;
@@ -16,25 +16,25 @@ export interface ImportedKey {
   readonly privateJwk: jose.JWK;
 }
 
+/** Options of an import. */
 export interface ImportOptions {
-  /** What the key is for. Default: what a JWK says, else `sig` for EC on P-256; others have to be told. */
+  /** Default: that of the JWK, else `sig`, which needs EC on P-256. */
   readonly use?: KeyUse | undefined;
-  /** Of a set, this key only; of a single key, the kid under which it was published, if its JWK does not say. */
+  /** Of a set, the key to import. Of a single key without a kid of its own, its published kid. */
   readonly kid?: string | undefined;
 }
 
-/** What was in a file: `isSet` of a JWK Set, whose order says which key is active. */
+/** The keys of a file. With `isSet`, it was a JWK Set, whose first key of each use is the active one. */
 export interface ImportFile {
   readonly isSet: boolean;
   readonly keys: readonly ImportedKey[];
 }
 
 /**
- * Reads private keys that were used elsewhere: a PEM file (PKCS#8, SEC1, PKCS#1), a private JWK, or a private JWK Set. A set is
- * taken whole or not at all.
+ * Reads private keys: a PEM file (PKCS#8, SEC1, PKCS#1), a private JWK, or a private JWK Set. If one key of a set is bad, none is imported.
  *
  * @throws ServiceError `ERR_FILE_UNREADABLE`
- * @throws ConfigError `ERR_OPTION_INVALID`: there is no such kid
+ * @throws ConfigError `ERR_OPTION_INVALID` if there is no such kid
  * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_NOT_P256`, `ERR_KEY_PURPOSE`, `ERR_ALG_UNSUPPORTED`,
  * `ERR_PRIVATE_KEY_MISSING`, `ERR_KEY_MISMATCH`
  */
@@ -68,7 +68,7 @@ export async function readImport(file: string, options: ImportOptions = {}): Pro
 }
 
 interface PrivateKeySet {
-  /** Whatever a file has there. */
+  /** Unchecked. */
   readonly keys: readonly (jose.JWK | null)[];
 }
 
@@ -77,7 +77,7 @@ function keySetIn(text: string): PrivateKeySet | undefined {
     const value: unknown = JSON.parse(text);
     return isKeySet(value) ? (value as PrivateKeySet) : undefined;
   } catch {
-    // PEM, or malformed; reading it as a key says which.
+    // PEM, or malformed, which readKey reports.
     return undefined;
   }
 }
@@ -97,7 +97,7 @@ async function importedKey(
   if (material.privateKey === undefined) {
     throw new KeyMaterialError(
       "ERR_PRIVATE_KEY_MISSING",
-      `${name}: this is a public key, and the private one is needed`,
+      `${name}: this is a public key; import needs the private one`,
     );
   }
   const use = options.use ?? material.use ?? (decrypts(material) ? "enc" : "sig");
@@ -105,7 +105,7 @@ async function importedKey(
     throw new KeyMaterialError("ERR_KEY_PURPOSE", `${name}: "use" is ${JSON.stringify(use)}, not "sig" or "enc"`);
   }
   if (material.use !== undefined && material.use !== use) {
-    throw new KeyMaterialError("ERR_KEY_PURPOSE", `${name}: the key says that its use is "${material.use}"`);
+    throw new KeyMaterialError("ERR_KEY_PURPOSE", `${name}: the JWK has the use "${material.use}"`);
   }
   if (material.kid !== undefined && material.kid !== (options.kid ?? material.kid)) {
     const kids = `${JSON.stringify(material.kid)}, not ${JSON.stringify(options.kid)}`;
@@ -127,9 +127,9 @@ async function importedKey(
 const otherCurves: ReadonlySet<unknown> = new Set(["P-384", "P-521", "secp256k1", "Ed25519", "Ed448"]);
 
 /**
- * A key that does not say that it decrypts is one that signs.
+ * Refuses a signing key of another algorithm. A key counts as one unless its use or alg is for encryption.
  *
- * @throws KeyMaterialError `ERR_KEY_NOT_P256`: by an algorithm that jwksd has not
+ * @throws KeyMaterialError `ERR_KEY_NOT_P256`
  */
 function checkSignsEs256({ kty, crv, use, alg }: jose.JWK, name: string, options: ImportOptions): void {
   const type = [kty, crv].find((name) => name === "RSA" || otherCurves.has(name ?? ""));
@@ -137,7 +137,7 @@ function checkSignsEs256({ kty, crv, use, alg }: jose.JWK, name: string, options
   if (type === undefined || (cannotSign && !type.startsWith("Ed"))) return;
   throw new KeyMaterialError(
     "ERR_KEY_NOT_P256",
-    `${name}: this ${type} key cannot sign here, because jwksd signs with ES256 (P-256) only; how to move is in docs/operations.md, "From RS256 or EdDSA"`,
+    `${name}: this ${type} key cannot sign here, because jwksd signs with ES256 (P-256) only; docs/operations.md, "From RS256 or EdDSA", shows how to move`,
   );
 }
 
@@ -146,8 +146,7 @@ function decrypts({ alg }: { readonly alg?: unknown }): boolean {
 }
 
 /**
- * The members as they are in the file; what reads keys for publication leaves the private ones of RSA keys out. Nothing, where they
- * cannot be read.
+ * All members of a key, because readKey leaves the private members of RSA keys out. Empty if they cannot be read.
  */
 function privateMembersOf(text: string): jose.JWK {
   try {
@@ -155,7 +154,7 @@ function privateMembersOf(text: string): jose.JWK {
       ? createPrivateKey(text).export({ format: "jwk" })
       : ((JSON.parse(text) as jose.JWK | null) ?? {});
   } catch {
-    // Reading it as a key says why. A public key is refused for that.
+    // readKey reports the reason, and a public key is refused later.
     return {};
   }
 }

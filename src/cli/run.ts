@@ -15,18 +15,18 @@ import { tokenCommand } from "./token.ts";
 import { verifyCommand } from "./verify.ts";
 
 /**
- * Runs one command line, and resolves to its exit code; `serve` has started then, and goes on.
+ * Runs one command line, and resolves to its exit code. For `serve`, it resolves after the start, and the service keeps running.
  *
- * @param argv what stands after `jwksd`
+ * @param argv the arguments after `jwksd`
  */
 export async function run(argv: readonly string[], io: Io): Promise<number> {
-  // Of a doctor, 1 says that something is broken.
+  // For doctor, 1 means that something is broken.
   const failure = argv[0] === "doctor" ? 2 : 1;
   try {
     await program(io).parseAsync(argv, { from: "user" });
     return io.exitCode;
   } catch (error) {
-    // The parser has told already what is wrong, or has shown the help that it was asked for.
+    // The parser has printed the error, or the help.
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : failure;
     if (!(error instanceof JwksdError)) throw error;
     tell(io, `${error.message} [${error.code}]`);
@@ -34,21 +34,21 @@ export async function run(argv: readonly string[], io: Io): Promise<number> {
   }
 }
 
-/** What help calls `docs/…`: it lies beside the sources, and beside what is built from them. */
+/** The folder that help calls `docs/`, beside `src/` and `dist/`. */
 const guides = fileURLToPath(new URL("../../docs", import.meta.url));
 
 function program(io: Io): Command {
   const program = new Command("jwksd")
     .description("Publishes and rotates the public keys of an OpenID provider, as a JWK Set.")
     .version(versionText())
-    // Else a kid of "-V…" would ask for the version.
+    // Without this, a kid that begins with "-V" would print the version.
     .enablePositionalOptions()
-    .showHelpAfterError("(jwksd help COMMAND shows what there is)")
+    .showHelpAfterError("(jwksd help COMMAND shows all options)")
     .addHelpText(
       "after",
       `
 Start here:
-  $ jwksd serve                         serve on http://127.0.0.1:9900, with a key that is made on first start
+  $ jwksd serve                         serve on http://127.0.0.1:9900; the first start makes a key
   $ jwksd help serve                    every setting, with examples
   $ jwksd keys                          list the keys, and the next step of each
   $ jwksd plan                          draw when each key changes
@@ -56,7 +56,7 @@ Start here:
   $ jwksd keygen --out keys/$(date +%F).jwk    make a signing key
   $ jwksd token --aud my-api            sign a token with the active key
   $ jwksd help verify                   find out why a token is refused
-  $ jwksd doctor https://login.example.com    find out what is wrong with the keys of any issuer`,
+  $ jwksd doctor https://login.example.com    check the keys of any issuer`,
     )
     .addHelpText("afterAll", `\nThe guides of docs/ are in ${guides} and at ${packageJson.homepage}.`)
     .addCommand(serveCommand(io))
@@ -73,13 +73,13 @@ Start here:
   return program;
 }
 
-/** What a report of a fault needs. */
+/** The versions for a bug report. */
 function versionText(): string {
   const { node, sqlite } = process.versions;
   return `jwksd ${packageJson.version} (Node.js ${node}, SQLite ${sqlite ?? "none"}, ${process.platform}-${process.arch})`;
 }
 
-/** The parser writes where commands write, and does not end the process. */
+/** Makes the parser write to the output of the command, and keeps it from ending the process. */
 function connect(command: Command, io: Io): void {
   command.exitOverride().configureOutput({
     writeOut: (text) => void io.stdout.write(text),

@@ -11,10 +11,10 @@ export function serveCommand(io: Io): Command {
     .addHelpText(
       "after",
       `
-Each setting is also an environment variable and a member of the --config file; a flag wins over the environment, the
-environment over the file. Without --keys, jwksd makes the keys and rotates them. The files of --keys are read again on SIGHUP
-and when they change; a bad key is refused and logged, and the old keys stay. On SIGTERM, serve answers the requests under way
-and ends.
+Without --keys, jwksd makes the keys and rotates them. The files of --keys are read again when they change, and on SIGHUP; if
+a key is bad, that is logged and the old keys stay in use. On SIGTERM, serve answers the requests under way and ends. Each
+setting is a flag, an environment variable (in brackets above) and a member of the --config file. A flag wins over the
+environment, and the environment over the file.
 
 Examples:
   $ jwksd serve --issuer https://login.example.com --keys /etc/jwksd/keys
@@ -42,16 +42,16 @@ async function serve(io: Io, options: Record<string, unknown>): Promise<void> {
   }
 }
 
-/** A signal that comes early waits for the start; one that is not handled yet would end the process. */
+/** Handles signals from the beginning, because an unhandled one ends the process. An early signal waits for the start. */
 function handleSignals(starting: Promise<Service>): void {
   const whenStarted = (action: (service: Service) => Promise<unknown>): void =>
-    // A start that fails is reported where it is awaited.
+    // serve() reports a failed start.
     void starting.then(action, () => {});
   let stopping = false;
   process.on("SIGHUP", () => whenStarted((service) => service.reload()));
   for (const signal of ["SIGTERM", "SIGINT"] as const) {
     process.on(signal, () => {
-      // A second Ctrl-C does not wait.
+      // A second Ctrl-C ends the process at once.
       if (stopping && signal === "SIGINT") process.exit(130);
       if (!stopping) whenStarted((service) => service.stop());
       stopping = true;

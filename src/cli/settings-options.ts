@@ -10,10 +10,10 @@ import {
 } from "../server/settings.ts";
 import type { Io } from "./io.ts";
 
-/** The settings by which a command finds the managed keys, and what it may do with them. */
+/** Settings of commands that use the managed keys. */
 export const storeSettings = ["data", ...managedOnly] as const satisfies readonly SettingName[];
 
-/** Gives a command the flags of settings, and `--config`. Its help leaves out those that are not in `shown`. */
+/** Adds the flags of settings and `--config` to a command. Its help shows only those in `shown`. */
 export function addSettings(
   command: Command,
   names: readonly SettingName[] = Object.keys(settingDefinitions) as SettingName[],
@@ -33,7 +33,7 @@ export function addSettings(
   return command;
 }
 
-/** The settings from the options that the command line parser found, the environment and the file. */
+/** Resolves settings from parsed flags, the environment and the configuration file. */
 export function settingsFrom(
   { environment }: Pick<Io, "environment">,
   { config, ...options }: Record<string, unknown>,
@@ -46,7 +46,7 @@ export function settingsFrom(
   });
 }
 
-/** The parser turns --no-cors into a cors that is false, and into one that is true where it is not given. */
+/** The value of a flag. The parser turns --no-cors into `cors: false`, and its absence into `cors: true`. */
 function flagIn(options: Record<string, unknown>, name: SettingName): unknown {
   const [, first, rest] = /^no([A-Z])(.*)$/.exec(name) ?? [];
   if (first === undefined) return options[name];

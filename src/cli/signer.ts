@@ -18,7 +18,7 @@ type CheckFlags = {
   readonly vaultNamespace?: string;
 };
 
-/** What a check has found out; what comes after a failure is missing. */
+/** The result of a check. After a failure, later members are missing. */
 interface Report {
   readonly ok: boolean;
   readonly uri: string;
@@ -32,9 +32,9 @@ interface Report {
   readonly failure?: { readonly code: string; readonly message: string };
 }
 
-/** What a file of signers would say, for a first try without one. */
+/** Flags for a first try without a signers file. */
 const shortcuts = [
-  new Option("--pkcs11-module <file>", "PKCS#11: absolute path of the module, where the URI has none"),
+  new Option("--pkcs11-module <file>", "PKCS#11: absolute path of the module, if the URI has none"),
   new Option("--pin-file <file>", "PKCS#11: file that holds the user PIN"),
   new Option("--pin-variable <name>", "PKCS#11: variable that holds the user PIN").conflicts("pinFile"),
   new Option("--vault-token-file <file>", "Vault: file that holds the token (default: the variable VAULT_TOKEN)"),
@@ -45,16 +45,16 @@ export function signerCommand(io: Io): Command {
   const command = new Command("signer").description("Test keys in HSMs and key services.");
   const checking = command
     .command("check")
-    .description("Open a key in an HSM or a key service, sign probes with it, and verify each.")
-    .argument("<uri>", "key URI, which names a key version")
-    .option("--probes <number>", "signatures to make, one after the other", wholeNumber, 100)
+    .description("Open a key in an HSM or key service, sign test messages with it, and verify each signature.")
+    .argument("<uri>", "key URI, with a key version")
+    .option("--probes <number>", "how many signatures to make", wholeNumber, 100)
     .option("--json", "print the result as JSON");
   for (const option of shortcuts) checking.addOption(option);
   addSettings(checking, ["signers"])
     .addHelpText(
       "after",
       `
-Exits with 0 if every signature is good, else with 1. Credentials come from where the SDK of the service looks for them;
+Exit codes: 0, every signature is good; 1, there was an error. The SDK of the service finds its credentials;
 docs/signers.md shows what each service needs.
 
 Examples:
@@ -82,7 +82,7 @@ async function check(io: Io, uri: string, flags: CheckFlags): Promise<Report> {
     const openMs = sinceMs(openedAt);
     report = { ...report, openMs, kid: await calculateJwkThumbprint(publicKey), curve };
 
-    // The guard verifies each signature with the public key, and sets it a deadline.
+    // The guard verifies each signature with the public key, and limits its time.
     const sign = guardSigner(signer, (await importJWK({ ...publicKey }, "ES256")) as CryptoKey, uri);
     const encoder = new TextEncoder();
     for (let probe = 0; probe < flags.probes; probe += 1) {
@@ -94,7 +94,7 @@ async function check(io: Io, uri: string, flags: CheckFlags): Promise<Report> {
   } catch (error) {
     if (!(error instanceof JwksdError)) throw error;
     const { code, message } = error;
-    // A URI that is refused may hold a password.
+    // A refused URI may hold a password.
     const shown = code === "ERR_SIGNER_URI" ? `${report.backend}:…` : uri;
     return { ...report, uri: shown, signatures: latencies.length, failure: { code, message } };
   } finally {

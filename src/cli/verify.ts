@@ -2,7 +2,7 @@ import { Command } from "commander";
 import { explainVerification, stepLines } from "./explain.ts";
 import { printableJson } from "../printable.ts";
 import { maxTokenBytes } from "../token/compact-jws.ts";
-import { type Io, print } from "./io.ts";
+import { type Io, print, readInput } from "./io.ts";
 import { collect } from "./token.ts";
 
 /** Room for whitespace around the longest token. */
@@ -20,8 +20,8 @@ type VerifyFlags = {
 
 export function verifyCommand(io: Io): Command {
   return new Command("verify")
-    .description("Verify a token as a relying party does, through discovery, and explain each step.")
-    .argument("<token>", 'the token, or "-" to read it from standard input, which keeps it out of the process list')
+    .description("Verify a token as a relying party does, and explain each step.")
+    .argument("<token>", 'the token; "-" reads it from standard input, so that it is not in the process list')
     .requiredOption("--issuer <url>", "issuer identifier of the provider")
     .requiredOption("--aud <audience>", "accepted audience; may be given several times", collect)
     .option("--alg <algorithm>", "accepted algorithm; may be given several times (default: ES256)", collect)
@@ -52,17 +52,11 @@ Examples:
     });
 }
 
-/** A token that was given, or that of standard input, where nobody sees it in the list of processes. */
-export async function readToken({ stdin }: Io, token: string): Promise<string> {
+/** The token of an argument, or that of standard input for "-". */
+export async function readToken(io: Io, token: string): Promise<string> {
   if (token !== "-") return token.trim();
-  const chunks: Buffer[] = [];
-  let bytes = 0;
-  for await (const chunk of stdin) {
-    chunks.push(chunk as Buffer);
-    bytes += (chunk as Buffer).length;
-    if (bytes > maxInputBytes) break;
-  }
-  const text = Buffer.concat(chunks).toString("utf8");
-  // What was not read to its end is refused for its size, even if the rest was whitespace.
-  return bytes > maxInputBytes ? text : text.trim();
+  const input = await readInput(io, maxInputBytes);
+  const text = input.toString("utf8");
+  // Longer input is not trimmed, so that its size is the reason why it is refused.
+  return input.length > maxInputBytes ? text : text.trim();
 }

@@ -1,12 +1,12 @@
 import type { JWTHeaderParameters, JWTPayload } from "jose";
 import { TokenError } from "../errors.ts";
 
-/** How far ahead `nbf` and `iat` may lie at least, and at most, in seconds. @see FAPI 2.0 Security Profile section 5.3.2.1 */
+/** Seconds by which `nbf` and `iat` may always lie ahead, and by which they may never. @see FAPI 2.0 Security Profile section 5.3.2.1 */
 export const futureSeconds = { accepted: 10, refused: 60 } as const;
 
 /**
- * A token that says what it is must be this: one that was signed for another use, such as `dpop+jwt` or `logout+jwt`, is refused.
- * A token that does not say so, or is a `JWT`, is told apart by its claims.
+ * Refuses a token that was signed for another use, such as `dpop+jwt` or `logout+jwt`. Without a typ, or with `JWT`, later checks of the
+ * claims decide.
  *
  * @throws TokenError `ERR_TOKEN_TYP`
  * @see RFC 8725 section 3.11; RFC 7515 section 4.1.9 (compared as a media type)
@@ -19,7 +19,7 @@ export function checkTyp({ typ }: JWTHeaderParameters, own: string): void {
 }
 
 /**
- * Refuses an assertion that is for others as well: each of them could use it here.
+ * Refuses an assertion with other audiences, because each of them could replay it here.
  *
  * @throws TokenError `ERR_TOKEN_CLAIM`
  * @see draft-ietf-oauth-rfc7523bis section 4; CVE-2025-27370, CVE-2025-27371
@@ -37,7 +37,7 @@ export interface TimeBounds {
 }
 
 /**
- * Checks the times of a token against what goes beyond RFC 7519: none may lie far ahead.
+ * Refuses a token with times far in the future, which RFC 7519 allows.
  *
  * @throws TokenError `ERR_TOKEN_EXPIRED`, `ERR_TOKEN_CLAIM`
  * @see RFC 7523 section 3, points 4 to 6; FAPI 2.0 Security Profile section 5.3.2.1
@@ -57,7 +57,7 @@ export function checkTimes(claims: JWTPayload, bounds: TimeBounds): void {
 }
 
 /**
- * Refuses a request object that is good for longer than that. With the default, it is also one whose `nbf` is more than an hour old.
+ * Refuses a request object with a longer lifetime. With the default of one hour, its `nbf` is then at most an hour old.
  *
  * @throws TokenError `ERR_TOKEN_CLAIM`
  * @see FAPI 2.0 Message Signing section 5.3.1

@@ -7,10 +7,12 @@ import type { KeySource } from "../token/verify.ts";
 import type { ClientEvent } from "./events.ts";
 import { type RemoteSet, createRemoteSets } from "./remote-sets.ts";
 
-/** What the provider knows of a client: its id, and its keys by value or by URL. @see RFC 7591 section 2 */
+/** A client as the provider registered it: its id, and its keys by value or by URL. @see RFC 7591 section 2 */
 export interface Client {
   readonly clientId: string;
+  /** Its keys as a JWK Set. Takes precedence over `jwksUri`. */
   readonly jwks?: { readonly keys: readonly object[] } | null | undefined;
+  /** The https URL of its JWK Set. */
   readonly jwksUri?: string | null | undefined;
 }
 
@@ -24,13 +26,13 @@ interface ClientKeysOptions {
 /** The keys of one client, for one token. */
 export interface ClientKeys {
   readonly find: KeySource;
-  /** They have verified the token. */
+  /** To be called when the keys have verified the token. */
   prove(this: void): void;
 }
 
-/** Finds the keys of clients. */
+/** Makes a function that finds the keys of a client. */
 export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysOptions) {
-  /** Keys by value, by a hash of their entries; the least recently used first. */
+  /** Keys by value, under a hash of their entries; the least recently used first. */
   const byValue = new Map<string, VerificationKeys>();
   const remoteSets = fetch && createRemoteSets({ fetch, clock, maxKeySets, emit });
 
@@ -48,7 +50,7 @@ export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysO
     };
   }
 
-  /** Read once, and again when the entries have changed. The rest of the set is not looked at: it may be large, and the token made up. */
+  /** Keys of the entries with one kid, cached by content. Other entries are not read: the set may be large, and the token forged. */
   async function keysOf(clientId: string, named: readonly (readonly [index: number, entry: unknown])[]) {
     const text = jsonOf(named.map(([, entry]) => entry));
     const name = await textHash(text);
@@ -68,12 +70,12 @@ export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysO
     if (remoteSets === undefined) {
       throw new ConfigError(
         "ERR_OPTION_INVALID",
-        'a jwks_uri comes from outside, so the option "fetch" must guard against it; on Node pass guardedFetch of "jwksd/node"',
+        'a jwks_uri comes from outside and needs the option "fetch", which must refuse private addresses; on Node, pass guardedFetch of "jwksd/node"',
       );
     }
     let used: RemoteSet | undefined;
     return {
-      // Looked for only now, by tokens that could be good: no other may drop the set of another client.
+      // Only a token that passed the first checks gets here, so that no other can drop the set of another client.
       find(header) {
         used = remoteSets.use(jwksUri);
         return used.keys.getKey(header);

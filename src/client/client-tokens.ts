@@ -12,27 +12,28 @@ import { type SetIfAbsent, memoryReplayStore } from "./replay.ts";
 
 /** Options of `createClientVerifier`. */
 export interface ClientVerifierOptions {
-  /** Issuer identifier of the provider; the `aud` of every token must be this, or one of `audiences`. */
+  /** Issuer identifier of the provider. The `aud` of every token must be the issuer, or one of `audiences`. */
   readonly issuer: string;
   /**
-   * Other names of the provider that clients use as `aud`, such as the URL of the token endpoint. Default: none, because another
-   * provider can lead clients to sign such a name for it.
+   * Other values of `aud` that name this provider, such as the URL of its token endpoint. Default: none, because a malicious provider can
+   * make clients sign such a URL and then use the assertion here.
    *
    * @see CVE-2025-27370, CVE-2025-27371
    */
   readonly audiences?: readonly string[] | undefined;
-  /** Gets the `jwks_uri` of clients, guarded: `guardedFetch` of `jwksd/node`. Default: clients with a `jwks_uri` are refused. */
+  /** Fetches the `jwks_uri` of clients, and refuses private addresses: `guardedFetch` of `jwksd/node`. Default: no `jwks_uri` is accepted. */
   readonly fetch?: Fetch | undefined;
-  /** How many sets of `jwks_uri`, of 4 KiB on average, and how many keys by value are kept in memory. Default: 10,000. */
+  /** How many sets of `jwks_uri` (4 KiB each on average), and how many keys by value, are cached. Default: 10,000. */
   readonly maxKeySets?: number | undefined;
-  /** Default: in the memory of this process, at most 100,000 tokens. Replicas need one that they share. */
+  /** Remembers used tokens; replicas must share one store. Default: the memory of this process, at most 100,000 tokens. */
   readonly replay?: SetIfAbsent | undefined;
-  /** How far `exp` may lie ahead, in seconds, and how long after `nbf` in a request object. Default: 3600. */
+  /** How far `exp` may lie ahead, and in a request object after `nbf`, in seconds. Default: 3600. */
   readonly maxLifetimeSeconds?: number | undefined;
-  /** For `exp`. `nbf` and `iat` may lie ahead by as much, but at least by 10 and at most by 60 seconds. Default: 0. */
+  /** Allowed clock difference for `exp`, in seconds. For `nbf` and `iat`, at least 10 and at most 60 seconds apply. Default: 0. */
   readonly clockToleranceSeconds?: number | undefined;
+  /** Default: the clock of the machine. */
   readonly clock?: Clock | undefined;
-  /** Hears of refusals, requests for keys, sets that cannot be used, and budgets that are empty. */
+  /** Gets refusals, requests for keys, unusable sets, and exhausted budgets. Default: nobody listens. */
   readonly onEvent?: ((event: ClientEvent) => void) | undefined;
 }
 
@@ -48,7 +49,7 @@ const rules: Rules<ClientVerifierOptions> = {
   onEvent: callback,
 };
 
-/** Verifies what clients sign. */
+/** Verifies client assertions and request objects. */
 export interface ClientVerifier {
   /**
    * Verifies a client assertion (`private_key_jwt`): `iss` and `sub` are the client, `aud` is the provider and nobody else, `exp` is
@@ -76,10 +77,15 @@ export interface ClientVerifier {
 }
 
 /**
- * Makes a verifier for client assertions and request objects. Algorithms are RS256, PS256, ES256 and EdDSA, and nothing else.
+ * Makes a verifier for client assertions and request objects, by the algorithms RS256, PS256, ES256 and EdDSA.
+ *
+ * @example
+ * ```ts
+ * const verifier = createClientVerifier({ issuer: "https://login.example.com", fetch: guardedFetch });
+ * const { claims } = await verifier.clientAssertion(assertion, { clientId, jwksUri });
+ * ```
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
- * @see the contract, section 2 rule 5
  */
 export function createClientVerifier(options: ClientVerifierOptions): ClientVerifier {
   checkOptions(options, rules);
@@ -104,7 +110,7 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
       issuer: client.clientId,
       audience,
       algorithms: clientAlgorithms,
-      // For nbf. What this is too much for, is checked below.
+      // The largest difference that any claim allows; checkTimes is stricter.
       clockToleranceSeconds: Math.max(clockToleranceSeconds, futureSeconds.accepted),
       clock,
       requiredClaims,
@@ -115,18 +121,18 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
     return verified;
   }
 
-  /** The last check, so that only a token that is good in all else is used up. */
+  /** The last check, so that a refused token does not count as used. */
   async function useOnce({ claims: { jti, exp = 0 } }: VerifiedToken, { clientId }: Client): Promise<void> {
     if (typeof jti !== "string" || jti === "")
-      throw new TokenError("ERR_TOKEN_CLAIM", 'claim "jti" is not a string, or empty');
-    // Of one length, however long a jti is: a store is bounded by its number of entries.
+      throw new TokenError("ERR_TOKEN_CLAIM", 'claim "jti" must be a string that is not empty');
+    // A hash, because stores limit the number of entries, not the length of a jti.
     const key = await textHash(JSON.stringify([clientId, jti]));
     // The first moment at which the token is refused: times are compared in whole seconds.
     const expiresAt = Math.ceil(exp + clockToleranceSeconds) * 1000;
     if (!(await replay(key, expiresAt, clientId))) {
       throw new TokenError("ERR_TOKEN_REPLAYED", "the token was used before (claim jti)");
     }
-    // A store may have forgotten the first use of a token that expired while its keys were fetched.
+    // If the token expired while its keys were fetched, the store may have forgotten its first use.
     if (clock.now() >= expiresAt) throw new TokenError("ERR_TOKEN_EXPIRED", "the token has expired");
   }
 
@@ -157,7 +163,7 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
     return verified;
   }
 
-  /** Tells of refusals. What the caller did wrong is no refusal. */
+  /** Emits an event for each refusal. A mistake of the caller (ConfigError) is no refusal. */
   function reporting(kind: TokenKind, verifyToken: ClientVerifier[TokenKind]): ClientVerifier[TokenKind] {
     return async (token, client) => {
       try {
@@ -180,7 +186,7 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
   };
 }
 
-/** Which budget is empty when a token is refused with this code. */
+/** The exhausted budget by error code. */
 const budgets: { readonly [Code in ErrorCode]?: "keys" | "fetches" | "replay" } = {
   ERR_KEYS_LATER: "keys",
   ERR_FETCH_BUSY: "fetches",

@@ -4,32 +4,33 @@ import type { SkippedKey } from "../jwk/verification-keys.ts";
 import { printable } from "../printable.ts";
 import type { KeySetEvent } from "../relying-party/options.ts";
 
-/** What was verified. */
+/** The kind of a token that a client signed. */
 export type TokenKind = "clientAssertion" | "requestObject";
 
 /**
- * What happened to the tokens and keys of clients. No event holds a token or a key. What comes from outside, such as a kid, is cut at
- * 200 characters, and control characters are escaped.
+ * What happened to tokens and keys of clients. Events hold no tokens and no keys. Text from outside, such as a kid, is cut at 200
+ * characters, with control characters escaped.
  */
 export type ClientEvent =
-  /** A token was not accepted. */
+  /** A token was refused. */
   | { readonly type: "refused"; readonly kind: TokenKind; readonly clientId: string; readonly code: ErrorCode }
-  /** The same, because of a budget that is empty: of requests for the keys of the client, of requests under way, or of the replay store. */
+  /** The refusal had this reason: too many requests for the keys of the client, too many requests in all, or a full replay store. */
   | {
       readonly type: "exhausted";
       readonly budget: "keys" | "fetches" | "replay";
       readonly kind: TokenKind;
       readonly clientId: string;
     }
-  /** What happened to the keys at a `jwks_uri`: fetched, changed, not fetched or no JWK Set. */
+  /** The event of the key set at a `jwks_uri`. */
   | (Exclude<KeySetEvent, { type: "failed" }> & { readonly jwksUri: string })
+  /** A `jwks_uri` could not be fetched, or was no JWK Set. */
   | { readonly type: "failed"; readonly jwksUri: string; readonly code: ErrorCode; readonly message: string }
-  /** Keys by value that cannot be used, of those that a token asked for. */
+  /** Keys by value with the kid of a token that cannot be used. */
   | { readonly type: "skipped"; readonly clientId: string; readonly keys: readonly SkippedKey[] };
 
 const maxLength = 200;
 
-/** Hands events to a listener, which may throw or reject without harm. */
+/** Makes a function that sends printable events to the listener. */
 export function clientEvents(onEvent: ((event: ClientEvent) => void) | undefined): (event: ClientEvent) => void {
   if (onEvent === undefined) return () => {};
   return (event) => {
@@ -37,15 +38,15 @@ export function clientEvents(onEvent: ((event: ClientEvent) => void) | undefined
   };
 }
 
-/** What happened to a key set, of many. */
+/** The event of one key set as an event of clients. */
 export function keySetEvent(jwksUri: string, event: KeySetEvent): ClientEvent {
   if (event.type !== "failed") return { ...event, jwksUri };
-  // The error itself may hold what a server sent.
+  // The cause of the error may quote the response.
   const { code, message } = event.error;
   return { type: "failed", jwksUri, code, message };
 }
 
-/** The same with every text in it fit for a line of a log. */
+/** The value, with all text in it cut and printable. */
 function shown<Value>(value: Value): Value {
   if (typeof value === "string")
     return printable(value.length > maxLength ? `${value.slice(0, maxLength)}…` : value) as Value;

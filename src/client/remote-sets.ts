@@ -7,13 +7,13 @@ import { type RemoteKeySet, createKeySet, keysLater } from "../relying-party/rem
 import { createUnknownKids } from "../relying-party/unknown-kids.ts";
 import { type ClientEvent, keySetEvent } from "./events.ts";
 
-// What a client publishes is small; what an attacker publishes need not be.
+// Sets of honest clients are small.
 const maxBytes = 65_536;
-/** The bodies of all sets together are at most so large for each set that may be kept. */
+/** All bodies together may have this many bytes for each set that may be kept. */
 const meanBytes = 4_096;
 const timeoutMs = 5_000;
 const maxUnknownKids = 10_000;
-/** Requests under way; at most half of them are for sets that never verified a token. */
+/** Requests under way. Sets that never verified a token get half of them. */
 const maxRequests = 500;
 
 export interface RemoteSetsOptions {
@@ -27,22 +27,22 @@ export interface RemoteSetsOptions {
 export interface RemoteSet {
   readonly jwksUri: string;
   readonly keys: RemoteKeySet;
-  /** Outlives the set, and pays for the next one at this URL. */
+  /** Limits the requests to this URL; outlives the set. */
   readonly budget: Budget;
-  /** Length of the body. */
+  /** Length of the body, in characters. */
   bytes: number;
   /** Whether it has verified a token. */
   isProven: boolean;
 }
 
 /**
- * The key sets of many URLs. Tokens that anybody can make up decide which are asked for. So sets that have verified a token outlive
- * those that never have, and of each kind the least recently used goes first. What a set may cost is not dropped with it.
+ * Caches the key sets of many URLs. Anybody can forge a token that causes a fetch. So sets that have verified a token are kept longer
+ * than those that have not; among equals, the least recently used set is dropped first. Its request budget is kept.
  */
 export function createRemoteSets({ fetch, clock, maxKeySets, emit }: RemoteSetsOptions) {
   /** The least recently used first. */
   const sets = new Map<string, RemoteSet>();
-  /** Of sets that were dropped within about the last minute. */
+  /** Budgets of sets that were dropped within the last minute or so. */
   const budgets = new Map<string, Budget>();
   const unknownKids = createUnknownKids(maxUnknownKids);
   let bytes = 0;
@@ -80,7 +80,7 @@ export function createRemoteSets({ fetch, clock, maxKeySets, emit }: RemoteSetsO
       throw new FetchError("ERR_FETCH_BUSY", message, { retryAfterSeconds: 1 });
     }
     requests += 1;
-    // A key set aborts each of its requests when it is done with it, also after a whole body.
+    // A key set aborts each request at its end, even after a whole body.
     init.signal?.addEventListener("abort", () => (requests -= 1), { once: true });
     return fetch(url, init);
   }
@@ -107,7 +107,7 @@ export function createRemoteSets({ fetch, clock, maxKeySets, emit }: RemoteSetsO
     }
   }
 
-  /** Large sets must not take the place of many small ones. */
+  /** Drops the largest sets while all together are too large. */
   function weigh(set: RemoteSet): void {
     const before = set.bytes;
     set.bytes = set.keys.state()?.body.length ?? 0;
@@ -125,7 +125,7 @@ export function createRemoteSets({ fetch, clock, maxKeySets, emit }: RemoteSetsO
       return set;
     },
 
-    /** A set has verified a token. It is kept, even if it was dropped meanwhile. */
+    /** Marks a set that has verified a token, and keeps it even if it was dropped meanwhile. */
     prove(set: RemoteSet): void {
       const kept = sets.get(set.jwksUri) ?? set;
       kept.isProven = true;

@@ -3,34 +3,35 @@ import { TokenError } from "../errors.ts";
 import { checkOptions, number } from "../options.ts";
 
 /**
- * Remembers that a token was used, in one step: `true` if it was not remembered yet. One store serves all replicas of a provider, or
- * a token can be used once at each.
+ * Remembers a used token, in one atomic step. Returns `false` if the token was used before. All replicas of a provider must share one
+ * store; otherwise a token can be used once at each.
  *
- * @param key names the token: a hash of its client and its `jti`, 43 characters
- * @param expiresAt epoch milliseconds; from then on the token is refused anyway, and may be forgotten
- * @param clientId whose token it is, for a store that is bounded, so that no client can fill it for all
+ * @param key the token: a hash of its client and its `jti`, 43 characters
+ * @param expiresAt epoch milliseconds; an expired token is refused anyway, so the store may forget it
+ * @param clientId the client, for a store of limited size, so that no client can fill it for the others
  * @example Redis: (key, expiresAt) => redis.set(key, "", { NX: true, PXAT: expiresAt }).then((reply) => reply === "OK")
  */
 export type SetIfAbsent = (key: string, expiresAt: number, clientId: string) => boolean | Promise<boolean>;
 
 /** The tokens of one client. */
 interface Used {
-  /** By key, when each expires. */
+  /** When each token expires, by key. */
   readonly tokens: Map<string, number>;
-  /** Tokens that expire until then may have been forgotten, so all of those count as used. */
+  /** Tokens that expire by then may have been forgotten, so they count as used. */
   forgottenUntil: number;
 }
 
-/** How much of a full store is kept, so that it is not full again at once. */
+/** How much of a full store is kept, to leave room for the next tokens. */
 const keptShare = 3 / 4;
 
 /**
- * A store in the memory of this process. When it is full, the clients with the most tokens make room: of theirs, those that expire
- * first are forgotten, and a token of theirs that expires no later than a forgotten one is refused. So no client can fill the store
- * for another, and no token is accepted twice.
+ * A store in the memory of this process. When it is full, it forgets tokens of the clients that have the most, those that expire first.
+ * A later token of such a client is refused if it expires no later than a forgotten one, because it may be that one. So no client can
+ * fill the store for another, and no token is accepted twice.
+ *
+ * The returned function throws TokenError `ERR_REPLAY_FULL` when it cannot tell whether a token was used before.
  *
  * @throws ConfigError `ERR_OPTION_INVALID`
- * @throws TokenError `ERR_REPLAY_FULL`, when a token is used of which nobody knows any more whether it was used before
  */
 export function memoryReplayStore({
   maxEntries = 100_000,
@@ -70,11 +71,11 @@ export function memoryReplayStore({
     if (expiresAt <= used.forgottenUntil) {
       throw new TokenError(
         "ERR_REPLAY_FULL",
-        "the client has used too many tokens to remember each; one that expires later is accepted",
+        "the client has used more tokens than the store can remember; a token that expires later is accepted",
       );
     }
     if (!clients.has(clientId) && clients.size >= maxEntries)
-      throw new TokenError("ERR_REPLAY_FULL", `tokens of ${clients.size} clients are remembered, and no more can be`);
+      throw new TokenError("ERR_REPLAY_FULL", `the store is full: it has tokens of ${clients.size} clients`);
     clients.set(clientId, used);
     if (until === undefined) size += 1;
     used.tokens.set(key, expiresAt);
@@ -82,7 +83,7 @@ export function memoryReplayStore({
   };
 }
 
-/** The most that each of several can have of a room, if nobody gets more than it has, and nobody less than another who wants more. */
+/** The largest limit for each size under which all sizes together fit into the room. */
 function fairShare(sizes: readonly number[], room: number): number {
   let left = room;
   for (const [index, size] of sizes.toSorted((one, other) => one - other).entries()) {

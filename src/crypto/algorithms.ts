@@ -27,6 +27,9 @@ const algorithms: ReadonlyMap<string, Algorithm> = new Map<string, Algorithm>([
   ["Ed25519", { name: "Ed25519" }],
 ]);
 
+/** Every `alg` that verifies with a public key. */
+export const publicKeyAlgorithms: readonly string[] = [...algorithms.keys()];
+
 /** Whether an `alg` verifies with a public key: not `none`, not HMAC. */
 export const isPublicKeyAlgorithm = (alg: unknown): alg is string => algorithms.has(alg as string);
 

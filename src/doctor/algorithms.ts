@@ -1,4 +1,4 @@
-/** What a key can be used for, by its `alg`, `use` and `key_ops`. */
+// What a key can be used for, by its `alg`, `use` and `key_ops`.
 
 type Members = Readonly<Record<string, unknown>>;
 
@@ -15,20 +15,21 @@ const bySignatureCurve: Readonly<Record<string, readonly string[]>> = {
   Ed448: ["EdDSA", "Ed448"],
 };
 
-/** @see https://www.iana.org/assignments/jose (algorithms) */
+/** Signature algorithms for the type of a key. @see https://www.iana.org/assignments/jose */
 export function signatureAlgorithms({ kty, crv }: Members): readonly string[] {
   if (kty === "RSA") return rsaSignatures;
   if (kty === "AKP") return ["ML-DSA-44", "ML-DSA-65", "ML-DSA-87"];
   return typeof crv === "string" && Object.hasOwn(bySignatureCurve, crv) ? (bySignatureCurve[crv] ?? []) : [];
 }
 
+/** Key management algorithms for the type of a key. */
 export function encryptionAlgorithms({ kty, crv }: Members): readonly string[] {
   if (kty === "RSA") return rsaEncryptions;
   if (kty === "EC" || crv === "X25519" || crv === "X448") return agreements;
   return [];
 }
 
-/** Whether a key is for encryption, as far as it says so itself. */
+/** Whether a key has the `use` or `alg` of encryption. */
 export function isForEncryption(jwk: Members): boolean {
   const { use, alg } = jwk;
   return use === "enc" || (typeof alg === "string" && encryptionAlgorithms(jwk).includes(alg));
@@ -41,7 +42,7 @@ export function isForSignatures(jwk: Members): boolean {
   return !Array.isArray(operations) || operations.includes("verify") || operations.includes("sign");
 }
 
-/** The algorithms under which a key may verify: its `alg`, or what its type allows. */
+/** Algorithms with which a key may verify: its `alg`, or all for its type. */
 export function verifiesUnder(jwk: Members): readonly string[] {
   const possible = signatureAlgorithms(jwk);
   return typeof jwk["alg"] === "string" ? possible.filter((alg) => alg === jwk["alg"]) : possible;

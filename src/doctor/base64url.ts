@@ -1,13 +1,13 @@
 import { base64url } from "jose";
 import type { Code } from "./codes.ts";
 
-/** What a text in base64url stands for, and what is wrong with it. */
+/** The bytes of a base64url text, and what is wrong with the text. */
 export interface Decoded {
   readonly bytes: Uint8Array;
   readonly problem?: Code;
 }
 
-/** Decodes as lax decoders do, so that there is one finding about the text and none about its bytes. */
+/** Decodes leniently, so that a wrong text is one finding and not several. */
 export function decode(text: string): Decoded {
   const bytes = base64url.decode(lax(text));
   if (!/^[\w-]*=*$/.test(text)) return { bytes, problem: "JWKS_BASE64URL_ALPHABET" };
@@ -20,18 +20,18 @@ function lax(text: string): string {
     .replaceAll("+", "-")
     .replaceAll("/", "_")
     .replaceAll(/[^\w-]/g, "");
-  // One character over stands for less than a byte.
+  // A single last character has less than one byte.
   return kept.length % 4 === 1 ? kept.slice(0, -1) : kept;
 }
 
-/** The unsigned integer that bytes stand for, most significant first. */
+/** Bytes as an unsigned integer, most significant byte first. */
 export function integer(bytes: Uint8Array): bigint {
   let hex = "";
   for (const byte of bytes) hex += byte.toString(16).padStart(2, "0");
   return hex === "" ? 0n : BigInt(`0x${hex}`);
 }
 
-/** Base64url of a digest. */
+/** A digest. */
 export async function digest(algorithm: "SHA-1" | "SHA-256", bytes: Uint8Array<ArrayBuffer>): Promise<Uint8Array> {
   return new Uint8Array(await crypto.subtle.digest(algorithm, bytes));
 }

@@ -2,16 +2,17 @@ import type { Code } from "./codes.ts";
 
 /** A verifier that fails. */
 export interface Break {
+  /** Its name. */
   readonly client: string;
-  /** The version that was tried, or what an issue says of versions. */
+  /** The version that was tested, or that an issue names. */
   readonly version: string;
-  /** `every token`: also those of sound keys. `its tokens`: those of the key, or keys, that the finding is about. */
+  /** `every token`: also tokens of good keys. `its tokens`: only tokens of the keys in the finding. */
   readonly fails: "every token" | "its tokens";
-  /** The public issue that shows it; absent if a test of jwksd does. */
+  /** URL of the public issue; absent if a test of jwksd shows the failure. */
   readonly issue?: string;
 }
 
-/** The verifiers of the test matrix; a test holds names and versions against what is installed, and each list against what fails. */
+/** The tested verifiers. A test compares names and versions with the installed packages, and each list with the real failures. */
 const tested = {
   jose: { client: "jose", version: "6.2.17" },
   jwksRsa: { client: "jwks-rsa + jsonwebtoken", version: "4.1.0 + 9.0.3" },

@@ -1,12 +1,12 @@
 import { field } from "./exchange.ts";
 import type { Exchange } from "./observations.ts";
 
-/** For how long a response may be served from a cache, as far as it says so. */
+/** How long caches may serve a response, by its headers. */
 export interface Lifetime {
   readonly noStore: boolean;
-  /** `max-age`, or by `Expires`; absent where nothing is said, or no reuse is allowed without asking. */
+  /** `max-age`, else by `Expires`; absent if there is neither, or with `no-cache`. */
   readonly freshSeconds?: number;
-  /** That, and `stale-while-revalidate`. */
+  /** `freshSeconds` plus `stale-while-revalidate`. */
   readonly servedSeconds?: number;
 }
 

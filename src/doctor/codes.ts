@@ -1,10 +1,12 @@
 /**
- * How bad a finding is. `broken`: a conforming verifier fails, or a secret is out. `risk`: fails at the next rotation or under load.
- * `advice`: works, and could be better.
+ * How bad a finding is. `broken`: a conforming verifier fails, or a secret is public. `risk`: verifiers fail at the next rotation or under
+ * load. `advice`: everything works, but could be better.
  */
 export type Severity = "broken" | "risk" | "advice";
 
+/** What jwksd knows about one kind of finding. */
 export interface Rule {
+  /** How bad the finding is. */
   readonly severity: Severity;
   /** What is wrong, in a few words. */
   readonly title: string;
@@ -18,7 +20,7 @@ export interface Rule {
 
 const discovery = "OpenID Connect Discovery 1.0 section";
 
-/** Every finding that there is, by its stable code. `docs/doctor.md` is made from this table. */
+/** All findings by stable code. `docs/doctor.md` is made from this table. */
 export const codes = {
   // The set as a whole.
   JWKS_NOT_JSON: {
@@ -59,7 +61,7 @@ export const codes = {
   JWKS_KEYS_MANY: {
     severity: "risk",
     title: "The JWK Set has more than 100 keys",
-    why: "Verifiers cap the number or the bytes of keys that they accept, and each one imports them all.",
+    why: "Verifiers limit the number or the size of keys, and each verifier imports all of them.",
     rule: "RFC 8259 section 9",
     remedy: "Remove keys whose last token has expired.",
   },
@@ -94,14 +96,14 @@ export const codes = {
   JWKS_KEY_TWO_KIDS: {
     severity: "advice",
     title: "One key is listed under two kids",
-    why: "Nothing fails, but who revokes one of them has revoked nothing.",
+    why: "Nothing fails, but after one `kid` is revoked, the key still works under the other.",
     rule: "RFC 7517 section 4.5",
     remedy: "Give each key one `kid`.",
   },
   JWKS_ONE_OLD_KEY: {
     severity: "advice",
     title: "There is one signing key, and it is older than a year",
-    why: "A rotation that is never done is one that nobody knows to work on the day on which the key leaks.",
+    why: "When the key leaks, a rotation that was never tried has to work at once.",
     rule: "OpenID Connect Core 1.0 section 10.1.1",
     remedy: "Rotate the key: publish the next one, wait for the caches, then sign with it.",
   },
@@ -113,14 +115,14 @@ export const codes = {
     why: "Whoever has read the set can sign tokens as this issuer, for as long as any cache trusts the key.",
     rule: "RFC 7517 section 9.2",
     remedy:
-      "Take the key for compromised: stop signing with it, remove it from the set, publish a new one, and look for forged tokens.",
+      "Treat the key as compromised: stop signing with it, remove it from the set, publish a new one, and look for forged tokens.",
   },
   JWKS_OCT: {
     severity: "broken",
     title: "A symmetric key is published",
     why: "A symmetric key is a secret: whoever has read it can make and read whatever it protects.",
     rule: "RFC 7517 section 9.2",
-    remedy: "Take the secret for compromised, replace it everywhere, and publish public keys only.",
+    remedy: "Treat the secret as compromised, replace it everywhere, and publish public keys only.",
   },
   JWKS_KTY_MISSING: {
     severity: "broken",
@@ -132,28 +134,28 @@ export const codes = {
   JWKS_KTY_UNKNOWN: {
     severity: "broken",
     title: "A key has a `kty` that is not registered",
-    why: "Verifiers should pass over it (RFC 7517 section 5), but some refuse the whole set because of it.",
+    why: "Verifiers should ignore it (RFC 7517 section 5), but some refuse the whole set because of it.",
     rule: "RFC 7517 section 4.1",
     remedy: "Publish the key at a URL of its own, for the verifiers that know it.",
   },
   JWKS_KTY_AKP: {
     severity: "broken",
     title: "A post-quantum key (`AKP`) is in the set",
-    why: "Verifiers should pass over a `kty` that they do not know (RFC 7517 section 5), but some refuse the whole set because of it.",
+    why: "Verifiers should ignore a `kty` that they do not know (RFC 7517 section 5), but some refuse the whole set because of it.",
     rule: "RFC 9964 section 3",
     remedy: "Publish such keys at a URL of their own until the verifiers of this issuer are known to accept them.",
   },
   JWKS_EC_CURVE_UNKNOWN: {
     severity: "broken",
     title: "An EC key is on a curve other than P-256, P-384 and P-521",
-    why: "Verifiers should pass over it (RFC 7517 section 5), but some refuse the whole set because of it.",
+    why: "Verifiers should ignore it (RFC 7517 section 5), but some refuse the whole set because of it.",
     rule: "RFC 7518 section 6.2.1.1",
     remedy: "Use P-256, or publish the key at a URL of its own.",
   },
   JWKS_OKP_CURVE: {
     severity: "broken",
     title: "An OKP key is on X25519, X448, Ed448 or an unknown curve",
-    why: "Few verifiers know these. They should pass over the key (RFC 7517 section 5), but some refuse the whole set because of it.",
+    why: "Few verifiers know these. They should ignore the key (RFC 7517 section 5), but some refuse the whole set because of it.",
     rule: "RFC 8037 section 2",
     remedy: "Use Ed25519 or P-256, or publish the key at a URL of its own.",
   },
@@ -181,7 +183,7 @@ export const codes = {
   JWKS_BASE64URL_BITS: {
     severity: "risk",
     title: "A base64url value has bits after its last byte",
-    why: "Two texts then stand for one key. Strict decoders refuse the one that is not canonical.",
+    why: "One key then has two texts. Strict decoders refuse the one that is not canonical.",
     rule: "RFC 4648 section 3.5",
     remedy: "Encode the bytes again; the unused bits of the last character are zero.",
   },
@@ -194,7 +196,7 @@ export const codes = {
   },
   JWKS_ALG_MISMATCH: {
     severity: "broken",
-    title: "The `alg` of a key is none for its type or curve",
+    title: "The `alg` of a key does not fit its type or curve",
     why: "A verifier that compares the two refuses the tokens of this key.",
     rule: "RFC 7517 section 4.4",
     remedy: "Write the algorithm that the key is used with, such as ES256 for P-256.",
@@ -202,14 +204,14 @@ export const codes = {
   JWKS_USE_ALG_CONTRADICT: {
     severity: "broken",
     title: "`use` and `alg` of a key contradict each other",
-    why: "A verifier that goes by one of them passes over the key.",
+    why: "A verifier that reads the wrong one ignores the key.",
     rule: "RFC 7517 section 4.2",
     remedy: "Write `sig` for a signature algorithm and `enc` for an encryption algorithm.",
   },
   JWKS_USE_KEY_OPS_CONTRADICT: {
     severity: "broken",
     title: "`use` and `key_ops` of a key contradict each other",
-    why: "A verifier that goes by one of them passes over the key.",
+    why: "A verifier that reads the wrong one ignores the key.",
     rule: "RFC 7517 section 4.3",
     remedy: "Keep `use` and leave out `key_ops`.",
   },
@@ -239,14 +241,14 @@ export const codes = {
     title: "The private half of a key is known to everybody",
     why: "The key is from a specification, a sample, a development default or a broken generator, or is on the blocklist.",
     rule: "RFC 8725 section 3.5",
-    remedy: "Take the key for compromised: make a new one with `jwksd keygen`, and remove this one.",
+    remedy: "Treat the key as compromised: make a new one with `jwksd keygen`, and remove this one.",
   },
 
   // EC and OKP.
   JWKS_EC_COORDINATE_LENGTH: {
     severity: "broken",
     title: "An EC coordinate is shorter or longer than its curve",
-    why: "Encoders that drop leading zero bytes do this to one key in 128, those that keep a sign byte to most. Strict verifiers refuse the key.",
+    why: "Encoders that drop leading zero bytes do this to one key in 128, and encoders that keep a sign byte to most keys. Strict verifiers refuse the key.",
     rule: "RFC 7518 section 6.2.1.2",
     remedy: "Write each coordinate in the full size of the curve, leading zeros included (32 bytes on P-256).",
   },
@@ -269,7 +271,7 @@ export const codes = {
   JWKS_RSA_LEADING_ZERO: {
     severity: "broken",
     title: "`n` or `e` has a leading zero byte",
-    why: "Encoders that take over a sign byte do this. Strict verifiers refuse the key, and its thumbprint differs.",
+    why: "Encoders that keep a sign byte do this. Strict verifiers refuse the key, and its thumbprint differs.",
     rule: "RFC 7518 section 6.3.1.1",
     remedy: "Encode the integer without leading zero bytes.",
   },
@@ -290,7 +292,7 @@ export const codes = {
   JWKS_RSA_EXPONENT: {
     severity: "broken",
     title: "The RSA exponent is even, or below 3",
-    why: "With 1 anybody can sign; an even one is no RSA exponent.",
+    why: "With an exponent of 1 anybody can sign, and an even number is no RSA exponent.",
     rule: "RFC 8017 section 3.1",
     remedy: "Make a new key with the exponent 65537 (`AQAB`).",
   },
@@ -306,28 +308,28 @@ export const codes = {
     title: "An RSA modulus has the fingerprint of ROCA (CVE-2017-15361)",
     why: "Keys of the broken Infineon generator can be factored at a cost that many can afford.",
     rule: "RFC 8725 section 3.5",
-    remedy: "Take the key for compromised, and make a new one with other hardware or firmware.",
+    remedy: "Treat the key as compromised, and make a new one with other hardware or firmware.",
   },
   JWKS_RSA_CLOSE_PRIMES: {
     severity: "broken",
     title: "The primes of an RSA key are too close (CVE-2022-26320)",
     why: "Fermat's method finds them in less than a second.",
     rule: "RFC 8725 section 3.5",
-    remedy: "Take the key for compromised, and make a new one with another generator.",
+    remedy: "Treat the key as compromised, and make a new one with another generator.",
   },
   JWKS_RSA_SMALL_FACTOR: {
     severity: "broken",
     title: "An RSA modulus has a small factor",
     why: "The modulus is damaged, or its generator is broken. Either way it protects little.",
     rule: "RFC 8017 section 3.1",
-    remedy: "Export the key again; if the same modulus comes out, take the key for compromised and make a new one.",
+    remedy: "Export the key again; if the same modulus comes out, treat the key as compromised and make a new one.",
   },
   JWKS_RSA_SHARED_PRIME: {
     severity: "broken",
     title: "Two RSA keys share a prime",
     why: "A greatest common divisor gives both private keys. The generator had too little randomness.",
     rule: "RFC 8725 section 3.5",
-    remedy: "Take the keys for compromised, and make new ones where there is randomness.",
+    remedy: "Treat the keys as compromised, and make new ones where there is randomness.",
   },
 
   // Certificates.
@@ -378,7 +380,7 @@ export const codes = {
   HTTP_TOO_LARGE: {
     severity: "broken",
     title: "The JWK Set is larger than 51,200 bytes",
-    why: "Verifiers cap what they read, Nimbus JOSE+JWT at 50 KiB by default.",
+    why: "Verifiers limit the size of what they read. Nimbus JOSE+JWT reads 50 KiB by default.",
     rule: "RFC 8259 section 9",
     remedy: "Remove keys whose last token has expired, and certificates that nobody asks for.",
   },
@@ -469,7 +471,7 @@ export const codes = {
   HTTP_ETAG_CHANGES: {
     severity: "risk",
     title: "The ETag changes while the bytes do not",
-    why: "Nodes or restarts make tags of their own, so no revalidation is ever answered with 304.",
+    why: "Each node, or each restart, makes its own tag, so a revalidation never gets a 304.",
     rule: "RFC 9110 section 8.8.1",
     remedy: "Derive the ETag from the bytes.",
   },
@@ -490,13 +492,13 @@ export const codes = {
   HTTP_304_HEADERS: {
     severity: "risk",
     title: "A 304 lacks or changes header fields of the 200",
-    why: "A cache takes its new lifetime from the 304. Without Cache-Control and ETag it ends, or another one begins.",
+    why: "A cache takes its new lifetime from the 304. Without Cache-Control and ETag, the copy expires, or gets another lifetime.",
     rule: "RFC 9110 section 15.4.5",
     remedy: "Send the same Cache-Control, ETag, Vary and Expires with 304 as with 200.",
   },
   HTTP_304_FOREIGN: {
     severity: "broken",
-    title: "An ETag of something else is answered with 304",
+    title: "A foreign ETag is answered with 304",
     why: "A verifier keeps its old set for ever, so the next rotation fails there.",
     rule: "RFC 9110 section 13.1.2",
     remedy: "Answer 304 only if If-None-Match lists the current ETag.",
@@ -525,14 +527,14 @@ export const codes = {
   HTTP_NOT_UTF8: {
     severity: "broken",
     title: "The body is not UTF-8",
-    why: "JSON parsers refuse it, or read another `kid` than the tokens have.",
+    why: "JSON parsers refuse it, or read a `kid` that no token has.",
     rule: "RFC 8259 section 8.1",
     remedy: "Encode the body as UTF-8.",
   },
   HTTP_CHUNKED: {
     severity: "advice",
     title: "The response has no Content-Length",
-    why: "A response that was cut off cannot always be told from a whole one, and some caches do not store it.",
+    why: "A truncated response can look complete, and some caches do not store it.",
     rule: "RFC 9112 section 6.2",
     remedy: "Send Content-Length; the size of the set is known.",
   },
@@ -553,7 +555,7 @@ export const codes = {
   HTTP_PLAIN: {
     severity: "broken",
     title: "The URL is plain http",
-    why: "Whoever is on the way can replace the keys, and verifiers refuse such URLs.",
+    why: "An attacker on the network can replace the keys, and verifiers refuse such URLs.",
     rule: "RFC 8414 section 2",
     remedy: "Serve the document over https.",
   },
@@ -569,7 +571,7 @@ export const codes = {
     title: "The TLS certificate ends within 14 days",
     why: "From then on no verifier connects.",
     rule: "RFC 5280 section 4.1.2.5",
-    remedy: "Renew the certificate, and find out why it has not been renewed by itself.",
+    remedy: "Renew the certificate, and find out why it was not renewed automatically.",
   },
 
   // Discovery.
@@ -604,21 +606,21 @@ export const codes = {
   DISCOVERY_ISSUER_SLASH: {
     severity: "risk",
     title: "The issuer differs by a slash at its end",
-    why: "The comparison is exact: a relying party that is configured with the one refuses the other.",
+    why: "The comparison is exact: a relying party that has one form refuses the other.",
     rule: `${discovery} 4.3`,
     remedy: "Configure relying parties with the `issuer` of the document, character by character.",
   },
   DISCOVERY_ISSUER_CASE: {
     severity: "broken",
     title: "The issuer differs by upper and lower case",
-    why: "The comparison is exact: a relying party that is configured with the one refuses the other.",
+    why: "The comparison is exact: a relying party that has one form refuses the other.",
     rule: `${discovery} 4.3`,
     remedy: "Use one spelling in the document, in the tokens and at the relying parties.",
   },
   DISCOVERY_ISSUER_PORT: {
     severity: "broken",
     title: "The issuer differs by its port",
-    why: "Often a proxy in front is not known to the provider. Relying parties refuse the document.",
+    why: "Often the provider does not know about the proxy in front of it. Relying parties refuse the document.",
     rule: `${discovery} 4.3`,
     remedy: "Configure the provider with its public URL.",
   },
@@ -646,7 +648,7 @@ export const codes = {
   DISCOVERY_JWKS_URI_HTTP: {
     severity: "broken",
     title: "`jwks_uri` is not an https URL",
-    why: "Whoever is on the way can replace the keys, and relying parties refuse such a URL.",
+    why: "An attacker on the network can replace the keys, and relying parties refuse such a URL.",
     rule: `${discovery} 3`,
     remedy: "Configure the provider with its public https URL, or let it trust X-Forwarded-Proto of the proxy.",
   },
@@ -686,10 +688,10 @@ export const codes = {
     remedy: "Add RS256, or accept that such relying parties need to be configured.",
   },
 
-  // What only time shows.
+  // Changes over time.
   WATCH_NODES_DISAGREE: {
     severity: "broken",
-    title: "The set goes back and forth",
+    title: "The set changes back to earlier versions",
     why: "Nodes behind one address publish different sets, so a token verifies or not by chance.",
     rule: "OpenID Connect Core 1.0 section 10.1.1",
     remedy: "Give all nodes the same keys, and let none sign with a key that not all publish.",
@@ -699,7 +701,7 @@ export const codes = {
     title: "A `kid` names another key than before",
     why: "Verifiers that have the first key cached refuse every token of the second.",
     rule: "RFC 7517 section 4.5",
-    remedy: "Never use a `kid` twice; the RFC 7638 thumbprint cannot be.",
+    remedy: "Never use a `kid` twice. RFC 7638 thumbprints never repeat.",
   },
   WATCH_KEY_WITHDRAWN: {
     severity: "broken",
@@ -711,14 +713,14 @@ export const codes = {
   WATCH_SIGNS_UNANNOUNCED: {
     severity: "broken",
     title: "A key signs before caches can know it",
-    why: "Verifiers may hold the set of before for max-age plus stale-while-revalidate, and those that do not refetch fail.",
+    why: "Verifiers may keep the old set for max-age plus stale-while-revalidate, and those that do not refetch it fail.",
     rule: "OpenID Connect Core 1.0 section 10.1.1",
     remedy: "Publish a key for longer than max-age plus stale-while-revalidate before it signs.",
   },
   WATCH_LIFETIME_TOO_LONG: {
     severity: "risk",
     title: "The lifetime is longer than a rotation took",
-    why: "A cache may have missed a whole rotation: it holds the old set when the old key is withdrawn already.",
+    why: "A cache may have missed a whole rotation: it still has the old set when the old key is withdrawn.",
     rule: "RFC 9111 section 4.2",
     remedy: "Shorten max-age, or take longer between publishing a key and withdrawing the one before.",
   },
@@ -738,9 +740,10 @@ export const codes = {
   },
 } as const satisfies Readonly<Record<string, Rule>>;
 
+/** The stable code of a finding. */
 export type Code = keyof typeof codes;
 
-/** Where the rule can be read; of those that have an address by section. */
+/** The URL of a rule, if it has one. */
 export function ruleUrl(rule: string): string | undefined {
   const [, number, section] = /^RFC (\d+) section ([\d.]+)$/.exec(rule) ?? [];
   if (number !== undefined) return `https://www.rfc-editor.org/rfc/rfc${number}#section-${section}`;

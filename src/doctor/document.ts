@@ -1,12 +1,12 @@
 import { type Note, note } from "./finding.ts";
 
-/** A body as JSON; `undefined` for one that is none. */
+/** A body as JSON; `undefined` if it is not JSON. */
 export interface ReadBody {
   readonly value: unknown;
   readonly notes: readonly Note[];
 }
 
-/** Reads JSON as the laxest reader would, and notes what stricter ones stumble over. */
+/** Parses JSON leniently, and notes what strict parsers refuse. */
 export function readJson(body: Uint8Array, what: string): ReadBody {
   const notes: Note[] = [];
   const hasMark = body[0] === 0xef && body[1] === 0xbb && body[2] === 0xbf;

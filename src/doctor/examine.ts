@@ -15,12 +15,18 @@ import type { Exchange, Observations } from "./observations.ts";
 import { sequence } from "./sequence.ts";
 import { shown } from "./format.ts";
 
-/** So many keys are looked at; that there are more is a finding of its own. */
+/** Keys that are examined. More keys are a finding. */
 export const maxKeys = 1000;
 
 /**
- * Finds what is wrong with an issuer's discovery document and JWK Set, and whom it breaks. No effects: it reads what was observed, and
- * runs anywhere. Worst first.
+ * Finds what is wrong with the discovery document and the JWK Set of an issuer, and which verifiers fail. Needs observations only, so it runs
+ * on every runtime. The worst finding comes first.
+ *
+ * @example
+ * ```ts
+ * const body = await readFile("jwks.json");
+ * const findings = await examine({ at: Date.now(), set: { body } });
+ * ```
  */
 export async function examine(observations: Observations): Promise<readonly Finding[]> {
   const { at, blocklist = new Set(), tokens = [] } = observations;
@@ -45,7 +51,7 @@ export async function examine(observations: Observations): Promise<readonly Find
   return findings(notes);
 }
 
-/** The response that holds the set: the first, or the one that only a browser gets. */
+/** The response with the set: the first one, or the one for a browser. */
 export function setResponse({ set, probes }: Observations): Exchange | undefined {
   return [set, probes?.browser].find((exchange) => exchange?.body !== undefined && (exchange.status ?? 200) === 200);
 }

@@ -1,6 +1,7 @@
+import { isLoopback } from "../urls.ts";
 import type { Exchange } from "./observations.ts";
 
-/** A header field; lines of one name are joined with a comma. @see RFC 9110 section 5.2 */
+/** The value of a header field, its lines joined with commas. @see RFC 9110 section 5.2 */
 export function field({ headers = [] }: Exchange, name: string): string | undefined {
   const lines = headers.filter(([other]) => other === name).map(([, value]) => value);
   return lines.length === 0 ? undefined : lines.join(", ");
@@ -15,16 +16,14 @@ export function sameBytes(one: Uint8Array | undefined, other: Uint8Array | undef
   );
 }
 
-const loopback = /^(localhost|.+\.localhost|127(\.\d+){3}|\[::1\])$/;
-
-/** A host that is only there for this machine. */
-export const isLoopback = (url: string): boolean => URL.canParse(url) && loopback.test(new URL(url).hostname);
+/** Whether a URL leads to this machine. */
+export const isLocal = (url: string): boolean => URL.canParse(url) && isLoopback(new URL(url).hostname);
 
 /** @see RFC 1918, RFC 6598, RFC 3927, RFC 4193, RFC 4291 section 2.5.6 */
 const privateHost =
   /^(10\.|127\.|0\.|169\.254\.|192\.168\.|172\.(1[6-9]|2\d|3[01])\.|100\.(6[4-9]|[7-9]\d|1[01]\d|12[0-7])\.|\[(::1?\]|f[cd]|fe[89ab]))|\.(local|internal|localhost|home\.arpa|svc)$|^localhost$/;
 
-/** A host that is not there for everybody: loopback, private or link-local, or a name that is never in public DNS. */
+/** Whether a URL is not public: a loopback, private or link-local host, or a name that is never in public DNS. */
 export function isPrivate(url: string): boolean {
   if (!URL.canParse(url)) return false;
   const { hostname } = new URL(url);

@@ -1,30 +1,34 @@
 import { type Break, breaks } from "./breaks.ts";
 import { type Code, type Severity, codes, ruleUrl } from "./codes.ts";
 
-/** Where the paragraphs about the codes are. */
+/** The page with a paragraph about each code. */
 const page = "https://github.com/jwksd/jwksd/blob/main/docs/doctor.md";
 
-/** One thing that is wrong, wherever it was seen. Texts may hold what a stranger chose: escape them before they are printed. */
+/** One problem, in one or more places. `seen` may quote the issuer: escape it before you print it. */
 export interface Finding {
+  /** Stable code. */
   readonly code: Code;
+  /** `broken`: verifiers fail. `risk`: they may fail. `advice`: they work, but not well. */
   readonly severity: Severity;
   /** What is wrong, in a few words. */
   readonly title: string;
-  /** What was seen, and where: at most 10 of {@link count}. Never a private member, nor a part of a body. */
+  /** The first 10 places, without private members and parts of bodies. */
   readonly seen: readonly string[];
+  /** How many places there are. */
   readonly count: number;
   /** The rule that is broken, with its section. */
   readonly rule: string;
+  /** Where to read the rule, if it is public. */
   readonly ruleUrl: string | undefined;
-  /** Verifiers that are shown to fail, by a test or a public issue. Others may fail, too. */
+  /** Verifiers that fail, as a test or a public issue shows. Others may fail too. */
   readonly breaks: readonly Break[];
   /** What to do, in one sentence. */
   readonly remedy: string;
-  /** A paragraph about the code. */
+  /** URL of the paragraph about the code. */
   readonly link: string;
 }
 
-/** What a check has seen. */
+/** One observation of a check. */
 export interface Note {
   readonly code: Code;
   readonly seen: string;
@@ -35,7 +39,7 @@ export const note = (code: Code, seen: string): Note => ({ code, seen });
 const order: readonly Severity[] = ["broken", "risk", "advice"];
 const maxSeen = 10;
 
-/** Findings from notes: one for each code, worst first, else in the order of the table. */
+/** Groups notes into findings, one for each code. Worst first, then in the order of the table. */
 export function findings(notes: readonly Note[]): Finding[] {
   const byCode = new Map<Code, string[]>();
   for (const { code, seen } of notes) {
@@ -66,5 +70,5 @@ function finding(code: Code, seen: readonly string[]): Finding {
   };
 }
 
-/** At least as bad as another. */
+/** Whether one severity is at least as bad as another. */
 export const atLeast = (one: Severity, other: Severity): boolean => order.indexOf(one) <= order.indexOf(other);

@@ -1,6 +1,8 @@
+import { shownUrl } from "../urls.ts";
+
 const longest = 60;
 
-/** A value that a stranger chose, for a message: as JSON and not too long, a list or an object by its type. */
+/** A value from outside for a message: a short JSON text, or the type of an array or object. */
 export function shown(value: unknown): string {
   if (typeof value === "string") {
     return JSON.stringify(value.length > longest ? `${value.slice(0, longest)}…` : value);
@@ -14,9 +16,5 @@ export function shown(value: unknown): string {
 export const counted = (count: number, noun: string): string =>
   count === 1 ? `one ${noun}` : `${count.toLocaleString("en")} ${noun}s`;
 
-/** A URL without what may be secret in it. */
-export function shownUrl(url: string): string {
-  if (!URL.canParse(url)) return shown(url);
-  const { protocol, host, pathname } = new URL(url);
-  return `${protocol}//${host}${pathname}`;
-}
+/** A URL for a message, without parts that may be secret. */
+export const urlText = (url: string): string => (URL.canParse(url) ? shownUrl(url) : shown(url));

@@ -1,4 +1,4 @@
-/** Number theory of RSA moduli, with nothing but `bigint`. */
+// Number theory of RSA moduli, with `bigint` only.
 
 /** The greatest common divisor. */
 export function gcd(a: bigint, b: bigint): bigint {
@@ -15,7 +15,7 @@ export const bitLength = (value: bigint): number => {
 /** The integer part of the square root, by Newton's method. */
 export function squareRoot(value: bigint): bigint {
   if (value < 2n) return value;
-  // Not below the root, from where on every step goes down.
+  // Start at or above the root, so that each step goes down.
   let root = 1n << BigInt(Math.ceil(bitLength(value) / 2));
   for (;;) {
     const next = (root + value / root) >> 1n;
@@ -30,18 +30,18 @@ const squaresBelow = (modulus: number): boolean[] => {
   return residues;
 };
 const modulus64 = squaresBelow(64);
-// 3² · 5 · 7 · 11 · 13: of what gets through the first sieve, 1 in 40 gets through this one.
+// 3² · 5 · 7 · 11 · 13. Of the numbers that pass the first sieve, 1 in 40 passes this one.
 const sieve = 45_045;
 const modulusSieve = squaresBelow(sieve);
 
-/** Almost every number that is no square is told by its remainders. */
+/** Remainders rule out most numbers that are no squares, without a square root. */
 function isSquare(value: bigint): boolean {
   if (modulus64[Number(value & 63n)] !== true || modulusSieve[Number(value % BigInt(sieve))] !== true) return false;
   const root = squareRoot(value);
   return root * root === value;
 }
 
-/** Whether Fermat's method finds two factors within so many rounds: they are close to each other then. */
+/** Whether Fermat's method finds two factors in so many rounds, which means that they are close together. */
 export function hasCloseFactors(n: bigint, rounds: number): boolean {
   let a = squareRoot(n);
   if (a * a < n) a += 1n;
@@ -65,7 +65,7 @@ function primesBelow(bound: number): number[] {
   return primes;
 }
 
-/** Small primes in groups whose product is exact as a number, so that one division of a modulus serves the whole group. */
+/** Small primes in groups whose product is a safe integer, so that one division of a modulus serves a whole group. */
 let smallPrimes: readonly { readonly product: number; readonly primes: readonly number[] }[] | undefined;
 
 /** The least prime factor below 65,536. */
@@ -94,8 +94,8 @@ function inGroups(primes: readonly number[]): { product: number; primes: number[
 }
 
 /**
- * The primes up to 167 whose multiplicative group is larger than what 65537 generates, with what it generates: the primes of the broken
- * generator are powers of 65537 modulo each of them, and so are their products.
+ * Primes up to 167 of whose multiplicative group 65537 generates only a part, with this part. Modulo each of them, the primes of the
+ * broken generator are powers of 65537, and so are their products.
  *
  * @see Nemec, Sys, Svenda, Klinec, Matyas: The Return of Coppersmith's Attack (CCS 2017), section 2.2
  */
@@ -106,14 +106,14 @@ const rocaGroups = primesBelow(168).flatMap((prime) => {
 });
 const rocaProduct = rocaGroups.reduce((product, { prime }) => product * BigInt(prime), 1n);
 
-/** Whether a modulus looks as if the library of CVE-2017-15361 had made it; by chance one in 2^27 or fewer does. */
+/** Whether a modulus has the fingerprint of CVE-2017-15361. By chance, at most one in 2^27 has. */
 export function hasRocaFingerprint(n: bigint): boolean {
   const rest = n % rocaProduct;
   return rocaGroups.every(({ prime, powers }) => powers.has(Number(rest % BigInt(prime))));
 }
 
 /**
- * For each of several distinct numbers the greatest common divisor with the product of all others, by product and remainder trees.
+ * The greatest common divisor of each number and the product of all others, by product and remainder trees. The numbers are distinct.
  *
  * @see Heninger, Durumeric, Wustrow, Halderman: Mining Your Ps and Qs (USENIX Security 2012), section 3.2
  */

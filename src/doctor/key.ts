@@ -11,9 +11,9 @@ export interface Key {
   readonly jwk: Members;
   /** How messages name it. */
   readonly name: string;
-  /** RFC 7638 thumbprint of what its members stand for; of a key that has not all of them it is none. */
+  /** RFC 7638 thumbprint of the decoded members; `undefined` if a required member is missing. */
   readonly thumbprint: string | undefined;
-  /** The required members that are texts, decoded where they are base64url. */
+  /** The decoded base64url members. */
   readonly values: Readonly<Record<string, Decoded>>;
 }
 
@@ -27,6 +27,7 @@ export const required: Readonly<Record<string, readonly string[]>> = {
 
 const plain = new Set(["alg", "crv", "kty"]);
 
+/** Decodes an entry. @param index its place in the set, from 0 */
 export async function readKey(jwk: Members, index: number): Promise<Key> {
   const { kid, kty } = jwk;
   const values: Record<string, Decoded> = {};

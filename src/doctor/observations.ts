@@ -1,26 +1,29 @@
-/** One request and what came back, as plain data. What is not known, or does not apply to a file, is left out. */
+/** One request and its response, as plain data. Unknown members are absent; for a file, only `body` is there. */
 export interface Exchange {
+  /** The last URL, after redirects. */
   readonly url?: string;
-  /** Of the last response, after redirects. */
+  /** Status of the last response, after redirects. */
   readonly status?: number;
-  /** As received: names in lower case, one pair for each line. */
+  /** Header lines: names in lower case, values as received. */
   readonly headers?: readonly (readonly [name: string, value: string])[];
-  /** As received, after `Content-Encoding` is undone. Absent if there was none, or not all of it. */
+  /** The body after decompression. Absent if there was none, or if it is incomplete. */
   readonly body?: Uint8Array;
   /** The URLs that answered with a redirect, in order. */
   readonly redirects?: readonly string[];
-  /** Why there is no whole response. */
+  /** Why the response is missing or incomplete. */
   readonly failure?: Failure;
-  /** From the end of the connection's handshakes to the first byte of the response. */
+  /** Time from the connection (with TLS) to the first byte of the response, in milliseconds. */
   readonly waitMs?: number;
+  /** End of the TLS certificate, in epoch milliseconds. */
   readonly tls?: { readonly notAfter: number };
 }
 
 /**
- * `forbidden-url`, `forbidden-address`: no request is made there. `unreachable`: no connection. `tls`: a certificate that is not accepted.
- * `timeout`, `too-large`, `redirects`: a limit of one request. `limit`: one of the whole look. `protocol`: no HTTP response.
+ * Why there is no complete response. `forbidden-url`, `forbidden-address`: the request was not sent. `unreachable`: no connection. `tls`: bad
+ * certificate. `timeout`, `too-large`, `redirects`: a limit of one request. `limit`: a limit of the whole look. `protocol`: no valid HTTP.
  */
 export interface Failure {
+  /** See above. */
   readonly kind:
     | "forbidden-url"
     | "forbidden-address"
@@ -31,20 +34,21 @@ export interface Failure {
     | "redirects"
     | "limit"
     | "protocol";
-  /** A word of the platform, such as `ECONNREFUSED`, or what the limit is. */
+  /** An error code of the system, such as `ECONNREFUSED`, or the limit. */
   readonly detail: string;
 }
 
-/** The requests for the JWK Set beside the first. */
+/** More requests for the JWK Set. */
 export interface Probes {
-  /** The same once more. */
+  /** The same request again. */
   readonly again?: Exchange;
+  /** With HEAD. */
   readonly head?: Exchange;
-  /** With `If-None-Match`: the ETag of the first response, */
+  /** With `If-None-Match` and the ETag of the first response. */
   readonly revalidate?: Exchange;
-  /** the same as a weak one, */
+  /** With `If-None-Match` and a weak form of that ETag. */
   readonly weak?: Exchange;
-  /** and one that nobody has given out. */
+  /** With `If-None-Match` and an ETag that the server never sent. */
   readonly foreign?: Exchange;
   /** With `Accept: application/json`. */
   readonly json?: Exchange;
@@ -52,24 +56,27 @@ export interface Probes {
   readonly origin?: Exchange;
   /** Without `User-Agent`. */
   readonly noAgent?: Exchange;
-  /** With the `User-Agent` of a browser; asked for only where another request was turned away. */
+  /** With the `User-Agent` of a browser; sent only after 401 or 403. */
   readonly browser?: Exchange;
   /** With `Accept-Encoding: gzip`. */
   readonly gzip?: Exchange;
-  /** Over one family of addresses; both are there only if the name resolves to both. */
+  /** Over IPv4; present only if the host has addresses of both families. */
   readonly ipv4?: Exchange;
+  /** Over IPv6, likewise. */
   readonly ipv6?: Exchange;
 }
 
-/** What a certificate says. Whoever has no X.509 parser leaves the certificates out. */
+/** The facts of an X.509 certificate. A caller without an X.509 parser leaves all certificates out. */
 export interface CertificateFacts {
-  /** Public members of its key; absent for a key that is no JWK. */
+  /** The public key; absent if it has no JWK form. */
   readonly jwk?: Readonly<Record<string, unknown>>;
   /** In epoch milliseconds. */
   readonly notBefore: number;
+  /** In epoch milliseconds. */
   readonly notAfter: number;
-  /** Digests of the DER form, in base64url. */
+  /** SHA-1 of the DER form, in base64url. */
   readonly sha1: string;
+  /** SHA-256 of the DER form, in base64url. */
   readonly sha256: string;
 }
 
@@ -77,34 +84,40 @@ export interface CertificateFacts {
 export interface Look {
   /** In epoch milliseconds. */
   readonly at: number;
+  /** The request of the set. */
   readonly set: Exchange;
 }
 
-/** What is known of a token that was seen. */
+/** A token that was seen. */
 export interface SeenToken {
   /** When it was seen, in epoch milliseconds. */
   readonly at: number;
+  /** The kid of its header. */
   readonly kid: string;
-  /** Of the token, in epoch milliseconds. */
+  /** Claim `iat`, in epoch milliseconds. */
   readonly issuedAt?: number | undefined;
+  /** Claim `exp`, in epoch milliseconds. */
   readonly expiresAt?: number | undefined;
 }
 
-/** All that is known about an issuer, as plain data. */
+/** All observations of an issuer, as plain data. */
 export interface Observations {
   /** When the first request was made, or the file was read, in epoch milliseconds. */
   readonly at: number;
-  /** The issuer that relying parties are configured with. Absent if only the URL of a document is known, or a file. */
+  /** The issuer as relying parties configure it. Absent if only a document is known. */
   readonly issuer?: string;
+  /** The request of the discovery document. */
   readonly discovery?: Exchange;
-  /** The JWK Set. */
+  /** The first request of the JWK Set. */
   readonly set?: Exchange;
+  /** More requests of the JWK Set. */
   readonly probes?: Probes;
-  /** By the text of the `x5c` entry. `null` stands for one that cannot be read. */
+  /** Certificates by the text of the `x5c` entry. `null` means that it cannot be parsed. */
   readonly certificates?: Readonly<Record<string, CertificateFacts | null>>;
-  /** Keys to be refused: RFC 7638 thumbprints, or the 20 hex digits of Debian's `openssl-blacklist`. */
+  /** Keys that must not be used: RFC 7638 thumbprints, or the 20 hex digits of Debian's `openssl-blacklist`. */
   readonly blocklist?: ReadonlySet<string>;
   /** Later looks, oldest first. */
   readonly looks?: readonly Look[];
+  /** Tokens that were seen, for checks against the looks. */
   readonly tokens?: readonly SeenToken[];
 }

@@ -4,27 +4,27 @@ import { field } from "./exchange.ts";
 import { readKey } from "./key.ts";
 import type { Exchange, Observations } from "./observations.ts";
 
-/** What one look at the set has shown. */
+/** The set at one look. */
 export interface State {
   /** In epoch milliseconds. */
   readonly at: number;
-  /** Thumbprints by kid; absent where no set came. */
+  /** Thumbprints by kid; `undefined` if no set came. */
   readonly keys: ReadonlyMap<string, string | undefined> | undefined;
   /** The text of the set. */
   readonly content: string;
-  /** Equal for looks that show the same keys, however they are written down. */
+  /** Equal for looks with the same keys, in any order and format. */
   readonly identity: string;
   readonly etag: string | undefined;
-  /** For how long a cache may serve this response. */
+  /** How long caches may serve this response. */
   readonly servedSeconds: number;
   /** Why no set came. */
   readonly problem: string | undefined;
 }
 
-/** The same key set is read once, however often it is seen. */
+/** Parsed sets by content, so that each is parsed once. */
 export type Seen = Map<string, ReadonlyMap<string, string | undefined> | undefined>;
 
-/** All looks in order: the first request, those beside it that got the whole set, and the later ones. */
+/** All looks in order: the first request, the probes with a complete set, and the later looks. */
 export async function sequence({ at, set, probes = {}, looks = [] }: Observations): Promise<readonly State[]> {
   const { again, json, origin, noAgent } = probes;
   const first = [set, again, json, origin, noAgent].filter(
@@ -37,7 +37,7 @@ export async function sequence({ at, set, probes = {}, looks = [] }: Observation
   return states;
 }
 
-/** What a response shows. */
+/** The state that a response shows. */
 export async function stateOf(exchange: Exchange, at: number, seen: Seen): Promise<State> {
   const { status, body, failure } = exchange;
   const isWhole = status === 200 && body !== undefined;

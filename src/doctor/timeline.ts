@@ -1,14 +1,15 @@
 import type { State } from "./sequence.ts";
 import { counted, shown } from "./format.ts";
 
-/** Something that happened, as a line of a timeline. */
+/** One line of a timeline. */
 export interface Happening {
   /** In epoch milliseconds. */
   readonly at: number;
+  /** What happened. May quote the issuer: escape it before you print it. */
   readonly text: string;
 }
 
-/** What has changed between two looks, or what the first one shows. */
+/** Lines about the changes between two looks, or about the first look. */
 export function changes(before: State | undefined, after: State): string[] {
   if (after.keys === undefined)
     return before?.problem === after.problem && before !== undefined ? [] : [problemOf(after)];
@@ -28,7 +29,7 @@ export function changes(before: State | undefined, after: State): string[] {
   return lines;
 }
 
-const problemOf = ({ problem }: State): string => `no set: ${problem ?? "what came is none"}`;
+const problemOf = ({ problem }: State): string => `no set: ${problem ?? "the response is no JWK Set"}`;
 const lifetimeOf = ({ servedSeconds }: State): string => `caches may serve this set for ${servedSeconds} s`;
 const maxKids = 10;
 

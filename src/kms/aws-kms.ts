@@ -16,22 +16,25 @@ import {
   word,
 } from "./key-service.ts";
 
-/** Where AWS KMS is, and how to get in. What is not given, the SDK takes from its environment variables, profiles and roles. */
+/** Options of `awsKmsBackend`. For a missing option, the SDK uses its environment variables, profiles and roles. */
 export interface AwsKmsOptions extends KeyServiceOptions {
-  /** Where keys are made, such as `eu-central-1`; a key that exists says it in its ARN. Default: `AWS_REGION`, or that of the profile. */
+  /** Region of new keys, such as `eu-central-1`; an existing key has its region in its ARN. Default: `AWS_REGION`, or that of the profile. */
   readonly region?: string | undefined;
   /** URL of a VPC endpoint. Default: `AWS_ENDPOINT_URL_KMS`, or that of the region. */
   readonly endpoint?: string | undefined;
   /** Default: the credential chain of the SDK. */
   readonly credentials?: (() => Promise<AwsCredentials>) | undefined;
-  /** Days from the destruction of a key until it is gone for good, 7 to 30. Default: 30. */
+  /** Days from `destroy` until the key is deleted, 7 to 30. Default: 30. */
   readonly deletionWindowDays?: number | undefined;
 }
 
+/** Credentials of AWS. @see https://docs.aws.amazon.com/STS/latest/APIReference/API_Credentials.html */
 export interface AwsCredentials {
   readonly accessKeyId: string;
   readonly secretAccessKey: string;
+  /** Of temporary credentials. */
   readonly sessionToken?: string;
+  /** When the SDK asks for new credentials. Default: never. */
   readonly expiration?: Date;
 }
 
@@ -61,8 +64,7 @@ const uriPattern =
   /^aws-kms:(arn:aws[a-z-]*:kms:([a-z0-9-]+):\d{12}:key\/(?:mrk-[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}))$/;
 
 /**
- * Keys in AWS KMS, with the SDK `@aws-sdk/client-kms`. Asymmetric keys are never rotated by the service, so that a key is a key
- * version.
+ * Keys in AWS KMS, through the SDK `@aws-sdk/client-kms`. AWS never rotates asymmetric keys, so a key ID names one key version.
  *
  * @example
  * ```ts
@@ -150,7 +152,7 @@ export function awsKmsBackend(options: AwsKmsOptions = {}): SignerBackend {
   return keyServiceBackend(service, limits);
 }
 
-/** A key that was just made is not known everywhere at once. */
+/** Repeats a request for a new key until all servers of the service know the key. */
 async function whenKnown<T>({ isNew, pause }: KeyCall<Key, Client>, ask: () => Promise<T>): Promise<T> {
   for (;;) {
     try {
@@ -162,7 +164,7 @@ async function whenKnown<T>({ isNew, pause }: KeyCall<Key, Client>, ask: () => P
   }
 }
 
-/** Tags take fewer characters than URLs have; the description of the key holds the issuer as it is. */
+/** An issuer as a tag, which cannot hold every URL. The description of the key has the exact issuer. */
 function tagValue(issuer: string): string {
   return issuer.replaceAll(/[^\p{L}\p{N}_.:/=+@-]/gu, "_").slice(0, 256);
 }
@@ -191,7 +193,7 @@ function failureOf(error: unknown): readonly [FailureCode, string] {
     readonly $metadata?: { readonly httpStatusCode?: number };
   };
   const status = $metadata?.httpStatusCode;
-  // Without an answer, the code is that of the system, such as ECONNREFUSED.
+  // Without a response, `code` is that of the system, such as ECONNREFUSED.
   const detail = word(status === undefined ? (code ?? name) : name) ?? "no connection";
   return [codes.get(name) ?? (status === undefined ? "ERR_SIGNER_UNAVAILABLE" : codeOfStatus(status)), detail];
 }

@@ -18,20 +18,21 @@ import {
   word,
 } from "./key-service.ts";
 
-/** Where Azure Key Vault or a Managed HSM makes keys, and how to get in. */
+/** Options of `azureKeyVaultBackend`, for Azure Key Vault and Managed HSM. */
 export interface AzureKeyVaultOptions extends KeyServiceOptions {
-  /** Where keys are made: `https://NAME.vault.azure.net`. Needed by `create` only. */
+  /** Vault of new keys: `https://NAME.vault.azure.net`. Only `create` needs it. Default: none. */
   readonly vault?: string | undefined;
-  /** What protects keys that are made. Default: `EC-HSM`, which needs a vault of the tier Premium, or a Managed HSM. */
+  /** Protection of new keys. Default: `EC-HSM`, which needs a Premium vault or a Managed HSM. */
   readonly keyType?: "EC-HSM" | "EC" | undefined;
-  /** What the names of keys that are made begin with. Default: `jwksd`. */
+  /** Prefix of the names of new keys. Default: `jwksd`. */
   readonly keyPrefix?: string | undefined;
   /** Default: `DefaultAzureCredential` of the package `@azure/identity`. */
   readonly credential?: AzureCredential | undefined;
 }
 
-/** A `TokenCredential` of the Azure SDKs, by the part that is used. */
+/** The part of `TokenCredential` of the Azure SDKs that is used. */
 export interface AzureCredential {
+  /** Gets an access token; `expiresOnTimestamp` is in epoch milliseconds. */
   getToken(
     scopes: string | string[],
     options?: object,
@@ -61,12 +62,12 @@ interface Client {
   readonly signing: CryptographyClient | undefined;
 }
 
-// By itself the SDK would wait a second, then two, before its next attempts.
+// By default, the SDK waits one second before the second attempt, and two before the third.
 const pipeline = { retryOptions: { maxRetries: 2, retryDelayInMs: 100, maxRetryDelayInMs: 1000 } } as const;
 
 /**
- * Keys in Azure Key Vault or a Managed HSM, with the SDK `@azure/keyvault-keys`. A key is made per rotation instead of a version of
- * one key: the service deletes keys, not single versions.
+ * Keys in Azure Key Vault or a Managed HSM, through the SDK `@azure/keyvault-keys`. Each rotation makes a key, not a version of one key,
+ * because the service cannot delete single versions.
  *
  * @example
  * ```ts
@@ -103,7 +104,7 @@ export function azureKeyVaultBackend(options: AzureKeyVaultOptions = {}): Signer
       const credential = given.credential ?? (await defaultCredential());
       return {
         keys: new sdk.KeyClient(vaultUrl, credential, pipeline),
-        // Without what the service says of the key: until when it is good the service knows best, and a copy would not follow.
+        // Without the properties of the key, so that the service, not an old copy, decides whether the key has expired.
         signing: key && new sdk.CryptographyClient(bareKey(key), credential, pipeline),
       };
     },
@@ -145,7 +146,7 @@ export function azureKeyVaultBackend(options: AzureKeyVaultOptions = {}): Signer
       }
       const poller = await client.keys.beginDeleteKey(keyName, { abortSignal: signal });
       const deleted = poller.getOperationState().result;
-      // Where nothing is kept for recovery, it is gone at once.
+      // Without a recovery period, the key is gone at once.
       return deleted?.properties.scheduledPurgeDate?.getTime() ?? clock.now();
     },
   };
@@ -181,12 +182,12 @@ function checkUsable(
   }
 }
 
-/** An origin in canonical form, so that a key has one URI. */
+/** Whether a URL is an https origin in canonical form, so that a key has only one URI. */
 function isVaultUrl(url: string): boolean {
   return url.startsWith("https://") && URL.canParse(url) && new URL(url).origin === url;
 }
 
-// Of the answers with status 403, those that are about the key. @see https://learn.microsoft.com/azure/key-vault/general/rest-error-codes
+// Responses with status 403 that concern the key, not the caller. @see https://learn.microsoft.com/azure/key-vault/general/rest-error-codes
 const stateCodes = new Set(["KeyDisabled", "KeyExpired", "KeyNotYetValid", "KeyOperationForbidden"]);
 
 interface AzureError {

@@ -1,10 +1,10 @@
 import type { KeyManagementServiceClient } from "@google-cloud/kms";
 import { type FailureCode, type ServiceCall, loadPackage } from "./key-service.ts";
 
-// Setting up a client costs half a second of CPU; in REST mode it holds nothing that could be closed.
+// Making a client costs half a second of CPU time, and a client in REST mode need not be closed.
 const clients = new Map<string, Promise<KeyManagementServiceClient>>();
 
-/** The one client for an endpoint. */
+/** The shared client of an endpoint. */
 export function clientFor(endpoint: string | undefined): Promise<KeyManagementServiceClient> {
   const place = endpoint ?? "";
   const known = clients.get(place);
@@ -27,7 +27,7 @@ async function connect(endpoint: string | undefined): Promise<KeyManagementServi
     }),
   });
   try {
-    // Without this first step the SDK would end the process where it finds no credentials.
+    // Otherwise the SDK ends the process if it finds no credentials.
     await client.initialize();
   } catch (error) {
     throw new CredentialsError(error);
@@ -35,14 +35,14 @@ async function connect(endpoint: string | undefined): Promise<KeyManagementServi
   return client;
 }
 
-/** No credentials, for which the cause says why. */
+/** The SDK has no credentials; the cause says why. */
 class CredentialsError extends Error {
   constructor(cause: unknown) {
     super("no credentials", { cause });
   }
 }
 
-/** Three attempts for what can be tried again; by itself the SDK would go on for ten minutes. */
+/** At most three retries. By default, the SDK tries for ten minutes. */
 export function settingsFor({ signal, timeoutMs }: ServiceCall<unknown>): { signal: AbortSignal; retry: object } {
   return {
     signal,
@@ -61,7 +61,7 @@ export function settingsFor({ signal, timeoutMs }: ServiceCall<unknown>): { sign
   };
 }
 
-/** Of the status codes of gRPC, which the SDK uses over REST, too. */
+/** Status codes of gRPC, which the SDK also uses over REST. */
 export const status = { notFound: 5, alreadyExists: 6 } as const;
 // @see https://grpc.io/docs/guides/status-codes/
 const failures: ReadonlyMap<unknown, readonly [FailureCode, detail: string]> = new Map([
@@ -80,7 +80,7 @@ export const codeOf = (error: unknown): unknown => (error as { code?: unknown } 
 
 export function failureOf(error: unknown): readonly [FailureCode, detail: string] {
   const { cause } = error as { cause?: { status?: unknown; config?: unknown } };
-  // Of the services that hand out tokens; the status of the API itself comes as a code.
+  // The status of the token service; the API itself answers with a code.
   const tokenStatus = typeof cause?.status === "number" ? cause.status : undefined;
   if (error instanceof CredentialsError) {
     const isFailing = tokenStatus === undefined ? cause?.config !== undefined : tokenStatus >= 500;

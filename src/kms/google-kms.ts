@@ -16,11 +16,14 @@ import {
   word,
 } from "./key-service.ts";
 
-/** Where Google Cloud KMS is. How to get in is found by the SDK: Application Default Credentials. */
+/** Options of `googleKmsBackend`. The SDK finds credentials by itself (Application Default Credentials). */
 export interface GoogleKmsOptions extends KeyServiceOptions {
-  /** Where keys are made: `projects/P/locations/L/keyRings/R/cryptoKeys/K`. Each key is a new version of it; it is made when it is not there. */
+  /**
+   * CryptoKey of new keys: `projects/P/locations/L/keyRings/R/cryptoKeys/K`. Each new key is a version of it. A missing CryptoKey is made.
+   * Only `create` needs it. Default: none.
+   */
   readonly cryptoKey?: string | undefined;
-  /** What protects keys that are made. Default: `HSM`. */
+  /** Protection of new keys. Default: `HSM`. */
   readonly protectionLevel?: "HSM" | "SOFTWARE" | undefined;
   /** URL of a private endpoint. Default: that of the universe, `https://cloudkms.googleapis.com`. */
   readonly endpoint?: string | undefined;
@@ -43,9 +46,8 @@ type Client = KeyManagementServiceClient;
 const algorithm = "EC_SIGN_P256_SHA256";
 
 /**
- * Keys in Google Cloud KMS, with the SDK `@google-cloud/kms` in its REST mode: HTTP/1.1 over connections that stay, which passes
- * every proxy and is what the tests run. A key is a version of one CryptoKey: these cannot be deleted, their versions can be
- * destroyed.
+ * Keys in Google Cloud KMS, through the SDK `@google-cloud/kms` in its REST mode (HTTP/1.1), which passes every proxy. Each key is a
+ * version of one CryptoKey, because the service can destroy versions but not CryptoKeys.
  *
  * @example
  * ```ts
@@ -110,7 +112,7 @@ export function googleKmsBackend(options: GoogleKmsOptions = {}): SignerBackend 
         const template = { purpose: "ASYMMETRIC_SIGN", versionTemplate, labels } as const;
         const request = { parent, cryptoKeyId, cryptoKey: template, skipInitialVersionCreation: true };
         await client.createCryptoKey(request, settings).catch((error: unknown) => {
-          // Another replica was faster.
+          // Another replica has made it meanwhile.
           if (codeOf(error) !== status.alreadyExists) throw error;
         });
         return newVersion();
@@ -142,7 +144,7 @@ export function googleKmsBackend(options: GoogleKmsOptions = {}): SignerBackend 
   return keyServiceBackend(service, limits);
 }
 
-/** Labels take fewer characters than URLs have. */
+/** An issuer as a label, which cannot hold every URL. */
 function label(issuer: string): string {
   return issuer
     .replace(/^https:\/\//, "")

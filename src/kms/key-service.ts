@@ -1,4 +1,4 @@
-// What all key services have in common: deadlines, errors, and the steps by which a key is opened, made and destroyed.
+// The common part of all key services: deadlines, errors, and how a key is opened, made and destroyed.
 import { calculateJwkThumbprint, importJWK } from "jose";
 import { sleep, withDeadline } from "../async.ts";
 import type { Bytes } from "../bytes.ts";
@@ -10,80 +10,82 @@ import { textThat } from "../options.ts";
 import { abortedBy, externalSigner, notP256 } from "../signer/external.ts";
 import type { ExternalSigner, SignerBackend } from "../signer/signer.ts";
 
-/** Deadlines of one key service. They stand above whatever its SDK does by itself: each of its retries counts. */
+/** Time limits of one key service. They include all retries of its SDK. */
 export interface KeyServiceOptions {
   /** Time for one signature, in milliseconds. Default: 5000. */
   readonly timeoutMs?: number | undefined;
-  /** Time to open, make or destroy a key, in milliseconds: credentials may have to be found first. Default: 30000. */
+  /** Time to open, make or destroy a key, in milliseconds, including a search for credentials. Default: 30000. */
   readonly slowTimeoutMs?: number | undefined;
+  /** Default: the clock of the machine. */
   readonly clock?: Clock | undefined;
 }
 
-/** What errors of a service come to, with what to do. */
+/** Codes for the errors of a service, each with what to do. */
 const advice = {
   ERR_SIGNER_THROTTLED: "the key service asks to slow down; try again later",
   ERR_SIGNER_UNAVAILABLE: "the key service cannot be reached or failed; try again later",
   ERR_SIGNER_UNAUTHORIZED: "the key service refuses these credentials; correct the credentials or the policy",
   ERR_SIGNER_KEY_STATE: "the key is disabled, deleted or not there",
-  ERR_SIGNER_BAD_SIGNATURE: "the key service answered with something else than was asked for",
+  ERR_SIGNER_BAD_SIGNATURE: "the response of the key service does not fit the request",
 } as const;
 
 export type FailureCode = keyof typeof advice;
 
-/** @param detail a name, code or status, never a text from outside */
+/** Makes the error of a failure. @param detail a name, code or status, never free text of the service */
 export function failure(name: string, code: FailureCode, detail: string): SignerError {
   return new SignerError(code, `${name}: ${advice[code]} (${detail})`);
 }
 
-/** One call to a service, all requests and retries that belong to it included. */
+/** One call of a service, with all its requests and retries. */
 export interface ServiceCall<Client> {
   readonly client: Client;
-  /** How messages name the key: its URI, once it has one. */
+  /** How messages name the key: its URI, if it has one already. */
   readonly name: string;
   readonly signal: AbortSignal;
   readonly timeoutMs: number;
-  /** Waits a moment, to look again. */
+  /** Waits a moment before the next poll. */
   readonly pause: () => Promise<void>;
 }
 
 /** A call about a key. */
 export interface KeyCall<Key, Client> extends ServiceCall<Client> {
   readonly key: Key;
-  /** Made a moment ago: the service may not know it everywhere yet. */
+  /** Whether it was just made, so that some servers of the service may not know it yet. */
   readonly isNew: boolean;
 }
 
-/** What one key service has of its own. `Key` is what a URI names, `Client` what requests go through. */
+/** The specific part of one key service. `Key` is a parsed URI, `Client` sends requests. */
 export interface KeyService<Key, Client> {
-  /** Names in messages where keys are made. */
+  /** How messages name the place of new keys. */
   readonly place: string;
   /** How a URI is written. */
   readonly uriForm: string;
-  /** `undefined` where a URI names no key version, which alone never changes. */
+  /** `undefined` if the URI does not name an immutable key version. */
   parse(uri: string): Key | undefined;
   /**
-   * Idle connections are closed by the service and keep no process alive, so that a client needs no end.
+   * Makes a client. It need not be closed: idle connections keep no process alive.
    *
-   * @param key `undefined` where one is to be made
-   * @throws ConfigError `ERR_OPTION_INVALID` where no option says in which place, `ERR_PACKAGE_MISSING`
+   * @param key `undefined` for a new key
+   * @throws ConfigError `ERR_OPTION_INVALID` when no option says where new keys are made; `ERR_PACKAGE_MISSING`
    */
   connect(key: Key | undefined): Client | Promise<Client>;
-  /** The public half of a key that may sign. */
+  /** Checks that a key may sign, and reads its public half. */
   publicKey(call: KeyCall<Key, Client>): Promise<KeyInput>;
-  /** 64 bytes, r then s. */
+  /** Signs. @returns 64 bytes, r then s */
   sign(call: KeyCall<Key, Client>, digest: Bytes): Promise<Uint8Array>;
   /** Makes a key. @returns its URI */
   create(call: ServiceCall<Client>, issuer: string): Promise<string>;
-  /** Writes onto a new key whose it is, where {@link create} cannot. */
+  /** Tags a new key with issuer and kid, if {@link create} does not. */
   tag?(call: KeyCall<Key, Client>, issuer: string, kid: string): Promise<unknown>;
-  /** @returns from when on the key is gone, in epoch milliseconds */
+  /** Destroys a key. @returns when the key is gone, in epoch milliseconds */
   destroy(call: KeyCall<Key, Client>): Promise<number>;
-  /** Of an error of the SDK, which is not kept as `cause`: it holds a request with its credentials. */
+  /** Classifies an error of the SDK. The error is not kept as `cause`, because it may hold credentials. */
   failureOf(error: unknown): readonly [FailureCode, detail: string];
 }
 
 const pauseMs = 250;
 
+/** Makes a backend of a key service. */
 export function keyServiceBackend<Key, Client>(
   service: KeyService<Key, Client>,
   { timeoutMs = 5000, slowTimeoutMs = 30_000, clock = systemClock }: KeyServiceOptions,
@@ -113,7 +115,7 @@ export function keyServiceBackend<Key, Client>(
   function parse(uri: string): Key {
     const key = service.parse(uri);
     if (key !== undefined) return key;
-    // A URI that is wrong may hold a password; only its scheme is repeated.
+    // A wrong URI may hold a password, so the message has its scheme only.
     const scheme = /^([\w+.-]{1,32}):/.exec(uri)?.[1];
     const what = scheme === undefined ? "text" : `${scheme}: URI`;
     const rule = `this ${what} names no immutable key version; write it as ${service.uriForm}`;
@@ -155,12 +157,12 @@ export function keyServiceBackend<Key, Client>(
       );
       try {
         const made = await read(uri, signal, true);
-        // Known only now: the kid is made of the public key.
+        // The kid is the thumbprint of the public key, so it is known only now.
         const kid = await calculateJwkThumbprint(made.publicKey);
         await run(uri, slowTimeoutMs, signal, async (limits) => service.tag?.({ ...limits, ...made }, issuer, kid));
         return signerOf(uri, made);
       } catch (error) {
-        // A key of no use is taken back, so that attempts do not pile up.
+        // Failed attempts must not leave keys behind.
         await destroy(uri).catch(() => {});
         throw error;
       }
@@ -177,7 +179,7 @@ export async function loadPackage<T>(packageName: string, load: () => Promise<T>
   try {
     return await load();
   } catch (error) {
-    // What a package that is there lacks itself is not for this message.
+    // The package may be installed and lack a dependency of its own.
     const { code, message } = error as NodeJS.ErrnoException;
     if (code !== "ERR_MODULE_NOT_FOUND" || !message.includes(`'${packageName}'`)) throw error;
     throw new ConfigError(
@@ -187,13 +189,13 @@ export async function loadPackage<T>(packageName: string, load: () => Promise<T>
   }
 }
 
-/** A status or name for a message, if it is nothing but a word. */
+/** A value for a message, if it is a number or a single word. */
 export function word(value: unknown): string | undefined {
   if (typeof value === "number") return String(value);
   return typeof value === "string" && /^[\w.:-]{1,64}$/.test(value) ? value : undefined;
 }
 
-/** Where the service has said nothing better. @see RFC 9110 section 15 */
+/** The code of an HTTP status without further detail. @see RFC 9110 section 15 */
 export function codeOfStatus(status: number): FailureCode {
   if (status === 401 || status === 403) return "ERR_SIGNER_UNAUTHORIZED";
   if (status === 429) return "ERR_SIGNER_THROTTLED";
@@ -205,13 +207,13 @@ export const keyPrefixRule = textThat(
   (value) => /^[A-Za-z0-9][A-Za-z0-9-]{0,31}$/.test(value),
 );
 
-/** A name that no other key has, and that says for whom the key is. */
+/** A unique name for a key, with the host of the issuer. */
 export function newKeyName(prefix: string, issuer: string): string {
   const host = new URL(issuer).hostname.replaceAll(/[^A-Za-z0-9]+/g, "-").slice(0, 64);
   return `${prefix}-${host}-${crypto.randomUUID().slice(-12)}`;
 }
 
-/** @throws KeyMaterialError `ERR_KEY_NOT_P256`, `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED` */
+/** Checks a public key. @throws KeyMaterialError `ERR_KEY_NOT_P256`, `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED` */
 async function p256PublicKey(input: KeyInput, name: string): Promise<EcPublicJwk> {
   const { publicJwk } = await readKey(input, name);
   if (publicJwk.kty !== "EC") throw notP256(name, publicJwk.kty);

@@ -2,11 +2,11 @@ import { readFile } from "node:fs/promises";
 import { SignerError } from "../errors.ts";
 import { type FailureCode, type ServiceCall, codeOfStatus, failure, word } from "./key-service.ts";
 
-/** How to get into a Vault or OpenBao. */
+/** Access to a Vault or OpenBao. */
 export interface VaultAccess {
-  /** File that holds the token, such as the sink of a Vault Agent; read again when the token is refused and the file has changed. */
+  /** File with the token, such as the sink of a Vault Agent. It is read again when the token is refused. Default: none. */
   readonly tokenFile?: string | undefined;
-  /** Environment variable that holds the token, where there is no file. Default: `VAULT_TOKEN`. */
+  /** Environment variable with the token, if there is no file. Default: `VAULT_TOKEN`. */
   readonly tokenVariable?: string | undefined;
   /** Namespace of Vault Enterprise, HCP Vault or OpenBao. Default: none. */
   readonly namespace?: string | undefined;
@@ -16,7 +16,7 @@ export interface VaultAccess {
 
 const maxBytes = 256 * 1024;
 
-/** What an error of `fetch` comes to. */
+/** Classifies an error of `fetch`. */
 export function failureOf(error: unknown): readonly [FailureCode, detail: string] {
   const reason = (error as { cause?: { code?: unknown } } | undefined)?.cause?.code;
   return ["ERR_SIGNER_UNAVAILABLE", word(reason) ?? "no connection"];
@@ -24,10 +24,10 @@ export function failureOf(error: unknown): readonly [FailureCode, detail: string
 
 type VaultCall = Pick<ServiceCall<unknown>, "name" | "signal">;
 
-/** Gives the `data` of the answer. */
+/** Sends a request. @returns the member `data` of the response */
 export type VaultRequest = (call: VaultCall, method: string, url: string, body?: object) => Promise<unknown>;
 
-/** Sends requests with the token as it is now. */
+/** Makes a client that sends the current token. */
 export function vaultClient(options: VaultAccess): VaultRequest {
   const { namespace, fetch = globalThis.fetch } = options;
   let token: string | undefined;
@@ -49,7 +49,7 @@ export function vaultClient(options: VaultAccess): VaultRequest {
       return await fetch(url, init);
     } catch (error) {
       if (signal.aborted) throw error;
-      // An idle connection may have been closed, which only the next request finds out; all of ours may be sent twice.
+      // The server may have closed the idle connection. Every request here is safe to send twice.
       return fetch(url, init);
     }
   }
@@ -58,7 +58,7 @@ export function vaultClient(options: VaultAccess): VaultRequest {
     const sent = (token ??= await readToken(options));
     let response = await send(sent, ...request);
     if (response.status === 403) {
-      // The agent that renews the token may have put a new one there.
+      // An agent may have renewed the token.
       token = await readToken(options);
       if (token !== sent) {
         await response.body?.cancel();
@@ -70,7 +70,7 @@ export function vaultClient(options: VaultAccess): VaultRequest {
     const text = await readBounded(response);
     if (text === undefined) throw failure(name, "ERR_SIGNER_UNAVAILABLE", "the body is too large");
     if (status === 204) return undefined;
-    // The status alone: a body may quote what was sent.
+    // Not the body, which may quote the request.
     if (status !== 200) throw failure(name, codeOfStatus(status), `status ${status}`);
     try {
       return (JSON.parse(text) as { data?: unknown } | null)?.data;
@@ -80,7 +80,7 @@ export function vaultClient(options: VaultAccess): VaultRequest {
   };
 }
 
-/** `undefined` where there is more than Vault ever sends. */
+/** The body; `undefined` if it is too large. */
 async function readBounded(response: Response): Promise<string | undefined> {
   const decoder = new TextDecoder();
   let text = "";
@@ -91,7 +91,7 @@ async function readBounded(response: Response): Promise<string | undefined> {
   return text + decoder.decode();
 }
 
-/** The token as it is now; what is wrong with it is said without showing it. */
+/** Reads the token. No message shows it. */
 async function readToken({ tokenFile, tokenVariable = "VAULT_TOKEN" }: VaultAccess): Promise<string> {
   const where = tokenFile ?? `environment variable ${tokenVariable}`;
   const text =

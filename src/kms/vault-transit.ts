@@ -16,11 +16,11 @@ import {
 } from "./key-service.ts";
 import { type VaultAccess, type VaultRequest, failureOf, vaultClient } from "./vault-transit-client.ts";
 
-/** Where a Vault or OpenBao makes keys, and how to get in. */
+/** Options of `vaultTransitBackend`, for HashiCorp Vault and OpenBao. */
 export interface VaultTransitOptions extends KeyServiceOptions, VaultAccess {
-  /** Where keys are made: `https://HOST/MOUNT`. Needed by `create` only. */
+  /** Mount of the Transit engine for new keys: `https://HOST/MOUNT`. Only `create` needs it. Default: none. */
   readonly mount?: string | undefined;
-  /** What the names of keys that are made begin with. Default: `jwksd`. */
+  /** Prefix of the names of new keys. Default: `jwksd`. */
   readonly keyPrefix?: string | undefined;
 }
 
@@ -33,7 +33,7 @@ const rules: Rules<VaultTransitOptions> = {
   tokenFile: text,
   tokenVariable: text,
   namespace: text,
-  fetch: onlyFromCode(callback, "an authority of your own goes into NODE_EXTRA_CA_CERTS"),
+  fetch: onlyFromCode(callback, "put a certificate authority of your own into NODE_EXTRA_CA_CERTS"),
   ...backendRules,
 };
 
@@ -43,7 +43,7 @@ interface Key {
   readonly version: number;
 }
 
-/** What is used of the answer to reading a key. @see https://developer.hashicorp.com/vault/api-docs/secret/transit#read-key */
+/** The part of a key description that is used. @see https://developer.hashicorp.com/vault/api-docs/secret/transit#read-key */
 interface KeyInfo {
   readonly type?: unknown;
   readonly min_encryption_version?: unknown;
@@ -51,10 +51,10 @@ interface KeyInfo {
 }
 
 /**
- * Keys in the Transit engine of HashiCorp Vault or OpenBao, over its HTTP API. A key is made per rotation instead of a version of
- * one key: Transit destroys keys, not single versions, and of two rotations at once each must know which key is its own.
+ * Keys in the Transit engine of HashiCorp Vault or OpenBao, over its HTTP API. Each rotation makes a key, not a version of one key, because
+ * Transit cannot destroy single versions.
  *
- * Connections are made over https, or http to loopback; redirects are not followed.
+ * Connections use https (http is accepted for loopback hosts). Redirects are not followed.
  *
  * @example
  * ```ts
@@ -90,7 +90,7 @@ export function vaultTransitBackend(options: VaultTransitOptions = {}): SignerBa
       if (info?.type !== "ecdsa-p256") throw notP256(name, word(info?.type));
       const pem = info.keys?.[key.version]?.public_key;
       if (typeof pem !== "string") throw failure(name, "ERR_SIGNER_KEY_STATE", "no such version");
-      // A version below may still verify, but no longer sign.
+      // An older version can verify, but no longer sign.
       if (Number(info.min_encryption_version ?? 0) > key.version) {
         throw failure(name, "ERR_SIGNER_KEY_STATE", "below min_encryption_version");
       }
@@ -112,7 +112,7 @@ export function vaultTransitBackend(options: VaultTransitOptions = {}): SignerBa
     async create(call, issuer) {
       const uri = `${service.place}/${newKeyName(keyPrefix, issuer)}/1`;
       const key = parse(uri);
-      // Never exportable: Transit cannot take that back once it is on.
+      // Transit cannot switch `exportable` off again.
       const settings = { type: "ecdsa-p256", exportable: false, allow_plaintext_backup: false };
       if (key !== undefined) await request(call, "POST", urlOf(key), settings);
       return uri;
@@ -149,7 +149,7 @@ function parse(uri: string): Key | undefined {
     /^\/([\w.-]+(?:\/[\w.-]+)*)\/([\w.-]+)\/([1-9]\d{0,8})$/.exec(url?.pathname ?? "") ?? [];
   if (
     url === undefined ||
-    // One key has one URI: no password, query, fragment, escape or dot segment.
+    // A key has only one URI: without password, query, fragment, escapes and dot segments.
     `${url.origin}${url.pathname}` !== address ||
     (url.protocol !== "https:" && !(url.protocol === "http:" && loopback.test(url.hostname))) ||
     keyName === undefined

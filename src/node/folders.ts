@@ -2,8 +2,8 @@ import { mkdir, stat } from "node:fs/promises";
 import { dirname } from "node:path";
 
 /**
- * Makes a folder of mode 0700, and those that lead to it, unless it is there. As `mkdir` with `recursive`, but that one never ends where
- * a folder takes no other one and says that it is not there, as /proc does.
+ * Makes a folder of mode 0700 and its parents, unless they exist. `mkdir` with `recursive` would loop for ever below /proc, which answers
+ * ENOENT.
  */
 export async function makeFolder(folder: string): Promise<void> {
   const problem = await made(folder);
@@ -15,7 +15,7 @@ export async function makeFolder(folder: string): Promise<void> {
   if (again !== undefined) throw again;
 }
 
-/** Why there is no folder, if there is none. */
+/** Makes one folder. Returns the error, unless the folder exists. */
 async function made(folder: string): Promise<NodeJS.ErrnoException | undefined> {
   try {
     await mkdir(folder, { mode: 0o700 });

@@ -14,12 +14,12 @@ export async function generateKey(format: "jwk" | "pem"): Promise<{ readonly kid
 }
 
 /**
- * Writes a file of mode 0600, and the folders to it of mode 0700, that appears whole or not at all, and never over another one.
+ * Writes a new file of mode 0600, and its parent folders of mode 0700. The file appears complete or not at all.
  *
  * @throws ServiceError `ERR_FILE_EXISTS`, `ERR_FILE_UNWRITABLE`
  */
 export async function writeNewFile(path: string, text: string): Promise<void> {
-  // Not named after the process: in two containers on one volume, both may be process 1.
+  // Not the process id: two containers on one volume may both be process 1.
   const temporary = `${path}.${randomUUID()}.tmp`;
   try {
     await makeFolder(dirname(path));
@@ -38,7 +38,7 @@ export async function writeNewFile(path: string, text: string): Promise<void> {
     }
     throw new ServiceError("ERR_FILE_UNWRITABLE", `cannot write ${path} (${code})`, { cause: error });
   } finally {
-    // Where it could not be made, there is nothing to take away.
+    // An error here hides no other one, and leaves at most the temporary file.
     await rm(temporary, { force: true }).catch(() => {});
   }
 }

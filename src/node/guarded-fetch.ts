@@ -4,22 +4,22 @@ import { isIP } from "node:net";
 import { Readable } from "node:stream";
 import ipaddr from "ipaddr.js";
 import { FetchError } from "../errors.ts";
-import { shownUrl } from "../relying-party/urls.ts";
+import { shownUrl } from "../urls.ts";
 import type { Fetch } from "../relying-party/fetch-json.ts";
-import { type Address, createHostLookup } from "./host-addresses.ts";
+import { type Address, createHostLookup, lookupOf } from "./host-addresses.ts";
 
-/** Informational replies (1xx) before the final one: without a bound they are a body without end. */
+/** Informational responses (1xx) before the final one, which could go on without end. */
 const maxInformational = 16;
 
-/** Lookups under way, of one guarded fetch. A `resolve` that cannot be cancelled must not pile them up. */
+/** Lookups under way, because the option `resolve` may ignore its signal. */
 const maxLookups = 500;
 
 /** Options of `createGuardedFetch`; the defaults are those of `guardedFetch`. */
 export interface GuardedFetchOptions {
   /**
-   * All addresses of a host name; ends when the signal aborts. Default: the hosts file of the system, then DNS, without a thread of the
-   * pool. For other sources of nsswitch.conf, such as LDAP, pass `(host) => dns.promises.lookup(host, { all: true })`, which has none
-   * of these two properties.
+   * Finds all addresses of a host name, until the signal aborts. Default: the hosts file of the system, then DNS, without threads of the
+   * pool. For other sources of nsswitch.conf, such as LDAP, pass `(host) => dns.promises.lookup(host, { all: true })`; it takes a thread
+   * and ignores the signal.
    */
   readonly resolve?:
     | ((host: string, options: { readonly signal?: AbortSignal }) => Promise<readonly Address[]>)
@@ -30,36 +30,42 @@ export interface GuardedFetchOptions {
   readonly ca?: string | undefined;
 }
 
-/** @see RFC 4291 section 2.4; https://www.iana.org/assignments/ipv6-address-space */
+/** The rest of IPv6 is special or not assigned. @see RFC 4291 section 2.4; https://www.iana.org/assignments/ipv6-address-space */
 const globalUnicast = ipaddr.IPv6.parseCIDR("2000::/3");
 
 /**
- * In the middle of public addresses, but in every network of Azure the platform itself: resolver, agent and metadata of the machine.
+ * Among public addresses, but in every network of Azure the platform itself: resolver, agent and machine metadata.
  *
  * @see https://learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16
  */
 const azurePlatform = "168.63.129.16";
 
 /**
- * Whether an address is public: not private, loopback, link-local (where cloud metadata services are), the platform of Azure, unique
- * local, multicast, reserved, or an IPv6 form that stands for such an IPv4 address.
+ * Whether an address is public: not private, loopback, link-local (cloud metadata services), of the platform of Azure, unique local,
+ * multicast or reserved, and not an IPv6 form of such an IPv4 address.
  */
 export function isPublicAddress(address: string): boolean {
-  // Stricter than the library, to which 010.0.0.1 is 8.0.0.1, and 1.2.3 an address.
+  // The library would accept 010.0.0.1 (as 8.0.0.1) and 1.2.3.
   if (isIP(address) === 0) return false;
   const parsed = ipaddr.process(address);
   if (parsed.range() !== "unicast" || parsed.toString() === azurePlatform) return false;
-  // The rest of IPv6 is "unicast" to the library too, with ::127.0.0.1 and whatever is not assigned yet.
+  // The library calls ::127.0.0.1 and unassigned ranges of IPv6 "unicast" too.
   return parsed instanceof ipaddr.IPv4 || parsed.match(globalUnicast);
 }
 
 /**
- * Makes a `fetch` for URLs that come from outside: https only, every address of the host must be allowed, and the connection goes to
- * one of the addresses that were checked, whatever the name resolves to a moment later. Redirects are not followed, and compressed
- * replies are refused.
+ * Makes a `fetch` for URLs from outside, such as the `jwks_uri` of clients. It takes https only, requires that every address of the host
+ * is allowed, and connects to a checked address, even if the host name changes meanwhile. It follows no redirects and refuses compressed
+ * responses.
  *
- * It throws FetchError `ERR_URL_INSECURE`, `ERR_ADDRESS_FORBIDDEN`, `ERR_FETCH_BUSY`, `ERR_FETCH_STATUS` and `ERR_FETCH_BODY`, and
- * what the lookup and the connection throw.
+ * The returned function throws FetchError `ERR_URL_INSECURE`, `ERR_ADDRESS_FORBIDDEN`, `ERR_FETCH_BUSY`, `ERR_FETCH_STATUS` and
+ * `ERR_FETCH_BODY`, and the errors of lookup and connection.
+ *
+ * @example
+ * ```ts
+ * // A client in a private network that you trust.
+ * const fetch = createGuardedFetch({ isAllowed: (address) => address === "10.0.0.7" || isPublicAddress(address) });
+ * ```
  */
 export function createGuardedFetch({
   resolve = createHostLookup(),
@@ -87,21 +93,17 @@ export function createGuardedFetch({
     if (protocol !== "https:") throw new FetchError("ERR_URL_INSECURE", `${shownUrl(url)} is not an https URL`);
     const host = hostname.replace(/^\[(.*)\]$/, "$1");
     const addresses = await addressesOf(host, init.signal);
-    // Nothing but true allows: a promise would be as good as true.
+    // Only `true` allows an address: a promise of an async function is truthy.
     const forbidden = addresses.find(({ address }) => (isAllowed(address) as unknown) !== true);
     if (forbidden !== undefined || addresses.length === 0) {
       throw new FetchError(
         "ERR_ADDRESS_FORBIDDEN",
-        `${shownUrl(url)}: its host is at no address, or at one that is not public`,
+        `${shownUrl(url)}: its host has no address, or one that is not public`,
       );
     }
     return send(url, init, {
       ca,
-      // Called by the connection instead of a resolver.
-      lookup: (_host, { all }, callback) => {
-        if (all === true) callback(null, [...addresses]);
-        else callback(null, (addresses[0] as Address).address, (addresses[0] as Address).family);
-      },
+      lookup: lookupOf(addresses),
     });
   };
 }
@@ -114,7 +116,7 @@ function send(url: string, init: RequestInit, connection: RequestOptions): Promi
     const headers = Object.fromEntries(new Headers(init.headers));
     const outgoing = request(url, {
       ...connection,
-      // A connection of an agent's pool would not be to a checked address.
+      // A pooled connection may lead to an unchecked address.
       agent: false,
       headers: { ...headers, "accept-encoding": "identity" },
       ...(init.signal && { signal: init.signal }),
@@ -124,17 +126,22 @@ function send(url: string, init: RequestInit, connection: RequestOptions): Promi
       informational += 1;
       if (informational <= maxInformational) return;
       outgoing.destroy(
-        new FetchError("ERR_FETCH_STATUS", `${shownUrl(url)}: answered with status ${statusCode}, and no other`),
+        new FetchError("ERR_FETCH_STATUS", `${shownUrl(url)}: answered again and again with status ${statusCode}`),
       );
     });
     outgoing.on("error", reject).once("response", (incoming) => {
       const status = incoming.statusCode ?? 0;
       if ((incoming.headers["content-encoding"] ?? "identity") !== "identity") {
         incoming.destroy();
-        reject(new FetchError("ERR_FETCH_BODY", `${shownUrl(url)}: the body is compressed, which was not asked for`));
+        reject(
+          new FetchError(
+            "ERR_FETCH_BODY",
+            `${shownUrl(url)}: the body is compressed, although the request asked for identity`,
+          ),
+        );
         return;
       }
-      // The server chooses status and fields, and a Response does not take each: 205 has no body, 600 does not exist.
+      // The Response constructor throws for some statuses and fields, such as 205 with a body, or 600.
       try {
         resolve(responseOf(incoming, status));
       } catch {

@@ -1,6 +1,6 @@
 import { Resolver } from "node:dns/promises";
 import { readFile } from "node:fs/promises";
-import { isIP } from "node:net";
+import { type LookupFunction, isIP } from "node:net";
 
 /** An address of a host. */
 export interface Address {
@@ -9,7 +9,7 @@ export interface Address {
   readonly family: number;
 }
 
-/** Where names are looked up; the defaults are those of the system. */
+/** Where names are looked up. Default: as the system is configured. */
 interface Sources {
   readonly hostsFile?: string;
   readonly resolverFile?: string;
@@ -19,17 +19,17 @@ interface Sources {
 
 const systemHostsFile =
   process.platform === "win32" ? `${process.env["SystemRoot"]}\\System32\\drivers\\etc\\hosts` : "/etc/hosts";
-/** For one name; a caller that has no signal waits no longer. */
+/** The first timeout of a query, which the resolver makes longer with each try. */
 const timeoutMs = 2_000;
 const tries = 2;
 const notThere = new Set(["ENOTFOUND", "ENODATA"]);
 
 /**
- * Makes a lookup of all addresses of a host name: in the hosts file, else by DNS under the search rules of resolv.conf(5), as
- * `hosts: files dns` in nsswitch.conf(5) means. Unlike `dns.lookup` it takes no thread of the pool, which files, databases and every
- * other lookup need as well, and it ends with its signal.
+ * Makes a function that looks up all addresses of a host name: in the hosts file, else by DNS with the search rules of resolv.conf(5),
+ * like `hosts: files dns` in nsswitch.conf(5). Unlike `dns.lookup`, it takes no thread of the pool, which files and databases need, and
+ * it ends when its signal aborts.
  *
- * It rejects with the reason of the signal, or with an error of `node:dns`.
+ * The function rejects with the reason of the signal, or with an error of `node:dns`.
  */
 export function createHostLookup({
   hostsFile = systemHostsFile,
@@ -38,7 +38,7 @@ export function createHostLookup({
 }: Sources = {}) {
   return async (host: string, { signal }: { readonly signal?: AbortSignal } = {}): Promise<readonly Address[]> => {
     const name = host.toLowerCase();
-    // Never asked of DNS. RFC 6761 section 6.3
+    // RFC 6761 section 6.3: never looked up in DNS.
     if (/(^|\.)localhost\.?$/.test(name)) return ["127.0.0.1", "::1"].map(addressOf);
     const listed = hostsEntries(await textOf(hostsFile), name);
     if (listed.length > 0) return listed;
@@ -63,7 +63,15 @@ export function createHostLookup({
   };
 }
 
-/** The addresses of exactly this name; none when there is no such name. */
+/** The option `lookup` of a connection that may go to these addresses only. */
+export function lookupOf(addresses: readonly Address[]): LookupFunction {
+  return (_host, { all }, callback) => {
+    if (all === true) callback(null, [...addresses]);
+    else callback(null, (addresses[0] as Address).address, (addresses[0] as Address).family);
+  };
+}
+
+/** The addresses of exactly this name; none if it does not exist. */
 async function ask(resolver: Resolver, name: string): Promise<readonly Address[]> {
   const answers = await Promise.allSettled([resolver.resolve4(name), resolver.resolve6(name)]);
   const addresses = answers.flatMap((answer) => (answer.status === "fulfilled" ? answer.value : []));
@@ -83,8 +91,8 @@ function hostsEntries(text: string, name: string): readonly Address[] {
 }
 
 /**
- * The names that a name may stand for, by the text of a resolv.conf file: itself first if it has as many dots as `ndots` says, else
- * last; and itself alone if it ends with a dot.
+ * The names to try for a name, by the text of a resolv.conf file: the name itself, first if it has at least `ndots` dots, else last, and
+ * the name in each search domain. A name that ends with a dot is tried alone.
  *
  * @see resolv.conf(5)
  */
@@ -102,7 +110,7 @@ function candidateNames(name: string, text: string): readonly string[] {
   return name.split(".").length > ndots ? [`${name}.`, ...searched] : [...searched, `${name}.`];
 }
 
-/** A file that is not there, or not for this process, says nothing. */
+/** The text of a file; empty if it cannot be read. */
 function textOf(file: string): Promise<string> {
   return readFile(file, "utf8").catch(() => "");
 }

@@ -7,13 +7,15 @@ import { type KeyMaterial, isKeySet, readKey, readKeySet } from "../jwk/read.ts"
 import type { EncryptionAlg, EncryptionEntry, Keyset, SigningEntry } from "../keyset/keyset.ts";
 import { signerFrom } from "../signer/local.ts";
 
-/** What was read from files, and what the operator should know about the files. */
+/** Keys from files. */
 export interface Loaded<Entry> {
+  /** In the order of the keyset. */
   readonly entries: readonly Entry[];
+  /** Sentences for the operator, such as about file permissions. */
   readonly warnings: readonly string[];
 }
 
-/** Whether a folder of keys is read for a file of this name. */
+/** Whether a file of this name in a folder of keys is read. */
 export function isKeyFileName(name: string): boolean {
   return !name.startsWith(".") && /\.(pem|key|jwk|json)$/.test(name);
 }
@@ -24,9 +26,16 @@ export function isKeyFileName(name: string): boolean {
  * - A file: a private JWK Set, whose order is the order of the keyset, or one private key (JWK or PEM).
  * - A folder: one key per file that ends in `.pem`, `.key`, `.jwk` or `.json`, newest name first: file names are compared by
  *   code unit and the last one is the active key, so names that begin with a date (`2026-11-20.pem`) sort by age.
- *   Names that begin with a dot are passed over.
+ *   Names that begin with a dot are ignored.
  *
- * The `kid` is that of the JWK, else the key's RFC 7638 thumbprint.
+ * The `kid` is that of the JWK, else the RFC 7638 thumbprint of the key.
+ *
+ * @example
+ * ```ts
+ * const { entries: keyset, warnings } = await readKeyset("./keys");
+ * for (const warning of warnings) console.warn(warning);
+ * const provider = await createProvider({ issuer, keyset });
+ * ```
  *
  * @throws ServiceError `ERR_FILE_UNREADABLE`, `ERR_NO_KEY_FILES`
  * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_NOT_P256`, `ERR_KEY_PURPOSE`,
@@ -57,7 +66,7 @@ export async function readEncryptionKeyset(path: string): Promise<Loaded<Encrypt
     return {
       keyId,
       publicKey: { ...publicJwk },
-      // An alg that does not fit is refused where the keyset is checked.
+      // The provider checks that the alg fits the key.
       alg: alg as EncryptionAlg | undefined,
       notAfter: exp === undefined ? undefined : new Date(exp * 1000),
     };
@@ -81,13 +90,13 @@ async function readKeys(path: string): Promise<{ keys: readonly ReadKey[]; warni
   const warnings = read.flatMap((file) => file.warnings);
   if (isFolder && process.platform !== "win32" && (stats.mode & 0o022) !== 0) {
     warnings.push(
-      `others than its owner can write into ${path}, and so replace the active key; fix it with: chmod go-w ${path}`,
+      `users other than its owner can write into ${path} and replace the active key; fix it with: chmod go-w ${path}`,
     );
   }
   return { keys: read.flatMap(({ keys }) => keys), warnings };
 }
 
-/** Without a kid of their own, copies of a key would only be found to share a kid. */
+/** Names both files of a key that is there twice. A later check would only name the kid. */
 function checkOneFileEach(keys: readonly ReadKey[]): void {
   const names = new Map<string, string>();
   for (const { name, material } of keys) {
@@ -106,7 +115,7 @@ async function keyFilesOf(folder: string): Promise<string[]> {
       `${folder} holds no key file (.pem, .key, .jwk or .json); make one with: jwksd keygen --out ${join(folder, `${new Date().toISOString().slice(0, 10)}.jwk`)}`,
     );
   }
-  // Sorted by code unit, not by locale, so that every machine agrees.
+  // By code unit, not by locale, so that all machines agree.
   return files
     .sort()
     .toReversed()
@@ -115,7 +124,7 @@ async function keyFilesOf(folder: string): Promise<string[]> {
 
 async function readKeyFile(file: string, mayBeSet: boolean): Promise<{ keys: ReadKey[]; warnings: string[] }> {
   const stats = await attempt(file, () => stat(file));
-  // Opening a named pipe would wait for its writer, perhaps for ever.
+  // Opening a named pipe could wait for ever.
   if (!stats.isFile()) throw new ServiceError("ERR_FILE_UNREADABLE", `cannot read ${file} (not a regular file)`);
   const text = await attempt(file, () => readFile(file, "utf8"));
   const materials = mayBeSet && isKeySet(parsed(text)) ? readKeySet(text, file) : [await readKey(text, file)];
@@ -131,10 +140,10 @@ async function readKeyFile(file: string, mayBeSet: boolean): Promise<{ keys: Rea
   return { keys, warnings };
 }
 
-/** What an operator should know about the mode of a file with secrets. */
+/** Warnings about the mode of a file with secrets. */
 export function permissionWarnings(file: string, mode: number): string[] {
   if (process.platform === "win32" || (mode & 0o077) === 0) return [];
-  return [`${file} can be read by others than its owner (mode 0${mode.toString(8)}); fix it with: chmod 600 ${file}`];
+  return [`users other than its owner can read ${file} (mode 0${mode.toString(8)}); fix it with: chmod 600 ${file}`];
 }
 
 function parsed(text: string): unknown {

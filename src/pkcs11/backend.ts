@@ -26,11 +26,11 @@ export type { Pkcs11Options } from "./options.ts";
 export type { PinSource } from "./pin.ts";
 
 /**
- * Keys in PKCS#11 tokens. Each token in use has a process of its own, in which the module is loaded, so that one that hangs or crashes
- * is replaced while this process goes on. Keeps the process alive until its signers are closed. Needs the package `pkcs11js`.
+ * Keys in PKCS#11 tokens (HSMs, TPMs, smart cards). Each token in use has its own child process, which loads the module. If the module
+ * hangs or crashes, jwksd replaces that process. It runs until its signers are closed. Needs the package `pkcs11js`.
  *
- * A token that goes away makes retryable errors, and is opened again by itself when it is back. A PIN is tried once: when it is
- * refused, this backend answers `ERR_SIGNER_UNAUTHORIZED` from then on.
+ * While a token is away, signatures fail with a retryable error; when the token is back, it is opened again. A PIN is tried once: after a
+ * refusal, this backend throws `ERR_SIGNER_UNAUTHORIZED` until the process is restarted.
  *
  * @example
  * ```ts
@@ -45,7 +45,7 @@ export function pkcs11Backend(options: Pkcs11Options = {}): SignerBackend {
   const given = checkBackendOptions(options, pkcs11Rules);
   const { modulePath, pin, token, sessions = 16, timeoutMs = 5_000, slowTimeoutMs = 30_000 } = given;
   const { environment: variables = [], clock = systemClock } = given;
-  // Whatever is asked for, the PIN goes another way.
+  // The module gets the PIN by C_Login only, even if its variable is on the list.
   const environment = variables.filter(
     (name) => !(pin !== undefined && "environment" in pin && name === pin.environment),
   );
@@ -60,10 +60,10 @@ export function pkcs11Backend(options: Pkcs11Options = {}): SignerBackend {
         '--pkcs11-module of jwksd signer check, the option modulePath (pkcs11.modulePath of the signers file) or "module-path" of the URI';
       throw new ConfigError("ERR_SIGNER_URI", `no PKCS#11 module is given; give its path by ${ways}`);
     }
-    // A module runs as code of this process's user, so that a URI does not override what was configured.
+    // A module runs with the rights of this process, so a URI must not choose another one.
     if (uri.modulePath !== undefined && uri.modulePath !== path) {
       const paths = `"module-path" of the URI is ${uri.modulePath}, and the configured modulePath is ${path}`;
-      throw new ConfigError("ERR_SIGNER_URI", `${paths}; a URI cannot choose another module than the configured one`);
+      throw new ConfigError("ERR_SIGNER_URI", `${paths}; take "module-path" out of the URI, or configure this module`);
     }
     const pinSource = uri.pinFile === undefined ? pin : { file: uri.pinFile };
     return { modulePath: path, token: uri.token, pin: pinSource, sessions };
@@ -105,7 +105,7 @@ export function pkcs11Backend(options: Pkcs11Options = {}): SignerBackend {
   const destroy = (uri: Pkcs11Uri, key: KeySelector, signal?: AbortSignal): Promise<void> =>
     withToken(uri, signal, (process) => process.call<"destroy">({ kind: "destroy", key }));
 
-  /** Destroys a key that nobody will know of; the error names it where that fails. The process that made it may be gone: the next one looks. */
+  /** Destroys a key after `create` failed. If that fails too, the error names the key. */
   async function takeBack(uri: Pkcs11Uri, names: readonly KeySelector[], error: unknown): Promise<unknown> {
     const left = new Set<string>();
     for (const name of names) {
@@ -142,10 +142,10 @@ export function pkcs11Backend(options: Pkcs11Options = {}): SignerBackend {
         return await withToken(tokenForNewKeys, signal, async (process, connection) => {
           const made = await makeKey(process, issuer, names);
           signal?.throwIfAborted();
-          // A new key is found with the module and the PIN that its token was found with.
+          // The URI of the new key has the module and PIN source of the URI of the token.
           const query = token.includes("?") ? token.slice(token.indexOf("?")) : "";
           const uri = formatKeyUri(process.token, made.selector) + query;
-          // Its URI names the token more exactly, and leads to the process that there is.
+          // That URI also has the serial of the token, and must lead to the same process.
           const name = JSON.stringify(targetOf(parseKeyUri(uri)));
           if (!connections.has(name)) connections.set(name, connection);
           return pkcs11Signer(connection, { uri, process, ...made });
@@ -163,7 +163,7 @@ export function pkcs11Backend(options: Pkcs11Options = {}): SignerBackend {
   };
 }
 
-/** @param names is given every name that the key may have */
+/** Makes a key. @param names is filled with every name that the key may get */
 async function makeKey(
   process: TokenProcess,
   issuer: string,
@@ -174,7 +174,7 @@ async function makeKey(
     names.push(name);
     return name;
   };
-  // The kid is known when the key is there. Until then, and on tokens that cannot rename, its id is a random one.
+  // The kid depends on the key. Until the key is made, and on tokens that cannot rename, its id is random.
   const random = randomBytes(16);
   const first = nameFor(random, random.toString("hex"));
   const generated = await process.call<"generate">({ kind: "generate", ...first });

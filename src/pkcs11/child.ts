@@ -1,5 +1,5 @@
-// The process that loads a PKCS#11 module, so that a module that hangs or crashes takes nothing else with it. It does what it is
-// told over IPC, and ends when it is told to or when its parent is gone.
+// The child process that loads a PKCS#11 module, so that a module that hangs or crashes affects nothing else. It gets its calls over IPC,
+// and ends on request or when its parent is gone.
 import { Worker } from "node:worker_threads";
 import { failureOf, toData } from "./failure.ts";
 import type { Answer, Call, FromChild, ToChild, TokenDescription, TokenRequest } from "./messages.ts";
@@ -12,9 +12,9 @@ let answers: Answer[] = [];
 
 process.on("message", (message) => handle(message as ToChild));
 process.on("disconnect", () => void stop());
-// The parent decides: a terminal sends its signals to both.
+// A terminal sends its signals to parent and child, and the parent decides.
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => {});
-// This thread cannot see that the parent is gone while the module holds it.
+// While the module blocks this thread, a worker thread notices that the parent is gone.
 new Worker(new URL(`./watchdog${import.meta.url.endsWith(".ts") ? ".ts" : ".js"}`, import.meta.url)).unref();
 
 function handle(message: ToChild): void {
@@ -30,7 +30,7 @@ async function start(request: TokenRequest): Promise<void> {
     token = opened;
     tell({ kind: "ready", token: description, sessions });
   } catch (error) {
-    // The parent ends this process when it has read that, never before.
+    // The parent ends this process after reading this message.
     tell({ kind: "failed", failure: toData(failureOf(error)) });
   }
 }
@@ -50,7 +50,7 @@ function answer({ id, operation }: Call): void {
     )
     .then((result) => {
       underWay.delete(answered);
-      // Those that are ready together go together.
+      // One message for all answers of this turn of the event loop.
       if (answers.push(result) === 1) setImmediate(flush);
     });
   underWay.add(answered);
@@ -62,11 +62,11 @@ function flush(): void {
 }
 
 function tell(message: FromChild): void {
-  // Where the parent is gone, "disconnect" follows.
+  // If the parent is gone, the event "disconnect" follows.
   if (process.connected) process.send?.(message, undefined, undefined, () => {});
 }
 
-/** Finishes what is under way; the parent kills this process where that takes too long. */
+/** Finishes the calls under way, and ends the process. If that takes too long, the parent kills it. */
 async function stop(): Promise<void> {
   await Promise.all(underWay);
   flush();

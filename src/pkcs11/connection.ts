@@ -4,7 +4,7 @@ import { type PinSource, PinTries, describePin } from "./pin.ts";
 import { type ProcessSettings, TokenProcess } from "./token-process.ts";
 import { nameOfToken } from "./uri.ts";
 
-/** What a connection is made to. */
+/** A token, its module, and the source of its PIN. */
 export interface ConnectionTarget extends TokenRequest {
   readonly pin: PinSource | undefined;
 }
@@ -13,8 +13,8 @@ const firstDelayMs = 100;
 const lastDelayMs = 5_000;
 
 /**
- * Keeps a process for one token while anybody uses it, and replaces one that ended: at once the first time, then after 100 ms, 200 ms
- * and so on up to 5 s, until the token has signed again. In between, calls fail with a retryable error.
+ * Keeps a process for one token while signers use it. Replaces a process that ended: at once the first time, then after 100 ms, 200 ms
+ * and so on up to 5 s, until the token has signed again. Meanwhile, calls fail with a retryable error.
  */
 export class Connection {
   readonly #target: ConnectionTarget;
@@ -25,7 +25,7 @@ export class Connection {
   #starting: Promise<TokenProcess> | undefined;
   #stopping: Promise<void> | undefined;
   #cancelRetry: (() => void) | undefined;
-  /** Why there is no process. */
+  /** Why there is no usable process. */
   #failure = new TokenFailure("unavailable", "the token is being opened again", true);
   #failedStarts = 0;
   #wasOpen = false;
@@ -36,7 +36,7 @@ export class Connection {
     this.#pins = new PinTries(target.pin, target.modulePath);
   }
 
-  /** A process that takes calls, where there is one right now. */
+  /** The process, if it takes calls now. */
   get current(): TokenProcess | undefined {
     return this.#process?.isUsable === true ? this.#process : undefined;
   }
@@ -46,26 +46,26 @@ export class Connection {
     this.#users += 1;
   }
 
-  /** The last one ends the process, when everything under way is finished. */
+  /** The last release ends the process, after the calls under way. */
   async release(): Promise<void> {
     this.#users -= 1;
     if (this.#users > 0) return;
     this.#cancelRetry?.();
     this.#cancelRetry = undefined;
     await this.#starting?.catch(() => {});
-    // Somebody may have come meanwhile.
+    // A new user may have come meanwhile.
     if (this.#users > 0) return;
     this.#stopping ??= this.#process?.stop().finally(() => (this.#stopping = undefined));
     await this.#stopping;
   }
 
-  /** The process of the token; while one starts, that is waited for. Rejects with {@link TokenFailure}, or as `readPin` does. */
+  /** The process of the token, after its start. Rejects with {@link TokenFailure}, or as `readPin` does. */
   async process(): Promise<TokenProcess> {
     await this.#stopping;
     if (this.#pins.refusal !== undefined) throw this.#pins.refusal;
     if (this.current !== undefined) return this.current;
     if (this.#starting !== undefined) return this.#starting;
-    // One that is ending, or one that could not be started: a further one comes by itself.
+    // A process is ending, or could not be started. A timer starts the next one.
     if (this.#process !== undefined || this.#cancelRetry !== undefined) throw passing(this.#failure);
     return this.#startOnce();
   }
@@ -93,13 +93,13 @@ export class Connection {
       this.#pins.failed(failure);
       this.#failedStarts += 1;
       this.#retryLater(failure);
-      // The first start shows whether the configuration is right. What is wrong after that may pass.
+      // A failure of the first start may be a wrong configuration. After a good start, failures may pass.
       const mayPass = this.#pins.refusal === undefined && (this.#wasOpen || failure.reason === "login");
       throw mayPass ? passing(failure) : error;
     }
   }
 
-  /** What is wrong with a login is mended at the token or where the PIN comes from. */
+  /** Adds the names of token and PIN source to a failure of a login, where the mistake must be. */
   #withNames({ reason, message, lost }: TokenFailure): TokenFailure {
     const { token, pin } = this.#target;
     const source = pin === undefined ? "" : `, PIN from ${describePin(pin)}`;
@@ -120,7 +120,7 @@ export class Connection {
     const delayMs = this.#failedStarts === 0 ? 0 : Math.min(firstDelayMs * 2 ** (this.#failedStarts - 1), lastDelayMs);
     this.#cancelRetry = this.#settings.clock.setTimer(() => {
       this.#cancelRetry = undefined;
-      // What goes wrong is told to whoever calls next.
+      // The next call gets the error.
       this.#startOnce().catch(() => {});
     }, delayMs);
   }

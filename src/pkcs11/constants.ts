@@ -1,4 +1,4 @@
-// Numbers of the standard that are used here. pkcs11js has them too, but it is loaded late and only in the child.
+// Numbers of the standard. pkcs11js has them too, but only the child process loads it.
 // See PKCS#11 3.0, appendix B, and pkcs11t.h of OASIS.
 
 export const CKA = {

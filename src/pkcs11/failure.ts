@@ -1,13 +1,13 @@
 import { ConfigError, type JwksdError, SignerError } from "../errors.ts";
 
 const later = "try again later";
-const restart = "is tried again until jwksd is started again";
+const restart = "is tried until jwksd is restarted";
 const signerError =
   (code: SignerError["code"], advice?: string) =>
   (message: string): JwksdError =>
     new SignerError(code, advice === undefined ? message : `${message}; ${advice}`);
 
-/** What callers are told of what went wrong at a token, by what follows from it. */
+/** The error for callers, by the reason of a failure. */
 const errors = {
   // pkcs11js cannot be loaded.
   package: (message: string) =>
@@ -21,7 +21,7 @@ const errors = {
   refused: signerError("ERR_SIGNER_UNAUTHORIZED"),
   // The PIN was refused, or must not be tried.
   pin: signerError("ERR_SIGNER_UNAUTHORIZED", `no PIN ${restart} with the right one`),
-  login: signerError("ERR_SIGNER_UNAUTHORIZED", `whether the PIN was refused is not known, so none ${restart}`),
+  login: signerError("ERR_SIGNER_UNAUTHORIZED", `the PIN may have been refused, so none ${restart}`),
   throttled: signerError("ERR_SIGNER_THROTTLED", later),
   timeout: signerError("ERR_SIGNER_TIMEOUT", later),
   unavailable: signerError("ERR_SIGNER_UNAVAILABLE", later),
@@ -29,10 +29,10 @@ const errors = {
 
 type Reason = keyof typeof errors;
 
-/** What went wrong at a token. The message names functions, return values and what a URI names; it holds no PIN. */
+/** A failure at a token. The message may have names of functions, return values and parts of a URI, but no PIN. */
 export class TokenFailure extends Error {
   readonly reason: Reason;
-  /** Only a new process can help: sessions and handles are gone, or the module is in a bad state. */
+  /** Whether only a new process can help, because sessions and handles are gone or the module is in a bad state. */
   readonly lost: boolean;
 
   constructor(reason: Reason, message: string, lost = false) {
@@ -42,7 +42,7 @@ export class TokenFailure extends Error {
   }
 }
 
-/** A failure as a message between processes has it, which would lose the members of an error. */
+/** A failure for a message between processes, where an error would lose its members. */
 export type FailureData = Pick<TokenFailure, "reason" | "message" | "lost">;
 
 export const toData = ({ reason, message, lost }: TokenFailure): FailureData => ({ reason, message, lost });
@@ -50,13 +50,12 @@ export const toData = ({ reason, message, lost }: TokenFailure): FailureData => 
 export const fromData = ({ reason, message, lost }: FailureData): TokenFailure =>
   new TokenFailure(reason, message, lost);
 
-/** What callers are told; what is no failure of a token stays as it is. */
+/** Converts a failure to an error for callers. Other errors stay as they are. */
 export function errorFor(error: unknown): unknown {
   return error instanceof TokenFailure ? errors[error.reason](`PKCS#11: ${error.message}`) : error;
 }
 
-// With these, all that the child holds is worth nothing any more. A login that is gone is among them: a token that was taken out
-// and put back forgets it.
+// After these, sessions and handles of the child are invalid. A token that was removed and inserted again also forgets the login.
 const lostValues =
   /^CKR_(DEVICE_REMOVED|TOKEN_NOT_PRESENT|TOKEN_NOT_RECOGNIZED|SLOT_ID_INVALID|CRYPTOKI_NOT_INITIALIZED|SESSION_CLOSED|SESSION_HANDLE_INVALID|USER_NOT_LOGGED_IN|KEY_HANDLE_INVALID|OBJECT_HANDLE_INVALID)$/;
 
@@ -71,16 +70,16 @@ const reasons: readonly [reason: Reason, values: RegExp][] = [
   ],
 ];
 
-/** The return value of a module's function, such as `CKR_DEVICE_ERROR`; another error's message is not passed on. */
+/** The return value of a module function, such as `CKR_DEVICE_ERROR`. Messages of other errors are not shown. */
 export function returnValue(error: unknown): string {
   const message = error instanceof Error ? error.message : "";
   return /^CKR_\w+/.exec(message)?.[0] ?? "an unknown error";
 }
 
 /**
- * What follows from an error of a module's function.
+ * Classifies an error of a module function.
  *
- * @param functionName where the error does not say it, which those of asynchronous functions do not
+ * @param functionName for errors of asynchronous functions, which do not have it
  */
 export function failureOf(error: unknown, functionName = "the module"): TokenFailure {
   if (error instanceof TokenFailure) return error;

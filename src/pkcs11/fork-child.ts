@@ -4,8 +4,8 @@ import { childEnvironment } from "../child-environment.ts";
 const childModule = new URL(`./child${import.meta.url.endsWith(".ts") ? ".ts" : ".js"}`, import.meta.url);
 
 /**
- * By which modules in use find their configuration, their device and their log: SoftHSM, TPMs, p11-kit, YubiHSM, smart cards (OpenSC,
- * PC/SC), Thales Luna, Entrust nShield, Utimaco, NetHSM.
+ * Variables with the configuration, device and log of common modules: SoftHSM, TPMs, p11-kit, YubiHSM, smart cards (OpenSC, PC/SC),
+ * Thales Luna, Entrust nShield, Utimaco, NetHSM.
  */
 const ofModules = [
   "SOFTHSM2_CONF",
@@ -25,19 +25,19 @@ const ofModules = [
 /**
  * Starts the process that loads the module. It ends when this process does.
  *
- * @param variables names of the environment variables that the module needs besides
+ * @param variables names of more environment variables that the module needs
  */
 export function forkChild(sessions: number, variables: readonly string[]): ChildProcess {
   return fork(childModule, {
     serialization: "advanced",
     execArgv: [],
     env: {
-      // Not NODE_OPTIONS and LD_PRELOAD, which load more code beside the PIN.
+      // Without NODE_OPTIONS and LD_PRELOAD, which could load code that reads the PIN.
       ...childEnvironment(process.env, [...ofModules, ...variables]),
-      // Each signature holds a thread while the module makes it; the rest is for what Node itself does.
+      // Each signature blocks a thread. Two more are for Node itself.
       UV_THREADPOOL_SIZE: String(sessions + 2),
     },
-    // Its standard input is how it knows that this process is alive. What a module prints is no output of this program.
+    // The watchdog of the child reads standard input. Prints of a module are not output of jwksd.
     stdio: ["pipe", "ignore", "inherit", "ipc"],
   });
 }

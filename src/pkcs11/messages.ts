@@ -1,7 +1,7 @@
 import type { FailureData } from "./failure.ts";
 import type { KeySelector, TokenSelector } from "./uri.ts";
 
-/** One thing to do with the token. */
+/** One operation of a token. */
 export type Operation =
   | { readonly kind: "sign"; readonly key: number; readonly digest: Uint8Array }
   | { readonly kind: "find"; readonly key: KeySelector }
@@ -18,28 +18,29 @@ export interface Results {
   readonly destroy: void;
 }
 
-/** A private key, and what the token says about its public half. */
+/** A private key, and the attributes of its public half. */
 export interface FoundKey {
-  /** By which this child knows the key. */
+  /** The number of the key in this child. */
   readonly key: number;
   readonly id: Uint8Array;
   readonly label: string;
   readonly isEc: boolean;
   readonly maySign: boolean;
-  /** Asks for the PIN again at each signature. */
+  /** Whether the token asks for the PIN at each signature. */
   readonly alwaysAuthenticates: boolean;
-  /** CKA_EC_PARAMS and CKA_EC_POINT, as they are. */
+  /** CKA_EC_PARAMS. */
   readonly params: Uint8Array | undefined;
+  /** CKA_EC_POINT. */
   readonly point: Uint8Array | undefined;
 }
 
-/** A token as it calls itself. */
+/** A token. */
 export interface TokenDescription {
   readonly label: string;
   readonly serial: string;
 }
 
-/** Which token is opened, and for how many operations at once. */
+/** The token to open, and the sessions for operations that overlap. */
 export interface TokenRequest {
   readonly modulePath: string;
   readonly token: TokenSelector;
@@ -55,20 +56,20 @@ export type Answer =
   | { readonly id: number; readonly value: Results[keyof Results] }
   | { readonly id: number; readonly failure: FailureData };
 
-/** What the parent tells the child. Calls come in batches: a message costs more than a signature. */
+/** Messages of the parent. Calls are sent in batches, because a message costs more than a signature. */
 export type ToChild =
-  /** Sent once, first. */
+  /** The first message. */
   | { readonly kind: "start"; readonly request: TokenRequest }
-  /** Comes this way because arguments, environment and files of a process can be seen by others. */
+  /** Sent as a message, because other processes can see arguments, environment and files. */
   | { readonly kind: "pin"; readonly pin: string | undefined }
   | { readonly kind: "calls"; readonly calls: readonly Call[] }
   | { readonly kind: "stop" };
 
-/** What the child tells the parent. */
+/** Messages of the child. */
 export type FromChild =
   /** Asks for the PIN of the token that was found. */
   | { readonly kind: "login"; readonly token: TokenDescription }
-  /** With the sessions that the token has granted, each for one operation at a time. */
+  /** With the number of sessions that the token allows. Each is for one operation at a time. */
   | { readonly kind: "ready"; readonly token: TokenDescription; readonly sessions: number }
   | { readonly kind: "failed"; readonly failure: FailureData }
   | { readonly kind: "answers"; readonly answers: readonly Answer[] };

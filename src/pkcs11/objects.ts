@@ -1,4 +1,4 @@
-// Finding, making and destroying key objects, in one session. Runs in the child.
+// Finds, makes and destroys key objects in one session. Runs in the child.
 import type { Handle, PKCS11 } from "pkcs11js";
 import { CKA, CKK, CKM, CKO, p256Params } from "./constants.ts";
 import { TokenFailure, failureOf, returnValue } from "./failure.ts";
@@ -10,13 +10,13 @@ export interface OpenSession {
   readonly handle: Handle;
 }
 
-/** Both halves of a key; some tokens hold no public object. */
+/** Both halves of a key. Some tokens have no public object. */
 export interface KeyPair {
   readonly privateKey: Handle;
   readonly publicKey: Handle | undefined;
 }
 
-/** The one private key that matches, and its public object. */
+/** Finds the only private key that matches, and its public object. */
 export function findPair(session: OpenSession, selector: KeySelector): KeyPair {
   const [privateKey, another] = findObjects(session, CKO.PRIVATE_KEY, selector);
   const name = nameOfKey(selector);
@@ -25,14 +25,14 @@ export function findPair(session: OpenSession, selector: KeySelector): KeyPair {
     throw new TokenFailure("ambiguous", `the token holds several private keys with ${name}; name one by its id`);
   }
   const id = bytesOf(session, privateKey, CKA.ID);
-  // The id is what belongs to both halves; labels are for people.
+  // Both halves share the id; labels may differ.
   const by: KeySelector = id === undefined ? { label: labelOf(session, privateKey) } : { id };
   return { privateKey, publicKey: findObjects(session, CKO.PUBLIC_KEY, by)[0] };
 }
 
 export function describePair(session: OpenSession, { privateKey, publicKey }: KeyPair): Omit<FoundKey, "key"> {
   const ofPrivate = (type: number): Uint8Array | undefined => bytesOf(session, privateKey, type);
-  // Some tokens have the public point on the private object too, or only there.
+  // Some tokens have the public point only on the private object.
   const ofEither = (type: number): Uint8Array | undefined =>
     (publicKey && bytesOf(session, publicKey, type)) ?? ofPrivate(type);
   return {
@@ -46,10 +46,10 @@ export function describePair(session: OpenSession, { privateKey, publicKey }: Ke
   };
 }
 
-/** What another thread reads, and so must not be collected. */
+/** Objects that another thread reads, so they must not be garbage-collected. */
 const pinned = new Set<unknown>();
 
-/** Makes a key pair on P-256 that signs and does nothing else, and whose private half cannot leave the token. */
+/** Makes a key pair on P-256 that can only sign, and whose private half cannot leave the token. */
 export async function generatePair({ module, handle }: OpenSession, label: string, id: Uint8Array): Promise<KeyPair> {
   const publicTemplate = [
     ...all(true, CKA.TOKEN, CKA.VERIFY),
@@ -59,7 +59,7 @@ export async function generatePair({ module, handle }: OpenSession, label: strin
   ];
   const privateTemplate = [
     ...all(true, CKA.TOKEN, CKA.PRIVATE, CKA.SENSITIVE, CKA.SIGN),
-    // What a module's defaults would allow besides.
+    // Defaults of some modules would allow these.
     ...all(false, CKA.EXTRACTABLE, CKA.UNWRAP, CKA.DERIVE),
     ...nameTemplate(label, id),
   ];
@@ -67,12 +67,12 @@ export async function generatePair({ module, handle }: OpenSession, label: strin
   pinned.add(templates);
   try {
     const pair = await module.C_GenerateKeyPairAsync(handle, { mechanism: CKM.EC_KEY_PAIR_GEN }, ...templates);
-    // Not in the templates, because tpm2-pkcs11 makes no key with them. No standard mechanism encrypts with a key on P-256.
+    // Separate, because tpm2-pkcs11 refuses these attributes in templates.
     for (const [object, usage] of [[pair.publicKey, CKA.ENCRYPT] as const, [pair.privateKey, CKA.DECRYPT] as const]) {
       try {
         module.C_SetAttributeValue(handle, object, all(false, usage));
       } catch {
-        // The token does not let that be done, or it is gone, which is seen at the next call.
+        // The token may not allow this. No standard mechanism encrypts with a P-256 key anyway.
       }
     }
     return pair;
@@ -83,7 +83,7 @@ export async function generatePair({ module, handle }: OpenSession, label: strin
   }
 }
 
-/** Gives both halves another label and id, or neither; tokens that cannot do that throw. */
+/** Changes label and id of both halves, or of neither. Throws if the token cannot do that. */
 export function renamePair({ module, handle }: OpenSession, pair: KeyPair, label: string, id: Uint8Array): void {
   const { privateKey, publicKey } = pair;
   const before = module.C_GetAttributeValue(handle, privateKey, [{ type: CKA.LABEL }, { type: CKA.ID }]);
@@ -96,7 +96,7 @@ export function renamePair({ module, handle }: OpenSession, pair: KeyPair, label
   }
 }
 
-/** Destroys both halves. The private one goes first: where the rest fails, no key is left that could sign. */
+/** Destroys both halves, the private one first: if the second step fails, nothing is left that can sign. */
 export function destroyPair(session: OpenSession, selector: KeySelector): void {
   const { module, handle } = session;
   const { privateKey, publicKey } = findPair(session, selector);
@@ -112,7 +112,7 @@ const nameTemplate = (label: string, id: Uint8Array): { type: number; value: str
   { type: CKA.ID, value: Buffer.from(id) },
 ];
 
-/** Two at most: enough to see that there are several. */
+/** Finds at most two objects, which is enough to see that a selector is ambiguous. */
 function findObjects({ module, handle }: OpenSession, objectClass: number, { id, label }: KeySelector): Handle[] {
   module.C_FindObjectsInit(handle, [
     { type: CKA.CLASS, value: objectClass },
@@ -127,7 +127,7 @@ function findObjects({ module, handle }: OpenSession, objectClass: number, { id,
   }
 }
 
-/** An attribute's bytes; `undefined` where the object has none or does not show it. */
+/** The bytes of an attribute; `undefined` if the object has none or hides them. */
 function bytesOf({ module, handle }: OpenSession, object: Handle, type: number): Uint8Array | undefined {
   try {
     const value = module.C_GetAttributeValue(handle, object, [{ type }])[0]?.value;

@@ -6,27 +6,28 @@ import { type PinSource, pinRule } from "./pin.ts";
 
 /** Options of `pkcs11Backend`. */
 export interface Pkcs11Options {
-  /** Absolute path of the PKCS#11 module (a shared library). Without it, each URI has a `module-path`. */
+  /** Absolute path of the PKCS#11 module (a shared library). Default: the `module-path` of each URI. */
   readonly modulePath?: string | undefined;
-  /** Where the user PIN comes from. The `pin-source` of a URI comes before it; without both, the token must want no PIN. */
+  /** Where the user PIN comes from. The `pin-source` of a URI takes precedence. Default: none, for tokens without a PIN. */
   readonly pin?: PinSource | undefined;
-  /** The token for new keys, as a URI without a key: `pkcs11:token=jwksd`. */
+  /** The token of new keys, as a URI without a key: `pkcs11:token=jwksd`. Only `create` needs it. Default: none. */
   readonly token?: string | undefined;
   /**
-   * Names of environment variables that the module needs. It gets those that most programs need (`PATH`, `HOME`, `LANG` and so on) and
-   * those of SoftHSM, TPM, p11-kit, YubiHSM, OpenSC, PC/SC, Luna, nShield, Utimaco and NetHSM; of all others, only these.
+   * Names of environment variables that the module needs. It also gets common ones (`PATH`, `HOME`, `LANG` and so on) and those of
+   * SoftHSM, TPM, p11-kit, YubiHSM, OpenSC, PC/SC, Luna, nShield, Utimaco and NetHSM, but no others. Default: none.
    */
   readonly environment?: readonly string[] | undefined;
-  /** Signatures that the token makes at once, each in a session and on a thread of its own. Default: 16. */
+  /** Signatures at once; each has its own session and thread. Default: 16. */
   readonly sessions?: number | undefined;
-  /** Time for one signature at the token, in milliseconds; a module that takes longer hangs, and is replaced. Default: 5000. */
+  /** Time for one signature, in milliseconds. A module that takes longer counts as hanging, and its process is replaced. Default: 5000. */
   readonly timeoutMs?: number | undefined;
-  /** The same for the start of the module with its login, and for making and destroying a key. Default: 30000. */
+  /** Time to start the module and log in, and to make or destroy a key, in milliseconds. Default: 30000. */
   readonly slowTimeoutMs?: number | undefined;
+  /** Default: the clock of the machine. */
   readonly clock?: Clock | undefined;
 }
 
-/** Variables of jwksd itself are no module's. */
+/** Variables of jwksd may hold wrapping keys, so no module gets them. */
 const variables: Rule<readonly string[]> = {
   must: "an array of the names of environment variables, none of which begins with JWKSD_",
   holds: (value): value is string[] =>
@@ -38,7 +39,7 @@ export const pkcs11Rules: Rules<Pkcs11Options> = {
   pin: pinRule,
   token: text,
   environment: variables,
-  // Threads of Node's pool, less those for Node itself.
+  // Node's thread pool has at most 1,024 threads.
   sessions: wholeNumber(1, 1_000),
   ...backendRules,
 };

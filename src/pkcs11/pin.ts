@@ -6,20 +6,21 @@ import { type Rule, object, text, texts } from "../options.ts";
 import { TokenFailure } from "./failure.ts";
 import type { TokenDescription } from "./messages.ts";
 
-/** Where the user PIN of a token comes from. It is read each time that the module's process is started, and not kept. */
+/** Where the user PIN of a token comes from. jwksd reads it at each start of the child process, and does not keep it. */
 export type PinSource =
+  /** A file that holds the PIN alone. */
   | { readonly file: string }
-  /** Name of an environment variable. */
+  /** The name of an environment variable. */
   | { readonly environment: string }
-  /** A program and its arguments, without a shell; it prints the PIN. */
+  /** A program that prints the PIN, and its arguments. It runs without a shell. */
   | { readonly command: readonly [program: string, ...args: string[]] };
 
 const commandTimeoutMs = 30_000;
-// Tokens take 255 characters at most.
+// Tokens take at most 255 characters.
 const maxPinLength = 1024;
 
 /**
- * Reads the PIN; one line end after it is not part of it.
+ * Reads the PIN, without one line end after it.
  *
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
@@ -63,14 +64,14 @@ async function readSource(source: PinSource): Promise<string> {
 function outputOf([program, ...args]: readonly [string, ...string[]]): Promise<string> {
   return new Promise((resolve, reject) => {
     execFile(program, args, { encoding: "utf8", timeout: commandTimeoutMs, maxBuffer: 65_536 }, (error, output) => {
-      // The error itself holds what the command has printed.
+      // Not the error itself, which holds the output of the command.
       if (error === null) resolve(output);
       else reject(bad(`the command ${JSON.stringify(program)} failed (${error.code ?? error.signal ?? "killed"})`));
     });
   });
 }
 
-/** A source for a message: where the PIN is, without the arguments of a command. */
+/** A source for a message, without the arguments of a command. */
 export function describePin(source: PinSource): string {
   if ("file" in source) return `file ${source.file}`;
   return "environment" in source
@@ -80,18 +81,18 @@ export function describePin(source: PinSource): string {
 
 const bad = (rule: string): ConfigError => new ConfigError("ERR_OPTION_INVALID", `pin: ${rule}`);
 
-// What this process knows of PINs, by a keyed hash of each.
+// The fate of each PIN in this process, by its keyed hash.
 const known = new Map<string, "right" | "refused">();
 const processKey = randomBytes(32);
 
 /**
- * The tries of the PIN of one token. A PIN that was refused is never tried again, by whatever connection. One that was right is not
- * doubted because a login failed.
+ * Counts the tries of the PIN of one token, because tokens lock after a few wrong ones. No connection tries a refused PIN again. A PIN that
+ * once worked does not count as refused when a login fails for an unknown reason.
  */
 export class PinTries {
   readonly #source: PinSource | undefined;
   readonly #modulePath: string;
-  /** Hash of the PIN that was tried last. */
+  /** Hash of the last PIN that was tried. */
   #last = "";
   #refusal: TokenFailure | undefined;
 
@@ -100,18 +101,18 @@ export class PinTries {
     this.#modulePath = modulePath;
   }
 
-  /** Why no PIN is tried any more. */
+  /** Why no more PINs are tried. */
   get refusal(): TokenFailure | undefined {
     return known.get(this.#last) === "right" ? undefined : this.#refusal;
   }
 
-  /** Before the module is started. */
+  /** To be called before the module is started. */
   begin(): void {
     this.#last = "";
     this.#refusal = undefined;
   }
 
-  /** The PIN, for one try. Rejects with {@link TokenFailure} for one that was refused before, and as {@link readPin} does. */
+  /** The PIN, for one try. Rejects with {@link TokenFailure} if it was refused before, or as {@link readPin} does. */
   async next(token: TokenDescription): Promise<string | undefined> {
     if (this.#source === undefined) return undefined;
     const pin = await readPin(this.#source);
@@ -125,7 +126,7 @@ export class PinTries {
     if (this.#last !== "") known.set(this.#last, "right");
   }
 
-  /** Where nobody knows what became of the PIN, it counts as refused, unless it was right before. */
+  /** After a login without a result, the PIN counts as refused, unless it has worked before. */
   failed(failure: TokenFailure): void {
     const isDoubted = failure.reason === "login" && known.get(this.#last) !== "right";
     if (failure.reason !== "pin" && !isDoubted) return;

@@ -3,14 +3,14 @@ import { CKF, CKM } from "./constants.ts";
 import { TokenFailure, failureOf } from "./failure.ts";
 import type { OpenSession } from "./objects.ts";
 
-// Twice a P-256 signature, for modules that check the room before they know the size.
+// Twice the size of a signature, for modules that check the buffer before they know the size.
 const outputBytes = 128;
-/** Signatures that fail one after another, for no reason that a session could be blamed for. */
+/** After so many failures in a row, a new session does not help. */
 const maxFailuresInARow = 3;
 
 /**
- * A session with the buffers of its one operation. They belong to the session, and the pool holds every session, so that they stay
- * where they are for as long as another thread reads and writes them.
+ * A session and the buffers of its operation. The pool keeps every session, so that the buffers are not garbage-collected while another
+ * thread uses them.
  */
 interface PooledSession extends OpenSession {
   handle: Handle;
@@ -18,7 +18,7 @@ interface PooledSession extends OpenSession {
   readonly output: Buffer;
 }
 
-/** Sessions of one token, each for one operation at a time. The parent hands no more operations over. Runs in the child. */
+/** Sessions of one token, each for one operation at a time. The parent sends no more calls than there are sessions. Runs in the child. */
 export class SessionPool {
   readonly #module: PKCS11;
   readonly #slot: Handle;
@@ -56,7 +56,7 @@ export class SessionPool {
     }
   }
 
-  /** ECDSA over a digest of 32 bytes as it is. */
+  /** Signs a digest of 32 bytes with ECDSA. */
   sign(key: Handle, digest: Uint8Array): Promise<Uint8Array> {
     return this.use(async (session) => {
       const { module, handle, input, output } = session;
@@ -75,10 +75,10 @@ export class SessionPool {
     });
   }
 
-  /** Modules leave an operation active where it failed, and the session is of no use any more. */
+  /** Replaces a session after a failure, because the failed operation may still be active in it. */
   #replace(session: PooledSession): boolean {
     try {
-      // The login of a token ends with its last session, so that the new one is opened first.
+      // Closing the last session would log out, so the new one is opened first.
       const next = this.#open();
       this.#module.C_CloseSession(session.handle);
       session.handle = next;

@@ -21,7 +21,7 @@ export interface TokenKey {
   readonly number: number;
 }
 
-/** A signer that uses the connection until it is closed. In whatever process has the token open then, the key is found again. */
+/** Makes a signer that keeps the connection open until it is closed. In a new process, it finds its key again. */
 export function pkcs11Signer(connection: Connection, key: TokenKey): ExternalSigner {
   const { uri, selector, publicKey } = key;
   const numbers = new WeakMap<TokenProcess, number | Promise<number>>([[key.process, key.number]]);
@@ -32,7 +32,7 @@ export function pkcs11Signer(connection: Connection, key: TokenKey): ExternalSig
     throw new SignerError("ERR_SIGNER_KEY_STATE", "PKCS#11: the token now holds another key under the same name");
   }
 
-  /** All calls wait for one search. What was not found may be there the next time. */
+  /** Searches the key once per process, for all calls together. A failed search is repeated at the next call. */
   function numberIn(process: TokenProcess): number | Promise<number> {
     const known = numbers.get(process);
     if (known !== undefined) return known;
@@ -65,8 +65,8 @@ export function pkcs11Signer(connection: Connection, key: TokenKey): ExternalSig
 }
 
 /**
- * The public half of a key, from its CKA_EC_PARAMS and CKA_EC_POINT. The point is the octet string that the standard asks for, or the
- * plain point that some modules give.
+ * The public half of a key, from its CKA_EC_PARAMS and CKA_EC_POINT. The standard wants the point in an octet string; some modules
+ * give the plain point.
  *
  * @throws KeyMaterialError `ERR_KEY_NOT_P256`, `ERR_KEY_FORMAT`
  * @see PKCS#11 3.0, section 2.3.3; RFC 5480 section 2.2
@@ -85,7 +85,7 @@ function publicKeyOf({ isEc, params, point }: FoundKey, name: string): EcPublicJ
   return { kty: "EC", crv: "P-256", x: text(1), y: text(33) };
 }
 
-/** By the identifier of the curve, or by its name as a printable string. */
+/** Whether the parameters are the identifier of the curve, or its name as a printable string. */
 function isP256(params: Uint8Array): boolean {
   if (Buffer.compare(params, p256Params) === 0) return true;
   const isName = params[0] === 0x13 && params[1] === params.length - 2;
@@ -93,7 +93,7 @@ function isP256(params: Uint8Array): boolean {
 }
 
 /**
- * Checks that a key may sign, and that what it signs is verified by the public key that stands beside it.
+ * Checks that a key may sign, and by a test signature that its public half belongs to it.
  *
  * @throws KeyMaterialError `ERR_KEY_NOT_P256`, `ERR_KEY_FORMAT`, `ERR_KEY_PURPOSE`, `ERR_KEY_MISMATCH`
  */

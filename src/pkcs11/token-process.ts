@@ -14,16 +14,16 @@ import type {
   TokenRequest,
 } from "./messages.ts";
 
-/** Gives the PIN of a token, or rejects where there is none that may be tried. */
+/** Reads the PIN of a token, or rejects if none may be tried. */
 export type ReadPin = (token: TokenDescription) => Promise<string | undefined>;
 
-/** How the process of a token is run. */
+/** Settings of the child process of a token. */
 export interface ProcessSettings {
-  /** Time for one signature or search, from when the token has it, in milliseconds. */
+  /** Time for one signature or search, without time in the queue, in milliseconds. */
   readonly timeoutMs: number;
-  /** The same for the start with its login, and for making and destroying keys. */
+  /** Time for start and login, and to make or destroy a key, in milliseconds. */
   readonly slowTimeoutMs: number;
-  /** Environment variables that the module needs, besides those of modules in use. */
+  /** Names of more environment variables that the module needs. */
   readonly environment: readonly string[];
   readonly clock: Clock;
 }
@@ -33,25 +33,25 @@ interface Pending {
   readonly signal: AbortSignal | undefined;
   readonly resolve: (value: Results[keyof Results]) => void;
   readonly reject: (error: Error) => void;
-  /** From when on the token could work at it. */
+  /** When the token got the operation. */
   sinceMs: number;
 }
 
-/** After a kill, how long to wait for the process to be gone before another one is started. */
+/** How long to wait for a killed process to end before another one is started. */
 const killedMs = 2_000;
 
-/** One life of the process that has the module loaded and is logged in to the token. It ends once, and is not started again. */
+/** One child process, with the module loaded and a login at the token. After its end, a new TokenProcess is needed. */
 export class TokenProcess {
-  /** Settles when the process is gone; with the failure that made an end of it, or `undefined` after {@link stop}. */
+  /** Resolves when the process is gone, with the failure that ended it, or `undefined` after {@link stop}. */
   readonly ended: Promise<TokenFailure | undefined>;
   /** Whether the token has signed anything. */
   hasSigned = false;
   token: TokenDescription = { label: "", serial: "" };
   readonly #child: ChildProcess;
   readonly #settings: ProcessSettings;
-  /** What waits for a session. */
+  /** Calls that wait for a session. */
   readonly #queue: Pending[] = [];
-  /** What the child has: an operation for each session at most, the oldest first. */
+  /** Calls at the child, at most one for each session, the oldest first. */
   readonly #underWay = new Map<number, Pending>();
   #sessions = 0;
   #nextId = 0;
@@ -60,7 +60,7 @@ export class TokenProcess {
   #failure: TokenFailure | undefined;
   #gone: () => void = () => {};
 
-  /** Rejects with {@link TokenFailure}, and with what `readPin` rejects with. */
+  /** Rejects with {@link TokenFailure}, or as `readPin` does. */
   static async start(request: TokenRequest, readPin: ReadPin, settings: ProcessSettings): Promise<TokenProcess> {
     const process = new TokenProcess(request.sessions, settings);
     try {
@@ -95,14 +95,14 @@ export class TokenProcess {
     return this.#failure === undefined;
   }
 
-  /** A call whose `signal` aborts is not handed over any more; one that the token has goes on, but nobody waits. */
+  /** Runs an operation. If `signal` aborts, an operation in the queue is dropped; one at the token goes on, but its result is ignored. */
   call<K extends Operation["kind"]>(
     operation: Extract<Operation, { kind: K }>,
     signal?: AbortSignal,
   ): Promise<Results[K]> {
     const answered = new Promise<Results[keyof Results]>((resolve, reject) => {
       if (this.#failure !== undefined) return reject(this.#failure);
-      // Calls of one turn of the event loop go in one message.
+      // One message for all calls of this turn of the event loop.
       if (this.#queue.push({ operation, signal, resolve, reject, sinceMs: 0 }) === 1) {
         queueMicrotask(() => this.#handOver());
       }
@@ -145,7 +145,7 @@ export class TokenProcess {
           }
         });
         void this.ended.then((failure = closed) => {
-          // Where nothing follows the PIN, nobody knows what became of it.
+          // After the PIN was sent and nothing came back, it may have been refused.
           reject(isLoggingIn ? new TokenFailure("login", failure.message, true) : failure);
         });
         this.#tell({ kind: "start", request });
@@ -174,7 +174,7 @@ export class TokenProcess {
     const pending = this.#underWay.get(answer.id);
     if (pending === undefined) return;
     this.#underWay.delete(answer.id);
-    // While a key is made or destroyed, the token may do nothing else.
+    // Making or destroying a key may have blocked the other calls.
     if (isSlow(pending)) {
       for (const other of this.#underWay.values()) other.sinceMs = this.#settings.clock.now();
     }
@@ -185,11 +185,11 @@ export class TokenProcess {
     }
     const failure = fromData(answer.failure);
     pending.reject(failure);
-    // What is under way may still be answered; the module is finalised after that.
+    // Other calls may still be answered before the module is finalised.
     if (failure.lost) this.#retire(failure);
   }
 
-  /** Time for what is under way. */
+  /** Time limit of the calls under way. */
   get #limitMs(): number {
     const { timeoutMs, slowTimeoutMs } = this.#settings;
     return [...this.#underWay.values()].some(isSlow) ? slowTimeoutMs : timeoutMs;
@@ -207,7 +207,7 @@ export class TokenProcess {
         this.#cancelTimer = undefined;
         this.#watch();
       };
-      // Answers may have arrived by then that this process, busy itself, has not read yet.
+      // setImmediate: this process may have been busy, with answers that it has not read yet.
       this.#cancelTimer = clock.setTimer(() => setImmediate(look), Math.min(leftMs, timeoutMs));
       return;
     }
@@ -218,7 +218,7 @@ export class TokenProcess {
     this.#kill(new TokenFailure("unavailable", message, true));
   }
 
-  /** Takes no more calls, and lets it finish what is under way, within the usual time. */
+  /** Takes no more calls, and lets the process finish those under way within their time limit. */
   #retire(failure: TokenFailure): void {
     if (this.#failure !== undefined) return;
     this.#failure = failure;
@@ -235,7 +235,7 @@ export class TokenProcess {
     void this.ended.then(cancel);
   }
 
-  /** Fails everything that waits. The first failure is the one that counts. */
+  /** Fails all calls. The first failure is kept as the reason. */
   #fail(failure: TokenFailure): void {
     this.#failure ??= failure;
     this.#cancelTimer?.();
@@ -244,7 +244,7 @@ export class TokenProcess {
   }
 
   #tell(message: ToChild): void {
-    // One that cannot be told has ended, which is seen elsewhere.
+    // A child that is not connected has ended, and "exit" follows.
     if (this.#child.connected) this.#child.send(message, () => {});
   }
 }

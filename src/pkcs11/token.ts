@@ -18,21 +18,21 @@ import {
 import { SessionPool } from "./session-pool.ts";
 import { type TokenSelector, nameOfToken } from "./uri.ts";
 
-/** A token that is ready to sign. What it throws is for {@link failureOf}. */
+/** A token after its login. Its errors are for {@link failureOf}. */
 export class Token {
   readonly #module: PKCS11;
   readonly #slot: Handle;
   readonly #pool: SessionPool;
   readonly #pairs: KeyPair[] = [];
 
-  /** @param askPin asked only where the token wants a PIN and a try is safe */
+  /** Opens a token. @param askPin called only if the token wants a PIN and a wrong one would not lock it */
   static async open(
     { modulePath, token, sessions }: TokenRequest,
     askPin: (token: TokenDescription) => Promise<string | undefined>,
   ): Promise<{ readonly token: Token; readonly description: TokenDescription; readonly sessions: number }> {
     const module = loadModule(modulePath);
     const { slot, label, serial, flags } = findToken(module, token);
-    // All sessions of a process share the login, which ends with the last of them.
+    // All sessions of a process share the login, which ends with the last session.
     const first = module.C_OpenSession(slot, CKF.SERIAL_SESSION);
     if ((flags & CKF.LOGIN_REQUIRED) !== 0) {
       checkTries(flags);
@@ -68,7 +68,7 @@ export class Token {
     }
   }
 
-  /** Only with nothing under way: a module that is finalised while it works may do anything. */
+  /** To be called when nothing is under way, because modules may crash otherwise. */
   finalize(): void {
     this.#module.C_Finalize();
   }
@@ -83,7 +83,7 @@ export class Token {
     return pair;
   }
 
-  /** In a session of its own, since those for signing are for reading only. */
+  /** Runs `task` in a new session that may write; those of the pool are read-only. */
   async #writing<T>(task: (session: OpenSession) => T | Promise<T>): Promise<T> {
     const module = this.#module;
     const handle = module.C_OpenSession(this.#slot, CKF.SERIAL_SESSION | CKF.RW_SESSION);
@@ -93,7 +93,7 @@ export class Token {
       try {
         module.C_CloseSession(handle);
       } catch {
-        // What went wrong before matters more.
+        // An error of the task is the one to report.
       }
     }
   }
@@ -121,7 +121,7 @@ function loadModule(path: string): PKCS11 {
     throw cannot("not a PKCS#11 module for this machine, or it lacks a library");
   }
   try {
-    // Operations run on several threads.
+    // The module is called from several threads.
     module.C_Initialize({ flags: CKF.OS_LOCKING_OK });
   } catch (error) {
     const { reason, message } = failureOf(error);
@@ -131,7 +131,7 @@ function loadModule(path: string): PKCS11 {
   return module;
 }
 
-/** A token that is there, by all that can select it. */
+/** A present token, with all that can select it. */
 type PresentToken = Required<TokenSelector> & { readonly slot: Handle; readonly flags: number };
 
 /** The one token that matches. */
@@ -165,18 +165,18 @@ function presentToken(module: PKCS11, slot: Handle): PresentToken[] {
       },
     ];
   } catch {
-    // One that was just taken out, or that this process may not see.
+    // The token was just removed, or this process has no access to it.
     return [];
   }
 }
 
-/** Fixed-size texts of a token are padded with blanks. */
+/** Texts of a token have a fixed size, padded with blanks. */
 const unpadded = (text: string): string => text.replace(/[ \0]+$/, "");
 
 /** How many tokens a message names. */
 const maxNames = 8;
 
-/** For a message; a token without a label was not set up yet. */
+/** Tokens for a message, without those that have no label, because they are not initialised. */
 function namesOf(tokens: readonly PresentToken[]): string {
   const names = tokens
     .filter(({ label }) => label !== "")
@@ -185,7 +185,7 @@ function namesOf(tokens: readonly PresentToken[]): string {
   return [...names.slice(0, maxNames), ...more].join(", ") || "none";
 }
 
-/** Where a wrong PIN would lock the token, none is tried: a service that is started again and again with a wrong one stops there. */
+/** Refuses to log in where a wrong PIN would lock the token, so that restarts with a wrong PIN cannot lock it. */
 function checkTries(flags: number): void {
   if ((flags & CKF.USER_PIN_LOCKED) !== 0) throw new TokenFailure("pin", "the user PIN of the token is locked");
   if ((flags & CKF.USER_PIN_FINAL_TRY) !== 0) {

@@ -2,7 +2,7 @@ import { isAbsolute } from "node:path";
 import { fileURLToPath } from "node:url";
 import { ConfigError } from "../errors.ts";
 
-/** What selects one token; all members must match. */
+/** Selects one token. All members must match. */
 export interface TokenSelector {
   readonly label?: string;
   readonly serial?: string;
@@ -11,16 +11,16 @@ export interface TokenSelector {
   readonly slotId?: number;
 }
 
-/** What selects one private key of a token; all members must match. */
+/** Selects one private key of a token. All members must match. */
 export interface KeySelector {
   readonly id?: Uint8Array;
   readonly label?: string;
 }
 
-/** What a `pkcs11:` URI names. */
+/** A parsed `pkcs11:` URI. */
 export interface Pkcs11Uri {
   readonly token: TokenSelector;
-  /** Empty where the URI names a token only. */
+  /** Empty if the URI names only a token. */
   readonly key: KeySelector;
   /** Absolute path of the module. */
   readonly modulePath: string | undefined;
@@ -28,17 +28,17 @@ export interface Pkcs11Uri {
   readonly pinFile: string | undefined;
 }
 
-// Attributes that select a token, by the member that holds their value.
+// The member of TokenSelector by URI attribute.
 const tokenAttributes = { token: "label", serial: "serial", manufacturer: "manufacturer", model: "model" } as const;
 const pathAttributes = new Set([...Object.keys(tokenAttributes), "slot-id", "object", "id", "type"]);
 const queryAttributes = new Set(["module-path", "pin-source"]);
-// Characters of an attribute's value that need no percent-encoding; the path allows "&" besides, the query "/" and "?" and "|".
+// Values with percent-encoding. Unencoded, the path also allows "&", and the query "/", "?" and "|".
 const pathValue = /^(?:[\w.~:[\]@!$'()*+,=&-]|%[\dA-Fa-f]{2})*$/;
 const queryValue = /^(?:[\w.~:[\]@!$'()*+,=/?|-]|%[\dA-Fa-f]{2})*$/;
 
 /**
- * Reads a PKCS#11 URI, strictly: an attribute that is unknown, given twice or wrongly encoded is an error, and so is a PIN. A value
- * may be a secret in the wrong place, so that no message holds one.
+ * Parses a PKCS#11 URI. An attribute that is unknown, repeated or wrongly encoded is an error, and so is a PIN. No message shows a value,
+ * because it may be a secret in the wrong place.
  *
  * @throws ConfigError `ERR_SIGNER_URI`
  * @see RFC 7512 section 2.3
@@ -60,7 +60,7 @@ export function parsePkcs11Uri(uri: string): Pkcs11Uri {
   };
 }
 
-/** {@link parsePkcs11Uri} for the URI of a key: an object's label or id, or both. @throws ConfigError `ERR_SIGNER_URI` */
+/** {@link parsePkcs11Uri} for the URI of a key, which has a label, an id or both. @throws ConfigError `ERR_SIGNER_URI` */
 export function parseKeyUri(uri: string): Pkcs11Uri {
   const parsed = parsePkcs11Uri(uri);
   if (parsed.key.id === undefined && parsed.key.label === undefined) {
@@ -69,7 +69,7 @@ export function parseKeyUri(uri: string): Pkcs11Uri {
   return parsed;
 }
 
-/** {@link parsePkcs11Uri} for the URI of a token in which keys are made. @throws ConfigError `ERR_SIGNER_URI` */
+/** {@link parsePkcs11Uri} for the URI of the token of new keys. @throws ConfigError `ERR_SIGNER_URI` */
 export function parseTokenUri(uri: string): Pkcs11Uri {
   const parsed = parsePkcs11Uri(uri);
   if (parsed.key.id !== undefined || parsed.key.label !== undefined) {
@@ -90,7 +90,7 @@ export function formatKeyUri(token: { readonly label: string; readonly serial: s
   return `pkcs11:${attributes.join(";")};type=private`;
 }
 
-/** Adds the id of the key that was found: a second key may get the same label. */
+/** Adds the id of the found key to its URI, because another key may get the same label later. */
 export function withId(
   uri: string,
   key: KeySelector,
@@ -115,7 +115,7 @@ export function nameOfKey({ label, id }: KeySelector): string {
   return [...object, ...(id === undefined ? [] : [`id ${percentEncoded(id)}`])].join(" and ");
 }
 
-/** Bytes as the attribute `id` of a URI has them. */
+/** Bytes for the attribute `id` of a URI. */
 const percentEncoded = (bytes: Uint8Array): string =>
   Buffer.from(bytes).toString("hex").toUpperCase().replaceAll(/../g, "%$&");
 
@@ -124,7 +124,7 @@ function read(part: string, separator: string, allowed: RegExp, known: ReadonlyS
   for (const attribute of part === "" ? [] : part.split(separator)) {
     const [name, value] = split(attribute, "=");
     if (name === "pin-value") throw bad('it holds a PIN; give the PIN by "pin-source" or the option "pin"');
-    // What stands in the place of a name may be anything.
+    // A malformed name may be a secret, and is not shown.
     if (!known.has(name)) throw bad(/^[a-z-]{1,24}$/.test(name) ? `"${name}" is not supported` : "it is malformed");
     if (value === undefined || !allowed.test(value)) throw bad(`"${name}" is malformed (RFC 7512 section 2.3)`);
     if (value === "") throw bad(`"${name}" is empty`);
@@ -185,7 +185,7 @@ function pinFileOf(settings: ReadonlyMap<string, Buffer>): string | undefined {
   }
 }
 
-/** At the first separator, if there is one. */
+/** Splits a text at the first separator. */
 function split(text: string, separator: string): [string, string | undefined] {
   const at = text.indexOf(separator);
   return at === -1 ? [text, undefined] : [text.slice(0, at), text.slice(at + 1)];

@@ -1,16 +1,16 @@
 import { ConfigError } from "../errors.ts";
 import type { Metadata } from "./options.ts";
 
-/** What the document has to hold beside what jwksd sets. @see OpenID Connect Discovery 1.0 section 3 */
+/** Required members that jwksd does not set. @see OpenID Connect Discovery 1.0 section 3 */
 const required = ["authorization_endpoint", "token_endpoint", "response_types_supported", "subject_types_supported"];
 
-/** Members that jwksd sets by itself. */
+/** Members that jwksd sets. */
 const own = ["issuer", "jwks_uri", "id_token_signing_alg_values_supported"];
 
 /**
- * The discovery document: what jwksd answers for, then the provider's own metadata.
+ * The discovery document: the members that jwksd sets, then the metadata of the provider.
  *
- * @throws ConfigError `ERR_METADATA_RESERVED`, `ERR_OPTION_INVALID` when it is no plain data
+ * @throws ConfigError `ERR_METADATA_RESERVED`; `ERR_OPTION_INVALID` when the metadata is no plain data
  * @see OpenID Connect Discovery 1.0 section 3
  */
 export function discoveryDocument(input: {
@@ -20,7 +20,7 @@ export function discoveryDocument(input: {
 }): Record<string, unknown> {
   const { issuer, jwksUri, metadata } = input;
   checkMetadata(metadata, "metadata");
-  // It would replace the whole document.
+  // toJSON() could replace the whole document.
   if (typeof metadata["toJSON"] === "function")
     throw new ConfigError("ERR_OPTION_INVALID", 'option "metadata" must be plain data, without toJSON()');
   const document = { issuer, jwks_uri: jwksUri, id_token_signing_alg_values_supported: ["ES256"], ...metadata };
@@ -32,7 +32,7 @@ export function discoveryDocument(input: {
 }
 
 /**
- * @param where the metadata is from, for messages
+ * @param where where the metadata is from, for messages
  * @throws ConfigError `ERR_METADATA_RESERVED`
  */
 export function checkMetadata(metadata: Metadata, where: string): void {
@@ -44,7 +44,7 @@ export function checkMetadata(metadata: Metadata, where: string): void {
   );
 }
 
-/** The required members that a document with this metadata lacks; a relying party that only verifies needs none of them. */
+/** Required members that a document with this metadata lacks. Clients need them, verifiers do not. */
 export function missingMembers(metadata: Metadata): string[] {
   return required.filter((name) => (metadata[name] ?? undefined) === undefined);
 }

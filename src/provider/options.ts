@@ -10,41 +10,44 @@ export interface Endpoints {
   readonly jwks?: string | null | undefined;
 }
 
-/** Discovery metadata of the provider's own, published beside what jwksd sets. @see OpenID Connect Discovery 1.0 section 3 */
+/** More members of the discovery document. @see OpenID Connect Discovery 1.0 section 3 */
 export type Metadata = Readonly<Record<string, unknown>>;
 
-/** Options of `createProvider`. Given several times, the last one wins; `null` and `undefined` mean not given. */
+/** Options of `createProvider`. Of an option that is given several times, the last value counts. `null` and `undefined` mean not given. */
 export interface ProviderOptions {
   /** Issuer identifier: an https URL without query or fragment (http is accepted for loopback hosts). Required. */
   readonly issuer?: string | null | undefined;
   /** Path between the issuer and the endpoints, such as `/oidc`. Default: none. */
   readonly mountPrefix?: string | null | undefined;
+  /** Paths of the endpoints. Default: those of {@link Endpoints}. */
   readonly endpoints?: Endpoints | null | undefined;
   /** Signing keys, the active one first. Required. */
   readonly keyset?: Keyset | null | undefined;
   /** Public keys to which relying parties encrypt. Default: none. */
   readonly encryptionKeyset?: EncryptionKeyset | null | undefined;
-  /** Called once for each request of the JWK Set: `true` sends the rotation Cache-Control. Default: always `false`. */
+  /**
+   * Called for each request of the JWK Set, so it must be cheap. `true` means a rotation: `Cache-Control: public, max-age=300,
+   * must-revalidate`. `false` means `public, max-age=3600, stale-while-revalidate=3600`. Default: always `false`.
+   */
   readonly jwksRotationActive?: (() => boolean) | null | undefined;
   /**
-   * Whether the discovery document is served. `false` leaves it to the provider, whose own one then names `jwksUri`.
-   * Default: `true`.
+   * Whether jwksd serves the discovery document. With `false`, serve your own and put `provider.jwksUri` into it. Default: `true`.
    */
   readonly discovery?: boolean | null | undefined;
   /**
-   * More members of the discovery document. Without `authorization_endpoint`, `token_endpoint`, `response_types_supported` and
-   * `subject_types_supported` it is partial: enough for verifiers, not for clients. Where clients sign assertions or request objects,
-   * `clientAlgorithms` is the value of `token_endpoint_auth_signing_alg_values_supported` and
-   * `request_object_signing_alg_values_supported`. Default: none.
+   * More members of the discovery document. Verifiers need none. Clients need `authorization_endpoint`, `token_endpoint`,
+   * `response_types_supported` and `subject_types_supported`. Where clients sign assertions or request objects, set
+   * `token_endpoint_auth_signing_alg_values_supported` and `request_object_signing_alg_values_supported` to `clientAlgorithms`.
+   * Default: none.
    */
   readonly metadata?: Metadata | null | undefined;
-  /** Whether 200 and 304 carry `Access-Control-Allow-Origin: *`, and expose `ETag`, `Age` and `Date`. Default: `true`. */
+  /** Whether browsers of other origins may read the documents, and `ETag`, `Age` and `Date`. Default: `true`. */
   readonly cors?: boolean | null | undefined;
-  /** Hears what went wrong while serving went on. Default: `console.warn` of the message. */
+  /** Gets problems that do not stop the service. Default: `console.warn` of the message. */
   readonly onWarning?: ((warning: JwksdError) => void) | null | undefined;
-  /** The longest `lifetimeSeconds` that `sign` accepts: a retiring key is published only for so long. Default: none. */
+  /** Longest `lifetimeSeconds` that `sign` accepts. Keep a retiring key published for at least this long. Default: no limit. */
   readonly maxTokenLifetimeSeconds?: number | null | undefined;
-  /** Bounds of what is asked of the active signer. */
+  /** Limits for calls of the active signer. Default: those of {@link SignerLimits}. */
   readonly signerLimits?: SignerLimits | null | undefined;
   /** Default: the clock of the machine. */
   readonly clock?: Clock | null | undefined;
@@ -68,22 +71,18 @@ const rules: Rules<ProviderOptions> = {
 
 export type MergedOptions = { readonly [Name in keyof ProviderOptions]: NonNullable<ProviderOptions[Name]> };
 
-/** The option `keyset`. @see the contract, section 2 */
+/** The option `keyset`. */
 export const withKeyset = (keyset: Keyset | null | undefined): ProviderOptions => ({ keyset });
 
-/** The option `encryptionKeyset`. @see the contract, section 2, rule 2 */
+/** The option `encryptionKeyset`. */
 export const withEncryptionKeyset = (encryptionKeyset: EncryptionKeyset | null | undefined): ProviderOptions => ({
   encryptionKeyset,
 });
 
-/** The option `endpoints`. @see the contract, section 1, point 6 */
+/** The option `endpoints`. */
 export const withEndpoints = (endpoints: Endpoints | null | undefined): ProviderOptions => ({ endpoints });
 
-/**
- * The option `jwksRotationActive`. `null` and `undefined` mean the long cache, also after an earlier predicate.
- *
- * @see the contract, section 4 (Rotation cache mode, 4 and 5)
- */
+/** The option `jwksRotationActive`. `null` and `undefined` mean the long cache, and take an earlier predicate back. */
 export const withJWKSRotationActive = (predicate: (() => boolean) | null | undefined): ProviderOptions => ({
   jwksRotationActive: predicate ?? (() => false),
 });
@@ -96,10 +95,7 @@ export const withJWKSRotationActive = (predicate: (() => boolean) | null | undef
 export function mergeOptions(options: readonly (ProviderOptions | null | undefined)[]): MergedOptions {
   const merged: Record<string, unknown> = {};
   for (const option of options) {
-    checkOptions(option ?? {}, rules);
-    for (const [name, value] of Object.entries(option ?? {})) {
-      if (value !== null && value !== undefined) merged[name] = value;
-    }
+    Object.assign(merged, checkOptions(option ?? {}, rules));
   }
   return merged;
 }

@@ -1,23 +1,24 @@
 import { ConfigError } from "../errors.ts";
+import { isLoopback } from "../urls.ts";
 
-/** Where the two documents are: their public URLs, and the request paths that are answered with them. */
+/** Where the documents are. */
 export interface Locations {
   readonly issuer: string;
   readonly jwksUri: string;
-  /** Without those of a discovery document, where there is none. */
+  /** Document by request path. */
   readonly routes: ReadonlyMap<string, "jwks" | "discovery">;
 }
 
 const discoveryPath = "/.well-known/openid-configuration";
 
 /**
- * Works out the paths from issuer, mount prefix and endpoint path.
+ * Derives the paths of the documents from issuer, mount prefix and endpoint path.
  *
- * A request is matched by its exact path: the public one (issuer path + mount prefix + endpoint path), and what is left of it
- * where a proxy or framework has stripped the issuer's path, or the issuer's path and the mount prefix.
+ * A request must have one of these paths: the public one (issuer path + mount prefix + endpoint path), the one without the issuer path, and
+ * the endpoint path alone, because proxies and frameworks strip prefixes.
  *
  * @throws ConfigError `ERR_ISSUER_INVALID`, `ERR_PATH_INVALID`, `ERR_PATH_CLASH`
- * @see the contract, section 1 point 6 and section 4 (Path); OpenID Connect Discovery 1.0 section 4.1
+ * @see OpenID Connect Discovery 1.0 section 4.1
  */
 export function locate(
   issuer: string | undefined,
@@ -26,7 +27,7 @@ export function locate(
   { discovery = true }: { readonly discovery?: boolean } = {},
 ): Locations {
   const issuerUrl = checkIssuer(issuer);
-  // One slash between the parts, whether or not issuer or prefix end in one.
+  // Issuer and prefix may end in a slash; between two parts there is one.
   const base = issuerUrl.text.replace(/\/$/, "");
   const issuerPath = issuerUrl.path.replace(/\/$/, "");
   const prefix = checkPath("mountPrefix", mountPrefix.replace(/(?<=[^/])\/$/, "")).replace(/^\/$/, "");
@@ -60,7 +61,7 @@ export function targetPath(target: string): string {
 
 function checkIssuer(issuer: string | undefined): { text: string; path: string } {
   const invalid = (rule: string): ConfigError =>
-    // What stands before an "@" is a password.
+    // The text before an "@" may be a password.
     new ConfigError(
       "ERR_ISSUER_INVALID",
       `${issuer?.includes("@") ? "the issuer" : `issuer ${JSON.stringify(issuer)}`} ${rule}`,
@@ -73,20 +74,20 @@ function checkIssuer(issuer: string | undefined): { text: string; path: string }
   const url = URL.canParse(issuer) ? new URL(issuer) : undefined;
   if (url === undefined) throw invalid("is not a URL; write it like https://login.example.com");
   if (url.username !== "" || url.password !== "") throw invalid("has a user name or password; write it without");
-  const loopback = /^(localhost|.+\.localhost|127(\.\d+){3}|\[::1\])$/.test(url.hostname);
-  if (url.protocol !== "https:" && !(url.protocol === "http:" && loopback))
+  if (url.protocol !== "https:" && !(url.protocol === "http:" && isLoopback(url.hostname)))
     throw invalid("is not an https URL (http is accepted for loopback hosts only)");
   if (/[?#]/.test(issuer)) throw invalid("has a query or fragment (OpenID Connect Discovery 1.0 section 3)");
-  // Relying parties compare issuers as strings, so it must be written as URL parsers write it.
+  // Relying parties compare issuers as strings, so there must be one spelling: that of URL parsers.
   const canonical = url.pathname === "/" && !issuer.endsWith("/") ? url.origin : url.href;
   if (issuer !== canonical) throw invalid(`is not in canonical form; write "${canonical}"`);
   if (url.pathname !== "/") checkPath("the path of the issuer", url.pathname.replace(/(?<=[^/])\/$/, ""));
   return { text: issuer, path: url.pathname };
 }
 
-// pchar of RFC 3986 section 3.3, and the slash; percent-encoding is refused, because what stands in the way decodes it or not.
+// pchar of RFC 3986 section 3.3, and the slash. No percent-encoding: some proxies decode it and some do not.
 const plainPath = /^[A-Za-z0-9\-._~!$&'()*+,;=:@/]*$/;
 
+/** Refuses all but plain absolute paths. @throws ConfigError `ERR_PATH_INVALID` */
 function checkPath(name: string, path: string): string {
   const invalid = (rule: string): ConfigError =>
     new ConfigError("ERR_PATH_INVALID", `${name} ${JSON.stringify(path)} ${rule}`);

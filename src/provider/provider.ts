@@ -30,30 +30,31 @@ import type { Signer } from "../signer/signer.ts";
 import { type ActiveKey, type Claims, type SignOptions, signToken } from "../token/sign.ts";
 import { type KeySource, type VerifiedToken, type VerifyOptions, verify } from "../token/verify.ts";
 import { discoveryDocument } from "./discovery.ts";
-import { array, checkOptions, string } from "../options.ts";
+import { type Rules, array, checkOptions, string } from "../options.ts";
 import { type ProviderOptions, mergeOptions } from "./options.ts";
 import { locate, targetPath } from "./paths.ts";
 import { rotationMode } from "./rotation-mode.ts";
 
-/** What `provider.update` takes; a keyset that is not given stays as it is. */
+/** Keysets for `provider.update`. A keyset that is not given stays as it is. */
 export interface KeysetUpdate {
+  /** New signing keys, the active one first. */
   readonly keyset?: Keyset | null | undefined;
-  /** `[]` takes all encryption keys away. */
+  /** New encryption keys; `[]` removes all. */
   readonly encryptionKeyset?: EncryptionKeyset | null | undefined;
 }
 
-/** The key side of an OpenID provider: the JWK Set endpoint and, unless another one serves it, the discovery document. */
+/** Serves the JWK Set and the discovery document of an OpenID provider, signs its tokens and verifies them. */
 export interface Provider {
+  /** The issuer identifier. */
   readonly issuer: string;
-  /** Absolute URL of the JWK Set, as the discovery document has it. */
+  /** Absolute URL of the JWK Set, for the discovery document. */
   readonly jwksUri: string;
-  /** Answers a web-standard request; 404 for every path that is not the provider's. */
+  /** Answers a web-standard request; 404 for other paths. */
   fetch(this: void, request: Request): Response;
-  /** Answers a request of `node:http`, Express or Connect. A path that is not the provider's goes to `next`, without one it gets a 404. */
+  /** Answers a request of `node:http`, Express or Connect. For other paths, calls `next` if it is given, else answers 404. */
   node(this: void, request: NodeRequest, response: NodeResponse, next?: () => void): void;
   /**
-   * Replaces one keyset or both, all or nothing: on an error the old ones go on serving. Calls take effect in the order they
-   * were made. A request sees the old or the new document whole.
+   * Replaces one keyset or both in one step. On an error, the old keysets stay in use. Calls take effect in their order.
    *
    * @throws KeyMaterialError see `createProvider`
    */
@@ -62,15 +63,14 @@ export interface Provider {
    * Signs claims with the active key, always ES256, and sets `iss`, `iat` and `exp`.
    *
    * @throws TokenError `ERR_CLAIMS_INVALID`
-   * @throws SignerError, see its codes; `retryable` says whether to try again
+   * @throws SignerError `ERR_SIGNER_THROTTLED`, `ERR_SIGNER_UNAVAILABLE`, `ERR_SIGNER_TIMEOUT`, `ERR_SIGNER_BUSY` (all `retryable`),
+   * `ERR_SIGNER_UNAUTHORIZED`, `ERR_SIGNER_KEY_STATE`, `ERR_SIGNER_ABORTED`, `ERR_SIGNER_BAD_SIGNATURE`, `ERR_SIGNER_PUBLISH_ONLY`
    */
   sign(this: void, claims: Claims, options: SignOptions): Promise<string>;
   /**
-   * Verifies a token of this provider against the published keys. An unknown kid is an error here as for everyone else; the
-   * active key is never tried instead.
+   * Verifies a token of this provider with the published key of its kid. An unknown kid is an error: no other key is tried.
    *
    * @throws TokenError see `verify`
-   * @see the contract, section 1 point 5
    */
   verify(
     this: void,
@@ -79,24 +79,32 @@ export interface Provider {
   ): Promise<VerifiedToken>;
 }
 
-/** All that follows from the keysets; replaced in one step. */
+const updateRules: Rules<KeysetUpdate> = { keyset: array, encryptionKeyset: array };
+
+/** Everything that is derived from the keysets. An update replaces it in one step. */
 interface State {
   readonly keysets: CheckedKeysets;
-  /** In either cache mode; the first one is served until its moment (epoch milliseconds), then the next one. */
+  /** In order of time. Each is served until `until` (epoch milliseconds), then the next one. */
   readonly jwkSets: (Readonly<Record<CacheMode, Representation>> & { readonly until: number })[];
   readonly active: ActiveKey;
   readonly verificationKeys: ReadonlyMap<string, CryptoKey>;
 }
 
 /**
- * Makes a provider from its options, merged left to right. Everything is checked here, before the first request.
+ * Makes a provider from its options, merged left to right. All options and keys are checked before the first request.
+ *
+ * @example
+ * ```ts
+ * const { entries: keyset } = await readKeyset("./keys");
+ * const provider = await createProvider({ issuer: "https://login.example.com", keyset });
+ * createServer(provider.node).listen(3000);
+ * ```
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_ISSUER_INVALID`, `ERR_PATH_INVALID`, `ERR_PATH_CLASH`,
  * `ERR_METADATA_RESERVED`
  * @throws KeyMaterialError `ERR_KEYSET_EMPTY`, `ERR_KID_INVALID`, `ERR_KID_DUPLICATE`, `ERR_KEY_DUPLICATE`,
  * `ERR_KEY_IN_BOTH_KEYSETS`, `ERR_KEY_NOT_P256`, `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_PURPOSE`,
  * `ERR_ALG_UNSUPPORTED`, `ERR_PRIVATE_KEY_MISSING`, `ERR_NOT_AFTER_INVALID`
- * @see the contract, sections 2 to 4
  */
 export async function createProvider(...options: readonly (ProviderOptions | null | undefined)[]): Promise<Provider> {
   const merged = mergeOptions(options);
@@ -131,7 +139,7 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
     represent(document, "application/jwk-set+json", cacheControl[mode], cors);
   let state = await prepare(keysets);
 
-  /** Makes all that follows from checked keysets; nothing of it is in use yet. */
+  /** Makes the next state, which is not in use yet. */
   async function prepare(keysets: CheckedKeysets): Promise<State> {
     const jwkSets = (await makeDocuments(keysets, clock.now())).map((document) => ({
       until: document.until,
@@ -164,7 +172,7 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
   let lastRoute: ReturnType<typeof routes.get>;
 
   function routeOf(target: string): typeof lastRoute {
-    // Nearly every request has the target of the one before, and finding the path in a URL takes time.
+    // Most requests have the same target as the one before, and parsing a URL takes time.
     if (target !== lastTarget) {
       lastRoute = routes.get(target) ?? routes.get(targetPath(target));
       lastTarget = target;
@@ -206,12 +214,11 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
     },
 
     async update(change) {
-      const { keyset, encryptionKeyset } = mergeOptions([change]);
-      checkOptions(change ?? {}, { keyset: array, encryptionKeyset: array }, "keyset");
-      // Read now, in use when all earlier updates are.
+      const { keyset, encryptionKeyset } = checkOptions(change ?? {}, updateRules, "keyset");
+      // Checking begins at once; earlier updates take effect first.
       const checking = Promise.all([
-        keyset && checkSigning(keyset),
-        encryptionKeyset && checkEncryption(encryptionKeyset),
+        keyset ? checkSigning(keyset) : undefined,
+        encryptionKeyset ? checkEncryption(encryptionKeyset) : undefined,
       ]);
       checking.catch(() => {});
       await inTurn(async () => {
@@ -221,7 +228,7 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
       });
     },
 
-    // Kid and signer are captured together, before anything is awaited.
+    // The active key is captured before any await, so that kid and signer belong together.
     sign: async (claims, options) => signToken(state.active, issuer, claims, options, clock.now()),
 
     verify: (token, options) => verify(token, { ...options, keys: ownKeys, issuer, algorithms: ["ES256"], clock }),

@@ -5,10 +5,8 @@ import type { CacheMode } from "../http/respond.ts";
 const maxReported = 100;
 
 /**
- * Turns the predicate of the rotation cache mode into a mode. What throws or gives no boolean means rotation, the short and so
- * the safe side, and is reported once per distinct failure.
- *
- * @see the contract, section 4 (Rotation cache mode)
+ * Chooses the cache mode by the predicate. A predicate that throws or returns no boolean means rotation, because a short cache is safe.
+ * Each distinct failure is reported once.
  */
 export function rotationMode(
   predicate: (() => boolean) | undefined,
@@ -36,13 +34,13 @@ export function rotationMode(
       return failed(`threw ${nameOf(error)}`, error);
     }
     if (typeof active === "boolean") return active ? "rotation" : "long";
-    // The rejection of an async predicate must not end the process.
+    // An unhandled rejection of an async predicate would end the process.
     (async () => active)().catch(() => {});
     return failed(`returned ${nameOf(active)}, not a boolean`);
   };
 }
 
-/** What a value is, in words, even of one that throws when it is looked at. */
+/** Describes a value, even one that throws when it is read. */
 function nameOf(value: unknown): string {
   try {
     if (value instanceof Error) return `${value.name}: ${value.message}`;

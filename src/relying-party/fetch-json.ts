@@ -3,7 +3,7 @@ import type { Clock } from "../clock.ts";
 import { FetchError } from "../errors.ts";
 import type { CachingHeaders } from "./freshness.ts";
 import { retryAfterSeconds } from "./header-values.ts";
-import { shownUrl } from "./urls.ts";
+import { shownUrl } from "../urls.ts";
 
 /** The part of the global `fetch` that jwksd uses. */
 export type Fetch = (url: string, init: RequestInit) => Promise<Response>;

@@ -2,7 +2,8 @@ import { FetchError } from "../errors.ts";
 import { type FetchOptions, fetchJson } from "./fetch-json.ts";
 import { type Freshness, ageSeconds, freshness, mayUse } from "./freshness.ts";
 import { type ReadKeys, type StoredSet, isOutdated, storedSet } from "./stored.ts";
-import { checkUrl, shownIssuer, shownUrl } from "./urls.ts";
+import { shownUrl } from "../urls.ts";
+import { checkUrl, shownIssuer } from "./urls.ts";
 
 export interface SourceOptions extends Omit<FetchOptions, "etag" | "bypassCaches"> {
   readonly issuer: string | undefined;

@@ -1,7 +1,7 @@
 import { FetchError } from "../errors.ts";
 import type { VerificationKeys } from "../jwk/verification-keys.ts";
 import { type CachingHeaders, ageSeconds } from "./freshness.ts";
-import { shownUrl } from "./urls.ts";
+import { shownUrl } from "../urls.ts";
 
 /**
  * A stored response as plain data, for JSON: `state()` returns it and the option `state` takes it, so that a cold start on an edge or

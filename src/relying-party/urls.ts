@@ -1,6 +1,5 @@
 import { FetchError } from "../errors.ts";
-
-const loopback = /^(localhost|.+\.localhost|127(\.\d+){3}|\[::1\])$/;
+import { isLoopback } from "../urls.ts";
 
 /**
  * Refuses a URL over which an attacker on the network could replace keys.
@@ -10,7 +9,7 @@ const loopback = /^(localhost|.+\.localhost|127(\.\d+){3}|\[::1\])$/;
 export function checkUrl(url: unknown, what: string, allowInsecure: boolean): string {
   const parsed = typeof url === "string" && URL.canParse(url) ? new URL(url) : undefined;
   if (parsed === undefined) throw new FetchError("ERR_URL_INSECURE", `${what} is not a URL`);
-  const isHttp = parsed.protocol === "http:" && (allowInsecure || loopback.test(parsed.hostname));
+  const isHttp = parsed.protocol === "http:" && (allowInsecure || isLoopback(parsed.hostname));
   if (parsed.protocol !== "https:" && !isHttp) {
     throw new FetchError(
       "ERR_URL_INSECURE",
@@ -31,10 +30,4 @@ export function shownIssuer(issuer: unknown): string {
       .slice(0, 256)
       .toWellFormed(),
   )}"`;
-}
-
-/** A URL from outside for a message: encoded, and without its query, which may hold a secret. */
-export function shownUrl(url: string): string {
-  const { protocol, host, pathname } = new URL(url);
-  return `${protocol}//${host}${pathname}`;
 }

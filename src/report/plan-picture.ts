@@ -5,12 +5,13 @@ import { durationText, relativeText, timeText } from "../rotation/format.ts";
 import { type PlanScale, numberedSteps, planScale, shortened } from "./plan-scale.ts";
 import { type Color, indented } from "./terminal.ts";
 
+/** What a terminal can show. */
 export interface PictureOptions {
-  /** Of the terminal, in columns. */
+  /** Width of the terminal, in characters. */
   readonly columns: number;
   /** Escape sequences for colours. Default: none. */
   readonly color?: boolean | undefined;
-  /** ASCII only, for terminals that show nothing else. */
+  /** ASCII only. Default: `false`. */
   readonly ascii?: boolean | undefined;
 }
 
@@ -60,7 +61,7 @@ interface Cell {
   readonly color?: Color;
 }
 
-/** A plan as a picture for a terminal, and its steps below. */
+/** A plan as a picture for a terminal, with its steps below. */
 export function planPicture(plan: RotationPlan, options: PictureOptions): string {
   const columns = Math.max(options.columns, narrowest);
   return [
@@ -119,7 +120,7 @@ function timeline(plan: RotationPlan, { columns, color = false, ascii = false }:
   ];
 }
 
-/** The axis: a tick for every moment, and between two of them how long it is from one to the other, where that fits. */
+/** The axis: a tick for each moment, and the time between two moments where it fits. */
 function axis(
   { moments, x }: PlanScale,
   width: number,
@@ -140,7 +141,7 @@ function axis(
   return cells;
 }
 
-/** Above the bars: now, and the numbers of the steps. Below them: dates. What finds no room is left out; the steps name it. */
+/** Above the bars: "now" and the numbers of steps. Below: dates. A label without room is left out; the list of steps has it. */
 function labels(plan: RotationPlan, scale: PlanScale, width: number, above: boolean): Cell[] {
   const { moments, x, numberOf } = scale;
   const cells: Cell[] = Array.from({ length: width }, () => ({ text: " " }));
@@ -150,7 +151,7 @@ function labels(plan: RotationPlan, scale: PlanScale, width: number, above: bool
     const text = above ? name : scale.labels[index]?.replace(/^\d{4}-/, "");
     return { moment, text, isFirst: moment === plan.now || text?.includes("-") === true };
   });
-  // Times of day say little without their date.
+  // Dates first, because a time of day needs its date.
   for (const { moment, text } of texts.toSorted((a, b) => Number(b.isFirst) - Number(a.isFirst))) {
     if (text === undefined) continue;
     const start = Math.min(Math.max(x(moment) - (above ? 0 : 2), 0), width - text.length);
@@ -191,11 +192,11 @@ function legend(plan: RotationPlan, { columns, color = false, ascii = false }: P
 }
 
 function note({ keys }: RotationPlan): string {
-  const scale = "Not to scale: the lengths of time are on the axis. All times are UTC.";
-  return keys.some(({ kid }) => kid === undefined) ? `(next) is a key that is still to be made. ${scale}` : scale;
+  const scale = "Not to scale: the axis has the durations. All times are UTC.";
+  return keys.some(({ kid }) => kid === undefined) ? `(next) is a key that does not exist yet. ${scale}` : scale;
 }
 
-/** The steps with date, reason and bound, under the numbers that they have in the picture. */
+/** The numbered steps, with date, reason and bound. */
 function stepLines(plan: RotationPlan, columns: number): string[] {
   const moments = numberedSteps(plan);
   if (moments.length === 0) return ["No step is ahead."];

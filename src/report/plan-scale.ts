@@ -1,27 +1,28 @@
 import { type RotationPlan, type PlanStep, planKeyName } from "../rotation/plan.ts";
 
 /**
- * Where times are in a picture of a plan. A rotation of an hour must be as plain to see as 90 days of quiet, so the axis is not to
- * scale: each stretch between two moments at which something happens gets a width that grows with the logarithm of its length, and
- * the picture writes the length on it.
+ * The time axis of a picture. A rotation of one hour must be as visible as 90 days without a change, so the axis is not to scale: the width
+ * between two moments grows with the logarithm of the time between them. The picture shows that time.
  */
 export interface PlanScale {
-  /** Every moment at which something happens, now, and the edges, in order. */
+  /** Each moment of a change, now, and both edges, in order. */
   readonly moments: readonly number[];
-  /** For each moment its date, or the time of day where the moment before has the same date; in UTC. */
+  /** For each moment its date, or its time of day if the moment before has the same date, in UTC. */
   readonly labels: readonly string[];
-  /** Where a time is; what is outside is at the edge. */
+  /** The place of a time. Times outside are at the edge. */
   readonly x: (time: number) => number;
-  /** The number of a moment ahead at which there are steps, counted from 1. */
+  /** The number of a future moment with steps, from 1. */
   readonly numberOf: (time: number) => number | undefined;
 }
 
 const shortestMs = 600_000;
 
 /**
+ * Computes the axis.
+ *
  * @param width of the whole axis
- * @param least width of a stretch, where there is room for it
- * @param tail width after the last moment, for what goes on beyond the end
+ * @param least smallest width between two moments, if there is room
+ * @param tail width after the last moment
  */
 export function planScale(
   plan: RotationPlan,
@@ -55,7 +56,7 @@ export function planScale(
   };
 }
 
-/** Steps that are taken at one moment, which has a number in the picture. */
+/** Steps at one moment, with its number in the picture. */
 export interface NumberedSteps {
   readonly number: number;
   readonly at: number;
@@ -83,7 +84,7 @@ export function numberedSteps(plan: RotationPlan): NumberedSteps[] {
   return moments.map((at, index) => ({ number: index + 1, at, steps: titled.filter((step) => step.at === at) }));
 }
 
-/** A text of at most `length` characters; of a longer one the beginning and the end, which tell kids apart. */
+/** A text of at most `length` characters. Of a longer text, beginning and end, by which kids differ. */
 export function shortened(text: string, length: number): string {
   if (text.length <= length) return text;
   const end = Math.floor((length - 1) / 2);
@@ -91,8 +92,7 @@ export function shortened(text: string, length: number): string {
 }
 
 /**
- * The picture begins where the oldest wait began that is not over; what was before that does not matter any more. Where nothing
- * waits, it begins with the active keys.
+ * All moments of a picture. It begins with the oldest wait that is not over, or, if no key waits, with the active keys.
  */
 function momentsOf({ now, until, segments, steps }: RotationPlan): number[] {
   const current = segments.filter(({ from, to = Infinity }) => from <= now && now < to);

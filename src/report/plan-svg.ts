@@ -8,11 +8,11 @@ const margin = 28;
 const labelWidth = 210;
 const rowHeight = 34;
 const barHeight = 20;
-/** Room for a number and a date at every moment, and a length of time between two. */
+/** Room for the number and date of a moment, and the time to the next one. */
 const leastStretch = 84;
 const tail = 40;
 const leastWidth = 1000;
-/** Of the text below the picture, by estimate. */
+/** Estimate for the text below the picture. */
 const characterWidth = 6.5;
 const lineHeight = 19;
 
@@ -68,8 +68,8 @@ const patterns =
 type Shown = Exclude<KeyState, "removed">;
 
 /**
- * A plan as a picture for a runbook: SVG without scripts or anything from elsewhere, on paper of its own, which is dark where the
- * reader's is. States differ by pattern as well as by colour.
+ * A plan as an SVG picture for a runbook, without scripts and external parts. Its background follows the light or dark mode of the reader.
+ * States differ by pattern as well as by colour.
  */
 export function planSvg(plan: RotationPlan, title: string): string {
   const stretches = planScale(plan, { width: 1, least: 0, tail: 0 }).moments.length - 1;
@@ -191,8 +191,8 @@ function nowLine({ now }: RotationPlan, { scale, left, top, bottom }: Chart): st
 }
 
 function subtitle({ now, keys }: RotationPlan): string {
-  const next = keys.some(({ kid }) => kid === undefined) ? "; (next) is a key that is still to be made" : "";
-  return `as of ${timeText(now)}; not to scale, the lengths of time are on the axis${next}`;
+  const next = keys.some(({ kid }) => kid === undefined) ? "; (next) is a key that does not exist yet" : "";
+  return `as of ${timeText(now)}; not to scale: the axis has the durations${next}`;
 }
 
 function legend({ segments }: RotationPlan, y: number): string[] {
@@ -230,8 +230,8 @@ function stepTexts(plan: RotationPlan, width: number, top: number): { parts: str
     for (const { title, reason, bound } of steps) {
       parts.push(text(margin + 32, y, shortened(title, columns), "kid"));
       y += lineHeight;
-      for (const words of indented(`${reason} [${bound}]`, columns, 0)) {
-        parts.push(text(margin + 32, y, words, "quiet"));
+      for (const line of indented(`${reason} [${bound}]`, columns, 0)) {
+        parts.push(text(margin + 32, y, line, "quiet"));
         y += lineHeight;
       }
     }
@@ -249,7 +249,7 @@ function text(x: number, y: number, content: string, name: string, anchor: "star
   return `<text x="${x}" y="${y}" class="${name}"${place}>${escaped(content)}</text>`;
 }
 
-/** What stands in an XML text or attribute; names of keys are printable ASCII by now. */
+/** Escapes a text for XML. Names of keys are printable ASCII already. */
 function escaped(content: string): string {
   return content.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;").replaceAll('"', "&quot;");
 }

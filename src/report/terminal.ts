@@ -2,7 +2,7 @@ import type { styleText } from "node:util";
 
 export type Color = Parameters<typeof styleText>[0];
 
-/** A text in lines of at most `columns` characters, each after `indent` blanks. A word that is longer has a line of its own. */
+/** Wraps a text into lines of at most `columns` characters, each with `indent` blanks. A longer word has its own line. */
 export function indented(text: string, columns: number, indent: number): string[] {
   const lines: string[] = [];
   for (const word of text.split(" ")) {
@@ -14,7 +14,7 @@ export function indented(text: string, columns: number, indent: number): string[
   return lines.map((line) => `${" ".repeat(indent)}${line}`);
 }
 
-/** What an output can show: its width, colours (only of a terminal, and not where NO_COLOR is set), and more than ASCII. */
+/** What an output can show: its width, colours (in a terminal without NO_COLOR), and whether only ASCII. */
 export function terminalOf(
   output: { readonly isTTY?: boolean; readonly columns?: number },
   environment: Readonly<Record<string, string | undefined>>,
@@ -24,7 +24,7 @@ export function terminalOf(
   const locale = environment["LC_ALL"] || environment["LC_CTYPE"] || environment["LANG"] || "";
   return {
     columns: output.columns ?? (Number.isInteger(columns) && columns > 0 ? columns : 80),
-    // https://no-color.org: set and not empty, whatever its value.
+    // https://no-color.org: any value that is not empty.
     color: isTerminal && (environment["NO_COLOR"] ?? "") === "" && environment["TERM"] !== "dumb",
     ascii: isTerminal && environment["TERM"] === "linux" ? true : /^(C|POSIX)$/.test(locale),
   };

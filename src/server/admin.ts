@@ -1,13 +1,13 @@
 import { writeReply } from "../http/node.ts";
 import { methodNotAllowed } from "../http/respond.ts";
-import type { Crowd } from "./connections.ts";
+import type { Overload } from "./connections.ts";
 import { type Handler, type RunningServer, startHttpServer } from "./http-server.ts";
 
-/** Serves `/livez` (the process answers) and `/readyz` (the public endpoint is being served) for orchestrators. */
+/** Serves `/livez` (the process runs) and `/readyz` (the public endpoint is served) for orchestrators. */
 export function startAdmin(
   address: { readonly host: string; readonly port: number },
   isReady: () => boolean,
-  onCrowd: (crowd: Crowd) => void,
+  onOverload: (overload: Overload) => void,
 ): Promise<RunningServer> {
   const statuses: Readonly<Record<string, () => number>> = {
     "/livez": () => 200,
@@ -24,5 +24,5 @@ export function startAdmin(
     });
     response.end(text);
   };
-  return startHttpServer(address, () => handler, { onCrowd });
+  return startHttpServer(address, () => handler, { onOverload });
 }

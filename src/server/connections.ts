@@ -2,24 +2,24 @@ import type { Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Clock } from "../clock.ts";
 
-/** What became of connections for which there was no room. */
-export interface Crowd {
-  /** Idle ones that were closed to make room. */
+/** Connections that were lost because there were too many. */
+export interface Overload {
+  /** Idle connections that were closed to make room. */
   readonly closed: number;
-  /** New ones that were refused, because on all others a request was under way. */
+  /** New connections that were refused because all others had requests under way. */
   readonly refused: number;
 }
 
-/** Logs it as a warning, with what else is known. */
-export function logCrowd(
+/** Logs an overload as a warning. */
+export function logOverload(
   log: { warn(fields: object, message: string): void },
-  { closed, refused }: Crowd,
+  { closed, refused }: Overload,
   more: object = {},
 ): void {
   const what =
     refused === 0
       ? "idle connections were closed to make room for new ones"
-      : "connections were refused, because requests were under way on all others";
+      : "connections were refused, because all others had requests under way";
   log.warn(
     { ...more, closed, refused },
     `too many connections: ${what}; a proxy in front can hold them, and --workers N adds room`,
@@ -28,42 +28,42 @@ export function logCrowd(
 
 interface Options {
   readonly maxConnections: number;
-  /** How long a peer may leave a reply unread; it is noticed after once to twice this time. */
+  /** How long a peer may leave a reply unread. It is closed after one to two times this. */
   readonly stallMs: number;
   readonly checkingIntervalMs: number;
-  /** From one report of a crowd to the next. */
+  /** Time between two reports of an overload. */
   readonly reportEveryMs: number;
   readonly clock: Clock;
-  readonly onCrowd: (crowd: Crowd) => void;
+  readonly onOverload: (overload: Overload) => void;
 }
 
 interface Connection {
-  /** When they were last looked at. */
+  /** At the last check. */
   bytesRead: number;
-  /** To the last request that came in. Replies go out in the order of the requests, so those before it end before it. */
+  /** The reply to the newest request. Earlier replies end before it, because HTTP/1.1 keeps their order. */
   lastReply: ServerResponse | undefined;
 }
 
 /** The connections of a server. */
 export interface Connections {
   size(): number;
-  /** Cuts those off for which the test holds, also those that http has given away. */
+  /** Closes the connections for which the test holds, even those that node:http no longer tracks. */
   destroy(test: (socket: Socket) => boolean): void;
-  /** Notes a request. */
+  /** To be called at the start of a request. */
   begin(socket: Socket, reply: ServerResponse): void;
-  /** The reply that is under way last, if any is. */
+  /** The newest reply that is not finished. */
   replyUnderWay(socket: Socket): ServerResponse | undefined;
 }
 
 /**
- * Bounds the connections of a server: where there is no room for a new one, the one that has been idle for longest is closed, and
- * those whose peers do not read are closed in any case.
+ * Limits the connections of a server. If there is no room for a new connection, the one that has been idle for longest is closed.
+ * Connections whose peers do not read are closed in any case.
  */
 export function boundConnections(server: Server, options: Options): Connections {
   const { maxConnections, stallMs, checkingIntervalMs, clock } = options;
-  // Those from which nothing has come for longest are first, as far as they have been looked at since.
+  // By activity at the last check, the longest idle first.
   const connections = new Map<Socket, Connection>();
-  const crowd = tally(options);
+  const overload = tally(options);
   let cancel: (() => void) | undefined;
 
   server.on("connection", (socket) => {
@@ -71,7 +71,7 @@ export function boundConnections(server: Server, options: Options): Connections 
     socket.once("close", () => connections.delete(socket));
     if (connections.size <= maxConnections) return;
     const idle = firstIdle(socket);
-    crowd.count(idle === undefined ? "refused" : "closed");
+    overload.count(idle === undefined ? "refused" : "closed");
     const leaving = idle ?? socket;
     connections.delete(leaving);
     leaving.destroy();
@@ -84,7 +84,7 @@ export function boundConnections(server: Server, options: Options): Connections 
     return undefined;
   }
 
-  /** Whether something has come from the peer since it was last looked at; then it is last in line. */
+  /** Whether the peer has sent something since the last check. If so, the connection moves to the end of the line. */
   function noteActivity(socket: Socket, connection: Connection): boolean {
     if (socket.bytesRead === connection.bytesRead) return false;
     connection.bytesRead = socket.bytesRead;
@@ -96,7 +96,7 @@ export function boundConnections(server: Server, options: Options): Connections 
   function check(): void {
     for (const [socket, connection] of connections) {
       noteActivity(socket, connection);
-      // A peer that asks and never reads would hold its replies for ever. A time-out on each request would cost all for the few.
+      // A peer that never reads would hold its replies for ever. A timeout is set here, because one per request costs more.
       if (socket.writableLength > 0 && !socket.timeout) socket.setTimeout(stallMs);
     }
     cancel = clock.setTimer(check, checkingIntervalMs);
@@ -104,7 +104,7 @@ export function boundConnections(server: Server, options: Options): Connections 
   server.once("listening", check);
   server.once("close", () => {
     cancel?.();
-    crowd.end();
+    overload.end();
   });
 
   return {
@@ -127,24 +127,24 @@ function replyOf({ lastReply }: Connection): ServerResponse | undefined {
   return lastReply?.writableFinished === false ? lastReply : undefined;
 }
 
-/** Counts, and reports soon after the first count, then at most once in `reportEveryMs`. */
-function tally({ checkingIntervalMs, reportEveryMs, clock, onCrowd }: Options) {
+/** Counts losses. Reports soon after the first one, and then at most once in `reportEveryMs`. */
+function tally({ checkingIntervalMs, reportEveryMs, clock, onOverload }: Options) {
   const none = { closed: 0, refused: 0 };
   let counts = { ...none };
   let cancel: (() => void) | undefined;
   const report = (): void => {
     cancel = undefined;
     if (counts.closed + counts.refused === 0) return;
-    onCrowd(counts);
+    onOverload(counts);
     counts = { ...none };
     cancel = clock.setTimer(report, reportEveryMs);
   };
   return {
-    count(what: keyof Crowd): void {
+    count(what: keyof Overload): void {
       counts[what] += 1;
       cancel ??= clock.setTimer(report, checkingIntervalMs);
     },
-    /** Reports what has not been reported yet. */
+    /** Reports the rest. */
     end(): void {
       cancel?.();
       report();

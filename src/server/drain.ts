@@ -6,7 +6,7 @@ import type { Gate, Handler } from "./http-server.ts";
 
 /** Times in milliseconds. */
 const limits = {
-  /** How long connections without a request are left open, for requests that are on their way. */
+  /** How long idle connections stay open for requests that are on their way. */
   idleMs: 250,
   lookMs: 10,
   /** The port is closed once no connection has come for this long; see {@link noConnectionComes}. */
@@ -17,7 +17,7 @@ const limits = {
   drainMs: 5_000,
 } as const;
 
-/** Ends a server: what is under way is answered with `Connection: close`, and what takes too long is cut off. */
+/** Stops a server: answers requests under way with `Connection: close`, and cuts slow ones off. */
 export async function drain(server: Server, connections: Connections, gate: Gate, handle: Handler): Promise<void> {
   const answerLast: Handler = (request, response) => {
     response.setHeader("Connection", "close");
@@ -27,15 +27,15 @@ export async function drain(server: Server, connections: Connections, gate: Gate
   for (let waitedMs = 0; connections.size() > 0 && waitedMs < limits.idleMs; waitedMs += limits.lookMs) {
     await wait(limits.lookMs);
   }
-  // Closing the port makes the kernel reset the connections that still wait to be accepted, with the requests on them. So first
-  // all are accepted, and the answers wait meanwhile: peers that wait for an answer do not open further connections.
+  // Closing the port makes the kernel reset connections that are not accepted yet, with their requests. So all are accepted first.
+  // Answers wait meanwhile, because a peer that waits for an answer opens no further connections.
   gate.close();
   await noConnectionComes(server);
   const closed = once(server, "close");
-  // Closes idle connections, too. To http, a connection is not idle before its first request.
+  // Closes idle connections too, except those without a first request.
   server.close();
   const timers = [
-    // Not at once: peers come back as soon as they are answered, and other workers may be just closing the port too.
+    // A little later: answered peers open new connections, while other workers may be closing the port.
     setTimeout(() => gate.open(answerLast), limits.quietMs),
     setTimeout(() => connections.destroy((socket) => socket.bytesRead === 0), limits.idleMs),
     setTimeout(() => connections.destroy(() => true), limits.drainMs),
@@ -45,8 +45,8 @@ export async function drain(server: Server, connections: Connections, gate: Gate
 }
 
 /**
- * Resolves in a turn of the event loop that has found no connection waiting, after `quietMs` of such turns; where connections go
- * on coming, in the first such turn after `maxAcceptMs`.
+ * Resolves after `quietMs` without a new connection. If connections keep coming, resolves after `maxAcceptMs`, in a turn of the event loop
+ * without one.
  */
 async function noConnectionComes(server: Server): Promise<void> {
   const begunMs = performance.now();
@@ -57,7 +57,7 @@ async function noConnectionComes(server: Server): Promise<void> {
     await new Promise(setImmediate);
     const nowMs = performance.now();
     const foundNone = lastMs < turnMs;
-    // In a turn that took long, connections may have come after it had looked for them.
+    // In a long turn, a connection may have come after the turn had polled for them.
     const isShort = nowMs - turnMs < limits.shortTurnMs;
     turnMs = nowMs;
     if (foundNone && isShort && (nowMs - lastMs > limits.quietMs || nowMs - begunMs > limits.maxAcceptMs)) break;

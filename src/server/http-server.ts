@@ -4,22 +4,22 @@ import { type Clock, systemClock } from "../clock.ts";
 import { ServiceError } from "../errors.ts";
 import { writeReply } from "../http/node.ts";
 import { type Reply, methodNotAllowed, problem, withoutBodyOnHead } from "../http/respond.ts";
-import { type Connections, type Crowd, boundConnections } from "./connections.ts";
+import { type Connections, type Overload, boundConnections } from "./connections.ts";
 import { drain } from "./drain.ts";
 import { isHost } from "./host.ts";
 
-/** Bounds of one HTTP server; times in milliseconds. */
+/** Limits of one HTTP server; times in milliseconds. */
 const limits = {
   headersTimeoutMs: 10_000,
   requestTimeoutMs: 15_000,
-  // Longer than the idle time-out of the usual load balancers (60 s), so that they close first and no request is lost.
+  // Longer than the idle timeout of common load balancers (60 s), so that they close first and no request is lost.
   keepAliveTimeoutMs: 75_000,
   checkingIntervalMs: 1_000,
   maxHeaderBytes: 16_384,
   maxConnections: 10_000,
   reportEveryMs: 60_000,
   stallMs: 5_000,
-  /** How long a refused peer is still listened to, so that a reset does not overtake the refusal. */
+  /** How long to read from a refused peer, because an early close could reset the connection before the reply is read. */
   lingerMs: 1_000,
 } as const;
 
@@ -28,16 +28,18 @@ export type Handler = (request: IncomingMessage, response: ServerResponse) => vo
 /** An HTTP server that is listening. */
 export interface RunningServer {
   readonly port: number;
-  /** Stops accepting, answers what is under way with `Connection: close`, and ends within 7 seconds. */
+  /** Stops accepting, answers requests under way with `Connection: close`, and ends within 7 seconds. */
   stop(this: void): Promise<void>;
 }
 
+/** Options of an HTTP server. */
 export interface HttpServerOptions {
   /** Default: 10,000. */
   readonly maxConnections?: number | undefined;
+  /** Default: the clock of the machine. */
   readonly clock?: Clock | undefined;
-  /** Hears at most once a minute for which connections there was no room. */
-  readonly onCrowd?: ((crowd: Crowd) => void) | undefined;
+  /** Called at most once a minute, with the connections that were lost. */
+  readonly onOverload?: ((overload: Overload) => void) | undefined;
 }
 
 const refusals: Readonly<Record<string, typeof badRequest>> = {
@@ -49,14 +51,14 @@ const badHost = problem(400, "Bad Request", "A request has one Host field, with 
 const expectationFailed = problem(417, "Expectation Failed", "Only 100-continue may be expected.").get;
 
 /**
- * Listens and answers with `handler`. Request bodies are never read: Node discards what arrives of them.
+ * Listens and answers with `handler`. Request bodies are discarded as they arrive.
  *
  * @throws ServiceError `ERR_LISTEN`
  */
 export async function startHttpServer(
   address: { readonly host: string; readonly port: number; readonly reusePort?: boolean },
   handler: (port: number) => Handler | Promise<Handler>,
-  { maxConnections = limits.maxConnections, clock = systemClock, onCrowd = () => {} }: HttpServerOptions = {},
+  { maxConnections = limits.maxConnections, clock = systemClock, onOverload = () => {} }: HttpServerOptions = {},
 ): Promise<RunningServer> {
   const server = createServer({
     headersTimeout: limits.headersTimeoutMs,
@@ -64,12 +66,12 @@ export async function startHttpServer(
     keepAliveTimeout: limits.keepAliveTimeoutMs,
     connectionsCheckingInterval: limits.checkingIntervalMs,
     maxHeaderSize: limits.maxHeaderBytes,
-    // Checked below: http's own refusal is chunked and has no body.
+    // Checked below, because the refusal of node:http is chunked and has no body.
     requireHostHeader: false,
-    // Two Host fields become one that is no host.
+    // Joins two Host fields into one, which is invalid.
     joinDuplicateHeaders: true,
   });
-  const connections = boundConnections(server, { ...limits, maxConnections, clock, onCrowd });
+  const connections = boundConnections(server, { ...limits, maxConnections, clock, onOverload });
   server.on("clientError", (error: ClientError, socket) => {
     if (error.code === "ECONNRESET") socket.destroy();
     else refuse(socket as Socket, withoutBodyOnHead(refusalOf(error), methodOf(error)), connections);
@@ -78,7 +80,7 @@ export async function startHttpServer(
     refuse(socket as Socket, hasGoodHost(request) ? methodNotAllowed.get : badHost, connections),
   );
 
-  // What arrives before the handler is made waits for it; the handler may need the port.
+  // The handler may need the port, so early requests wait for the handler.
   const gate = closedGate();
   const handle: Handler = (request, response) => {
     connections.begin(request.socket, response);
@@ -88,7 +90,7 @@ export async function startHttpServer(
   server.on("request", handle);
   server.on("checkExpectation", (request, response) => {
     const isRead = request.method === "GET" || request.method === "HEAD";
-    // Whatever it expects, another method is refused.
+    // Other methods are refused, whatever they expect.
     if (!isRead || !hasGoodHost(request)) return handle(request, response);
     connections.begin(request.socket, response);
     writeReply(response, expectationFailed);
@@ -101,12 +103,12 @@ export async function startHttpServer(
   return { port, stop: () => (stopped ??= drain(server, connections, gate, answer)) };
 }
 
-/** @see RFC 9112 section 3.2 */
+/** Whether a request has a valid Host field. @see RFC 9112 section 3.2 */
 function hasGoodHost({ headers: { host }, httpVersionMinor }: IncomingMessage): boolean {
   return host === undefined ? httpVersionMinor === 0 : isHost(host);
 }
 
-/** What requests pass on their way to their handler, or wait at. */
+/** Passes requests to their handler while it is open, and holds them while it is closed. */
 export interface Gate {
   readonly pass: Handler;
   open(handle: Handler): void;
@@ -131,18 +133,18 @@ function closedGate(): Gate {
   };
 }
 
-/** An error of http's parser, or of its clock; then there is nothing but the code. */
+/** An error of the HTTP parser. An error of a timeout has the code only. */
 interface ClientError extends NodeJS.ErrnoException {
   readonly reason?: string;
   readonly rawPacket?: Buffer;
-  /** Where in the packet it stopped. */
+  /** Where the parser stopped. */
   readonly bytesParsed?: number;
 }
 
-/** What the parser says of methods that it knows from RTSP and HTTP/2 only. */
+/** Reasons of the parser for methods of RTSP and HTTP/2. */
 const foreignMethod = new Set(["Invalid method for HTTP/x.x request", "Expected HTTP/2 Connection Preface"]);
 
-/** A method that the parser does not take is refused like every other one, if it is a method at all. */
+/** The refusal for an error: 405 for a method that the parser does not know, else by the code. */
 function refusalOf({ code = "", reason = "", rawPacket, bytesParsed }: ClientError): typeof badRequest {
   if (foreignMethod.has(reason)) return methodNotAllowed;
   // The parser stops inside the method, which may end in a later packet.
@@ -150,14 +152,14 @@ function refusalOf({ code = "", reason = "", rawPacket, bytesParsed }: ClientErr
   return code === "HPE_INVALID_METHOD" && isMethod ? methodNotAllowed : (refusals[code] ?? badRequest);
 }
 
-/** The method of what is refused, or another text: of a request that came in several packets only the last one is known. */
+/** The method of a refused request. If the request came in several packets, this may be another text. */
 function methodOf({ rawPacket, bytesParsed }: ClientError): string {
   const heads = rawPacket?.toString("latin1", 0, bytesParsed).split("\r\n\r\n");
   return heads?.at(-1)?.split(" ", 1)[0] ?? "";
 }
 
 /**
- * Listens and gives the port.
+ * Listens. @returns the port
  *
  * @throws ServiceError `ERR_LISTEN`
  */
@@ -187,28 +189,28 @@ export function listen(
 
 const refusedSockets = new WeakSet<Socket>();
 
-/** Answers on a socket whose request cannot be handled, and closes it. */
+/** Answers an invalid request, and closes its connection. */
 function refuse(socket: Socket, reply: Reply, connections: Connections): void {
-  // http finds every further chunk of a broken request as broken as the first one.
+  // Further chunks of the same request cause the same error.
   if (refusedSockets.has(socket)) return;
   refusedSockets.add(socket);
-  // http no longer listens; a peer that resets the connection must not end the process.
+  // node:http no longer handles errors of this socket, and an unhandled one would end the process.
   socket.on("error", () => {});
   const end = (): void => {
     if (!socket.writable) return void socket.destroy();
     socket.end(raw(reply));
-    // Unread bytes would make the kernel reset the connection, and the reply might never be read.
+    // With unread bytes, the kernel would reset the connection, and the reply could be lost.
     socket.resume();
     const timer = setTimeout(() => socket.destroy(), limits.lingerMs);
     socket.once("close", () => clearTimeout(timer));
   };
-  // The requests that came before on this connection get their replies first.
+  // Earlier requests on this connection get their replies first.
   const before = connections.replyUnderWay(socket);
   if (before === undefined) end();
   else before.once("close", end);
 }
 
-/** A whole response for a socket without a request that could be answered. */
+/** A response as text for a socket. */
 function raw({ status, headers, body }: Reply): string {
   const lines = [`HTTP/1.1 ${status} ${STATUS_CODES[status]}`];
   for (let i = 0; i + 1 < headers.length; i += 2) lines.push(`${headers[i]}: ${headers[i + 1]}`);

@@ -3,13 +3,13 @@ const token =
   /[[\]{},:]|"[ !#-[\]-\uffff]*(?:\\(?:["\\/bfnrt]|u[\dA-Fa-f]{4})[ !#-[\]-\uffff]*)*"|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null/y;
 
 /**
- * Where a text stops being JSON: the index of the first token that may not stand there, or the end of a text that is cut off;
- * `undefined` for JSON. `JSON.parse` names a place for some mistakes only.
+ * The index of the first token that breaks the grammar of JSON, or the end of a text that is cut off; `undefined` for valid JSON.
+ * `JSON.parse` names the place of some mistakes only.
  *
  * @see RFC 8259
  */
 export function faultOf(text: string): number | undefined {
-  // What may come next: "v" for a value, "n" for a name, or the mark itself.
+  // Allowed next: "v" for a value, "n" for a name, or the character itself.
   let allowed = "v";
   const open: ("{" | "[")[] = [];
   for (let at = 0; ;) {

@@ -3,7 +3,7 @@ import { ConfigError } from "../errors.ts";
 import { faultOf } from "./json-fault.ts";
 
 /**
- * Reads a file that holds one JSON object. No message repeats any of it: it may be the wrong file, and hold a secret.
+ * Reads a file with one JSON object. No message quotes the file, because it may be the wrong one, with a secret.
  *
  * @param what the file is, such as "the configuration file"
  * @throws ConfigError `ERR_CONFIG_FORMAT`
@@ -29,7 +29,7 @@ export function isJsonObject(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** Both counted from 1, as editors do. */
+/** Line and column, counted from 1, as in editors. */
 function placeIn(text: string, index: number): { readonly line: number; readonly column: number } {
   const lines = text.slice(0, index).split("\n");
   return { line: lines.length, column: (lines.at(-1)?.length ?? 0) + 1 };

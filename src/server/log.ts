@@ -1,9 +1,9 @@
 import { type Logger, createLogger, fileWriter, levelName } from "./logger.ts";
 import { printable, printableJsonLine } from "../printable.ts";
 
-/** A stream of a process, or what stands in for one. */
+/** A writable stream of a process, or a substitute. */
 export interface Output {
-  /** Takes a text; the callback is told of its failure. */
+  /** Writes a text. The callback gets the error, if there is one. */
   write(text: string, done?: (error?: Error | null) => void): unknown;
   readonly isTTY?: boolean;
   readonly columns?: number;
@@ -15,30 +15,30 @@ interface Outputs {
   readonly stderr: Output;
 }
 
-/** The log of a service, one line per event: for eyes on standard error, or as JSON on standard output. */
+/** The log of a service, one line per event: text on standard error, or JSON on standard output. */
 export function createLog(level: string, json: boolean, { stdout, stderr }: Outputs = process): Logger {
-  return json ? jsonLog(level, stdout) : createLogger(level, (line) => writeForEyes(line, stderr));
+  return json ? jsonLog(level, stdout) : createLogger(level, (line) => writeText(line, stderr));
 }
 
-/** The log of a command, whose standard output is its result: always on standard error. */
+/** The log of a command, always on standard error, because its standard output is its result. */
 export function createCommandLog(level: string, json: boolean, { stderr }: Outputs): Logger {
   return createLog(level, json, { stdout: stderr, stderr });
 }
 
-/** Straight to the file if there is one: a stream that failed once, as on a full disk, never writes again. */
+/** Writes to the file descriptor, because a stream that fails once (on a full disk, say) never writes again. */
 function jsonLog(level: string, stream: Output): Logger {
   const write = stream.fd === undefined ? (text: string) => void stream.write(text) : fileWriter(stream.fd);
   return createLogger(level, (line) => write(`${printableJsonLine(line)}\n`));
 }
 
-/** One line: what came from outside can neither begin another one nor pass for another field. */
-function writeForEyes(line: string, output: Output): void {
+/** Writes one line of text. Text from outside can neither begin a new line nor look like another field. */
+function writeText(line: string, output: Output): void {
   const { level, time, msg, ...fields } = JSON.parse(line) as { level: number; time: number; msg: string };
-  const details = Object.entries(fields).map(([name, value]) => ` ${name}=${valueForEyes(value)}`);
+  const details = Object.entries(fields).map(([name, value]) => ` ${name}=${valueText(value)}`);
   const clockTime = new Date(time).toTimeString().slice(0, 8);
   output.write(`${printable(`${clockTime} ${levelName(level)} ${msg}${details.join("")}`)}\n`);
 }
 
-function valueForEyes(value: unknown): string {
+function valueText(value: unknown): string {
   return typeof value === "string" && /^[^\s"=\\]+$/.test(value) ? value : JSON.stringify(value);
 }

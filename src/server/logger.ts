@@ -2,20 +2,20 @@ import { writeSync } from "node:fs";
 import { systemClock } from "../clock.ts";
 import { ConfigError } from "../errors.ts";
 
-/** With fields for machines, or without. */
+/** Logs a message, with or without fields. */
 interface Log {
   (message: string): void;
   (fields: object, message: string): void;
 }
 
-/** Takes what a service has to tell. A logger of pino is one, too. */
+/** Logs events. A pino logger is one too. */
 export interface Logger {
   readonly info: Log;
   readonly warn: Log;
   readonly error: Log;
 }
 
-/** The numbers that stand for levels in a line of JSON; they are those of pino, which log viewers know. */
+/** The level numbers of pino, which log viewers know. */
 const levels = { debug: 20, info: 30, warn: 40, error: 50, silent: Infinity };
 const names: readonly string[] = Object.keys(levels);
 
@@ -26,7 +26,8 @@ export function levelName(level: number): string {
 }
 
 /**
- * Makes one line of JSON of each event from a level on: `level`, `time` in milliseconds since the epoch, the fields, `msg`.
+ * Makes a logger that writes one line of JSON for each event of at least the level `from`: `level`, `time` in epoch milliseconds, the
+ * fields, `msg`.
  *
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
@@ -49,8 +50,8 @@ export function createLogger(from: string, write: (line: string) => void): Logge
 const pause = new Int32Array(new SharedArrayBuffer(4));
 
 /**
- * Writes texts to an open file, each whole before it returns. A reader of a pipe that is slow is waited for; what cannot be written
- * (a full disk, a reader that has gone) is lost, and the next text is tried again.
+ * Makes a function that writes a text to an open file synchronously. Waits for a slow reader of a pipe. A text that cannot be written (full
+ * disk, closed pipe) is lost; the next one is tried again.
  */
 export function fileWriter(fd: number): (text: string) => void {
   return (text) => {

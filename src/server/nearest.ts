@@ -1,4 +1,4 @@
-/** The name that was most likely meant: the one with the fewest edits between, if there are few. */
+/** The most similar known name, if it is similar enough to be a typing mistake. */
 export function nearest(name: string, known: readonly string[]): string | undefined {
   const most = Math.max(2, name.length / 3);
   const [best] = known
@@ -8,7 +8,7 @@ export function nearest(name: string, known: readonly string[]): string | undefi
   return best?.other;
 }
 
-/** How many characters have to be inserted, removed or replaced (Levenshtein). */
+/** The Levenshtein distance: how many characters to insert, remove or replace. */
 function editDistance(from: string, to: string): number {
   let row = Array.from({ length: to.length + 1 }, (_, column) => column);
   for (const [line, letter] of from.split("").entries()) {

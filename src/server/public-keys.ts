@@ -10,7 +10,7 @@ import {
 import { readEncryptionKeyset, readKeyset } from "../node/key-files.ts";
 import { publishOnlySigner } from "../signer/local.ts";
 
-/** Both keysets without any private part: all that a process needs to publish them, and safe to send to a worker. */
+/** Both keysets without private parts, for a process that only publishes, such as a worker. */
 export interface PublicKeys {
   readonly signing: readonly { readonly keyId: string; readonly publicKey: PublicJwk }[];
   readonly encryption: readonly EncryptionEntry[];
@@ -18,7 +18,7 @@ export interface PublicKeys {
   readonly isRotating: boolean;
 }
 
-/** Reads and checks keysets, whole; the private parts are checked and then forgotten. */
+/** Reads and checks keysets. Private parts are checked too, and not kept. */
 export async function loadPublicKeys(
   keysPath: string | undefined,
   encryptionKeysPath: string | undefined,
@@ -38,7 +38,7 @@ export async function loadPublicKeys(
   };
 }
 
-/** The form in which a provider takes them. */
+/** The keysets for a provider that only publishes. */
 export function toKeysets({ signing, encryption }: PublicKeys): {
   readonly keyset: Keyset;
   readonly encryptionKeyset: EncryptionKeyset;

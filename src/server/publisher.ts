@@ -1,15 +1,15 @@
 import type { Metadata } from "../provider/options.ts";
 import { createProvider } from "../provider/provider.ts";
-import type { Crowd } from "./connections.ts";
+import type { Overload } from "./connections.ts";
 import { type Handler, startHttpServer } from "./http-server.ts";
 import { type PublicKeys, toKeysets } from "./public-keys.ts";
 
-/** What is published, and where. */
+/** Options of a publisher. */
 export interface PublisherOptions {
   readonly host: string;
   /** 0 takes a free port. */
   readonly port: number;
-  /** Default: `http://HOST:PORT`, which is fine on one's own machine only. */
+  /** Default: `http://HOST:PORT`, which only this machine can use. */
   readonly issuer?: string | undefined;
   readonly mountPrefix?: string | undefined;
   readonly jwksPath?: string | undefined;
@@ -33,7 +33,7 @@ export interface Publisher {
 export async function startPublisher(
   options: PublisherOptions,
   keys: PublicKeys,
-  onCrowd: (crowd: Crowd) => void,
+  onOverload: (overload: Overload) => void,
   { reusePort = false } = {},
 ): Promise<Publisher> {
   let { isRotating } = keys;
@@ -47,14 +47,14 @@ export async function startPublisher(
       discovery: options.discovery,
       metadata: options.metadata,
     });
-  // Made once before listening too, so that bad options are found before a connection is accepted.
+  // Made before listening as well, to find bad options before a connection is accepted.
   let provider = await make(options.port);
   const handler = async (port: number): Promise<Handler> => {
     if (port !== options.port) provider = await make(port);
     return provider.node;
   };
   const address = { host: options.host, port: options.port, reusePort };
-  const server = await startHttpServer(address, handler, { maxConnections: options.maxConnections, onCrowd });
+  const server = await startHttpServer(address, handler, { maxConnections: options.maxConnections, onOverload });
   return {
     port: server.port,
     jwksUri: provider.jwksUri,
@@ -68,12 +68,12 @@ export async function startPublisher(
   };
 }
 
-/** The configured issuer, else one that is fine on one's own machine. */
+/** The configured issuer, else the URL of this machine. */
 export function issuerOf({ issuer, host }: Pick<PublisherOptions, "issuer" | "host">, port: number): string {
   return issuer ?? new URL(`http://${urlHost(host)}:${port}`).origin;
 }
 
-/** The host by which a URL on this machine names a listening address. */
+/** The host for a URL on this machine. */
 export function urlHost(host: string): string {
   if (host === "0.0.0.0" || host === "::") return "localhost";
   return host.includes(":") ? `[${host}]` : host;

@@ -4,7 +4,7 @@ import { checkMetadata, missingMembers } from "../provider/discovery.ts";
 import type { Metadata } from "../provider/options.ts";
 import { locate } from "../provider/paths.ts";
 import { startAdmin } from "./admin.ts";
-import { type Crowd, logCrowd } from "./connections.ts";
+import { type Overload, logOverload } from "./connections.ts";
 import type { Logger } from "./logger.ts";
 import { type Publisher, issuerOf, startPublisher, urlHost } from "./publisher.ts";
 import { readJsonObject } from "./json-file.ts";
@@ -24,28 +24,28 @@ export interface Service {
   readonly kids: readonly string[];
   /** URL of the admin address; `undefined` when it is off. */
   readonly adminUrl: string | undefined;
-  /** Reads the keys again; bad ones are logged, and the old ones go on being served. Resolves to whether they are good. */
+  /** Reads the key files again. Resolves to `false` if they are bad: that is logged, and the old keys stay in use. */
   reload(): Promise<boolean>;
-  /** Stops accepting, ends what is under way, and resolves within 16 seconds. */
+  /** Stops accepting, answers requests under way, and resolves within 16 seconds. */
   stop(): Promise<void>;
 }
 
 /**
- * Starts the service. Signals are the caller's.
+ * Starts the service. The caller handles signals.
  *
  * @throws ServiceError `ERR_FILE_UNREADABLE`, `ERR_FILE_UNWRITABLE`, `ERR_NO_KEY_FILES`, `ERR_LISTEN`, `ERR_WORKER`
  * @throws ConfigError, KeyMaterialError see `createProvider`
- * @throws ConfigError `ERR_CONFIG_FORMAT`, `ERR_METADATA_RESERVED`: of the metadata file
+ * @throws ConfigError `ERR_CONFIG_FORMAT`, `ERR_METADATA_RESERVED` for the metadata file
  * @throws ConfigError, StoreError see `createKeyManager`
  */
 export async function startService(settings: Settings, log: Logger): Promise<Service> {
-  // Before anything is made, so that a wrong setting leaves nothing behind.
+  // First, so that a wrong setting leaves no files behind.
   const discovery = !settings.noDiscovery;
   locate(issuerOf(settings, settings.port), settings.mountPrefix, settings.jwksPath, { discovery });
   const metadata = settings.metadata === undefined ? undefined : await readMetadata(settings.metadata);
   if (settings.issuer === undefined && /^(0\.0\.0\.0|::)$/.test(settings.host)) {
     log.warn(
-      "no issuer is set: the discovery document names localhost, which only this machine understands; set --issuer",
+      "no issuer is set, so the discovery document names localhost, which only this machine can use; set --issuer",
     );
   }
   const paths = [settings.keys, settings.encryptionKeys].filter((path) => path !== undefined);
@@ -55,7 +55,7 @@ export async function startService(settings: Settings, log: Logger): Promise<Ser
     return keys;
   };
 
-  // Taken before the files are read, so that no change between the two is missed.
+  // Before the files are read, so that no change is missed.
   const baseline = await fingerprint(paths);
   let files = await load();
   const managed = settings.keys === undefined ? await startManagedKeys(settings, log) : undefined;
@@ -64,7 +64,7 @@ export async function startService(settings: Settings, log: Logger): Promise<Ser
   const options = { ...settings, cors: !settings.noCors, discovery, metadata };
   const publish = (): Promise<Publisher> =>
     settings.workers === 1
-      ? startPublisher(options, keys, (crowd) => logCrowd(log, crowd))
+      ? startPublisher(options, keys, (overload) => logOverload(log, overload))
       : startWorkers(settings.workers, options, keys, log);
   const publisher = await publish().catch(async (error: unknown) => {
     await managed?.stop();
@@ -74,7 +74,7 @@ export async function startService(settings: Settings, log: Logger): Promise<Ser
   const admin = await startAdminAt(
     settings.admin,
     () => ready,
-    (crowd) => logCrowd(log, crowd, { admin: settings.admin }),
+    (overload) => logOverload(log, overload, { admin: settings.admin }),
   ).catch(async (error: unknown) => {
     await publisher.stop();
     await managed?.stop();
@@ -88,12 +88,12 @@ export async function startService(settings: Settings, log: Logger): Promise<Ser
   };
 
   const kids = (): string[] => keys.signing.map(({ keyId }) => keyId);
-  // One change after the other, so that none undoes another one that came meanwhile.
+  // One change after the other, so that none undoes a newer one.
   const inTurn = serial();
   const change = async (nextManaged: PublicKeys | undefined, nextFiles: PublicKeys): Promise<void> => {
     const all = together(nextManaged, nextFiles);
     const { keyset, encryptionKeyset } = toKeysets(all);
-    // Each of the two is good by itself.
+    // Each part was checked alone, but both together may break a rule.
     await checkKeyset(keyset, encryptionKeyset);
     await publisher.update(all);
     [managedKeys, files, keys] = [nextManaged, nextFiles, all];
@@ -107,7 +107,7 @@ export async function startService(settings: Settings, log: Logger): Promise<Ser
       } catch (error) {
         log.error(
           { code: (error as { code?: string }).code },
-          `keys refused, the old ones stay: ${(error as Error).message}`,
+          `new keys refused, the old ones stay in use: ${(error as Error).message}`,
         );
         return false;
       }
@@ -125,7 +125,7 @@ export async function startService(settings: Settings, log: Logger): Promise<Ser
   if (missing.length > 0) {
     log.info(
       { missing },
-      "the discovery document is partial, which is enough for verifiers: --metadata FILE adds what it lacks, --no-discovery leaves it to your provider",
+      "the discovery document lacks members that clients need (verifiers do not): add them with --metadata FILE, or let your provider serve its own with --no-discovery",
     );
   }
   log.info(
@@ -165,16 +165,16 @@ async function readMetadata(file: string): Promise<Metadata> {
   return metadata;
 }
 
-/** The signing keys are managed, or in files; encryption keys may be in both. */
+/** Signing keys are either managed or in files. Encryption keys may be both. */
 function together(managed: PublicKeys | undefined, files: PublicKeys): PublicKeys {
   if (managed === undefined) return files;
   return { ...managed, encryption: [...managed.encryption, ...files.encryption] };
 }
 
-async function startAdminAt(address: string, isReady: () => boolean, onCrowd: (crowd: Crowd) => void) {
+async function startAdminAt(address: string, isReady: () => boolean, onOverload: (overload: Overload) => void) {
   if (address === "off") return undefined;
   const separator = address.lastIndexOf(":");
   const host = address.slice(0, separator).replace(/^\[(.*)\]$/, "$1");
-  const server = await startAdmin({ host, port: Number(address.slice(separator + 1)) }, isReady, onCrowd);
+  const server = await startAdmin({ host, port: Number(address.slice(separator + 1)) }, isReady, onOverload);
   return { url: `http://${urlHost(host)}:${server.port}`, stop: server.stop };
 }

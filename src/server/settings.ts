@@ -6,7 +6,7 @@ import { readJsonObject } from "./json-file.ts";
 import { type Rule, boolean, oneOf, text, textThat, wholeNumber } from "../options.ts";
 import { nearest } from "./nearest.ts";
 
-/** A JWK, a PEM or a wrapping key where the path of a file with it is meant. */
+/** Whether a value looks like a JWK, a PEM or a wrapping key instead of the path of a file. */
 export function looksLikeSecret(value: string): boolean {
   return /[{\r\n]|-----BEGIN|^\s*\[|^[\w-]{43}$/.test(value);
 }
@@ -17,21 +17,21 @@ function isAddressOrOff(value: string): boolean {
   return value === "off" || Number(port) <= 65_535;
 }
 
-function isHost(value: string): boolean {
+function isListenHost(value: string): boolean {
   return isIP(value) !== 0 || (/^[\w.-]+$/.test(value) && URL.canParse(`http://${value}`));
 }
 
-/** A duration or period of the rotation policy, which has the default and the bounds. */
+/** A duration of the rotation policy, which checks its bounds and has its default. */
 const duration = (value: string, help: string) =>
   ({ rule: wholeNumber(0, 1_000_000_000), fallback: undefined, value, help }) as const;
 
 /**
- * Every setting of the service: its rule, its default, and the line of help about it. The flag is the name in kebab case, the
- * environment variable `JWKSD_` and the name in upper snake case, the member of the configuration file the name itself.
+ * Every setting of the service: its rule, its default and its line of help. For the setting `logLevel`, the flag is `--log-level`, the
+ * environment variable `JWKSD_LOG_LEVEL`, and the member of the configuration file `logLevel`.
  */
 export const settingDefinitions = {
   host: {
-    rule: textThat("an IP address, without brackets, or a host name", isHost),
+    rule: textThat("an IP address, without brackets, or a host name", isListenHost),
     fallback: "127.0.0.1",
     value: "<address>",
     help: "address to listen on",
@@ -40,13 +40,13 @@ export const settingDefinitions = {
     rule: wholeNumber(0, 65_535),
     fallback: 9900,
     value: "<port>",
-    help: "port to listen on; 0 takes a free one",
+    help: "port to listen on; 0 means a free port",
   },
   issuer: {
     rule: text,
     fallback: undefined,
     value: "<url>",
-    help: "issuer identifier of the provider (default: http://HOST:PORT, which suits your own machine only)",
+    help: "issuer identifier of the provider (default: http://HOST:PORT, which only this machine can use)",
   },
   mountPrefix: { rule: text, fallback: undefined, value: "<path>", help: "path between the issuer and the endpoints" },
   jwksPath: { rule: text, fallback: "/jwks", value: "<path>", help: "path of the JWK Set" },
@@ -66,7 +66,7 @@ export const settingDefinitions = {
     rule: path,
     fallback: undefined,
     value: "<file>",
-    help: "keys that encrypt the store, one per line, 32 bytes in base64url; the first encrypts (default: a file beside the store)",
+    help: "file of wrapping keys, one per line, 32 bytes in base64url; the first encrypts, all decrypt (default: a file beside the store)",
   },
   signerType: {
     rule: oneOf("local", ...signerTypes),
@@ -78,7 +78,7 @@ export const settingDefinitions = {
     rule: path,
     fallback: undefined,
     value: "<file>",
-    help: "JSON file that says how to reach HSMs and key services; see docs/signers.md",
+    help: "JSON file with the options of HSMs and key services; see docs/signers.md",
   },
   destroyExternal: {
     rule: boolean,
@@ -92,9 +92,9 @@ export const settingDefinitions = {
   clockSkewSeconds: duration("<seconds>", "how far apart the clocks of provider and verifiers may be (default: 300)"),
   cacheSlackSeconds: duration(
     "<seconds>",
-    "how much longer than Cache-Control allows a cache may keep a copy (default: 7200)",
+    "how much longer than Cache-Control allows caches may keep a copy (default: 7200)",
   ),
-  replicaLagSeconds: duration("<seconds>", "how long a change takes to reach every replica (default: 5)"),
+  replicaLagSeconds: duration("<seconds>", "how long a change takes to reach all replicas (default: 5)"),
   encryptionKeys: {
     rule: path,
     fallback: undefined,
@@ -119,7 +119,7 @@ export const settingDefinitions = {
     rule: boolean,
     fallback: false,
     value: undefined,
-    help: "serve no discovery document; that of your provider must name the JWK Set",
+    help: "serve no discovery document; your provider serves its own, with the URL of the JWK Set",
   },
   noCors: { rule: boolean, fallback: false, value: undefined, help: "send no CORS headers" },
   admin: {
@@ -146,12 +146,12 @@ export type Settings = {
     | (Definitions[Name]["rule"] extends Rule<infer Value> ? Value : never)
     | (undefined extends Definitions[Name]["fallback"] ? undefined : never);
 } & {
-  /** As text, from the environment only: what a command line holds, every process can read. */
+  /** From the environment only, because other processes can read command lines. */
   readonly wrappingKeys: string | undefined;
 };
 
 const names = Object.keys(settingDefinitions) as SettingName[];
-/** Where somebody may give, by mistake, the secret itself or an address with a password: no message repeats the value. */
+/** Settings where somebody may give a secret by mistake. No message shows their values. */
 const nearSecrets: ReadonlySet<SettingName> = new Set([
   "keys",
   "encryptionKeys",
@@ -159,7 +159,7 @@ const nearSecrets: ReadonlySet<SettingName> = new Set([
   "wrappingKeyFile",
   "signers",
 ] as const);
-/** What says how jwksd manages keys. */
+/** Settings for keys that jwksd manages. */
 export const managedOnly = [
   "store",
   "wrappingKeyFile",
@@ -173,7 +173,7 @@ export const managedOnly = [
   "cacheSlackSeconds",
   "replicaLagSeconds",
 ] as const satisfies readonly SettingName[];
-/** It would say nothing about keys that others manage. */
+/** Pairs of settings that exclude each other. */
 const exclusive = [
   ...[...managedOnly, "wrappingKeys" as const].map((name) => ["keys", name] as const),
   ["wrappingKeyFile", "wrappingKeys"] as const,
@@ -184,7 +184,7 @@ export const flagName = (name: string): string => `--${name.replace(/[A-Z]/g, (l
 export const variableName = (name: string): string =>
   `JWKSD${flagName(name).slice(1).replaceAll("-", "_").toUpperCase()}`;
 
-/** Where settings come from; a flag wins over the environment, the environment over the file, the file over the default. */
+/** Sources of settings. A flag wins over the environment, the environment over the file, the file over the default. */
 export interface SettingSources {
   /** By setting name, as text (or `true` for a flag without a value). */
   readonly flags: Readonly<Record<string, unknown>>;
@@ -224,14 +224,14 @@ export async function resolveSettings(sources: SettingSources): Promise<Settings
       throw new ConfigError("ERR_OPTION_INVALID", `${one} and ${other} exclude each other; give one of them`);
     }
   }
-  // Else a command that only looks would show it, with a password that is in it.
+  // Here already, because commands show the issuer, and this check refuses one with a password.
   if (settings.issuer !== undefined) locate(settings.issuer as string);
   return settings as Settings;
 }
 
 /**
- * The variables that are meant for jwksd. Kubernetes tells each pod about the services of its namespace by variables that begin
- * with their names, so where a service is called "jwksd", as well it may, there is a JWKSD_PORT of "tcp://10.0.0.1:9900".
+ * The variables of jwksd. For a Kubernetes service named "jwksd", the pods of its namespace also get variables such as JWKSD_PORT with
+ * "tcp://10.0.0.1:9900". Those are left out.
  *
  * @see https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables
  */
@@ -271,7 +271,7 @@ const switchTexts = new Map([
   ["0", false],
 ]);
 
-/** Flags and variables are texts; the rule says what they stand for. */
+/** Converts the text of a flag or variable to the type that the rule wants. */
 function fromText(value: unknown, rule: Rule): unknown {
   if (typeof value !== "string") return value;
   if (rule === boolean) return switchTexts.get(value) ?? value;
@@ -285,7 +285,7 @@ function check(name: SettingName, value: unknown, from: string): unknown {
   throw new ConfigError("ERR_OPTION_INVALID", nearSecrets.has(name) ? message : `${message}, not ${shown(value)}`);
 }
 
-/** A whole member of another file may be in an object, with what that file keeps. */
+/** A value for a message. An object may be part of another file, with a secret, and is not shown. */
 function shown(value: unknown): string {
   if (typeof value !== "object") return JSON.stringify(value);
   return Array.isArray(value) ? "an array" : "an object";

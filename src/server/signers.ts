@@ -10,20 +10,20 @@ import type { Settings } from "./settings.ts";
 
 type SignalOption = { readonly signal?: AbortSignal | undefined };
 
-/** The HSMs and key services of a configuration, in the form in which a key manager takes them. */
+/** The configured HSMs and key services, as options for a key manager. */
 export interface Signers {
+  /** Opens a key by its URI. */
   openSigner(this: void, uri: string, options?: SignalOption): Promise<ExternalSigner>;
-  /** Where new signing keys are made; `undefined` for the store. */
+  /** Makes a signing key; `undefined` if new keys are made in the store. */
   readonly createSigner: ((request: { readonly issuer: string } & SignalOption) => Promise<ExternalSigner>) | undefined;
-  /** `undefined` where keys stay when they are removed. */
+  /** Destroys a removed key; `undefined` if such keys are kept. */
   readonly destroySigner: ((uri: string, options?: SignalOption) => Promise<unknown>) | undefined;
 }
 
 /**
- * Reads how to reach them; nothing is connected to before it is used. What is wrong with the options of any of them is said now, not
- * when the next key is due.
+ * Reads the signers file. All options are checked now, but connections are made when they are needed.
  *
- * @param log is told of files with secrets that others can read
+ * @param log gets warnings about secret files that others can read
  * @throws ConfigError `ERR_CONFIG_FORMAT`, and see `signerBackend`
  */
 export async function signersOf(
@@ -32,16 +32,16 @@ export async function signersOf(
 ): Promise<Signers> {
   const options = settings.signers === undefined ? {} : await readOptions(settings.signers);
   const backends = new Map<string, Promise<SignerBackend>>();
-  /** One for each kind, because some keep a process or connections for all their keys. */
+  /** One backend per kind, because some share a process or connections between keys. */
   const backendOf = (uriOrType: string): Promise<SignerBackend> => {
     const [type = ""] = uriOrType.split(":", 1);
     const backend = backends.get(type) ?? signerBackend(uriOrType, options);
     backends.set(type, backend);
-    // One that could not be made is made anew the next time.
+    // A failed backend is made again at the next call.
     backend.catch(() => backends.delete(type));
     return backend;
   };
-  // Also those of no key in use: a secret may have been put there, where it is not looked for.
+  // Options of unused kinds are checked too: a mistake must not wait for the first key.
   for (const type of typesOf(options)) await backendOf(type);
   if (settings.signerType !== "local") await backendOf(settings.signerType);
   const warn = warnOnce(log);
@@ -64,7 +64,7 @@ export async function signersOf(
   };
 }
 
-/** Warns of each file with a secret that others can read. One that is not there is an error when it is used. */
+/** Warns about secret files that others can read, once per file. A missing file is an error when it is used. */
 function warnOnce(log: Pick<Logger, "warn"> | undefined): (file: string | undefined) => Promise<void> {
   const seen = new Set<string>();
   return async (file) => {

@@ -3,11 +3,11 @@ import { join } from "node:path";
 import { isKeyFileName } from "../node/key-files.ts";
 
 /**
- * Calls `onChange` after the files at `paths` (files, or folders of files) have changed since `baseline` and then stayed the same
- * for one interval, so that a file is not read while it is being written.
+ * Calls `onChange` when the files at `paths` (files, or folders of files) have changed since `baseline` and then stayed the same for one
+ * interval, so that a file is not read while it is written.
  *
- * It looks at what the paths lead to instead of asking the system for events: events get lost on network and overlay file
- * systems, and where mounted secrets are swapped by a symbolic link, as Kubernetes does, none is sent for the file itself.
+ * Polls instead of using file events. Network and overlay file systems lose events, and Kubernetes replaces mounted secrets by a symbolic
+ * link, without an event for the file.
  *
  * @param baseline {@link fingerprint} of the paths, taken before they were read
  */
@@ -42,10 +42,10 @@ export function watchPaths(
   };
 }
 
-/** A text that changes whenever what the paths lead to changes. */
+/** A text that changes whenever the files change. */
 export async function fingerprint(paths: readonly string[]): Promise<string> {
   const states = paths.map(async (path) => {
-    // Not the folders in a folder: keys are not read from them, and there may be many, or links in a circle.
+    // Not recursive: keys are not read from subfolders, and links may form a circle.
     const names = (await readdir(path).catch(() => [])).filter(isKeyFileName).sort();
     return Promise.all([path, ...names.map((name) => join(path, name))].map(stateOf));
   });

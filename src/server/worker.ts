@@ -1,12 +1,12 @@
-// One worker process of `jwksd serve --workers N`. It holds public keys only.
-import type { Crowd } from "./connections.ts";
+// A worker process of `jwksd serve --workers N`. It has public keys only.
+import type { Overload } from "./connections.ts";
 import { type Publisher, startPublisher } from "./publisher.ts";
 import type { FromWorker, ToWorker } from "./workers.ts";
 
 let publisher: Publisher | undefined;
 
 process.on("message", (message) => void handle(message as ToWorker));
-// The first process decides: a terminal sends its signals to both.
+// A terminal sends its signals to all processes, and the first process decides.
 process.on("SIGINT", () => {});
 process.on("SIGHUP", () => {});
 process.on("SIGTERM", () => void stop());
@@ -19,8 +19,8 @@ async function handle(message: ToWorker): Promise<void> {
     return tell({ kind: "updated", version: message.version });
   }
   try {
-    const onCrowd = (crowd: Crowd): void => tell({ kind: "crowd", crowd });
-    publisher = await startPublisher(message.options, message.keys, onCrowd, { reusePort: true });
+    const onOverload = (overload: Overload): void => tell({ kind: "overload", overload });
+    publisher = await startPublisher(message.options, message.keys, onOverload, { reusePort: true });
     tell({ kind: "listening", port: publisher.port, jwksUri: publisher.jwksUri });
   } catch (error) {
     tell({ kind: "failed", message: (error as Error).message });

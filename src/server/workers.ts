@@ -4,23 +4,23 @@ import { createServer } from "node:net";
 import { setTimeout } from "node:timers/promises";
 import { childEnvironment } from "../child-environment.ts";
 import { ServiceError } from "../errors.ts";
-import { type Crowd, logCrowd } from "./connections.ts";
+import { type Overload, logOverload } from "./connections.ts";
 import { listen } from "./http-server.ts";
 import type { Publisher, PublisherOptions } from "./publisher.ts";
 import type { PublicKeys } from "./public-keys.ts";
 
-/** What the first process tells a worker. */
+/** Messages of the first process. */
 export type ToWorker =
   | { readonly kind: "start"; readonly options: PublisherOptions; readonly keys: PublicKeys }
   | { readonly kind: "update"; readonly keys: PublicKeys; readonly version: number }
   | { readonly kind: "stop" };
 
-/** What a worker tells the first process. */
+/** Messages of a worker. */
 export type FromWorker =
   | { readonly kind: "listening"; readonly port: number; readonly jwksUri: string }
   | { readonly kind: "failed"; readonly message: string }
   | { readonly kind: "updated"; readonly version: number }
-  | { readonly kind: "crowd"; readonly crowd: Crowd };
+  | { readonly kind: "overload"; readonly overload: Overload };
 
 interface WorkerLog {
   info(fields: object, message: string): void;
@@ -28,13 +28,13 @@ interface WorkerLog {
 }
 
 const workerModule = new URL(`./worker${import.meta.url.endsWith(".ts") ? ".ts" : ".js"}`, import.meta.url);
-/** How long a worker may take for what it is told, in milliseconds, before it is killed. */
+/** How long a worker may take before it is killed, in milliseconds. */
 const limits = { startMs: 30_000, updateMs: 3_000, stopMs: 7_000 } as const;
 const retryDelayMs = { first: 100, last: 5_000 } as const;
 
 /**
- * Serves the public endpoint in `count` processes that share one port (SO_REUSEPORT): the kernel spreads connections over them,
- * and none of them passes through this process. A worker that dies or hangs is replaced.
+ * Serves the public endpoint in `count` processes that share one port (SO_REUSEPORT). The kernel distributes the connections. A worker
+ * that dies or hangs is replaced.
  *
  * @throws ServiceError `ERR_LISTEN`, `ERR_WORKER`
  */
@@ -61,7 +61,7 @@ export async function startWorkers(
     worker.once("exit", () => running.delete(worker));
     worker.on("message", (message) => {
       const told = message as FromWorker;
-      if (told.kind === "crowd") logCrowd(log, told.crowd, { pid: worker.pid });
+      if (told.kind === "overload") logOverload(log, told.overload, { pid: worker.pid });
     });
     const answer = firstMessage(worker);
     tell(worker, { kind: "start", options: { ...options, port }, keys: current });
@@ -76,7 +76,7 @@ export async function startWorkers(
       log.warn({ pid: worker.pid, code, signal }, "a worker died and is replaced");
       void replace(first.port);
     });
-    // Keys that changed while it started.
+    // The keys may have changed during the start.
     if (startedVersion !== version) await updateWorker(worker, current, version);
     log.info({ pid: worker.pid }, "worker started");
     return first;
@@ -104,7 +104,7 @@ export async function startWorkers(
   async function update(next: PublicKeys): Promise<void> {
     current = next;
     version += 1;
-    // A replacement that is starting is waited for, because it may have been started with the keys before.
+    // A replacement that is starting may have the old keys, so it must end its start.
     await Promise.allSettled([...[...listening].map((worker) => updateWorker(worker, next, version)), ...replacements]);
   }
 
@@ -115,7 +115,7 @@ export async function startWorkers(
 
   await checkUnshared(options);
   try {
-    // The first one binds the port, which may be a free one that the others must then share.
+    // The first worker binds the port, which may be any free one. The others share it.
     const { port, jwksUri } = await start(options.port);
     await Promise.all(Array.from({ length: count - 1 }, () => start(port)));
     return { port, jwksUri, update, stop };
@@ -125,7 +125,7 @@ export async function startWorkers(
   }
 }
 
-/** Where another service has opened the port for sharing, listening would succeed, and each would get some of the connections. */
+/** Checks that no other service shares the port: listening would succeed, and each would get some of the connections. */
 async function checkUnshared(address: { readonly host: string; readonly port: number }): Promise<void> {
   if (address.port === 0) return;
   const probe = createServer();
@@ -135,11 +135,11 @@ async function checkUnshared(address: { readonly host: string; readonly port: nu
 }
 
 function tell(worker: ChildProcess, message: ToWorker): void {
-  // One that cannot be told has ended, which is seen elsewhere.
+  // A worker that gets no messages has ended, and "exit" follows.
   worker.send(message, () => {});
 }
 
-/** Kills the worker if it takes longer; gives what calls that off. */
+/** Kills the worker after a delay. @returns a function that cancels this */
 function killAfter(worker: ChildProcess, delayMs: number): () => void {
   const timer = globalThis.setTimeout(() => worker.kill("SIGKILL"), delayMs);
   return () => clearTimeout(timer);
@@ -157,12 +157,12 @@ function firstMessage(worker: ChildProcess): Promise<FromWorker> {
     };
     worker.on("message", look);
     worker.once("exit", (code, signal) => fail(`a worker ended before it listened (${signal ?? `exit code ${code}`})`));
-    // Stays for good: an error that nobody listens for would end this process.
+    // Not removed, because an "error" event without a listener would end this process.
     worker.on("error", (error) => fail(`a worker process cannot be started (${error.message})`));
   }).finally(inTime);
 }
 
-/** Resolves when the worker publishes the keys, or is gone. */
+/** Resolves when the worker publishes the keys, or has ended. */
 function updateWorker(worker: ChildProcess, keys: PublicKeys, version: number): Promise<void> {
   return new Promise((resolve) => {
     const inTime = killAfter(worker, limits.updateMs);

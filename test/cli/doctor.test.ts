@@ -124,7 +124,10 @@ describe("jwksd doctor", () => {
     const port = await listening(t, server);
     await new Promise((resolve) => server.close(resolve));
     const rows: readonly (readonly [target: string, says: RegExp, ...flags: string[]])[] = [
-      ["/nowhere/keys.json", /cannot be read \(ENOENT\); a URL begins with https:\/\/ \[ERR_FILE_UNREADABLE\]/],
+      [
+        "/nowhere/keys.json",
+        /cannot read the file .* \(ENOENT\); a URL begins with https:\/\/ \[ERR_FILE_UNREADABLE\]/,
+      ],
       ["http://login.example.com", /is not an https URL; --allow-insecure .*\[ERR_URL_INSECURE\]/],
       ["https://127.0.0.1", /not public; --allow-insecure .*\[ERR_ADDRESS_FORBIDDEN\]/],
       [`http://127.0.0.1:${port}`, /no connection \(ECONNREFUSED\) \[ERR_FETCH_FAILED\]/, insecure],
@@ -283,7 +286,7 @@ describe("--token", () => {
     assert.equal(code, 0);
     const both = await runCli(t, ["doctor", "-", "--token", "-"]);
     assert.equal(both.code, 2);
-    assert.match(both.stderr, /standard input is either/);
+    assert.match(both.stderr, /standard input cannot be both/);
   });
 
   test("without keys it is refused, and it says so", async (t) => {
@@ -337,9 +340,18 @@ describe("--watch", () => {
   const wrong: readonly (readonly [says: RegExp, ...flags: string[]])[] = [
     [/Not a duration/, "https://a.example", "--watch", "soon"],
     [/Not a duration/, "https://a.example", "--watch", "31d"],
-    [/--watch takes a URL/, "keys.json", "--watch", "1s"],
-    [/goes with --watch/, "https://a.example", "--token-command", "true"],
-    [/either from/, "https://a.example", "--watch", "1s", "--token", "-", "--token-command", "true"],
+    [/--watch needs a URL/, "keys.json", "--watch", "1s"],
+    [/--token-command needs --watch/, "https://a.example", "--token-command", "true"],
+    [
+      /--token-command and --token - exclude/,
+      "https://a.example",
+      "--watch",
+      "1s",
+      "--token",
+      "-",
+      "--token-command",
+      "true",
+    ],
   ];
   for (const [says, ...flags] of wrong) {
     test(`${flags.join(" ")} is refused`, async (t) => {

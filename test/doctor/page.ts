@@ -11,7 +11,7 @@ const groups: Readonly<Record<string, string>> = {
   HTTP: "The endpoint",
   TLS: "TLS",
   DISCOVERY: "Discovery",
-  WATCH: "What only time shows",
+  WATCH: "Changes over time",
 };
 
 /** The page as it is, and as the table of codes wants it. */

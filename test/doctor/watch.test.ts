@@ -136,7 +136,7 @@ describe("a watch", () => {
       durationMs: hour,
     });
     assert.equal(asked, 10);
-    assert.match(timeline.at(-1) ?? "", /the watch has ended/);
+    assert.match(timeline.at(-1) ?? "", /the watch ended early/);
   });
 });
 

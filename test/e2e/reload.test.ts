@@ -146,7 +146,7 @@ describe("reload:", { timeout, concurrency: 4 }, () => {
       await chmod(file, octal);
       const { msg } = await service.logged(isWarning, from);
       const hint = `fix it with: chmod 600 ${file}`;
-      assert.equal(msg, `${file} can be read by others than its owner (mode 0${octal}); ${hint}`);
+      assert.equal(msg, `users other than its owner can read ${file} (mode 0${octal}); ${hint}`);
       await service.logged(isReload, from);
     }
     const from = service.log.length;
@@ -209,7 +209,7 @@ async function refused(service: RunningService, code: string, change: () => Prom
   await change();
   const line = await service.logged((line) => line["code"] === code, from);
   assert.equal(line.level, 50);
-  assert.match(line.msg, /^keys refused, the old ones stay: ./);
+  assert.match(line.msg, /^new keys refused, the old ones stay in use: ./);
   assert.equal((await getOnce(service.port)).body, before.body);
 }
 

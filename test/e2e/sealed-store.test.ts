@@ -283,15 +283,15 @@ describe("files", { timeout, skip: !isSupported }, () => {
     assert.deepEqual(await warnings(), []);
     await chmod(path, 0o620);
     assert.deepEqual(await warnings(), [
-      `${path} can be written by others than its owner (mode 0620); fix it with: chmod go-w ${path}`,
+      `users other than its owner can write ${path} (mode 0620); fix it with: chmod go-w ${path}`,
     ]);
     await chmod(path, 0o600);
     const rows: [folder: string, mode: number, says: RegExp | undefined][] = [
-      [data, 0o777, /write into .*\/data \(mode 0777\), and so put another store in its place; .*chmod go-w/],
-      [data, 0o770, /write into .*\/data \(mode 0770\), and so put another store in its place/],
-      [data, 0o1777, /write into .*\/data \(mode 01777\), and so put a write-ahead log beside the store/],
+      [data, 0o777, /write into .*\/data \(mode 0777\) and replace the store; .*chmod go-w/],
+      [data, 0o770, /write into .*\/data \(mode 0770\) and replace the store/],
+      [data, 0o1777, /write into .*\/data \(mode 01777\) and put a write-ahead log beside the store/],
       [data, 0o755, undefined],
-      [folder, 0o777, /write into .* \(mode 0777\), and so put another folder in the place of .*keys\.db/],
+      [folder, 0o777, /write into .* \(mode 0777\) and replace the folder of .*keys\.db/],
       [folder, 0o1777, undefined],
     ];
     for (const [name, mode, says] of rows) {

@@ -23,7 +23,7 @@ const halfARequest = "GET /jwks HTTP/1.1\r\nHost: op.exa";
 const theOtherHalf = "mple\r\n\r\n";
 
 const partial =
-  "the discovery document is partial, which is enough for verifiers: --metadata FILE adds what it lacks, --no-discovery leaves it to your provider";
+  "the discovery document lacks members that clients need (verifiers do not): add them with --metadata FILE, or let your provider serve its own with --no-discovery";
 const firstStart = [
   "first start: made a wrapping key, which encrypts the private keys; whoever copies the folder has both, so keep it elsewhere: see --wrapping-key-file and JWKSD_WRAPPING_KEYS",
   "key announced",

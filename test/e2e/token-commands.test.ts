@@ -64,10 +64,13 @@ describe("jwksd token refuses", { timeout, concurrency: 4 }, () => {
     { args: ["--aud", "api", "--claim", "n=1", "--claim", "n=2"], says: ["a claim n already"] },
     {
       args: ["--aud", "api", "--claim", "id=12345678901234567890"],
-      says: ["12345678901234567890 would become 12345678901234567000.", `'"12345678901234567890"'`],
+      says: ["JavaScript would round 12345678901234567890 to 12345678901234567000.", `'"12345678901234567890"'`],
     },
-    { args: ["--aud", "api", "--claim", "n=1e999"], says: ["1e999 would become Infinity"] },
-    { args: ["--aud", "api", "--claim", 'o={"a":[9007199254740993]}'], says: ["9007199254740993 would become"] },
+    { args: ["--aud", "api", "--claim", "n=1e999"], says: ["JavaScript would round 1e999 to Infinity"] },
+    {
+      args: ["--aud", "api", "--claim", 'o={"a":[9007199254740993]}'],
+      says: ["JavaScript would round 9007199254740993 to"],
+    },
     { args: ["--aud", "api", "--lifetime", "1h"], says: ["whole number of seconds"] },
     { args: ["--aud", "api", "--lifetime", "0"], says: ["lifetimeSeconds", "[ERR_CLAIMS_INVALID]"] },
     {
@@ -204,7 +207,7 @@ describe("jwksd token and the keys that a service manages", { timeout, concurren
     await writeFile(file, keySetText("active"));
     assert.equal((await runCli(t, ["keys", "import", file, "--data", data])).code, 0);
     await chmod(join(data, "wrapping.key"), 0o644);
-    const warning = /wrapping\.key can be read by others than its owner/;
+    const warning = /users other than its owner can read .*wrapping\.key/;
     for (const jsonLogs of ["0", "1"]) {
       const args = ["token", "--data", data, "--aud", "api"];
       const { code, stdout, stderr } = await runCli(t, args, { JWKSD_JSON_LOGS: jsonLogs });

@@ -162,7 +162,7 @@ describe("jwksd verify shows what the token has and what is expected", { timeout
     const { code, stdout } = await runCli(t, ["verify", token, "--issuer", asked, "--aud", "me"]);
     assert.equal(code, 1);
     assert.ok(
-      stdout.includes(`another issuer, "${issuer}" and not "${asked}"; if that is the provider you mean,`),
+      stdout.includes(`another issuer, "${issuer}" and not "${asked}"; if this is the right provider,`),
       stdout,
     );
     assert.ok(stdout.endsWith(" [ERR_DISCOVERY_ISSUER]\n"));

@@ -39,7 +39,7 @@ test("a folder into which others may put keys is reported", async (t) => {
   await chmod(folder, 0o777);
   const { warnings } = await readKeyset(folder);
   assert.equal(warnings.length, 1);
-  assert.match(warnings[0] ?? "", /others .*write.*chmod go-w/);
+  assert.match(warnings[0] ?? "", /users other than its owner can write.*chmod go-w/);
   await chmod(folder, 0o755);
   assert.deepEqual((await readKeyset(folder)).warnings, []);
 });

@@ -44,8 +44,8 @@ rotation mode                             │                 ▀▀▀▀▀▀
                          10-12          11-20             01-09      01-10 13:10
 
 █ active   ╍ announced   ▒ retiring   ▀ rotation mode: cached for 5 min
-(next) is a key that is still to be made. Not to scale: the lengths of time are
-on the axis. All times are UTC.
+(next) is a key that does not exist yet. Not to scale: the axis has the
+durations. All times are UTC.
 
 1  2027-01-09 12:00:00 UTC, in 50 d
    announce sig (next)
@@ -95,8 +95,8 @@ rotation mode ~~~~~~~~~~   ~~~~   ~~~
 # active   . announced   = retiring
 x revoked, but caches may trust it
 ~ rotation mode: cached for 5 min
-(next) is a key that is still to be
-made. Not to scale: the lengths of time
+(next) is a key that does not exist yet.
+Not to scale: the axis has the
 `,
   first: `
               now                   2             3      4

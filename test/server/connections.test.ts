@@ -3,7 +3,7 @@ import { once } from "node:events";
 import type { ServerResponse } from "node:http";
 import { type TestContext, describe, test } from "node:test";
 import type { PublicJwk } from "../../src/jwk/public.ts";
-import type { Crowd } from "../../src/server/connections.ts";
+import type { Overload } from "../../src/server/connections.ts";
 import { type Handler, startHttpServer } from "../../src/server/http-server.ts";
 import { startWorkers } from "../../src/server/workers.ts";
 import { ecKey } from "../support/keys.ts";
@@ -12,7 +12,7 @@ import { type SimulatedClock, simulatedClock } from "../support/simulated.ts";
 
 interface Server {
   readonly clock: SimulatedClock;
-  readonly crowds: readonly Crowd[];
+  readonly overloads: readonly Overload[];
   /** Opens a connection; it is closed when the test ends. */
   open(): Promise<Client>;
   stop(): Promise<void>;
@@ -22,14 +22,14 @@ const answer: Handler = (_request, response) => void response.end("ok");
 
 async function start(t: TestContext, maxConnections: number, handler: Handler = answer): Promise<Server> {
   const clock = simulatedClock();
-  const crowds: Crowd[] = [];
-  const onCrowd = (crowd: Crowd): void => void crowds.push(crowd);
+  const overloads: Overload[] = [];
+  const onOverload = (overload: Overload): void => void overloads.push(overload);
   const address = { host: "127.0.0.1", port: 0 };
-  const { port, stop } = await startHttpServer(address, () => handler, { maxConnections, clock, onCrowd });
+  const { port, stop } = await startHttpServer(address, () => handler, { maxConnections, clock, onOverload });
   t.after(stop);
   return {
     clock,
-    crowds,
+    overloads,
     stop,
     async open() {
       const client = await Client.open(port);
@@ -98,7 +98,7 @@ describe("where there is no room for a new connection", { timeout: 20_000 }, () 
     for (const response of held) response.end("ok");
     await Promise.all(replies);
     await server.clock.advance(1_000);
-    assert.deepEqual(server.crowds, [{ closed: 0, refused: 1 }]);
+    assert.deepEqual(server.overloads, [{ closed: 0, refused: 1 }]);
     // Answered, they are idle.
     await Promise.all([closed(busy[0] as Client), server.open()]);
   });
@@ -108,11 +108,11 @@ describe("where there is no room for a new connection", { timeout: 20_000 }, () 
     for (let count = 0; count < 300; count += 1) await used(server);
     for (let count = 0; count < 300; count += 1) assert.equal((await (await server.open()).request()).status, 200);
     await server.clock.advance(1_000);
-    assert.deepEqual(server.crowds, [{ closed: 300, refused: 0 }]);
+    assert.deepEqual(server.overloads, [{ closed: 300, refused: 0 }]);
   });
 });
 
-describe("a crowd is told of", { timeout: 20_000 }, () => {
+describe("a overload is told of", { timeout: 20_000 }, () => {
   test("a second after it begins, and then at most once a minute, with all that came since", async (t) => {
     const server = await start(t, 1);
     const come = async (count: number): Promise<void> => {
@@ -120,24 +120,24 @@ describe("a crowd is told of", { timeout: 20_000 }, () => {
     };
     await come(1);
     await server.clock.advance(120_000);
-    assert.deepEqual(server.crowds, []);
+    assert.deepEqual(server.overloads, []);
     await come(2);
     await server.clock.advance(999);
-    assert.deepEqual(server.crowds, []);
+    assert.deepEqual(server.overloads, []);
     await server.clock.advance(1);
-    assert.deepEqual(server.crowds, [{ closed: 2, refused: 0 }]);
+    assert.deepEqual(server.overloads, [{ closed: 2, refused: 0 }]);
     await come(3);
     await server.clock.advance(30_000);
     await come(4);
     await server.clock.advance(29_999);
-    assert.equal(server.crowds.length, 1);
+    assert.equal(server.overloads.length, 1);
     await server.clock.advance(1);
-    assert.deepEqual(server.crowds.slice(1), [{ closed: 7, refused: 0 }]);
+    assert.deepEqual(server.overloads.slice(1), [{ closed: 7, refused: 0 }]);
     // After a quiet minute it begins anew.
     await server.clock.advance(60_000);
     await come(1);
     await server.clock.advance(1_000);
-    assert.deepEqual(server.crowds.slice(2), [{ closed: 1, refused: 0 }]);
+    assert.deepEqual(server.overloads.slice(2), [{ closed: 1, refused: 0 }]);
   });
 
   test("at the latest when the server stops, after which no timer is left", async (t) => {
@@ -145,12 +145,12 @@ describe("a crowd is told of", { timeout: 20_000 }, () => {
     await used(server);
     await used(server);
     await server.stop();
-    assert.deepEqual(server.crowds, [{ closed: 1, refused: 0 }]);
+    assert.deepEqual(server.overloads, [{ closed: 1, refused: 0 }]);
     assert.equal(server.clock.timers, 0);
   });
 });
 
-test("the crowd of a worker is in the log of the service", { timeout: 60_000 }, async (t) => {
+test("the overload of a worker is in the log of the service", { timeout: 60_000 }, async (t) => {
   const warned = Promise.withResolvers<readonly [object, string]>();
   const log = { info: () => {}, warn: (...line: [object, string]) => warned.resolve(line) };
   const { kty, crv, x, y } = ecKey("a");

@@ -78,7 +78,7 @@ describe("the file of --signers", () => {
       await writeFile(file, secret, { mode: 0o600 });
       assert.deepEqual(await read(optionsFor(file)), []);
       await chmod(file, 0o640);
-      const warning = `${file} can be read by others than its owner (mode 0640); fix it with: chmod 600 ${file}`;
+      const warning = `users other than its owner can read ${file} (mode 0640); fix it with: chmod 600 ${file}`;
       assert.deepEqual(await read(optionsFor(file)), [[{ file }, warning]]);
     });
   }

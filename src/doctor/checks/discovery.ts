@@ -4,14 +4,14 @@ import { field, isPrivate } from "../exchange.ts";
 import { type Note, note } from "../finding.ts";
 import type { Key } from "../key.ts";
 import type { Exchange, Failure, Observations } from "../observations.ts";
-import { shown, shownUrl } from "../format.ts";
+import { shown, urlText } from "../format.ts";
 
 const wellKnown = /\/\.well-known\/(openid-configuration|oauth-authorization-server)/;
 
-/** There is something, but no whole response. */
+/** Failures in which a server answered, but not with a complete response. */
 const endless: ReadonlySet<Failure["kind"]> = new Set(["timeout", "too-large", "limit", "protocol"]);
 
-/** The discovery document, and how it fits to the keys. */
+/** Checks the discovery document, and whether the keys fit it. */
 export function checkDiscovery({ discovery, set, issuer }: Observations, keys: readonly Key[] | undefined): Note[] {
   if (discovery === undefined) return [];
   const { status, body, url, failure } = discovery;
@@ -38,7 +38,7 @@ function checkMediaType(discovery: Exchange): Note[] {
 
 function checkIssuer(said: unknown, configured: string | undefined, url: string | undefined): Note[] {
   if (typeof said !== "string" || said === "") return [note("DISCOVERY_ISSUER_MISSING", shown(said))];
-  // Where only the URL of the document is known, the issuer may end with a slash or not.
+  // The URL of the document does not say whether the issuer ends with a slash.
   const expected = configured ?? (url === undefined ? said : url.replace(wellKnown, ""));
   if (said === expected || (configured === undefined && withoutSlash(said) === withoutSlash(expected))) return [];
   return [note(issuerDifference(said, expected), `${shown(said)} instead of ${shown(expected)}`)];
@@ -62,21 +62,21 @@ function checkJwksUri(uri: unknown, issuer: unknown, set: Exchange | undefined):
   if (typeof uri !== "string" || !URL.canParse(uri)) return [note("DISCOVERY_JWKS_URI_MISSING", shown(uri))];
   const { protocol, hostname } = new URL(uri);
   const issuerUrl = typeof issuer === "string" && URL.canParse(issuer) ? new URL(issuer) : undefined;
-  // An issuer for this machine or network alone, or one without TLS, has its keys there as well.
+  // The keys of a private issuer may be private too.
   if (isPrivate(uri) && !(issuerUrl !== undefined && isPrivate(issuerUrl.href))) {
-    return [note("DISCOVERY_JWKS_URI_PRIVATE", shownUrl(uri))];
+    return [note("DISCOVERY_JWKS_URI_PRIVATE", urlText(uri))];
   }
-  if (protocol !== "https:" && issuerUrl?.protocol !== "http:") return [note("DISCOVERY_JWKS_URI_HTTP", shownUrl(uri))];
-  // The name is public, its address is not.
+  if (protocol !== "https:" && issuerUrl?.protocol !== "http:") return [note("DISCOVERY_JWKS_URI_HTTP", urlText(uri))];
+  // A public name with a private address.
   if (set?.failure?.kind === "forbidden-address")
-    return [note("DISCOVERY_JWKS_URI_PRIVATE", `${shownUrl(uri)}: ${set.failure.detail}`)];
+    return [note("DISCOVERY_JWKS_URI_PRIVATE", `${urlText(uri)}: ${set.failure.detail}`)];
   if (issuerUrl !== undefined && site(hostname) !== site(issuerUrl.hostname)) {
     return [note("DISCOVERY_JWKS_URI_SITE", `${hostname} for ${issuerUrl.hostname}`)];
   }
   return [];
 }
 
-/** The last two labels of a name, or three under a suffix such as co.uk; without the public suffix list that is as good as it gets. */
+/** The last two labels of a name, or three under a suffix such as co.uk: an approximation without the public suffix list. */
 function site(hostname: string): string {
   if (hostname.startsWith("[") || /^[\d.]+$/.test(hostname)) return hostname;
   const hasLongSuffix = /\.(ac|co|com|edu|go|gov|ne|net|or|org)\.[a-z]{2}$/.test(hostname);
@@ -86,7 +86,7 @@ function site(hostname: string): string {
     .join(".");
 }
 
-/** Algorithms without a key in the set: nothing is signed, or with a secret of the client. */
+/** Algorithms that need no key in the set: `none`, and HMAC with a client secret. */
 const withoutKey = /^(none|HS\d+)$/;
 
 function checkAlgorithms(document: Readonly<Record<string, unknown>>, keys: readonly Key[] | undefined): Note[] {
@@ -94,14 +94,14 @@ function checkAlgorithms(document: Readonly<Record<string, unknown>>, keys: read
   if (!Array.isArray(said)) return [];
   const advertised = said.filter((alg): alg is string => typeof alg === "string");
   const notes: Note[] = [];
-  // Who has no authorization endpoint is no OpenID provider, but an issuer of other tokens.
+  // Without an authorization endpoint, this is no OpenID provider, so RS256 is not required.
   if (document["authorization_endpoint"] !== undefined && !advertised.includes("RS256")) {
     notes.push(note("DISCOVERY_RS256_MISSING", advertised.slice(0, 8).map(shown).join(", ")));
   }
   if (keys === undefined || keys.length === 0) return notes;
   const signing = keys.filter(({ jwk }) => isForSignatures(jwk));
   for (const alg of new Set(advertised)) {
-    // A key that claims an alg that does not fit is a finding of its own.
+    // A key with an unfit alg is a finding of its own.
     const hasKey = signing.some(({ jwk }) => jwk["alg"] === alg || verifiesUnder(jwk).includes(alg));
     if (!hasKey && !withoutKey.test(alg)) {
       notes.push(note("DISCOVERY_ALG_WITHOUT_KEY", shown(alg)));

@@ -31,6 +31,7 @@ const curves: Readonly<Record<string, Curve>> = {
 
 const okpBytes: Readonly<Record<string, number>> = { Ed25519: 32 };
 
+/** Checks the curve, the coordinates and the point of an EC key. */
 export function checkEc({ jwk, name, values }: Key): Note[] {
   const { crv } = jwk;
   if (jwk["kty"] !== "EC" || typeof crv !== "string") return [];
@@ -54,6 +55,7 @@ function isOn({ p, b }: Curve, x: bigint, y: bigint): boolean {
   return x < p && y < p && (y * y - (x * x * x - 3n * x + b)) % p === 0n;
 }
 
+/** Checks the curve and the size of an OKP key. */
 export function checkOkp({ jwk, name, values }: Key): Note[] {
   const { crv } = jwk;
   if (jwk["kty"] !== "OKP" || typeof crv !== "string") return [];

@@ -1,19 +1,19 @@
 import { lifetimeOf } from "../cache-control.ts";
-import { field, isLoopback, sameBytes } from "../exchange.ts";
+import { field, isLocal, sameBytes } from "../exchange.ts";
 import { type Note, note } from "../finding.ts";
 import type { Exchange, Observations } from "../observations.ts";
-import { counted, shown, shownUrl } from "../format.ts";
+import { counted, shown, urlText } from "../format.ts";
 
 const maxBytes = 51_200;
 const slowMs = 250;
 const tooSlowMs = 500;
 
-/** How the JWK Set is served. */
+/** Checks how the documents are served over HTTP. */
 export function checkHttp({ discovery, set, probes = {} }: Observations): Note[] {
   const asked = discovery ?? set;
   const notes = [discovery, set].flatMap((exchange) => checkWay(exchange));
-  if (asked?.url !== undefined && asked.url.startsWith("http:") && !isLoopback(asked.url)) {
-    notes.push(note("HTTP_PLAIN", shownUrl(asked.url)));
+  if (asked?.url !== undefined && asked.url.startsWith("http:") && !isLocal(asked.url)) {
+    notes.push(note("HTTP_PLAIN", urlText(asked.url)));
   }
   if (set === undefined) return notes;
   notes.push(...checkFailure(set, discovery?.body !== undefined), ...checkAgents(set, probes));
@@ -22,20 +22,20 @@ export function checkHttp({ discovery, set, probes = {} }: Observations): Note[]
   return [...notes, ...checkBody(served), ...checkCaching(served, probes), ...checkProbes(served, probes)];
 }
 
-/** What is wrong before any response is looked at. */
+/** Checks redirects and TLS. */
 function checkWay(exchange: Exchange | undefined): Note[] {
   const { redirects = [], url, failure } = exchange ?? {};
   const notes = [];
   if (redirects.length > 0) {
     const limit = failure?.kind === "redirects" ? `, and ${failure.detail}` : "";
-    notes.push(note("HTTP_REDIRECT", `${redirects.map(shownUrl).join(" → ")}${limit}`));
+    notes.push(note("HTTP_REDIRECT", `${redirects.map(urlText).join(" → ")}${limit}`));
   }
   if (failure?.kind === "tls" && url !== undefined)
-    notes.push(note("TLS_INVALID", `${shownUrl(url)}: ${failure.detail}`));
+    notes.push(note("TLS_INVALID", `${urlText(url)}: ${failure.detail}`));
   return notes;
 }
 
-/** Limits that the set exceeds; whether there is anything at all is known where discovery worked. */
+/** Checks limits. A set that cannot be reached is a finding only if discovery could be. */
 function checkFailure({ failure }: Exchange, isThere: boolean): Note[] {
   if (failure === undefined) return [];
   const { kind, detail } = failure;
@@ -101,7 +101,7 @@ function checkCaching(
   if (foreign?.status === 304) notes.push(note("HTTP_304_FOREIGN", "status 304 for an ETag that was made up"));
   for (const [tag, probe] of Object.entries({ "the ETag": revalidate, "a weak ETag": weak, "another ETag": foreign })) {
     const status = probe?.status ?? 200;
-    // Too many requests, or a failure of the moment.
+    // 429 and 503 are temporary.
     if ([200, 304, 429, 503].includes(status)) continue;
     notes.push(note("HTTP_CONDITIONAL_STATUS", `status ${status} for If-None-Match with ${tag}`));
   }
@@ -151,7 +151,7 @@ const isSameHead = (set: Exchange, head: Exchange): boolean =>
     (name) => (field(set, name) === undefined) === (field(head, name) === undefined),
   );
 
-/** Whether two bodies hold the same keys, in whatever order. */
+/** Whether two bodies have the same keys, in any order. */
 function isSameSet(one: Uint8Array, other: Uint8Array): boolean {
   if (sameBytes(one, other)) return true;
   const [keys, others] = [one, other].map((body) => {
@@ -170,7 +170,7 @@ function isSameSet(one: Uint8Array, other: Uint8Array): boolean {
 
 function checkSpeed(exchanges: readonly Exchange[]): Note[] {
   const waits = exchanges.flatMap(({ waitMs }) => waitMs ?? []).sort((a, b) => a - b);
-  // The one in the middle: a single slow response may be the fault of this machine.
+  // The median, because a single slow response may be the fault of this machine.
   const median = waits[(waits.length - 1) >> 1] ?? 0;
   if (median <= slowMs) return [];
   return [

@@ -12,7 +12,7 @@ const operationsFor = {
 };
 const privateOperations = new Set(["sign", "decrypt", "unwrapKey"]);
 
-/** What a key says about itself, of whatever type it is. */
+/** Checks the members of a key that do not depend on its type. */
 export function checkMembers(key: Key): Note[] {
   const { jwk, name } = key;
   if (jwk["kty"] === "oct") return [note("JWKS_OCT", withThumbprint(key))];
@@ -49,7 +49,7 @@ function checkRequired({ jwk, name, values }: Key): Note[] {
 function checkAlg({ jwk, name }: Key): Note[] {
   const { alg, use } = jwk;
   const [signatures, encryptions] = [signatureAlgorithms(jwk), encryptionAlgorithms(jwk)];
-  // Of a key that verifiers do not know there is nothing to be said.
+  // An unknown type is a finding of its own.
   if (signatures.length + encryptions.length === 0) return [];
   if (alg === undefined) return use === "enc" || signatures.length === 0 ? [] : [note("JWKS_ALG_MISSING", name)];
   if (typeof alg !== "string" || ![...signatures, ...encryptions].includes(alg)) {
@@ -75,7 +75,7 @@ function checkPurpose(jwk: Key["jwk"], name: string): Note[] {
   return notes;
 }
 
-/** One that older verifiers stumble over, and of which there is nothing worse to be said. */
+/** Whether a key is a correct encryption key, which some older verifiers cannot handle. */
 function isEncryptionKey(jwk: Key["jwk"]): boolean {
   const { alg, kty } = jwk;
   const isContradicted = typeof alg === "string" && signatureAlgorithms(jwk).includes(alg);

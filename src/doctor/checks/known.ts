@@ -3,8 +3,8 @@ import { type Note, note } from "../finding.ts";
 import type { Key } from "../key.ts";
 
 /**
- * RFC 7638 thumbprints of keys whose private halves everybody can read, and where. Of the keys of CVE-2008-0166 there are too many for
- * a list here; `--blocklist` takes the lists of Debian's package `openssl-blacklist`.
+ * Keys with published private halves, and where those are, by RFC 7638 thumbprint. The keys of CVE-2008-0166 are too many for this list;
+ * `--blocklist` takes the lists of Debian's package `openssl-blacklist`.
  */
 const known: Readonly<Record<string, string>> = {
   "c_0UpWcyUnvQC91D5ATbWIM9seRg94CqJ40pdgiNm-o": "RFC 6605",
@@ -38,6 +38,7 @@ const known: Readonly<Record<string, string>> = {
   r1LkbBo3925Rb2ZFFrKyU3MVex9T2817Kx0vbi6i_Kc: "the development keystore of oidc-provider",
 };
 
+/** Checks that the private half of a key is not published. */
 export async function checkKnown(key: Key, blocklist: ReadonlySet<string>): Promise<Note[]> {
   const { name, thumbprint } = key;
   if (thumbprint === undefined) return [];
@@ -48,7 +49,7 @@ export async function checkKnown(key: Key, blocklist: ReadonlySet<string>): Prom
   return isListed ? [note("JWKS_KEY_KNOWN", `${name} is on the blocklist`)] : [];
 }
 
-/** How `openssl-blacklist` names an RSA key: the last 20 digits of the SHA-1 of what `openssl rsa -modulus` prints. */
+/** The name of an RSA key in `openssl-blacklist`: the last 20 digits of the SHA-1 of the output of `openssl rsa -modulus`. */
 async function debianDigest({ jwk, values }: Key): Promise<string | undefined> {
   const bytes = values["n"]?.bytes;
   if (jwk["kty"] !== "RSA" || bytes === undefined) return undefined;

@@ -4,14 +4,14 @@ import { bitLength, gcd, hasCloseFactors, hasRocaFingerprint, sharedFactors, sma
 import type { Key } from "../key.ts";
 
 const leastBits = 2048;
-/** Larger moduli are not looked into: each look would cost as much as the signatures that they make dear. */
+/** Larger moduli are not factored: that would take too long. */
 const mostBits = 8192;
 const mostExponentBits = 32;
 const fermatRounds = 100;
 const leastSharedPrime = 2n ** 64n;
 const maxPartners = 10;
 
-/** What one RSA key shows. */
+/** Checks one RSA key. */
 export function checkRsa({ jwk, name, values }: Key): Note[] {
   const [n, e] = [values["n"]?.bytes, values["e"]?.bytes];
   if (jwk["kty"] !== "RSA" || n === undefined || e === undefined) return [];
@@ -40,7 +40,7 @@ function checkModulus(n: bigint, name: string): Note[] {
   return notes;
 }
 
-/** What only several RSA keys together show. */
+/** Finds RSA keys that share a prime. */
 export function checkSharedPrimes(keys: readonly Key[]): Note[] {
   const names = new Map<bigint, string>();
   for (const { jwk, name, values } of keys) {
@@ -51,10 +51,10 @@ export function checkSharedPrimes(keys: readonly Key[]): Note[] {
   }
   const moduli = [...names.keys()];
   const shared = sharedFactors(moduli);
-  // A small factor is a finding of its own, and shared with many.
+  // A small shared factor is reported by checkModulus.
   const sharing = moduli.filter((_, index) => (shared[index] ?? 1n) > leastSharedPrime);
   return sharing.map((n, index) => {
-    // Looking for the partner of each would take as long as all else.
+    // Searching a partner for each key would take too long.
     const other = index < maxPartners ? sharing.find((candidate) => areRelated(candidate, n)) : undefined;
     const partner = other === undefined ? "another key" : names.get(other);
     return note("JWKS_RSA_SHARED_PRIME", `${names.get(n)} and ${partner}`);

@@ -3,10 +3,10 @@ import { type Note, note } from "../finding.ts";
 import type { Key } from "../key.ts";
 import { counted } from "../format.ts";
 
-/** More keys than any issuer needs at a time. */
+/** More keys than an issuer needs. */
 const manyKeys = 100;
 
-/** How the entries of a set stand to each other. */
+/** Checks the entries of a set together. */
 export function checkSet(keys: readonly Key[], count: number, at: number): Note[] {
   const looked = keys.length < count ? `, of which ${keys.length.toLocaleString("en")} were looked at` : "";
   const many = count > manyKeys ? [note("JWKS_KEYS_MANY", `${counted(count, "key")}${looked}`)] : [];
@@ -35,7 +35,7 @@ function checkTwins(keys: readonly Key[]): Note[] {
     const twin = thumbprint === undefined ? undefined : byThumbprint.get(thumbprint);
     const both = `${twin?.name} and ${name}`;
     if (twin !== undefined && twin.jwk["kid"] !== kid) notes.push(note("JWKS_KEY_TWO_KIDS", both));
-    // One key may be listed once for each algorithm.
+    // A key may be listed once for each algorithm.
     else if (twin !== undefined && twin.jwk["alg"] === alg) notes.push(note("JWKS_KEY_TWICE", both));
     if (typeof kid === "string") byKid.set(kid, key);
     if (thumbprint !== undefined) byThumbprint.set(thumbprint, key);
@@ -52,7 +52,7 @@ function checkAge(keys: readonly Key[], at: number): Note[] {
   return [note("JWKS_ONE_OLD_KEY", `${only.name}: by its kid of ${new Date(madeAt).toISOString().slice(0, 10)}`)];
 }
 
-/** A date, or a Unix time, at the beginning or the end of a kid. */
+/** A date or a Unix time in a kid, in epoch milliseconds. */
 function dateIn(kid: unknown): number | undefined {
   if (typeof kid !== "string") return undefined;
   const date = /(?<!\d)(20\d\d)[-_.]?(0[1-9]|1[0-2])[-_.]?(0[1-9]|[12]\d|3[01])(?!\d)/.exec(kid);

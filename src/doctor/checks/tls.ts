@@ -3,7 +3,7 @@ import type { Observations } from "../observations.ts";
 
 const soonMs = 14 * 24 * 3600 * 1000;
 
-/** The certificates of the hosts that serve the documents. */
+/** Checks that the TLS certificates do not expire soon. */
 export function checkTls({ at, discovery, set }: Observations): Note[] {
   const ends = new Map<string, number>();
   for (const exchange of [discovery, set]) {

@@ -5,19 +5,19 @@ import { counted, shown } from "../format.ts";
 
 type WithKeys = State & { readonly keys: NonNullable<State["keys"]> };
 
-/** Additions in so many different looks, without a withdrawal, are a habit. */
+/** After so many additions without a removal, keys are probably never removed. */
 const manyAdditions = 3;
 const yearMs = 365 * 24 * 3600 * 1000;
 
-/** What only several looks, or looks and tokens together, show. */
+/** Checks several looks together, and tokens against looks. */
 export function checkWatch(states: readonly State[], tokens: readonly SeenToken[]): Note[] {
   const shownSets = states.filter((state): state is WithKeys => state.keys !== undefined);
   const failed = states.filter(({ problem }) => problem !== undefined);
   const notes = [...checkOutages(failed, shownSets.length), ...checkEtags(shownSets), ...checkReuse(shownSets)];
   const returns = countReturns(shownSets);
   if (returns > 0) {
-    const seen = `${counted(returns, "return")} to a set of before`;
-    // Where nodes disagree, nothing can be said about the time at which a key came or went.
+    const seen = `${counted(returns, "return")} to an earlier set`;
+    // If nodes disagree, the times at which keys came and went are unknown.
     return [...notes, note("WATCH_NODES_DISAGREE", seen)];
   }
   return [
@@ -58,7 +58,7 @@ function checkReuse(states: readonly WithKeys[]): Note[] {
   return [...reused].map((kid) => note("WATCH_KID_REUSED", `kid ${shown(kid)}`));
 }
 
-/** How often a set came back after another one was seen. */
+/** How often an earlier set came back. */
 function countReturns(states: readonly WithKeys[]): number {
   const past = new Set<string>();
   let returns = 0;
@@ -90,7 +90,7 @@ function checkAnnouncements(states: readonly WithKeys[], tokens: readonly SeenTo
     const appearance = states.findIndex(({ keys }) => keys.has(kid));
     const without = (appearance === -1 ? states : states.slice(0, appearance)).filter((state) => state.at <= at);
     const last = without.at(-1);
-    // A key that was there at the first look may have been there for long.
+    // A key of the first look may have been published long before.
     if (last === undefined) continue;
     const served = Math.max(...without.map(({ servedSeconds }) => servedSeconds));
     const publishedFor = (issuedAt - last.at) / 1000;

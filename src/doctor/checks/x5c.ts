@@ -2,7 +2,7 @@ import { type Note, note } from "../finding.ts";
 import { type Key, readKey } from "../key.ts";
 import type { CertificateFacts, Observations } from "../observations.ts";
 
-/** Certificates that come with a key. */
+/** Checks the certificates in `x5c`, and their digests. */
 export async function checkX5c(key: Key, { at, certificates = {} }: Observations): Promise<Note[]> {
   const { jwk, name, thumbprint } = key;
   const { x5c } = jwk;

@@ -3,13 +3,13 @@ import { isObject } from "../document.ts";
 import type { CertificateFacts } from "../observations.ts";
 
 const maxCertificates = 1000;
-/** No certificate of a key is larger. */
+/** Real certificates are smaller. */
 const maxText = 16_384;
 
-/** Reads the certificates of all keys of a JWK Set, which was parsed already. */
+/** Reads the certificates of all keys of a parsed JWK Set. */
 export function readCertificates(set: unknown): Record<string, CertificateFacts | null> {
   const keys = isObject(set) && Array.isArray(set["keys"]) ? (set["keys"] as unknown[]) : [];
-  // Without a prototype: a text may be "__proto__".
+  // No prototype, because a text may be "__proto__".
   const certificates = Object.create(null) as Record<string, CertificateFacts | null>;
   let count = 0;
   for (const key of keys) {
@@ -40,7 +40,7 @@ function readCertificate(text: string): CertificateFacts | null {
   }
 }
 
-/** Keys of some types have no JWK. */
+/** The public key as a JWK, if its type has one. */
 function jwkOf({ publicKey }: X509Certificate): Pick<CertificateFacts, "jwk"> {
   try {
     return { jwk: publicKey.export({ format: "jwk" }) };

@@ -2,7 +2,7 @@ import { FetchError } from "../../errors.ts";
 import { isObject, readJson } from "../document.ts";
 import { field } from "../exchange.ts";
 import type { Exchange, Observations, Probes } from "../observations.ts";
-import { shownUrl } from "../format.ts";
+import { urlText } from "../format.ts";
 import { readCertificates } from "./certificates.ts";
 import { type RequestLimits, type Requester, addressesOf, requester } from "./request.ts";
 
@@ -17,7 +17,7 @@ const defaults: RequestLimits = {
   allowInsecure: false,
 };
 const wellKnown = /\/\.well-known\/(openid-configuration|oauth-authorization-server)/;
-/** What nobody gives out as an ETag. */
+/** An ETag that no server sends. */
 const madeUp = '"jwksd-doctor-made-this-up"';
 const browserAgent =
   "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36";
@@ -25,11 +25,16 @@ const browserAgent =
 const limitsOf = (options: ObserveOptions): RequestLimits => ({ ...defaults, ...options });
 
 /**
- * Looks at an issuer, a discovery document or a JWK Set: at most 30 requests, GET and HEAD alone, each within `timeoutMs` (default 10 s)
- * and `maxBytes` (default 5 MB), none begun after a minute. Only https and public addresses, unless `allowInsecure`.
+ * Observes an issuer, a discovery document or a JWK Set for {@link examine}. Sends at most 30 requests, GET and HEAD only, within a minute.
+ * Connects to https URLs and public addresses only, unless `allowInsecure` is set.
  *
- * @param target the URL as relying parties have it
- * @throws FetchError `ERR_URL_INSECURE`, `ERR_ADDRESS_FORBIDDEN`, `ERR_FETCH_FAILED` when nothing can be looked at
+ * @example
+ * ```ts
+ * for (const finding of await examine(await observe("https://login.example.com"))) console.log(finding.code, finding.remedy);
+ * ```
+ *
+ * @param target the URL that relying parties use
+ * @throws FetchError `ERR_URL_INSECURE`, `ERR_ADDRESS_FORBIDDEN`, `ERR_FETCH_FAILED` when there is nothing to observe
  */
 export async function observe(target: string, options: ObserveOptions = {}): Promise<Observations> {
   const limits = limitsOf(options);
@@ -46,7 +51,7 @@ export async function observe(target: string, options: ObserveOptions = {}): Pro
   return { at, ...shown, certificates: certificatesOf(shown) };
 }
 
-/** What a file holds, or a body that somebody else fetched. */
+/** Observes the content of a file, or a fetched body. @param at when it was read, in epoch milliseconds */
 export function observeBody(body: Uint8Array, at: number): Observations {
   const { value } = readJson(body, "");
   if (isObject(value) && value["keys"] === undefined && (value["jwks_uri"] ?? value["issuer"]) !== undefined) {
@@ -60,14 +65,14 @@ function certificatesOf({ set, probes }: Pick<Observations, "set" | "probes">) {
   return body === undefined ? {} : readCertificates(readJson(body, "").value);
 }
 
-/** The document at an address that may be an issuer, a discovery document or a JWK Set. */
+/** Finds out whether a URL is an issuer, a discovery document or a JWK Set. */
 async function find(target: string, request: Requester): Promise<Pick<Observations, "issuer" | "discovery" | "set">> {
   if (wellKnown.test(target)) return { discovery: reached(await request(target)) };
   const discovery = reached(await request(wellKnownUrl(target)));
   if (isMetadata(discovery)) return { issuer: target, discovery };
   const direct = reached(await request(target));
   if (isMetadata(direct)) return { discovery: direct };
-  // An issuer that has lost its document answers its bare address with a page.
+  // An issuer without a discovery document often answers its bare URL with a web page.
   const isIssuer = ["", "/"].includes(new URL(target).pathname);
   if (!isIssuer || hasKeys(direct)) return { set: direct };
   return { issuer: target, discovery };
@@ -78,15 +83,15 @@ function wellKnownUrl(issuer: string): string {
   return `${url.origin}${url.pathname.replace(/\/$/, "")}/.well-known/openid-configuration`;
 }
 
-/** Where nothing answers, there is nothing to be said. */
+/** The exchange, if there was a response. @throws FetchError */
 function reached(exchange: Exchange): Exchange {
   const { failure, url = "" } = exchange;
   if (failure?.kind === "forbidden-url" || failure?.kind === "forbidden-address") {
     const code = failure.kind === "forbidden-url" ? "ERR_URL_INSECURE" : "ERR_ADDRESS_FORBIDDEN";
-    throw new FetchError(code, `${shownUrl(url)}: ${failure.detail}; --allow-insecure looks at it all the same`);
+    throw new FetchError(code, `${urlText(url)}: ${failure.detail}; --allow-insecure looks at it anyway`);
   }
   if (failure?.kind === "unreachable") {
-    throw new FetchError("ERR_FETCH_FAILED", `${shownUrl(url)}: no connection (${failure.detail})`);
+    throw new FetchError("ERR_FETCH_FAILED", `${urlText(url)}: no connection (${failure.detail})`);
   }
   return exchange;
 }
@@ -109,7 +114,7 @@ function jwksUriOf(discovery: Exchange | undefined): string | undefined {
   return typeof uri === "string" && URL.canParse(uri) ? uri : undefined;
 }
 
-/** Asks for the set in the ways of verifiers, caches and browsers. */
+/** Requests the set in the ways of verifiers, caches and browsers. */
 async function probe(set: Exchange, request: Requester, limits: RequestLimits): Promise<Probes> {
   const { url = "", status, body } = set;
   const ask = (headers: Readonly<Record<string, string | undefined>>) => request(url, { headers });
@@ -143,8 +148,8 @@ async function overBothFamilies(url: string, request: Requester, limits: Request
   return { ipv4: await request(url, { family: 4 }), ipv6: await request(url, { family: 6 }) };
 }
 
-/** Gets the JWK Set once more, as a verifier does. */
+/** Makes a function that fetches the JWK Set again, as a verifier does. */
 export function asking(url: string, options: ObserveOptions = {}): () => Promise<Exchange> {
-  // Each look has limits of its own.
+  // Each call has its own limits.
   return () => requester(limitsOf(options))(url);
 }

@@ -6,45 +6,43 @@ import { lookup } from "node:dns/promises";
 import type { TLSSocket } from "node:tls";
 import { brotliDecompressSync, gunzipSync, inflateSync } from "node:zlib";
 import ipaddr from "ipaddr.js";
+import { abortable } from "../../async.ts";
 import { isPublicAddress } from "../../node/guarded-fetch.ts";
+import { type Address, lookupOf } from "../../node/host-addresses.ts";
 import type { Exchange, Failure } from "../observations.ts";
 
-interface Address {
-  readonly address: string;
-  readonly family: number;
-}
-
-/** What an observer may do. */
+/** Limits of an observer. */
 export interface RequestLimits {
-  /** Of one response, from the look-up of the name to the last byte. */
+  /** Time for one response, from the look-up of the host to the last byte, in milliseconds. Default: 10000. */
   readonly timeoutMs: number;
-  /** Of one body. */
+  /** Largest body, in bytes. Default: 5000000. */
   readonly maxBytes: number;
-  /** Of all requests together. */
+  /** Requests in all. */
   readonly maxRequests: number;
-  /** After so long no request is begun. */
+  /** After this time no request is started, in milliseconds. Default: 60000. */
   readonly totalMs: number;
-  /** Allows http, and hosts at private and loopback addresses. */
+  /** Allows http, and hosts at private and loopback addresses. Default: `false`. */
   readonly allowInsecure: boolean;
+  /** Aborts the requests. */
   readonly signal?: AbortSignal | undefined;
-  /** Certificates to trust instead of those of the system, as PEM. */
+  /** Certificates to trust instead of the default ones, as PEM. */
   readonly ca?: string | undefined;
-  /** All addresses of a host name. Default: the resolver of the system. */
+  /** Finds all addresses of a host name. Default: the resolver of the system. */
   readonly resolve?: ((host: string) => Promise<readonly Address[]>) | undefined;
 }
 
 export interface Ask {
   readonly method?: "GET" | "HEAD";
   readonly headers?: Readonly<Record<string, string | undefined>>;
-  /** Only addresses of this family. */
+  /** Connect only to addresses of this family. */
   readonly family?: 4 | 6;
 }
 
-/** Sends one request, and follows redirects; it never fails, but says why there is no response. */
+/** Sends one request and follows redirects. Never rejects for lack of a response: the exchange has the failure. */
 export type Requester = (url: string, ask?: Ask) => Promise<Exchange>;
 
 const maxRedirects = 5;
-/** Informational responses without end are as good as none. */
+/** A server could send informational responses (1xx) without end. */
 const maxInformational = 16;
 const usual = { "user-agent": "jwksd-doctor", accept: "application/jwk-set+json, application/json;q=0.9, */*;q=0.1" };
 
@@ -57,7 +55,7 @@ class Failed extends Error {
   }
 }
 
-/** Makes a requester that keeps to its limits, all requests together. It sends nothing but GET and HEAD. */
+/** Makes a requester, which sends GET and HEAD only. The limits hold for all its requests together. */
 export function requester(limits: RequestLimits): Requester {
   const endsAt = performance.now() + limits.totalMs;
   let requests = 0;
@@ -100,7 +98,7 @@ async function once(url: string, ask: Ask, limits: RequestLimits): Promise<Excha
   const deadline = AbortSignal.timeout(limits.timeoutMs);
   const signal = limits.signal === undefined ? deadline : AbortSignal.any([deadline, limits.signal]);
   try {
-    const addresses = await within(signal, checkedAddresses(url, ask.family, limits));
+    const addresses = await abortable(checkedAddresses(url, ask.family, limits), signal);
     return await send(url, ask, addresses, signal, limits);
   } catch (error) {
     if (limits.signal?.aborted === true) throw limits.signal.reason;
@@ -112,20 +110,7 @@ async function once(url: string, ask: Ask, limits: RequestLimits): Promise<Excha
   }
 }
 
-/** A look-up cannot be aborted, but need not be waited for. */
-async function within<T>(signal: AbortSignal, promise: Promise<T>): Promise<T> {
-  promise.catch(() => {});
-  const aborted = Promise.withResolvers<never>();
-  const abort = (): void => aborted.reject(signal.reason as Error);
-  signal.addEventListener("abort", abort, { once: true });
-  try {
-    return await Promise.race([promise, aborted.promise]);
-  } finally {
-    signal.removeEventListener("abort", abort);
-  }
-}
-
-/** The addresses of the host; only those that may be connected to. */
+/** The addresses of the host, all of which may be connected to. */
 async function checkedAddresses(url: string, family: 4 | 6 | undefined, limits: RequestLimits) {
   const { protocol, hostname } = new URL(url);
   if (protocol !== "https:" && !(protocol === "http:" && limits.allowInsecure)) {
@@ -141,7 +126,7 @@ async function checkedAddresses(url: string, family: 4 | 6 | undefined, limits: 
   return addresses;
 }
 
-/** All addresses of a host, also where it is one itself. */
+/** All addresses of a host, which may be an address itself. */
 export async function addressesOf(
   hostname: string,
   { resolve = resolveAll }: RequestLimits,
@@ -152,7 +137,7 @@ export async function addressesOf(
 
 const resolveAll = (host: string): Promise<readonly Address[]> => lookup(host, { all: true, verbatim: true });
 
-/** Where issuers under development are. Link-local addresses are not among them: metadata of cloud machines is there. */
+/** Where issuers under development run. Not link-local addresses, where cloud metadata services are. */
 function isOwnNetwork(address: string): boolean {
   return ["loopback", "private", "uniqueLocal", "carrierGradeNat"].includes(ipaddr.process(address).range());
 }
@@ -169,15 +154,12 @@ function send(
     const fields = Object.entries({ ...usual, "accept-encoding": "identity", ...headers });
     const outgoing = request(url, {
       method,
-      // A connection of an agent's pool would not be to a checked address.
+      // A pooled connection may lead to an unchecked address.
       agent: false,
       signal,
       headers: Object.fromEntries(fields.filter((field): field is [string, string] => field[1] !== undefined)),
       ...(ca !== undefined && { ca }),
-      lookup: (_host, { all }, callback) => {
-        if (all === true) callback(null, [...addresses]);
-        else callback(null, (addresses[0] as Address).address, (addresses[0] as Address).family);
-      },
+      lookup: lookupOf(addresses),
     });
     let connectedAt = performance.now();
     let informational = 0;
@@ -246,7 +228,7 @@ function decoded(body: Buffer, encoding: string | undefined, maxOutputLength: nu
   return encoding === "deflate" ? inflateSync(body, { maxOutputLength }) : body;
 }
 
-/** What the platform says, as a word of its own. */
+/** Classifies an error of the platform. */
 function failureOf(error: unknown): Failure {
   const { code } = Object(error) as { code?: unknown };
   const detail = typeof code === "string" && /^\w{1,64}$/.test(code) ? code : "no response";

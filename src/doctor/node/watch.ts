@@ -1,4 +1,5 @@
 import { decodeJwt, decodeProtectedHeader } from "jose";
+import { sleep } from "../../async.ts";
 import type { Clock } from "../../clock.ts";
 import { field, sameBytes } from "../exchange.ts";
 import type { Exchange, Look, Observations, SeenToken } from "../observations.ts";
@@ -10,29 +11,30 @@ import { shown } from "../format.ts";
 export interface WatchOptions {
   /** How long, in milliseconds. */
   readonly durationMs: number;
-  /** From look to look, in milliseconds. Default: 5000; less in a short watch, and so much in a long one that there are 720 looks. */
+  /** Time between two looks, in milliseconds. Default: 5000; less in a short watch, more in a long one, for at most 720 looks. */
   readonly intervalMs?: number | undefined;
+  /** The time and timers of the watch. */
   readonly clock: Clock;
-  /** Gets the set. */
+  /** Fetches the set. */
   readonly ask: () => Promise<Exchange>;
-  /** Gives the tokens that were signed since it was asked before, in the compact form. */
+  /** Returns compact tokens that were signed since the last call. Default: none. */
   readonly tokens?: (() => Promise<readonly string[]>) | undefined;
-  /** Hears of everything as it happens. */
+  /** Gets each event of the timeline. Default: nobody listens. */
   readonly onHappening?: ((happening: Happening) => void) | undefined;
-  /** Ends the watch; what was seen so far counts. */
+  /** Ends the watch early. What was seen by then counts. */
   readonly signal?: AbortSignal | undefined;
 }
 
 const usualIntervalMs = 5000;
 const maxLooks = 720;
-/** Of all sets that differ; after so much a server is only playing. */
+/** Limit for all different sets together, against servers that never send the same one. */
 const maxBytes = 50_000_000;
 const maxTokens = 10_000;
 
 export const intervalFor = (durationMs: number): number =>
   Math.max(Math.min(usualIntervalMs, durationMs / 4), durationMs / maxLooks);
 
-/** Looks at a JWK Set again and again, and gives the observations with what was seen. */
+/** Looks at a JWK Set repeatedly. Returns the observations, with all looks and tokens. */
 export async function watch(observations: Observations, options: WatchOptions): Promise<Observations> {
   const { durationMs, intervalMs = intervalFor(durationMs), clock, ask, onHappening, signal } = options;
   const looks: Look[] = [];
@@ -61,18 +63,18 @@ export async function watch(observations: Observations, options: WatchOptions): 
       signers.add(read.kid);
       if (tokens.length < maxTokens) tokens.push(read);
     }
-    await pause(clock, Math.min(intervalMs, endsAt - clock.now()), signal);
+    await sleep(Math.min(intervalMs, endsAt - clock.now()), clock, signal).catch(() => {});
     if (signal?.aborted === true) break;
     const look = { at: clock.now(), set: await ask() };
     if (!isSame(looks.at(-1), look)) bytes += look.set.body?.length ?? 0;
     await notice(look);
     keep(looks, look);
   }
-  if (bytes >= maxBytes) tell(clock.now(), ["the watch has ended: the sets that it got are too many"]);
+  if (bytes >= maxBytes) tell(clock.now(), ["the watch ended early, because it got too many different sets"]);
   return { ...observations, looks, tokens };
 }
 
-/** Of looks that show the same, the first and the last one say it all. */
+/** Adds a look. Of looks that show the same, the first and the last are kept. */
 function keep(looks: Look[], look: Look): void {
   if (isSame(looks.at(-1), look) && isSame(looks.at(-2), look)) looks.pop();
   looks.push(look);
@@ -86,20 +88,7 @@ function isSame(one: Look | undefined, other: Look): boolean {
   return a.body === b.body || sameBytes(a.body, b.body);
 }
 
-function pause(clock: Clock, delayMs: number, signal: AbortSignal | undefined): Promise<void> {
-  return new Promise((resolve) => {
-    const end = (): void => {
-      cancel();
-      signal?.removeEventListener("abort", end);
-      resolve();
-    };
-    const cancel = clock.setTimer(end, delayMs);
-    signal?.addEventListener("abort", end, { once: true });
-    if (signal?.aborted === true) end();
-  });
-}
-
-/** What a token says of its key and its time; nothing of it is verified, or kept beside this. */
+/** Reads kid and times of a token, unverified. Nothing else of the token is kept. */
 function readToken(token: string, at: number): SeenToken | undefined {
   try {
     const { kid } = decodeProtectedHeader(token);
