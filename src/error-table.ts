@@ -118,6 +118,12 @@ export const errorTable = {
       remedy: "sign in the process that has the private key",
     },
   },
+  InternalError: {
+    ERR_INTERNAL: {
+      when: "something failed in an unknown way: a bug in jwksd, or in a store or signer of your own; `cause` has the error",
+      remedy: "correct it, or report it with the cause",
+    },
+  },
   StateError: {
     ERR_KID_USED: {
       when: "a key of the store has this kid, or once had it",

@@ -64,6 +64,9 @@ export class ConfigError extends CodedError<"ConfigError"> {}
 /** A key or keyset is wrong: correct the key material. Names entries by kid, never by their content. */
 export class KeyMaterialError extends CodedError<"KeyMaterialError"> {}
 
+/** Something failed that jwksd does not know. */
+export class InternalError extends CodedError<"InternalError"> {}
+
 /** A signer cannot sign. */
 export class SignerError extends CodedError<"SignerError"> {}
 

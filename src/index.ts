@@ -8,6 +8,7 @@ export {
   type CodeOf,
   type ErrorCode,
   FetchError,
+  InternalError,
   JwksdError,
   KeyMaterialError,
   ServiceError,

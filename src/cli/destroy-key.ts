@@ -1,8 +1,9 @@
 import { Command } from "commander";
 import { ConfigError, StateError } from "../errors.ts";
+import { destroyExternal } from "../manager/private-keys.ts";
 import { externalOf, isLive, recordOf } from "../rotation/records.ts";
 import { signersOf } from "../server/signers.ts";
-import { destroyEffect, destroyKey } from "./external-keys.ts";
+import { destroyEffect } from "./external-keys.ts";
 import { type Io, print } from "./io.ts";
 import { type Flags, addLookSettings, recordsOf, takesKid, withKeys } from "./managed-keys.ts";
 
@@ -43,10 +44,8 @@ async function destroy(io: Io, kid: string, flags: DestroyFlags): Promise<void> 
       throw new ConfigError("ERR_CONFIRMATION", `nothing was destroyed; --yes does it: ${destroyEffect(key)}`);
     }
     const { openSigner, destroySigner } = await signersOf({ ...settings, destroyExternal: !isDry });
-    const text =
-      destroySigner === undefined
-        ? `Dry run: nothing was destroyed. ${destroyEffect(key)}`
-        : await destroyKey(openSigner, destroySigner, key);
+    if (destroySigner !== undefined) await destroyExternal(key, openSigner, destroySigner);
+    const text = isDry ? `Dry run: nothing was destroyed. ${destroyEffect(key)}` : destroyEffect(key, "was");
     const json = { dryRun: isDry, kid, uri: key.uri };
     print(io, flags.json === true ? JSON.stringify(json, undefined, 2) : text);
   });

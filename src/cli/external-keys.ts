@@ -1,7 +1,7 @@
 // What a change does to keys in HSMs and key services.
 import type { Change } from "../rotation/advance.ts";
 import type { NewKey } from "../rotation/commands.ts";
-import { destroyExternal } from "../manager/private-keys.ts";
+import type { Keyring } from "../manager/keyring.ts";
 import {
   type ExternalKey,
   activeKey,
@@ -15,6 +15,7 @@ import type { Settings } from "../server/settings.ts";
 import type { Signers } from "../server/signers.ts";
 import type { KeyRecord } from "../store/store.ts";
 import { type Io, tell } from "./io.ts";
+import type { CommandKeys } from "./managed-keys.ts";
 
 const cannotBeUndone = "That cannot be undone, unless its service keeps deleted keys for a while.";
 
@@ -50,51 +51,38 @@ export function destroyEffects({ destroySigner }: Signers, { records, events }: 
   return destroySigner === undefined ? [] : endedExternalKeys(records, events).map((key) => destroyEffect(key));
 }
 
-export function destroyEffect({ kid, uri }: ExternalKey, tense: "is" | "was" = "is"): string {
+export function destroyEffect({ kid, uri }: Pick<ExternalKey, "kid" | "uri">, tense: "is" | "was" = "is"): string {
   return `The private half of "${kidText(kid)}" in ${uri} ${tense} destroyed for good. ${cannotBeUndone}`;
 }
 
 /** Does what `--destroy-external` asks for, and gives back what was destroyed. The change stands whatever becomes of this. */
 export async function destroyEnded(
   io: Io,
-  { openSigner, destroySigner }: Signers,
-  { records, events }: Change,
+  { destroySigner }: Signers,
+  keyring: Keyring,
+  change: Change,
 ): Promise<string[]> {
+  if (destroySigner === undefined) {
+    for (const { kid, uri } of endedExternalKeys(change.records, change.events))
+      tell(io, `${uri} stays where it is; to destroy it: ${commandFor(kid)}`);
+    return [];
+  }
   const done: string[] = [];
-  for (const key of endedExternalKeys(records, events)) {
-    const command = `jwksd keys destroy --yes -- ${kidText(key.kid)}`;
-    if (destroySigner === undefined) {
-      tell(io, `${key.uri} stays where it is; to destroy it: ${command}`);
-      continue;
-    }
-    try {
-      done.push(await destroyKey(openSigner, destroySigner, key));
-    } catch (error) {
-      tell(io, `${key.uri} could not be destroyed: ${(error as Error).message}; when that is mended: ${command}`);
+  for await (const { kid, uri, error } of keyring.destroyEnded(change)) {
+    if (error === undefined) done.push(destroyEffect({ kid, uri }, "was"));
+    else {
+      const why = `${uri} could not be destroyed: ${(error as Error).message}`;
+      tell(io, `${why}; when that is mended: ${commandFor(kid)}`);
       io.exitCode = 1;
     }
   }
   return done;
 }
 
-/** @throws SignerError, KeyMaterialError see `destroyExternal` */
-export async function destroyKey(
-  openSigner: Signers["openSigner"],
-  destroySigner: NonNullable<Signers["destroySigner"]>,
-  key: ExternalKey,
-): Promise<string> {
-  await destroyExternal(key, openSigner, destroySigner, new AbortController().signal);
-  return destroyEffect(key, "was");
-}
+const commandFor = (kid: string): string => `jwksd keys destroy --yes -- ${kidText(kid)}`;
 
-/** What becomes of a key that was made for a change, and is not in the store. */
-export async function leaveOver(io: Io, { destroySigner }: Signers, uri: string, isCertain: boolean): Promise<void> {
-  const isDestroyed =
-    isCertain &&
-    destroySigner !== undefined &&
-    (await destroySigner(uri).then(
-      () => true,
-      () => false,
-    ));
+/** Tells of a key that was made for a change and is in no record. Destroys the key if that is certain. */
+export async function leaveUnrecorded({ io, keyring }: CommandKeys, uri: string, isCertain: boolean): Promise<void> {
+  const isDestroyed = isCertain && (await keyring.destroyUnrecorded(uri));
   tell(io, `${uri} was made, and nothing uses it${isDestroyed ? ", so it was destroyed again" : ""}`);
 }

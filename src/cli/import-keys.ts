@@ -92,7 +92,7 @@ async function importKeys(io: Io, file: string | undefined, flags: ImportFlags):
     await changeKeys(open, { flags, breaks: force }, (records, now) => {
       let change: Change = { records, events: [] };
       for (const command of commands) {
-        const next = applyCommand(change.records, command, open.policy, now);
+        const next = applyCommand(change.records, command, open.keyring.policy, now);
         change = { records: next.records, events: [...change.events, ...next.events] };
       }
       return change;

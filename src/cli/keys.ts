@@ -81,7 +81,7 @@ Examples:
       withKeys(io, flags, {}, async (open) => {
         const newKey = { use: flags.use, alg: flags.alg };
         await changeKeys(open, { flags, breaks: false, newKey }, (records, now, key) =>
-          applyCommand(records, { type: "announce", key: key as NewKey }, open.policy, now),
+          applyCommand(records, { type: "announce", key: key as NewKey }, open.keyring.policy, now),
         );
       }),
     );
@@ -110,7 +110,7 @@ Examples:
       withKeys(io, flags, {}, async (open) => {
         const force = flags.force === true;
         await changeKeys(open, { flags, breaks: force }, (records, now) =>
-          applyCommand(records, { type, kid, force }, open.policy, now),
+          applyCommand(records, { type, kid, force }, open.keyring.policy, now),
         );
       }),
     );
@@ -133,17 +133,20 @@ Examples:
   $ jwksd keys revoke KID --yes`,
     )
     .action((kid: string, flags: RevokeFlags) =>
-      withKeys(io, flags, { accepts: lost(io, flags) }, async (open) => {
-        const records = await recordsOf(open.vault.store);
-        const use = records.find((record) => record.kid === kid)?.use ?? "sig";
-        const isNeeded = activeKey(records, use)?.kid === kid && announcedKey(records, use) === undefined;
-        const newKey = isNeeded ? { use } : undefined;
-        await changeKeys(
-          open,
-          { flags, breaks: true, newKey, mayBeLost: flags.lostWrappingKey === true },
-          (records, now, replacement) => applyCommand(records, { type: "revoke", kid, replacement }, open.policy, now),
-        );
-      }),
+      withKeys(
+        io,
+        flags,
+        { accepts: lost(io, flags), passesOverLost: flags.lostWrappingKey === true },
+        async (open) => {
+          const records = await recordsOf(open.vault.store);
+          const use = records.find((record) => record.kid === kid)?.use ?? "sig";
+          const isNeeded = activeKey(records, use)?.kid === kid && announcedKey(records, use) === undefined;
+          const newKey = isNeeded ? { use } : undefined;
+          await changeKeys(open, { flags, breaks: true, newKey }, (records, now, replacement) =>
+            applyCommand(records, { type: "revoke", kid, replacement }, open.keyring.policy, now),
+          );
+        },
+      ),
     );
 }
 

@@ -2,13 +2,12 @@ import { Option, type Command } from "commander";
 import { ConfigError } from "../errors.ts";
 import type { NewKey } from "../rotation/commands.ts";
 import { externalKey, makeLocalKey } from "../manager/make-key.ts";
+import { probeSigner } from "../manager/private-keys.ts";
 import { nextAlg } from "../rotation/records.ts";
 import type { Signers } from "../server/signers.ts";
-import type { ExternalSigner } from "../signer/signer.ts";
 import type { KeyRecord, KeyUse } from "../store/store.ts";
-import { leaveOver } from "./external-keys.ts";
 import { tell } from "./io.ts";
-import { type OpenKeys, useOption } from "./managed-keys.ts";
+import { type CommandKeys, useOption } from "./managed-keys.ts";
 
 const algs = [
   "ES256",
@@ -29,7 +28,7 @@ export function addNewKeyFlags(command: Command): Command {
 
 /** A key in memory, with the alg that was asked for, else with that of the active one. */
 export function makeDraft(
-  { vault }: OpenKeys,
+  { vault }: CommandKeys,
   { use, alg }: { readonly use: KeyUse; readonly alg?: string | undefined },
   records: readonly KeyRecord[],
 ): Promise<NewKey> {
@@ -40,30 +39,24 @@ export function makeDraft(
 }
 
 /** The draft itself, or a new key in the HSM or key service in which the configuration has signing keys made. */
-export async function makeReal({ io, signers, settings, vault }: OpenKeys, draft: NewKey): Promise<NewKey> {
-  const { createSigner } = signers;
-  if (draft.use === "enc" || createSigner === undefined) return draft;
-  const signer = await createSigner({ issuer: vault.owner.issuer }).catch((error: unknown) => {
+export async function makeReal({ io, keyring, settings }: CommandKeys, draft: NewKey): Promise<NewKey> {
+  if (draft.use === "enc" || keyring.createSigner === undefined) return draft;
+  return keyring.makeKey("sig", "ES256").catch((error: unknown) => {
     tell(
       io,
       `nothing was changed, because no key can be made in ${settings.signerType} now; --signer-type local makes it in the store`,
     );
     throw error;
   });
-  return recorded(signer).catch(async (error: unknown) => {
-    await leaveOver(io, signers, signer.uri, true);
-    throw error;
-  });
 }
 
 /** A key that exists in an HSM or key service. */
 export async function openExternal({ openSigner }: Signers, uri: string, kid: string | undefined): Promise<NewKey> {
-  return recorded(await openSigner(uri), kid);
-}
-
-async function recorded(signer: ExternalSigner, kid?: string): Promise<NewKey> {
+  const signer = await openSigner(uri);
   try {
-    return await externalKey(signer, kid);
+    const key = await externalKey(signer, kid);
+    await probeSigner(signer, key.publicJwk, uri);
+    return key;
   } finally {
     await signer.close();
   }

@@ -1,5 +1,7 @@
 import { Option, type Command } from "commander";
+import { systemClock } from "../clock.ts";
 import { ConfigError, type StoreError } from "../errors.ts";
+import { type Keyring, type KeyringOptions, createKeyring } from "../manager/keyring.ts";
 import type { RotationPolicy } from "../rotation/policy.ts";
 import { checkRecords } from "../rotation/records.ts";
 import { type Owner, commandedBy } from "../manager/owner.ts";
@@ -36,12 +38,12 @@ export interface Found {
   readonly owner: Owner;
 }
 
-/** The store of a configuration with what it takes to make keys. */
-export interface OpenKeys {
+/** The keys of a configuration, opened for a command. */
+export interface CommandKeys {
   readonly io: Io;
   readonly settings: Settings;
-  readonly policy: RotationPolicy;
   readonly vault: Vault;
+  readonly keyring: Keyring;
   readonly signers: Signers;
 }
 
@@ -122,7 +124,7 @@ export async function withEvents<T>(io: Io, flags: Flags, action: (store: KeySto
   return closing(store, () => action(store));
 }
 
-interface WithKeysOptions extends OpenOptions {
+interface WithKeysOptions extends OpenOptions, Pick<KeyringOptions, "passesOverLost"> {
   readonly dryRun?: boolean;
   readonly prepare?: (signers: Signers) => Promise<void>;
 }
@@ -136,8 +138,8 @@ interface WithKeysOptions extends OpenOptions {
 export async function withKeys<T>(
   io: Io,
   flags: Flags,
-  { dryRun = false, prepare, ...options }: WithKeysOptions,
-  action: (open: OpenKeys) => Promise<T>,
+  { dryRun = false, prepare, passesOverLost = false, ...options }: WithKeysOptions,
+  action: (keys: CommandKeys) => Promise<T>,
 ): Promise<T> {
   const settings = await managedSettings(io, flags);
   const signers = await signersOf(settings);
@@ -145,11 +147,17 @@ export async function withKeys<T>(
   if (options.create === true && dryRun && !(await exists(storePath(settings)))) {
     const keys = await readWrappingKeys([newWrappingKey()]);
     const vault = createVault({ store: memoryStore(), keys, ownerRule: commandedBy(ownerOf(settings)) });
-    return action({ io, settings, policy: policyOf(settings), vault, signers });
+    return run(vault, policyOf(settings));
   }
   const log = createCommandLog(settings.logLevel, settings.jsonLogs, io);
   const { vault, policy } = await openManaged(settings, log, options);
-  return closing(vault.store, () => action({ io, settings, policy, vault, signers }));
+  return closing(vault.store, () => run(vault, policy));
+
+  async function run(vault: Vault, policy: RotationPolicy): Promise<T> {
+    const { signal } = new AbortController();
+    const keyring = createKeyring(vault, { ...signers, policy, clock: systemClock, signal, passesOverLost });
+    return action({ io, settings, vault, keyring, signers }).finally(() => keyring.close());
+  }
 }
 
 /** The records of a store, checked. */

@@ -43,7 +43,7 @@ async function rotate(io: Io, flags: RotateFlags): Promise<void> {
     // Where one is announced, that one is next.
     const newKey = immediately && isAnnounced ? undefined : { use, alg };
     await changeKeys(open, { flags, breaks: immediately, newKey }, (records, now, key) =>
-      applyCommand(records, { type: "rotate", use, key, now: immediately }, open.policy, now),
+      applyCommand(records, { type: "rotate", use, key, now: immediately }, open.keyring.policy, now),
     );
   });
 }

@@ -7,7 +7,6 @@ import { signerFrom } from "../signer/local.ts";
 import type { ExternalSigner } from "../signer/signer.ts";
 import type { KeyUse } from "../store/store.ts";
 import type { NewKey } from "../rotation/commands.ts";
-import { probeSigner } from "./private-keys.ts";
 import type { Wrapping } from "./wrapping.ts";
 
 /** Makes a key in the memory of this process, and wraps its private half; its kid is its RFC 7638 thumbprint. */
@@ -36,15 +35,10 @@ export async function wrapKey(
   return { kid: keyId, use, alg, publicJwk, privateHalf: { jwe: await wrapping.wrap(keyId, privateJwk) } };
 }
 
-/**
- * A record for a key in an HSM or key service, which has to sign a probe first: a key that cannot sign is not for the store.
- *
- * @throws SignerError see `guardSigner`
- */
+/** A record for a key in an HSM or key service. Its default kid is its RFC 7638 thumbprint. */
 export async function externalKey(signer: ExternalSigner, kid?: string): Promise<NewKey> {
   const { publicKey, uri } = signer;
   const publicJwk = publicMembers(publicKey as Readonly<Record<string, unknown>>, uri);
-  await probeSigner(signer, publicJwk, uri);
   const keyId = kid ?? (await jose.calculateJwkThumbprint({ ...publicJwk }));
   return { kid: keyId, use: "sig", alg: "ES256", publicJwk, privateHalf: { uri } };
 }

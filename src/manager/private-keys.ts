@@ -59,8 +59,8 @@ function ofKey(error: unknown, name: string): unknown {
   return new SameError(code as never, `${name}: ${message}`, { cause: error });
 }
 
-type OpenExternal = (uri: string, options: { readonly signal: AbortSignal }) => Promise<ExternalSigner>;
-type DestroyExternal = (uri: string, options: { readonly signal: AbortSignal }) => Promise<unknown>;
+type OpenExternal = (uri: string) => Promise<ExternalSigner>;
+type DestroyExternal = (uri: string) => Promise<unknown>;
 
 /**
  * Destroys a key in its HSM or key service, after a look at it: what a URI names may be another key by now, which somebody else needs.
@@ -71,12 +71,11 @@ export async function destroyExternal(
   { kid, uri, publicJwk }: ExternalKey,
   open: OpenExternal,
   destroy: DestroyExternal,
-  signal: AbortSignal,
 ): Promise<void> {
-  const signer = await open(uri, { signal });
+  const signer = await open(uri);
   await signer.close();
   if (!isSameKey(signer, { publicJwk })) throw mismatch(`kid ${JSON.stringify(kid)}`);
-  await destroy(uri, { signal });
+  await destroy(uri);
 }
 
 function isSameKey({ publicKey }: Signer, { publicJwk }: Pick<KeyRecord, "publicJwk">): boolean {
@@ -139,7 +138,7 @@ export function createKeyOpener(
         `${uri}: nothing was given to open external keys with (openSigner)`,
       );
     }
-    return openExternal(uri, { signal });
+    return openExternal(uri);
   }
 
   async function openOne(record: KeyRecord, unopened: Map<string, unknown>): Promise<void> {

@@ -10,10 +10,10 @@ import type { RotationPolicy, RotationPolicyOptions } from "../rotation/policy.t
 
 /** What happened to the keys of a manager. */
 export type ManagerEvent =
-  /** The keys are others than before: by a commit of this manager, whose `events` these are, of another one, or by the plan alone. */
+  /** The keys are others than before: by a commit of this manager, whose `events` these are, or of another one. */
   | {
       readonly type: "changed";
-      readonly by: "this" | "another" | "plan";
+      readonly by: "this" | "another";
       readonly records: readonly KeyRecord[];
       readonly events: readonly KeyEvent[];
     }

@@ -18,7 +18,7 @@ export interface Change {
 }
 
 /** For how long a replica that makes the next key is left to it. */
-export const claimForMs = 60_000;
+export const leaseNextForMs = 60_000;
 
 /** Where the plan stands. */
 export interface Advance extends Change {
@@ -113,14 +113,14 @@ export function activate(change: Change, kid: string, now: number, reason: strin
 }
 
 function retire(record: KeyRecord, now: number): KeyRecord {
-  const { successorClaim: _, ...rest } = record;
+  const { successorLease: _, ...rest } = record;
   return { ...rest, state: "retiring", retiredAt: now };
 }
 
 /** Turns a key into a tombstone. The URI of an external key stays, because the key may still exist there. */
 export function end(change: Change, kid: string, state: "removed" | "revoked", now: number, reason: string): Change {
   const record = change.records.find((record) => record.kid === kid) as KeyRecord;
-  const { privateHalf: _half, successorClaim: _claim, ...rest } = record;
+  const { privateHalf: _half, successorLease: _lease, ...rest } = record;
   const uri = uriOf(record);
   const kept = uri === undefined ? {} : { privateHalf: { uri } };
   return replace(change, { ...rest, ...kept, state, endedAt: now }, now, state, reason);
@@ -141,9 +141,9 @@ function nextKeyAt(records: readonly KeyRecord[], use: KeyUse, policy: RotationP
   if (active === undefined) return use === "sig" && records.length === 0 ? now : Infinity;
   if (announcedKey(records, use) !== undefined) return Infinity;
   const planned = (active.activatedAt ?? 0) + rotateEveryMs(policy) - announceForMs(policy);
-  const claimedUntil = active.successorClaim?.until ?? 0;
+  const leasedUntil = active.successorLease?.until ?? 0;
   // One from a clock that was wrong would last for years.
-  return claimedUntil <= Math.max(planned, now) + claimForMs ? Math.max(planned, claimedUntil) : planned;
+  return leasedUntil <= Math.max(planned, now) + leaseNextForMs ? Math.max(planned, leasedUntil) : planned;
 }
 
 /** Starts waiting times again that a jump of the clock, or a time in which nothing ran, has made meaningless. */

@@ -67,10 +67,7 @@ function logEvent(event: ManagerEvent, before: readonly KeyRecord[], log: Logger
   switch (event.type) {
     case "changed":
       for (const { type, kid, use, reason } of event.events) {
-        log.info(
-          { kid, use, reason },
-          event.by === "plan" ? `key ${type} as planned, without the store` : `key ${type}`,
-        );
+        log.info({ kid, use, reason }, `key ${type}`);
       }
       if (event.by !== "another") break;
       for (const { kid, use, state } of event.records) {

@@ -3,14 +3,11 @@ import { StateError } from "../errors.ts";
 import type { Keyset } from "../keyset/keyset.ts";
 import { readKeyset } from "../node/key-files.ts";
 import { createProvider } from "../provider/provider.ts";
-import { type Change, noteTokenLifetimes } from "../rotation/advance.ts";
-import { createKeyOpener } from "../manager/private-keys.ts";
-import { activeKey, checkFence } from "../rotation/records.ts";
+import { createKeyring } from "../manager/keyring.ts";
+import { activeKey } from "../rotation/records.ts";
 import type { Owner } from "../manager/owner.ts";
-import { compareAndSet } from "../manager/compare-and-set.ts";
 import type { Signer } from "../signer/signer.ts";
 import { sqliteStore } from "../store/sqlite.ts";
-import type { KeyRecord } from "../store/store.ts";
 import type { Claims, SignOptions } from "../token/sign.ts";
 import type { Logger } from "./logger.ts";
 import { exists, openManaged, storePath } from "./managed.ts";
@@ -40,18 +37,18 @@ export async function signWithSettings(
   const { vault, policy } = await openManaged(settings, log);
   const { store } = vault;
   const { openSigner } = await signersOf(settings);
-  const opener = createKeyOpener(vault, openSigner, new AbortController().signal);
+  const { signal } = new AbortController();
+  const keyring = createKeyring(vault, { policy, openSigner, clock: systemClock, signal });
   try {
-    const note = (records: readonly KeyRecord[]): Change => noteTokenLifetimes({ records, events: [] }, policy);
-    const { records } = await compareAndSet(store, note, { clock: systemClock });
-    checkFence(records, policy, systemClock.now());
+    // It notes how long its tokens may live.
+    const { records } = await keyring.change((records) => ({ records, events: [] }));
     const active = activeKey(records, "sig");
     if (active === undefined) throw noKeyYet();
-    const { signers } = await opener.open([active]);
+    const { signers } = await keyring.open([active]);
     const keyset = [{ keyId: active.kid, signer: signers.get(active.kid) as Signer }];
     return await sign(issuerFor(settings, vault.owner), keyset, claims, options, policy.maxTokenLifetimeSeconds);
   } finally {
-    await opener.close();
+    await keyring.close();
     await store.close();
   }
 }

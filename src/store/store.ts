@@ -45,7 +45,7 @@ export interface KeyRecord {
   /** Not of tombstones, but for the URI of a key that may still be in its HSM or key service. */
   readonly privateHalf?: PrivateHalf;
   /** A replica has undertaken to make the next key; the others leave it to it until then. Of active keys. */
-  readonly successorClaim?: { readonly by: string; readonly until: number };
+  readonly successorLease?: { readonly by: string; readonly until: number };
 }
 
 /** One entry of the audit log. Plain JSON; never holds key material. */

@@ -25,7 +25,7 @@ const whole: KeyRecord = {
   unannounced: true,
   publicJwk: { kty: "EC", crv: "P-256", x: "eA", y: "eQ" },
   privateHalf: { jwe: "e30..a.b.c" },
-  successorClaim: { by: "replica 1", until: 8.64e15 },
+  successorLease: { by: "replica 1", until: 8.64e15 },
 };
 
 const encryption: KeyRecord = {
@@ -146,7 +146,7 @@ export function checkStore(name: string, open: () => Promise<StoreUnderTest>): v
     });
 
     test("a member that a record no longer has is gone", async () => {
-      const { privateHalf: _gone, successorClaim: _goneToo, ...bare } = whole;
+      const { privateHalf: _gone, successorLease: _goneToo, ...bare } = whole;
       await store.commit(0, [whole], []);
       await store.commit(1, [bare], []);
       assert.deepEqual((await store.load()).records, [bare]);

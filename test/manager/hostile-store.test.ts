@@ -108,7 +108,7 @@ const attacks: Readonly<Record<string, Attack>> = {
   "the mark of a key that was not announced": change("sig announced", () => ({ unannounced: true })),
   "a shorter life of tokens": change("sig retiring", () => ({ maxTokenLifetimeSeconds: 1 })),
   "the claim to make the next key": change("sig active", ({ activatedAt = 0 }) => ({
-    successorClaim: { by: "evil", until: activatedAt },
+    successorLease: { by: "evil", until: activatedAt },
   })),
   "a member that nobody knows yet": change("sig active", () => ({ trusted: true })),
   "a kid": change("sig announced", () => ({ kid: "evil" })),

@@ -268,7 +268,7 @@ describe("keys in an HSM or key service", () => {
     }
     const { records } = await world.store.load();
     assert.deepEqual(uris(records), [...module.keys.keys()], "the URI of a key that is removed stays");
-    assert.ok(records.every(({ successorClaim, state }) => state === "active" || successorClaim === undefined));
+    assert.ok(records.every(({ successorLease, state }) => state === "active" || successorLease === undefined));
     assert.ok(replicas.every(({ told }) => !typesOf(told).includes("orphaned") && !typesOf(told).includes("failed")));
     for (const replica of replicas) await world.stop(replica);
   });
@@ -309,8 +309,8 @@ describe("keys in an HSM or key service", () => {
     slow = held.promise;
     await passWithout(world, 89 * day);
     const { records } = await world.store.load();
-    assert.equal(records[0]?.successorClaim?.until, world.clock.now() + 60 * second);
-    const replacement = { ...records[0], successorClaim: { by: "another", until: 0 } };
+    assert.equal(records[0]?.successorLease?.until, world.clock.now() + 60 * second);
+    const replacement = { ...records[0], successorLease: { by: "another", until: 0 } };
     const key = await jose.generateKeyPair("ES256", { extractable: true });
     module.keys.set("module:key/of another", await jose.exportJWK(key.privateKey));
     const publicJwk = (await jose.exportJWK(key.publicKey)) as unknown as PublicJwk;

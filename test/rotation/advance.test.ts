@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { activate, advance, claimForMs, end, endOfWait, noteTokenLifetimes } from "../../src/rotation/advance.ts";
+import { activate, advance, leaseNextForMs, end, endOfWait, noteTokenLifetimes } from "../../src/rotation/advance.ts";
 import { announceForMs, retireForMs, rotateEveryMs, rotationPolicy } from "../../src/rotation/policy.ts";
 import type { KeyRecord, KeyUse } from "../../src/store/store.ts";
 import { day, frozen, hour, record, second, start, states, year } from "./key-records.ts";
@@ -22,7 +22,7 @@ const announced = record("b", "announced", { announcedAt: start });
 const retiring = record("r", "retiring", { announcedAt: start - year, activatedAt: start - period, retiredAt: start });
 const enc = (of: KeyRecord): KeyRecord =>
   frozen({ ...of, ...record(`e${of.kid}`, of.state, { ...of, use: "enc" }), kid: `e${of.kid}` });
-const claimed = (until: number): KeyRecord => frozen({ ...active, successorClaim: { by: "x", until } });
+const claimed = (until: number): KeyRecord => frozen({ ...active, successorLease: { by: "x", until } });
 
 /** At a moment after `start`: the states then, what happened, what is due, and when to wake, after `start`. */
 const steps: readonly {
@@ -208,14 +208,14 @@ const steps: readonly {
   },
   {
     rule: "a claim of just a minute is one",
-    given: [claimed(start + period + claimForMs)],
+    given: [claimed(start + period + leaseNextForMs)],
     at: period,
     states: "a active",
-    wakeAt: period + claimForMs,
+    wakeAt: period + leaseNextForMs,
   },
   {
     rule: "a claim of more than a minute is of a clock that was wrong",
-    given: [claimed(start + period + claimForMs + 1)],
+    given: [claimed(start + period + leaseNextForMs + 1)],
     at: period,
     states: "a active",
     due: ["sig"],
@@ -223,10 +223,10 @@ const steps: readonly {
   },
   {
     rule: "a claim that was made by a faster clock is known before the key is due",
-    given: [claimed(start + period - announcement + claimForMs)],
+    given: [claimed(start + period - announcement + leaseNextForMs)],
     at: period - announcement - 2,
     states: "a active",
-    wakeAt: period - announcement + claimForMs,
+    wakeAt: period - announcement + leaseNextForMs,
   },
   {
     rule: "a claim for another year does not count when the key is due, either",
@@ -299,7 +299,7 @@ test("where nothing is due, the records are the very same", () => {
 test("each step writes its time, and what it was for", () => {
   const now = start + announcement;
   const { records, events } = advance(frozen([claimed(start), announced]), policy, now);
-  const { successorClaim: _, ...unclaimed } = claimed(start);
+  const { successorLease: _, ...unclaimed } = claimed(start);
   assert.deepEqual(records, [
     { ...unclaimed, state: "retiring", retiredAt: now },
     { ...announced, state: "active", activatedAt: now },

@@ -18,7 +18,7 @@ const encNeededUntil = retiredAt + retireForMs(policy, "enc");
 const active = record("a", "active", {
   announcedAt: start - 9 * day,
   activatedAt: start - 8 * day,
-  successorClaim: { by: "x", until: start },
+  successorLease: { by: "x", until: start },
 });
 const announced = record("b", "announced", { announcedAt });
 const retiring = record("r", "retiring", { announcedAt: start - year, activatedAt: start - 99 * day, retiredAt });
@@ -597,7 +597,7 @@ test("what broke a rule before is refused after a command, too", async () => {
 test("each command writes its times, and a key that is replaced gives up its claim", () => {
   const at = announcedUntil;
   const { records } = applyCommand(frozen([active, announced]), { type: "activate", kid: "b" }, policy, at);
-  const { successorClaim: _, ...unclaimed } = active;
+  const { successorLease: _, ...unclaimed } = active;
   assert.deepEqual(records, [
     { ...unclaimed, state: "retiring", retiredAt: at },
     { ...announced, state: "active", activatedAt: at },

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { isDeepStrictEqual } from "node:util";
 import fc from "fast-check";
 import { StateError } from "../../src/errors.ts";
-import { type Change, advance, claimForMs } from "../../src/rotation/advance.ts";
+import { type Change, advance, leaseNextForMs } from "../../src/rotation/advance.ts";
 import { type Command, announce, applyCommand } from "../../src/rotation/commands.ts";
 import { type RotationPolicy, cachedForSeconds, rotationPolicy } from "../../src/rotation/policy.ts";
 import { activeKey, checkFence, checkRecords, isRotating, publishedKeys } from "../../src/rotation/records.ts";
@@ -244,7 +244,7 @@ class World {
       case "claim": {
         const active = activeKey(records, "sig");
         if (active === undefined || !advance(records, policy, now).due.includes("sig")) return { records, events: [] };
-        const claimed = { ...active, successorClaim: { by: "somebody", until: now + claimForMs } };
+        const claimed = { ...active, successorLease: { by: "somebody", until: now + leaseNextForMs } };
         return { records: records.map((record) => (record === active ? claimed : record)), events: [] };
       }
       case "revoke": {
@@ -340,7 +340,7 @@ class World {
       case "active to active":
       case "retiring to retiring":
         // Only its times have moved, all by as much, or somebody undertook to make the next key.
-        assert.deepEqual({ ...was, ...timesOf(record), successorClaim: 0 }, { ...record, successorClaim: 0 });
+        assert.deepEqual({ ...was, ...timesOf(record), successorLease: 0 }, { ...record, successorLease: 0 });
         assert.equal(new Set(differences(was, record)).size, 1);
         return [];
       case "announced to active":

@@ -1,0 +1,197 @@
+import { withDeadline } from "../async.ts";
+import type { Clock } from "../clock.ts";
+import { SignerError } from "../errors.ts";
+import { checkEncryption, checkSigning } from "../keyset/keyset.ts";
+import { type Change, noteTokenLifetimes } from "../rotation/advance.ts";
+import type { NewKey } from "../rotation/commands.ts";
+import type { RotationPolicy } from "../rotation/policy.ts";
+import { addedRecords, checkFence, endedExternalKeys, newlyActive, uriOf } from "../rotation/records.ts";
+import { checkNotRolledBack } from "../rotation/rollback.ts";
+import type { ExternalSigner } from "../signer/signer.ts";
+import type { KeyRecord, KeyUse } from "../store/store.ts";
+import { compareAndSet } from "./compare-and-set.ts";
+import { externalKey, makeLocalKey } from "./make-key.ts";
+import { type OpenKeys, createKeyOpener, destroyExternal, keysetsOf } from "./private-keys.ts";
+import type { KeyManagerOptions } from "./types.ts";
+import type { Vault } from "./vault.ts";
+
+/** How long a key may take to be made, opened or destroyed where it is. */
+const externalMs = 60_000;
+
+export interface KeyringOptions extends Pick<
+  KeyManagerOptions,
+  "createSigner" | "openSigner" | "destroySigner" | "signs"
+> {
+  readonly policy: RotationPolicy;
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+  /** Passes over keys whose wrapping key was lost, so that they can be revoked. Default: refuses them. */
+  readonly passesOverLost?: boolean;
+}
+
+/** A key was to become active, and cannot sign; nothing was changed. */
+export class CannotSign extends Error {
+  readonly kid: string;
+
+  constructor(kid: string, cause: unknown) {
+    super(`kid ${JSON.stringify(kid)} cannot sign`, { cause });
+    this.kid = kid;
+  }
+}
+
+/** A change, and the records before it. */
+export interface Changed extends Change {
+  readonly before: readonly KeyRecord[];
+  /** When it was decided, in epoch milliseconds. */
+  readonly now: number;
+}
+
+type Decide = (records: readonly KeyRecord[], now: number) => Change | Promise<Change>;
+
+/** The keys of a store, for everybody who changes them or signs with them: manager, commands, single tokens. */
+export interface Keyring {
+  readonly policy: RotationPolicy;
+  /** Where new signing keys are made; `undefined` for the store. */
+  readonly createSigner: ((request: { readonly issuer: string }) => Promise<ExternalSigner>) | undefined;
+  /**
+   * What `decide` would change, if the records may be used: they are no older copy, the active key was announced for long enough, and
+   * every wrapped key unwraps to the private half of what is published.
+   *
+   * @throws StoreError, KeyMaterialError, and what `decide` throws
+   */
+  preview(decide: Decide): Promise<Changed>;
+  /**
+   * Changes the records by compare-and-set. `decide` runs again after a conflict. New keys have to open, and a key that becomes active
+   * has to sign first.
+   *
+   * @throws see `preview` and `compareAndSet`; CannotSign
+   */
+  change(decide: Decide): Promise<Changed>;
+  /** Opens the private halves of the records. @throws SignerError where the active key cannot be opened */
+  open(records: readonly KeyRecord[]): Promise<OpenKeys>;
+  /** Closes the signers of all other keys. */
+  closeUnused(records: readonly KeyRecord[]): Promise<void>;
+  /** A key that is in no store yet: in an HSM or key service, where signing keys are made there. */
+  makeKey(use: KeyUse, alg: string): Promise<NewKey>;
+  /** Destroys a key that was made and that no record names. Resolves to whether it is gone. */
+  destroyUnrecorded(uri: string): Promise<boolean>;
+  /** Destroys the external keys that a change has ended, one after the other. Without `destroySigner` none. */
+  destroyEnded(change: Change): AsyncIterable<{ readonly kid: string; readonly uri: string; readonly error?: unknown }>;
+  close(): Promise<void>;
+}
+
+export function createKeyring(vault: Vault, options: KeyringOptions): Keyring {
+  const { policy, clock, signal, signs, passesOverLost = false } = options;
+  const { createSigner: create, openSigner: open, destroySigner: destroy } = options;
+  const createSigner =
+    create && ((request: { readonly issuer: string }) => limited((signal) => create({ ...request, signal })));
+  const openSigner = open && ((uri: string) => limited((signal) => open(uri, { signal })));
+  const destroySigner = destroy && ((uri: string) => limited((signal) => destroy(uri, { signal })));
+  const opener = createKeyOpener(vault, openSigner, signal, { signs });
+  /** As they were last found in the store, or put there. */
+  let last: readonly KeyRecord[] = [];
+
+  /** A module, a driver or a network that hangs must not stop whoever waits for it. */
+  function limited<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    const expired = (): Error =>
+      new SignerError("ERR_SIGNER_TIMEOUT", `an HSM or key service has not answered within ${externalMs / 1000} s`);
+    return withDeadline(work, { clock, timeoutMs: externalMs, signal, expired });
+  }
+
+  async function decided(stored: readonly KeyRecord[], decide: Decide): Promise<Changed> {
+    const now = clock.now();
+    checkNotRolledBack(stored, last);
+    checkFence(stored, policy, now);
+    if (!passesOverLost) await opener.checkWrapped(stored);
+    last = stored;
+    const change = await decide(stored, now);
+    return { ...noteTokenLifetimes(change, policy), before: stored, now };
+  }
+
+  /** A key that is recorded once stays for good. So it has to open, to sign, and to be one that a provider publishes. */
+  async function checkNewKeys(added: readonly KeyRecord[]): Promise<void> {
+    if (added.length === 0) return;
+    const trial = createKeyOpener(vault, openSigner, signal);
+    try {
+      const { keyset, encryptionKeyset } = keysetsOf(added, await trial.open(added));
+      if (keyset.length > 0) await checkSigning(keyset);
+      await checkEncryption(encryptionKeyset);
+      for (const record of added) if (uriOf(record) !== undefined) await trial.probe(record);
+    } finally {
+      await trial.close();
+    }
+  }
+
+  async function checkCanSign(key: KeyRecord | undefined): Promise<void> {
+    if (key === undefined) return;
+    await opener.probe(key).catch((error: unknown) => {
+      throw new CannotSign(key.kid, error);
+    });
+  }
+
+  async function destroyUnrecorded(uri: string): Promise<boolean> {
+    if (destroySigner === undefined) return false;
+    return destroySigner(uri).then(
+      () => true,
+      () => false,
+    );
+  }
+
+  return {
+    policy,
+    createSigner,
+
+    async preview(decide) {
+      let changed: Changed | undefined;
+      // Nothing is committed where the records stay as they are.
+      await compareAndSet(
+        vault.store,
+        async (records) => {
+          changed = await decided(records, decide);
+          return { records, events: [] };
+        },
+        { clock, signal },
+      );
+      return changed as unknown as Changed;
+    },
+
+    async change(decide) {
+      const changed = await compareAndSet(
+        vault.store,
+        async (stored) => {
+          const changed = await decided(stored, decide);
+          await checkNewKeys(addedRecords(stored, changed.records));
+          await checkCanSign(newlyActive(stored, changed.records));
+          return changed;
+        },
+        { clock, signal },
+      );
+      last = changed.records;
+      return changed;
+    },
+
+    open: (records) => opener.open(records),
+    closeUnused: (records) => opener.closeUnused(records),
+
+    async makeKey(use, alg) {
+      if (use !== "sig" || createSigner === undefined) return makeLocalKey(use, alg, vault);
+      const signer = await createSigner({ issuer: vault.owner.issuer });
+      return externalKey(signer).finally(() => signer.close());
+    },
+
+    destroyUnrecorded,
+
+    async *destroyEnded({ records, events }) {
+      if (destroySigner === undefined || openSigner === undefined) return;
+      for (const key of endedExternalKeys(records, events)) {
+        const { kid, uri } = key;
+        yield await destroyExternal(key, openSigner, destroySigner).then(
+          () => ({ kid, uri }),
+          (error: unknown) => ({ kid, uri, error }),
+        );
+      }
+    },
+
+    close: () => opener.close(),
+  };
+}

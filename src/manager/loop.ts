@@ -1,0 +1,92 @@
+import { serial } from "../async.ts";
+import type { Clock } from "../clock.ts";
+
+const retryMs = { first: 1_000, last: 30_000 } as const;
+
+/** What a turn leaves behind. */
+export interface Turned {
+  /** When the next turn is due, in epoch milliseconds; `Infinity` for never. */
+  readonly wakeAt: number;
+  /** Whether something that failed before is still to be done. */
+  readonly isPending: boolean;
+}
+
+/** Takes turns: one thing after the other, the next one when it is due, and after a failure again at growing intervals. */
+export interface Loop {
+  /** Runs an action when no other one runs. */
+  run<T>(action: () => Promise<T>): Promise<T>;
+  /** Takes a turn now, whether or not one is due. Rejects as the turn does. */
+  turn(): Promise<void>;
+  /** Reports a success or failure that came about outside of a turn. */
+  ended(outcome: Promise<Turned>): Promise<void>;
+  /** A turn soon, for somebody who does not wait. */
+  wake(this: void): void;
+  /** A turn for somebody who waits: once a second at most, for all who ask together. */
+  ask(): Promise<void>;
+  /** Cancels the timer, and resolves when nothing runs. */
+  stop(): Promise<void>;
+}
+
+interface LoopOptions {
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+  readonly onFailure: (error: unknown, retryInMs: number) => void;
+  readonly onRecovery: () => void;
+}
+
+export function createLoop(turn: () => Promise<Turned>, { clock, signal, onFailure, onRecovery }: LoopOptions): Loop {
+  const run = serial();
+  let failures = 0;
+  let cancelTimer: (() => void) | undefined;
+  let asked: { readonly at: number; readonly done: Promise<void> } | undefined;
+
+  function sleepUntil(wakeAt: number): void {
+    cancelTimer?.();
+    if (!signal.aborted && wakeAt !== Infinity) cancelTimer = clock.setTimer(wake, Math.max(wakeAt - clock.now(), 0));
+  }
+
+  async function ended(outcome: Promise<Turned>): Promise<void> {
+    try {
+      const { wakeAt, isPending } = await outcome;
+      if (failures > 0 && !isPending) {
+        failures = 0;
+        onRecovery();
+      }
+      sleepUntil(wakeAt);
+    } catch (error) {
+      if (!signal.aborted) {
+        failures += 1;
+        const retryInMs = Math.min(retryMs.first * 2 ** (failures - 1), retryMs.last);
+        onFailure(error, retryInMs);
+        sleepUntil(clock.now() + retryInMs);
+      }
+      throw error;
+    }
+  }
+
+  function turnNow(): Promise<void> {
+    return run(async () => {
+      cancelTimer?.();
+      if (!signal.aborted) await ended(turn());
+    });
+  }
+
+  const wake = (): void => void turnNow().catch(() => {});
+
+  return {
+    run,
+    turn: turnNow,
+    ended,
+    wake,
+    ask() {
+      const now = clock.now();
+      if (asked === undefined || Math.abs(now - asked.at) >= retryMs.first) asked = { at: now, done: turnNow() };
+      return asked.done;
+    },
+    async stop() {
+      cancelTimer?.();
+      await run(async () => {});
+      cancelTimer?.();
+    },
+  };
+}
