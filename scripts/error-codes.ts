@@ -5,6 +5,7 @@ const titles: Readonly<Record<keyof typeof errorTable, string>> = {
   ConfigError: "correct the configuration",
   KeyMaterialError: "correct the key",
   SignerError: "the key cannot sign here",
+  InternalError: "something failed that jwksd does not know",
   StateError: "the managed keys are not in a state for this",
   StoreError: "the store cannot be used as it is",
   TokenError: "the token is refused, or cannot be made",

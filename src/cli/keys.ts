@@ -142,6 +142,8 @@ Examples:
           const use = records.find((record) => record.kid === kid)?.use ?? "sig";
           const isNeeded = activeKey(records, use)?.kid === kid && announcedKey(records, use) === undefined;
           const newKey = isNeeded ? { use } : undefined;
+          if (flags.lostWrappingKey === true)
+            tell(io, "a jwksd serve that has other wrapping keys than this command cannot follow");
           await changeKeys(open, { flags, breaks: true, newKey }, (records, now, replacement) =>
             applyCommand(records, { type: "revoke", kid, replacement }, open.keyring.policy, now),
           );

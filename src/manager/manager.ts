@@ -1,10 +1,10 @@
 import { notify } from "../async.ts";
 import { systemClock } from "../clock.ts";
 import { ConfigError, InternalError, JwksdError, SignerError, StoreError } from "../errors.ts";
-import { type Advance, type Change, advance } from "../rotation/advance.ts";
+import { type Advance, type Change, advance, endOfWait } from "../rotation/advance.ts";
 import { announce, applyCommand } from "../rotation/commands.ts";
 import { rotationPolicy } from "../rotation/policy.ts";
-import { activeKey, announcedKey, announcedUntil, isRotating, nextAlg, uriOf } from "../rotation/records.ts";
+import { activeKey, announcedKey, isRotating, nextAlg, uriOf } from "../rotation/records.ts";
 import { announceNext, announcedLate, leaseNext, reasonForNext } from "../rotation/successor.ts";
 import type { KeyRecord } from "../store/store.ts";
 import { CannotSign, createKeyring } from "./keyring.ts";
@@ -71,12 +71,17 @@ export async function manageKeys(
     clock,
     signal,
     // Before there are keys it has not started.
-    onFailure: (error, retryInMs) =>
-      state.records.length > 0 && emit({ type: "failed", error: asJwksdError(error), retryInMs }),
+    onFailure(error, retryInMs) {
+      if (state.records.length === 0) return;
+      for (const { kid } of dueNow(state.records, clock.now())) tried.add(kid);
+      emit({ type: "failed", error: asJwksdError(error), retryInMs });
+    },
     onRecovery: () => emit({ type: "recovered" }),
   });
   /** Announced keys that could not sign when their wait was over, and until when they are not tried again. */
   const heldBack = new Map<string, number>();
+  /** Keys whose step this replica tried to take when it was due. They have missed nothing, however late they take it. */
+  const tried = new Set<string>();
   let state: State = {
     records: [],
     keys: { signers: new Map(), decryptionKeys: new Map(), unopened: new Map() },
@@ -115,6 +120,7 @@ export async function manageKeys(
       } catch (error) {
         if (error instanceof CannotSign) {
           heldBack.set(error.kid, clock.now() + heldBackMs);
+          tried.add(error.kid);
           emitHeldBack(error.kid, error.cause);
           continue;
         }
@@ -131,7 +137,7 @@ export async function manageKeys(
       ? await rewrap(stored, vault, now, `the issuer ${JSON.stringify(issuer)} was chosen`)
       : { records: stored, events: [] };
     const taken = announcedLate(own, state.records, policy, now);
-    dropHeldBack(taken.records, now);
+    forgetTaken(taken.records, now);
     const ahead = planned(taken.records, now);
     if (ahead.due.length === 0 && isRestart(ahead)) {
       if (Math.abs(now - restartedAt) < restartMs) return taken;
@@ -146,17 +152,20 @@ export async function manageKeys(
     return change;
   }
 
-  /** A key that was tried in time has missed no step, however often it could not sign. */
   function planned(records: readonly KeyRecord[], now: number): Advance {
     const notYet = [...heldBack].flatMap(([kid, until]) => (until > now ? [kid] : []));
-    return advance(records, policy, now, new Set(notYet), new Set(heldBack.keys()));
+    return advance(records, policy, now, new Set(notYet), tried);
   }
 
-  function dropHeldBack(records: readonly KeyRecord[], now: number): void {
+  function dueNow(records: readonly KeyRecord[], now: number): readonly KeyRecord[] {
+    return records.filter((record) => (endOfWait(record, policy) ?? Infinity) <= now);
+  }
+
+  function forgetTaken(records: readonly KeyRecord[], now: number): void {
+    const due = new Set(dueNow(records, now).map(({ kid }) => kid));
+    for (const kid of tried) if (!due.has(kid)) tried.delete(kid);
     for (const [kid, until] of heldBack) {
-      const record = records.find((record) => record.kid === kid);
-      const isDue = record?.state === "announced" && announcedUntil(record, policy) <= now;
-      if (!isDue) heldBack.delete(kid);
+      if (!due.has(kid)) heldBack.delete(kid);
       // A clock that was years ahead would hold it back for years.
       else if (until > now + heldBackMs) heldBack.set(kid, now);
     }

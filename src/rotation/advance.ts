@@ -72,7 +72,7 @@ export function withTokensOf({ maxTokenLifetimeSeconds = 0 }: KeyRecord, policy:
 
 /**
  * Notes on each key how long its tokens may live under this policy, so that neither a smaller one later on nor that of another process
- * removes the key while tokens of it are valid. On announced keys as well: without its store, a replica signs with them by the plan.
+ * removes the key while tokens of it are valid.
  */
 export function noteTokenLifetimes(change: Change, { maxTokenLifetimeSeconds }: RotationPolicy): Change {
   const isShort = (record: KeyRecord): boolean =>

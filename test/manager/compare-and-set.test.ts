@@ -186,3 +186,21 @@ describe("nothing is committed", () => {
     assert.equal((await store.load()).revision, 0);
   });
 });
+
+for (const call of ["load", "commit"] as const) {
+  test(`a store that never answers to ${call} counts as gone after 10 s, and nothing is left behind`, async () => {
+    const before = clock.timers;
+    let wasAborted: AbortSignal | undefined;
+    const never = (options?: { readonly signal?: AbortSignal | undefined }): Promise<never> => {
+      wasAborted = options?.signal;
+      return new Promise(() => {});
+    };
+    const store: KeyStore = { ...memoryStore(), ...(call === "load" ? { load: never } : {}) };
+    if (call === "commit") store.commit = (_revision, _records, _events, options) => never(options);
+    const { result, tookMs } = await finished(compareAndSet(store, announceNext, { clock }));
+    assert.ok(result.status === "rejected" && result.reason instanceof StoreError);
+    assert.deepEqual([result.reason.code, tookMs], ["ERR_STORE_UNAVAILABLE", 10_000]);
+    assert.equal(wasAborted?.aborted, true);
+    assert.equal(clock.timers, before);
+  });
+}

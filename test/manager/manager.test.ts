@@ -245,7 +245,9 @@ describe("attach", () => {
     await world.passTo(90 * day);
     assert.equal((await seen(replica)).kids.length, 2);
     world.store.isGone = true;
-    await world.passTo(90 * day + retire);
+    await world.passTo(90 * day + hour);
+    world.store.isGone = false;
+    await world.passTo(90 * day + hour + retire + 31 * second);
     assert.equal((await seen(replica)).kids.length, 1);
     await world.stop(replica);
   });

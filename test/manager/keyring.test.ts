@@ -1,0 +1,163 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { JwksdError } from "../../src/errors.ts";
+import { CannotSign, type KeyringOptions, createKeyring } from "../../src/manager/keyring.ts";
+import { makeLocalKey } from "../../src/manager/make-key.ts";
+import { announce } from "../../src/rotation/commands.ts";
+import { rotationPolicy } from "../../src/rotation/policy.ts";
+import { localSigner } from "../../src/signer/local.ts";
+import type { ExternalSigner } from "../../src/signer/signer.ts";
+import { memoryStore } from "../../src/store/memory.ts";
+import type { KeyStore } from "../../src/store/store.ts";
+import { ecKey } from "../support/keys.ts";
+import { newWrappingKey, vaultOf } from "../support/managed.ts";
+import { settled, simulatedClock } from "../support/simulated.ts";
+
+const issuer = "https://op.example";
+const wrappingKey = newWrappingKey();
+const never = (): Promise<never> => new Promise(() => {});
+
+async function keyringOf(options: Partial<KeyringOptions> = {}, store: KeyStore = memoryStore()) {
+  const clock = simulatedClock();
+  const vault = await vaultOf(store, [wrappingKey], { issuer, isChosen: true });
+  const { signal } = new AbortController();
+  const keyring = createKeyring(vault, { policy: rotationPolicy(), clock, signal, ...options });
+  return { clock, vault, store, keyring };
+}
+
+async function externalSigner(uri: string, breaks = false): Promise<ExternalSigner> {
+  const { publicKey, sign } = await localSigner(ecKey("a"));
+  const broken = async (): Promise<never> => {
+    throw new Error("no session");
+  };
+  return { publicKey, uri, sign: breaks ? broken : sign, close: async () => {} };
+}
+
+const code = (expected: string) => (error: unknown) => error instanceof JwksdError && error.code === expected;
+
+describe("a call of an HSM or key service that never ends is given up after a minute", () => {
+  const external = {
+    kid: "a",
+    use: "sig",
+    alg: "ES256",
+    publicJwk: { kty: "EC", crv: "P-256", x: "", y: "" },
+  } as const;
+  for (const [name, options, call] of [
+    ["createSigner", { createSigner: never }, "make"],
+    ["openSigner", { openSigner: never }, "open"],
+    ["destroySigner", { destroySigner: never }, "destroy"],
+  ] as const) {
+    test(name, async () => {
+      const { keyring, clock } = await keyringOf(options);
+      const record = {
+        ...external,
+        state: "active",
+        announcedAt: 1,
+        activatedAt: 1,
+        privateHalf: { uri: "x:y" },
+      } as const;
+      const outcome = (
+        call === "make"
+          ? keyring.makeKey("sig", "ES256")
+          : call === "open"
+            ? keyring.open([record])
+            : keyring.destroyUnrecorded("x:y")
+      ).then(
+        (value) => value,
+        (error: JwksdError) => error.code,
+      );
+      await clock.advance(59_999);
+      await settled();
+      assert.equal(await Promise.race([outcome, Promise.resolve("pending")]), "pending");
+      await clock.advance(1);
+      assert.equal(await outcome, call === "destroy" ? false : "ERR_SIGNER_TIMEOUT");
+      assert.equal(clock.timers, 0);
+    });
+  }
+});
+
+describe("whoever changes keys makes the same checks", () => {
+  const first = async ({ keyring, vault }: Awaited<ReturnType<typeof keyringOf>>) => {
+    const key = await makeLocalKey("sig", "ES256", vault);
+    return keyring.change((records, now) => announce({ records, events: [] }, key, now, "it is the first"));
+  };
+
+  test("the fence: a key that was announced for too short is not followed", async () => {
+    const opened = await keyringOf();
+    const { records } = await first(opened);
+    const [active] = records;
+    assert.ok(active !== undefined);
+    const { unannounced: _, ...rest } = active;
+    const { revision } = await opened.vault.store.load();
+    await opened.vault.store.commit(revision, [rest], []);
+    const { keyring } = await keyringOf({}, opened.store);
+    for (const way of ["preview", "change"] as const)
+      await assert.rejects(
+        keyring[way]((records) => ({ records, events: [] })),
+        code("ERR_RECORDS_INVALID"),
+      );
+  });
+
+  test("an older copy of the store is not followed", async () => {
+    const opened = await keyringOf();
+    await first(opened);
+    const copy = await opened.store.load();
+    const next = await makeLocalKey("sig", "ES256", opened.vault);
+    await opened.keyring.change((records, now) => announce({ records, events: [] }, next, now, "x"));
+    opened.store.load = async () => copy;
+    await assert.rejects(
+      opened.keyring.change((records) => ({ records, events: [] })),
+      code("ERR_RECORDS_INVALID"),
+    );
+  });
+
+  for (const [what, options, expected] of [
+    ["cannot be opened", { openSigner: () => Promise.reject(new Error("gone")) }, Error],
+    ["cannot sign", { openSigner: (uri: string) => externalSigner(uri, true) }, Error],
+    ["is another key", { openSigner: (uri: string) => externalSigner(uri) }, Error],
+  ] as const) {
+    test(`a new key that ${what} is not recorded`, async () => {
+      const opened = await keyringOf(options);
+      await first(opened);
+      const before = await opened.store.load();
+      const { publicKey } = await localSigner(ecKey(what === "is another key" ? "b" : "a"));
+      const key = {
+        kid: "x",
+        use: "sig",
+        alg: "ES256",
+        publicJwk: publicKey as never,
+        privateHalf: { uri: "module:1" },
+      } as const;
+      await assert.rejects(
+        opened.keyring.change((records, now) => announce({ records, events: [] }, key, now, "x")),
+        expected,
+      );
+      assert.deepEqual(await opened.store.load(), before);
+    });
+  }
+
+  test("a key becomes active only after it has signed", async () => {
+    let breaks = false;
+    const opened = await keyringOf({ openSigner: (uri) => externalSigner(uri, breaks) });
+    const { publicKey } = await localSigner(ecKey("a"));
+    const key = { kid: "x", use: "sig", alg: "ES256", publicJwk: publicKey as never } as const;
+    await first(opened);
+    await opened.keyring.change((records, now) =>
+      announce({ records, events: [] }, { ...key, privateHalf: { uri: "module:1" } }, now, "x"),
+    );
+    breaks = true;
+    const { keyring } = await keyringOf({ openSigner: (uri) => externalSigner(uri, breaks) }, opened.store);
+    const activate = (records: Parameters<Parameters<typeof keyring.change>[0]>[0]) => ({
+      records: records.map((record) =>
+        record.kid === "x"
+          ? { ...record, state: "active" as const, activatedAt: record.announcedAt, unannounced: true as const }
+          : { ...record, state: "retiring" as const, retiredAt: record.announcedAt },
+      ),
+      events: [],
+    });
+    await assert.rejects(keyring.change(activate), (error) => error instanceof CannotSign && error.kid === "x");
+    breaks = false;
+    const last = await keyringOf({ openSigner: (uri) => externalSigner(uri) }, opened.store);
+    assert.equal((await last.keyring.change(activate)).records[1]?.state, "active");
+  });
+});
