@@ -25,12 +25,23 @@ async function keyringOf(options: Partial<KeyringOptions> = {}, store: KeyStore 
   return { clock, vault, store, keyring };
 }
 
+const noSession = async (): Promise<never> => {
+  throw new Error("no session");
+};
+
 async function externalSigner(uri: string, breaks = false): Promise<ExternalSigner> {
-  const { publicKey, sign } = await localSigner(ecKey("a"));
-  const broken = async (): Promise<never> => {
-    throw new Error("no session");
+  const signer = await localSigner(ecKey("a"));
+  return {
+    publicKey: signer.publicKey,
+    uri,
+    sign: (input) => (breaks ? noSession() : signer.sign(input)),
+    close: async () => {},
   };
-  return { publicKey, uri, sign: breaks ? broken : sign, close: async () => {} };
+}
+
+async function makeFirst({ keyring, vault }: Awaited<ReturnType<typeof keyringOf>>) {
+  const key = await makeLocalKey("sig", "ES256", vault);
+  return keyring.change((records, now) => announce({ records, events: [] }, key, now, "it is the first"));
 }
 
 const code = (expected: string) => (error: unknown) => error instanceof JwksdError && error.code === expected;
@@ -77,14 +88,9 @@ describe("a call of an HSM or key service that never ends is given up after a mi
 });
 
 describe("whoever changes keys makes the same checks", () => {
-  const first = async ({ keyring, vault }: Awaited<ReturnType<typeof keyringOf>>) => {
-    const key = await makeLocalKey("sig", "ES256", vault);
-    return keyring.change((records, now) => announce({ records, events: [] }, key, now, "it is the first"));
-  };
-
   test("the fence: a key that was announced for too short is not followed", async () => {
     const opened = await keyringOf();
-    const { records } = await first(opened);
+    const { records } = await makeFirst(opened);
     const [active] = records;
     assert.ok(active !== undefined);
     const { unannounced: _, ...rest } = active;
@@ -100,7 +106,7 @@ describe("whoever changes keys makes the same checks", () => {
 
   test("an older copy of the store is not followed", async () => {
     const opened = await keyringOf();
-    await first(opened);
+    await makeFirst(opened);
     const copy = await opened.store.load();
     const next = await makeLocalKey("sig", "ES256", opened.vault);
     await opened.keyring.change((records, now) => announce({ records, events: [] }, next, now, "x"));
@@ -118,7 +124,7 @@ describe("whoever changes keys makes the same checks", () => {
   ] as const) {
     test(`a new key that ${what} is not recorded`, async () => {
       const opened = await keyringOf(options);
-      await first(opened);
+      await makeFirst(opened);
       const before = await opened.store.load();
       const { publicKey } = await localSigner(ecKey(what === "is another key" ? "b" : "a"));
       const key = {
@@ -141,7 +147,7 @@ describe("whoever changes keys makes the same checks", () => {
     const opened = await keyringOf({ openSigner: (uri) => externalSigner(uri, breaks) });
     const { publicKey } = await localSigner(ecKey("a"));
     const key = { kid: "x", use: "sig", alg: "ES256", publicJwk: publicKey as never } as const;
-    await first(opened);
+    await makeFirst(opened);
     await opened.keyring.change((records, now) =>
       announce({ records, events: [] }, { ...key, privateHalf: { uri: "module:1" } }, now, "x"),
     );

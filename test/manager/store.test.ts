@@ -12,7 +12,6 @@ import { committed } from "../support/records.ts";
 import { day, hour, second, start } from "../rotation/key-records.ts";
 import { World, issuer, longCache, seen, shortCache, typesOf } from "./world.ts";
 
-const retire = (5 + 3600 + 2 * 300) * second;
 const code =
   (expected: string, message = /./) =>
   (error: unknown) => {
@@ -75,7 +74,7 @@ describe("while the store is gone", () => {
     test(`nothing becomes active and nothing is removed while it is ${name}; what was due is done at once afterwards`, async () => {
       const world = new World();
       const [one, other] = [world.store.line(), world.store.line()];
-      const replicas = [await world.start({ store: one }), await world.start({ store: other })];
+      const replicas = [await world.start({ store: one }), await world.start({ store: other })] as const;
       const all = async (expected: object): Promise<void> => {
         for (const replica of replicas) assert.deepEqual(await seen(replica), expected);
       };
@@ -101,7 +100,7 @@ describe("while the store is gone", () => {
 
       one[cut] = true;
       const key = await makeLocalKey("sig", "ES256", wrapping);
-      const command = world.until(replicas[0]!.manager.execute({ type: "announce", key }));
+      const command = world.until(replicas[0].manager.execute({ type: "announce", key }));
       await assert.rejects(command, code("ERR_STORE_UNAVAILABLE"));
       await all({ kids: [b], cacheControl: longCache, signs: b });
       for (const replica of replicas) await world.stop(replica);
