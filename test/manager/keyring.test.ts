@@ -125,7 +125,7 @@ describe("whoever changes keys makes the same checks", () => {
     test(`a new key that ${what} is not recorded`, async () => {
       const opened = await keyringOf(options);
       await makeFirst(opened);
-      const before = await opened.store.load();
+      const before = (await opened.store.load()).revision;
       const { publicKey } = await localSigner(ecKey(what === "is another key" ? "b" : "a"));
       const key = {
         kid: "x",
@@ -138,7 +138,7 @@ describe("whoever changes keys makes the same checks", () => {
         opened.keyring.change((records, now) => announce({ records, events: [] }, key, now, "x")),
         expected,
       );
-      assert.deepEqual(await opened.store.load(), before);
+      assert.equal((await opened.store.load()).revision, before);
     });
   }
 
