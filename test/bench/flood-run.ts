@@ -25,11 +25,11 @@ const jwksUri = `${issuer}/jwks`;
 
 /** Each with its own defaults, and the rate limit that its documentation offers where there is one. */
 export const contestants: Readonly<Record<string, () => FindKey>> = {
-  "jwksd, token-endpoint lane": () => {
+  "jwksd, fromTokenEndpoint": () => {
     const keys = createRemoteKeySet({ jwksUri });
     return (kid, valid) => (valid ? keys.fromTokenEndpoint : keys)({ alg: "ES256", kid });
   },
-  "jwksd, one lane": () => {
+  "jwksd, getKey": () => {
     const keys = createRemoteKeySet({ jwksUri });
     return (kid) => keys({ alg: "ES256", kid });
   },

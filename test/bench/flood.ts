@@ -20,7 +20,7 @@ export async function flood(): Promise<Section> {
     (fetches / (10 * phasesSeconds.length)).toFixed(1),
     `${refused} of ${valid}`,
   ]);
-  const ours = results.find(({ name }) => name === "jwksd, token-endpoint lane");
+  const ours = results.find(({ name }) => name === "jwksd, fromTokenEndpoint");
   const rivals = results.filter(({ name, refused }) => refused === 0 && !name.startsWith("jwksd"));
   const fewest = Math.min(...rivals.map(({ fetches }) => fetches));
   return {
@@ -31,7 +31,7 @@ export async function flood(): Promise<Section> {
     ].join("\n\n"),
     goals: [
       {
-        name: "flood: no valid token refused on the token-endpoint lane",
+        name: "flood: no valid token refused by fromTokenEndpoint",
         reached: ours?.refused === 0,
         measured: `${ours?.refused} of ${ours?.valid}`,
       },

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import type { KeySetEvent } from "../../src/relying-party/index.ts";
 import { type Script, delayed, hanging, reply, served, unreachable } from "../support/simulated.ts";
-import { type Lane, warmVerifier } from "./setup.ts";
+import { type KeyFunction, warmVerifier } from "./setup.ts";
 
 // The budgets as they are documented: three at once, then one after 1, 2, 4, 8, 10, 10 … seconds; after failures one at once.
 // They begin anew after a minute without a request, or without a failure.
@@ -12,7 +12,7 @@ const pauseMs = (index: number): number => [1_000, 2_000, 4_000, 8_000][index] ?
 const quietMs = 60_000;
 
 /**
- * How many requests for unknown kids one lane may cause within a time, as long as the keys do not change. So both lanes together
+ * How many requests for unknown kids one function may cause within a time, as long as the keys do not change. So both keyFunctions together
  * cause at most 6 within a second, 22 within a minute, and 12 a minute in the long run. A quiet minute brings no more: it costs the
  * six requests of that minute, and the burst after it never makes up for them.
  */
@@ -25,7 +25,7 @@ function allowed(windowMs: number): number {
 type Step =
   | { readonly type: "advance"; readonly ms: number }
   /** Tokens with kids that nobody publishes. */
-  | { readonly type: "flood"; readonly count: number; readonly lane: Lane }
+  | { readonly type: "flood"; readonly count: number; readonly via: KeyFunction }
   /** A token straight from the token endpoint; 0 is the newest key. */
   | { readonly type: "valid"; readonly index: number }
   | { readonly type: "rotate" }
@@ -72,7 +72,7 @@ async function play({ steps, cacheControl, latencyMs }: Schedule): Promise<Playe
     if (step.type === "origin") behave = step.behaviour === "works" ? now : broken[step.behaviour];
     if (step.type === "valid") answers.push(askValid(kids[step.index % kids.length] as string));
     for (let i = 0; step.type === "flood" && i < step.count; i += 1) {
-      floods.push(ask(`made up ${floods.length}`, step.lane));
+      floods.push(ask(`made up ${floods.length}`, step.via));
     }
   }
   // Whatever was, it is over when the origin has worked for a while.
@@ -119,8 +119,8 @@ function checkPauses(timeline: Played["timeline"]): void {
 const advance = fc
   .oneof(fc.nat(300), fc.nat(3_000), fc.nat(30_000), fc.nat(90_000))
   .map((ms): Step => ({ type: "advance", ms }));
-const flood = (...lanes: Lane[]): fc.Arbitrary<Step> =>
-  fc.record({ type: fc.constant("flood"), count: fc.constantFrom(1, 2, 50), lane: fc.constantFrom(...lanes) });
+const flood = (...keyFunctions: KeyFunction[]): fc.Arbitrary<Step> =>
+  fc.record({ type: fc.constant("flood"), count: fc.constantFrom(1, 2, 50), via: fc.constantFrom(...keyFunctions) });
 const valid: fc.Arbitrary<Step> = fc.record({ type: fc.constant("valid"), index: fc.nat(3) });
 const rotate = fc.constant<Step>({ type: "rotate" });
 const origin = fc
@@ -152,10 +152,10 @@ test("a flood, at any pace, causes no more requests than the budget, and refuses
 });
 
 test("the same with an origin that fails in all ways: a valid token is at worst told to come back", async () => {
-  const lanes: Lane[] = ["getKey", "fromTokenEndpoint"];
+  const keyFunctions: KeyFunction[] = ["getKey", "fromTokenEndpoint"];
   await fc.assert(
     fc.asyncProperty(
-      schedule(fc.nat(6_000), advance, advance, flood(...lanes), valid, rotate, origin),
+      schedule(fc.nat(6_000), advance, advance, flood(...keyFunctions), valid, rotate, origin),
       async (schedule) => {
         const { timeline, answers } = await play(schedule);
         for (const { kid, answer } of answers) if (answer !== kid) assert.match(answer, /^ERR_(FETCH_\w+|KEYS_LATER)$/);

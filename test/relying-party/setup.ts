@@ -27,12 +27,12 @@ export interface Verifier {
   readonly origin: ScriptedOrigin;
   readonly events: KeySetEvent[];
   /** The kid whose key comes back, or the code of the error. */
-  ask(this: void, kid: string, lane?: Lane): Promise<string>;
+  ask(this: void, kid: string, via?: KeyFunction): Promise<string>;
   /** Event types so far, which are then forgotten. */
   happened(this: void): string[];
 }
 
-export type Lane = "getKey" | "fromTokenEndpoint";
+export type KeyFunction = "getKey" | "fromTokenEndpoint";
 
 export interface VerifierOptions extends RemoteKeySetOptions {
   readonly clock?: SimulatedClock;
@@ -51,7 +51,7 @@ export function verifierOf(script: Script = served(["a"]), options: VerifierOpti
     clock,
     origin,
     events,
-    ask: (kid, lane = "getKey") => outcome(async () => keyName(await keys[lane]({ kid, alg: "ES256" }), kid)),
+    ask: (kid, via = "getKey") => outcome(async () => keyName(await keys[via]({ kid, alg: "ES256" }), kid)),
     happened: () => events.splice(0).map(({ type }) => type),
   };
 }

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { type Script, delayed, hanging, reply, served, unreachable } from "../support/simulated.ts";
 import { type Caching, defaultBounds, useOf } from "./model.ts";
-import { type Lane, verifierOf } from "./setup.ts";
+import { type KeyFunction, verifierOf } from "./setup.ts";
 
 const allKids = ["a", "b", "c", "d"];
 
@@ -25,7 +25,7 @@ const failures = {
 
 type Step =
   | { readonly type: "advance"; readonly ms: number }
-  | { readonly type: "ask"; readonly kid: string; readonly lane: Lane }
+  | { readonly type: "ask"; readonly kid: string; readonly via: KeyFunction }
   | { readonly type: "refresh" }
   | { readonly type: "origin"; readonly behaviour: Behaviour };
 
@@ -58,7 +58,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
     arbitrary: fc.record({
       type: fc.constant<"ask">("ask"),
       kid: fc.constantFrom(...allKids),
-      lane: fc.constantFrom<Lane>("getKey", "fromTokenEndpoint"),
+      via: fc.constantFrom<KeyFunction>("getKey", "fromTokenEndpoint"),
     }),
   },
   { weight: 1, arbitrary: fc.constant<Step>({ type: "refresh" }) },
@@ -155,7 +155,7 @@ async function play(steps: readonly Step[]): Promise<void> {
     if (step.type === "advance") await clock.advance(step.ms);
     if (step.type === "origin") behaviour = step.behaviour;
     if (step.type === "refresh") pending.push(keys.refresh().catch(() => {}));
-    if (step.type === "ask") pending.push(ask(step.kid, step.lane).then((answer) => check(step.kid, answer)));
+    if (step.type === "ask") pending.push(ask(step.kid, step.via).then((answer) => check(step.kid, answer)));
   }
   behaviour = { type: "set", kids: allKids, caching: { maxAge: 60 } };
   await clock.advance(20_000);

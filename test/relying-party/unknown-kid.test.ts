@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { FetchError } from "../../src/relying-party/index.ts";
 import { type Script, delayed, entry, reply, served, servedSet, settled, unreachable } from "../support/simulated.ts";
-import { type Lane, type Verifier, failure, isPending, verifierOf, warmVerifier } from "./setup.ts";
+import { type KeyFunction, type Verifier, failure, isPending, verifierOf, warmVerifier } from "./setup.ts";
 
 const unknown = "ERR_TOKEN_KID_UNKNOWN";
-const lanes: readonly Lane[] = ["getKey", "fromTokenEndpoint"];
+const keyFunctions: readonly KeyFunction[] = ["getKey", "fromTokenEndpoint"];
 
 const kidsOf = (count: number, prefix = "made-up"): string[] =>
   Array.from({ length: count }, (_, i) => `${prefix} ${i}`);
@@ -80,7 +80,7 @@ describe("an unknown kid (contract 1.4)", () => {
 });
 
 describe("a kid that was not there", () => {
-  test("is known to be unknown for 10 s, in its lane", async () => {
+  test("is known to be unknown for 10 s, for its function", async () => {
     const { ask, clock, origin } = await warmVerifier();
     await ask("b");
     await clock.advance(9_999);
@@ -95,7 +95,7 @@ describe("a kid that was not there", () => {
 
   test("is forgotten when the keys change", async () => {
     const { ask, keys, origin } = await warmVerifier();
-    for (const lane of lanes) await ask("b", lane);
+    for (const via of keyFunctions) await ask("b", via);
     origin.script = served(["a", "c"]);
     await keys.refresh();
     origin.script = served(["a", "b", "c"]);
@@ -153,9 +153,9 @@ describe("one flight for all", () => {
     assert.equal(origin.requests.length, 1);
   });
 
-  test("1000 callers of 1000 unknown kids in both lanes", async () => {
+  test("1000 callers of 1000 unknown kids for both functions", async () => {
     const { ask, origin } = await warmVerifier();
-    const asked = await Promise.all(kidsOf(1_000).map((kid, i) => ask(kid, lanes[i % 2])));
+    const asked = await Promise.all(kidsOf(1_000).map((kid, i) => ask(kid, keyFunctions[i % 2])));
     assert.deepEqual(new Set(asked), new Set([unknown]));
     assert.equal(origin.requests.length, 1);
   });
@@ -232,12 +232,12 @@ describe("a bypass that a cache answers", () => {
 
 describe("the budget", () => {
   test("three at once, then after 1, 2, 4, 8, 10, 10 s while fruitless", async () => {
-    for (const lane of lanes) {
+    for (const via of keyFunctions) {
       const verifier = await warmVerifier(served(["a"], { "Cache-Control": "max-age=86400" }), { maxWaitMs: 0 });
       const { clock, ask } = verifier;
       const startMs = clock.now();
       for (let tenths = 0; tenths <= 450; tenths += 1) {
-        for (const kid of kidsOf(5, `at ${tenths}`)) await ask(kid, lane);
+        for (const kid of kidsOf(5, `at ${tenths}`)) await ask(kid, via);
         await clock.advance(100);
       }
       assert.deepEqual(times(verifier, startMs), [0, 0, 0, 1, 3, 7, 15, 25, 35, 45]);
@@ -269,22 +269,22 @@ describe("the budget", () => {
   });
 
   test("begins anew after a minute in which nothing was spent, and not before", async () => {
-    for (const lane of lanes) {
+    for (const via of keyFunctions) {
       const { ask, clock, origin } = await warmVerifier(served(["a"], { "Cache-Control": "max-age=86400" }), {
         maxWaitMs: 0,
       });
       for (const [i, passedMs] of [0, 0, 0, 1_000, 59_999].entries()) {
         await clock.advance(passedMs);
-        assert.equal(await ask(`early ${i}`, lane), unknown);
+        assert.equal(await ask(`early ${i}`, via), unknown);
       }
       // The fifth was spent a millisecond too early for that.
-      assert.equal(await ask("too early", lane), "ERR_KEYS_LATER");
+      assert.equal(await ask("too early", via), "ERR_KEYS_LATER");
       await clock.advance(60_000);
       assert.equal(origin.requests.length, 5);
-      for (const kid of kidsOf(3, "late")) assert.equal(await ask(kid, lane), unknown);
-      assert.equal(await ask("one more", lane), "ERR_KEYS_LATER");
+      for (const kid of kidsOf(3, "late")) assert.equal(await ask(kid, via), unknown);
+      assert.equal(await ask("one more", via), "ERR_KEYS_LATER");
       await clock.advance(1_000);
-      assert.equal(await ask("one more", lane), unknown);
+      assert.equal(await ask("one more", via), unknown);
     }
   });
 
@@ -304,7 +304,7 @@ describe("the budget", () => {
     const { ask, keys, origin, happened } = await warmVerifier(served(["a"]), { maxWaitMs: 0 });
     const spend = async (): Promise<number> => {
       const before = origin.requests.length;
-      for (const lane of lanes) for (const kid of kidsOf(9, `${before}`)) await ask(kid, lane);
+      for (const via of keyFunctions) for (const kid of kidsOf(9, `${before}`)) await ask(kid, via);
       return origin.requests.length - before;
     };
     assert.equal(await spend(), 6);
@@ -346,9 +346,9 @@ describe("the budget", () => {
     assert.equal(await waiting, unknown);
   });
 
-  test("makes at most 1000 callers of a lane wait", async () => {
+  test("makes at most 1000 callers of a function wait", async () => {
     const { ask, clock } = await warmVerifier(served(["a"]), { maxWaitMs: 2_000 });
-    for (const lane of lanes) for (const kid of kidsOf(3)) await ask(kid, lane);
+    for (const via of keyFunctions) for (const kid of kidsOf(3)) await ask(kid, via);
     const waiting = kidsOf(1_000, "flood").map((kid) => ask(kid));
     await settled();
     assert.equal(await ask("one more"), "ERR_KEYS_LATER");
@@ -370,7 +370,7 @@ describe("the budget", () => {
     assert.equal(origin.requests.length, 4);
   });
 
-  test("of the token endpoint lane is not touched by a flood in the other", async () => {
+  test("of fromTokenEndpoint is not touched by a flood of getKey", async () => {
     const { ask, clock, origin } = await warmVerifier(served(["a"], { "Cache-Control": "max-age=86400" }));
     const current = ["a"];
     for (let second = 0; second < 120; second += 1) {
@@ -392,7 +392,7 @@ describe("failures", () => {
     const { ask, clock, happened } = verifier;
     const startMs = clock.now();
     for (let tenths = 0; tenths <= 400; tenths += 1) {
-      for (const lane of lanes) await ask("a", lane);
+      for (const via of keyFunctions) await ask("a", via);
       await clock.advance(100);
     }
     assert.deepEqual(times(verifier, startMs), [0, 1, 3, 7, 15, 25, 35]);
