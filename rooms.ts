@@ -18,6 +18,7 @@ export const base = [
   "clock",
   "error-table",
   "errors",
+  "optional-package",
   "options",
   "printable",
   "text-hash",
@@ -35,7 +36,7 @@ export const rooms: Readonly<Record<string, Room>> = {
   client: { rooms: ["jwk", "crypto", "token", "relying-party"], packages: ["jose"] },
   provider: { rooms: ["crypto", "keyset", "http", "signer", "token"], packages: ["jose"] },
   doctor: { rooms: [], packages: ["jose"] },
-  store: { rooms: ["jwk"], packages: ["node:"] },
+  store: { rooms: ["jwk"], packages: ["node:", "pg"] },
   rotation: { rooms: ["jwk", "store"], packages: [] },
   manager: { rooms: ["jwk", "crypto", "keyset", "signer", "store", "rotation", "provider"], packages: ["jose"] },
   kms: {

@@ -4,6 +4,7 @@ import { backendRules, checkBackendOptions, httpUrl, needsOption, onlyFromCode }
 import { es256FromDer } from "../crypto/der.ts";
 import { notP256, wrongPurpose } from "../signer/external.ts";
 import type { SignerBackend } from "../signer/signer.ts";
+import { loadPackage } from "../optional-package.ts";
 import {
   type FailureCode,
   type KeyService,
@@ -12,7 +13,6 @@ import {
   codeOfStatus,
   failure,
   keyServiceBackend,
-  loadPackage,
   word,
 } from "./key-service.ts";
 

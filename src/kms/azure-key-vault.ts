@@ -5,6 +5,7 @@ import { type Rules, oneOf, textThat, withMethods } from "../options.ts";
 import { backendRules, checkBackendOptions, needsOption, onlyFromCode } from "../signer/backend-options.ts";
 import { notP256, wrongPurpose } from "../signer/external.ts";
 import type { SignerBackend } from "../signer/signer.ts";
+import { loadPackage } from "../optional-package.ts";
 import {
   type FailureCode,
   type KeyService,
@@ -13,7 +14,6 @@ import {
   failure,
   keyPrefixRule,
   keyServiceBackend,
-  loadPackage,
   newKeyName,
   word,
 } from "./key-service.ts";

@@ -1,5 +1,6 @@
 import type { KeyManagementServiceClient } from "@google-cloud/kms";
-import { type FailureCode, type ServiceCall, loadPackage } from "./key-service.ts";
+import { loadPackage } from "../optional-package.ts";
+import type { FailureCode, ServiceCall } from "./key-service.ts";
 
 // Making a client costs half a second of CPU time, and a client in REST mode need not be closed.
 const clients = new Map<string, Promise<KeyManagementServiceClient>>();

@@ -56,6 +56,26 @@ export class KeptRecords {
   }
 
   /**
+   * Takes rows that have changed, with their positions; new ones are at the end.
+   *
+   * @param damaged as of {@link read}
+   */
+  update(
+    rows: readonly (readonly [position: number, kid: string, text: string])[],
+    damaged: (name: string) => Error,
+  ): void {
+    const read = new Map<string, Kept>();
+    let end = this.#kept.size;
+    for (const [position, kid, text] of rows) {
+      const where = (): Error => damaged(`record ${position + 1}`);
+      // Each at its place, or somebody has moved them.
+      if (position !== (this.#kept.get(kid)?.position ?? end++) || read.has(kid)) throw where();
+      read.set(kid, { text, parsed: parseRecord(text, kid, where), position });
+    }
+    for (const [kid, kept] of read) this.#kept.set(kid, kept);
+  }
+
+  /**
    * Takes rows, which somebody else may have written, in the place of all records.
    *
    * @param damaged the error for a record by its name, such as `record 3`

@@ -3,11 +3,18 @@ import { rmSync, writeFileSync, writeSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { DatabaseSync } from "node:sqlite";
 import { JwksdError } from "../../src/errors.ts";
+import { postgresStores } from "../../src/store/postgres.ts";
 import { sqliteStore } from "../../src/store/sqlite.ts";
+import type { KeyStore } from "../../src/store/store.ts";
 import { eventOf, tombstone } from "../support/records.ts";
 import { checkSteps, nextCommit } from "./steps.ts";
 
+// The path of a SQLite store, or the URL of a database with one issuer.
 const [command = "", path = ""] = process.argv.slice(2);
+const open = async (): Promise<KeyStore> => {
+  if (!path.startsWith("postgres:")) return sqliteStore(path);
+  return (await postgresStores(path)).store("https://op.example");
+};
 
 // Synchronous: what was said before a SIGKILL has been said.
 const say = (line: unknown): void => void writeSync(1, `${JSON.stringify(line)}\n`);
@@ -21,7 +28,7 @@ const codeOf = (error: unknown): unknown => {
 const commands: Readonly<Record<string, () => Promise<void>>> = {
   /** Commits for ever, and says each revision after its commit. */
   async commits() {
-    const store = await sqliteStore(path);
+    const store = await open();
     for (let { revision } = await store.load(); ; revision += 1) {
       const { records, events } = nextCommit(revision);
       await store.commit(revision, records, events);
@@ -40,7 +47,7 @@ const commands: Readonly<Record<string, () => Promise<void>>> = {
 
   /** For each revision on standard input, tries to be the one who commits on top of it, under the name that follows it. */
   async race() {
-    const store = await sqliteStore(path);
+    const store = await open();
     say("ready");
     for await (const line of createInterface({ input: process.stdin })) {
       const [revision, name] = JSON.parse(line) as [number, string];

@@ -1,9 +1,13 @@
-import { accessSync, constants } from "node:fs";
+import { accessSync, constants, readdirSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import { test } from "node:test";
 
 // Daemons are often installed where the search path of a plain user does not lead.
-const folders = [...(process.env["PATH"] ?? "").split(delimiter), "/usr/local/sbin", "/usr/sbin", "/sbin"];
+const folders = [
+  ...(process.env["PATH"] ?? "").split(delimiter),
+  ...["/usr/local/sbin", "/usr/sbin", "/sbin"],
+  ...versionsOf("/usr/lib/postgresql").map((version) => join("/usr/lib/postgresql", version, "bin")),
+];
 
 /**
  * Path of a program of the system.
@@ -45,5 +49,14 @@ function isExecutable(path: string): boolean {
     return true;
   } catch {
     return false;
+  }
+}
+
+/** The folders of installed versions, newest first. */
+function versionsOf(folder: string): string[] {
+  try {
+    return readdirSync(folder).toSorted((a, b) => Number(b) - Number(a));
+  } catch {
+    return [];
   }
 }

@@ -1,0 +1,48 @@
+import { randomUUID } from "node:crypto";
+import { after, before } from "node:test";
+import { postgresStores } from "../../src/store/postgres.ts";
+import { skipWithout } from "../support/parts.ts";
+import { type PostgresServer, startPgBouncer, startPostgres } from "../support/postgres.ts";
+import { type StoreUnderTest, checkStore } from "./store.ts";
+
+const skip = skipWithout("initdb", "pgbouncer");
+
+if (skip === false) {
+  let server: PostgresServer;
+  let bouncer: Awaited<ReturnType<typeof startPgBouncer>>;
+  before(async () => {
+    server = await startPostgres();
+    bouncer = await startPgBouncer(server);
+    server.sql("CREATE DATABASE serializable");
+    server.sql("ALTER DATABASE serializable SET default_transaction_isolation = 'serializable'");
+    server.sql("CREATE DATABASE repeatable");
+    server.sql("ALTER DATABASE repeatable SET default_transaction_isolation = 'repeatable read'");
+  });
+  after(async () => {
+    await bouncer.stop();
+    await server.stop();
+  });
+
+  const places: [name: string, url: () => string][] = [
+    ["postgres", () => server.url()],
+    ["postgres, through PgBouncer in transaction mode", () => bouncer.url()],
+    ["postgres, at SERIALIZABLE", () => server.url("serializable")],
+    ["postgres, at REPEATABLE READ", () => server.url("repeatable")],
+  ];
+  for (const [name, url] of places) {
+    const open = async (): Promise<StoreUnderTest> => {
+      // Others in the same database are in nobody's way.
+      const issuer = `https://${randomUUID()}.example`;
+      return {
+        async handle() {
+          const stores = await postgresStores(url());
+          const store = stores.store(issuer);
+          const close = store.close.bind(store);
+          store.close = async () => (await close(), await stores.close());
+          return store;
+        },
+      };
+    };
+    checkStore(name, open, 50);
+  }
+}

@@ -1,0 +1,84 @@
+import { once } from "node:events";
+import { type AddressInfo, type Socket, connect, createServer } from "node:net";
+
+/** What happens to a connection at the moment at which its client says a word. */
+export type Cut = "before the server hears it" | "after the server has answered" | "silent from then on";
+
+/** A network between clients and a server, which can be cut, or fall silent. */
+export interface Cuttable {
+  readonly port: number;
+  /** How often a client has said each word that is counted. */
+  count(word: string): number;
+  /** The next connection that says this word is cut; `then` is called at that moment. */
+  cutAt(word: string, cut: Cut, then?: () => void): void;
+  /** Breaks all connections, and takes no new ones until {@link mend}. */
+  cut(): void;
+  /** Keeps all connections, and new ones, and carries nothing. */
+  silence(): void;
+  mend(): void;
+  close(): Promise<void>;
+}
+
+export async function cuttable(target: number, counted: readonly string[] = []): Promise<Cuttable> {
+  const pairs = new Set<readonly [Socket, Socket]>();
+  const counts = new Map(counted.map((word) => [word, 0]));
+  let state: "open" | "cut" | "silent" = "open";
+  let next: { readonly word: string; readonly cut: Cut; readonly then: () => void } | undefined;
+
+  const listener = createServer((client) => {
+    if (state === "cut") return void client.destroy();
+    const server = connect(target, "127.0.0.1");
+    const pair = [client, server] as const;
+    pairs.add(pair);
+    let isSilent = false;
+    let endsWithAnswer = false;
+    const destroy = (): void => {
+      client.destroy();
+      server.destroy();
+      pairs.delete(pair);
+    };
+    client.on("data", (chunk: Buffer) => {
+      for (const [word, count] of counts) if (chunk.includes(word)) counts.set(word, count + 1);
+      if (state === "silent" || isSilent) return;
+      if (next !== undefined && chunk.includes(next.word)) {
+        const { cut, then } = next;
+        next = undefined;
+        then();
+        if (cut === "before the server hears it") return destroy();
+        if (cut === "after the server has answered") endsWithAnswer = true;
+        else isSilent = true;
+      }
+      server.write(chunk);
+    });
+    server.on("data", (chunk: Buffer) => {
+      if (endsWithAnswer) return destroy();
+      if (state !== "silent" && !isSilent) client.write(chunk);
+    });
+    for (const socket of pair) socket.on("close", destroy).on("error", destroy);
+  }).listen(0, "127.0.0.1");
+  await once(listener, "listening");
+
+  const breakAll = (): void => {
+    for (const pair of pairs) for (const socket of pair) socket.destroy();
+  };
+  return {
+    port: (listener.address() as AddressInfo).port,
+    count: (word) => counts.get(word) ?? 0,
+    cutAt: (word, cut, then = () => {}) => void (next = { word, cut, then }),
+    cut() {
+      state = "cut";
+      breakAll();
+    },
+    silence: () => void (state = "silent"),
+    mend() {
+      // What was said into the silence is lost.
+      if (state === "silent") breakAll();
+      state = "open";
+    },
+    async close() {
+      breakAll();
+      listener.close();
+      await once(listener, "close");
+    },
+  };
+}

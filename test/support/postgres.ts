@@ -1,0 +1,171 @@
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { appendFile, chmod, chown, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { type AddressInfo, createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { part } from "./parts.ts";
+
+/** A PostgreSQL server of its own, in a folder of its own. Everybody may connect, but for the user `locked`, who needs a password. */
+export interface PostgresServer {
+  readonly port: number;
+  /** The folder of its socket. */
+  readonly folder: string;
+  /** Over TCP; `database` is by default the one that is there. */
+  url(database?: string): string;
+  /** Runs SQL, and gives the first column of the last result. */
+  sql(text: string, database?: string): string[];
+  /** Ends all of its processes at once, as a crash does. */
+  kill(): Promise<void>;
+  start(): Promise<void>;
+  stop(): Promise<void>;
+}
+
+// PostgreSQL refuses to run as root.
+const isRoot = process.getuid?.() === 0;
+const idOf = (flag: string): number => Number(spawnSync("id", [flag, "postgres"], { encoding: "utf8" }).stdout);
+const owner = isRoot ? { uid: idOf("-u"), gid: idOf("-g") } : {};
+
+/** A folder that the server owns. Short: the path of a socket has at most 107 bytes. */
+async function serverFolder(): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), "jwksd-pg-"));
+  if (owner.uid !== undefined) await chown(folder, owner.uid, owner.gid);
+  await chmod(folder, 0o755);
+  return folder;
+}
+
+export async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, "close");
+  return port;
+}
+
+function run(program: string, args: readonly string[], cwd: string): string {
+  const { status, stdout, stderr } = spawnSync(part(program), args, { cwd, encoding: "utf8", ...owner });
+  if (status !== 0) throw new Error(`${program} failed: ${stderr}`);
+  return stdout;
+}
+
+/** @param settings lines of postgresql.conf */
+export async function startPostgres(settings: readonly string[] = []): Promise<PostgresServer> {
+  const folder = await serverFolder();
+  const data = join(folder, "data");
+  const port = await freePort();
+  run(
+    "initdb",
+    ["--pgdata", data, "--username", "postgres", "--auth", "trust", "--no-sync", "--no-locale", "-E", "UTF8"],
+    folder,
+  );
+  const hba = ["local all all trust", "host all locked all scram-sha-256", "host all all all trust"];
+  await writeFile(join(data, "pg_hba.conf"), [...hba, "host replication all all trust", ""].join("\n"));
+  // It need not survive a crash of the machine.
+  const own = [
+    `port = ${port}`,
+    "listen_addresses = '127.0.0.1'",
+    `unix_socket_directories = '${folder}'`,
+    "fsync = off",
+  ];
+  await appendFile(join(data, "postgresql.conf"), [...own, ...settings, ""].join("\n"));
+  const server = serverIn(folder, data, port);
+  await server.start();
+  server.sql("CREATE ROLE locked LOGIN PASSWORD 'right'");
+  return server;
+}
+
+/** A standby that follows a server by streaming. */
+export async function startStandby(primary: PostgresServer): Promise<PostgresServer> {
+  const folder = await serverFolder();
+  const data = join(folder, "data");
+  const port = await freePort();
+  run("pg_basebackup", ["--pgdata", data, "--write-recovery-conf", "--no-sync", "-d", primary.url()], folder);
+  await appendFile(join(data, "postgresql.conf"), `port = ${port}\nunix_socket_directories = '${folder}'\n`);
+  const server = serverIn(folder, data, port);
+  await server.start();
+  return server;
+}
+
+function serverIn(folder: string, data: string, port: number): PostgresServer {
+  let postmaster: ChildProcess | undefined;
+  const end = async (signal: NodeJS.Signals): Promise<void> => {
+    const ended = postmaster;
+    postmaster = undefined;
+    if (ended === undefined || ended.exitCode !== null || ended.signalCode !== null) return;
+    const exit = once(ended, "exit");
+    ended.kill(signal);
+    await exit;
+  };
+  const url = (database = "postgres"): string => `postgres://postgres@127.0.0.1:${port}/${database}`;
+  return {
+    port,
+    folder,
+    url,
+    sql: (text, database) =>
+      run("psql", ["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-d", url(database), "-c", text], folder)
+        .split("\n")
+        .filter((line) => line !== ""),
+    // "Immediate shutdown": no checkpoint, so the next start recovers as after a crash, but no process is left over.
+    kill: () => end("SIGQUIT"),
+    async start() {
+      const log = join(folder, "log");
+      postmaster = spawn("sh", ["-c", 'exec "$0" -D "$1" >>"$2" 2>&1', part("postgres"), data, log], {
+        cwd: folder,
+        stdio: "ignore",
+        ...owner,
+      });
+      const deadlineMs = performance.now() + 30_000;
+      const isReady = (): boolean =>
+        spawnSync(part("pg_isready"), ["-q", "-h", "127.0.0.1", "-p", `${port}`]).status === 0;
+      while (!isReady()) {
+        if (postmaster.exitCode !== null || performance.now() > deadlineMs) {
+          throw new Error(`PostgreSQL did not start: ${await readFile(log, "utf8")}`);
+        }
+        await new Promise((resolve) => setTimeout(resolve, 20));
+      }
+    },
+    async stop() {
+      await end("SIGINT");
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+/** PgBouncer before a server, in transaction mode: each transaction may get another connection. */
+export async function startPgBouncer(
+  server: PostgresServer,
+): Promise<{ url(database?: string): string; stop(): Promise<void> }> {
+  const folder = await serverFolder();
+  const port = await freePort();
+  const settings = [
+    "[databases]",
+    `* = host=127.0.0.1 port=${server.port}`,
+    "[pgbouncer]",
+    "listen_addr = 127.0.0.1",
+    `listen_port = ${port}`,
+    "unix_socket_dir =",
+    "auth_type = any",
+    "pool_mode = transaction",
+    "default_pool_size = 3",
+  ];
+  settings[1] += " user=postgres";
+  const file = join(folder, "pgbouncer.ini");
+  await writeFile(file, `${settings.join("\n")}\n`);
+  const child = spawn(part("pgbouncer"), ["-q", file], { cwd: folder, stdio: "ignore", ...owner });
+  const url = (database = "postgres"): string => `postgres://postgres@127.0.0.1:${port}/${database}`;
+  const deadlineMs = performance.now() + 10_000;
+  while (spawnSync(part("pg_isready"), ["-q", "-h", "127.0.0.1", "-p", `${port}`]).status !== 0) {
+    if (child.exitCode !== null || performance.now() > deadlineMs) throw new Error("PgBouncer did not start");
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  return {
+    url,
+    async stop() {
+      const exit = once(child, "exit");
+      child.kill("SIGKILL");
+      await exit;
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+}
