@@ -49,6 +49,8 @@ export interface Line {
 export class CommitLost extends Error {}
 
 const maxConnections = 10;
+// Not as a constant, of which TypeScript would want the types.
+const packageName: string = "pg";
 
 /** The connections of a process. Every query and every connection has a deadline. Methods throw what `pg` throws. */
 export class Connections {
@@ -73,12 +75,17 @@ export class Connections {
 
   /** Connects once, which shows whether the server has TLS. @throws ConfigError `ERR_PACKAGE_MISSING` */
   static async open(settings: PostgresSettings, timeoutMs: number): Promise<Connections> {
-    // Its types are not needed: no file of jwksd names them.
-    const { default: pg } = await loadPackage("pg", async () => (await import("pg" as string)) as { default: Pg });
+    const { default: pg } = await loadPackage("pg", async () => (await import(packageName)) as { default: Pg });
     const sockets = new Set<Socket>();
     const { host, port, user, database, applicationName: application_name, password, tls } = settings;
     const config = {
-      ...{ host, port, user, database, application_name, password, ssl: tls ?? false },
+      host,
+      port,
+      user,
+      database,
+      application_name,
+      password,
+      ssl: tls ?? false,
       connectionTimeoutMillis: timeoutMs,
       query_timeout: timeoutMs,
       keepAlive: true,

@@ -127,7 +127,10 @@ export class PostgresStore implements KeyStore {
           [id, events.map((event) => JSON.stringify(event))],
         );
         await query("INSERT INTO jwksd.commits (issuer_id, revision, id, seal) VALUES ($1, $2, $3, $4)", [
-          ...[id, revision, commit, seal ?? null],
+          id,
+          revision,
+          commit,
+          seal ?? null,
         ]);
         await query("UPDATE jwksd.issuers SET revision = $2 WHERE id = $1", [id, revision]);
         return changes;
@@ -195,7 +198,7 @@ export class PostgresStore implements KeyStore {
     });
     return rows.map(({ number, event }) => {
       const parsed = parseObject(event as string, () => this.#damaged(`event ${String(number)}`)) as KeyEvent;
-      return { ...parsed, number: Number(number) };
+      return Object.assign(parsed, { number: Number(number) });
     });
   }
 

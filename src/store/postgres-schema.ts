@@ -99,9 +99,10 @@ export async function versionOf(query: Query, name: string): Promise<number | un
   return version;
 }
 
+const isCurrent = (version: number | undefined): boolean => stepsFrom(version).length === 0;
+
 /** Brings the schema to the newest version; of many who start at once, one does. */
 export async function migrate(connections: Connections, name: string): Promise<void> {
-  const isCurrent = (version: number | undefined): boolean => stepsFrom(version).length === 0;
   // Most users need no right to make anything: it is made already.
   if (isCurrent(await versionOf((...args) => connections.query(...args), name))) return;
   const begin = "BEGIN ISOLATION LEVEL READ COMMITTED";

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { randomUUID } from "node:crypto";
-import { once } from "node:events";
 import { chmodSync, chownSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type TestContext, after, before, describe, test } from "node:test";
@@ -69,6 +68,18 @@ function change(store: KeyStore, t: Scope): Promise<void> {
   });
 }
 
+/** A store behind a network, and one that sees what is there. */
+async function cutStore(t: Scope): Promise<{ network: Cuttable; store: KeyStore; direct: KeyStore }> {
+  const network = await cuttable(server.port);
+  t.after(() => network.close());
+  const issuer = issuerOf();
+  const store = (await opened(t, `postgres://postgres@127.0.0.1:${network.port}/postgres`, 400)).store(issuer);
+  await store.load();
+  return { network, store, direct: (await opened(t, server.url())).store(issuer) };
+}
+
+const at = (rest: string): string => `postgres://${rest}`;
+
 describe("the store in PostgreSQL", { skip }, () => {
   before(async () => {
     server = await startPostgres();
@@ -76,16 +87,6 @@ describe("the store in PostgreSQL", { skip }, () => {
   after(() => server.stop());
 
   describe("over a network that fails", () => {
-    /** A store behind it, and one that sees what is there. */
-    async function cutStore(t: Scope): Promise<{ network: Cuttable; store: KeyStore; direct: KeyStore }> {
-      const network = await cuttable(server.port);
-      t.after(() => network.close());
-      const issuer = issuerOf();
-      const store = (await opened(t, `postgres://postgres@127.0.0.1:${network.port}/postgres`, 400)).store(issuer);
-      await store.load();
-      return { network, store, direct: (await opened(t, server.url())).store(issuer) };
-    }
-
     const cuts = ["before the server hears it", "after the server has answered", "silent from then on"] as const;
     for (const cut of cuts) {
       test(`a connection that is lost at COMMIT, ${cut}: it is written once`, async (t) => {
@@ -193,7 +194,6 @@ describe("the store in PostgreSQL", { skip }, () => {
   describe("who may use it, and how", () => {
     test("wrong settings are named, and no password is shown", async (t) => {
       const port = await freePort();
-      const at = (rest: string): string => `postgres://${rest}`;
       const rows: [url: string, code: string, says: RegExp][] = [
         [server.url("nowhere"), "ERR_STORE_UNAVAILABLE", /\(3D000\): there is no such database/],
         [at(`postgres@127.0.0.1:${port}/postgres`), "ERR_STORE_UNAVAILABLE", /\(ECONNREFUSED\): nothing listens there/],
@@ -274,9 +274,7 @@ describe("the store in PostgreSQL", { skip }, () => {
         /lacks a right; see the SQL of: jwksd store migrate --dry-run/,
       );
       await opened(t, server.url(name));
-      await refusal((await opened(t, url)).store(issuerOf()).load(), "ERR_STORE_UNAVAILABLE", /lacks a right/).catch(
-        () => {},
-      );
+      await refusal(postgresStores(url), "ERR_STORE_UNAVAILABLE", /lacks a right/);
       server.sql(rights.replaceAll(":user", "humble"), name);
       const store = (await opened(t, url)).store(issuerOf());
       await store.join({ id: "a", name: "a" }, 60_000);
@@ -286,7 +284,9 @@ describe("the store in PostgreSQL", { skip }, () => {
       await store.commit(1, [{ ...tombstone("a"), endedAt: 1 }], [eventOf("a")]);
       await store.leave("a");
       assert.equal((await store.events()).length, 2);
-      await change(store, t);
+      const noticed = change(store, t);
+      await store.commit(2, [tombstone("a")], []);
+      await noticed;
     });
 
     test("a schema of another program, and of a later jwksd, are refused and left alone", async () => {
@@ -403,7 +403,8 @@ describe("the store in PostgreSQL", { skip }, () => {
         "ERR_STORE_UNAVAILABLE",
         /\(25006\).*standby; name the primary/,
       );
-      own.sql("CREATE DATABASE readonly; ALTER DATABASE readonly SET default_transaction_read_only = on");
+      own.sql("CREATE DATABASE readonly");
+      own.sql("ALTER DATABASE readonly SET default_transaction_read_only = on");
       await refusal(postgresStores(own.url("readonly")), "ERR_STORE_UNAVAILABLE", /\(25006\)/);
 
       const lost = change(store, t);
@@ -430,7 +431,7 @@ describe("the store in PostgreSQL", { skip }, () => {
       }
       const own = await startPostgres(["ssl = on", `ssl_cert_file = '${crt}'`, `ssl_key_file = '${key}'`]);
       t.after(() => own.stop());
-      const at = (host: string, query: string): string => `postgres://postgres@${host}:${own.port}/postgres?${query}`;
+      const to = (host: string, query: string): string => `postgres://postgres@${host}:${own.port}/postgres?${query}`;
       const isEncrypted = async (url: string): Promise<boolean> => {
         const stores = await postgresStores(url);
         const [row] = own.sql(
@@ -443,19 +444,19 @@ describe("the store in PostgreSQL", { skip }, () => {
         );
         return row !== "0";
       };
-      assert.equal(await isEncrypted(at("127.0.0.1", "sslmode=disable")), false);
+      assert.equal(await isEncrypted(to("127.0.0.1", "sslmode=disable")), false);
       for (const query of ["", "sslmode=prefer", "sslmode=require", `sslmode=verify-ca&sslrootcert=${crt}`]) {
-        assert.equal(await isEncrypted(at("127.0.0.1", query)), true, query);
+        assert.equal(await isEncrypted(to("127.0.0.1", query)), true, query);
       }
-      assert.equal(await isEncrypted(at("localhost", `sslmode=verify-full&sslrootcert=${crt}`)), true);
+      assert.equal(await isEncrypted(to("localhost", `sslmode=verify-full&sslrootcert=${crt}`)), true);
       await refusal(
-        postgresStores(at("127.0.0.1", `sslmode=verify-full&sslrootcert=${crt}`)),
+        postgresStores(to("127.0.0.1", `sslmode=verify-full&sslrootcert=${crt}`)),
         "ERR_STORE_UNAVAILABLE",
         /certificate is for another name/,
       );
       for (const query of ["sslmode=verify-full", "sslrootcert=system"]) {
         await refusal(
-          postgresStores(at("localhost", query)),
+          postgresStores(to("localhost", query)),
           "ERR_STORE_UNAVAILABLE",
           /certificate is not trusted; see sslmode/,
         );

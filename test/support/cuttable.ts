@@ -9,8 +9,8 @@ export interface Cuttable {
   readonly port: number;
   /** How often a client has said each word that is counted. */
   count(word: string): number;
-  /** The next connection that says this word is cut; `then` is called at that moment. */
-  cutAt(word: string, cut: Cut, then?: () => void): void;
+  /** The next connection that says this word is cut; `onCut` is called at that moment. */
+  cutAt(word: string, cut: Cut, onCut?: () => void): void;
   /** Breaks all connections, and takes no new ones until {@link mend}. */
   cut(): void;
   /** Keeps all connections, and new ones, and carries nothing. */
@@ -23,10 +23,13 @@ export async function cuttable(target: number, counted: readonly string[] = []):
   const pairs = new Set<readonly [Socket, Socket]>();
   const counts = new Map(counted.map((word) => [word, 0]));
   let state: "open" | "cut" | "silent" = "open";
-  let next: { readonly word: string; readonly cut: Cut; readonly then: () => void } | undefined;
+  let next: { readonly word: string; readonly cut: Cut; readonly onCut: () => void } | undefined;
 
   const listener = createServer((client) => {
-    if (state === "cut") return void client.destroy();
+    if (state === "cut") {
+      client.destroy();
+      return;
+    }
     const server = connect(target, "127.0.0.1");
     const pair = [client, server] as const;
     pairs.add(pair);
@@ -41,18 +44,18 @@ export async function cuttable(target: number, counted: readonly string[] = []):
       for (const [word, count] of counts) if (chunk.includes(word)) counts.set(word, count + 1);
       if (state === "silent" || isSilent) return;
       if (next !== undefined && chunk.includes(next.word)) {
-        const { cut, then } = next;
+        const { cut, onCut } = next;
         next = undefined;
-        then();
-        if (cut === "before the server hears it") return destroy();
-        if (cut === "after the server has answered") endsWithAnswer = true;
-        else isSilent = true;
+        onCut();
+        endsWithAnswer = cut === "after the server has answered";
+        isSilent = cut === "silent from then on";
+        if (cut === "before the server hears it") destroy();
       }
-      server.write(chunk);
+      if (!server.destroyed) server.write(chunk);
     });
     server.on("data", (chunk: Buffer) => {
-      if (endsWithAnswer) return destroy();
-      if (state !== "silent" && !isSilent) client.write(chunk);
+      if (endsWithAnswer) destroy();
+      else if (state !== "silent" && !isSilent) client.write(chunk);
     });
     for (const socket of pair) socket.on("close", destroy).on("error", destroy);
   }).listen(0, "127.0.0.1");
@@ -64,7 +67,7 @@ export async function cuttable(target: number, counted: readonly string[] = []):
   return {
     port: (listener.address() as AddressInfo).port,
     count: (word) => counts.get(word) ?? 0,
-    cutAt: (word, cut, then = () => {}) => void (next = { word, cut, then }),
+    cutAt: (word, cut, onCut = () => {}) => void (next = { word, cut, onCut }),
     cut() {
       state = "cut";
       breakAll();

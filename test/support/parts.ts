@@ -5,7 +5,9 @@ import { test } from "node:test";
 // Daemons are often installed where the search path of a plain user does not lead.
 const folders = [
   ...(process.env["PATH"] ?? "").split(delimiter),
-  ...["/usr/local/sbin", "/usr/sbin", "/sbin"],
+  "/usr/local/sbin",
+  "/usr/sbin",
+  "/sbin",
   ...versionsOf("/usr/lib/postgresql").map((version) => join("/usr/lib/postgresql", version, "bin")),
 ];
 

@@ -1,10 +1,10 @@
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { appendFile, chmod, chown, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { type AddressInfo, createServer } from "node:net";
+import { appendFile, chmod, chown, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { part } from "./parts.ts";
+import { eventually, freePort } from "./service.ts";
 
 /** A PostgreSQL server of its own, in a folder of its own. Everybody may connect, but for the user `locked`, who needs a password. */
 export interface PostgresServer {
@@ -32,15 +32,6 @@ async function serverFolder(): Promise<string> {
   if (owner.uid !== undefined) await chown(folder, owner.uid, owner.gid);
   await chmod(folder, 0o755);
   return folder;
-}
-
-export async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, "close");
-  return port;
 }
 
 function run(program: string, args: readonly string[], cwd: string): string {
@@ -80,12 +71,23 @@ export async function startStandby(primary: PostgresServer): Promise<PostgresSer
   const folder = await serverFolder();
   const data = join(folder, "data");
   const port = await freePort();
-  run("pg_basebackup", ["--pgdata", data, "--write-recovery-conf", "--no-sync", "-d", primary.url()], folder);
+  run(
+    "pg_basebackup",
+    ["--pgdata", data, "--write-recovery-conf", "--checkpoint=fast", "--no-sync", "-d", primary.url()],
+    folder,
+  );
   await appendFile(join(data, "postgresql.conf"), `port = ${port}\nunix_socket_directories = '${folder}'\n`);
   const server = serverIn(folder, data, port);
   await server.start();
   return server;
 }
+
+const ready = (port: number): Promise<void> =>
+  eventually(`a server on port ${port}`, async () => {
+    const child = spawn(part("pg_isready"), ["-q", "-h", "127.0.0.1", "-p", `${port}`], { stdio: "ignore" });
+    const [status] = (await once(child, "exit")) as [number];
+    return status === 0;
+  });
 
 function serverIn(folder: string, data: string, port: number): PostgresServer {
   let postmaster: ChildProcess | undefined;
@@ -115,15 +117,10 @@ function serverIn(folder: string, data: string, port: number): PostgresServer {
         stdio: "ignore",
         ...owner,
       });
-      const deadlineMs = performance.now() + 30_000;
-      const isReady = (): boolean =>
-        spawnSync(part("pg_isready"), ["-q", "-h", "127.0.0.1", "-p", `${port}`]).status === 0;
-      while (!isReady()) {
-        if (postmaster.exitCode !== null || performance.now() > deadlineMs) {
-          throw new Error(`PostgreSQL did not start: ${await readFile(log, "utf8")}`);
-        }
-        await new Promise((resolve) => setTimeout(resolve, 20));
-      }
+      const failed = new Promise<never>((_, reject) => {
+        postmaster?.once("exit", () => reject(new Error(`PostgreSQL did not start; see ${log}`)));
+      });
+      await Promise.race([ready(port), failed]);
     },
     async stop() {
       await end("SIGINT");
@@ -154,11 +151,7 @@ export async function startPgBouncer(
   await writeFile(file, `${settings.join("\n")}\n`);
   const child = spawn(part("pgbouncer"), ["-q", file], { cwd: folder, stdio: "ignore", ...owner });
   const url = (database = "postgres"): string => `postgres://postgres@127.0.0.1:${port}/${database}`;
-  const deadlineMs = performance.now() + 10_000;
-  while (spawnSync(part("pg_isready"), ["-q", "-h", "127.0.0.1", "-p", `${port}`]).status !== 0) {
-    if (child.exitCode !== null || performance.now() > deadlineMs) throw new Error("PgBouncer did not start");
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
+  await ready(port);
   return {
     url,
     async stop() {
