@@ -106,6 +106,7 @@ describe("packages", () => {
     "jwksd/relying-party": ["jose"],
     "jwksd/rotation": ["jose"],
     "jwksd/store": [],
+    "jwksd/store/postgres": [],
     "jwksd/store/sqlite": [],
     "jwksd/signer": [],
     "jwksd/signer/aws-kms": ["jose"],
