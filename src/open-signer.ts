@@ -15,10 +15,15 @@ export type { VaultTransitOptions } from "./kms/vault-transit.ts";
 
 /** Options by kind of HSM and key service. Only those of the kind in use are checked. */
 export interface BackendOptions {
+  /** For `aws-kms:` URIs. Default of each: `{}`. */
   readonly awsKms?: AwsKmsOptions | undefined;
+  /** For `azure-kv:` URIs. */
   readonly azureKeyVault?: AzureKeyVaultOptions | undefined;
+  /** For `gcp-kms:` URIs. */
   readonly googleKms?: GoogleKmsOptions | undefined;
+  /** For `pkcs11:` URIs. */
   readonly pkcs11?: Pkcs11Options | undefined;
+  /** For `vault-transit:` URIs. */
   readonly vaultTransit?: VaultTransitOptions | undefined;
 }
 

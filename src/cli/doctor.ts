@@ -34,18 +34,24 @@ export function doctorCommand(io: Io): Command {
     .description("Find out what is wrong with the keys of any issuer, and which verifiers fail.")
     .argument(
       "<url>",
-      'an issuer, the URL of a discovery document or JWK Set, or a file of one; "-" reads standard input',
+      'an issuer, the URL of a discovery document or of a JWK Set, or a file with one of these; "-" reads standard input',
     )
     .option("--allow-insecure", "allow http URLs, and hosts at private and loopback addresses")
     .addOption(
-      new Option("--fail-on <severity>", "exit with 1 if a finding is at least of this severity")
+      new Option("--fail-on <severity>", "exit with 1 for a finding of at least this severity")
         .choices(severities)
         .default("broken"),
     )
-    .option("--only <code>", "report only this code, or group of codes; may be given several times", addCodes)
-    .option("--skip <code>", "do not report this code, or group of codes; may be given several times", addCodes)
-    .option("--blocklist <file>", "more keys to refuse: RFC 7638 thumbprints, or lines of Debian's openssl-blacklist")
-    .option("--token <token>", 'explain this token, too, against the keys that are found; "-" reads standard input')
+    .option("--only <code>", "report only this code or group of codes; may be given several times", addCodes)
+    .option("--skip <code>", "do not report this code or group of codes; may be given several times", addCodes)
+    .option(
+      "--blocklist <file>",
+      "file of keys that must not be used: RFC 7638 thumbprints, or lines of Debian's openssl-blacklist",
+    )
+    .option(
+      "--token <token>",
+      'also verify this token with the found keys, and explain each step; "-" reads standard input',
+    )
     .option(
       "--watch [duration]",
       "look again every 5 s for this time (90s, 10m, 2h; default: 1m), and print each change",

@@ -11,7 +11,7 @@ export function eventsCommand(io: Io): Command {
   const command = new Command("events")
     .description("Print the audit log of the managed keys, newest first.")
     .option("--limit <count>", "how many events to print", count, 20)
-    .option("--before <number>", "only events with a lower number than this one, to read the next page", count);
+    .option("--before <number>", "print events before this number, to read the next page", count);
   return addLookSettings(command)
     .addHelpText(
       "after",

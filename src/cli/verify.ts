@@ -32,7 +32,7 @@ export function verifyCommand(io: Io): Command {
     .addHelpText(
       "after",
       `
-Exits with 0 if the token is good, else with 1.
+Exit codes: 0, the token is good; 1, it is refused, or could not be checked.
 
 Examples:
   $ jwksd token --aud my-api | jwksd verify - --issuer http://127.0.0.1:9900 --aud my-api

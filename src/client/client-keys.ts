@@ -9,6 +9,7 @@ import { type RemoteSet, createRemoteSets } from "./remote-sets.ts";
 
 /** A client as the provider registered it: its id, and its keys by value or by URL. @see RFC 7591 section 2 */
 export interface Client {
+  /** Its identifier, the expected `iss` and `sub` of its tokens. */
   readonly clientId: string;
   /** Its keys as a JWK Set. Takes precedence over `jwksUri`. */
   readonly jwks?: { readonly keys: readonly object[] } | null | undefined;

@@ -14,8 +14,11 @@ export interface NodeRequest {
 
 /** The part of `http.ServerResponse` that jwksd uses. */
 export interface NodeResponse {
+  /** Used only if middleware replaced `writeHead`. */
   setHeader(name: string, value: string): unknown;
+  /** Headers are name, value, name, value. */
   writeHead(status: number, headers?: string[]): unknown;
+  /** Ends the response, with a body or without. */
   end(): unknown;
   end(body: string, encoding: "latin1"): unknown;
   end(body: Uint8Array): unknown;

@@ -3,6 +3,7 @@ import { KeyMaterialError } from "../errors.ts";
 
 /** Public members of an elliptic-curve key, and nothing else. @see RFC 7518 section 6.2.1 */
 export interface EcPublicJwk {
+  /** The key type. */
   readonly kty: "EC";
   /** The curve. */
   readonly crv: "P-256" | "P-384" | "P-521";
@@ -14,6 +15,7 @@ export interface EcPublicJwk {
 
 /** Public members of an RSA key, and nothing else. @see RFC 7518 section 6.3.1 */
 export interface RsaPublicJwk {
+  /** The key type. */
   readonly kty: "RSA";
   /** Base64urlUInt of the modulus, at least 2048 bits. */
   readonly n: string;

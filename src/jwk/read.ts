@@ -9,13 +9,17 @@ type CryptoKey = jose.CryptoKey;
 export interface CryptoKeyPair {
   /** Need not be extractable. */
   readonly privateKey: CryptoKey;
+  /** Extractable, as Web Crypto makes every public key. */
   readonly publicKey: CryptoKey;
 }
 
 /** The part of a `KeyObject` of `node:crypto` that jwksd uses. */
 export interface KeyObjectLike {
+  /** `private`, `public` or `secret`; a secret key is refused. */
   readonly type: string;
+  /** Such as `ec` or `rsa`. */
   readonly asymmetricKeyType?: string | undefined;
+  /** Gives the key as a JWK. */
   export(options: { format: "jwk" }): unknown;
 }
 

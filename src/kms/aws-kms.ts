@@ -30,7 +30,9 @@ export interface AwsKmsOptions extends KeyServiceOptions {
 
 /** Credentials of AWS. @see https://docs.aws.amazon.com/STS/latest/APIReference/API_Credentials.html */
 export interface AwsCredentials {
+  /** Id of the access key. */
   readonly accessKeyId: string;
+  /** The access key itself. */
   readonly secretAccessKey: string;
   /** Of temporary credentials. */
   readonly sessionToken?: string;

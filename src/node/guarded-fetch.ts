@@ -6,7 +6,8 @@ import ipaddr from "ipaddr.js";
 import { FetchError } from "../errors.ts";
 import { shownUrl } from "../urls.ts";
 import type { Fetch } from "../relying-party/fetch-json.ts";
-import { type Address, createHostLookup, lookupOf } from "./host-addresses.ts";
+import { lookupOf } from "./fixed-lookup.ts";
+import { type Address, createHostLookup } from "./host-addresses.ts";
 
 /** Informational responses (1xx) before the final one, which could go on without end. */
 const maxInformational = 16;

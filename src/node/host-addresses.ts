@@ -1,9 +1,10 @@
 import { Resolver } from "node:dns/promises";
 import { readFile } from "node:fs/promises";
-import { type LookupFunction, isIP } from "node:net";
+import { isIP } from "node:net";
 
 /** An address of a host. */
 export interface Address {
+  /** As text, such as `192.0.2.1`. */
   readonly address: string;
   /** 4 or 6. */
   readonly family: number;
@@ -60,14 +61,6 @@ export function createHostLookup({
     } finally {
       signal?.removeEventListener("abort", cancel);
     }
-  };
-}
-
-/** The option `lookup` of a connection that may go to these addresses only. */
-export function lookupOf(addresses: readonly Address[]): LookupFunction {
-  return (_host, { all }, callback) => {
-    if (all === true) callback(null, [...addresses]);
-    else callback(null, (addresses[0] as Address).address, (addresses[0] as Address).family);
   };
 }
 

@@ -2,9 +2,13 @@ import { deltaSeconds, httpDate } from "./header-values.ts";
 
 /** The header fields of a response on which its freshness depends. */
 export interface CachingHeaders {
+  /** `Cache-Control`. */
   readonly cacheControl?: string | undefined;
+  /** `Age`. */
   readonly age?: string | undefined;
+  /** `Date`. */
   readonly date?: string | undefined;
+  /** `Expires`. */
   readonly expires?: string | undefined;
 }
 

@@ -10,8 +10,11 @@ interface Log {
 
 /** Logs events. A pino logger is one too. */
 export interface Logger {
+  /** Something happened as planned. */
   readonly info: Log;
+  /** An operator should look at this. */
   readonly warn: Log;
+  /** Something failed. */
   readonly error: Log;
 }
 

@@ -46,7 +46,7 @@ export const settingDefinitions = {
     rule: text,
     fallback: undefined,
     value: "<url>",
-    help: "issuer identifier of the provider (default: http://HOST:PORT, which only this machine can use)",
+    help: "issuer identifier of the provider (default: for serve http://HOST:PORT, which only this machine can use; else that of the store)",
   },
   mountPrefix: { rule: text, fallback: undefined, value: "<path>", help: "path between the issuer and the endpoints" },
   jwksPath: { rule: text, fallback: "/jwks", value: "<path>", help: "path of the JWK Set" },
@@ -188,6 +188,7 @@ export const variableName = (name: string): string =>
 export interface SettingSources {
   /** By setting name, as text (or `true` for a flag without a value). */
   readonly flags: Readonly<Record<string, unknown>>;
+  /** Environment variables by name. */
   readonly environment: Readonly<Record<string, string | undefined>>;
   /** Path of a JSON file. */
   readonly configFile?: string | undefined;

@@ -8,7 +8,8 @@ import { brotliDecompressSync, gunzipSync, inflateSync } from "node:zlib";
 import ipaddr from "ipaddr.js";
 import { abortable } from "../../async.ts";
 import { isPublicAddress } from "../../node/guarded-fetch.ts";
-import { type Address, lookupOf } from "../../node/host-addresses.ts";
+import { lookupOf } from "../../node/fixed-lookup.ts";
+import type { Address } from "../../node/host-addresses.ts";
 import type { Exchange, Failure } from "../observations.ts";
 
 /** Limits of an observer. */
