@@ -10,7 +10,7 @@ import { checkWatch } from "./checks/watch.ts";
 import { checkX5c } from "./checks/x5c.ts";
 import { isObject, readJson } from "./document.ts";
 import { type Finding, type Note, findings, note } from "./finding.ts";
-import { type Key, readKey } from "./key.ts";
+import { type Key, decodeKey } from "./key.ts";
 import type { Exchange, Observations } from "./observations.ts";
 import { sequence } from "./sequence.ts";
 import { shown } from "./format.ts";
@@ -36,7 +36,7 @@ export async function examine(observations: Observations): Promise<readonly Find
   if (set !== undefined) {
     notes.push(...set.notes);
     for (const [index, entry] of set.entries.slice(0, maxKeys).entries()) {
-      if (isObject(entry)) keys.push(await readKey(entry, index));
+      if (isObject(entry)) keys.push(await decodeKey(entry, index));
       else notes.push(note("JWKS_MEMBER_NOT_OBJECT", `entry ${index + 1} is ${shown(entry)}`));
     }
     notes.push(...checkSet(keys, set.entries.length, at));

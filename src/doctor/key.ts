@@ -28,7 +28,7 @@ export const required: Readonly<Record<string, readonly string[]>> = {
 const plain = new Set(["alg", "crv", "kty"]);
 
 /** Decodes an entry. @param index its place in the set, from 0 */
-export async function readKey(jwk: Members, index: number): Promise<Key> {
+export async function decodeKey(jwk: Members, index: number): Promise<Key> {
   const { kid, kty } = jwk;
   const values: Record<string, Decoded> = {};
   const members = requiredOf(kty);

@@ -1,7 +1,7 @@
 import { lifetimeOf } from "./cache-control.ts";
 import { isObject, readJson } from "./document.ts";
 import { field } from "./exchange.ts";
-import { readKey } from "./key.ts";
+import { decodeKey } from "./key.ts";
 import type { Exchange, Observations } from "./observations.ts";
 
 /** The set at one look. */
@@ -60,7 +60,7 @@ async function keysIn(body: Uint8Array): Promise<ReadonlyMap<string, string | un
   if (!isObject(value) || !Array.isArray(value["keys"])) return undefined;
   const keys = new Map<string, string | undefined>();
   for (const [index, jwk] of (value["keys"] as unknown[]).slice(0, 1000).entries()) {
-    if (isObject(jwk) && typeof jwk["kid"] === "string") keys.set(jwk["kid"], (await readKey(jwk, index)).thumbprint);
+    if (isObject(jwk) && typeof jwk["kid"] === "string") keys.set(jwk["kid"], (await decodeKey(jwk, index)).thumbprint);
   }
   return keys;
 }

@@ -4,6 +4,7 @@ import { type Rules, callback, text, textThat } from "../options.ts";
 import { backendRules, checkBackendOptions, needsOption, onlyFromCode } from "../signer/backend-options.ts";
 import { notP256 } from "../signer/external.ts";
 import type { SignerBackend } from "../signer/signer.ts";
+import { isLoopback } from "../urls.ts";
 import {
   type KeyCall,
   type KeyService,
@@ -140,8 +141,6 @@ export function vaultTransitBackend(options: VaultTransitOptions = {}): SignerBa
 
 const urlOf = ({ mountUrl, keyName }: Key): string => `${mountUrl}/keys/${keyName}`;
 
-const loopback = /^(localhost|127(\.\d+){3}|\[::1\])$/;
-
 function parse(uri: string): Key | undefined {
   const [, address] = /^vault-transit:(.+)$/.exec(uri) ?? [];
   const url = address !== undefined && URL.canParse(address) ? new URL(address) : undefined;
@@ -151,7 +150,7 @@ function parse(uri: string): Key | undefined {
     url === undefined ||
     // A key has only one URI: without password, query, fragment, escapes and dot segments.
     `${url.origin}${url.pathname}` !== address ||
-    (url.protocol !== "https:" && !(url.protocol === "http:" && loopback.test(url.hostname))) ||
+    (url.protocol !== "https:" && !(url.protocol === "http:" && isLoopback(url.hostname))) ||
     keyName === undefined
   ) {
     return undefined;

@@ -1,5 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { ConfigError } from "../errors.ts";
+import { object } from "../options.ts";
 import { faultOf } from "./json-fault.ts";
 
 /**
@@ -21,12 +22,8 @@ export async function readJsonObject(path: string, what: string): Promise<Record
     const { line, column } = placeIn(text, faultOf(text) ?? 0);
     throw bad(`is not JSON: look at line ${line}, column ${column}`);
   }
-  if (!isJsonObject(value)) throw bad("is not a JSON object");
-  return value;
-}
-
-export function isJsonObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
+  if (!object.holds(value)) throw bad("is not a JSON object");
+  return value as Record<string, unknown>;
 }
 
 /** Line and column, counted from 1, as in editors. */

@@ -1,10 +1,11 @@
 import { stat } from "node:fs/promises";
 import { ConfigError } from "../errors.ts";
+import { object } from "../options.ts";
 import { permissionWarnings } from "../node/key-files.ts";
 import { type BackendOptions, type SignerBackend, signerBackend, typesOf } from "../open-signer.ts";
 import { parsePkcs11Uri } from "../pkcs11/uri.ts";
 import type { ExternalSigner } from "../signer/signer.ts";
-import { isJsonObject, readJsonObject } from "./json-file.ts";
+import { readJsonObject } from "./json-file.ts";
 import type { Logger } from "./logger.ts";
 import type { Settings } from "./settings.ts";
 
@@ -78,7 +79,7 @@ function warnOnce(log: Pick<Logger, "warn"> | undefined): (file: string | undefi
 
 async function readOptions(path: string): Promise<BackendOptions> {
   const options = await readJsonObject(path, "the signers file");
-  if (!Object.values(options).every(isJsonObject)) {
+  if (!Object.values(options).every(object.holds)) {
     throw new ConfigError("ERR_CONFIG_FORMAT", `the signers file ${path} has a member that is not a JSON object`);
   }
   return options;

@@ -1,5 +1,5 @@
 import { type Note, note } from "../finding.ts";
-import { type Key, readKey } from "../key.ts";
+import { type Key, decodeKey } from "../key.ts";
 import type { CertificateFacts, Observations } from "../observations.ts";
 
 /** Checks the certificates in `x5c`, and their digests. */
@@ -19,7 +19,7 @@ export async function checkX5c(key: Key, { at, certificates = {} }: Observations
   });
   const first = certificates[texts[0] as string];
   if (first === undefined || first === null) return notes;
-  const certified = first.jwk === undefined ? undefined : await readKey(first.jwk, 0);
+  const certified = first.jwk === undefined ? undefined : await decodeKey(first.jwk, 0);
   if (thumbprint !== undefined && certified?.thumbprint !== thumbprint) notes.push(note("JWKS_X5C_MISMATCH", name));
   for (const [member, digest] of [
     ["x5t", first.sha1],
