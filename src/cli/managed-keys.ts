@@ -144,7 +144,8 @@ export async function withKeys<T>(
   const settings = await managedSettings(io, flags);
   const signers = await signersOf(settings);
   await prepare?.(signers);
-  if (options.create === true && dryRun && !(await exists(storePath(settings)))) {
+  const path = storePath(settings);
+  if (options.create === true && dryRun && path !== undefined && !(await exists(path))) {
     const keys = await readWrappingKeys([newWrappingKey()]);
     const vault = createVault({ store: memoryStore(), keys, ownerRule: commandedBy(ownerOf(settings)) });
     return run(vault, policyOf(settings));

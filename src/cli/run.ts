@@ -11,6 +11,7 @@ import { planCommand } from "./plan.ts";
 import { rotateCommand } from "./rotate.ts";
 import { serveCommand } from "./serve.ts";
 import { signerCommand } from "./signer.ts";
+import { storeCommand } from "./store.ts";
 import { tokenCommand } from "./token.ts";
 import { verifyCommand } from "./verify.ts";
 
@@ -54,6 +55,7 @@ Start here:
   $ jwksd plan                          draw when each key changes
   $ jwksd rotate                        announce the next key now
   $ jwksd keygen --out keys/$(date +%F).jwk    make a signing key
+  $ jwksd store copy --help             move the keys into PostgreSQL, which replicas share
   $ jwksd token --aud my-api            sign a token with the active key
   $ jwksd help verify                   find out why a token is refused
   $ jwksd doctor https://login.example.com    check the keys of any issuer`,
@@ -66,6 +68,7 @@ Start here:
     .addCommand(eventsCommand(io))
     .addCommand(keygenCommand(io))
     .addCommand(signerCommand(io))
+    .addCommand(storeCommand(io))
     .addCommand(tokenCommand(io))
     .addCommand(verifyCommand(io))
     .addCommand(doctorCommand(io));

@@ -10,6 +10,7 @@ import { type Owner, type OwnerRule, commandedBy } from "../manager/owner.ts";
 import { type Vault, type VaultOptions, createVault } from "../manager/vault.ts";
 import { type WrappingKeys, headerOf, newWrappingKey, readWrappingKeys } from "../manager/wrapping.ts";
 import type { Committed, KeyStore } from "../store/store.ts";
+import { postgresStores } from "../store/postgres.ts";
 import { sqliteStore } from "../store/sqlite.ts";
 import { issuerOf } from "./publisher.ts";
 import type { Settings } from "./settings.ts";
@@ -46,7 +47,7 @@ export async function openManaged(
 ): Promise<Managed> {
   const policy = policyOf(settings);
   const path = storePath(settings);
-  if (create) {
+  if (create && path !== undefined) {
     await makeDataFolder(dirname(path));
     if (!(await exists(path)) && (await exists(besidePath(path)))) {
       log.warn(
@@ -72,6 +73,7 @@ export async function openManaged(
  */
 export async function openStore(settings: Settings, log: Log, { create = false } = {}): Promise<KeyStore> {
   const path = storePath(settings);
+  if (path === undefined) return openPostgres(settings);
   if (!create && !(await exists(path))) {
     throw new StoreError(
       "ERR_STORE_UNAVAILABLE",
@@ -81,6 +83,24 @@ export async function openStore(settings: Settings, log: Log, { create = false }
   const store = await sqliteStore(path);
   for (const warning of await writableByOthers(path)) log.warn({ store: path }, warning);
   return store;
+}
+
+async function openPostgres({ store: url = "", issuer }: Settings): Promise<KeyStore> {
+  if (issuer === undefined) {
+    throw new ConfigError(
+      "ERR_OPTION_INVALID",
+      "a PostgreSQL database holds the keys of many issuers; say with --issuer which is meant",
+    );
+  }
+  const stores = await postgresStores(url);
+  const store = stores.store(issuer);
+  const close = store.close.bind(store);
+  return Object.assign(store, {
+    async close() {
+      await close();
+      await stores.close();
+    },
+  });
 }
 
 /** Whose keys those of a configuration are. */
@@ -102,8 +122,10 @@ export function policyOf(settings: Settings): RotationPolicy {
   });
 }
 
-export function storePath({ store, data }: Settings): string {
-  return store?.slice("sqlite:".length) ?? join(data, "keys.db");
+/** The file of the store; `undefined` where it is in a database server. */
+export function storePath({ store, data }: Settings): string | undefined {
+  if (store === undefined) return join(data, "keys.db");
+  return store.startsWith("sqlite:") ? store.slice("sqlite:".length) : undefined;
 }
 
 /** A folder that exists already keeps its mode: it may be anybody's. */
@@ -131,12 +153,20 @@ export async function wrappingKeysOf(settings: Settings, log: Log): Promise<Wrap
     );
   }
   if (settings.wrappingKeyFile !== undefined) return readKeyFile(settings.wrappingKeyFile, log);
-  const file = besidePath(storePath(settings));
+  const path = storePath(settings);
+  if (path === undefined) return undefined;
+  const file = besidePath(path);
   return (await exists(file)) ? readKeyFile(file, log) : undefined;
 }
 
 /** Makes a wrapping key beside a store that has none yet. */
-async function firstWrappingKey(path: string, store: KeyStore, log: Log): Promise<WrappingKeys> {
+async function firstWrappingKey(path: string | undefined, store: KeyStore, log: Log): Promise<WrappingKeys> {
+  if (path === undefined) {
+    throw new StoreError(
+      "ERR_WRAPPING_KEY_MISSING",
+      "replicas that share a database need the same wrapping key, so none is made; make one with `openssl rand 32 | basenc --base64url -w0`, and give it to all with --wrapping-key-file or JWKSD_WRAPPING_KEYS",
+    );
+  }
   const file = besidePath(path);
   const ids = wrappingKeyIds(await store.load());
   if (ids.length > 0) {

@@ -4,6 +4,7 @@ import { signerTypes } from "../open-signer.ts";
 import { locate } from "../provider/paths.ts";
 import { readJsonObject } from "./json-file.ts";
 import { type Rule, boolean, oneOf, text, textThat, wholeNumber } from "../options.ts";
+import { faultOfUrl, hasPassword } from "../store/postgres-settings.ts";
 import { nearest } from "./nearest.ts";
 
 /** Whether a value looks like a JWK, a PEM or a wrapping key instead of the path of a file. */
@@ -57,10 +58,13 @@ export const settingDefinitions = {
     help: "signing keys that jwksd does not manage: a private JWK Set, or a folder of PEM or JWK files, newest name first",
   },
   store: {
-    rule: textThat("sqlite:PATH, without //", (value) => value.startsWith("sqlite:") && !value.includes("://")),
+    rule: textThat(
+      "sqlite:PATH, without //, or postgres://USER@HOST:PORT/DATABASE, with no parameters but those of docs/store-postgres.md",
+      (value) => (value.startsWith("sqlite:") ? !value.includes("://") : faultOfUrl(value) === undefined),
+    ),
     fallback: undefined,
-    value: "<sqlite:path>",
-    help: "database of the keys that jwksd manages (default: sqlite:DATA/keys.db)",
+    value: "<url>",
+    help: "database of the keys that jwksd manages: sqlite:PATH, or postgres://USER@HOST:PORT/DATABASE, which replicas share (default: sqlite:DATA/keys.db)",
   },
   wrappingKeyFile: {
     rule: path,
@@ -218,6 +222,7 @@ export async function resolveSettings(sources: SettingSources): Promise<Settings
     ].find(({ value }) => value !== undefined && value !== null);
     settings[name] = given === undefined ? fallback : check(name, given.value, given.from);
   }
+  if (typeof flags["store"] === "string") checkStore(flags["store"], "--store");
   const isGiven = (name: keyof Settings): boolean =>
     settings[name] !== (name === "wrappingKeys" ? undefined : settingDefinitions[name].fallback);
   for (const [one, other] of exclusive) {
@@ -290,4 +295,15 @@ function check(name: SettingName, value: unknown, from: string): unknown {
 function shown(value: unknown): string {
   if (typeof value !== "object") return JSON.stringify(value);
   return Array.isArray(value) ? "an array" : "an object";
+}
+
+/** The store that a flag names: every process can read what is on a command line. @throws ConfigError `ERR_OPTION_INVALID` */
+export function checkStore(store: string, flag: string): void {
+  const { must, holds } = settingDefinitions.store.rule;
+  if (!holds(store)) throw new ConfigError("ERR_OPTION_INVALID", `${flag} must be ${must}`);
+  if (!hasPassword(store)) return;
+  throw new ConfigError(
+    "ERR_OPTION_INVALID",
+    `${flag} must hold no password, which every process could read; put it into PGPASSFILE or PGPASSWORD`,
+  );
 }

@@ -33,7 +33,8 @@ export async function signWithSettings(
     const { entries } = await readKeyset(settings.keys);
     return sign(issuerOf(settings, settings.port), entries, claims, options);
   }
-  await checkHasKey(storePath(settings));
+  const path = storePath(settings);
+  if (path !== undefined) await checkHasKey(path);
   const { vault, policy } = await openManaged(settings, log);
   const { store } = vault;
   const { openSigner } = await signersOf(settings);

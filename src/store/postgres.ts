@@ -1,10 +1,9 @@
-import { type JwksdError } from "../errors.ts";
 import { checkOptions, textThat, timeout } from "../options.ts";
 import { Changes } from "./postgres-changes.ts";
 import { Connections } from "./postgres-driver.ts";
 import { postgresError } from "./postgres-errors.ts";
 import { PostgresStore } from "./postgres-issuer.ts";
-import { migrate } from "./postgres-schema.ts";
+import { migrate, rights, stepsFrom, versionOf } from "./postgres-schema.ts";
 import { postgresSettings } from "./postgres-settings.ts";
 import type { KeyStore } from "./store.ts";
 
@@ -27,6 +26,8 @@ export interface PostgresStores {
   close(): Promise<void>;
 }
 
+const defaultTimeoutMs = 5_000;
+
 const issuerRule = textThat("a string of 1 to 2,048 characters, and no U+0000", (value) => {
   return value.length <= 2_048 && value.isWellFormed() && !value.includes("\u0000");
 });
@@ -43,19 +44,8 @@ const issuerRule = textThat("a string of 1 to 2,048 characters, and no U+0000", 
  * @see https://www.postgresql.org/docs/current/libpq-connect.html
  */
 export async function postgresStores(url: string, options: PostgresStoresOptions = {}): Promise<PostgresStores> {
-  const { timeoutMs = 5_000 } = checkOptions(options, { timeoutMs: timeout });
-  const settings = await postgresSettings(url);
-  const { name } = settings;
-  const translate = (error: unknown): JwksdError => postgresError(error, name);
-  const connections = await Connections.open(settings, timeoutMs).catch((error: unknown) => {
-    throw translate(error);
-  });
-  try {
-    await migrate(connections, name);
-  } catch (error) {
-    await connections.close();
-    throw translate(error);
-  }
+  const { timeoutMs = defaultTimeoutMs } = checkOptions(options, { timeoutMs: timeout });
+  const { connections, name } = await connect(url, timeoutMs, migrate);
   const changes = new Changes(connections);
   return {
     name,
@@ -68,4 +58,45 @@ export async function postgresStores(url: string, options: PostgresStoresOptions
       await connections.close();
     },
   };
+}
+
+/** What is to be done to the schema of a database, in SQL, and the rights that a user needs who may not do that. */
+export interface PendingMigration {
+  /** Empty where the schema is the newest. */
+  readonly steps: readonly string[];
+  /** Has `:user` for the user. */
+  readonly rights: string;
+}
+
+/**
+ * Says what {@link postgresStores} would do to the schema, and does nothing.
+ *
+ * @throws as {@link postgresStores} does
+ */
+export async function pendingMigration(url: string): Promise<PendingMigration> {
+  let steps: readonly string[] = [];
+  const { connections } = await connect(url, defaultTimeoutMs, async (connections, name) => {
+    steps = stepsFrom(await versionOf((...args) => connections.query(...args), name));
+  });
+  await connections.close();
+  return { steps, rights };
+}
+
+/** Connects, and does what has to be done first. */
+async function connect(
+  url: string,
+  timeoutMs: number,
+  first: (connections: Connections, name: string) => Promise<void>,
+): Promise<{ readonly connections: Connections; readonly name: string }> {
+  const settings = await postgresSettings(url);
+  const { name } = settings;
+  let connections: Connections | undefined;
+  try {
+    connections = await Connections.open(settings, timeoutMs);
+    await first(connections, name);
+    return { connections, name };
+  } catch (error) {
+    await connections?.close();
+    throw postgresError(error, name);
+  }
 }

@@ -1,0 +1,165 @@
+import assert from "node:assert/strict";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { postgresStores } from "../../src/store/postgres.ts";
+import { sqliteStore } from "../../src/store/sqlite.ts";
+import type { KeyStore } from "../../src/store/store.ts";
+import { newWrappingKey } from "../support/managed.ts";
+import { skipWithout } from "../support/parts.ts";
+import { type PostgresServer, startPostgres } from "../support/postgres.ts";
+import { eventually, runCli, startService, temporaryFolder } from "../support/service.ts";
+
+const skip = skipWithout("initdb");
+const issuer = "https://login.example.com";
+
+let server: PostgresServer;
+let databases = 0;
+
+/** A database of its own. */
+function database(): string {
+  const name = `e2e_${(databases += 1)}`;
+  server.sql(`CREATE DATABASE ${name}`);
+  return server.url(name);
+}
+
+async function kidsOf(port: number): Promise<string[]> {
+  const { keys } = (await (await fetch(`http://127.0.0.1:${port}/jwks`)).json()) as { keys: { kid: string }[] };
+  return keys.map(({ kid }) => kid);
+}
+
+async function withStore<T>(url: string, use: (store: KeyStore) => Promise<T>): Promise<T> {
+  const stores = await postgresStores(url);
+  try {
+    return await use(stores.store(issuer));
+  } finally {
+    await stores.close();
+  }
+}
+
+describe("keys in PostgreSQL", { skip }, () => {
+  before(async () => {
+    server = await startPostgres();
+  });
+  after(() => server.stop());
+
+  test("two services share them, and commands act on them", async (t) => {
+    const url = database();
+    const environment = { JWKSD_WRAPPING_KEYS: newWrappingKey() };
+    const args = ["--store", url, "--issuer", issuer];
+    const services = [await startService(t, args, environment), await startService(t, args, environment)];
+    const [first, second] = await Promise.all(services.map((service) => kidsOf(service.port)));
+    assert.equal(first?.length, 1);
+    assert.deepEqual(second, first);
+    const rotated = await runCli(t, ["rotate", ...args], environment);
+    assert.equal(rotated.code, 0, rotated.stderr);
+    for (const service of services) {
+      await eventually("the next key", async () => (await kidsOf(service.port)).length === 2);
+    }
+    for (const command of [["keys"], ["events"], ["plan"], ["token", "--aud", "a"]]) {
+      const { code, stderr } = await runCli(t, [...command, ...args], environment);
+      assert.equal(code, 0, stderr);
+    }
+    for (const service of services) await service.stop();
+  });
+
+  test("what has to be given is asked for", async (t) => {
+    const url = database();
+    const wrapping = { JWKSD_WRAPPING_KEYS: newWrappingKey() };
+    const secret = url.replace("postgres@", "postgres:sesame@");
+    const rows: [args: string[], environment: Record<string, string>, says: RegExp][] = [
+      [["keys", "--store", url], wrapping, /say with --issuer which is meant \[ERR_OPTION_INVALID\]/],
+      [["rotate", "--store", url, "--issuer", issuer], {}, /need the same wrapping key.*\[ERR_WRAPPING_KEY_MISSING\]/],
+      [["keys", "--store", secret], wrapping, /--store must hold no password.*PGPASSFILE.*\[ERR_OPTION_INVALID\]/],
+      [["store", "copy", "--from", secret, "--to", url], wrapping, /--from must hold no password/],
+      [["keys", "--store", `${url}?ssl=sesame`], wrapping, /--store must be sqlite:PATH, without \/\/, or postgres:/],
+      [["store", "copy", "--from", "sesame", "--to", url], wrapping, /--from must be sqlite:PATH/],
+      [["store", "migrate", "--store", "sqlite:a"], {}, /--store must name a PostgreSQL database/],
+      [["store", "migrate"], {}, /--store must name a PostgreSQL database/],
+    ];
+    for (const [args, environment, says] of rows) {
+      const { code, stdout, stderr } = await runCli(t, args, environment);
+      assert.deepEqual([code, stdout], [1, ""], stderr);
+      assert.match(stderr, says);
+      assert.ok(!stderr.includes("sesame"), stderr);
+    }
+  });
+
+  test("migrate prints what it would do, and what it printed is what it does", async (t) => {
+    const url = database();
+    const dry = await runCli(t, ["store", "migrate", "--store", url, "--dry-run"]);
+    assert.equal(dry.code, 0, dry.stderr);
+    assert.match(dry.stdout, /^CREATE SCHEMA jwksd;/);
+    assert.deepEqual(
+      server.sql("SELECT 1 FROM pg_namespace WHERE nspname = 'jwksd'", new URL(url).pathname.slice(1)),
+      [],
+    );
+    server.sql(dry.stdout.replaceAll(":user", "locked"), new URL(url).pathname.slice(1));
+    const there = await runCli(t, ["store", "migrate", "--store", url]);
+    assert.match(there.stdout, /^The schema of postgres:\/\/127\.0\.0\.1:\d+\/e2e_\d+ is the newest already\.$/m);
+    assert.match(
+      (await runCli(t, ["store", "migrate", "--store", url, "--dry-run"])).stdout,
+      /^-- The schema is the newest/,
+    );
+    await withStore(url, async (store) => assert.equal(await store.commit(0, [], []), 1));
+    assert.match((await runCli(t, ["store", "migrate", "--store", database()])).stdout, /^Updated postgres:/);
+  });
+
+  describe("copy", () => {
+    test("takes the keys and the log of a SQLite store over, and what it wrote is served", async (t) => {
+      const folder = await temporaryFolder(t);
+      const old = await startService(t, ["--data", folder, "--issuer", issuer]);
+      const kids = await kidsOf(old.port);
+      await runCli(t, ["rotate", "--data", folder]);
+      await old.stop();
+      const url = database();
+      const copy = ["store", "copy", "--from", `sqlite:${folder}/keys.db`, "--to", url, "--issuer", issuer];
+      const { code, stdout, stderr } = await runCli(t, copy);
+      assert.equal(code, 0, stderr);
+      assert.match(stdout, /^Copied 2 keys and \d+ events, and compared them\.$/m);
+      const file = await sqliteStore(join(folder, "keys.db"));
+      t.after(() => file.close());
+      await withStore(url, async (store) => {
+        assert.deepEqual((await store.load()).records, (await file.load()).records);
+        assert.deepEqual(await store.events(), await file.events());
+      });
+      const args = ["--store", url, "--issuer", issuer, "--wrapping-key-file", join(folder, "wrapping.key")];
+      const service = await startService(t, args);
+      assert.deepEqual((await kidsOf(service.port)).slice(0, 1), kids);
+
+      const again = await runCli(t, copy);
+      assert.match(again.stderr, /the store to fill is in use already; nothing was written \[ERR_TRANSITION\]/);
+      await file.join({ id: "a", name: "replica a" }, 60_000);
+      assert.match((await runCli(t, copy)).stderr, /the replica replica a runs on the store to copy; stop it/);
+      await file.leave("a");
+      const { revision, records } = await file.load();
+      await file.commit(revision, records, [], { seal: "forged" });
+      assert.match((await runCli(t, copy)).stderr, /\[ERR_STORE_NOT_AUTHENTIC\]/);
+      await service.stop();
+    });
+
+    test("refuses what it cannot verify, and leaves nothing behind", async (t) => {
+      const folder = await temporaryFolder(t);
+      const service = await startService(t, ["--data", folder]);
+      await service.stop();
+      const url = database();
+      const from = ["store", "copy", "--from", `sqlite:${folder}/keys.db`, "--to", url];
+      await writeFile(join(folder, "other.key"), newWrappingKey(), { mode: 0o600 });
+      const rows: [args: string[], says: RegExp][] = [
+        [[...from, "--issuer", issuer], /of no issuer yet.*jwksd serve --issuer.*\[ERR_STORE_ISSUER\]/],
+        [
+          [...from, "--issuer", issuer, "--wrapping-key-file", join(folder, "other.key")],
+          /\[ERR_WRAPPING_KEY_MISSING\]/,
+        ],
+        [["store", "copy", "--from", `sqlite:${folder}/none.db`, "--to", url], /there is no store at .*none\.db/],
+        [["store", "copy", "--from", url, "--to", `sqlite:${folder}/new.db`, "--issuer", issuer], /holds no keys/],
+      ];
+      for (const [args, says] of rows) {
+        const { code, stderr } = await runCli(t, args);
+        assert.equal(code, 1);
+        assert.match(stderr, says);
+      }
+      await withStore(url, async (store) => assert.equal((await store.load()).revision, 0));
+    });
+  });
+});
