@@ -20,9 +20,12 @@ const network = new Map([
   ["ENOENT", "there is no such socket; start the server, or check the path"],
   ["ENOTFOUND", "there is no such host; check its name"],
   ["EAI_AGAIN", "the name of its host cannot be looked up now; try again"],
-  ["ERR_TLS_CERT_ALTNAME_INVALID", "its certificate is for another name; name the host as the certificate does"],
 ]);
-const certificate = /^(CERT_|SELF_SIGNED|DEPTH_ZERO|UNABLE_TO_|ERR_TLS|ERR_SSL|ERR_OSSL)/;
+/** Codes of Node.js for certificates: those of OpenSSL, and its own. */
+const certificates = [
+  [/ALTNAME/, "its certificate is for another name; name the host as the certificate does"],
+  [/^(CERT|SELF_SIGNED|DEPTH_ZERO|UNABLE_TO)_|TLS|SSL/, "its certificate is not trusted; see sslmode and sslrootcert"],
+] as const;
 
 /** The SQLSTATE of an error that the server sent. */
 export function sqlState(error: unknown): string | undefined {
@@ -45,7 +48,7 @@ export function postgresError(error: unknown, name: string): JwksdError {
   const word = typeof code === "string" ? code : "no answer in time, or the connection broke";
   const why =
     (state === undefined ? network.get(word) : (advice.get(state) ?? advice.get(state.slice(0, 2)))) ??
-    (certificate.test(word) ? "its certificate is not trusted; see sslmode and sslrootcert" : undefined) ??
+    certificates.find(([codes]) => codes.test(word))?.[1] ??
     (message.includes("does not support SSL") ? "it has no TLS; see sslmode" : undefined) ??
     (/SASL|password must be/.test(message) ? "it wants a password; see PGPASSFILE and PGPASSWORD" : undefined) ??
     "try again";

@@ -412,22 +412,29 @@ describe("a value in which a secret may be is refused without being repeated", (
     secret.repeat(6).slice(5),
   ];
   const object = { pin: secret };
+  const store = `must be ${settingDefinitions.store.rule.must}`;
   const rows: readonly [SettingName, rule: string, texts: readonly string[], members: readonly unknown[]][] = [
     ["signers", "must be a path, and not the content of a file", [], [{ pkcs11: object }, [object], Number(secret)]],
     ["signers", path, contents, contents],
     ["keys", path, contents, contents],
     ["encryptionKeys", path, contents, contents],
     ["wrappingKeyFile", path, contents, contents],
-    ["store", "must be sqlite:PATH, without //", [`sqlite:postgres://u:${secret}@db`], []],
+    ["store", store, [`sqlite:postgres://u:${secret}@db`], []],
     ["signers", "must be a path, and not the content of a file", [""], [""]],
     [
       "store",
-      "must be sqlite:PATH, without //",
-      ["keys.db", `postgres://u:${secret}@db`, "SQLITE:keys.db"],
+      store,
+      [
+        "keys.db",
+        `mysql://u:${secret}@db`,
+        `postgres://u:${secret}@db,db`,
+        `postgres://db?ssl=${secret}`,
+        "SQLITE:keys.db",
+      ],
       ["/keys.db"],
     ],
-    ["store", "must be sqlite:PATH, without //", [], [object]],
-    ["store", "must be sqlite:PATH, without //", [""], [""]],
+    ["store", store, [], [object]],
+    ["store", store, [""], [""]],
     ["keys", "must be a path, and not the content of a file", [], [object, [secret], Number(secret)]],
     ["keys", "must be a path, and not the content of a file", [""], [""]],
     ["encryptionKeys", "must be a path, and not the content of a file", [], [object, [secret], Number(secret)]],
