@@ -270,6 +270,24 @@ export function checkStore(name: string, open: () => Promise<StoreUnderTest>, ro
       assert.deepEqual((await store.events()).map(({ kid }) => kid).toReversed(), kids);
     });
 
+    test("what is loaded while others commit is of one moment", async () => {
+      const other = await another();
+      let revision = 0;
+      const commits = async (): Promise<void> => {
+        for (; revision < rounds / 2; revision += 1) {
+          const { records } = await other.load();
+          await other.commit(revision, [...records, tombstone(`${revision}`)], [], { seal: `${revision + 1}` });
+        }
+      };
+      const loads = async (): Promise<void> => {
+        while (revision < rounds / 2) {
+          const { revision, records, seal = "0" } = await store.load();
+          assert.deepEqual([records.length, Number(seal)], [revision, revision]);
+        }
+      };
+      await Promise.all([commits(), loads(), loads(), loads()]);
+    });
+
     test("1,000 tombstones, and one record more", async () => {
       const records = Array.from({ length: 1_000 }, (_, index) => tombstone(`kid ${index}`));
       await store.commit(0, records, []);
