@@ -162,7 +162,7 @@ export const errorTable = {
       retryable: true,
     },
     ERR_STORE_FORMAT: {
-      when: "the file is no store, or one of a later jwksd",
+      when: "the file or the schema is no store, or one of a later jwksd",
       remedy: "check the path, or update jwksd",
     },
     ERR_STORE_ISSUER: {

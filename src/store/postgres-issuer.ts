@@ -43,6 +43,25 @@ const holdQuery = `INSERT INTO jwksd.issuers (issuer, revision, writes) VALUES (
 ON CONFLICT (issuer) DO UPDATE SET writes = issuers.writes + 1
 RETURNING id::text AS id, revision::text AS revision, ${now}::text AS now`;
 
+const commitQuery = "SELECT FROM jwksd.commits WHERE issuer_id = $1 AND revision = $2 AND id = $3";
+const addCommitQuery = "INSERT INTO jwksd.commits (issuer_id, revision, id, seal) VALUES ($1, $2, $3, $4)";
+
+const writeRecordsQuery = `INSERT INTO jwksd.keys (issuer_id, revision, position, kid, record)
+SELECT $1, $2, * FROM unnest($3::integer[], $4::text[], $5::text[])
+ON CONFLICT (issuer_id, position) DO UPDATE SET record = excluded.record, revision = excluded.revision`;
+
+const addEventsQuery = `INSERT INTO jwksd.events (issuer_id, number, event)
+SELECT $1, (SELECT coalesce(max(number), 0) FROM jwksd.events WHERE issuer_id = $1) + place, event
+FROM unnest($2::text[]) WITH ORDINALITY AS added (event, place)`;
+
+const forgetLeasesQuery = "DELETE FROM jwksd.leases WHERE issuer_id = $1 AND until <= $2";
+
+const joinQuery = `INSERT INTO jwksd.leases (issuer_id, id, name, publishes, signs_with, until)
+VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (issuer_id, id) DO NOTHING RETURNING id`;
+
+const renewQuery = `UPDATE jwksd.leases SET publishes = $3, signs_with = $4, until = $5
+WHERE issuer_id = $1 AND id = $2 AND until > $6 RETURNING id`;
+
 /** What a writer holds until its transaction ends. */
 interface Held {
   readonly query: Query;
@@ -95,43 +114,18 @@ export class PostgresStore implements KeyStore {
       signal,
       "ERR_COMMIT_UNKNOWN",
       async ({ query, id, revision: stored, now, isRepeated }) => {
-        if (isRepeated) {
-          const written = await query("SELECT FROM jwksd.commits WHERE issuer_id = $1 AND revision = $2 AND id = $3", [
-            id,
-            revision,
-            commit,
-          ]);
-          if (written.length > 0) return undefined;
-        }
+        if (isRepeated && (await query(commitQuery, [id, revision, commit])).length > 0) return undefined;
         const read = await this.#read(query);
         checkCommit({ revision: stored, kids: this.#kept.kids }, expectedRevision, records);
         if (leases !== undefined) {
           checkLeases(read.leases, leases);
-          await query("DELETE FROM jwksd.leases WHERE issuer_id = $1 AND until <= $2", [id, now]);
+          await query(forgetLeasesQuery, [id, now]);
         }
         const changes = this.#kept.changesTo(records);
-        await query(
-          `INSERT INTO jwksd.keys (issuer_id, revision, position, kid, record)
-         SELECT $1, $2, * FROM unnest($3::integer[], $4::text[], $5::text[])
-         ON CONFLICT (issuer_id, position) DO UPDATE SET record = excluded.record, revision = excluded.revision`,
-          [
-            id,
-            revision,
-            ...(["position", "kid", "record"] as const).map((name) => changes.map((change) => change[name])),
-          ],
-        );
-        await query(
-          `INSERT INTO jwksd.events (issuer_id, number, event)
-         SELECT $1, (SELECT coalesce(max(number), 0) FROM jwksd.events WHERE issuer_id = $1) + place, event
-         FROM unnest($2::text[]) WITH ORDINALITY AS added (event, place)`,
-          [id, events.map((event) => JSON.stringify(event))],
-        );
-        await query("INSERT INTO jwksd.commits (issuer_id, revision, id, seal) VALUES ($1, $2, $3, $4)", [
-          id,
-          revision,
-          commit,
-          seal ?? null,
-        ]);
+        const columns = (["position", "kid", "record"] as const).map((name) => changes.map((change) => change[name]));
+        await query(writeRecordsQuery, [id, revision, ...columns]);
+        await query(addEventsQuery, [id, events.map((event) => JSON.stringify(event))]);
+        await query(addCommitQuery, [id, revision, commit, seal ?? null]);
         await query("UPDATE jwksd.issuers SET revision = $2 WHERE id = $1", [id, revision]);
         return changes;
       },
@@ -148,13 +142,9 @@ export class PostgresStore implements KeyStore {
   async join(lease: Pick<Lease, "id" | "name">, forMs: number, { signal }: StoreCall = {}) {
     const { id: leaseId, name } = newLease(lease, endOf(0, forMs));
     await this.#write(signal, "ERR_STORE_UNAVAILABLE", async ({ query, id, now, isRepeated }) => {
-      await query("DELETE FROM jwksd.leases WHERE issuer_id = $1 AND until <= $2", [id, forgottenAt(now)]);
+      await query(forgetLeasesQuery, [id, forgottenAt(now)]);
       const { publishes, signsWith, until } = newLease(lease, endOf(now, forMs));
-      const joined = await query(
-        `INSERT INTO jwksd.leases (issuer_id, id, name, publishes, signs_with, until) VALUES ($1, $2, $3, $4, $5, $6)
-         ON CONFLICT (issuer_id, id) DO NOTHING RETURNING id`,
-        [id, leaseId, name, publishes, JSON.stringify(signsWith), until],
-      );
+      const joined = await query(joinQuery, [id, leaseId, name, publishes, JSON.stringify(signsWith), until]);
       // The one that is there may be one's own, whose answer was lost: ids are new.
       if (joined.length === 0 && !isRepeated) throw leaseExists(leaseId);
     });
@@ -169,11 +159,8 @@ export class PostgresStore implements KeyStore {
     endOf(0, forMs);
     const { id: leaseId, publishes, signsWith } = lease;
     return this.#write(signal, "ERR_STORE_UNAVAILABLE", async ({ query, id, revision, now }) => {
-      const renewed = await query(
-        `UPDATE jwksd.leases SET publishes = $3, signs_with = $4, until = $5
-         WHERE issuer_id = $1 AND id = $2 AND until > $6 RETURNING id`,
-        [id, leaseId, publishes, JSON.stringify(signsWith), endOf(now, forMs), now],
-      );
+      const until = endOf(now, forMs);
+      const renewed = await query(renewQuery, [id, leaseId, publishes, JSON.stringify(signsWith), until, now]);
       if (renewed.length === 0) throw leaseEnded(leaseId);
       checkRevision(revision, ifRevision ?? revision);
       return revision;
@@ -267,14 +254,15 @@ export class PostgresStore implements KeyStore {
         });
       } catch (error) {
         if (error instanceof CommitLost) lost = error;
-        // What was decided while nobody else could write is certain, also of the attempts before.
-        else if (lost === undefined || isDecision(error)) {
+        else if (lost === undefined) {
           if (!isSerialization(error) || attempt === maxAttempts) throw this.#translated(error, signal);
         }
+        // What was decided while nobody else could write is certain, also of the attempts before.
+        else if (error instanceof JwksdError && error.code !== "ERR_STORE_UNAVAILABLE") throw error;
       }
       if (lost !== undefined && performance.now() - startMs > this.#connections.timeoutMs * 2) {
         const message = `the answer to a commit was lost, and the store ${this.#name} cannot be asked for it; it may have been written`;
-        throw new StoreError(unknown, message, { cause: lost.cause });
+        throw new StoreError(unknown, message, { cause: postgresError(lost.cause, this.#name) });
       }
       // At random, so that those who collided do not collide again.
       await delay(Math.random() * Math.min(2 ** attempt, 500));
@@ -298,9 +286,6 @@ export class PostgresStore implements KeyStore {
     );
   }
 }
-
-const isDecision = (error: unknown): boolean =>
-  isSerialization(error) || (error instanceof JwksdError && error.code !== "ERR_STORE_UNAVAILABLE");
 
 /** What the query makes, of which the values may be somebody else's. */
 const jsonOf = (text: unknown): unknown => JSON.parse((text as string | null) ?? "[]");

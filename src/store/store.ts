@@ -125,7 +125,7 @@ export interface CommitOptions extends StoreCall {
 
 /**
  * Keeps the records, the leases and the audit log, and shares them between processes. Every method throws StoreError
- * `ERR_STORE_UNAVAILABLE` (`retryable`) where the store cannot be reached or written; then nothing has changed.
+ * `ERR_STORE_UNAVAILABLE` (`retryable`) where the store cannot be reached or written; then nothing has changed, but for a lease of which the answer was lost.
  */
 export interface KeyStore {
   /** @throws StoreError `ERR_RECORDS_INVALID`: a record or a live lease is damaged */

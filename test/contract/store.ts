@@ -272,17 +272,18 @@ export function checkStore(name: string, open: () => Promise<StoreUnderTest>, ro
 
     test("what is loaded while others commit is of one moment", async () => {
       const other = await another();
-      let revision = 0;
+      const end = Math.floor(rounds / 2);
       const commits = async (): Promise<void> => {
-        for (; revision < rounds / 2; revision += 1) {
+        for (let revision = 0; revision < end; revision += 1) {
           const { records } = await other.load();
           await other.commit(revision, [...records, tombstone(`${revision}`)], [], { seal: `${revision + 1}` });
         }
       };
       const loads = async (): Promise<void> => {
-        while (revision < rounds / 2) {
+        for (let seen = 0; seen < end;) {
           const { revision, records, seal = "0" } = await store.load();
           assert.deepEqual([records.length, Number(seal)], [revision, revision]);
+          seen = revision;
         }
       };
       await Promise.all([commits(), loads(), loads(), loads()]);
