@@ -418,6 +418,23 @@ describe("the store in PostgreSQL", { skip }, () => {
       assert.equal(await store.commit(1, [tombstone("a")], []), 2);
     });
 
+    test("a commit that no synchronous standby has is not done, and loading tells when one has", async (t) => {
+      const own = await startPostgres();
+      t.after(() => own.stop());
+      const store = (await opened(t, own.url(), 500)).store("https://op.example");
+      await store.commit(0, [tombstone("a")], []);
+      const wait = (names: string): void => {
+        own.sql(`ALTER SYSTEM SET synchronous_standby_names = '${names}'`);
+        own.sql("SELECT pg_reload_conf()");
+      };
+      wait("nobody");
+      await eventually("it waits", () => own.sql("SHOW synchronous_standby_names")[0] === "nobody");
+      await refusal(store.commit(1, [tombstone("a")], []), "ERR_COMMIT_UNKNOWN", /may have been written/);
+      assert.equal((await store.load()).revision, 1);
+      wait("");
+      await eventually("it is written", async () => (await store.load()).revision === 2);
+    });
+
     test("TLS as libpq's settings say", async (t) => {
       const folder = await temporaryFolder(t);
       const [key, crt] = [join(folder, "server.key"), join(folder, "server.crt")];
