@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { randomUUID } from "node:crypto";
-import { chmodSync, chownSync, writeFileSync } from "node:fs";
+import { chmodSync, chownSync, cpSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type TestContext, after, before, describe, test } from "node:test";
+import { fileURLToPath } from "node:url";
 import { inspect } from "node:util";
 import { JwksdError } from "../../src/errors.ts";
 import { rights } from "../../src/store/postgres-schema.ts";
@@ -79,6 +80,21 @@ async function cutStore(t: Scope): Promise<{ network: Cuttable; store: KeyStore;
 }
 
 const at = (rest: string): string => `postgres://${rest}`;
+
+test("without the package pg the error names what to install", async (t) => {
+  const folder = await temporaryFolder(t);
+  cpSync(fileURLToPath(new URL("../../src", import.meta.url)), join(folder, "src"), { recursive: true });
+  writeFileSync(join(folder, "package.json"), '{"type":"module"}');
+  const script = `
+    const { postgresStores } = await import("./src/store/postgres.ts");
+    await postgresStores("postgres://127.0.0.1/a").catch(({ name, code, message }) => console.log(name, code, message));
+  `;
+  const stdout = execFileSync(process.execPath, ["--input-type=module", "-e", script], {
+    cwd: folder,
+    encoding: "utf8",
+  });
+  assert.match(stdout, /^ConfigError ERR_PACKAGE_MISSING .*npm install pg$/m);
+});
 
 describe("the store in PostgreSQL", { skip }, () => {
   before(async () => {
