@@ -2,6 +2,8 @@
 export interface Clock {
   /** Milliseconds since the Unix epoch. */
   now(): number;
+  /** Milliseconds of a clock that nobody sets and that never goes back. Default: `now`. */
+  monotonic?(): number;
   /** Calls back once, after `delayMs` milliseconds. Returns a function that cancels the timer. */
   setTimer(callback: () => void, delayMs: number): () => void;
 }
@@ -12,6 +14,7 @@ const longestMs = 2 ** 31 - 1;
 /** The clock of the machine. */
 export const systemClock: Clock = {
   now: () => Date.now(),
+  monotonic: () => performance.now(),
   setTimer(callback, delayMs) {
     let timer: ReturnType<typeof setTimeout>;
     const wait = (leftMs: number): void => {

@@ -113,6 +113,11 @@ export const errorTable = {
       when: "the published key does not verify the signature, which was thrown away",
       remedy: "check that the signer holds the key of its kid, and returns 64 bytes: r, then s",
     },
+    ERR_SIGNER_FENCED: {
+      when: "this replica has not reached the store for so long that the others no longer rely on it, or its clock is wrong",
+      remedy: "retry at another replica; restore the connection to the store, or set the clock",
+      retryable: true,
+    },
     ERR_SIGNER_PUBLISH_ONLY: {
       when: "a process that only publishes was asked to sign",
       remedy: "sign in the process that has the private key",

@@ -181,7 +181,7 @@ function nextSteps({ steps }: RotationPlan): RotationPlan["steps"] {
 /** A record as it may be printed: chosen by name, so that its private half cannot get out. */
 export function publicRecord(record: KeyRecord, more: object = {}) {
   const { kid, use, alg, state, announcedAt, activatedAt, retiredAt, endedAt, unannounced, publicJwk } = record;
-  const { maxTokenLifetimeSeconds } = record;
+  const { publishedAt, unusedAt, announceForSeconds, retireForSeconds } = record;
   const uri = uriOf(record);
   return {
     kid,
@@ -189,11 +189,14 @@ export function publicRecord(record: KeyRecord, more: object = {}) {
     alg,
     state,
     announcedAt: iso(announcedAt),
+    ...(publishedAt !== undefined && { publishedAt: iso(publishedAt) }),
     ...(activatedAt !== undefined && { activatedAt: iso(activatedAt) }),
     ...(retiredAt !== undefined && { retiredAt: iso(retiredAt) }),
+    ...(unusedAt !== undefined && { unusedAt: iso(unusedAt) }),
     ...(endedAt !== undefined && { endedAt: iso(endedAt) }),
     ...(unannounced === true && { unannounced }),
-    ...(maxTokenLifetimeSeconds !== undefined && { maxTokenLifetimeSeconds }),
+    ...(announceForSeconds !== undefined && { announceForSeconds }),
+    ...(retireForSeconds !== undefined && { retireForSeconds }),
     ...(uri !== undefined && { uri }),
     publicJwk,
     ...more,

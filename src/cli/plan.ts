@@ -1,18 +1,15 @@
 import { readFile, stat, writeFile } from "node:fs/promises";
 import { Command } from "commander";
 import { systemClock } from "../clock.ts";
-import { ServiceError, StoreError } from "../errors.ts";
+import { ServiceError } from "../errors.ts";
 import { aftermath } from "../rotation/impact.ts";
 import { type RotationPlan, plan } from "../rotation/plan.ts";
-import type { RotationPolicy } from "../rotation/policy.ts";
-import { checkFence } from "../rotation/records.ts";
 import { planPicture } from "../report/plan-picture.ts";
 import { planSvg } from "../report/plan-svg.ts";
 import { indented, terminalOf } from "../report/terminal.ts";
-import type { KeyRecord } from "../store/store.ts";
 import { iso } from "./change-keys.ts";
 import { count } from "./events.ts";
-import { type Io, print, tell } from "./io.ts";
+import { type Io, print } from "./io.ts";
 import { type Flags, addStoreSettings, look } from "./managed-keys.ts";
 
 type PlanFlags = Flags & { readonly svg?: string; readonly days?: number; readonly json?: true };
@@ -45,7 +42,6 @@ async function showPlan(io: Io, flags: PlanFlags): Promise<void> {
   const now = systemClock.now();
   const until = flags.days === undefined ? undefined : now + flags.days * 86_400_000;
   const { records, policy, owner, isVerified } = await look(io, flags);
-  warnOfPolicy(io, records, policy, now);
   const ahead = plan(records, policy, now, until);
   const still = aftermath(records, policy, now);
   const title = `Key rotation of ${owner.issuer}`;
@@ -82,17 +78,6 @@ function asJson({ now, until, steps, segments, rotation }: RotationPlan, still: 
     rotationMode: rotation.map(({ from, to }) => ({ from: iso(from), to: to === undefined ? null : iso(to) })),
     effects: still,
   };
-}
-
-/** Warns if `serve` and `token` would refuse to start with this policy. */
-function warnOfPolicy(io: Io, records: readonly KeyRecord[], policy: RotationPolicy, now: number): void {
-  try {
-    checkFence(records, policy, now);
-  } catch (error) {
-    if (!(error instanceof StoreError)) throw error;
-    tell(io, `with this policy, serve and token would not start now: ${error.message} [${error.code}]`);
-    io.exitCode = 1;
-  }
 }
 
 /** Writes a picture. Replaces only another picture, so that a mistyped name costs no other file. */

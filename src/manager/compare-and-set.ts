@@ -3,40 +3,56 @@ import type { Clock } from "../clock.ts";
 import { StoreError } from "../errors.ts";
 import type { Change } from "../rotation/advance.ts";
 import { checkRecords } from "../rotation/records.ts";
-import type { KeyRecord, KeyStore } from "../store/store.ts";
+import type { KeyStore, LeaseSeen, Snapshot } from "../store/store.ts";
 
 const maxAttempts = 20;
 const maxPauseMs = 1_000;
 /** How long one call of the store may take. */
 const storeMs = 10_000;
 
+/** What may be committed. */
+export interface Decision extends Change {
+  /** The leases that it relies on. The commit is a conflict if they have changed. Default: none. */
+  readonly leases?: readonly LeaseSeen[] | undefined;
+}
+
+/** A decision that is in the store. */
+export interface Outcome<T> {
+  readonly decision: T;
+  /** What was decided on. */
+  readonly before: Snapshot;
+  /** That of the records of the decision. */
+  readonly revision: number;
+}
+
+interface Options {
+  readonly clock: Clock;
+  readonly signal?: AbortSignal | undefined;
+}
+
 /**
  * Loads the records, lets `decide` change them, and commits; where another commit came first, all of it again. What `decide` gives
  * back unchanged is not committed.
  *
- * @throws StoreError `ERR_STORE_UNAVAILABLE` (also after 10 s without an answer), `ERR_RECORDS_INVALID`, `ERR_STORE_CONFLICT` after 20
- * attempts
+ * @throws StoreError `ERR_STORE_UNAVAILABLE` (also after 10 s without an answer), `ERR_COMMIT_UNKNOWN`, `ERR_RECORDS_INVALID`,
+ * `ERR_STORE_CONFLICT` after 20 attempts
  * @throws what `decide` throws, and the reason of a signal that aborts
  */
-export async function compareAndSet<T extends Change>(
+export async function compareAndSet<T extends Decision>(
   store: KeyStore,
-  decide: (records: readonly KeyRecord[]) => T | Promise<T>,
-  {
-    clock,
-    signal = new AbortController().signal,
-  }: { readonly clock: Clock; readonly signal?: AbortSignal | undefined },
-): Promise<T> {
-  // A store that does not look at its signal is not waited for, either.
-  const limited = <R>(work: (signal: AbortSignal) => Promise<R>): Promise<R> =>
-    withDeadline(work, { clock, timeoutMs: storeMs, signal, expired: storeHangs });
+  decide: (snapshot: Snapshot) => T | Promise<T>,
+  { clock, signal = new AbortController().signal }: Options,
+): Promise<Outcome<T>> {
   for (let attempt = 1; ; attempt += 1) {
-    const { revision, records } = await limited((signal) => store.load({ signal }));
-    checkRecords(records);
-    const change = await decide(records);
-    if (change.records === records && change.events.length === 0) return change;
+    const before = await ofStore((signal) => store.load({ signal }), { clock, signal });
+    checkRecords(before.records);
+    const decision = await decide(before);
+    const { records, events, leases } = decision;
+    if (records === before.records && events.length === 0) return { decision, before, revision: before.revision };
     try {
-      await limited((signal) => store.commit(revision, change.records, change.events, { signal }));
-      return change;
+      const commit = (signal: AbortSignal): Promise<number> =>
+        store.commit(before.revision, records, events, { signal, leases });
+      return { decision, before, revision: await ofStore(commit, { clock, signal }) };
     } catch (error) {
       const isConflict = error instanceof StoreError && error.code === "ERR_STORE_CONFLICT";
       if (!isConflict || attempt === maxAttempts) throw error;
@@ -44,6 +60,11 @@ export async function compareAndSet<T extends Change>(
     // At random, so that replicas that collided do not collide again.
     await sleep(Math.random() * Math.min(2 ** attempt, maxPauseMs), clock, signal);
   }
+}
+
+/** A call of a store, which is not waited for longer than 10 s, even if the store does not look at its signal. */
+export function ofStore<T>(call: (signal: AbortSignal) => Promise<T>, { clock, signal }: Options): Promise<T> {
+  return withDeadline(call, { clock, timeoutMs: storeMs, signal, expired: storeHangs });
 }
 
 const storeHangs = (): StoreError =>

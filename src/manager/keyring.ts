@@ -2,14 +2,15 @@ import { withDeadline } from "../async.ts";
 import type { Clock } from "../clock.ts";
 import { SignerError } from "../errors.ts";
 import { checkEncryption, checkSigning } from "../keyset/keyset.ts";
-import { type Change, noteTokenLifetimes } from "../rotation/advance.ts";
+import type { Change } from "../rotation/advance.ts";
 import type { NewKey } from "../rotation/commands.ts";
 import type { RotationPolicy } from "../rotation/policy.ts";
-import { addedRecords, checkFence, endedExternalKeys, newlyActive, uriOf } from "../rotation/records.ts";
+import { addedRecords, checkAnnounced, endedExternalKeys, newlyActive, uriOf } from "../rotation/records.ts";
 import { checkNotRolledBack } from "../rotation/rollback.ts";
+import { noteWaits } from "../rotation/waits.ts";
 import type { ExternalSigner } from "../signer/signer.ts";
-import type { KeyRecord, KeyUse } from "../store/store.ts";
-import { compareAndSet } from "./compare-and-set.ts";
+import type { KeyRecord, KeyUse, Snapshot } from "../store/store.ts";
+import { type Decision, compareAndSet } from "./compare-and-set.ts";
 import { externalKey, makeLocalKey } from "./make-key.ts";
 import { type OpenKeys, createKeyOpener, destroyExternal, keysetsOf } from "./private-keys.ts";
 import type { KeyManagerOptions } from "./types.ts";
@@ -42,11 +43,13 @@ export class CannotSign extends Error {
 /** A change, and the records before it. */
 export interface Changed extends Change {
   readonly before: readonly KeyRecord[];
-  /** When it was decided, in epoch milliseconds. */
+  /** When it was decided, in epoch milliseconds by the clock of the store. */
   readonly now: number;
+  /** That of the records; of a preview, that of the records before. */
+  readonly revision: number;
 }
 
-type Decide = (records: readonly KeyRecord[], now: number) => Change | Promise<Change>;
+type Decide = (records: readonly KeyRecord[], now: number, snapshot: Snapshot) => Decision | Promise<Decision>;
 
 /** The keys of a store, for everybody who changes them or signs with them: manager, commands, single tokens. */
 export interface Keyring {
@@ -54,8 +57,8 @@ export interface Keyring {
   /** Where new signing keys are made; `undefined` for the store. */
   readonly createSigner: ((request: { readonly issuer: string }) => Promise<ExternalSigner>) | undefined;
   /**
-   * What `decide` would change, if the records may be used: they are no older copy, the active key was announced for long enough, and
-   * every wrapped key unwraps to the private half of what is published.
+   * What `decide` would change, if the records may be used: they are no older copy, the active key was published for as long as was
+   * agreed, and every wrapped key unwraps to the private half of what is published.
    *
    * @throws StoreError, KeyMaterialError, and what `decide` throws
    */
@@ -98,14 +101,14 @@ export function createKeyring(vault: Vault, options: KeyringOptions): Keyring {
     return withDeadline(work, { clock, timeoutMs: externalMs, signal, expired });
   }
 
-  async function decided(stored: readonly KeyRecord[], decide: Decide): Promise<Changed> {
-    const now = clock.now();
+  async function decided(snapshot: Snapshot, decide: Decide): Promise<Decision> {
+    const { records: stored, now } = snapshot;
     checkNotRolledBack(stored, last);
-    checkFence(stored, policy, now);
+    checkAnnounced(stored);
     if (!passesOverLost) await opener.checkWrapped(stored);
     last = stored;
-    const change = await decide(stored, now);
-    return { ...noteTokenLifetimes(change, policy), before: stored, now };
+    const decision = await decide(stored, now, snapshot);
+    return { ...decision, records: noteWaits(decision.records, policy) };
   }
 
   /** A key that is recorded once stays for good. So it has to open, to sign, and to be one that a provider publishes. */
@@ -142,32 +145,33 @@ export function createKeyring(vault: Vault, options: KeyringOptions): Keyring {
     createSigner,
 
     async preview(decide) {
-      let changed: Changed | undefined;
-      // Nothing is committed where the records stay as they are.
-      await compareAndSet(
+      let preview: Change = { records: [], events: [] };
+      const { before } = await compareAndSet(
         vault.store,
-        async (records) => {
-          changed = await decided(records, decide);
-          return { records, events: [] };
+        async (snapshot) => {
+          preview = await decided(snapshot, decide);
+          // So nothing is committed.
+          return { records: snapshot.records, events: [] };
         },
         { clock, signal },
       );
-      return changed as unknown as Changed;
+      return { ...preview, before: before.records, now: before.now, revision: before.revision };
     },
 
     async change(decide) {
-      const changed = await compareAndSet(
+      const { decision, before, revision } = await compareAndSet(
         vault.store,
-        async (stored) => {
-          const changed = await decided(stored, decide);
-          await checkNewKeys(addedRecords(stored, changed.records));
-          await checkCanSign(newlyActive(stored, changed.records));
-          return changed;
+        async (snapshot) => {
+          const decision = await decided(snapshot, decide);
+          await checkNewKeys(addedRecords(snapshot.records, decision.records));
+          await checkCanSign(newlyActive(snapshot.records, decision.records));
+          return decision;
         },
         { clock, signal },
       );
-      last = changed.records;
-      return changed;
+      const { records, events } = decision;
+      last = records;
+      return { records, events, before: before.records, now: before.now, revision };
     },
 
     open: (records) => opener.open(records),

@@ -5,8 +5,8 @@ const retryMs = { first: 1_000, last: 30_000 } as const;
 
 /** What a turn leaves behind. */
 export interface Turned {
-  /** When the next turn is due, in epoch milliseconds; `Infinity` for never. */
-  readonly wakeAt: number;
+  /** When the next turn is due, in milliseconds from now; `Infinity` for never. */
+  readonly wakeInMs: number;
   /** Whether something that failed before is still to be done. */
   readonly isPending: boolean;
 }
@@ -30,7 +30,7 @@ export interface Loop {
 interface LoopOptions {
   readonly clock: Clock;
   readonly signal: AbortSignal;
-  readonly onFailure: (error: unknown, retryInMs: number) => void;
+  readonly onFailure: (error: unknown, retryInMs: number) => Promise<void>;
   readonly onRecovery: () => void;
 }
 
@@ -40,25 +40,25 @@ export function createLoop(turn: () => Promise<Turned>, { clock, signal, onFailu
   let cancelTimer: (() => void) | undefined;
   let asked: { readonly at: number; readonly done: Promise<void> } | undefined;
 
-  function sleepUntil(wakeAt: number): void {
+  function sleep(wakeInMs: number): void {
     cancelTimer?.();
-    if (!signal.aborted && wakeAt !== Infinity) cancelTimer = clock.setTimer(wake, Math.max(wakeAt - clock.now(), 0));
+    if (!signal.aborted && wakeInMs !== Infinity) cancelTimer = clock.setTimer(wake, wakeInMs);
   }
 
   async function ended(outcome: Promise<Turned>): Promise<void> {
     try {
-      const { wakeAt, isPending } = await outcome;
+      const { wakeInMs, isPending } = await outcome;
       if (failures > 0 && !isPending) {
         failures = 0;
         onRecovery();
       }
-      sleepUntil(wakeAt);
+      sleep(wakeInMs);
     } catch (error) {
       if (!signal.aborted) {
         failures += 1;
         const retryInMs = Math.min(retryMs.first * 2 ** (failures - 1), retryMs.last);
-        onFailure(error, retryInMs);
-        sleepUntil(clock.now() + retryInMs);
+        sleep(retryInMs);
+        await onFailure(error, retryInMs);
       }
       throw error;
     }

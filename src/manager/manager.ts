@@ -1,28 +1,30 @@
 import { notify } from "../async.ts";
 import { systemClock } from "../clock.ts";
-import { ConfigError, InternalError, JwksdError, SignerError, StoreError } from "../errors.ts";
-import { type Advance, type Change, advance, endOfWait } from "../rotation/advance.ts";
+import { ConfigError, type ErrorCode, InternalError, JwksdError, SignerError, StoreError } from "../errors.ts";
+import { type Advance, type Change, type View, advance } from "../rotation/advance.ts";
 import { announce, applyCommand } from "../rotation/commands.ts";
 import { rotationPolicy } from "../rotation/policy.ts";
-import { activeKey, announcedKey, isRotating, nextAlg, uriOf } from "../rotation/records.ts";
-import { announceNext, announcedLate, leaseNext, reasonForNext } from "../rotation/successor.ts";
-import type { KeyRecord } from "../store/store.ts";
-import { CannotSign, createKeyring } from "./keyring.ts";
+import { activeKey, announcedKey, isRotating, nextAlg, publishedKeys, uriOf } from "../rotation/records.ts";
+import { announceNext, leaseNext, reasonForNext } from "../rotation/successor.ts";
+import { type Replicas, endOfWait, isWaitingForReplicas, noteWaits } from "../rotation/waits.ts";
+import type { KeyRecord, Snapshot } from "../store/store.ts";
+import { createClocks } from "./clocks.ts";
+import type { Decision } from "./compare-and-set.ts";
+import { CannotSign, type Changed, createKeyring } from "./keyring.ts";
 import { type Turned, createLoop } from "./loop.ts";
 import { makeLocalKey } from "./make-key.ts";
 import { checkManagerOptions } from "./options.ts";
 import { servedBy } from "./owner.ts";
 import { type OpenKeys, keysetsOf } from "./private-keys.ts";
 import { rewrap } from "./rewrap.ts";
-import { createSinks } from "./sinks.ts";
+import { createReplica } from "./replica.ts";
+import { type Given, createSinks } from "./sinks.ts";
 import type { KeyManager, KeyManagerOptions, ManagerEvent } from "./types.ts";
 import { type Vault, createVault } from "./vault.ts";
 import { readWrappingKeys } from "./wrapping.ts";
 
 /** How soon a key that could not sign is tried again. */
 const heldBackMs = 60_000;
-/** Replicas whose clocks are years apart start each other's waits again. Each does so once in this time, so the other one can act. */
-const restartMs = 60_000;
 
 /**
  * Starts to manage the keys of one issuer in a store: makes the first key where there is none, and takes every planned step when it is
@@ -44,12 +46,18 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
   return manageKeys(createVault({ store, keys, ownerRule: servedBy({ issuer, isChosen: true }) }), options);
 }
 
+/** Errors of a store that cannot be reached. */
+const outages: ReadonlySet<string> = new Set<ErrorCode>([
+  "ERR_STORE_UNAVAILABLE",
+  "ERR_COMMIT_UNKNOWN",
+  "ERR_LEASE_ENDED",
+]);
+
 /** The keys in use. */
-interface State {
+interface State extends Given {
   readonly records: readonly KeyRecord[];
+  readonly revision: number;
   readonly keys: OpenKeys;
-  /** Whether the rotation mode is on. */
-  readonly rotating: boolean;
 }
 
 /** Manages the keys of a vault. @throws see {@link createKeyManager} */
@@ -57,44 +65,49 @@ export async function manageKeys(
   vault: Vault,
   options: Omit<KeyManagerOptions, "store" | "wrappingKeys">,
 ): Promise<KeyManager> {
-  const { issuer, onEvent } = options;
+  const { issuer, onEvent, signs = true } = options;
   const clock = options.clock ?? systemClock;
   const policy = rotationPolicy(options.policy ?? undefined);
+  const leaseMs = policy.leaseSeconds * 1000;
   const closing = new AbortController();
   const { signal } = closing;
   const keyring = createKeyring(vault, { ...options, policy, clock, signal });
   const { createSigner } = keyring;
   const sinks = createSinks(clock, signal);
-  const replica = crypto.randomUUID();
+  const replica = createReplica(vault.store, { name: options.replicaName ?? "jwksd", leaseMs, clock, signal });
+  const clocks = createClocks(clock, policy.clockSkewSeconds * 1000);
   const emit = (event: ManagerEvent): void => notify(onEvent, event);
-  const loop = createLoop(turn, {
-    clock,
-    signal,
-    // Before there are keys it has not started.
-    onFailure(error, retryInMs) {
-      if (state.records.length === 0) return;
-      for (const { kid } of dueNow(state.records, clock.now())) tried.add(kid);
-      emit({ type: "failed", error: asJwksdError(error), retryInMs });
-    },
-    onRecovery: () => emit({ type: "recovered" }),
-  });
+  const loop = createLoop(turn, { clock, signal, onFailure, onRecovery: () => emit({ type: "recovered" }) });
   /** Announced keys that could not sign when their wait was over, and until when they are not tried again. */
   const heldBack = new Map<string, number>();
   /** Keys whose step this replica tried to take when it was due. They have missed nothing, however late they take it. */
   const tried = new Set<string>();
+  const me = crypto.randomUUID();
   let state: State = {
     records: [],
+    revision: 0,
     keys: { signers: new Map(), decryptionKeys: new Map(), unopened: new Map() },
-    rotating: false,
+    isRotating: false,
   };
-  let restartedAt = -Infinity;
+  /** Whether the store has to be looked at, and the time by which it has to be in any case. */
+  let mustLook = true;
+  let lookAt = -Infinity;
+  let isFenced = false;
 
   // ---- the plan
 
-  /** Takes what is due, and takes over what others did. */
+  /** Takes what is due, takes over what others did, and tells them. */
   async function turn(): Promise<Turned> {
-    await adopt(await takeSteps());
-    await makeExternalKey();
+    await replica.join();
+    const isRenewal = !mustLook && clock.now() < lookAt && replica.told.publishes === state.revision;
+    if (isRenewal && (await replica.tell(replica.told)) === state.revision) return turned();
+    mustLook = true;
+    do {
+      await adopt(await takeSteps());
+      await makeExternalKey();
+      // What was just told may be what a step waited for.
+    } while (await acknowledge());
+    [mustLook, isFenced] = [false, false];
     return turned();
   }
 
@@ -102,59 +115,81 @@ export async function manageKeys(
   function turned(): Turned {
     const { records } = state;
     sinks.check();
-    const now = clock.now();
+    const now = clocks.now();
     const { wakeAt } = planned(records, now);
     // One whose time is over has just been tried.
-    const tries = [...heldBack.values()].map((until) => Math.max(until, now + 1_000));
+    const tries = [...heldBack.values()].map((until) => Math.max(until - now, 1_000));
+    const looks = isWaitingForReplicas(records, policy) ? [Math.min(Math.max(leaseMs / 60, 250), 60_000)] : [];
+    const lookInMs = Math.max(Math.min(wakeAt - now, ...tries, ...looks), 0);
+    lookAt = clock.now() + lookInMs;
     // After a failure to make the next key, the next attempt tells whether it is mended.
-    const isMaking = activeKey(records, "sig")?.successorLease?.by === replica;
+    const isMaking = activeKey(records, "sig")?.successorLease?.by === me;
     const isPending = isMaking && announcedKey(records, "sig") === undefined;
-    return { wakeAt: Math.min(wakeAt, ...tries), isPending };
+    return { wakeInMs: Math.min(lookInMs, replica.renewInMs), isPending };
   }
 
-  async function takeSteps(): Promise<Change> {
-    let stored: readonly KeyRecord[] = [];
+  async function onFailure(error: unknown, retryInMs: number): Promise<void> {
+    mustLook = true;
+    // Before there are keys it has not started.
+    if (state.records.length === 0) return;
+    for (const { kid } of dueNow(state.records, clocks.now())) tried.add(kid);
+    emit({ type: "failed", error: asJwksdError(error), retryInMs });
+    if (!replica.holds && !isFenced) {
+      isFenced = true;
+      emit({ type: "fenced" });
+    }
+    // The others may go on without it: what it serves now must not live for long.
+    if (error instanceof StoreError && outages.has(error.code)) await updateSinks(true);
+  }
+
+  async function takeSteps(): Promise<Changed> {
+    let stored: Changed | undefined;
     for (;;) {
       try {
-        return await keyring.change((records, now) => step((stored = records), now));
+        return await keyring.change((records, now, snapshot) => {
+          stored = { records, events: [], before: records, now, revision: snapshot.revision };
+          return step(records, now, snapshot);
+        });
       } catch (error) {
         if (error instanceof CannotSign) {
-          heldBack.set(error.kid, clock.now() + heldBackMs);
+          heldBack.set(error.kid, clocks.now() + heldBackMs);
           tried.add(error.kid);
           emitHeldBack(error.kid, error.cause);
           continue;
         }
         // What others did counts, even if this replica cannot write.
-        if (stored.length > 0) await adopt({ records: stored, events: [] });
+        if (stored !== undefined && stored.records.length > 0) await adopt(stored);
         throw error;
       }
     }
   }
 
   /** The records after all that is due now, with the next keys where they are made in memory. */
-  async function step(stored: readonly KeyRecord[], now: number): Promise<Change> {
+  async function step(stored: readonly KeyRecord[], now: number, snapshot: Snapshot): Promise<Decision> {
+    const leases = clocks.look(snapshot);
     const own: Change = vault.isTaking
       ? await rewrap(stored, vault, now, `the issuer ${JSON.stringify(issuer)} was chosen`)
       : { records: stored, events: [] };
-    const taken = announcedLate(own, state.records, policy, now);
-    forgetTaken(taken.records, now);
-    const ahead = planned(taken.records, now);
-    if (ahead.due.length === 0 && isRestart(ahead)) {
-      if (Math.abs(now - restartedAt) < restartMs) return taken;
-      restartedAt = now;
-    }
-    let change: Change = { records: ahead.records, events: [...taken.events, ...ahead.events] };
+    forgetTaken(own.records, now);
+    const ahead = planned(own.records, now, { revision: snapshot.revision, leases });
+    let change: Change = { records: ahead.records, events: [...own.events, ...ahead.events] };
     for (const use of ahead.due) {
       if (use === "sig" && createSigner !== undefined) continue;
       const key = await makeLocalKey(use, nextAlg(change.records, use), vault);
       change = announce(change, key, now, reasonForNext(change.records.length === 0));
     }
-    return change;
+    const records = noteWaits(change.records, policy, { announces: true });
+    return { ...change, records, ...(ahead.reliesOnReplicas && { leases: snapshot.leases }) };
   }
 
-  function planned(records: readonly KeyRecord[], now: number): Advance {
-    const notYet = [...heldBack].flatMap(([kid, until]) => (until > now ? [kid] : []));
-    return advance(records, policy, now, new Set(notYet), tried);
+  function planned(
+    records: readonly KeyRecord[],
+    now: number,
+    replicas: Replicas = { revision: 0, leases: [] },
+  ): Advance {
+    const cannotSign = new Set([...heldBack].flatMap(([kid, until]) => (until > now ? [kid] : [])));
+    const leftMs: View["leftMs"] = (record, wait) => clocks.leftMs(record, wait, now);
+    return advance(records, policy, now, { replicas, cannotSign, tried, leftMs });
   }
 
   function dueNow(records: readonly KeyRecord[], now: number): readonly KeyRecord[] {
@@ -162,6 +197,7 @@ export async function manageKeys(
   }
 
   function forgetTaken(records: readonly KeyRecord[], now: number): void {
+    clocks.keep(records);
     const due = new Set(dueNow(records, now).map(({ kid }) => kid));
     for (const kid of tried) if (!due.has(kid)) tried.delete(kid);
     for (const [kid, until] of heldBack) {
@@ -199,7 +235,7 @@ export async function manageKeys(
 
   /** Whether this replica is the one that makes the next key. */
   async function leaseNextKey(): Promise<boolean> {
-    const { before, records } = await keyring.change((stored, now) => leaseNext(stored, replica, policy, now));
+    const { before, records } = await keyring.change((stored, now) => leaseNext(stored, me, policy, now));
     return records !== before;
   }
 
@@ -212,14 +248,16 @@ export async function manageKeys(
   // ---- taking over
 
   /** Opens what is new, and gives it to the sinks. Where that fails, the old keys stay in use. */
-  async function adopt(change: Change): Promise<void> {
-    const { records, events } = change;
+  async function adopt(change: Changed): Promise<void> {
+    const { records, events, revision } = change;
     const before = state.records;
     const isNew = JSON.stringify(records) !== JSON.stringify(before);
     // Keys that were there before it started are no change, and a note on a record is none.
     const isChange = keysText(records) !== keysText(before) && (before.length > 0 || events.length > 0);
-    if (isNew) state = { ...state, records, keys: await keyring.open(records) };
-    await updateSinks();
+    const keys = isNew ? await keyring.open(records) : state.keys;
+    if (isNew) await announceSigning(records, keys, revision);
+    state = { records, revision, keys, isRotating: state.isRotating };
+    await updateSinks(isRotating(records));
     // Now nothing signs with the others any more.
     if (!sinks.isBehind) await keyring.closeUnused(records);
     if (isChange) emit({ type: "changed", by: events.length > 0 ? "this" : "another", records, events });
@@ -228,12 +266,45 @@ export async function manageKeys(
     void destroyEnded(change);
   }
 
-  /** The short cache begins before the new document is out, and ends after it. @see RFC 9111 section 5.2.2.1 */
-  async function updateSinks(): Promise<void> {
-    const { records, keys } = state;
-    state = { ...state, rotating: state.rotating || isRotating(records) };
-    await sinks.giveAll(records, keys);
-    if (!sinks.isBehind) state = { ...state, rotating: isRotating(records) };
+  /** Tells the others of the kid with which this replica signs next, before it does. */
+  async function announceSigning(records: readonly KeyRecord[], keys: OpenKeys, revision: number): Promise<void> {
+    const { told } = replica;
+    const next = signingKids(records, keys).filter((kid) => !told.signsWith.includes(kid));
+    if (next.length === 0) return;
+    try {
+      await replica.tell({ ...told, signsWith: [...told.signsWith, ...next] }, revision);
+    } catch (error) {
+      // It goes on with the key that it has, if it may. Else it publishes what is new, and cannot sign.
+      const kids = new Set(publishedKeys(records, "sig").map(({ kid }) => kid));
+      if (told.signsWith.some((kid) => kids.has(kid))) throw error;
+    }
+  }
+
+  /** Tells the others what this replica publishes and signs with. Resolves to whether that is new to them. */
+  async function acknowledge(): Promise<boolean> {
+    const { revision, records, keys } = state;
+    const next = { publishes: revision, signsWith: signingKids(records, keys) };
+    if (sinks.isBehind) return false;
+    const isNew = JSON.stringify(next) !== JSON.stringify(replica.told);
+    if (isNew || replica.renewInMs === 0) await replica.tell(next);
+    return isNew;
+  }
+
+  const signingKids = (records: readonly KeyRecord[], keys: OpenKeys): string[] => {
+    const active = activeKey(records, "sig");
+    return signs && active !== undefined && keys.signers.has(active.kid) ? [active.kid] : [];
+  };
+
+  /**
+   * The short cache begins before the new document is out, and ends after it. It is on while the store is out of reach, too: what is served
+   * then may be old.
+   */
+  async function updateSinks(next: boolean): Promise<void> {
+    state = { ...state, isRotating: state.isRotating || next };
+    await sinks.giveAll(state);
+    if (sinks.isBehind || next) return;
+    state = { ...state, isRotating: false };
+    await sinks.giveAll(state);
   }
 
   function emitUnopened(kid: string, error: unknown): void {
@@ -245,14 +316,30 @@ export async function manageKeys(
     if (!signal.aborted) emit({ type: "held-back", kid, error: asJwksdError(error) });
   }
 
+  function checkMaySign(kid: string): void {
+    try {
+      replica.checkMaySign(kid);
+      clocks.check();
+    } catch (error) {
+      // It may be mended by now.
+      look();
+      throw error;
+    }
+  }
+
   async function close(): Promise<void> {
     closing.abort(new StoreError("ERR_CLOSED", "the key manager was closed"));
     await loop.stop();
+    await replica.leave();
     await keyring.close();
   }
 
   // Before anything is read, so that no commit between the two is missed.
-  vault.store.watch(loop.wake, { signal });
+  const look = (): void => {
+    mustLook = true;
+    loop.wake();
+  };
+  vault.store.watch(look, { signal });
   await loop.turn().catch(async (error: unknown) => {
     if (state.records.length > 0) return;
     await close();
@@ -265,33 +352,41 @@ export async function manageKeys(
     get records() {
       return state.records;
     },
+    get isReady() {
+      return replica.holds && replica.told.publishes > 0;
+    },
     get options() {
       return {
         issuer,
         ...keysetsOf(state.records, state.keys),
-        jwksRotationActive: () => state.rotating,
+        jwksRotationActive: () => state.isRotating,
         maxTokenLifetimeSeconds: policy.maxTokenLifetimeSeconds,
+        checkMaySign,
       };
     },
     async attach(sink) {
       if (typeof sink?.update !== "function") throw new ConfigError("ERR_OPTION_INVALID", "a sink has no update()");
-      return loop.run(() => sinks.give(sink, state.records, state.keys));
+      return loop.run(() => sinks.give(sink, state));
     },
     execute: (command) =>
       loop.run(async () => {
-        const change = await keyring
+        const { records, events } = await keyring
           .change((stored, now) => applyCommand(stored, command, policy, now))
           .catch((error: unknown) => {
             throw error instanceof CannotSign ? error.cause : error;
           });
         // It is done, whatever becomes of the rest.
-        await loop.ended(adopt(change).then(turned)).catch(() => {});
-        return { records: change.records, events: change.events };
+        mustLook = true;
+        await loop.ended(turn()).catch(() => {});
+        return { records, events };
       }),
     makeKey: (use, alg = nextAlg(state.records, use)) => keyring.makeKey(use, alg),
     async decryptionKey({ kid = "" }) {
       signal.throwIfAborted();
-      if (!state.keys.decryptionKeys.has(kid)) await loop.ask();
+      if (!state.keys.decryptionKeys.has(kid)) {
+        mustLook = true;
+        await loop.ask();
+      }
       const key = state.keys.decryptionKeys.get(kid);
       if (key !== undefined) return key;
       throw new SignerError("ERR_SIGNER_KEY_STATE", `no encryption key with the kid ${JSON.stringify(kid)} is kept`);
@@ -301,15 +396,16 @@ export async function manageKeys(
 }
 
 /** What is noted on a key and is no change of it. */
-const notes: ReadonlySet<string> = new Set<keyof KeyRecord>(["successorLease", "maxTokenLifetimeSeconds"]);
+const notes: ReadonlySet<string> = new Set<keyof KeyRecord>([
+  "successorLease",
+  "publishedAt",
+  "unusedAt",
+  "announceForSeconds",
+  "retireForSeconds",
+]);
 
 function keysText(records: readonly KeyRecord[]): string {
   return JSON.stringify(records, (name, value: unknown) => (notes.has(name) ? undefined : value));
-}
-
-/** Nothing has happened but that waits have started again. */
-function isRestart({ events }: Change): boolean {
-  return events.length > 0 && events.every(({ type }) => type === "restarted");
 }
 
 function asJwksdError(error: unknown): JwksdError {

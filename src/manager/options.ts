@@ -12,6 +12,7 @@ const rules: Rules<KeyManagerOptions> = {
   openSigner: callback,
   destroySigner: callback,
   signs: boolean,
+  replicaName: string,
   onEvent: callback,
   clock,
 };

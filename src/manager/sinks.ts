@@ -1,7 +1,6 @@
 import { withDeadline } from "../async.ts";
 import type { Clock } from "../clock.ts";
 import { JwksdError, StateError } from "../errors.ts";
-import { isRotating } from "../rotation/records.ts";
 import type { KeyRecord } from "../store/store.ts";
 import { type OpenKeys, keysetsOf } from "./private-keys.ts";
 import type { KeySink } from "./types.ts";
@@ -9,24 +8,35 @@ import type { KeySink } from "./types.ts";
 /** How long a sink may take to take the keys. */
 const updateMs = 10_000;
 
+/** What matters to a sink. */
+const textOf = ({ records, keys, isRotating }: Given): string =>
+  JSON.stringify([records.map(({ kid, state }) => [kid, state, keys.signers.has(kid)]), isRotating]);
+
 const expired = (): Error => new StateError("ERR_UPDATE", `a sink has not taken the keys within ${updateMs} ms`);
+
+/** What a sink is given. */
+export interface Given {
+  readonly records: readonly KeyRecord[];
+  readonly keys: OpenKeys;
+  readonly isRotating: boolean;
+}
 
 /** Whoever takes the keys of a manager: providers, and whatever else has their `update`. */
 export function createSinks(clock: Clock, signal: AbortSignal) {
-  /** The records whose keys each sink has taken. */
-  const taken = new Map<KeySink, readonly KeyRecord[]>();
+  /** What each sink has taken. */
+  const taken = new Map<KeySink, string>();
   let failures: readonly unknown[] = [];
 
   /** @throws StateError `ERR_UPDATE`, and what a provider throws */
-  async function give(sink: KeySink, records: readonly KeyRecord[], keys: OpenKeys): Promise<void> {
+  async function give(sink: KeySink, { records, keys, isRotating }: Given): Promise<void> {
     try {
-      await withDeadline(async () => sink.update(keysetsOf(records, keys), { isRotating: isRotating(records) }), {
+      await withDeadline(async () => sink.update(keysetsOf(records, keys), { isRotating }), {
         clock,
         timeoutMs: updateMs,
         signal,
         expired,
       });
-      taken.set(sink, records);
+      taken.set(sink, textOf({ records, keys, isRotating }));
     } catch (cause) {
       if (cause instanceof JwksdError) throw cause;
       throw new StateError("ERR_UPDATE", "a sink has not taken the keys; see the cause", { cause });
@@ -36,9 +46,10 @@ export function createSinks(clock: Clock, signal: AbortSignal) {
   return {
     give,
     /** Gives the keys, at once, to all that have not taken them yet. */
-    async giveAll(records: readonly KeyRecord[], keys: OpenKeys): Promise<void> {
-      const behind = [...taken].filter(([, given]) => given !== records);
-      const outcomes = await Promise.allSettled(behind.map(([sink]) => give(sink, records, keys)));
+    async giveAll(given: Given): Promise<void> {
+      const text = textOf(given);
+      const behind = [...taken].filter(([, taken]) => taken !== text);
+      const outcomes = await Promise.allSettled(behind.map(([sink]) => give(sink, given)));
       failures = outcomes.flatMap((outcome) => (outcome.status === "rejected" ? [outcome.reason as unknown] : []));
     },
     /** Whether a sink has not taken the newest keys. */

@@ -24,6 +24,11 @@ export type ManagerEvent =
    * `jwksd keys rewrap` seals them. Once, at the start.
    */
   | { readonly type: "unsealed" }
+  /**
+   * This replica could not renew its lease in time: the others no longer rely on it. It does not sign and is not ready until it has reached
+   * the store again.
+   */
+  | { readonly type: "fenced" }
   /** It works again. */
   | { readonly type: "recovered" }
   /** An announced key cannot be opened or cannot sign, so it does not become active yet; the active key stays. */
@@ -63,6 +68,8 @@ export interface KeyManagerOptions {
    * Whether this process signs. If not, an active external key that cannot be opened is published all the same. Default: `true`.
    */
   readonly signs?: boolean | undefined;
+  /** What people call this replica: 1 to 255 printable characters. Default: `jwksd`. */
+  readonly replicaName?: string | undefined;
   readonly onEvent?: ((event: ManagerEvent) => void) | undefined;
   /** Default: the clock of the machine. */
   readonly clock?: Clock | undefined;
@@ -84,11 +91,14 @@ export interface KeyManager {
   readonly policy: RotationPolicy;
   /** All keys, tombstones included, as they are in use. */
   readonly records: readonly KeyRecord[];
+  /** Whether the other replicas rely on this one: it publishes the newest keys that it knows, and may sign. */
+  readonly isReady: boolean;
   /** For `createProvider`: the keysets as they are now, and what follows from the policy and the records. */
   readonly options: ManagedKeysets & {
     readonly issuer: string;
     readonly jwksRotationActive: () => boolean;
     readonly maxTokenLifetimeSeconds: number;
+    readonly checkMaySign: (kid: string) => void;
   };
   /**
    * Gives a provider (or whatever else has its `update`) the keysets now and after every change; resolves after the first time. Where a

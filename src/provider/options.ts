@@ -47,6 +47,11 @@ export interface ProviderOptions {
   readonly onWarning?: ((warning: JwksdError) => void) | null | undefined;
   /** Longest `lifetimeSeconds` that `sign` accepts. Keep a retiring key published for at least this long. Default: no limit. */
   readonly maxTokenLifetimeSeconds?: number | null | undefined;
+  /**
+   * Called with the kid before each signature, when `iat` is taken. Throws if this process may not sign with that key now. The options of
+   * a key manager have one. Default: none.
+   */
+  readonly checkMaySign?: ((kid: string) => void) | null | undefined;
   /** Limits for calls of the active signer. Default: those of {@link SignerLimits}. */
   readonly signerLimits?: SignerLimits | null | undefined;
   /** Default: the clock of the machine. */
@@ -65,6 +70,7 @@ const rules: Rules<ProviderOptions> = {
   cors: boolean,
   onWarning: callback,
   maxTokenLifetimeSeconds: number(1),
+  checkMaySign: callback,
   signerLimits: object,
   clock,
 };

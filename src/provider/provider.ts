@@ -114,6 +114,7 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
     discovery: hasDiscovery = true,
     clock = systemClock,
     maxTokenLifetimeSeconds = Infinity,
+    checkMaySign = () => {},
   } = merged;
   checkOptions(endpoints, { jwks: string }, "endpoint");
   if (!hasDiscovery && merged.metadata !== undefined) {
@@ -229,7 +230,11 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
     },
 
     // The active key is captured before any await, so that kid and signer belong together.
-    sign: async (claims, options) => signToken(state.active, issuer, claims, options, clock.now()),
+    async sign(claims, options) {
+      const { active } = state;
+      checkMaySign(active.kid);
+      return signToken(active, issuer, claims, options, clock.now());
+    },
 
     verify: (token, options) => verify(token, { ...options, keys: ownKeys, issuer, algorithms: ["ES256"], clock }),
   } satisfies Provider);

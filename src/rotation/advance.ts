@@ -1,21 +1,16 @@
 import type { KeyEvent, KeyRecord, KeyUse } from "../store/store.ts";
-import { type RotationPolicy, announceForMs, retireForMs, rotateEveryMs } from "./policy.ts";
-import {
-  announcedUntil,
-  activeKey,
-  announcedKey,
-  isLive,
-  keyUses,
-  retiringKeys,
-  stateSince,
-  uriOf,
-} from "./records.ts";
+import { type RotationPolicy, announceForMs, rotateEveryMs } from "./policy.ts";
+import { activeKey, announcedKey, keyUses, retiringKeys, uriOf } from "./records.ts";
+import { type Replicas, type Wait, beginWaits, endOfWait, waitOf, withWaitSince } from "./waits.ts";
 
 /** New records, and what happened to get to them. */
 export interface Change {
   readonly records: readonly KeyRecord[];
   readonly events: readonly KeyEvent[];
 }
+
+/** A wait for which every replica has followed. */
+export type BegunWait = Wait & { readonly since: number };
 
 /** For how long a replica that makes the next key is left to it. */
 export const leaseNextForMs = 60_000;
@@ -24,6 +19,8 @@ export const leaseNextForMs = 60_000;
 export interface Advance extends Change {
   /** Of these uses, a next key is to be announced now: the one thing that takes a new key, which a pure function cannot make. */
   readonly due: readonly KeyUse[];
+  /** Whether a wait has begun because of what the replicas have told. */
+  readonly reliesOnReplicas: boolean;
   /** The next moment at which there is something to do, in epoch milliseconds; `Infinity` for none. */
   readonly wakeAt: number;
 }
@@ -34,62 +31,52 @@ export interface Advance extends Change {
  */
 const missedAfterMs = 3_600_000;
 
+/** What a process knows beside the records. */
+export interface View {
+  /** Default: as if every replica had followed, for looks ahead. */
+  readonly replicas?: Replicas | undefined;
+  /** Kids of announced keys that were found unable to sign. They do not become active. */
+  readonly cannotSign?: ReadonlySet<string>;
+  /** Kids whose step somebody tried to take in time. It was not missed, however late it is. */
+  readonly tried?: ReadonlySet<string>;
+  /** How long a wait still is, in milliseconds; 0 when it is over. Default: by the time alone. */
+  readonly leftMs?: (record: KeyRecord, wait: BegunWait) => number;
+}
+
+const nobody: ReadonlySet<string> = new Set();
+
 /**
  * Takes every planned step that is due: announced keys become active, retiring ones are removed. A step counts from the moment at
  * which the one before was taken, never from when it should have been, so a late one delays the rest and cuts nothing short.
  *
- * @param notReady kids that were found unable to sign; they do not become active
- * @param onTime kids of announced keys whose step was not missed, however late it is: somebody tried to take it
+ * @param now in epoch milliseconds, by the clock of the store
  */
-export function advance(
-  records: readonly KeyRecord[],
-  policy: RotationPolicy,
-  now: number,
-  notReady: ReadonlySet<string> = new Set(),
-  onTime: ReadonlySet<string> = notReady,
-): Advance {
-  const restarted = restartWaits({ records, events: [] }, policy, now, onTime);
-  const change = keyUses.reduce((change, use) => takeSteps(change, use, policy, now, notReady), restarted);
+export function advance(before: readonly KeyRecord[], policy: RotationPolicy, now: number, view: View = {}): Advance {
+  const { replicas, cannotSign = nobody, tried = cannotSign } = view;
+  const leftMs = (record: KeyRecord): number => {
+    const { since, forMs = 0 } = waitOf(record, policy) ?? {};
+    if (since === undefined) return Infinity;
+    return view.leftMs?.(record, { since, forMs }) ?? since + forMs - now;
+  };
+  const restarted = restartWaits({ records: before, events: [] }, policy, now, tried);
+  const taken = keyUses.reduce((change, use) => takeSteps(change, use, now, leftMs, cannotSign), restarted);
+  const records = beginWaits(taken.records, policy, now, replicas);
+  const change = { ...taken, records, reliesOnReplicas: replicas !== undefined && records !== taken.records };
   const nexts = keyUses.map((use) => nextKeyAt(change.records, use, policy, now));
   const due = keyUses.filter((_, index) => (nexts[index] ?? Infinity) <= now);
-  const waiting = change.records.filter(({ kid }) => !notReady.has(kid));
-  const ends = waiting.map((record) => endOfWait(record, policy) ?? Infinity);
+  const waiting = change.records.filter(({ kid }) => !cannotSign.has(kid));
+  const ends = waiting.map((record) => now + leftMs(record));
   return { ...change, due, wakeAt: Math.min(...nexts, ...ends, Infinity) };
-}
-
-/** When the waiting time of an announced or retiring key is over. */
-export function endOfWait(record: KeyRecord, policy: RotationPolicy): number | undefined {
-  if (record.state === "announced") return announcedUntil(record, policy);
-  if (record.state !== "retiring") return undefined;
-  return (record.retiredAt ?? 0) + retireForMs(withTokensOf(record, policy), record.use);
-}
-
-/** The policy under which a key and its tokens leave. */
-export function withTokensOf({ maxTokenLifetimeSeconds = 0 }: KeyRecord, policy: RotationPolicy): RotationPolicy {
-  if (maxTokenLifetimeSeconds <= policy.maxTokenLifetimeSeconds) return policy;
-  return { ...policy, maxTokenLifetimeSeconds };
-}
-
-/**
- * Notes on each key how long its tokens may live under this policy, so that neither a smaller one later on nor that of another process
- * removes the key while tokens of it are valid.
- */
-export function noteTokenLifetimes(change: Change, { maxTokenLifetimeSeconds }: RotationPolicy): Change {
-  const isShort = (record: KeyRecord): boolean =>
-    isLive(record) && (record.maxTokenLifetimeSeconds ?? 0) < maxTokenLifetimeSeconds;
-  if (!change.records.some(isShort)) return change;
-  const records = change.records.map((record) => (isShort(record) ? { ...record, maxTokenLifetimeSeconds } : record));
-  return { ...change, records };
 }
 
 function takeSteps(
   change: Change,
   use: KeyUse,
-  policy: RotationPolicy,
   now: number,
-  notReady: ReadonlySet<string>,
+  leftMs: (record: KeyRecord) => number,
+  cannotSign: ReadonlySet<string>,
 ): Change {
-  const isOver = (record: KeyRecord): boolean => (endOfWait(record, policy) ?? Infinity) <= now;
+  const isOver = (record: KeyRecord): boolean => leftMs(record) <= 0;
   const gone = retiringKeys(change.records, use).filter(isOver);
   const removed = gone.reduce(
     (change, { kid }) =>
@@ -97,8 +84,9 @@ function takeSteps(
     change,
   );
   const next = announcedKey(removed.records, use);
-  if (next === undefined || !isOver(next) || notReady.has(next.kid)) return removed;
-  return activate(removed, next.kid, now, `it has been announced for ${policy.announceForSeconds} s`);
+  if (next === undefined || !isOver(next) || cannotSign.has(next.kid)) return removed;
+  const publishedFor = Math.round((now - (next.publishedAt ?? now)) / 1000);
+  return activate(removed, next.kid, now, `every replica has published it for ${publishedFor} s`);
 }
 
 /** Makes a key active, and the active one retiring. */
@@ -146,29 +134,29 @@ function nextKeyAt(records: readonly KeyRecord[], use: KeyUse, policy: RotationP
   return leasedUntil <= Math.max(planned, now) + leaseNextForMs ? Math.max(planned, leasedUntil) : planned;
 }
 
-/** Starts waiting times again that a jump of the clock, or a time in which nothing ran, has made meaningless. */
+/**
+ * Lets a wait begin again whose end was missed: nothing ran then, or the clock has jumped. No wait begins earlier than it did, so a clock
+ * that is wrong makes nobody early.
+ */
 export function restartWaits(
   change: Change,
   policy: RotationPolicy,
   now: number,
-  onTime: ReadonlySet<string> = new Set(),
+  tried: ReadonlySet<string> = nobody,
 ): Change {
-  const latest = now + policy.clockSkewSeconds * 1000;
-  return change.records.filter(isLive).reduce((change, record) => {
-    const isFuture = stateSince(record) > latest;
-    const isMissed = !onTime.has(record.kid) && now > (endOfWait(record, policy) ?? Infinity) + missedAfterMs;
-    if (!isFuture && !isMissed) return change;
-    const reason = isFuture
-      ? `it became ${record.state} in the future: the clock was wrong`
-      : "its next step was due more than an hour ago: nothing ran then, or the clock has jumped";
-    return replace(change, shift(record, now - stateSince(record)), now, "restarted", reason);
-  }, change);
-}
-
-function shift(record: KeyRecord, byMs: number): KeyRecord {
-  const times = { announcedAt: record.announcedAt, activatedAt: record.activatedAt, retiredAt: record.retiredAt };
-  const shifted = Object.entries(times).flatMap(([name, time]) =>
-    time === undefined ? [] : [[name, time + byMs] as const],
-  );
-  return { ...record, ...Object.fromEntries(shifted) };
+  const isMissed = (record: KeyRecord): boolean =>
+    !tried.has(record.kid) && now > (endOfWait(record, policy) ?? Infinity) + missedAfterMs;
+  return change.records
+    .filter(isMissed)
+    .reduce(
+      (change, record) =>
+        replace(
+          change,
+          withWaitSince(record, now),
+          now,
+          "restarted",
+          "its next step was due more than an hour ago: nothing ran then, or the clock has jumped",
+        ),
+      change,
+    );
 }

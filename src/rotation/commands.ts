@@ -1,9 +1,10 @@
 import { StateError } from "../errors.ts";
 import { keyIdentity } from "../jwk/public.ts";
 import type { KeyRecord, KeyUse } from "../store/store.ts";
-import { type Change, activate as activateKey, end, endOfWait, replace, restartWaits } from "./advance.ts";
+import { type Change, activate as activateKey, end, replace, restartWaits } from "./advance.ts";
 import { type RotationPolicy, announceForMs } from "./policy.ts";
-import { activeKey, announcedKey, announcedUntil, checkRecords, isLive, keyUses, recordOf } from "./records.ts";
+import { earliestEndOfWait, waitOf } from "./waits.ts";
+import { activeKey, announcedKey, checkRecords, isLive, keyUses, recordOf } from "./records.ts";
 
 /** A key that no record has yet. */
 export type NewKey = Required<Pick<KeyRecord, "kid" | "use" | "alg" | "publicJwk" | "privateHalf">>;
@@ -89,13 +90,15 @@ export function announce(change: Change, key: NewKey, now: number, reason: strin
 
 function activate(change: Change, key: KeyRecord, force: boolean, policy: RotationPolicy, now: number): Change {
   if (key.state !== "announced") throw refused(key, `is ${key.state}; only an announced key can become active`);
-  const allowedAt = announcedUntil(key, policy);
+  const allowedAt = earliestEndOfWait(key, policy, now);
   if (now >= allowedAt) return activateKey(change, key.kid, now, "an operator activated it");
   if (!force) {
     throw tooEarly(
       key,
       allowedAt,
-      "may not sign before its announcement is over: caches do not know it yet, and verifiers that do not ask again would refuse its tokens",
+      waitOf(key, policy)?.since === undefined
+        ? "may not sign yet: not every replica publishes it; jwksd replicas shows them"
+        : "may not sign before its announcement is over: caches do not know it yet, and verifiers that do not ask again would refuse its tokens",
     );
   }
   return unannounced(change, key.kid, now, "an operator forced it before its announcement was over");
@@ -116,13 +119,15 @@ function remove(change: Change, key: KeyRecord, force: boolean, policy: Rotation
     return replace(change, withdrawn, now, "retired", "an operator withdrew it; somebody may have encrypted to it");
   }
   if (key.state !== "retiring") throw refused(key, `is ${key.state}; only a retiring or announced key can be removed`);
-  const allowedAt = endOfWait(key, policy) ?? now;
+  const allowedAt = earliestEndOfWait(key, policy, now);
   if (now >= allowedAt) return end(change, key.kid, "removed", now, "an operator removed it");
   if (!force)
     throw tooEarly(
       key,
       allowedAt,
-      "may not be removed yet: what it signed, or what is encrypted to it, is still in use",
+      waitOf(key, policy)?.since === undefined
+        ? "may not be removed yet: a replica may still sign with it; jwksd replicas shows them"
+        : "may not be removed yet: what it signed, or what is encrypted to it, is still in use",
     );
   return end(change, key.kid, "removed", now, "an operator forced it while it was still needed");
 }

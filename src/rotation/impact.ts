@@ -1,8 +1,8 @@
 import type { KeyRecord } from "../store/store.ts";
-import { endOfWait } from "./advance.ts";
 import { rotatingSince } from "./mode-intervals.ts";
 import { type RotationPolicy, cachedForSeconds } from "./policy.ts";
-import { activeKey, announcedUntil, isRotating } from "./records.ts";
+import { activeKey, isRotating } from "./records.ts";
+import { earliestEndOfWait } from "./waits.ts";
 import { durationText, kidText, timeText } from "./format.ts";
 
 /** For how long caches may trust a key that is no longer published. */
@@ -86,7 +86,7 @@ interface Context {
 }
 
 function effectOf(record: KeyRecord, old: KeyRecord | undefined, context: Context): string {
-  const { policy } = context;
+  const { policy, now } = context;
   const name = nameOf(record);
   if (old?.state === record.state) {
     return stateTimes(old) === stateTimes(record)
@@ -96,12 +96,12 @@ function effectOf(record: KeyRecord, old: KeyRecord | undefined, context: Contex
   switch (record.state) {
     case "announced":
       return record.use === "sig"
-        ? `${name} is published now and signs from ${timeText(announcedUntil(record, policy))} on; every cache knows it by then, so nobody is affected.`
-        : `${name} is published now, after the active one, and takes its place at ${timeText(announcedUntil(record, policy))}; nobody is affected.`;
+        ? `${name} is published now and signs from ${timeText(earliestEndOfWait(record, policy, now))} on; every cache knows it by then, so nobody is affected.`
+        : `${name} is published now, after the active one, and takes its place at ${timeText(earliestEndOfWait(record, policy, now))}; nobody is affected.`;
     case "active":
       return activated(record, context);
     case "retiring":
-      return retired(record, policy);
+      return retired(record, policy, now);
     case "removed":
       return removed(record, old, context);
     default:
@@ -132,9 +132,9 @@ function refusedTokens(record: KeyRecord, policy: RotationPolicy): string {
   );
 }
 
-function retired(record: KeyRecord, policy: RotationPolicy): string {
+function retired(record: KeyRecord, policy: RotationPolicy, now: number): string {
   const name = nameOf(record);
-  const end = timeText(endOfWait(record, policy) ?? Infinity);
+  const end = timeText(earliestEndOfWait(record, policy, now));
   return record.use === "sig"
     ? `${name} signs no more; it stays published until ${end}, when its last token has expired, so nobody is affected.`
     : `${name} is no longer published; what is encrypted to it can be decrypted until ${end}, when no cache gives it away any more, so nobody is affected.`;
@@ -177,11 +177,10 @@ function stillTrusted(record: KeyRecord, trust: Trust, policy: RotationPolicy): 
 }
 
 function untilWhen({ until, withSlackUntil, because }: Trust, policy: RotationPolicy): string {
-  const { cacheSlackSeconds, replicaLagSeconds } = policy;
+  const { cacheSlackSeconds } = policy;
   return (
     `until ${timeText(until)}: ${because}. Caches that do not keep to the headers may until ${timeText(withSlackUntil)} ` +
-    `(cacheSlackSeconds ${cacheSlackSeconds}) or for as long as they please, and replicas serve it for up to ` +
-    `replicaLagSeconds ${replicaLagSeconds} more.`
+    `(cacheSlackSeconds ${cacheSlackSeconds}) or for as long as they please. Each replica serves it until it follows.`
   );
 }
 
@@ -199,10 +198,10 @@ function modeEffect(before: readonly KeyRecord[], after: readonly KeyRecord[], n
 
 /** Until when something needs a key that is to go; `undefined` where nothing ever did. */
 function neededUntil(old: KeyRecord, now: number, policy: RotationPolicy): number | undefined {
-  if (old.state === "retiring") return endOfWait(old, policy);
+  if (old.state === "retiring") return earliestEndOfWait(old, policy, now);
   if (old.state === "announced" && old.use === "sig") return undefined;
   // An encryption key that is published may have been encrypted to until now.
-  return endOfWait({ ...old, state: "retiring", retiredAt: now }, policy);
+  return earliestEndOfWait({ ...old, state: "retiring", retiredAt: now }, policy, now);
 }
 
 /** Until when there may be a cache that has not heard of a key, in epoch milliseconds. */
@@ -223,8 +222,8 @@ function whenSigned({ activatedAt, retiredAt }: KeyRecord): string {
     : ` until ${timeText(retiredAt)}`;
 }
 
-function stateTimes({ announcedAt, activatedAt, retiredAt, endedAt }: KeyRecord): string {
-  return JSON.stringify([announcedAt, activatedAt, retiredAt, endedAt]);
+function stateTimes({ announcedAt, publishedAt, activatedAt, retiredAt, unusedAt, endedAt }: KeyRecord): string {
+  return JSON.stringify([announcedAt, publishedAt, activatedAt, retiredAt, unusedAt, endedAt]);
 }
 
 function nameOf({ kid, use }: KeyRecord): string {

@@ -1,5 +1,5 @@
 import type { KeyEvent, KeyRecord, KeyState, KeyUse } from "../store/store.ts";
-import { advance, withTokensOf } from "./advance.ts";
+import { advance } from "./advance.ts";
 import { announce } from "./commands.ts";
 import { isStillTrusted, trustAfterRevocation } from "./impact.ts";
 import { type Interval, rotationIntervals } from "./mode-intervals.ts";
@@ -10,8 +10,10 @@ import {
   leastAnnouncementSeconds,
   retireForMs,
   rotateEveryMs,
+  signWithinSeconds,
 } from "./policy.ts";
 import { activeKey, isLive, keyUses, nextAlg, recordOf } from "./records.ts";
+import { waitOf } from "./waits.ts";
 import { durationText, kidText, timeText } from "./format.ts";
 
 /** A key of a plan. */
@@ -84,7 +86,8 @@ export function plan(
       dated.push(...change.events.map((event) => ({ event, since })));
       current = change.records;
     }
-    const { wakeAt } = advance(current, policy, at);
+    const { wakeAt, records: begun } = advance(current, policy, at);
+    current = begun;
     const isWhole = until === Infinity && (wakeAt === Infinity || isRotatedOnce(current, invented));
     if (isWhole || turns === maxTurns) end = at;
     if (isWhole || turns === maxTurns || wakeAt > until) break;
@@ -101,7 +104,7 @@ export function plan(
             ...key,
             at: event.at,
             action: event.type,
-            ...whyOf(event, since, withTokensOf(recordOf(current, event.kid), policy)),
+            ...whyOf(event, since, policy, recordOf(current, event.kid)),
           },
         ];
   });
@@ -145,7 +148,7 @@ function inventKey(use: KeyUse, alg: string, records: readonly KeyRecord[], inve
 /** When the state began that an event ends. */
 function sinceOf(event: KeyEvent, before: readonly KeyRecord[]): number {
   const record = before.find(({ kid }) => kid === event.kid);
-  return (event.type === "removed" ? record?.retiredAt : record?.announcedAt) ?? event.at;
+  return (event.type === "removed" ? record?.retiredAt : (record?.publishedAt ?? record?.announcedAt)) ?? event.at;
 }
 
 function keysOf(
@@ -187,8 +190,8 @@ function segmentsOf(
 
 type Why = Pick<PlanStep, "reason" | "bound">;
 
-function whyOf({ type, use, at, reason }: KeyEvent, since: number, policy: RotationPolicy): Why {
-  const { announceForSeconds, cacheSlackSeconds, clockSkewSeconds, replicaLagSeconds } = policy;
+function whyOf({ type, use, at, reason }: KeyEvent, since: number, policy: RotationPolicy, record: KeyRecord): Why {
+  const { announceForSeconds, cacheSlackSeconds, clockSkewSeconds } = policy;
   const cached = `${cachedForSeconds.long} s in caches + cacheSlackSeconds ${cacheSlackSeconds}`;
   switch (type) {
     case "announced":
@@ -212,8 +215,8 @@ function whyOf({ type, use, at, reason }: KeyEvent, since: number, policy: Rotat
         : {
             reason: `it has been published for ${durationText(at - since)}, so every cache knows it`,
             bound:
-              `announceForSeconds ${announceForSeconds}, at least ${leastAnnouncementSeconds(policy)} = ${cached} + ` +
-              `clockSkewSeconds ${clockSkewSeconds} + replicaLagSeconds ${replicaLagSeconds}`,
+              `announceForSeconds ${Math.max(announceForSeconds, record.announceForSeconds ?? 0)}, at least ` +
+              `${leastAnnouncementSeconds(policy)} = ${cached} + clockSkewSeconds ${clockSkewSeconds}`,
           };
     case "retired":
       return { reason: "the next key takes its place", bound: "the moment at which the next key becomes active" };
@@ -223,14 +226,25 @@ function whyOf({ type, use, at, reason }: KeyEvent, since: number, policy: Rotat
           use === "sig"
             ? "the last token that it signed has expired for every verifier"
             : "no cache gives it to relying parties any more, and what was encrypted to it has expired",
-        bound:
-          `${retireForMs(policy, use) / 1000} s after it retired = replicaLagSeconds ${replicaLagSeconds} + ` +
-          `maxTokenLifetimeSeconds ${policy.maxTokenLifetimeSeconds} + 2 * clockSkewSeconds ${clockSkewSeconds}` +
-          (use === "enc" ? ` + ${cached}` : ""),
+        bound: retirementBound(record, policy),
       };
     default:
       return { reason, bound: `clockSkewSeconds ${clockSkewSeconds}, and an hour for steps that were missed` };
   }
+}
+
+function retirementBound(record: KeyRecord, policy: RotationPolicy): string {
+  const { maxTokenLifetimeSeconds, clockSkewSeconds, cacheSlackSeconds } = policy;
+  const least = retireForMs(policy, record.use) / 1000;
+  const agreed = (waitOf({ ...record, state: "retiring" }, policy)?.forMs ?? 0) / 1000;
+  const last = record.use === "sig" ? "after its last signature" : "after it was last published";
+  if (agreed > least) return `${agreed} s ${last}, which another process asked for; this policy: ${least}`;
+  const cached =
+    record.use === "sig" ? "" : ` + ${cachedForSeconds.long} s in caches + cacheSlackSeconds ${cacheSlackSeconds}`;
+  return (
+    `${least} s ${last} = maxTokenLifetimeSeconds ${maxTokenLifetimeSeconds} + 2 * clockSkewSeconds ${clockSkewSeconds} + ` +
+    `${signWithinSeconds} s between reading the store and signing${cached}`
+  );
 }
 
 /** What pictures and tables call a key: its kid, or which of the keys still to be made it is. */

@@ -17,8 +17,11 @@ export interface RotationPolicyOptions {
    * nginx does: what is behind it counts from the beginning again.
    */
   readonly cacheSlackSeconds?: number | undefined;
-  /** By when a change in the store has reached every replica. Default: 5. */
-  readonly replicaLagSeconds?: number | undefined;
+  /**
+   * For how long the others rely on a replica that is not heard of any more. A replica that cannot reach the store stops signing
+   * before. Default: 3,600.
+   */
+  readonly leaseSeconds?: number | undefined;
 }
 
 /** A checked policy. */
@@ -26,6 +29,9 @@ export type RotationPolicy = { readonly [Name in keyof RotationPolicyOptions]-?:
 
 /** For how long a cache may serve a copy that left the origin in each cache mode, in seconds. @see the contract, section 8 */
 export const cachedForSeconds = { long: 3600 + 3600, rotation: 300 } as const;
+
+/** How soon after its read of the store a process signs that has no lease, in seconds. */
+export const signWithinSeconds = 5;
 
 const secondsPerDay = 86_400;
 /** So that every date of a plan is one. All other durations are parts of this one. */
@@ -37,7 +43,7 @@ const defaults: RotationPolicy = {
   maxTokenLifetimeSeconds: 3600,
   clockSkewSeconds: 300,
   cacheSlackSeconds: 7200,
-  replicaLagSeconds: 5,
+  leaseSeconds: 3600,
 };
 
 const rules: Rules<RotationPolicyOptions> = {
@@ -46,7 +52,7 @@ const rules: Rules<RotationPolicyOptions> = {
   maxTokenLifetimeSeconds: number(1),
   clockSkewSeconds: number(0),
   cacheSlackSeconds: number(0),
-  replicaLagSeconds: number(0),
+  leaseSeconds: number(1),
 };
 
 /**
@@ -65,14 +71,13 @@ export function rotationPolicy(options: RotationPolicyOptions = {}): RotationPol
 }
 
 function checkAnnouncement(policy: RotationPolicy): void {
-  const { announceForSeconds, cacheSlackSeconds, clockSkewSeconds, replicaLagSeconds } = policy;
+  const { announceForSeconds, cacheSlackSeconds, clockSkewSeconds } = policy;
   const least = leastAnnouncementSeconds(policy);
   if (announceForSeconds >= least) return;
   throw new ConfigError(
     "ERR_POLICY_INVALID",
     `announceForSeconds is ${announceForSeconds}, and must be at least ${least}: a cache may keep a set without the new key for ` +
-      `${cachedForSeconds.long} s, and cacheSlackSeconds (${cacheSlackSeconds}), clockSkewSeconds (${clockSkewSeconds}) and ` +
-      `replicaLagSeconds (${replicaLagSeconds}) come on top`,
+      `${cachedForSeconds.long} s, and cacheSlackSeconds (${cacheSlackSeconds}) and clockSkewSeconds (${clockSkewSeconds}) come on top`,
   );
 }
 
@@ -94,7 +99,7 @@ function checkPeriod(policy: RotationPolicy): void {
 
 /** How long it takes until every cache knows a key, in seconds. */
 export function leastAnnouncementSeconds(policy: RotationPolicy): number {
-  return cachedForSeconds.long + policy.cacheSlackSeconds + policy.clockSkewSeconds + policy.replicaLagSeconds;
+  return cachedForSeconds.long + policy.cacheSlackSeconds + policy.clockSkewSeconds;
 }
 
 export function rotateEveryMs(policy: RotationPolicy): number {
@@ -106,12 +111,12 @@ export function announceForMs(policy: RotationPolicy): number {
 }
 
 /**
- * How long a key is kept after it was replaced. A signing key: until the last token that it signed has expired for every verifier. An
+ * How long a key is kept after its last use. A signing key: until the last token that it signed has expired for every verifier. An
  * encryption key, too: until no cache gives it to relying parties any more.
  */
 export function retireForMs(policy: RotationPolicy, use: KeyUse): number {
-  const { replicaLagSeconds, maxTokenLifetimeSeconds, clockSkewSeconds, cacheSlackSeconds } = policy;
+  const { maxTokenLifetimeSeconds, clockSkewSeconds, cacheSlackSeconds } = policy;
   const cached = use === "enc" ? cachedForSeconds.long + cacheSlackSeconds : 0;
   // Once for the clocks of the replica that signed last and of the verifier, once for those that begin and end the wait.
-  return (replicaLagSeconds + maxTokenLifetimeSeconds + 2 * clockSkewSeconds + cached) * 1000;
+  return (signWithinSeconds + maxTokenLifetimeSeconds + 2 * clockSkewSeconds + cached) * 1000;
 }

@@ -1,7 +1,6 @@
 import { StateError, StoreError } from "../errors.ts";
 import { keyIdentity } from "../jwk/public.ts";
 import type { KeyEvent, KeyRecord, KeyState, KeyUse } from "../store/store.ts";
-import { type RotationPolicy, announceForMs, leastAnnouncementSeconds } from "./policy.ts";
 
 export const keyUses = ["sig", "enc"] as const satisfies readonly KeyUse[];
 
@@ -110,11 +109,6 @@ export function isRotating(records: readonly KeyRecord[]): boolean {
   return records.some(({ state }) => state === "announced" || state === "retiring");
 }
 
-/** When a key has been published for as long as the policy asks before it signs, in epoch milliseconds. */
-export function announcedUntil({ announcedAt }: KeyRecord, policy: RotationPolicy): number {
-  return announcedAt + announceForMs(policy);
-}
-
 /**
  * Refuses records that break a rule, whoever wrote them.
  *
@@ -143,20 +137,19 @@ export function checkRecords(records: readonly KeyRecord[]): void {
 }
 
 /**
- * The fence: the active key must have been published long enough to be known to every cache, unless an operator forced it.
+ * Refuses a key that signs without having been announced: every replica must have published it for as long as was agreed, unless an
+ * operator forced it.
  *
  * @throws StoreError `ERR_RECORDS_INVALID`
  */
-export function checkFence(records: readonly KeyRecord[], policy: RotationPolicy, now: number): void {
+export function checkAnnounced(records: readonly KeyRecord[]): void {
   const active = activeKey(records, "sig");
   if (active === undefined || active.unannounced === true) return;
-  // Until it became active, as a rule; until now, where the policy has changed since.
-  const publishedMs = Math.max(active.activatedAt ?? 0, now) - active.announcedAt;
-  if (publishedMs >= leastAnnouncementSeconds(policy) * 1000) return;
-  const needed = leastAnnouncementSeconds(policy);
-  const from = new Date(active.announcedAt + needed * 1000).toISOString();
+  const { kid, announcedAt, publishedAt = announcedAt, activatedAt = 0, announceForSeconds = 0 } = active;
+  const publishedSeconds = (activatedAt - publishedAt) / 1000;
+  if (publishedSeconds >= announceForSeconds) return;
   throw invalid(
-    `kid ${JSON.stringify(active.kid)} is active, and has been announced for ${publishedMs / 1000} s, where this policy needs ${needed} s; if the policy was changed, go on with the one before until ${from}, else put the newest store back`,
+    `kid ${JSON.stringify(kid)} is active, and had been published for ${publishedSeconds} s, where ${announceForSeconds} s were agreed; restore the newest store`,
   );
 }
 

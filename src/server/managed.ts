@@ -111,14 +111,14 @@ export function ownerOf(settings: Settings): Owner {
 /** @throws ConfigError `ERR_POLICY_INVALID` */
 export function policyOf(settings: Settings): RotationPolicy {
   const { rotateEveryDays, announceForSeconds, maxTokenLifetimeSeconds } = settings;
-  const { clockSkewSeconds, cacheSlackSeconds, replicaLagSeconds } = settings;
+  const { clockSkewSeconds, cacheSlackSeconds, leaseSeconds } = settings;
   return rotationPolicy({
     rotateEveryDays,
     announceForSeconds,
     maxTokenLifetimeSeconds,
     clockSkewSeconds,
     cacheSlackSeconds,
-    replicaLagSeconds,
+    leaseSeconds,
   });
 }
 

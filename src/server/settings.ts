@@ -98,7 +98,7 @@ export const settingDefinitions = {
     "<seconds>",
     "how much longer than Cache-Control allows caches may keep a copy (default: 7200)",
   ),
-  replicaLagSeconds: duration("<seconds>", "how long a change takes to reach all replicas (default: 5)"),
+  leaseSeconds: duration("<seconds>", "how long the others rely on a replica that is silent (default: 3600)"),
   encryptionKeys: {
     rule: path,
     fallback: undefined,
@@ -175,7 +175,7 @@ export const managedOnly = [
   "maxTokenLifetimeSeconds",
   "clockSkewSeconds",
   "cacheSlackSeconds",
-  "replicaLagSeconds",
+  "leaseSeconds",
 ] as const satisfies readonly SettingName[];
 /** Pairs of settings that exclude each other. */
 const exclusive = [

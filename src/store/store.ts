@@ -30,17 +30,20 @@ export interface KeyRecord {
   readonly state: KeyState;
   /** Epoch milliseconds at which each state began; only of states that it has been in. */
   readonly announcedAt: number;
+  /** Since when every replica publishes it, in epoch milliseconds. Its announcement counts from then. */
+  readonly publishedAt?: number;
   readonly activatedAt?: number;
   readonly retiredAt?: number;
+  /** Since when no replica signs with it, or publishes it for encryption. Its retirement counts from then. */
+  readonly unusedAt?: number;
   /** Removed or revoked. */
   readonly endedAt?: number;
   /** It signed before its announcement was over: an operator forced it, or it was the first key or one that was published elsewhere. */
   readonly unannounced?: true;
-  /**
-   * The longest lifetime of the tokens that it may sign or have signed: the largest `maxTokenLifetimeSeconds` of all processes that had
-   * it since it was announced.
-   */
-  readonly maxTokenLifetimeSeconds?: number;
+  /** How long it has to be published before it signs: the longest that any replica asked for. */
+  readonly announceForSeconds?: number;
+  /** How long it is kept after its last use: the longest that any process asked for that had it. */
+  readonly retireForSeconds?: number;
   readonly publicJwk: PublicJwk;
   /** Not of tombstones, but for the URI of a key that may still be in its HSM or key service. */
   readonly privateHalf?: PrivateHalf;

@@ -1,0 +1,116 @@
+import type { Clock } from "../clock.ts";
+import { SignerError, StoreError } from "../errors.ts";
+import type { KeyStore } from "../store/store.ts";
+import { ofStore } from "./compare-and-set.ts";
+
+/** What a replica has told the others: the revision that it publishes, and the kids that it may sign with. */
+export interface Told {
+  readonly publishes: number;
+  readonly signsWith: readonly string[];
+}
+
+/** The part of a lease that a replica does not use, because clocks run at different rates. */
+const margin = 0.01;
+/** How often a lease is renewed before it would end. */
+const renewals = 6;
+
+const nothing: Told = { publishes: 0, signsWith: [] };
+
+/**
+ * The lease by which the others rely on this process. It ends here before it ends in the store: its time counts from when the last
+ * renewal that was confirmed was sent, by the monotonic clock or the wall clock, whichever has moved further.
+ */
+export function createReplica(
+  store: KeyStore,
+  { name, leaseMs, clock, signal }: { name: string; leaseMs: number; clock: Clock; signal: AbortSignal },
+) {
+  const monotonic = (): number => clock.monotonic?.() ?? clock.now();
+  const marks = (): Marks => ({ monotonic: monotonic(), wall: clock.now() });
+  let id: string | undefined;
+  let told = nothing;
+  let confirmed: Marks | undefined;
+
+  const elapsedMs = (): number =>
+    confirmed === undefined ? Infinity : Math.max(monotonic() - confirmed.monotonic, clock.now() - confirmed.wall);
+
+  return {
+    get told() {
+      return told;
+    },
+
+    /** Whether the others still rely on this process. */
+    get holds() {
+      return elapsedMs() < leaseMs * (1 - margin);
+    },
+
+    /** When the next renewal is due, in milliseconds from now. */
+    get renewInMs() {
+      return Math.max(leaseMs / renewals - elapsedMs(), 0);
+    },
+
+    /** When it ends here, in milliseconds from now. */
+    get endsInMs() {
+      return Math.max(Math.ceil(leaseMs * (1 - margin) - elapsedMs()), 0);
+    },
+
+    /** Makes a lease, unless one is held. Whoever joins has published nothing yet, so it loads the keys only after that. */
+    async join(): Promise<void> {
+      if (id !== undefined && elapsedMs() < leaseMs) return;
+      const [next, sent] = [crypto.randomUUID(), marks()];
+      [id, told, confirmed] = [undefined, nothing, undefined];
+      await ofStore((signal) => store.join({ id: next, name }, leaseMs, { signal }), { clock, signal });
+      [id, confirmed] = [next, sent];
+    },
+
+    /**
+     * Renews the lease, and says what this process does now. What was told before stays in force if this fails.
+     *
+     * @param ifRevision changes nothing unless the store is at this revision
+     * @returns the revision of the store
+     * @throws StoreError `ERR_LEASE_ENDED`, `ERR_STORE_CONFLICT`, `ERR_STORE_UNAVAILABLE`
+     */
+    async tell(next: Told, ifRevision?: number): Promise<number> {
+      if (id === undefined) throw new StoreError("ERR_LEASE_ENDED", "this replica has no lease; it joins again");
+      const [lease, sent] = [{ id, ...next }, marks()];
+      try {
+        const renew = (signal: AbortSignal): Promise<number> => store.renew(lease, leaseMs, { signal, ifRevision });
+        const revision = await ofStore(renew, { clock, signal });
+        [told, confirmed] = [next, sent];
+        return revision;
+      } catch (error) {
+        if (error instanceof StoreError && error.code === "ERR_LEASE_ENDED") {
+          [id, told, confirmed] = [undefined, nothing, undefined];
+        }
+        throw error;
+      }
+    },
+
+    /** @throws SignerError `ERR_SIGNER_FENCED` */
+    checkMaySign(kid: string): void {
+      if (elapsedMs() >= leaseMs * (1 - margin)) {
+        throw fenced(
+          "it has not reached the store for almost the whole of its lease, so the others no longer rely on it",
+        );
+      }
+      if (!told.signsWith.includes(kid))
+        throw fenced(`the others do not know yet that it signs with ${JSON.stringify(kid)}`);
+    },
+
+    /** Ends the lease, so that nobody waits for this process. */
+    async leave(): Promise<void> {
+      const left = id;
+      [id, told, confirmed] = [undefined, nothing, undefined];
+      // What cannot be reached ends by itself.
+      if (left !== undefined) await ofStore((signal) => store.leave(left, { signal }), { clock }).catch(() => {});
+    },
+  };
+}
+
+interface Marks {
+  readonly monotonic: number;
+  readonly wall: number;
+}
+
+export function fenced(why: string): SignerError {
+  return new SignerError("ERR_SIGNER_FENCED", `this replica does not sign now: ${why}`);
+}

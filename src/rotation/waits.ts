@@ -1,0 +1,110 @@
+import type { KeyRecord, Lease } from "../store/store.ts";
+import { type RotationPolicy, announceForMs, retireForMs } from "./policy.ts";
+import { isLive } from "./records.ts";
+
+/** The time that an announced key waits before it becomes active, or a retiring key before it is removed. */
+export interface Wait {
+  /** In epoch milliseconds; `undefined` while not every replica has followed. */
+  readonly since: number | undefined;
+  readonly forMs: number;
+}
+
+/** What the replicas have told the store. */
+export interface Replicas {
+  /** That of the records that are looked at. */
+  readonly revision: number;
+  /** Those that have not ended. */
+  readonly leases: readonly Lease[];
+}
+
+/** The wait of a key under a policy, or under a longer one that another process asked for; `undefined` where it waits for nothing. */
+export function waitOf(record: KeyRecord, policy: RotationPolicy): Wait | undefined {
+  const { state, use, publishedAt, unusedAt, announceForSeconds = 0, retireForSeconds = 0 } = record;
+  if (state === "announced") {
+    return { since: publishedAt, forMs: Math.max(announceForMs(policy), announceForSeconds * 1000) };
+  }
+  if (state !== "retiring") return undefined;
+  return { since: unusedAt, forMs: Math.max(retireForMs(policy, use), retireForSeconds * 1000) };
+}
+
+/** When the wait of a key is over, in epoch milliseconds; `undefined` where it has not begun. */
+export function endOfWait(record: KeyRecord, policy: RotationPolicy): number | undefined {
+  const wait = waitOf(record, policy);
+  return wait?.since === undefined ? undefined : wait.since + wait.forMs;
+}
+
+/** The same, and where it has not begun, as if it began now. */
+export function earliestEndOfWait(record: KeyRecord, policy: RotationPolicy, now: number): number {
+  const { since = now, forMs = 0 } = waitOf(record, policy) ?? {};
+  return since + forMs;
+}
+
+/** Whether a wait of any key cannot begin yet. */
+export function isWaitingForReplicas(records: readonly KeyRecord[], policy: RotationPolicy): boolean {
+  return records.some((record) => {
+    const wait = waitOf(record, policy);
+    return wait !== undefined && wait.since === undefined;
+  });
+}
+
+/** The record with its wait beginning at this time. */
+export function withWaitSince(record: KeyRecord, since: number): KeyRecord {
+  return record.state === "announced" ? { ...record, publishedAt: since } : { ...record, unusedAt: since };
+}
+
+/**
+ * The replicas for which a wait cannot begin: those that do not publish an announced key yet, those that may still sign with a retiring
+ * one, or those that still publish it for encryption.
+ */
+export function replicasBehind({ state, use, kid }: KeyRecord, { revision, leases }: Replicas): readonly Lease[] {
+  const isBehind =
+    state === "retiring" && use === "sig"
+      ? ({ signsWith }: Lease): boolean => signsWith.includes(kid)
+      : ({ publishes }: Lease): boolean => publishes !== revision;
+  return leases.filter(isBehind);
+}
+
+/**
+ * Lets waits begin for which every replica has followed. Without replicas none begins: nobody publishes the keys.
+ *
+ * @param replicas default: as if all had followed, for looks ahead
+ */
+export function beginWaits(
+  records: readonly KeyRecord[],
+  policy: RotationPolicy,
+  now: number,
+  replicas?: Replicas,
+): readonly KeyRecord[] {
+  const begins = (record: KeyRecord): boolean => {
+    const wait = waitOf(record, policy);
+    if (wait === undefined || wait.since !== undefined) return false;
+    return replicas === undefined || (replicas.leases.length > 0 && replicasBehind(record, replicas).length === 0);
+  };
+  return records.some(begins)
+    ? records.map((record) => (begins(record) ? withWaitSince(record, now) : record))
+    : records;
+}
+
+/**
+ * Notes on each live key how long it has to be kept under this policy, so that no process with a shorter one removes it too early; with
+ * `announces`, how long announced keys have to be published as well.
+ */
+export function noteWaits(
+  records: readonly KeyRecord[],
+  policy: RotationPolicy,
+  { announces = false } = {},
+): readonly KeyRecord[] {
+  const noted = records.map((record) => {
+    if (!isLive(record)) return record;
+    const { announceForSeconds = 0, retireForSeconds = 0 } = record;
+    const retire = retireForMs(policy, record.use) / 1000;
+    const announce = announces && record.state === "announced" ? policy.announceForSeconds : 0;
+    if (retire <= retireForSeconds && announce <= announceForSeconds) return record;
+    return {
+      ...record,
+      ...(announce > announceForSeconds && { announceForSeconds: announce }),
+      retireForSeconds: Math.max(retire, retireForSeconds),
+    };
+  });
+  return noted.every((record, index) => record === records[index]) ? records : noted;
+}
