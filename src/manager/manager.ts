@@ -93,6 +93,7 @@ export async function manageKeys(
   let mustLook = true;
   let lookAt = -Infinity;
   let isFenced = false;
+  let isShort = false;
 
   // ---- the plan
 
@@ -299,12 +300,11 @@ export async function manageKeys(
    * The short cache begins before the new document is out, and ends after it. It is on while the store is out of reach, too: what is served
    * then may be old.
    */
-  async function updateSinks(next: boolean): Promise<void> {
-    state = { ...state, isRotating: state.isRotating || next };
+  async function updateSinks(isRotating: boolean): Promise<void> {
+    state = { ...state, isRotating };
+    isShort ||= isRotating;
     await sinks.giveAll(state);
-    if (sinks.isBehind || next) return;
-    state = { ...state, isRotating: false };
-    await sinks.giveAll(state);
+    if (!sinks.isBehind) isShort = isRotating;
   }
 
   function emitUnopened(kid: string, error: unknown): void {
@@ -359,7 +359,7 @@ export async function manageKeys(
       return {
         issuer,
         ...keysetsOf(state.records, state.keys),
-        jwksRotationActive: () => state.isRotating,
+        jwksRotationActive: () => isShort,
         maxTokenLifetimeSeconds: policy.maxTokenLifetimeSeconds,
         checkMaySign,
       };

@@ -89,7 +89,9 @@ export function createReplica(
     checkMaySign(kid: string): void {
       if (elapsedMs() >= leaseMs * (1 - margin)) {
         throw fenced(
-          "it has not reached the store for almost the whole of its lease, so the others no longer rely on it",
+          signal.aborted
+            ? "its key manager was closed"
+            : "it has not reached the store for almost the whole of its lease, so the others no longer rely on it",
         );
       }
       if (!told.signsWith.includes(kid))

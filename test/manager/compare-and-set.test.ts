@@ -4,7 +4,7 @@ import { StateError, StoreError } from "../../src/errors.ts";
 import type { Change } from "../../src/rotation/advance.ts";
 import { applyCommand } from "../../src/rotation/commands.ts";
 import { rotationPolicy } from "../../src/rotation/policy.ts";
-import { compareAndSet } from "../../src/manager/compare-and-set.ts";
+import * as subject from "../../src/manager/compare-and-set.ts";
 import { memoryStore } from "../../src/store/memory.ts";
 import type { KeyRecord, KeyStore } from "../../src/store/store.ts";
 import { settled, simulatedClock } from "../support/simulated.ts";
@@ -12,6 +12,16 @@ import { refusal } from "../support/refusal.ts";
 import { newKey, record, states } from "../rotation/key-records.ts";
 
 const policy = rotationPolicy();
+
+async function compareAndSet(
+  store: KeyStore,
+  decide: (records: readonly KeyRecord[]) => Change | Promise<Change>,
+  options: Parameters<typeof subject.compareAndSet>[2],
+): Promise<Change> {
+  const { decision } = await subject.compareAndSet(store, ({ records }) => decide(records), options);
+  return decision;
+}
+
 const clock = simulatedClock();
 
 /** Announces a key of the next kid; the first one becomes active. */

@@ -95,7 +95,7 @@ describe("whoever changes keys makes the same checks", () => {
     assert.ok(active !== undefined);
     const { unannounced: _, ...rest } = active;
     const { revision } = await opened.vault.store.load();
-    await opened.vault.store.commit(revision, [rest], []);
+    await opened.vault.store.commit(revision, [{ ...rest, announceForSeconds: 86_400 }], []);
     const { keyring } = await keyringOf({}, opened.store);
     for (const way of ["preview", "change"] as const)
       await assert.rejects(

@@ -11,9 +11,9 @@ import { memoryStore } from "../../src/store/memory.ts";
 import type { KeyRecord, KeyStore } from "../../src/store/store.ts";
 import { eventually } from "../support/service.ts";
 import { createWrapping } from "../support/managed.ts";
-import { type ManagerChoice, type Replica, World, issuer, seen, typesOf } from "./world.ts";
+import { type ManagerChoice, type Replica, World, issuer, seen, shortCache, typesOf } from "./world.ts";
 import { committed } from "../support/records.ts";
-import { day, hour, second } from "../rotation/key-records.ts";
+import { day, hour, second, start as epoch } from "../rotation/key-records.ts";
 
 const retire = (5 + 3600 + 2 * 300) * second;
 const code = (expected: string) => (error: unknown) => {
@@ -22,7 +22,7 @@ const code = (expected: string) => (error: unknown) => {
   return true;
 };
 
-const lifetimes = ({ manager }: Replica): unknown[] => manager.records.map((record) => record.maxTokenLifetimeSeconds);
+const lifetimes = ({ manager }: Replica): unknown[] => manager.records.map((record) => record.retireForSeconds);
 
 /** Asserts that all of them serve and sign the same, and gives that. */
 async function agreed(replicas: readonly Replica[]) {
@@ -67,12 +67,12 @@ describe("three managers with one store act as one", () => {
     const others = [await world.start(), await world.start()];
     const long = await world.start({ policy: { maxTokenLifetimeSeconds: day / second } });
     const { signs: first } = await agreed([...others, long]);
-    await world.pass(90 * day);
+    await world.pass(90 * day + hour);
     const { signs: second_ } = await agreed([...others, long]);
     assert.notEqual(second_, first);
-    const { retiredAt = 0 } = long.manager.records.find(({ kid }) => kid === first) as KeyRecord;
+    const { unusedAt = 0 } = long.manager.records.find(({ kid }) => kid === first) as KeyRecord;
     await world.stop(long);
-    const lastNeededAt = retiredAt + day + (5 + 2 * 300) * second;
+    const lastNeededAt = unusedAt + day + (5 + 2 * 300) * second;
     await world.pass(lastNeededAt - 1 - world.clock.now());
     assert.deepEqual((await agreed(others)).kids, [second_, first]);
     await world.pass(1);
@@ -80,34 +80,74 @@ describe("three managers with one store act as one", () => {
     for (const replica of others) await world.stop(replica);
   });
 
-  test("and the one with the longest tokens is cut off from the store: what it signs by the plan can be verified, too", async () => {
+  test("one is cut off from the store: it signs on until its lease ends, and its key stays until the last such token has expired", async () => {
     const world = new World();
     const line = world.store.line();
-    const short = await world.start();
-    const long = await world.start({ store: line, policy: { maxTokenLifetimeSeconds: day / second } });
-    await world.pass(89 * day + second);
+    const leaseSeconds = (2 * hour) / second;
+    const policy = { leaseSeconds };
+    const [one, other] = [await world.start({ policy }), await world.start({ policy })];
+    const cut = await world.start({ store: line, policy: { leaseSeconds, maxTokenLifetimeSeconds: day / second } });
+    await world.passTo(90 * day - 10 * second);
+    const { signs: old } = await agreed([one, other, cut]);
     line.isGone = true;
-    await world.pass(day);
-    const { signs } = await seen(long);
-    assert.equal(long.manager.records.find(({ kid }) => kid === signs)?.state, "active");
-    await world.stop(long);
-    const key = await makeLocalKey("sig", "ES256", await createWrapping([world.wrappingKey], issuer));
-    await world.until(short.manager.execute({ type: "rotate", use: "sig", now: true, key }));
-    await world.pass(day - hour);
-    assert.ok((await seen(short)).kids.includes(signs));
-    await world.stop(short);
+    const cutAt = world.clock.now();
+    await world.pass(hour);
+    const { signs: next } = await agreed([one, other]);
+    assert.notEqual(next, old);
+    assert.deepEqual([(await seen(cut)).signs, (await seen(cut)).cacheControl], [old, shortCache]);
+    assert.equal(cut.manager.isReady, true);
+    let lastSignedAt = 0;
+    for (; (await seen(cut)).signs === old; await world.pass(60 * second)) lastSignedAt = world.clock.now();
+    assert.ok(lastSignedAt > cutAt + hour && lastSignedAt < cutAt + leaseSeconds * second);
+    assert.equal((await seen(cut)).signs, "ERR_SIGNER_FENCED");
+    await world.pass(31 * second);
+    assert.equal(cut.manager.isReady, false);
+    assert.deepEqual((await seen(cut)).kids.toSorted(), [next, old].toSorted(), "what it publishes stays");
+    assert.equal(typesOf(cut.told).filter((type) => type === "fenced").length, 1);
+    await world.passTo(lastSignedAt - epoch + day);
+    assert.ok((await seen(one)).kids.includes(old), "a token of its last moment lives for a day");
+    await world.pass(hour);
+    assert.deepEqual((await agreed([one, other])).kids, [next]);
+    line.isGone = false;
+    await world.pass(31 * second);
+    assert.deepEqual((await agreed([one, other, cut])).signs, next);
+    for (const replica of [one, other, cut]) await world.stop(replica);
+  });
+
+  test("one publishes a new key late: nobody signs with it before it was published everywhere for as long as was agreed", async () => {
+    const world = new World();
+    const policy = { leaseSeconds: (2 * hour) / second };
+    const [one, late] = [await world.start({ policy }), await world.start({ policy })];
+    const slow = { isSlow: false, update: async () => void (slow.isSlow && assert.fail("slow")) };
+    await world.until(late.manager.attach(slow));
+    await world.passTo(89 * day - hour);
+    slow.isSlow = true;
+    await world.passTo(89 * day + 5 * hour);
+    const { signs: old, kids } = await seen(one);
+    assert.equal(kids.length, 2);
+    slow.isSlow = false;
+    await world.pass(5 * 60 * second);
+    await world.passTo(90 * day + 5 * hour - second);
+    assert.equal((await seen(one)).signs, old);
+    await world.pass(6 * 60 * second);
+    assert.equal((await seen(one)).signs, kids[1]);
+    for (const replica of [one, late]) await world.stop(replica);
   });
 
   test("a policy that grows counts for the active key as soon as somebody signs under it, and is written once", async () => {
     const world = new World();
     const before = await world.start();
-    assert.deepEqual(lifetimes(before), [3600]);
+    const retireFor = (lifetimeSeconds: number): number => 5 + lifetimeSeconds + 2 * 300;
+    assert.deepEqual(lifetimes(before), [retireFor(3600)]);
     const after = await world.start({ policy: { maxTokenLifetimeSeconds: 7200 } });
-    assert.deepEqual(lifetimes(after), [7200]);
+    assert.deepEqual(lifetimes(after), [retireFor(7200)]);
     const { revision } = await world.store.load();
     const small = await world.start({ policy: { maxTokenLifetimeSeconds: 60 } });
     await world.pass(day);
-    assert.deepEqual([before, after, small].map(lifetimes), [[7200], [7200], [7200]]);
+    assert.deepEqual(
+      [before, after, small].map(lifetimes),
+      [1, 2, 3].map(() => [retireFor(7200)]),
+    );
     assert.equal((await world.store.load()).revision, revision);
     // No change of keys, so nobody is told of one but the first key.
     assert.deepEqual(

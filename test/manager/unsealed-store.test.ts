@@ -40,7 +40,7 @@ async function before(): Promise<Before> {
 async function seal({ world, store }: Omit<Before, "replica">, wrappingKey = world.wrappingKey): Promise<void> {
   const keys = await readWrappingKeys([...new Set([wrappingKey, world.wrappingKey])]);
   const vault = createVault({ store, keys, ownerRule: takenBy({ issuer, isChosen: true }), seals: true });
-  const decide = (records: readonly KeyRecord[]) => rewrap(records, vault, world.clock.now(), "an operator did");
+  const decide = ({ records }: Committed) => rewrap(records, vault, world.clock.now(), "an operator did");
   await compareAndSet(vault.store, decide, { clock: world.clock });
 }
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { decodeProtectedHeader } from "jose";
 import type { Clock } from "../../src/clock.ts";
-import { StoreError } from "../../src/errors.ts";
+import { type JwksdError, StoreError } from "../../src/errors.ts";
 import { type Provider, createProvider } from "../../src/provider/provider.ts";
 import type { KeySink, KeyManager, KeyManagerOptions, ManagerEvent } from "../../src/manager/types.ts";
 import { createKeyManager } from "../../src/manager/manager.ts";
@@ -40,6 +40,7 @@ export class World {
 
   readonly clock: Clock = {
     now: () => this.#startMs + this.#elapsedMs,
+    monotonic: () => this.#elapsedMs,
     setTimer: (callback, delayMs) => {
       // Only the pause between two attempts to commit is random, and no whole number of milliseconds.
       const timer = { at: Math.ceil(this.#elapsedMs + delayMs), isPause: !Number.isInteger(delayMs), callback };
@@ -67,7 +68,9 @@ export class World {
       clock: this.clock,
       onEvent: (event: ManagerEvent) => void told.push(event),
     };
-    const manager = await this.until(createKeyManager({ ...options, ...choice }));
+    // Renewals of leases are steps of simulated time, so there are few of them.
+    const policy = { leaseSeconds: leaseMs / 1000, ...choice.policy };
+    const manager = await this.until(createKeyManager({ ...options, ...choice, policy }));
     this.#managers.add(manager);
     const provider = await createProvider(manager.options, { clock: this.clock });
     await this.until(manager.attach(provider));
@@ -230,8 +233,12 @@ function failIf(isOut: boolean): void {
 export interface Seen {
   readonly kids: string[];
   readonly cacheControl: string | null;
+  /** The kid of a token, or the code of the error where there is none. */
   readonly signs: string;
 }
+
+/** The lease of managers under test. */
+export const leaseMs = 10 * 86_400_000;
 
 export const longCache = "public, max-age=3600, stale-while-revalidate=3600";
 export const shortCache = "public, max-age=300, must-revalidate";
@@ -239,8 +246,11 @@ export const shortCache = "public, max-age=300, must-revalidate";
 export async function seen({ provider }: Pick<Replica, "provider">): Promise<Seen> {
   const response = provider.fetch(new Request(`${issuer}/jwks`));
   const { keys } = (await response.json()) as { keys: { kid: string }[] };
-  const { kid = "" } = decodeProtectedHeader(await provider.sign({ sub: "a" }, { lifetimeSeconds: 60 }));
-  return { kids: keys.map(({ kid }) => kid), cacheControl: response.headers.get("cache-control"), signs: kid };
+  const signs = await provider.sign({ sub: "a" }, { lifetimeSeconds: 60 }).then(
+    (token) => decodeProtectedHeader(token).kid ?? "",
+    (error: JwksdError) => error.code,
+  );
+  return { kids: keys.map(({ kid }) => kid), cacheControl: response.headers.get("cache-control"), signs };
 }
 
 /** The types of events, without what happened by the way. */

@@ -10,7 +10,7 @@ import { rotationPolicy } from "../../src/rotation/policy.ts";
 import { compareAndSet } from "../../src/manager/compare-and-set.ts";
 import { type Vault, createVault } from "../../src/manager/vault.ts";
 import { type Wrapping, createWrapping as wrappingUnder, readWrappingKeys } from "../../src/manager/wrapping.ts";
-import type { Committed, KeyRecord, KeyStore, KeyUse, StoredEvent } from "../../src/store/store.ts";
+import type { Committed, KeyRecord, KeyStore, KeyUse, Snapshot, StoredEvent } from "../../src/store/store.ts";
 import { sqliteStore } from "../../src/store/sqlite.ts";
 import { committed } from "./records.ts";
 
@@ -67,9 +67,8 @@ export async function commandStore(path: string, command: Command): Promise<{ ch
   const wrappingKey = await wrappingKeyOf(dirname(path));
   const { store } = await vaultOf(await sqliteStore(path), [wrappingKey]);
   try {
-    const decide = (records: readonly KeyRecord[]): Change =>
-      applyCommand(records, command, rotationPolicy(), Date.now());
-    const change = await compareAndSet(store, decide, { clock: systemClock });
+    const decide = ({ records, now }: Snapshot): Change => applyCommand(records, command, rotationPolicy(), now);
+    const { decision: change } = await compareAndSet(store, decide, { clock: systemClock });
     return { change, doneMs: performance.now() };
   } finally {
     await store.close();
