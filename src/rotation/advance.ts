@@ -19,7 +19,7 @@ export const leaseNextForMs = 60_000;
 export interface Advance extends Change {
   /** Of these uses, a next key is to be announced now: the one thing that takes a new key, which a pure function cannot make. */
   readonly due: readonly KeyUse[];
-  /** Whether a wait has begun because of what the replicas have told. */
+  /** Whether a wait has begun because of what the replicas have told. Of no meaning in looks ahead. */
   readonly reliesOnReplicas: boolean;
   /** The next moment at which there is something to do, in epoch milliseconds; `Infinity` for none. */
   readonly wakeAt: number;
@@ -58,20 +58,24 @@ export function advance(before: readonly KeyRecord[], policy: RotationPolicy, no
     if (since === undefined) return Infinity;
     return view.leftMs?.(record, { since, forMs }) ?? since + forMs - now;
   };
+  const begin = (change: Change): Change => ({ ...change, records: beginWaits(change.records, policy, now, replicas) });
   const restarted = restartWaits({ records: before, events: [] }, policy, now, tried);
-  const taken = keyUses.reduce((change, use) => takeSteps(change, use, now, leftMs, cannotSign), restarted);
-  const records = beginWaits(taken.records, policy, now, replicas);
-  const change = { ...taken, records, reliesOnReplicas: replicas !== undefined && records !== taken.records };
+  // The replicas have told what they do with the records as they were, before the steps of now.
+  const begun = begin(restarted);
+  const taken = keyUses.reduce((change, use) => takeSteps(change, use, policy, now, leftMs, cannotSign), begun);
+  const change = replicas === undefined ? begin(taken) : taken;
+  const reliesOnReplicas = begun.records !== restarted.records;
   const nexts = keyUses.map((use) => nextKeyAt(change.records, use, policy, now));
   const due = keyUses.filter((_, index) => (nexts[index] ?? Infinity) <= now);
   const waiting = change.records.filter(({ kid }) => !cannotSign.has(kid));
   const ends = waiting.map((record) => now + leftMs(record));
-  return { ...change, due, wakeAt: Math.min(...nexts, ...ends, Infinity) };
+  return { ...change, due, reliesOnReplicas, wakeAt: Math.min(...nexts, ...ends, Infinity) };
 }
 
 function takeSteps(
   change: Change,
   use: KeyUse,
+  policy: RotationPolicy,
   now: number,
   leftMs: (record: KeyRecord) => number,
   cannotSign: ReadonlySet<string>,
@@ -85,18 +89,20 @@ function takeSteps(
   );
   const next = announcedKey(removed.records, use);
   if (next === undefined || !isOver(next) || cannotSign.has(next.kid)) return removed;
-  const publishedFor = Math.round((now - (next.publishedAt ?? now)) / 1000);
-  return activate(removed, next.kid, now, `every replica has published it for ${publishedFor} s`);
+  // By a monotonic clock, it may be over although its beginning lies in the future.
+  const publishedAt = Math.min(next.publishedAt ?? now, now - (waitOf(next, policy)?.forMs ?? 0));
+  const publishedFor = Math.round((now - publishedAt) / 1000);
+  const reason = `every replica has published it for ${publishedFor} s`;
+  return activate(removed, { ...next, publishedAt }, now, reason);
 }
 
-/** Makes a key active, and the active one retiring. */
-export function activate(change: Change, kid: string, now: number, reason: string): Change {
-  const next = change.records.find((record) => record.kid === kid) as KeyRecord;
+/** Makes a key active, with what its record says now, and the active one retiring. */
+export function activate(change: Change, next: KeyRecord, now: number, reason: string): Change {
   const active = activeKey(change.records, next.use);
   const retired =
     active === undefined
       ? change
-      : replace(change, retire(active, now), now, "retired", `${JSON.stringify(kid)} took its place`);
+      : replace(change, retire(active, now), now, "retired", `${JSON.stringify(next.kid)} took its place`);
   return replace(retired, { ...next, state: "active", activatedAt: now }, now, "activated", reason);
 }
 
@@ -128,7 +134,9 @@ function nextKeyAt(records: readonly KeyRecord[], use: KeyUse, policy: RotationP
   // The first signing key is made at once; encryption keys begin with a command.
   if (active === undefined) return use === "sig" && records.length === 0 ? now : Infinity;
   if (announcedKey(records, use) !== undefined) return Infinity;
-  const planned = (active.activatedAt ?? 0) + rotateEveryMs(policy) - announceForMs(policy);
+  const byRecord = (active.activatedAt ?? 0) + rotateEveryMs(policy) - announceForMs(policy);
+  // A key that became active by a clock that was years ahead would never be replaced.
+  const planned = byRecord > now + rotateEveryMs(policy) ? now : byRecord;
   const leasedUntil = active.successorLease?.until ?? 0;
   // One from a clock that was wrong would last for years.
   return leasedUntil <= Math.max(planned, now) + leaseNextForMs ? Math.max(planned, leasedUntil) : planned;

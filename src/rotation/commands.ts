@@ -83,15 +83,16 @@ export function announce(change: Change, key: NewKey, now: number, reason: strin
       "is announced already, and one key at a time is; remove it first, or let it become active",
     );
   }
-  const added = add(change, { ...key, state: "announced", announcedAt: now }, now, reason);
+  const record = announcedRecord(key, now);
+  const added = add(change, record, now, reason);
   const isFirst = activeKey(change.records, key.use) === undefined;
-  return isFirst ? unannounced(added, key.kid, now, "it is the first key") : added;
+  return isFirst ? unannounced(added, record, now, "it is the first key") : added;
 }
 
 function activate(change: Change, key: KeyRecord, force: boolean, policy: RotationPolicy, now: number): Change {
   if (key.state !== "announced") throw refused(key, `is ${key.state}; only an announced key can become active`);
   const allowedAt = earliestEndOfWait(key, policy, now);
-  if (now >= allowedAt) return activateKey(change, key.kid, now, "an operator activated it");
+  if (now >= allowedAt) return activateKey(change, key, now, "an operator activated it");
   if (!force) {
     throw tooEarly(
       key,
@@ -101,7 +102,7 @@ function activate(change: Change, key: KeyRecord, force: boolean, policy: Rotati
         : "may not sign before its announcement is over: caches do not know it yet, and verifiers that do not ask again would refuse its tokens",
     );
   }
-  return unannounced(change, key.kid, now, "an operator forced it before its announcement was over");
+  return unannounced(change, key, now, "an operator forced it before its announcement was over");
 }
 
 function retire(change: Change, key: KeyRecord, force: boolean, policy: RotationPolicy, now: number): Change {
@@ -178,8 +179,9 @@ function replaceActive(
   if (announced !== undefined) return activate(change, announced, true, policy, now);
   if (key === undefined) return undefined;
   checkNew(change, key, use);
-  const added = add(change, { ...key, state: "announced", announcedAt: now }, now, "it is needed at once");
-  return unannounced(added, key.kid, now, "an operator asked for it to sign at once");
+  const record = announcedRecord(key, now);
+  const added = add(change, record, now, "it is needed at once");
+  return unannounced(added, record, now, "an operator asked for it to sign at once");
 }
 
 function importKey(
@@ -211,21 +213,18 @@ function importKey(
       { allowedAt: now + announceForMs(policy) },
     );
   }
-  const added = add(
-    change,
-    { ...key, state: "announced", announcedAt: now },
-    now,
-    "an operator imported it",
-    "imported",
-  );
-  return unannounced(added, key.kid, now, "it was imported as the active key");
+  const record = announcedRecord(key, now);
+  const added = add(change, record, now, "an operator imported it", "imported");
+  return unannounced(added, record, now, "it was imported as the active key");
 }
 
-function unannounced(change: Change, kid: string, now: number, reason: string): Change {
-  const records = change.records.map((record) =>
-    record.kid === kid ? { ...record, unannounced: true as const } : record,
-  );
-  return activateKey({ ...change, records }, kid, now, reason);
+/** Makes a key active that caches may not know. */
+function unannounced(change: Change, key: KeyRecord, now: number, reason: string): Change {
+  return activateKey(change, { ...key, unannounced: true }, now, reason);
+}
+
+function announcedRecord(key: NewKey, now: number): KeyRecord {
+  return { ...key, state: "announced", announcedAt: now };
 }
 
 function add(

@@ -1,21 +1,21 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { activate, advance, leaseNextForMs, end, endOfWait, noteTokenLifetimes } from "../../src/rotation/advance.ts";
+import { activate, advance, end, leaseNextForMs } from "../../src/rotation/advance.ts";
 import { announceForMs, retireForMs, rotateEveryMs, rotationPolicy } from "../../src/rotation/policy.ts";
-import type { KeyRecord, KeyUse } from "../../src/store/store.ts";
-import { day, frozen, hour, record, second, start, states, year } from "./key-records.ts";
+import { checkAnnounced } from "../../src/rotation/records.ts";
+import { noteWaits } from "../../src/rotation/waits.ts";
+import type { KeyRecord, KeyUse, Lease } from "../../src/store/store.ts";
+import { day, frozen, hour, record, start, states, year } from "./key-records.ts";
 
 const policy = rotationPolicy({
   maxTokenLifetimeSeconds: 7200,
   clockSkewSeconds: 60,
   cacheSlackSeconds: 0,
-  replicaLagSeconds: 1,
 });
 const announcement = announceForMs(policy);
 const retirement = retireForMs(policy, "sig");
 const encRetirement = retireForMs(policy, "enc");
 const period = rotateEveryMs(policy);
-const skew = policy.clockSkewSeconds * second;
 
 const active = record("a", "active", { announcedAt: start - announcement, activatedAt: start });
 const announced = record("b", "announced", { announcedAt: start });
@@ -29,7 +29,7 @@ const steps: readonly {
   readonly rule: string;
   readonly given: readonly KeyRecord[];
   readonly at: number;
-  readonly notReady?: readonly string[];
+  readonly cannotSign?: readonly string[];
   readonly states: string;
   readonly events?: readonly string[];
   readonly due?: readonly KeyUse[];
@@ -84,7 +84,7 @@ const steps: readonly {
   },
   {
     rule: "an announced key holds the next one back",
-    given: [active, { ...announced, announcedAt: start + period }],
+    given: [active, { ...announced, publishedAt: start + period }],
     at: period,
     states: "a active, b announced",
     wakeAt: period + announcement,
@@ -129,7 +129,7 @@ const steps: readonly {
   },
   {
     rule: "an old key leaves at the moment at which the next one takes over",
-    given: [active, announced, { ...retiring, retiredAt: start + announcement - retirement }],
+    given: [active, announced, { ...retiring, unusedAt: start + announcement - retirement }],
     at: announcement,
     states: "a retiring, b active, r removed",
     events: ["removed r", "retired a", "activated b"],
@@ -170,7 +170,7 @@ const steps: readonly {
     rule: "a key that cannot sign does not become active, and nothing wakes for it",
     given: [active, announced],
     at: announcement,
-    notReady: ["b"],
+    cannotSign: ["b"],
     states: "a active, b announced",
     wakeAt: Infinity,
   },
@@ -178,7 +178,7 @@ const steps: readonly {
     rule: "a key that could not sign for more than an hour was not missed",
     given: [active, announced],
     at: announcement + 2 * hour,
-    notReady: ["b"],
+    cannotSign: ["b"],
     states: "a active, b announced",
     wakeAt: Infinity,
   },
@@ -186,7 +186,7 @@ const steps: readonly {
     rule: "a key that cannot sign holds no other one back",
     given: [active, announced, retiring, enc(active), enc(announced)],
     at: announcement,
-    notReady: ["b"],
+    cannotSign: ["b"],
     states: "a active, b announced, r retiring, ea retiring, eb active",
     events: ["restarted r", "retired ea", "activated eb"],
     wakeAt: announcement + retirement,
@@ -236,27 +236,26 @@ const steps: readonly {
     wakeAt: period - announcement,
   },
   {
-    rule: "a state that began in the future within the skew is left alone",
+    rule: "waits that began in the future are waited for, and never set back",
     given: [active, announced, retiring],
-    at: -skew,
+    at: -hour,
     states: "a active, b announced, r retiring",
     wakeAt: retirement,
   },
   {
-    rule: "states that began in the future began now: the clock was wrong",
-    given: [active, announced, retiring],
-    at: -skew - 1,
-    states: "a active, b announced, r retiring",
-    events: ["restarted a", "restarted b", "restarted r"],
-    wakeAt: -skew - 1 + retirement,
+    rule: "a key that became active less than an announcement ahead is replaced in its time",
+    given: [active],
+    at: -announcement,
+    states: "a active",
+    wakeAt: period - announcement,
   },
   {
-    rule: "a clock that was set back by years holds the next key up for no longer than a period",
+    rule: "a key that became active by a clock that was further ahead is replaced at once, not in years",
     given: [active],
-    at: -40 * year,
+    at: -announcement - 1,
     states: "a active",
-    events: ["restarted a"],
-    wakeAt: -40 * year + period - announcement,
+    due: ["sig"],
+    wakeAt: -announcement - 1,
   },
   {
     rule: "a clock that is years ahead takes no key away and lets none sign early",
@@ -276,9 +275,9 @@ const steps: readonly {
 ];
 
 describe("the plan", () => {
-  for (const { rule, given, at, notReady = [], states: expected, events = [], due = [], wakeAt } of steps) {
+  for (const { rule, given, at, cannotSign = [], states: expected, events = [], due = [], wakeAt } of steps) {
     test(rule, () => {
-      const result = advance(frozen(given), policy, start + at, new Set(notReady));
+      const result = advance(frozen(given), policy, start + at, { cannotSign: new Set(cannotSign) });
       assert.equal(states(result.records), expected);
       assert.deepEqual(
         result.events.map(({ type, kid }) => `${type} ${kid}`),
@@ -301,12 +300,12 @@ test("each step writes its time, and what it was for", () => {
   const { records, events } = advance(frozen([claimed(start), announced]), policy, now);
   const { successorLease: _, ...unclaimed } = claimed(start);
   assert.deepEqual(records, [
-    { ...unclaimed, state: "retiring", retiredAt: now },
+    { ...unclaimed, state: "retiring", retiredAt: now, unusedAt: now },
     { ...announced, state: "active", activatedAt: now },
   ]);
   assert.deepEqual(events, [
     { at: now, type: "retired", kid: "a", use: "sig", reason: '"b" took its place' },
-    { at: now, type: "activated", kid: "b", use: "sig", reason: "it has been announced for 86400 s" },
+    { at: now, type: "activated", kid: "b", use: "sig", reason: "every replica has published it for 86400 s" },
   ]);
 });
 
@@ -325,60 +324,86 @@ test("the URI of a key that may still be in its HSM stays; a claim does not", ()
   assert.deepEqual(change.events, [{ at: start + 1, type: "revoked", kid: "a", use: "sig", reason: "why" }]);
 });
 
-test("waits that start again move all times of a key by as much, so that the fence still lets it sign", () => {
+test("a wait that starts again keeps all times but its own", () => {
   const now = start + year;
-  const [, restarted] = advance(frozen([active, retiring]), policy, now).records;
-  assert.deepEqual(restarted, {
-    ...retiring,
-    announcedAt: retiring.announcedAt + year,
-    activatedAt: start - period + year,
-    retiredAt: now,
-  });
-  const { events } = advance(frozen([active, retiring]), policy, now);
+  const { records, events } = advance(frozen([active, retiring, enc(active), enc(announced)]), policy, now);
+  assert.deepEqual(records[1], { ...retiring, unusedAt: now });
+  assert.deepEqual(records[3], { ...enc(announced), publishedAt: now });
   assert.match(events[0]?.reason ?? "", /due more than an hour ago/);
-  assert.match(advance(frozen([active]), policy, start - year).events[0]?.reason ?? "", /became active in the future/);
 });
 
 test("the first key of its use takes nobody's place", () => {
-  const change = activate(frozen({ records: [announced], events: [] }), "b", start, "why");
+  const change = activate(frozen({ records: [announced], events: [] }), announced, start, "why");
   assert.deepEqual(
     change.events.map(({ type, kid }) => `${type} ${kid}`),
     ["activated b"],
   );
 });
 
-test("only announced and retiring keys wait", () => {
-  assert.equal(endOfWait(announced, policy), start + announcement);
-  assert.equal(endOfWait(retiring, policy), start + retirement);
-  assert.equal(endOfWait(enc(retiring), policy), start + encRetirement);
-  assert.equal(endOfWait(active, policy), undefined);
-  assert.equal(endOfWait(record("t", "removed", { announcedAt: start, endedAt: start }), policy), undefined);
-  assert.equal(announcement, day);
-});
-
-test("a retiring key waits for the longest tokens that it may have signed, by the policy or by what was noted", () => {
-  const of = (maxTokenLifetimeSeconds: number) => endOfWait({ ...retiring, maxTokenLifetimeSeconds }, policy);
-  assert.equal(of(policy.maxTokenLifetimeSeconds - 1), start + retirement);
-  assert.equal(of(policy.maxTokenLifetimeSeconds + 1), start + retirement + second);
-});
-
-test("token lifetimes are noted on live keys, the longest counts, and nothing else is touched", () => {
-  const shorter = { ...active, maxTokenLifetimeSeconds: policy.maxTokenLifetimeSeconds - 1 };
-  const longer = { ...retiring, maxTokenLifetimeSeconds: policy.maxTokenLifetimeSeconds + 1 };
-  const removed = record("t", "removed", { announcedAt: start, endedAt: start });
-  const change = frozen({ records: [shorter, announced, longer, removed], events: [] });
-  const noted = noteTokenLifetimes(change, policy);
-  assert.deepEqual(noted, {
-    records: [
-      { ...active, maxTokenLifetimeSeconds: 7200 },
-      { ...announced, maxTokenLifetimeSeconds: 7200 },
-      longer,
-      removed,
-    ],
-    events: [],
+describe("what replicas have told", () => {
+  const lease = (more: Partial<Lease> = {}): Lease => ({
+    id: "x",
+    name: "x",
+    publishes: 7,
+    signsWith: ["a"],
+    until: start + hour,
+    ...more,
   });
-  assert.deepEqual(noteTokenLifetimes({ records: [retiring], events: [] }, policy).records, [
-    { ...retiring, maxTokenLifetimeSeconds: 7200 },
-  ]);
-  assert.equal(noteTokenLifetimes(noted, policy), noted, "what is noted already is not written again");
+  const leases = [lease()];
+  const { publishedAt: _, ...unpublished } = announced;
+  const { unusedAt: _unused, ...unretired } = retiring;
+
+  test("lets waits begin, and the step relies on them", () => {
+    const given = frozen([active, unpublished, unretired]);
+    const step = advance(given, policy, start, { replicas: { revision: 7, leases } });
+    assert.deepEqual(step.records, [active, announced, retiring]);
+    assert.deepEqual([step.reliesOnReplicas, step.events, step.wakeAt - start], [true, [], retirement]);
+  });
+
+  test("is not relied on where no wait begins", () => {
+    const replicas = { revision: 8, leases };
+    const waiting = advance(frozen([active, unpublished]), policy, start, { replicas });
+    assert.deepEqual([waiting.reliesOnReplicas, waiting.wakeAt], [false, Infinity]);
+    const taken = advance(frozen([active, announced]), policy, start + announcement, { replicas });
+    assert.deepEqual([taken.reliesOnReplicas, states(taken.records)], [false, "a retiring, b active"]);
+  });
+
+  test("says nothing about the step that is taken now: what retires in it waits until replicas have followed", () => {
+    const given = frozen([active, announced, enc(active), enc(announced)]);
+    const replicas = { revision: 7, leases: [lease({ signsWith: [] })] };
+    const { records } = advance(given, policy, start + announcement, { replicas });
+    assert.equal(states(records), "a retiring, b active, ea retiring, eb active");
+    assert.deepEqual(
+      records.map(({ unusedAt }) => unusedAt),
+      [undefined, undefined, undefined, undefined],
+    );
+  });
+});
+
+describe("what a process adds of its own clock", () => {
+  const left = (ms: number) => ({ leftMs: () => ms });
+
+  test("a step that is due by the time is not taken while it says that the wait is not over", () => {
+    const { records, wakeAt } = advance(frozen([active, announced, retiring]), policy, start + announcement, left(5));
+    assert.equal(states(records), "a active, b announced, r retiring");
+    assert.equal(wakeAt, start + announcement + 5);
+  });
+
+  test("a wait that has not begun is not over, whatever it says", () => {
+    const { publishedAt: _, ...unpublished } = announced;
+    const { records } = advance(frozen([active, unpublished]), policy, start, {
+      ...left(0),
+      replicas: { revision: 0, leases: [] },
+    });
+    assert.equal(states(records), "a active, b announced");
+  });
+
+  test("it ends a wait that began in the future, and the record says so by the time of now", () => {
+    const { records, events } = advance(frozen([active, announced]), policy, start - year, left(0));
+    assert.equal(states(records), "a retiring, b active");
+    assert.equal(records[1]?.publishedAt, start - year - announcement);
+    assert.equal(events.at(-1)?.reason, "every replica has published it for 86400 s");
+    const noted = noteWaits([active, announced], policy, { announces: true });
+    assert.doesNotThrow(() => checkAnnounced(advance(noted, policy, start - year, left(0)).records));
+  });
 });

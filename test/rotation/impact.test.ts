@@ -24,8 +24,7 @@ const off =
   "The rotation mode goes off at 2026-11-20 12:00:00 UTC: from then on caches may keep the set for 7200 s again.";
 const aRetires =
   'Signing key "a" signs no more; it stays published until 2026-11-20 13:10:05 UTC, when its last token has expired, so nobody is affected.';
-const slack =
-  "(cacheSlackSeconds 7200) or for as long as they please, and replicas serve it for up to replicaLagSeconds 5 more.";
+const slack = "(cacheSlackSeconds 7200) or for as long as they please. Each replica serves it until it follows.";
 const tokensFail = "Every token that it signed fails at each verifier as soon as that has the new set.";
 
 interface Row {
@@ -252,13 +251,12 @@ describe("what a change means for verifiers", () => {
     const other = rotationPolicy({
       cacheSlackSeconds: 60,
       clockSkewSeconds: 10,
-      replicaLagSeconds: 1,
       maxTokenLifetimeSeconds: 600,
     });
     const { records } = applyCommand([a], { type: "rotate", use: "sig", key: newKey("b"), now: true }, other, now);
     const [retires, signs] = impactOf([a], records, other, now);
-    // 1 + 600 + 2 * 10 s, and 7,200 + 60 s.
-    assert.match(retires ?? "", /until 2026-11-20 12:10:21 UTC/);
+    // 5 + 600 + 2 * 10 s, and 7,200 + 60 s.
+    assert.match(retires ?? "", /until 2026-11-20 12:10:25 UTC/);
     assert.match(signs ?? "", /refuse its tokens until 2026-11-20 14:01:00 UTC .*cacheSlackSeconds 60\)/);
   });
 

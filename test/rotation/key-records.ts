@@ -20,7 +20,7 @@ export function newKey(kid: string, use: KeyUse = "sig"): NewKey {
   };
 }
 
-/** Records as a table has them: the times that are given, and what every record has. */
+/** Records as a table has them: the times that are given, what every record has, and a wait that began with the state. */
 export function record(
   kid: string,
   state: KeyRecord["state"],
@@ -28,7 +28,11 @@ export function record(
 ): KeyRecord {
   const { privateHalf, ...rest } = newKey(kid, times.use);
   const isLive = state !== "removed" && state !== "revoked";
-  return frozen({ ...rest, ...(isLive && { privateHalf }), state, ...times });
+  const wait = {
+    ...(state === "announced" && { publishedAt: times.announcedAt }),
+    ...(state === "retiring" && { unusedAt: times.retiredAt }),
+  };
+  return frozen({ ...rest, ...(isLive && { privateHalf }), state, ...wait, ...times });
 }
 
 /** Frozen to the ground: whoever changes it throws. */

@@ -2,10 +2,11 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { StateError } from "../../src/errors.ts";
-import { type Change, advance } from "../../src/rotation/advance.ts";
+import { type Change, type View, advance } from "../../src/rotation/advance.ts";
 import { type Command, announce, applyCommand } from "../../src/rotation/commands.ts";
 import { announceForMs, retireForMs, rotateEveryMs, rotationPolicy } from "../../src/rotation/policy.ts";
 import { activeKey, keyUses } from "../../src/rotation/records.ts";
+import { beginWaits } from "../../src/rotation/waits.ts";
 import type { KeyRecord, KeyUse } from "../../src/store/store.ts";
 import { day, frozen, hour, newKey, second, start, year } from "./key-records.ts";
 
@@ -87,11 +88,13 @@ function next(records: readonly KeyRecord[], use: KeyUse) {
   return newKey(`${use} ${records.filter((record) => record.use === use).length + 1}`, use);
 }
 
-function turn(records: readonly KeyRecord[], policy: (typeof policies)[number], now: number): Change {
-  const { due, ...planned } = advance(frozen(records), policy, now);
+/** Takes what is due, and every replica follows at once. */
+function turn(records: readonly KeyRecord[], policy: (typeof policies)[number], now: number, view?: View): Change {
+  const { due, ...planned } = advance(frozen(records), policy, now, view);
   const announceNext = (change: Change, use: KeyUse): Change =>
     announce(change, next(change.records, use), now, "it is time");
-  return due.reduce<Change>(announceNext, planned);
+  const change = due.reduce<Change>(announceNext, planned);
+  return { ...change, records: beginWaits(change.records, policy, now) };
 }
 
 function commandOf(deed: Exclude<Deed, { type: "wait" | "advance" }>, records: readonly KeyRecord[]): Command {
@@ -185,20 +188,27 @@ test("whatever the clock did, the next signing key is active within one period a
       history,
       fc.integer({ min: -50 * year, max: 50 * year }),
       fc.boolean(),
-      ({ policy, deeds }, jumpMs, seen) => {
+      ({ policy, deeds }, jumpMs, looks) => {
         const { records: before, now: then } = live({ policy, deeds });
         const now = then + jumpMs;
         // Something looks at once, or at the moment that was planned before the clock was set.
-        let toldMs = seen ? now : Math.max(now, advance(before, policy, then).wakeAt + jumpMs);
+        let toldMs = looks ? now : Math.max(now, advance(before, policy, then).wakeAt + jumpMs);
         const last = activeKey(before, "sig")?.kid;
         const lateMs = rotateEveryMs(policy) + announceForMs(policy) + policy.clockSkewSeconds * second;
         const latest = toldMs + lateMs;
+        // A wait that began in the future ends by the monotonic clock.
+        const seen = new Map<string, number>();
+        const leftMs: View["leftMs"] = ({ kid, state }, { since, forMs }) => {
+          const wait = `${kid} ${state} ${since}`;
+          seen.set(wait, seen.get(wait) ?? toldMs);
+          return Math.min(since, seen.get(wait) ?? toldMs) + forMs - toldMs;
+        };
         let records = before;
         for (let turns = 0; activeKey(records, "sig")?.kid === last; turns += 1) {
           assert.ok(toldMs <= latest, `the same key is active since ${(toldMs - now) / day} days`);
           assert.ok(turns < 10, "it wakes again and again");
-          ({ records } = turn(records, policy, toldMs));
-          toldMs = advance(records, policy, toldMs).wakeAt;
+          ({ records } = turn(records, policy, toldMs, { leftMs }));
+          toldMs = advance(records, policy, toldMs, { leftMs }).wakeAt;
         }
       },
     ),

@@ -7,6 +7,7 @@ import { type Change, advance } from "../../src/rotation/advance.ts";
 import { type Command, announce, applyCommand } from "../../src/rotation/commands.ts";
 import { rotationPolicy } from "../../src/rotation/policy.ts";
 import { checkRecords } from "../../src/rotation/records.ts";
+import { beginWaits } from "../../src/rotation/waits.ts";
 import { compareAndSet } from "../../src/manager/compare-and-set.ts";
 import { memoryStore } from "../../src/store/memory.ts";
 import type { KeyEvent, KeyRecord, KeyState, KeyUse } from "../../src/store/store.ts";
@@ -56,7 +57,8 @@ const fresh = (use: KeyUse) => newKey(`key ${(made += 1)}`, use);
 function decide(act: Act, records: readonly KeyRecord[], now: number): Change {
   if (act.type === "advance") {
     const { due, ...planned } = advance(records, policy, now);
-    return due.reduce<Change>((change, use) => announce(change, fresh(use), now, "it is time"), planned);
+    const change = due.reduce<Change>((change, use) => announce(change, fresh(use), now, "it is time"), planned);
+    return { ...change, records: beginWaits(change.records, policy, now) };
   }
   const target = records[act.type === "rotate" ? 0 : act.which % Math.max(records.length, 1)];
   const { kid = "none", use = "sig" } = target ?? {};
@@ -107,7 +109,7 @@ test("replicas that act at one moment leave records that keep every rule, and a 
       for (const { waitMs, acts } of rounds) {
         now += waitMs;
         const done = await Promise.allSettled(
-          acts.map((act) => compareAndSet(store, (records) => decide(act, records, now), { clock })),
+          acts.map((act) => compareAndSet(store, ({ records }) => decide(act, records, now), { clock })),
         );
         for (const result of done) {
           if (result.status === "rejected") assert.ok(result.reason instanceof StateError, String(result.reason));
@@ -142,7 +144,7 @@ test("twenty replicas that find an empty store, or a next key due, make one key"
   const all = () =>
     Promise.all(
       Array.from({ length: 20 }, () =>
-        compareAndSet(store, (records) => decide({ type: "advance" }, records, now), { clock }),
+        compareAndSet(store, ({ records }) => decide({ type: "advance" }, records, now), { clock }),
       ),
     );
   await all();

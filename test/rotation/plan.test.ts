@@ -8,6 +8,7 @@ import { rotatingSince, rotationIntervals } from "../../src/rotation/mode-interv
 import { type RotationPlan, plan } from "../../src/rotation/plan.ts";
 import { announceForMs, leastAnnouncementSeconds, retireForMs, rotationPolicy } from "../../src/rotation/policy.ts";
 import { activeKey, isRotating, keyUses } from "../../src/rotation/records.ts";
+import { beginWaits } from "../../src/rotation/waits.ts";
 import type { KeyRecord, KeyUse } from "../../src/store/store.ts";
 import { day, frozen, hour, newKey, record, second, start } from "./key-records.ts";
 
@@ -87,7 +88,7 @@ describe("the steps ahead", () => {
   test("the last removal is the end, and the numbers of both waits are those of the policy", () => {
     assert.deepEqual(
       { until: plan([active], policy, start).until - start, retireMs, least: leastAnnouncementSeconds(policy) },
-      { until: next + 4_205 * second, retireMs: { sig: 4_205_000, enc: 18_605_000 }, least: 14_705 },
+      { until: next + 4_205 * second, retireMs: { sig: 4_205_000, enc: 18_605_000 }, least: 14_700 },
     );
   });
 
@@ -113,36 +114,60 @@ test("every date has its reason, and the bound with the numbers behind it", () =
     "announced: it signs from 2027-01-10 12:00:00 UTC on, and every cache must know it by then [rotateEveryDays 90 after " +
       "2026-10-12 12:00:00 UTC, when the active key became active, less announceForSeconds 86400]",
     "retired: the next key takes its place [the moment at which the next key becomes active]",
-    "activated: it has been published for 1 d, so every cache knows it [announceForSeconds 86400, at least 14705 = 7200 s in " +
-      "caches + cacheSlackSeconds 7200 + clockSkewSeconds 300 + replicaLagSeconds 5]",
-    "removed: the last token that it signed has expired for every verifier [4205 s after it retired = replicaLagSeconds 5 + " +
-      "maxTokenLifetimeSeconds 3600 + 2 * clockSkewSeconds 300]",
+    "activated: it has been published for 1 d, so every cache knows it [announceForSeconds 86400, at least 14700 = 7200 s in " +
+      "caches + cacheSlackSeconds 7200 + clockSkewSeconds 300]",
+    "removed: the last token that it signed has expired for every verifier [4205 s after its last signature = maxTokenLifetimeSeconds 3600 " +
+      "+ 2 * clockSkewSeconds 300 + 5 s between reading the store and signing]",
   ]);
 });
 
 const removal = (record: KeyRecord) =>
   plan([record], policy, start).steps.find(({ action, kid }) => action === "removed" && kid === record.kid);
 
-test("the date of a removal is that of the longest tokens that the key may have signed, and its bound says so", () => {
-  const longer = { ...active, maxTokenLifetimeSeconds: 86_400 };
-  assert.equal((removal(longer)?.at ?? 0) - (removal(active)?.at ?? 0), (86_400 - 3_600) * 1_000);
-  assert.match(removal(longer)?.bound ?? "", /^87005 s after it retired = .* maxTokenLifetimeSeconds 86400 /);
+test("the date of a removal is that of the longest wait that any process asked for, and its bound says so", () => {
+  const longer = { ...active, retireForSeconds: 87_005 };
+  assert.equal((removal(longer)?.at ?? 0) - (removal(active)?.at ?? 0), (87_005 - 4_205) * second);
+  assert.equal(
+    removal(longer)?.bound,
+    "87005 s after its last signature, which another process asked for; this policy: 4205",
+  );
+  assert.equal(removal({ ...active, retireForSeconds: 1 })?.at, removal(active)?.at);
+});
+
+test("the date of an activation is that of the longest announcement that any replica asked for, and its bound says so", () => {
+  const next = record("b", "announced", { announcedAt: start - 5 * hour, publishedAt: start - 4 * hour });
+  const activation = (record: KeyRecord) =>
+    plan([active, record], policy, start).steps.find(({ action, kid }) => action === "activated" && kid === "b");
+  assert.equal(activation(next)?.at, start + 20 * hour);
+  const longer = activation({ ...next, announceForSeconds: 90_000 });
+  assert.equal(longer?.at, start + 21 * hour);
+  assert.match(longer?.reason ?? "", /published for 1 d 1 h,/);
+  assert.match(longer?.bound ?? "", /^announceForSeconds 90000, /);
+});
+
+test("a wait for replicas is shown as if they followed now", () => {
+  const { publishedAt: _, ...next } = record("b", "announced", { announcedAt: start - 5 * hour });
+  const { unusedAt: _unused, ...old } = record("o", "retiring", { announcedAt: 0, activatedAt: 0, retiredAt: start });
+  assert.deepEqual(shown(plan([active, next, old], policy, start)).slice(0, 3), [
+    [retireMs.sig, "sig", "o", "removed"],
+    [day, "sig", "a", "retired"],
+    [day, "sig", "b", "activated"],
+  ]);
 });
 
 test("the sums in the bounds are right, whatever the policy", () => {
   const seconds = fc.integer({ min: 0, max: 5_000 });
   fc.assert(
-    fc.property(seconds, seconds, seconds, seconds, (cacheSlackSeconds, clockSkewSeconds, replicaLagSeconds, more) => {
+    fc.property(seconds, seconds, seconds, (cacheSlackSeconds, clockSkewSeconds, more) => {
       const policy = rotationPolicy({
         cacheSlackSeconds,
         clockSkewSeconds,
-        replicaLagSeconds,
-        announceForSeconds: 7_200 + cacheSlackSeconds + clockSkewSeconds + replicaLagSeconds + more,
+        announceForSeconds: 7_200 + cacheSlackSeconds + clockSkewSeconds + more,
         maxTokenLifetimeSeconds: more + 1,
       });
       const enc = record("e", "active", { use: "enc", announcedAt: start - day, activatedAt: start - day });
       const sums = plan([active, enc], policy, start).steps.flatMap(
-        ({ bound }) => /(\d+)(?: s after it retired)? = (.*)/.exec(bound)?.slice(1, 3) ?? [],
+        ({ bound }) => /(\d+)(?: s after [a-z ]+)? = (.*)/.exec(bound)?.slice(1, 3) ?? [],
       );
       assert.equal(sums.length, 8);
       for (let index = 0; index < sums.length; index += 2) {
@@ -231,13 +256,14 @@ function commandOf(act: Exclude<Act, { wait: number }>, records: readonly KeyRec
   }
 }
 
-/** What a manager does at a moment: all that is due, and the next keys. */
+/** What managers do at a moment: all that is due, the next keys, and every replica follows at once. */
 function takeSteps(records: readonly KeyRecord[], now: number, prefix: string) {
-  const { due, ...change } = advance(records, policy, now);
-  return due.reduce<Change>((change, use) => {
+  const { due, ...planned } = advance(records, policy, now);
+  const change = due.reduce<Change>((change, use) => {
     const made = announce({ records: change.records, events: [] }, newKey(`${prefix}${use}`, use), now, "due");
     return { records: made.records, events: [...change.events, ...made.events] };
-  }, change);
+  }, planned);
+  return { ...change, records: beginWaits(change.records, policy, now) };
 }
 
 test("plan and reality are the same: whoever takes the steps when they are due does what the plan says, and nothing else", () => {

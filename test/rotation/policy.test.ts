@@ -17,7 +17,7 @@ const defaults = {
   maxTokenLifetimeSeconds: 3600,
   clockSkewSeconds: 300,
   cacheSlackSeconds: 7200,
-  replicaLagSeconds: 5,
+  leaseSeconds: 3600,
 };
 
 test("a policy has these defaults, and an option that is undefined has its default", () => {
@@ -55,11 +55,10 @@ test("an unknown duration is refused, with the names that there are", async () =
 const announcement = {
   cacheSlackSeconds: 1000,
   clockSkewSeconds: 200,
-  replicaLagSeconds: 30,
-  announceForSeconds: 8430,
+  announceForSeconds: 8400,
 };
-// Announcement 8,430 s; the old encryption key leaves after 30 + 3,600 + 2 * 200 + 7,200 + 1,000 s.
-const rotation = { ...announcement, rotateEveryDays: 20_660 / 86_400 };
+// Announcement 8,400 s; the old encryption key leaves after 5 + 3,600 + 2 * 200 + 7,200 + 1,000 s.
+const rotation = { ...announcement, rotateEveryDays: 20_605 / 86_400 };
 
 /** At each bound, and just beyond it. */
 const bounds: readonly {
@@ -72,38 +71,32 @@ const bounds: readonly {
   {
     rule: "an announcement outlasts every cache",
     at: announcement,
-    beyond: { ...announcement, announceForSeconds: 8429 },
-    says: [/announceForSeconds is 8429/, /at least 8430/, /7200 s/, /\(1000\)/, /\(200\)/, /\(30\)/],
+    beyond: { ...announcement, announceForSeconds: 8399 },
+    says: [/announceForSeconds is 8399/, /at least 8400/, /7200 s/, /\(1000\)/, /\(200\)/],
   },
   {
     rule: "an announcement outlasts every cache: slack",
     at: announcement,
     beyond: { ...announcement, cacheSlackSeconds: 1001 },
-    says: [/at least 8431/],
+    says: [/at least 8401/],
   },
   {
     rule: "an announcement outlasts every cache: skew",
     at: announcement,
     beyond: { ...announcement, clockSkewSeconds: 201 },
-    says: [/at least 8431/],
-  },
-  {
-    rule: "an announcement outlasts every cache: lag",
-    at: announcement,
-    beyond: { ...announcement, replicaLagSeconds: 31 },
-    says: [/at least 8431/],
+    says: [/at least 8401/],
   },
   {
     rule: "an announcement outlasts every cache: the default, at its least",
-    at: { announceForSeconds: 14_705 },
-    beyond: { announceForSeconds: 14_704.999 },
-    says: [/at least 14705/],
+    at: { announceForSeconds: 14_700 },
+    beyond: { announceForSeconds: 14_699.999 },
+    says: [/at least 14700/],
   },
   {
     rule: "a rotation is over before the next one begins",
     at: rotation,
-    beyond: { ...rotation, rotateEveryDays: 20_659 / 86_400 },
-    says: [/rotateEveryDays is 0.239/, /at least 0.24:/, /announceForSeconds \(8430\)/, /12230 s/],
+    beyond: { ...rotation, rotateEveryDays: 20_604 / 86_400 },
+    says: [/rotateEveryDays is 0.238/, /at least 0.24:/, /announceForSeconds \(8400\)/, /12205 s/],
   },
   {
     rule: "a rotation is over before the next one begins: lifetime of tokens",
@@ -114,8 +107,8 @@ const bounds: readonly {
   {
     rule: "a rotation is over before the next one begins: announcement",
     at: rotation,
-    beyond: { ...rotation, announceForSeconds: 8431 },
-    says: [/rotateEveryDays/, /\(8431\)/],
+    beyond: { ...rotation, announceForSeconds: 8401 },
+    says: [/rotateEveryDays/, /\(8401\)/],
   },
   {
     rule: "every date of a plan is one",
@@ -131,9 +124,16 @@ const bounds: readonly {
     says: [/maxTokenLifetimeSeconds/],
   },
   {
-    rule: "skew, slack and lag may be nothing",
-    at: { clockSkewSeconds: 0, cacheSlackSeconds: 0, replicaLagSeconds: 0, announceForSeconds: 7200 },
-    beyond: { clockSkewSeconds: 0, cacheSlackSeconds: 0, replicaLagSeconds: 0, announceForSeconds: 7199 },
+    rule: "a lease is for a second at least",
+    at: { leaseSeconds: 1 },
+    beyond: { leaseSeconds: 0.9 },
+    code: "ERR_OPTION_INVALID",
+    says: [/leaseSeconds/],
+  },
+  {
+    rule: "skew and slack may be nothing",
+    at: { clockSkewSeconds: 0, cacheSlackSeconds: 0, announceForSeconds: 7200 },
+    beyond: { clockSkewSeconds: 0, cacheSlackSeconds: 0, announceForSeconds: 7199 },
     says: [/at least 7200/],
   },
 ];
@@ -151,10 +151,10 @@ describe("a policy keeps the arithmetic of caches and tokens", () => {
 test("what follows from a policy, in milliseconds", () => {
   const policy = rotationPolicy({ ...announcement, rotateEveryDays: 2, maxTokenLifetimeSeconds: 5000 });
   assert.equal(rotateEveryMs(policy), 172_800_000);
-  assert.equal(announceForMs(policy), 8_430_000);
-  assert.equal(leastAnnouncementSeconds(policy), 8430);
-  // lag + lifetime + twice the skew: the clocks that begin and end the wait, and those that make and judge the last token.
-  assert.equal(retireForMs(policy, "sig"), 5_430_000);
+  assert.equal(announceForMs(policy), 8_400_000);
+  assert.equal(leastAnnouncementSeconds(policy), 8400);
+  // 5 s between read and signature + lifetime + twice the skew: the clocks that begin and end the wait, and those that make and judge the last token.
+  assert.equal(retireForMs(policy, "sig"), 5_405_000);
   // What caches hand out can still be encrypted to.
-  assert.equal(retireForMs(policy, "enc"), 13_630_000);
+  assert.equal(retireForMs(policy, "enc"), 13_605_000);
 });

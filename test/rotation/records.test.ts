@@ -1,12 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-
-import { leastAnnouncementSeconds, rotationPolicy } from "../../src/rotation/policy.ts";
 import {
   activeKey,
   announcedKey,
-  announcedUntil,
-  checkFence,
+  checkAnnounced,
   checkRecords,
   isLive,
   isRotating,
@@ -17,9 +14,6 @@ import {
 import type { KeyRecord, KeyState } from "../../src/store/store.ts";
 import { refusal } from "../support/refusal.ts";
 import { day, record, second, start, year } from "./key-records.ts";
-
-const policy = rotationPolicy();
-const least = leastAnnouncementSeconds(policy) * second;
 
 const active = record("active", "active", { announcedAt: start - day, activatedAt: start });
 const announced = record("announced", "announced", { announcedAt: start + 1 });
@@ -88,7 +82,6 @@ test("the state of a key began at the time of that state", () => {
     "enc announced": 0,
     "enc retiring": 0,
   });
-  assert.equal(announcedUntil(announced, policy), start + 1 + day);
 });
 
 describe("rotation mode is on while a key of either use is on its way in or out", () => {
@@ -165,30 +158,39 @@ describe("records that break a rule are not used, whoever wrote them", () => {
   }
 });
 
-const signedAfter = (ms: number, more: Partial<KeyRecord> = {}): readonly KeyRecord[] => [
-  { ...active, announcedAt: start - ms, activatedAt: start, ...more },
-];
-
-describe("the fence: no key signs that caches may not know", () => {
-  const through: readonly (readonly [string, readonly KeyRecord[], number])[] = [
-    ["no key at all", [], start],
-    ["announced for just long enough", signedAfter(least), start],
-    ["forced, or the first one", signedAfter(0, { unannounced: true }), start],
-    ["activated under a policy that asked for less, and known by now", signedAfter(least - 1), start + 1],
-    ["activated in time, by a clock that has been set back since", signedAfter(least), start - year],
-    ["an encryption key, which signs nothing", [...signedAfter(least), encActive], start],
+describe("no key signs that was not published for as long as was agreed", () => {
+  const agreed = { announceForSeconds: 86_400 };
+  const after = (publishedMs: number, more: Partial<KeyRecord> = agreed): readonly KeyRecord[] => [
+    { ...active, announcedAt: start - year, publishedAt: start - publishedMs, activatedAt: start, ...more },
   ];
-  for (const [name, records, now] of through) {
-    test(`${name}: it signs`, () => assert.doesNotThrow(() => checkFence(records, policy, now)));
+  const { publishedAt: _, ...published } = { ...active, publishedAt: 0 };
+  const used: readonly (readonly [string, readonly KeyRecord[]])[] = [
+    ["no key at all", []],
+    ["published for just long enough", after(day)],
+    ["published for a moment, and nothing was agreed", after(0, {})],
+    ["forced, or the first one", after(0, { ...agreed, unannounced: true })],
+    ["by a record that does not say since when, announced for just long enough", [{ ...published, ...agreed }]],
+    ["an encryption key, which signs nothing", [...after(day), { ...encActive, ...agreed }]],
+    ["a key that does not sign yet, or no more", [active, { ...announced, ...agreed }, { ...newer, ...agreed }]],
+  ];
+  for (const [name, records] of used) test(`${name}: used`, () => assert.doesNotThrow(() => checkAnnounced(records)));
+
+  const refused: readonly (readonly [string, readonly KeyRecord[], RegExp])[] = [
+    ["a millisecond less", after(day - 1), /published for 86399.999 s, where 86400 s were agreed/],
+    ["published after it signed", after(-1), /published for -0.001 s/],
+    ["a longer time was agreed", after(day, { announceForSeconds: 86_401 }), /86400 s, where 86401 s were agreed/],
+    [
+      "by a record that does not say since when, announced for less",
+      [{ ...published, ...agreed, announcedAt: start - day + second }],
+      /86399 s, where 86400 s/,
+    ],
+  ];
+  for (const [name, records, says] of refused) {
+    test(`${name}: refused`, async () => {
+      const { message } = await refusal(() => checkAnnounced(records), "ERR_RECORDS_INVALID");
+      assert.match(message, /kid "active" is active, and had been /);
+      assert.match(message, says);
+      assert.match(message, /restore the newest store$/);
+    });
   }
-  test("announced for a millisecond less: it does not", async () => {
-    const { message } = await refusal(() => checkFence(signedAfter(least - 1), policy, start), "ERR_RECORDS_INVALID");
-    assert.match(
-      message,
-      /kid "active" is active, and has been announced for 14704.999 s, where this policy needs 14705 s; .* until 20\d\d-.*Z, else/,
-    );
-  });
-  test("the clock set back does not let it through", async () => {
-    await refusal(() => checkFence(signedAfter(least - 1), policy, start - year), "ERR_RECORDS_INVALID");
-  });
 });
