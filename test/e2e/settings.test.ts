@@ -47,7 +47,7 @@ const samples: Readonly<Record<SettingName, Sample>> = {
   maxTokenLifetimeSeconds: durationSample,
   clockSkewSeconds: durationSample,
   cacheSlackSeconds: durationSample,
-  replicaLagSeconds: durationSample,
+  leaseSeconds: durationSample,
   encryptionKeys: textSample,
   data: textSample,
   signerType: { flag: ["local", "local"], variable: ["aws-kms", "aws-kms"], member: "vault-transit" },
@@ -130,7 +130,7 @@ describe("a wrong value is refused by a message that names its source and the ru
     ["maxTokenLifetimeSeconds", seconds, ["1h"], [true]],
     ["clockSkewSeconds", seconds, ["1h"], [true]],
     ["cacheSlackSeconds", seconds, ["1h"], [true]],
-    ["replicaLagSeconds", seconds, ["1h"], [true]],
+    ["leaseSeconds", seconds, ["1h"], [true]],
     ["data", notEmpty, [""], [""]],
     ["rotationMode", trueOrFalse, ["", "yes", "TRUE", "constructor"], ["true", 1]],
     ["workers", workers, ["0", "257", "two"], [0, "2"]],
@@ -261,8 +261,8 @@ describe("a mistake ends the start with code 1 and one line", { timeout, concurr
     },
     {
       name: "a policy that breaks its own arithmetic",
-      args: ["--announce-for-seconds", "14704"],
-      says: /announceForSeconds is 14704, and must be at least 14705: .* \[ERR_POLICY_INVALID\]/,
+      args: ["--announce-for-seconds", "14699"],
+      says: /announceForSeconds is 14699, and must be at least 14700: .* \[ERR_POLICY_INVALID\]/,
     },
     {
       name: "wrapping key that is none",

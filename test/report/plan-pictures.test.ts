@@ -58,13 +58,13 @@ durations. All times are UTC.
      active]
    activate sig (next)
      it has been published for 1 d, so every cache knows it [announceForSeconds
-     86400, at least 14705 = 7200 s in caches + cacheSlackSeconds 7200 +
-     clockSkewSeconds 300 + replicaLagSeconds 5]
+     86400, at least 14700 = 7200 s in caches + cacheSlackSeconds 7200 +
+     clockSkewSeconds 300]
 3  2027-01-10 13:10:05 UTC, in 51 d 1 h
    remove sig 9Lk2bM3Zq_x1h8V0TtqVJQp5bG4Yw1nH6oRkZ2sXc7E
      the last token that it signed has expired for every verifier [4205 s after
-     it retired = replicaLagSeconds 5 + maxTokenLifetimeSeconds 3600 + 2 *
-     clockSkewSeconds 300]
+     its last signature = maxTokenLifetimeSeconds 3600 + 2 * clockSkewSeconds
+     300 + 5 s between reading the store and signing]
 `,
   busy: `
                                            now 1        2    3      4     5    6       7     8   9

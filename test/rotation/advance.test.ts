@@ -4,8 +4,8 @@ import { activate, advance, end, leaseNextForMs } from "../../src/rotation/advan
 import { announceForMs, retireForMs, rotateEveryMs, rotationPolicy } from "../../src/rotation/policy.ts";
 import { checkAnnounced } from "../../src/rotation/records.ts";
 import { noteWaits } from "../../src/rotation/waits.ts";
-import type { KeyRecord, KeyUse, Lease } from "../../src/store/store.ts";
-import { day, frozen, hour, record, start, states, year } from "./key-records.ts";
+import type { KeyRecord, KeyUse } from "../../src/store/store.ts";
+import { frozen, hour, lease, record, start, states, year } from "./key-records.ts";
 
 const policy = rotationPolicy({
   maxTokenLifetimeSeconds: 7200,
@@ -341,15 +341,7 @@ test("the first key of its use takes nobody's place", () => {
 });
 
 describe("what replicas have told", () => {
-  const lease = (more: Partial<Lease> = {}): Lease => ({
-    id: "x",
-    name: "x",
-    publishes: 7,
-    signsWith: ["a"],
-    until: start + hour,
-    ...more,
-  });
-  const leases = [lease()];
+  const leases = [lease("x", { publishes: 7, signsWith: ["a"] })];
   const { publishedAt: _, ...unpublished } = announced;
   const { unusedAt: _unused, ...unretired } = retiring;
 
@@ -370,7 +362,7 @@ describe("what replicas have told", () => {
 
   test("says nothing about the step that is taken now: what retires in it waits until replicas have followed", () => {
     const given = frozen([active, announced, enc(active), enc(announced)]);
-    const replicas = { revision: 7, leases: [lease({ signsWith: [] })] };
+    const replicas = { revision: 7, leases: [lease("x", { publishes: 7 })] };
     const { records } = advance(given, policy, start + announcement, { replicas });
     assert.equal(states(records), "a retiring, b active, ea retiring, eb active");
     assert.deepEqual(
@@ -380,9 +372,9 @@ describe("what replicas have told", () => {
   });
 });
 
-describe("what a process adds of its own clock", () => {
-  const left = (ms: number) => ({ leftMs: () => ms });
+const left = (ms: number) => ({ leftMs: () => ms });
 
+describe("what a process adds of its own clock", () => {
   test("a step that is due by the time is not taken while it says that the wait is not over", () => {
     const { records, wakeAt } = advance(frozen([active, announced, retiring]), policy, start + announcement, left(5));
     assert.equal(states(records), "a active, b announced, r retiring");

@@ -1,5 +1,5 @@
 import type { NewKey } from "../../src/rotation/commands.ts";
-import type { KeyRecord, KeyUse } from "../../src/store/store.ts";
+import type { KeyRecord, KeyUse, Lease } from "../../src/store/store.ts";
 
 export const second = 1_000;
 export const hour = 3_600 * second;
@@ -33,6 +33,11 @@ export function record(
     ...(state === "retiring" && { unusedAt: times.retiredAt }),
   };
   return frozen({ ...rest, ...(isLive && { privateHalf }), state, ...wait, ...times });
+}
+
+/** The lease of a replica that has told nothing else yet. */
+export function lease(id: string, told: Partial<Lease> = {}): Lease {
+  return frozen({ id, name: id, publishes: 0, signsWith: [], until: start + hour, ...told });
 }
 
 /** Frozen to the ground: whoever changes it throws. */

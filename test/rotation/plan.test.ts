@@ -124,6 +124,9 @@ test("every date has its reason, and the bound with the numbers behind it", () =
 const removal = (record: KeyRecord) =>
   plan([record], policy, start).steps.find(({ action, kid }) => action === "removed" && kid === record.kid);
 
+const activation = (record: KeyRecord) =>
+  plan([active, record], policy, start).steps.find(({ action, kid }) => action === "activated" && kid === record.kid);
+
 test("the date of a removal is that of the longest wait that any process asked for, and its bound says so", () => {
   const longer = { ...active, retireForSeconds: 87_005 };
   assert.equal((removal(longer)?.at ?? 0) - (removal(active)?.at ?? 0), (87_005 - 4_205) * second);
@@ -136,8 +139,6 @@ test("the date of a removal is that of the longest wait that any process asked f
 
 test("the date of an activation is that of the longest announcement that any replica asked for, and its bound says so", () => {
   const next = record("b", "announced", { announcedAt: start - 5 * hour, publishedAt: start - 4 * hour });
-  const activation = (record: KeyRecord) =>
-    plan([active, record], policy, start).steps.find(({ action, kid }) => action === "activated" && kid === "b");
   assert.equal(activation(next)?.at, start + 20 * hour);
   const longer = activation({ ...next, announceForSeconds: 90_000 });
   assert.equal(longer?.at, start + 21 * hour);
