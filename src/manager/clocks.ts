@@ -48,14 +48,16 @@ export function createClocks(clock: Clock, skewMs: number) {
 
     /** Forgets the waits of all other keys. */
     keep(records: readonly KeyRecord[]): void {
-      const names = records.flatMap(({ kid, state, publishedAt, unusedAt }) =>
-        state === "announced"
-          ? `${kid} announced ${publishedAt}`
-          : state === "retiring"
-            ? `${kid} retiring ${unusedAt}`
-            : [],
+      const names = new Set(
+        records.flatMap(({ kid, state, publishedAt, unusedAt }) =>
+          state === "announced"
+            ? `${kid} announced ${publishedAt}`
+            : state === "retiring"
+              ? `${kid} retiring ${unusedAt}`
+              : [],
+        ),
       );
-      waits = new Map([...waits].filter(([name]) => names.includes(name)));
+      waits = new Map([...waits].filter(([name]) => names.has(name)));
     },
 
     /** A token gets its times from the clock of this machine. @throws SignerError `ERR_SIGNER_FENCED` */

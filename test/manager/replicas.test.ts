@@ -3,15 +3,13 @@ import { describe, test } from "node:test";
 import * as jose from "jose";
 import { JwksdError, SignerError, StoreError } from "../../src/errors.ts";
 import type { PublicJwk } from "../../src/jwk/public.ts";
-import { makeLocalKey } from "../../src/manager/make-key.ts";
 import { checkRecords } from "../../src/rotation/records.ts";
 import { localSigner } from "../../src/signer/local.ts";
 import type { ExternalSigner } from "../../src/signer/signer.ts";
 import { memoryStore } from "../../src/store/memory.ts";
 import type { KeyRecord, KeyStore } from "../../src/store/store.ts";
 import { eventually } from "../support/service.ts";
-import { createWrapping } from "../support/managed.ts";
-import { type ManagerChoice, type Replica, World, issuer, seen, shortCache, typesOf } from "./world.ts";
+import { type ManagerChoice, type Replica, World, seen, shortCache, typesOf } from "./world.ts";
 import { committed } from "../support/records.ts";
 import { day, hour, second, start as epoch } from "../rotation/key-records.ts";
 
@@ -22,6 +20,7 @@ const code = (expected: string) => (error: unknown) => {
   return true;
 };
 
+const retireFor = (lifetimeSeconds: number): number => 5 + lifetimeSeconds + 2 * 300;
 const lifetimes = ({ manager }: Replica): unknown[] => manager.records.map((record) => record.retireForSeconds);
 
 /** Asserts that all of them serve and sign the same, and gives that. */
@@ -137,7 +136,6 @@ describe("three managers with one store act as one", () => {
   test("a policy that grows counts for the active key as soon as somebody signs under it, and is written once", async () => {
     const world = new World();
     const before = await world.start();
-    const retireFor = (lifetimeSeconds: number): number => 5 + lifetimeSeconds + 2 * 300;
     assert.deepEqual(lifetimes(before), [retireFor(3600)]);
     const after = await world.start({ policy: { maxTokenLifetimeSeconds: 7200 } });
     assert.deepEqual(lifetimes(after), [retireFor(7200)]);
