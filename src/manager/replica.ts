@@ -28,6 +28,7 @@ export function createReplica(
   const marks = (): Marks => ({ monotonic: monotonic(), wall: clock.now() });
   let id: string | undefined;
   let told = nothing;
+  let serial = 0;
   let confirmed: Marks | undefined;
 
   const elapsedMs = (): number =>
@@ -73,7 +74,10 @@ export function createReplica(
       if (id === undefined) throw new StoreError("ERR_LEASE_ENDED", "this replica has no lease; it joins again");
       const [lease, sent] = [{ id, ...next }, marks()];
       try {
-        const renew = (signal: AbortSignal): Promise<number> => store.renew(lease, leaseMs, { signal, ifRevision });
+        // A renewal that was given up may still arrive, after this one.
+        serial += 1;
+        const options = { ifRevision, serial };
+        const renew = (signal: AbortSignal): Promise<number> => store.renew(lease, leaseMs, { ...options, signal });
         const revision = await ofStore(renew, { clock, signal });
         [told, confirmed] = [next, sent];
         return revision;

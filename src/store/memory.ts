@@ -16,6 +16,7 @@ export function memoryStore(options: MemoryStoreOptions = {}): KeyStore {
   const { clock = systemClock } = checkOptions(options, { clock: clockRule });
   const kept = new KeptRecords();
   const leases = new Map<string, Lease>();
+  const serials = new Map<string, number>();
   // As JSON, so that nothing is shared with callers, and only what any store could keep is kept.
   const log: string[] = [];
   const watchers = new Set<() => void>();
@@ -30,8 +31,13 @@ export function memoryStore(options: MemoryStoreOptions = {}): KeyStore {
 
   const liveAt = (now: number): Lease[] => [...leases.values()].filter(({ until }) => until > now);
 
+  const end = (id: string): void => {
+    leases.delete(id);
+    serials.delete(id);
+  };
+
   const forget = (endedBy: number): void => {
-    for (const { id, until } of leases.values()) if (until <= endedBy) leases.delete(id);
+    for (const { id, until } of leases.values()) if (until <= endedBy) end(id);
   };
 
   return {
@@ -66,22 +72,24 @@ export function memoryStore(options: MemoryStoreOptions = {}): KeyStore {
       leases.set(joined.id, joined);
     },
 
-    async renew(lease, forMs, { signal, ifRevision = revision } = {}) {
+    async renew(lease, forMs, { signal, ifRevision = revision, serial } = {}) {
       ready(signal);
       checkRenewal(lease);
       const { id, publishes, signsWith } = lease;
       const now = clock.now();
       const until = endOf(now, forMs);
       const held = leases.get(id);
-      if (held === undefined || held.until <= now) throw leaseEnded(id);
+      if (held === undefined || held.until <= now || (serials.get(id) ?? 0) > (serial ?? Infinity))
+        throw leaseEnded(id);
       checkRevision(revision, ifRevision);
+      if (serial !== undefined) serials.set(id, serial);
       leases.set(id, copyOf({ ...held, publishes, signsWith, until }));
       return revision;
     },
 
     async leave(id, { signal } = {}) {
       ready(signal);
-      leases.delete(id);
+      end(id);
     },
 
     async events({ limit = Infinity, before = Infinity, signal } = {}) {

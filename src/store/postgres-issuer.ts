@@ -16,7 +16,17 @@ import {
 import type { Changes } from "./postgres-changes.ts";
 import { CommitLost, type Connections, type Query } from "./postgres-driver.ts";
 import { isSerialization, postgresError } from "./postgres-errors.ts";
-import type { CommitOptions, KeyEvent, KeyRecord, KeyStore, Lease, LeaseSeen, Snapshot, StoreCall } from "./store.ts";
+import type {
+  CommitOptions,
+  KeyEvent,
+  KeyRecord,
+  KeyStore,
+  Lease,
+  LeaseSeen,
+  RenewOptions,
+  Snapshot,
+  StoreCall,
+} from "./store.ts";
 
 const maxAttempts = 10;
 
@@ -59,8 +69,8 @@ const forgetLeasesQuery = "DELETE FROM jwksd.leases WHERE issuer_id = $1 AND unt
 const joinQuery = `INSERT INTO jwksd.leases (issuer_id, id, name, publishes, signs_with, until)
 VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (issuer_id, id) DO NOTHING RETURNING id`;
 
-const renewQuery = `UPDATE jwksd.leases SET publishes = $3, signs_with = $4, until = $5
-WHERE issuer_id = $1 AND id = $2 AND until > $6 RETURNING id`;
+const renewQuery = `UPDATE jwksd.leases SET publishes = $3, signs_with = $4, until = $5, serial = coalesce($7::bigint, serial)
+WHERE issuer_id = $1 AND id = $2 AND until > $6 AND serial <= coalesce($7::bigint, serial) RETURNING id`;
 
 /** What a writer holds until its transaction ends. */
 interface Held {
@@ -150,17 +160,14 @@ export class PostgresStore implements KeyStore {
     });
   }
 
-  async renew(
-    lease: LeaseSeen,
-    forMs: number,
-    { signal, ifRevision }: StoreCall & { readonly ifRevision?: number | undefined } = {},
-  ) {
+  async renew(lease: LeaseSeen, forMs: number, { signal, ifRevision, serial }: RenewOptions = {}) {
     checkRenewal(lease);
     endOf(0, forMs);
     const { id: leaseId, publishes, signsWith } = lease;
     return this.#write(signal, "ERR_STORE_UNAVAILABLE", async ({ query, id, revision, now }) => {
       const until = endOf(now, forMs);
-      const renewed = await query(renewQuery, [id, leaseId, publishes, JSON.stringify(signsWith), until, now]);
+      const told = [publishes, JSON.stringify(signsWith), until, now, serial ?? null];
+      const renewed = await query(renewQuery, [id, leaseId, ...told]);
       if (renewed.length === 0) throw leaseEnded(leaseId);
       checkRevision(revision, ifRevision ?? revision);
       return revision;

@@ -43,6 +43,8 @@ CREATE TABLE jwksd.leases (
   signs_with text NOT NULL,
   -- Epoch milliseconds by the clock of the database.
   until bigint NOT NULL,
+  -- Of the last renewal.
+  serial bigint NOT NULL DEFAULT 0,
   PRIMARY KEY (issuer_id, id)
 );`,
 ];

@@ -36,7 +36,8 @@ const queries = {
   leases: `SELECT id, name, CAST(publishes AS REAL) AS publishes, signs_with AS signsWith, CAST(until AS REAL) AS until
            FROM leases WHERE until > ? ORDER BY number`,
   addLease: `INSERT INTO leases (id, name, publishes, signs_with, until) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-  changeLease: "UPDATE leases SET publishes = ?, signs_with = ?, until = ? WHERE id = ? AND until > ?",
+  changeLease: `UPDATE leases SET publishes = ?, signs_with = ?, until = ?, serial = coalesce(?, serial)
+                WHERE id = ? AND until > ? AND serial <= coalesce(?, serial)`,
   endLease: "DELETE FROM leases WHERE id = ?",
   forgetLeases: "DELETE FROM leases WHERE until <= ?",
   dataVersion: "PRAGMA data_version",

@@ -17,7 +17,16 @@ import {
 import { isBusy, storeError } from "./sqlite-errors.ts";
 import { type SqliteFile, createFile, identityOf, openFile } from "./sqlite-file.ts";
 import { transaction } from "./sqlite-schema.ts";
-import type { CommitOptions, KeyEvent, KeyRecord, KeyStore, Lease, LeaseSeen, StoreCall } from "./store.ts";
+import type {
+  CommitOptions,
+  KeyEvent,
+  KeyRecord,
+  KeyStore,
+  Lease,
+  LeaseSeen,
+  RenewOptions,
+  StoreCall,
+} from "./store.ts";
 
 export interface SqliteStoreOptions {
   /** How often a watched store is looked at for commits of other processes, in milliseconds. Default: 250. */
@@ -126,11 +135,7 @@ class SqliteStore implements KeyStore {
     );
   }
 
-  renew(
-    lease: LeaseSeen,
-    forMs: number,
-    { signal, ifRevision }: StoreCall & { readonly ifRevision?: number | undefined } = {},
-  ) {
+  renew(lease: LeaseSeen, forMs: number, { signal, ifRevision, serial }: RenewOptions = {}) {
     return this.#use(signal, (file) =>
       this.#write(file, () => {
         checkRenewal(lease);
@@ -140,8 +145,10 @@ class SqliteStore implements KeyStore {
           publishes,
           JSON.stringify(signsWith),
           endOf(now, forMs),
+          serial ?? null,
           id,
           now,
+          serial ?? null,
         );
         if (changes === 0) throw leaseEnded(id);
         const { revision } = this.#state(file.statements);

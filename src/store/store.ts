@@ -116,6 +116,11 @@ export interface StoreCall {
   readonly signal?: AbortSignal | undefined;
 }
 
+export interface RenewOptions extends StoreCall {
+  readonly ifRevision?: number | undefined;
+  readonly serial?: number | undefined;
+}
+
 export interface CommitOptions extends StoreCall {
   /** Kept in the place of the one before; without it, none is kept. */
   readonly seal?: string | undefined;
@@ -159,15 +164,13 @@ export interface KeyStore {
    * Says what the replica does now, and moves the end of its lease to `forMs` milliseconds from now.
    *
    * @param options.ifRevision changes nothing unless this is the revision of the store
+   * @param options.serial the number of this renewal. One that was given up may still arrive: where a higher number came before, nothing is
+   * changed, and the lease counts as ended. Default: the order of arrival
    * @returns the revision of the store
    * @throws StoreError `ERR_LEASE_ENDED`: the lease has ended; join with a new id
    * @throws StoreError `ERR_STORE_CONFLICT` (`retryable`): the store is at another revision than `ifRevision`
    */
-  renew(
-    lease: LeaseSeen,
-    forMs: number,
-    options?: StoreCall & { readonly ifRevision?: number | undefined },
-  ): Promise<number>;
+  renew(lease: LeaseSeen, forMs: number, options?: RenewOptions): Promise<number>;
   /** Ends a lease now. There need not be one with this id. */
   leave(id: string, options?: StoreCall): Promise<void>;
   /** The newest events, newest first; `limit` of them (default: all), from before event number `before` (default: the end). */

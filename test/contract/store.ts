@@ -357,6 +357,20 @@ export function checkStore(name: string, open: () => Promise<StoreUnderTest>, ro
       await store.join({ id: "over", name: "over" }, longMs);
     });
 
+    test("a renewal that was given up and arrives late changes nothing", async () => {
+      await store.join({ id: "a", name: "a" }, longMs);
+      const renew = (publishes: number, serial: number) =>
+        store.renew({ id: "a", publishes, signsWith: [] }, longMs, { serial });
+      await renew(1, 1);
+      await renew(3, 3);
+      await refused(renew(2, 2), "ERR_LEASE_ENDED", false);
+      assert.deepEqual(await leasesOf(store), [{ id: "a", name: "a", publishes: 3, signsWith: [] }]);
+      // The same one twice, where its answer was lost.
+      await renew(3, 3);
+      await renew(4, 4);
+      assert.equal((await leasesOf(store))[0]?.publishes, 4);
+    });
+
     test("a renewal on the condition of a revision", async () => {
       await store.join({ id: "a", name: "a" }, longMs);
       await store.commit(0, [whole], []);

@@ -58,10 +58,10 @@ export class WrittenStore implements KeyStore {
 
   readonly join: KeyStore["join"] = (...args) => this.#leases.join(...args);
   readonly leave: KeyStore["leave"] = (...args) => this.#leases.leave(...args);
-  readonly renew: KeyStore["renew"] = async (lease, forMs, { ifRevision } = {}) => {
+  readonly renew: KeyStore["renew"] = async (lease, forMs, { ifRevision, serial } = {}) => {
     const { revision } = this.read();
     checkRevision(revision, ifRevision ?? revision);
-    await this.#leases.renew(lease, forMs);
+    await this.#leases.renew(lease, forMs, { serial });
     return revision;
   };
 
