@@ -3,27 +3,32 @@ import { test } from "node:test";
 import { isDeepStrictEqual } from "node:util";
 import fc from "fast-check";
 import { StateError } from "../../src/errors.ts";
-import { type Change, advance, leaseNextForMs } from "../../src/rotation/advance.ts";
+import { type Change, type View, advance, leaseNextForMs } from "../../src/rotation/advance.ts";
 import { type Command, announce, applyCommand } from "../../src/rotation/commands.ts";
-import { type RotationPolicy, cachedForSeconds, rotationPolicy } from "../../src/rotation/policy.ts";
-import { activeKey, checkFence, checkRecords, isRotating, publishedKeys } from "../../src/rotation/records.ts";
-import type { KeyEvent, KeyRecord, KeyUse } from "../../src/store/store.ts";
+import { type RotationPolicy, cachedForSeconds, rotationPolicy, signWithinSeconds } from "../../src/rotation/policy.ts";
+import { activeKey, checkAnnounced, checkRecords, isRotating, publishedKeys } from "../../src/rotation/records.ts";
+import { noteWaits, replicasBehind } from "../../src/rotation/waits.ts";
+import type { Committed, KeyEvent, KeyRecord, KeyUse, Lease } from "../../src/store/store.ts";
 import { day, frozen, hour, newKey, second, start, year } from "../rotation/key-records.ts";
 import { soak } from "../support/soak.ts";
 
 /*
  * Several replicas work on one store: each loads, decides, and commits by compare-and-set, and in between the others do, or it
- * crashes. What they decide by is what their clocks tell; the laws hold in true time, which only the model knows.
+ * crashes. Each publishes and signs by the records that it has adopted, and tells so by its lease; it may be late with each of these, for
+ * as long as it likes, and an answer of the store may get lost. The laws hold in true time, which only the model knows:
+ * - No token is signed with a key that a replica which calls itself ready does not publish, or that a cache may not know.
+ * - No key is removed while anybody may sign with it, while a token of it lives, or while a cache gives it to somebody who encrypts.
+ * What an operator forces is no breach of them.
+ *
+ * Who signs without a lease signs within `signWithinSeconds` of a read of the store.
  *
  * Which clocks are covered: each is off by any number of whole years, and by up to half of clockSkewSeconds to either side, and is
  * set anew at any moment. So between the writing of a time and its reading, a clock has moved by
  * - at most clockSkewSeconds, which the policy adds to every bound; or
  * - forwards by more than any waiting time and an hour: such a wait is taken for missed, and starts again; or
- * - backwards by years: the wait takes longer, or it began in the future and starts again.
- * A clock that is set forwards by more than the skew and less than the rest of a waiting time is not covered: nothing tells it from
- * time that has passed.
- *
- * A commit follows its decision, and a replica follows a commit, within replicaLagSeconds in all; who takes longer has crashed.
+ * - backwards by years: the wait ends when a whole one has passed by the monotonic clock of a replica that has seen it begin.
+ * A clock that is set forwards by less than that is covered by the monotonic clocks alone, of processes that have seen the wait begin:
+ * test/rotation/waits.test.ts. Leases end by true time; a replica takes its own for ended 1 % earlier.
  */
 
 const policies: readonly RotationPolicy[] = [
@@ -34,13 +39,13 @@ const policies: readonly RotationPolicy[] = [
     announceForSeconds: 7_200,
     cacheSlackSeconds: 0,
     clockSkewSeconds: 0,
-    replicaLagSeconds: 0,
+    leaseSeconds: 60,
   }),
   rotationPolicy({
     rotateEveryDays: 60,
     maxTokenLifetimeSeconds: 30 * 86_400,
     clockSkewSeconds: 1_800,
-    replicaLagSeconds: 120,
+    leaseSeconds: 20_000,
   }),
 ];
 
@@ -62,15 +67,28 @@ type Act =
       readonly force: boolean;
     };
 
-type Wait = "moment" | "minute" | "hour" | "announcement" | "retirement" | "period";
+type Wait = "moment" | "minute" | "lease" | "hour" | "announcement" | "retirement" | "period";
+
+type Until = "decide" | "commit" | "adopt" | "switch" | "tell";
 
 type Step =
-  | { readonly type: "wait"; readonly for: Wait; readonly plusMs: number }
+  /** Those that renew go on doing what they do; the leases of the others may end. */
+  | { readonly type: "wait"; readonly for: Wait; readonly plusMs: number; readonly renew: readonly number[] }
   /** Until a replica would wake, by its own clock. */
-  | { readonly type: "sleep"; readonly replica: number; readonly plusMs: number }
+  | { readonly type: "sleep"; readonly replica: number; readonly plusMs: number; readonly renew: readonly number[] }
   | { readonly type: "set clock"; readonly replica: number; readonly years: number; readonly skew: number }
-  | { readonly type: "load" | "commit" | "crash"; readonly replica: number }
-  | { readonly type: "decide" | "turn"; readonly replica: number; readonly act: Act };
+  | { readonly type: "join" | "load" | "commit" | "adopt" | "crash"; readonly replica: number }
+  /** It tells what it does, or goes on to sign with another key; the answer may get lost. */
+  | { readonly type: "tell" | "switch"; readonly replica: number; readonly isLost: boolean }
+  | { readonly type: "decide"; readonly replica: number; readonly act: Act }
+  /** All of that, one after the other; a slow replica stops in between. Meanwhile another one tells what it does. */
+  | {
+      readonly type: "turn";
+      readonly replica: number;
+      readonly act: Act;
+      readonly until: Until;
+      readonly meanwhile: number | undefined;
+    };
 
 const use = fc.constantFrom<KeyUse>("sig", "sig", "enc");
 const which = fc.nat(9);
@@ -108,13 +126,15 @@ const act: fc.Arbitrary<Act> = fc.oneof(
 );
 
 const replica = fc.constantFrom(...replicas);
+const renew = fc.oneof(fc.constant(replicas), fc.subarray([...replicas]));
 const step: fc.Arbitrary<Step> = fc.oneof(
   {
     weight: 8,
     arbitrary: fc.record({
       type: fc.constant<"wait">("wait"),
-      for: fc.constantFrom<Wait>("moment", "minute", "hour", "announcement", "retirement", "period"),
+      for: fc.constantFrom<Wait>("moment", "minute", "lease", "hour", "announcement", "retirement", "period"),
       plusMs: fc.constantFrom(0, 0, 1, second, hour + 1),
+      renew,
     }),
   },
   {
@@ -123,6 +143,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
       type: fc.constant<"sleep">("sleep"),
       replica,
       plusMs: fc.constantFrom(-1, 0, 0, 0, hour, hour + 1),
+      renew,
     }),
   },
   {
@@ -134,17 +155,31 @@ const step: fc.Arbitrary<Step> = fc.oneof(
       skew: fc.constantFrom(-1, -1, 1, 1, 0, 0.3),
     }),
   },
-  { weight: 2, arbitrary: fc.record({ type: fc.constantFrom("load", "commit", "commit"), replica }) },
+  { weight: 6, arbitrary: fc.record({ type: fc.constantFrom("join", "load", "commit", "commit", "adopt"), replica }) },
+  { weight: 8, arbitrary: fc.record({ type: fc.constantFrom("tell", "switch"), replica, isLost: rarely }) },
   { weight: 1, arbitrary: fc.record({ type: fc.constant<"crash">("crash"), replica }) },
   { weight: 4, arbitrary: fc.record({ type: fc.constant<"decide">("decide"), replica, act }) },
-  { weight: 10, arbitrary: fc.record({ type: fc.constant<"turn">("turn"), replica, act }) },
+  {
+    weight: 14,
+    arbitrary: fc.record({
+      type: fc.constant<"turn">("turn"),
+      replica,
+      act,
+      until: fc.oneof(
+        { weight: 8, arbitrary: fc.constant<Until>("tell") },
+        { weight: 2, arbitrary: fc.constantFrom<Until>("switch", "adopt", "commit", "decide") },
+      ),
+      meanwhile: fc.option(replica, { freq: 4, nil: undefined }),
+    }),
+  },
 );
 
 /** What the model knows about a key, in true time. */
 interface Life {
   readonly announcedAt: number;
-  /** From when on nobody decided to sign with it, or to publish it for encryption. */
-  readonly stoppedAt?: number;
+  readonly publishedAt?: number;
+  /** Until when somebody may have signed with it, or given it to somebody who encrypts. */
+  readonly usedUntil: number;
 }
 
 interface Decision extends Change {
@@ -152,12 +187,30 @@ interface Decision extends Change {
   readonly before: readonly KeyRecord[];
   readonly decidedAt: number;
   readonly act: Act;
+  /** The leases that it relies on. */
+  readonly leases: readonly Lease[] | undefined;
 }
 
 interface Replica {
   offsetMs: number;
-  seen?: { readonly revision: number; readonly records: readonly KeyRecord[] } | undefined;
+  seen?: (Committed & { readonly leases: readonly Lease[] }) | undefined;
   decision?: Decision | undefined;
+  /** Until when it relies on its lease, in true time. */
+  lease?: { readonly id: string; readonly endsAt: number } | undefined;
+  /** What it knows that the others know. */
+  told: Pick<Lease, "publishes" | "signsWith">;
+  publishes?: Committed | undefined;
+  signsWith?: string | undefined;
+  /** When it saw each wait begin, by its clock and in true time. */
+  waits: Map<string, { readonly clock: number; readonly at: number }>;
+}
+
+const nothing = { publishes: 0, signsWith: [] };
+
+/** Sets that a replica served that was ready, and until when. */
+interface Served {
+  readonly until: number;
+  readonly kids: readonly string[];
 }
 
 /** How often each thing came to pass in all histories. */
@@ -168,11 +221,15 @@ const count = (tally: Tally, what: string): unknown => tally.set(what, (tally.ge
 class World {
   readonly #policy: RotationPolicy;
   readonly #tally: Tally;
-  readonly #replicas: readonly Replica[] = replicas.map(() => ({ offsetMs: 0 }));
+  readonly #replicas: readonly Replica[] = replicas.map(() => ({ offsetMs: 0, told: nothing, waits: new Map() }));
   readonly #lives = new Map<string, Life>();
+  /** Kids of keys that went before their time, because an operator asked for it. */
+  readonly #forced = new Set<string>();
+  #served: Served[] = [];
   #nowMs = start;
   #revision = 0;
   #records: readonly KeyRecord[] = [];
+  #leases: readonly Lease[] = [];
   #made = 0;
 
   constructor(policy: RotationPolicy, tally: Tally) {
@@ -182,35 +239,192 @@ class World {
 
   take(step: Step): void {
     if (step.type === "wait") {
-      this.#nowMs += this.#lengthOf(step.for) + step.plusMs;
+      this.#pass(this.#lengthOf(step.for) + step.plusMs, step.renew);
+      this.#checkSigners();
       return;
     }
     const replica = this.#replicas[step.replica] as Replica;
     if (step.type === "sleep") {
-      const { wakeAt } = advance(this.#records, this.#policy, this.#nowMs + replica.offsetMs);
-      if (wakeAt < Infinity) this.#nowMs = Math.max(this.#nowMs, wakeAt - replica.offsetMs + step.plusMs);
+      const now = this.#nowMs + replica.offsetMs;
+      const { wakeAt } = advance(this.#records, this.#policy, now, { leftMs: this.#leftMs(replica) });
+      if (wakeAt < Infinity) this.#pass(Math.max(wakeAt - now + step.plusMs, 0), step.renew);
     } else if (step.type === "set clock") {
       replica.offsetMs = step.years * year + Math.round((step.skew * this.#policy.clockSkewSeconds * second) / 2);
-    } else if (step.type === "load") this.#load(replica);
+    } else if (step.type === "join") this.#join(replica);
+    else if (step.type === "load") this.#load(replica);
     else if (step.type === "commit") this.#commit(replica);
+    else if (step.type === "adopt") this.#adopt(replica);
+    else if (step.type === "tell") this.#tell(replica, step.isLost);
+    else if (step.type === "switch") this.#switch(replica, step.isLost);
     else if (step.type === "decide") this.#decide(replica, step.act);
-    else if (step.type === "turn") {
-      this.#load(replica);
-      this.#decide(replica, step.act);
-      this.#commit(replica);
-    } else replica.seen = replica.decision = undefined;
+    else if (step.type === "turn") this.#turn(replica, step);
+    else this.#crash(replica);
+    this.#checkSigners();
     this.#checkPlan(this.#nowMs + replica.offsetMs);
   }
+
+  // ---- replicas and their leases
+
+  #turn(replica: Replica, { act, until, meanwhile }: Extract<Step, { type: "turn" }>): void {
+    this.#join(replica);
+    this.#load(replica);
+    this.#decide(replica, act);
+    const other = meanwhile === undefined ? undefined : this.#replicas[meanwhile];
+    if (other !== undefined && other !== replica) {
+      this.#join(other);
+      this.#adopt(other);
+      this.#tell(other);
+    }
+    if (until === "decide") return;
+    this.#commit(replica);
+    if (until === "commit") return;
+    this.#adopt(replica);
+    if (until === "adopt") return;
+    this.#switch(replica);
+    if (until === "tell") this.#tell(replica);
+  }
+
+  #pass(ms: number, renew: readonly number[]): void {
+    const renewing = renew.map((index) => this.#replicas[index] as Replica).filter((replica) => this.#holds(replica));
+    this.#nowMs += ms;
+    for (const replica of renewing) this.#renew(replica, this.#leaseOf(replica));
+    this.#leases = this.#leases.filter(({ until }) => until > this.#nowMs);
+  }
+
+  get #leaseMs(): number {
+    return this.#policy.leaseSeconds * second;
+  }
+
+  #holds({ lease }: Replica): boolean {
+    return lease !== undefined && this.#nowMs < lease.endsAt;
+  }
+
+  #isReady(replica: Replica): boolean {
+    return this.#holds(replica) && replica.told.publishes > 0;
+  }
+
+  #leaseOf({ lease }: Replica): Lease | undefined {
+    return this.#leases.find(({ id }) => id === lease?.id);
+  }
+
+  #renew(replica: Replica, next: Lease | undefined, isLost = false): void {
+    if (next === undefined) return this.#end(replica);
+    const { id, publishes, signsWith } = next;
+    const renewed = { ...next, until: this.#nowMs + this.#leaseMs };
+    this.#leases = this.#leases.map((other) => (other.id === id ? renewed : other));
+    if (isLost) return void count(this.#tally, "lost");
+    replica.told = { publishes, signsWith };
+    replica.lease = { id, endsAt: this.#nowMs + this.#leaseMs * 0.99 };
+  }
+
+  #join(replica: Replica): void {
+    if (this.#holds(replica)) return;
+    this.#end(replica);
+    const id = `lease ${(this.#made += 1)}`;
+    const until = this.#nowMs + this.#leaseMs;
+    this.#leases = [...this.#leases, { id, name: id, ...nothing, until }];
+    replica.lease = { id, endsAt: this.#nowMs + this.#leaseMs * 0.99 };
+  }
+
+  /** What it does no more, or what the others no longer rely on. */
+  #end(replica: Replica): void {
+    if (replica.lease !== undefined && !this.#holds(replica)) count(this.#tally, "fenced");
+    this.#note(replica);
+    replica.told = nothing;
+    replica.lease = replica.seen = replica.publishes = replica.signsWith = undefined;
+  }
+
+  #crash(replica: Replica): void {
+    this.#end(replica);
+    replica.decision = undefined;
+    replica.waits.clear();
+  }
+
+  /** Notes what a replica has done until now, or until its lease ended, before it does something else. */
+  #note(replica: Replica): void {
+    const until = Math.min(this.#nowMs, replica.lease?.endsAt ?? -Infinity);
+    if (replica.signsWith !== undefined) this.#use(replica.signsWith, until);
+    if (replica.told.publishes === 0 || replica.publishes === undefined) return;
+    const kids = publishedKids(replica.publishes);
+    this.#served = [...this.#served.filter(({ until }) => this.#isCached(until)), { until, kids }];
+    for (const { kid } of publishedKeys(replica.publishes.records, "enc")) this.#use(kid, until);
+  }
+
+  #use(kid: string, until: number): void {
+    const life = this.#lives.get(kid);
+    if (life !== undefined) this.#lives.set(kid, { ...life, usedUntil: Math.max(life.usedUntil, until) });
+  }
+
+  /** Whether a cache may still have a copy of a set that was served until then. */
+  #isCached(until: number): boolean {
+    return this.#nowMs < until + (cachedForSeconds.long + this.#policy.cacheSlackSeconds) * second;
+  }
+
+  /** Publishes what it has seen. It goes on signing with the key that it had, if that is published. */
+  #adopt(replica: Replica): void {
+    const { seen } = replica;
+    if (seen === undefined || seen.revision === 0 || !this.#holds(replica)) return;
+    this.#note(replica);
+    replica.publishes = seen;
+    const { signsWith = "" } = replica;
+    if (!publishedKids(seen).includes(signsWith)) replica.signsWith = undefined;
+  }
+
+  /** Signs with the active key of what it publishes, when the others know that. */
+  #switch(replica: Replica, isLost = false): void {
+    const { publishes, told } = replica;
+    const next = activeKey(publishes?.records ?? [], "sig")?.kid;
+    if (next === undefined || next === replica.signsWith || !this.#holds(replica)) return;
+    const lease = this.#leaseOf(replica);
+    if (!told.signsWith.includes(next)) {
+      if (lease !== undefined && publishes?.revision !== this.#revision) return void count(this.#tally, "too late");
+      this.#renew(replica, lease && { ...lease, ...told, signsWith: [...told.signsWith, next] }, isLost);
+    }
+    if (!replica.told.signsWith.includes(next)) return;
+    this.#note(replica);
+    replica.signsWith = next;
+  }
+
+  #tell(replica: Replica, isLost = false): void {
+    const { publishes, signsWith, lease } = replica;
+    if (lease === undefined || publishes === undefined) return;
+    const kids = signsWith === undefined ? [] : [signsWith];
+    const known = this.#leaseOf(replica);
+    this.#renew(replica, known && { ...known, publishes: publishes.revision, signsWith: kids }, isLost);
+  }
+
+  /** A wait is over when its time and the monotonic clock say so, or when a whole one has passed by the monotonic clock. */
+  #leftMs(replica: Replica): NonNullable<View["leftMs"]> {
+    return ({ kid, state }, { since, forMs }) => {
+      const clock = this.#nowMs + replica.offsetMs;
+      const name = `${kid} ${state} ${since}`;
+      const first = replica.waits.get(name) ?? { clock, at: this.#nowMs };
+      replica.waits.set(name, first);
+      const passed = this.#nowMs - first.at;
+      const end = since + forMs;
+      return Math.max(Math.min(Math.max(end - clock, end - first.clock - passed), forMs - passed), 0);
+    };
+  }
+
+  // ---- what they decide
 
   #lengthOf(wait: Wait): number {
     const { announceForSeconds, maxTokenLifetimeSeconds, clockSkewSeconds, rotateEveryDays } = this.#policy;
     const announcement = announceForSeconds * second;
     const retirement = (maxTokenLifetimeSeconds + 2 * clockSkewSeconds) * second;
-    return { moment: 0, minute: 60 * second, hour, announcement, retirement, period: rotateEveryDays * day }[wait];
+    return {
+      moment: 0,
+      minute: 60 * second,
+      hour,
+      announcement,
+      retirement,
+      period: rotateEveryDays * day,
+      lease: this.#leaseMs,
+    }[wait];
   }
 
   #load(replica: Replica): void {
-    replica.seen = { revision: this.#revision, records: this.#records };
+    replica.seen = { revision: this.#revision, records: this.#records, leases: this.#leases };
   }
 
   #decide(replica: Replica, act: Act): void {
@@ -218,7 +432,7 @@ class World {
     replica.decision = undefined;
     if (seen === undefined) return;
     try {
-      const change = frozen(this.#enact(act, seen.records, this.#nowMs + replica.offsetMs));
+      const change = frozen(this.#enact(act, replica, seen));
       if (change.records === seen.records) assert.deepEqual(change.events, []);
       replica.decision = { ...change, revision: seen.revision, before: seen.records, decidedAt: this.#nowMs, act };
     } catch (error) {
@@ -230,22 +444,46 @@ class World {
     }
   }
 
-  #enact(act: Act, records: readonly KeyRecord[], now: number): Change {
+  #enact(
+    act: Act,
+    replica: Replica,
+    { records, ...replicas }: NonNullable<Replica["seen"]>,
+  ): Pick<Decision, "records" | "events" | "leases"> {
     const policy = this.#policy;
+    const now = this.#nowMs + replica.offsetMs;
     const kid = (which: number): string => records[which % Math.max(records.length, 1)]?.kid ?? "none";
     const fresh = (use: KeyUse) => newKey(`key ${(this.#made += 1)}`, use);
-    const command = (command: Command): Change => applyCommand(records, command, policy, now);
+    const noted = (change: Change, announces = false): Change => ({
+      ...change,
+      records: noteWaits(change.records, policy, { announces }),
+    });
+    const command = (command: Command) => ({
+      ...noted(applyCommand(records, command, policy, now)),
+      leases: undefined,
+    });
     switch (act.type) {
       case "advance": {
         const announced = records.filter(({ state }) => state === "announced").map(({ kid }) => kid);
-        const { due, ...planned } = advance(records, policy, now, new Set(act.heldBack ? announced : []));
-        return due.reduce<Change>((change, use) => announce(change, fresh(use), now, "it is time"), planned);
+        const cannotSign = new Set(act.heldBack ? announced : []);
+        const leftMs = this.#leftMs(replica);
+        const { due, reliesOnReplicas, ...planned } = advance(records, policy, now, { replicas, cannotSign, leftMs });
+        const change = due.reduce<Change>((change, use) => announce(change, fresh(use), now, "it is time"), planned);
+        for (const record of records.filter(
+          ({ state, publishedAt }) => state === "announced" && publishedAt === undefined,
+        ))
+          if (replicasBehind(record, replicas).length > 0) count(this.#tally, "held up");
+        return { ...noted(change, true), leases: reliesOnReplicas ? replicas.leases : undefined };
       }
       case "claim": {
         const active = activeKey(records, "sig");
-        if (active === undefined || !advance(records, policy, now).due.includes("sig")) return { records, events: [] };
+        if (active === undefined || !advance(records, policy, now).due.includes("sig"))
+          return { records, events: [], leases: undefined };
         const claimed = { ...active, successorLease: { by: "somebody", until: now + leaseNextForMs } };
-        return { records: records.map((record) => (record === active ? claimed : record)), events: [] };
+        return {
+          records: records.map((record) => (record === active ? claimed : record)),
+          events: [],
+          leases: undefined,
+        };
       }
       case "revoke": {
         const { use = "sig" } = records.find((record) => record.kid === kid(act.which)) ?? {};
@@ -272,14 +510,14 @@ class World {
     const { decision } = replica;
     replica.decision = undefined;
     if (decision === undefined || decision.records === decision.before) return;
-    if (this.#nowMs > decision.decidedAt + this.#policy.replicaLagSeconds * second) return;
-    if (decision.revision !== this.#revision) {
-      count(this.#tally, "conflict");
-      return;
-    }
+    const { records, leases } = decision;
+    if (decision.revision !== this.#revision) return void count(this.#tally, "conflict");
+    if (leases !== undefined && !isDeepStrictEqual(leases.map(toldBy), this.#leases.map(toldBy)))
+      return void count(this.#tally, "leases changed");
     this.#checkCommit(decision);
-    this.#records = decision.records;
+    this.#records = records;
     this.#revision += 1;
+    this.#load(replica);
   }
 
   #checkCommit({ before, records, events, act, decidedAt }: Decision): void {
@@ -307,7 +545,7 @@ class World {
     );
     for (const _ of events.filter(({ type }) => type === "restarted")) count(this.#tally, "restarted");
     assert.equal(records.filter(({ use, state }) => use === "sig" && state === "active").length, 1);
-    for (const told of this.#replicas) checkFence(records, this.#policy, this.#nowMs + told.offsetMs);
+    checkAnnounced(records);
     this.#checkPublished(records);
   }
 
@@ -316,7 +554,7 @@ class World {
     const { kid, use, state } = record;
     const type =
       act.type === "import" && !(act.state === "announced" && state === "announced") ? "imported" : "announced";
-    this.#lives.set(kid, { announcedAt: now, ...(state === "retiring" && { stoppedAt: now }) });
+    this.#lives.set(kid, { announcedAt: now, usedUntil: state === "retiring" ? this.#nowMs : -Infinity });
     if (state === "active") {
       assert.equal(record.unannounced, true);
       const isFirst = !before.some((other) => other.use === use && other.state === "active");
@@ -339,27 +577,25 @@ class World {
       case "announced to announced":
       case "active to active":
       case "retiring to retiring":
-        // Only its times have moved, all by as much, or somebody undertook to make the next key.
-        assert.deepEqual({ ...was, ...timesOf(record), successorLease: 0 }, { ...record, successorLease: 0 });
-        assert.equal(new Set(differences(was, record)).size, 1);
+        this.#checkNotes(was, record, now);
         return [];
       case "announced to active":
         if (record.unannounced === true) assert.ok(forces(act), `${kid} signs early, and nobody asked for that`);
         else {
-          const announcedFor = now - life.announcedAt;
+          const publishedFor = now - (life.publishedAt ?? Infinity);
           assert.ok(
-            announcedFor >= (announceForSeconds - clockSkewSeconds) * second,
-            `${kid} signs after ${announcedFor} ms`,
+            publishedFor >= (announceForSeconds - clockSkewSeconds) * second,
+            `${kid} signs after ${publishedFor} ms`,
           );
         }
         return [`activated ${kid}`];
       case "active to retiring":
-        this.#lives.set(kid, { ...life, stoppedAt: now });
+        // Who has just read it may sign with it for a while.
+        if (use === "sig") this.#use(kid, this.#nowMs + signWithinSeconds * second);
         break;
       case "announced to retiring":
         // One that somebody may have encrypted to is withdrawn, not removed.
         assert.deepEqual([use, act.type], ["enc", "remove"]);
-        this.#lives.set(kid, { ...life, stoppedAt: now });
         break;
       case "announced to removed":
         assert.ok(act.type === "remove" && (use === "sig" || act.force), how);
@@ -367,9 +603,9 @@ class World {
       case "retiring to removed":
         assert.ok(act.type === "remove" || act.type === "advance", how);
         if (act.type === "advance" || !act.force) {
-          const neededUntil = this.#neededUntil(use, life);
+          const neededUntil = this.#neededUntil(kid, use);
           assert.ok(now >= neededUntil, `${kid} leaves ${neededUntil - now} ms too early`);
-        }
+        } else this.#forced.add(kid);
         break;
       case "announced to revoked":
       case "retiring to revoked":
@@ -383,6 +619,7 @@ class World {
       default:
         assert.fail(`${kid} went from ${how}`);
     }
+    if (record.state === "revoked") this.#forced.add(kid);
     if (record.state === "removed" || record.state === "revoked") {
       this.#lives.delete(kid);
       assert.equal(record.privateHalf, undefined);
@@ -390,12 +627,47 @@ class World {
     return `${names[record.state]} ${kid}`.split(",");
   }
 
+  /** Of a record that is in the state in which it was, only notes have changed, and no wait begins earlier than it did. */
+  #checkNotes(was: KeyRecord, record: KeyRecord, now: number): void {
+    const { kid, use } = record;
+    assert.deepEqual(withoutNotes(was), withoutNotes(record));
+    for (const name of ["publishedAt", "unusedAt"] as const) {
+      const [before, after] = [was[name], record[name]];
+      if (before !== undefined) assert.ok((after ?? -Infinity) >= before, `${name} of ${kid} was set back`);
+      else if (after !== undefined) count(this.#tally, name);
+    }
+    if (record.publishedAt === was.publishedAt) return;
+    this.#lives.set(kid, { ...(this.#lives.get(kid) as Life), publishedAt: now });
+    for (const replica of this.#replicas.filter((replica) => this.#isReady(replica))) {
+      const published = publishedKeys(replica.publishes?.records ?? [], use).map(({ kid }) => kid);
+      assert.ok(published.includes(kid), `a replica that is ready does not publish ${kid}`);
+    }
+  }
+
   /** Until when a token that it signed is valid somewhere, or a cache gives it to somebody who encrypts; in true time. */
-  #neededUntil(use: KeyUse, { stoppedAt = Infinity }: Life): number {
-    const { replicaLagSeconds, maxTokenLifetimeSeconds, clockSkewSeconds, cacheSlackSeconds } = this.#policy;
-    const validSeconds = replicaLagSeconds + maxTokenLifetimeSeconds + clockSkewSeconds;
+  #neededUntil(kid: string, use: KeyUse): number {
+    const { maxTokenLifetimeSeconds, clockSkewSeconds, cacheSlackSeconds } = this.#policy;
+    for (const replica of this.#replicas) this.#note(replica);
     const cachedSeconds = use === "enc" ? cachedForSeconds.long + cacheSlackSeconds : 0;
-    return stoppedAt + (validSeconds + cachedSeconds) * second;
+    const { usedUntil } = this.#lives.get(kid) as Life;
+    return usedUntil + (maxTokenLifetimeSeconds + clockSkewSeconds + cachedSeconds) * second;
+  }
+
+  /** Each key that a replica may sign with is published by all that are ready, and known to all caches. */
+  #checkSigners(): void {
+    const ready = this.#replicas.filter((replica) => this.#isReady(replica));
+    const served = ready.map(({ publishes }) => publishedKids(publishes as Committed));
+    const cached = this.#served.filter(({ until }) => this.#isCached(until)).map(({ kids }) => kids);
+    for (const replica of this.#replicas) {
+      const { signsWith: kid } = replica;
+      if (kid === undefined || !this.#holds(replica) || this.#forced.has(kid)) continue;
+      const record = this.#records.find((record) => record.kid === kid);
+      assert.ok(record?.state === "active" || record?.state === "retiring", `${kid} signs, and is ${record?.state}`);
+      if (record.unannounced === true) continue;
+      count(this.#tally, "signs");
+      assert.ok(!served.some((kids) => !kids.includes(kid)), `${kid} signs, and a replica does not publish it`);
+      assert.ok(!cached.some((kids) => !kids.includes(kid)), `${kid} signs, and a cache may not know it`);
+    }
   }
 
   /** Every signing key that a token needs is published, the active one first; a key that is on its way in or out means rotation mode. */
@@ -417,7 +689,8 @@ class World {
   #checkPlan(now: number): void {
     const once = advance(this.#records, this.#policy, now);
     const twice = advance(frozen(once.records), this.#policy, now);
-    assert.deepEqual({ ...twice, records: [] }, { ...once, records: [], events: [] });
+    const { records: _, events: _events, reliesOnReplicas: _relies, ...plan } = once;
+    assert.deepEqual(twice, { ...plan, records: once.records, events: [], reliesOnReplicas: false });
     assert.equal(twice.records, once.records);
     if (once.due.length > 0) return;
     assert.ok(once.wakeAt > now && Number.isFinite(once.wakeAt), `it wakes at ${once.wakeAt}, now is ${now}`);
@@ -433,16 +706,14 @@ const asText = ({ type, kid }: KeyEvent): string => `${type} ${kid}`;
 const forces = (act: Act): boolean =>
   act.type === "revoke" || (act.type === "rotate" && act.now) || ("force" in act && act.force);
 
-const timesOf = ({ announcedAt, activatedAt, retiredAt }: KeyRecord): Partial<KeyRecord> => ({
-  announcedAt,
-  ...(activatedAt !== undefined && { activatedAt }),
-  ...(retiredAt !== undefined && { retiredAt }),
-});
+const toldBy = ({ id, publishes, signsWith }: Lease) => ({ id, publishes, signsWith });
 
-function differences(was: KeyRecord, record: KeyRecord): number[] {
-  const names = ["announcedAt", "activatedAt", "retiredAt"] as const;
-  return names.flatMap((name) => (was[name] === undefined ? [] : [(record[name] ?? Number.NaN) - was[name]]));
-}
+const publishedKids = ({ records }: Committed): string[] => publishedKeys(records, "sig").map(({ kid }) => kid);
+
+const notes = new Set(["publishedAt", "unusedAt", "announceForSeconds", "retireForSeconds", "successorLease"]);
+
+const withoutNotes = (record: KeyRecord): unknown =>
+  Object.fromEntries(Object.entries(record).filter(([name]) => !notes.has(name)));
 
 test("the laws of rotation hold through every history", () => {
   const tally: Tally = new Map();
@@ -467,6 +738,14 @@ test("the laws of rotation hold through every history", () => {
     "imported",
     "restarted",
     "conflict",
+    "leases changed",
+    "publishedAt",
+    "unusedAt",
+    "held up",
+    "signs",
+    "fenced",
+    "too late",
+    "lost",
     ...codes,
   ];
   assert.deepEqual(
