@@ -1,7 +1,8 @@
 import { resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { type Clock, systemClock } from "../clock.ts";
 import { StoreError } from "../errors.ts";
-import { checkOptions, timeout } from "../options.ts";
+import { checkOptions, clock as clockRule, timeout } from "../options.ts";
 import { checkCommit, checkRevision } from "./check.ts";
 import { KeptRecords, type RecordRow, parseObject } from "./kept-records.ts";
 import {
@@ -31,6 +32,8 @@ import type {
 export interface SqliteStoreOptions {
   /** How often a watched store is looked at for commits of other processes, in milliseconds. Default: 250. */
   readonly pollMs?: number | undefined;
+  /** The clock of the store. Default: that of the machine. */
+  readonly clock?: Clock | undefined;
 }
 
 // Together they wait about five seconds for a lock that others hold for milliseconds.
@@ -45,10 +48,10 @@ const maxLockRetries = 250;
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
 export async function sqliteStore(path: string, options: SqliteStoreOptions = {}): Promise<KeyStore> {
-  checkOptions(options, { pollMs: timeout });
+  checkOptions(options, { pollMs: timeout, clock: clockRule });
   const pollMs = options.pollMs ?? 250;
   // Absolute: a later change of directory leads nowhere else, and names that SQLite treats specially are names of files.
-  const store = new SqliteStore(resolve(path), pollMs);
+  const store = new SqliteStore(resolve(path), pollMs, options.clock ?? systemClock);
   createFile(store.path);
   // Whoever makes a store learns at once that it cannot be used.
   try {
@@ -63,6 +66,7 @@ export async function sqliteStore(path: string, options: SqliteStoreOptions = {}
 class SqliteStore implements KeyStore {
   readonly path: string;
   readonly #pollMs: number;
+  readonly #clock: Clock;
   readonly #watchers = new Set<() => void>();
   #timer: NodeJS.Timeout | undefined;
   #file: SqliteFile | undefined;
@@ -76,9 +80,10 @@ class SqliteStore implements KeyStore {
   #lastSeen = "";
   #closed = false;
 
-  constructor(path: string, pollMs: number) {
+  constructor(path: string, pollMs: number, clock: Clock) {
     this.path = path;
     this.#pollMs = pollMs;
+    this.#clock = clock;
   }
 
   load({ signal }: StoreCall = {}) {
@@ -86,7 +91,7 @@ class SqliteStore implements KeyStore {
       transaction(file.db, "DEFERRED", () => {
         const { revision, seal } = this.#state(file.statements);
         const { records } = this.#records(file);
-        const now = Date.now();
+        const now = this.#clock.now();
         return { revision, records, ...(seal !== null && { seal }), now, leases: this.#leases(file, now) };
       }),
     );
@@ -103,7 +108,7 @@ class SqliteStore implements KeyStore {
       const changes = this.#write(file, () => {
         const kept = this.#records(file);
         checkCommit({ revision: this.#state(statements).revision, kids: kept.kids }, expectedRevision, records);
-        const now = Date.now();
+        const now = this.#clock.now();
         if (leases !== undefined) {
           checkLeases(this.#leases(file, now), leases);
           statements.forgetLeases.run(now);
@@ -126,7 +131,7 @@ class SqliteStore implements KeyStore {
   join(lease: Pick<Lease, "id" | "name">, forMs: number, { signal }: StoreCall = {}) {
     return this.#use(signal, (file) =>
       this.#write(file, () => {
-        const now = Date.now();
+        const now = this.#clock.now();
         const { id, name, publishes, signsWith, until } = newLease(lease, endOf(now, forMs));
         file.statements.forgetLeases.run(forgottenAt(now));
         const { changes } = file.statements.addLease.run(id, name, publishes, JSON.stringify(signsWith), until);
@@ -140,7 +145,7 @@ class SqliteStore implements KeyStore {
       this.#write(file, () => {
         checkRenewal(lease);
         const { id, publishes, signsWith } = lease;
-        const now = Date.now();
+        const now = this.#clock.now();
         const { changes } = file.statements.changeLease.run(
           publishes,
           JSON.stringify(signsWith),

@@ -122,20 +122,20 @@ describe("what another process commits is served within a second", { timeout, co
     const first = await start(t);
     const { kid } = await announceNext(first);
     await first.service.stop();
-    // As if it had been announced a day ago, but for four seconds.
+    // As if it had been published a day ago, but for four seconds.
     const { store } = await vaultOf(await sqliteStore(first.path), [await wrappingKeyOf(first.data)]);
     const { revision, records } = await store.load();
-    const announcedAt = Date.now() - 86_400_000 + 4_000;
+    const publishedAt = Date.now() - 86_400_000 + 4_000;
     await store.commit(
       revision,
-      records.map((record): KeyRecord => (record.kid === kid ? Object.assign({}, record, { announcedAt }) : record)),
+      records.map((record): KeyRecord => (record.kid === kid ? Object.assign({}, record, { publishedAt }) : record)),
       [],
     );
     await store.close();
     const services = await Promise.all([1, 2].map(() => startService(t, ["--data", first.data])));
     for (const service of services) {
       await eventually("active", async () => (await kidOf(service)) === kid);
-      assert.ok(Date.now() >= announcedAt + 86_400_000, "not too early");
+      assert.ok(Date.now() >= publishedAt + 86_400_000, "not too early");
       assert.equal((await served(service)).cacheControl, shortCache);
     }
     const taken = services.flatMap(({ log }) => log.filter(({ msg }) => msg === "key activated"));

@@ -16,6 +16,8 @@ const issuer = "https://op.example";
 // Synchronous: what was said before a SIGKILL has been said.
 const say = (line: unknown): void => void writeSync(1, `${JSON.stringify(line)}\n`);
 
+// Each renewal of a lease is a turn, so there are few; but the leases of those that are killed have to end.
+const policy = command === "rotate" ? { rotateEveryDays: 2, leaseSeconds: 3_600 } : { leaseSeconds: 36_500 * 86_400 };
 let now = Number(start);
 const timers = new Set<{ readonly at: number; readonly isPause: boolean; readonly callback: () => void }>();
 const clock: Clock = {
@@ -49,7 +51,7 @@ function endPause(): boolean {
 }
 
 async function startManager(onEvent: (event: ManagerEvent) => void = () => {}) {
-  const store = await sqliteStore(path);
+  const store = await sqliteStore(path, { clock });
   const counted = { conflicts: 0 };
   const commit = store.commit.bind(store);
   store.commit = async (...args) => {
@@ -60,7 +62,9 @@ async function startManager(onEvent: (event: ManagerEvent) => void = () => {}) {
       throw error;
     }
   };
-  const manager = await pumped(createKeyManager({ issuer, store, wrappingKeys: [wrappingKey], clock, onEvent }));
+  const manager = await pumped(
+    createKeyManager({ issuer, store, wrappingKeys: [wrappingKey], clock, policy, onEvent }),
+  );
   const provider = await createProvider(manager.options, { clock });
   await pumped(manager.attach(provider));
   const sink: KeySink = { update: async () => {} };
@@ -96,13 +100,15 @@ async function nextTimer(idle: () => Promise<void>): Promise<number> {
 const commands: Readonly<Record<string, () => Promise<void>>> = {
   /** Rotates for ever, and says after each step which key has signed, and when. */
   async rotate() {
-    const { idle, sign } = await startManager();
-    for (;;) {
-      const at = now;
-      say({ signed: await sign(), at });
-      // Once more just before the next step, when the token lives longest.
+    const { manager, idle, sign } = await startManager();
+    for (let said = ""; ;) {
+      const states = JSON.stringify(manager.records.map(({ state }) => state));
+      const isStep = states !== said;
+      said = states;
+      if (isStep) say({ signed: await sign(), at: now });
       now = Math.max(now, (await nextTimer(idle)) - 1);
-      say({ signed: await sign(), at: now });
+      // Once more before the next turn, when the token lives longest.
+      if (isStep) say({ signed: await sign(), at: now });
       jump();
       await idle();
     }
