@@ -240,7 +240,6 @@ class World {
   take(step: Step): void {
     if (step.type === "wait") {
       this.#pass(this.#lengthOf(step.for) + step.plusMs, step.renew);
-      this.#checkSigners();
       return;
     }
     const replica = this.#replicas[step.replica] as Replica;
@@ -260,6 +259,7 @@ class World {
     else if (step.type === "turn") this.#turn(replica, step);
     else this.#crash(replica);
     this.#checkSigners();
+    this.#checkFollowed();
     this.#checkPlan(this.#nowMs + replica.offsetMs);
   }
 
@@ -629,7 +629,7 @@ class World {
 
   /** Of a record that is in the state in which it was, only notes have changed, and no wait begins earlier than it did. */
   #checkNotes(was: KeyRecord, record: KeyRecord, now: number): void {
-    const { kid, use } = record;
+    const { kid } = record;
     assert.deepEqual(withoutNotes(was), withoutNotes(record));
     for (const name of ["publishedAt", "unusedAt"] as const) {
       const [before, after] = [was[name], record[name]];
@@ -638,10 +638,6 @@ class World {
     }
     if (record.publishedAt === was.publishedAt) return;
     this.#lives.set(kid, { ...(this.#lives.get(kid) as Life), publishedAt: now });
-    for (const replica of this.#replicas.filter((replica) => this.#isReady(replica))) {
-      const published = publishedKeys(replica.publishes?.records ?? [], use).map(({ kid }) => kid);
-      assert.ok(published.includes(kid), `a replica that is ready does not publish ${kid}`);
-    }
   }
 
   /** Until when a token that it signed is valid somewhere, or a cache gives it to somebody who encrypts; in true time. */
@@ -651,6 +647,23 @@ class World {
     const cachedSeconds = use === "enc" ? cachedForSeconds.long + cacheSlackSeconds : 0;
     const { usedUntil } = this.#lives.get(kid) as Life;
     return usedUntil + (maxTokenLifetimeSeconds + clockSkewSeconds + cachedSeconds) * second;
+  }
+
+  /** A wait has begun for which every replica has followed; none of them goes back. */
+  #checkFollowed(): void {
+    const ready = this.#replicas.filter((replica) => this.#isReady(replica));
+    for (const { kid, use, state, publishedAt, unusedAt } of this.#records) {
+      const publish = ready.filter(({ publishes }) =>
+        publishedKeys(publishes?.records ?? [], use).some((published) => published.kid === kid),
+      );
+      if (state === "announced" && publishedAt !== undefined) {
+        assert.equal(publish.length, ready.length, `a replica that is ready does not publish ${kid}`);
+      }
+      if (state !== "retiring" || unusedAt === undefined) continue;
+      if (use === "enc") assert.equal(publish.length, 0, `a replica still publishes ${kid}`);
+      const signs = this.#replicas.filter((replica) => replica.signsWith === kid && this.#holds(replica));
+      assert.equal(signs.length, 0, `a replica still signs with ${kid}`);
+    }
   }
 
   /** Each key that a replica may sign with is published by all that are ready, and known to all caches. */
