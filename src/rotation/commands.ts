@@ -3,7 +3,7 @@ import { keyIdentity } from "../jwk/public.ts";
 import type { KeyRecord, KeyUse } from "../store/store.ts";
 import { type Change, activate as activateKey, end, replace, restartWaits } from "./advance.ts";
 import { type RotationPolicy, announceForMs } from "./policy.ts";
-import { earliestEndOfWait, waitOf } from "./waits.ts";
+import { earliestEndOfWait, endOfWait } from "./waits.ts";
 import { activeKey, announcedKey, checkRecords, isLive, keyUses, recordOf } from "./records.ts";
 
 /** A key that no record has yet. */
@@ -91,16 +91,13 @@ export function announce(change: Change, key: NewKey, now: number, reason: strin
 
 function activate(change: Change, key: KeyRecord, force: boolean, policy: RotationPolicy, now: number): Change {
   if (key.state !== "announced") throw refused(key, `is ${key.state}; only an announced key can become active`);
-  const allowedAt = earliestEndOfWait(key, policy, now);
-  if (now >= allowedAt) return activateKey(change, key, now, "an operator activated it");
+  if (now >= earliestEndOfWait(key, policy, now)) return activateKey(change, key, now, "an operator activated it");
   if (!force) {
-    throw tooEarly(
-      key,
-      allowedAt,
-      waitOf(key, policy)?.since === undefined
-        ? "may not sign yet: not every replica publishes it; jwksd replicas shows them"
-        : "may not sign before its announcement is over: caches do not know it yet, and verifiers that do not ask again would refuse its tokens",
-    );
+    throw tooEarly(key, policy, now, {
+      behind: "may not sign yet: not every replica publishes it",
+      waits:
+        "may not sign before its announcement is over: caches do not know it yet, and verifiers that do not ask again would refuse its tokens",
+    });
   }
   return unannounced(change, key, now, "an operator forced it before its announcement was over");
 }
@@ -120,16 +117,13 @@ function remove(change: Change, key: KeyRecord, force: boolean, policy: Rotation
     return replace(change, withdrawn, now, "retired", "an operator withdrew it; somebody may have encrypted to it");
   }
   if (key.state !== "retiring") throw refused(key, `is ${key.state}; only a retiring or announced key can be removed`);
-  const allowedAt = earliestEndOfWait(key, policy, now);
-  if (now >= allowedAt) return end(change, key.kid, "removed", now, "an operator removed it");
-  if (!force)
-    throw tooEarly(
-      key,
-      allowedAt,
-      waitOf(key, policy)?.since === undefined
-        ? "may not be removed yet: a replica may still sign with it; jwksd replicas shows them"
-        : "may not be removed yet: what it signed, or what is encrypted to it, is still in use",
-    );
+  if (now >= earliestEndOfWait(key, policy, now)) return end(change, key.kid, "removed", now, "an operator removed it");
+  if (!force) {
+    throw tooEarly(key, policy, now, {
+      behind: "may not be removed yet: a replica may still sign with it, or publish it for encryption",
+      waits: "may not be removed yet: what it signed, or what is encrypted to it, is still in use",
+    });
+  }
   return end(change, key.kid, "removed", now, "an operator forced it while it was still needed");
 }
 
@@ -259,7 +253,18 @@ function refused({ kid }: Pick<KeyRecord, "kid">, rule: string): StateError {
   return new StateError("ERR_TRANSITION", `kid ${JSON.stringify(kid)} ${rule}`);
 }
 
-function tooEarly({ kid }: KeyRecord, allowedAt: number, rule: string): StateError {
-  const message = `kid ${JSON.stringify(kid)} ${rule}; allowed from ${new Date(allowedAt).toISOString()} on`;
-  return new StateError("ERR_TOO_EARLY", message, { allowedAt });
+/** @param rules what is broken while replicas are behind, and while the wait goes on */
+function tooEarly(
+  record: KeyRecord,
+  policy: RotationPolicy,
+  now: number,
+  rules: { readonly behind: string; readonly waits: string },
+): StateError {
+  const allowedAt = earliestEndOfWait(record, policy, now);
+  const isBehind = endOfWait(record, policy) === undefined;
+  const rule = isBehind ? `${rules.behind}; jwksd replicas shows them` : rules.waits;
+  const from = `${new Date(allowedAt).toISOString()} on${isBehind ? " at the earliest" : ""}`;
+  return new StateError("ERR_TOO_EARLY", `kid ${JSON.stringify(record.kid)} ${rule}; allowed from ${from}`, {
+    allowedAt,
+  });
 }

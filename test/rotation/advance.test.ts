@@ -5,7 +5,7 @@ import { announceForMs, retireForMs, rotateEveryMs, rotationPolicy } from "../..
 import { checkAnnounced } from "../../src/rotation/records.ts";
 import { noteWaits } from "../../src/rotation/waits.ts";
 import type { KeyRecord, KeyUse } from "../../src/store/store.ts";
-import { frozen, hour, lease, record, start, states, year } from "./key-records.ts";
+import { frozen, hour, lease, record, start, states, waiting, year } from "./key-records.ts";
 
 const policy = rotationPolicy({
   maxTokenLifetimeSeconds: 7200,
@@ -342,11 +342,9 @@ test("the first key of its use takes nobody's place", () => {
 
 describe("what replicas have told", () => {
   const leases = [lease("x", { publishes: 7, signsWith: ["a"] })];
-  const { publishedAt: _, ...unpublished } = announced;
-  const { unusedAt: _unused, ...unretired } = retiring;
 
   test("lets waits begin, and the step relies on them", () => {
-    const given = frozen([active, unpublished, unretired]);
+    const given = frozen([active, waiting(announced), waiting(retiring)]);
     const step = advance(given, policy, start, { replicas: { revision: 7, leases } });
     assert.deepEqual(step.records, [active, announced, retiring]);
     assert.deepEqual([step.reliesOnReplicas, step.events, step.wakeAt - start], [true, [], retirement]);
@@ -354,8 +352,8 @@ describe("what replicas have told", () => {
 
   test("is not relied on where no wait begins", () => {
     const replicas = { revision: 8, leases };
-    const waiting = advance(frozen([active, unpublished]), policy, start, { replicas });
-    assert.deepEqual([waiting.reliesOnReplicas, waiting.wakeAt], [false, Infinity]);
+    const idle = advance(frozen([active, waiting(announced)]), policy, start, { replicas });
+    assert.deepEqual([idle.reliesOnReplicas, idle.wakeAt], [false, Infinity]);
     const taken = advance(frozen([active, announced]), policy, start + announcement, { replicas });
     assert.deepEqual([taken.reliesOnReplicas, states(taken.records)], [false, "a retiring, b active"]);
   });
@@ -382,8 +380,7 @@ describe("what a process adds of its own clock", () => {
   });
 
   test("a wait that has not begun is not over, whatever it says", () => {
-    const { publishedAt: _, ...unpublished } = announced;
-    const { records } = advance(frozen([active, unpublished]), policy, start, {
+    const { records } = advance(frozen([active, waiting(announced)]), policy, start, {
       ...left(0),
       replicas: { revision: 0, leases: [] },
     });

@@ -6,7 +6,7 @@ import { type Command, announce, applyCommand } from "../../src/rotation/command
 import { announceForMs, retireForMs, rotationPolicy } from "../../src/rotation/policy.ts";
 import type { KeyRecord } from "../../src/store/store.ts";
 import { refusal } from "../support/refusal.ts";
-import { day, frozen, hour, newKey, record, start, states, year } from "./key-records.ts";
+import { day, frozen, hour, newKey, record, start, states, waiting, year } from "./key-records.ts";
 
 const policy = rotationPolicy();
 const announcedAt = start - hour;
@@ -369,6 +369,25 @@ const refusedCommands: readonly Refused[] = [
     code: "ERR_TOO_EARLY",
     says: [/^kid "b" may not sign/],
     allowedAt: start + year + announceForMs(policy),
+  },
+  {
+    name: "activate: while a replica does not publish it, however long ago it was announced",
+    command: { type: "activate", kid: "b" },
+    given: [active, waiting({ ...announced, announcedAt: start - year })],
+    code: "ERR_TOO_EARLY",
+    says: [
+      /^kid "b" may not sign yet: not every replica publishes it; jwksd replicas/,
+      /11-21T12:00.* on at the earliest$/,
+    ],
+    allowedAt: start + announceForMs(policy),
+  },
+  {
+    name: "remove: while a replica may sign with it, however long ago it retired",
+    command: { type: "remove", kid: "r" },
+    given: [active, waiting({ ...retiring, retiredAt: start - year })],
+    code: "ERR_TOO_EARLY",
+    says: [/^kid "r" may not be removed yet: a replica may still sign with it/, / on at the earliest$/],
+    allowedAt: start + retireForMs(policy, "sig"),
   },
   notActivated("a", "active"),
   notActivated("r", "retiring"),

@@ -35,6 +35,12 @@ export function record(
   return frozen({ ...rest, ...(isLive && { privateHalf }), state, ...wait, ...times });
 }
 
+/** The record before its wait has begun. */
+export function waiting(record: KeyRecord): KeyRecord {
+  const { publishedAt: _, unusedAt: _unused, ...rest } = record;
+  return frozen(rest);
+}
+
 /** The lease of a replica that has told nothing else yet. */
 export function lease(id: string, told: Partial<Lease> = {}): Lease {
   return frozen({ id, name: id, publishes: 0, signsWith: [], until: start + hour, ...told });

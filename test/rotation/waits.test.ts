@@ -13,7 +13,7 @@ import {
   replicasBehind,
 } from "../../src/rotation/waits.ts";
 import type { KeyRecord, Lease } from "../../src/store/store.ts";
-import { day, frozen, hour, lease, record, second, start, states } from "./key-records.ts";
+import { day, frozen, hour, lease, record, second, start, states, waiting } from "./key-records.ts";
 
 const policy = rotationPolicy();
 const announcement = announceForMs(policy);
@@ -29,12 +29,6 @@ const retiring = record("o", "retiring", {
 const removed = record("t", "removed", { announcedAt: start, endedAt: start });
 const encAnnounced = record("eb", "announced", { use: "enc", announcedAt: start });
 const encRetiring = record("eo", "retiring", { use: "enc", announcedAt: start, activatedAt: start, retiredAt: start });
-
-/** The record before its wait has begun. */
-function waiting(record: KeyRecord): KeyRecord {
-  const { publishedAt: _, unusedAt: _unused, ...rest } = record;
-  return frozen(rest);
-}
 
 describe("the end of a wait", () => {
   const rows: readonly (readonly [string, KeyRecord, number | undefined])[] = [
