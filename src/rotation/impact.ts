@@ -28,7 +28,7 @@ export function impactOf(
 ): string[] {
   const old = new Map(before.map((record) => [record.kid, record]));
   const changed = after.filter((record) => JSON.stringify(record) !== JSON.stringify(old.get(record.kid)));
-  const told = changed.map((record) => effectOf(record, old.get(record.kid), { before, after, policy, now }));
+  const told = changed.flatMap((record) => effectOf(record, old.get(record.kid), { before, after, policy, now }));
   return [...told, ...modeEffect(before, after, now)];
 }
 
@@ -85,14 +85,10 @@ interface Context {
   readonly now: number;
 }
 
-function effectOf(record: KeyRecord, old: KeyRecord | undefined, context: Context): string {
+function effectOf(record: KeyRecord, old: KeyRecord | undefined, context: Context): string | readonly string[] {
   const { policy, now } = context;
   const name = nameOf(record);
-  if (old?.state === record.state) {
-    return stateTimes(old) === stateTimes(record)
-      ? `${name}: only its private half is kept in another way; nobody is affected.`
-      : `${name}: its waiting time begins again; nobody is affected.`;
-  }
+  if (old?.state === record.state) return effectOfNotes(record, old);
   switch (record.state) {
     case "announced":
       return record.use === "sig"
@@ -109,6 +105,17 @@ function effectOf(record: KeyRecord, old: KeyRecord | undefined, context: Contex
   }
 }
 
+/** Of a key that stays in its state. What processes note on it, such as that a wait has begun, affects nobody and is not told. */
+function effectOfNotes(record: KeyRecord, old: KeyRecord): readonly string[] {
+  const { publishedAt = record.publishedAt, unusedAt = record.unusedAt } = old;
+  if (publishedAt !== record.publishedAt || unusedAt !== record.unusedAt) {
+    return [`${nameOf(record)}: its waiting time begins again; nobody is affected.`];
+  }
+  return JSON.stringify(record.privateHalf) === JSON.stringify(old.privateHalf)
+    ? []
+    : [`${nameOf(record)}: only its private half is kept in another way; nobody is affected.`];
+}
+
 function activated(record: KeyRecord, { before, policy, now }: Context): string {
   const name = nameOf(record);
   if (record.use === "enc") return `${name} is what relying parties encrypt to from now on; nobody is affected.`;
@@ -116,16 +123,17 @@ function activated(record: KeyRecord, { before, policy, now }: Context): string 
     return `${name} signs from now on. It is the first signing key of this store; where another provider served this issuer before, verifiers refuse its tokens until their caches of that provider's set have expired, unless that set held it.`;
   }
   if (unknownUntil(record, policy) <= now) {
-    return `${name} signs from now on. It has been published since ${timeText(record.announcedAt)}, so every cache knows it, and nobody is affected.`;
+    return `${name} signs from now on. It has been published since ${timeText(publishedSince(record))}, so every cache knows it, and nobody is affected.`;
   }
   return refusedTokens(record, policy);
 }
 
 function refusedTokens(record: KeyRecord, policy: RotationPolicy): string {
   const { announcedAt, activatedAt = announcedAt } = record;
-  const honest = timeText(announcedAt + cachedForSeconds.long * 1000);
+  const since = publishedSince(record);
+  const honest = timeText(since + cachedForSeconds.long * 1000);
   return (
-    `${nameOf(record)} signs from ${timeText(activatedAt)} on, and is published only since ${timeText(announcedAt)}: verifiers that ` +
+    `${nameOf(record)} signs from ${timeText(activatedAt)} on, and is published only since ${timeText(since)}: verifiers that ` +
     "cached the set before that, and do not ask again on an unknown kid, refuse its tokens " +
     `until ${timeText(unknownUntil(record, policy))} (${cachedForSeconds.long} s in caches, until ${honest}, and ` +
     `cacheSlackSeconds ${policy.cacheSlackSeconds}). Verifiers that do ask again are not affected.`
@@ -205,8 +213,13 @@ function neededUntil(old: KeyRecord, now: number, policy: RotationPolicy): numbe
 }
 
 /** Until when there may be a cache that has not heard of a key, in epoch milliseconds. */
-function unknownUntil({ announcedAt }: KeyRecord, policy: RotationPolicy): number {
-  return announcedAt + (cachedForSeconds.long + policy.cacheSlackSeconds) * 1000;
+function unknownUntil(record: KeyRecord, policy: RotationPolicy): number {
+  return publishedSince(record) + (cachedForSeconds.long + policy.cacheSlackSeconds) * 1000;
+}
+
+/** Since when every replica publishes an active key; where not all of them had followed before, since they follow it. */
+function publishedSince({ announcedAt, publishedAt, activatedAt = announcedAt }: KeyRecord): number {
+  return publishedAt ?? activatedAt;
 }
 
 /** Nothing of this use was published before, so no cache can be behind. */
@@ -220,10 +233,6 @@ function whenSigned({ activatedAt, retiredAt }: KeyRecord): string {
   return activatedAt === undefined || retiredAt === undefined || activatedAt === retiredAt
     ? ""
     : ` until ${timeText(retiredAt)}`;
-}
-
-function stateTimes({ announcedAt, publishedAt, activatedAt, retiredAt, unusedAt, endedAt }: KeyRecord): string {
-  return JSON.stringify([announcedAt, publishedAt, activatedAt, retiredAt, unusedAt, endedAt]);
 }
 
 function nameOf({ kid, use }: KeyRecord): string {

@@ -145,10 +145,9 @@ function inventKey(use: KeyUse, alg: string, records: readonly KeyRecord[], inve
   return { kid, use, alg, publicJwk: { kty: "EC", crv: "P-256", x: kid, y: "" } as const, privateHalf: { uri: kid } };
 }
 
-/** When the state began that an event ends. */
-function sinceOf(event: KeyEvent, before: readonly KeyRecord[]): number {
-  const record = before.find(({ kid }) => kid === event.kid);
-  return (event.type === "removed" ? record?.retiredAt : (record?.publishedAt ?? record?.announcedAt)) ?? event.at;
+/** Since when the key of an event is published. */
+function sinceOf({ kid, at }: KeyEvent, before: readonly KeyRecord[]): number {
+  return before.find((record) => record.kid === kid)?.publishedAt ?? at;
 }
 
 function keysOf(
@@ -229,7 +228,7 @@ function whyOf({ type, use, at, reason }: KeyEvent, since: number, policy: Rotat
         bound: retirementBound(record, policy),
       };
     default:
-      return { reason, bound: `clockSkewSeconds ${clockSkewSeconds}, and an hour for steps that were missed` };
+      return { reason, bound: "an hour, after which a step was missed" };
   }
 }
 

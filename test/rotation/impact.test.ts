@@ -6,7 +6,7 @@ import { type Command, applyCommand } from "../../src/rotation/commands.ts";
 import { aftermath, impactOf, trustAfterRevocation } from "../../src/rotation/impact.ts";
 import { rotationPolicy } from "../../src/rotation/policy.ts";
 import type { KeyRecord } from "../../src/store/store.ts";
-import { day, hour, newKey, record, second, start } from "./key-records.ts";
+import { day, hour, newKey, record, second, start, waiting } from "./key-records.ts";
 
 const policy = rotationPolicy();
 /** 2026-11-20 12:00:00 UTC. */
@@ -238,6 +238,21 @@ describe("what a change means for verifiers", () => {
     assert.deepEqual(impactOf([a, enc], after, policy, now), [
       'Signing key "a": only its private half is kept in another way; nobody is affected.',
     ]);
+  });
+
+  test("what processes note on keys affects nobody, and is not told", () => {
+    const after = [{ ...a, retireForSeconds: 87_005 }, announced(hour)];
+    assert.deepEqual(impactOf([a, waiting(announced(hour))], after, policy, now), []);
+  });
+
+  test("a key that is forced while a replica does not publish it is unknown to the caches of that replica", () => {
+    const before = [a, waiting(announced(4 * hour))];
+    const { records } = applyCommand(before, { type: "activate", kid: "b", force: true }, policy, now);
+    const [, signs] = impactOf(before, records, policy, now);
+    assert.match(
+      signs ?? "",
+      /published only since 2026-11-20 12:00:00 UTC: .* refuse its tokens until 2026-11-20 16:00/,
+    );
   });
 
   test("a wait that begins again affects nobody", () => {

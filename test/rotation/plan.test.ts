@@ -10,7 +10,7 @@ import { announceForMs, leastAnnouncementSeconds, retireForMs, rotationPolicy } 
 import { activeKey, isRotating, keyUses } from "../../src/rotation/records.ts";
 import { beginWaits } from "../../src/rotation/waits.ts";
 import type { KeyRecord, KeyUse } from "../../src/store/store.ts";
-import { day, frozen, hour, newKey, record, second, start } from "./key-records.ts";
+import { day, frozen, hour, newKey, record, second, start, waiting } from "./key-records.ts";
 
 const policy = rotationPolicy();
 const retireMs = { sig: retireForMs(policy, "sig"), enc: retireForMs(policy, "enc") };
@@ -147,8 +147,8 @@ test("the date of an activation is that of the longest announcement that any rep
 });
 
 test("a wait for replicas is shown as if they followed now", () => {
-  const { publishedAt: _, ...next } = record("b", "announced", { announcedAt: start - 5 * hour });
-  const { unusedAt: _unused, ...old } = record("o", "retiring", { announcedAt: 0, activatedAt: 0, retiredAt: start });
+  const next = waiting(record("b", "announced", { announcedAt: start - 5 * hour }));
+  const old = waiting(record("o", "retiring", { announcedAt: 0, activatedAt: 0, retiredAt: start - 9 * day }));
   assert.deepEqual(shown(plan([active, next, old], policy, start)).slice(0, 3), [
     [retireMs.sig, "sig", "o", "removed"],
     [day, "sig", "a", "retired"],
