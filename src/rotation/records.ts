@@ -153,11 +153,20 @@ export function checkAnnounced(records: readonly KeyRecord[]): void {
   );
 }
 
+/** Those that a record may have beside that of its state. */
+const laterTimes = ["publishedAt", "activatedAt", "retiredAt", "unusedAt", "endedAt"] as const;
+
 function checkRecord(record: KeyRecord): void {
   const { kid, state, announcedAt, publicJwk, privateHalf } = record;
   if (!Object.hasOwn(stateTime, state)) throw invalid(`kid ${JSON.stringify(kid)} is in no known state`);
   if (!isDate(announcedAt) || !isDate(stateSince(record))) {
     throw invalid(`kid ${JSON.stringify(kid)}: the time is missing at which it became ${state}`);
+  }
+  for (const name of laterTimes) {
+    if (!isDate(record[name] ?? 0)) throw invalid(`kid ${JSON.stringify(kid)}: ${name} is no time`);
+  }
+  for (const name of ["announceForSeconds", "retireForSeconds"] as const) {
+    if (!isDate((record[name] ?? 0) * 1000)) throw invalid(`kid ${JSON.stringify(kid)}: ${name} is no duration`);
   }
   if (typeof publicJwk !== "object" || publicJwk === null)
     throw invalid(`kid ${JSON.stringify(kid)} has no public key`);
@@ -165,8 +174,8 @@ function checkRecord(record: KeyRecord): void {
 }
 
 /** Whether a time can be written as a date. */
-function isDate(epochMs: number): boolean {
-  return Math.abs(epochMs) <= 8.64e15;
+function isDate(epochMs: unknown): boolean {
+  return typeof epochMs === "number" && Math.abs(epochMs) <= 8.64e15;
 }
 
 function invalid(what: string): StoreError {

@@ -147,6 +147,14 @@ describe("records that break a rule are not used, whoever wrote them", () => {
     ["a time that no date has", [{ ...active, announcedAt: 1e17 }], /kid "active": the time is missing/],
     ["no public key", [{ ...active, publicJwk: null as never }], /kid "active" has no public key/],
     ["no announcement", [{ ...active, announcedAt: Number.NaN }], /kid "active": the time is missing/],
+    [
+      "a wait began at no time",
+      [active, { ...announced, publishedAt: "1" as never }],
+      /"announced": publishedAt is no t/,
+    ],
+    ["a wait began at a time that no date has", [active, { ...newer, unusedAt: 1e17 }], /"newer": unusedAt is no time/],
+    ["an agreed wait is no duration", [{ ...active, announceForSeconds: Number.NaN }], /announceForSeconds is no dur/],
+    ["a key is to be kept for ever", [{ ...active, retireForSeconds: Infinity }], /retireForSeconds is no duration/],
     ["no private half", [halfless], /kid "active" has no private half/],
   ];
   for (const [name, records, says] of cases) {
