@@ -11,7 +11,7 @@ import type { KeyRecord, KeyUse } from "../../src/store/store.ts";
 import { day, frozen, hour, newKey, second, start, year } from "./key-records.ts";
 
 /*
- * Laws of one replica with one clock, whatever that clock does. The laws of several replicas are in model.test.ts.
+ * Laws of one replica with one clock, whatever that clock does. The laws of several replicas are in test/soak/rotation-model.test.ts.
  */
 
 const policies = [
