@@ -213,7 +213,7 @@ export async function manageKeys(
   /** One replica makes the next key, so that no others are left over in the HSM. */
   async function makeExternalKey(): Promise<void> {
     if (createSigner === undefined || signal.aborted) return;
-    if (!advance(state.records, policy, clock.now()).due.includes("sig")) return;
+    if (!advance(state.records, policy, clocks.now()).due.includes("sig")) return;
     // There is no record yet that could bear a lease for the first key.
     if (state.records.length > 0 && !(await leaseNextKey())) return;
     const key = await keyring.makeKey("sig", "ES256");

@@ -140,8 +140,9 @@ class Simulation {
     t.mock.timers.enable({ apis: ["Date"], now: clock.now() });
     const manager = await createKeyManager({
       issuer,
-      store: memoryStore(),
-      policy,
+      store: memoryStore({ clock }),
+      // Each renewal of a lease is a turn, so there are few.
+      policy: { leaseSeconds: 10 * 86_400, ...policy },
       wrappingKeys: [wrappingKey],
       clock,
     });
