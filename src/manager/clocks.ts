@@ -28,11 +28,6 @@ export function createClocks(clock: Clock, skewMs: number) {
       return [...leases.values()].map(({ lease }) => lease);
     },
 
-    /** Forgets the lease that this process has ended itself. */
-    forget(id: string | undefined): void {
-      if (id !== undefined) leases.delete(id);
-    },
-
     /**
      * How long a wait still is, in milliseconds. It is over when the store's time and the monotonic clock agree, or when a whole wait has
      * passed by the monotonic clock, whatever time its beginning was given.

@@ -1,0 +1,188 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import type { Clock } from "../../src/clock.ts";
+import { JwksdError } from "../../src/errors.ts";
+import { createClocks } from "../../src/manager/clocks.ts";
+import { createReplica } from "../../src/manager/replica.ts";
+import { memoryStore } from "../../src/store/memory.ts";
+import type { KeyStore, Lease } from "../../src/store/store.ts";
+import { hour, record, second } from "../rotation/key-records.ts";
+
+const leaseMs = hour;
+const code = (expected: string) => (error: unknown) => error instanceof JwksdError && error.code === expected;
+
+/** A wall clock and a monotonic clock that are moved by hand. */
+class Hands implements Clock {
+  wall = Date.parse("2026-11-20T12:00:00Z");
+  steady = 0;
+  now = (): number => this.wall;
+  monotonic = (): number => this.steady;
+  setTimer = (): (() => void) => () => {};
+  pass(ms: number): void {
+    this.wall += ms;
+    this.steady += ms;
+  }
+}
+
+function replicaOf(change: (store: KeyStore, clock: Hands) => Partial<KeyStore> = () => ({})) {
+  const clock = new Hands();
+  const store = memoryStore({ clock });
+  const replica = createReplica(
+    { ...store, ...change(store, clock) },
+    { name: "a", leaseMs, clock, signal: new AbortController().signal },
+  );
+  return { clock, store, replica };
+}
+
+const told = { publishes: 1, signsWith: ["k"] };
+
+describe("the lease of a replica", () => {
+  test("counts from when the last renewal was sent, not from when it was confirmed", async () => {
+    const { clock, replica } = replicaOf((store, clock) => ({
+      async renew(...args) {
+        const revision = await store.renew(...args);
+        clock.pass(20 * 60 * second);
+        return revision;
+      },
+    }));
+    await replica.join();
+    await replica.tell(told);
+    assert.equal(replica.endsInMs, leaseMs * 0.99 - 20 * 60 * second);
+    clock.pass(replica.endsInMs - 1);
+    replica.checkMaySign("k");
+    clock.pass(1);
+    assert.throws(() => replica.checkMaySign("k"), code("ERR_SIGNER_FENCED"));
+    assert.equal(replica.holds, false);
+  });
+
+  for (const [name, move] of [
+    ["the machine was suspended, which stops the monotonic clock", (clock: Hands) => void (clock.wall += leaseMs)],
+    ["the wall clock was set back", (clock: Hands) => void ((clock.steady += leaseMs), (clock.wall -= leaseMs))],
+  ] as const) {
+    test(`has ended when ${name}`, async () => {
+      const { clock, replica } = replicaOf();
+      await replica.join();
+      await replica.tell(told);
+      move(clock);
+      assert.equal(replica.holds, false);
+      assert.throws(() => replica.checkMaySign("k"), code("ERR_SIGNER_FENCED"));
+    });
+  }
+
+  test("a renewal whose answer is lost prolongs nothing here, and the one before stays in force", async () => {
+    let loses = false;
+    const { clock, store, replica } = replicaOf((store) => ({
+      async renew(...args) {
+        const revision = await store.renew(...args);
+        if (loses) throw new Error("the connection is gone");
+        return revision;
+      },
+    }));
+    await replica.join();
+    await replica.tell(told);
+    clock.pass(leaseMs / 2);
+    loses = true;
+    await assert.rejects(replica.tell({ publishes: 2, signsWith: ["k", "l"] }));
+    assert.deepEqual((await store.load()).leases[0]?.signsWith, ["k", "l"], "the others may know of it");
+    assert.deepEqual(replica.told, told);
+    assert.throws(() => replica.checkMaySign("l"), code("ERR_SIGNER_FENCED"));
+    clock.pass(leaseMs * 0.99 - leaseMs / 2);
+    assert.equal(replica.holds, false);
+  });
+
+  test("one that has ended is not renewed: the replica joins anew, and has told nothing yet", async () => {
+    const { clock, store, replica } = replicaOf();
+    await replica.join();
+    await replica.tell(told);
+    const [before] = (await store.load()).leases;
+    clock.pass(leaseMs + 1);
+    await assert.rejects(replica.tell(told), code("ERR_LEASE_ENDED"));
+    assert.throws(() => replica.checkMaySign("k"), code("ERR_SIGNER_FENCED"));
+    await replica.join();
+    assert.deepEqual(replica.told, { publishes: 0, signsWith: [] });
+    const { leases } = await store.load();
+    assert.deepEqual(
+      leases.map(({ id, publishes }) => [id === before?.id, publishes]),
+      [[false, 0]],
+    );
+  });
+});
+
+function clocksOf() {
+  const clock = new Hands();
+  return { clock, clocks: createClocks(clock, 300 * second) };
+}
+
+const lease = (until: number): Lease => ({ id: "l", name: "l", publishes: 1, signsWith: ["k"], until });
+const snapshot = (now: number, leases: readonly Lease[]) => ({ revision: 1, records: [], now, leases });
+
+describe("what a process knows of time", () => {
+  const at = Date.parse("2026-11-20T12:00:00Z");
+  const announced = record("k", "announced", { announcedAt: at, publishedAt: at });
+  const wait = { since: at, forMs: 4 * hour };
+
+  test("a wait is over when the store's time and the monotonic clock agree", () => {
+    const { clock, clocks } = clocksOf();
+    const left = (): number => clocks.leftMs(announced, wait, clock.wall);
+    assert.equal(left(), 4 * hour);
+    clock.pass(hour);
+    assert.equal(left(), 3 * hour);
+    // A jump ahead is no waiting.
+    clock.wall += 10 * hour;
+    assert.equal(left(), 3 * hour);
+    clock.pass(3 * hour);
+    assert.equal(left(), 0);
+  });
+
+  test("whoever comes later waits for the rest", () => {
+    const { clock, clocks } = clocksOf();
+    assert.equal(clocks.leftMs(announced, wait, at + 3 * hour), hour);
+    clock.pass(hour);
+    assert.equal(clocks.leftMs(announced, wait, at + 4 * hour), 0);
+  });
+
+  test("a beginning years ahead is over after one whole wait by the monotonic clock", () => {
+    const { clock, clocks } = clocksOf();
+    const ahead = { ...wait, since: at + 8_760 * hour };
+    assert.equal(clocks.leftMs(announced, ahead, clock.wall), 4 * hour);
+    clock.pass(4 * hour);
+    assert.equal(clocks.leftMs(announced, ahead, clock.wall), 0);
+  });
+
+  test("a lease that vanishes before its time counts until then: the store's clock may have jumped, or have lost renewals", () => {
+    const { clock, clocks } = clocksOf();
+    assert.equal(clocks.look(snapshot(at, [lease(at + hour)])).length, 1);
+    clock.pass(59 * 60 * second);
+    assert.equal(clocks.look(snapshot(at + 5 * hour, [])).length, 1);
+    clock.pass(60 * second);
+    assert.equal(clocks.look(snapshot(at + 6 * hour, [])).length, 0);
+  });
+
+  for (const [name, move] of [
+    ["was set", (clock: Hands) => void (clock.wall += 301 * second)],
+    ["was set back", (clock: Hands) => void (clock.wall -= 301 * second)],
+  ] as const) {
+    test(`no token gets its times from a clock that ${name} since the last look at the store`, () => {
+      const { clock, clocks } = clocksOf();
+      clocks.look(snapshot(clock.wall, []));
+      clocks.check();
+      move(clock);
+      assert.throws(() => clocks.check(), code("ERR_SIGNER_FENCED"));
+      clocks.look(snapshot(clock.wall, []));
+      clocks.check();
+    });
+  }
+
+  test("no token gets its times from a clock that differs from the store's", () => {
+    const { clock, clocks } = clocksOf();
+    for (const [off, isWrong] of [
+      [299, false],
+      [301, true],
+      [-301, true],
+    ] as const) {
+      clocks.look(snapshot(clock.wall + off * second, []));
+      if (isWrong) assert.throws(() => clocks.check(), code("ERR_SIGNER_FENCED"));
+      else clocks.check();
+    }
+  });
+});
