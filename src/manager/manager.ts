@@ -252,9 +252,9 @@ export async function manageKeys(
   async function adopt(change: Changed): Promise<void> {
     const { records, events, revision } = change;
     const before = state.records;
-    const isNew = JSON.stringify(records) !== JSON.stringify(before);
+    const isNew = isOther(records, before, JSON.stringify);
     // Keys that were there before it started are no change, and a note on a record is none.
-    const isChange = keysText(records) !== keysText(before) && (before.length > 0 || events.length > 0);
+    const isChange = isOther(records, before, withoutNotes) && (before.length > 0 || events.length > 0);
     const keys = isNew ? await keyring.open(records) : state.keys;
     if (isNew) await announceSigning(records, keys, revision);
     state = { records, revision, keys, isRotating: state.isRotating };
@@ -404,8 +404,20 @@ const notes: ReadonlySet<string> = new Set<keyof KeyRecord>([
   "retireForSeconds",
 ]);
 
-function keysText(records: readonly KeyRecord[]): string {
-  return JSON.stringify(records, (name, value: unknown) => (notes.has(name) ? undefined : value));
+const withoutNotes = (record: KeyRecord): string =>
+  JSON.stringify(record, (name, value: unknown) => (notes.has(name) ? undefined : value));
+
+/** Most records of an old store are tombstones, which are the same objects as before. */
+function isOther(
+  records: readonly KeyRecord[],
+  before: readonly KeyRecord[],
+  textOf: (record: KeyRecord) => string,
+): boolean {
+  const isSame = (record: KeyRecord, index: number): boolean => {
+    const old = before[index];
+    return record === old || (old !== undefined && textOf(record) === textOf(old));
+  };
+  return records.length !== before.length || !records.every(isSame);
 }
 
 function asJwksdError(error: unknown): JwksdError {

@@ -19,7 +19,7 @@ export async function makeSeal(
   revision: number,
   records: readonly KeyRecord[],
 ): Promise<string> {
-  return new jose.SignJWT({ iss: issuer, chosen: isChosen, revision, records: await textHash(canonical(records)) })
+  return new jose.SignJWT({ iss: issuer, chosen: isChosen, revision, records: await textHash(textOf(records)) })
     .setProtectedHeader({ alg: "HS256", typ, kid: id })
     .sign(sealKey);
 }
@@ -43,7 +43,7 @@ export async function openSeal(
       throw notAuthentic("its seal was not made under the wrapping key");
     },
   );
-  if (claims["revision"] !== revision || claims["records"] !== (await textHash(canonical(records)))) {
+  if (claims["revision"] !== revision || claims["records"] !== (await textHash(textOf(records)))) {
     throw notAuthentic("its records, or its revision, are others than those that were sealed");
   }
   return { owner: ownerIn(claims) as Owner, verifiedBy: key.id };
@@ -60,6 +60,18 @@ export function claimedOwner({ seal = "" }: Committed): Owner | undefined {
 
 function ownerIn({ iss, chosen }: jose.JWTPayload): Owner | undefined {
   return typeof iss === "string" && typeof chosen === "boolean" ? { issuer: iss, isChosen: chosen } : undefined;
+}
+
+/** The text of each record that cannot change any more: nearly all of an old store are tombstones. */
+const texts = new WeakMap<KeyRecord, string>();
+
+function textOf(records: readonly KeyRecord[]): string {
+  const all = records.map((record) => {
+    const text = texts.get(record) ?? canonical(record);
+    if (Object.isFrozen(record)) texts.set(record, text);
+    return text;
+  });
+  return `[${all.join(",")}]`;
 }
 
 /** One text for one value, whatever order a store gives members in. @see RFC 8785 */

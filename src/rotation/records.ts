@@ -118,7 +118,9 @@ export function checkRecords(records: readonly KeyRecord[]): void {
   const kids = new Set<string>();
   const identities = new Map<string, string>();
   for (const record of records) {
-    checkRecord(record);
+    if (!checked.has(record)) checkRecord(record);
+    // One that is frozen stays as it is.
+    if (Object.isFrozen(record)) checked.add(record);
     const { kid, publicJwk } = record;
     if (kids.has(kid)) throw invalid(`kid ${JSON.stringify(kid)} is on two records`);
     kids.add(kid);
@@ -155,6 +157,8 @@ export function checkAnnounced(records: readonly KeyRecord[]): void {
 
 /** Those that a record may have beside that of its state. */
 const laterTimes = ["publishedAt", "activatedAt", "retiredAt", "unusedAt", "endedAt"] as const;
+
+const checked = new WeakSet<KeyRecord>();
 
 function checkRecord(record: KeyRecord): void {
   const { kid, state, announcedAt, publicJwk, privateHalf } = record;
