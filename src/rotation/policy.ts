@@ -27,7 +27,7 @@ export interface RotationPolicyOptions {
 /** A checked policy. */
 export type RotationPolicy = { readonly [Name in keyof RotationPolicyOptions]-?: number };
 
-/** For how long a cache may serve a copy that left the origin in each cache mode, in seconds. @see the contract, section 8 */
+/** For how long a cache may serve a copy that left the origin in each cache mode, in seconds: `max-age` and `stale-while-revalidate` (RFC 5861 section 3) */
 export const cachedForSeconds = { long: 3600 + 3600, rotation: 300 } as const;
 
 /** How soon after its read of the store a process signs that has no lease, in seconds. */

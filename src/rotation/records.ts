@@ -94,8 +94,6 @@ export function retiringKeys(records: readonly KeyRecord[], use: KeyUse): KeyRec
 
 /**
  * The keys that are published, in order: the active one, the announced one, then, of signing keys, the retiring ones, newest first.
- *
- * @see the contract, section 2 (Configured keyset)
  */
 export function publishedKeys(records: readonly KeyRecord[], use: KeyUse): KeyRecord[] {
   const retiring = retiringKeys(records, use).sort((a, b) => stateSince(b) - stateSince(a));
@@ -104,7 +102,7 @@ export function publishedKeys(records: readonly KeyRecord[], use: KeyUse): KeyRe
   );
 }
 
-/** Whether the rotation mode is on: while any key is on its way in or out. @see the contract, section 3 */
+/** Whether the rotation mode is on: while any key is on its way in or out. Caches then keep a set for a short time. */
 export function isRotating(records: readonly KeyRecord[]): boolean {
   return records.some(({ state }) => state === "announced" || state === "retiring");
 }
