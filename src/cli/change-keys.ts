@@ -14,7 +14,7 @@ import type { KeyRecord, KeyUse } from "../store/store.ts";
 import { destroyEffects, destroyEnded, leaveUnrecorded, placeEffects } from "./external-keys.ts";
 import { type Io, print, tell } from "./io.ts";
 import { makeDraft, makeReal } from "./make-keys.ts";
-import { type CommandKeys, type Flags, addStoreSettings, recordsOf } from "./managed-keys.ts";
+import { type CommandKeys, type Flags, addStoreSettings, recordsOf } from "./open-keys.ts";
 
 /** Flags of every command that changes keys. */
 export interface ChangeFlags extends Flags {

@@ -5,7 +5,7 @@ import { externalOf, isLive, recordOf } from "../rotation/records.ts";
 import { signersOf } from "../server/signers.ts";
 import { destroyEffect } from "./external-keys.ts";
 import { type Io, print } from "./io.ts";
-import { type Flags, addLookSettings, recordsOf, takesKid, withKeys } from "./managed-keys.ts";
+import { type Flags, addLookSettings, recordsOf, takesKid, withKeys } from "./open-keys.ts";
 
 type DestroyFlags = Flags & { readonly dryRun?: true; readonly yes?: true; readonly json?: true };
 

@@ -6,7 +6,7 @@ import { privateJwkOf } from "../manager/private-keys.ts";
 import { jweOf, keyUses, publishedKeys, recordOf, uriOf } from "../rotation/records.ts";
 import type { KeyRecord } from "../store/store.ts";
 import { type Io, print } from "./io.ts";
-import { type Flags, addLookSettings, recordsOf, takesKid, withKeys } from "./managed-keys.ts";
+import { type Flags, addLookSettings, recordsOf, takesKid, withKeys } from "./open-keys.ts";
 
 type ExportFlags = Flags & { readonly private?: true; readonly yes?: true; readonly out?: string };
 

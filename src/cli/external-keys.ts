@@ -15,7 +15,7 @@ import type { Settings } from "../server/settings.ts";
 import type { Signers } from "../server/signers.ts";
 import type { KeyRecord } from "../store/store.ts";
 import { type Io, tell } from "./io.ts";
-import type { CommandKeys } from "./managed-keys.ts";
+import type { CommandKeys } from "./open-keys.ts";
 
 const cannotBeUndone = "That cannot be undone, unless its service keeps deleted keys for a while.";
 

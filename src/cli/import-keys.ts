@@ -11,7 +11,7 @@ import type { KeyRecord, KeyUse } from "../store/store.ts";
 import { type ChangeFlags, addChangeFlags, changeKeys } from "./change-keys.ts";
 import type { Io } from "./io.ts";
 import { openExternal } from "./make-keys.ts";
-import { recordsOf, useOption, withKeys } from "./managed-keys.ts";
+import { recordsOf, useOption, withKeys } from "./open-keys.ts";
 
 type ImportFlags = ChangeFlags & {
   readonly signer?: string;

@@ -14,7 +14,7 @@ import { importCommand } from "./import-keys.ts";
 import { type Io, tell } from "./io.ts";
 import { addListFlags, listKeys } from "./list-keys.ts";
 import { addNewKeyFlags } from "./make-keys.ts";
-import { type Flags, recordsOf, takesKid, withKeys } from "./managed-keys.ts";
+import { type Flags, recordsOf, takesKid, withKeys } from "./open-keys.ts";
 
 type RevokeFlags = ChangeFlags & { readonly lostWrappingKey?: true };
 

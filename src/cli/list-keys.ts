@@ -10,7 +10,7 @@ import { indented, terminalOf } from "../report/terminal.ts";
 import type { KeyRecord } from "../store/store.ts";
 import { iso, publicRecord } from "./change-keys.ts";
 import { type Io, print } from "./io.ts";
-import { type Flags, addLookSettings, look } from "./managed-keys.ts";
+import { type Flags, addLookSettings, look } from "./open-keys.ts";
 
 type ListFlags = Flags & { readonly all?: true; readonly json?: true };
 

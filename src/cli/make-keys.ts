@@ -7,7 +7,7 @@ import { nextAlg } from "../rotation/records.ts";
 import type { Signers } from "../server/signers.ts";
 import type { KeyRecord, KeyUse } from "../store/store.ts";
 import { tell } from "./io.ts";
-import { type CommandKeys, useOption } from "./managed-keys.ts";
+import { type CommandKeys, useOption } from "./open-keys.ts";
 
 const algs = [
   "ES256",

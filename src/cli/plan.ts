@@ -10,7 +10,7 @@ import { indented, terminalOf } from "../report/terminal.ts";
 import { iso } from "./change-keys.ts";
 import { count } from "./events.ts";
 import { type Io, print } from "./io.ts";
-import { type Flags, addStoreSettings, look } from "./managed-keys.ts";
+import { type Flags, addStoreSettings, look } from "./open-keys.ts";
 
 type PlanFlags = Flags & { readonly svg?: string; readonly days?: number; readonly json?: true };
 

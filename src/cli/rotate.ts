@@ -5,7 +5,7 @@ import type { KeyUse } from "../store/store.ts";
 import { type ChangeFlags, addChangeFlags, changeKeys } from "./change-keys.ts";
 import type { Io } from "./io.ts";
 import { addNewKeyFlags } from "./make-keys.ts";
-import { recordsOf, withKeys } from "./managed-keys.ts";
+import { recordsOf, withKeys } from "./open-keys.ts";
 
 type RotateFlags = ChangeFlags & { readonly use: KeyUse; readonly alg?: string; readonly now?: true };
 

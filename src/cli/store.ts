@@ -5,12 +5,12 @@ import { commandedBy } from "../manager/owner.ts";
 import { createVault } from "../manager/vault.ts";
 import type { WrappingKeys } from "../manager/wrapping.ts";
 import { createCommandLog } from "../server/log.ts";
-import { openStore, ownerOf, wrappingKeysOf } from "../server/managed.ts";
+import { openStore, ownerOf, wrappingKeysOf } from "../server/open-store.ts";
 import { type Settings, checkStore } from "../server/settings.ts";
 import { pendingMigration, postgresStores } from "../store/postgres.ts";
 import type { KeyEvent, KeyStore } from "../store/store.ts";
 import { type Io, print, tell } from "./io.ts";
-import type { Flags } from "./managed-keys.ts";
+import type { Flags } from "./open-keys.ts";
 import { addSettings, settingsFrom } from "./settings-options.ts";
 
 export function storeCommand(io: Io): Command {

@@ -8,7 +8,7 @@ import { type Overload, logOverload } from "./connections.ts";
 import type { Logger } from "./logger.ts";
 import { type Publisher, issuerOf, startPublisher, urlHost } from "./publisher.ts";
 import { readJsonObject } from "./json-file.ts";
-import { startManagedKeys } from "./managed-keys.ts";
+import { startManagedKeys } from "./run-manager.ts";
 import { type PublicKeys, loadPublicKeys, toKeysets } from "./public-keys.ts";
 import type { Settings } from "./settings.ts";
 import { fingerprint, watchPaths } from "./watch.ts";

@@ -17,7 +17,7 @@ import {
   policyOf,
   storePath,
   wrappingKeysOf,
-} from "../server/managed.ts";
+} from "../server/open-store.ts";
 import type { SettingName, Settings } from "../server/settings.ts";
 import { nearest } from "../server/nearest.ts";
 import { type Signers, signersOf } from "../server/signers.ts";

@@ -3,7 +3,7 @@ import { manageKeys } from "../manager/manager.ts";
 import { servedBy } from "../manager/owner.ts";
 import type { KeyRecord } from "../store/store.ts";
 import type { Logger } from "./logger.ts";
-import { openManaged } from "./managed.ts";
+import { openManaged } from "./open-store.ts";
 import { type PublicKeys, publicHalves } from "./public-keys.ts";
 import type { Settings } from "./settings.ts";
 import { signersOf } from "./signers.ts";
