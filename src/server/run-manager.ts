@@ -1,6 +1,8 @@
+import { hostname } from "node:os";
 import type { KeyManager, ManagerEvent } from "../manager/types.ts";
 import { manageKeys } from "../manager/manager.ts";
 import { servedBy } from "../manager/owner.ts";
+import { printable } from "../printable.ts";
 import type { KeyRecord } from "../store/store.ts";
 import type { Logger } from "./logger.ts";
 import { openManaged } from "./open-store.ts";
@@ -12,6 +14,8 @@ import { signersOf } from "./signers.ts";
 export interface ManagedKeys {
   /** As they were when it started. */
   readonly keys: PublicKeys;
+  /** Why the other replicas do not rely on this process, so that it should get no requests; `undefined` where they do. */
+  notReady(): string | undefined;
   /** Calls back with the keys as they are, and with every change from now on. */
   follow(update: (keys: PublicKeys) => Promise<void>): Promise<void>;
   /** Remembers where they are served, for commands that are given no issuer. */
@@ -26,14 +30,18 @@ export async function startManagedKeys(settings: Settings, log: Logger): Promise
   const { store } = vault;
   let manager: KeyManager;
   let known: readonly KeyRecord[] = [];
+  let failure: string | undefined;
   try {
     manager = await manageKeys(vault, {
       issuer: vault.owner.issuer,
       policy,
       ...signers,
       signs: false,
+      replicaName: settings.replicaName ?? hostName(),
       onEvent: (event) => {
         logEvent(event, known, log);
+        if (event.type === "failed") failure = event.error.code;
+        if (event.type === "recovered") failure = undefined;
         if (event.type === "changed") known = event.records;
       },
     });
@@ -45,6 +53,11 @@ export async function startManagedKeys(settings: Settings, log: Logger): Promise
   const { keyset, encryptionKeyset, jwksRotationActive } = manager.options;
   return {
     keys: { ...publicHalves(keyset, encryptionKeyset), isRotating: jwksRotationActive() },
+    notReady() {
+      if (manager.isReady || settings.readyWithoutStore) return undefined;
+      const why = failure === undefined ? "" : `; the last failure is ${failure}`;
+      return `the other replicas do not rely on this one: its lease has ended, or it does not publish the keys of the store yet${why}`;
+    },
     follow: (update) =>
       manager.attach({
         update: ({ keyset, encryptionKeyset }, { isRotating }) =>
@@ -63,6 +76,11 @@ export async function startManagedKeys(settings: Settings, log: Logger): Promise
   };
 }
 
+/** As a lease can bear it. */
+function hostName(): string {
+  return printable(hostname()).slice(0, 255).toWellFormed() || "jwksd";
+}
+
 function logEvent(event: ManagerEvent, before: readonly KeyRecord[], log: Logger): void {
   switch (event.type) {
     case "changed":
@@ -79,6 +97,12 @@ function logEvent(event: ManagerEvent, before: readonly KeyRecord[], log: Logger
       log.error(
         { code: event.error.code, retryInMs: event.retryInMs },
         `keys cannot be managed, the last good ones stay: ${event.error.message}`,
+      );
+      break;
+    case "fenced":
+      log.error(
+        {},
+        "the lease of this replica has ended, so the others no longer rely on it: /readyz says 503 until the store is reached again; /jwks is answered all the same",
       );
       break;
     case "unsealed":
@@ -112,7 +136,7 @@ function logEvent(event: ManagerEvent, before: readonly KeyRecord[], log: Logger
       if (event.isDestroyed) log.info({ uri: event.uri }, "a key was made that was not needed, and destroyed again");
       else log.warn({ uri: event.uri }, "a key was made that could not be recorded or was not needed; nothing uses it");
       break;
-    default:
+    case "recovered":
       log.info({}, "keys are managed again");
   }
 }

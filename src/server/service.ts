@@ -70,10 +70,10 @@ export async function startService(settings: Settings, log: Logger): Promise<Ser
     await managed?.stop();
     throw error;
   });
-  let ready = true;
+  let phase: "starting" | "running" | "stopping" = "starting";
   const admin = await startAdminAt(
     settings.admin,
-    () => ready,
+    () => (phase === "running" ? managed?.notReady() : `it is ${phase}`),
     (overload) => logOverload(log, overload, { admin: settings.admin }),
   ).catch(async (error: unknown) => {
     await publisher.stop();
@@ -120,6 +120,7 @@ export async function startService(settings: Settings, log: Logger): Promise<Ser
     });
   await managed?.servedAs(issuerOf(settings, publisher.port));
   const watch = watchPaths(paths, baseline, reload);
+  phase = "running";
 
   const missing = discovery ? missingMembers(metadata ?? {}) : [];
   if (missing.length > 0) {
@@ -148,7 +149,7 @@ export async function startService(settings: Settings, log: Logger): Promise<Ser
     adminUrl: admin?.url,
     reload,
     async stop() {
-      ready = false;
+      phase = "stopping";
       log.info("stopping");
       watch.stop();
       await inTurn(async () => {});
@@ -171,10 +172,14 @@ function together(managed: PublicKeys | undefined, files: PublicKeys): PublicKey
   return { ...managed, encryption: [...managed.encryption, ...files.encryption] };
 }
 
-async function startAdminAt(address: string, isReady: () => boolean, onOverload: (overload: Overload) => void) {
+async function startAdminAt(
+  address: string,
+  notReady: () => string | undefined,
+  onOverload: (overload: Overload) => void,
+) {
   if (address === "off") return undefined;
   const separator = address.lastIndexOf(":");
   const host = address.slice(0, separator).replace(/^\[(.*)\]$/, "$1");
-  const server = await startAdmin({ host, port: Number(address.slice(separator + 1)) }, isReady, onOverload);
+  const server = await startAdmin({ host, port: Number(address.slice(separator + 1)) }, notReady, onOverload);
   return { url: `http://${urlHost(host)}:${server.port}`, stop: server.stop };
 }

@@ -4,6 +4,7 @@ import { signerTypes } from "../open-signer.ts";
 import { locate } from "../provider/paths.ts";
 import { readJsonObject } from "./json-file.ts";
 import { type Rule, boolean, oneOf, text, textThat, wholeNumber } from "../options.ts";
+import { printable } from "../printable.ts";
 import { faultOfUrl, hasPassword } from "../store/postgres-settings.ts";
 import { nearest } from "./nearest.ts";
 
@@ -99,6 +100,21 @@ export const settingDefinitions = {
     "how much longer than Cache-Control allows caches may keep a copy (default: 7200)",
   ),
   leaseSeconds: duration("<seconds>", "how long the others rely on a replica that is silent (default: 3600)"),
+  replicaName: {
+    rule: textThat(
+      "1 to 255 printable characters",
+      (value) => value.length > 0 && value.length <= 255 && printable(value) === value,
+    ),
+    fallback: undefined,
+    value: "<name>",
+    help: "what jwksd replicas calls this process (default: the host name)",
+  },
+  readyWithoutStore: {
+    rule: boolean,
+    fallback: false,
+    value: undefined,
+    help: "let /readyz say 200 while the store is out of reach; for balancers that send nothing when no replica is ready",
+  },
   encryptionKeys: {
     rule: path,
     fallback: undefined,
@@ -177,9 +193,11 @@ export const managedOnly = [
   "cacheSlackSeconds",
   "leaseSeconds",
 ] as const satisfies readonly SettingName[];
+/** Those of them that only `serve` has. */
+const managedServe = ["replicaName", "readyWithoutStore"] as const satisfies readonly SettingName[];
 /** Pairs of settings that exclude each other. */
 const exclusive = [
-  ...[...managedOnly, "wrappingKeys" as const].map((name) => ["keys", name] as const),
+  ...[...managedOnly, ...managedServe, "wrappingKeys" as const].map((name) => ["keys", name] as const),
   ["wrappingKeyFile", "wrappingKeys"] as const,
   ["metadata", "noDiscovery"] as const,
 ];

@@ -14,6 +14,7 @@ process.on("disconnect", () => void stop());
 
 async function handle(message: ToWorker): Promise<void> {
   if (message.kind === "stop") return stop();
+  if (message.kind === "ping") return tell({ kind: "pong" });
   if (message.kind === "update") {
     await publisher?.update(message.keys);
     return tell({ kind: "updated", version: message.version });

@@ -13,6 +13,7 @@ import type { PublicKeys } from "./public-keys.ts";
 export type ToWorker =
   | { readonly kind: "start"; readonly options: PublisherOptions; readonly keys: PublicKeys }
   | { readonly kind: "update"; readonly keys: PublicKeys; readonly version: number }
+  | { readonly kind: "ping" }
   | { readonly kind: "stop" };
 
 /** Messages of a worker. */
@@ -20,6 +21,7 @@ export type FromWorker =
   | { readonly kind: "listening"; readonly port: number; readonly jwksUri: string }
   | { readonly kind: "failed"; readonly message: string }
   | { readonly kind: "updated"; readonly version: number }
+  | { readonly kind: "pong" }
   | { readonly kind: "overload"; readonly overload: Overload };
 
 interface WorkerLog {
@@ -30,6 +32,8 @@ interface WorkerLog {
 const workerModule = new URL(`./worker${import.meta.url.endsWith(".ts") ? ".ts" : ".js"}`, import.meta.url);
 /** How long a worker may take before it is killed, in milliseconds. */
 const limits = { startMs: 30_000, updateMs: 3_000, stopMs: 7_000 } as const;
+/** How often each worker is asked whether it still runs, and for how many times in a row it may stay silent. */
+const heartbeat = { everyMs: 1_000, maxSilent: 3 } as const;
 const retryDelayMs = { first: 100, last: 5_000 } as const;
 
 /**
@@ -45,7 +49,8 @@ export async function startWorkers(
   log: WorkerLog,
 ): Promise<Publisher> {
   const running = new Set<ChildProcess>();
-  const listening = new Set<ChildProcess>();
+  /** With how often in a row each has not answered. */
+  const listening = new Map<ChildProcess, number>();
   const replacements = new Set<Promise<unknown>>();
   const stopping = new AbortController();
   let current = keys;
@@ -61,6 +66,7 @@ export async function startWorkers(
     worker.once("exit", () => running.delete(worker));
     worker.on("message", (message) => {
       const told = message as FromWorker;
+      if (told.kind === "pong" && listening.has(worker)) listening.set(worker, 0);
       if (told.kind === "overload") logOverload(log, told.overload, { pid: worker.pid });
     });
     const answer = firstMessage(worker);
@@ -69,7 +75,7 @@ export async function startWorkers(
     if (first.kind !== "listening") {
       throw new ServiceError("ERR_WORKER", first.kind === "failed" ? first.message : "a worker did not start");
     }
-    listening.add(worker);
+    listening.set(worker, 0);
     worker.once("exit", (code, signal) => {
       listening.delete(worker);
       if (stopping.signal.aborted) return;
@@ -105,15 +111,33 @@ export async function startWorkers(
     current = next;
     version += 1;
     // A replacement that is starting may have the old keys, so it must end its start.
-    await Promise.allSettled([...[...listening].map((worker) => updateWorker(worker, next, version)), ...replacements]);
+    await Promise.allSettled([
+      ...[...listening.keys()].map((worker) => updateWorker(worker, next, version)),
+      ...replacements,
+    ]);
+  }
+
+  /** Counts turns, not time: after a pause of this process or of the machine, the workers get their time to answer. */
+  function beat(): void {
+    for (const [worker, silent] of listening) {
+      if (silent < heartbeat.maxSilent) {
+        listening.set(worker, silent + 1);
+        tell(worker, { kind: "ping" });
+      } else if (!worker.killed) {
+        log.warn({ pid: worker.pid }, "a worker does not answer and is killed");
+        worker.kill("SIGKILL");
+      }
+    }
   }
 
   async function stop(): Promise<void> {
     stopping.abort();
+    clearInterval(beating);
     await Promise.all([...running].map(stopWorker));
   }
 
   await checkUnshared(options);
+  const beating = setInterval(beat, heartbeat.everyMs);
   try {
     // The first worker binds the port, which may be any free one. The others share it.
     const { port, jwksUri } = await start(options.port);

@@ -176,7 +176,7 @@ describe("the admin address", { timeout, concurrency: 4 }, () => {
     await getOnce(service.port);
     service.process.kill("SIGTERM");
     await service.logged(({ msg }) => msg === "stopping");
-    assert.deepEqual(await get("/readyz"), [503, "not ready\n"]);
+    assert.deepEqual(await get("/readyz"), [503, "not ready: it is stopping\n"]);
     assert.deepEqual(await get("/livez"), [200, "ok\n"]);
     assertWhole(await slow.request(theOtherHalf));
     assert.deepEqual(await service.exited, { code: 0, signal: null });

@@ -48,6 +48,8 @@ const samples: Readonly<Record<SettingName, Sample>> = {
   clockSkewSeconds: durationSample,
   cacheSlackSeconds: durationSample,
   leaseSeconds: durationSample,
+  replicaName: textSample,
+  readyWithoutStore: switchSample,
   encryptionKeys: textSample,
   data: textSample,
   signerType: { flag: ["local", "local"], variable: ["aws-kms", "aws-kms"], member: "vault-transit" },

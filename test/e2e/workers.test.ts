@@ -128,6 +128,19 @@ describe("--workers 2", { timeout: 180_000, concurrency: 2, skip: process.platfo
     assert.equal(await isGone(hanging), true);
   });
 
+  test("one that hangs is found without a change of keys, is replaced, and then every connection is answered", async (t) => {
+    const { service } = await start(t);
+    const [hanging, other] = workersOf(service) as [number, number];
+    process.kill(hanging, "SIGSTOP");
+    const line = await service.logged(({ msg }) => msg === "a worker does not answer and is killed");
+    assert.equal(line["pid"], hanging);
+    await replaced(service, 1);
+    assert.equal(await isGone(hanging), true);
+    assert.ok(workersOf(service).includes(other), "the other one was left alone");
+    const replies = await Promise.all(Array.from({ length: 60 }, () => getOnce(service.port)));
+    for (const reply of replies) assertWhole(reply);
+  });
+
   test("one that cannot be replaced is tried again, while the other serves", async (t) => {
     const node = join(await temporaryFolder(t), "node");
     await copyFile(process.execPath, node, constants.COPYFILE_FICLONE);
