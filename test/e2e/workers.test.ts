@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { constants, copyFile, readFile, readdir, readlink, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { newWrappingKey } from "../support/managed.ts";
+import { sqliteStore } from "../../src/store/sqlite.ts";
+import { commandStore, keyFor, newWrappingKey, wrappingKeyOf } from "../support/managed.ts";
 import { Client, assertWhole, getOnce, kidsIn, requestsNotAccepted, startLoad } from "../support/load.ts";
 import {
   type LogLine,
@@ -126,6 +127,29 @@ describe("--workers 2", { timeout: 180_000, concurrency: 2, skip: process.platfo
     await replaced(service, 1);
     for (const client of await connectToBoth(service)) assert.deepEqual(kidsIn(await client.request()), ["two"]);
     assert.equal(await isGone(hanging), true);
+  });
+
+  test("the others are told of a key when every worker publishes it, and not before", async (t) => {
+    const data = join(await temporaryFolder(t), "data");
+    const service = await startServiceProcess(t, ["--data", data, "--workers", "2"]);
+    const [hanging] = workersOf(service) as [number];
+    process.kill(hanging, "SIGSTOP");
+    const path = join(data, "keys.db");
+    const { change } = await commandStore(path, { type: "announce", key: await keyFor(await wrappingKeyOf(data)) });
+    const store = await sqliteStore(path);
+    t.after(() => store.close());
+    const { revision } = await store.load();
+    await eventually("it says that it publishes the key", async () => {
+      const { leases } = await store.load();
+      return leases.every(({ publishes }) => publishes >= revision);
+    });
+    assert.equal(await isGone(hanging), true);
+    const replies = await Promise.all(Array.from({ length: 20 }, () => getOnce(service.port)));
+    for (const reply of replies)
+      assert.deepEqual(
+        kidsIn(reply),
+        change.records.map(({ kid }) => kid),
+      );
   });
 
   test("one that hangs is found without a change of keys, is replaced, and then every connection is answered", async (t) => {
