@@ -1,9 +1,10 @@
-import { systemClock } from "../clock.ts";
+import { type Clock, systemClock } from "../clock.ts";
 import { StateError } from "../errors.ts";
-import type { Keyset } from "../keyset/keyset.ts";
 import { readKeyset } from "../node/key-files.ts";
 import { createProvider } from "../provider/provider.ts";
-import { createKeyring } from "../manager/keyring.ts";
+import { type Keyring, createKeyring } from "../manager/keyring.ts";
+import { fenced } from "../manager/replica.ts";
+import { signWithinSeconds } from "../rotation/policy.ts";
 import { activeKey } from "../rotation/records.ts";
 import type { Owner } from "../manager/owner.ts";
 import type { Signer } from "../signer/signer.ts";
@@ -19,7 +20,7 @@ import { signersOf } from "./signers.ts";
  * Signs a token with the active key of a configuration of `jwksd serve`; nothing has to be running.
  *
  * @throws ServiceError `ERR_FILE_UNREADABLE`, `ERR_NO_KEY_FILES`
- * @throws StateError `ERR_TRANSITION`: the store holds no key yet
+ * @throws StateError, SignerError see {@link signFresh}
  * @throws TokenError `ERR_CLAIMS_INVALID`
  * @throws ConfigError, KeyMaterialError see `createProvider`
  */
@@ -31,7 +32,8 @@ export async function signWithSettings(
 ): Promise<string> {
   if (settings.keys !== undefined) {
     const { entries } = await readKeyset(settings.keys);
-    return sign(issuerOf(settings, settings.port), entries, claims, options);
+    const provider = await createProvider({ issuer: issuerOf(settings, settings.port), keyset: entries });
+    return provider.sign(claims, options);
   }
   const path = storePath(settings);
   if (path !== undefined) await checkHasKey(path);
@@ -41,16 +43,64 @@ export async function signWithSettings(
   const { signal } = new AbortController();
   const keyring = createKeyring(vault, { policy, openSigner, clock: systemClock, signal });
   try {
-    // It notes how long its tokens may live.
-    const { records } = await keyring.change((records) => ({ records, events: [] }));
-    const active = activeKey(records, "sig");
-    if (active === undefined) throw noKeyYet();
-    const { signers } = await keyring.open([active]);
-    const keyset = [{ keyId: active.kid, signer: signers.get(active.kid) as Signer }];
-    return await sign(issuerFor(settings, vault.owner), keyset, claims, options, policy.maxTokenLifetimeSeconds);
+    return await signFresh(keyring, () => issuerFor(settings, vault.owner), claims, options);
   } finally {
     await keyring.close();
     await store.close();
+  }
+}
+
+/** How often the store is read for one token. */
+const maxReads = 3;
+
+/**
+ * Signs with the active key of a store. Whoever has no lease may sign only for seconds after its read of the store, because the others do
+ * not know of it: the claims get their times within them, else the store is read again.
+ *
+ * @param issuer called after the store was read
+ * @throws StateError `ERR_TRANSITION`: the store holds no key yet
+ * @throws SignerError `ERR_SIGNER_FENCED`: store or signer are too slow, or the clock of this machine and that of the store differ by
+ * more than `clockSkewSeconds`
+ */
+export async function signFresh(
+  keyring: Keyring,
+  issuer: () => string,
+  claims: Claims,
+  options: SignOptions,
+  clock: Clock = systemClock,
+): Promise<string> {
+  const { policy } = keyring;
+  const skewMs = policy.clockSkewSeconds * 1000;
+  const monotonic = (): number => clock.monotonic?.() ?? clock.now();
+  const tooLate = fenced(
+    `${maxReads} times in a row, it took longer than ${signWithinSeconds} s from asking the store to signing`,
+  );
+  for (let reads = 1; ; reads += 1) {
+    const asked = { wall: clock.now(), monotonic: monotonic() };
+    // It notes how long its tokens may live.
+    const { records, now } = await keyring.change((records) => ({ records, events: [] }));
+    if (now < asked.wall - skewMs || now > clock.now() + skewMs) {
+      throw fenced("the clock of this machine and that of the store differ by more than clockSkewSeconds");
+    }
+    const active = activeKey(records, "sig");
+    if (active === undefined) throw noKeyYet();
+    const { signers } = await keyring.open([active]);
+    const provider = await createProvider({
+      issuer: issuer(),
+      keyset: [{ keyId: active.kid, signer: signers.get(active.kid) as Signer }],
+      maxTokenLifetimeSeconds: policy.maxTokenLifetimeSeconds,
+      clock,
+      checkMaySign() {
+        // A paused machine stops the monotonic clock.
+        const passedMs = Math.max(monotonic() - asked.monotonic, clock.now() - asked.wall);
+        if (passedMs > signWithinSeconds * 1000) throw tooLate;
+      },
+    });
+    try {
+      return await provider.sign(claims, options);
+    } catch (error) {
+      if (error !== tooLate || reads === maxReads) throw error;
+    }
   }
 }
 
@@ -72,15 +122,4 @@ function issuerFor(settings: Settings, { issuer, isChosen }: Owner): string {
   const { host, port } = settingDefinitions;
   const isGiven = settings.host !== host.fallback || settings.port !== port.fallback;
   return isGiven && !isChosen ? issuerOf(settings, settings.port) : issuer;
-}
-
-async function sign(
-  issuer: string,
-  keyset: Keyset,
-  claims: Claims,
-  options: SignOptions,
-  maxTokenLifetimeSeconds?: number,
-): Promise<string> {
-  const provider = await createProvider({ issuer, keyset, maxTokenLifetimeSeconds });
-  return provider.sign(claims, options);
 }
