@@ -13,7 +13,7 @@ interface Replica {
   readonly path: string;
   readonly service: RunningService;
   /** What `/readyz` says. */
-  ready(): Promise<{ readonly status: number; readonly text: string }>;
+  readonly ready: () => Promise<{ readonly status: number; readonly text: string }>;
 }
 
 async function startReplica(t: TestContext, args: readonly string[] = [], data?: string): Promise<Replica> {
@@ -24,7 +24,7 @@ async function startReplica(t: TestContext, args: readonly string[] = [], data?:
     data: folder,
     path: join(folder, "keys.db"),
     service,
-    async ready() {
+    ready: async () => {
       const response = await fetch(new URL("/readyz", admin as string));
       return { status: response.status, text: await response.text() };
     },
