@@ -1,4 +1,4 @@
-import type { Command } from "commander";
+import { type Command, InvalidArgumentError } from "commander";
 import { ConfigError, StoreError } from "../errors.ts";
 import { CannotSign, type Changed } from "../manager/keyring.ts";
 import type { Change } from "../rotation/advance.ts";
@@ -12,7 +12,8 @@ import { planVerbs } from "../report/plan-scale.ts";
 import { indented, terminalOf } from "../report/terminal.ts";
 import type { KeyRecord, KeyUse } from "../store/store.ts";
 import { destroyEffects, destroyEnded, leaveUnrecorded, placeEffects } from "./external-keys.ts";
-import { type Io, print, tell } from "./io.ts";
+import { type Followed, follow, followedJson, followedLines } from "./follow.ts";
+import { type Io, iso, print, tell } from "./io.ts";
 import { makeDraft, makeReal } from "./make-keys.ts";
 import { type CommandKeys, type Flags, addStoreSettings, recordsOf } from "./open-keys.ts";
 
@@ -22,6 +23,8 @@ export interface ChangeFlags extends Flags {
   readonly yes?: true;
   readonly force?: true;
   readonly json?: true;
+  /** In seconds. */
+  readonly wait: number;
 }
 
 export interface ChangeOptions {
@@ -34,15 +37,22 @@ export interface ChangeOptions {
 
 type Decide = (records: readonly KeyRecord[], now: number, key: NewKey | undefined) => Change | Promise<Change>;
 
+function wait(text: string): number {
+  if (!/^\d{1,6}$/.test(text)) throw new InvalidArgumentError("Not a whole number of seconds, 999999 at most.");
+  return Number(text);
+}
+
 /** Gives a command the flags of every change. */
 export function addChangeFlags(command: Command, { force = false, yes = false } = {}): Command {
   if (force) command.option("--force", "take the step now, although it breaks verifications; needs --yes");
   if (force || yes) command.option("--yes", "confirm a change that breaks verifications");
+  command.option("--wait <seconds>", "how long to wait until every replica publishes the change; 0: not", wait, 10);
   return addStoreSettings(command.option("--dry-run", "print the exact change and what it means, and change nothing"));
 }
 
 /**
- * Changes keys by compare-and-set, and prints the change, what it means for verifiers, and what happens next.
+ * Changes keys by compare-and-set, and prints the change, what it means for verifiers, and what happens next. Then waits for the
+ * replicas, and prints who has not followed.
  *
  * @throws ConfigError `ERR_CONFIRMATION`: it breaks verifications, and `--yes` is not given; the message says what it breaks
  * @throws see `Keyring.change`, and what `decide` throws
@@ -64,7 +74,15 @@ export async function changeKeys(keys: CommandKeys, options: ChangeOptions, deci
       `nothing was changed, because this may break verifications; --yes does it:${meaning.join("")}\n`,
     );
   }
-  printChange(io, { ...preview, ...(await commit(keys, draft, decide)), isDry: false }, flags);
+  const done = { ...preview, ...(await commit(keys, draft, decide)), isDry: false };
+  // The change is done, so who reads along learns of it before the wait.
+  if (flags.json !== true) printChange(io, done, flags);
+  const followed = await follow(keys, done.change, flags.wait);
+  if (flags.json === true) printChange(io, { ...done, followed }, flags);
+  else if (followed !== undefined && followed.replicas.leases.length > 0) {
+    const { columns } = terminalOf(io.stdout, io.environment);
+    print(io, section("Replicas", followedLines(followed, done.change), columns).join("\n"));
+  }
 }
 
 async function commit(
@@ -112,6 +130,8 @@ interface Report {
   readonly policy: RotationPolicy;
   /** What it means for keys in HSMs and key services. */
   readonly external: readonly string[];
+  /** Who publishes it; `undefined` where nobody was asked. */
+  readonly followed?: Followed | undefined;
 }
 
 function meaningOf({ change: { before, records, now }, policy, external }: Report): string[] {
@@ -155,7 +175,7 @@ function section(title: string, items: readonly string[], columns: number): stri
 }
 
 function asJson(
-  { isDry, note, change: { before, records, events } }: Report,
+  { isDry, note, change: { before, records, events }, followed }: Report,
   meaning: readonly string[],
   ahead: RotationPlan,
 ): string {
@@ -167,6 +187,7 @@ function asJson(
     changes: changed.map((record) => publicRecord(record, { stateBefore: states.get(record.kid) ?? null })),
     events: events.map((event) => ({ ...event, at: iso(event.at) })),
     effects: meaning,
+    replicas: followedJson(followed),
     next: nextSteps(ahead).map(({ at, use, kid, action }) => ({ at: iso(at), use, kid: kid ?? null, action })),
   };
   return JSON.stringify(json, undefined, 2);
@@ -201,8 +222,4 @@ export function publicRecord(record: KeyRecord, more: object = {}) {
     publicJwk,
     ...more,
   };
-}
-
-export function iso(epochMs: number): string {
-  return new Date(epochMs).toISOString();
 }

@@ -1,6 +1,5 @@
 import { readFile } from "node:fs/promises";
 import { Command, InvalidArgumentError, Option } from "commander";
-import { iso } from "./change-keys.ts";
 import { atLeast } from "../doctor/finding.ts";
 import { type Code, type Observations, type Severity, codes, examine } from "../doctor/index.ts";
 import { type Happening, type ObserveOptions, observe, observeBody } from "../doctor/node/index.ts";
@@ -11,7 +10,7 @@ import { explainToken } from "./doctor-token.ts";
 import { happeningLine, report, scope } from "./doctor-report.ts";
 import { durationMs, watchOn } from "./doctor-watch.ts";
 import { stepLines } from "./explain.ts";
-import { type Io, print, readInput } from "./io.ts";
+import { type Io, iso, print, readInput } from "./io.ts";
 import { readToken } from "./verify.ts";
 
 const maxFileBytes = 5_000_000;

@@ -1,8 +1,7 @@
 import { Command, InvalidArgumentError } from "commander";
 import { kidText, timeText } from "../rotation/format.ts";
 import { indented, terminalOf } from "../report/terminal.ts";
-import { iso } from "./change-keys.ts";
-import { type Io, print } from "./io.ts";
+import { type Io, iso, print } from "./io.ts";
 import { type Flags, addLookSettings, withEvents } from "./open-keys.ts";
 
 type EventsFlags = Flags & { readonly limit: number; readonly before?: number };

@@ -32,3 +32,8 @@ export async function readInput({ stdin }: Io, maxBytes: number): Promise<Buffer
   }
   return Buffer.concat(chunks);
 }
+
+/** A moment for `--json`. */
+export function iso(epochMs: number): string {
+  return new Date(epochMs).toISOString();
+}

@@ -1,16 +1,16 @@
 import type { Command } from "commander";
-import { systemClock } from "../clock.ts";
 import { aftermath } from "../rotation/impact.ts";
 import { rotatingSince } from "../rotation/mode-intervals.ts";
 import { type PlanStep, plan } from "../rotation/plan.ts";
 import { isLive, isRotating, keyUses, stateSince, uriOf } from "../rotation/records.ts";
 import { kidText, relativeText, timeText } from "../rotation/format.ts";
 import { planVerbs } from "../report/plan-scale.ts";
-import { indented, terminalOf } from "../report/terminal.ts";
+import { aligned, indented, terminalOf } from "../report/terminal.ts";
 import type { KeyRecord } from "../store/store.ts";
-import { iso, publicRecord } from "./change-keys.ts";
-import { type Io, print } from "./io.ts";
+import { publicRecord } from "./change-keys.ts";
+import { type Io, iso, print } from "./io.ts";
 import { type Flags, addLookSettings, look } from "./open-keys.ts";
+import { printWaits, waitsJson } from "./replicas.ts";
 
 type ListFlags = Flags & { readonly all?: true; readonly json?: true };
 
@@ -20,8 +20,8 @@ export function addListFlags(command: Command): Command {
 
 /** Prints the keys: the state of each, since when, and its next step. */
 export async function listKeys(io: Io, flags: ListFlags): Promise<void> {
-  const now = systemClock.now();
-  const { records, policy, isVerified } = await look(io, flags);
+  const { records, policy, isVerified, replicas } = await look(io, flags);
+  const { now } = replicas;
   const ahead = plan(records, policy, now);
   const still = aftermath(records, policy, now);
   const shown = keyUses.flatMap((use) =>
@@ -33,7 +33,13 @@ export async function listKeys(io: Io, flags: ListFlags): Promise<void> {
     const keys = rows.map(({ record, next }) =>
       publicRecord(record, { since: iso(stateSince(record)), next: next === undefined ? null : stepJson(next) }),
     );
-    const json = { verified: isVerified, keys, rotatingSince: since === undefined ? null : iso(since), effects: still };
+    const json = {
+      verified: isVerified,
+      keys,
+      waits: waitsJson(records, policy, replicas),
+      rotatingSince: since === undefined ? null : iso(since),
+      effects: still,
+    };
     return print(io, JSON.stringify(json, undefined, 2));
   }
   const { columns } = terminalOf(io.stdout, io.environment);
@@ -46,6 +52,7 @@ export async function listKeys(io: Io, flags: ListFlags): Promise<void> {
       ? "Rotation mode: off."
       : `Rotation mode: on since ${timeText(since)}; caches keep the set for 5 minutes.`;
   print(io, [...lines, "", ...indented(`${mode} ${hidden}`.trim(), columns, 0)].join("\n"));
+  printWaits(io, records, policy, replicas, columns);
   for (const line of still) print(io, ["", ...indented(line, columns, 0)].join("\n"));
 }
 
@@ -119,14 +126,4 @@ function largestUnit(relative: string): string {
 
 function fits(lines: readonly string[], columns: number): boolean {
   return lines.every((line) => line.length <= columns);
-}
-
-function aligned(rows: readonly (readonly string[])[]): string[] {
-  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => (row[column] ?? "").length)));
-  return rows.map((row) =>
-    row
-      .map((cell, column) => cell.padEnd(widths[column] ?? 0))
-      .join("  ")
-      .trimEnd(),
-  );
 }

@@ -2,6 +2,7 @@ import { Option, type Command } from "commander";
 import { systemClock } from "../clock.ts";
 import { ConfigError, type StoreError } from "../errors.ts";
 import { type Keyring, type KeyringOptions, createKeyring } from "../manager/keyring.ts";
+import type { ReplicasAt } from "../report/replicas.ts";
 import type { RotationPolicy } from "../rotation/policy.ts";
 import { checkRecords } from "../rotation/records.ts";
 import { type Owner, commandedBy } from "../manager/owner.ts";
@@ -33,6 +34,8 @@ export type Flags = Readonly<Record<string, unknown>>;
 export interface Found {
   readonly policy: RotationPolicy;
   readonly records: readonly KeyRecord[];
+  /** What the replicas have told the store, which nothing authenticates. */
+  readonly replicas: ReplicasAt;
   /** Whether the records are authenticated. */
   readonly isVerified: boolean;
   readonly owner: Owner;
@@ -97,7 +100,7 @@ export async function look(io: Io, flags: Flags): Promise<Found> {
         io,
         "what is shown is not verified, because no wrapping key is here: --wrapping-key-file, JWKSD_WRAPPING_KEYS",
       );
-      return { policy, records: await recordsOf(store), isVerified: false, owner: ownerOf(settings) };
+      return { ...(await lookAt(store, policy)), isVerified: false, owner: ownerOf(settings) };
     }
     let problem: StoreError | undefined;
     const accepts = (found: StoreError): boolean => {
@@ -105,15 +108,24 @@ export async function look(io: Io, flags: Flags): Promise<Found> {
       return true;
     };
     const vault = createVault({ store, keys, ownerRule: commandedBy(ownerOf(settings)), accepts });
-    const records = await recordsOf(vault.store);
+    const found = await lookAt(vault.store, policy);
     const { isVerified, owner } = vault;
     if (problem !== undefined) {
       tell(io, `what is shown is not verified: ${problem.message} [${problem.code}]`);
       io.exitCode = 1;
     } else if (!isVerified)
       tell(io, "what is shown is not verified, because the store has no seal; jwksd keys rewrap makes it");
-    return { policy, records, isVerified, owner };
+    return { ...found, isVerified, owner };
   });
+}
+
+async function lookAt(
+  store: KeyStore,
+  policy: RotationPolicy,
+): Promise<Pick<Found, "policy" | "records" | "replicas">> {
+  const { records, revision, leases, now } = await store.load();
+  checkRecords(records);
+  return { policy, records, replicas: { revision, leases, now, leaseSeconds: policy.leaseSeconds } };
 }
 
 /** Runs with the audit log, which is not authenticated. @throws see `openStore` */

@@ -1,16 +1,15 @@
 import { readFile, stat, writeFile } from "node:fs/promises";
 import { Command } from "commander";
-import { systemClock } from "../clock.ts";
 import { ServiceError } from "../errors.ts";
 import { aftermath } from "../rotation/impact.ts";
 import { type RotationPlan, plan } from "../rotation/plan.ts";
 import { planPicture } from "../report/plan-picture.ts";
 import { planSvg } from "../report/plan-svg.ts";
 import { indented, terminalOf } from "../report/terminal.ts";
-import { iso } from "./change-keys.ts";
 import { count } from "./events.ts";
-import { type Io, print } from "./io.ts";
+import { type Io, iso, print } from "./io.ts";
 import { type Flags, addStoreSettings, look } from "./open-keys.ts";
+import { printWaits, waitsJson } from "./replicas.ts";
 
 type PlanFlags = Flags & { readonly svg?: string; readonly days?: number; readonly json?: true };
 
@@ -27,7 +26,8 @@ export function planCommand(io: Io): Command {
     .addHelpText(
       "after",
       `
-The plan shows what jwksd serve will do if no command changes the keys. This command changes nothing. It prints colours only
+The plan shows what jwksd serve will do if no command changes the keys. Where a step waits for a replica, the plan assumes that
+it follows now, and says for whom it waits. This command changes nothing. It prints colours only
 in terminals, and only if NO_COLOR is not set.
 
 Examples:
@@ -39,17 +39,20 @@ Examples:
 }
 
 async function showPlan(io: Io, flags: PlanFlags): Promise<void> {
-  const now = systemClock.now();
+  const { records, policy, owner, isVerified, replicas } = await look(io, flags);
+  const { now } = replicas;
   const until = flags.days === undefined ? undefined : now + flags.days * 86_400_000;
-  const { records, policy, owner, isVerified } = await look(io, flags);
   const ahead = plan(records, policy, now, until);
   const still = aftermath(records, policy, now);
   const title = `Key rotation of ${owner.issuer}`;
   if (flags.svg !== undefined) await write(flags.svg, planSvg(ahead, title));
-  if (flags.json === true)
-    return print(io, JSON.stringify({ verified: isVerified, ...asJson(ahead, still) }, undefined, 2));
+  if (flags.json === true) {
+    const json = { verified: isVerified, ...asJson(ahead, still), waits: waitsJson(records, policy, replicas) };
+    return print(io, JSON.stringify(json, undefined, 2));
+  }
   const terminal = terminalOf(io.stdout, io.environment);
   print(io, planPicture(ahead, terminal));
+  printWaits(io, records, policy, replicas, terminal.columns);
   for (const line of still) print(io, ["", ...indented(line, terminal.columns, 0)].join("\n"));
   if (flags.svg !== undefined) print(io, `\nwrote ${flags.svg}`);
 }

@@ -8,6 +8,7 @@ import { type Io, tell } from "./io.ts";
 import { keygenCommand } from "./keygen.ts";
 import { keysCommand } from "./keys.ts";
 import { planCommand } from "./plan.ts";
+import { replicasCommand } from "./replicas.ts";
 import { rotateCommand } from "./rotate.ts";
 import { serveCommand } from "./serve.ts";
 import { signerCommand } from "./signer.ts";
@@ -53,6 +54,7 @@ Start here:
   $ jwksd help serve                    every setting, with examples
   $ jwksd keys                          list the keys, and the next step of each
   $ jwksd plan                          draw when each key changes
+  $ jwksd replicas                      list who publishes and signs
   $ jwksd rotate                        announce the next key now
   $ jwksd keygen --out keys/$(date +%F).jwk    make a signing key
   $ jwksd store copy --help             move the keys into PostgreSQL, which replicas share
@@ -65,6 +67,7 @@ Start here:
     .addCommand(keysCommand(io))
     .addCommand(rotateCommand(io))
     .addCommand(planCommand(io))
+    .addCommand(replicasCommand(io))
     .addCommand(eventsCommand(io))
     .addCommand(keygenCommand(io))
     .addCommand(signerCommand(io))

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { writeFile } from "node:fs/promises";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
@@ -6,7 +7,15 @@ import type { Lease } from "../../src/store/store.ts";
 import { sqliteStore } from "../../src/store/sqlite.ts";
 import { getOnce, kidsIn } from "../support/load.ts";
 import { lockStore } from "../support/locked.ts";
-import { type RunningService, eventually, startService, temporaryFolder } from "../support/service.ts";
+import {
+  type Finished,
+  type RunningService,
+  eventually,
+  keySetText,
+  runCli,
+  startService,
+  temporaryFolder,
+} from "../support/service.ts";
 
 interface Replica {
   readonly data: string;
@@ -29,6 +38,46 @@ async function startReplica(t: TestContext, args: readonly string[] = [], data?:
       return { status: response.status, text: await response.text() };
     },
   };
+}
+
+/** A store with one key and no service, and replicas that do what a test says. */
+async function withReplicas(t: TestContext) {
+  const data = join(await temporaryFolder(t), "data");
+  const file = `${data}.json`;
+  await writeFile(file, keySetText("first"));
+  const run = (...args: string[]): Promise<Finished> => runCli(t, [...args, "--data", data]);
+  assert.equal((await run("keys", "import", file)).code, 0);
+  const store = await sqliteStore(join(data, "keys.db"));
+  t.after(() => store.close());
+  return {
+    store,
+    run,
+    /** Joins as `name`, and has published what there is. */
+    join: async (name: string, signsWith: readonly string[] = []) => {
+      const id = crypto.randomUUID();
+      await store.join({ id, name }, 3_600_000);
+      const publish = async (): Promise<void> => {
+        const { revision } = await store.load();
+        await store.renew({ id, publishes: revision, signsWith }, 3_600_000);
+      };
+      await publish();
+      return { publish };
+    },
+    /** Resolves when the store is at another revision than it was. */
+    changed: async (): Promise<void> => {
+      const { revision } = await store.load();
+      await eventually("a change", async () => (await store.load()).revision !== revision);
+    },
+  };
+}
+
+interface ReplicaJson {
+  readonly name: string;
+  readonly revisionsBehind: number;
+  readonly signsWith: readonly string[];
+  readonly heardAt: string;
+  readonly until: string;
+  readonly holdsUp: readonly { readonly kid: string; readonly action: string }[];
 }
 
 async function leasesOf(path: string): Promise<readonly Lease[]> {
@@ -91,5 +140,123 @@ describe("a replica whose lease has ended", { timeout: 60_000, concurrency: true
     } finally {
       release();
     }
+  });
+});
+
+describe("a command that changes keys waits for the replicas", { timeout: 60_000, concurrency: true }, () => {
+  test("until every one publishes the change", async (t) => {
+    const { run, join, changed } = await withReplicas(t);
+    const [a, b] = [await join("a"), await join("b")];
+    const rotated = run("rotate", "--wait", "30");
+    await changed();
+    await a.publish();
+    await b.publish();
+    const { code, stdout } = await rotated;
+    assert.equal(code, 0);
+    assert.match(stdout, /\n\nReplicas:\n {2}- 2 of 2 publish the change\.\n$/);
+  });
+
+  test("and says who is missing, and what that means; the exit code is 3, and the change is done", async (t) => {
+    const { run, join, store } = await withReplicas(t);
+    await join("a b", ["first"]);
+    const { code, stdout, stderr } = await run("rotate", "--now", "--yes", "--wait", "1");
+    assert.deepEqual({ code, stderr }, { code: 3, stderr: "" });
+    const said = stdout.replaceAll(/\s+/g, " ");
+    assert.match(
+      said,
+      /Replicas: - 0 of 1 publish the change\. - Replica "a b", last heard of \d s ago, may serve the keys of before, and sign with "first", until \d{4}-[\d-]+ [\d:]+ UTC at most\. $/,
+    );
+    assert.equal((await store.load()).records.find(({ kid }) => kid === "first")?.state, "retiring");
+  });
+
+  test("also when a key was revoked, and then says that tokens fail", async (t) => {
+    const { run, join } = await withReplicas(t);
+    await join("a", ["first"]);
+    const { code, stdout } = await run("keys", "revoke", "first", "--yes", "--wait", "1");
+    assert.equal(code, 3);
+    assert.match(
+      stdout.replaceAll(/\s+/g, " "),
+      /and sign with "first", until .* Verifiers with the new set refuse such tokens\./,
+    );
+  });
+
+  test("--json has those who are missing", async (t) => {
+    const { run, join } = await withReplicas(t);
+    await join("a");
+    const { code, stdout } = await run("rotate", "--json", "--wait", "1");
+    const { replicas } = JSON.parse(stdout) as { replicas: { count: number; late: ReplicaJson[] } };
+    assert.equal(code, 3);
+    assert.deepEqual(
+      [replicas.count, replicas.late.map(({ name, revisionsBehind }) => [name, revisionsBehind])],
+      [1, [["a", 1]]],
+    );
+  });
+
+  test("--wait 0 waits for none, nor does what changes nothing; without replicas nothing is said", async (t) => {
+    const { run, join } = await withReplicas(t);
+    const alone = await run("rotate");
+    assert.deepEqual([alone.code, alone.stdout.includes("Replicas:")], [0, false]);
+    await join("a");
+    const [unwaited, dry] = [await run("rotate", "--now", "--yes", "--wait", "0"), await run("rotate", "--dry-run")];
+    for (const { code, stdout } of [unwaited, dry]) assert.deepEqual([code, stdout.includes("Replicas:")], [0, false]);
+    assert.match((await run("rotate", "--wait", "-1")).stderr, /Not a whole number of seconds/);
+  });
+});
+
+describe("what a step waits for", { timeout: 60_000 }, () => {
+  test("jwksd replicas lists them; keys and plan name those who hold up a step", async (t) => {
+    const { run, join } = await withReplicas(t);
+    await join("a");
+    const late = await join("b in Zürich", ["first"]);
+    const list = async (): Promise<{ replicas: ReplicaJson[]; waits: { kid: string }[] }> =>
+      JSON.parse((await run("replicas", "--json")).stdout) as { replicas: ReplicaJson[]; waits: { kid: string }[] };
+    const before = await list();
+    assert.deepEqual(before.waits, []);
+    assert.equal((await run("rotate", "--wait", "0")).code, 0);
+    const { replicas, waits } = await list();
+    const kid = waits[0]?.kid ?? "";
+    assert.deepEqual(
+      replicas.map(({ name, revisionsBehind, signsWith, holdsUp }) => [name, revisionsBehind, signsWith, holdsUp]),
+      [
+        ["a", 1, [], [{ kid, use: "sig", action: "activated" }]],
+        ["b in Zürich", 1, ["first"], [{ kid, use: "sig", action: "activated" }]],
+      ],
+    );
+    for (const { heardAt, until } of replicas) assert.equal(Date.parse(until) - Date.parse(heardAt), 3_600_000);
+    const { stdout: table } = await run("replicas");
+    assert.match(
+      table,
+      /^REPLICA +PUBLISHES +LAST HEARD OF +RELIED ON UNTIL\na +1 revision behind +.* ago +\d{4}-.* UTC, in .*\n/,
+    );
+    assert.ok(table.includes(`\n  signs with first\n  holds up that sig ${kid} becomes active\n`), table);
+    for (const command of ["keys", "plan", "replicas"]) {
+      const said = (await run(command)).stdout.replaceAll(/\s+/g, " ");
+      assert.ok(
+        said.includes(
+          `Signing key "${kid}" becomes active 1 d after every replica publishes it. This wait has not begun.`,
+        ),
+        said,
+      );
+      assert.match(
+        said,
+        /It waits for replica "a", last heard of .*; replica "b in Zürich", last heard of \d+ s ago, at most until \d{4}-.* UTC\./,
+      );
+    }
+    await late.publish();
+    const after = await list();
+    assert.deepEqual(
+      after.replicas.map(({ holdsUp }) => holdsUp.length),
+      [1, 0],
+    );
+  });
+
+  test("without any, it says so", async (t) => {
+    const { run } = await withReplicas(t);
+    assert.equal((await run("rotate")).code, 0);
+    assert.match(
+      (await run("keys")).stdout.replaceAll(/\s+/g, " "),
+      /No replica runs, so this wait has not begun; jwksd serve is one\./,
+    );
+    assert.match((await run("replicas")).stdout, /^No replica runs\.\n/);
   });
 });

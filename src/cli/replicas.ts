@@ -1,0 +1,116 @@
+import { Command } from "commander";
+import { type ReplicasAt, heardAt, heldUpSteps, heldUpText, publishesText } from "../report/replicas.ts";
+import { aligned, indented, terminalOf } from "../report/terminal.ts";
+import { printable } from "../printable.ts";
+import { kidText, relativeText, timeText } from "../rotation/format.ts";
+import type { RotationPolicy } from "../rotation/policy.ts";
+import type { KeyRecord, Lease } from "../store/store.ts";
+import { type Io, iso, print } from "./io.ts";
+import { type Flags, addLookSettings, look } from "./open-keys.ts";
+
+export function replicasCommand(io: Io): Command {
+  const command = new Command("replicas").description(
+    "List the processes that publish or sign with the managed keys, and which steps wait for them.",
+  );
+  return addLookSettings(command, ["leaseSeconds"])
+    .addHelpText(
+      "after",
+      `
+Each jwksd serve and each key manager is a replica with a lease in the store. A step waits until every replica has followed, or its
+lease has ended. A process that ends in order ends its lease; one that dies holds up steps for the rest of it (--lease-seconds).
+The seal of the store is over its keys, not over its replicas.
+
+Examples:
+  $ jwksd replicas
+  $ jwksd replicas --json | jq '.replicas[] | select(.revisionsBehind > 0) | .name'`,
+    )
+    .action((flags: Flags) => replicas(io, flags));
+}
+
+async function replicas(io: Io, flags: Flags): Promise<void> {
+  const { records, policy, replicas, isVerified } = await look(io, flags);
+  if (flags["json"] === true) {
+    const { revision, leases } = replicas;
+    const json = {
+      verified: isVerified,
+      revision,
+      replicas: leases.map((lease) => {
+        const held = heldUpBy(lease, records, policy, replicas);
+        return replicaJson(lease, replicas, {
+          holdsUp: held.map(({ record, action }) => ({ ...keyOf(record), action })),
+        });
+      }),
+      waits: waitsJson(records, policy, replicas),
+    };
+    return print(io, JSON.stringify(json, undefined, 2));
+  }
+  const { columns } = terminalOf(io.stdout, io.environment);
+  print(io, table(records, policy, replicas).join("\n"));
+  printWaits(io, records, policy, replicas, columns);
+}
+
+function table(records: readonly KeyRecord[], policy: RotationPolicy, replicas: ReplicasAt): string[] {
+  const { leases, now } = replicas;
+  if (leases.length === 0) return ["No replica runs."];
+  const rows = leases.map((lease) => [
+    printable(lease.name),
+    publishesText(lease, replicas),
+    relativeText(heardAt(lease, replicas), now),
+    `${timeText(lease.until)}, ${relativeText(lease.until, now)}`,
+  ]);
+  const [heading = "", ...lines] = aligned([["REPLICA", "PUBLISHES", "LAST HEARD OF", "RELIED ON UNTIL"], ...rows]);
+  const below = leases.map((lease) => {
+    const signs = lease.signsWith.map((kid) => `  signs with ${kidText(kid)}`);
+    const held = heldUpBy(lease, records, policy, replicas).map(
+      ({ record: { use, kid }, action }) =>
+        `  holds up that ${use} ${kidText(kid)} ${action === "activated" ? "becomes active" : "is removed"}`,
+    );
+    return signs.concat(held);
+  });
+  return [heading].concat(lines.flatMap((line, index) => [line].concat(below[index] ?? [])));
+}
+
+const keyOf = ({ kid, use }: KeyRecord): Pick<KeyRecord, "kid" | "use"> => ({ kid, use });
+
+function heldUpBy({ id }: Lease, records: readonly KeyRecord[], policy: RotationPolicy, replicas: ReplicasAt) {
+  return heldUpSteps(records, policy, replicas).filter(({ behind }) => behind.some((lease) => lease.id === id));
+}
+
+/** Prints what steps wait for whose wait has not begun. */
+export function printWaits(
+  io: Io,
+  records: readonly KeyRecord[],
+  policy: RotationPolicy,
+  replicas: ReplicasAt,
+  columns: number,
+): void {
+  for (const step of heldUpSteps(records, policy, replicas)) {
+    print(io, ["", ...indented(heldUpText(step, replicas), columns, 0)].join("\n"));
+  }
+}
+
+/** The same for `--json`. */
+export function waitsJson(records: readonly KeyRecord[], policy: RotationPolicy, replicas: ReplicasAt) {
+  return heldUpSteps(records, policy, replicas).map((step) => ({
+    kid: step.record.kid,
+    use: step.record.use,
+    action: step.action,
+    forSeconds: step.forMs / 1000,
+    replicas: step.behind.map((lease) => replicaJson(lease, replicas)),
+    reason: heldUpText(step, replicas),
+  }));
+}
+
+export function replicaJson(lease: Lease, replicas: ReplicasAt, more: object = {}) {
+  const { id, name, publishes, signsWith, until } = lease;
+  return {
+    id,
+    name,
+    publishes,
+    revisionsBehind: Math.max(replicas.revision - publishes, 0),
+    signsWith,
+    heardAt: iso(heardAt(lease, replicas)),
+    until: iso(until),
+    ...more,
+  };
+}

@@ -1,0 +1,87 @@
+import { durationText, kidText, relativeText, timeText } from "../rotation/format.ts";
+import type { RotationPolicy } from "../rotation/policy.ts";
+import { isLive } from "../rotation/records.ts";
+import { type Replicas, replicasBehind, waitOf } from "../rotation/waits.ts";
+import type { KeyRecord, Lease } from "../store/store.ts";
+import { printable } from "../printable.ts";
+
+/** What the replicas of a store have told it, at one moment. */
+export interface ReplicasAt extends Replicas {
+  /** In epoch milliseconds, by the clock of the store. */
+  readonly now: number;
+  /** That of the settings of whoever looks; a lease that is longer was heard of later than it seems. */
+  readonly leaseSeconds: number;
+}
+
+/** A step of a key whose wait has not begun. */
+export interface HeldUpStep {
+  readonly record: KeyRecord;
+  readonly action: "activated" | "removed";
+  /** How long the wait is, once it begins. */
+  readonly forMs: number;
+  /** For whom it waits. */
+  readonly behind: readonly Lease[];
+}
+
+const maxNamed = 5;
+
+export function heldUpSteps(records: readonly KeyRecord[], policy: RotationPolicy, replicas: Replicas): HeldUpStep[] {
+  return records.flatMap((record) => {
+    const wait = waitOf(record, policy);
+    if (wait === undefined || wait.since !== undefined) return [];
+    const action = record.state === "announced" ? "activated" : "removed";
+    return [{ record, action, forMs: wait.forMs, behind: replicasBehind(record, replicas) }];
+  });
+}
+
+/** When a replica was last heard of, in epoch milliseconds. */
+export function heardAt({ until }: Lease, { now, leaseSeconds }: ReplicasAt): number {
+  return Math.min(until - leaseSeconds * 1000, now);
+}
+
+/** 'replica "b", last heard of 40 s ago' */
+export function replicaText(lease: Lease, at: ReplicasAt): string {
+  return `replica "${printable(lease.name)}", last heard of ${relativeText(heardAt(lease, at), at.now)}`;
+}
+
+/** What a step waits for, in words. */
+export function heldUpText({ record, action, forMs, behind }: HeldUpStep, at: ReplicasAt): string {
+  const { use, kid } = record;
+  const goal =
+    action === "activated"
+      ? `becomes active ${durationText(forMs)} after every replica publishes it`
+      : `is removed ${durationText(forMs)} after the last replica ${use === "sig" ? "stops signing with it" : "stops publishing it"}`;
+  return `${use === "sig" ? "Signing" : "Encryption"} key "${kidText(kid)}" ${goal}. ${waitsFor(behind, at)}`;
+}
+
+function waitsFor(behind: readonly Lease[], at: ReplicasAt): string {
+  if (at.leases.length === 0) return "No replica runs, so this wait has not begun; jwksd serve is one.";
+  if (behind.length === 0) return "All of them have followed, so this wait begins in a moment.";
+  const named = behind
+    .slice(0, maxNamed)
+    .map((lease) => `${replicaText(lease, at)}, at most until ${timeText(lease.until)}`);
+  const more = behind.length > maxNamed ? [`${behind.length - maxNamed} more`] : [];
+  return `This wait has not begun. It waits for ${[...named, ...more].join("; ")}.`;
+}
+
+/** What a replica publishes, in words. */
+export function publishesText({ publishes }: Lease, { revision }: Replicas): string {
+  if (publishes === 0) return "nothing yet";
+  const behind = revision - publishes;
+  return behind <= 0 ? "the newest" : `${behind} revision${behind === 1 ? "" : "s"} behind`;
+}
+
+/**
+ * What it means that a replica has not followed a change: until when it may act on what was before. A replica whose lease has ended is
+ * not ready, and does not sign.
+ */
+export function lateText(lease: Lease, records: readonly KeyRecord[], at: ReplicasAt): string {
+  const old = lease.signsWith.filter((kid) =>
+    records.some((record) => record.kid === kid && record.state !== "active"),
+  );
+  const gone = old.filter((kid) => !records.some((record) => record.kid === kid && isLive(record)));
+  const signs = old.length === 0 ? "" : `, and sign with ${old.map((kid) => `"${kidText(kid)}"`).join(" and ")}`;
+  const refused = gone.length === 0 ? "" : " Verifiers with the new set refuse such tokens.";
+  const text = replicaText(lease, at);
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}, may serve the keys of before${signs}, until ${timeText(lease.until)} at most.${refused}`;
+}
