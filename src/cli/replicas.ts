@@ -1,5 +1,5 @@
 import { Command } from "commander";
-import { type ReplicasAt, heardAt, heldUpSteps, heldUpText, publishesText } from "../report/replicas.ts";
+import { type ReplicasAt, heardAt, heardText, heldUpSteps, heldUpText, publishesText } from "../report/replicas.ts";
 import { aligned, indented, terminalOf } from "../report/terminal.ts";
 import { printable } from "../printable.ts";
 import { kidText, relativeText, timeText } from "../rotation/format.ts";
@@ -37,7 +37,7 @@ async function replicas(io: Io, flags: Flags): Promise<void> {
       replicas: leases.map((lease) => {
         const held = heldUpBy(lease, records, policy, replicas);
         return replicaJson(lease, replicas, {
-          holdsUp: held.map(({ record, action }) => ({ ...keyOf(record), action })),
+          holdsUp: held.map(({ record: { kid, use }, action }) => ({ kid, use, action })),
         });
       }),
       waits: waitsJson(records, policy, replicas),
@@ -55,7 +55,7 @@ function table(records: readonly KeyRecord[], policy: RotationPolicy, replicas: 
   const rows = leases.map((lease) => [
     printable(lease.name),
     publishesText(lease, replicas),
-    relativeText(heardAt(lease, replicas), now),
+    heardText(lease, replicas),
     `${timeText(lease.until)}, ${relativeText(lease.until, now)}`,
   ]);
   const [heading = "", ...lines] = aligned([["REPLICA", "PUBLISHES", "LAST HEARD OF", "RELIED ON UNTIL"], ...rows]);
@@ -69,8 +69,6 @@ function table(records: readonly KeyRecord[], policy: RotationPolicy, replicas: 
   });
   return [heading].concat(lines.flatMap((line, index) => [line].concat(below[index] ?? [])));
 }
-
-const keyOf = ({ kid, use }: KeyRecord): Pick<KeyRecord, "kid" | "use"> => ({ kid, use });
 
 function heldUpBy({ id }: Lease, records: readonly KeyRecord[], policy: RotationPolicy, replicas: ReplicasAt) {
   return heldUpSteps(records, policy, replicas).filter(({ behind }) => behind.some((lease) => lease.id === id));

@@ -1,4 +1,4 @@
-import { durationText, kidText, relativeText, timeText } from "../rotation/format.ts";
+import { durationText, kidText, timeText } from "../rotation/format.ts";
 import type { RotationPolicy } from "../rotation/policy.ts";
 import { isLive } from "../rotation/records.ts";
 import { type Replicas, replicasBehind, waitOf } from "../rotation/waits.ts";
@@ -39,9 +39,14 @@ export function heardAt({ until }: Lease, { now, leaseSeconds }: ReplicasAt): nu
   return Math.min(until - leaseSeconds * 1000, now);
 }
 
+/** How long ago that was: "40 s ago". */
+export function heardText(lease: Lease, at: ReplicasAt): string {
+  return `${durationText(at.now - heardAt(lease, at))} ago`;
+}
+
 /** 'replica "b", last heard of 40 s ago' */
 export function replicaText(lease: Lease, at: ReplicasAt): string {
-  return `replica "${printable(lease.name)}", last heard of ${relativeText(heardAt(lease, at), at.now)}`;
+  return `replica "${printable(lease.name)}", last heard of ${heardText(lease, at)}`;
 }
 
 /** What a step waits for, in words. */
