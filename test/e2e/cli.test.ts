@@ -163,6 +163,9 @@ describe("keygen", { timeout, concurrency: 4 }, () => {
 
 describe("standard output that takes nothing", { timeout, concurrency: 4 }, () => {
   const full = "/dev/full";
+  // What processes of the tests compile, the next ones find.
+  const { NODE_COMPILE_CACHE = "" } = process.env;
+  const compiled = NODE_COMPILE_CACHE === "" ? {} : { NODE_COMPILE_CACHE };
   const skip = skipWithoutFull();
 
   /** Why tests with a device that is always full are skipped: Linux has one. */
@@ -174,7 +177,7 @@ describe("standard output that takes nothing", { timeout, concurrency: 4 }, () =
   async function spawnOnFull(t: TestContext, args: readonly string[]) {
     const device = await open(full, "w");
     const main = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
-    const child = spawn(process.execPath, [main, ...args], { env: {}, stdio: ["ignore", device.fd, "pipe"] });
+    const child = spawn(process.execPath, [main, ...args], { env: compiled, stdio: ["ignore", device.fd, "pipe"] });
     t.after(() => child.kill("SIGKILL"));
     await device.close();
     let errors = "";
