@@ -321,8 +321,9 @@ export async function manageKeys(
       replica.checkMaySign(kid);
       clocks.check();
     } catch (error) {
-      // It may be mended by now.
-      look();
+      // It may be mended by now. However many tokens are asked for, the store is asked once a second.
+      mustLook = true;
+      void loop.ask().catch(() => {});
       throw error;
     }
   }

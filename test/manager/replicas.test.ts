@@ -103,6 +103,10 @@ describe("three managers with one store act as one", () => {
     assert.equal(cut.manager.isReady, false);
     assert.deepEqual((await seen(cut)).kids.toSorted(), [next, old].toSorted(), "what it publishes stays");
     assert.equal(typesOf(cut.told).filter((type) => type === "fenced").length, 1);
+    const { calls } = world.store;
+    for (let call = 0; call < 100; call += 1) await seen(cut);
+    await world.idle();
+    assert.ok(world.store.calls - calls < 5, "tokens that are refused do not wear out the store");
     await world.passTo(lastSignedAt - epoch + day);
     assert.ok((await seen(one)).kids.includes(old), "a token of its last moment lives for a day");
     await world.pass(hour);
