@@ -20,6 +20,7 @@ import { writableByOthers } from "./writable.ts";
 export interface Managed {
   readonly vault: Vault;
   readonly policy: RotationPolicy;
+  readonly wrappingKeys: WrappingKeys;
 }
 
 interface Log {
@@ -59,7 +60,8 @@ export async function openManaged(
   const store = await openStore(settings, log, { create });
   try {
     const keys = (await wrappingKeysOf(settings, log)) ?? (await firstWrappingKey(path, store, log));
-    return { vault: createVault({ store, keys, ownerRule: ownerRule(ownerOf(settings)), ...options }), policy };
+    const vault = createVault({ store, keys, ownerRule: ownerRule(ownerOf(settings)), ...options });
+    return { vault, policy, wrappingKeys: keys };
   } catch (error) {
     await store.close();
     throw error;

@@ -1,14 +1,21 @@
 import { hostname } from "node:os";
+import { join } from "node:path";
+import { systemClock } from "../clock.ts";
+import { StoreError } from "../errors.ts";
 import type { KeyManager, ManagerEvent } from "../manager/types.ts";
 import { manageKeys } from "../manager/manager.ts";
 import { servedBy } from "../manager/owner.ts";
 import { printable } from "../printable.ts";
+import { cachedForSeconds } from "../rotation/policy.ts";
 import type { KeyRecord } from "../store/store.ts";
+import { type KeptSet, Unusable, keepSet, readKeptSet } from "./kept-set.ts";
 import type { Logger } from "./logger.ts";
-import { openManaged } from "./open-store.ts";
+import { openManaged, ownerOf, policyOf, wrappingKeysOf } from "./open-store.ts";
 import { type PublicKeys, publicHalves } from "./public-keys.ts";
+import { createSetKeeper } from "./set-keeper.ts";
 import type { Settings } from "./settings.ts";
 import { signersOf } from "./signers.ts";
+import { startWithoutStore } from "./start-without-store.ts";
 
 /** Keys that a manager of this process drives through their lives. */
 export interface ManagedKeys {
@@ -23,10 +30,57 @@ export interface ManagedKeys {
   stop(): Promise<void>;
 }
 
-/** @throws see `openManaged` and `createKeyManager` */
+/**
+ * Starts to manage the keys of a configuration. Without its store it publishes the last set that was kept, if that may be used.
+ *
+ * @throws see `openManaged` and `createKeyManager`
+ */
 export async function startManagedKeys(settings: Settings, log: Logger): Promise<ManagedKeys> {
+  const start = (): Promise<ManagedKeys> => runManager(settings, log);
+  try {
+    return await start();
+  } catch (error) {
+    if (!(error instanceof StoreError) || error.code !== "ERR_STORE_UNAVAILABLE") throw error;
+    const kept = await keptSetOf(settings, log, error);
+    if (kept === undefined) throw error;
+    log.error(
+      { code: error.code, of: new Date(kept.at).toISOString() },
+      `the store is out of reach, so the last set that was kept is published, nothing is signed, and the store is tried again: ${error.message}`,
+    );
+    return startWithoutStore(kept, start, { log, isReady: settings.readyWithoutStore });
+  }
+}
+
+/** @throws StoreError the outage, and why the kept set is not used */
+async function keptSetOf(settings: Settings, log: Logger, outage: StoreError): Promise<KeptSet | undefined> {
+  const { clockSkewSeconds } = policyOf(settings);
+  const maxAgeSeconds = maxKeptSetSeconds(settings);
+  const wrappingKeys = maxAgeSeconds === 0 ? undefined : await wrappingKeysOf(settings, log);
+  if (wrappingKeys === undefined) return undefined;
+  const file = keptSetPath(settings);
+  const rule = { wanted: ownerOf(settings), wrappingKeys, now: systemClock.now(), maxAgeSeconds, clockSkewSeconds };
+  return readKeptSet(file, rule).catch((error: Error) => {
+    const why = error instanceof Unusable ? error.message : `it cannot be read (${(error as { code?: string }).code})`;
+    throw new StoreError(outage.code, `${outage.message}; the set kept in ${file} is not used: ${why}`, {
+      cause: outage,
+    });
+  });
+}
+
+const keptSetPath = ({ data }: Settings): string => join(data, "last-set.json");
+
+/**
+ * By default, for as long as no key can sign that the set lacks, unless an operator forced it: a key that was announced after the set was
+ * up to date does not sign before, and what caches hold of the set has expired by then.
+ */
+function maxKeptSetSeconds(settings: Settings): number {
+  const { announceForSeconds, clockSkewSeconds } = policyOf(settings);
+  return settings.maxKeptSetSeconds ?? Math.max(announceForSeconds - cachedForSeconds.rotation - clockSkewSeconds, 0);
+}
+
+async function runManager(settings: Settings, log: Logger): Promise<ManagedKeys> {
   const signers = await signersOf(settings, log);
-  const { vault, policy } = await openManaged(settings, log, { create: true, ownerRule: servedBy });
+  const { vault, policy, wrappingKeys } = await openManaged(settings, log, { create: true, ownerRule: servedBy });
   const { store } = vault;
   let manager: KeyManager;
   let known: readonly KeyRecord[] = [];
@@ -50,6 +104,13 @@ export async function startManagedKeys(settings: Settings, log: Logger): Promise
     throw error;
   }
   known = manager.records;
+  const file = keptSetPath(settings);
+  const keeper = createSetKeeper(
+    file,
+    (set) => keepSet(file, set, vault.owner, wrappingKeys),
+    () => failure === undefined && manager.isReady,
+    { log },
+  );
   const { keyset, encryptionKeyset, jwksRotationActive } = manager.options;
   return {
     keys: { ...publicHalves(keyset, encryptionKeyset), isRotating: jwksRotationActive() },
@@ -60,8 +121,11 @@ export async function startManagedKeys(settings: Settings, log: Logger): Promise
     },
     follow: (update) =>
       manager.attach({
-        update: ({ keyset, encryptionKeyset }, { isRotating }) =>
-          update({ ...publicHalves(keyset, encryptionKeyset), isRotating }),
+        async update({ keyset, encryptionKeyset }, { isRotating }) {
+          const keys = { ...publicHalves(keyset, encryptionKeyset), isRotating };
+          await update(keys);
+          if (maxKeptSetSeconds(settings) > 0) keeper.keep(keys);
+        },
       }),
     async servedAs(issuer) {
       await vault.noteIssuer(issuer).catch((error: unknown) => {
@@ -70,6 +134,7 @@ export async function startManagedKeys(settings: Settings, log: Logger): Promise
       });
     },
     async stop() {
+      await keeper.stop();
       await manager.close();
       await store.close();
     },

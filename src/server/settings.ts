@@ -115,6 +115,12 @@ export const settingDefinitions = {
     value: undefined,
     help: "let /readyz say 200 while the store is out of reach; for balancers that send nothing when no replica is ready",
   },
+  maxKeptSetSeconds: {
+    rule: wholeNumber(0, 1_000_000_000),
+    fallback: undefined,
+    value: "<seconds>",
+    help: "how old the set kept in DATA/last-set.json may be that a start without the store publishes; 0 for none (default: what announceForSeconds allows, 85800)",
+  },
   encryptionKeys: {
     rule: path,
     fallback: undefined,
@@ -194,7 +200,11 @@ export const managedOnly = [
   "leaseSeconds",
 ] as const satisfies readonly SettingName[];
 /** Those of them that only `serve` has. */
-const managedServe = ["replicaName", "readyWithoutStore"] as const satisfies readonly SettingName[];
+const managedServe = [
+  "replicaName",
+  "readyWithoutStore",
+  "maxKeptSetSeconds",
+] as const satisfies readonly SettingName[];
 /** Pairs of settings that exclude each other. */
 const exclusive = [
   ...[...managedOnly, ...managedServe, "wrappingKeys" as const].map((name) => ["keys", name] as const),

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { writeFile } from "node:fs/promises";
+import { readFile, readdir, writeFile } from "node:fs/promises";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
@@ -258,5 +258,70 @@ describe("what a step waits for", { timeout: 60_000 }, () => {
       /No replica runs, so this wait has not begun; jwksd serve is one\./,
     );
     assert.match((await run("replicas")).stdout, /^No replica runs\.\n/);
+  });
+});
+
+/** A store that nobody else can use now, and the set that a service has kept before. */
+async function stopped(t: TestContext, ...args: readonly string[]) {
+  const { data, path, service } = await startReplica(t, args);
+  const served = kidsIn(await getOnce(service.port));
+  await eventually("the set is kept", async () => (await readdir(data)).includes("last-set.json"));
+  await service.stop();
+  const release = lockStore(path);
+  let isLocked = true;
+  const unlock = (): void => {
+    if (isLocked) release();
+    isLocked = false;
+  };
+  t.after(unlock);
+  return { data, served, unlock, keptFile: join(data, "last-set.json") };
+}
+
+describe("a start without the store", { timeout: 90_000, concurrency: true }, () => {
+  test("publishes the last set and is not ready; with the store it goes on as usual", async (t) => {
+    const { data, served, unlock } = await stopped(t);
+    const { service, ready } = await startReplica(t, [], data);
+    const line = service.log.find(({ msg }) => msg.startsWith("the store is out of reach, so the last set"));
+    assert.equal(line?.["code"], "ERR_STORE_UNAVAILABLE");
+    const reply = await getOnce(service.port);
+    assert.deepEqual(kidsIn(reply), served);
+    assert.equal(reply.headers["cache-control"], "public, max-age=300, must-revalidate");
+    const { status, text } = await ready();
+    assert.equal(status, 503);
+    assert.match(text, /^not ready: the store was not reached since the start; the set is of \d{4}-.* UTC\n$/);
+    unlock();
+    await eventually("it is ready", async () => (await ready()).status === 200, 40_000);
+    assert.ok(service.log.some(({ msg }) => msg === "the store is back, and its keys are published"));
+    assert.equal((await runCli(t, ["rotate", "--data", data, "--wait", "20"])).code, 0);
+    const after = await getOnce(service.port);
+    assert.equal(kidsIn(after).length, 2);
+  });
+
+  test("can be ended while it waits for the store, and is ready with --ready-without-store", async (t) => {
+    const { data } = await stopped(t);
+    const { service, ready } = await startReplica(t, ["--ready-without-store"], data);
+    assert.equal((await ready()).status, 200);
+    assert.equal(await service.stop(), 0);
+  });
+
+  test("fails where the set is damaged, of another issuer or too old, or where it is switched off", async (t) => {
+    const issuer = ["--issuer", "https://a.example"];
+    const { data, keptFile } = await stopped(t, ...issuer);
+    const refusedBy = async (says: RegExp, ...args: readonly string[]): Promise<void> => {
+      await assert.rejects(startReplica(t, args, data), (error: Error & { code?: string }) => {
+        assert.equal(error.code, "ERR_STORE_UNAVAILABLE");
+        assert.match(error.message, says);
+        return true;
+      });
+    };
+    const text = await readFile(keptFile, "utf8");
+    await Promise.all([
+      refusedBy(/last-set\.json is not used: it is of issuer "https:\/\/a\.example"/, "--issuer", "https://b.example"),
+      refusedBy(/^(?!.*last-set)/, ...issuer, "--max-kept-set-seconds", "0"),
+      // The store is waited for longer than that.
+      refusedBy(/and 1 s are allowed \(--max-kept-set-seconds\)/, ...issuer, "--max-kept-set-seconds", "1"),
+    ]);
+    await writeFile(keptFile, text.replace(/"x": "...../, '"x": "AAAAA'));
+    await refusedBy(/last-set\.json is not used: its keys are others than those that were sealed/, ...issuer);
   });
 });

@@ -50,6 +50,7 @@ const samples: Readonly<Record<SettingName, Sample>> = {
   leaseSeconds: durationSample,
   replicaName: textSample,
   readyWithoutStore: switchSample,
+  maxKeptSetSeconds: durationSample,
   encryptionKeys: textSample,
   data: textSample,
   signerType: { flag: ["local", "local"], variable: ["aws-kms", "aws-kms"], member: "vault-transit" },

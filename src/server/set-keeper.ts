@@ -1,0 +1,58 @@
+import { serial } from "../async.ts";
+import { type Clock, systemClock } from "../clock.ts";
+import type { KeptSet } from "./kept-set.ts";
+import type { Logger } from "./logger.ts";
+import type { PublicKeys } from "./public-keys.ts";
+
+const everyMs = 60_000;
+
+/** Keeps the newest set in a file, and notes every minute that it still is the newest. */
+export interface SetKeeper {
+  keep(keys: PublicKeys): void;
+  stop(): Promise<void>;
+}
+
+/**
+ * A file that cannot be written is logged, and stops nothing.
+ *
+ * @param write writes the set to the file
+ * @param isConfirmed whether the store says now that the set is the newest
+ */
+export function createSetKeeper(
+  file: string,
+  write: (set: KeptSet) => Promise<void>,
+  isConfirmed: () => boolean,
+  { log, clock = systemClock }: { readonly log: Pick<Logger, "warn">; readonly clock?: Clock | undefined },
+): SetKeeper {
+  const inTurn = serial();
+  let newest: PublicKeys | undefined;
+  let isWarned = false;
+  let cancelTimer: (() => void) | undefined;
+
+  async function writeNow(): Promise<void> {
+    cancelTimer?.();
+    cancelTimer = clock.setTimer(wake, everyMs);
+    if (newest === undefined || !isConfirmed()) return;
+    try {
+      await write({ keys: newest, at: clock.now() });
+      isWarned = false;
+    } catch (error) {
+      const { code, message } = error as { readonly code?: string; readonly message: string };
+      if (!isWarned) log.warn({ file, code }, `the set cannot be kept for a start without the store: ${message}`);
+      isWarned = true;
+    }
+  }
+  const wake = (): void => void inTurn(writeNow);
+
+  return {
+    keep(keys) {
+      newest = keys;
+      wake();
+    },
+    async stop() {
+      // What is under way ends first, and leaves no timer.
+      await inTurn(async () => {});
+      cancelTimer?.();
+    },
+  };
+}

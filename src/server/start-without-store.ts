@@ -1,0 +1,73 @@
+import { sleep } from "../async.ts";
+import { type Clock, systemClock } from "../clock.ts";
+import { timeText } from "../rotation/format.ts";
+import type { KeptSet } from "./kept-set.ts";
+import type { Logger } from "./logger.ts";
+import type { PublicKeys } from "./public-keys.ts";
+import type { ManagedKeys } from "./run-manager.ts";
+
+const retryMs = { first: 1_000, last: 30_000 } as const;
+
+/**
+ * Publishes a kept set until the store is back; then what `start` gives goes on.
+ *
+ * @param start starts the manager; tried again and again
+ */
+export function startWithoutStore(
+  { keys, at }: KeptSet,
+  start: () => Promise<ManagedKeys>,
+  { log, isReady, clock = systemClock }: { readonly log: Logger; readonly isReady: boolean; readonly clock?: Clock },
+): ManagedKeys {
+  const stopping = new AbortController();
+  const { signal } = stopping;
+  let managed: ManagedKeys | undefined;
+  let issuer: string | undefined;
+  let running = Promise.resolve();
+
+  async function run(update: (keys: PublicKeys) => Promise<void>): Promise<void> {
+    for (let delayMs: number = retryMs.first; ; delayMs = Math.min(delayMs * 2, retryMs.last)) {
+      await sleep(delayMs, clock, signal);
+      try {
+        const next = await start();
+        await join(next, update);
+        managed = next;
+        log.info({}, "the store is back, and its keys are published");
+        if (issuer !== undefined) await next.servedAs(issuer);
+        return;
+      } catch (error) {
+        const { code, message } = error as { readonly code?: string; readonly message: string };
+        if (!signal.aborted) log.error({ code }, `keys cannot be managed, the kept set stays: ${message}`);
+      }
+    }
+  }
+
+  async function join(next: ManagedKeys, update: (keys: PublicKeys) => Promise<void>): Promise<void> {
+    try {
+      signal.throwIfAborted();
+      await next.follow(update);
+    } catch (error) {
+      await next.stop();
+      throw error;
+    }
+  }
+
+  return {
+    keys,
+    notReady() {
+      if (managed !== undefined) return managed.notReady();
+      return isReady ? undefined : `the store was not reached since the start; the set is of ${timeText(at)}`;
+    },
+    async follow(update) {
+      running = run(update).catch(() => {});
+    },
+    async servedAs(served) {
+      issuer = served;
+      await managed?.servedAs(served);
+    },
+    async stop() {
+      stopping.abort();
+      await running;
+      await managed?.stop();
+    },
+  };
+}

@@ -1,0 +1,165 @@
+import assert from "node:assert/strict";
+import { readFile, readdir, stat, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { type TestContext, describe, test } from "node:test";
+import type { Owner } from "../../src/manager/owner.ts";
+import { readWrappingKeys } from "../../src/manager/wrapping.ts";
+import { type KeptSetRule, Unusable, keepSet, readKeptSet } from "../../src/server/kept-set.ts";
+import type { PublicKeys } from "../../src/server/public-keys.ts";
+import { createSetKeeper } from "../../src/server/set-keeper.ts";
+import { entry, settled, simulatedClock } from "../support/simulated.ts";
+import { named, privateMembers } from "../support/keys.ts";
+import { newWrappingKey } from "../support/managed.ts";
+import { temporaryFolder } from "../support/service.ts";
+
+const wrappingKeys = await readWrappingKeys([newWrappingKey()]);
+const others = await readWrappingKeys([newWrappingKey()]);
+const owner: Owner = { issuer: "https://op.example", isChosen: true };
+const at = Date.parse("2026-11-20T12:00:00Z");
+const { kty, crv, x, y } = named("c") as unknown as Record<string, string>;
+const publicOf = (kid: string) => {
+  const { kid: _, alg: _alg, use: _use, ...publicKey } = entry(kid);
+  return publicKey;
+};
+const keys = {
+  signing: ["a", "b"].map((kid) => ({ keyId: kid, publicKey: publicOf(kid) })),
+  encryption: [{ keyId: "c", publicKey: { kty, crv, x, y }, alg: "ECDH-ES" }],
+  isRotating: true,
+} as unknown as PublicKeys;
+const rule: KeptSetRule = {
+  wanted: owner,
+  wrappingKeys,
+  now: at + 1_000,
+  maxAgeSeconds: 60,
+  clockSkewSeconds: 10,
+};
+
+async function kept(t: TestContext, { of = owner, by = wrappingKeys, set = keys } = {}): Promise<string> {
+  const file = join(await temporaryFolder(t), "last-set.json");
+  await keepSet(file, { keys: set, at }, of, by);
+  return file;
+}
+
+describe("a kept set", () => {
+  test("is read as it was written, everybody may read it, and nothing else is left", async (t) => {
+    const file = await kept(t);
+    assert.deepEqual(await readKeptSet(file, rule), { keys, at });
+    assert.equal((await stat(file)).mode & 0o777, 0o644);
+    await keepSet(file, { keys, at: at + 1 }, owner, wrappingKeys);
+    assert.deepEqual(await readdir(join(file, "..")), ["last-set.json"]);
+  });
+
+  test("has no private member, whatever it is given", async (t) => {
+    const set = { ...keys, signing: [{ keyId: "a", publicKey: named("a") }] } as unknown as PublicKeys;
+    const text = await readFile(await kept(t, { set }), "utf8");
+    for (const member of privateMembers) assert.ok(!text.includes(`"${member}"`), member);
+  });
+
+  test("that is not there is none", async (t) => {
+    assert.equal(await readKeptSet(join(await temporaryFolder(t), "none"), rule), undefined);
+  });
+
+  const refusals: readonly {
+    readonly name: string;
+    readonly says: RegExp;
+    readonly rule?: Partial<KeptSetRule>;
+    readonly of?: Owner;
+    readonly by?: typeof others;
+    readonly edit?: (text: string) => string;
+  }[] = [
+    { name: "that is cut off", edit: (text) => text.slice(0, 99), says: /damaged/ },
+    { name: "that is empty", edit: () => "", says: /damaged/ },
+    { name: "that is null", edit: () => "null", says: /damaged/ },
+    { name: "without a seal", edit: (text) => text.replace('"seal"', '"sea"'), says: /damaged/ },
+    {
+      name: "with a key of somebody else",
+      edit: (text) => text.replace(x ?? "", "A".repeat(43)),
+      says: /other.* than those that were sealed/,
+    },
+    {
+      name: "with another order",
+      edit: (text) => text.replace('"kid": "a"', '"kid": "z"'),
+      says: /other.* than those that were sealed/,
+    },
+    { name: "under another wrapping key", by: others, says: /not sealed under a wrapping key that is given/ },
+    {
+      name: "of another issuer",
+      of: { ...owner, issuer: "https://b.example" },
+      says: /it is of issuer "https:\/\/b\.example"/,
+    },
+    {
+      name: "of an issuer, where none is set",
+      rule: { wanted: { issuer: "http://127.0.0.1:9900", isChosen: false } },
+      says: /it is of issuer/,
+    },
+    {
+      name: "that is too old",
+      rule: { now: at + 60_001 },
+      says: /up to date 1 min ago, and 60 s are allowed \(--max-kept-set-seconds\)/,
+    },
+    { name: "from the future", rule: { now: at - 10_001 }, says: /set the clock/ },
+  ];
+  for (const { name, says, edit, of, by, rule: more } of refusals) {
+    test(`${name} is refused`, async (t) => {
+      const file = await kept(t, { ...(of && { of }), ...(by && { by }) });
+      if (edit !== undefined) await writeFile(file, edit(await readFile(file, "utf8")));
+      await assert.rejects(readKeptSet(file, { ...rule, ...more }), (error) => {
+        assert.ok(error instanceof Unusable, String(error));
+        assert.match(error.message, says);
+        return true;
+      });
+    });
+  }
+
+  test("at its oldest, and at the clock skew, is used", async (t) => {
+    const file = await kept(t);
+    for (const now of [at + 60_000, at - 10_000]) assert.equal((await readKeptSet(file, { ...rule, now }))?.at, at);
+  });
+
+  test("of no issuer goes on with the first that is chosen, as its store does", async (t) => {
+    const file = await kept(t, { of: { issuer: "http://127.0.0.1:9900", isChosen: false } });
+    assert.equal((await readKeptSet(file, rule))?.at, at);
+  });
+});
+
+describe("the keeper of a set", () => {
+  test("notes every minute that the set is the newest, and not while the store is out of reach", async () => {
+    const clock = simulatedClock();
+    const [first, begin] = [[] as number[], clock.now()];
+    let isConfirmed = true;
+    const write = async ({ at: when }: { readonly at: number }): Promise<void> =>
+      void first.push((when - begin) / 1000);
+    const keeper = createSetKeeper("/dev/null", write, () => isConfirmed, { log: { warn: assert.fail }, clock });
+    keeper.keep(keys);
+    await clock.advance(150_000);
+    isConfirmed = false;
+    await clock.advance(150_000);
+    keeper.keep(keys);
+    await settled();
+    isConfirmed = true;
+    await clock.advance(60_000);
+    assert.deepEqual(first, [0, 60, 120, 360]);
+    await keeper.stop();
+    assert.equal(clock.timers, 0);
+  });
+
+  test("warns once of a file that cannot be written, and tries again", async () => {
+    const clock = simulatedClock();
+    const warnings: string[] = [];
+    let isBroken = true;
+    let written = 0;
+    const write = async (): Promise<void> => {
+      if (isBroken) throw Object.assign(new Error("read-only file system"), { code: "EROFS" });
+      written += 1;
+    };
+    const log = { warn: (...event: readonly unknown[]) => void warnings.push(String(event.at(-1))) };
+    const keeper = createSetKeeper("/dev/null", write, () => true, { log, clock });
+    keeper.keep(keys);
+    await clock.advance(120_000);
+    assert.deepEqual(warnings, ["the set cannot be kept for a start without the store: read-only file system"]);
+    isBroken = false;
+    await clock.advance(60_000);
+    assert.equal(written, 1);
+    await keeper.stop();
+  });
+});

@@ -1,0 +1,95 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { StoreError } from "../../src/errors.ts";
+import { createLogger } from "../../src/server/logger.ts";
+import type { PublicKeys } from "../../src/server/public-keys.ts";
+import type { ManagedKeys } from "../../src/server/run-manager.ts";
+import { startWithoutStore } from "../../src/server/start-without-store.ts";
+import { settled, simulatedClock } from "../support/simulated.ts";
+
+const none: PublicKeys = { signing: [], encryption: [], isRotating: true };
+const stored: PublicKeys = { ...none, isRotating: false };
+const outage = (): Promise<never> => Promise.reject(new StoreError("ERR_STORE_UNAVAILABLE", "no route to host"));
+
+/** What a manager does once the store is back, and what it was told. */
+function managedKeys(told: string[], notReady?: string): ManagedKeys {
+  return {
+    keys: stored,
+    notReady: () => notReady,
+    follow: (update) => update(stored),
+    servedAs: async (issuer) => void told.push(`served as ${issuer}`),
+    stop: async () => void told.push("stopped"),
+  };
+}
+
+function begin(start: () => Promise<ManagedKeys>) {
+  const clock = simulatedClock();
+  const lines: string[] = [];
+  const log = createLogger("info", (line) => lines.push((JSON.parse(line) as { msg: string }).msg));
+  const managed = startWithoutStore({ keys: none, at: clock.now() }, start, { log, isReady: false, clock });
+  return { clock, lines, managed };
+}
+
+describe("until the store is back", () => {
+  test("it is tried after 1, 2, 4 s and so on, every 30 s at last", async () => {
+    const tries: number[] = [];
+    const { clock, managed } = begin(() => {
+      tries.push((clock.now() - from) / 1000);
+      return outage();
+    });
+    const from = clock.now();
+    await managed.follow(async () => assert.fail());
+    await clock.advance(130_000);
+    assert.deepEqual(tries, [1, 3, 7, 15, 31, 61, 91, 121]);
+    await managed.stop();
+    assert.equal(clock.timers, 0);
+  });
+
+  test("then its keys are taken, its replica says whether it is ready, and it learns where they are served", async () => {
+    const told: string[] = [];
+    const { clock, lines, managed } = begin(async () => managedKeys(told, "its lease has ended"));
+    await managed.servedAs("https://op.example");
+    const taken: PublicKeys[] = [];
+    await managed.follow(async (keys) => void taken.push(keys));
+    assert.match(managed.notReady() ?? "", /^the store was not reached since the start; the set is of 2026-/);
+    await clock.advance(1_000);
+    assert.deepEqual(taken, [stored]);
+    assert.equal(managed.notReady(), "its lease has ended");
+    assert.deepEqual(lines, ["the store is back, and its keys are published"]);
+    await managed.stop();
+    assert.deepEqual(told, ["served as https://op.example", "stopped"]);
+  });
+
+  test("keys that are not taken end that try, and leave no manager behind", async () => {
+    const told: string[] = [];
+    const { clock, lines, managed } = begin(async () => managedKeys(told));
+    const isTaken = [false, true];
+    await managed.follow(async () => {
+      if (isTaken.shift() === false) throw new Error("a worker hangs");
+    });
+    await clock.advance(1_000);
+    assert.deepEqual(told, ["stopped"]);
+    assert.notEqual(managed.notReady(), undefined);
+    await clock.advance(2_000);
+    assert.equal(managed.notReady(), undefined);
+    assert.deepEqual(lines, [
+      "keys cannot be managed, the kept set stays: a worker hangs",
+      "the store is back, and its keys are published",
+    ]);
+    await managed.stop();
+    assert.deepEqual(told, ["stopped", "stopped"]);
+  });
+
+  test("a stop while the manager starts ends that, too", async () => {
+    const told: string[] = [];
+    const starting = Promise.withResolvers<ManagedKeys>();
+    const { clock, managed } = begin(() => starting.promise);
+    await managed.follow(async () => assert.fail());
+    await clock.advance(1_000);
+    const stopped = managed.stop();
+    starting.resolve(managedKeys(told));
+    await stopped;
+    await settled();
+    assert.deepEqual(told, ["stopped"]);
+  });
+});
