@@ -44,7 +44,7 @@ export async function keepSet(
   await makeFolder(dirname(file));
   const draft = `${file}.${randomUUID()}`;
   try {
-    await writeFile(draft, `${JSON.stringify({ keys: jwks, seal }, undefined, 2)}\n`, { mode: 0o644 });
+    await writeFile(draft, `${JSON.stringify({ keys: jwks, seal }, undefined, 2)}\n`, { mode: 0o600 });
     await rename(draft, file);
   } catch (error) {
     await rm(draft, { force: true });

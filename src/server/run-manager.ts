@@ -1,5 +1,5 @@
 import { hostname } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { systemClock } from "../clock.ts";
 import { StoreError } from "../errors.ts";
 import type { KeyManager, ManagerEvent } from "../manager/types.ts";
@@ -10,7 +10,7 @@ import { cachedForSeconds } from "../rotation/policy.ts";
 import type { KeyRecord } from "../store/store.ts";
 import { type KeptSet, Unusable, keepSet, readKeptSet } from "./kept-set.ts";
 import type { Logger } from "./logger.ts";
-import { openManaged, ownerOf, policyOf, wrappingKeysOf } from "./open-store.ts";
+import { openManaged, ownerOf, policyOf, storePath, wrappingKeysOf } from "./open-store.ts";
 import { type PublicKeys, publicHalves } from "./public-keys.ts";
 import { createSetKeeper } from "./set-keeper.ts";
 import type { Settings } from "./settings.ts";
@@ -67,7 +67,10 @@ async function keptSetOf(settings: Settings, log: Logger, outage: StoreError): P
   });
 }
 
-const keptSetPath = ({ data }: Settings): string => join(data, "last-set.json");
+function keptSetPath(settings: Settings): string {
+  const store = storePath(settings);
+  return join(store === undefined ? settings.data : dirname(store), "last-set.json");
+}
 
 /**
  * By default, for as long as no key can sign that the set lacks, unless an operator forced it: a key that was announced after the set was
@@ -119,14 +122,16 @@ async function runManager(settings: Settings, log: Logger): Promise<ManagedKeys>
       const why = failure === undefined ? "" : `; the last failure is ${failure}`;
       return `the other replicas do not rely on this one: its lease has ended, or it does not publish the keys of the store yet${why}`;
     },
-    follow: (update) =>
-      manager.attach({
+    async follow(update) {
+      await manager.attach({
         async update({ keyset, encryptionKeyset }, { isRotating }) {
           const keys = { ...publicHalves(keyset, encryptionKeyset), isRotating };
           await update(keys);
           if (maxKeptSetSeconds(settings) > 0) keeper.keep(keys);
         },
-      }),
+      });
+      await keeper.written();
+    },
     async servedAs(issuer) {
       await vault.noteIssuer(issuer).catch((error: unknown) => {
         const { code, message } = error as { readonly code?: string; readonly message: string };

@@ -9,6 +9,8 @@ const everyMs = 60_000;
 /** Keeps the newest set in a file, and notes every minute that it still is the newest. */
 export interface SetKeeper {
   keep(keys: PublicKeys): void;
+  /** Resolves when what was to be kept has been written, or could not be. */
+  written(): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -38,20 +40,26 @@ export function createSetKeeper(
       isWarned = false;
     } catch (error) {
       const { code, message } = error as { readonly code?: string; readonly message: string };
-      if (!isWarned) log.warn({ file, code }, `the set cannot be kept for a start without the store: ${message}`);
+      if (!isWarned)
+        log.warn(
+          { file, code },
+          `the set cannot be kept for a start without the store (--data, --max-kept-set-seconds): ${message}`,
+        );
       isWarned = true;
     }
   }
   const wake = (): void => void inTurn(writeNow);
+  const written = (): Promise<void> => inTurn(async () => {});
 
   return {
     keep(keys) {
       newest = keys;
       wake();
     },
+    written,
     async stop() {
-      // What is under way ends first, and leaves no timer.
-      await inTurn(async () => {});
+      // What is under way sets a timer.
+      await written();
       cancelTimer?.();
     },
   };

@@ -119,7 +119,7 @@ export const settingDefinitions = {
     rule: wholeNumber(0, 1_000_000_000),
     fallback: undefined,
     value: "<seconds>",
-    help: "how old the set kept in DATA/last-set.json may be that a start without the store publishes; 0 for none (default: what announceForSeconds allows, 85800)",
+    help: "how old the set of last-set.json may be, which a start without the store publishes; 0 for none (default: as announceForSeconds allows, 85800)",
   },
   encryptionKeys: {
     rule: path,

@@ -378,7 +378,7 @@ describe("each way of giving the settings reaches the service", { timeout, concu
       assert.ok(first !== undefined);
       assert.deepEqual(
         (await readdir(data)).filter((name) => !/-(wal|shm)$/.test(name)),
-        ["keys.db", "wrapping.key"],
+        ["keys.db", "last-set.json", "wrapping.key"],
       );
       child.kill("SIGTERM");
       assert.deepEqual(await exited, { code: 0, signal: null });

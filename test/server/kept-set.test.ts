@@ -41,10 +41,10 @@ async function kept(t: TestContext, { of = owner, by = wrappingKeys, set = keys 
 }
 
 describe("a kept set", () => {
-  test("is read as it was written, everybody may read it, and nothing else is left", async (t) => {
+  test("is read as it was written, for its owner only, and nothing else is left", async (t) => {
     const file = await kept(t);
     assert.deepEqual(await readKeptSet(file, rule), { keys, at });
-    assert.equal((await stat(file)).mode & 0o777, 0o644);
+    assert.equal((await stat(file)).mode & 0o777, 0o600);
     await keepSet(file, { keys, at: at + 1 }, owner, wrappingKeys);
     assert.deepEqual(await readdir(join(file, "..")), ["last-set.json"]);
   });
@@ -156,7 +156,9 @@ describe("the keeper of a set", () => {
     const keeper = createSetKeeper("/dev/null", write, () => true, { log, clock });
     keeper.keep(keys);
     await clock.advance(120_000);
-    assert.deepEqual(warnings, ["the set cannot be kept for a start without the store: read-only file system"]);
+    assert.deepEqual(warnings, [
+      "the set cannot be kept for a start without the store (--data, --max-kept-set-seconds): read-only file system",
+    ]);
     isBroken = false;
     await clock.advance(60_000);
     assert.equal(written, 1);
