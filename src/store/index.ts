@@ -9,6 +9,7 @@ export type {
   KeyUse,
   Lease,
   LeaseSeen,
+  RenewOptions,
   PrivateHalf,
   Snapshot,
   StoreCall,
