@@ -36,7 +36,7 @@ export function keysCommand(io: Io): Command {
       `
 jwksd serve takes each planned step by itself; these commands are for everything else. Commands that change keys have --dry-run,
 which prints the exact change and what it means for verifiers. All commands have --json. A jwksd serve on the same store takes
-up a change within a second.
+up a change within a second. Exit code 3: the change is done, and not every replica has followed within --wait (jwksd replicas).
 
 Examples:
   $ jwksd keys                            list the keys, and the next step of each

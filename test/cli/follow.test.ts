@@ -1,0 +1,55 @@
+import assert from "node:assert/strict";
+import { Readable } from "node:stream";
+import { describe, test } from "node:test";
+import { follow } from "../../src/cli/follow.ts";
+import type { CommandKeys } from "../../src/cli/open-keys.ts";
+import { StoreError } from "../../src/errors.ts";
+import type { Changed } from "../../src/manager/keyring.ts";
+import { rotationPolicy } from "../../src/rotation/policy.ts";
+import type { Lease, Snapshot } from "../../src/store/store.ts";
+import { lease, start } from "../rotation/key-records.ts";
+
+const change = { revision: 5, events: [{}] } as unknown as Changed;
+
+/** A command on a store that gives these leases one after the other, or an error. */
+function command(answers: readonly (readonly Lease[] | StoreError)[], isTTY: boolean) {
+  let written = "";
+  const rest = [...answers];
+  const load = async (): Promise<Snapshot> => {
+    const answer = rest.length > 1 ? rest.shift() : rest[0];
+    if (answer instanceof StoreError) throw answer;
+    return { revision: 5, records: [], now: start, leases: answer ?? [] };
+  };
+  const stderr = { isTTY, columns: 40, write: (text: string) => (written += text) };
+  const io = { stdin: Readable.from([]), stdout: stderr, stderr, environment: {}, exitCode: 0 };
+  const keys = { io, vault: { store: { load } }, keyring: { policy: rotationPolicy() } } as unknown as CommandKeys;
+  return { io, keys, written: () => written };
+}
+
+const behind = [lease("r", { name: "late\u{202e}", publishes: 4 })];
+const followed = [lease("r", { publishes: 5 })];
+
+describe("waiting for the replicas", () => {
+  test("shows on a terminal for whom it waits, on one line that is gone in the end", async () => {
+    const { keys, io, written } = command([behind, behind, followed], true);
+    assert.deepEqual((await follow(keys, change, 9))?.late, []);
+    assert.equal(io.exitCode, 0);
+    assert.equal(written(), "\r\u{1b}[Kwaiting for late\\u{202e} (9 s)\r\u{1b}[K");
+  });
+
+  test("shows nothing elsewhere", async () => {
+    const { keys, written } = command([behind, followed], false);
+    await follow(keys, change, 9);
+    assert.equal(written(), "");
+  });
+
+  test("where the store cannot be asked any more, the change is done all the same, and the exit code says that nobody knows", async () => {
+    const { keys, io, written } = command([behind, new StoreError("ERR_STORE_UNAVAILABLE", "no route to host")], false);
+    assert.equal(await follow(keys, change, 9), undefined);
+    assert.equal(io.exitCode, 3);
+    assert.match(
+      written(),
+      /^jwksd: the change is done; who follows is not known.*no route to host \[ERR_STORE_UNAVAILABLE\]\n$/,
+    );
+  });
+});
