@@ -1,0 +1,55 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { registerHooks } from "node:module";
+import { fileURLToPath } from "node:url";
+
+/*
+ * The managers of this process with one rule changed: each change is a graph of modules of its own, whose text is changed while it is loaded.
+ */
+
+/** What a driver needs of one graph of modules. */
+export interface Code {
+  readonly createKeyManager: typeof import("../../src/manager/manager.ts").createKeyManager;
+  readonly memoryStore: typeof import("../../src/store/memory.ts").memoryStore;
+  readonly StoreError: typeof import("../../src/errors.ts").StoreError;
+  readonly JwksdError: typeof import("../../src/errors.ts").JwksdError;
+}
+
+/** A text of a file of `src/`, and what is put in its place. */
+export type Edit = readonly [file: string, from: string, to: string];
+
+const src = new URL("../../src/", import.meta.url).href;
+const changes = new Map<string, readonly Edit[]>();
+const nameOf = (url: string): string | null => new URL(url).searchParams.get("changed");
+
+registerHooks({
+  resolve(specifier, context, next) {
+    const resolved = next(specifier, context);
+    if (context.parentURL === undefined || !resolved.url.startsWith(src)) return resolved;
+    const name = context.parentURL.startsWith(src) ? nameOf(context.parentURL) : null;
+    if (name === null || nameOf(resolved.url) !== null) return resolved;
+    return { ...resolved, url: `${resolved.url}?changed=${name}` };
+  },
+  load(url, context, next) {
+    const name = url.startsWith(src) ? nameOf(url) : null;
+    if (name === null) return next(url, context);
+    const file = url.slice(src.length).split("?")[0] as string;
+    let source = readFileSync(fileURLToPath(src + file), "utf8");
+    for (const [of, from, to] of changes.get(name) ?? []) {
+      if (of !== file) continue;
+      assert.equal(source.split(from).length, 2, `${name}: ${file} has exactly once: ${from}`);
+      source = source.replace(from, () => to);
+    }
+    return { format: "module-typescript", source, shortCircuit: true };
+  },
+});
+
+/** The code with these changes. */
+export async function codeWith(name: string, edits: readonly Edit[] = []): Promise<Code> {
+  changes.set(name, edits);
+  const load = async <T>(file: string): Promise<T> => (await import(`${src}${file}?changed=${name}`)) as T;
+  const manager = await load<Pick<Code, "createKeyManager">>("manager/manager.ts");
+  const store = await load<Pick<Code, "memoryStore">>("store/memory.ts");
+  const errors = await load<Pick<Code, "StoreError" | "JwksdError">>("errors.ts");
+  return { ...manager, ...store, ...errors };
+}

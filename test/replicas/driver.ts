@@ -1,0 +1,609 @@
+import { createHash } from "node:crypto";
+import type { Clock } from "../../src/clock.ts";
+import type { KeyManager, ManagedKeysets } from "../../src/manager/types.ts";
+import type { RotationPolicyOptions } from "../../src/rotation/policy.ts";
+import { activeKey } from "../../src/rotation/records.ts";
+import type { KeyRecord, KeyStore } from "../../src/store/store.ts";
+import type { Code } from "./changed.ts";
+import { Machine, type Random, randomOf, second, minute, hour, day } from "./machine.ts";
+import { Oracle } from "./oracle.ts";
+
+/*
+ * Three managers, each on a machine with clocks of its own, over one store behind a network that does what networks do. Time is simulated, so
+ * that a day takes a second, and a run is the same each time that it has the same seed. The oracle judges in true time, which nobody
+ * else knows.
+ */
+
+/** What may go wrong. Each is drawn as often as it is listed. */
+export type Fault = keyof typeof faults;
+
+export interface Mode {
+  readonly faults: readonly Fault[];
+  /** How long it is from one fault to the next, on average. */
+  readonly everyMs?: number;
+  /** Each replica has a policy of its own. */
+  readonly isMixed?: boolean;
+  /** All replicas and the store share one clock, as with SQLite. */
+  readonly isOneMachine?: boolean;
+}
+
+/** What became of a run. */
+export interface Outcome {
+  readonly violations: readonly string[];
+  /** What was broken, and when. */
+  readonly broke: readonly string[];
+  readonly activated: number;
+  readonly removed: number;
+  readonly tokens: number;
+  readonly kills: number;
+  /** The same for the same seed. */
+  readonly fingerprint: string;
+}
+
+const issuer = "https://op.example";
+const wrappingKey = Buffer.alloc(32, 7).toString("base64url");
+
+/** What Web Crypto is at work on: with that, and with nothing else, a step of the simulation takes real time. */
+const crypto_ = { running: 0, calls: 0 };
+for (const name of ["encrypt", "decrypt", "sign", "verify", "digest", "generateKey", "importKey", "exportKey"] as const) {
+  const call = crypto.subtle[name].bind(crypto.subtle) as (...args: unknown[]) => Promise<unknown>;
+  const counted = async (...args: unknown[]): Promise<unknown> => {
+    crypto_.running += 1;
+    crypto_.calls += 1;
+    return call(...args).finally(() => (crypto_.running -= 1));
+  };
+  Object.defineProperty(crypto.subtle, name, { configurable: true, value: counted });
+}
+
+/** Until all that follows from the last step has happened. */
+async function quiet(): Promise<void> {
+  for (let calm = 0; calm < 3; calm += 1) {
+    const { calls } = crypto_;
+    await new Promise(setImmediate);
+    if (crypto_.running > 0 || crypto_.calls !== calls) calm = -1;
+  }
+}
+
+/** What a network or a server does with a call while it is broken. */
+type Broken = "refuses" | "is silent" | "loses answers" | "cannot write";
+
+interface Break {
+  readonly how: Broken;
+  readonly until: number;
+}
+
+/** What is given to a target: a provider in this process, or workers. */
+interface Target {
+  kids: ReadonlySet<string>;
+  active: string | undefined;
+  isShort: boolean;
+}
+
+class Replica {
+  readonly name: string;
+  readonly machine: Machine;
+  policy: RotationPolicyOptions;
+  /** Of which process of this replica it is; what an earlier one had to do is not done any more. */
+  life = 0;
+  isAlive = false;
+  pausedUntil = 0;
+  line: Break | undefined;
+  /** Targets take long, or fail, until then. */
+  slowUntil = 0;
+  manager: KeyManager | undefined;
+  targets: readonly Target[] = [];
+  isShort: () => boolean = () => false;
+  checkMaySign: (kid: string) => void = () => {};
+  readonly watchers = new Set<() => void>();
+  /** A signer that is refused makes its manager look at the store, so it does not try again at once. */
+  tryAt = 0;
+
+  constructor(name: string, machine: Machine, policy: RotationPolicyOptions) {
+    this.name = name;
+    this.machine = machine;
+    this.policy = policy;
+  }
+}
+
+interface Step {
+  readonly at: number;
+  readonly of: Replica | undefined;
+  readonly life: number;
+  readonly act: () => void;
+}
+
+interface Written {
+  readonly at: number;
+  readonly storeNow: number;
+  readonly write: (store: KeyStore) => Promise<unknown>;
+}
+
+export class Simulation {
+  readonly random: Random;
+  readonly oracle: Oracle;
+  readonly broke: string[] = [];
+  readonly replicas: readonly Replica[];
+  readonly storeMachine: Machine;
+  readonly unexpected: string[] = [];
+  kills = 0;
+  now = 0;
+  storeBreak: Break | undefined;
+  /** Until when an older copy is in the place of the store. */
+  olderUntil = 0;
+  readonly #code: Code;
+  readonly #steps = new Set<Step>();
+  readonly #hash = createHash("sha256");
+  readonly #exempted = new Set<string>();
+  readonly #activated = new Set<string>();
+  readonly #removed = new Set<string>();
+  readonly #longestLeaseMs: number;
+  #store: KeyStore;
+  #newest: KeyStore | undefined;
+  #written: Written[] = [];
+  #replayed: number | undefined;
+  readonly #shortestLifetime: number;
+
+  constructor(code: Code, mode: Mode, seed: number) {
+    this.random = randomOf(seed);
+    this.#code = code;
+    const { random } = this;
+    const policies = [0, 1, 2].map(() => policyOf(random, mode.isMixed === true));
+    const [first] = policies;
+    const all = mode.isMixed === true ? policies : policies.map(() => first as Policy);
+    const least = (name: keyof Policy): number => Math.min(...all.map((policy) => policy[name]));
+    this.#shortestLifetime = least("maxTokenLifetimeSeconds");
+    this.#longestLeaseMs = Math.max(...all.map(({ leaseSeconds }) => leaseSeconds * second));
+    this.oracle = new Oracle({ slackMs: least("cacheSlackSeconds") * second, skewMs: least("clockSkewSeconds") * second });
+    const shared = new Machine(random, 0);
+    this.storeMachine = shared;
+    const aside = least("clockSkewSeconds") * second * 0.8;
+    this.replicas = all.map((policy, index) => {
+      const machine = mode.isOneMachine === true ? shared : new Machine(random, random.between(-aside, aside));
+      return new Replica("abc"[index] as string, machine, policy);
+    });
+    this.#store = this.#newStore();
+  }
+
+  #newStore(): KeyStore {
+    const now = (): number => this.#replayed ?? Math.floor(this.storeMachine.wall(this.now));
+    return this.#code.memoryStore({ clock: { now, setTimer: () => () => {} } });
+  }
+
+  // ---- time
+
+  at(delayMs: number, act: () => void, of?: Replica): () => void {
+    const step = { at: this.now + Math.max(delayMs, 0), of, life: of?.life ?? 0, act };
+    this.#steps.add(step);
+    return () => void this.#steps.delete(step);
+  }
+
+  async runTo(end: number): Promise<void> {
+    for (;;) {
+      let next: Step | undefined;
+      for (const step of this.#steps) if (next === undefined || step.at < next.at) next = step;
+      if (next === undefined || next.at > end) break;
+      this.#steps.delete(next);
+      const { of, life } = next;
+      if (of !== undefined && life !== of.life) continue;
+      // What comes while a process is stopped waits for it.
+      if (of !== undefined && of.pausedUntil > next.at) {
+        this.#steps.add({ ...next, at: of.pausedUntil });
+        continue;
+      }
+      this.now = Math.max(this.now, next.at);
+      this.look();
+      next.act();
+      await quiet();
+      this.look();
+      this.#hash.update(`${this.now} ${of?.name} `);
+    }
+    this.now = end;
+  }
+
+  /** Everybody who can sign does, and everybody who can ask for the keys does. */
+  look(): void {
+    const { now } = this;
+    for (const replica of this.replicas) {
+      const { name, manager, targets, machine, policy } = replica;
+      if (!replica.isAlive || replica.pausedUntil > now || manager === undefined) continue;
+      if (now >= replica.tryAt) {
+        for (const { active } of targets) {
+          if (active === undefined) continue;
+          try {
+            replica.checkMaySign(active);
+            const lifetime = policy.maxTokenLifetimeSeconds as number;
+            this.oracle.signed(active, name, now, machine.expiry(now, lifetime));
+          } catch {
+            replica.tryAt = now + this.random.between(second, minute);
+          }
+        }
+      }
+      if (!manager.isReady) continue;
+      for (const [index, { kids, isShort }] of targets.entries()) {
+        this.oracle.served({ by: name, kids, isShort: index === 0 ? replica.isShort() : isShort }, now);
+      }
+    }
+  }
+
+  // ---- processes
+
+  start(replica: Replica): void {
+    if (replica.isAlive) return;
+    replica.life += 1;
+    replica.isAlive = true;
+    replica.tryAt = 0;
+    const { machine, life, policy } = replica;
+    const clock: Clock = {
+      now: () => Math.floor(machine.wall(this.now)),
+      monotonic: () => machine.monotonic(this.now),
+      setTimer: (callback, delayMs) => {
+        if (replica.life !== life) return () => {};
+        return this.at(machine.trueMs(delayMs), callback, replica);
+      },
+    };
+    const ended = (): void => {
+      if (replica.life !== life) return;
+      // Whoever runs it starts it again.
+      this.stop(replica);
+      this.at(10 * second, () => this.start(replica));
+    };
+    const run = async (): Promise<void> => {
+      const options = { issuer, wrappingKeys: [wrappingKey], policy, clock, replicaName: replica.name };
+      const manager = await this.#code.createKeyManager({ ...options, store: this.#line(replica) });
+      if (replica.life !== life) return;
+      const { jwksRotationActive, checkMaySign } = manager.options;
+      const targets = [this.#target(replica, manager.options), this.#target(replica, manager.options)];
+      for (const { sink } of targets) await manager.attach(sink);
+      if (replica.life !== life) return;
+      Object.assign(replica, { manager, checkMaySign, isShort: jwksRotationActive, targets: targets.map((each) => each.target) });
+    };
+    run().catch(ended);
+  }
+
+  #target(replica: Replica, keysets: ManagedKeysets) {
+    const target: Target = { kids: new Set(), active: undefined, isShort: false };
+    const take = ({ keyset }: ManagedKeysets, isShort: boolean): void => {
+      Object.assign(target, { kids: new Set(keyset.map(({ keyId }) => keyId)), active: keyset[0]?.keyId, isShort });
+    };
+    take(keysets, true);
+    let last: Promise<void> = Promise.resolve();
+    const wait = (ms: number): Promise<void> => new Promise((resolve) => void this.at(ms, resolve, replica));
+    const sink = {
+      update: (next: ManagedKeysets, { isRotating }: { readonly isRotating: boolean }): Promise<void> => {
+        const isSlow = this.now < replica.slowUntil;
+        const [before, after] = isSlow ? [this.random.upTo(15 * second), this.random.upTo(15 * second)] : [this.random.upTo(20), 1];
+        const fails = isSlow && this.random.chance(0.3);
+        const taking = last.then(async () => {
+          await wait(before);
+          if (fails && this.random.chance(0.5)) throw new Error("not taken");
+          take(next, isRotating);
+          await wait(after);
+          if (fails) throw new Error("taken, and the answer is lost");
+        });
+        last = taking.catch(() => {});
+        return taking;
+      },
+    };
+    return { target, sink };
+  }
+
+  /** The process is gone at once. */
+  stop(replica: Replica): void {
+    replica.life += 1;
+    replica.isAlive = false;
+    replica.manager = undefined;
+    replica.targets = [];
+    replica.watchers.clear();
+  }
+
+  // ---- the store
+
+  #broken(replica: Replica): Broken | undefined {
+    const { now } = this;
+    const { line } = replica;
+    if (line !== undefined && line.until > now) return line.how;
+    return this.storeBreak !== undefined && this.storeBreak.until > now ? this.storeBreak.how : undefined;
+  }
+
+  #latency(): number {
+    return this.random.chance(0.02) ? this.random.upTo(6 * second) : this.random.between(1, 20);
+  }
+
+  #line(replica: Replica): KeyStore {
+    const { life } = replica;
+    const call = <T>(name: keyof KeyStore, run: (store: KeyStore) => Promise<T>): Promise<T> =>
+      new Promise<T>((resolve, reject) => {
+        if (replica.life !== life) return;
+        const isWrite = name !== "load" && name !== "events";
+        const answer = (act: () => void): void => void this.at(this.#latency(), act, replica);
+        const unreachable = (): void => {
+          const code = name === "commit" ? "ERR_COMMIT_UNKNOWN" : "ERR_STORE_UNAVAILABLE";
+          reject(new this.#code.StoreError(code, "no answer"));
+        };
+        const arrive = (): void => {
+          const how = this.#broken(replica);
+          if (how === "refuses" || (how === "cannot write" && isWrite)) {
+            answer(() => reject(new this.#code.StoreError("ERR_STORE_UNAVAILABLE", "the store is away")));
+            return;
+          }
+          if (how === "is silent") {
+            // What was given up may still arrive.
+            if (isWrite && this.random.chance(0.2)) this.at(this.random.log(second, hour), () => void this.#write(name, run).catch(() => {}));
+            if (this.random.chance(0.3)) answer(unreachable);
+            return;
+          }
+          const done = isWrite ? this.#write(name, run) : run(this.#store);
+          const reply = (act: () => void) => (): void => {
+            // The line may be cut in between.
+            this.at(this.#latency(), () => {
+              const lost = this.#broken(replica);
+              if (lost === undefined || lost === "cannot write") answer(act);
+              else if (this.random.chance(0.5)) answer(unreachable);
+            });
+          };
+          done.then(
+            (value) => reply(() => resolve(value))(),
+            (error: Error) => reply(() => reject(error))(),
+          );
+        };
+        this.at(this.#latency(), arrive);
+      });
+    return {
+      load: () => call("load", (store) => store.load()),
+      commit: (revision, records, events, { seal, leases } = {}) =>
+        call("commit", (store) => store.commit(revision, records, events, { seal, leases })),
+      join: (lease, forMs) => call("join", (store) => store.join(lease, forMs)),
+      renew: (lease, forMs, { ifRevision, serial } = {}) =>
+        call("renew", (store) => store.renew(lease, forMs, { ifRevision, serial })),
+      leave: (id) => call("leave", (store) => store.leave(id)),
+      events: () => call("events", (store) => store.events()),
+      watch: (onChange, { signal }) => {
+        replica.watchers.add(onChange);
+        signal.addEventListener("abort", () => replica.watchers.delete(onChange), { once: true });
+      },
+      close: async () => {},
+    };
+  }
+
+  async #write<T>(name: keyof KeyStore, run: (store: KeyStore) => Promise<T>): Promise<T> {
+    const written = { at: this.now, storeNow: Math.floor(this.storeMachine.wall(this.now)), write: run };
+    const result = await run(this.#store);
+    if (this.#newest === undefined) this.#written.push(written);
+    if (name === "commit") await this.#committed();
+    return result;
+  }
+
+  async #committed(): Promise<void> {
+    const { records } = await this.#store.load();
+    for (const record of records) this.#note(record);
+    for (const replica of this.replicas) {
+      for (const notify of replica.watchers) {
+        // It is only faster than the next look.
+        if (this.#broken(replica) === undefined && this.random.chance(0.9)) this.at(this.#latency(), notify, replica);
+      }
+    }
+  }
+
+  #note({ kid, state, use, unannounced }: KeyRecord): void {
+    if (use !== "sig") return;
+    this.#hash.update(state);
+    if (state === "active") this.#activated.add(kid);
+    if (state === "active" && unannounced === true && !this.#exempted.has(kid)) {
+      this.#exempted.add(kid);
+      this.oracle.exempt(kid, this.now + this.#longestLeaseMs * 1.02 + minute);
+    }
+    if (state === "revoked") this.oracle.revoked(kid);
+    else if (state === "removed") {
+      this.#removed.add(kid);
+      this.oracle.removed(kid, this.now);
+    } else this.oracle.made(kid);
+  }
+
+  /** Puts an older copy in the place of the store for a while; then the newest one comes back. */
+  async goBack(ageMs: number, forMs: number): Promise<void> {
+    const copy = this.#newStore();
+    for (const { at, storeNow, write } of this.#written) {
+      if (at > this.now - ageMs) break;
+      this.#replayed = storeNow;
+      await write(copy);
+    }
+    this.#replayed = undefined;
+    this.#newest = this.#store;
+    this.#store = copy;
+    this.olderUntil = this.now + forMs;
+    this.at(forMs, () => {
+      this.#store = this.#newest as KeyStore;
+      this.#newest = undefined;
+    });
+  }
+
+  /** Signs as `jwksd token` does, which has no lease. */
+  async signWithoutLease(): Promise<void> {
+    if (this.olderUntil > this.now) return;
+    const active = activeKey((await this.#store.load()).records, "sig");
+    if (active === undefined) return;
+    this.at(this.random.upTo(5 * second), () => {
+      const expiry = this.storeMachine.expiry(this.now, this.#shortestLifetime);
+      this.oracle.signed(active.kid, "jwksd token", this.now, expiry);
+    });
+  }
+
+  /** Somebody gives a command to one of the replicas. */
+  async command(): Promise<void> {
+    const { random } = this;
+    const { manager } = random.of(this.replicas);
+    if (manager === undefined) return;
+    const kid = random.of(manager.records)?.kid as string;
+    const type = random.of(["rotate", "rotate", "rotate", "activate", "retire", "remove", "rotate now", "revoke"] as const);
+    const key = ["rotate", "rotate now", "revoke"].includes(type) ? await manager.makeKey("sig") : undefined;
+    const command =
+      type === "rotate" || type === "rotate now"
+        ? ({ type: "rotate", use: "sig", key, now: type === "rotate now" } as const)
+        : type === "revoke"
+          ? ({ type, kid, replacement: key } as const)
+          : ({ type, kid } as const);
+    const done = manager.execute(command).then(
+      () => this.broke.push(`${at(this.now)} ${type} was done`),
+      (error: unknown) => {
+        if (!(error instanceof this.#code.JwksdError)) this.unexpected.push(String(error));
+      },
+    );
+    void done;
+  }
+
+  /** All is well again. */
+  mend(): void {
+    this.storeBreak = undefined;
+    this.storeMachine.set(this.now, 0);
+    for (const replica of this.replicas) {
+      replica.line = undefined;
+      replica.slowUntil = 0;
+      replica.machine.set(this.now, 0);
+      // Those that have seen what is no longer there wait for an operator.
+      if (this.olderUntil > 0) this.stop(replica);
+      this.at(second, () => this.start(replica));
+    }
+  }
+
+  /** Who is not ready, or does not sign. */
+  idle(): string[] {
+    return this.replicas.flatMap((replica) => {
+      const { name, manager, targets } = replica;
+      if (manager?.isReady !== true) return [`${name} is not ready`];
+      try {
+        replica.checkMaySign(targets[0]?.active ?? "");
+        return [];
+      } catch (error) {
+        return [`${name} does not sign: ${String(error)}`];
+      }
+    });
+  }
+
+  get outcome(): Outcome {
+    return {
+      violations: [...this.oracle.violations, ...this.unexpected],
+      broke: this.broke,
+      activated: this.#activated.size,
+      removed: this.#removed.size,
+      tokens: this.oracle.tokens,
+      kills: this.kills,
+      fingerprint: this.#hash.copy().digest("hex"),
+    };
+  }
+}
+
+const at = (ms: number): string => `${(ms / second).toFixed(3)} s:`;
+
+/** Each breaks something, and gives a text that says what. */
+export const faults = {
+  outage(world: Simulation) {
+    const [how, forMs] = [breakOf(world.random), world.random.log(second, day)];
+    world.storeBreak = { how, until: world.now + forMs };
+    return `the store ${how} for ${forMs / second} s`;
+  },
+  partition(world: Simulation) {
+    const [replica, how, forMs] = [world.random.of(world.replicas), breakOf(world.random), world.random.log(second, day)];
+    replica.line = { how, until: world.now + forMs };
+    return `the store ${how} to ${replica.name} for ${forMs / second} s`;
+  },
+  kill(world: Simulation) {
+    const [replica, forMs] = [world.random.of(world.replicas), world.random.log(second, 8 * hour)];
+    if (!replica.isAlive || world.olderUntil > world.now) return undefined;
+    world.stop(replica);
+    world.kills += 1;
+    world.at(forMs, () => world.start(replica));
+    return `${replica.name} is killed, and starts again after ${forMs / second} s`;
+  },
+  pause(world: Simulation) {
+    const [replica, forMs] = [world.random.of(world.replicas), world.random.log(second, 8 * hour)];
+    if (!replica.isAlive || replica.pausedUntil > world.now) return undefined;
+    replica.pausedUntil = world.now + forMs;
+    // A suspended machine stops the monotonic clock.
+    const isSuspended = world.random.chance(0.5) && replica.machine !== world.storeMachine;
+    if (isSuspended) replica.machine.suspend(world.now, forMs);
+    world.at(forMs, () => {}, replica);
+    return `${replica.name} is ${isSuspended ? "suspended" : "stopped"} for ${forMs / second} s`;
+  },
+  "clock jump"(world: Simulation) {
+    const replica = world.random.of(world.replicas);
+    const toMs = world.random.chance(0.3) ? 0 : world.random.sign() * world.random.log(second, day);
+    replica.machine.set(world.now, toMs);
+    return `the clock of ${replica.name} is off by ${toMs / second} s`;
+  },
+  "one clock off"(world: Simulation) {
+    const [replica] = world.replicas as [Replica];
+    const toMs = world.random.sign() * world.random.log(minute, day);
+    replica.machine.set(world.now, toMs);
+    return `the clock of ${replica.name} is off by ${toMs / second} s`;
+  },
+  "store's clock jumps"(world: Simulation) {
+    const toMs = world.random.chance(0.5) ? 0 : world.random.sign() * world.random.log(minute, 6 * hour);
+    world.storeMachine.set(world.now, toMs);
+    return `the clock of the store is off by ${toMs / second} s`;
+  },
+  "slow targets"(world: Simulation) {
+    const [replica, forMs] = [world.random.of(world.replicas), world.random.log(minute, 8 * hour)];
+    replica.slowUntil = world.now + forMs;
+    return `the targets of ${replica.name} are slow for ${forMs / second} s`;
+  },
+  "older copy"(world: Simulation) {
+    if (world.olderUntil > world.now || world.replicas.some(({ manager }) => manager === undefined)) return undefined;
+    const [ageMs, forMs] = [world.random.log(second, 6 * hour), world.random.log(second, 2 * hour)];
+    void world.goBack(ageMs, forMs);
+    return `the store is a copy from ${ageMs / second} s before, for ${forMs / second} s`;
+  },
+  command(world: Simulation) {
+    void world.command();
+    return "a command";
+  },
+} satisfies Readonly<Record<string, (world: Simulation) => string | undefined>>;
+
+const breakOf = (random: Random): Broken =>
+  random.of(["refuses", "is silent", "loses answers", "cannot write"] as const);
+
+type Policy = Required<RotationPolicyOptions>;
+
+/** Short, so that a run is short. */
+function policyOf(random: Random, isMixed: boolean): Policy {
+  const clockSkewSeconds = random.of([10, 60, 300]);
+  const cacheSlackSeconds = random.of([0, 600, 3600]);
+  const maxTokenLifetimeSeconds = random.of(isMixed ? [60, 600, 3600, 20_000] : [60, 600, 3600]);
+  const announceForSeconds = 7200 + cacheSlackSeconds + clockSkewSeconds + random.of([0, 0, 1800]);
+  const retireForSeconds = 5 + maxTokenLifetimeSeconds + 2 * clockSkewSeconds + 7200 + cacheSlackSeconds;
+  const rotateEveryDays = (announceForSeconds + retireForSeconds + random.of([0, 3600])) / 86_400;
+  const leaseSeconds = random.of([900, 1800, 3600]);
+  return { clockSkewSeconds, cacheSlackSeconds, maxTokenLifetimeSeconds, announceForSeconds, rotateEveryDays, leaseSeconds };
+}
+
+/** One run. */
+export async function drive(code: Code, mode: Mode, seed: number, forMs: number): Promise<Outcome> {
+  const realRandom = Math.random;
+  const world = new Simulation(code, mode, seed);
+  const { random } = world;
+  // That of the pauses between two attempts.
+  Math.random = () => random.upTo(1);
+  try {
+    for (const replica of world.replicas) world.at(random.upTo(minute), () => world.start(replica));
+    const slew = (): void => {
+      for (const machine of new Set([world.storeMachine, ...world.replicas.map((replica) => replica.machine)])) machine.slew(world.now, random);
+      world.at(30 * minute, slew);
+    };
+    const token = (): void => {
+      void world.signWithoutLease();
+      world.at(random.upTo(10 * minute), token);
+    };
+    const { faults: names, everyMs = 40 * minute } = mode;
+    const fault = (): void => {
+      const said = faults[random.of(names)](world);
+      if (said !== undefined) world.broke.push(`${at(world.now)} ${said}`);
+      world.at(random.upTo(2 * everyMs), fault);
+    };
+    slew();
+    world.at(minute, token);
+    if (names.length > 0) world.at(random.upTo(hour), fault);
+    await world.runTo(forMs);
+    return world.outcome;
+  } finally {
+    Math.random = realRandom;
+  }
+}

@@ -1,0 +1,94 @@
+export const second = 1_000;
+export const minute = 60 * second;
+export const hour = 60 * minute;
+export const day = 24 * hour;
+
+/** When runs begin, by a right clock. */
+const epoch = Date.parse("2026-11-20T12:00:00Z");
+
+/** Numbers that are the same for the same seed. */
+export interface Random {
+  upTo(end: number): number;
+  between(from: number, to: number): number;
+  /** Short as often as long. */
+  log(from: number, to: number): number;
+  chance(share: number): boolean;
+  sign(): 1 | -1;
+  of<T>(values: readonly T[]): T;
+}
+
+export function randomOf(seed: number): Random {
+  let state = seed >>> 0;
+  // mulberry32
+  const next = (): number => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let t = Math.imul(state ^ (state >>> 15), state | 1);
+    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
+    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
+  };
+  return {
+    upTo: (end) => next() * end,
+    between: (from, to) => from + next() * (to - from),
+    log: (from, to) => from * (to / from) ** next(),
+    chance: (share) => next() < share,
+    sign: () => (next() < 0.5 ? -1 : 1),
+    of: (values) => values[Math.floor(next() * values.length)] as (typeof values)[number],
+  };
+}
+
+/** The clocks of a machine. Time is given in milliseconds since the run began, in truth. */
+export class Machine {
+  /** Both clocks go at this rate. */
+  #rate: number;
+  #since = 0;
+  #monotonic = 0;
+  /** What the wall clock is beside the monotonic one. */
+  #asideMs: number;
+  /** What nobody has corrected. */
+  #offMs: number;
+
+  constructor(random: Random, offMs: number) {
+    this.#rate = 1 + random.between(-500, 500) / 1e6;
+    this.#asideMs = offMs;
+    this.#offMs = offMs;
+  }
+
+  monotonic(now: number): number {
+    return this.#monotonic + Math.max(now - this.#since, 0) * this.#rate;
+  }
+
+  wall(now: number): number {
+    return epoch + this.monotonic(now) + this.#asideMs + (now < this.#since ? now - this.#since : 0);
+  }
+
+  /** How long a timer really takes. */
+  trueMs(delayMs: number): number {
+    return delayMs / this.#rate;
+  }
+
+  /** When a token ends that gets its times here, in truth. */
+  expiry(now: number, lifetimeSeconds: number): number {
+    return (Math.floor(this.wall(now) / second) + lifetimeSeconds) * second - epoch;
+  }
+
+  /** Sets the wall clock, so that it is off by this. */
+  set(now: number, offMs: number): void {
+    this.#offMs = offMs;
+    this.#asideMs += epoch + now + offMs - this.wall(now);
+  }
+
+  /** Corrects it, as NTP does: 500 ppm at most. */
+  slew(now: number, random: Random): void {
+    this.#monotonic = this.monotonic(now);
+    this.#since = Math.max(now, this.#since);
+    const error = this.wall(now) - epoch - now - this.#offMs;
+    this.#rate = 1 - (Math.sign(error || 1) * random.between(0, 500)) / 1e6;
+  }
+
+  /** The machine stands still; when it goes on, the wall clock is right, and the monotonic clock knows nothing of it. */
+  suspend(now: number, forMs: number): void {
+    this.#monotonic = this.monotonic(now);
+    this.#since = now + forMs;
+    this.#asideMs += forMs;
+  }
+}

@@ -1,0 +1,95 @@
+import { cachedForSeconds } from "../../src/rotation/policy.ts";
+
+/** What a replica that calls itself ready serves at one moment. */
+export interface Served {
+  readonly by: string;
+  readonly kids: ReadonlySet<string>;
+  readonly isShort: boolean;
+}
+
+export interface OracleOptions {
+  /** For how much longer than they were told caches keep a copy. */
+  readonly slackMs: number;
+  /** For how long verifiers take a token after its `exp`. */
+  readonly skewMs: number;
+}
+
+/** In true time, which only the simulation knows: each copy that was served, and each token, until nobody can use it any more. */
+export class Oracle {
+  readonly violations: string[] = [];
+  /** Until when a verifier may use a copy without this key. */
+  readonly #unknownUntil = new Map<string, number>();
+  /** Until when a token of this key may be valid. */
+  readonly #aliveUntil = new Map<string, number>();
+  /** Keys that operators let sign at once: until when nobody has to know them. */
+  readonly #exemptUntil = new Map<string, number>();
+  readonly #ended = new Set<string>();
+  readonly #options: OracleOptions;
+  #anyUntil = 0;
+  tokens = 0;
+
+  constructor(options: OracleOptions) {
+    this.#options = options;
+  }
+
+  /** A key is in the store, and so may be published from now on. */
+  made(kid: string): void {
+    if (!this.#unknownUntil.has(kid) && !this.#ended.has(kid)) this.#unknownUntil.set(kid, this.#anyUntil);
+  }
+
+  /** An operator has let a key sign before it was published everywhere. */
+  exempt(kid: string, until: number): void {
+    this.#exemptUntil.set(kid, until);
+    this.#unknownUntil.delete(kid);
+    this.#ended.delete(kid);
+  }
+
+  /** A key was removed by the rules. */
+  removed(kid: string, now: number): void {
+    if (this.#ended.has(kid)) return;
+    this.#ended.add(kid);
+    this.#unknownUntil.delete(kid);
+    const left = (this.#aliveUntil.get(kid) ?? 0) - now;
+    if (left > 0) this.#violated(now, 2, `${kid} is removed, and a token of it lives for ${left / 1000} s more`);
+  }
+
+  /** An operator has ended a key, whatever that breaks. */
+  revoked(kid: string): void {
+    this.#ended.add(kid);
+    this.#unknownUntil.delete(kid);
+    this.#aliveUntil.delete(kid);
+    this.#exemptUntil.set(kid, Infinity);
+  }
+
+  served({ by, kids, isShort }: Served, now: number): void {
+    const life = (isShort ? cachedForSeconds.rotation : cachedForSeconds.long) * 1000 + this.#options.slackMs;
+    this.#anyUntil = Math.max(this.#anyUntil, now + life);
+    for (const kid of this.#unknownUntil.keys()) {
+      if (!kids.has(kid) && !this.#isExempt(kid, now)) this.#unknownUntil.set(kid, now + life);
+    }
+    for (const [kid, until] of this.#aliveUntil) {
+      if (until <= now) this.#aliveUntil.delete(kid);
+      else if (!kids.has(kid) && !this.#isExempt(kid, now)) {
+        this.#violated(now, 1, `${by} is ready and does not publish ${kid}, whose tokens live for ${(until - now) / 1000} s more`);
+      }
+    }
+  }
+
+  /** @param expiresAt its `exp`, in true time */
+  signed(kid: string, by: string, now: number, expiresAt: number): void {
+    this.tokens += 1;
+    this.#aliveUntil.set(kid, Math.max(this.#aliveUntil.get(kid) ?? 0, expiresAt + this.#options.skewMs));
+    if (this.#isExempt(kid, now)) return;
+    const left = (this.#unknownUntil.get(kid) ?? 0) - now;
+    if (left > 0) this.#violated(now, 1, `${by} signs with ${kid}, and a copy without it lives for ${left / 1000} s more`);
+    if (this.#ended.has(kid)) this.#violated(now, 2, `${by} signs with ${kid}, which is removed`);
+  }
+
+  #isExempt(kid: string, now: number): boolean {
+    return now < (this.#exemptUntil.get(kid) ?? -Infinity);
+  }
+
+  #violated(now: number, promise: 1 | 2, what: string): void {
+    if (this.violations.length < 5) this.violations.push(`promise ${promise}, after ${(now / 1000).toFixed(3)} s: ${what}`);
+  }
+}
