@@ -45,7 +45,8 @@ const wrappingKey = Buffer.alloc(32, 7).toString("base64url");
 
 /** What Web Crypto is at work on: with that, and with nothing else, a step of the simulation takes real time. */
 const crypto_ = { running: 0, calls: 0 };
-for (const name of ["encrypt", "decrypt", "sign", "verify", "digest", "generateKey", "importKey", "exportKey"] as const) {
+const operations = "decrypt deriveBits deriveKey digest encrypt exportKey generateKey importKey sign verify".split(" ");
+for (const name of operations as "sign"[]) {
   const call = crypto.subtle[name].bind(crypto.subtle) as (...args: unknown[]) => Promise<unknown>;
   const counted = async (...args: unknown[]): Promise<unknown> => {
     crypto_.running += 1;
@@ -138,7 +139,7 @@ export class Simulation {
   readonly #removed = new Set<string>();
   readonly #longestLeaseMs: number;
   #store: KeyStore;
-  #newest: KeyStore | undefined;
+  /** What made the store what it is. */
   #written: Written[] = [];
   #replayed: number | undefined;
   readonly #shortestLifetime: number;
@@ -195,6 +196,7 @@ export class Simulation {
       next.act();
       await quiet();
       this.look();
+      if (process.env["TRACE"]) console.error(`${this.now} ${of?.name} ${String(next.act).slice(0, 60).replaceAll("\n", " ")}`);
       this.#hash.update(`${this.now} ${of?.name} `);
     }
     this.now = end;
@@ -248,7 +250,8 @@ export class Simulation {
       this.at(10 * second, () => this.start(replica));
     };
     const run = async (): Promise<void> => {
-      const options = { issuer, wrappingKeys: [wrappingKey], policy, clock, replicaName: replica.name };
+      const onEvent = (event: { type: string; error?: unknown }): void => { if (process.env["EVENTS"]) console.error(this.now, replica.name, event.type, String(event.error ?? "")); };
+      const options = { onEvent, issuer, wrappingKeys: [wrappingKey], policy, clock, replicaName: replica.name };
       const manager = await this.#code.createKeyManager({ ...options, store: this.#line(replica) });
       if (replica.life !== life) return;
       const { jwksRotationActive, checkMaySign } = manager.options;
@@ -368,7 +371,7 @@ export class Simulation {
   async #write<T>(name: keyof KeyStore, run: (store: KeyStore) => Promise<T>): Promise<T> {
     const written = { at: this.now, storeNow: Math.floor(this.storeMachine.wall(this.now)), write: run };
     const result = await run(this.#store);
-    if (this.#newest === undefined) this.#written.push(written);
+    this.#written.push(written);
     if (name === "commit") await this.#committed();
     return result;
   }
@@ -399,22 +402,22 @@ export class Simulation {
     } else this.oracle.made(kid);
   }
 
-  /** Puts an older copy in the place of the store for a while; then the newest one comes back. */
+  /** Puts an older copy in the place of the store for a while. */
   async goBack(ageMs: number, forMs: number): Promise<void> {
-    const copy = this.#newStore();
-    for (const { at, storeNow, write } of this.#written) {
-      if (at > this.now - ageMs) break;
+    const [newest, copy] = [this.#store, this.#newStore()];
+    const all = this.#written;
+    const older = all.filter(({ at }) => at <= this.now - ageMs);
+    for (const { storeNow, write } of older) {
       this.#replayed = storeNow;
       await write(copy);
     }
     this.#replayed = undefined;
-    this.#newest = this.#store;
-    this.#store = copy;
+    const [{ revision }, { revision: lost }] = [await copy.load(), await newest.load()];
+    [this.#store, this.#written] = [copy, older];
     this.olderUntil = this.now + forMs;
-    this.at(forMs, () => {
-      this.#store = this.#newest as KeyStore;
-      this.#newest = undefined;
-    });
+    // Where no commit was lost, the copy is the store from now on; only what replicas have told is lost.
+    if (revision === lost) return;
+    this.at(forMs, () => ([this.#store, this.#written] = [newest, all]));
   }
 
   /** Signs as `jwksd token` does, which has no lease. */
@@ -497,12 +500,12 @@ const at = (ms: number): string => `${(ms / second).toFixed(3)} s:`;
 /** Each breaks something, and gives a text that says what. */
 export const faults = {
   outage(world: Simulation) {
-    const [how, forMs] = [breakOf(world.random), world.random.log(second, day)];
+    const [how, forMs] = [breakOf(world.random), world.random.log(second, 8 * hour)];
     world.storeBreak = { how, until: world.now + forMs };
     return `the store ${how} for ${forMs / second} s`;
   },
   partition(world: Simulation) {
-    const [replica, how, forMs] = [world.random.of(world.replicas), breakOf(world.random), world.random.log(second, day)];
+    const [replica, how, forMs] = [world.random.of(world.replicas), breakOf(world.random), world.random.log(second, 8 * hour)];
     replica.line = { how, until: world.now + forMs };
     return `the store ${how} to ${replica.name} for ${forMs / second} s`;
   },
@@ -526,7 +529,7 @@ export const faults = {
   },
   "clock jump"(world: Simulation) {
     const replica = world.random.of(world.replicas);
-    const toMs = world.random.chance(0.3) ? 0 : world.random.sign() * world.random.log(second, day);
+    const toMs = world.random.chance(0.3) ? 0 : world.random.sign() * world.random.log(second, 8 * hour);
     replica.machine.set(world.now, toMs);
     return `the clock of ${replica.name} is off by ${toMs / second} s`;
   },
@@ -577,11 +580,13 @@ function policyOf(random: Random, isMixed: boolean): Policy {
 
 /** One run. */
 export async function drive(code: Code, mode: Mode, seed: number, forMs: number): Promise<Outcome> {
-  const realRandom = Math.random;
+  const [realRandom, { stackTraceLimit }] = [Math.random, Error];
   const world = new Simulation(code, mode, seed);
   const { random } = world;
   // That of the pauses between two attempts.
   Math.random = () => random.upTo(1);
+  // Errors are expected here, and stacks take time.
+  Error.stackTraceLimit = 0;
   try {
     for (const replica of world.replicas) world.at(random.upTo(minute), () => world.start(replica));
     const slew = (): void => {
@@ -605,5 +610,6 @@ export async function drive(code: Code, mode: Mode, seed: number, forMs: number)
     return world.outcome;
   } finally {
     Math.random = realRandom;
+    Error.stackTraceLimit = stackTraceLimit;
   }
 }
