@@ -71,17 +71,21 @@ export class Machine {
     return (Math.floor(this.wall(now) / second) + lifetimeSeconds) * second - epoch;
   }
 
+  offBy(now: number): number {
+    return this.wall(now) - epoch - now;
+  }
+
   /** Sets the wall clock, so that it is off by this. */
   set(now: number, offMs: number): void {
     this.#offMs = offMs;
-    this.#asideMs += epoch + now + offMs - this.wall(now);
+    this.#asideMs += offMs - this.offBy(now);
   }
 
   /** Corrects it, as NTP does: 500 ppm at most. */
   slew(now: number, random: Random): void {
     this.#monotonic = this.monotonic(now);
     this.#since = Math.max(now, this.#since);
-    const error = this.wall(now) - epoch - now - this.#offMs;
+    const error = this.offBy(now) - this.#offMs;
     this.#rate = 1 - (Math.sign(error || 1) * random.between(0, 500)) / 1e6;
   }
 

@@ -14,18 +14,27 @@ export interface OracleOptions {
   readonly skewMs: number;
 }
 
+interface Copy {
+  readonly until: number;
+  readonly from: string;
+}
+
+const none: Copy = { until: 0, from: "of nobody" };
+const inSeconds = (ms: number): string => `${(ms / 1000).toFixed(3)} s`;
+
 /** In true time, which only the simulation knows: each copy that was served, and each token, until nobody can use it any more. */
 export class Oracle {
   readonly violations: string[] = [];
-  /** Until when a verifier may use a copy without this key. */
-  readonly #unknownUntil = new Map<string, number>();
+  /** The copy without this key that a verifier may use for longest. */
+  readonly #unknown = new Map<string, Copy>();
   /** Until when a token of this key may be valid. */
   readonly #aliveUntil = new Map<string, number>();
   /** Keys that operators let sign at once: until when nobody has to know them. */
   readonly #exemptUntil = new Map<string, number>();
+  readonly #known = new Set<string>();
   readonly #ended = new Set<string>();
   readonly #options: OracleOptions;
-  #anyUntil = 0;
+  #any: Copy = none;
   tokens = 0;
 
   constructor(options: OracleOptions) {
@@ -34,43 +43,45 @@ export class Oracle {
 
   /** A key is in the store, and so may be published from now on. */
   made(kid: string): void {
-    if (!this.#unknownUntil.has(kid) && !this.#ended.has(kid)) this.#unknownUntil.set(kid, this.#anyUntil);
+    if (!this.#known.has(kid)) this.#unknown.set(kid, this.#any);
+    this.#known.add(kid);
   }
 
   /** An operator has let a key sign before it was published everywhere. */
   exempt(kid: string, until: number): void {
+    this.#known.add(kid);
     this.#exemptUntil.set(kid, until);
-    this.#unknownUntil.delete(kid);
-    this.#ended.delete(kid);
+    this.#unknown.set(kid, none);
   }
 
   /** A key was removed by the rules. */
   removed(kid: string, now: number): void {
     if (this.#ended.has(kid)) return;
     this.#ended.add(kid);
-    this.#unknownUntil.delete(kid);
+    this.#unknown.delete(kid);
     const left = (this.#aliveUntil.get(kid) ?? 0) - now;
-    if (left > 0) this.#violated(now, 2, `${kid} is removed, and a token of it lives for ${left / 1000} s more`);
+    if (left > 0) this.#violated(now, 2, `${kid} is removed, and a token of it lives for ${inSeconds(left)} more`);
   }
 
   /** An operator has ended a key, whatever that breaks. */
   revoked(kid: string): void {
     this.#ended.add(kid);
-    this.#unknownUntil.delete(kid);
+    this.#unknown.delete(kid);
     this.#aliveUntil.delete(kid);
     this.#exemptUntil.set(kid, Infinity);
   }
 
   served({ by, kids, isShort }: Served, now: number): void {
     const life = (isShort ? cachedForSeconds.rotation : cachedForSeconds.long) * 1000 + this.#options.slackMs;
-    this.#anyUntil = Math.max(this.#anyUntil, now + life);
-    for (const kid of this.#unknownUntil.keys()) {
-      if (!kids.has(kid) && !this.#isExempt(kid, now)) this.#unknownUntil.set(kid, now + life);
+    const copy = { until: now + life, from: `that ${by} has served after ${inSeconds(now)}` };
+    if (copy.until > this.#any.until) this.#any = copy;
+    for (const [kid, { until }] of this.#unknown) {
+      if (!kids.has(kid) && until < copy.until && !this.#isExempt(kid, now)) this.#unknown.set(kid, copy);
     }
     for (const [kid, until] of this.#aliveUntil) {
       if (until <= now) this.#aliveUntil.delete(kid);
       else if (!kids.has(kid) && !this.#isExempt(kid, now)) {
-        this.#violated(now, 1, `${by} is ready and does not publish ${kid}, whose tokens live for ${(until - now) / 1000} s more`);
+        this.#violated(now, 1, `${by} is ready and does not publish ${kid}, whose tokens live for ${inSeconds(until - now)} more`);
       }
     }
   }
@@ -80,8 +91,8 @@ export class Oracle {
     this.tokens += 1;
     this.#aliveUntil.set(kid, Math.max(this.#aliveUntil.get(kid) ?? 0, expiresAt + this.#options.skewMs));
     if (this.#isExempt(kid, now)) return;
-    const left = (this.#unknownUntil.get(kid) ?? 0) - now;
-    if (left > 0) this.#violated(now, 1, `${by} signs with ${kid}, and a copy without it lives for ${left / 1000} s more`);
+    const { until, from } = this.#unknown.get(kid) ?? none;
+    if (until > now) this.#violated(now, 1, `${by} signs with ${kid}, and a copy without it, ${from}, lives for ${inSeconds(until - now)} more`);
     if (this.#ended.has(kid)) this.#violated(now, 2, `${by} signs with ${kid}, which is removed`);
   }
 
@@ -90,6 +101,6 @@ export class Oracle {
   }
 
   #violated(now: number, promise: 1 | 2, what: string): void {
-    if (this.violations.length < 5) this.violations.push(`promise ${promise}, after ${(now / 1000).toFixed(3)} s: ${what}`);
+    if (this.violations.length < 5) this.violations.push(`promise ${promise}, after ${inSeconds(now)}: ${what}`);
   }
 }

@@ -6,6 +6,6 @@ const mode: Mode = { faults: names === "" ? [] : names.split(",") as never, isMi
 for (let seed = Number(from); seed <= Number(to); seed++) {
   const t = performance.now();
   const o = await drive(code, mode, seed, Number(hours) * 3600e3);
-  console.log(seed, Math.round(performance.now() - t), "ms", JSON.stringify({ ...o, broke: o.broke.length, fingerprint: o.fingerprint.slice(0, 8) }));
-  if (o.violations.length) console.log(o.broke.slice(-12).join("\n"));
+  console.log(seed, Math.round(performance.now() - t), "ms", JSON.stringify({ ...o, violations: o.violations.slice(0,2), broke: o.broke.length, fingerprint: o.fingerprint.slice(0, 8) }));
+  if (o.violations.length && process.env["BROKE"]) console.log(o.broke.join("\n"));
 }
