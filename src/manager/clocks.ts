@@ -10,8 +10,9 @@ import { fenced } from "./replica.ts";
 export function createClocks(clock: Clock, skewMs: number) {
   const monotonic = (): number => clock.monotonic?.() ?? clock.now();
   let looked = { store: clock.now(), wall: clock.now(), monotonic: monotonic() };
-  /** When each wait was first seen. */
-  let waits = new Map<string, { readonly store: number; readonly monotonic: number }>();
+  let isFirst = true;
+  /** When each wait was first seen, and how much of it had passed by then. */
+  let waits = new Map<string, { readonly passedMs: number; readonly monotonic: number }>();
   /** Leases, and when they end by the monotonic clock. */
   let leases = new Map<string, { readonly lease: Lease; readonly endsAt: number }>();
 
@@ -20,11 +21,24 @@ export function createClocks(clock: Clock, skewMs: number) {
     now: (): number => looked.store + clock.now() - looked.wall,
 
     /** Notes the time of the store. Gives back the leases that count: a lease that vanished early counts until its time is over. */
-    look({ now, leases: live }: Snapshot): readonly Lease[] {
+    look({ now, leases: live, records }: Snapshot): readonly Lease[] {
+      const before = looked;
       looked = { store: now, wall: clock.now(), monotonic: monotonic() };
       const vanished = [...leases].filter(([, { endsAt }]) => endsAt > looked.monotonic);
       const seen = live.map((lease) => [lease.id, { lease, endsAt: looked.monotonic + lease.until - now }] as const);
       leases = new Map([...vanished, ...seen]);
+      // Nobody knows whether it moved ahead before a wait began, or after that.
+      const aheadMs = isFirst ? 0 : Math.max(now - before.store - (looked.monotonic - before.monotonic), 0);
+      waits = new Map(
+        records.flatMap((record) => {
+          const since = record.state === "announced" ? record.publishedAt : record.unusedAt;
+          if (since === undefined) return [];
+          const first = { passedMs: now - since - aheadMs, monotonic: looked.monotonic };
+          const name = nameOf(record, since);
+          return [[name, waits.get(name) ?? first]];
+        }),
+      );
+      isFirst = false;
       return [...leases.values()].map(({ lease }) => lease);
     },
 
@@ -32,27 +46,13 @@ export function createClocks(clock: Clock, skewMs: number) {
      * How long a wait still is, in milliseconds. It is over when the store's time and the monotonic clock agree, or when a whole wait has
      * passed by the monotonic clock, whatever time its beginning was given.
      */
-    leftMs({ kid, state }: KeyRecord, { since, forMs }: BegunWait, now: number): number {
-      const first = waits.get(`${kid} ${state} ${since}`) ?? { store: now, monotonic: monotonic() };
-      waits.set(`${kid} ${state} ${since}`, first);
-      const passed = monotonic() - first.monotonic;
-      const end = since + forMs;
-      const left = Math.max(end - now, end - first.store - passed);
-      return Math.ceil(Math.max(Math.min(left, forMs - passed), 0));
-    },
-
-    /** Forgets the waits of all other keys. */
-    keep(records: readonly KeyRecord[]): void {
-      const names = new Set(
-        records.flatMap(({ kid, state, publishedAt, unusedAt }) =>
-          state === "announced"
-            ? `${kid} announced ${publishedAt}`
-            : state === "retiring"
-              ? `${kid} retiring ${unusedAt}`
-              : [],
-        ),
-      );
-      waits = new Map([...waits].filter(([name]) => names.has(name)));
+    leftMs(record: KeyRecord, { since, forMs }: BegunWait, now: number): number {
+      const name = nameOf(record, since);
+      const first = waits.get(name) ?? { passedMs: now - since, monotonic: monotonic() };
+      waits.set(name, first);
+      const passedMs = monotonic() - first.monotonic;
+      const leftMs = Math.max(since + forMs - now, forMs - first.passedMs - passedMs);
+      return Math.ceil(Math.max(Math.min(leftMs, forMs - passedMs), 0));
     },
 
     /** A token gets its times from the clock of this machine. @throws SignerError `ERR_SIGNER_FENCED` */
@@ -67,3 +67,5 @@ export function createClocks(clock: Clock, skewMs: number) {
     },
   };
 }
+
+const nameOf = ({ kid, state }: KeyRecord, since: number): string => `${kid} ${state} ${since}`;

@@ -198,7 +198,6 @@ export async function manageKeys(
   }
 
   function forgetTaken(records: readonly KeyRecord[], now: number): void {
-    clocks.keep(records);
     const due = new Set(dueNow(records, now).map(({ kid }) => kid));
     for (const kid of tried) if (!due.has(kid)) tried.delete(kid);
     for (const [kid, until] of heldBack) {

@@ -141,6 +141,17 @@ describe("what a process knows of time", () => {
     assert.equal(clocks.leftMs(announced, wait, at + 4 * hour), 0);
   });
 
+  test("a wait that began while nobody looked is not shortened by what the store's clock has moved ahead in that time", () => {
+    const { clock, clocks } = clocksOf();
+    clocks.look(snapshot(at, []));
+    clock.pass(2 * hour);
+    const since = at + hour;
+    const begun = record("k", "announced", { announcedAt: at, publishedAt: since });
+    const now = at + 2 * hour + 1.5 * hour;
+    clocks.look({ ...snapshot(now, []), records: [begun] });
+    assert.equal(clocks.leftMs(begun, { ...wait, since }, now), 3 * hour);
+  });
+
   test("a beginning years ahead is over after one whole wait by the monotonic clock", () => {
     const { clock, clocks } = clocksOf();
     const ahead = { ...wait, since: at + 8_760 * hour };

@@ -152,7 +152,7 @@ export class Simulation {
     const { random } = this;
     const policies = [0, 1, 2].map(() => policyOf(random, mode.isMixed === true));
     const [first] = policies;
-    const all = mode.isMixed === true ? policies : policies.map(() => first as Policy);
+    const all: readonly Policy[] = mode.isMixed === true ? policies : policies.map(() => first as Policy);
     const least = (name: keyof Policy): number => Math.min(...all.map((policy) => policy[name]));
     this.#shortestLifetime = least("maxTokenLifetimeSeconds");
     this.#longestLeaseMs = Math.max(...all.map(({ leaseSeconds }) => leaseSeconds * second));
@@ -200,7 +200,8 @@ export class Simulation {
       next.act();
       await quiet();
       this.look();
-      if (process.env["TRACE"]) console.error(`${this.now} ${of?.name} ${String(next.act).slice(0, 60).replaceAll("\n", " ")}`);
+      if (process.env["TRACE"])
+        console.error(`${this.now} ${of?.name} ${String(next.act).slice(0, 60).replaceAll("\n", " ")}`);
       this.#hash.update(`${this.now} ${of?.name} `);
     }
     this.now = end;
@@ -219,7 +220,9 @@ export class Simulation {
             replica.checkMaySign(active);
             const lifetime = policy.maxTokenLifetimeSeconds as number;
             // On one machine, verifiers go by its clock, too: else each jump would change the tokens that are out.
-            const expiresAt = this.#isOneMachine ? now + lifetime * second + this.#skewMs : machine.expiry(now, lifetime);
+            const expiresAt = this.#isOneMachine
+              ? now + lifetime * second + this.#skewMs
+              : machine.expiry(now, lifetime);
             this.oracle.signed(active, name, now, expiresAt);
           } catch {
             replica.tryAt = now + this.random.between(second, minute);
@@ -256,7 +259,9 @@ export class Simulation {
       this.at(10 * second, () => this.start(replica));
     };
     const run = async (): Promise<void> => {
-      const onEvent = (event: { type: string; error?: unknown }): void => { if (process.env["EVENTS"]) console.error(this.now, replica.name, event.type, String(event.error ?? "")); };
+      const onEvent = (event: { type: string; error?: unknown }): void => {
+        if (process.env["EVENTS"]) console.error(this.now, replica.name, event.type, String(event.error ?? ""));
+      };
       const options = { onEvent, issuer, wrappingKeys: [wrappingKey], policy, clock, replicaName: replica.name };
       const manager = await this.#code.createKeyManager({ ...options, store: this.#line(replica) });
       if (replica.life !== life) return;
@@ -264,7 +269,12 @@ export class Simulation {
       const targets = [this.#target(replica, manager.options), this.#target(replica, manager.options)];
       for (const { sink } of targets) await manager.attach(sink);
       if (replica.life !== life) return;
-      Object.assign(replica, { manager, checkMaySign, isShort: jwksRotationActive, targets: targets.map((each) => each.target) });
+      Object.assign(replica, {
+        manager,
+        checkMaySign,
+        isShort: jwksRotationActive,
+        targets: targets.map((each) => each.target),
+      });
     };
     run().catch(ended);
   }
@@ -280,7 +290,9 @@ export class Simulation {
     const sink = {
       update: (next: ManagedKeysets, { isRotating }: { readonly isRotating: boolean }): Promise<void> => {
         const isSlow = this.now < replica.slowUntil;
-        const [before, after] = isSlow ? [this.random.upTo(15 * second), this.random.upTo(15 * second)] : [this.random.upTo(20), 1];
+        const [before, after] = isSlow
+          ? [this.random.upTo(15 * second), this.random.upTo(15 * second)]
+          : [this.random.upTo(20), 1];
         const fails = isSlow && this.random.chance(0.3);
         const taking = last.then(async () => {
           await wait(before);
@@ -337,7 +349,8 @@ export class Simulation {
           }
           if (how === "is silent") {
             // What was given up may still arrive.
-            if (isWrite && this.random.chance(0.2)) this.at(this.random.log(second, hour), () => void this.#write(name, run).catch(() => {}));
+            if (isWrite && this.random.chance(0.2))
+              this.at(this.random.log(second, hour), () => void this.#write(name, run).catch(() => {}));
             if (this.random.chance(0.3)) answer(unreachable);
             return;
           }
@@ -445,7 +458,16 @@ export class Simulation {
     const { manager } = random.of(this.replicas);
     if (manager === undefined) return;
     const kid = random.of(manager.records)?.kid as string;
-    const type = random.of(["rotate", "rotate", "rotate", "activate", "retire", "remove", "rotate now", "revoke"] as const);
+    const type = random.of([
+      "rotate",
+      "rotate",
+      "rotate",
+      "activate",
+      "retire",
+      "remove",
+      "rotate now",
+      "revoke",
+    ] as const);
     const key = ["rotate", "rotate now", "revoke"].includes(type) ? await manager.makeKey("sig") : undefined;
     const command =
       type === "rotate" || type === "rotate now"
@@ -513,7 +535,11 @@ export const faults = {
     return `the store ${how} for ${forMs / second} s`;
   },
   partition(world: Simulation) {
-    const [replica, how, forMs] = [world.random.of(world.replicas), breakOf(world.random), world.random.log(second, 8 * hour)];
+    const [replica, how, forMs] = [
+      world.random.of(world.replicas),
+      breakOf(world.random),
+      world.random.log(second, 8 * hour),
+    ];
     replica.line = { how, until: world.now + forMs };
     return `the store ${how} to ${replica.name} for ${forMs / second} s`;
   },
@@ -572,7 +598,7 @@ export const faults = {
 const breakOf = (random: Random): Broken =>
   random.of(["refuses", "is silent", "loses answers", "cannot write"] as const);
 
-type Policy = Required<RotationPolicyOptions>;
+type Policy = { readonly [Name in keyof RotationPolicyOptions]-?: number };
 
 /** Short, so that a run is short. */
 function policyOf(random: Random, isMixed: boolean): Policy {
@@ -583,7 +609,14 @@ function policyOf(random: Random, isMixed: boolean): Policy {
   const retireForSeconds = 5 + maxTokenLifetimeSeconds + 2 * clockSkewSeconds + 7200 + cacheSlackSeconds;
   const rotateEveryDays = (announceForSeconds + retireForSeconds + random.of([0, 3600])) / 86_400;
   const leaseSeconds = random.of([900, 1800, 3600]);
-  return { clockSkewSeconds, cacheSlackSeconds, maxTokenLifetimeSeconds, announceForSeconds, rotateEveryDays, leaseSeconds };
+  return {
+    clockSkewSeconds,
+    cacheSlackSeconds,
+    maxTokenLifetimeSeconds,
+    announceForSeconds,
+    rotateEveryDays,
+    leaseSeconds,
+  };
 }
 
 /** One run. */
@@ -598,7 +631,8 @@ export async function drive(code: Code, mode: Mode, seed: number, forMs: number)
   try {
     for (const replica of world.replicas) world.at(random.upTo(minute), () => world.start(replica));
     const slew = (): void => {
-      for (const machine of new Set([world.storeMachine, ...world.replicas.map((replica) => replica.machine)])) machine.slew(world.now, random);
+      for (const machine of new Set([world.storeMachine, ...world.replicas.map((replica) => replica.machine)]))
+        machine.slew(world.now, random);
       world.at(30 * minute, slew);
     };
     const token = (): void => {

@@ -81,7 +81,11 @@ export class Oracle {
     for (const [kid, until] of this.#aliveUntil) {
       if (until <= now) this.#aliveUntil.delete(kid);
       else if (!kids.has(kid) && !this.#isExempt(kid, now)) {
-        this.#violated(now, 1, `${by} is ready and does not publish ${kid}, whose tokens live for ${inSeconds(until - now)} more`);
+        this.#violated(
+          now,
+          1,
+          `${by} is ready and does not publish ${kid}, whose tokens live for ${inSeconds(until - now)} more`,
+        );
       }
     }
   }
@@ -92,7 +96,12 @@ export class Oracle {
     this.#aliveUntil.set(kid, Math.max(this.#aliveUntil.get(kid) ?? 0, expiresAt + this.#options.skewMs));
     if (this.#isExempt(kid, now)) return;
     const { until, from } = this.#unknown.get(kid) ?? none;
-    if (until > now) this.#violated(now, 1, `${by} signs with ${kid}, and a copy without it, ${from}, lives for ${inSeconds(until - now)} more`);
+    if (until > now)
+      this.#violated(
+        now,
+        1,
+        `${by} signs with ${kid}, and a copy without it, ${from}, lives for ${inSeconds(until - now)} more`,
+      );
     if (this.#ended.has(kid)) this.#violated(now, 2, `${by} signs with ${kid}, which is removed`);
   }
 
