@@ -2,6 +2,9 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { registerHooks } from "node:module";
 import { fileURLToPath } from "node:url";
+import type { JwksdError, StoreError } from "../../src/errors.ts";
+import type { createKeyManager } from "../../src/manager/manager.ts";
+import type { memoryStore } from "../../src/store/memory.ts";
 
 /*
  * The managers of this process with one rule changed: each change is a graph of modules of its own, whose text is changed while it is loaded.
@@ -9,10 +12,10 @@ import { fileURLToPath } from "node:url";
 
 /** What a driver needs of one graph of modules. */
 export interface Code {
-  readonly createKeyManager: typeof import("../../src/manager/manager.ts").createKeyManager;
-  readonly memoryStore: typeof import("../../src/store/memory.ts").memoryStore;
-  readonly StoreError: typeof import("../../src/errors.ts").StoreError;
-  readonly JwksdError: typeof import("../../src/errors.ts").JwksdError;
+  readonly createKeyManager: typeof createKeyManager;
+  readonly memoryStore: typeof memoryStore;
+  readonly StoreError: typeof StoreError;
+  readonly JwksdError: typeof JwksdError;
 }
 
 /** A text of a file of `src/`, and what is put in its place. */
@@ -20,6 +23,7 @@ export type Edit = readonly [file: string, from: string, to: string];
 
 const src = new URL("../../src/", import.meta.url).href;
 const changes = new Map<string, readonly Edit[]>();
+const made = new Set<Edit>();
 const nameOf = (url: string): string | null => new URL(url).searchParams.get("changed");
 
 registerHooks({
@@ -35,8 +39,10 @@ registerHooks({
     if (name === null) return next(url, context);
     const file = url.slice(src.length).split("?")[0] as string;
     let source = readFileSync(fileURLToPath(src + file), "utf8");
-    for (const [of, from, to] of changes.get(name) ?? []) {
+    for (const edit of changes.get(name) ?? []) {
+      const [of, from, to] = edit;
       if (of !== file) continue;
+      made.add(edit);
       assert.equal(source.split(from).length, 2, `${name}: ${file} has exactly once: ${from}`);
       source = source.replace(from, () => to);
     }
@@ -51,5 +57,6 @@ export async function codeWith(name: string, edits: readonly Edit[] = []): Promi
   const manager = await load<Pick<Code, "createKeyManager">>("manager/manager.ts");
   const store = await load<Pick<Code, "memoryStore">>("store/memory.ts");
   const errors = await load<Pick<Code, "StoreError" | "JwksdError">>("errors.ts");
+  for (const edit of edits) assert.ok(made.has(edit), `${name}: ${edit[0]} was not loaded`);
   return { ...manager, ...store, ...errors };
 }

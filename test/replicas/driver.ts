@@ -44,14 +44,14 @@ const issuer = "https://op.example";
 const wrappingKey = Buffer.alloc(32, 7).toString("base64url");
 
 /** What Web Crypto is at work on: with that, and with nothing else, a step of the simulation takes real time. */
-const crypto_ = { running: 0, calls: 0 };
+const webCrypto = { running: 0, calls: 0 };
 const operations = "decrypt deriveBits deriveKey digest encrypt exportKey generateKey importKey sign verify".split(" ");
 for (const name of operations as "sign"[]) {
   const call = crypto.subtle[name].bind(crypto.subtle) as (...args: unknown[]) => Promise<unknown>;
   const counted = async (...args: unknown[]): Promise<unknown> => {
-    crypto_.running += 1;
-    crypto_.calls += 1;
-    return call(...args).finally(() => (crypto_.running -= 1));
+    webCrypto.running += 1;
+    webCrypto.calls += 1;
+    return call(...args).finally(() => (webCrypto.running -= 1));
   };
   Object.defineProperty(crypto.subtle, name, { configurable: true, value: counted });
 }
@@ -59,9 +59,9 @@ for (const name of operations as "sign"[]) {
 /** Until all that follows from the last step has happened. */
 async function quiet(): Promise<void> {
   for (let calm = 0; calm < 3; calm += 1) {
-    const { calls } = crypto_;
+    const { calls } = webCrypto;
     await new Promise(setImmediate);
-    if (crypto_.running > 0 || crypto_.calls !== calls) calm = -1;
+    if (webCrypto.running > 0 || webCrypto.calls !== calls) calm = -1;
   }
 }
 
@@ -91,6 +91,7 @@ class Replica {
   line: Break | undefined;
   /** Targets take long, or fail, until then. */
   slowUntil = 0;
+  isStuck = false;
   manager: KeyManager | undefined;
   targets: readonly Target[] = [];
   isShort: () => boolean = () => false;
@@ -200,8 +201,6 @@ export class Simulation {
       next.act();
       await quiet();
       this.look();
-      if (process.env["TRACE"])
-        console.error(`${this.now} ${of?.name} ${String(next.act).slice(0, 60).replaceAll("\n", " ")}`);
       this.#hash.update(`${this.now} ${of?.name} `);
     }
     this.now = end;
@@ -259,10 +258,7 @@ export class Simulation {
       this.at(10 * second, () => this.start(replica));
     };
     const run = async (): Promise<void> => {
-      const onEvent = (event: { type: string; error?: unknown }): void => {
-        if (process.env["EVENTS"]) console.error(this.now, replica.name, event.type, String(event.error ?? ""));
-      };
-      const options = { onEvent, issuer, wrappingKeys: [wrappingKey], policy, clock, replicaName: replica.name };
+      const options = { issuer, wrappingKeys: [wrappingKey], policy, clock, replicaName: replica.name };
       const manager = await this.#code.createKeyManager({ ...options, store: this.#line(replica) });
       if (replica.life !== life) return;
       const { jwksRotationActive, checkMaySign } = manager.options;
@@ -281,10 +277,10 @@ export class Simulation {
 
   #target(replica: Replica, keysets: ManagedKeysets) {
     const target: Target = { kids: new Set(), active: undefined, isShort: false };
-    const take = ({ keyset }: ManagedKeysets, isShort: boolean): void => {
+    const put = ({ keyset }: ManagedKeysets, isShort: boolean): void => {
       Object.assign(target, { kids: new Set(keyset.map(({ keyId }) => keyId)), active: keyset[0]?.keyId, isShort });
     };
-    take(keysets, true);
+    put(keysets, true);
     let last: Promise<void> = Promise.resolve();
     const wait = (ms: number): Promise<void> => new Promise((resolve) => void this.at(ms, resolve, replica));
     const sink = {
@@ -293,11 +289,11 @@ export class Simulation {
         const [before, after] = isSlow
           ? [this.random.upTo(15 * second), this.random.upTo(15 * second)]
           : [this.random.upTo(20), 1];
-        const fails = isSlow && this.random.chance(0.3);
+        const fails = isSlow && (replica.isStuck || this.random.chance(0.3));
         const taking = last.then(async () => {
           await wait(before);
-          if (fails && this.random.chance(0.5)) throw new Error("not taken");
-          take(next, isRotating);
+          if (fails && (replica.isStuck || this.random.chance(0.5))) throw new Error("not taken");
+          put(next, isRotating);
           await wait(after);
           if (fails) throw new Error("taken, and the answer is lost");
         });
@@ -457,7 +453,7 @@ export class Simulation {
     const { random } = this;
     const { manager } = random.of(this.replicas);
     if (manager === undefined) return;
-    const kid = random.of(manager.records)?.kid as string;
+    const { kid } = random.of(manager.records);
     const type = random.of([
       "rotate",
       "rotate",
@@ -482,34 +478,6 @@ export class Simulation {
       },
     );
     void done;
-  }
-
-  /** All is well again. */
-  mend(): void {
-    this.storeBreak = undefined;
-    this.storeMachine.set(this.now, 0);
-    for (const replica of this.replicas) {
-      replica.line = undefined;
-      replica.slowUntil = 0;
-      replica.machine.set(this.now, 0);
-      // Those that have seen what is no longer there wait for an operator.
-      if (this.olderUntil > 0) this.stop(replica);
-      this.at(second, () => this.start(replica));
-    }
-  }
-
-  /** Who is not ready, or does not sign. */
-  idle(): string[] {
-    return this.replicas.flatMap((replica) => {
-      const { name, manager, targets } = replica;
-      if (manager?.isReady !== true) return [`${name} is not ready`];
-      try {
-        replica.checkMaySign(targets[0]?.active ?? "");
-        return [];
-      } catch (error) {
-        return [`${name} does not sign: ${String(error)}`];
-      }
-    });
   }
 
   get outcome(): Outcome {
@@ -581,7 +549,8 @@ export const faults = {
   "slow targets"(world: Simulation) {
     const [replica, forMs] = [world.random.of(world.replicas), world.random.log(minute, 8 * hour)];
     replica.slowUntil = world.now + forMs;
-    return `the targets of ${replica.name} are slow for ${forMs / second} s`;
+    replica.isStuck = world.random.chance(0.4);
+    return `the targets of ${replica.name} ${replica.isStuck ? "take nothing" : "are slow"} for ${forMs / second} s`;
   },
   "older copy"(world: Simulation) {
     if (world.olderUntil > world.now || world.replicas.some(({ manager }) => manager === undefined)) return undefined;

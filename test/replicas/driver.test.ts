@@ -1,0 +1,174 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { soak } from "../support/soak.ts";
+import { type Edit, codeWith } from "./changed.ts";
+import { type Mode, type Outcome, drive } from "./driver.ts";
+import { hour } from "./machine.ts";
+
+const modes: Readonly<Record<string, Mode>> = {
+  "replicas that stay in touch": { faults: [] },
+  "outages and kills": { faults: ["outage", "kill"] },
+  "partitions of any length": { faults: ["partition"] },
+  "one clock off by up to a day": { faults: ["one clock off", "partition"] },
+  "jumps of hours": { faults: ["clock jump", "clock jump", "partition"] },
+  "the store's clock jumps": { faults: ["store's clock jumps", "slow targets"] },
+  "one machine, whose clock jumps": { faults: ["clock jump", "pause", "partition"], isOneMachine: true },
+  "mixed policies and slack": { faults: ["outage", "kill", "partition"], isMixed: true },
+  "stores that hang and lose answers, stopped processes, slow targets": {
+    faults: ["outage", "partition", "pause", "slow targets"],
+  },
+  "a store that goes back to an older copy": { faults: ["older copy", "partition"] },
+  commands: { faults: ["command", "command", "partition", "kill"] },
+  everything: {
+    faults: ["outage", "partition", "pause", "kill", "slow targets", "clock jump", "one clock off", "command"],
+    isMixed: true,
+  },
+};
+
+const real = await codeWith("nothing");
+
+/** What a failure shows, so that it can be run again. */
+function text(name: string, seed: number, { violations, broke }: Outcome): string {
+  return [`${name}, seed ${seed}:`, ...violations, "what was broken:", ...broke].join("\n");
+}
+
+describe("three managers over one store keep both promises in true time", () => {
+  for (const [name, mode] of Object.entries(modes)) {
+    test(name, async (t) => {
+      const total = { activated: 0, removed: 0, tokens: 0, kills: 0 };
+      for (let seed = 1; seed <= soak(20); seed += 1) {
+        const outcome = await drive(real, mode, seed, 14 * hour);
+        assert.deepEqual(outcome.violations, [], text(name, seed, outcome));
+        for (const key of Object.keys(total) as (keyof typeof total)[]) total[key] += outcome[key];
+      }
+      t.diagnostic(JSON.stringify(total));
+      assert.ok(total.activated > 2 && total.removed > 0, "keys rotate all the same");
+    });
+  }
+
+  test("a run is the same each time that it has the same seed", async () => {
+    const mode = modes["everything"] as Mode;
+    const [one, again, other] = [
+      await drive(real, mode, 7, 4 * hour),
+      await drive(real, mode, 7, 4 * hour),
+      await drive(real, mode, 8, 4 * hour),
+    ];
+    assert.equal(one.fingerprint, again.fingerprint);
+    assert.notEqual(one.fingerprint, other.fingerprint);
+  });
+});
+
+/** Each breaks one rule; in the mode in which that shows. */
+const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: readonly Edit[] }>> = {
+  "acknowledges before its targets have taken the keys": {
+    mode: { faults: ["slow targets"] },
+    edits: [["manager/manager.ts", "if (sinks.isBehind) return false;", ""]],
+  },
+  "commits without a look at the leases": {
+    mode: { faults: ["partition", "kill"] },
+    edits: [
+      ["manager/manager.ts", "...(ahead.reliesOnReplicas && { leases: snapshot.leases })", ""],
+      [
+        "manager/manager.ts",
+        "{ revision: snapshot.revision, leases }",
+        "{ revision: snapshot.revision, leases: [{ id: 'x', name: 'x', publishes: snapshot.revision, signsWith: [], until: 0 }] }",
+      ],
+    ],
+  },
+  "signs with the new key before it has told": {
+    mode: { faults: ["partition", "slow targets"] },
+    edits: [
+      ["manager/manager.ts", "if (isNew) await announceSigning(records, keys, revision);", ""],
+      ["manager/replica.ts", "if (!told.signsWith.includes(kid))", "if (told.signsWith.length > 99)"],
+    ],
+  },
+  "renews a lease that has ended": {
+    mode: { faults: ["pause", "partition"] },
+    edits: [
+      ["manager/replica.ts", "if (id !== undefined && elapsedMs() < leaseMs) return;", "if (id !== undefined) return;"],
+      ["store/memory.ts", "held === undefined || held.until <= now ||", "held === undefined ||"],
+      ["store/memory.ts", "if (seen !== undefined) forget(now);", ""],
+    ],
+  },
+  "counts the wait before removal from the activation": {
+    mode: { faults: ["partition"] },
+    edits: [["rotation/waits.ts", "return { since: unusedAt, forMs:", "return { since: record.retiredAt, forMs:"]],
+  },
+  "is ready before it publishes": {
+    mode: { faults: ["partition", "pause"] },
+    edits: [["manager/manager.ts", "replica.holds && replica.told.publishes > 0", "replica.holds"]],
+  },
+  "takes steps without the store": {
+    mode: { faults: ["partition"] },
+    edits: [
+      [
+        "manager/manager.ts",
+        "// The others may go on without it: what it serves now must not live for long.",
+        `const alone = state.records.map((record) => ({
+          ...record,
+          ...(record.state === "announced" && { publishedAt: record.announcedAt }),
+          ...(record.state === "retiring" && { unusedAt: record.retiredAt }),
+        }));
+        state = { ...state, records: advance(alone, policy, clocks.now()).records };`,
+      ],
+      ["manager/replica.ts", "if (!told.signsWith.includes(kid))", "if (told.signsWith.length > 99)"],
+    ],
+  },
+  "goes by its own clock, and sets back times in the future": {
+    mode: { faults: ["clock jump", "kill"] },
+    edits: [
+      [
+        "manager/keyring.ts",
+        "const { records: stored, now } = snapshot;",
+        "const { records: stored } = snapshot; const now = clock.now();",
+      ],
+      [
+        "manager/manager.ts",
+        "const leases = clocks.look(snapshot);",
+        "const leases = clocks.look({ ...snapshot, now });",
+      ],
+      [
+        "rotation/advance.ts",
+        "!tried.has(record.kid) && now > (endOfWait(record, policy) ?? Infinity) + missedAfterMs;",
+        "(waitOf(record, policy)?.since ?? 0) > now + policy.clockSkewSeconds * 1000;",
+      ],
+    ],
+  },
+  "waits by the store's clock alone": {
+    mode: { faults: ["store's clock jumps"] },
+    edits: [
+      ["manager/clocks.ts", "Math.max(since + forMs - now, forMs - first.passedMs - passedMs)", "since + forMs - now"],
+      [
+        "manager/clocks.ts",
+        "const vanished = [...leases].filter(([, { endsAt }]) => endsAt > looked.monotonic);",
+        "const vanished: [] = [];",
+      ],
+    ],
+  },
+  "signs on after its lease": {
+    mode: { faults: ["partition"] },
+    edits: [
+      ["manager/replica.ts", "if (elapsedMs() >= leaseMs * (1 - margin)) {", "if (leaseMs < 0) {"],
+      ["manager/replica.ts", "if (!told.signsWith.includes(kid))", "if (told.signsWith.length > 99)"],
+    ],
+  },
+  "counts the announcement from its commit": {
+    mode: { faults: ["partition"] },
+    edits: [["rotation/waits.ts", "return { since: publishedAt, forMs:", "return { since: record.announcedAt, forMs:"]],
+  },
+};
+
+describe("a changed rule breaks a promise", () => {
+  for (const [name, { mode, edits }] of Object.entries(changes)) {
+    test(name, async (t) => {
+      const code = await codeWith(name.replaceAll(/\W+/g, "-"), edits);
+      for (let seed = 1; seed <= 40; seed += 1) {
+        const { violations } = await drive(code, mode, seed, 14 * hour);
+        if (violations.length === 0) continue;
+        t.diagnostic(`seed ${seed}: ${violations[0]}`);
+        return;
+      }
+      assert.fail("no run has found it");
+    });
+  }
+});
