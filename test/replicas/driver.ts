@@ -284,7 +284,7 @@ export class Simulation {
     let last: Promise<void> = Promise.resolve();
     const wait = (ms: number): Promise<void> => new Promise((resolve) => void this.at(ms, resolve, replica));
     const sink = {
-      update: (next: ManagedKeysets, { isRotating }: { readonly isRotating: boolean }): Promise<void> => {
+      update: (given: ManagedKeysets, { isRotating }: { readonly isRotating: boolean }): Promise<void> => {
         const isSlow = this.now < replica.slowUntil;
         const [before, after] = isSlow
           ? [this.random.upTo(15 * second), this.random.upTo(15 * second)]
@@ -293,7 +293,7 @@ export class Simulation {
         const taking = last.then(async () => {
           await wait(before);
           if (fails && (replica.isStuck || this.random.chance(0.5))) throw new Error("not taken");
-          put(next, isRotating);
+          put(given, isRotating);
           await wait(after);
           if (fails) throw new Error("taken, and the answer is lost");
         });
