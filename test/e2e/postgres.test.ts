@@ -150,7 +150,7 @@ describe("keys in PostgreSQL", { skip }, () => {
         assert.deepEqual(await store.events(), await file.events());
       });
       const args = ["--store", url, "--issuer", issuer, "--wrapping-key-file", join(folder, "wrapping.key")];
-      const service = await startService(t, args);
+      const service = await startService(t, [...args, "--data", folder]);
       assert.deepEqual((await kidsOf(service.port)).slice(0, 1), kids);
 
       const again = await runCli(t, copy);
