@@ -83,10 +83,10 @@ describe("three managers with one store act as one", () => {
     const world = new World();
     const line = world.store.line();
     const leaseSeconds = (2 * hour) / second;
-    const policy = { leaseSeconds };
+    const policy = { leaseSeconds, rotateEveryDays: 3 };
     const [one, other] = [await world.start({ policy }), await world.start({ policy })];
-    const cut = await world.start({ store: line, policy: { leaseSeconds, maxTokenLifetimeSeconds: day / second } });
-    await world.passTo(90 * day - 10 * second);
+    const cut = await world.start({ store: line, policy: { ...policy, maxTokenLifetimeSeconds: day / second } });
+    await world.passTo(3 * day - 10 * second);
     const { signs: old } = await agreed([one, other, cut]);
     line.isGone = true;
     const cutAt = world.clock.now();
@@ -119,18 +119,18 @@ describe("three managers with one store act as one", () => {
 
   test("one publishes a new key late: nobody signs with it before it was published everywhere for as long as was agreed", async () => {
     const world = new World();
-    const policy = { leaseSeconds: (2 * hour) / second };
+    const policy = { leaseSeconds: (2 * hour) / second, rotateEveryDays: 3 };
     const [one, late] = [await world.start({ policy }), await world.start({ policy })];
     const slow = { isSlow: false, update: async () => void (slow.isSlow && assert.fail("slow")) };
     await world.until(late.manager.attach(slow));
-    await world.passTo(89 * day - hour);
+    await world.passTo(2 * day - hour);
     slow.isSlow = true;
-    await world.passTo(89 * day + 5 * hour);
+    await world.passTo(2 * day + 5 * hour);
     const { signs: old, kids } = await seen(one);
     assert.equal(kids.length, 2);
     slow.isSlow = false;
     await world.pass(5 * 60 * second);
-    await world.passTo(90 * day + 5 * hour - second);
+    await world.passTo(3 * day + 5 * hour - second);
     assert.equal((await seen(one)).signs, old);
     await world.pass(6 * 60 * second);
     assert.equal((await seen(one)).signs, kids[1]);
