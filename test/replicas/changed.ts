@@ -50,13 +50,17 @@ registerHooks({
   },
 });
 
+/** A module of the code with the changes of this name. */
+export async function load<T>(name: string, file: string): Promise<T> {
+  return (await import(`${src}${file}?changed=${name}`)) as T;
+}
+
 /** The code with these changes. */
 export async function codeWith(name: string, edits: readonly Edit[] = []): Promise<Code> {
   changes.set(name, edits);
-  const load = async <T>(file: string): Promise<T> => (await import(`${src}${file}?changed=${name}`)) as T;
-  const manager = await load<Pick<Code, "createKeyManager">>("manager/manager.ts");
-  const store = await load<Pick<Code, "memoryStore">>("store/memory.ts");
-  const errors = await load<Pick<Code, "StoreError" | "JwksdError">>("errors.ts");
+  const manager = await load<Pick<Code, "createKeyManager">>(name, "manager/manager.ts");
+  const store = await load<Pick<Code, "memoryStore">>(name, "store/memory.ts");
+  const errors = await load<Pick<Code, "StoreError" | "JwksdError">>(name, "errors.ts");
   for (const edit of edits) assert.ok(made.has(edit), `${name}: ${edit[0]} was not loaded`);
   return { ...manager, ...store, ...errors };
 }
