@@ -88,49 +88,52 @@ describe("replicas as processes over PostgreSQL", { skip: skipWithout("postgres"
     for (const name of ["a", "b", "c"]) {
       members.push({ name, line: await cuttable(server.port), child: undefined as never });
     }
-    await Promise.all(members.map((member) => start(member)));
-
-    const activated = (): number =>
-      Number(server.sql("SELECT count(*) FROM jwksd.events WHERE event::jsonb->>'type' = 'activated'", database)[0]) -
-      1;
-    const faults = [
-      ["kill -9", async ({ child }: Member) => void child.kill("SIGKILL")],
-      [
-        "SIGSTOP beyond the lease",
-        async ({ child }: Member) => {
-          child.kill("SIGSTOP");
-          await wait(1_500);
-          child.kill("SIGCONT");
-        },
-      ],
-      ["a restart of the server", async () => (await server.kill(), server.start())],
-      ["a cut line", async ({ line }: Member) => (line.cut(), await wait(random.upTo(1_500)), line.mend())],
-      ["a silent line", async ({ line }: Member) => (line.silence(), await wait(random.upTo(1_500)), line.mend())],
-      [
-        "two commands at once",
-        async () => members.forEach(({ child }) => void (child.connected && child.send({ type: "rotate" }))),
-      ],
-    ] as const;
-    const deadlineMs = performance.now() + 15_000 * rotations;
     let done = 0;
-    // Without the barrier one miss is enough.
-    while (done < rotations && (barrier === "on" || misses.length === 0)) {
-      assert.ok(performance.now() < deadlineMs, `only ${done} rotations, seed ${seed}; broken: ${broke.join(", ")}`);
-      const { child } = random.of(members);
-      if (child.connected) child.send({ type: "rotate" });
-      if (random.chance(0.3)) {
-        const [[name, fault], member] = [random.of(faults), random.of(members)];
-        broke.push(`${name} at ${member.name}`);
-        await fault(member);
+    try {
+      await Promise.all(members.map((member) => start(member)));
+
+      const activated = (): number =>
+        Number(server.sql("SELECT count(*) FROM jwksd.events WHERE event::jsonb->>'type' = 'activated'", database)[0]) -
+        1;
+      const faults = [
+        ["kill -9", async ({ child }: Member) => void child.kill("SIGKILL")],
+        [
+          "SIGSTOP beyond the lease",
+          async ({ child }: Member) => {
+            child.kill("SIGSTOP");
+            await wait(1_500);
+            child.kill("SIGCONT");
+          },
+        ],
+        ["a restart of the server", async () => (await server.kill(), server.start())],
+        ["a cut line", async ({ line }: Member) => (line.cut(), await wait(random.upTo(1_500)), line.mend())],
+        ["a silent line", async ({ line }: Member) => (line.silence(), await wait(random.upTo(1_500)), line.mend())],
+        [
+          "two commands at once",
+          async () => members.forEach(({ child }) => void (child.connected && child.send({ type: "rotate" }))),
+        ],
+      ] as const;
+      const deadlineMs = performance.now() + 15_000 * rotations;
+      // Without the barrier one miss is enough.
+      while (done < rotations && (barrier === "on" || misses.length === 0)) {
+        assert.ok(performance.now() < deadlineMs, `only ${done} rotations, seed ${seed}; broken: ${broke.join(", ")}`);
+        const { child } = random.of(members);
+        if (child.connected) child.send({ type: "rotate" });
+        if (random.chance(0.3)) {
+          const [[name, fault], member] = [random.of(faults), random.of(members)];
+          broke.push(`${name} at ${member.name}`);
+          await fault(member);
+        }
+        await wait(150);
+        // The first key is no rotation.
+        done = activated() - 1;
       }
-      await wait(150);
-      // The first key is no rotation.
-      done = activated() - 1;
-    }
-    isOver = true;
-    for (const { child, line } of members) {
-      child.kill("SIGKILL");
-      await line.close();
+    } finally {
+      isOver = true;
+      for (const { child, line } of members) {
+        child.kill("SIGKILL");
+        await line.close();
+      }
     }
     return { misses, broke, tokens, looks, rotations: done };
   }
