@@ -292,7 +292,9 @@ export async function manageKeys(
 
   const signingKids = (records: readonly KeyRecord[], keys: OpenKeys): string[] => {
     const active = activeKey(records, "sig");
-    return signs && active !== undefined && keys.signers.has(active.kid) ? [active.kid] : [];
+    if (!signs || active === undefined || !keys.signers.has(active.kid)) return [];
+    // What it signs may live longer than others would keep the key.
+    return noteWaits([active], policy)[0] === active ? [active.kid] : [];
   };
 
   /**

@@ -159,6 +159,26 @@ describe("three managers with one store act as one", () => {
     for (const replica of [before, after, small]) await world.stop(replica);
   });
 
+  test("one whose tokens live longer does not sign before that is noted on the key", async () => {
+    const world = new World();
+    const one = await world.start();
+    let isFailing = true;
+    const store: KeyStore = {
+      ...world.store,
+      commit: async (...args) => {
+        if (isFailing) throw new StoreError("ERR_STORE_UNAVAILABLE", "the records cannot be written");
+        return world.store.commit(...args);
+      },
+    };
+    const long = await world.start({ store, policy: { maxTokenLifetimeSeconds: day / second } });
+    assert.equal((await seen(long)).signs, "ERR_SIGNER_FENCED");
+    isFailing = false;
+    await world.pass(31 * second);
+    assert.equal((await seen(long)).signs, (await seen(one)).signs);
+    assert.deepEqual(lifetimes(one), [retireFor(day / second)]);
+    for (const replica of [one, long]) await world.stop(replica);
+  });
+
   test("in any interleaving of their loads and commits one key is made, by whoever comes first", async () => {
     // Who of the three may go on, at each of the points where a store makes them wait.
     for (let schedule = 0; schedule < 3 ** 4; schedule += 1) {
