@@ -154,10 +154,6 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
       ["manager/replica.ts", "if (!told.signsWith.includes(kid))", "if (told.signsWith.length > 99)"],
     ],
   },
-  "counts the announcement from its commit": {
-    mode: { faults: ["partition"] },
-    edits: [["rotation/waits.ts", "return { since: publishedAt, forMs:", "return { since: record.announcedAt, forMs:"]],
-  },
 };
 
 describe("a changed rule breaks a promise", () => {
