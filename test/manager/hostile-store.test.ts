@@ -3,22 +3,19 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import * as jose from "jose";
 import { JwksdError } from "../../src/errors.ts";
-import { makeLocalKey } from "../../src/manager/make-key.ts";
 import type { ManagerEvent } from "../../src/manager/types.ts";
 import type { Committed, KeyRecord, KeyStore } from "../../src/store/store.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
-import { createWrapping, newWrappingKey, vaultOf } from "../support/managed.ts";
+import { newWrappingKey, vaultOf } from "../support/managed.ts";
 import { WrittenStore } from "../support/written-store.ts";
 import { day, hour, second } from "../rotation/key-records.ts";
-import { type Replica, World, issuer, seen, writtenWorld } from "./world.ts";
+import { type Replica, World, type WrittenWorld, issuer, seen, writtenWorld } from "./world.ts";
 
 const evil = ecKey("evil");
 const evilPublic = withoutPrivate(evil) as unknown as KeyRecord["publicJwk"];
 
 /** A store with keys in every state, and the manager that runs on it. */
-interface Victim {
-  readonly world: World;
-  readonly store: WrittenStore;
+interface Victim extends WrittenWorld {
   readonly replica: Replica;
   /** The store before one of its keys was revoked. */
   readonly older: Committed;
@@ -28,17 +25,18 @@ async function victim(): Promise<Victim> {
   const { world, store } = writtenWorld();
   const replica = await world.start();
   const { manager } = replica;
-  const wrapping = await createWrapping([world.wrappingKey], issuer);
-  const key = (use: "sig" | "enc") => makeLocalKey(use, use === "sig" ? "ES256" : "ECDH-ES", wrapping);
-  const run = async (command: Parameters<typeof manager.execute>[0]) => world.until(manager.execute(command));
   const activeKid = (): string => manager.records.find(({ state }) => state === "active")?.kid ?? "";
   const first = activeKid();
-  await run({ type: "rotate", use: "sig", key: await key("sig"), now: true });
+  await world.run(replica, { type: "rotate", use: "sig", key: await manager.makeKey("sig"), now: true });
   const older = store.read();
-  await run({ type: "revoke", kid: first });
-  await run({ type: "rotate", use: "sig", key: await key("sig"), now: true });
-  await run({ type: "announce", key: await key("sig") });
-  await run({ type: "announce", key: await key("enc") });
+  await world.run(replica, { type: "revoke", kid: first });
+  await world.run(replica, { type: "rotate", use: "sig", key: await manager.makeKey("sig"), now: true });
+  for (const use of ["sig", "enc"] as const) {
+    await world.run(replica, {
+      type: "announce",
+      key: await manager.makeKey(use, use === "sig" ? "ES256" : "ECDH-ES"),
+    });
+  }
   await world.idle();
   assert.deepEqual(
     manager.records.map(({ use, state }) => `${use} ${state}`),

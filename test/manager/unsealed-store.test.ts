@@ -7,16 +7,14 @@ import { servedBy, takenBy } from "../../src/manager/owner.ts";
 import { rewrap } from "../../src/manager/rewrap.ts";
 import { compareAndSet } from "../../src/manager/compare-and-set.ts";
 import { readWrappingKeys } from "../../src/manager/wrapping.ts";
-import type { Committed, KeyRecord } from "../../src/store/store.ts";
+import type { Committed, KeyRecord, KeyUse } from "../../src/store/store.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import { fromBefore, newWrappingKey } from "../support/managed.ts";
 import { WrittenStore } from "../support/written-store.ts";
 import { day, hour, second } from "../rotation/key-records.ts";
-import { type Replica, type World, issuer, seen, typesOf, writtenWorld } from "./world.ts";
+import { type Replica, type WrittenWorld, issuer, seen, typesOf, writtenWorld } from "./world.ts";
 
-interface Before {
-  readonly world: World;
-  readonly store: WrittenStore;
+interface Before extends WrittenWorld {
   /** What serves on it, and has since before an operator sealed it. */
   readonly replica: Replica;
 }
@@ -25,12 +23,12 @@ interface Before {
 async function before(): Promise<Before> {
   const { world, store } = writtenWorld();
   const made = await world.start();
-  const { manager } = made;
-  for (const use of ["enc", "sig"] as const) {
-    await world.until(manager.execute({ type: "announce", key: await manager.makeKey(use) }));
-  }
-  await world.until(manager.execute({ type: "rotate", use: "sig", now: true }));
-  await world.until(manager.execute({ type: "announce", key: await manager.makeKey("sig") }));
+  const announce = async (use: KeyUse): Promise<void> =>
+    world.run(made, { type: "announce", key: await made.manager.makeKey(use) });
+  await announce("enc");
+  await announce("sig");
+  await world.run(made, { type: "rotate", use: "sig", now: true });
+  await announce("sig");
   await world.stop(made);
   store.write(await fromBefore(store.read(), world.wrappingKey));
   return { world, store, replica: await world.start() };

@@ -5,6 +5,7 @@ import { type JwksdError, StoreError } from "../../src/errors.ts";
 import { type Provider, createProvider } from "../../src/provider/provider.ts";
 import type { KeySink, KeyManager, KeyManagerOptions, ManagerEvent } from "../../src/manager/types.ts";
 import { createKeyManager } from "../../src/manager/manager.ts";
+import type { Command } from "../../src/rotation/commands.ts";
 import { memoryStore } from "../../src/store/memory.ts";
 import type { KeyRecord, KeyStore } from "../../src/store/store.ts";
 import { newWrappingKey, vaultOf } from "../support/managed.ts";
@@ -85,6 +86,11 @@ export class World {
     await store.commit(revision, records, []);
   }
 
+  /** Gives a command of an operator to a manager. */
+  async run({ manager }: Pick<Replica, "manager">, command: Command): Promise<void> {
+    await this.until(manager.execute(command));
+  }
+
   async stop({ manager }: Pick<Replica, "manager">): Promise<void> {
     this.#managers.delete(manager);
     await manager.close();
@@ -145,7 +151,12 @@ export class World {
 }
 
 /** A world over a store that somebody else can write as well. */
-export function writtenWorld(): { readonly world: World; readonly store: WrittenStore } {
+export interface WrittenWorld {
+  readonly world: World;
+  readonly store: WrittenStore;
+}
+
+export function writtenWorld(): WrittenWorld {
   let store = new WrittenStore();
   const world = new World((clock) => (store = new WrittenStore(clock)));
   return { world, store };
