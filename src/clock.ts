@@ -8,6 +8,9 @@ export interface Clock {
   setTimer(callback: () => void, delayMs: number): () => void;
 }
 
+/** The time of a clock that nobody sets, in milliseconds from some beginning. */
+export const monotonicNow = (clock: Clock): number => clock.monotonic?.() ?? clock.now();
+
 // setTimeout fires at once for longer delays.
 const longestMs = 2 ** 31 - 1;
 

@@ -1,4 +1,4 @@
-import type { Clock } from "../clock.ts";
+import { type Clock, monotonicNow } from "../clock.ts";
 import type { BegunWait } from "../rotation/advance.ts";
 import type { KeyRecord, Lease, Snapshot } from "../store/store.ts";
 import { fenced } from "./replica.ts";
@@ -8,7 +8,7 @@ import { fenced } from "./replica.ts";
  * no lease end earlier.
  */
 export function createClocks(clock: Clock, skewMs: number) {
-  const monotonic = (): number => clock.monotonic?.() ?? clock.now();
+  const monotonic = (): number => monotonicNow(clock);
   let looked = { store: clock.now(), wall: clock.now(), monotonic: monotonic() };
   let isFirst = true;
   /** When each wait was first seen, and how much of it had passed by then. */

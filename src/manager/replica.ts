@@ -1,4 +1,4 @@
-import type { Clock } from "../clock.ts";
+import { type Clock, monotonicNow } from "../clock.ts";
 import { SignerError, StoreError } from "../errors.ts";
 import type { KeyStore } from "../store/store.ts";
 import { ofStore } from "./compare-and-set.ts";
@@ -24,15 +24,17 @@ export function createReplica(
   store: KeyStore,
   { name, leaseMs, clock, signal }: { name: string; leaseMs: number; clock: Clock; signal: AbortSignal },
 ) {
-  const monotonic = (): number => clock.monotonic?.() ?? clock.now();
-  const marks = (): Marks => ({ monotonic: monotonic(), wall: clock.now() });
+  const marks = (): Marks => ({ monotonic: monotonicNow(clock), wall: clock.now() });
   let id: string | undefined;
   let told = nothing;
   let serial = 0;
   let confirmed: Marks | undefined;
 
   const elapsedMs = (): number =>
-    confirmed === undefined ? Infinity : Math.max(monotonic() - confirmed.monotonic, clock.now() - confirmed.wall);
+    confirmed === undefined
+      ? Infinity
+      : Math.max(monotonicNow(clock) - confirmed.monotonic, clock.now() - confirmed.wall);
+  const holds = (): boolean => elapsedMs() < leaseMs * (1 - margin);
 
   return {
     get told() {
@@ -41,17 +43,12 @@ export function createReplica(
 
     /** Whether the others still rely on this process. */
     get holds() {
-      return elapsedMs() < leaseMs * (1 - margin);
+      return holds();
     },
 
     /** When the next renewal is due, in milliseconds from now. */
     get renewInMs() {
       return Math.max(leaseMs / renewals - elapsedMs(), 0);
-    },
-
-    /** When it ends here, in milliseconds from now. */
-    get endsInMs() {
-      return Math.max(Math.ceil(leaseMs * (1 - margin) - elapsedMs()), 0);
     },
 
     /** Makes a lease, unless one is held. Whoever joins has published nothing yet, so it loads the keys only after that. */
@@ -91,7 +88,7 @@ export function createReplica(
 
     /** @throws SignerError `ERR_SIGNER_FENCED` */
     checkMaySign(kid: string): void {
-      if (elapsedMs() >= leaseMs * (1 - margin)) {
+      if (!holds()) {
         throw fenced(
           signal.aborted
             ? "its key manager was closed"

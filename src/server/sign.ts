@@ -1,4 +1,4 @@
-import { type Clock, systemClock } from "../clock.ts";
+import { type Clock, monotonicNow, systemClock } from "../clock.ts";
 import { StateError } from "../errors.ts";
 import { readKeyset } from "../node/key-files.ts";
 import { createProvider } from "../provider/provider.ts";
@@ -71,12 +71,11 @@ export async function signFresh(
 ): Promise<string> {
   const { policy } = keyring;
   const skewMs = policy.clockSkewSeconds * 1000;
-  const monotonic = (): number => clock.monotonic?.() ?? clock.now();
   const tooLate = fenced(
     `${maxReads} times in a row, it took longer than ${signWithinSeconds} s from asking the store to signing`,
   );
   for (let reads = 1; ; reads += 1) {
-    const asked = { wall: clock.now(), monotonic: monotonic() };
+    const asked = { wall: clock.now(), monotonic: monotonicNow(clock) };
     // It notes how long its tokens may live.
     const { records, now } = await keyring.change((records) => ({ records, events: [] }));
     if (now < asked.wall - skewMs || now > clock.now() + skewMs) {
@@ -92,7 +91,7 @@ export async function signFresh(
       clock,
       checkMaySign() {
         // A paused machine stops the monotonic clock.
-        const passedMs = Math.max(monotonic() - asked.monotonic, clock.now() - asked.wall);
+        const passedMs = Math.max(monotonicNow(clock) - asked.monotonic, clock.now() - asked.wall);
         if (passedMs > signWithinSeconds * 1000) throw tooLate;
       },
     });

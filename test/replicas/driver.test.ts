@@ -150,7 +150,7 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
   "signs on after its lease": {
     mode: { faults: ["partition"] },
     edits: [
-      ["manager/replica.ts", "if (elapsedMs() >= leaseMs * (1 - margin)) {", "if (leaseMs < 0) {"],
+      ["manager/replica.ts", "if (!holds()) {", "if (leaseMs < 0) {"],
       ["manager/replica.ts", "if (!told.signsWith.includes(kid))", "if (told.signsWith.length > 99)"],
     ],
   },

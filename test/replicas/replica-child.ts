@@ -15,7 +15,7 @@ const short: readonly Edit[] = [
 const withoutBarrier: readonly Edit[] = [
   ["rotation/waits.ts", "return { since: publishedAt, forMs:", "return { since: record.announcedAt, forMs:"],
   ["rotation/waits.ts", "return { since: unusedAt, forMs:", "return { since: record.retiredAt, forMs:"],
-  ["manager/replica.ts", "if (elapsedMs() >= leaseMs * (1 - margin)) {", "if (leaseMs < 0) {"],
+  ["manager/replica.ts", "if (!holds()) {", "if (leaseMs < 0) {"],
   ["manager/replica.ts", "if (!told.signsWith.includes(kid))", "if (told.signsWith.length > 99)"],
   ["manager/manager.ts", "replica.holds && replica.told.publishes > 0", "replica.told.publishes >= 0"],
 ];
