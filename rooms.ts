@@ -18,6 +18,7 @@ export const base = [
   "clock",
   "error-table",
   "errors",
+  "metrics",
   "optional-package",
   "options",
   "printable",

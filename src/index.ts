@@ -23,6 +23,7 @@ export type { EncryptionAlg, EncryptionEntry, EncryptionKeyset, Keyset, SigningE
 export {
   type Endpoints,
   type Metadata,
+  type ProviderEvent,
   type ProviderOptions,
   withEncryptionKeyset,
   withEndpoints,
@@ -33,6 +34,7 @@ export { type KeysetUpdate, type Provider, createProvider } from "./provider/pro
 export type { SignerLimits } from "./signer/guard.ts";
 export { localSigner } from "./signer/local.ts";
 export type { ExternalSigner, SignInput, Signer, SignerBackend } from "./signer/signer.ts";
+export type { Metric, MetricValue } from "./metrics.ts";
 export { clientAlgorithms } from "./token/client-algorithms.ts";
 export type { Claims, SignOptions } from "./token/sign.ts";
 export { type KeySource, type VerifiedToken, type VerifyOptions, verify } from "./token/verify.ts";

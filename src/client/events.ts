@@ -22,11 +22,14 @@ export type ClientEvent =
       readonly clientId: string;
     }
   /** The event of the key set at a `jwks_uri`. */
-  | (Exclude<KeySetEvent, { type: "failed" }> & { readonly jwksUri: string })
+  | (Exclude<KeySetEvent, { type: "failed" | RefusedType }> & { readonly jwksUri: string })
   /** A `jwks_uri` could not be fetched, or was no JWK Set. */
   | { readonly type: "failed"; readonly jwksUri: string; readonly code: ErrorCode; readonly message: string }
   /** Keys by value with the kid of a token that cannot be used. */
   | { readonly type: "skipped"; readonly clientId: string; readonly keys: readonly SkippedKey[] };
+
+/** Events of a key set about refused tokens, which are refusals of the client. */
+type RefusedType = "unknown-kid" | "exhausted";
 
 const maxLength = 200;
 
@@ -38,8 +41,9 @@ export function clientEvents(onEvent: ((event: ClientEvent) => void) | undefined
   };
 }
 
-/** The event of one key set as an event of clients. */
-export function keySetEvent(jwksUri: string, event: KeySetEvent): ClientEvent {
+/** The event of one key set as an event of clients; `undefined` for those that clients have as refusals. */
+export function keySetEvent(jwksUri: string, event: KeySetEvent): ClientEvent | undefined {
+  if (event.type === "unknown-kid" || event.type === "exhausted") return undefined;
   if (event.type !== "failed") return { ...event, jwksUri };
   // The cause of the error may quote the response.
   const { code, message } = event.error;

@@ -63,7 +63,8 @@ export function createRemoteSets({ fetch, clock, maxKeySets, emit }: RemoteSetsO
         timeoutMs,
         onEvent(event) {
           if (event.type === "refreshed") weigh(set);
-          emit(keySetEvent(jwksUri, event));
+          const ofClients = keySetEvent(jwksUri, event);
+          if (ofClients !== undefined) emit(ofClients);
         },
       },
       { budget, unknown: unknownKids(), readKeys: verificationKeysOnDemand },

@@ -13,6 +13,15 @@ export interface Endpoints {
 /** More members of the discovery document. @see OpenID Connect Discovery 1.0 section 3 */
 export type Metadata = Readonly<Record<string, unknown>>;
 
+/** What happened to a provider. */
+export type ProviderEvent =
+  /** It has other keys than before. Kids of the signing keys, the active one first. */
+  | { readonly type: "updated"; readonly kids: readonly string[] }
+  /** An update was refused; the keysets stay as they were. */
+  | { readonly type: "refused"; readonly error: JwksdError }
+  /** A signature failed, and not because its caller aborted it. */
+  | { readonly type: "signature-failed"; readonly kid: string; readonly error: JwksdError };
+
 /** Options of `createProvider`. Of an option that is given several times, the last value counts. `null` and `undefined` mean not given. */
 export interface ProviderOptions {
   /** Issuer identifier: an https URL without query or fragment (http is accepted for loopback hosts). Required. */
@@ -45,6 +54,8 @@ export interface ProviderOptions {
   readonly cors?: boolean | null | undefined;
   /** Gets problems that do not stop the service. Default: `console.warn` of the message. */
   readonly onWarning?: ((warning: JwksdError) => void) | null | undefined;
+  /** Gets updates and failures. Numbers are in `metrics()`. Default: nobody listens. */
+  readonly onEvent?: ((event: ProviderEvent) => void) | null | undefined;
   /** Longest `lifetimeSeconds` that `sign` accepts. Keep a retiring key published for at least this long. Default: no limit. */
   readonly maxTokenLifetimeSeconds?: number | null | undefined;
   /**
@@ -69,6 +80,7 @@ const rules: Rules<ProviderOptions> = {
   metadata: object,
   cors: boolean,
   onWarning: callback,
+  onEvent: callback,
   maxTokenLifetimeSeconds: number(1),
   checkMaySign: callback,
   signerLimits: object,

@@ -1,7 +1,7 @@
 import type { CryptoKey } from "jose";
-import { serial } from "../async.ts";
+import { notify, serial } from "../async.ts";
 import { systemClock } from "../clock.ts";
-import { ConfigError, TokenError } from "../errors.ts";
+import { ConfigError, JwksdError, TokenError } from "../errors.ts";
 import { toResponse } from "../http/fetch.ts";
 import { type NodeRequest, type NodeResponse, writeReply } from "../http/node.ts";
 import {
@@ -25,15 +25,18 @@ import {
   checkSigning,
   checkUnique,
 } from "../keyset/keyset.ts";
+import { type Metric, gauge, plain } from "../metrics.ts";
 import { guardSigner } from "../signer/guard.ts";
 import type { Signer } from "../signer/signer.ts";
 import { type ActiveKey, type Claims, type SignOptions, signToken } from "../token/sign.ts";
 import { type KeySource, type VerifiedToken, type VerifyOptions, verify } from "../token/verify.ts";
 import { discoveryDocument } from "./discovery.ts";
 import { type Rules, array, checkOptions, string } from "../options.ts";
-import { type ProviderOptions, mergeOptions } from "./options.ts";
+import { type ProviderEvent, type ProviderOptions, mergeOptions } from "./options.ts";
 import { locate, targetPath } from "./paths.ts";
+import { createResponses, documents } from "./responses.ts";
 import { rotationMode } from "./rotation-mode.ts";
+import { createSignatures } from "./signatures.ts";
 
 /** Keysets for `provider.update`. A keyset that is not given stays as it is. */
 export interface KeysetUpdate {
@@ -77,6 +80,8 @@ export interface Provider {
     token: string,
     options: Omit<VerifyOptions, "keys" | "issuer" | "algorithms" | "clock">,
   ): Promise<VerifiedToken>;
+  /** What it has answered and signed since it was made, and the mode; for each scrape. See docs/metrics.md. */
+  metrics(this: void): readonly Metric[];
 }
 
 const updateRules: Rules<KeysetUpdate> = { keyset: array, encryptionKeyset: array };
@@ -134,6 +139,11 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
   ]);
   const discovery = discoveryJson && represent(discoveryJson, "application/json", "public, max-age=3600", cors);
 
+  const emit = (event: ProviderEvent): void => {
+    if (merged.onEvent !== undefined) notify(merged.onEvent, event);
+  };
+  const responses = createResponses();
+  const signatures = createSignatures(clock, (kid, error) => emit({ type: "signature-failed", kid, error }));
   const inTurn = serial();
   const activeKeys = new WeakMap<Signer, ActiveKey>();
   const inMode = (document: Document, mode: CacheMode): Representation =>
@@ -154,7 +164,10 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
       active = {
         kid: first.jwk.kid,
         maxLifetimeSeconds: maxTokenLifetimeSeconds,
-        sign: guardSigner(first.signer, first.publicKey, name, merged.signerLimits, clock),
+        sign: signatures.measured(
+          first.jwk.kid,
+          guardSigner(first.signer, first.publicKey, name, merged.signerLimits, clock),
+        ),
         headers: new Map(),
       };
       activeKeys.set(first.signer, active);
@@ -186,8 +199,16 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
     if (route === undefined) return undefined;
     const representation = route === "jwks" ? currentJwkSet()?.[mode()] : discovery;
     if (representation === undefined) return undefined;
-    if (method !== "GET" && method !== "HEAD") return methodNotAllowed.get;
-    return respond(representation, method, ifNoneMatch);
+    const isRead = method === "GET" || method === "HEAD";
+    const reply = isRead ? respond(representation, method, ifNoneMatch) : methodNotAllowed.get;
+    responses.count(route === "jwks" ? 0 : 1, reply);
+    return reply;
+  }
+
+  function answerNotFound(method: string): Reply {
+    const reply = withoutBodyOnHead(notFound, method);
+    responses.count(documents.length - 1, reply);
+    return reply;
   }
 
   function currentJwkSet(): State["jwkSets"][number] | undefined {
@@ -202,8 +223,7 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
 
     fetch: (request) =>
       toResponse(
-        answer(request.method, request.url, request.headers.get("if-none-match")) ??
-          withoutBodyOnHead(notFound, request.method),
+        answer(request.method, request.url, request.headers.get("if-none-match")) ?? answerNotFound(request.method),
       ),
 
     node(request, response, next) {
@@ -211,7 +231,7 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
       const reply = answer(method, request.originalUrl ?? request.url ?? "/", request.headers["if-none-match"]);
       if (reply !== undefined) writeReply(response, reply);
       else if (next !== undefined) next();
-      else writeReply(response, withoutBodyOnHead(notFound, method));
+      else writeReply(response, answerNotFound(method));
     },
 
     async update(change) {
@@ -222,10 +242,17 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
         encryptionKeyset ? checkEncryption(encryptionKeyset) : undefined,
       ]);
       checking.catch(() => {});
-      await inTurn(async () => {
+      const taken = inTurn(async () => {
         const [signing = state.keysets.signing, encryption = state.keysets.encryption] = await checking;
         checkUnique({ signing, encryption });
         state = await prepare({ signing, encryption });
+        const kids = signing.map(({ jwk }) => jwk.kid);
+        signatures.keep(kids);
+        emit({ type: "updated", kids });
+      });
+      await taken.catch((error: unknown) => {
+        if (error instanceof JwksdError) emit({ type: "refused", error });
+        throw error;
       });
     },
 
@@ -237,5 +264,14 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
     },
 
     verify: (token, options) => verify(token, { ...options, keys: ownKeys, issuer, algorithms: ["ES256"], clock }),
+
+    metrics: () => [
+      ...responses.metrics(),
+      ...signatures.metrics(),
+      gauge(
+        ["jwksd_rotation_mode", "Whether the short Cache-Control of a rotation is sent (1) or the long one (0)."],
+        plain(mode() === "rotation"),
+      ),
+    ],
   } satisfies Provider);
 }

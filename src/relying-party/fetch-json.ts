@@ -26,6 +26,8 @@ export interface FetchOptions {
 /** A 200 with its body, or a 304 without one. */
 export interface Fetched {
   readonly text: string | undefined;
+  /** Size of the decompressed body. */
+  readonly bytes: number;
   readonly etag: string | undefined;
   readonly headers: CachingHeaders;
 }
@@ -77,7 +79,7 @@ async function request(url: string, options: FetchOptions, signal: AbortSignal):
   }
   const header = (name: string): string | undefined => response.headers.get(name) ?? undefined;
   return {
-    text: status === 200 ? await readText(url, reader, options.maxBytes) : undefined,
+    ...(status === 200 ? await readText(url, reader, options.maxBytes) : { text: undefined, bytes: 0 }),
     etag: header("etag"),
     headers: {
       cacheControl: header("cache-control"),
@@ -113,7 +115,11 @@ function hasNoCache(): boolean {
 type Reader = ReadableStreamDefaultReader<Uint8Array>;
 
 /** Reads chunk by chunk and stops at the limit. The limit counts decompressed bytes. */
-async function readText(url: string, reader: Reader | undefined, maxBytes: number): Promise<string> {
+async function readText(
+  url: string,
+  reader: Reader | undefined,
+  maxBytes: number,
+): Promise<{ readonly text: string; readonly bytes: number }> {
   const decoder = new TextDecoder("utf-8", { fatal: true });
   const chunks: Uint8Array[] = [];
   let bytes = 0;
@@ -124,7 +130,7 @@ async function readText(url: string, reader: Reader | undefined, maxBytes: numbe
     chunks.push(read.value);
   }
   try {
-    return chunks.map((chunk) => decoder.decode(chunk, { stream: true })).join("") + decoder.decode();
+    return { text: chunks.map((chunk) => decoder.decode(chunk, { stream: true })).join("") + decoder.decode(), bytes };
   } catch {
     throw new FetchError("ERR_FETCH_BODY", `${shownUrl(url)}: the body is not UTF-8`);
   }

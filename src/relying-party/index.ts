@@ -1,4 +1,5 @@
 export { type ErrorCode, FetchError, JwksdError, TokenError } from "../errors.ts";
+export type { Metric, MetricValue } from "../metrics.ts";
 export type { SkippedKey } from "../jwk/verification-keys.ts";
 export { type GetKey, type RemoteKeySet, createRemoteKeySet } from "./remote-key-set.ts";
 export type { KeySetEvent, RemoteKeySetOptions } from "./options.ts";

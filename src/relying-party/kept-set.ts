@@ -77,14 +77,14 @@ export function createKeptSet({ signal, clock, bounds, emit, onNewKeys, state, .
     usable,
 
     /** Stores a fetched set. */
-    take({ set, status, ageSeconds }: FetchedSet, bypassCaches: boolean): void {
+    take({ set, status, bytes, ageSeconds }: FetchedSet, bypassCaches: boolean): void {
       if (kept !== undefined && isOutdated(set, kept) && usable("freshUntil") !== undefined) {
         // A cache on the way ignored the bypass and gave a set that is older than the kept one, which stays until it gets stale.
         kept = { ...kept, refreshFrom: Infinity };
       } else {
         replace(set);
       }
-      emit({ type: "refreshed", status });
+      emit({ type: "refreshed", status, bytes });
       if (bypassCaches && ageSeconds > 0) emit({ type: "bypass-ineffective", ageSeconds });
     },
 

@@ -8,8 +8,8 @@ import { checkUrl } from "./urls.ts";
 
 /** What happened to a key set. */
 export type KeySetEvent =
-  /** The set was fetched (200) or confirmed (304). */
-  | { readonly type: "refreshed"; readonly status: 200 | 304 }
+  /** The set was fetched (200) or confirmed (304). `bytes` is the size of the decompressed body. */
+  | { readonly type: "refreshed"; readonly status: 200 | 304; readonly bytes: number }
   /** The kids that came and went. A kid whose key was replaced is in both. */
   | { readonly type: "changed"; readonly added: readonly string[]; readonly removed: readonly string[] }
   /** Entries of the set that cannot be used. */
@@ -17,7 +17,11 @@ export type KeySetEvent =
   /** A fetch failed, or the option `state` could not be used. */
   | { readonly type: "failed"; readonly error: JwksdError }
   /** A cache on the way answered although the request had `no-cache`. New keys may reach this verifier late. */
-  | { readonly type: "bypass-ineffective"; readonly ageSeconds: number };
+  | { readonly type: "bypass-ineffective"; readonly ageSeconds: number }
+  /** A token was refused (`ERR_TOKEN_KID_UNKNOWN`). Its kid is not told, because anybody can choose one. */
+  | { readonly type: "unknown-kid" }
+  /** A token was refused, because the keys may not be fetched again yet (`ERR_KEYS_LATER`). */
+  | { readonly type: "exhausted" };
 
 /** Options of `createRemoteKeySet`. Either `issuer` or `jwksUri` is required. */
 export interface RemoteKeySetOptions {

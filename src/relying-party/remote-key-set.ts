@@ -1,11 +1,13 @@
 import { notify, sleep } from "../async.ts";
 import type { CryptoKey, JWSHeaderParameters } from "jose";
 import { FetchError, TokenError } from "../errors.ts";
+import type { Metric } from "../metrics.ts";
 import { verificationKeys } from "../jwk/verification-keys.ts";
 import { type Budget, createBudget } from "./budget.ts";
 import { inWorkerd } from "./fetch-json.ts";
 import { createFetches, withPause } from "./fetches.ts";
 import { type KeptSet, createKeptSet } from "./kept-set.ts";
+import { createKeySetMetrics } from "./metrics.ts";
 import { type KeySetEvent, type RemoteKeySetOptions, resolveOptions } from "./options.ts";
 import { createSource, isOutage } from "./source.ts";
 import type { KeySetState, ReadKeys } from "./stored.ts";
@@ -34,6 +36,8 @@ export interface RemoteKeySet extends GetKey {
   refresh(this: void): Promise<void>;
   /** The stored response, for the option `state` of a later process; `undefined` before the first one. */
   state(this: void): KeySetState | undefined;
+  /** What was fetched and refused since it was made; for each scrape. See docs/metrics.md. */
+  metrics(this: void): readonly Metric[];
   /** Aborts requests. Later calls throw `ERR_CLOSED`, and no more events are sent. */
   close(this: void): void;
 }
@@ -94,6 +98,7 @@ export function createKeySet(
   const { issuer, clock, maxWaitMs, onEvent } = settings;
   const closed = new AbortController();
   const { signal } = closed;
+  const measured = createKeySetMetrics(settings.issuer ?? (settings.jwksUri as string));
   const anyCallers: CallerGroup = { budget, unknown, waiting: 0 };
   const tokenEndpointCallers: CallerGroup = { budget: createBudget(), unknown: createUnknownKids()(), waiting: 0 };
   const source = createSource({ ...settings, signal, readKeys });
@@ -204,6 +209,7 @@ export function createKeySet(
   async function pause(pauseMs: number, call: Call): Promise<void> {
     const { group } = call;
     if (pauseMs > call.patienceMs || group.waiting >= maxWaiting) {
+      emit({ type: "exhausted" });
       throw keysLater(pauseMs, fetches.lastError());
     }
     call.patienceMs -= pauseMs;
@@ -228,7 +234,13 @@ export function createKeySet(
 
   function emit(event: KeySetEvent): void {
     if (signal.aborted) return;
-    notify(onEvent, event);
+    measured.note(event);
+    if (onEvent !== undefined) notify(onEvent, event);
+  }
+
+  function unknownKid(): TokenError {
+    emit({ type: "unknown-kid" });
+    return new TokenError("ERR_TOKEN_KID_UNKNOWN", "the kid of the token names no key of the provider");
   }
 
   return Object.assign(getKeyFor(anyCallers), {
@@ -250,6 +262,7 @@ export function createKeySet(
       const { jwksUri, body, etag, headers, requestedAt } = set;
       return { issuer, jwksUri, body, etag, headers, requestedAt };
     },
+    metrics: () => measured.metrics(kept.current()?.requestedAt),
     close() {
       closed.abort(new FetchError("ERR_CLOSED", "the key set was closed"));
       kept.drop();
@@ -262,8 +275,4 @@ export function keysLater(pauseMs: number, cause?: FetchError): FetchError {
   const retryAfterSeconds = Math.ceil(pauseMs / 1000);
   const message = `the keys may not be fetched again yet; try again in ${retryAfterSeconds} s`;
   return new FetchError("ERR_KEYS_LATER", message, { cause, retryAfterSeconds });
-}
-
-function unknownKid(): TokenError {
-  return new TokenError("ERR_TOKEN_KID_UNKNOWN", "the kid of the token names no key of the provider");
 }

@@ -16,6 +16,8 @@ export interface SourceOptions extends Omit<FetchOptions, "etag" | "bypassCaches
 export interface FetchedSet {
   readonly set: StoredSet;
   readonly status: 200 | 304;
+  /** Size of the decompressed body. */
+  readonly bytes: number;
   /** How long caches on the way kept the response. */
   readonly ageSeconds: number;
 }
@@ -66,12 +68,16 @@ export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, readKey
 
   async function fetchSet(jwksUri: string, known: StoredSet | undefined, bypassCaches: boolean): Promise<FetchedSet> {
     const requestedAt = fetchOptions.clock.now();
-    const { text, etag, headers } = await fetchJson(jwksUri, { ...fetchOptions, etag: known?.etag, bypassCaches });
+    const { text, bytes, etag, headers } = await fetchJson(jwksUri, {
+      ...fetchOptions,
+      etag: known?.etag,
+      bypassCaches,
+    });
     const status = text === undefined ? 304 : 200;
     if (known === undefined || (text !== undefined && text !== known.body)) {
       const state = { issuer, jwksUri, body: text ?? "", etag, headers, requestedAt };
       const set = await storedSet(state, readKeys);
-      return { set, status, ageSeconds: ageSeconds(headers) };
+      return { set, status, bytes, ageSeconds: ageSeconds(headers) };
     }
     // The fields of a 304 replace the stored ones. RFC 9111 section 4.3.4
     const { cacheControl = known.headers.cacheControl, expires = known.headers.expires } = headers;
@@ -79,7 +85,7 @@ export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, readKey
     // With the ETag of another body, every later request would get a 304 and never that body.
     const isTagOfBody = etag !== undefined && (status === 200 || opaqueTag(etag) === opaqueTag(known.etag));
     const set = { ...known, etag: isTagOfBody ? etag : known.etag, headers: updated, requestedAt };
-    return { set, status, ageSeconds: ageSeconds(headers) };
+    return { set, status, bytes, ageSeconds: ageSeconds(headers) };
   }
 
   async function discover(wanted: string, bypassCaches: boolean): Promise<string> {

@@ -21,7 +21,11 @@ export interface SignerLimits {
 const rules: Rules<SignerLimits> = { maxConcurrent: number(1), maxQueued: number(0), timeoutMs: timeout };
 
 /** Signs a JWS signing input. Gives 64 bytes, r then s, which the published key verifies. */
-export type GuardedSign = (message: Bytes, signal?: AbortSignal) => Promise<Bytes>;
+export interface GuardedSign {
+  (message: Bytes, signal?: AbortSignal): Promise<Bytes>;
+  /** How many calls wait for their turn. */
+  readonly queued: () => number;
+}
 
 /**
  * Guards the calls of a signer: limits concurrency, queue and time, and verifies each signature with the published key of its kid. A
@@ -83,7 +87,7 @@ export function guardSigner(
 
   const signLocally = localSign(signer);
   if (signLocally !== undefined) {
-    return async (message, signal) => {
+    const sign = async (message: Bytes, signal?: AbortSignal): Promise<Bytes> => {
       checkAborted(signal);
       try {
         const signature = await signLocally(message);
@@ -93,12 +97,13 @@ export function guardSigner(
         throw error instanceof SignerError ? error : unavailable(error);
       }
     };
+    return Object.assign(sign, { queued: () => 0 });
   }
 
   const expired = (): SignerError =>
     new SignerError("ERR_SIGNER_TIMEOUT", `${name}: no signature within ${timeoutMs} ms; try again later`);
 
-  return async (message, signal) => {
+  const sign = async (message: Bytes, signal?: AbortSignal): Promise<Bytes> => {
     const digest = await sha256(message);
     const work = (signal: AbortSignal): Promise<Uint8Array> =>
       enter(async () => signer.sign({ digest, message, signal }), signal);
@@ -108,6 +113,7 @@ export function guardSigner(
       throw error instanceof SignerError ? error : unavailable(error);
     }
   };
+  return Object.assign(sign, { queued: () => queue.length });
 
   async function checked(signature: Uint8Array, message: Bytes): Promise<Bytes> {
     const isBytes = signature instanceof Uint8Array;

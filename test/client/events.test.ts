@@ -2,7 +2,14 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { type Client, type ClientEvent, type ClientVerifierOptions, memoryReplayStore } from "../../src/index.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
-import { type Script, reply, scriptedOrigin, served, simulatedClock } from "../support/simulated.ts";
+import {
+  type Script,
+  entry as published,
+  reply,
+  scriptedOrigin,
+  served,
+  simulatedClock,
+} from "../support/simulated.ts";
 import { compact, noSignature, signature, verdict } from "../token/compact.ts";
 import { client, clientId, clock, entry, kinds, now, privateKeys, tokenOf, verifier } from "./client.ts";
 
@@ -49,13 +56,15 @@ test("what the caller did wrong is no refusal, nor is a store that fails", async
   assert.deepEqual(events, []);
 });
 
+const bytesOf = (kid: string): number => JSON.stringify({ keys: [published(kid)] }).length;
+
 describe("keys at a jwks_uri", () => {
   test("requests are told, and what they brought", async () => {
     const { events, origin, clientAssertion } = listeningTo(served(["a"]));
     await verdict(clientAssertion(madeUp("a"), remote));
     assert.deepEqual(events, [
       { type: "changed", jwksUri, added: ["a"], removed: [] },
-      { type: "refreshed", jwksUri, status: 200 },
+      { type: "refreshed", jwksUri, status: 200, bytes: bytesOf("a") },
       { type: "refused", kind: "clientAssertion", clientId, code: "ERR_TOKEN_SIGNATURE" },
     ]);
     events.length = 0;
@@ -63,7 +72,7 @@ describe("keys at a jwks_uri", () => {
     await verdict(clientAssertion(madeUp("x"), remote));
     assert.deepEqual(events.slice(0, 2), [
       { type: "changed", jwksUri, added: ["b"], removed: ["a"] },
-      { type: "refreshed", jwksUri, status: 200 },
+      { type: "refreshed", jwksUri, status: 200, bytes: bytesOf("b") },
     ]);
   });
 

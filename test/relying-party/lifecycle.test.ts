@@ -202,15 +202,15 @@ describe("events", () => {
     assert.deepEqual(last(), [
       { type: "skipped", keys: [skipped] },
       { type: "changed", added: ["a"], removed: [] },
-      { type: "refreshed", status: 200 },
+      { type: "refreshed", status: 200, bytes: keys.state()?.body.length },
     ]);
     await keys.refresh();
-    assert.deepEqual(last(), [{ type: "refreshed", status: 304 }]);
+    assert.deepEqual(last(), [{ type: "refreshed", status: 304, bytes: 0 }]);
     origin.script = served(["c"]);
     await keys.refresh();
     assert.deepEqual(last(), [
       { type: "changed", added: ["c"], removed: ["a"] },
-      { type: "refreshed", status: 200 },
+      { type: "refreshed", status: 200, bytes: keys.state()?.body.length },
     ]);
     origin.script = reply(404);
     const error = await failure(keys.refresh);

@@ -1,0 +1,115 @@
+/**
+ * One quantity of a process under its Prometheus name, with its values now: what the `metrics()` of a provider, a key manager and a key set
+ * return. It is what prom-client calls a metric object; docs/metrics.md lists them all.
+ */
+export interface Metric {
+  /** With its unit: seconds, bytes. Counters end in `_total`, times since the epoch in `_timestamp_seconds`. */
+  readonly name: string;
+  readonly help: string;
+  readonly type: "counter" | "gauge" | "histogram";
+  readonly values: readonly MetricValue[];
+}
+
+export interface MetricValue {
+  readonly labels: Readonly<Record<string, string>>;
+  readonly value: number;
+  /** Of a histogram: its name with `_bucket`, `_sum` or `_count`. */
+  readonly metricName?: string;
+}
+
+/** What a metric is called, and what it means. */
+type Definition = readonly [name: string, help: string];
+
+export const counter = ([name, help]: Definition, values: readonly MetricValue[]): Metric => ({
+  name,
+  help,
+  type: "counter",
+  values,
+});
+
+export const gauge = ([name, help]: Definition, values: readonly MetricValue[]): Metric => ({
+  name,
+  help,
+  type: "gauge",
+  values,
+});
+
+/** A value without labels. */
+export const plain = (value: number | boolean): readonly MetricValue[] => [{ labels: {}, value: Number(value) }];
+
+/** A time in epoch milliseconds as seconds; no value where there is none. */
+export const seconds = (ms: number | undefined, labels: MetricValue["labels"] = {}): readonly MetricValue[] =>
+  ms === undefined || !Number.isFinite(ms) ? [] : [{ labels, value: ms / 1000 }];
+
+/** Counts by the values of one label, which are few. */
+export interface Tally {
+  add(value: string, by?: number): void;
+  /** @param more labels beside that one */
+  values(label: string, more?: MetricValue["labels"]): readonly MetricValue[];
+}
+
+export function createTally(): Tally {
+  const counts = new Map<string, number>();
+  return {
+    add: (value, by = 1) => void counts.set(value, (counts.get(value) ?? 0) + by),
+    values: (label, more = {}) =>
+      Array.from(counts, ([name, value]) => ({ labels: { ...more, [label]: name }, value })),
+  };
+}
+
+/**
+ * The same metrics of several processes, or of several parts of one, as one: counters and histograms are added up, and of a gauge the
+ * first value stands.
+ */
+export function sumMetrics(all: readonly (readonly Metric[])[]): Metric[] {
+  const sums = new Map<string, { metric: Metric; values: Map<string, MetricValue> }>();
+  for (const metric of all.flat()) {
+    const sum = sums.get(metric.name) ?? { metric, values: new Map<string, MetricValue>() };
+    sums.set(metric.name, sum);
+    for (const value of metric.values) {
+      const name = JSON.stringify([
+        value.metricName,
+        Object.entries(value.labels).toSorted(([one], [other]) => (one < other ? -1 : 1)),
+      ]);
+      const before = sum.values.get(name);
+      if (before === undefined) sum.values.set(name, value);
+      else if (metric.type !== "gauge") sum.values.set(name, { ...value, value: before.value + value.value });
+    }
+  }
+  return Array.from(sums.values(), ({ metric, values }) => ({ ...metric, values: [...values.values()] }));
+}
+
+/** Upper bounds of durations, in seconds: a local key takes some tens of microseconds, a key service up to seconds. */
+const bounds = [0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
+
+/** Durations in buckets from 50 µs to 5 s. */
+export interface Durations {
+  add(seconds: number): void;
+  values(name: string, labels: MetricValue["labels"]): readonly MetricValue[];
+}
+
+export function createDurations(): Durations {
+  const counts = new Float64Array(bounds.length + 1);
+  let sum = 0;
+  return {
+    add(seconds) {
+      sum += seconds;
+      let bucket = 0;
+      while (bucket < bounds.length && seconds > (bounds[bucket] as number)) bucket += 1;
+      counts[bucket] = (counts[bucket] as number) + 1;
+    },
+    values(name, labels) {
+      let below = 0;
+      const buckets = [...bounds, Infinity].map((bound, index) => {
+        below += counts[index] as number;
+        const le = bound === Infinity ? "+Inf" : String(bound);
+        return { metricName: `${name}_bucket`, labels: { le, ...labels }, value: below };
+      });
+      const rest = { sum, count: below };
+      return [
+        ...buckets,
+        ...Object.entries(rest).map(([of, value]) => ({ metricName: `${name}_${of}`, labels, value })),
+      ];
+    },
+  };
+}
