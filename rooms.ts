@@ -48,8 +48,22 @@ export const rooms: Readonly<Record<string, Room>> = {
   node: { rooms: ["jwk", "keyset", "signer", "relying-party"], packages: ["jose", "node:", "ipaddr.js"] },
   "doctor/node": { rooms: ["doctor", "node"], packages: ["jose", "node:", "ipaddr.js"] },
   report: { rooms: ["rotation", "store"], packages: ["node:"] },
+  status: { rooms: ["report", "rotation", "store"], packages: [] },
   server: {
-    rooms: ["jwk", "keyset", "http", "signer", "token", "provider", "store", "rotation", "manager", "pkcs11", "node"],
+    rooms: [
+      "jwk",
+      "keyset",
+      "http",
+      "signer",
+      "token",
+      "provider",
+      "store",
+      "rotation",
+      "manager",
+      "pkcs11",
+      "node",
+      "status",
+    ],
     packages: ["jose", "node:"],
   },
   cli: {

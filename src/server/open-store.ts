@@ -32,6 +32,8 @@ export interface OpenOptions extends Pick<VaultOptions, "seals" | "accepts"> {
   readonly create?: boolean | undefined;
   /** Default: that of commands. */
   readonly ownerRule?: ((wanted: Owner) => OwnerRule) | undefined;
+  /** Puts something between the store and whoever uses it. Default: nothing. */
+  readonly watched?: ((store: KeyStore) => KeyStore) | undefined;
 }
 
 /**
@@ -44,7 +46,7 @@ export interface OpenOptions extends Pick<VaultOptions, "seals" | "accepts"> {
 export async function openManaged(
   settings: Settings,
   log: Log,
-  { create = false, ownerRule = commandedBy, ...options }: OpenOptions = {},
+  { create = false, ownerRule = commandedBy, watched = (store) => store, ...options }: OpenOptions = {},
 ): Promise<Managed> {
   const policy = policyOf(settings);
   const path = storePath(settings);
@@ -57,7 +59,7 @@ export async function openManaged(
       );
     }
   }
-  const store = await openStore(settings, log, { create });
+  const store = watched(await openStore(settings, log, { create }));
   try {
     const keys = (await wrappingKeysOf(settings, log)) ?? (await firstWrappingKey(path, store, log));
     const vault = createVault({ store, keys, ownerRule: ownerRule(ownerOf(settings)), ...options });

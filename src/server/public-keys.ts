@@ -9,6 +9,7 @@ import {
 } from "../keyset/keyset.ts";
 import { readEncryptionKeyset, readKeyset } from "../node/key-files.ts";
 import { publishOnlySigner } from "../signer/local.ts";
+import type { PublishedKey } from "../status/known.ts";
 
 /** Both keysets without private parts, for a process that only publishes, such as a worker. */
 export interface PublicKeys {
@@ -55,4 +56,17 @@ export function publicHalves(
 ): Pick<PublicKeys, "signing" | "encryption"> {
   const signing = keyset.map(({ keyId, signer }) => ({ keyId, publicKey: signer.publicKey as PublicJwk }));
   return { signing, encryption };
+}
+
+/** What people are told of the keys, in the order of the JWK Set. */
+export function listedKeys({ signing, encryption }: PublicKeys): PublishedKey[] {
+  return [
+    ...signing.map(({ keyId }) => ({ kid: keyId, use: "sig" as const, alg: "ES256" })),
+    ...encryption.map(({ keyId, publicKey, alg, notAfter }) => {
+      const jwk = publicKey as { readonly alg?: unknown; readonly kty?: unknown };
+      const byType = jwk.kty === "EC" ? "ECDH-ES" : "RSA-OAEP-256";
+      const named = alg ?? (typeof jwk.alg === "string" ? jwk.alg : byType);
+      return { kid: keyId, use: "enc" as const, alg: named, notAfter: notAfter?.getTime() };
+    }),
+  ];
 }

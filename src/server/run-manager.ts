@@ -6,16 +6,19 @@ import type { KeyManager, ManagerEvent } from "../manager/types.ts";
 import { manageKeys } from "../manager/manager.ts";
 import { servedBy } from "../manager/owner.ts";
 import { printable } from "../printable.ts";
+import type { KnownKeys } from "../status/known.ts";
 import { cachedForSeconds } from "../rotation/policy.ts";
 import type { KeyRecord } from "../store/store.ts";
 import { type KeptSet, Unusable, keepSet, readKeptSet } from "./kept-set.ts";
 import type { Logger } from "./logger.ts";
+import { healthAfter, healthy } from "./manager-health.ts";
 import { openManaged, ownerOf, policyOf, storePath, wrappingKeysOf } from "./open-store.ts";
 import { type PublicKeys, publicHalves } from "./public-keys.ts";
 import { createSetKeeper } from "./set-keeper.ts";
 import type { Settings } from "./settings.ts";
 import { signersOf } from "./signers.ts";
 import { startWithoutStore } from "./start-without-store.ts";
+import { type WatchedStore, watchedStore } from "./watched-store.ts";
 
 /** Keys that a manager of this process drives through their lives. */
 export interface ManagedKeys {
@@ -23,6 +26,10 @@ export interface ManagedKeys {
   readonly keys: PublicKeys;
   /** Why the other replicas do not rely on this process, so that it should get no requests; `undefined` where they do. */
   notReady(): string | undefined;
+  /** For the status of the service. */
+  known(): KnownKeys;
+  /** Looks at the store for what the other replicas have told it. */
+  look(): Promise<void>;
   /** Calls back with the keys as they are, and with every change from now on. */
   follow(update: (keys: PublicKeys) => Promise<void>): Promise<void>;
   /** Remembers where they are served, for commands that are given no issuer. */
@@ -47,7 +54,8 @@ export async function startManagedKeys(settings: Settings, log: Logger): Promise
       { code: error.code, of: new Date(kept.at).toISOString() },
       `the store is out of reach, so the last set that was kept is published, nothing is signed, and the store is tried again: ${error.message}`,
     );
-    return startWithoutStore(kept, start, { log, isReady: settings.readyWithoutStore });
+    const outage = { at: systemClock.now(), code: error.code, message: error.message };
+    return startWithoutStore(kept, start, { log, isReady: settings.readyWithoutStore, outage });
   }
 }
 
@@ -83,11 +91,16 @@ function maxKeptSetSeconds(settings: Settings): number {
 
 async function runManager(settings: Settings, log: Logger): Promise<ManagedKeys> {
   const signers = await signersOf(settings, log);
-  const { vault, policy, wrappingKeys } = await openManaged(settings, log, { create: true, ownerRule: servedBy });
+  let watch: WatchedStore | undefined;
+  const { vault, policy, wrappingKeys } = await openManaged(settings, log, {
+    create: true,
+    ownerRule: servedBy,
+    watched: (store) => (watch = watchedStore(store, systemClock)).store,
+  });
   const { store } = vault;
   let manager: KeyManager;
   let known: readonly KeyRecord[] = [];
-  let failure: string | undefined;
+  let health = healthy;
   try {
     manager = await manageKeys(vault, {
       issuer: vault.owner.issuer,
@@ -96,10 +109,11 @@ async function runManager(settings: Settings, log: Logger): Promise<ManagedKeys>
       signs: false,
       replicaName: settings.replicaName ?? hostName(),
       onEvent: (event) => {
-        logEvent(event, known, log);
-        if (event.type === "failed") failure = event.error.code;
-        if (event.type === "recovered") failure = undefined;
+        const before = known;
+        // Before it is logged, because whoever watches the log looks at it then.
+        health = healthAfter(health, event, systemClock.now());
         if (event.type === "changed") known = event.records;
+        logEvent(event, before, log);
       },
     });
   } catch (error) {
@@ -111,7 +125,7 @@ async function runManager(settings: Settings, log: Logger): Promise<ManagedKeys>
   const keeper = createSetKeeper(
     file,
     (set) => keepSet(file, set, vault.owner, wrappingKeys),
-    () => failure === undefined && manager.isReady,
+    () => health.failure === undefined && manager.isReady,
     { log },
   );
   const { keyset, encryptionKeyset, jwksRotationActive } = manager.options;
@@ -119,9 +133,19 @@ async function runManager(settings: Settings, log: Logger): Promise<ManagedKeys>
     keys: { ...publicHalves(keyset, encryptionKeyset), isRotating: jwksRotationActive() },
     notReady() {
       if (manager.isReady || settings.readyWithoutStore) return undefined;
-      const why = failure === undefined ? "" : `; the last failure is ${failure}`;
+      const why = health.failure === undefined ? "" : `; the last failure is ${health.failure.code}`;
       return `the other replicas do not rely on this one: its lease has ended, or it does not publish the keys of the store yet${why}`;
     },
+    known: () => ({
+      manager: {
+        policy,
+        records: manager.records,
+        health,
+        store: watch?.seen() ?? { audit: [] },
+        isVerified: vault.isVerified,
+      },
+    }),
+    look: async () => watch?.look(),
     async follow(update) {
       await manager.attach({
         async update({ keyset, encryptionKeyset }, { isRotating }) {

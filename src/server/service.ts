@@ -1,4 +1,5 @@
 import { serial } from "../async.ts";
+import { systemClock } from "../clock.ts";
 import { checkKeyset } from "../keyset/keyset.ts";
 import { checkMetadata, missingMembers } from "../provider/discovery.ts";
 import type { Metadata } from "../provider/options.ts";
@@ -9,7 +10,10 @@ import type { Logger } from "./logger.ts";
 import { type Publisher, issuerOf, startPublisher, urlHost } from "./publisher.ts";
 import { readJsonObject } from "./json-file.ts";
 import { startManagedKeys } from "./run-manager.ts";
-import { type PublicKeys, loadPublicKeys, toKeysets } from "./public-keys.ts";
+import { recentEvents } from "./recent-events.ts";
+import type { KnownError } from "../status/known.ts";
+import { type Status, statusOf } from "../status/status.ts";
+import { type PublicKeys, listedKeys, loadPublicKeys, toKeysets } from "./public-keys.ts";
 import type { Settings } from "./settings.ts";
 import { fingerprint, watchPaths } from "./watch.ts";
 import { startWorkers } from "./workers.ts";
@@ -24,6 +28,8 @@ export interface Service {
   readonly kids: readonly string[];
   /** URL of the admin address; `undefined` when it is off. */
   readonly adminUrl: string | undefined;
+  /** What it knows of itself. Looks at the store first, unless that was done within 2 s. */
+  status(): Promise<Status>;
   /** Reads the key files again. Resolves to `false` if they are bad: that is logged, and the old keys stay in use. */
   reload(): Promise<boolean>;
   /** Stops accepting, answers requests under way, and resolves within 16 seconds. */
@@ -38,7 +44,9 @@ export interface Service {
  * @throws ConfigError `ERR_CONFIG_FORMAT`, `ERR_METADATA_RESERVED` for the metadata file
  * @throws ConfigError, StoreError see `createKeyManager`
  */
-export async function startService(settings: Settings, log: Logger): Promise<Service> {
+export async function startService(settings: Settings, givenLog: Logger): Promise<Service> {
+  const recent = recentEvents(givenLog, systemClock);
+  const { log } = recent;
   // First, so that a wrong setting leaves no files behind.
   const discovery = !settings.noDiscovery;
   locate(issuerOf(settings, settings.port), settings.mountPrefix, settings.jwksPath, { discovery });
@@ -70,16 +78,34 @@ export async function startService(settings: Settings, log: Logger): Promise<Ser
     await managed?.stop();
     throw error;
   });
+  let refused: KnownError | undefined;
   let phase: "starting" | "running" | "stopping" = "starting";
-  const admin = await startAdminAt(
-    settings.admin,
-    () => (phase === "running" ? managed?.notReady() : `it is ${phase}`),
-    (overload) => logOverload(log, overload, { admin: settings.admin }),
+  const notReady = (): string | undefined => (phase === "running" ? managed?.notReady() : `it is ${phase}`);
+  const admin = await startAdminAt(settings.admin, notReady, (overload) =>
+    logOverload(log, overload, { admin: settings.admin }),
   ).catch(async (error: unknown) => {
     await publisher.stop();
     await managed?.stop();
     throw error;
   });
+
+  const status = async (): Promise<Status> => {
+    await managed?.look();
+    return statusOf({
+      now: systemClock.now(),
+      phase,
+      issuer: issuerOf(settings, publisher.port),
+      jwksUri: publisher.jwksUri,
+      pid: process.pid,
+      notReady: notReady(),
+      isShortBySetting: settings.rotationMode,
+      isShort: keys.isRotating,
+      published: listedKeys(keys),
+      ...managed?.known(),
+      refused,
+      events: recent.events(),
+    });
+  };
 
   const stopAll = async (): Promise<void> => {
     await managed?.stop();
@@ -102,13 +128,13 @@ export async function startService(settings: Settings, log: Logger): Promise<Ser
     inTurn(async () => {
       try {
         await change(managedKeys, await load());
+        refused = undefined;
         log.info({ kids: kids(), encryptionKeys: keys.encryption.length }, "keys reloaded");
         return true;
       } catch (error) {
-        log.error(
-          { code: (error as { code?: string }).code },
-          `new keys refused, the old ones stay in use: ${(error as Error).message}`,
-        );
+        const { code = "ERR_INTERNAL", message } = error as { readonly code?: string; readonly message: string };
+        refused = { at: systemClock.now(), code, message };
+        log.error({ code }, `new keys refused, the old ones stay in use: ${message}`);
         return false;
       }
     });
@@ -147,6 +173,7 @@ export async function startService(settings: Settings, log: Logger): Promise<Ser
       return kids();
     },
     adminUrl: admin?.url,
+    status,
     reload,
     async stop() {
       phase = "stopping";

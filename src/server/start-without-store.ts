@@ -1,12 +1,21 @@
 import { sleep } from "../async.ts";
 import { type Clock, systemClock } from "../clock.ts";
 import { timeText } from "../rotation/format.ts";
+import type { KnownError } from "../status/known.ts";
 import type { KeptSet } from "./kept-set.ts";
 import type { Logger } from "./logger.ts";
 import type { PublicKeys } from "./public-keys.ts";
 import type { ManagedKeys } from "./run-manager.ts";
 
 const retryMs = { first: 1_000, last: 30_000 } as const;
+
+interface Options {
+  readonly log: Logger;
+  readonly isReady: boolean;
+  /** Why the store could not be reached at the start. */
+  readonly outage: KnownError;
+  readonly clock?: Clock;
+}
 
 /**
  * Publishes a kept set until the store is back; then what `start` gives goes on.
@@ -16,11 +25,12 @@ const retryMs = { first: 1_000, last: 30_000 } as const;
 export function startWithoutStore(
   { keys, at }: KeptSet,
   start: () => Promise<ManagedKeys>,
-  { log, isReady, clock = systemClock }: { readonly log: Logger; readonly isReady: boolean; readonly clock?: Clock },
+  { log, isReady, outage, clock = systemClock }: Options,
 ): ManagedKeys {
   const stopping = new AbortController();
   const { signal } = stopping;
   let managed: ManagedKeys | undefined;
+  let last = outage;
   let issuer: string | undefined;
   let running = Promise.resolve();
 
@@ -35,7 +45,8 @@ export function startWithoutStore(
         if (issuer !== undefined) await next.servedAs(issuer);
         return;
       } catch (error) {
-        const { code, message } = error as { readonly code?: string; readonly message: string };
+        const { code = "ERR_INTERNAL", message } = error as { readonly code?: string; readonly message: string };
+        last = { at: clock.now(), code, message };
         if (!signal.aborted) log.error({ code }, `keys cannot be managed, the kept set stays: ${message}`);
       }
     }
@@ -57,6 +68,8 @@ export function startWithoutStore(
       if (managed !== undefined) return managed.notReady();
       return isReady ? undefined : `the store was not reached since the start; the set is of ${timeText(at)}`;
     },
+    known: () => managed?.known() ?? { withoutStore: { keptAt: at, outage: last } },
+    look: async () => managed?.look(),
     async follow(update) {
       running = run(update).catch(() => {});
     },

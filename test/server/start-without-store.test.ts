@@ -9,6 +9,7 @@ import { settled, simulatedClock } from "../support/simulated.ts";
 
 const none: PublicKeys = { signing: [], encryption: [], isRotating: true };
 const stored: PublicKeys = { ...none, isRotating: false };
+const cause = { at: 0, code: "ERR_STORE_UNAVAILABLE", message: "no route to host" };
 const outage = (): Promise<never> => Promise.reject(new StoreError("ERR_STORE_UNAVAILABLE", "no route to host"));
 
 /** What a manager does once the store is back, and what it was told. */
@@ -16,6 +17,8 @@ function managedKeys(told: string[], notReady?: string): ManagedKeys {
   return {
     keys: stored,
     notReady: () => notReady,
+    known: () => ({}),
+    look: async () => {},
     follow: (update) => update(stored),
     servedAs: async (issuer) => void told.push(`served as ${issuer}`),
     stop: async () => void told.push("stopped"),
@@ -26,7 +29,12 @@ function begin(start: () => Promise<ManagedKeys>) {
   const clock = simulatedClock();
   const lines: string[] = [];
   const log = createLogger("info", (line) => lines.push((JSON.parse(line) as { msg: string }).msg));
-  const managed = startWithoutStore({ keys: none, at: clock.now() }, start, { log, isReady: false, clock });
+  const managed = startWithoutStore({ keys: none, at: clock.now() }, start, {
+    log,
+    isReady: false,
+    outage: cause,
+    clock,
+  });
   return { clock, lines, managed };
 }
 

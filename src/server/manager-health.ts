@@ -1,0 +1,32 @@
+import type { JwksdError } from "../errors.ts";
+import type { ManagerEvent } from "../manager/types.ts";
+import type { KnownError, ManagerHealth } from "../status/known.ts";
+
+export const healthy: ManagerHealth = { heldBack: {}, unopened: {}, undestroyed: {} };
+
+/** The health of a manager after one of its events. */
+export function healthAfter(health: ManagerHealth, event: ManagerEvent, at: number): ManagerHealth {
+  const known = ({ code, message }: JwksdError): KnownError => ({ at, code, message });
+  switch (event.type) {
+    case "failed":
+      return { ...health, failure: { ...known(event.error), at: health.failure?.at ?? at } };
+    case "fenced":
+      return { ...health, fencedAt: at };
+    case "recovered":
+      return { ...health, failure: undefined, fencedAt: undefined };
+    case "changed":
+      // Those that still cannot be opened or cannot sign are told again after this.
+      return { ...health, heldBack: {}, unopened: {} };
+    case "held-back":
+      return { ...health, heldBack: { ...health.heldBack, [event.kid]: known(event.error) } };
+    case "unopened":
+      return { ...health, unopened: { ...health.unopened, [event.kid]: known(event.error) } };
+    case "destroyed": {
+      const { [event.kid]: _, ...others } = health.undestroyed;
+      const undestroyed = event.error === undefined ? others : { ...others, [event.kid]: known(event.error) };
+      return { ...health, undestroyed };
+    }
+    default:
+      return health;
+  }
+}

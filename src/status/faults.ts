@@ -1,0 +1,253 @@
+import { heldUpSteps, heldUpText, lateText, type ReplicasAt } from "../report/replicas.ts";
+import { durationText, kidText, relativeText, timeText } from "../rotation/format.ts";
+import { announceForMs, rotateEveryMs } from "../rotation/policy.ts";
+import { activeKey, announcedKey, keyUses, stateSince } from "../rotation/records.ts";
+import { endOfWait } from "../rotation/waits.ts";
+import type { KeyRecord } from "../store/store.ts";
+import type { Known, KnownError, KnownManager } from "./known.ts";
+import { type Remedy, remedyOf, shellWord } from "./remedies.ts";
+
+/** Something that is wrong, in words. */
+export interface Fault extends Remedy {
+  readonly severity: "error" | "warning";
+  /** A stable code: an error code, or one of {@link FaultCode}. */
+  readonly code: string;
+  readonly text: string;
+  readonly kid?: string | undefined;
+  /** Since when, in epoch milliseconds, where that is known. */
+  readonly since?: number | undefined;
+}
+
+/** Faults that are no errors of a call. */
+export type FaultCode =
+  | "CLOCK_DIFFERS"
+  | "KEY_NOT_DESTROYED"
+  | "NOT_READY"
+  | "NO_SUCCESSOR"
+  | "REPLICA_BEHIND"
+  | "REPLICA_FENCED"
+  | "STEP_OVERDUE"
+  | "STEP_WAITS"
+  | "STORE_UNSEALED";
+
+/** How late something may be before it is a fault. */
+const graceMs = 60_000;
+
+/**
+ * What is wrong with a service, the worst first.
+ *
+ * @param aheadMs how far the clock of the store is ahead of that of this machine
+ */
+export function faultsOf(known: Known, aheadMs: number): Fault[] {
+  const { manager, withoutStore, refused, now, pid } = known;
+  const faults = [
+    ...(withoutStore === undefined ? [] : [keptSet(withoutStore)]),
+    ...(manager === undefined ? [] : managerFaults(manager, now, aheadMs)),
+    ...(refused === undefined ? [] : [refusedFiles(refused, pid)]),
+  ];
+  const isUnexplained = faults.length === 0 && known.phase === "running" && known.notReady !== undefined;
+  const all = isUnexplained ? [notReady(known.notReady ?? "")] : faults;
+  return all.toSorted((a, b) => Number(a.severity === "warning") - Number(b.severity === "warning"));
+}
+
+function managerFaults(manager: KnownManager, now: number, aheadMs: number): Fault[] {
+  const { records, health } = manager;
+  const recordOf = (kid: string): KeyRecord | undefined => records.find((record) => record.kid === kid);
+  return [
+    ...fenced(manager),
+    ...unmanaged(manager),
+    ...Object.entries(health.unopened).map(([kid, error]) => {
+      const what = `The active key "${kidText(kid)}" cannot be opened here, and is published all the same`;
+      return keyFault(kid, what, error, remedyOf(error.code, recordOf(kid)));
+    }),
+    ...Object.entries(health.heldBack).map(([kid, error]) => {
+      const what = `The next key "${kidText(kid)}" cannot sign, so the active one stays`;
+      return keyFault(kid, what, error, remedyOf(error.code, recordOf(kid)));
+    }),
+    ...clockDiffers(manager, aheadMs),
+    ...overdue(manager, now),
+    ...noSuccessor(manager, now),
+    ...waiting(manager, now),
+    ...behind(manager, now),
+    ...unsealed(manager),
+    ...Object.entries(health.undestroyed).map(([kid, error]) => {
+      const what = `The key "${kidText(kid)}" is gone, and could not be destroyed where it was made`;
+      const again = { remedy: "This command tries it again:", command: `jwksd keys destroy ${shellWord(kid)}` };
+      return keyFault(kid, what, error, again, "warning");
+    }),
+  ];
+}
+
+function keyFault(
+  kid: string,
+  what: string,
+  { at, code, message }: KnownError,
+  remedy: Remedy,
+  severity: Fault["severity"] = "error",
+): Fault {
+  return { severity, code, text: `${what}: ${ended(message)}`, kid, since: at, ...remedy };
+}
+
+function keptSet({ keptAt, outage: { at, code, message } }: NonNullable<Known["withoutStore"]>): Fault {
+  const text = `The store was not reached since the start, so the set of ${timeText(keptAt)} is published, and nothing is signed: ${ended(message)}`;
+  return { severity: "error", code, text, since: at, ...remedyOf(code) };
+}
+
+function refusedFiles({ at, code, message }: KnownError, pid: number): Fault {
+  return {
+    severity: "error",
+    code,
+    text: `The key files were refused, and the keys of before stay in use: ${ended(message)}`,
+    since: at,
+    remedy: "Correct the files. They are read again when they change, and after this command:",
+    command: `kill -HUP ${pid}`,
+  };
+}
+
+function notReady(why: string): Fault {
+  return {
+    severity: "error",
+    code: "NOT_READY",
+    text: `This service is not ready: ${ended(why)}`,
+    remedy: "This command lists the replicas, and what waits for them:",
+    command: "jwksd replicas",
+  };
+}
+
+function fenced({ health: { fencedAt } }: KnownManager): Fault[] {
+  if (fencedAt === undefined) return [];
+  return [
+    {
+      severity: "error",
+      code: "REPLICA_FENCED",
+      text: "The lease of this replica has ended, so the others no longer rely on it: it does not sign, and /readyz says 503.",
+      since: fencedAt,
+      remedy: "It joins again by itself as soon as it reaches the store. This command lists the replicas:",
+      command: "jwksd replicas",
+    },
+  ];
+}
+
+function unmanaged({ health, store: { lastError, lastSuccessAt = 0 } }: KnownManager): Fault[] {
+  const outage = lastError !== undefined && lastError.at > lastSuccessAt ? lastError : undefined;
+  const cause = health.failure ?? outage;
+  if (cause === undefined) return [];
+  const { at, code, message } = cause;
+  const what =
+    code === "ERR_UPDATE"
+      ? "The newest keys could not be published"
+      : "Keys cannot be managed, so no step is taken, and the last good keys stay in use";
+  return [{ severity: "error", code, text: `${what}: ${ended(message)}`, since: at, ...remedyOf(code) }];
+}
+
+function clockDiffers({ policy }: KnownManager, aheadMs: number): Fault[] {
+  if (Math.abs(aheadMs) <= policy.clockSkewSeconds * 1000) return [];
+  const by = `${durationText(aheadMs)} ${aheadMs > 0 ? "behind" : "ahead of"}`;
+  return [
+    {
+      severity: "error",
+      code: "CLOCK_DIFFERS",
+      text: `The clock of this machine is ${by} that of the store, more than clockSkewSeconds ${policy.clockSkewSeconds} allows, so this replica does not sign.`,
+      remedy: "Set the clock of the machine that is wrong. This command says whether this one is synchronized:",
+      command: "timedatectl",
+    },
+  ];
+}
+
+function overdue({ records, policy }: KnownManager, now: number): Fault[] {
+  return records.flatMap((record) => {
+    const due = endOfWait(record, policy) ?? Infinity;
+    if (now <= due + graceMs) return [];
+    const { kid, use, state } = record;
+    const step = state === "announced" ? "should have become active" : "should have been removed";
+    return [
+      {
+        severity: "error",
+        code: "STEP_OVERDUE",
+        text: `The ${useText(use)} "${kidText(kid)}" ${step} at ${timeText(due)}, ${relativeText(due, now)}.`,
+        kid,
+        since: due,
+        remedy: "Mend what else is wrong; the step is taken by itself then. This command shows the steps ahead:",
+        command: "jwksd plan",
+      },
+    ];
+  });
+}
+
+function noSuccessor({ records, policy }: KnownManager, now: number): Fault[] {
+  return keyUses.flatMap((use) => {
+    const active = activeKey(records, use);
+    if (active?.activatedAt === undefined || announcedKey(records, use) !== undefined) return [];
+    const due = active.activatedAt + rotateEveryMs(policy) - announceForMs(policy);
+    if (now <= due + graceMs) return [];
+    return [
+      {
+        severity: "error",
+        code: "NO_SUCCESSOR",
+        text: `The successor of the ${useText(use)} "${kidText(active.kid)}" should have been announced at ${timeText(due)}, ${relativeText(due, now)}, and is not there.`,
+        kid: active.kid,
+        since: due,
+        remedy: "Mend what else is wrong; jwksd then announces one by itself. This command announces one now:",
+        command: use === "sig" ? "jwksd rotate" : "jwksd keys announce --use enc",
+      },
+    ];
+  });
+}
+
+/** Steps whose wait has not begun. For some seconds that is so in every rotation. */
+function waiting(manager: KnownManager, now: number): Fault[] {
+  const at = replicasAt(manager, now);
+  return heldUpSteps(manager.records, manager.policy, at)
+    .filter(({ record }) => now > stateSince(record) + graceMs)
+    .map((step) => ({
+      severity: "warning",
+      code: "STEP_WAITS",
+      text: heldUpText(step, at),
+      kid: step.record.kid,
+      since: stateSince(step.record),
+      remedy:
+        "Start that replica again, or stop it in order; at the latest, it is over when its lease ends. This command lists the replicas:",
+      command: "jwksd replicas",
+    }));
+}
+
+/** Replicas that do not publish the newest revision, although it has been there for a while. */
+function behind(manager: KnownManager, now: number): Fault[] {
+  const { records, store } = manager;
+  const at = replicasAt(manager, now);
+  if (store.revisionSince === undefined || now <= store.revisionSince + graceMs) return [];
+  return at.leases
+    .filter(({ publishes }) => publishes < at.revision)
+    .map((lease) => ({
+      severity: "warning",
+      code: "REPLICA_BEHIND",
+      text: lateText(lease, records, at),
+      remedy: "Look at the log of that replica. This command lists the replicas:",
+      command: "jwksd replicas",
+    }));
+}
+
+/** What the replicas have told the store, as far as it still holds. */
+export function replicasAt({ policy, store }: KnownManager, now: number): ReplicasAt {
+  const { loaded, revision = 0 } = store;
+  const leases = (loaded?.leases ?? []).filter(({ until }) => until > now);
+  return { now, leaseSeconds: policy.leaseSeconds, revision, leases };
+}
+
+function unsealed({ isVerified }: KnownManager): Fault[] {
+  if (isVerified) return [];
+  return [
+    {
+      severity: "warning",
+      code: "STORE_UNSEALED",
+      text: "The store has no seal, since an earlier jwksd made it: whoever can write it can have keys of their own published.",
+      remedy: "This command seals it:",
+      command: "jwksd keys rewrap",
+    },
+  ];
+}
+
+const useText = (use: string): string => (use === "sig" ? "signing key" : "encryption key");
+
+/** A message as the end of a sentence. */
+const ended = (message: string): string => (/[.!?]$/.test(message) ? message : `${message}.`);

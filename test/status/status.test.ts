@@ -1,0 +1,232 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { rotationPolicy } from "../../src/rotation/policy.ts";
+import type { Known, KnownManager, ManagerHealth, StoreSeen } from "../../src/status/known.ts";
+import { statusOf } from "../../src/status/status.ts";
+import { day, hour, lease, record, second, start, waiting } from "../rotation/key-records.ts";
+
+const policy = rotationPolicy();
+const minute = 60 * second;
+const active = record("now", "active", { announcedAt: start - 12 * day, activatedAt: start - 10 * day });
+const next = record("next", "announced", { announcedAt: start - hour });
+const failure = { at: start - hour, code: "ERR_STORE_UNAVAILABLE", message: "no route to host" };
+
+const health: ManagerHealth = { heldBack: {}, unopened: {}, undestroyed: {} };
+const store: StoreSeen = {
+  lastAttemptAt: start,
+  lastSuccessAt: start,
+  revision: 7,
+  revisionSince: start - hour,
+  loaded: { leases: [lease("self", { publishes: 7 })], now: start, at: start },
+  audit: [],
+  self: { id: "self", name: "self", publishes: 7, signsWith: [] },
+};
+
+function managed(more: Partial<KnownManager> = {}): Known {
+  return known({ manager: { policy, records: [active], health, store, isVerified: true, ...more } });
+}
+
+function known(more: Partial<Known> = {}): Known {
+  return {
+    now: start,
+    phase: "running",
+    issuer: "https://op.example",
+    jwksUri: "https://op.example/jwks",
+    pid: 42,
+    isShortBySetting: false,
+    isShort: false,
+    published: [],
+    events: [],
+    ...more,
+  };
+}
+
+const because = (known: Known) => statusOf(known).rotationMode.because;
+const leases = (...all: ReturnType<typeof lease>[]) => ({ ...store, loaded: { leases: all, now: start, at: start } });
+
+const table: Readonly<Record<string, readonly [Known, ...[string, string | undefined][]]>> = {
+  "all is well": [managed()],
+  "all is well with key files": [known()],
+  "the store is out of reach": [managed({ health: { ...health, failure } }), ["ERR_STORE_UNAVAILABLE", "jwksd keys"]],
+  "the store is out of reach, and only a look has noticed": [
+    managed({ store: { ...store, lastError: { ...failure, at: start + 1 } } }),
+    ["ERR_STORE_UNAVAILABLE", "jwksd keys"],
+  ],
+  "the store was out of reach": [managed({ store: { ...store, lastError: failure } })],
+  "the lease has ended": [
+    managed({ health: { ...health, failure, fencedAt: start } }),
+    ["REPLICA_FENCED", "jwksd replicas"],
+    ["ERR_STORE_UNAVAILABLE", "jwksd keys"],
+  ],
+  "the store was not reached since the start": [
+    known({ withoutStore: { keptAt: start, outage: failure }, notReady: "x" }),
+    ["ERR_STORE_UNAVAILABLE", "jwksd keys"],
+  ],
+  "the store is not authentic": [
+    managed({ health: { ...health, failure: { ...failure, code: "ERR_STORE_NOT_AUTHENTIC" } } }),
+    ["ERR_STORE_NOT_AUTHENTIC", "jwksd keys rewrap --dry-run"],
+  ],
+  "the wrapping key is missing": [
+    managed({ health: { ...health, failure: { ...failure, code: "ERR_WRAPPING_KEY_MISSING" } } }),
+    ["ERR_WRAPPING_KEY_MISSING", "jwksd keys"],
+  ],
+  "new keys are not taken": [
+    managed({ health: { ...health, failure: { ...failure, code: "ERR_UPDATE" } } }),
+    ["ERR_UPDATE", undefined],
+  ],
+  "the next key cannot sign": [
+    managed({
+      records: [active, { ...next, privateHalf: { uri: "pkcs11:object=a%20b;id=%01" } }],
+      health: { ...health, heldBack: { next: { ...failure, code: "ERR_SIGNER_UNAVAILABLE" } } },
+    }),
+    ["ERR_SIGNER_UNAVAILABLE", "jwksd signer check 'pkcs11:object=a%20b;id=%01'"],
+  ],
+  "the active key cannot be opened": [
+    managed({ health: { ...health, unopened: { now: { ...failure, code: "ERR_WRAPPED_KEY" } } } }),
+    ["ERR_WRAPPED_KEY", "jwksd keys"],
+  ],
+  "a clock is wrong": [
+    managed({ store: { ...store, loaded: { leases: [], now: start + 301 * second, at: start } } }),
+    ["CLOCK_DIFFERS", "timedatectl"],
+  ],
+  "a clock is as wrong as it may be": [
+    managed({ store: { ...store, loaded: { leases: [], now: start + 300 * second, at: start } } }),
+  ],
+  "a step is late": [
+    managed({ records: [active, { ...next, publishedAt: start - day - 61 * second }] }),
+    ["STEP_OVERDUE", "jwksd plan"],
+  ],
+  "a step is a little late": [managed({ records: [active, { ...next, publishedAt: start - day - 59 * second }] })],
+  "there is no successor": [
+    managed({ records: [{ ...active, activatedAt: start - 89 * day - 61 * second }] }),
+    ["NO_SUCCESSOR", "jwksd rotate"],
+  ],
+  "there is no successor of an encryption key": [
+    managed({ records: [active, { ...active, kid: "enc", use: "enc", activatedAt: start - 90 * day }] }),
+    ["NO_SUCCESSOR", "jwksd keys announce --use enc"],
+  ],
+  "a step waits": [
+    managed({
+      records: [active, waiting({ ...next, announcedAt: start - 61 * second })],
+      store: { ...leases(lease("old", { publishes: 6 })), revisionSince: start },
+    }),
+    ["STEP_WAITS", "jwksd replicas"],
+  ],
+  "a step has just begun to wait": [
+    managed({
+      records: [active, waiting({ ...next, announcedAt: start - 59 * second })],
+      store: { ...leases(lease("old", { publishes: 6 })), revisionSince: start },
+    }),
+  ],
+  "a replica is behind": [
+    managed({ store: leases(lease("old", { publishes: 6 })) }),
+    ["REPLICA_BEHIND", "jwksd replicas"],
+  ],
+  "a replica was behind until its lease ended": [
+    managed({ store: leases(lease("old", { publishes: 6, until: start })) }),
+  ],
+  "the store has no seal": [managed({ isVerified: false }), ["STORE_UNSEALED", "jwksd keys rewrap"]],
+  "a removed key is still in its HSM": [
+    managed({ health: { ...health, undestroyed: { "-gone": { ...failure, code: "ERR_SIGNER_UNAVAILABLE" } } } }),
+    ["ERR_SIGNER_UNAVAILABLE", "jwksd keys destroy '-gone'"],
+  ],
+  "key files are refused": [
+    known({ refused: { ...failure, code: "ERR_KEY_FORMAT" } }),
+    ["ERR_KEY_FORMAT", "kill -HUP 42"],
+  ],
+  "it is not ready for another reason": [
+    { ...managed(), notReady: "it does not publish the keys of the store yet" },
+    ["NOT_READY", "jwksd replicas"],
+  ],
+  "it is stopping": [{ ...managed(), phase: "stopping", notReady: "it is stopping" }],
+  "errors come before warnings": [
+    managed({ isVerified: false, health: { ...health, failure } }),
+    ["ERR_STORE_UNAVAILABLE", "jwksd keys"],
+    ["STORE_UNSEALED", "jwksd keys rewrap"],
+  ],
+};
+
+describe("faults, worst first, with a command", () => {
+  for (const [name, [known, ...faults]] of Object.entries(table)) {
+    test(name, () => {
+      const found = statusOf(known).faults;
+      assert.deepEqual(
+        found.map(({ code, command }) => [code, command]),
+        faults,
+      );
+      for (const { text, remedy } of found) {
+        assert.match(text, /^[A-Z].*[.!?]$/);
+        assert.match(remedy, /^[A-Z].*[.:]$/);
+      }
+    });
+  }
+});
+
+describe("the status", () => {
+  test("says of each key where it stands and what is next", () => {
+    const hsm = { ...active, kid: "hsm", use: "enc", privateHalf: { uri: "pkcs11:id=%01" } } as const;
+    const { keys, next: nextStep } = statusOf(managed({ records: [active, next, hsm] }));
+    assert.deepEqual(
+      keys.map(({ kid, state, privateHalf, uri, next }) => [kid, state, privateHalf, uri, next?.kind]),
+      [
+        ["now", "active", "wrapped in the store", undefined, "retired"],
+        ["next", "announced", "wrapped in the store", undefined, "activated"],
+        ["hsm", "active", "external", "pkcs11:id=%01", "retired"],
+      ],
+    );
+    assert.deepEqual([nextStep?.kind, nextStep?.kid, nextStep?.at], ["retired", "now", start + 23 * hour]);
+    assert.deepEqual(keys[1]?.times, { announcedAt: start - hour, publishedAt: start - hour });
+  });
+
+  test("says of each replica what it has told, and of this one what it knows", () => {
+    const others = leases(
+      lease("self", { publishes: 6, until: start + hour - minute }),
+      lease("old", { publishes: 5, until: start + minute }),
+      lease("ended", { until: start }),
+    );
+    const { replicas, revision } = statusOf(managed({ store: others }));
+    assert.deepEqual(
+      replicas.map(({ id, isSelf, behind, lastSeenAt }) => [id, isSelf, behind, lastSeenAt]),
+      [
+        ["self", true, 0, start - minute],
+        ["old", false, 2, start - 59 * minute],
+      ],
+    );
+    assert.deepEqual(revision, { published: 7, stored: 7 });
+  });
+
+  test("is by the clock of the store", () => {
+    const ahead = { ...store, loaded: { leases: [], now: start + 100 * second, at: start } };
+    const status = statusOf(managed({ store: ahead }));
+    assert.equal(status.now, start + 100 * second);
+    assert.equal(status.store?.aheadMs, 100 * second);
+  });
+
+  test("says why the short cache is on", () => {
+    assert.equal(because(managed({ records: [active, next] })), "keys");
+    assert.equal(because({ ...managed(), isShortBySetting: true }), "setting");
+    assert.equal(because({ ...managed(), isShort: true }), "outage");
+    assert.equal(statusOf(managed()).rotationMode.isOn, false);
+  });
+
+  test("says of keys from files what is known of them", () => {
+    const published = [
+      { kid: "b", use: "sig", alg: "ES256" },
+      { kid: "a", use: "sig", alg: "ES256" },
+      { kid: "e", use: "enc", alg: "ECDH-ES", notAfter: start },
+    ] as const;
+    const { source, keys, plan } = statusOf(known({ published }));
+    assert.deepEqual([source, plan], ["files", undefined]);
+    assert.deepEqual(
+      keys.map(({ kid, state, privateHalf }) => `${kid} ${state} ${privateHalf}`),
+      ["b active not in jwksd", "a published not in jwksd", "e published not in jwksd"],
+    );
+  });
+
+  test("is plain JSON without private halves", () => {
+    const text = JSON.stringify(statusOf(managed({ records: [active, next] })));
+    assert.ok(!text.includes("wrapped now") && !text.includes("wrapped next"));
+    const { replicas } = JSON.parse(text) as { replicas: unknown[] };
+    assert.equal(replicas.length, 1);
+  });
+});
