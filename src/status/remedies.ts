@@ -40,7 +40,7 @@ export function remedyOf(code: string, record?: KeyRecord): Remedy {
   const known = remedies[code];
   if (known !== undefined) return known;
   const uri = record && uriOf(record);
-  if (uri !== undefined || code.startsWith("ERR_SIGNER")) {
+  if (uri !== undefined || code.includes("_SIGNER_")) {
     return {
       remedy: "Mend the HSM or key service; jwksd tries it again by itself. This command tests it with a key:",
       command: `jwksd signer check ${uri === undefined ? "URI" : shellWord(uri)}`,
