@@ -3,6 +3,7 @@ import type { Clock } from "../clock.ts";
 import { StoreError } from "../errors.ts";
 import type { Change } from "../rotation/advance.ts";
 import { checkRecords } from "../rotation/records.ts";
+import type { OnCall, StoreOperation } from "./metrics.ts";
 import type { KeyStore, LeaseSeen, Snapshot } from "../store/store.ts";
 
 const maxAttempts = 20;
@@ -28,6 +29,7 @@ export interface Outcome<T> {
 interface Options {
   readonly clock: Clock;
   readonly signal?: AbortSignal | undefined;
+  readonly onCall?: OnCall | undefined;
 }
 
 /**
@@ -41,10 +43,10 @@ interface Options {
 export async function compareAndSet<T extends Decision>(
   store: KeyStore,
   decide: (snapshot: Snapshot) => T | Promise<T>,
-  { clock, signal = new AbortController().signal }: Options,
+  { clock, signal = new AbortController().signal, onCall }: Options,
 ): Promise<Outcome<T>> {
   for (let attempt = 1; ; attempt += 1) {
-    const before = await ofStore((signal) => store.load({ signal }), { clock, signal });
+    const before = await ofStore("load", (signal) => store.load({ signal }), { clock, signal, onCall });
     checkRecords(before.records);
     const decision = await decide(before);
     const { records, events, leases } = decision;
@@ -52,7 +54,7 @@ export async function compareAndSet<T extends Decision>(
     try {
       const commit = (signal: AbortSignal): Promise<number> =>
         store.commit(before.revision, records, events, { signal, leases });
-      return { decision, before, revision: await ofStore(commit, { clock, signal }) };
+      return { decision, before, revision: await ofStore("commit", commit, { clock, signal, onCall }) };
     } catch (error) {
       const isConflict = error instanceof StoreError && error.code === "ERR_STORE_CONFLICT";
       if (!isConflict || attempt === maxAttempts) throw error;
@@ -63,8 +65,19 @@ export async function compareAndSet<T extends Decision>(
 }
 
 /** A call of a store, which is not waited for longer than 10 s, even if the store does not look at its signal. */
-export function ofStore<T>(call: (signal: AbortSignal) => Promise<T>, { clock, signal }: Options): Promise<T> {
-  return withDeadline(call, { clock, timeoutMs: storeMs, signal, expired: storeHangs });
+export async function ofStore<T>(
+  operation: StoreOperation,
+  call: (signal: AbortSignal) => Promise<T>,
+  { clock, signal, onCall }: Options,
+): Promise<T> {
+  try {
+    const answer = await withDeadline(call, { clock, timeoutMs: storeMs, signal, expired: storeHangs });
+    onCall?.(operation);
+    return answer;
+  } catch (error) {
+    onCall?.(operation, error);
+    throw error;
+  }
 }
 
 const storeHangs = (): StoreError =>

@@ -1,3 +1,4 @@
+export type { Metric, MetricValue } from "../metrics.ts";
 export type { Change } from "../rotation/advance.ts";
 export type { Command, NewKey } from "../rotation/commands.ts";
 export type { KeySink, KeyManager, KeyManagerOptions, ManagedKeysets, ManagerEvent } from "./types.ts";

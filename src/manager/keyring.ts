@@ -13,6 +13,7 @@ import type { KeyRecord, KeyUse, Snapshot } from "../store/store.ts";
 import { type Decision, compareAndSet } from "./compare-and-set.ts";
 import { externalKey, makeLocalKey } from "./make-key.ts";
 import { type OpenKeys, createKeyOpener, destroyExternal, keysetsOf } from "./private-keys.ts";
+import type { OnCall } from "./metrics.ts";
 import type { KeyManagerOptions } from "./types.ts";
 import type { Vault } from "./vault.ts";
 
@@ -26,6 +27,7 @@ export interface KeyringOptions extends Pick<
   readonly policy: RotationPolicy;
   readonly clock: Clock;
   readonly signal: AbortSignal;
+  readonly onCall?: OnCall | undefined;
   /** Passes over keys whose wrapping key was lost, so that they can be revoked. Default: refuses them. */
   readonly passesOverLost?: boolean;
 }
@@ -84,7 +86,7 @@ export interface Keyring {
 }
 
 export function createKeyring(vault: Vault, options: KeyringOptions): Keyring {
-  const { policy, clock, signal, signs, passesOverLost = false } = options;
+  const { policy, clock, signal, onCall, signs, passesOverLost = false } = options;
   const { createSigner: create, openSigner: open, destroySigner: destroy } = options;
   const createSigner =
     create && ((request: { readonly issuer: string }) => limited((signal) => create({ ...request, signal })));
@@ -153,7 +155,7 @@ export function createKeyring(vault: Vault, options: KeyringOptions): Keyring {
           // So nothing is committed.
           return { records: snapshot.records, events: [] };
         },
-        { clock, signal },
+        { clock, signal, onCall },
       );
       return { ...preview, before: before.records, now: before.now, revision: before.revision };
     },
@@ -167,7 +169,7 @@ export function createKeyring(vault: Vault, options: KeyringOptions): Keyring {
           await checkCanSign(newlyActive(snapshot.records, decision.records));
           return decision;
         },
-        { clock, signal },
+        { clock, signal, onCall },
       );
       const { records, events } = decision;
       last = records;

@@ -13,6 +13,7 @@ import type { Decision } from "./compare-and-set.ts";
 import { CannotSign, type Changed, createKeyring } from "./keyring.ts";
 import { type Turned, createLoop } from "./loop.ts";
 import { makeLocalKey } from "./make-key.ts";
+import { createManagerMetrics } from "./metrics.ts";
 import { checkManagerOptions } from "./options.ts";
 import { servedBy } from "./owner.ts";
 import { type OpenKeys, keysetsOf } from "./private-keys.ts";
@@ -71,12 +72,22 @@ export async function manageKeys(
   const leaseMs = policy.leaseSeconds * 1000;
   const closing = new AbortController();
   const { signal } = closing;
-  const keyring = createKeyring(vault, { ...options, policy, clock, signal });
+  const measured = createManagerMetrics(clock);
+  const keyring = createKeyring(vault, { ...options, policy, clock, signal, onCall: measured.onCall });
   const { createSigner } = keyring;
   const sinks = createSinks(clock, signal);
-  const replica = createReplica(vault.store, { name: options.replicaName ?? "jwksd", leaseMs, clock, signal });
+  const replica = createReplica(vault.store, {
+    name: options.replicaName ?? "jwksd",
+    leaseMs,
+    clock,
+    signal,
+    onCall: measured.onCall,
+  });
   const clocks = createClocks(clock, policy.clockSkewSeconds * 1000);
-  const emit = (event: ManagerEvent): void => notify(onEvent, event);
+  const emit = (event: ManagerEvent): void => {
+    measured.note(event);
+    notify(onEvent, event);
+  };
   const loop = createLoop(turn, { clock, signal, onFailure, onRecovery: () => emit({ type: "recovered" }) });
   /** Announced keys that could not sign when their wait was over, and until when they are not tried again. */
   const heldBack = new Map<string, number>();
@@ -393,6 +404,14 @@ export async function manageKeys(
       if (key !== undefined) return key;
       throw new SignerError("ERR_SIGNER_KEY_STATE", `no encryption key with the kid ${JSON.stringify(kid)} is kept`);
     },
+    metrics: () =>
+      measured.metrics({
+        records: state.records,
+        policy,
+        published: replica.told.publishes,
+        stored: state.revision,
+        isReady: replica.holds && replica.told.publishes > 0,
+      }),
     close,
   };
 }

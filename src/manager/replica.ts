@@ -2,6 +2,7 @@ import { type Clock, monotonicNow } from "../clock.ts";
 import { SignerError, StoreError } from "../errors.ts";
 import type { KeyStore } from "../store/store.ts";
 import { ofStore } from "./compare-and-set.ts";
+import type { OnCall } from "./metrics.ts";
 
 /** What a replica has told the others: the revision that it publishes, and the kids that it may sign with. */
 export interface Told {
@@ -22,7 +23,13 @@ const nothing: Told = { publishes: 0, signsWith: [] };
  */
 export function createReplica(
   store: KeyStore,
-  { name, leaseMs, clock, signal }: { name: string; leaseMs: number; clock: Clock; signal: AbortSignal },
+  {
+    name,
+    leaseMs,
+    clock,
+    signal,
+    onCall,
+  }: { name: string; leaseMs: number; clock: Clock; signal: AbortSignal; onCall?: OnCall | undefined },
 ) {
   const marks = (): Marks => ({ monotonic: monotonicNow(clock), wall: clock.now() });
   let id: string | undefined;
@@ -56,7 +63,7 @@ export function createReplica(
       if (id !== undefined && elapsedMs() < leaseMs) return;
       const [next, sent] = [crypto.randomUUID(), marks()];
       [id, told, confirmed] = [undefined, nothing, undefined];
-      await ofStore((signal) => store.join({ id: next, name }, leaseMs, { signal }), { clock, signal });
+      await ofStore("join", (signal) => store.join({ id: next, name }, leaseMs, { signal }), { clock, signal, onCall });
       [id, confirmed] = [next, sent];
     },
 
@@ -75,7 +82,7 @@ export function createReplica(
         serial += 1;
         const options = { ifRevision, serial };
         const renew = (signal: AbortSignal): Promise<number> => store.renew(lease, leaseMs, { ...options, signal });
-        const revision = await ofStore(renew, { clock, signal });
+        const revision = await ofStore("renew", renew, { clock, signal, onCall });
         [told, confirmed] = [next, sent];
         return revision;
       } catch (error) {
@@ -104,7 +111,8 @@ export function createReplica(
       const left = id;
       [id, told, confirmed] = [undefined, nothing, undefined];
       // What cannot be reached ends by itself.
-      if (left !== undefined) await ofStore((signal) => store.leave(left, { signal }), { clock }).catch(() => {});
+      if (left !== undefined)
+        await ofStore("leave", (signal) => store.leave(left, { signal }), { clock, onCall }).catch(() => {});
     },
   };
 }

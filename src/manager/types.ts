@@ -1,6 +1,7 @@
 import type { CryptoKey } from "jose";
 import type { Clock } from "../clock.ts";
 import type { JwksdError } from "../errors.ts";
+import type { Metric } from "../metrics.ts";
 import type { EncryptionEntry, Keyset } from "../keyset/keyset.ts";
 import type { ExternalSigner } from "../signer/signer.ts";
 import type { KeyEvent, KeyRecord, KeyStore, KeyUse } from "../store/store.ts";
@@ -115,6 +116,8 @@ export interface KeyManager {
   execute(command: Command): Promise<Change>;
   /** The private key to which something was encrypted, for `jose.compactDecrypt`; asks the store for a kid that is new. */
   decryptionKey(header: { readonly kid?: string | undefined }): Promise<CryptoKey>;
+  /** Its keys, their next steps, and what the store has answered; for each scrape. See docs/metrics.md. */
+  metrics(): readonly Metric[];
   /** Ends timers and open signers; the store is its owner's to close. */
   close(): Promise<void>;
 }

@@ -1,0 +1,34 @@
+import type { KeyRecord, KeyUse } from "../store/store.ts";
+import { type RotationPolicy, announceForMs, rotateEveryMs } from "./policy.ts";
+import { activeKey, announcedKey, keyUses, stateSince } from "./records.ts";
+import { endOfWait, waitOf } from "./waits.ts";
+
+/** The next step of a key. */
+export interface DueStep {
+  readonly kid: string;
+  readonly use: KeyUse;
+  /** `announce`: of an active key, that its successor is announced. */
+  readonly step: "announce" | "activate" | "remove";
+  /** When it is due, in epoch milliseconds, however late it is; `undefined` while its wait has not begun. */
+  readonly at: number | undefined;
+  /** Since when its wait cannot begin, because replicas have not followed. */
+  readonly heldUpSince: number | undefined;
+}
+
+/** The next steps of all keys that have one. */
+export function dueSteps(records: readonly KeyRecord[], policy: RotationPolicy): DueStep[] {
+  const announcements = keyUses.flatMap((use): DueStep[] => {
+    const { kid, activatedAt } = activeKey(records, use) ?? {};
+    if (kid === undefined || activatedAt === undefined || announcedKey(records, use) !== undefined) return [];
+    const at = activatedAt + rotateEveryMs(policy) - announceForMs(policy);
+    return [{ kid, use, step: "announce", at, heldUpSince: undefined }];
+  });
+  const waits = records.flatMap((record): DueStep[] => {
+    if (waitOf(record, policy) === undefined) return [];
+    const { kid, use, state } = record;
+    const at = endOfWait(record, policy);
+    const heldUpSince = at === undefined ? stateSince(record) : undefined;
+    return [{ kid, use, step: state === "announced" ? "activate" : "remove", at, heldUpSince }];
+  });
+  return [...announcements, ...waits];
+}
