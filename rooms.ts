@@ -64,7 +64,7 @@ export const rooms: Readonly<Record<string, Room>> = {
       "node",
       "status",
     ],
-    packages: ["jose", "node:"],
+    packages: ["jose", "node:", "prom-client"],
   },
   cli: {
     rooms: [

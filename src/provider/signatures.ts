@@ -52,7 +52,8 @@ export function createSignatures(clock: Clock, onFailure: (kid: string, error: J
       for (const kid of keys.keys()) if (!kids.includes(kid)) keys.delete(kid);
     },
     metrics(): Metric[] {
-      const signed = [...keys];
+      // Of a key that only is published there is nothing to tell.
+      const signed = [...keys].filter(([, { results }]) => results.values("").length > 0);
       const name = "jwksd_signature_duration_seconds";
       return [
         counter(
@@ -67,7 +68,7 @@ export function createSignatures(clock: Clock, onFailure: (kid: string, error: J
         },
         gauge(
           ["jwksd_signatures_queued", "Signatures that wait for their turn at the signer."],
-          signed.map(([kid, { queued }]) => ({ labels: { kid }, value: queued() })),
+          [...keys].map(([kid, { queued }]) => ({ labels: { kid }, value: queued() })),
         ),
       ];
     },

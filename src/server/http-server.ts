@@ -40,6 +40,8 @@ export interface HttpServerOptions {
   readonly clock?: Clock | undefined;
   /** Called at most once a minute, with the connections that were lost. */
   readonly onOverload?: ((overload: Overload) => void) | undefined;
+  /** Called with the status of each refusal of a request that reached no handler. */
+  readonly onRefusal?: ((status: number) => void) | undefined;
 }
 
 const refusals: Readonly<Record<string, typeof badRequest>> = {
@@ -58,7 +60,12 @@ const expectationFailed = problem(417, "Expectation Failed", "Only 100-continue 
 export async function startHttpServer(
   address: { readonly host: string; readonly port: number; readonly reusePort?: boolean },
   handler: (port: number) => Handler | Promise<Handler>,
-  { maxConnections = limits.maxConnections, clock = systemClock, onOverload = () => {} }: HttpServerOptions = {},
+  {
+    maxConnections = limits.maxConnections,
+    clock = systemClock,
+    onOverload = () => {},
+    onRefusal = () => {},
+  }: HttpServerOptions = {},
 ): Promise<RunningServer> {
   const server = createServer({
     headersTimeout: limits.headersTimeoutMs,
@@ -72,12 +79,15 @@ export async function startHttpServer(
     joinDuplicateHeaders: true,
   });
   const connections = boundConnections(server, { ...limits, maxConnections, clock, onOverload });
+  const refuse = (socket: Socket, reply: Reply): void => {
+    if (refuseOnce(socket, reply, connections)) onRefusal(reply.status);
+  };
   server.on("clientError", (error: ClientError, socket) => {
     if (error.code === "ECONNRESET") socket.destroy();
-    else refuse(socket as Socket, withoutBodyOnHead(refusalOf(error), methodOf(error)), connections);
+    else refuse(socket as Socket, withoutBodyOnHead(refusalOf(error), methodOf(error)));
   });
   server.on("connect", (request, socket) =>
-    refuse(socket as Socket, hasGoodHost(request) ? methodNotAllowed.get : badHost, connections),
+    refuse(socket as Socket, hasGoodHost(request) ? methodNotAllowed.get : badHost),
   );
 
   // The handler may need the port, so early requests wait for the handler.
@@ -85,7 +95,11 @@ export async function startHttpServer(
   const handle: Handler = (request, response) => {
     connections.begin(request.socket, response);
     if (hasGoodHost(request)) gate.pass(request, response);
-    else writeReply(response, badHost);
+    else answerRefused(response, badHost);
+  };
+  const answerRefused = (response: ServerResponse, reply: Reply): void => {
+    onRefusal(reply.status);
+    writeReply(response, reply);
   };
   server.on("request", handle);
   server.on("checkExpectation", (request, response) => {
@@ -93,7 +107,7 @@ export async function startHttpServer(
     // Other methods are refused, whatever they expect.
     if (!isRead || !hasGoodHost(request)) return handle(request, response);
     connections.begin(request.socket, response);
-    writeReply(response, expectationFailed);
+    answerRefused(response, expectationFailed);
   });
   const port = await listen(server, address);
   const answer = await handler(port);
@@ -189,10 +203,10 @@ export function listen(
 
 const refusedSockets = new WeakSet<Socket>();
 
-/** Answers an invalid request, and closes its connection. */
-function refuse(socket: Socket, reply: Reply, connections: Connections): void {
+/** Answers an invalid request, and closes its connection. Whether it was not done yet. */
+function refuseOnce(socket: Socket, reply: Reply, connections: Connections): boolean {
   // Further chunks of the same request cause the same error.
-  if (refusedSockets.has(socket)) return;
+  if (refusedSockets.has(socket)) return false;
   refusedSockets.add(socket);
   // node:http no longer handles errors of this socket, and an unhandled one would end the process.
   socket.on("error", () => {});
@@ -208,6 +222,7 @@ function refuse(socket: Socket, reply: Reply, connections: Connections): void {
   const before = connections.replyUnderWay(socket);
   if (before === undefined) end();
   else before.once("close", end);
+  return true;
 }
 
 /** A response as text for a socket. */

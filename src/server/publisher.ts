@@ -1,6 +1,8 @@
 import type { Metadata } from "../provider/options.ts";
 import { createProvider } from "../provider/provider.ts";
+import { type Metric, counter, createTally, sumMetrics } from "../metrics.ts";
 import type { Overload } from "./connections.ts";
+import { processMetrics } from "./exposition.ts";
 import { type Handler, startHttpServer } from "./http-server.ts";
 import { type PublicKeys, toKeysets } from "./public-keys.ts";
 
@@ -26,6 +28,10 @@ export interface Publisher {
   readonly port: number;
   readonly jwksUri: string;
   update(this: void, keys: PublicKeys): Promise<void>;
+  /** What it has answered since it was started. */
+  metrics(this: void): Promise<readonly Metric[]>;
+  /** What prom-client tells of the processes. @throws ConfigError `ERR_PACKAGE_MISSING` */
+  processMetrics(this: void): Promise<readonly Metric[]>;
   stop(this: void): Promise<void>;
 }
 
@@ -54,7 +60,12 @@ export async function startPublisher(
     return provider.node;
   };
   const address = { host: options.host, port: options.port, reusePort };
-  const server = await startHttpServer(address, handler, { maxConnections: options.maxConnections, onOverload });
+  const refusals = createTally();
+  const server = await startHttpServer(address, handler, {
+    maxConnections: options.maxConnections,
+    onOverload,
+    onRefusal: (status) => refusals.add(String(status)),
+  });
   return {
     port: server.port,
     jwksUri: provider.jwksUri,
@@ -64,6 +75,11 @@ export async function startPublisher(
       await provider.update(toKeysets(next));
       isRotating = next.isRotating;
     },
+    async metrics() {
+      const values = refusals.values("code", { document: "none" });
+      return sumMetrics([provider.metrics(), [counter(["jwksd_responses_total", ""], values)]]);
+    },
+    processMetrics,
     stop: server.stop,
   };
 }

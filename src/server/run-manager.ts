@@ -5,6 +5,7 @@ import { StoreError } from "../errors.ts";
 import type { KeyManager, ManagerEvent } from "../manager/types.ts";
 import { manageKeys } from "../manager/manager.ts";
 import { servedBy } from "../manager/owner.ts";
+import type { Metric } from "../metrics.ts";
 import { printable } from "../printable.ts";
 import type { KnownKeys } from "../status/known.ts";
 import { cachedForSeconds } from "../rotation/policy.ts";
@@ -26,6 +27,8 @@ export interface ManagedKeys {
   readonly keys: PublicKeys;
   /** Why the other replicas do not rely on this process, so that it should get no requests; `undefined` where they do. */
   notReady(): string | undefined;
+  /** See `KeyManager`; none before the store was reached. */
+  metrics(): readonly Metric[];
   /** For the status of the service. */
   known(): KnownKeys;
   /** Looks at the store for what the other replicas have told it. */
@@ -136,6 +139,7 @@ async function runManager(settings: Settings, log: Logger): Promise<ManagedKeys>
       const why = health.failure === undefined ? "" : `; the last failure is ${health.failure.code}`;
       return `the other replicas do not rely on this one: its lease has ended, or it does not publish the keys of the store yet${why}`;
     },
+    metrics: () => manager.metrics(),
     known: () => ({
       manager: {
         policy,

@@ -4,11 +4,15 @@ import { checkKeyset } from "../keyset/keyset.ts";
 import { checkMetadata, missingMembers } from "../provider/discovery.ts";
 import type { Metadata } from "../provider/options.ts";
 import { locate } from "../provider/paths.ts";
-import { startAdmin } from "./admin.ts";
+import { sumMetrics } from "../metrics.ts";
+import packageJson from "../../package.json" with { type: "json" };
+import { type AdminPage, healthPage, startAdmin } from "./admin.ts";
 import { type Overload, logOverload } from "./connections.ts";
 import type { Logger } from "./logger.ts";
+import { metricsPage } from "./metrics-page.ts";
 import { type Publisher, issuerOf, startPublisher, urlHost } from "./publisher.ts";
 import { readJsonObject } from "./json-file.ts";
+import { serviceMetrics } from "./service-metrics.ts";
 import { startManagedKeys } from "./run-manager.ts";
 import { recentEvents } from "./recent-events.ts";
 import type { KnownError } from "../status/known.ts";
@@ -81,14 +85,6 @@ export async function startService(settings: Settings, givenLog: Logger): Promis
   let refused: KnownError | undefined;
   let phase: "starting" | "running" | "stopping" = "starting";
   const notReady = (): string | undefined => (phase === "running" ? managed?.notReady() : `it is ${phase}`);
-  const admin = await startAdminAt(settings.admin, notReady, (overload) =>
-    logOverload(log, overload, { admin: settings.admin }),
-  ).catch(async (error: unknown) => {
-    await publisher.stop();
-    await managed?.stop();
-    throw error;
-  });
-
   const status = async (): Promise<Status> => {
     await managed?.look();
     return statusOf({
@@ -106,6 +102,21 @@ export async function startService(settings: Settings, givenLog: Logger): Promis
       events: recent.events(),
     });
   };
+
+  const metrics = metricsPage(async () => {
+    const facts = { version: packageJson.version, workers: settings.workers, isRefused: refused !== undefined };
+    const own = serviceMetrics({ ...facts, status: await status(), now: systemClock.now() });
+    const all = sumMetrics([own, managed?.metrics() ?? [], await publisher.metrics()]);
+    return [...all, ...(await publisher.processMetrics())];
+  });
+  const pages = { "/livez": healthPage(() => undefined), "/readyz": healthPage(notReady), "/metrics": metrics };
+  const admin = await startAdminAt(settings.admin, pages, (overload) =>
+    logOverload(log, overload, { admin: settings.admin }),
+  ).catch(async (error: unknown) => {
+    await publisher.stop();
+    await managed?.stop();
+    throw error;
+  });
 
   const stopAll = async (): Promise<void> => {
     await managed?.stop();
@@ -201,12 +212,12 @@ function together(managed: PublicKeys | undefined, files: PublicKeys): PublicKey
 
 async function startAdminAt(
   address: string,
-  notReady: () => string | undefined,
+  pages: Readonly<Record<string, AdminPage>>,
   onOverload: (overload: Overload) => void,
 ) {
   if (address === "off") return undefined;
   const separator = address.lastIndexOf(":");
   const host = address.slice(0, separator).replace(/^\[(.*)\]$/, "$1");
-  const server = await startAdmin({ host, port: Number(address.slice(separator + 1)) }, notReady, onOverload);
+  const server = await startAdmin({ host, port: Number(address.slice(separator + 1)) }, pages, onOverload);
   return { url: `http://${urlHost(host)}:${server.port}`, stop: server.stop };
 }

@@ -68,6 +68,7 @@ export function startWithoutStore(
       if (managed !== undefined) return managed.notReady();
       return isReady ? undefined : `the store was not reached since the start; the set is of ${timeText(at)}`;
     },
+    metrics: () => managed?.metrics() ?? [],
     known: () => managed?.known() ?? { withoutStore: { keptAt: at, outage: last } },
     look: async () => managed?.look(),
     async follow(update) {

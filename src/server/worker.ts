@@ -1,6 +1,7 @@
 // A worker process of `jwksd serve --workers N`. It has public keys only.
 import type { Overload } from "./connections.ts";
 import { type Publisher, startPublisher } from "./publisher.ts";
+import { processMetrics } from "./exposition.ts";
 import type { FromWorker, ToWorker } from "./workers.ts";
 
 let publisher: Publisher | undefined;
@@ -15,6 +16,12 @@ process.on("disconnect", () => void stop());
 async function handle(message: ToWorker): Promise<void> {
   if (message.kind === "stop") return stop();
   if (message.kind === "ping") return tell({ kind: "pong" });
+  if (message.kind === "measure") {
+    const metrics = (await publisher?.metrics()) ?? [];
+    // The first process says what is missing.
+    const processes = await processMetrics().catch(() => []);
+    return tell({ kind: "measured", metrics, processes });
+  }
   if (message.kind === "update") {
     await publisher?.update(message.keys);
     return tell({ kind: "updated", version: message.version });

@@ -4,7 +4,9 @@ import { createServer } from "node:net";
 import { setTimeout } from "node:timers/promises";
 import { childEnvironment } from "../child-environment.ts";
 import { ServiceError } from "../errors.ts";
+import { type Metric, sumMetrics } from "../metrics.ts";
 import { type Overload, logOverload } from "./connections.ts";
+import { aggregated, processMetrics } from "./exposition.ts";
 import { listen } from "./http-server.ts";
 import type { Publisher, PublisherOptions } from "./publisher.ts";
 import type { PublicKeys } from "./public-keys.ts";
@@ -14,6 +16,7 @@ export type ToWorker =
   | { readonly kind: "start"; readonly options: PublisherOptions; readonly keys: PublicKeys }
   | { readonly kind: "update"; readonly keys: PublicKeys; readonly version: number }
   | { readonly kind: "ping" }
+  | { readonly kind: "measure" }
   | { readonly kind: "stop" };
 
 /** Messages of a worker. */
@@ -22,7 +25,14 @@ export type FromWorker =
   | { readonly kind: "failed"; readonly message: string }
   | { readonly kind: "updated"; readonly version: number }
   | { readonly kind: "pong" }
+  | ({ readonly kind: "measured" } & Measured)
   | { readonly kind: "overload"; readonly overload: Overload };
+
+/** What a worker has measured. */
+interface Measured {
+  readonly metrics: readonly Metric[];
+  readonly processes: readonly Metric[];
+}
 
 interface WorkerLog {
   info(fields: object, message: string): void;
@@ -32,6 +42,8 @@ interface WorkerLog {
 const workerModule = new URL(`./worker${import.meta.url.endsWith(".ts") ? ".ts" : ".js"}`, import.meta.url);
 /** How long a worker may take before it is killed, in milliseconds. */
 const limits = { startMs: 30_000, updateMs: 3_000, stopMs: 7_000 } as const;
+/** How long a scrape waits for a worker, in milliseconds; after that, what it said last stands. */
+const measureMs = 1_000;
 /** How often each worker is asked whether it still runs, and for how many times in a row it may stay silent. */
 const heartbeat = { everyMs: 1_000, maxSilent: 3 } as const;
 const retryDelayMs = { first: 100, last: 5_000 } as const;
@@ -53,6 +65,9 @@ export async function startWorkers(
   const listening = new Map<ChildProcess, number>();
   const replacements = new Set<Promise<unknown>>();
   const stopping = new AbortController();
+  /** What each said last, and the sum of those that have ended, so that no count goes back. */
+  const measured = new Map<ChildProcess, Measured>();
+  let ended: readonly Metric[] = [];
   let current = keys;
   let version = 0;
 
@@ -67,6 +82,7 @@ export async function startWorkers(
     worker.on("message", (message) => {
       const told = message as FromWorker;
       if (told.kind === "pong" && listening.has(worker)) listening.set(worker, 0);
+      if (told.kind === "measured") measured.set(worker, told);
       if (told.kind === "overload") logOverload(log, told.overload, { pid: worker.pid });
     });
     const answer = firstMessage(worker);
@@ -78,6 +94,8 @@ export async function startWorkers(
     listening.set(worker, 0);
     worker.once("exit", (code, signal) => {
       listening.delete(worker);
+      ended = sumMetrics([ended, measured.get(worker)?.metrics.filter(({ type }) => type !== "gauge") ?? []]);
+      measured.delete(worker);
       if (stopping.signal.aborted) return;
       log.warn({ pid: worker.pid, code, signal }, "a worker died and is replaced");
       void replace(first.port);
@@ -130,6 +148,16 @@ export async function startWorkers(
     }
   }
 
+  async function metrics(): Promise<readonly Metric[]> {
+    await Promise.all([...listening.keys()].map(measureWorker));
+    return sumMetrics([...Array.from(measured.values(), ({ metrics }) => metrics), ended]);
+  }
+
+  /** With those of this process. */
+  async function allProcessMetrics(): Promise<readonly Metric[]> {
+    return aggregated([await processMetrics(), ...Array.from(measured.values(), ({ processes }) => processes)]);
+  }
+
   async function stop(): Promise<void> {
     stopping.abort();
     clearInterval(beating);
@@ -142,7 +170,7 @@ export async function startWorkers(
     // The first worker binds the port, which may be any free one. The others share it.
     const { port, jwksUri } = await start(options.port);
     await Promise.all(Array.from({ length: count - 1 }, () => start(port)));
-    return { port, jwksUri, update, stop };
+    return { port, jwksUri, update, metrics, processMetrics: allProcessMetrics, stop };
   } catch (error) {
     await stop();
     throw error;
@@ -201,6 +229,23 @@ function updateWorker(worker: ChildProcess, keys: PublicKeys, version: number): 
     };
     worker.on("message", look).once("exit", done);
     tell(worker, { kind: "update", keys, version });
+  });
+}
+
+/** Resolves when the worker has said what it has measured, or does not in time, or has ended. */
+function measureWorker(worker: ChildProcess): Promise<void> {
+  return new Promise((resolve) => {
+    const done = (): void => {
+      globalThis.clearTimeout(timer);
+      worker.off("message", look).off("exit", done);
+      resolve();
+    };
+    const look = (message: unknown): void => {
+      if ((message as FromWorker).kind === "measured") done();
+    };
+    const timer = globalThis.setTimeout(done, measureMs);
+    worker.on("message", look).once("exit", done);
+    tell(worker, { kind: "measure" });
   });
 }
 

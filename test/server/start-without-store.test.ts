@@ -17,6 +17,7 @@ function managedKeys(told: string[], notReady?: string): ManagedKeys {
   return {
     keys: stored,
     notReady: () => notReady,
+    metrics: () => [],
     known: () => ({}),
     look: async () => {},
     follow: (update) => update(stored),
