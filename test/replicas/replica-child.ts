@@ -1,15 +1,47 @@
+import assert from "node:assert/strict";
+import { flushCompileCache } from "node:module";
 import { decodeJwt, decodeProtectedHeader } from "jose";
+import type { Clock, systemClock as SystemClock } from "../../src/clock.ts";
+import type { createKeyring as CreateKeyring } from "../../src/manager/keyring.ts";
+import type { servedBy as ServedBy } from "../../src/manager/owner.ts";
+import type { createVault as CreateVault } from "../../src/manager/vault.ts";
+import type { readWrappingKeys as ReadWrappingKeys } from "../../src/manager/wrapping.ts";
 import type { createProvider as CreateProvider } from "../../src/provider/provider.ts";
+import type { rotationPolicy as RotationPolicyOf } from "../../src/rotation/policy.ts";
+import type { signFresh as SignFresh } from "../../src/server/sign.ts";
 import type { postgresStores as PostgresStores } from "../../src/store/postgres.ts";
 import { type Edit, codeWith, load } from "./changed.ts";
 
 /*
- * One replica, and whoever signs with it, as a process over a real store. What a cache keeps is made short, so that a rotation takes parts of a
- * second by real clocks; the rules stay what they are.
+ * One process that publishes or signs for many issuers, over a real store. What a cache keeps is made short, so that a rotation takes seconds by
+ * real clocks; the rules stay what they are.
  */
+
+/** What a process is told at its start. */
+export interface Config {
+  readonly url: string;
+  readonly name: string;
+  /** A `replica` publishes and signs; a `signer` signs with a manager of its own; `token` signs without a lease, as `jwksd token` does. */
+  readonly role: "replica" | "signer" | "token";
+  readonly issuers: readonly string[];
+  readonly leaseSeconds: number;
+  readonly barrier: "on" | "off";
+}
+
+export type Asked =
+  | { readonly type: "look"; readonly ask: number; readonly issuer: string; readonly kid: string }
+  | { readonly type: "rotate"; readonly issuer: string };
+
+/** What a process tells. */
+export type Said =
+  | { readonly type: "ready" }
+  | { readonly type: "token"; readonly issuer: string; readonly kid: string; readonly exp: number }
+  /** Whether it publishes the kid; without an answer while it is not ready. */
+  | { readonly type: "looked"; readonly ask: number; readonly at: number; readonly publishes: boolean | undefined };
 
 const short: readonly Edit[] = [
   ["rotation/policy.ts", "{ long: 3600 + 3600, rotation: 300 }", "{ long: 0.05, rotation: 0.02 }"],
+  ["rotation/policy.ts", "signWithinSeconds = 5", "signWithinSeconds = 0.3"],
 ];
 /** Nobody waits for anybody. */
 const withoutBarrier: readonly Edit[] = [
@@ -20,66 +52,134 @@ const withoutBarrier: readonly Edit[] = [
   ["manager/manager.ts", "replica.holds && replica.told.publishes > 0", "replica.told.publishes >= 0"],
 ];
 
-/** What a child tells. */
-export type Said =
-  | { readonly type: "ready" }
-  | { readonly type: "token"; readonly kid: string; readonly exp: number }
-  | {
-      readonly type: "served";
-      readonly ask: number;
-      readonly at: number;
-      readonly kids: readonly string[] | undefined;
-    };
+const config = JSON.parse(process.argv[2] ?? "") as Config;
+const { url, name, role, issuers, leaseSeconds, barrier } = config;
+const wrappingKeys = [Buffer.alloc(32, 7).toString("base64url")];
+const policy = {
+  rotateEveryDays: 3 / 86_400,
+  announceForSeconds: 0.25,
+  cacheSlackSeconds: 0,
+  clockSkewSeconds: 0.2,
+  maxTokenLifetimeSeconds: 1,
+  leaseSeconds,
+};
 
-const [, , url = "", name = "", barrier = "on"] = process.argv;
-const code = await codeWith("short", barrier === "on" ? short : [...short, ...withoutBarrier]);
-const { postgresStores } = await load<{ postgresStores: typeof PostgresStores }>("short", "store/postgres.ts");
-const { createProvider } = await load<{ createProvider: typeof CreateProvider }>("short", "provider/provider.ts");
-
-const issuer = "https://op.example";
-const stores = await postgresStores(url);
-const manager = await code.createKeyManager({
-  issuer,
-  store: stores.store(issuer),
-  wrappingKeys: [Buffer.alloc(32, 7).toString("base64url")],
-  replicaName: name,
-  policy: {
-    rotateEveryDays: 1,
-    announceForSeconds: 0.3,
-    cacheSlackSeconds: 0,
-    clockSkewSeconds: 0.2,
-    maxTokenLifetimeSeconds: 1,
-    leaseSeconds: 1,
-  },
-});
-const provider = await createProvider(manager.options);
-await manager.attach(provider);
-
-const say = (said: Said): void => void process.send?.(said);
 process.on("disconnect", () => process.exit());
-process.on("message", (asked: { readonly type: "serve"; readonly ask: number } | { readonly type: "rotate" }) => {
-  if (asked.type === "rotate") {
-    void (async () => manager.execute({ type: "rotate", use: "sig", key: await manager.makeKey("sig") }))().catch(
-      () => {},
-    );
-    return;
+const say = (said: Said): void => void process.send?.(said, () => {});
+const tell = (issuer: string, token: string): void => {
+  const [{ kid = "" }, { exp = 0 }] = [decodeProtectedHeader(token), decodeJwt(token)];
+  say({ type: "token", issuer, kid, exp: exp * 1000 });
+};
+
+const ready = (): void => {
+  // It will be killed, and others start after it.
+  flushCompileCache();
+  say({ type: "ready" });
+};
+
+/** Calls back for one issuer after the other, each time when the last call is done. */
+async function forever(pauseMs: number, work: (issuer: string) => Promise<void>): Promise<never> {
+  for (let turn = 0; ; turn += 1) {
+    await work(issuers[turn % issuers.length] as string).catch(() => {});
+    await new Promise((resolve) => setTimeout(resolve, pauseMs));
   }
-  void (async () => {
-    const response = provider.fetch(new Request(provider.jwksUri));
-    const isReady = manager.isReady;
-    const { keys } = (await response.json()) as { keys: { kid: string }[] };
-    say({ type: "served", ask: asked.ask, at: Date.now(), kids: isReady ? keys.map(({ kid }) => kid) : undefined });
-  })();
-});
-setInterval(() => {
-  provider.sign({ sub: "a" }, { lifetimeSeconds: 1 }).then(
-    (token) =>
-      say({
-        type: "token",
-        kid: decodeProtectedHeader(token).kid as string,
-        exp: (decodeJwt(token).exp as number) * 1000,
+}
+
+/** Nothing that fails at the start, as a network that is cut, lasts. */
+async function again<T>(attempt: () => Promise<T>): Promise<T> {
+  for (;;) {
+    try {
+      return await attempt();
+    } catch {
+      await new Promise((resolve) => setTimeout(resolve, 200));
+    }
+  }
+}
+
+const { createKeyManager } = await codeWith("short", barrier === "on" ? short : [...short, ...withoutBarrier]);
+const { postgresStores } = await load<{ postgresStores: typeof PostgresStores }>("short", "store/postgres.ts");
+const { systemClock } = await load<{ systemClock: typeof SystemClock }>("short", "clock.ts");
+/** Timers are late, as they are on machines with other work, each by another time: so not all try a step in the same millisecond. */
+const clock: Clock = {
+  ...systemClock,
+  setTimer: (callback, delayMs) => systemClock.setTimer(callback, delayMs + Math.random() * 200),
+};
+const stores = await again(() => postgresStores(url, { timeoutMs: 1_000 }));
+if (role === "token") await signWithoutLease();
+else await manage();
+
+async function manage(): Promise<void> {
+  const { createProvider } = await load<{ createProvider: typeof CreateProvider }>("short", "provider/provider.ts");
+  const managed = new Map(
+    await Promise.all(
+      issuers.map(async (issuer) => {
+        let hasChanged: (() => void) | undefined;
+        const manager = await again(() =>
+          createKeyManager({
+            issuer,
+            store: stores.store(issuer),
+            wrappingKeys,
+            replicaName: name,
+            policy,
+            clock,
+            onEvent: ({ type }) => type === "changed" && hasChanged?.(),
+          }),
+        );
+        const provider = await createProvider(manager.options);
+        await again(() => manager.attach(provider));
+        // The first moment at which the next key may sign is the worst.
+        hasChanged = () => void sign(issuer).catch(() => {});
+        return [issuer, { manager, provider }] as const;
       }),
-    () => {},
+    ),
   );
-}, 25);
-say({ type: "ready" });
+  const of = (issuer: string) => managed.get(issuer) ?? assert.fail(issuer);
+  const sign = async (issuer: string): Promise<void> => {
+    tell(issuer, await of(issuer).provider.sign({ sub: "a" }, { lifetimeSeconds: 1 }));
+  };
+  process.on("message", (asked: Asked) => {
+    if (!managed.has(asked.issuer)) return;
+    const { manager, provider } = of(asked.issuer);
+    if (asked.type === "rotate") {
+      void (async () => manager.execute({ type: "rotate", use: "sig", key: await manager.makeKey("sig") }))().catch(
+        () => {},
+      );
+      return;
+    }
+    void (async () => {
+      const response = provider.fetch(new Request(provider.jwksUri));
+      const isReady = manager.isReady;
+      const { keys } = (await response.json()) as { keys: { kid: string }[] };
+      const publishes = isReady ? keys.some(({ kid }) => kid === asked.kid) : undefined;
+      say({ type: "looked", ask: asked.ask, at: Date.now(), publishes });
+    })();
+  });
+  void forever(60, sign);
+  ready();
+}
+
+async function signWithoutLease(): Promise<void> {
+  const { signFresh } = await load<{ signFresh: typeof SignFresh }>("short", "server/sign.ts");
+  const { createKeyring } = await load<{ createKeyring: typeof CreateKeyring }>("short", "manager/keyring.ts");
+  const { createVault } = await load<{ createVault: typeof CreateVault }>("short", "manager/vault.ts");
+  const { servedBy } = await load<{ servedBy: typeof ServedBy }>("short", "manager/owner.ts");
+  const { readWrappingKeys } = await load<{ readWrappingKeys: typeof ReadWrappingKeys }>(
+    "short",
+    "manager/wrapping.ts",
+  );
+  const { rotationPolicy } = await load<{ rotationPolicy: typeof RotationPolicyOf }>("short", "rotation/policy.ts");
+  const keys = await readWrappingKeys(wrappingKeys, String);
+  const { signal } = new AbortController();
+  const keyrings = new Map(
+    issuers.map((issuer) => {
+      const ownerRule = servedBy({ issuer, isChosen: true });
+      const vault = createVault({ store: stores.store(issuer), keys, ownerRule });
+      return [issuer, createKeyring(vault, { policy: rotationPolicy(policy), clock, signal })];
+    }),
+  );
+  void forever(100, async (issuer) => {
+    const keyring = keyrings.get(issuer) ?? assert.fail(issuer);
+    tell(issuer, await signFresh(keyring, () => issuer, { sub: "a" }, { lifetimeSeconds: 1 }));
+  });
+  ready();
+}

@@ -16,10 +16,13 @@ export interface Cuttable {
   /** Keeps all connections, and new ones, and carries nothing. */
   silence(): void;
   mend(): void;
+  /** Breaks all connections; new ones lead to the server on this port. */
+  redirect(port: number): void;
   close(): Promise<void>;
 }
 
-export async function cuttable(target: number, counted: readonly string[] = []): Promise<Cuttable> {
+export async function cuttable(serverPort: number, counted: readonly string[] = []): Promise<Cuttable> {
+  let target = serverPort;
   const pairs = new Set<readonly [Socket, Socket]>();
   const counts = new Map(counted.map((word) => [word, 0]));
   let state: "open" | "cut" | "silent" = "open";
@@ -77,6 +80,10 @@ export async function cuttable(target: number, counted: readonly string[] = []):
       // What was said into the silence is lost.
       if (state === "silent") breakAll();
       state = "open";
+    },
+    redirect(port) {
+      target = port;
+      breakAll();
     },
     async close() {
       breakAll();

@@ -1,8 +1,9 @@
-import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { type ChildProcess, execFile, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { appendFile, chmod, chown, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { promisify } from "node:util";
 import { part } from "./parts.ts";
 import { eventually, freePort } from "./service.ts";
 
@@ -18,6 +19,8 @@ export interface PostgresServer {
   /** Ends all of its processes at once, as a crash does. */
   kill(): Promise<void>;
   start(): Promise<void>;
+  /** Makes a standby the primary. */
+  promote(): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -38,6 +41,11 @@ function run(program: string, args: readonly string[], cwd: string): string {
   const { status, stdout, stderr } = spawnSync(part(program), args, { cwd, encoding: "utf8", ...owner });
   if (status !== 0) throw new Error(`${program} failed: ${stderr}`);
   return stdout;
+}
+
+/** The same, while this process goes on. */
+async function runAside(program: string, args: readonly string[], cwd: string): Promise<void> {
+  await promisify(execFile)(part(program), args, { cwd, ...owner });
 }
 
 /** @param settings lines of postgresql.conf */
@@ -71,11 +79,8 @@ export async function startStandby(primary: PostgresServer): Promise<PostgresSer
   const folder = await serverFolder();
   const data = join(folder, "data");
   const port = await freePort();
-  run(
-    "pg_basebackup",
-    ["--pgdata", data, "--write-recovery-conf", "--checkpoint=fast", "--no-sync", "-d", primary.url()],
-    folder,
-  );
+  const args = ["--pgdata", data, "--write-recovery-conf", "--checkpoint=fast", "--no-sync", "-d", primary.url()];
+  await runAside("pg_basebackup", args, folder);
   await appendFile(join(data, "postgresql.conf"), `port = ${port}\nunix_socket_directories = '${folder}'\n`);
   const server = serverIn(folder, data, port);
   await server.start();
@@ -122,6 +127,7 @@ function serverIn(folder: string, data: string, port: number): PostgresServer {
       });
       await Promise.race([ready(port), failed]);
     },
+    promote: () => runAside("pg_ctl", ["promote", "--pgdata", data, "--silent"], folder),
     async stop() {
       await end("SIGINT");
       await rm(folder, { recursive: true, force: true });

@@ -1,0 +1,46 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { rm } from "node:fs/promises";
+import { join } from "node:path";
+import { test } from "node:test";
+import { promisify } from "node:util";
+import { builtClone } from "../support/build.ts";
+import { skipWithout } from "../support/parts.ts";
+
+/** The kids that every request found. */
+const found = (said: string): string[] => /^12 of 12 requests found (.+)$/m.exec(said)?.[1]?.split(" ") ?? [];
+
+test(
+  "replicas with PostgreSQL and nginx: clients notice no rotation and no killed replica (examples/replicas/run)",
+  { skip: skipWithout("initdb", "nginx", "curl"), timeout: 300_000 },
+  async (t) => {
+    const clone = await builtClone();
+    t.after(() => rm(clone, { recursive: true }));
+    const { stdout, stderr } = await promisify(execFile)(join(clone, "examples/replicas/run"));
+    assert.equal(stderr, "");
+    const [, started = "", announced = "", killed = "", activated = "", token = "", restarted = ""] = stdout
+      .split(/^== /m)
+      .slice(1);
+    const [first = "", ...others] = found(started);
+    assert.deepEqual([first.length, others], [43, []]);
+    const [, next = ""] = found(announced);
+    assert.match(announced, /3 of 3 publish the change/);
+    assert.deepEqual(
+      [found(announced), found(killed)],
+      [
+        [first, next],
+        [first, next],
+      ],
+    );
+    assert.match(activated, /2 of 2 publish the change/);
+    assert.ok(token.includes(`"kid":"${next}"`), token);
+    assert.deepEqual(
+      [found(token), found(restarted)],
+      [
+        [next, first],
+        [next, first],
+      ],
+    );
+    assert.match(restarted, /^a +the newest.*\nc +the newest.*\nb +the newest/m);
+  },
+);
