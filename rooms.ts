@@ -49,6 +49,7 @@ export const rooms: Readonly<Record<string, Room>> = {
   "doctor/node": { rooms: ["doctor", "node"], packages: ["jose", "node:", "ipaddr.js"] },
   report: { rooms: ["rotation", "store"], packages: ["node:"] },
   status: { rooms: ["report", "rotation", "store"], packages: [] },
+  page: { rooms: ["report", "rotation", "status"], packages: [] },
   server: {
     rooms: [
       "jwk",
@@ -63,6 +64,7 @@ export const rooms: Readonly<Record<string, Room>> = {
       "pkcs11",
       "node",
       "status",
+      "page",
     ],
     packages: ["jose", "node:", "prom-client"],
   },

@@ -35,9 +35,10 @@ async function serve(io: Io, options: Record<string, unknown>): Promise<void> {
   if (!settings.jsonLogs) {
     const [active, ...retiring] = service.kids;
     const also = retiring.length === 0 ? "" : `, and ${retiring.length} more for verification`;
+    const page = service.adminUrl === undefined ? "" : `\n  see  ${service.adminUrl}`;
     print(
       io,
-      `jwksd serves ${service.url}\n  kid  ${printable(active ?? "")} (active${also})\n  try  curl -i ${service.url}`,
+      `jwksd serves ${service.url}\n  kid  ${printable(active ?? "")} (active${also})\n  try  curl -i ${service.url}${page}`,
     );
   }
 }

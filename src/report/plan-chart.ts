@@ -31,7 +31,7 @@ export interface PlanChart {
 }
 
 /** Height of an axis with dates, and of one without. */
-export const axisHeight = { wide: 58, narrow: 34 } as const;
+export const axisHeight = { wide: 58, narrow: 42 } as const;
 
 /** For everything in a chart. */
 export const chartStyle = `

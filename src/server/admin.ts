@@ -1,6 +1,7 @@
-import type { IncomingMessage } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import { writeReply } from "../http/node.ts";
 import { methodNotAllowed } from "../http/respond.ts";
+import { refusalOf } from "./admin-access.ts";
 import type { Overload } from "./connections.ts";
 import { type Handler, type RunningServer, startHttpServer } from "./http-server.ts";
 
@@ -9,10 +10,18 @@ export interface AdminReply {
   readonly status: number;
   readonly contentType: string;
   readonly text: string;
+  readonly headers?: Readonly<Record<string, string>>;
 }
 
 /** Answers a GET or HEAD of one path. */
 export type AdminPage = (request: IncomingMessage) => AdminReply | Promise<AdminReply>;
+
+/** What there is at the admin address, by path. All of it only shows. */
+export interface AdminPaths {
+  readonly pages: Readonly<Record<string, AdminPage>>;
+  /** Answers that go on. */
+  readonly streams: Readonly<Record<string, (response: ServerResponse) => void>>;
+}
 
 export const plainText = (status: number, text: string): AdminReply => ({
   status,
@@ -30,23 +39,29 @@ export function healthPage(faultOf: () => string | undefined): AdminPage {
 
 const notFound: AdminPage = () => plainText(404, "not found");
 
-/** Serves pages for operators and orchestrators, by path. */
+/** Serves what there is for operators and orchestrators, to whom {@link refusalOf} does not refuse it. */
 export function startAdmin(
   address: { readonly host: string; readonly port: number },
-  pages: Readonly<Record<string, AdminPage>>,
+  { pages, streams }: AdminPaths,
   onOverload: (overload: Overload) => void,
 ): Promise<RunningServer> {
   const handler: Handler = (request, response) => {
-    if (request.method !== "GET" && request.method !== "HEAD") return writeReply(response, methodNotAllowed.get);
-    const path = request.url?.split("?")[0] ?? "";
+    const { headers, method, socket, url } = request;
+    const path = url?.split("?")[0] ?? "";
+    const refusal = refusalOf({ path, headers, localAddress: socket.localAddress }, address.host);
+    if (refusal !== undefined) return writeReply(response, refusal);
+    if (method !== "GET" && method !== "HEAD") return writeReply(response, methodNotAllowed.get);
+    const stream = Object.hasOwn(streams, path) ? streams[path] : undefined;
+    if (stream !== undefined) return stream(response);
     const page = (Object.hasOwn(pages, path) ? pages[path] : undefined) ?? notFound;
     const answer = async (): Promise<void> => {
-      const { status, contentType, text } = await page(request);
+      const { status, contentType, text, headers } = await page(request);
       response.writeHead(status, {
         "Content-Type": contentType,
         "Content-Length": Buffer.byteLength(text),
         "Cache-Control": "no-store",
         "X-Content-Type-Options": "nosniff",
+        ...headers,
       });
       response.end(text);
     };

@@ -9,8 +9,8 @@ export interface RecentEvents {
   readonly log: Logger;
   /** Newest first. */
   events(this: void): readonly LogEvent[];
-  /** Calls back after every event, until the signal aborts. */
-  watch(this: void, onEvent: () => void, signal: AbortSignal): void;
+  /** Calls back after every event. */
+  watch(this: void, onEvent: () => void): void;
 }
 
 /** Passes all on to a log, whatever its level is, and remembers it. */
@@ -28,11 +28,7 @@ export function recentEvents(log: Logger, clock: Clock): RecentEvents {
   return {
     log: { info: at("info"), warn: at("warn"), error: at("error") },
     events: () => newest,
-    watch(onEvent, signal) {
-      if (signal.aborted) return;
-      watchers.add(onEvent);
-      signal.addEventListener("abort", () => watchers.delete(onEvent), { once: true });
-    },
+    watch: (onEvent) => void watchers.add(onEvent),
   };
 }
 

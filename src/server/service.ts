@@ -6,13 +6,14 @@ import type { Metadata } from "../provider/options.ts";
 import { locate } from "../provider/paths.ts";
 import { sumMetrics } from "../metrics.ts";
 import packageJson from "../../package.json" with { type: "json" };
-import { type AdminPage, healthPage, startAdmin } from "./admin.ts";
+import { type AdminPaths, healthPage, startAdmin } from "./admin.ts";
 import { type Overload, logOverload } from "./connections.ts";
 import type { Logger } from "./logger.ts";
 import { metricsPage } from "./metrics-page.ts";
 import { type Publisher, issuerOf, startPublisher, urlHost } from "./publisher.ts";
 import { readJsonObject } from "./json-file.ts";
 import { serviceMetrics } from "./service-metrics.ts";
+import { createStatusPage } from "./status-page.ts";
 import { startManagedKeys } from "./run-manager.ts";
 import { recentEvents } from "./recent-events.ts";
 import type { KnownError } from "../status/known.ts";
@@ -109,8 +110,11 @@ export async function startService(settings: Settings, givenLog: Logger): Promis
     const all = sumMetrics([own, managed?.metrics() ?? [], await publisher.metrics()]);
     return [...all, ...(await publisher.processMetrics())];
   });
-  const pages = { "/livez": healthPage(() => undefined), "/readyz": healthPage(notReady), "/metrics": metrics };
-  const admin = await startAdminAt(settings.admin, pages, (overload) =>
+  const url = `http://${urlHost(settings.host)}:${publisher.port}${new URL(publisher.jwksUri).pathname}`;
+  const { page, live } = createStatusPage(status, url);
+  const health = { "/livez": healthPage(() => undefined), "/readyz": healthPage(notReady) };
+  const served = { pages: { "/": page, "/metrics": metrics, ...health }, streams: { "/events": live.open } };
+  const admin = await startAdminAt(settings.admin, served, (overload) =>
     logOverload(log, overload, { admin: settings.admin }),
   ).catch(async (error: unknown) => {
     await publisher.stop();
@@ -121,8 +125,10 @@ export async function startService(settings: Settings, givenLog: Logger): Promis
   const stopAll = async (): Promise<void> => {
     await managed?.stop();
     await publisher.stop();
+    live.close();
     await admin?.stop();
   };
+  recent.watch(live.touch);
 
   const kids = (): string[] => keys.signing.map(({ keyId }) => keyId);
   // One change after the other, so that none undoes a newer one.
@@ -178,7 +184,7 @@ export async function startService(settings: Settings, givenLog: Logger): Promis
     "started",
   );
   return {
-    url: `http://${urlHost(settings.host)}:${publisher.port}${new URL(publisher.jwksUri).pathname}`,
+    url,
     jwksUri: publisher.jwksUri,
     get kids() {
       return kids();
@@ -210,14 +216,10 @@ function together(managed: PublicKeys | undefined, files: PublicKeys): PublicKey
   return { ...managed, encryption: [...managed.encryption, ...files.encryption] };
 }
 
-async function startAdminAt(
-  address: string,
-  pages: Readonly<Record<string, AdminPage>>,
-  onOverload: (overload: Overload) => void,
-) {
+async function startAdminAt(address: string, paths: AdminPaths, onOverload: (overload: Overload) => void) {
   if (address === "off") return undefined;
   const separator = address.lastIndexOf(":");
   const host = address.slice(0, separator).replace(/^\[(.*)\]$/, "$1");
-  const server = await startAdmin({ host, port: Number(address.slice(separator + 1)) }, pages, onOverload);
+  const server = await startAdmin({ host, port: Number(address.slice(separator + 1)) }, paths, onOverload);
   return { url: `http://${urlHost(host)}:${server.port}`, stop: server.stop };
 }

@@ -1,18 +1,28 @@
-import { withDeadline } from "../async.ts";
+import { sleep, withDeadline } from "../async.ts";
 import type { Clock } from "../clock.ts";
 import { StoreError } from "../errors.ts";
 import type { StoreSeen } from "../status/known.ts";
 import type { KeyStore, LeaseSeen } from "../store/store.ts";
 
-/** How old what is known of the store may be when somebody looks at it, and how long a look may take, in milliseconds. */
-const limits = { oldMs: 2_000, lookMs: 3_000 } as const;
+/** Bounds of looks at the store, in milliseconds. */
+const limits = {
+  /** How old what is known may be when somebody looks. */
+  oldMs: 2_000,
+  /** How long a look may take. */
+  lookMs: 3_000,
+  /** For how long of it somebody waits. */
+  waitMs: 250,
+} as const;
 const maxEvents = 20;
 
 /** A store, and what its calls have told. */
 export interface WatchedStore {
   readonly store: KeyStore;
   seen(this: void): StoreSeen;
-  /** Looks at the store, unless that was done a moment ago. An outage is noted. */
+  /**
+   * Looks at the store, unless that was done a moment ago and nothing has changed since. An outage is noted. Whoever looks does not wait for
+   * a store that takes its time: it finds later what that tells.
+   */
   look(this: void): Promise<void>;
 }
 
@@ -23,6 +33,7 @@ const outages: ReadonlySet<unknown> = new Set(["ERR_STORE_UNAVAILABLE", "ERR_COM
 export function watchedStore(inner: KeyStore, clock: Clock): WatchedStore {
   let seen: StoreSeen = { audit: [] };
   let lookedAt = -Infinity;
+  let auditedRevision = -1;
   let looking: Promise<void> | undefined;
 
   async function note<T>(call: Promise<T>): Promise<T> {
@@ -83,25 +94,28 @@ export function watchedStore(inner: KeyStore, clock: Clock): WatchedStore {
   };
 
   async function load(signal: AbortSignal): Promise<void> {
-    await store.load({ signal });
+    const { revision } = await store.load({ signal });
     const audit = await store.events({ limit: maxEvents, signal });
+    auditedRevision = revision;
     seen = { ...seen, audit };
   }
 
-  async function look(): Promise<void> {
+  async function lookNow(): Promise<void> {
     lookedAt = clock.now();
     await withDeadline(load, { clock, timeoutMs: limits.lookMs, expired: tooSlow }).catch(noteOutage);
     looking = undefined;
   }
 
-  return {
-    store,
-    seen: () => seen,
-    look() {
-      if (Math.abs(clock.now() - lookedAt) >= limits.oldMs) looking ??= look();
-      return looking ?? Promise.resolve();
-    },
-  };
+  async function look(): Promise<void> {
+    const isOld = Math.abs(clock.now() - lookedAt) >= limits.oldMs;
+    if (isOld || auditedRevision !== seen.revision) looking ??= lookNow();
+    if (looking === undefined) return;
+    const enough = new AbortController();
+    const waited = sleep(limits.waitMs, clock, enough.signal).catch(() => {});
+    await Promise.race([looking, waited]).finally(() => enough.abort());
+  }
+
+  return { store, seen: () => seen, look };
 }
 
 const tooSlow = (): StoreError =>

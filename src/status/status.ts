@@ -80,6 +80,7 @@ export interface Status {
   readonly source: "store" | "files" | "kept-set";
   /** Live keys, signing keys first. */
   readonly keys: readonly KeyStatus[];
+  /** Of several at one moment, the one that makes a key active. */
   readonly next?: StepStatus | undefined;
   /** Of keys in a store. */
   readonly plan?: RotationPlan | undefined;
@@ -148,7 +149,7 @@ export function statusOf(known: Known): Status {
     ...told,
     source: "store",
     keys: [...managedKeys(records, steps), ...fromFiles.map((key) => keyOfFile(key, "published"))],
-    next: steps[0],
+    next: steps.find(({ at, kind }) => at === steps[0]?.at && kind === "activated") ?? steps[0],
     plan: ahead,
     replicas: replicasOf(manager, at.now),
     waits: waitsOf(manager, at.now),

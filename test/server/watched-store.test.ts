@@ -47,7 +47,7 @@ describe("a watched store", () => {
   });
 
   test("is looked at once in two seconds, however many look", async () => {
-    const { look, clock, inner } = watched();
+    const { store, look, clock, inner } = watched();
     let loads = 0;
     const load = inner.load.bind(inner);
     inner.load = (options) => {
@@ -60,6 +60,16 @@ describe("a watched store", () => {
     await clock.advance(2_000);
     await look();
     assert.equal(loads, 2);
+    await store.commit(0, [], []);
+    await look();
+    assert.equal(loads, 3, "something has changed");
+  });
+
+  test("whoever looks does not wait for long", async () => {
+    const { look, clock } = watched({ load: () => new Promise(() => {}) });
+    const looking = look();
+    await clock.advance(250);
+    await looking;
   });
 
   test("a look that hangs is given up, and another one made later", async () => {

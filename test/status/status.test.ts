@@ -174,7 +174,7 @@ describe("the status", () => {
         ["hsm", "active", "external", "pkcs11:id=%01", "retired"],
       ],
     );
-    assert.deepEqual([nextStep?.kind, nextStep?.kid, nextStep?.at], ["retired", "now", start + 23 * hour]);
+    assert.deepEqual([nextStep?.kind, nextStep?.kid, nextStep?.at], ["activated", "next", start + 23 * hour]);
     assert.deepEqual(keys[1]?.times, { announcedAt: start - hour, publishedAt: start - hour });
   });
 

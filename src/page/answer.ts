@@ -1,0 +1,41 @@
+import { type Html, html, lines } from "./html.ts";
+import { copyable } from "./words.ts";
+
+/** What the JWK Set is answered with, as the service itself gets it. */
+export type Answer =
+  | {
+      /** "200 OK" */
+      readonly status: string;
+      readonly headers: readonly (readonly [name: string, value: string])[];
+      readonly body: string;
+    }
+  | { readonly failure: string };
+
+export function answerPart(answer: Answer, url: string): Html {
+  if ("failure" in answer) return html`<p><code>${url}</code> does not answer: ${answer.failure}.</p>`;
+  const etag = answer.headers.find(([name]) => name.toLowerCase() === "etag")?.[1] ?? "none";
+  // It says when this page asked.
+  const headers = answer.headers.filter(([name]) => name.toLowerCase() !== "date");
+  const head = [answer.status, ...headers.map(([name, value]) => `${name}: ${value}`)].join("\n");
+  return html`<dl class="facts">
+      <div>
+        <dt>Address</dt>
+        <dd><code>${url}</code></dd>
+      </div>
+      <div>
+        <dt>ETag</dt>
+        <dd><code>${etag}</code></dd>
+      </div>
+    </dl>
+    ${copyable("answer-head", "Head of the answer", lines(head))}
+    ${copyable("answer-body", "Document", lines(indented(answer.body)))}`;
+}
+
+/** Easier to read. The ETag is of the bytes without these blanks. */
+function indented(body: string): string {
+  try {
+    return JSON.stringify(JSON.parse(body), undefined, 2);
+  } catch {
+    return body;
+  }
+}

@@ -1,0 +1,66 @@
+import { randomBytes } from "node:crypto";
+import { get } from "node:http";
+import type { Answer } from "../page/answer.ts";
+import { page, pageParts, pagePolicy } from "../page/page.ts";
+import type { Status } from "../status/status.ts";
+import type { AdminPage } from "./admin.ts";
+import { type Live, createLive } from "./live.ts";
+import { systemClock } from "../clock.ts";
+
+/** Bounds of the question that this service asks itself. */
+const limits = { timeoutMs: 1_000, maxBytes: 1_048_576 } as const;
+
+/** Fields of the connection, and the time of the request. */
+const left: ReadonlySet<string> = new Set(["connection", "keep-alive", "date", "transfer-encoding"]);
+
+/** The page of a service, and its stream. */
+export interface StatusPage {
+  readonly page: AdminPage;
+  readonly live: Live;
+}
+
+/** @param jwksUrl of the JWK Set on this machine */
+export function createStatusPage(statusOf: () => Promise<Status>, jwksUrl: string): StatusPage {
+  const look = (): Promise<[Status, Answer]> => Promise.all([statusOf(), answerOf(jwksUrl)]);
+  return {
+    async page() {
+      const nonce = randomBytes(16).toString("base64");
+      return {
+        status: 200,
+        contentType: "text/html; charset=utf-8",
+        text: page(...(await look()), nonce),
+        headers: {
+          "Content-Security-Policy": pagePolicy(nonce),
+          "Cross-Origin-Opener-Policy": "same-origin",
+          "Cross-Origin-Resource-Policy": "same-origin",
+          "Referrer-Policy": "no-referrer",
+        },
+      };
+    },
+    live: createLive(async () => pageParts(...(await look())), systemClock),
+  };
+}
+
+/** Asks the public endpoint of this service, as anybody does: what it says is what is served, by whichever worker. Never rejects. */
+function answerOf(url: string): Promise<Answer> {
+  return new Promise((resolve) => {
+    const fail = (error: NodeJS.ErrnoException): void => resolve({ failure: error.code ?? error.message });
+    const request = get(url, { agent: false, signal: AbortSignal.timeout(limits.timeoutMs) }, (response) => {
+      let body = "";
+      response.setEncoding("utf8").on("error", fail);
+      response.on("data", (text: string) => {
+        body += text;
+        if (body.length > limits.maxBytes) request.destroy(new Error("its answer is longer than 1 MiB"));
+      });
+      response.on("end", () => {
+        const { statusCode = 0, statusMessage = "", rawHeaders } = response;
+        const pairs = rawHeaders.flatMap((name, index) =>
+          index % 2 === 0 ? [[name, rawHeaders[index + 1] ?? ""] as const] : [],
+        );
+        const headers = pairs.filter(([name]) => !left.has(name.toLowerCase()));
+        resolve({ status: `${statusCode} ${statusMessage}`, headers, body });
+      });
+    });
+    request.on("error", fail);
+  });
+}

@@ -1,0 +1,136 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { readFile, writeFile } from "node:fs/promises";
+import { type IncomingMessage, type OutgoingHttpHeaders, request } from "node:http";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { commandStore, keyFor, readStore, unwrapAll, wrappingKeyOf } from "../support/managed.ts";
+import {
+  type RunningService,
+  eventually,
+  freePort,
+  keySetText,
+  runCli,
+  startService,
+  temporaryFolder,
+} from "../support/service.ts";
+
+type Scope = { after(fn: () => Promise<void>): void };
+
+/** A request with any head. */
+async function ask(url: URL, headers: OutgoingHttpHeaders = {}, method = "GET"): Promise<IncomingMessage> {
+  const sent = request(url, { method, headers, agent: false, setHost: !("Host" in headers) });
+  sent.end();
+  const [response] = (await once(sent, "response")) as [IncomingMessage];
+  return response.setEncoding("utf8");
+}
+
+async function textOf(response: IncomingMessage): Promise<string> {
+  return (await response.toArray()).join("");
+}
+
+async function startAdmin(t: Scope, args: readonly string[]): Promise<{ service: RunningService; admin: URL }> {
+  const service = await startService(t, ["--admin", "127.0.0.1:0", ...args]);
+  const { admin } = await service.logged(({ msg }) => msg === "started");
+  return { service, admin: new URL(admin as string) };
+}
+
+describe("the page of the admin address", () => {
+  test("shows the keys of the store, what the JWK Set is answered with, and no secret", async (t) => {
+    const data = await temporaryFolder(t);
+    const { service, admin } = await startAdmin(t, ["--data", data, "--replica-name", "here & there"]);
+    const response = await ask(admin);
+    const text = await textOf(response);
+    assert.equal(response.statusCode, 200);
+    assert.equal(response.headers["content-type"], "text/html; charset=utf-8");
+    assert.equal(response.headers["cache-control"], "no-store");
+    const [, nonce = ""] = /'nonce-([^']{24})'/.exec(response.headers["content-security-policy"] as string) ?? [];
+    assert.ok(text.includes(`<script nonce="${nonce}">`));
+    assert.match(text, /All is well\./);
+    assert.match(text, /here &amp; there/);
+    const answer = await fetch(service.jwksUri);
+    assert.ok(text.includes(`ETag: ${answer.headers.get("etag")?.replaceAll('"', "&quot;")}`));
+    const { records } = await readStore(join(data, "keys.db"));
+    const [{ kid, privateHalf }] = records as [(typeof records)[0]];
+    assert.ok(text.includes(`<code>${kid}</code>`));
+    const { jwe } = privateHalf as { jwe: string };
+    const parts = [await wrappingKeyOf(data), ...jwe.split(".").filter((part) => part.length > 8)];
+    const kept = await readFile(join(data, "last-set.json"), "utf8");
+    const { seal } = JSON.parse(kept) as { seal: string };
+    const [{ d }] = (await unwrapAll(records, parts[0] as string)) as [{ d: string }];
+    for (const secret of [...parts, seal, d, "&quot;d&quot;"]) assert.ok(!text.includes(secret), secret);
+
+    const other = await ask(admin);
+    assert.notEqual(other.headers["content-security-policy"], response.headers["content-security-policy"]);
+    other.resume();
+    const head = await ask(admin, {}, "HEAD");
+    assert.equal(await textOf(head), "");
+    const post = await ask(admin, {}, "POST");
+    assert.equal(post.statusCode, 405);
+    post.resume();
+    assert.equal((await ask(new URL("/constructor", admin))).resume().statusCode, 404);
+  });
+
+  test("its stream shows a rotation, and ends with the service", async (t) => {
+    const data = await temporaryFolder(t);
+    const { service, admin } = await startAdmin(t, ["--data", data]);
+    const stream = await ask(new URL("/events", admin));
+    let text = "";
+    stream.on("data", (chunk: string) => (text += chunk));
+    await eventually("all parts", () => text.includes('"headline"'));
+    const key = await keyFor(await wrappingKeyOf(data));
+    await commandStore(join(data, "keys.db"), { type: "rotate", use: "sig", key });
+    await eventually("the new key", () => text.includes(`&quot;${key.kid}&quot;`));
+    const ended = once(stream, "end");
+    await service.stop();
+    await ended;
+  });
+
+  test("shows keys from files, and that new ones were refused", async (t) => {
+    const folder = await temporaryFolder(t);
+    const keys = join(folder, "keys.json");
+    await writeFile(keys, keySetText("new", "old"));
+    const { service, admin } = await startAdmin(t, ["--keys", keys]);
+    const text = await textOf(await ask(admin));
+    assert.match(text, /<code>new<\/code>/);
+    assert.match(text, /jwksd does not manage these keys/);
+    await writeFile(keys, "{");
+    await service.logged(({ msg }) => msg.startsWith("new keys refused"));
+    assert.match(await textOf(await ask(admin)), /1 error\.[^]*The key files were refused[^]*kill -HUP \d+/);
+  });
+
+  test("is served by the first process where workers publish", { skip: process.platform !== "linux" }, async (t) => {
+    const data = await temporaryFolder(t);
+    const port = await freePort();
+    const { admin } = await startAdmin(t, ["--data", data, "--workers", "2", "--port", String(port)]);
+    const text = await textOf(await ask(admin));
+    assert.match(text, /All is well\./);
+    assert.match(text, /200 OK\nContent-Type: application\/jwk-set\+json/);
+  });
+
+  test("refuses names of other machines, and other web sites; probes by address are answered", async (t) => {
+    const data = await temporaryFolder(t);
+    const { admin } = await startAdmin(t, ["--data", data]);
+    const status = async (path: string, headers: OutgoingHttpHeaders): Promise<number | undefined> => {
+      const response = await ask(new URL(path, admin), headers);
+      response.destroy();
+      return response.statusCode;
+    };
+    for (const path of ["/", "/events"]) {
+      assert.equal(await status(path, { Host: "rebound.example:9901" }), 421);
+      assert.equal(await status(path, { Host: "10.1.2.3:9901" }), 421);
+      assert.equal(await status(path, { Host: "localhost:9901" }), 200);
+      assert.equal(await status(path, { "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors" }), 403);
+      assert.equal(await status(path, { Origin: "https://evil.example" }), 403);
+    }
+    for (const path of ["/livez", "/readyz"]) {
+      assert.equal(await status(path, { Host: "10.1.2.3:9901" }), 200);
+      assert.equal(await status(path, { Host: "rebound.example" }), 421);
+    }
+  });
+
+  test("its address is printed at the start, and --help names it", async (t) => {
+    const { stdout } = await runCli(t, ["help", "serve"]);
+    assert.match(stdout.replaceAll(/\s+/g, " "), /--admin <host:port> address of a page that shows keys/);
+  });
+});

@@ -1,0 +1,170 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import type { Answer } from "../../src/page/answer.ts";
+import { html, lines } from "../../src/page/html.ts";
+import { page, pageParts, pagePolicy, withoutRelative } from "../../src/page/page.ts";
+import { script } from "../../src/page/script.ts";
+import { style } from "../../src/page/style.ts";
+import { rotationPolicy } from "../../src/rotation/policy.ts";
+import type { Known } from "../../src/status/known.ts";
+import { statusOf } from "../../src/status/status.ts";
+import { day, hour, lease, record, start, waiting } from "../rotation/key-records.ts";
+
+const nonce = "bm9uY2U=";
+const answer: Answer = {
+  status: "200 OK",
+  headers: [
+    ["Content-Type", "application/jwk-set+json"],
+    ["ETag", '"abc"'],
+  ],
+  body: '{"keys":[]}',
+};
+
+/** A service in which every text from outside is this one. */
+function knownWith(hostile: string): Known {
+  const failure = { at: start - hour, code: "ERR_STORE_UNAVAILABLE", message: hostile };
+  const active = record(hostile, "active", { announcedAt: start - 12 * day, activatedAt: start - 10 * day });
+  const next = {
+    ...waiting(record(`${hostile}2`, "announced", { announcedAt: start - hour })),
+    privateHalf: { uri: `pkcs11:${hostile}` },
+  };
+  return {
+    now: start,
+    phase: "running",
+    issuer: `https://op.example/${hostile}`,
+    jwksUri: `https://op.example/${hostile}/jwks`,
+    pid: 42,
+    notReady: hostile,
+    isShortBySetting: false,
+    isShort: false,
+    published: [{ kid: `${hostile}3`, use: "enc", alg: "RSA-OAEP" }],
+    manager: {
+      policy: rotationPolicy(),
+      records: [active, next],
+      isVerified: false,
+      health: {
+        failure,
+        fencedAt: start,
+        heldBack: { [`${hostile}2`]: failure },
+        unopened: { [hostile]: failure },
+        undestroyed: { [hostile]: failure },
+      },
+      store: {
+        lastAttemptAt: start,
+        lastError: failure,
+        revision: 7,
+        revisionSince: start - hour,
+        loaded: {
+          leases: [
+            lease("self", { publishes: 7, name: hostile }),
+            lease("old", { publishes: 6, name: hostile, signsWith: [hostile] }),
+          ],
+          now: start,
+          at: start,
+        },
+        audit: [{ number: 1, at: start - hour, type: "announced", kid: hostile, use: "sig", reason: hostile }],
+        self: { id: "self", name: hostile, publishes: 7, signsWith: [] },
+      },
+    },
+    refused: failure,
+    events: [{ at: start, level: "error", message: hostile, details: { [hostile]: hostile } }],
+  };
+}
+
+const plain = page(statusOf(knownWith("name")), answer, nonce);
+
+/** Elements and attributes, without their texts. */
+const skeleton = (markup: string): string[] =>
+  (markup.match(/<\/?[a-z][^>]*>/g) ?? []).map((tag) => tag.replaceAll(/"[^"]*"/g, '""'));
+
+describe("what comes from outside is text, whatever it looks like", () => {
+  const hostile = [
+    '"><script>alert(1)</script>',
+    "'><img src=x onerror=alert(1)>",
+    "</pre></title></style></script><h1>",
+    "&lt;b&gt; &amp; <!--",
+    '{"keys":"</script>"}',
+    "${x}\\u003c `",
+    "a\u202Eb\u0000c\u001b[31m\nd",
+  ];
+  for (const text of hostile) {
+    test(JSON.stringify(text), () => {
+      const body = JSON.stringify({ keys: [{ kid: text }] });
+      const bad: Answer = { status: text, headers: [["ETag", text]], body };
+      const markup = page(statusOf(knownWith(text)), bad, nonce);
+      // The same elements with the same attributes as with a harmless text.
+      assert.deepEqual(skeleton(markup), skeleton(plain));
+      for (const character of ["\u202E", "\0", "\u001b"]) assert.ok(!markup.includes(character));
+      const failed = page(statusOf(knownWith(text)), { failure: text }, nonce);
+      assert.doesNotMatch(failed, /<(?:img|b>|!--)/);
+    });
+  }
+
+  test("a template escapes what is put in, and leaves markup", () => {
+    assert.equal(
+      html`<a title="${`"'<&>`}">${html`<b>${1}</b>`}${undefined}${[html`x`, html`y`]}</a>`.text,
+      '<a title="&quot;&#39;&lt;&amp;&gt;"><b>1</b>xy</a>',
+    );
+    assert.equal(lines("a<b\n\u001bc").text, "a&lt;b\n\\u{1b}c");
+  });
+});
+
+describe("the page", () => {
+  test("runs its own script and no other, and has its own style", () => {
+    assert.deepEqual(plain.match(/<script[^>]*>/g), [`<script nonce="${nonce}">`]);
+    assert.deepEqual(plain.match(/<style[^>]*>/g), [`<style nonce="${nonce}">`]);
+    const markup = plain.replace(style, "").replace(script, "");
+    assert.doesNotMatch(markup, /\son\w+=|\sstyle=|javascript:|<(?:iframe|object|embed|form|base)\b/);
+    assert.deepEqual(
+      [...markup.matchAll(/(?:href|src)="([^"]{0,5})/g)].map(([, to]) => to),
+      ["data:", "#main"],
+    );
+    assert.doesNotMatch(style + script, /https?:|url\((?!#)|@import/);
+    assert.match(pagePolicy(nonce), /^default-src 'none'; script-src 'nonce-bm9uY2U='; style-src 'nonce-bm9uY2U=';/);
+    assert.doesNotMatch(pagePolicy(nonce), /unsafe|\*/);
+  });
+
+  test("has each id once, and labels that exist", () => {
+    const ids = [...plain.matchAll(/\sid="([^"]*)"/g)].map(([, id]) => id);
+    assert.equal(new Set(ids).size, ids.length);
+    for (const [, id] of plain.matchAll(/(?:aria-labelledby|data-copy)="([^"]*)"/g)) assert.ok(ids.includes(id), id);
+    for (const id of Object.keys(pageParts(statusOf(knownWith("name")), answer))) assert.ok(ids.includes(id), id);
+  });
+
+  test("says what is wrong first, with the command that mends it", () => {
+    const faults = [...plain.matchAll(/<li class="fault (error|warning)">/g)].map(([, severity]) => severity);
+    assert.ok(faults.indexOf("warning") > faults.lastIndexOf("error"));
+    const count = (severity: string): number => faults.filter((one) => one === severity).length;
+    assert.ok(plain.includes(`${count("error")} errors and ${count("warning")} warnings.`));
+    const text = plain.indexOf("The lease of this replica has ended");
+    assert.ok(text > 0 && text < plain.indexOf("At a glance"));
+    for (const command of ["jwksd keys", "jwksd replicas", "jwksd keys rewrap", "kill -HUP 42"]) {
+      assert.match(plain, new RegExp(`<pre[^>]*>${command}</pre>`));
+    }
+  });
+
+  test("holds no private half, wrapped or not", () => {
+    assert.doesNotMatch(plain, /wrapped name|\bjwe\b/);
+  });
+
+  test("is whole for keys from files, and for a kept set", () => {
+    const files = { ...knownWith("name"), manager: undefined, refused: undefined, notReady: undefined };
+    const ofFiles = page(statusOf(files), answer, nonce);
+    assert.match(ofFiles, /All is well\./);
+    assert.match(ofFiles, /jwksd does not manage these keys/);
+    const outage = { at: start, code: "ERR_STORE_UNAVAILABLE", message: "no route to host" };
+    const kept = page(statusOf({ ...files, withoutStore: { keptAt: start - hour, outage } }), answer, nonce);
+    assert.match(kept, /The store was not reached since the start, so the set of 2026-11-20 11:00:00 UTC is published/);
+    assert.match(page(statusOf(files), { failure: "ECONNREFUSED" }, nonce), /does not answer: ECONNREFUSED/);
+  });
+
+  test("what time alone changes is nothing new", () => {
+    const known = { ...knownWith("name"), manager: undefined };
+    const before = pageParts(statusOf(known), answer);
+    const after = pageParts(statusOf({ ...known, now: start + 1_000 }), answer);
+    for (const id of ["headline", "keys", "replicas", "answer", "events"] as const) {
+      assert.equal(withoutRelative(before[id]), withoutRelative(after[id]), id);
+    }
+    assert.notEqual(before.events, after.events);
+  });
+});
