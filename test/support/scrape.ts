@@ -1,4 +1,5 @@
 import type { Metric } from "../../src/index.ts";
+import type { RunningService } from "./service.ts";
 
 /** Values of metrics as a scrape writes them: `name{label="value"}` and the value. */
 export function samplesOf(metrics: readonly Metric[]): Record<string, number> {
@@ -11,3 +12,29 @@ export function samplesOf(metrics: readonly Metric[]): Record<string, number> {
     ),
   );
 }
+
+/** What `/metrics` of a service says. */
+export interface Scrape {
+  readonly status: number;
+  readonly contentType: string | null;
+  readonly text: string;
+  /** As {@link samplesOf} gives them. */
+  readonly samples: Readonly<Record<string, number>>;
+}
+
+/** Scrapes a service that was started with {@link adminArgs}. */
+export async function scrape({ log }: Pick<RunningService, "log">, accept?: string): Promise<Scrape> {
+  const admin = log.find(({ msg }) => msg === "started")?.["admin"] as string;
+  const response = await fetch(`${admin}/metrics`, { headers: accept === undefined ? {} : { accept } });
+  const text = await response.text();
+  const lines = text.split("\n").filter((line) => line !== "" && !line.startsWith("#"));
+  const samples = Object.fromEntries(
+    lines.map((line) => {
+      const end = line.lastIndexOf(" ");
+      return [line.slice(0, end), Number(line.slice(end + 1))] as const;
+    }),
+  );
+  return { status: response.status, contentType: response.headers.get("content-type"), text, samples };
+}
+
+export const adminArgs = ["--admin", "127.0.0.1:0"] as const;

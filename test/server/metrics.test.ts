@@ -1,0 +1,114 @@
+import assert from "node:assert/strict";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { getOnce } from "../support/load.ts";
+import { adminArgs, scrape } from "../support/scrape.ts";
+import {
+  type RunningService,
+  eventually,
+  keySetText,
+  startService,
+  startServiceProcess,
+  temporaryFolder,
+} from "../support/service.ts";
+import { exchange } from "../support/wire.ts";
+
+type Scope = Parameters<typeof temporaryFolder>[0];
+
+async function withKeys(t: Scope, ...args: readonly string[]): Promise<readonly string[]> {
+  const keys = join(await temporaryFolder(t), "keys.json");
+  await writeFile(keys, keySetText("a", "b"), { mode: 0o600 });
+  return ["--keys", keys, ...adminArgs, ...args];
+}
+
+const responses = (document: string, code: number): string =>
+  `jwksd_responses_total{document="${document}",code="${code}"}`;
+
+async function count(service: RunningService): Promise<number> {
+  return (await scrape(service)).samples[responses("jwks", 200)] ?? 0;
+}
+
+describe("GET /metrics", () => {
+  test("counts responses by document and status, refusals of the parser too, and nothing of theirs is a label", async (t) => {
+    const service = await startService(t, await withKeys(t));
+    const ask = (path: string, init?: RequestInit) => fetch(`http://127.0.0.1:${service.port}${path}`, init);
+    const etag = (await ask("/jwks")).headers.get("etag") ?? "";
+    await ask("/jwks", { headers: { "If-None-Match": etag } });
+    await ask("/jwks?forged", { method: "DELETE" });
+    await ask("/forged");
+    await ask("/.well-known/openid-configuration");
+    await exchange(service.port, "GET /jwks HTTP/1.1\r\nHost: for ged\r\nConnection: close\r\n\r\n");
+    await exchange(service.port, "FORGED \r\n\r\n");
+    const { samples, text } = await scrape(service);
+    const expected = {
+      [responses("jwks", 200)]: 1,
+      [responses("jwks", 304)]: 1,
+      [responses("jwks", 405)]: 1,
+      [responses("discovery", 200)]: 1,
+      [responses("none", 404)]: 1,
+      // A host that is none, and a method that the parser does not know.
+      [responses("none", 400)]: 1,
+      [responses("none", 405)]: 1,
+    };
+    for (const [name, value] of Object.entries(expected)) assert.equal(samples[name], value, name);
+    assert.ok(!/forged/i.test(text));
+    assert.equal(samples['jwksd_key_info{kid="a",use="sig",alg="ES256",state="active",private_half="file"}'], 1);
+    assert.equal(samples["jwksd_ready"], 1);
+    assert.ok((samples["process_resident_memory_bytes"] ?? 0) > 0);
+    assert.ok(Object.keys(samples).some((name) => name.startsWith("nodejs_eventloop_lag")));
+  });
+
+  test("speaks OpenMetrics to those who ask for it, and the text of Prometheus to others, in any order", async (t) => {
+    const service = await startService(t, await withKeys(t));
+    const prometheus = "application/openmetrics-text;version=1.0.0;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
+    for (const accept of [undefined, prometheus, "text/plain", "application/openmetrics-text;q=0, text/plain"]) {
+      const { status, contentType, text, samples } = await scrape(service, accept);
+      const isOpen = accept === prometheus;
+      assert.equal(status, 200);
+      assert.equal(
+        contentType,
+        isOpen
+          ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
+          : "text/plain; version=0.0.4; charset=utf-8",
+      );
+      assert.equal(text.endsWith("\n# EOF\n"), isOpen);
+      // OpenMetrics names the family of a counter without its suffix, and each sample with it.
+      assert.ok(text.includes(`# TYPE jwksd_responses${isOpen ? "" : "_total"} counter\n`), text.slice(0, 2_000));
+      assert.equal(samples[responses("jwks", 200)], 0);
+      assert.ok("process_cpu_seconds_total" in samples);
+    }
+  });
+
+  test("is of the admin address alone, and takes no other method", async (t) => {
+    const service = await startService(t, await withKeys(t));
+    assert.equal((await fetch(`http://127.0.0.1:${service.port}/metrics`)).status, 404);
+    const admin = service.log.find(({ msg }) => msg === "started")?.["admin"] as string;
+    assert.equal((await fetch(`${admin}/metrics`, { method: "POST" })).status, 405);
+    assert.equal((await fetch(`${admin}/toString`)).status, 404);
+    const head = await fetch(`${admin}/metrics`, { method: "HEAD" });
+    assert.deepEqual([head.status, await head.text()], [200, ""]);
+  });
+
+  test("sums the workers, and no count goes back when one dies", async (t) => {
+    if (process.platform !== "linux") return t.skip("workers share a port on Linux");
+    const service = await startServiceProcess(t, await withKeys(t, "--workers", "2"));
+    const asked = 40;
+    for (let sent = 0; sent < asked; sent += 1) await getOnce(service.port);
+    assert.equal(await count(service), asked);
+    const { samples } = await scrape(service);
+    assert.equal(samples["jwksd_workers"], 2);
+    assert.equal(samples["jwksd_rotation_mode"], 0);
+
+    const pids = service.log.filter(({ msg }) => msg === "worker started").map(({ pid }) => pid as number);
+    process.kill(pids[0] as number, "SIGKILL");
+    await service.logged(({ msg }) => msg === "a worker died and is replaced");
+    assert.equal(await count(service), asked);
+    await eventually(
+      "its place is taken",
+      () => service.log.filter(({ msg }) => msg === "worker started").length === 3,
+    );
+    await getOnce(service.port);
+    assert.equal(await count(service), asked + 1);
+  });
+});
