@@ -11,7 +11,6 @@ interface Signed {
 
 /** Counts and times the signatures of each key. */
 export function createSignatures(clock: Clock, onFailure: (kid: string, error: JwksdError) => void) {
-  const monotonic = (): number => monotonicNow(clock);
   const keys = new Map<string, Signed>();
 
   function signedWith(kid: string, { queued }: GuardedSign): Signed {
@@ -28,22 +27,19 @@ export function createSignatures(clock: Clock, onFailure: (kid: string, error: J
     measured(kid: string, sign: GuardedSign): GuardedSign {
       signedWith(kid, sign);
       const measured = async (...call: Parameters<GuardedSign>): ReturnType<GuardedSign> => {
-        const began = monotonic();
+        const began = monotonicNow(clock);
         try {
           const signature = await sign(...call);
-          note("ok", began);
+          const { results, durations } = signedWith(kid, sign);
+          durations.add((monotonicNow(clock) - began) / 1000);
+          results.add("ok");
           return signature;
         } catch (error) {
           const code = error instanceof JwksdError ? error.code : "ERR_INTERNAL";
-          note(code, began);
+          signedWith(kid, sign).results.add(code);
           if (error instanceof JwksdError && code !== "ERR_SIGNER_ABORTED") onFailure(kid, error);
           throw error;
         }
-      };
-      const note = (result: string, began: number): void => {
-        const { results, durations } = signedWith(kid, sign);
-        durations.add((monotonic() - began) / 1000);
-        results.add(result);
       };
       return Object.assign(measured, { queued: sign.queued });
     },
@@ -62,7 +58,7 @@ export function createSignatures(clock: Clock, onFailure: (kid: string, error: J
         ),
         {
           name,
-          help: "How long a signature took, waiting included, whether or not it succeeded.",
+          help: "How long signatures took that succeeded, waiting included.",
           type: "histogram",
           values: signed.flatMap(([kid, { durations }]) => durations.values(name, { kid })),
         },

@@ -152,7 +152,7 @@ export const settingDefinitions = {
     rule: textThat('HOST:PORT or "off"', isAddressOrOff),
     fallback: "127.0.0.1:9901",
     value: "<host:port>",
-    help: 'address of a page that shows keys, replicas and health, and of /livez and /readyz, or "off"',
+    help: 'address of a page that shows keys, replicas and health, and of /livez, /readyz and /metrics, or "off"',
   },
   logLevel: {
     rule: oneOf("debug", "info", "warn", "error", "silent"),

@@ -115,9 +115,9 @@ describe("signatures", () => {
 
     const name = "jwksd_signature_duration_seconds";
     const bucket = (le: string): number | undefined => valuesOf(provider, `${name}_bucket`)[`{le="${le}",kid="a"}`];
-    assert.deepEqual(["0.025", "0.05", "0.1", "1", "2.5", "+Inf"].map(bucket), [0, 1, 2, 2, 3, 3]);
-    assert.deepEqual(valuesOf(provider, `${name}_count`), { '{kid="a"}': 3 });
-    assert.ok(Math.abs((valuesOf(provider, `${name}_sum`)['{kid="a"}'] ?? 0) - 2.09) < 1e-9);
+    assert.deepEqual(["0.025", "0.05", "0.1", "1", "2.5", "+Inf"].map(bucket), [0, 1, 2, 2, 2, 2]);
+    assert.deepEqual(valuesOf(provider, `${name}_count`), { '{kid="a"}': 2 });
+    assert.ok(Math.abs((valuesOf(provider, `${name}_sum`)['{kid="a"}'] ?? 0) - 0.09) < 1e-9);
   });
 
   test("of keys that are gone are forgotten, and those of one that comes back count again", async () => {

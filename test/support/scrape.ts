@@ -38,3 +38,8 @@ export async function scrape({ log }: Pick<RunningService, "log">, accept?: stri
 }
 
 export const adminArgs = ["--admin", "127.0.0.1:0"] as const;
+
+/** The names of the metrics in a scrape, with values or without. */
+export function familiesOf(text: string): string[] {
+  return Array.from(text.matchAll(/^# TYPE (\S+) /gm), ([, name = ""]) => name);
+}

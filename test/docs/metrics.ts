@@ -1,0 +1,18 @@
+// Prints the table of docs/metrics.md. Run: node test/docs/metrics.ts
+import type { Metric } from "../../src/metrics.ts";
+import { allMetrics } from "../support/all-metrics.ts";
+
+/** One row for each metric, by name. */
+export function tableOf(metrics: readonly Metric[]): string {
+  const rows = metrics
+    .toSorted((one, other) => (one.name < other.name ? -1 : 1))
+    .map(({ name, type, help, values }) => {
+      const labels = new Set(values.flatMap((value) => Object.keys(value.labels)));
+      labels.delete("le");
+      const names = [...labels].map((label) => `\`${label}\``).join(", ");
+      return `| \`${name}\` | ${type} | ${names} | ${help} |`;
+    });
+  return ["| name | type | labels | meaning |", "|---|---|---|---|", ...rows].join("\n");
+}
+
+if (import.meta.main) console.log(tableOf(await allMetrics()));

@@ -1,0 +1,82 @@
+import { SignerError, StoreError } from "../../src/errors.ts";
+import { createManagerMetrics } from "../../src/manager/metrics.ts";
+import { type Metric, sumMetrics } from "../../src/metrics.ts";
+import { createProvider } from "../../src/provider/provider.ts";
+import { createKeySetMetrics } from "../../src/relying-party/metrics.ts";
+import { rotationPolicy } from "../../src/rotation/policy.ts";
+import { serviceMetrics } from "../../src/server/service-metrics.ts";
+import { localSigner } from "../../src/signer/local.ts";
+import type { Known } from "../../src/status/known.ts";
+import { statusOf } from "../../src/status/status.ts";
+import { day, hour, lease, record, start, waiting } from "../rotation/key-records.ts";
+import { ecKey } from "./keys.ts";
+import { simulatedClock } from "./simulated.ts";
+
+const policy = rotationPolicy();
+const outage = new StoreError("ERR_STORE_UNAVAILABLE", "no route to host");
+
+/** Every metric that jwksd has, each with a value at least. */
+export async function allMetrics(): Promise<readonly Metric[]> {
+  const metrics = sumMetrics([...serviceParts(), managerPart(), await providerPart(), keySetPart()]);
+  const empty = metrics.filter(({ values }) => values.length === 0).map(({ name }) => name);
+  if (empty.length > 0) throw new Error(`no value of ${empty.join(", ")}`);
+  return metrics;
+}
+
+const records = [
+  record("old", "retiring", { announcedAt: start - 200 * day, activatedAt: start - 199 * day, retiredAt: start }),
+  record("now", "active", { announcedAt: start - 100 * day, activatedAt: start - 99 * day }),
+  record("code", "active", { use: "enc", announcedAt: start - 100 * day, activatedAt: start - 99 * day }),
+  waiting(record("next", "announced", { announcedAt: start - hour })),
+];
+
+function managerPart(): readonly Metric[] {
+  const measured = createManagerMetrics(simulatedClock());
+  measured.onCall("load");
+  measured.note({ type: "failed", error: outage, retryInMs: 1 });
+  measured.note({ type: "held-back", kid: "next", error: new SignerError("ERR_SIGNER_UNAVAILABLE", "off") });
+  return measured.metrics({ records, policy, published: 1, stored: 1, isReady: true });
+}
+
+function serviceParts(): readonly (readonly Metric[])[] {
+  const known: Known = {
+    now: start,
+    phase: "running",
+    issuer: "https://op.example",
+    jwksUri: "https://op.example/jwks",
+    pid: 42,
+    isShortBySetting: false,
+    isShort: false,
+    published: [{ kid: "file", use: "enc", alg: "RSA-OAEP-256" }],
+    events: [],
+  };
+  const failure = { at: start, code: outage.code, message: outage.message };
+  const store = {
+    lastAttemptAt: start,
+    lastSuccessAt: start,
+    revision: 7,
+    loaded: { leases: [lease("self", { publishes: 6 })], now: start, at: start },
+    audit: [],
+  };
+  const health = { failure, heldBack: {}, unopened: {}, undestroyed: {} };
+  const managed = { ...known, manager: { policy, records, health, store, isVerified: true } };
+  const kept = { ...known, withoutStore: { keptAt: start, outage: failure } };
+  return [managed, kept].map((known) =>
+    serviceMetrics({ status: statusOf(known), now: start, version: "1", workers: 1, isRefused: false }),
+  );
+}
+
+async function providerPart(): Promise<readonly Metric[]> {
+  const provider = await createProvider({
+    issuer: "https://op.example",
+    keyset: [{ keyId: "now", signer: await localSigner(ecKey("now")) }],
+  });
+  await provider.sign({ sub: "u" }, { lifetimeSeconds: 60 });
+  return provider.metrics();
+}
+
+function keySetPart(): readonly Metric[] {
+  const measured = createKeySetMetrics("https://op.example");
+  measured.note({ type: "refreshed", status: 200, bytes: 1 });
+  return measured.metrics(start);
+}
