@@ -16,8 +16,8 @@ const issuer = "https://op.example";
 // Synchronous: what was said before a SIGKILL has been said.
 const say = (line: unknown): void => void writeSync(1, `${JSON.stringify(line)}\n`);
 
-// Each renewal of a lease is a turn, so there are few; but the leases of those that are killed have to end.
-const policy = command === "rotate" ? { rotateEveryDays: 2, leaseSeconds: 3_600 } : { leaseSeconds: 36_500 * 86_400 };
+// Each renewal of a lease is a turn, so leases are long.
+const policy = command === "rotate" ? { rotateEveryDays: 2, leaseSeconds: 43_200 } : { leaseSeconds: 36_500 * 86_400 };
 let now = Number(start);
 const timers = new Set<{ readonly at: number; readonly isPause: boolean; readonly callback: () => void }>();
 const clock: Clock = {
