@@ -49,7 +49,7 @@ describe("--workers 2", { timeout: 180_000, concurrency: 2, skip: process.platfo
     const [victim, survivor] = workersOf(service) as [number, number];
     const clients = await connectToBoth(service);
     const load = startLoad(service.port, { kept: 8, fresh: 4 });
-    await load.answers(500);
+    await load.answers(200);
     const owners = await ownersOf(service, [victim, survivor]);
     process.kill(victim, "SIGKILL");
     for (const client of clients) {
@@ -58,7 +58,7 @@ describe("--workers 2", { timeout: 180_000, concurrency: 2, skip: process.platfo
     const line = await service.logged(({ msg }) => msg === "a worker died and is replaced");
     assert.deepEqual([line["pid"], line["signal"]], [victim, "SIGKILL"]);
     await replaced(service, 1);
-    await load.answers(500);
+    await load.answers(200);
     const { cut, answered } = await load.stop();
     const lost = cut.map(({ localPort }) => owners.get(localPort));
     assert.ok(!lost.includes(survivor), "a request that the other worker held");
@@ -75,14 +75,14 @@ describe("--workers 2", { timeout: 180_000, concurrency: 2, skip: process.platfo
   test("one that is told to end loses nothing, and is replaced", async (t) => {
     const { service } = await start(t);
     const load = startLoad(service.port, { kept: 8, fresh: 8 });
-    await load.answers(500);
+    await load.answers(200);
     const [pid] = workersOf(service) as [number];
     const waiting = await requestsNotAccepted(service.port, [pid]);
     process.kill(pid, "SIGTERM");
     process.kill(pid, "SIGCONT");
     for (const reply of await Promise.all(waiting)) assertWhole(reply);
     await replaced(service, 1);
-    await load.answers(500);
+    await load.answers(200);
     const { cut, refused } = await load.stop();
     assert.deepEqual({ cut, refused }, { cut: [], refused: 0 });
   });
@@ -183,7 +183,7 @@ describe("--workers 2", { timeout: 180_000, concurrency: 2, skip: process.platfo
     test("after SIGTERM under load, and no request is cut", async (t) => {
       const { service } = await start(t);
       const load = startLoad(service.port, { kept: 8, fresh: 8 });
-      await load.answers(500);
+      await load.answers(200);
       const waiting = await requestsNotAccepted(service.port, workersOf(service));
       // As service managers do: to all processes.
       for (const pid of [service.pid, ...workersOf(service)]) process.kill(pid, "SIGTERM");
