@@ -1,11 +1,12 @@
 /**
- * Variables that most programs need and that hold no secrets. In upper case, because Windows ignores case.
+ * Variables that most programs need and that hold no secrets. In upper case, because Windows ignores case. What Node has compiled for
+ * this process it need not compile again for a child.
  *
  * @see https://specifications.freedesktop.org/basedir-spec/latest/
  */
 const common = `
   PATH HOME USER LOGNAME LANG LANGUAGE LC_* TZ TMPDIR LD_LIBRARY_PATH
-  XDG_CONFIG_HOME XDG_DATA_HOME XDG_STATE_HOME XDG_RUNTIME_DIR
+  XDG_CONFIG_HOME XDG_DATA_HOME XDG_STATE_HOME XDG_RUNTIME_DIR NODE_COMPILE_CACHE
   SYSTEMROOT SYSTEMDRIVE WINDIR TEMP TMP USERPROFILE APPDATA LOCALAPPDATA PROGRAMDATA
 `;
 

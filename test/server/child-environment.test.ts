@@ -11,7 +11,15 @@ const secrets = {
 };
 
 test("a child gets what any program needs, what is named, and nothing else", () => {
-  const needed = { PATH: "/bin", HOME: "/root", LANG: "C", LC_TIME: "de", TZ: "UTC", XDG_RUNTIME_DIR: "/run" };
+  const needed = {
+    PATH: "/bin",
+    HOME: "/root",
+    LANG: "C",
+    LC_TIME: "de",
+    TZ: "UTC",
+    XDG_RUNTIME_DIR: "/run",
+    NODE_COMPILE_CACHE: "/c",
+  };
   const named = { NODE_OPTIONS: "-x", NFAST_HOME: "/opt", Path_Of_Module: "/m" };
   const others = { NODE_OPTIONS_MORE: "x", XNFAST_HOME: "x", LC: "x", EMPTY: undefined };
   assert.deepEqual(

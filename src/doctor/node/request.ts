@@ -1,5 +1,4 @@
 import type { IncomingMessage } from "node:http";
-import { request as requestHttp } from "node:http";
 import { request as requestHttps } from "node:https";
 import { isIP } from "node:net";
 import { lookup } from "node:dns/promises";
@@ -11,6 +10,9 @@ import { isPublicAddress } from "../../node/guarded-fetch.ts";
 import { lookupOf } from "../../node/fixed-lookup.ts";
 import type { Address } from "../../node/host-addresses.ts";
 import type { Exchange, Failure } from "../observations.ts";
+
+// An import of node:http loads undici as well, which takes longer than all that the doctor needs.
+const { request: requestHttp } = process.getBuiltinModule("node:http");
 
 /** Limits of an observer. */
 export interface RequestLimits {
