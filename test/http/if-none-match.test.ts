@@ -5,6 +5,7 @@ import { notModified } from "../../src/http/conditional.ts";
 import { type Target, faces, wireFaces } from "../support/faces.ts";
 import { named } from "../support/keys.ts";
 import { pipeline } from "../support/wire.ts";
+import { soak } from "../support/soak.ts";
 
 const etag = `"${"0123456789abcdef".repeat(4)}"`;
 
@@ -112,7 +113,7 @@ describe("304 if and only if the contract says so", () => {
   test("of any list of validators", () => {
     fc.assert(
       fc.property(values(etag), (value) => assert.equal(notModified(value, etag), reference(value, etag))),
-      { numRuns: 20_000 },
+      { numRuns: soak(50_000) },
     );
   });
 
@@ -141,7 +142,7 @@ describe("304 if and only if the contract says so", () => {
             const { status } = await target.send({ target: "/jwks", headers });
             assert.equal(status, reference(lines.map(trim).join(", "), own) ? 304 : 200);
           }),
-          { numRuns: 300 },
+          { numRuns: soak(1_000) },
         );
       });
     });

@@ -11,6 +11,7 @@ import {
   localSigner,
 } from "../../src/index.ts";
 import { type EcPrivateJwk, type PrivateJwk, ecKey, privateMembers, rsaKey } from "../support/keys.ts";
+import { soak } from "../support/soak.ts";
 
 const issuer = "https://op.example";
 const urls = [`${issuer}/jwks`, `${issuer}/.well-known/openid-configuration`, `${issuer}/x`];
@@ -116,7 +117,7 @@ describe("any valid keyset", () => {
         const jwks = [...keys.signing, ...keys.encryption].map(({ jwk }) => jwk);
         await Promise.all(entries.map((entry, index) => roundTrips(entry, jwks[index] as PrivateJwk)));
       }),
-      { numRuns: 60 },
+      { numRuns: soak(200) },
     );
   });
 
@@ -140,7 +141,7 @@ describe("any valid keyset", () => {
           }
         }
       }),
-      { numRuns: 40 },
+      { numRuns: soak(200) },
     );
   });
 
@@ -169,7 +170,7 @@ describe("any valid keyset", () => {
             .digest("hex")}"`,
         );
       }),
-      { numRuns: 60 },
+      { numRuns: soak(200) },
     );
   });
 
@@ -179,7 +180,7 @@ describe("any valid keyset", () => {
         const [one, two] = await Promise.all([left, right].map(async (keys) => published(await provide(keys))));
         assert.equal(one?.etag === two?.etag, JSON.stringify(one?.keys) === JSON.stringify(two?.keys));
       }),
-      { numRuns: 60 },
+      { numRuns: soak(200) },
     );
   });
 });
