@@ -10,6 +10,7 @@ import { type Section, goalsTable, machine } from "./report.ts";
 import { doctor } from "./doctor.ts";
 import { flood } from "./flood.ts";
 import { publishing } from "./publishing.ts";
+import { replicas } from "./replicas.ts";
 import { rotation } from "./rotation.ts";
 import { signers } from "./signers.ts";
 import { signing, verification } from "./tokens.ts";
@@ -28,6 +29,7 @@ const sections: Readonly<Record<string, (plan: Plan) => Promise<Section>>> = {
   signers,
   flood,
   rotation,
+  replicas,
   doctor,
 };
 const usage = `npm run bench -- [options]

@@ -60,7 +60,9 @@ async function measure(count: number, rounds: number): Promise<Measured> {
     const wrappingKey = newWrappingKey();
     const path = join(folder, "keys.db");
     await writeFile(join(folder, "wrapping.key"), `${wrappingKey}\n`, { mode: 0o600 });
-    await fill(path, wrappingKey, count);
+    const filled = await sqliteStore(path);
+    await fill(filled, wrappingKey, count);
+    await filled.close();
     const times = { open: [] as number[], manager: [] as number[], commit: [] as number[] };
     for (let round = 0; round < rounds; round += 1) {
       const store = await timed(times.open, async () => {
@@ -82,7 +84,7 @@ async function measure(count: number, rounds: number): Promise<Measured> {
   }
 }
 
-async function timed<T>(times: number[], action: () => Promise<T>): Promise<T> {
+export async function timed<T>(times: number[], action: () => Promise<T>): Promise<T> {
   const begunMs = performance.now();
   const result = await action();
   times.push(performance.now() - begunMs);
@@ -90,7 +92,7 @@ async function timed<T>(times: number[], action: () => Promise<T>): Promise<T> {
 }
 
 /** As if keys had rotated so often. */
-async function fill(path: string, wrappingKey: string, count: number): Promise<void> {
+export async function fill(store: KeyStore, wrappingKey: string, count: number): Promise<void> {
   const now = Date.now();
   // 32 random bytes are as long as a thumbprint and a coordinate.
   const times = { announcedAt: now - 9_000, activatedAt: now - 8_000, retiredAt: now - 7_000, endedAt: now - 6_000 };
@@ -100,7 +102,6 @@ async function fill(path: string, wrappingKey: string, count: number): Promise<v
   });
   const key = await keyFor(wrappingKey);
   const active: KeyRecord = { ...key, state: "active", unannounced: true, announcedAt: now, activatedAt: now };
-  const store = await sqliteStore(path);
   const event = {
     at: now,
     type: "removed",
@@ -109,11 +110,10 @@ async function fill(path: string, wrappingKey: string, count: number): Promise<v
   } as const;
   const events = tombstones.map(({ kid }) => Object.assign({ kid }, event));
   await store.commit(0, [...tombstones, active], events);
-  await store.close();
 }
 
 /** Load, change one record, commit: what every planned step does. */
-async function touch(store: KeyStore): Promise<void> {
+export async function touch(store: KeyStore): Promise<void> {
   const { revision, records } = await store.load();
   const active = records.at(-1) as KeyRecord;
   const changed = { ...active, activatedAt: (active.activatedAt ?? 0) + 1 };
