@@ -9,10 +9,10 @@
 
 /* Durations in ticks. Each wait has its exact bound: one tick less is found wrong. */
 #ifndef LEASE
-#define LEASE 3         /* leaseSeconds, by the clock of the store */
+#define LEASE 3         /* leaseSeconds, by the monotonic clock of whoever takes a step */
 #endif
 #define DRIFT 1         /* what the slowest clock of a replica loses in one lease */
-#define MARGIN 1        /* a replica ends its lease so much before the store does */
+#define MARGIN 1        /* a replica ends its lease so much before the others do */
 #define CACHE 2         /* life of a cached copy of the set */
 #define TOKEN 1         /* longest life of a token */
 #define SKEW 1          /* most that a clock of a signer or a verifier is off */
@@ -41,7 +41,9 @@
 #define NO_FENCE 13                     /* signs when its lease has ended */
 #define ADDS_KEY_AT_ANY_REVISION 14     /* to its lease, although the store has moved on */
 #define RENEWALS_OVERTAKE 15            /* one that was given up arrives after a later one */
-#define LEASES_VANISH 16                /* the clock of the store jumps, or a failover loses renewals */
+#define LEASES_VANISH 16                /* a failover loses them, or a clock ends them that was set */
+#define ENDS_RENEWED_LEASE 17           /* counts from when a lease was first seen, not from its last renewal */
+#define LEAVES_BEFORE_IT_STOPS 18       /* ends its lease, and goes on until it hears that */
 #define NOTHING 0
 #ifndef CHANGE
 #define CHANGE NOTHING
@@ -80,10 +82,10 @@ typedef Replica {
   unsigned set : 2;
   unsigned kid : 2;     /* signs with this key */
   unsigned own : 3;     /* ticks until it stops, by its own clocks */
-  bit asked;            /* the store has renewed the lease; the answer is under way */
+  bit asked;            /* the store has renewed the lease; the answer is under way, or lost */
   unsigned late : 2;    /* RENEWALS_OVERTAKE: a renewal under way, 1 + its kid */
   /* Its lease in the store. */
-  unsigned until : 3;   /* ticks until whoever takes a step holds the lease for ended */
+  unsigned until : 3;   /* ticks until somebody may have seen it without a renewal for as long as it lasts */
   bit publishes;        /* a revision that has B */
   bit signsA;
   bit signsB
@@ -170,7 +172,14 @@ inline ends(n) {
 
 /* The process is gone; its lease stays until it ends. */
 inline dies(n) {
-  r[n].own > 0 -> ends(n)
+  r[n].state != OUT -> ends(n)
+}
+
+/* The same in order: it ends its lease itself. */
+inline leaves(n) {
+  r[n].state != OUT ->
+  if :: !CHANGED(LEAVES_BEFORE_IT_STOPS) -> ends(n) :: else fi;
+  r[n].until = 0
 }
 
 /* A new process, or one that has stopped signing, makes a new lease. */
@@ -193,9 +202,10 @@ inline loads(n) {
  * The replica adds the key that it wants to sign with, if the store's revision is the one that it publishes. */
 #define ADDS(n, key) (ACTIVE(r[n].set) == key && (r[n].set == STORED || CHANGED(ADDS_KEY_AT_ANY_REVISION)))
 inline renews(n) {
-  r[n].state >= LOADED && !r[n].asked && (LIVE(n) || CHANGED(RENEWS_ENDED_LEASE)) ->
+  r[n].state >= LOADED && (LIVE(n) || CHANGED(RENEWS_ENDED_LEASE)) ->
   r[n].asked = 1;
-  r[n].until = LEASE;
+  r[n].until = (CHANGED(ENDS_RENEWED_LEASE) -> r[n].until : LEASE);
+  r[n].own = (CHANGED(ENDS_RENEWED_LEASE) -> LEASE - MARGIN + DRIFT : r[n].own);
   r[n].publishes = ((CHANGED(ACKNOWLEDGES_BEFORE_PUBLISHING) -> STORED : r[n].set) >= SET_AB);
   r[n].signsA = (r[n].kid == A || ADDS(n, A));
   r[n].signsB = (r[n].kid == B || ADDS(n, B))
@@ -211,10 +221,6 @@ inline hears(n, drift) {
   r[n].state = READY;
   r[n].kid = (r[n].signsB -> B : (r[n].signsA -> A : r[n].kid));
   left = 0
-}
-
-inline hears_nothing(n) {
-  r[n].asked -> r[n].asked = 0
 }
 
 /* A step of the rotation: by anybody, under compare-and-set. */
@@ -279,10 +285,11 @@ inline leases_vanish() {
   CHANGED(LEASES_VANISH) -> for (i : 0 .. REPLICAS - 1) { r[i].until = 0 }
 }
 
-/* From every state: if all replicas die, a step waits for the rest of their leases and no longer. */
-inline all_die() {
-  for (i : 0 .. REPLICAS - 1) { ends(i) }
-  laws();
+/* Whatever the state was in which all replicas have died: a step waits for the rest of their leases and no longer. */
+#define IS_OUT(n) (r[n].state == OUT)
+#define ALL_OUT (IS_OUT(0) && IS_OUT(1) && IS_OUT(2))
+inline all_have_died() {
+  left = 0;
   do
   :: step == REMOVED -> break
   :: MAY_STEP -> takes_step(); laws()
@@ -291,6 +298,9 @@ inline all_die() {
   assert(left <= LEASE + ANNOUNCE + RETIRE)
 }
 
+#define DIFFER(x, y) (r[x].state != r[y].state || r[x].set != r[y].set || r[x].kid != r[y].kid || r[x].own != r[y].own || \
+                      r[x].asked != r[y].asked || r[x].late != r[y].late || r[x].until != r[y].until || \
+                      r[x].publishes != r[y].publishes || r[x].signsA != r[y].signsA || r[x].signsB != r[y].signsB)
 #define OPTION(action) :: d_step { action; printf(#action); printf(", n = %d\n", n); n = 0 }
 
 active proctype rotation() {
@@ -305,15 +315,16 @@ active proctype rotation() {
     OPTION(reads_leases())
     OPTION(leases_vanish())
     :: true ->
-      if :: n = 0 :: n = 1 :: n = 2 fi;
+      /* Of replicas that are the same, one acts. */
+      if :: n = 0 :: DIFFER(0, 1) -> n = 1 :: DIFFER(1, 2) -> n = 2 fi;
       if
       OPTION(joins(n))
       OPTION(loads(n))
       OPTION(renews(n))
       OPTION(hears(n, 0))
       OPTION(hears(n, DRIFT))
-      OPTION(hears_nothing(n))
       OPTION(dies(n))
+      OPTION(leaves(n))
       OPTION(acts_by_plan(n))
       OPTION(renews_late(n))
       OPTION(late_renewal_arrives(n))
@@ -321,6 +332,6 @@ active proctype rotation() {
     fi;
     d_step { laws() }
   }
-  :: d_step { CHANGED(NOTHING) -> all_die() } -> break
+  :: d_step { CHANGED(NOTHING) && ALL_OUT -> all_have_died() } -> break
   od
 }

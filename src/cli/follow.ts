@@ -3,7 +3,7 @@ import { systemClock } from "../clock.ts";
 import type { JwksdError } from "../errors.ts";
 import type { Changed } from "../manager/keyring.ts";
 import { printable } from "../printable.ts";
-import { type ReplicasAt, lateText } from "../report/replicas.ts";
+import { type ReplicasAt, heardOf, lateText } from "../report/replicas.ts";
 import type { Lease } from "../store/store.ts";
 import { type Io, tell } from "./io.ts";
 import type { CommandKeys } from "./open-keys.ts";
@@ -26,22 +26,22 @@ export interface Followed {
  * @returns `undefined` where nobody waits, or where the store could not be asked
  */
 export async function follow(
-  { io, vault, keyring }: CommandKeys,
+  { io, vault }: CommandKeys,
   { revision, events }: Changed,
   waitSeconds: number,
 ): Promise<Followed | undefined> {
   if (waitSeconds === 0 || events.length === 0) return undefined;
-  const { leaseSeconds } = keyring.policy;
   const end = performance.now() + waitSeconds * 1000;
   const show = progress(io);
   try {
     for (;;) {
-      const { now, revision: newest, leases } = await vault.store.load();
+      const { now, revision: newest, leases: all } = await vault.store.load();
+      const leases = heardOf(all, now);
       const late = leases.filter(({ publishes }) => publishes < revision);
       const leftMs = end - performance.now();
       if (late.length === 0 || leftMs <= 0) {
         if (late.length > 0) io.exitCode = notFollowed;
-        return { replicas: { now, revision: newest, leases, leaseSeconds }, late };
+        return { replicas: { now, revision: newest, leases }, late };
       }
       show(`waiting for ${late.map(({ name }) => printable(name)).join(", ")} (${Math.ceil(leftMs / 1000)} s)`);
       await sleep(Math.min(pollMs, leftMs), systemClock);

@@ -125,7 +125,7 @@ async function lookAt(
 ): Promise<Pick<Found, "policy" | "records" | "replicas">> {
   const { records, revision, leases, now } = await store.load();
   checkRecords(records);
-  return { policy, records, replicas: { revision, leases, now, leaseSeconds: policy.leaseSeconds } };
+  return { policy, records, replicas: { revision, leases, now } };
 }
 
 /** Runs with the audit log, which is not authenticated. @throws see `openStore` */

@@ -12,12 +12,12 @@ export function replicasCommand(io: Io): Command {
   const command = new Command("replicas").description(
     "List the processes that publish or sign with the managed keys, and which steps wait for them.",
   );
-  return addLookSettings(command, ["leaseSeconds"])
+  return addLookSettings(command)
     .addHelpText(
       "after",
       `
 Each jwksd serve and each key manager is a replica with a lease in the store. A step waits until every replica has followed, or its
-lease has ended. A process that ends in order ends its lease; one that dies holds up steps for the rest of it (--lease-seconds).
+lease has ended. A process that ends in order ends its lease; one that dies holds up steps for one lease (--lease-seconds).
 The seal of the store is over its keys, not over its replicas.
 
 Examples:

@@ -4,6 +4,7 @@ import { ConfigError, StateError, StoreError } from "../errors.ts";
 import { commandedBy } from "../manager/owner.ts";
 import { createVault } from "../manager/vault.ts";
 import type { WrappingKeys } from "../manager/wrapping.ts";
+import { heardOf } from "../report/replicas.ts";
 import { createCommandLog } from "../server/log.ts";
 import { openStore, ownerOf, wrappingKeysOf } from "../server/open-store.ts";
 import { type Settings, checkStore } from "../server/settings.ts";
@@ -115,9 +116,9 @@ async function copied(
 ): Promise<{ readonly records: number; readonly events: number }> {
   const ownerRule = commandedBy(ownerOf(settings));
   const from = createVault({ store: source, keys, ownerRule });
-  const { revision, records, seal, leases } = await from.store.load();
-  if (leases[0] !== undefined)
-    refuse(`the replica ${leases[0].name} runs on the store to copy; stop it, and all others`);
+  const { revision, records, seal, leases, now } = await from.store.load();
+  const [replica] = heardOf(leases, now);
+  if (replica !== undefined) refuse(`the replica ${replica.name} runs on the store to copy; stop it, and all others`);
   if (records.length === 0) refuse("the store to copy holds no keys");
   if (seal === undefined) refuse("the store to copy has no seal; run: jwksd keys rewrap");
   if ((await target.load()).revision > 0) refuse("the store to fill is in use already; nothing was written");

@@ -13,20 +13,19 @@ export function createClocks(clock: Clock, skewMs: number) {
   let isFirst = true;
   /** When each wait was first seen, and how much of it had passed by then. */
   let waits = new Map<string, { readonly passedMs: number; readonly monotonic: number }>();
-  /** Leases, and when they end by the monotonic clock. */
-  let leases = new Map<string, { readonly lease: Lease; readonly endsAt: number }>();
+  let leases = new Map<string, SeenLease>();
 
   return {
     /** The time of the store. */
     now: (): number => looked.store + clock.now() - looked.wall,
 
-    /** Notes the time of the store. Gives back the leases that count: a lease that vanished early counts until its time is over. */
-    look({ now, leases: live, records }: Snapshot): readonly Lease[] {
+    /** Notes the time of the store, and which leases count. */
+    look(snapshot: Snapshot): LeasesAt {
+      const { now, records } = snapshot;
       const before = looked;
       looked = { store: now, wall: clock.now(), monotonic: monotonic() };
-      const vanished = [...leases].filter(([, { endsAt }]) => endsAt > looked.monotonic);
-      const seen = live.map((lease) => [lease.id, { lease, endsAt: looked.monotonic + lease.until - now }] as const);
-      leases = new Map([...vanished, ...seen]);
+      leases = seenLeases(leases, snapshot, looked.monotonic);
+      const isOver = ({ lease, since }: SeenLease): boolean => looked.monotonic - since >= lease.forMs;
       // Nobody knows whether it moved ahead before a wait began, or after that.
       const aheadMs = isFirst ? 0 : Math.max(now - before.store - (looked.monotonic - before.monotonic), 0);
       waits = new Map(
@@ -39,7 +38,11 @@ export function createClocks(clock: Clock, skewMs: number) {
         }),
       );
       isFirst = false;
-      return [...leases.values()].map(({ lease }) => lease);
+      const all = [...leases.values()];
+      return {
+        counted: all.filter((seen) => !isOver(seen)).map(({ lease }) => lease),
+        over: all.filter((seen) => seen.isThere && isOver(seen)).map(({ lease }) => lease),
+      };
     },
 
     /**
@@ -66,6 +69,42 @@ export function createClocks(clock: Clock, skewMs: number) {
       }
     },
   };
+}
+
+/** The leases at one look. */
+export interface LeasesAt {
+  /** Those on which the others rely. */
+  readonly counted: readonly Lease[];
+  /** Those that may be ended: this process has seen them without a renewal for as long as they last. */
+  readonly over: readonly Lease[];
+}
+
+/** A lease as it was last seen. */
+interface SeenLease {
+  readonly lease: Lease;
+  /** It is not, where the store has lost it, as in a failover. */
+  readonly isThere: boolean;
+  /** Since when it is as it is, by the monotonic clock. Its replica stops using it before it has been so for as long as it lasts. */
+  readonly since: number;
+}
+
+/** What was seen before, and what is seen now. Those that were ended do not count, and those that were lost do. */
+function seenLeases(
+  before: ReadonlyMap<string, SeenLease>,
+  { leases, ended }: Snapshot,
+  monotonic: number,
+): Map<string, SeenLease> {
+  const there = new Map(leases.map((lease) => [lease.id, lease]));
+  const gone = new Set(ended);
+  const lost = [...before].filter(([id]) => !there.has(id) && !gone.has(id));
+  return new Map([
+    ...lost.map(([id, seen]) => [id, seen.isThere ? { ...seen, isThere: false, since: monotonic } : seen] as const),
+    ...leases.map((lease) => {
+      const seen = before.get(lease.id);
+      const isSame = seen?.isThere === true && seen.lease.serial === lease.serial;
+      return [lease.id, { lease, isThere: true, since: isSame ? seen.since : monotonic }] as const;
+    }),
+  ]);
 }
 
 const nameOf = ({ kid, state }: KeyRecord, since: number): string => `${kid} ${state} ${since}`;

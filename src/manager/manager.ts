@@ -178,12 +178,13 @@ export async function manageKeys(
 
   /** The records after all that is due now, with the next keys where they are made in memory. */
   async function step(stored: readonly KeyRecord[], now: number, snapshot: Snapshot): Promise<Decision> {
-    const leases = clocks.look(snapshot);
+    const { counted, over } = clocks.look(snapshot);
+    for (const lease of over) await replica.end(lease);
     const own: Change = vault.isTaking
       ? await rewrap(stored, vault, now, `the issuer ${JSON.stringify(issuer)} was chosen`)
       : { records: stored, events: [] };
     forgetTaken(own.records, now);
-    const ahead = planned(own.records, now, { revision: snapshot.revision, leases });
+    const ahead = planned(own.records, now, { revision: snapshot.revision, leases: counted });
     let change: Change = { records: ahead.records, events: [...own.events, ...ahead.events] };
     for (const use of ahead.due) {
       if (use === "sig" && createSigner !== undefined) continue;
@@ -191,7 +192,8 @@ export async function manageKeys(
       change = announce(change, key, now, reasonForNext(change.records.length === 0));
     }
     const records = noteWaits(change.records, policy, { announces: true });
-    return { ...change, records, ...(ahead.reliesOnReplicas && { leases: snapshot.leases }) };
+    const leases = snapshot.leases.filter((lease) => !over.includes(lease));
+    return { ...change, records, ...(ahead.reliesOnReplicas && { leases }) };
   }
 
   function planned(
@@ -294,8 +296,8 @@ export async function manageKeys(
   /** Tells the others what this replica publishes and signs with. Resolves to whether that is new to them. */
   async function acknowledge(): Promise<boolean> {
     const { revision, records, keys } = state;
-    const next = { publishes: revision, signsWith: signingKids(records, keys) };
-    if (sinks.isBehind) return false;
+    // While a target does not publish the newest keys, what was told before stays true.
+    const next = sinks.isBehind ? replica.told : { publishes: revision, signsWith: signingKids(records, keys) };
     const isNew = JSON.stringify(next) !== JSON.stringify(replica.told);
     if (isNew || replica.renewInMs === 0) await replica.tell(next);
     return isNew;

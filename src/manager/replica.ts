@@ -1,6 +1,6 @@
 import { type Clock, monotonicNow } from "../clock.ts";
 import { SignerError, StoreError } from "../errors.ts";
-import type { KeyStore } from "../store/store.ts";
+import type { KeyStore, Lease } from "../store/store.ts";
 import { ofStore } from "./compare-and-set.ts";
 import type { OnCall } from "./metrics.ts";
 
@@ -33,6 +33,8 @@ export function createReplica(
 ) {
   const marks = (): Marks => ({ monotonic: monotonicNow(clock), wall: clock.now() });
   let id: string | undefined;
+  /** One that is not used, and may be in the store. */
+  let former: string | undefined;
   let told = nothing;
   let serial = 0;
   let confirmed: Marks | undefined;
@@ -41,6 +43,8 @@ export function createReplica(
     confirmed === undefined
       ? Infinity
       : Math.max(monotonicNow(clock) - confirmed.monotonic, clock.now() - confirmed.wall);
+  const end = (id: string, options: { readonly ifSerial?: number; readonly signal?: AbortSignal }): Promise<void> =>
+    ofStore("leave", (signal) => store.leave(id, { ...options, signal }), { clock, signal: options.signal, onCall });
   const holds = (): boolean => elapsedMs() < leaseMs * (1 - margin);
 
   return {
@@ -61,10 +65,13 @@ export function createReplica(
     /** Makes a lease, unless one is held. Whoever joins has published nothing yet, so it loads the keys only after that. */
     async join(): Promise<void> {
       if (id !== undefined && elapsedMs() < leaseMs) return;
-      const [next, sent] = [crypto.randomUUID(), marks()];
+      former = id ?? former;
       [id, told, confirmed] = [undefined, nothing, undefined];
+      if (former !== undefined) await end(former, { signal });
+      const [next, sent] = [crypto.randomUUID(), marks()];
+      former = next;
       await ofStore("join", (signal) => store.join({ id: next, name }, leaseMs, { signal }), { clock, signal, onCall });
-      [id, confirmed] = [next, sent];
+      [id, former, confirmed] = [next, undefined, sent];
     },
 
     /**
@@ -87,7 +94,7 @@ export function createReplica(
         return revision;
       } catch (error) {
         if (error instanceof StoreError && error.code === "ERR_LEASE_ENDED") {
-          [id, told, confirmed] = [undefined, nothing, undefined];
+          [former, id, told, confirmed] = [id, undefined, nothing, undefined];
         }
         throw error;
       }
@@ -106,13 +113,15 @@ export function createReplica(
         throw fenced(`the others do not know yet that it signs with ${JSON.stringify(kid)}`);
     },
 
+    /** Ends the lease of another replica, unless it has been renewed since it was seen. */
+    end: ({ id, serial }: Lease): Promise<void> => end(id, { ifSerial: serial, signal }),
+
     /** Ends the lease, so that nobody waits for this process. */
     async leave(): Promise<void> {
-      const left = id;
+      const left = id ?? former;
       [id, told, confirmed] = [undefined, nothing, undefined];
       // What cannot be reached ends by itself.
-      if (left !== undefined)
-        await ofStore("leave", (signal) => store.leave(left, { signal }), { clock, onCall }).catch(() => {});
+      if (left !== undefined) await end(left, {}).catch(() => {});
     },
   };
 }

@@ -9,8 +9,6 @@ import { printable } from "../printable.ts";
 export interface ReplicasAt extends Replicas {
   /** In epoch milliseconds, by the clock of the store. */
   readonly now: number;
-  /** That of the settings of whoever looks; a lease that is longer was heard of later than it seems. */
-  readonly leaseSeconds: number;
 }
 
 /** A step of a key whose wait has not begun. */
@@ -35,8 +33,13 @@ export function heldUpSteps(records: readonly KeyRecord[], policy: RotationPolic
 }
 
 /** When a replica was last heard of, in epoch milliseconds. */
-export function heardAt({ until }: Lease, { now, leaseSeconds }: ReplicasAt): number {
-  return Math.min(until - leaseSeconds * 1000, now);
+export function heardAt({ until, forMs }: Lease, { now }: ReplicasAt): number {
+  return Math.min(until - forMs, now);
+}
+
+/** The leases of those that may run: the time of the others is over, though nobody has ended them yet. */
+export function heardOf(leases: readonly Lease[], now: number): readonly Lease[] {
+  return leases.filter(({ until }) => until > now);
 }
 
 /** How long ago that was: "40 s ago". */
@@ -62,12 +65,16 @@ export function heldUpText({ record, action, forMs, behind }: HeldUpStep, at: Re
 function waitsFor(behind: readonly Lease[], at: ReplicasAt): string {
   if (at.leases.length === 0) return "No replica runs, so this wait has not begun; jwksd serve is one.";
   if (behind.length === 0) return "All of them have followed, so this wait begins in a moment.";
-  const named = behind
-    .slice(0, maxNamed)
-    .map((lease) => `${replicaText(lease, at)}, at most until ${timeText(lease.until)}`);
+  const named = behind.slice(0, maxNamed).map((lease) => `${replicaText(lease, at)}, ${endText(lease, at)}`);
   const more = behind.length > maxNamed ? [`${behind.length - maxNamed} more`] : [];
   return `This wait has not begun. It waits for ${[...named, ...more].join("; ")}.`;
 }
+
+/** Those that run end the lease of a replica when they have seen no renewal for as long as it lasts. */
+const endText = ({ until, forMs }: Lease, { now }: ReplicasAt): string =>
+  until > now
+    ? `at most until ${timeText(until)}`
+    : `until one that runs has seen no renewal of its lease for ${durationText(forMs)}`;
 
 /** What a replica publishes, in words. */
 export function publishesText({ publishes }: Lease, { revision }: Replicas): string {

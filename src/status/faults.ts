@@ -1,4 +1,4 @@
-import { heldUpSteps, heldUpText, lateText, type ReplicasAt } from "../report/replicas.ts";
+import { heldUpSteps, heardOf, heldUpText, lateText, type ReplicasAt } from "../report/replicas.ts";
 import { durationText, kidText, relativeText, timeText } from "../rotation/format.ts";
 import { announceForMs, rotateEveryMs } from "../rotation/policy.ts";
 import { activeKey, announcedKey, keyUses, stateSince } from "../rotation/records.ts";
@@ -228,10 +228,9 @@ function behind(manager: KnownManager, now: number): Fault[] {
 }
 
 /** What the replicas have told the store, as far as it still holds. */
-export function replicasAt({ policy, store }: KnownManager, now: number): ReplicasAt {
+export function replicasAt({ store }: Pick<KnownManager, "store">, now: number): ReplicasAt {
   const { loaded, revision = 0 } = store;
-  const leases = (loaded?.leases ?? []).filter(({ until }) => until > now);
-  return { now, leaseSeconds: policy.leaseSeconds, revision, leases };
+  return { now, revision, leases: heardOf(loaded?.leases ?? [], now) };
 }
 
 function unsealed({ isVerified }: KnownManager): Fault[] {

@@ -23,24 +23,30 @@ const revision = wholeNumber(0, Number.MAX_SAFE_INTEGER);
 const duration = number(1, latest);
 
 const seenRules: Rules<LeaseSeen> = { id, publishes: revision, signsWith: kids };
-const leaseRules: Rules<Lease> = { ...seenRules, name, until: number(0, latest) };
+const leaseRules: Rules<Lease> = { ...seenRules, name, serial: revision, forMs: duration, until: number(0, latest) };
 
-// Long after the last commit that could have deleted it, or where none ever comes.
 const keptMs = 86_400_000;
 
-/** Until when a lease that ends now or before it may be forgotten: those that joined and were never counted. */
+/**
+ * Leases that were ended and whose time was over by then may be forgotten. Whoever has not seen that one was ended counts it as long as it
+ * lasts, so it is safe to forget them at any time.
+ */
 export const forgottenAt = (now: number): number => now - keptMs;
 
-/** When a lease ends that is given now. Rounded up: a store may rely on it longer than the replica does, never shorter. */
-export function endOf(now: number, forMs: number): number {
+/**
+ * The time of a lease that is given now. Rounded up: others may rely on it longer than the replica does, never shorter.
+ *
+ * @throws ConfigError `ERR_OPTION_INVALID`
+ */
+export function timeOf(now: number, forMs: number): Pick<Lease, "forMs" | "until"> {
   checkOptions({ forMs }, { forMs: duration }, "parameter");
-  return Math.ceil(now + forMs);
+  return { forMs: Math.ceil(forMs), until: Math.ceil(now + forMs) };
 }
 
 /** @throws ConfigError `ERR_OPTION_INVALID` */
-export function newLease(lease: Pick<Lease, "id" | "name">, until: number): Lease {
+export function newLease(lease: Pick<Lease, "id" | "name">, now: number, forMs: number): Lease {
   checkOptions(lease, { id, name }, "member of a lease");
-  return { id: lease.id, name: lease.name, publishes: 0, signsWith: [], until };
+  return { id: lease.id, name: lease.name, publishes: 0, signsWith: [], serial: 0, ...timeOf(now, forMs) };
 }
 
 /** @throws ConfigError `ERR_OPTION_INVALID` */
@@ -54,8 +60,8 @@ export const checkRenewal = (lease: LeaseSeen): void => void checkOptions(lease,
 export function readLease(row: Omit<Lease, "signsWith"> & { readonly signsWith: string }, where: string): Lease {
   try {
     const signsWith: unknown = JSON.parse(row.signsWith.slice(0, maxKids * maxKidLength * 6));
-    const { id, name, publishes, until } = row;
-    return checkOptions({ id, name, publishes, signsWith, until } as Lease, leaseRules);
+    const { id, name, publishes, serial, forMs, until } = row;
+    return checkOptions({ id, name, publishes, signsWith, serial, forMs, until } as Lease, leaseRules);
   } catch {
     throw new StoreError(
       "ERR_RECORDS_INVALID",
@@ -64,14 +70,14 @@ export function readLease(row: Omit<Lease, "signsWith"> & { readonly signsWith: 
   }
 }
 
-/** @throws StoreError `ERR_STORE_CONFLICT` unless the live leases are those that a decision relied on */
-export function checkLeases(live: readonly Lease[], seen: readonly LeaseSeen[]): void {
-  const found = new Map(live.map((lease) => [lease.id, lease]));
+/** @throws StoreError `ERR_STORE_CONFLICT` unless these leases are those that a decision relied on */
+export function checkLeases(leases: readonly Lease[], seen: readonly LeaseSeen[]): void {
+  const found = new Map(leases.map((lease) => [lease.id, lease]));
   const same = seen.filter(({ id, publishes, signsWith }) => {
     const lease = found.get(id);
     return lease?.publishes === publishes && JSON.stringify(lease.signsWith) === JSON.stringify(signsWith);
   });
-  if (same.length === seen.length && new Set(seen.map(({ id }) => id)).size === live.length) return;
+  if (same.length === seen.length && new Set(seen.map(({ id }) => id)).size === leases.length) return;
   throw new StoreError("ERR_STORE_CONFLICT", "a replica has joined, left or moved on in the meantime");
 }
 

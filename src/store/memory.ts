@@ -3,7 +3,7 @@ import { StoreError } from "../errors.ts";
 import { checkOptions, clock as clockRule } from "../options.ts";
 import { checkCommit, checkRevision } from "./check.ts";
 import { KeptRecords } from "./kept-records.ts";
-import { checkLeases, checkRenewal, endOf, forgottenAt, leaseEnded, leaseExists, newLease } from "./leases.ts";
+import { checkLeases, checkRenewal, forgottenAt, leaseEnded, leaseExists, newLease, timeOf } from "./leases.ts";
 import type { KeyEvent, KeyStore, Lease, StoredEvent } from "./store.ts";
 
 export interface MemoryStoreOptions {
@@ -16,7 +16,8 @@ export function memoryStore(options: MemoryStoreOptions = {}): KeyStore {
   const { clock = systemClock } = checkOptions(options, { clock: clockRule });
   const kept = new KeptRecords();
   const leases = new Map<string, Lease>();
-  const serials = new Map<string, number>();
+  /** Those that were ended, and when their time is over. */
+  const ended = new Map<string, number>();
   // As JSON, so that nothing is shared with callers, and only what any store could keep is kept.
   const log: string[] = [];
   const watchers = new Set<() => void>();
@@ -29,34 +30,21 @@ export function memoryStore(options: MemoryStoreOptions = {}): KeyStore {
     if (closed) throw new StoreError("ERR_STORE_UNAVAILABLE", "the store in memory was closed; make a new one");
   };
 
-  const liveAt = (now: number): Lease[] => [...leases.values()].filter(({ until }) => until > now);
-
-  const end = (id: string): void => {
-    leases.delete(id);
-    serials.delete(id);
-  };
-
-  const forget = (endedBy: number): void => {
-    for (const { id, until } of leases.values()) if (until <= endedBy) end(id);
-  };
-
   return {
     async load({ signal } = {}) {
       ready(signal);
-      const now = clock.now();
       const { records } = kept;
-      return { revision, records, ...(seal !== undefined && { seal }), now, leases: liveAt(now).map(copyOf) };
+      const said = { leases: [...leases.values()].map(copyOf), ended: [...ended.keys()] };
+      return { revision, records, ...(seal !== undefined && { seal }), now: clock.now(), ...said };
     },
 
     async commit(expectedRevision, records, events, { signal, seal: nextSeal, leases: seen } = {}) {
       ready(signal);
       checkCommit({ revision, kids: kept.kids }, expectedRevision, records);
-      const now = clock.now();
-      if (seen !== undefined) checkLeases(liveAt(now), seen);
+      if (seen !== undefined) checkLeases([...leases.values()], seen);
       const changes = kept.changesTo(records);
       log.push(...events.map((event) => JSON.stringify(event)));
       kept.apply(changes);
-      if (seen !== undefined) forget(now);
       revision += 1;
       seal = nextSeal;
       for (const notify of watchers) queueMicrotask(notify);
@@ -66,9 +54,9 @@ export function memoryStore(options: MemoryStoreOptions = {}): KeyStore {
     async join(lease, forMs, { signal } = {}) {
       ready(signal);
       const now = clock.now();
-      const joined = newLease(lease, endOf(now, forMs));
-      if (leases.has(joined.id)) throw leaseExists(joined.id);
-      forget(forgottenAt(now));
+      const joined = newLease(lease, now, forMs);
+      if (leases.has(joined.id) || ended.has(joined.id)) throw leaseExists(joined.id);
+      for (const [id, until] of ended) if (until <= forgottenAt(now)) ended.delete(id);
       leases.set(joined.id, joined);
     },
 
@@ -76,20 +64,20 @@ export function memoryStore(options: MemoryStoreOptions = {}): KeyStore {
       ready(signal);
       checkRenewal(lease);
       const { id, publishes, signsWith } = lease;
-      const now = clock.now();
-      const until = endOf(now, forMs);
+      const time = timeOf(clock.now(), forMs);
       const held = leases.get(id);
-      if (held === undefined || held.until <= now || (serials.get(id) ?? 0) > (serial ?? Infinity))
-        throw leaseEnded(id);
+      if (held === undefined || held.serial > (serial ?? Infinity)) throw leaseEnded(id);
       checkRevision(revision, ifRevision);
-      if (serial !== undefined) serials.set(id, serial);
-      leases.set(id, copyOf({ ...held, publishes, signsWith, until }));
+      leases.set(id, copyOf({ ...held, publishes, signsWith, serial: serial ?? held.serial + 1, ...time }));
       return revision;
     },
 
-    async leave(id, { signal } = {}) {
+    async leave(id, { signal, ifSerial } = {}) {
       ready(signal);
-      end(id);
+      const held = leases.get(id);
+      if (held === undefined || held.serial !== (ifSerial ?? held.serial)) return;
+      leases.delete(id);
+      ended.set(id, held.until);
     },
 
     async events({ limit = Infinity, before = Infinity, signal } = {}) {

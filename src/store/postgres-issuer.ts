@@ -6,12 +6,12 @@ import { KeptRecords, parseObject } from "./kept-records.ts";
 import {
   checkLeases,
   checkRenewal,
-  endOf,
   forgottenAt,
   leaseEnded,
   leaseExists,
   newLease,
   readLease,
+  timeOf,
 } from "./leases.ts";
 import type { Changes } from "./postgres-changes.ts";
 import { CommitLost, type Connections, type Query } from "./postgres-driver.ts";
@@ -39,8 +39,9 @@ const snapshotQuery = `SELECT
   (SELECT id FROM jwksd.commits WHERE issuer_id = issuer.id AND revision = $2::bigint) AS known,
   (SELECT json_agg(json_build_array(position, kid, record) ORDER BY position)
      FROM jwksd.keys WHERE issuer_id = issuer.id AND revision > $2::bigint)::text AS records,
-  (SELECT json_agg(json_build_object('id', id, 'name', name, 'publishes', publishes, 'signsWith', signs_with, 'until', until)
-     ORDER BY number) FROM jwksd.leases WHERE issuer_id = issuer.id AND until > time.now)::text AS leases
+  (SELECT json_agg(json_build_object('id', id, 'name', name, 'publishes', publishes, 'signsWith', signs_with, 'serial', serial,
+     'forMs', for_ms, 'until', until) ORDER BY number) FROM jwksd.leases WHERE issuer_id = issuer.id AND NOT ended)::text AS leases,
+  (SELECT json_agg(id) FROM jwksd.leases WHERE issuer_id = issuer.id AND ended)::text AS ended
 FROM (SELECT ${now} AS now) AS time
 LEFT JOIN jwksd.issuers AS issuer ON issuer.issuer = $1
 LEFT JOIN jwksd.commits AS newest ON newest.issuer_id = issuer.id AND newest.revision = issuer.revision`;
@@ -64,13 +65,16 @@ const addEventsQuery = `INSERT INTO jwksd.events (issuer_id, number, event)
 SELECT $1, (SELECT coalesce(max(number), 0) FROM jwksd.events WHERE issuer_id = $1) + place, event
 FROM unnest($2::text[]) WITH ORDINALITY AS added (event, place)`;
 
-const forgetLeasesQuery = "DELETE FROM jwksd.leases WHERE issuer_id = $1 AND until <= $2";
+const forgetLeasesQuery = "DELETE FROM jwksd.leases WHERE issuer_id = $1 AND ended AND until <= $2";
 
-const joinQuery = `INSERT INTO jwksd.leases (issuer_id, id, name, publishes, signs_with, until)
-VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (issuer_id, id) DO NOTHING RETURNING id`;
+const joinQuery = `INSERT INTO jwksd.leases (issuer_id, id, name, publishes, signs_with, for_ms, until)
+VALUES ($1, $2, $3, 0, '[]', $4, $5) ON CONFLICT (issuer_id, id) DO NOTHING RETURNING id`;
 
-const renewQuery = `UPDATE jwksd.leases SET publishes = $3, signs_with = $4, until = $5, serial = coalesce($7::bigint, serial)
-WHERE issuer_id = $1 AND id = $2 AND until > $6 AND serial <= coalesce($7::bigint, serial) RETURNING id`;
+const renewQuery = `UPDATE jwksd.leases SET publishes = $3, signs_with = $4, for_ms = $5, until = $6, serial = coalesce($7::bigint, serial + 1)
+WHERE issuer_id = $1 AND id = $2 AND NOT ended AND serial <= coalesce($7::bigint, serial) RETURNING id`;
+
+const leaveQuery = `UPDATE jwksd.leases SET ended = true
+WHERE issuer_id = $1 AND id = $2 AND serial = coalesce($3::bigint, serial)`;
 
 /** What a writer holds until its transaction ends. */
 interface Held {
@@ -123,14 +127,11 @@ export class PostgresStore implements KeyStore {
     const changes = await this.#write(
       signal,
       "ERR_COMMIT_UNKNOWN",
-      async ({ query, id, revision: stored, now, isRepeated }) => {
+      async ({ query, id, revision: stored, isRepeated }) => {
         if (isRepeated && (await query(commitQuery, [id, revision, commit])).length > 0) return undefined;
         const read = await this.#read(query);
         checkCommit({ revision: stored, kids: this.#kept.kids }, expectedRevision, records);
-        if (leases !== undefined) {
-          checkLeases(read.leases, leases);
-          await query(forgetLeasesQuery, [id, now]);
-        }
+        if (leases !== undefined) checkLeases(read.leases, leases);
         const changes = this.#kept.changesTo(records);
         const columns = (["position", "kid", "record"] as const).map((name) => changes.map((change) => change[name]));
         await query(writeRecordsQuery, [id, revision, ...columns]);
@@ -150,11 +151,11 @@ export class PostgresStore implements KeyStore {
   }
 
   async join(lease: Pick<Lease, "id" | "name">, forMs: number, { signal }: StoreCall = {}) {
-    const { id: leaseId, name } = newLease(lease, endOf(0, forMs));
+    const { id: leaseId, name } = newLease(lease, 0, forMs);
     await this.#write(signal, "ERR_STORE_UNAVAILABLE", async ({ query, id, now, isRepeated }) => {
       await query(forgetLeasesQuery, [id, forgottenAt(now)]);
-      const { publishes, signsWith, until } = newLease(lease, endOf(now, forMs));
-      const joined = await query(joinQuery, [id, leaseId, name, publishes, JSON.stringify(signsWith), until]);
+      const time = timeOf(now, forMs);
+      const joined = await query(joinQuery, [id, leaseId, name, time.forMs, time.until]);
       // The one that is there may be one's own, whose answer was lost: ids are new.
       if (joined.length === 0 && !isRepeated) throw leaseExists(leaseId);
     });
@@ -162,11 +163,11 @@ export class PostgresStore implements KeyStore {
 
   async renew(lease: LeaseSeen, forMs: number, { signal, ifRevision, serial }: RenewOptions = {}) {
     checkRenewal(lease);
-    endOf(0, forMs);
+    timeOf(0, forMs);
     const { id: leaseId, publishes, signsWith } = lease;
     return this.#write(signal, "ERR_STORE_UNAVAILABLE", async ({ query, id, revision, now }) => {
-      const until = endOf(now, forMs);
-      const told = [publishes, JSON.stringify(signsWith), until, now, serial ?? null];
+      const time = timeOf(now, forMs);
+      const told = [publishes, JSON.stringify(signsWith), time.forMs, time.until, serial ?? null];
       const renewed = await query(renewQuery, [id, leaseId, ...told]);
       if (renewed.length === 0) throw leaseEnded(leaseId);
       checkRevision(revision, ifRevision ?? revision);
@@ -174,9 +175,9 @@ export class PostgresStore implements KeyStore {
     });
   }
 
-  async leave(leaseId: string, { signal }: StoreCall = {}) {
+  async leave(leaseId: string, { signal, ifSerial }: StoreCall & { readonly ifSerial?: number | undefined } = {}) {
     await this.#write(signal, "ERR_STORE_UNAVAILABLE", ({ query, id }) =>
-      query("DELETE FROM jwksd.leases WHERE issuer_id = $1 AND id = $2", [id, leaseId]),
+      query(leaveQuery, [id, leaseId, ifSerial ?? null]),
     );
   }
 
@@ -234,6 +235,7 @@ export class PostgresStore implements KeyStore {
       ...(seal !== undefined && { seal }),
       now: Number(row["now"]),
       leases: leases.map((lease) => readLease(lease, `the store ${this.#name}`)),
+      ended: jsonOf(row["ended"]) as string[],
     };
   }
 

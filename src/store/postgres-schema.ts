@@ -41,10 +41,12 @@ CREATE TABLE jwksd.leases (
   name text NOT NULL,
   publishes bigint NOT NULL,
   signs_with text NOT NULL,
+  for_ms bigint NOT NULL,
   -- Epoch milliseconds by the clock of the database.
   until bigint NOT NULL,
   -- Of the last renewal.
   serial bigint NOT NULL DEFAULT 0,
+  ended boolean NOT NULL DEFAULT false,
   PRIMARY KEY (issuer_id, id)
 );`,
 ];

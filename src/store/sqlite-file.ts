@@ -33,13 +33,16 @@ const queries = {
   setState: "UPDATE state SET revision = ?, seal = ?",
   events: "SELECT number, event FROM events WHERE number < ? ORDER BY number DESC LIMIT ?",
   // As REAL: the driver throws at integers that are not safe, and one that is no lease is to be named.
-  leases: `SELECT id, name, CAST(publishes AS REAL) AS publishes, signs_with AS signsWith, CAST(until AS REAL) AS until
-           FROM leases WHERE until > ? ORDER BY number`,
-  addLease: `INSERT INTO leases (id, name, publishes, signs_with, until) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-  changeLease: `UPDATE leases SET publishes = ?, signs_with = ?, until = ?, serial = coalesce(?, serial)
-                WHERE id = ? AND until > ? AND serial <= coalesce(?, serial)`,
-  endLease: "DELETE FROM leases WHERE id = ?",
-  forgetLeases: "DELETE FROM leases WHERE until <= ?",
+  leases: `SELECT id, name, CAST(publishes AS REAL) AS publishes, signs_with AS signsWith, CAST(serial AS REAL) AS serial,
+           CAST(for_ms AS REAL) AS forMs, CAST(until AS REAL) AS until
+           FROM leases WHERE NOT ended ORDER BY number`,
+  endedLeases: "SELECT id FROM leases WHERE ended",
+  addLease:
+    "INSERT INTO leases (id, name, publishes, signs_with, for_ms, until) VALUES (?, ?, 0, '[]', ?, ?) ON CONFLICT DO NOTHING",
+  changeLease: `UPDATE leases SET publishes = ?, signs_with = ?, for_ms = ?, until = ?, serial = coalesce(?, serial + 1)
+                WHERE id = ? AND NOT ended AND serial <= coalesce(?, serial)`,
+  endLease: "UPDATE leases SET ended = 1 WHERE id = ? AND serial = coalesce(?, serial)",
+  forgetLeases: "DELETE FROM leases WHERE ended AND until <= ?",
   dataVersion: "PRAGMA data_version",
   checkpoint: "PRAGMA wal_checkpoint(TRUNCATE)",
 } as const;

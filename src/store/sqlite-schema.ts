@@ -16,7 +16,8 @@ const migrations: readonly string[] = [
    BEGIN SELECT RAISE(ABORT, 'this store is sealed; update jwksd'); END;`,
   `CREATE TABLE leases (
      number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, name TEXT NOT NULL, publishes INTEGER NOT NULL,
-     signs_with TEXT NOT NULL, until INTEGER NOT NULL, serial INTEGER NOT NULL DEFAULT 0
+     signs_with TEXT NOT NULL, until INTEGER NOT NULL, serial INTEGER NOT NULL DEFAULT 0,
+     for_ms INTEGER NOT NULL, ended INTEGER NOT NULL DEFAULT 0
    ) STRICT;`,
 ];
 

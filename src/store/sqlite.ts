@@ -8,12 +8,12 @@ import { KeptRecords, type RecordRow, parseObject } from "./kept-records.ts";
 import {
   checkLeases,
   checkRenewal,
-  endOf,
   forgottenAt,
   leaseEnded,
   leaseExists,
   newLease,
   readLease,
+  timeOf,
 } from "./leases.ts";
 import { isBusy, storeError } from "./sqlite-errors.ts";
 import { type SqliteFile, createFile, identityOf, openFile } from "./sqlite-file.ts";
@@ -91,8 +91,9 @@ class SqliteStore implements KeyStore {
       transaction(file.db, "DEFERRED", () => {
         const { revision, seal } = this.#state(file.statements);
         const { records } = this.#records(file);
-        const now = this.#clock.now();
-        return { revision, records, ...(seal !== null && { seal }), now, leases: this.#leases(file, now) };
+        const ended = (file.statements.endedLeases.all() as { id: string }[]).map(({ id }) => id);
+        const said = { leases: this.#leases(file), ended };
+        return { revision, records, ...(seal !== null && { seal }), now: this.#clock.now(), ...said };
       }),
     );
   }
@@ -108,11 +109,7 @@ class SqliteStore implements KeyStore {
       const changes = this.#write(file, () => {
         const kept = this.#records(file);
         checkCommit({ revision: this.#state(statements).revision, kids: kept.kids }, expectedRevision, records);
-        const now = this.#clock.now();
-        if (leases !== undefined) {
-          checkLeases(this.#leases(file, now), leases);
-          statements.forgetLeases.run(now);
-        }
+        if (leases !== undefined) checkLeases(this.#leases(file), leases);
         const changes = kept.changesTo(records);
         for (const { kid, record, isNew } of changes) {
           if (isNew) statements.addRecord.run(kid, record);
@@ -132,9 +129,10 @@ class SqliteStore implements KeyStore {
     return this.#use(signal, (file) =>
       this.#write(file, () => {
         const now = this.#clock.now();
-        const { id, name, publishes, signsWith, until } = newLease(lease, endOf(now, forMs));
+        const joined = newLease(lease, now, forMs);
+        const { id, name, until } = joined;
         file.statements.forgetLeases.run(forgottenAt(now));
-        const { changes } = file.statements.addLease.run(id, name, publishes, JSON.stringify(signsWith), until);
+        const { changes } = file.statements.addLease.run(id, name, joined.forMs, until);
         if (changes === 0) throw leaseExists(id);
       }),
     );
@@ -145,14 +143,14 @@ class SqliteStore implements KeyStore {
       this.#write(file, () => {
         checkRenewal(lease);
         const { id, publishes, signsWith } = lease;
-        const now = this.#clock.now();
+        const time = timeOf(this.#clock.now(), forMs);
         const { changes } = file.statements.changeLease.run(
           publishes,
           JSON.stringify(signsWith),
-          endOf(now, forMs),
+          time.forMs,
+          time.until,
           serial ?? null,
           id,
-          now,
           serial ?? null,
         );
         if (changes === 0) throw leaseEnded(id);
@@ -163,8 +161,9 @@ class SqliteStore implements KeyStore {
     );
   }
 
-  leave(id: string, { signal }: StoreCall = {}) {
-    return this.#use(signal, (file) => this.#write(file, () => void file.statements.endLease.run(id)));
+  leave(id: string, { signal, ifSerial }: StoreCall & { readonly ifSerial?: number | undefined } = {}) {
+    const end = (file: SqliteFile): void => void file.statements.endLease.run(id, ifSerial ?? null);
+    return this.#use(signal, (file) => this.#write(file, () => end(file)));
   }
 
   events({
@@ -276,8 +275,8 @@ class SqliteStore implements KeyStore {
     return this.#kept;
   }
 
-  #leases({ statements }: SqliteFile, now: number): Lease[] {
-    const rows = statements.leases.all(now) as unknown as Parameters<typeof readLease>[0][];
+  #leases({ statements }: SqliteFile): Lease[] {
+    const rows = statements.leases.all() as unknown as Parameters<typeof readLease>[0][];
     return rows.map((row) => readLease(row, `the store ${this.path}`));
   }
 

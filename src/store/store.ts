@@ -76,7 +76,10 @@ export interface StoredEvent extends KeyEvent {
   readonly number: number;
 }
 
-/** What a replica, which is whoever publishes or signs, has told the store, and until when that may be relied on. Plain JSON. */
+/**
+ * What a replica, which is whoever publishes or signs, has told the store. It may be relied on until somebody has ended it: the replica
+ * itself, or whoever has seen it without a renewal for as long as it lasts, by a clock that nobody sets. Plain JSON.
+ */
 export interface Lease {
   /** 1 to 64 characters of `A-Z a-z 0-9 . _ : -`. New for each lease: one that has ended is never renewed. */
   readonly id: string;
@@ -86,7 +89,11 @@ export interface Lease {
   readonly publishes: number;
   /** The kids that it may sign with: none, one, or two while it switches; never more than 16. */
   readonly signsWith: readonly string[];
-  /** When it ends, in epoch milliseconds by the clock of the store. */
+  /** The number of its last renewal; 0 before the first. */
+  readonly serial: number;
+  /** How long it lasts from each renewal, in milliseconds. */
+  readonly forMs: number;
+  /** When that is over, in epoch milliseconds by the clock of the store. For people: that clock may be set, and ends no lease. */
   readonly until: number;
 }
 
@@ -107,8 +114,10 @@ export interface Committed {
 export interface Snapshot extends Committed {
   /** When it was read, in epoch milliseconds by the clock of the store; of a store without one, by that of the machine. */
   readonly now: number;
-  /** Those that have not ended by `now`, in the order in which they joined. No seal covers them. */
+  /** Those that nobody has ended, in the order in which they joined. No seal covers them. */
   readonly leases: readonly Lease[];
+  /** The ids of those that were ended. A store may forget them a day after their time. */
+  readonly ended: readonly string[];
 }
 
 /** What every method of a store takes. */
@@ -125,8 +134,8 @@ export interface CommitOptions extends StoreCall {
   /** Kept in the place of the one before; without it, none is kept. */
   readonly seal?: string | undefined;
   /**
-   * The live leases that the decision relied on. The commit is a conflict unless they are still exactly the live ones, with the same
-   * `publishes` and `signsWith`; and it deletes those that have ended, so that a clock that goes back revives none of them.
+   * The leases that the decision relied on. The commit is a conflict unless they are still exactly those that nobody has ended, with the
+   * same `publishes` and `signsWith`.
    */
   readonly leases?: readonly LeaseSeen[] | undefined;
 }
@@ -154,25 +163,29 @@ export interface KeyStore {
     options?: CommitOptions,
   ): Promise<number>;
   /**
-   * Makes a lease of a replica that publishes nothing yet. It ends `forMs` milliseconds from now, by the clock of the store.
+   * Makes a lease of a replica that publishes nothing yet. It lasts `forMs` milliseconds from now.
    *
    * @throws StoreError `ERR_STORE_CONFLICT`: there is a lease with this id
    * @throws ConfigError `ERR_OPTION_INVALID`: the id or the name breaks its rule
    */
   join(lease: Pick<Lease, "id" | "name">, forMs: number, options?: StoreCall): Promise<void>;
   /**
-   * Says what the replica does now, and moves the end of its lease to `forMs` milliseconds from now.
+   * Says what the replica does now, and lets its lease last `forMs` milliseconds from now.
    *
    * @param options.ifRevision changes nothing unless this is the revision of the store
    * @param options.serial the number of this renewal. One that was given up may still arrive: where a higher number came before, nothing is
-   * changed, and the lease counts as ended. Default: the order of arrival
+   * changed, and the lease counts as ended. Default: the next number
    * @returns the revision of the store
    * @throws StoreError `ERR_LEASE_ENDED`: the lease has ended; join with a new id
    * @throws StoreError `ERR_STORE_CONFLICT` (`retryable`): the store is at another revision than `ifRevision`
    */
   renew(lease: LeaseSeen, forMs: number, options?: RenewOptions): Promise<number>;
-  /** Ends a lease now. There need not be one with this id. */
-  leave(id: string, options?: StoreCall): Promise<void>;
+  /**
+   * Ends a lease for good. There need not be one with this id.
+   *
+   * @param options.ifSerial changes nothing unless this is the number of its last renewal
+   */
+  leave(id: string, options?: StoreCall & { readonly ifSerial?: number | undefined }): Promise<void>;
   /** The newest events, newest first; `limit` of them (default: all), from before event number `before` (default: the end). */
   events(
     options?: StoreCall & { readonly limit?: number | undefined; readonly before?: number | undefined },

@@ -18,7 +18,7 @@ function command(answers: readonly (readonly Lease[] | StoreError)[], isTTY: boo
   const load = async (): Promise<Snapshot> => {
     const answer = rest.length > 1 ? rest.shift() : rest[0];
     if (answer instanceof StoreError) throw answer;
-    return { revision: 5, records: [], now: start, leases: answer ?? [] };
+    return { revision: 5, records: [], now: start, leases: answer ?? [], ended: [] };
   };
   const stderr = { isTTY, columns: 40, write: (text: string) => (written += text) };
   const io = { stdin: Readable.from([]), stdout: stderr, stderr, environment: {}, exitCode: 0 };

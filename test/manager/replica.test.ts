@@ -6,7 +6,7 @@ import { createClocks } from "../../src/manager/clocks.ts";
 import { createReplica } from "../../src/manager/replica.ts";
 import { memoryStore } from "../../src/store/memory.ts";
 import type { KeyStore, Lease } from "../../src/store/store.ts";
-import { hour, record, second } from "../rotation/key-records.ts";
+import { hour, lease, record, second } from "../rotation/key-records.ts";
 
 const leaseMs = hour;
 const code = (expected: string) => (error: unknown) => error instanceof JwksdError && error.code === expected;
@@ -89,21 +89,42 @@ describe("the lease of a replica", () => {
     assert.equal(replica.holds, false);
   });
 
-  test("one that has ended is not renewed: the replica joins anew, and has told nothing yet", async () => {
-    const { clock, store, replica } = replicaOf();
+  test("one that another replica has ended is not renewed: the replica joins anew, and has told nothing yet", async () => {
+    const { store, replica } = replicaOf();
     await replica.join();
     await replica.tell(told);
-    const [before] = (await store.load()).leases;
-    clock.pass(leaseMs + 1);
+    const [before] = (await store.load()).leases as [Lease];
+    await store.leave(before.id);
     await assert.rejects(replica.tell(told), code("ERR_LEASE_ENDED"));
     assert.throws(() => replica.checkMaySign("k"), code("ERR_SIGNER_FENCED"));
     await replica.join();
     assert.deepEqual(replica.told, { publishes: 0, signsWith: [] });
     const { leases } = await store.load();
     assert.deepEqual(
-      leases.map(({ id, publishes }) => [id === before?.id, publishes]),
+      leases.map(({ id, publishes }) => [id === before.id, publishes]),
       [[false, 0]],
     );
+  });
+
+  test("whoever joins anew ends what it had: nobody waits for that", async () => {
+    let loses = true;
+    const { clock, store, replica } = replicaOf((store) => ({
+      async join(...args) {
+        await store.join(...args);
+        if (loses) throw new Error("the connection is gone");
+      },
+    }));
+    await assert.rejects(replica.join());
+    loses = false;
+    await replica.join();
+    await replica.tell(told);
+    assert.equal((await store.load()).leases.length, 1);
+    clock.pass(leaseMs);
+    await replica.join();
+    const { leases, ended } = await store.load();
+    assert.deepEqual([leases.length, leases[0]?.publishes, ended.length], [1, 0, 2]);
+    await replica.leave();
+    assert.deepEqual((await store.load()).leases, []);
   });
 });
 
@@ -112,8 +133,13 @@ function clocksOf() {
   return { clock, clocks: createClocks(clock, 300 * second) };
 }
 
-const lease = (until: number): Lease => ({ id: "l", name: "l", publishes: 1, signsWith: ["k"], until });
-const snapshot = (now: number, leases: readonly Lease[]) => ({ revision: 1, records: [], now, leases });
+const snapshot = (now: number, leases: readonly Lease[], ended: readonly string[] = []) => ({
+  revision: 1,
+  records: [],
+  now,
+  leases,
+  ended,
+});
 
 describe("what a process knows of time", () => {
   const at = Date.parse("2026-11-20T12:00:00Z");
@@ -159,13 +185,41 @@ describe("what a process knows of time", () => {
     assert.equal(clocks.leftMs(announced, ahead, clock.wall), 0);
   });
 
-  test("a lease that vanishes before its time counts until then: the store's clock may have jumped, or have lost renewals", () => {
+  const ids = ({ counted, over }: ReturnType<ReturnType<typeof clocksOf>["clocks"]["look"]>): string =>
+    `counted ${counted.map(({ id }) => id).join()} over ${over.map(({ id }) => id).join()}`;
+
+  test("a lease is over when it was seen without a renewal for as long as it lasts, whatever the store's clock says", () => {
     const { clock, clocks } = clocksOf();
-    assert.equal(clocks.look(snapshot(at, [lease(at + hour)])).length, 1);
-    clock.pass(59 * 60 * second);
-    assert.equal(clocks.look(snapshot(at + 5 * hour, [])).length, 1);
-    clock.pass(60 * second);
-    assert.equal(clocks.look(snapshot(at + 6 * hour, [])).length, 0);
+    // It was given an hour ago by a clock that has been set since.
+    const first = lease("l", { until: at - hour });
+    assert.equal(ids(clocks.look(snapshot(at, [first]))), "counted l over ");
+    clock.pass(hour - 1);
+    assert.equal(ids(clocks.look(snapshot(at + 9 * hour, [first]))), "counted l over ");
+    const renewed = { ...first, serial: 1 };
+    assert.equal(ids(clocks.look(snapshot(at - 9 * hour, [renewed]))), "counted l over ");
+    clock.pass(hour - 1);
+    assert.equal(ids(clocks.look(snapshot(at, [renewed]))), "counted l over ");
+    clock.pass(1);
+    assert.equal(ids(clocks.look(snapshot(at, [renewed]))), "counted  over l");
+    // An older copy of the store has taken its place: who knows what was renewed.
+    assert.equal(ids(clocks.look(snapshot(at, [first]))), "counted l over ");
+  });
+
+  test("a lease that was ended counts no more", () => {
+    const { clocks } = clocksOf();
+    assert.equal(ids(clocks.look(snapshot(at, [lease("l"), lease("m")]))), "counted l,m over ");
+    assert.equal(ids(clocks.look(snapshot(at, [lease("m")], ["l"]))), "counted m over ");
+  });
+
+  test("a lease that the store has lost counts for as long as it lasts: a failover may have lost renewals", () => {
+    const { clock, clocks } = clocksOf();
+    clocks.look(snapshot(at, [lease("l")]));
+    clock.pass(hour - 1);
+    assert.equal(ids(clocks.look(snapshot(at, []))), "counted l over ");
+    clock.pass(hour - 1);
+    assert.equal(ids(clocks.look(snapshot(at, []))), "counted l over ");
+    clock.pass(1);
+    assert.equal(ids(clocks.look(snapshot(at, []))), "counted  over ");
   });
 
   for (const [name, move] of [

@@ -11,7 +11,7 @@ const announced = waiting(record("b", "announced", { announcedAt: start }));
 const retiring = { announcedAt: start - day, activatedAt: start - day, retiredAt: start } as const;
 
 function at(leases: readonly Lease[], now = start): ReplicasAt {
-  return { revision: 5, leases, now, leaseSeconds: 3600 };
+  return { revision: 5, leases, now };
 }
 
 function texts(records: readonly KeyRecord[], replicas: ReplicasAt): string[] {

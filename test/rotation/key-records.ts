@@ -43,7 +43,7 @@ export function waiting(record: KeyRecord): KeyRecord {
 
 /** The lease of a replica that has told nothing else yet. */
 export function lease(id: string, told: Partial<Lease> = {}): Lease {
-  return frozen({ id, name: id, publishes: 0, signsWith: [], until: start + hour, ...told });
+  return frozen({ id, name: id, publishes: 0, signsWith: [], serial: 0, forMs: hour, until: start + hour, ...told });
 }
 
 /** Frozen to the ground: whoever changes it throws. */

@@ -322,7 +322,7 @@ class World {
     this.#end(replica);
     const id = `lease ${(this.#made += 1)}`;
     const until = this.#nowMs + this.#leaseMs;
-    this.#leases = [...this.#leases, { id, name: id, ...nothing, until }];
+    this.#leases = [...this.#leases, { id, name: id, ...nothing, serial: 0, forMs: this.#leaseMs, until }];
     replica.lease = { id, endsAt: this.#nowMs + this.#leaseMs * 0.99 };
   }
 

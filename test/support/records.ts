@@ -24,6 +24,6 @@ export const eventOf = (kid: string, reason = "planned"): KeyEvent => ({
 
 /** What the newest commit has left, without what changes by itself. */
 export async function committed(store: Pick<KeyStore, "load">): Promise<Committed> {
-  const { now: _, leases: _leases, ...rest } = await store.load();
+  const { now: _, leases: _leases, ended: _ended, ...rest } = await store.load();
   return rest;
 }

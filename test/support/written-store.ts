@@ -36,8 +36,8 @@ export class WrittenStore implements KeyStore {
   }
 
   async load(): Promise<Snapshot> {
-    const { now, leases } = await this.#leases.load();
-    return { ...this.read(), now, leases };
+    const { now, leases, ended } = await this.#leases.load();
+    return { ...this.read(), now, leases, ended };
   }
 
   async commit(

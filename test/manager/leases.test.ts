@@ -1,0 +1,70 @@
+// Until when managers rely on the lease of another one.
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { memoryStore } from "../../src/store/memory.ts";
+import { day, hour, second } from "../rotation/key-records.ts";
+import { type Replica, World, leaseMs, seen, typesOf } from "./world.ts";
+
+const minute = 60 * second;
+const policy = { leaseSeconds: (2 * hour) / second, rotateEveryDays: 3 };
+
+/** Publishes a new key. */
+async function announce(world: World, replica: Replica): Promise<void> {
+  await world.run(replica, { type: "announce", key: await replica.manager.makeKey("sig") });
+  await world.idle();
+}
+
+const isPublishedByAll = ({ manager }: Replica): boolean => manager.records.at(-1)?.publishedAt !== undefined;
+
+describe("a step waits for a replica that has a lease", () => {
+  test("until it has ended that in order, and no longer, though others have seen it", async () => {
+    const world = new World();
+    const [one, other] = [await world.start(), await world.start()];
+    await world.run(one, { type: "rotate", use: "sig", key: await one.manager.makeKey("sig") });
+    await world.pass(minute);
+    assert.ok(isPublishedByAll(one), "it has seen the lease of the other one");
+    await world.pass(2 * day);
+    await world.stop(other);
+    await announce(world, one);
+    await world.pass(minute);
+    assert.ok(isPublishedByAll(one), `not only after ${leaseMs / day} d`);
+    await world.stop(one);
+  });
+
+  test("that it does not renew for as long as it lasts, however far the store's clock jumps", async () => {
+    let storeIsAheadMs = 0;
+    const world = new World((clock) => memoryStore({ clock: { ...clock, now: () => clock.now() + storeIsAheadMs } }));
+    const line = world.store.line();
+    const [one, cut] = [await world.start({ policy }), await world.start({ policy, store: line })];
+    // One has seen none of the renewals since.
+    await world.pass(5 * hour);
+    line.isGone = true;
+    storeIsAheadMs = 9 * hour;
+    await announce(world, one);
+    for (let passed = 0; passed < 2 * hour - 10 * minute; passed += 10 * minute) {
+      await world.pass(10 * minute);
+      assert.equal(isPublishedByAll(one), false, `${passed / minute} min`);
+    }
+    await world.pass(20 * minute);
+    assert.deepEqual([isPublishedByAll(one), cut.manager.isReady], [true, false]);
+    for (const replica of [one, cut]) await world.stop(replica);
+  });
+
+  test("and renews it, though one of its targets takes no keys: it signs on with the key that it had", async () => {
+    const world = new World();
+    const [one, behind] = [await world.start({ policy }), await world.start({ policy })];
+    const target = { isStuck: false, update: async () => void (target.isStuck && assert.fail("stuck")) };
+    await world.until(behind.manager.attach(target));
+    const { signs } = await seen(one);
+    target.isStuck = true;
+    await announce(world, one);
+    await world.pass(6 * hour);
+    assert.equal(isPublishedByAll(one), false);
+    assert.deepEqual([behind.manager.isReady, (await seen(behind)).signs], [true, signs]);
+    assert.ok(!typesOf(behind.told).includes("fenced"));
+    target.isStuck = false;
+    await world.pass(minute);
+    assert.ok(isPublishedByAll(one));
+    for (const replica of [one, behind]) await world.stop(replica);
+  });
+});
