@@ -368,7 +368,7 @@ export async function manageKeys(
       return state.records;
     },
     get isReady() {
-      return replica.holds && replica.told.publishes > 0;
+      return replica.isReady;
     },
     get options() {
       return {
@@ -412,7 +412,7 @@ export async function manageKeys(
         policy,
         published: replica.told.publishes,
         stored: state.revision,
-        isReady: replica.holds && replica.told.publishes > 0,
+        isReady: replica.isReady,
       }),
     close,
   };

@@ -57,6 +57,11 @@ export function createReplica(
       return holds();
     },
 
+    /** Whether they do, and it publishes what it has told. */
+    get isReady() {
+      return holds() && told.publishes > 0;
+    },
+
     /** When the next renewal is due, in milliseconds from now. */
     get renewInMs() {
       return Math.max(leaseMs / renewals - elapsedMs(), 0);

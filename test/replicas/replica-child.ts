@@ -49,7 +49,7 @@ const withoutBarrier: readonly Edit[] = [
   ["rotation/waits.ts", "return { since: unusedAt, forMs:", "return { since: record.retiredAt, forMs:"],
   ["manager/replica.ts", "if (!holds()) {", "if (leaseMs < 0) {"],
   ["manager/replica.ts", "if (!told.signsWith.includes(kid))", "if (told.signsWith.length > 99)"],
-  ["manager/manager.ts", "replica.holds && replica.told.publishes > 0", "replica.told.publishes >= 0"],
+  ["manager/replica.ts", "holds() && told.publishes > 0", "told.publishes >= 0"],
 ];
 
 const config = JSON.parse(process.argv[2] ?? "") as Config;
