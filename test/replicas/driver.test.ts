@@ -1,5 +1,10 @@
 import assert from "node:assert/strict";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { describe, test } from "node:test";
+import { sqliteStore } from "../../src/store/sqlite.ts";
+import type { KeyStore } from "../../src/store/store.ts";
 import { soak } from "../support/soak.ts";
 import { type Edit, codeWith } from "./changed.ts";
 import { type Mode, type Outcome, drive } from "./driver.ts";
@@ -27,6 +32,18 @@ const modes: Readonly<Record<string, Mode>> = {
 
 const real = await codeWith("nothing");
 
+/** A store that is still being opened. */
+const opening = (store: Promise<KeyStore>): KeyStore => ({
+  load: async (...args) => (await store).load(...args),
+  commit: async (...args) => (await store).commit(...args),
+  join: async (...args) => (await store).join(...args),
+  renew: async (...args) => (await store).renew(...args),
+  leave: async (...args) => (await store).leave(...args),
+  events: async (...args) => (await store).events(...args),
+  watch: () => {},
+  close: async () => (await store).close(),
+});
+
 /** What a failure shows, so that it can be run again. */
 function text(name: string, seed: number, { violations, broke }: Outcome): string {
   return [`${name}, seed ${seed}:`, ...violations, "what was broken:", ...broke].join("\n");
@@ -45,6 +62,23 @@ describe("three managers over one store keep both promises in true time", () => 
       assert.ok(total.activated > 1, "keys rotate all the same");
     });
   }
+
+  test("the same over a SQLite store", async (t) => {
+    const mode: Mode = { faults: ["clock jump", "pause", "partition", "kill"], isOneMachine: true };
+    for (let seed = 1; seed <= soak(10); seed += 1) {
+      const folder = await mkdtemp(join(tmpdir(), "jwksd-driver-"));
+      t.after(() => rm(folder, { recursive: true }));
+      const opened: Promise<KeyStore>[] = [];
+      const outcome = await drive(real, mode, seed, 14 * hour, ({ clock }) => {
+        const store = sqliteStore(join(folder, "keys.db"), { clock });
+        opened.push(store);
+        return opening(store);
+      });
+      for (const store of opened) await (await store).close();
+      assert.deepEqual(outcome.violations, [], text("SQLite", seed, outcome));
+      assert.ok(outcome.activated > 1, "keys rotate all the same");
+    }
+  });
 
   test("a run is the same each time that it has the same seed", async () => {
     const mode = modes["everything"] as Mode;
@@ -110,7 +144,7 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
   },
   "is ready before it publishes": {
     mode: { faults: ["partition", "pause"] },
-    edits: [["manager/manager.ts", "replica.holds && replica.told.publishes > 0", "replica.holds"]],
+    edits: [["manager/replica.ts", "holds() && told.publishes > 0", "holds()"]],
   },
   "takes steps without the store": {
     mode: { faults: ["partition"] },

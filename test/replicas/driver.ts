@@ -27,6 +27,9 @@ export interface Mode {
   readonly isOneMachine?: boolean;
 }
 
+/** Makes an empty store that goes by the clock of the run. */
+export type MakeStore = (options: { readonly clock: Clock }) => KeyStore;
+
 /** What became of a run. */
 export interface Outcome {
   readonly violations: readonly string[];
@@ -133,6 +136,7 @@ export class Simulation {
   /** Until when an older copy is in the place of the store. */
   olderUntil = 0;
   readonly #code: Code;
+  readonly #makeStore: MakeStore;
   readonly #steps = new Set<Step>();
   readonly #hash = createHash("sha256");
   readonly #exempted = new Set<string>();
@@ -147,9 +151,10 @@ export class Simulation {
   readonly #isOneMachine: boolean;
   readonly #skewMs: number;
 
-  constructor(code: Code, mode: Mode, seed: number) {
+  constructor(code: Code, mode: Mode, seed: number, makeStore: MakeStore = code.memoryStore) {
     this.random = randomOf(seed);
     this.#code = code;
+    this.#makeStore = makeStore;
     const { random } = this;
     const policies = [0, 1, 2].map(() => policyOf(random, mode.isMixed === true));
     const [first] = policies;
@@ -172,7 +177,7 @@ export class Simulation {
 
   #newStore(): KeyStore {
     const now = (): number => this.#replayed ?? Math.floor(this.storeMachine.wall(this.now));
-    return this.#code.memoryStore({ clock: { now, setTimer: () => () => {} } });
+    return this.#makeStore({ clock: { now, setTimer: () => () => {} } });
   }
 
   // ---- time
@@ -495,10 +500,13 @@ export class Simulation {
 
 const at = (ms: number): string => `${(ms / second).toFixed(3)} s:`;
 
+/** What is broken may be so for longer than every wait, and until the run ends. */
+const longest = day;
+
 /** Each breaks something, and gives a text that says what. */
 export const faults = {
   outage(world: Simulation) {
-    const [how, forMs] = [breakOf(world.random), world.random.log(second, 8 * hour)];
+    const [how, forMs] = [breakOf(world.random), world.random.log(second, longest)];
     world.storeBreak = { how, until: world.now + forMs };
     return `the store ${how} for ${forMs / second} s`;
   },
@@ -506,13 +514,13 @@ export const faults = {
     const [replica, how, forMs] = [
       world.random.of(world.replicas),
       breakOf(world.random),
-      world.random.log(second, 8 * hour),
+      world.random.log(second, longest),
     ];
     replica.line = { how, until: world.now + forMs };
     return `the store ${how} to ${replica.name} for ${forMs / second} s`;
   },
   kill(world: Simulation) {
-    const [replica, forMs] = [world.random.of(world.replicas), world.random.log(second, 8 * hour)];
+    const [replica, forMs] = [world.random.of(world.replicas), world.random.log(second, longest)];
     if (!replica.isAlive || world.olderUntil > world.now) return undefined;
     world.stop(replica);
     world.kills += 1;
@@ -520,7 +528,7 @@ export const faults = {
     return `${replica.name} is killed, and starts again after ${forMs / second} s`;
   },
   pause(world: Simulation) {
-    const [replica, forMs] = [world.random.of(world.replicas), world.random.log(second, 8 * hour)];
+    const [replica, forMs] = [world.random.of(world.replicas), world.random.log(second, longest)];
     if (!replica.isAlive || replica.pausedUntil > world.now) return undefined;
     replica.pausedUntil = world.now + forMs;
     // A suspended machine stops the monotonic clock.
@@ -547,7 +555,7 @@ export const faults = {
     return `the clock of the store is off by ${toMs / second} s`;
   },
   "slow targets"(world: Simulation) {
-    const [replica, forMs] = [world.random.of(world.replicas), world.random.log(minute, 8 * hour)];
+    const [replica, forMs] = [world.random.of(world.replicas), world.random.log(minute, longest)];
     replica.slowUntil = world.now + forMs;
     replica.isStuck = world.random.chance(0.4);
     return `the targets of ${replica.name} ${replica.isStuck ? "take nothing" : "are slow"} for ${forMs / second} s`;
@@ -588,10 +596,16 @@ function policyOf(random: Random, isMixed: boolean): Policy {
   };
 }
 
-/** One run. */
-export async function drive(code: Code, mode: Mode, seed: number, forMs: number): Promise<Outcome> {
+/** One run. @param makeStore default: in memory */
+export async function drive(
+  code: Code,
+  mode: Mode,
+  seed: number,
+  forMs: number,
+  makeStore?: MakeStore,
+): Promise<Outcome> {
   const [realRandom, { stackTraceLimit }] = [Math.random, Error];
-  const world = new Simulation(code, mode, seed);
+  const world = new Simulation(code, mode, seed, makeStore);
   const { random } = world;
   // That of the pauses between two attempts.
   Math.random = () => random.upTo(1);
