@@ -350,7 +350,7 @@ export function checkStore(name: string, open: () => Promise<StoreUnderTest>, ro
       for (const forMs of [longMs, 30_000.5]) {
         const { now } = await store.load();
         await store.renew({ id: "a", publishes: 0, signsWith: [] }, forMs);
-        const { until = 0, forMs: lasts } = (await store.load()).leases[0] as Lease;
+        const { until, forMs: lasts } = (await store.load()).leases[0] as Lease;
         assert.equal(lasts, Math.ceil(forMs));
         assert.ok(until >= now + forMs && until <= now + forMs + 20_000, `${until - now}`);
       }

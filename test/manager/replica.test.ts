@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { Clock } from "../../src/clock.ts";
 import { JwksdError } from "../../src/errors.ts";
-import { createClocks } from "../../src/manager/clocks.ts";
+import { type LeasesAt, createClocks } from "../../src/manager/clocks.ts";
 import { createReplica } from "../../src/manager/replica.ts";
 import { memoryStore } from "../../src/store/memory.ts";
 import type { KeyStore, Lease } from "../../src/store/store.ts";
@@ -141,6 +141,9 @@ const snapshot = (now: number, leases: readonly Lease[], ended: readonly string[
   ended,
 });
 
+const ids = ({ counted, over }: LeasesAt): string =>
+  `counted ${counted.map(({ id }) => id).join()} over ${over.map(({ id }) => id).join()}`;
+
 describe("what a process knows of time", () => {
   const at = Date.parse("2026-11-20T12:00:00Z");
   const announced = record("k", "announced", { announcedAt: at, publishedAt: at });
@@ -184,9 +187,6 @@ describe("what a process knows of time", () => {
     clock.pass(4 * hour);
     assert.equal(clocks.leftMs(announced, ahead, clock.wall), 0);
   });
-
-  const ids = ({ counted, over }: ReturnType<ReturnType<typeof clocksOf>["clocks"]["look"]>): string =>
-    `counted ${counted.map(({ id }) => id).join()} over ${over.map(({ id }) => id).join()}`;
 
   test("a lease is over when it was seen without a renewal for as long as it lasts, whatever the store's clock says", () => {
     const { clock, clocks } = clocksOf();
