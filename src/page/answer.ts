@@ -1,3 +1,5 @@
+import type { Fault } from "../status/faults.ts";
+import { shellWord } from "../status/remedies.ts";
 import { type Html, html, lines } from "./html.ts";
 import { copyable } from "./words.ts";
 
@@ -10,6 +12,19 @@ export type Answer =
       readonly body: string;
     }
   | { readonly failure: string };
+
+/** What is wrong with an answer: relying parties would get it, too. */
+export function faultOfAnswer(answer: Answer, url: string): Fault | undefined {
+  const what = "failure" in answer ? `does not answer: ${answer.failure}` : `answers ${answer.status}`;
+  if (!("failure" in answer) && answer.status.startsWith("200 ")) return undefined;
+  return {
+    severity: "error",
+    code: "JWKS_UNANSWERED",
+    text: `Asked by this process, the JWK Set ${what}.`,
+    remedy: "Look at the log, and restart the service if this lasts. This command asks as relying parties do:",
+    command: `curl -i ${shellWord(url)}`,
+  };
+}
 
 export function answerPart(answer: Answer, url: string): Html {
   if ("failure" in answer) return html`<p><code>${url}</code> does not answer: ${answer.failure}.</p>`;

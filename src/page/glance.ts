@@ -23,7 +23,9 @@ export function glancePart(status: Status): Html {
     </div>
     <div>
       <dt>Next step</dt>
-      <dd>${next === undefined ? nothingNext(source) : html`${stepText(next)}: ${moment(next.at, now)}`}${waiting}</dd>
+      <dd>
+        ${next === undefined ? nothingNext(source) : html`<span class="verb">${stepText(next)}</span> ${moment(next.at, now)}`}${waiting}
+      </dd>
     </div>
     <div>
       <dt>Rotation mode</dt>

@@ -1,5 +1,5 @@
 import type { Status } from "../status/status.ts";
-import { type Answer, answerPart } from "./answer.ts";
+import { type Answer, answerPart, faultOfAnswer } from "./answer.ts";
 import { glancePart } from "./glance.ts";
 import { headlinePart, healthPart } from "./health.ts";
 import { Html, html } from "./html.ts";
@@ -15,7 +15,9 @@ export type Parts = Readonly<Record<PartId, string>>;
 type PartId = "headline" | "health" | "glance" | "timeline" | "keys" | "replicas" | "answer" | "events";
 
 /** Makes the parts of the page. */
-export function pageParts(status: Status, answer: Answer): Parts {
+export function pageParts(known: Status, answer: Answer): Parts {
+  const fault = faultOfAnswer(answer, known.jwksUri);
+  const status = fault === undefined ? known : { ...known, faults: [fault, ...known.faults] };
   return {
     headline: headlinePart(status).text,
     health: healthPart(status).text,

@@ -40,7 +40,8 @@ section:has(.verdict.wrong) { background: var(--wrong-ground); }
 section:has(.verdict.doubtful) { background: var(--doubt-ground); }
 .facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(18rem, 100%), 1fr)); gap: 0.75rem 1.5rem; }
 dt { color: var(--quiet); font-size: 0.8125rem; }
-.glance .quiet { display: block; font-size: 0.8125rem; }
+.glance .verb, .glance .quiet { display: block; }
+.glance .quiet { font-size: 0.8125rem; }
 .faults { list-style: none; margin-top: 0.75rem; display: grid; gap: 1rem; }
 .fault { border-left: 4px solid var(--wrong); padding-left: 0.875rem; display: grid; gap: 0.375rem; }
 .fault.warning { border-color: var(--doubt); }

@@ -53,11 +53,11 @@ function charts(plan: RotationPlan): Html {
   const label = `Timeline of ${plural(plan.keys.length, "key")}; the steps are listed below`;
   // Patterns in a picture that is not displayed would fill nothing.
   return html`<svg class="chart patterns" width="0" height="0" aria-hidden="true">${new Html(chartPatterns)}</svg>
-    ${chart(plan, { ...wideLayout, margin: 18 }, axisHeight.wide, "wide", label)}
+    ${chart(plan, { ...wideLayout, margin: 2 }, axisHeight.wide, "wide", label)}
     ${chart(plan, narrowLayout, axisHeight.narrow, "narrow", label)} ${legend(plan)}`;
 }
 
-const top = 40;
+const top = 50;
 
 function chart(plan: RotationPlan, layout: ChartLayout, below: number, name: string, label: string): Html {
   const { width, bottom, parts } = planChart(plan, layout, top);

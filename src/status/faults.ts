@@ -54,8 +54,8 @@ function managerFaults(manager: KnownManager, now: number, aheadMs: number): Fau
   const { records, health } = manager;
   const recordOf = (kid: string): KeyRecord | undefined => records.find((record) => record.kid === kid);
   return [
-    ...fenced(manager),
     ...unmanaged(manager),
+    ...fenced(manager),
     ...Object.entries(health.unopened).map(([kid, error]) => {
       const what = `The active key "${kidText(kid)}" cannot be opened here, and is published all the same`;
       return keyFault(kid, what, error, remedyOf(error.code, recordOf(kid)));

@@ -10,7 +10,6 @@ import {
   eventually,
   freePort,
   keySetText,
-  runCli,
   startService,
   temporaryFolder,
 } from "../support/service.ts";
@@ -127,10 +126,5 @@ describe("the page of the admin address", () => {
       assert.equal(await status(path, { Host: "10.1.2.3:9901" }), 200);
       assert.equal(await status(path, { Host: "rebound.example" }), 421);
     }
-  });
-
-  test("its address is printed at the start, and --help names it", async (t) => {
-    const { stdout } = await runCli(t, ["help", "serve"]);
-    assert.match(stdout.replaceAll(/\s+/g, " "), /--admin <host:port> address of a page that shows keys/);
   });
 });

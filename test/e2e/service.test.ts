@@ -104,14 +104,16 @@ describe("the data folder", { timeout, concurrency: 4 }, () => {
 });
 
 describe("what it says", { timeout, concurrency: 4 }, () => {
-  test("the first lines on the terminal are the URL, the kid and a command to try", async (t) => {
+  test("the first lines on the terminal are the URL, the kid, a command to try and the address of the page", async (t) => {
     const keys = join(await temporaryFolder(t), "keys.json");
     await writeFile(keys, keySetText("new", "old"), { mode: 0o600 });
-    const { child } = spawnCli(t, ["serve", "--keys", keys, "--port", "0", "--admin", "off"]);
+    const { child } = spawnCli(t, ["serve", "--keys", keys, "--port", "0", "--admin", "127.0.0.1:0"]);
     const lines: string[] = [];
-    for await (const line of createInterface({ input: child.stdout })) if (lines.push(line) === 3) break;
+    for await (const line of createInterface({ input: child.stdout })) if (lines.push(line) === 4) break;
     const url = /^jwksd serves (http:\/\/127\.0\.0\.1:\d+\/jwks)$/.exec(lines[0] ?? "")?.[1] ?? assert.fail(lines[0]);
-    assert.deepEqual(lines.slice(1), ["  kid  new (active, and 1 more for verification)", `  try  curl -i ${url}`]);
+    assert.deepEqual(lines.slice(1, 3), ["  kid  new (active, and 1 more for verification)", `  try  curl -i ${url}`]);
+    const page = /^ {2}see {2}(http:\/\/127\.0\.0\.1:\d+)$/.exec(lines[3] ?? "")?.[1] ?? assert.fail(lines[3]);
+    assert.match(await (await fetch(page)).text(), /^<!doctype html>/);
     assert.equal((await fetch(url)).status, 200);
   });
 

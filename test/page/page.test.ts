@@ -73,6 +73,12 @@ function knownWith(hostile: string): Known {
 
 const plain = page(statusOf(knownWith("name")), answer, nonce);
 
+const answerWith = (text: string): Answer => ({
+  status: text,
+  headers: [["ETag", text]],
+  body: JSON.stringify({ keys: [{ kid: text }] }),
+});
+
 /** Elements and attributes, without their texts. */
 const skeleton = (markup: string): string[] =>
   (markup.match(/<\/?[a-z][^>]*>/g) ?? []).map((tag) => tag.replaceAll(/"[^"]*"/g, '""'));
@@ -89,11 +95,9 @@ describe("what comes from outside is text, whatever it looks like", () => {
   ];
   for (const text of hostile) {
     test(JSON.stringify(text), () => {
-      const body = JSON.stringify({ keys: [{ kid: text }] });
-      const bad: Answer = { status: text, headers: [["ETag", text]], body };
-      const markup = page(statusOf(knownWith(text)), bad, nonce);
-      // The same elements with the same attributes as with a harmless text.
-      assert.deepEqual(skeleton(markup), skeleton(plain));
+      const markup = page(statusOf(knownWith(text)), answerWith(text), nonce);
+      const harmless = page(statusOf(knownWith("name")), answerWith("name"), nonce);
+      assert.deepEqual(skeleton(markup), skeleton(harmless), "the same elements with the same attributes");
       for (const character of ["\u202E", "\0", "\u001b"]) assert.ok(!markup.includes(character));
       const failed = page(statusOf(knownWith(text)), { failure: text }, nonce);
       assert.doesNotMatch(failed, /<(?:img|b>|!--)/);
@@ -155,7 +159,14 @@ describe("the page", () => {
     const outage = { at: start, code: "ERR_STORE_UNAVAILABLE", message: "no route to host" };
     const kept = page(statusOf({ ...files, withoutStore: { keptAt: start - hour, outage } }), answer, nonce);
     assert.match(kept, /The store was not reached since the start, so the set of 2026-11-20 11:00:00 UTC is published/);
-    assert.match(page(statusOf(files), { failure: "ECONNREFUSED" }, nonce), /does not answer: ECONNREFUSED/);
+  });
+
+  test("says first that the JWK Set is not answered as it should be", () => {
+    const status = statusOf({ ...knownWith("name"), manager: undefined });
+    const first = (answer: Answer): string => pageParts(status, answer).health.split("</li>")[0] ?? "";
+    assert.match(first({ failure: "ECONNREFUSED" }), /JWKS_UNANSWERED[^]*does not answer: ECONNREFUSED\./);
+    assert.match(first({ ...answerWith("x"), status: "503 Busy" }), /answers 503 Busy\.[^]*curl -i https:/);
+    assert.doesNotMatch(first(answer), /JWKS_UNANSWERED/);
   });
 
   test("what time alone changes is nothing new", () => {

@@ -55,8 +55,8 @@ const table: Readonly<Record<string, readonly [Known, ...[string, string | undef
   "the store was out of reach": [managed({ store: { ...store, lastError: failure } })],
   "the lease has ended": [
     managed({ health: { ...health, failure, fencedAt: start } }),
-    ["REPLICA_FENCED", "jwksd replicas"],
     ["ERR_STORE_UNAVAILABLE", "jwksd keys"],
+    ["REPLICA_FENCED", "jwksd replicas"],
   ],
   "the store was not reached since the start": [
     known({ withoutStore: { keptAt: start, outage: failure }, notReady: "x" }),
