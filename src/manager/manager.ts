@@ -6,7 +6,7 @@ import { announce, applyCommand } from "../rotation/commands.ts";
 import { rotationPolicy } from "../rotation/policy.ts";
 import { activeKey, announcedKey, isRotating, nextAlg, publishedKeys, uriOf } from "../rotation/records.ts";
 import { announceNext, leaseNext, reasonForNext } from "../rotation/successor.ts";
-import { type Replicas, endOfWait, isWaitingForReplicas, noteWaits } from "../rotation/waits.ts";
+import { type Replicas, endOfWait, isWaitingForReplicas, noteWaits, waitOf, withWaitSince } from "../rotation/waits.ts";
 import type { KeyRecord, Snapshot } from "../store/store.ts";
 import { createClocks } from "./clocks.ts";
 import type { Decision } from "./compare-and-set.ts";
@@ -206,6 +206,16 @@ export async function manageKeys(
     return advance(records, policy, now, { replicas, cannotSign, tried, leftMs });
   }
 
+  /** The store's clock may have been set: no wait is over for a command before it is over for this process. */
+  function withWaitsAsSeen(records: readonly KeyRecord[], now: number): readonly KeyRecord[] {
+    return records.map((record) => {
+      const { since, forMs = 0 } = waitOf(record, policy) ?? {};
+      if (since === undefined) return record;
+      const leftMs = clocks.leftMs(record, { since, forMs }, now);
+      return leftMs > since + forMs - now && leftMs > 0 ? withWaitSince(record, now + leftMs - forMs) : record;
+    });
+  }
+
   function dueNow(records: readonly KeyRecord[], now: number): readonly KeyRecord[] {
     return records.filter((record) => (endOfWait(record, policy) ?? Infinity) <= now);
   }
@@ -386,7 +396,10 @@ export async function manageKeys(
     execute: (command) =>
       loop.run(async () => {
         const { records, events } = await keyring
-          .change((stored, now) => applyCommand(stored, command, policy, now))
+          .change((stored, now, snapshot) => {
+            clocks.look(snapshot);
+            return applyCommand(withWaitsAsSeen(stored, now), command, policy, now);
+          })
           .catch((error: unknown) => {
             throw error instanceof CannotSign ? error.cause : error;
           });

@@ -16,6 +16,21 @@ async function announce(world: World, replica: Replica): Promise<void> {
 
 const isPublishedByAll = ({ manager }: Replica): boolean => manager.records.at(-1)?.publishedAt !== undefined;
 
+test("a command waits as its manager does, however far the store's clock jumps", async () => {
+  let storeIsAheadMs = 0;
+  const world = new World((clock) => memoryStore({ clock: { ...clock, now: () => clock.now() + storeIsAheadMs } }));
+  const one = await world.start();
+  await announce(world, one);
+  await world.pass(hour);
+  storeIsAheadMs = 23.5 * hour;
+  const { kid = "" } = one.manager.records.at(-1) ?? {};
+  await assert.rejects(world.run(one, { type: "activate", kid }), { code: "ERR_TOO_EARLY" });
+  // A wait that seems to have been missed starts again.
+  await world.pass(2 * day);
+  assert.equal(one.manager.records.at(-1)?.state, "active");
+  await world.stop(one);
+});
+
 describe("a step waits for a replica that has a lease", () => {
   test("until it has ended that in order, and no longer, though others have seen it", async () => {
     const world = new World();

@@ -113,7 +113,7 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
         "const { records: stored, now } = snapshot;",
         "const { records: stored } = snapshot; const now = clock.now();",
       ],
-      ["manager/manager.ts", "clocks.look(snapshot);", "clocks.look({ ...snapshot, now });"],
+      ["manager/manager.ts", "over } = clocks.look(snapshot);", "over } = clocks.look({ ...snapshot, now });"],
     ],
   },
   "acknowledges before its targets have taken the keys": {
