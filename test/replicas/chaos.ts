@@ -119,9 +119,8 @@ async function follow(primary: PostgresServer): Promise<PostgresServer> {
 
 async function failOver(cluster: Cluster, members: readonly Member[]): Promise<void> {
   const { primary, standby } = cluster;
-  await eventually("the standby has everything", () =>
-    primary.sql("SELECT sync_state FROM pg_stat_replication").includes("sync"),
-  );
+  const isInSync = (): boolean => primary.sql("SELECT sync_state FROM pg_stat_replication").includes("sync");
+  await eventually("the standby has everything", isInSync, 60_000);
   await primary.kill();
   await standby.promote();
   for (const { line } of members) line.redirect(standby.port);
@@ -153,7 +152,7 @@ function faultsOf(options: ChaosOptions, members: readonly Member[], random: Ran
       async run(member) {
         const before = member.started;
         member.child?.kill("SIGKILL");
-        await eventually("it starts again", () => member.started !== before);
+        await eventually("it starts again", () => member.started !== before, 60_000);
         await member.started;
       },
     },
@@ -274,12 +273,13 @@ export async function live(options: ChaosOptions): Promise<Report> {
         .filter((rotation) => spans.some((span) => overlap(rotation, span))).length;
     }
     if (barrier === "on") {
+      // A replica that failed often tries again after half a minute.
       const last = spans.at(-1)?.to ?? 0;
       const goOn = async (): Promise<boolean> => {
         await wait(200);
         return keys().every((of) => of.some(({ activatedAt = 0 }) => activatedAt > last));
       };
-      await eventually(`every issuer rotates on; seed ${seed}, broken: ${broke.join(", ")}`, goOn, 30_000);
+      await eventually(`every issuer rotates on; seed ${seed}, broken: ${broke.join(", ")}`, goOn, 120_000);
     }
   } finally {
     isOver = true;
