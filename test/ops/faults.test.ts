@@ -1,0 +1,218 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { rename, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { type TestContext, describe, test } from "node:test";
+import { newWrappingKey, wrappingKeyOf } from "../support/managed.ts";
+import { skipWithout } from "../support/parts.ts";
+import { type Scrape, adminArgs, scrape } from "../support/scrape.ts";
+import {
+  type RunningService,
+  eventually,
+  keySetText,
+  runCli,
+  startService,
+  startServiceProcess,
+  temporaryFolder,
+} from "../support/service.ts";
+import { vaultStub } from "../support/stubs/vault-transit.ts";
+import { type Moment, disagreements } from "./fired.ts";
+
+// Each fault is made for a real service, and looked at twice: while it is there, and when it has ended.
+
+const minute = 60_000;
+const realNow = Date.now.bind(Date);
+
+/** The clock of this process, which also is that of SQLite stores. */
+class Wall {
+  readonly #t: TestContext;
+  constructor(t: TestContext) {
+    this.#t = t;
+  }
+  /** @param ms how far it is ahead */
+  set(ms: number): void {
+    this.#t.mock.restoreAll();
+    if (ms !== 0) this.#t.mock.method(Date, "now", () => realNow() + ms);
+  }
+}
+
+const count = ({ samples }: Scrape, name: string): number =>
+  Object.entries(samples)
+    .filter(([sample]) => sample === name || sample.startsWith(`${name}{`))
+    .reduce((sum, [, value]) => sum + value, 0);
+
+const failing = (seen: Scrape): boolean => count(seen, "jwksd_failure") > 0;
+const behind = ({ samples }: Scrape): number => samples['jwksd_replicas{state="behind"}'] ?? 0;
+
+/** Scrapes until this holds. */
+async function until(what: string, service: RunningService, holds: (seen: Scrape) => boolean): Promise<void> {
+  await eventually(what, async () => holds(await scrape(service)), 40_000);
+}
+
+/** What is known of the store is up to two seconds old. */
+async function settled(service: RunningService): Promise<void> {
+  await until("it is at rest", service, (seen) => behind(seen) === 0 && seen.samples["jwksd_replica_ready"] !== 0);
+}
+
+async function managed(t: TestContext, ...args: readonly string[]) {
+  const folder = await temporaryFolder(t);
+  const data = join(folder, "data");
+  const start = async () => {
+    const service = await startService(t, ["--data", data, ...adminArgs, ...args]);
+    await settled(service);
+    return service;
+  };
+  const run = async (...command: readonly string[]): Promise<void> => {
+    const { code, stdout, stderr } = await runCli(t, [...command, "--data", data]);
+    assert.equal(code, 0, stdout + stderr);
+  };
+  return { folder, data, start, run };
+}
+
+describe("each fault has its alert, and no other", { skip: skipWithout("promtool"), timeout: 120_000 }, () => {
+  const moments: Moment[] = [];
+
+  async function look(
+    name: string,
+    service: RunningService,
+    alert: string | undefined,
+    at: number = Date.now(),
+  ): Promise<Scrape> {
+    if (alert === undefined) await settled(service);
+    const seen = await scrape(service);
+    assert.equal(seen.status, 200, seen.text);
+    moments.push({ name, scrape: seen, at, alert });
+    return seen;
+  }
+
+  test("the store is gone, first for minutes, then for longer than the lease", async (t) => {
+    const wall = new Wall(t);
+    const { data, start, run } = await managed(t);
+    const service = await start();
+    await look("all is well", service, undefined);
+    await rename(data, `${data}-gone`);
+    wall.set(5 * minute);
+    await look("the store is gone", service, "JwksdStoreUnreachable");
+    wall.set(130 * minute);
+    await look("the store is gone, and the lease has ended", service, "JwksdReplicaFenced");
+    await rename(`${data}-gone`, data);
+    // A commit wakes it before it tries again by itself.
+    await run("keys", "announce", "--use", "enc", "--wait", "0");
+    await look("the store is back", service, undefined);
+  });
+
+  test("a replica is killed, and a key is announced", async (t) => {
+    const { data, start, run } = await managed(t);
+    const service = await start();
+    const other = await startServiceProcess(t, ["--data", data, "--replica-name", "other", "--lease-seconds", "12"]);
+    other.process.kill("SIGKILL");
+    await once(other.process, "exit");
+    await run("rotate", "--wait", "0");
+    await until("a step waits for it", service, (seen) => count(seen, "jwksd_step_held_up_replicas") === 1);
+    await look("a replica does not follow", service, "JwksdReplicaBehind");
+    // Its lease ends; the commit wakes this one, which looks once a minute.
+    await settled(service);
+    await run("keys", "announce", "--use", "enc", "--wait", "0");
+    const heldUp = "jwksd_step_held_up_timestamp_seconds";
+    await until("the step waits for nobody", service, (seen) => count(seen, heldUp) === 0);
+    await look("the lease of the replica has ended", service, undefined);
+  });
+
+  describe("with keys in a key service", () => {
+    const token = "hvs.only-for-this-test";
+
+    async function withVault(t: TestContext) {
+      const vault = await vaultStub(token);
+      t.after(() => vault.close());
+      const before = process.env["VAULT_TOKEN"];
+      process.env["VAULT_TOKEN"] = token;
+      t.after(() => {
+        if (before === undefined) delete process.env["VAULT_TOKEN"];
+        else process.env["VAULT_TOKEN"] = before;
+      });
+      const file = join(await temporaryFolder(t), "signers.json");
+      await writeFile(file, JSON.stringify({ vaultTransit: { mount: `${vault.url}/transit` } }));
+      return { vault, there: ["--signer-type", "vault-transit", "--signers", file] };
+    }
+
+    test("the next key cannot be opened", async (t) => {
+      const { vault, there } = await withVault(t);
+      const { start, run } = await managed(t, ...there);
+      await run("keys", "import", "--signer", vault.add("first"), "--kid", "first", ...there);
+      await run("rotate", ...there);
+      vault.fail("read", { status: 503, json: { errors: ["sealed"] } }, 1_000);
+      const service = await start();
+      const seen = await look("the keys cannot be opened", service, "JwksdSignerFailing");
+      assert.equal(count(seen, "jwksd_key_unusable"), 2);
+      vault.recover();
+      await run("keys", "announce", "--use", "enc");
+      await until("they can be opened", service, (seen) => count(seen, "jwksd_key_unusable") === 0);
+      await look("the key service is back", service, undefined);
+    });
+
+    test("the next key cannot be made", async (t) => {
+      const wall = new Wall(t);
+      const { vault, there } = await withVault(t);
+      const { start, run } = await managed(t, ...there);
+      wall.set(-100 * 24 * 60 * minute);
+      await run("keys", "import", "--signer", vault.add("first"), "--kid", "first", ...there);
+      wall.set(0);
+      vault.fail("create", { status: 503, json: { errors: ["sealed"] } }, 1_000);
+      const service = await start();
+      const seen = await look("no successor", service, "JwksdNoSuccessor");
+      assert.equal(count(seen, "jwksd_failure"), 1);
+      vault.recover();
+      await run("rotate");
+      await until("it is announced", service, (seen) => count(seen, "jwksd_failure") === 0);
+      await look("a successor", service, undefined);
+    });
+  });
+
+  test("the wrapping key is not that of the store any more", async (t) => {
+    const { folder, data, start, run } = await managed(t);
+    const service = await start();
+    const [own, other] = [await wrappingKeyOf(data), newWrappingKey()];
+    const rewrap = async (...keys: readonly string[]): Promise<void> => {
+      const file = join(folder, "keys");
+      await writeFile(file, keys.join("\n"), { mode: 0o600 });
+      await run("keys", "rewrap", "--wrapping-key-file", file, "--wait", "0");
+    };
+    await rewrap(other, own);
+    await until("it is noticed", service, failing);
+    const { samples } = await look("the wrapping key is gone", service, "JwksdWrappingKeyMissing");
+    assert.equal(samples['jwksd_failure{code="ERR_WRAPPING_KEY_MISSING"}'], 1);
+    await rewrap(own, other);
+    await until("it is the old one again", service, (seen) => !failing(seen));
+    await look("the wrapping key is back", service, undefined);
+  });
+
+  test("the clock of the machine is off", async (t) => {
+    const wall = new Wall(t);
+    const { start } = await managed(t);
+    const service = await start();
+    wall.set(-2 * minute);
+    await look("the clock is two minutes behind", service, "JwksdClockOff", realNow());
+    wall.set(0);
+    await look("the clock is right", service, undefined);
+  });
+
+  test("an update of the key files is refused", async (t) => {
+    const keys = join(await temporaryFolder(t), "keys.json");
+    await writeFile(keys, keySetText("a"), { mode: 0o600 });
+    const service = await startService(t, ["--keys", keys, ...adminArgs]);
+    await look("key files", service, undefined);
+    await writeFile(keys, "{}");
+    service.reload();
+    await until("it is refused", service, ({ samples }) => samples["jwksd_update_refused"] === 1);
+    await look("the key files are refused", service, "JwksdUpdateRefused");
+    await writeFile(keys, keySetText("b"));
+    service.reload();
+    await until("it is taken", service, ({ samples }) => samples["jwksd_update_refused"] === 0);
+    await look("the key files are right", service, undefined);
+  });
+
+  test("as promtool evaluates what was scraped", async (t) => {
+    assert.ok(moments.length >= 15, `only ${moments.length} moments`);
+    assert.equal(await disagreements(await temporaryFolder(t), moments), "");
+  });
+});

@@ -1,0 +1,61 @@
+import { execFile } from "node:child_process";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { part } from "../support/parts.ts";
+import type { Scrape } from "../support/scrape.ts";
+
+/** What was scraped at one moment, and which alert it should let fire if it stays so for an hour. */
+export interface Moment {
+  readonly name: string;
+  readonly scrape: Pick<Scrape, "samples">;
+  /** When, by the clock of Prometheus, in epoch milliseconds. */
+  readonly at: number;
+  readonly alert: string | undefined;
+}
+
+const rules = fileURLToPath(new URL("../../ops/alerts.yml", import.meta.url));
+const minutes = 60;
+/** Of the series and of the evaluation, in minutes. */
+const step = 2;
+const steps = minutes / step;
+
+/** Has promtool evaluate the alerts over what was scraped. @returns what it prints, where another alert fires or none does */
+export async function disagreements(folder: string, moments: readonly Moment[]): Promise<string> {
+  const file = join(folder, "faults.test.json");
+  const tests = moments.map(({ name, scrape, at, alert }) => ({
+    name,
+    interval: `${step}m`,
+    input_series: Object.entries(scrape.samples)
+      .filter(([sample]) => sample.startsWith("jwksd_"))
+      .map(([sample, value]) => ({ series: withLabels(sample), values: valuesOf(sample, value, at) })),
+    promql_expr_test: [
+      {
+        expr: 'group by (alertname) (ALERTS{alertstate="firing"})',
+        eval_time: `${minutes}m`,
+        exp_samples: alert === undefined ? [] : [{ labels: `{alertname="${alert}"}`, value: 1 }],
+      },
+    ],
+  }));
+  // JSON is YAML.
+  await writeFile(file, JSON.stringify({ rule_files: [rules], evaluation_interval: `${step}m`, tests }));
+  return promisify(execFile)(part("promtool"), ["test", "rules", file]).then(
+    () => "",
+    ({ stdout, stderr }: { stdout: string; stderr: string }) => stdout + stderr,
+  );
+}
+
+/** With the labels of a scrape. */
+function withLabels(sample: string): string {
+  const [name = "", labels] = sample.split("{");
+  return `${name}{job="jwksd",instance="a"${labels === undefined ? "}" : `,${labels}`}`;
+}
+
+/** The same value all the time. promtool begins at 0, and the moment of the scrape is its end; only a clock goes on. */
+function valuesOf(sample: string, value: number, at: number): string {
+  if (!/^\w+_timestamp_seconds/.test(sample)) return `${value}x${steps}`;
+  const atEnd = value - at / 1000 + minutes * 60;
+  if (!sample.startsWith("jwksd_clock_")) return `${atEnd}x${steps}`;
+  return `${atEnd - minutes * 60}+${step * 60}x${steps}`;
+}
