@@ -16,7 +16,7 @@ import { type PostgresServer, startPgBouncer, startPostgres } from "../support/p
 import type { Plan } from "./comparisons.ts";
 import { type Server, median, start } from "./measure.ts";
 import { type Goal, type Section, table } from "./report.ts";
-import { fill, timed, touch } from "./rotation.ts";
+import { fill, sealed, timed, touch } from "./rotation.ts";
 
 const main = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
 const manyIssuers = fileURLToPath(new URL("many-issuers.ts", import.meta.url));
@@ -169,11 +169,6 @@ const callsOf = (server: PostgresServer, name: string): number =>
   Number(server.sql(`SELECT coalesce(sum(calls), 0) ${statements(name)}`, name)[0]);
 
 // ---- many of everything
-
-/** As whoever holds the wrapping key sees it, for keys of {@link noIssuer}. */
-async function sealed(store: KeyStore, wrappingKey: string): Promise<KeyStore> {
-  return (await vaultOf(store, [wrappingKey], { issuer: noIssuer, isChosen: true })).store;
-}
 
 interface Many {
   readonly startMs: number;
