@@ -85,6 +85,23 @@ describe("the page of the admin address", () => {
     await ended;
   });
 
+  // Each would take up to five seconds if it were not for the event.
+  test("its stream has what happens when it happens", { timeout: 9_000 }, async (t) => {
+    const keys = join(await temporaryFolder(t), "keys.json");
+    await writeFile(keys, keySetText("new"));
+    const { service, admin } = await startAdmin(t, ["--keys", keys]);
+    const stream = await ask(new URL("/events", admin));
+    let text = "";
+    stream.on("data", (chunk: string) => (text += chunk));
+    await eventually("all parts", () => text.includes('"headline"'));
+    for (const reloads of [1, 2, 3]) {
+      text = "";
+      service.reload();
+      await eventually(`reload ${reloads}`, () => text.split("keys reloaded").length > reloads);
+    }
+    stream.destroy();
+  });
+
   test("shows keys from files, and that new ones were refused", async (t) => {
     const folder = await temporaryFolder(t);
     const keys = join(folder, "keys.json");
