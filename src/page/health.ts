@@ -28,6 +28,6 @@ function faultItem({ severity, code, text, since, remedy, command }: Fault, inde
     <p class="fault-kind"><span class="badge ${severity}">${severity}</span> <code>${code}</code>${began}</p>
     <p>${text}</p>
     <p>${remedy}</p>
-    ${command === undefined ? undefined : copyable(`command-${index + 1}`, "Command", html`${command}`)}
+    ${copyable(`command-${index + 1}`, "Command", html`${command}`)}
   </li>`;
 }

@@ -10,25 +10,13 @@ import { type Remedy, remedyOf, shellWord } from "./remedies.ts";
 /** Something that is wrong, in words. */
 export interface Fault extends Remedy {
   readonly severity: "error" | "warning";
-  /** A stable code: an error code, or one of {@link FaultCode}. */
+  /** A stable code: that of an error, or one of the table in `docs/operations.md`. */
   readonly code: string;
   readonly text: string;
   readonly kid?: string | undefined;
   /** Since when, in epoch milliseconds, where that is known. */
   readonly since?: number | undefined;
 }
-
-/** Faults that are no errors of a call. */
-export type FaultCode =
-  | "CLOCK_DIFFERS"
-  | "KEY_NOT_DESTROYED"
-  | "NOT_READY"
-  | "NO_SUCCESSOR"
-  | "REPLICA_BEHIND"
-  | "REPLICA_FENCED"
-  | "STEP_OVERDUE"
-  | "STEP_WAITS"
-  | "STORE_UNSEALED";
 
 /** How late something may be before it is a fault. */
 const graceMs = 60_000;

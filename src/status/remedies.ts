@@ -4,7 +4,7 @@ import type { KeyRecord } from "../store/store.ts";
 /** What to do about a fault, in words, and the command for it or to look further. */
 export interface Remedy {
   readonly remedy: string;
-  readonly command?: string | undefined;
+  readonly command: string;
 }
 
 const outage: Remedy = {
@@ -46,7 +46,8 @@ export function remedyOf(code: string, record?: KeyRecord): Remedy {
       command: `jwksd signer check ${uri === undefined ? "URI" : shellWord(uri)}`,
     };
   }
-  return { remedy: `It is tried again by itself. docs/errors.md says what ${code} means.` };
+  const meaning = `It is tried again by itself. docs/errors.md says what ${code} means.`;
+  return { remedy: `${meaning} This command shows what the store holds:`, command: "jwksd keys" };
 }
 
 /** A text as one word of a shell, which does not act on it. What is no printable ASCII is left to `printf`. */

@@ -44,7 +44,7 @@ function known(more: Partial<Known> = {}): Known {
 const because = (known: Known) => statusOf(known).rotationMode.because;
 const leases = (...all: ReturnType<typeof lease>[]) => ({ ...store, loaded: { leases: all, now: start, at: start } });
 
-const table: Readonly<Record<string, readonly [Known, ...[string, string | undefined][]]>> = {
+const table: Readonly<Record<string, readonly [Known, ...[string, string][]]>> = {
   "all is well": [managed()],
   "all is well with key files": [known()],
   "the store is out of reach": [managed({ health: { ...health, failure } }), ["ERR_STORE_UNAVAILABLE", "jwksd keys"]],
@@ -72,7 +72,7 @@ const table: Readonly<Record<string, readonly [Known, ...[string, string | undef
   ],
   "new keys are not taken": [
     managed({ health: { ...health, failure: { ...failure, code: "ERR_UPDATE" } } }),
-    ["ERR_UPDATE", undefined],
+    ["ERR_UPDATE", "jwksd keys"],
   ],
   "the next key cannot sign": [
     managed({
