@@ -137,7 +137,7 @@ export const errorTable = {
     ERR_KID_UNMANAGED: { when: "no key of the store has this kid", remedy: "`jwksd keys` lists them" },
     ERR_TRANSITION: { when: "the state of the keys does not allow the step", remedy: "see the message" },
     ERR_TOO_EARLY: {
-      when: "the step would break verifications now; `allowedAt` says when it no longer does",
+      when: "the step would break verifications now; `allowedAt` says when it no longer does, unless clocks differ so that nobody knows",
       remedy: "wait, or force it",
     },
     ERR_UPDATE: {

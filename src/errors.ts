@@ -74,7 +74,7 @@ export class SignerError extends CodedError<"SignerError"> {}
 /** Managed keys are not in a state for this step. */
 export class StateError extends JwksdError {
   declare readonly code: CodeOf<"StateError">;
-  /** From then on the step breaks nothing, in epoch milliseconds; only of `ERR_TOO_EARLY`. */
+  /** From then on the step breaks nothing, in epoch milliseconds, where that is known; only of `ERR_TOO_EARLY`. */
   readonly allowedAt: number | undefined;
 
   constructor(

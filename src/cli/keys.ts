@@ -1,11 +1,14 @@
 import { Command } from "commander";
-import { ConfigError, StoreError } from "../errors.ts";
+import { systemClock } from "../clock.ts";
+import { ConfigError, StateError, StoreError } from "../errors.ts";
+import { clocksDiffer } from "../manager/clocks.ts";
 import { type NewKey, applyCommand } from "../rotation/commands.ts";
 import { takenBy } from "../manager/owner.ts";
 import { activeKey, announcedKey, isLive, uriOf } from "../rotation/records.ts";
 import { rewrap } from "../manager/rewrap.ts";
 import type { VaultOptions } from "../manager/vault.ts";
 import { kidText } from "../rotation/format.ts";
+import type { RotationPolicy } from "../rotation/policy.ts";
 import type { KeyUse } from "../store/store.ts";
 import { type ChangeFlags, addChangeFlags, changeKeys } from "./change-keys.ts";
 import { destroyCommand } from "./destroy-key.ts";
@@ -108,12 +111,23 @@ Examples:
     )
     .action((kid: string, flags: ChangeFlags) =>
       withKeys(io, flags, {}, async (open) => {
-        const force = flags.force === true;
-        await changeKeys(open, { flags, breaks: force }, (records, now) =>
-          applyCommand(records, { type, kid, force }, open.keyring.policy, now),
-        );
+        const [force, asked] = [flags.force === true, systemClock.now()];
+        const { policy } = open.keyring;
+        await changeKeys(open, { flags, breaks: force }, (records, now) => {
+          const change = applyCommand(records, { type, kid, force }, policy, now);
+          if (!force && clocksDiffer(now, asked, systemClock, policy.clockSkewSeconds * 1000)) throw uncertain(policy);
+          return change;
+        });
       }),
     );
+}
+
+/** A process that has just begun knows no other clock that could tell which of the two is wrong. */
+function uncertain({ clockSkewSeconds }: RotationPolicy): StateError {
+  return new StateError(
+    "ERR_TOO_EARLY",
+    `nothing was changed, because nobody knows whether it is too early: the clocks of this machine and of the store differ by more than clockSkewSeconds ${clockSkewSeconds}; set them, or leave the step to jwksd serve, or take it now with --force --yes`,
+  );
 }
 
 function revokeCommand(io: Io): Command {

@@ -71,6 +71,16 @@ export function createClocks(clock: Clock, skewMs: number) {
   };
 }
 
+/**
+ * Whether the clock of this machine and that of a store differ by more than the skew.
+ *
+ * @param storeNow what the store's clock said when it was read
+ * @param asked what this machine's clock said before that
+ */
+export function clocksDiffer(storeNow: number, asked: number, clock: Clock, skewMs: number): boolean {
+  return storeNow < asked - skewMs || storeNow > clock.now() + skewMs;
+}
+
 /** The leases at one look. */
 export interface LeasesAt {
   /** Those on which the others rely. */

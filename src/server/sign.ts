@@ -2,6 +2,7 @@ import { type Clock, monotonicNow, systemClock } from "../clock.ts";
 import { StateError } from "../errors.ts";
 import { readKeyset } from "../node/key-files.ts";
 import { createProvider } from "../provider/provider.ts";
+import { clocksDiffer } from "../manager/clocks.ts";
 import { type Keyring, createKeyring } from "../manager/keyring.ts";
 import { fenced } from "../manager/replica.ts";
 import { signWithinSeconds } from "../rotation/policy.ts";
@@ -78,7 +79,7 @@ export async function signFresh(
     const asked = { wall: clock.now(), monotonic: monotonicNow(clock) };
     // It notes how long its tokens may live.
     const { records, now } = await keyring.change((records) => ({ records, events: [] }));
-    if (now < asked.wall - skewMs || now > clock.now() + skewMs) {
+    if (clocksDiffer(now, asked.wall, clock, skewMs)) {
       throw fenced("the clock of this machine and that of the store differ by more than clockSkewSeconds");
     }
     const active = activeKey(records, "sig");

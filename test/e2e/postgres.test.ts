@@ -63,6 +63,39 @@ describe("keys in PostgreSQL", { skip }, () => {
     for (const service of services) await service.stop();
   });
 
+  test("where the store's clock has jumped, no command takes a step that may be early, unless it is forced", async (t) => {
+    const url = database();
+    const name = new URL(url).pathname.slice(1);
+    server.sql("CREATE SCHEMA fake; CREATE TABLE fake.ahead AS SELECT interval '0' AS by", name);
+    server.sql(
+      `CREATE FUNCTION fake.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE
+       AS 'SELECT pg_catalog.clock_timestamp() + by FROM fake.ahead'`,
+      name,
+    );
+    server.sql(`ALTER DATABASE ${name} SET search_path = fake, pg_catalog, public`);
+    const environment = { JWKSD_WRAPPING_KEYS: newWrappingKey() };
+    const args = ["--store", url, "--issuer", issuer, "--data", await temporaryFolder(t)];
+    const service = await startService(t, args, environment);
+    const rotated = await runCli(t, ["rotate", ...args], environment);
+    assert.equal(rotated.code, 0, rotated.stderr);
+    const next = () => withStore(url, async (store) => (await store.load()).records.at(-1));
+    await eventually("the announcement has begun", async () => (await next())?.publishedAt !== undefined);
+    const { kid = "" } = (await next()) ?? {};
+    // The announcement is over by that clock.
+    server.sql("UPDATE fake.ahead SET by = '24.5 hours'", name);
+    const command = ["keys", "activate", kid, ...args];
+    for (const more of [[], ["--dry-run"]]) {
+      const { code, stderr } = await runCli(t, [...command, ...more], environment);
+      assert.equal(code, 1);
+      assert.match(stderr, /clockSkewSeconds 300.*--force --yes.*\[ERR_TOO_EARLY\]\n$/);
+    }
+    assert.equal((await next())?.state, "announced");
+    const forced = await runCli(t, [...command, "--force", "--yes"], environment);
+    assert.equal(forced.code, 0, forced.stderr);
+    assert.equal((await next())?.state, "active");
+    await service.stop();
+  });
+
   test("a start while the server is down publishes the last set, and goes on when the server is back", async (t) => {
     const environment = { JWKSD_WRAPPING_KEYS: newWrappingKey() };
     const data = join(await temporaryFolder(t), "data");
