@@ -6,7 +6,7 @@ import { createKeyManager } from "../../src/manager/manager.ts";
 import { postgresStores } from "../../src/store/postgres.ts";
 import { skipWithout } from "../support/parts.ts";
 import { eventually, runCli } from "../support/service.ts";
-import { soak } from "../support/soak.ts";
+import { isSoak, soak } from "../support/soak.ts";
 import { type Cluster, live, startCluster, startProcess, stopCluster } from "./chaos.ts";
 import type { Config } from "./replica-child.ts";
 
@@ -20,15 +20,15 @@ describe("replicas as processes over PostgreSQL", { skip: skipWithout("initdb", 
   });
   after(() => stopCluster(cluster));
 
-  const rotations = soak(1_000);
-  const replicas = rotations === 1_000 ? 3 : 2;
+  // Each takes a third of a second of CPU time, and npm test has little.
+  const [rotations, replicas, issuers] = isSoak ? [1_000, 3, 24] : [30, 2, 8];
 
   test(
     `${rotations} rotations, while processes, lines, servers and commands do their worst: no token that a ready replica does not know`,
     { timeout: 850_000 },
     async (t) => {
       const seed = Number(process.env["JWKSD_SEED"] ?? 12);
-      const report = await live({ cluster, seed, rotations, issuers: 24, replicas, barrier: "on" });
+      const report = await live({ cluster, seed, rotations, issuers, replicas, barrier: "on" });
       const { misses, broke, ended, ...counts } = report;
       t.diagnostic(`seed ${seed}: ${JSON.stringify(counts)}; ${broke.join(", ")}`);
       assert.deepEqual(misses.slice(0, 5), [], `seed ${seed}: ${broke.join(", ")}`);
