@@ -36,6 +36,8 @@ const lease = (name: string, heardMinutes: number): Lease => ({
   name,
   publishes: 12,
   signsWith: [active.kid],
+  serial: 1,
+  forMs: policy.leaseSeconds * 1_000,
   until: now - heardMinutes * minute + policy.leaseSeconds * 1_000,
 });
 const leases = [lease("login-1", 2), lease("login-2", 7), lease("login-3", 4)];

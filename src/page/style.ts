@@ -6,7 +6,7 @@ export const style = `
   --good: #23693f; --wrong: #a8201a; --doubt: #7a5300; --link: #2a5d94;
   --wrong-ground: #fdeeed; --doubt-ground: #fff6dd; --good-ground: #e8f5ec;
 }
-@media (prefers-color-scheme: dark) { :root {
+@media screen and (prefers-color-scheme: dark) { :root {
   --paper: #161b22; --ground: #0d1117; --ink: #e6eaf0; --quiet: #9aa6b5; --line: #303843; --code: #212832;
   --good: #6fcf97; --wrong: #ff8a80; --doubt: #f0c04a; --link: #7fb0e6;
   --wrong-ground: #3a1a1a; --doubt-ground: #362a0d; --good-ground: #14301f;
@@ -95,7 +95,7 @@ svg.chart {${chartStyle}
   .column { display: block; color: var(--quiet); }
 }
 @media print {
-  :root { --paper: #ffffff; --ground: #ffffff; --ink: #000000; --code: #ffffff; }
+  :root { --ground: #ffffff; --code: #ffffff; }
   body { max-width: none; padding: 0; font-size: 9pt; }
   .live, .skip, button { display: none !important; }
   pre { max-height: none; overflow: visible; }

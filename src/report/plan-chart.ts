@@ -56,7 +56,7 @@ export const chartStyle = `
   .number-text { fill: #ffffff; font-size: 11px; font-weight: 600; }
   .on-active { fill: #ffffff; font-size: 11px; }
   .on-light { fill: #1c2430; font-size: 11px; paint-order: stroke; stroke: #ffffff; stroke-width: 3px; }
-  @media (prefers-color-scheme: dark) {
+  @media screen and (prefers-color-scheme: dark) {
     text { fill: #e6eaf0; }
     .quiet { fill: #9aa6b5; }
     .announced { fill: #4a3a10; stroke: #d9a520; }

@@ -12,7 +12,7 @@ const lineHeight = 19;
 
 const style = `${chartStyle}
   .paper { fill: #ffffff; }
-  @media (prefers-color-scheme: dark) { .paper { fill: #161b22; } }`;
+  @media screen and (prefers-color-scheme: dark) { .paper { fill: #161b22; } }`;
 
 type Shown = Exclude<KeyState, "removed">;
 

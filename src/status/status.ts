@@ -155,8 +155,13 @@ export function statusOf(known: Known): Status {
     waits: waitsOf(manager, at.now),
     revision: { published: self?.publishes ?? 0, stored: revision },
     store: { lastAttemptAt, lastSuccessAt, lastError, aheadMs },
-    past: audit,
+    past: audit.filter(isShowable),
   };
+}
+
+/** Whether an event is one: whoever can write the store can write anything into its audit log. */
+function isShowable({ at, type, kid, use, reason }: StoredEvent): boolean {
+  return Math.abs(at) <= 8.64e15 && [type, kid, use, reason].every((text) => typeof text === "string");
 }
 
 /** How far the clock of the store is ahead. */

@@ -223,6 +223,13 @@ describe("the status", () => {
     );
   });
 
+  test("passes over what is no event in the audit log, which nothing authenticates", () => {
+    const event = { number: 1, at: start, type: "announced", kid: "now", use: "sig", reason: "because" } as const;
+    const hostile = [{ at: 1e20 }, { at: Number.NaN }, { at: "now" }, { kid: {} }, { reason: null }, { type: 7 }];
+    const audit = [...hostile.map((odd) => Object.assign({}, event, odd as object)), event] as (typeof event)[];
+    assert.deepEqual(statusOf(managed({ store: { ...store, audit } })).past, [event]);
+  });
+
   test("is plain JSON without private halves", () => {
     const text = JSON.stringify(statusOf(managed({ records: [active, next] })));
     assert.ok(!text.includes("wrapped now") && !text.includes("wrapped next"));
