@@ -11,6 +11,7 @@ import { doctor } from "./doctor.ts";
 import { flood } from "./flood.ts";
 import { publishing } from "./publishing.ts";
 import { replicas } from "./replicas.ts";
+import { metrics } from "./metrics.ts";
 import { rotation } from "./rotation.ts";
 import { signers } from "./signers.ts";
 import { signing, verification } from "./tokens.ts";
@@ -27,6 +28,7 @@ const sections: Readonly<Record<string, (plan: Plan) => Promise<Section>>> = {
   signing,
   publishing,
   signers,
+  metrics,
   flood,
   rotation,
   replicas,

@@ -160,7 +160,7 @@ function withoutOwnHeaders({ headers, ...reply }: WireReply): WireReply {
 }
 
 /** Runs an example in a built copy of the clone, and gives its port. */
-async function startExample(t: TestContext, file: string): Promise<number> {
+export async function startExample(t: TestContext, file: string): Promise<number> {
   const command = await commandOf(file);
   const clone = await builtClone();
 
