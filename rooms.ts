@@ -23,6 +23,7 @@ export const base = [
   "options",
   "printable",
   "text-hash",
+  "trace",
   "urls",
 ] as const;
 

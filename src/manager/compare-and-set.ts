@@ -3,6 +3,7 @@ import type { Clock } from "../clock.ts";
 import { StoreError } from "../errors.ts";
 import type { Change } from "../rotation/advance.ts";
 import { checkRecords } from "../rotation/records.ts";
+import { traced } from "../trace.ts";
 import type { OnCall, StoreOperation } from "./metrics.ts";
 import type { KeyStore, LeaseSeen, Snapshot } from "../store/store.ts";
 
@@ -71,7 +72,9 @@ export async function ofStore<T>(
   { clock, signal, onCall }: Options,
 ): Promise<T> {
   try {
-    const answer = await withDeadline(call, { clock, timeoutMs: storeMs, signal, expired: storeHangs });
+    const answer = await traced(`jwksd store ${operation}`, {}, () =>
+      withDeadline(call, { clock, timeoutMs: storeMs, signal, expired: storeHangs }),
+    );
     onCall?.(operation);
     return answer;
   } catch (error) {

@@ -3,6 +3,7 @@ import type { Clock } from "../clock.ts";
 import { FetchError } from "../errors.ts";
 import type { CachingHeaders } from "./freshness.ts";
 import { retryAfterSeconds } from "./header-values.ts";
+import { traced } from "../trace.ts";
 import { shownUrl } from "../urls.ts";
 
 /** The part of the global `fetch` that jwksd uses. */
@@ -37,7 +38,11 @@ export interface Fetched {
  *
  * @throws FetchError `ERR_FETCH_FAILED`, `ERR_FETCH_TIMEOUT`, `ERR_FETCH_STATUS`, `ERR_FETCH_REDIRECT`, `ERR_FETCH_TOO_LARGE`
  */
-export async function fetchJson(url: string, options: FetchOptions): Promise<Fetched> {
+export function fetchJson(url: string, options: FetchOptions): Promise<Fetched> {
+  return traced("jwksd fetch", { "url.full": shownUrl(url) }, () => fetchUntraced(url, options));
+}
+
+async function fetchUntraced(url: string, options: FetchOptions): Promise<Fetched> {
   const { clock, timeoutMs, signal } = options;
   const expired = (): FetchError =>
     new FetchError("ERR_FETCH_TIMEOUT", `${shownUrl(url)}: no response within ${timeoutMs} ms`);

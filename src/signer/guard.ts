@@ -5,6 +5,7 @@ import type { Bytes } from "../bytes.ts";
 import { type Clock, systemClock } from "../clock.ts";
 import { SignerError } from "../errors.ts";
 import { type Rules, checkOptions, number, timeout } from "../options.ts";
+import { traced } from "../trace.ts";
 import { localSign } from "./local.ts";
 import type { Signer } from "./signer.ts";
 
@@ -108,7 +109,9 @@ export function guardSigner(
     const work = (signal: AbortSignal): Promise<Uint8Array> =>
       enter(async () => signer.sign({ digest, message, signal }), signal);
     try {
-      return await checked(await withDeadline(work, { clock, timeoutMs, signal, expired, aborted }), message);
+      return await traced("jwksd sign", { "jwksd.key": name }, async () =>
+        checked(await withDeadline(work, { clock, timeoutMs, signal, expired, aborted }), message),
+      );
     } catch (error) {
       throw error instanceof SignerError ? error : unavailable(error);
     }

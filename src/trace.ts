@@ -1,0 +1,47 @@
+import { JwksdError } from "./errors.ts";
+
+/** The part of a span of `@opentelemetry/api` that is used. */
+interface Span {
+  setStatus(status: { readonly code: number; readonly message?: string }): unknown;
+  end(): void;
+}
+
+interface Tracer {
+  startActiveSpan<T>(name: string, options: object, work: (span: Span) => T): T;
+}
+
+interface OpenTelemetry {
+  readonly trace?: { getTracer(name: string): Tracer };
+}
+
+/** Where every copy of `@opentelemetry/api` 1.x keeps what an application has set up; so none has to be loaded here. */
+const registered = Symbol.for("opentelemetry.js.api.1");
+
+/** Of the enumerations `SpanKind` and `SpanStatusCode`. */
+const client = 2;
+const failed = 2;
+
+/**
+ * Does some work in a span of OpenTelemetry. Where the application has set up none, it only does the work.
+ *
+ * @param attributes hold no secret
+ */
+export async function traced<T>(
+  name: string,
+  attributes: Readonly<Record<string, string>>,
+  work: () => Promise<T>,
+): Promise<T> {
+  const { trace } = (globalThis as { readonly [registered]?: OpenTelemetry })[registered] ?? {};
+  if (trace === undefined) return work();
+  return trace.getTracer("jwksd").startActiveSpan(name, { kind: client, attributes }, async (span) => {
+    try {
+      return await work();
+    } catch (error) {
+      // A message may quote what came from outside.
+      span.setStatus({ code: failed, message: error instanceof JwksdError ? error.code : "ERR_INTERNAL" });
+      throw error;
+    } finally {
+      span.end();
+    }
+  });
+}
