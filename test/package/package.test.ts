@@ -94,6 +94,20 @@ test("the addresses of the project are at one place", () => {
   assert.deepEqual([bugs, repository.url], [`${homepage}/issues`, `git+${homepage}.git`]);
 });
 
+test("without prom-client, all is served but the metrics, and /metrics says what to install", async () => {
+  await writeFile(
+    join(project, "no-metrics.mjs"),
+    `import { createLog, resolveSettings, startService } from "jwksd/server";
+    const settings = await resolveSettings({ flags: { port: 0, admin: "127.0.0.1:0", data: "no-metrics" }, environment: {} });
+    const service = await startService(settings, createLog("silent", false));
+    const answers = await Promise.all([service.url, service.adminUrl + "/readyz", service.adminUrl + "/metrics"].map((url) => fetch(url)));
+    console.log(answers.map(({ status }) => status).join(" "), await answers[2].text());
+    await service.stop();`,
+  );
+  const text = await runNode("no-metrics.mjs");
+  assert.match(text, /^200 200 501 no metrics: .* npm install prom-client/, text);
+});
+
 describe("packages", () => {
   /** The packages that are loaded by each; others are for what is not loaded. */
   const loads: Readonly<Record<string, readonly string[]>> = {
