@@ -11,6 +11,9 @@
 #ifndef LEASE
 #define LEASE 3         /* leaseSeconds, by the monotonic clock of whoever takes a step */
 #endif
+#ifndef REPLICAS
+#define REPLICAS 3      /* or 2, for a look that is short */
+#endif
 #define DRIFT 1         /* what the slowest clock of a replica loses in one lease */
 #define MARGIN 1        /* a replica ends its lease so much before the others do */
 #define CACHE 2         /* life of a cached copy of the set */
@@ -91,7 +94,6 @@ typedef Replica {
   bit signsB
 };
 
-#define REPLICAS 3
 Replica r[REPLICAS];
 unsigned step : 3;
 unsigned wait : 3;      /* ticks until activateAt or removeAt */
@@ -103,7 +105,15 @@ unsigned withoutB : 2;  /* ticks that the youngest copy without B lives */
 unsigned readA : 2;     /* ticks that somebody without a lease may sign with A, who has read that A is active */
 bit tokenB;             /* there are tokens of B */
 
+#if REPLICAS == 3
 #define ANY(is) (is(0) || is(1) || is(2))
+#define SORTED SORT(0, 1) SORT(1, 2) SORT(0, 1)
+#define ANY_N n = 0 :: DIFFER(0, 1) -> n = 1 :: DIFFER(1, 2) -> n = 2
+#else
+#define ANY(is) (is(0) || is(1))
+#define SORTED SORT(0, 1)
+#define ANY_N n = 0 :: DIFFER(0, 1) -> n = 1
+#endif
 #define LIVE(n) (r[n].until > 0)
 #define IS_READY(n) (r[n].state == READY && r[n].own > 0)
 #define LACKS_A(n) (IS_READY(n) && r[n].set == SET_B)
@@ -156,7 +166,7 @@ inline forget_and_sort() {
 #define SORT(x, y) \
     if (memcmp(&now.r[x], &now.r[y], sizeof now.r[x]) > 0) { \
       struct Replica other = now.r[x]; now.r[x] = now.r[y]; now.r[y] = other; }
-    SORT(0, 1) SORT(1, 2) SORT(0, 1)
+    SORTED
   }
   for (i : 0 .. REPLICAS - 1) {
     printf("    %d: state %d set %d kid %d own %d | until %d publishes %d signsA %d signsB %d\n", i, r[i].state, r[i].set,
@@ -286,8 +296,8 @@ inline leases_vanish() {
 }
 
 /* Whatever the state was in which all replicas have died: a step waits for the rest of their leases and no longer. */
-#define IS_OUT(n) (r[n].state == OUT)
-#define ALL_OUT (IS_OUT(0) && IS_OUT(1) && IS_OUT(2))
+#define LIVES(n) (r[n].state != OUT)
+#define ALL_OUT (!ANY(LIVES))
 inline all_have_died() {
   left = 0;
   do
@@ -316,7 +326,7 @@ active proctype rotation() {
     OPTION(leases_vanish())
     :: true ->
       /* Of replicas that are the same, one acts. */
-      if :: n = 0 :: DIFFER(0, 1) -> n = 1 :: DIFFER(1, 2) -> n = 2 fi;
+      if :: ANY_N fi;
       if
       OPTION(joins(n))
       OPTION(loads(n))
