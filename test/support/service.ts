@@ -68,7 +68,8 @@ export interface StartOptions {
 /** A folder that the test's end takes away. */
 export async function temporaryFolder(t: Scope): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), "jwksd-test-"));
-  t.after(() => rm(folder, { recursive: true, force: true }));
+  // A service that is stopped after this may still write, and where this fails, it is not stopped.
+  t.after(() => rm(folder, { recursive: true, force: true, maxRetries: 9, retryDelay: 20 }));
   return folder;
 }
 
