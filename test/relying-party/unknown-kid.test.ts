@@ -396,7 +396,7 @@ describe("failures", () => {
       await clock.advance(100);
     }
     assert.deepEqual(times(verifier, startMs), [0, 1, 3, 7, 15, 25, 35]);
-    assert.deepEqual(new Set(happened()), new Set(["failed"]));
+    assert.deepEqual(new Set(happened()), new Set(["failed", "exhausted"]));
   });
 
   test("say when to come back, and why", async () => {

@@ -37,11 +37,13 @@ describe("replicas as processes over PostgreSQL", { skip: skipWithout("initdb", 
     },
   );
 
-  test("with the barrier off the same run finds misses", { timeout: 850_000 }, async (t) => {
-    const report = await live({ cluster, seed: 12, rotations, issuers: 6, replicas, barrier: "off" });
-    t.diagnostic(`${report.misses.length} misses; ${report.broke.join(", ")}`);
-    assert.ok(report.misses.length > 0);
-  });
+  if (isSoak) {
+    test("with the barrier off the same run finds misses", { timeout: 850_000 }, async (t) => {
+      const report = await live({ cluster, seed: 12, rotations, issuers: 6, replicas, barrier: "off" });
+      t.diagnostic(`${report.misses.length} misses; ${report.broke.join(", ")}`);
+      assert.ok(report.misses.length > 0);
+    });
+  }
 
   const started: ChildProcess[] = [];
   afterEach(() => {
