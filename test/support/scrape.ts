@@ -22,10 +22,15 @@ export interface Scrape {
   readonly samples: Readonly<Record<string, number>>;
 }
 
+const adminOf = (log: RunningService["log"]): string => log.find(({ msg }) => msg === "started")?.["admin"] as string;
+
+/** The page of a service that was started with {@link adminArgs}. */
+export const pageOf = async ({ log }: Pick<RunningService, "log">): Promise<string> =>
+  (await fetch(`${adminOf(log)}/`)).text();
+
 /** Scrapes a service that was started with {@link adminArgs}. */
 export async function scrape({ log }: Pick<RunningService, "log">, accept?: string): Promise<Scrape> {
-  const admin = log.find(({ msg }) => msg === "started")?.["admin"] as string;
-  const response = await fetch(`${admin}/metrics`, { headers: accept === undefined ? {} : { accept } });
+  const response = await fetch(`${adminOf(log)}/metrics`, { headers: accept === undefined ? {} : { accept } });
   const text = await response.text();
   const lines = text.split("\n").filter((line) => line !== "" && !line.startsWith("#"));
   const samples = Object.fromEntries(
