@@ -1,11 +1,13 @@
 import { randomBytes } from "node:crypto";
-import { get } from "node:http";
 import type { Answer } from "../page/answer.ts";
 import { page, pageParts, pagePolicy } from "../page/page.ts";
 import type { Status } from "../status/status.ts";
 import type { AdminPage } from "./admin.ts";
 import { type Live, createLive } from "./live.ts";
 import { systemClock } from "../clock.ts";
+
+// An import would load undici as well.
+const { get } = process.getBuiltinModule("node:http");
 
 /** Bounds of the question that this service asks itself. */
 const limits = { timeoutMs: 1_000, maxBytes: 1_048_576 } as const;
@@ -44,7 +46,8 @@ export function createStatusPage(statusOf: () => Promise<Status>, jwksUrl: strin
 /** Asks the public endpoint of this service, as anybody does: what it says is what is served, by whichever worker. Never rejects. */
 function answerOf(url: string): Promise<Answer> {
   return new Promise((resolve) => {
-    const fail = (error: NodeJS.ErrnoException): void => resolve({ failure: error.code ?? error.message });
+    const fail = ({ code, message }: NodeJS.ErrnoException): void =>
+      resolve({ failure: code === "ABORT_ERR" ? `nothing within ${limits.timeoutMs} ms` : (code ?? message) });
     const request = get(url, { agent: false, signal: AbortSignal.timeout(limits.timeoutMs) }, (response) => {
       let body = "";
       response.setEncoding("utf8").on("error", fail);

@@ -27,8 +27,9 @@ export async function disagreements(folder: string, moments: readonly Moment[]):
   const tests = moments.map(({ name, scrape, at, alert }) => ({
     name,
     interval: `${step}m`,
-    input_series: Object.entries(scrape.samples)
-      .filter(([sample]) => sample.startsWith("jwksd_"))
+    // Prometheus adds "up" to what it scrapes.
+    input_series: Object.entries({ ...scrape.samples, up: 1 })
+      .filter(([sample]) => sample === "up" || sample.startsWith("jwksd_"))
       .map(([sample, value]) => ({ series: withLabels(sample), values: valuesOf(sample, value, at) })),
     promql_expr_test: [
       {
