@@ -20,7 +20,7 @@ export function serviceMetrics({ status, now, version, workers, isRefused }: Ser
       ["jwksd_build_info", "The version of jwksd and of Node."],
       [{ labels: { version, node: process.versions.node }, value: 1 }],
     ),
-    gauge(["jwksd_workers", "Processes that serve the public endpoint."], plain(workers)),
+    gauge(["jwksd_workers", "How many processes are to serve the public endpoint."], plain(workers)),
     gauge(["jwksd_ready", "Whether /readyz says 200."], plain(status.notReady === undefined)),
     gauge(["jwksd_update_refused", "Whether the key files were refused when they were last read."], plain(isRefused)),
     gauge(
@@ -84,7 +84,7 @@ function keptSetMetrics({ source, store }: Status): Metric[] {
 function fileKeyMetrics({ keys }: Status): Metric[] {
   const values = keys
     .filter(({ privateHalf }) => privateHalf === "not in jwksd")
-    .map(({ kid, use, alg, state }) => ({ labels: { kid, use, alg, state, private_half: "file" }, value: 1 }));
+    .map(({ kid, use, alg, state }) => ({ labels: { kid, use, alg, state, private_half: "elsewhere" }, value: 1 }));
   return [
     gauge(["jwksd_key_info", "A live key: its use, algorithm and state, and where its private half is."], values),
   ];

@@ -53,7 +53,7 @@ describe("GET /metrics", () => {
     };
     for (const [name, value] of Object.entries(expected)) assert.equal(samples[name], value, name);
     assert.ok(!/forged/i.test(text));
-    assert.equal(samples['jwksd_key_info{kid="a",use="sig",alg="ES256",state="active",private_half="file"}'], 1);
+    assert.equal(samples['jwksd_key_info{kid="a",use="sig",alg="ES256",state="active",private_half="elsewhere"}'], 1);
     assert.equal(samples["jwksd_ready"], 1);
     assert.ok((samples["process_resident_memory_bytes"] ?? 0) > 0);
     assert.ok(Object.keys(samples).some((name) => name.startsWith("nodejs_eventloop_lag")));
