@@ -115,11 +115,8 @@ export interface Load {
   stop(): Promise<LoadResult>;
 }
 
-/** The load must leave time to the service that it loads: it is on the same machine. */
-const pauseMs = 10;
-
 /**
- * Clients that request in a loop, each a hundred times a second at most: `kept` of them on one connection each for as long as the
+ * Clients that request in a loop, each as fast as it is answered: `kept` of them on one connection each for as long as the
  * service keeps it open, `fresh` of them on a new connection for each request. A client ends when its connection is refused.
  */
 export function startLoad(
@@ -164,7 +161,6 @@ export function startLoad(
       answered += 1;
       if (request === getAndClose) client.close();
       for (const look of waiting) look();
-      await new Promise((resolve) => setTimeout(resolve, pauseMs));
     }
     client?.close();
   }
