@@ -128,7 +128,7 @@ describe("a replica whose lease has ended", { timeout: 60_000, concurrency: true
       release();
     }
     await eventually("it is ready again", async () => (await ready()).status === 200, 40_000);
-    assert.ok(service.log.some(({ msg }) => msg === "keys are managed again"));
+    await service.logged(({ msg }) => msg === "keys are managed again");
   });
 
   test("is ready with --ready-without-store", async (t) => {
