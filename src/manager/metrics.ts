@@ -23,7 +23,8 @@ export interface ManagerState {
   readonly isReady: boolean;
 }
 
-const unanswered: ReadonlySet<string> = new Set(["ERR_STORE_UNAVAILABLE", "ERR_COMMIT_UNKNOWN"]);
+/** Errors that are no answer of a store. */
+export const unanswered: ReadonlySet<string> = new Set(["ERR_STORE_UNAVAILABLE", "ERR_COMMIT_UNKNOWN"]);
 const codeOf = (error: unknown): string => (error instanceof JwksdError ? error.code : "ERR_INTERNAL");
 
 /** Counts the events of a manager and the calls of its store. */

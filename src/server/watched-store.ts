@@ -1,6 +1,7 @@
 import { sleep, withDeadline } from "../async.ts";
 import type { Clock } from "../clock.ts";
 import { StoreError } from "../errors.ts";
+import { unanswered } from "../manager/metrics.ts";
 import type { StoreSeen } from "../status/known.ts";
 import type { KeyStore, LeaseSeen } from "../store/store.ts";
 
@@ -26,9 +27,6 @@ export interface WatchedStore {
   look(this: void): Promise<void>;
 }
 
-/** Errors that are no answer of the store. */
-const outages: ReadonlySet<unknown> = new Set(["ERR_STORE_UNAVAILABLE", "ERR_COMMIT_UNKNOWN"]);
-
 /** Remembers what the calls of a store tell, whoever makes them. */
 export function watchedStore(inner: KeyStore, clock: Clock): WatchedStore {
   let seen: StoreSeen = { audit: [] };
@@ -52,7 +50,7 @@ export function watchedStore(inner: KeyStore, clock: Clock): WatchedStore {
   function noteOutage(error: unknown): void {
     if (!(error instanceof StoreError)) return;
     const { code, message } = error;
-    if (outages.has(code)) seen = { ...seen, lastError: { at: clock.now(), code, message } };
+    if (unanswered.has(code)) seen = { ...seen, lastError: { at: clock.now(), code, message } };
     else if (code !== "ERR_CLOSED") seen = { ...seen, lastSuccessAt: clock.now() };
   }
 

@@ -1,8 +1,7 @@
 import { heldUpSteps, heardOf, heldUpText, lateText, type ReplicasAt } from "../report/replicas.ts";
+import { dueSteps } from "../rotation/due.ts";
 import { durationText, kidText, relativeText, timeText } from "../rotation/format.ts";
-import { announceForMs, rotateEveryMs } from "../rotation/policy.ts";
-import { activeKey, announcedKey, keyUses, stateSince } from "../rotation/records.ts";
-import { endOfWait } from "../rotation/waits.ts";
+import { stateSince } from "../rotation/records.ts";
 import type { KeyRecord } from "../store/store.ts";
 import type { Known, KnownError, KnownManager } from "./known.ts";
 import { type Remedy, remedyOf, shellWord } from "./remedies.ts";
@@ -142,17 +141,23 @@ function clockDiffers({ policy }: KnownManager, aheadMs: number): Fault[] {
   ];
 }
 
+/** The steps that should have been taken, with the time at which they were due. */
+function lateSteps({ records, policy }: Pick<KnownManager, "records" | "policy">, now: number) {
+  return dueSteps(records, policy).flatMap((step) => {
+    const { at = Infinity } = step;
+    return now > at + graceMs ? [{ ...step, at }] : [];
+  });
+}
+
 function overdue({ records, policy }: KnownManager, now: number): Fault[] {
-  return records.flatMap((record) => {
-    const due = endOfWait(record, policy) ?? Infinity;
-    if (now <= due + graceMs) return [];
-    const { kid, use, state } = record;
-    const step = state === "announced" ? "should have become active" : "should have been removed";
+  return lateSteps({ records, policy }, now).flatMap(({ kid, use, step, at: due }) => {
+    if (step === "announce") return [];
+    const what = step === "activate" ? "should have become active" : "should have been removed";
     return [
       {
         severity: "error",
         code: "STEP_OVERDUE",
-        text: `The ${useText(use)} "${kidText(kid)}" ${step} at ${timeText(due)}, ${relativeText(due, now)}.`,
+        text: `The ${useText(use)} "${kidText(kid)}" ${what} at ${timeText(due)}, ${relativeText(due, now)}.`,
         kid,
         since: due,
         remedy: "Mend what else is wrong; the step is taken by itself then. This command shows the steps ahead:",
@@ -163,17 +168,14 @@ function overdue({ records, policy }: KnownManager, now: number): Fault[] {
 }
 
 function noSuccessor({ records, policy }: KnownManager, now: number): Fault[] {
-  return keyUses.flatMap((use) => {
-    const active = activeKey(records, use);
-    if (active?.activatedAt === undefined || announcedKey(records, use) !== undefined) return [];
-    const due = active.activatedAt + rotateEveryMs(policy) - announceForMs(policy);
-    if (now <= due + graceMs) return [];
+  return lateSteps({ records, policy }, now).flatMap(({ kid, use, step, at: due }) => {
+    if (step !== "announce") return [];
     return [
       {
         severity: "error",
         code: "NO_SUCCESSOR",
-        text: `The successor of the ${useText(use)} "${kidText(active.kid)}" should have been announced at ${timeText(due)}, ${relativeText(due, now)}, and is not there.`,
-        kid: active.kid,
+        text: `The successor of the ${useText(use)} "${kidText(kid)}" should have been announced at ${timeText(due)}, ${relativeText(due, now)}, and is not there.`,
+        kid,
         since: due,
         remedy: "Mend what else is wrong; jwksd then announces one by itself. This command announces one now:",
         command: use === "sig" ? "jwksd rotate" : "jwksd keys announce --use enc",

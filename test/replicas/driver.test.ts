@@ -101,6 +101,15 @@ describe("three managers over one store keep both promises in true time", () => 
   });
 });
 
+const ownClock: readonly Edit[] = [
+  [
+    "manager/keyring.ts",
+    "const { records: stored, now } = snapshot;",
+    "const { records: stored } = snapshot; const now = clock.now();",
+  ],
+  ["manager/manager.ts", "over } = clocks.look(snapshot);", "over } = clocks.look({ ...snapshot, now });"],
+];
+
 /** Each breaks one rule; in the mode in which that shows. The first ones show soonest. */
 const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: readonly Edit[] }>> = {
   "signs on after its lease": {
@@ -116,24 +125,12 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
   },
   "goes by its own clock": {
     mode: { faults: ["clock jump", "kill"] },
-    edits: [
-      [
-        "manager/keyring.ts",
-        "const { records: stored, now } = snapshot;",
-        "const { records: stored } = snapshot; const now = clock.now();",
-      ],
-      ["manager/manager.ts", "over } = clocks.look(snapshot);", "over } = clocks.look({ ...snapshot, now });"],
-    ],
+    edits: ownClock,
   },
   "goes by its own clock, and sets back times in the future": {
     mode: { faults: ["clock jump", "kill"] },
     edits: [
-      [
-        "manager/keyring.ts",
-        "const { records: stored, now } = snapshot;",
-        "const { records: stored } = snapshot; const now = clock.now();",
-      ],
-      ["manager/manager.ts", "over } = clocks.look(snapshot);", "over } = clocks.look({ ...snapshot, now });"],
+      ...ownClock,
       [
         "rotation/advance.ts",
         "!tried.has(record.kid) && now > (endOfWait(record, policy) ?? Infinity) + missedAfterMs;",
