@@ -27,6 +27,15 @@ export interface ManagerState {
 export const unanswered: ReadonlySet<string> = new Set(["ERR_STORE_UNAVAILABLE", "ERR_COMMIT_UNKNOWN"]);
 const codeOf = (error: unknown): string => (error instanceof JwksdError ? error.code : "ERR_INTERNAL");
 
+/** Metrics that a service without a manager has, too. */
+export const definitions = {
+  keyInfo: ["jwksd_key_info", "A live key: its use, algorithm and state, and where its private half is."],
+  failure: ["jwksd_failure", "1 while keys cannot be managed, with the error code of the last attempt."],
+  stored: ["jwksd_revision_stored", "The newest revision of the store that is known."],
+  attempt: ["jwksd_store_attempt_timestamp_seconds", "When the store was last asked."],
+  success: ["jwksd_store_success_timestamp_seconds", "When the store last answered."],
+} as const;
+
 /** Counts the events of a manager and the calls of its store. */
 export function createManagerMetrics(clock: Clock) {
   const calls = new Map<StoreOperation, Tally>();
@@ -74,11 +83,8 @@ export function createManagerMetrics(clock: Clock) {
           ["jwksd_revision_published", "The revision of the store that is published here."],
           plain(state.published),
         ),
-        gauge(["jwksd_revision_stored", "The newest revision of the store that is known."], plain(state.stored)),
-        gauge(
-          ["jwksd_failure", "1 while keys cannot be managed, with the error code of the last attempt."],
-          failure === undefined ? [] : [{ labels: { code: failure }, value: 1 }],
-        ),
+        gauge(definitions.stored, plain(state.stored)),
+        gauge(definitions.failure, failure === undefined ? [] : [{ labels: { code: failure }, value: 1 }]),
         counter(
           ["jwksd_failures_total", "Attempts to manage keys that failed, by error code."],
           failures.values("code"),
@@ -90,8 +96,8 @@ export function createManagerMetrics(clock: Clock) {
           ],
           [...calls].flatMap(([call, tally]) => tally.values("result", { call })),
         ),
-        gauge(["jwksd_store_attempt_timestamp_seconds", "When the store was last asked."], seconds(attemptAt)),
-        gauge(["jwksd_store_success_timestamp_seconds", "When the store last answered."], seconds(successAt)),
+        gauge(definitions.attempt, seconds(attemptAt)),
+        gauge(definitions.success, seconds(successAt)),
       ];
     },
   };
@@ -110,7 +116,7 @@ function keyMetrics({ records, policy }: ManagerState): Metric[] {
   const steps = dueSteps(live, policy);
   return [
     gauge(
-      ["jwksd_key_info", "A live key: its use, algorithm and state, and where its private half is."],
+      definitions.keyInfo,
       live.map((record) => {
         const { kid, use, alg, state } = record;
         const private_half = uriOf(record) === undefined ? "store" : "external";

@@ -1,4 +1,5 @@
 import { type Metric, type MetricValue, gauge, plain, seconds } from "../metrics.ts";
+import { definitions } from "../manager/metrics.ts";
 import type { Status } from "../status/status.ts";
 
 /** What a service is, beside its keys and requests. */
@@ -65,11 +66,9 @@ function storeMetrics(status: Status, store: NonNullable<Status["store"]>): Metr
       ["jwksd_store_clock_ahead_seconds", "How far the clock of the store is ahead of that of this machine."],
       plain(store.aheadMs / 1000),
     ),
-    ...(revision === undefined
-      ? []
-      : [gauge(["jwksd_revision_stored", "The newest revision of the store that is known."], plain(revision.stored))]),
-    gauge(["jwksd_store_attempt_timestamp_seconds", "When the store was last asked."], seconds(store.lastAttemptAt)),
-    gauge(["jwksd_store_success_timestamp_seconds", "When the store last answered."], seconds(store.lastSuccessAt)),
+    ...(revision === undefined ? [] : [gauge(definitions.stored, plain(revision.stored))]),
+    gauge(definitions.attempt, seconds(store.lastAttemptAt)),
+    gauge(definitions.success, seconds(store.lastSuccessAt)),
   ];
 }
 
@@ -77,15 +76,12 @@ function storeMetrics(status: Status, store: NonNullable<Status["store"]>): Metr
 function keptSetMetrics({ source, store }: Status): Metric[] {
   const { code } = store?.lastError ?? {};
   if (source !== "kept-set" || code === undefined) return [];
-  const help = "1 while keys cannot be managed, with the error code of the last attempt.";
-  return [gauge(["jwksd_failure", help], [{ labels: { code }, value: 1 }])];
+  return [gauge(definitions.failure, [{ labels: { code }, value: 1 }])];
 }
 
 function fileKeyMetrics({ keys }: Status): Metric[] {
   const values = keys
     .filter(({ privateHalf }) => privateHalf === "not in jwksd")
     .map(({ kid, use, alg, state }) => ({ labels: { kid, use, alg, state, private_half: "elsewhere" }, value: 1 }));
-  return [
-    gauge(["jwksd_key_info", "A live key: its use, algorithm and state, and where its private half is."], values),
-  ];
+  return [gauge(definitions.keyInfo, values)];
 }
