@@ -1,5 +1,6 @@
 import { type Clock, monotonicNow } from "../clock.ts";
 import type { BegunWait } from "../rotation/advance.ts";
+import { liveRecords } from "../rotation/records.ts";
 import type { KeyRecord, Lease, Snapshot } from "../store/store.ts";
 import { fenced } from "./replica.ts";
 
@@ -29,7 +30,7 @@ export function createClocks(clock: Clock, skewMs: number) {
       // Nobody knows whether it moved ahead before a wait began, or after that.
       const aheadMs = isFirst ? 0 : Math.max(now - before.store - (looked.monotonic - before.monotonic), 0);
       waits = new Map(
-        records.flatMap((record) => {
+        liveRecords(records).flatMap((record) => {
           const since = record.state === "announced" ? record.publishedAt : record.unusedAt;
           if (since === undefined) return [];
           const first = { passedMs: now - since - aheadMs, monotonic: looked.monotonic };

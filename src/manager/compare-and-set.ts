@@ -2,7 +2,6 @@ import { sleep, withDeadline } from "../async.ts";
 import type { Clock } from "../clock.ts";
 import { StoreError } from "../errors.ts";
 import type { Change } from "../rotation/advance.ts";
-import { checkRecords } from "../rotation/records.ts";
 import { traced } from "../trace.ts";
 import type { OnCall, StoreOperation } from "./metrics.ts";
 import type { KeyStore, LeaseSeen, Snapshot } from "../store/store.ts";
@@ -48,7 +47,6 @@ export async function compareAndSet<T extends Decision>(
 ): Promise<Outcome<T>> {
   for (let attempt = 1; ; attempt += 1) {
     const before = await ofStore("load", (signal) => store.load({ signal }), { clock, signal, onCall });
-    checkRecords(before.records);
     const decision = await decide(before);
     const { records, events, leases } = decision;
     if (records === before.records && events.length === 0) return { decision, before, revision: before.revision };

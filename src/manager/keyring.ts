@@ -5,7 +5,14 @@ import { checkEncryption, checkSigning } from "../keyset/keyset.ts";
 import type { Change } from "../rotation/advance.ts";
 import type { NewKey } from "../rotation/commands.ts";
 import type { RotationPolicy } from "../rotation/policy.ts";
-import { addedRecords, checkAnnounced, endedExternalKeys, newlyActive, uriOf } from "../rotation/records.ts";
+import {
+  addedRecords,
+  checkAnnounced,
+  checkRecords,
+  endedExternalKeys,
+  newlyActive,
+  uriOf,
+} from "../rotation/records.ts";
 import { checkNotRolledBack } from "../rotation/rollback.ts";
 import { noteWaits } from "../rotation/waits.ts";
 import type { ExternalSigner } from "../signer/signer.ts";
@@ -105,6 +112,7 @@ export function createKeyring(vault: Vault, options: KeyringOptions): Keyring {
 
   async function decided(snapshot: Snapshot, decide: Decide): Promise<Decision> {
     const { records: stored, now } = snapshot;
+    checkRecords(stored, last);
     checkNotRolledBack(stored, last);
     checkAnnounced(stored);
     if (!passesOverLost) await opener.checkWrapped(stored);

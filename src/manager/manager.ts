@@ -4,9 +4,19 @@ import { ConfigError, type ErrorCode, InternalError, JwksdError, SignerError, St
 import { type Advance, type Change, type View, advance } from "../rotation/advance.ts";
 import { announce, applyCommand } from "../rotation/commands.ts";
 import { rotationPolicy } from "../rotation/policy.ts";
-import { activeKey, announcedKey, isRotating, nextAlg, publishedKeys, uriOf } from "../rotation/records.ts";
+import {
+  activeKey,
+  announcedKey,
+  isRotating,
+  liveRecords,
+  mapLive,
+  nextAlg,
+  publishedKeys,
+  uriOf,
+} from "../rotation/records.ts";
 import { announceNext, leaseNext, reasonForNext } from "../rotation/successor.ts";
 import { type Replicas, endOfWait, isWaitingForReplicas, noteWaits, waitOf, withWaitSince } from "../rotation/waits.ts";
+import { changedRecords } from "../store/changed-records.ts";
 import type { KeyRecord, Snapshot } from "../store/store.ts";
 import { createClocks } from "./clocks.ts";
 import type { Decision } from "./compare-and-set.ts";
@@ -208,7 +218,7 @@ export async function manageKeys(
 
   /** The store's clock may have been set: no wait is over for a command before it is over for this process. */
   function withWaitsAsSeen(records: readonly KeyRecord[], now: number): readonly KeyRecord[] {
-    return records.map((record) => {
+    return mapLive(records, (record) => {
       const { since, forMs = 0 } = waitOf(record, policy) ?? {};
       if (since === undefined) return record;
       const leftMs = clocks.leftMs(record, { since, forMs }, now);
@@ -217,7 +227,7 @@ export async function manageKeys(
   }
 
   function dueNow(records: readonly KeyRecord[], now: number): readonly KeyRecord[] {
-    return records.filter((record) => (endOfWait(record, policy) ?? Infinity) <= now);
+    return liveRecords(records).filter((record) => (endOfWait(record, policy) ?? Infinity) <= now);
   }
 
   function forgetTaken(records: readonly KeyRecord[], now: number): void {
@@ -443,17 +453,13 @@ const notes: ReadonlySet<string> = new Set<keyof KeyRecord>([
 const withoutNotes = (record: KeyRecord): string =>
   JSON.stringify(record, (name, value: unknown) => (notes.has(name) ? undefined : value));
 
-/** Most records of an old store are tombstones, which are the same objects as before. */
 function isOther(
   records: readonly KeyRecord[],
   before: readonly KeyRecord[],
   textOf: (record: KeyRecord) => string,
 ): boolean {
-  const isSame = (record: KeyRecord, index: number): boolean => {
-    const old = before[index];
-    return record === old || (old !== undefined && textOf(record) === textOf(old));
-  };
-  return records.length !== before.length || !records.every(isSame);
+  const [next, old] = [changedRecords(records, before), changedRecords(before, records)];
+  return next.length !== old.length || next.some((record, index) => textOf(record) !== textOf(old[index] as KeyRecord));
 }
 
 function asJwksdError(error: unknown): JwksdError {

@@ -3,7 +3,7 @@ import { JwksdError } from "../errors.ts";
 import { type Metric, type Tally, counter, createTally, gauge, plain, seconds } from "../metrics.ts";
 import { dueSteps } from "../rotation/due.ts";
 import type { RotationPolicy } from "../rotation/policy.ts";
-import { isLive, uriOf } from "../rotation/records.ts";
+import { liveRecords, uriOf } from "../rotation/records.ts";
 import type { KeyRecord, KeyStore } from "../store/store.ts";
 import type { ManagerEvent } from "./types.ts";
 
@@ -112,7 +112,7 @@ const times = {
 } as const;
 
 function keyMetrics({ records, policy }: ManagerState): Metric[] {
-  const live = records.filter(isLive);
+  const live = liveRecords(records);
   const steps = dueSteps(live, policy);
   return [
     gauge(

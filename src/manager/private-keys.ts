@@ -7,7 +7,7 @@ import { localSigner, publishOnlySigner } from "../signer/local.ts";
 import type { ExternalSigner, Signer } from "../signer/signer.ts";
 import type { KeyRecord } from "../store/store.ts";
 import type { ManagedKeysets } from "./types.ts";
-import { type ExternalKey, isLive, jweOf, publishedKeys, uriOf } from "../rotation/records.ts";
+import { type ExternalKey, liveRecords, jweOf, publishedKeys, uriOf } from "../rotation/records.ts";
 import type { Wrapping } from "./wrapping.ts";
 
 /** The private halves that are in use, by kid. */
@@ -164,7 +164,7 @@ export function createKeyOpener(
   }
 
   async function checkWrapped(records: readonly KeyRecord[]): Promise<void> {
-    for (const record of records.filter(isLive)) {
+    for (const record of liveRecords(records)) {
       if (uriOf(record) !== undefined) continue;
       const halves = JSON.stringify([record.publicJwk, record.privateHalf]);
       if (seen.get(record.kid) === halves) continue;
@@ -178,7 +178,7 @@ export function createKeyOpener(
 
     async open(records) {
       await checkWrapped(records);
-      const live = records.filter(isLive);
+      const live = liveRecords(records);
       const unopened = new Map<string, unknown>();
       for (const record of live) await openOne(record, unopened);
       const kids = new Set(live.map(({ kid }) => kid));
@@ -191,7 +191,7 @@ export function createKeyOpener(
     },
 
     async closeUnused(records) {
-      const kids = new Set(records.filter(isLive).map(({ kid }) => kid));
+      const kids = new Set(liveRecords(records).map(({ kid }) => kid));
       for (const kid of decryptionKeys.keys()) if (!kids.has(kid)) decryptionKeys.delete(kid);
       // What is closed is not used any more, so a failure is none.
       for (const kid of signers.keys()) if (!kids.has(kid)) await closeSigner(kid).catch(() => {});

@@ -1,7 +1,7 @@
 import type { KeyRecord } from "../store/store.ts";
 import { type Change, replace } from "../rotation/advance.ts";
 import { privateJwkOf } from "./private-keys.ts";
-import { isLive, jweOf } from "../rotation/records.ts";
+import { liveRecords, jweOf } from "../rotation/records.ts";
 import type { Vault } from "./vault.ts";
 
 /**
@@ -18,7 +18,7 @@ export async function rewrap(
   reason: string,
 ): Promise<Change> {
   let change: Change = { records, events: [] };
-  for (const record of records.filter(isLive)) {
+  for (const record of liveRecords(records)) {
     const { kid } = record;
     const wrapped = jweOf(record);
     const privateJwk = wrapped === undefined ? undefined : await privateJwkOf(record, vault);

@@ -1,5 +1,6 @@
 import * as jose from "jose";
 import { StoreError } from "../errors.ts";
+import { changedRecords } from "../store/changed-records.ts";
 import type { Committed, KeyRecord } from "../store/store.ts";
 import { textHash } from "../text-hash.ts";
 import type { Owner } from "./owner.ts";
@@ -19,7 +20,7 @@ export async function makeSeal(
   revision: number,
   records: readonly KeyRecord[],
 ): Promise<string> {
-  return new jose.SignJWT({ iss: issuer, chosen: isChosen, revision, records: await textHash(textOf(records)) })
+  return new jose.SignJWT({ iss: issuer, chosen: isChosen, revision, records: await digestOf(records) })
     .setProtectedHeader({ alg: "HS256", typ, kid: id })
     .sign(sealKey);
 }
@@ -43,7 +44,7 @@ export async function openSeal(
       throw notAuthentic("its seal was not made under the wrapping key");
     },
   );
-  if (claims["revision"] !== revision || claims["records"] !== (await textHash(textOf(records)))) {
+  if (claims["revision"] !== revision || claims["records"] !== (await digestOf(records))) {
     throw notAuthentic("its records, or its revision, are others than those that were sealed");
   }
   return { owner: ownerIn(claims) as Owner, verifiedBy: key.id };
@@ -62,16 +63,36 @@ function ownerIn({ iss, chosen }: jose.JWTPayload): Owner | undefined {
   return typeof iss === "string" && typeof chosen === "boolean" ? { issuer: iss, isChosen: chosen } : undefined;
 }
 
-/** The text of each record that cannot change any more: nearly all of an old store are tombstones. */
-const texts = new WeakMap<KeyRecord, string>();
+/** How many records are hashed together. */
+const blockSize = 32;
 
-function textOf(records: readonly KeyRecord[]): string {
-  const all = records.map((record) => {
-    const text = texts.get(record) ?? canonical(record);
-    if (Object.isFrozen(record)) texts.set(record, text);
-    return text;
-  });
-  return `[${all.join(",")}]`;
+/**
+ * The digest of each block that cannot change any more, by its first record: nearly all blocks of an old store hold tombstones alone, and
+ * are hashed once.
+ */
+const digests = new WeakMap<KeyRecord, { readonly block: readonly KeyRecord[]; readonly digest: string }>();
+
+/** The digest of the digests of all blocks: records keep their places for good, and so do blocks. */
+async function digestOf(records: readonly KeyRecord[]): Promise<string> {
+  const blocks: string[] = [];
+  for (let start = 0; start < records.length; start += blockSize) {
+    const block = records.slice(start, start + blockSize);
+    blocks.push(knownDigest(block) ?? (await hash(block)));
+  }
+  return textHash(blocks.join());
+}
+
+function knownDigest(block: readonly KeyRecord[]): string | undefined {
+  const known = digests.get(block[0] as KeyRecord);
+  const isKnown = known?.block.length === block.length && changedRecords(block, known.block).length === 0;
+  return isKnown ? known.digest : undefined;
+}
+
+async function hash(block: readonly KeyRecord[]): Promise<string> {
+  const isFixed = block.every(Object.isFrozen);
+  const digest = await textHash(canonical(block));
+  if (isFixed) digests.set(block[0] as KeyRecord, { block, digest });
+  return digest;
 }
 
 /** One text for one value, whatever order a store gives members in. @see RFC 8785 */

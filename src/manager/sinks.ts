@@ -1,7 +1,7 @@
 import { withDeadline } from "../async.ts";
 import type { Clock } from "../clock.ts";
 import { JwksdError, StateError } from "../errors.ts";
-import { isLive } from "../rotation/records.ts";
+import { liveRecords } from "../rotation/records.ts";
 import type { KeyRecord } from "../store/store.ts";
 import { type OpenKeys, keysetsOf } from "./private-keys.ts";
 import type { KeySink } from "./types.ts";
@@ -11,7 +11,7 @@ const updateMs = 10_000;
 
 /** What matters to a sink: keys that are gone do not. */
 const textOf = ({ records, keys, isRotating }: Given): string =>
-  JSON.stringify([records.filter(isLive).map(({ kid, state }) => [kid, state, keys.signers.has(kid)]), isRotating]);
+  JSON.stringify([liveRecords(records).map(({ kid, state }) => [kid, state, keys.signers.has(kid)]), isRotating]);
 
 const expired = (): Error => new StateError("ERR_UPDATE", `a sink has not taken the keys within ${updateMs} ms`);
 

@@ -1,7 +1,8 @@
 import { StoreError } from "../errors.ts";
+import { changedRecords } from "../store/changed-records.ts";
 import type { CommitOptions, Committed, KeyEvent, KeyRecord, KeyStore, Snapshot, StoreCall } from "../store/store.ts";
 import { type Owner, type OwnerRule, bindingOf, checkTaking, ownerOfBinding } from "./owner.ts";
-import { isLive, jweOf } from "../rotation/records.ts";
+import { liveRecords, jweOf } from "../rotation/records.ts";
 import { claimedOwner, makeSeal, notAuthentic, openSeal } from "./seal.ts";
 import { type Wrapping, type WrappingKeys, createWrapping, headerOf } from "./wrapping.ts";
 
@@ -53,6 +54,8 @@ export function createVault({ store, keys, ownerRule, seals = false, accepts = (
   let owner = ownerRule(undefined);
   /** What nobody can take back who has no wrapping key, as long as this process lives. */
   let seen = { revision: 0, isSealed: false };
+  /** What was last looked through. */
+  let shaped: readonly KeyRecord[] = [];
 
   const isSealing = (): boolean => found.isSealed || seals;
   const wrapping = (owner: Owner): Wrapping => createWrapping(keys, bindingOf(owner), isSealing());
@@ -60,8 +63,11 @@ export function createVault({ store, keys, ownerRule, seals = false, accepts = (
   async function load(options?: StoreCall): Promise<Snapshot> {
     // As it was before it asked: another commit of this process may come before the answer.
     const before = seen;
-    const snapshot = await store.load(options);
-    checkShape(snapshot);
+    const loaded = await store.load(options);
+    // A list of one's own never changes, whatever a store does with its own.
+    const snapshot = { ...loaded, records: [...loaded.records] };
+    checkShape(snapshot, shaped);
+    shaped = snapshot.records;
     checkNotOlder(snapshot, before.revision);
     const next = await examine(snapshot, before.isSealed).catch(async (problem: unknown) => {
       if (problem instanceof StoreError && accepts(problem, snapshot)) return guess(snapshot);
@@ -102,7 +108,7 @@ export function createVault({ store, keys, ownerRule, seals = false, accepts = (
     isEvidence: (header: Readonly<Record<string, unknown>>) => boolean,
   ): Promise<Owner | undefined> {
     let missing: StoreError | undefined;
-    for (const record of records.filter(isLive)) {
+    for (const record of liveRecords(records)) {
       const jwe = jweOf(record);
       const header = jwe === undefined ? undefined : headerOf(jwe);
       if (jwe === undefined || typeof header?.["iss"] !== "string" || !isEvidence(header)) continue;
@@ -193,8 +199,8 @@ const isRecord = (value: unknown): boolean =>
   (value["privateHalf"] === undefined || isObject(value["privateHalf"]));
 
 /** What is read here before it is known to be authentic. */
-function checkShape({ records }: { readonly records: readonly unknown[] }): void {
-  if (!records.every(isRecord)) throw notAuthentic("one of its records is none");
+function checkShape({ records }: Committed, before: readonly KeyRecord[]): void {
+  if (!changedRecords(records, before).every(isRecord)) throw notAuthentic("one of its records is none");
 }
 
 function checkNotOlder({ revision }: Committed, seen: number): void {

@@ -1,6 +1,6 @@
 import type { KeyEvent, KeyRecord, KeyUse } from "../store/store.ts";
 import { type RotationPolicy, announceForMs, rotateEveryMs } from "./policy.ts";
-import { activeKey, announcedKey, keyUses, retiringKeys, uriOf } from "./records.ts";
+import { activeKey, announcedKey, keyUses, liveRecords, mapLive, retiringKeys, uriOf } from "./records.ts";
 import { type Replicas, type Wait, beginWaits, endOfWait, waitOf, withWaitSince } from "./waits.ts";
 
 /** New records, and what happened to get to them. */
@@ -67,7 +67,7 @@ export function advance(before: readonly KeyRecord[], policy: RotationPolicy, no
   const reliesOnReplicas = begun.records !== restarted.records;
   const nexts = keyUses.map((use) => nextKeyAt(change.records, use, policy, now));
   const due = keyUses.filter((_, index) => (nexts[index] ?? Infinity) <= now);
-  const waiting = change.records.filter(({ kid }) => !cannotSign.has(kid));
+  const waiting = liveRecords(change.records).filter(({ kid }) => !cannotSign.has(kid));
   const ends = waiting.map((record) => now + leftMs(record));
   return { ...change, due, reliesOnReplicas, wakeAt: Math.min(...nexts, ...ends, Infinity) };
 }
@@ -113,17 +113,17 @@ function retire(record: KeyRecord, now: number): KeyRecord {
 
 /** Turns a key into a tombstone. The URI of an external key stays, because the key may still exist there. */
 export function end(change: Change, kid: string, state: "removed" | "revoked", now: number, reason: string): Change {
-  const record = change.records.find((record) => record.kid === kid) as KeyRecord;
+  const record = liveRecords(change.records).find((record) => record.kid === kid) as KeyRecord;
   const { privateHalf: _half, successorLease: _lease, ...rest } = record;
   const uri = uriOf(record);
   const kept = uri === undefined ? {} : { privateHalf: { uri } };
   return replace(change, { ...rest, ...kept, state, endedAt: now }, now, state, reason);
 }
 
-/** Puts a record in the place of the one with its kid. */
+/** Puts a record in the place of the live one with its kid. */
 export function replace(change: Change, record: KeyRecord, at: number, type: KeyEvent["type"], reason: string): Change {
   return {
-    records: change.records.map((other) => (other.kid === record.kid ? record : other)),
+    records: mapLive(change.records, (other) => (other.kid === record.kid ? record : other)),
     events: [...change.events, { at, type, kid: record.kid, use: record.use, reason }],
   };
 }
@@ -154,7 +154,7 @@ export function restartWaits(
 ): Change {
   const isMissed = (record: KeyRecord): boolean =>
     !tried.has(record.kid) && now > (endOfWait(record, policy) ?? Infinity) + missedAfterMs;
-  return change.records
+  return liveRecords(change.records)
     .filter(isMissed)
     .reduce(
       (change, record) =>

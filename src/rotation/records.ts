@@ -1,5 +1,6 @@
 import { StateError, StoreError } from "../errors.ts";
-import { keyIdentity } from "../jwk/public.ts";
+import { isSameKey, keyIdentity } from "../jwk/public.ts";
+import { changedRecords } from "../store/changed-records.ts";
 import type { KeyEvent, KeyRecord, KeyState, KeyUse } from "../store/store.ts";
 
 export const keyUses = ["sig", "enc"] as const satisfies readonly KeyUse[];
@@ -15,6 +16,26 @@ export function nextAlg(records: readonly KeyRecord[], use: KeyUse): string {
 /** Neither removed nor revoked. */
 export function isLive({ state }: KeyRecord): boolean {
   return state !== "removed" && state !== "revoked";
+}
+
+const live = new WeakMap<readonly KeyRecord[], readonly KeyRecord[]>();
+
+/** The live records of a list. Lists never change, and nearly all records of an old store are tombstones, so each is looked through once. */
+export function liveRecords(records: readonly KeyRecord[]): readonly KeyRecord[] {
+  const known = live.get(records) ?? records.filter(isLive);
+  live.set(records, known);
+  return known;
+}
+
+/** The list after a change of its live records; the same list where nothing changes. */
+export function mapLive(records: readonly KeyRecord[], change: (record: KeyRecord) => KeyRecord): readonly KeyRecord[] {
+  const before = liveRecords(records);
+  const after = before.map(change);
+  if (after.every((record, index) => record === before[index])) return records;
+  const changed = [...records];
+  for (const [index, record] of after.entries()) changed[records.indexOf(before[index] as KeyRecord)] = record;
+  live.set(changed, after.filter(isLive));
+  return changed;
 }
 
 /** A key whose private half is in an HSM or key service. */
@@ -55,8 +76,8 @@ export function recordOf(records: readonly KeyRecord[], kid: string): KeyRecord 
 
 /** The records of a change that were not there before. */
 export function addedRecords(before: readonly KeyRecord[], after: readonly KeyRecord[]): KeyRecord[] {
-  const known = new Set(before.map(({ kid }) => kid));
-  return after.filter(({ kid }) => !known.has(kid));
+  const known = new Set(changedRecords(before, after).map(({ kid }) => kid));
+  return changedRecords(after, before).filter(({ kid }) => !known.has(kid));
 }
 
 /** The signing key that a change makes active; `undefined` where the active key stays. */
@@ -80,16 +101,16 @@ export function stateSince(record: KeyRecord): number {
 }
 
 export function activeKey(records: readonly KeyRecord[], use: KeyUse): KeyRecord | undefined {
-  return records.find((record) => record.use === use && record.state === "active");
+  return liveRecords(records).find((record) => record.use === use && record.state === "active");
 }
 
 /** One at most is on its way in. */
 export function announcedKey(records: readonly KeyRecord[], use: KeyUse): KeyRecord | undefined {
-  return records.find((record) => record.use === use && record.state === "announced");
+  return liveRecords(records).find((record) => record.use === use && record.state === "announced");
 }
 
 export function retiringKeys(records: readonly KeyRecord[], use: KeyUse): KeyRecord[] {
-  return records.filter((record) => record.use === use && record.state === "retiring");
+  return liveRecords(records).filter((record) => record.use === use && record.state === "retiring");
 }
 
 /**
@@ -104,31 +125,21 @@ export function publishedKeys(records: readonly KeyRecord[], use: KeyUse): KeyRe
 
 /** Whether the rotation mode is on: while any key is on its way in or out. Caches then keep a set for a short time. */
 export function isRotating(records: readonly KeyRecord[]): boolean {
-  return records.some(({ state }) => state === "announced" || state === "retiring");
+  return liveRecords(records).some(({ state }) => state === "announced" || state === "retiring");
 }
 
 /**
  * Refuses records that break a rule, whoever wrote them.
  *
+ * @param before records that keep every rule, such as those before a change: what is the same in both is not looked at again
  * @throws StoreError `ERR_RECORDS_INVALID`
  */
-export function checkRecords(records: readonly KeyRecord[]): void {
-  const kids = new Set<string>();
-  const identities = new Map<string, string>();
-  for (const record of records) {
-    if (!checked.has(record)) checkRecord(record);
-    // One that is frozen stays as it is.
-    if (Object.isFrozen(record)) checked.add(record);
-    const { kid, publicJwk } = record;
-    if (kids.has(kid)) throw invalid(`kid ${JSON.stringify(kid)} is on two records`);
-    kids.add(kid);
-    const twin = identities.get(keyIdentity(publicJwk));
-    if (twin !== undefined) throw invalid(`kid ${JSON.stringify(twin)} and kid ${JSON.stringify(kid)} are one key`);
-    identities.set(keyIdentity(publicJwk), kid);
-  }
+export function checkRecords(records: readonly KeyRecord[], before: readonly KeyRecord[] = []): void {
+  for (const record of changedRecords(records, before)) checkRecord(record);
+  checkDistinct(records, before);
   for (const use of keyUses) {
     const inState = (state: KeyState) =>
-      records.filter((record) => record.use === use && record.state === state).length;
+      liveRecords(records).filter((record) => record.use === use && record.state === state).length;
     const least = use === "sig" && records.length > 0 ? 1 : 0;
     const active = inState("active");
     if (active > 1 || active < least) throw invalid(`${active} keys of use "${use}" are active`);
@@ -156,7 +167,33 @@ export function checkAnnounced(records: readonly KeyRecord[]): void {
 /** Those that a record may have beside that of its state. */
 const laterTimes = ["publishedAt", "activatedAt", "retiredAt", "unusedAt", "endedAt"] as const;
 
-const checked = new WeakSet<KeyRecord>();
+/** A kid is never used twice, and neither is a key. */
+function checkDistinct(records: readonly KeyRecord[], before: readonly KeyRecord[]): void {
+  const changed = changedRecords(records, before);
+  const kids = new Map<string, KeyRecord>();
+  const keys = new Map<string, KeyRecord>();
+  for (const record of changed) {
+    const identity = keyIdentity(record.publicJwk);
+    checkOther(kids.get(record.kid) ?? keys.get(identity), record);
+    kids.set(record.kid, record);
+    keys.set(identity, record);
+  }
+  const replaced = new Map(changedRecords(before, records).map((record) => [record.kid, record]));
+  const added = changed.filter(({ kid, publicJwk }) => {
+    const old = replaced.get(kid);
+    return old === undefined || !isSameKey(old.publicJwk, publicJwk);
+  });
+  if (added.length === 0) return;
+  const same = records.filter((record, index) => record === before[index]);
+  for (const record of same) for (const other of added) checkOther(record, other);
+}
+
+function checkOther(record: KeyRecord | undefined, other: KeyRecord): void {
+  if (record === undefined) return;
+  if (record.kid === other.kid) throw invalid(`kid ${JSON.stringify(other.kid)} is on two records`);
+  if (!isSameKey(record.publicJwk, other.publicJwk)) return;
+  throw invalid(`kid ${JSON.stringify(record.kid)} and kid ${JSON.stringify(other.kid)} are one key`);
+}
 
 function checkRecord(record: KeyRecord): void {
   const { kid, state, announcedAt, publicJwk, privateHalf } = record;

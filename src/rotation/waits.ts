@@ -1,6 +1,6 @@
 import type { KeyRecord, Lease } from "../store/store.ts";
 import { type RotationPolicy, announceForMs, retireForMs } from "./policy.ts";
-import { isLive } from "./records.ts";
+import { liveRecords, mapLive } from "./records.ts";
 
 /** The time that an announced key waits before it becomes active, or a retiring key before it is removed. */
 export interface Wait {
@@ -41,7 +41,7 @@ export function earliestEndOfWait(record: KeyRecord, policy: RotationPolicy, now
 
 /** Whether a wait of any key cannot begin yet. */
 export function isWaitingForReplicas(records: readonly KeyRecord[], policy: RotationPolicy): boolean {
-  return records.some((record) => {
+  return liveRecords(records).some((record) => {
     const wait = waitOf(record, policy);
     return wait !== undefined && wait.since === undefined;
   });
@@ -80,9 +80,7 @@ export function beginWaits(
     if (wait === undefined || wait.since !== undefined) return false;
     return replicas === undefined || (replicas.leases.length > 0 && replicasBehind(record, replicas).length === 0);
   };
-  return records.some(begins)
-    ? records.map((record) => (begins(record) ? withWaitSince(record, now) : record))
-    : records;
+  return mapLive(records, (record) => (begins(record) ? withWaitSince(record, now) : record));
 }
 
 /**
@@ -94,8 +92,7 @@ export function noteWaits(
   policy: RotationPolicy,
   { announces = false } = {},
 ): readonly KeyRecord[] {
-  const noted = records.map((record) => {
-    if (!isLive(record)) return record;
+  return mapLive(records, (record) => {
     const { announceForSeconds = 0, retireForSeconds = 0 } = record;
     const retire = retireForMs(policy, record.use) / 1000;
     const announce = announces && record.state === "announced" ? policy.announceForSeconds : 0;
@@ -106,5 +103,4 @@ export function noteWaits(
       retireForSeconds: Math.max(retire, retireForSeconds),
     };
   });
-  return noted.every((record, index) => record === records[index]) ? records : noted;
 }

@@ -1,4 +1,6 @@
+import { StoreError } from "../errors.ts";
 import { quoted } from "./check.ts";
+import { changedRecords } from "./changed-records.ts";
 import type { KeyRecord } from "./store.ts";
 
 /** A record as stores keep it that keep text; `kid` is {@link quoted}. */
@@ -17,7 +19,6 @@ export interface RecordChange extends RecordRow {
 
 interface Kept {
   readonly text: string;
-  readonly parsed: KeyRecord;
   readonly position: number;
 }
 
@@ -26,23 +27,43 @@ interface Kept {
  * are frozen, so that all who load can share them.
  */
 export class KeptRecords {
+  #records: readonly KeyRecord[] = [];
+  /** By kid, {@link quoted}. */
   #kept = new Map<string, Kept>();
 
   get records(): readonly KeyRecord[] {
-    return Array.from(this.#kept.values(), ({ parsed }) => parsed);
+    // Arrays that are frozen are slow to go through.
+    return [...this.#records];
   }
 
-  get kids(): Iterable<string> {
-    return this.#kept.keys();
-  }
-
-  /** What has to be written so that the store holds these records, none of which it forgets. */
+  /**
+   * What has to be written so that the store holds these records.
+   *
+   * @throws StoreError `ERR_RECORDS_INVALID`: a kept record is missing among them, or two share a kid
+   */
   changesTo(records: readonly KeyRecord[]): readonly RecordChange[] {
-    let end = this.#kept.size;
-    return records.flatMap((record): RecordChange[] => {
+    const before = this.#records;
+    const given = changedRecords(records, before);
+    const kids = new Set(given.map(({ kid }) => quoted(kid)));
+    const left = changedRecords(before, records);
+    const missing = left.find(({ kid }) => !kids.has(quoted(kid)));
+    if (missing !== undefined) {
+      throw new StoreError(
+        "ERR_RECORDS_INVALID",
+        `the record of kid ${quoted(missing.kid)} is missing; no record is ever forgotten, so nothing was written`,
+      );
+    }
+    const isLeft = (kid: string): boolean => {
+      const { position } = this.#kept.get(kid) ?? {};
+      return position === undefined || records[position] !== before[position];
+    };
+    if (kids.size < given.length || ![...kids].every(isLeft)) {
+      throw new StoreError("ERR_RECORDS_INVALID", "two of the records share a kid; nothing was written");
+    }
+    let end = before.length;
+    return given.flatMap((record): RecordChange[] => {
       const kid = quoted(record.kid);
       const kept = this.#kept.get(kid);
-      if (kept?.parsed === record) return [];
       const text = JSON.stringify(record);
       if (kept?.text === text) return [];
       const parsed = frozen(JSON.parse(text)) as KeyRecord;
@@ -51,8 +72,14 @@ export class KeptRecords {
   }
 
   /** After they have been written. */
-  apply(changes: readonly RecordChange[]): void {
-    for (const { kid, record, parsed, position } of changes) this.#kept.set(kid, { text: record, parsed, position });
+  apply(changes: readonly Omit<RecordChange, "isNew">[]): void {
+    if (changes.length === 0) return;
+    const records = [...this.#records];
+    for (const { kid, record: text, parsed, position } of changes) {
+      records[position] = parsed;
+      this.#kept.set(kid, { text, position });
+    }
+    this.#records = records;
   }
 
   /**
@@ -64,15 +91,16 @@ export class KeptRecords {
     rows: readonly (readonly [position: number, kid: string, text: string])[],
     damaged: (name: string) => Error,
   ): void {
-    const read = new Map<string, Kept>();
-    let end = this.#kept.size;
-    for (const [position, kid, text] of rows) {
+    const kids = new Set<string>();
+    let end = this.#records.length;
+    const changes = rows.map(([position, kid, record]) => {
       const where = (): Error => damaged(`record ${position + 1}`);
       // Each at its place, or somebody has moved them.
-      if (position !== (this.#kept.get(kid)?.position ?? end++) || read.has(kid)) throw where();
-      read.set(kid, { text, parsed: parseRecord(text, kid, where), position });
-    }
-    for (const [kid, kept] of read) this.#kept.set(kid, kept);
+      if (position !== (this.#kept.get(kid)?.position ?? end++) || kids.has(kid)) throw where();
+      kids.add(kid);
+      return { kid, record, parsed: parseRecord(record, kid, where), position };
+    });
+    this.apply(changes);
   }
 
   /**
@@ -81,13 +109,13 @@ export class KeptRecords {
    * @param damaged the error for a record by its name, such as `record 3`
    */
   read(rows: readonly RecordRow[], damaged: (name: string) => Error): void {
-    const read = rows.map(({ kid, record: text }, position): [string, Kept] => {
+    const records = rows.map(({ kid, record: text }, position): KeyRecord => {
       const kept = this.#kept.get(kid);
-      const isSame = kept?.text === text;
-      const parsed = isSame ? kept.parsed : parseRecord(text, kid, () => damaged(`record ${position + 1}`));
-      return [kid, { text, parsed, position }];
+      if (kept?.text === text) return this.#records[kept.position] as KeyRecord;
+      return parseRecord(text, kid, () => damaged(`record ${position + 1}`));
     });
-    this.#kept = new Map(read);
+    this.#kept = new Map(rows.map(({ kid, record: text }, position) => [kid, { text, position }]));
+    this.#records = records;
   }
 }
 

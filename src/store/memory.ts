@@ -1,7 +1,7 @@
 import { type Clock, systemClock } from "../clock.ts";
 import { StoreError } from "../errors.ts";
 import { checkOptions, clock as clockRule } from "../options.ts";
-import { checkCommit, checkRevision } from "./check.ts";
+import { checkRevision } from "./check.ts";
 import { KeptRecords } from "./kept-records.ts";
 import { checkLeases, checkRenewal, forgottenAt, leaseEnded, leaseExists, newLease, timeOf } from "./leases.ts";
 import type { KeyEvent, KeyStore, Lease, StoredEvent } from "./store.ts";
@@ -40,9 +40,9 @@ export function memoryStore(options: MemoryStoreOptions = {}): KeyStore {
 
     async commit(expectedRevision, records, events, { signal, seal: nextSeal, leases: seen } = {}) {
       ready(signal);
-      checkCommit({ revision, kids: kept.kids }, expectedRevision, records);
-      if (seen !== undefined) checkLeases([...leases.values()], seen);
+      checkRevision(revision, expectedRevision);
       const changes = kept.changesTo(records);
+      if (seen !== undefined) checkLeases([...leases.values()], seen);
       log.push(...events.map((event) => JSON.stringify(event)));
       kept.apply(changes);
       revision += 1;

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import { JwksdError, StoreError } from "../errors.ts";
-import { checkCommit, checkRevision } from "./check.ts";
+import { checkRevision } from "./check.ts";
 import { KeptRecords, parseObject } from "./kept-records.ts";
 import {
   checkLeases,
@@ -130,9 +130,9 @@ export class PostgresStore implements KeyStore {
       async ({ query, id, revision: stored, isRepeated }) => {
         if (isRepeated && (await query(commitQuery, [id, revision, commit])).length > 0) return undefined;
         const read = await this.#read(query);
-        checkCommit({ revision: stored, kids: this.#kept.kids }, expectedRevision, records);
-        if (leases !== undefined) checkLeases(read.leases, leases);
+        checkRevision(stored, expectedRevision);
         const changes = this.#kept.changesTo(records);
+        if (leases !== undefined) checkLeases(read.leases, leases);
         const columns = (["position", "kid", "record"] as const).map((name) => changes.map((change) => change[name]));
         await query(writeRecordsQuery, [id, revision, ...columns]);
         await query(addEventsQuery, [id, events.map((event) => JSON.stringify(event))]);

@@ -1,10 +1,11 @@
+import { randomUUID } from "node:crypto";
 import { resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { type Clock, systemClock } from "../clock.ts";
 import { StoreError } from "../errors.ts";
 import { checkOptions, clock as clockRule, timeout } from "../options.ts";
-import { checkCommit, checkRevision } from "./check.ts";
-import { KeptRecords, type RecordRow, parseObject } from "./kept-records.ts";
+import { checkRevision } from "./check.ts";
+import { parseObject } from "./kept-records.ts";
 import {
   checkLeases,
   checkRenewal,
@@ -17,6 +18,7 @@ import {
 } from "./leases.ts";
 import { isBusy, storeError } from "./sqlite-errors.ts";
 import { type SqliteFile, createFile, identityOf, openFile } from "./sqlite-file.ts";
+import { SqliteRecords } from "./sqlite-records.ts";
 import { transaction } from "./sqlite-schema.ts";
 import type {
   CommitOptions,
@@ -74,9 +76,7 @@ class SqliteStore implements KeyStore {
   #opened = 0;
   /** SQLite tells of the commits of others only. */
   #ownCommits = 0;
-  readonly #kept = new KeptRecords();
-  /** Where {@link #kept} was read. */
-  #keptFrom = "";
+  readonly #records = new SqliteRecords((name) => this.#damaged(name));
   #lastSeen = "";
   #closed = false;
 
@@ -90,7 +90,7 @@ class SqliteStore implements KeyStore {
     return this.#use(signal, (file) =>
       transaction(file.db, "DEFERRED", () => {
         const { revision, seal } = this.#state(file.statements);
-        const { records } = this.#records(file);
+        const { records } = this.#records.read(file, this.#opened, revision);
         const ended = (file.statements.endedLeases.all() as { id: string }[]).map(({ id }) => id);
         const said = { leases: this.#leases(file), ended };
         return { revision, records, ...(seal !== null && { seal }), now: this.#clock.now(), ...said };
@@ -106,22 +106,25 @@ class SqliteStore implements KeyStore {
   ) {
     return this.#use(signal, (file) => {
       const { statements } = file;
+      const commit = randomUUID();
+      const revision = expectedRevision + 1;
       const changes = this.#write(file, () => {
-        const kept = this.#records(file);
-        checkCommit({ revision: this.#state(statements).revision, kids: kept.kids }, expectedRevision, records);
+        const { revision: stored } = this.#state(statements);
+        checkRevision(stored, expectedRevision);
+        const changes = this.#records.read(file, this.#opened, stored).changesTo(records);
         if (leases !== undefined) checkLeases(this.#leases(file), leases);
-        const changes = kept.changesTo(records);
         for (const { kid, record, isNew } of changes) {
-          if (isNew) statements.addRecord.run(kid, record);
-          else statements.changeRecord.run(record, kid);
+          if (isNew) statements.addRecord.run(kid, record, revision);
+          else statements.changeRecord.run(record, revision, kid);
         }
         for (const event of events) statements.addEvent.run(JSON.stringify(event));
-        statements.setState.run(expectedRevision + 1, seal ?? null);
+        statements.addCommit.run(revision, commit);
+        statements.setState.run(revision, seal ?? null);
         return changes;
       });
-      this.#kept.apply(changes);
+      this.#records.committed(changes, revision, commit);
       this.#ownCommits += 1;
-      return expectedRevision + 1;
+      return revision;
     });
   }
 
@@ -263,16 +266,6 @@ class SqliteStore implements KeyStore {
     const row = state.get() as { revision: number; seal: string | null } | undefined;
     if (row === undefined) throw this.#damaged("the revision");
     return row;
-  }
-
-  /** In a transaction, which has begun to read. */
-  #records(file: SqliteFile): KeptRecords {
-    const place = `${this.#opened} ${file.version()}`;
-    if (this.#keptFrom !== place) {
-      this.#kept.read(file.statements.records.all() as unknown as RecordRow[], (name) => this.#damaged(name));
-      this.#keptFrom = place;
-    }
-    return this.#kept;
   }
 
   #leases({ statements }: SqliteFile): Lease[] {

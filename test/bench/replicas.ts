@@ -240,8 +240,8 @@ async function leases(server: PostgresServer, wrappingKey: string, rounds: numbe
   const medians: number[] = [];
   for (const count of [1, 1_000]) {
     server.sql(
-      `INSERT INTO jwksd.leases (issuer_id, id, name, publishes, signs_with, until)
-       SELECT 1, n::text, n::text, 1, '[]', 4102444800000 FROM generate_series(1, ${count}) AS n ON CONFLICT DO NOTHING`,
+      `INSERT INTO jwksd.leases (issuer_id, id, name, publishes, signs_with, for_ms, until)
+       SELECT 1, n::text, n::text, 1, '[]', 1, 4102444800000 FROM generate_series(1, ${count}) AS n ON CONFLICT DO NOTHING`,
       "leases",
     );
     const times = { load: [] as number[], renew: [] as number[], commit: [] as number[] };
@@ -281,6 +281,7 @@ async function tombstones(server: PostgresServer, wrappingKey: string, rounds: n
       const manager = await timed(times.start, () => createKeyManager(options));
       await manager.close();
     }
+    await touch(store);
     for (let round = 0; round < rounds; round += 1) await timed(times.step, () => touch(store));
     steps.push(median(times.step));
     rows.push([count.toLocaleString("en"), ...Object.values(times).map((each) => median(each).toFixed(1))]);
@@ -291,8 +292,8 @@ async function tombstones(server: PostgresServer, wrappingKey: string, rounds: n
     text: `Tombstones of so many removed keys; milliseconds, medians. A step loads what has changed, and commits it:\n\n${table(["tombstones", "start a manager", "step"], rows)}`,
     goals: [
       {
-        name: "a step with 5,000 tombstones: at most twice as long as with 200",
-        reached: many <= few * 2,
+        name: "a step in PostgreSQL with 5,000 tombstones: at most 1.5 times as long as with 200",
+        reached: many <= few * 1.5,
         measured: `${many.toFixed(1)} ms, ${few.toFixed(1)} ms with 200`,
       },
     ],

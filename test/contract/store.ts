@@ -189,11 +189,16 @@ export function checkStore(name: string, open: () => Promise<StoreUnderTest>, ro
     test("a record is never forgotten, and none is there twice", async () => {
       await store.commit(0, [tombstone("a"), tombstone("b")], []);
       const invalid = [[], [tombstone("b")], [tombstone("b"), whole], [whole, tombstone("a"), tombstone("b"), whole]];
-      for (const records of invalid) {
+      // As they were loaded, too.
+      const [a = whole, b = whole] = (await store.load()).records;
+      const same = [[a], [b], [b, b], [b, a, a], [a, b, a], [a, b, tombstone("a")], [tombstone("b"), b]];
+      for (const records of [...invalid, ...same]) {
         await refused(store.commit(1, records, [eventOf("whole")]), "ERR_RECORDS_INVALID", false);
       }
       assert.deepEqual(await committed(store), { revision: 1, records: [tombstone("a"), tombstone("b")] });
       assert.deepEqual(await store.events(), []);
+      await store.commit(1, [b, whole, a], []);
+      for (const handle of [store, await another()]) assert.deepEqual((await handle.load()).records, [a, b, whole]);
     });
 
     test("events are numbered from 1, newest first, in pages", async () => {

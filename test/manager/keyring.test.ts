@@ -44,6 +44,17 @@ async function makeFirst({ keyring, vault }: Awaited<ReturnType<typeof keyringOf
   return keyring.change((records, now) => announce({ records, events: [] }, key, now, "it is the first"));
 }
 
+const undecided = (): never => assert.fail("records that break a rule are decided by");
+
+test("nothing is decided, and nothing committed, by records that break a rule", async () => {
+  const { keyring, store } = await keyringOf();
+  const vault = await vaultOf(store, [wrappingKey], { issuer, isChosen: true });
+  const key = await makeLocalKey("sig", "ES256", vault);
+  await vault.store.commit(0, [{ ...key, state: "announced", announcedAt: 0 }], []);
+  await assert.rejects(keyring.change(undecided), code("ERR_RECORDS_INVALID"));
+  assert.equal((await store.load()).revision, 1);
+});
+
 const code = (expected: string) => (error: unknown) => error instanceof JwksdError && error.code === expected;
 
 describe("a call of an HSM or key service that never ends is given up after a minute", () => {

@@ -95,8 +95,8 @@ const formats: [name: string, make: (path: string) => unknown, says: RegExp][] =
   ["another program's version", (path) => edit(path, "PRAGMA user_version = 1"), /another program/],
   [
     "a store of a later version",
-    (path) => edit(path, "PRAGMA application_id = 0x6a776b73; PRAGMA user_version = 4; CREATE TABLE later (a)"),
-    /version 4, .* up to 3; update jwksd/,
+    (path) => edit(path, "PRAGMA application_id = 0x6a776b73; PRAGMA user_version = 5; CREATE TABLE later (a)"),
+    /version 5, .* up to 4; update jwksd/,
   ],
 ];
 
@@ -258,7 +258,7 @@ test("a step of a migration that fails undoes all of it", async (t) => {
   const store = await filled(path, ["a"]);
   await store.close();
   const db = new DatabaseSync(path);
-  assert.throws(() => migrate(db, path, ["", "", "", "DELETE FROM keys", "nonsense"]));
+  assert.throws(() => migrate(db, path, ["", "", "", "", "DELETE FROM keys", "nonsense"]));
   db.close();
   const again = await sqliteStore(path);
   assert.deepEqual(await kidsOf(again), ["a"]);
@@ -369,6 +369,22 @@ test("a record that has not changed is the same object in the next snapshot, how
   assert.equal((await store.load()).records[0]?.endedAt, 7);
   assert.equal(await store.commit(2, after, []), 3, "what was loaded can be committed as it is");
   assert.equal((await other.load()).records[0]?.endedAt, before[0]?.endedAt);
+});
+
+test("of another history all is read: of an older copy that was put back, and has grown since", async (t) => {
+  const path = await temporaryPath(t);
+  const [store, other] = [await filled(path, ["a", "b"]), await sqliteStore(path)];
+  t.after(async () => (await store.close(), other.close()));
+  edit(path, `VACUUM INTO '${path}.copy'`);
+  await store.commit(1, [tombstone("a"), { ...tombstone("b"), endedAt: 2 }], []);
+  const copied = ["state", "keys", "events", "commits"].map(
+    (table) => `DELETE FROM ${table}; INSERT INTO ${table} SELECT * FROM copy.${table};`,
+  );
+  edit(path, `ATTACH '${path}.copy' AS copy; BEGIN; ${copied.join(" ")} COMMIT`);
+  await other.commit(1, [{ ...tombstone("a"), endedAt: 2 }, tombstone("b")], []);
+  const { records } = await other.load();
+  await other.commit(2, [...records, tombstone("c")], []);
+  assert.deepEqual(await committed(store), await committed(other));
 });
 
 test("a link that leads to another file is followed", async (t) => {

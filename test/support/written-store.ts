@@ -1,5 +1,5 @@
 import { type Clock, systemClock } from "../../src/clock.ts";
-import { checkCommit, checkRevision, quoted } from "../../src/store/check.ts";
+import { checkRevision } from "../../src/store/check.ts";
 import { memoryStore } from "../../src/store/memory.ts";
 import type {
   CommitOptions,
@@ -46,9 +46,7 @@ export class WrittenStore implements KeyStore {
     events: readonly KeyEvent[],
     { seal, leases }: CommitOptions = {},
   ): Promise<number> {
-    const stored = this.read();
-    const kids = stored.records.map(({ kid }) => quoted(kid));
-    checkCommit({ revision: stored.revision, kids }, expectedRevision, records);
+    checkRevision(this.read().revision, expectedRevision);
     const { revision } = await this.#leases.load();
     await this.#leases.commit(revision, [], [], { leases });
     this.#events.push(...events);
