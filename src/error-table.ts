@@ -263,6 +263,21 @@ export const errorTable = {
     ERR_FILE_UNWRITABLE: { when: "a file or folder cannot be written", remedy: "check path, permissions and space" },
     ERR_FILE_EXISTS: { when: "a file would have been overwritten", remedy: "choose another name" },
     ERR_NO_KEY_FILES: { when: "a key folder holds no key file", remedy: "`jwksd keygen --out FOLDER/NAME.jwk`" },
+    ERR_TARGET: {
+      when: "the folder or bucket to publish to is locked, cannot be reached, refuses this process, or was written by somebody else meanwhile",
+      remedy: "see the message; `jwksd publish --follow` tries again by itself",
+      retryable: true,
+    },
+    ERR_PURGE: {
+      when: "the command that clears caches in front of a target failed; what was written stays",
+      remedy: "correct `--purge-command`; jwksd runs it again",
+      retryable: true,
+    },
+    ERR_NOT_SERVED: {
+      when: "what was written to a target cannot be read at its URL, or caches may keep it for too long",
+      remedy: "let a server show the target at that URL, or give the right one with `--verify-url`; jwksd tries again",
+      retryable: true,
+    },
     ERR_LISTEN: { when: "the service cannot listen on the address", remedy: "see the message" },
     ERR_WORKER: { when: "a worker process did not start", remedy: "see the message" },
   },

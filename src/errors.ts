@@ -34,6 +34,9 @@ const retryable: Readonly<Record<RetryableCode, true>> = {
   ERR_COMMIT_UNKNOWN: true,
   ERR_STORE_UNAVAILABLE: true,
   ERR_UPDATE: true,
+  ERR_TARGET: true,
+  ERR_PURGE: true,
+  ERR_NOT_SERVED: true,
 };
 
 /** Base of every error that jwksd raises on purpose. No message ever holds key material, a token, a PIN or a body. */

@@ -37,7 +37,8 @@ export interface ChangeOptions {
 
 type Decide = (records: readonly KeyRecord[], now: number, key: NewKey | undefined) => Change | Promise<Change>;
 
-function wait(text: string): number {
+/** The value of `--wait`. */
+export function seconds(text: string): number {
   if (!/^\d{1,6}$/.test(text)) throw new InvalidArgumentError("Not a whole number of seconds, 999999 at most.");
   return Number(text);
 }
@@ -46,7 +47,7 @@ function wait(text: string): number {
 export function addChangeFlags(command: Command, { force = false, yes = false } = {}): Command {
   if (force) command.option("--force", "take the step now, although it breaks verifications; needs --yes");
   if (force || yes) command.option("--yes", "confirm a change that breaks verifications");
-  command.option("--wait <seconds>", "how long to wait until every replica publishes the change; 0: not", wait, 10);
+  command.option("--wait <seconds>", "how long to wait until every replica publishes the change; 0: not", seconds, 10);
   return addStoreSettings(command.option("--dry-run", "print the exact change and what it means, and change nothing"));
 }
 

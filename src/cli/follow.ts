@@ -11,7 +11,7 @@ import { replicaJson } from "./replicas.ts";
 
 const pollMs = 200;
 /** The exit code of a change that is done, and that not every replica has followed. */
-const notFollowed = 3;
+export const notFollowed = 3;
 
 /** Who has followed a change. */
 export interface Followed {

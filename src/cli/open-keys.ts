@@ -130,9 +130,16 @@ async function lookAt(
 
 /** Runs with the audit log, which is not authenticated. @throws see `openStore` */
 export async function withEvents<T>(io: Io, flags: Flags, action: (store: KeyStore) => Promise<T>): Promise<T> {
+  return withStore(io, flags, (store) => {
+    tell(io, "what is shown is not verified: the seal of the store is over its keys, not over its audit log");
+    return action(store);
+  });
+}
+
+/** Runs with the store alone, without its keys. @throws see `openStore` */
+export async function withStore<T>(io: Io, flags: Flags, action: (store: KeyStore) => Promise<T>): Promise<T> {
   const settings = await managedSettings(io, flags);
   const store = await openStore(settings, createCommandLog(settings.logLevel, settings.jsonLogs, io));
-  tell(io, "what is shown is not verified: the seal of the store is over its keys, not over its audit log");
   return closing(store, () => action(store));
 }
 

@@ -1,10 +1,20 @@
 import { Command } from "commander";
-import { type ReplicasAt, heardAt, heardText, heldUpSteps, heldUpText, publishesText } from "../report/replicas.ts";
+import {
+  type ReplicasAt,
+  heardAt,
+  heardText,
+  heldUpSteps,
+  heldUpText,
+  publishesText,
+  reliedOnText,
+} from "../report/replicas.ts";
 import { aligned, indented, terminalOf } from "../report/terminal.ts";
 import { printable } from "../printable.ts";
-import { kidText, relativeText, timeText } from "../rotation/format.ts";
+import { kidText } from "../rotation/format.ts";
 import type { RotationPolicy } from "../rotation/policy.ts";
+import { isStanding } from "../rotation/standing.ts";
 import type { KeyRecord, Lease } from "../store/store.ts";
+import { endCopyCommand } from "./end-copy.ts";
 import { type Io, iso, print } from "./io.ts";
 import { type Flags, addLookSettings, look } from "./open-keys.ts";
 
@@ -12,12 +22,14 @@ export function replicasCommand(io: Io): Command {
   const command = new Command("replicas").description(
     "List the processes that publish or sign with the managed keys, and which steps wait for them.",
   );
-  return addLookSettings(command)
+  // It and its subcommand have the same flags.
+  return addLookSettings(command.enablePositionalOptions().addCommand(endCopyCommand(io)))
     .addHelpText(
       "after",
       `
 Each jwksd serve and each key manager is a replica with a lease in the store. A step waits until every replica has followed, or its
-lease has ended. A process that ends in order ends its lease; one that dies holds up steps for one lease (--lease-seconds).
+lease has ended. A process that ends in order ends its lease; one that dies holds up steps for one lease (--lease-seconds). A copy that
+jwksd publish wrote is served without a process, so its lease stays until jwksd replicas end ends it.
 The seal of the store is over its keys, not over its replicas.
 
 Examples:
@@ -50,13 +62,13 @@ async function replicas(io: Io, flags: Flags): Promise<void> {
 }
 
 function table(records: readonly KeyRecord[], policy: RotationPolicy, replicas: ReplicasAt): string[] {
-  const { leases, now } = replicas;
+  const { leases } = replicas;
   if (leases.length === 0) return ["No replica runs."];
   const rows = leases.map((lease) => [
     printable(lease.name),
     publishesText(lease, replicas),
     heardText(lease, replicas),
-    `${timeText(lease.until)}, ${relativeText(lease.until, now)}`,
+    reliedOnText(lease, replicas),
   ]);
   const [heading = "", ...lines] = aligned([["REPLICA", "PUBLISHES", "LAST HEARD OF", "RELIED ON UNTIL"], ...rows]);
   const below = leases.map((lease) => {
@@ -108,7 +120,7 @@ export function replicaJson(lease: Lease, replicas: ReplicasAt, more: object = {
     revisionsBehind: Math.max(replicas.revision - publishes, 0),
     signsWith,
     heardAt: iso(heardAt(lease, replicas)),
-    until: iso(until),
+    until: isStanding(lease) ? null : iso(until),
     ...more,
   };
 }

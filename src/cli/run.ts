@@ -7,6 +7,7 @@ import { type Io, tell } from "./io.ts";
 /** Each command, in the order of the help. One is loaded without the others, which makes its start twice as fast. */
 const commands: Readonly<Record<string, (io: Io) => Promise<Command>>> = {
   serve: async (io) => (await import("./serve.ts")).serveCommand(io),
+  publish: async (io) => (await import("./publish.ts")).publishCommand(io),
   keys: async (io) => (await import("./keys.ts")).keysCommand(io),
   rotate: async (io) => (await import("./rotate.ts")).rotateCommand(io),
   plan: async (io) => (await import("./plan.ts")).planCommand(io),
@@ -58,6 +59,7 @@ async function program(io: Io, name = ""): Promise<Command> {
 Start here:
   $ jwksd serve                         serve on http://127.0.0.1:9900; the first start makes a key
   $ jwksd help serve                    every setting, with examples
+  $ jwksd publish FOLDER --issuer URL   write both documents for another server, or to a bucket
   $ jwksd keys                          list the keys, and the next step of each
   $ jwksd plan                          draw when each key changes
   $ jwksd replicas                      list who publishes and signs

@@ -1,8 +1,9 @@
 import { Command } from "commander";
 import { createLog } from "../server/log.ts";
 import { printable } from "../printable.ts";
-import { type Service, startService } from "../server/service.ts";
+import { startService } from "../server/service.ts";
 import { type Io, print } from "./io.ts";
+import { handleSignals } from "./signals.ts";
 import { addSettings, settingsFrom } from "./settings-options.ts";
 
 export function serveCommand(io: Io): Command {
@@ -40,22 +41,5 @@ async function serve(io: Io, options: Record<string, unknown>): Promise<void> {
       io,
       `jwksd serves ${service.url}\n  kid  ${printable(active ?? "")} (active${also})\n  try  curl -i ${service.url}${page}`,
     );
-  }
-}
-
-/** Handles signals from the beginning, because an unhandled one ends the process. An early signal waits for the start. */
-function handleSignals(starting: Promise<Service>): void {
-  const whenStarted = (action: (service: Service) => Promise<unknown>): void =>
-    // serve() reports a failed start.
-    void starting.then(action, () => {});
-  let stopping = false;
-  process.on("SIGHUP", () => whenStarted((service) => service.reload()));
-  for (const signal of ["SIGTERM", "SIGINT"] as const) {
-    process.on(signal, () => {
-      // A second Ctrl-C ends the process at once.
-      if (stopping && signal === "SIGINT") process.exit(130);
-      if (!stopping) whenStarted((service) => service.stop());
-      stopping = true;
-    });
   }
 }

@@ -5,11 +5,12 @@ import { commandedBy } from "../manager/owner.ts";
 import { createVault } from "../manager/vault.ts";
 import type { WrappingKeys } from "../manager/wrapping.ts";
 import { heardOf } from "../report/replicas.ts";
+import { isStanding, standingMs } from "../rotation/standing.ts";
 import { createCommandLog } from "../server/log.ts";
 import { openStore, ownerOf, wrappingKeysOf } from "../server/open-store.ts";
 import { type Settings, checkStore } from "../server/settings.ts";
 import { pendingMigration, postgresStores } from "../store/postgres.ts";
-import type { KeyEvent, KeyStore } from "../store/store.ts";
+import type { KeyEvent, KeyStore, Lease } from "../store/store.ts";
 import { type Io, print, tell } from "./io.ts";
 import type { Flags } from "./open-keys.ts";
 import { addSettings, settingsFrom } from "./settings-options.ts";
@@ -117,13 +118,14 @@ async function copied(
   const ownerRule = commandedBy(ownerOf(settings));
   const from = createVault({ store: source, keys, ownerRule });
   const { revision, records, seal, leases, now } = await from.store.load();
-  const [replica] = heardOf(leases, now);
+  const replica = heardOf(leases, now).find((lease) => !isStanding(lease));
   if (replica !== undefined) refuse(`the replica ${replica.name} runs on the store to copy; stop it, and all others`);
   if (records.length === 0) refuse("the store to copy holds no keys");
   if (seal === undefined) refuse("the store to copy has no seal; run: jwksd keys rewrap");
   if ((await target.load()).revision > 0) refuse("the store to fill is in use already; nothing was written");
 
   const events = await eventsOf(source);
+  for (const lease of leases.filter(isStanding)) await addCopy(target, lease);
   // The keys stay bound to whom they are.
   const to = createVault({ store: target, keys, ownerRule: () => from.owner });
   await to.store.commit(0, records, events);
@@ -135,6 +137,12 @@ async function copied(
     "ERR_STORE_CONFLICT",
     "one of the two stores has changed while it was copied; stop all that runs on them, and copy into a store that is empty",
   );
+}
+
+/** A copy that is served holds up the rotations of the new store, too, until it is published from there. */
+async function addCopy(target: KeyStore, { id, name }: Lease): Promise<void> {
+  const isThere = (await target.load()).leases.some((lease) => lease.id === id);
+  if (!isThere) await target.join({ id, name }, standingMs);
 }
 
 function refuse(rule: string): never {

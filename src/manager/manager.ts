@@ -20,6 +20,7 @@ import { changedRecords } from "../store/changed-records.ts";
 import type { KeyRecord, Snapshot } from "../store/store.ts";
 import { createClocks } from "./clocks.ts";
 import type { Decision } from "./compare-and-set.ts";
+import { createCopyLease } from "./copy-lease.ts";
 import { CannotSign, type Changed, createKeyring } from "./keyring.ts";
 import { type Turned, createLoop } from "./loop.ts";
 import { makeLocalKey } from "./make-key.ts";
@@ -30,7 +31,7 @@ import { type OpenKeys, keysetsOf } from "./private-keys.ts";
 import { rewrap } from "./rewrap.ts";
 import { createReplica } from "./replica.ts";
 import { type Given, createSinks } from "./sinks.ts";
-import type { KeyManager, KeyManagerOptions, ManagerEvent } from "./types.ts";
+import type { KeyManager, KeyManagerOptions, KeySink, ManagerEvent } from "./types.ts";
 import { type Vault, createVault } from "./vault.ts";
 import { readWrappingKeys } from "./wrapping.ts";
 
@@ -71,12 +72,28 @@ interface State extends Given {
   readonly keys: OpenKeys;
 }
 
+/** A copy of the documents that is served without the process that writes it. */
+export interface Copy extends KeySink {
+  /** The same for every process that writes this copy. */
+  readonly name: string;
+}
+
+export interface ManageOptions extends Omit<KeyManagerOptions, "store" | "wrappingKeys"> {
+  /** What this manager publishes, in the place of a service. Its lease stands when the process has ended. It must not sign. */
+  readonly copy?: Copy | undefined;
+}
+
+/** A manager as whoever publishes a copy needs it. */
+export interface CopyManager extends KeyManager {
+  /** Whether the others know that it publishes the newest keys that it knows. */
+  readonly isAcknowledged: boolean;
+  /** Looks at the store. @throws as a turn does */
+  look(): Promise<void>;
+}
+
 /** Manages the keys of a vault. @throws see {@link createKeyManager} */
-export async function manageKeys(
-  vault: Vault,
-  options: Omit<KeyManagerOptions, "store" | "wrappingKeys">,
-): Promise<KeyManager> {
-  const { issuer, onEvent, signs = true } = options;
+export async function manageKeys(vault: Vault, options: ManageOptions): Promise<CopyManager> {
+  const { issuer, onEvent, copy, signs = copy === undefined } = options;
   const clock = options.clock ?? systemClock;
   const policy = rotationPolicy(options.policy ?? undefined);
   const leaseMs = policy.leaseSeconds * 1000;
@@ -85,14 +102,12 @@ export async function manageKeys(
   const measured = createManagerMetrics(clock);
   const keyring = createKeyring(vault, { ...options, policy, clock, signal, onCall: measured.onCall });
   const { createSigner } = keyring;
-  const sinks = createSinks(clock, signal);
-  const replica = createReplica(vault.store, {
-    name: options.replicaName ?? "jwksd",
-    leaseMs,
-    clock,
-    signal,
-    onCall: measured.onCall,
-  });
+  const sinks = createSinks(clock, signal, copy);
+  const lease = { leaseMs, clock, signal, onCall: measured.onCall };
+  const replica =
+    copy === undefined
+      ? createReplica(vault.store, { ...lease, name: options.replicaName ?? "jwksd" })
+      : createCopyLease(vault.store, { ...lease, name: copy.name });
   const clocks = createClocks(clock, policy.clockSkewSeconds * 1000);
   const emit = (event: ManagerEvent): void => {
     measured.note(event);
@@ -370,11 +385,11 @@ export async function manageKeys(
   }
 
   // Before anything is read, so that no commit between the two is missed.
-  const look = (): void => {
+  const noteChange = (): void => {
     mustLook = true;
     loop.wake();
   };
-  vault.store.watch(look, { signal });
+  vault.store.watch(noteChange, { signal });
   await loop.turn().catch(async (error: unknown) => {
     if (state.records.length > 0) return;
     await close();
@@ -390,6 +405,9 @@ export async function manageKeys(
     get isReady() {
       return replica.isReady;
     },
+    get isAcknowledged() {
+      return replica.told.publishes === state.revision && !sinks.isBehind;
+    },
     get options() {
       return {
         issuer,
@@ -398,6 +416,10 @@ export async function manageKeys(
         maxTokenLifetimeSeconds: policy.maxTokenLifetimeSeconds,
         checkMaySign,
       };
+    },
+    async look() {
+      mustLook = true;
+      await loop.turn();
     },
     async attach(sink) {
       if (typeof sink?.update !== "function") throw new ConfigError("ERR_OPTION_INVALID", "a sink has no update()");

@@ -13,9 +13,9 @@ export interface Told {
 /** The part of a lease that a replica does not use, because clocks run at different rates. */
 const margin = 0.01;
 /** How often a lease is renewed before it would end. */
-const renewals = 6;
+export const renewals = 6;
 
-const nothing: Told = { publishes: 0, signsWith: [] };
+export const nothing: Told = { publishes: 0, signsWith: [] };
 
 /**
  * The lease by which the others rely on this process. It ends here before it ends in the store: its time counts from when the last
@@ -44,7 +44,7 @@ export function createReplica(
       ? Infinity
       : Math.max(monotonicNow(clock) - confirmed.monotonic, clock.now() - confirmed.wall);
   const end = (id: string, options: { readonly ifSerial?: number; readonly signal?: AbortSignal }): Promise<void> =>
-    ofStore("leave", (signal) => store.leave(id, { ...options, signal }), { clock, signal: options.signal, onCall });
+    endLease(store, id, options, { clock, signal: options.signal, onCall });
   const holds = (): boolean => elapsedMs() < leaseMs * (1 - margin);
 
   return {
@@ -129,6 +129,19 @@ export function createReplica(
       if (left !== undefined) await end(left, {}).catch(() => {});
     },
   };
+}
+
+/** The lease of this process, as its manager uses it. */
+export type Replica = ReturnType<typeof createReplica>;
+
+/** Ends a lease; with `ifSerial`, unless it has been renewed since it was seen. */
+export function endLease(
+  store: KeyStore,
+  id: string,
+  { ifSerial }: { readonly ifSerial?: number | undefined },
+  options: { readonly clock: Clock; readonly signal?: AbortSignal | undefined; readonly onCall?: OnCall | undefined },
+): Promise<void> {
+  return ofStore("leave", (signal) => store.leave(id, { ifSerial, signal }), options);
 }
 
 interface Marks {

@@ -8,12 +8,15 @@ import type { KeySink } from "./types.ts";
 
 /** How long a sink may take to take the keys. */
 const updateMs = 10_000;
+/** A copy may lie behind a network and a cache that somebody clears first. */
+const copyMs = 120_000;
 
 /** What matters to a sink: keys that are gone do not. */
 const textOf = ({ records, keys, isRotating }: Given): string =>
   JSON.stringify([liveRecords(records).map(({ kid, state }) => [kid, state, keys.signers.has(kid)]), isRotating]);
 
-const expired = (): Error => new StateError("ERR_UPDATE", `a sink has not taken the keys within ${updateMs} ms`);
+const expired = (timeoutMs: number) => (): Error =>
+  new StateError("ERR_UPDATE", `a sink has not taken the keys within ${timeoutMs} ms`);
 
 /** What a sink is given. */
 export interface Given {
@@ -22,20 +25,25 @@ export interface Given {
   readonly isRotating: boolean;
 }
 
-/** Whoever takes the keys of a manager: providers, and whatever else has their `update`. */
-export function createSinks(clock: Clock, signal: AbortSignal) {
+/**
+ * Whoever takes the keys of a manager: providers, and whatever else has their `update`.
+ *
+ * @param copy has taken nothing yet, and is behind until it has
+ */
+export function createSinks(clock: Clock, signal: AbortSignal, copy?: KeySink) {
   /** What each sink has taken. */
-  const taken = new Map<KeySink, string>();
+  const taken = new Map<KeySink, string>(copy === undefined ? [] : [[copy, ""]]);
   let failures: readonly unknown[] = [];
 
   /** @throws StateError `ERR_UPDATE`, and what a provider throws */
   async function give(sink: KeySink, { records, keys, isRotating }: Given): Promise<void> {
+    const timeoutMs = sink === copy ? copyMs : updateMs;
     try {
       await withDeadline(async () => sink.update(keysetsOf(records, keys), { isRotating }), {
         clock,
-        timeoutMs: updateMs,
+        timeoutMs,
         signal,
-        expired,
+        expired: expired(timeoutMs),
       });
       taken.set(sink, textOf({ records, keys, isRotating }));
     } catch (cause) {

@@ -76,7 +76,7 @@ export function replicasPart({ replicas, source, now }: Status): Html {
         ? html`<span class="quiet">nothing</span>`
         : html`${replica.signsWith.map((kid) => html`<code>${kidText(kid)}</code> `)}`,
       relative(replica.lastSeenAt, now),
-      moment(replica.until, now),
+      Number.isFinite(replica.until) ? moment(replica.until, now) : html`it is ended by hand`,
     ]),
   );
 }

@@ -1,5 +1,6 @@
-import { durationText, kidText, timeText } from "../rotation/format.ts";
+import { durationText, kidText, relativeText, timeText } from "../rotation/format.ts";
 import type { RotationPolicy } from "../rotation/policy.ts";
+import { isStanding } from "../rotation/standing.ts";
 import { isLive } from "../rotation/records.ts";
 import { type Replicas, replicasBehind, waitOf } from "../rotation/waits.ts";
 import type { KeyRecord, Lease } from "../store/store.ts";
@@ -49,7 +50,7 @@ export function heardText(lease: Lease, at: ReplicasAt): string {
 
 /** 'replica "b", last heard of 40 s ago' */
 export function replicaText(lease: Lease, at: ReplicasAt): string {
-  return `replica "${printable(lease.name)}", last heard of ${heardText(lease, at)}`;
+  return `${isStanding(lease) ? "copy" : "replica"} "${printable(lease.name)}", last heard of ${heardText(lease, at)}`;
 }
 
 /** What a step waits for, in words. */
@@ -71,10 +72,18 @@ function waitsFor(behind: readonly Lease[], at: ReplicasAt): string {
 }
 
 /** Those that run end the lease of a replica when they have seen no renewal for as long as it lasts. */
-const endText = ({ until, forMs }: Lease, { now }: ReplicasAt): string =>
-  until > now
+function endText(lease: Lease, { now }: ReplicasAt): string {
+  const { until, forMs } = lease;
+  if (isStanding(lease)) return `until jwksd publish has written it, or jwksd replicas end says that nobody reads it`;
+  return until > now
     ? `at most until ${timeText(until)}`
     : `until one that runs has seen no renewal of its lease for ${durationText(forMs)}`;
+}
+
+/** Until when the others rely on a replica, in words. */
+export function reliedOnText(lease: Lease, { now }: ReplicasAt): string {
+  return isStanding(lease) ? "it is ended by hand" : `${timeText(lease.until)}, ${relativeText(lease.until, now)}`;
+}
 
 /** What a replica publishes, in words. */
 export function publishesText({ publishes }: Lease, { revision }: Replicas): string {
@@ -95,5 +104,6 @@ export function lateText(lease: Lease, records: readonly KeyRecord[], at: Replic
   const signs = old.length === 0 ? "" : `, and sign with ${old.map((kid) => `"${kidText(kid)}"`).join(" and ")}`;
   const refused = gone.length === 0 ? "" : " Verifiers with the new set refuse such tokens.";
   const text = replicaText(lease, at);
-  return `${text.charAt(0).toUpperCase()}${text.slice(1)}, may serve the keys of before${signs}, until ${timeText(lease.until)} at most.${refused}`;
+  const end = isStanding(lease) ? "jwksd publish has written it" : `${timeText(lease.until)} at most`;
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}, may serve the keys of before${signs}, until ${end}.${refused}`;
 }

@@ -58,6 +58,12 @@ export function publicHalves(
   return { signing, encryption };
 }
 
+/** Signing keys are either managed or in files. Encryption keys may be both. */
+export function together(managed: PublicKeys | undefined, files: PublicKeys): PublicKeys {
+  if (managed === undefined) return files;
+  return { ...managed, encryption: [...managed.encryption, ...files.encryption] };
+}
+
 /** What people are told of the keys, in the order of the JWK Set. */
 export function listedKeys({ signing, encryption }: PublicKeys): PublishedKey[] {
   return [

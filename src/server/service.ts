@@ -1,8 +1,7 @@
 import { serial } from "../async.ts";
 import { systemClock } from "../clock.ts";
 import { checkKeyset } from "../keyset/keyset.ts";
-import { checkMetadata, missingMembers } from "../provider/discovery.ts";
-import type { Metadata } from "../provider/options.ts";
+import { missingMembers } from "../provider/discovery.ts";
 import { locate } from "../provider/paths.ts";
 import { sumMetrics } from "../metrics.ts";
 import packageJson from "../../package.json" with { type: "json" };
@@ -11,14 +10,14 @@ import { type Overload, logOverload } from "./connections.ts";
 import type { Logger } from "./logger.ts";
 import { metricsPage } from "./metrics-page.ts";
 import { type Publisher, issuerOf, startPublisher, urlHost } from "./publisher.ts";
-import { readJsonObject } from "./json-file.ts";
+import { readMetadata } from "./metadata-file.ts";
 import { serviceMetrics } from "./service-metrics.ts";
 import { createStatusPage } from "./status-page.ts";
 import { startManagedKeys } from "./run-manager.ts";
 import { recentEvents } from "./recent-events.ts";
 import type { KnownError } from "../status/known.ts";
 import { type Status, statusOf } from "../status/status.ts";
-import { type PublicKeys, listedKeys, loadPublicKeys, toKeysets } from "./public-keys.ts";
+import { type PublicKeys, listedKeys, loadPublicKeys, toKeysets, together } from "./public-keys.ts";
 import type { Settings } from "./settings.ts";
 import { fingerprint, watchPaths } from "./watch.ts";
 import { startWorkers } from "./workers.ts";
@@ -201,19 +200,6 @@ export async function startService(settings: Settings, givenLog: Logger): Promis
       log.info("stopped");
     },
   };
-}
-
-/** @throws ConfigError `ERR_CONFIG_FORMAT`, `ERR_METADATA_RESERVED` */
-async function readMetadata(file: string): Promise<Metadata> {
-  const metadata = await readJsonObject(file, "the metadata file");
-  checkMetadata(metadata, `the metadata file ${file}`);
-  return metadata;
-}
-
-/** Signing keys are either managed or in files. Encryption keys may be both. */
-function together(managed: PublicKeys | undefined, files: PublicKeys): PublicKeys {
-  if (managed === undefined) return files;
-  return { ...managed, encryption: [...managed.encryption, ...files.encryption] };
 }
 
 async function startAdminAt(address: string, paths: AdminPaths, onOverload: (overload: Overload) => void) {

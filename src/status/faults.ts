@@ -196,7 +196,7 @@ function waiting(manager: KnownManager, now: number): Fault[] {
       kid: step.record.kid,
       since: stateSince(step.record),
       remedy:
-        "Start that replica again, or stop it in order; at the latest, it is over when its lease ends. This command lists the replicas:",
+        "Start that replica again, or stop it in order; at the latest, it is over when its lease ends. Write a copy again with jwksd publish; it holds up the step until then. This command lists the replicas:",
       command: "jwksd replicas",
     }));
 }

@@ -2,6 +2,7 @@ import { heardAt, heldUpSteps, heldUpText } from "../report/replicas.ts";
 import { planVerbs } from "../report/plan-scale.ts";
 import { type PlanStep, type RotationPlan, plan } from "../rotation/plan.ts";
 import { rotatingSince } from "../rotation/mode-intervals.ts";
+import { isStanding } from "../rotation/standing.ts";
 import { isLive, isRotating, keyUses, stateSince, uriOf } from "../rotation/records.ts";
 import type { KeyRecord, KeyState, StoredEvent } from "../store/store.ts";
 import { type Fault, faultsOf, replicasAt } from "./faults.ts";
@@ -44,7 +45,7 @@ export interface ReplicaStatus {
   readonly name: string;
   readonly isSelf: boolean;
   readonly lastSeenAt: number;
-  /** Until when the others rely on it. */
+  /** Until when the others rely on it; `Infinity` for a copy, which is served without a process. */
   readonly until: number;
   /** The revision that it publishes; 0 for none yet. */
   readonly publishes: number;
@@ -225,7 +226,7 @@ function replicasOf(manager: KnownManager, now: number): ReplicaStatus[] {
       name,
       isSelf,
       lastSeenAt: heardAt(lease, at),
-      until,
+      until: isStanding(lease) ? Infinity : until,
       publishes,
       behind: Math.max(at.revision - publishes, 0),
       signsWith,

@@ -4,8 +4,9 @@ import type { Clock } from "../../src/clock.ts";
 import { type JwksdError, StoreError } from "../../src/errors.ts";
 import { type Provider, createProvider } from "../../src/provider/provider.ts";
 import type { KeySink, KeyManager, KeyManagerOptions, ManagerEvent } from "../../src/manager/types.ts";
-import { createKeyManager } from "../../src/manager/manager.ts";
+import { type Copy, type CopyManager, createKeyManager, manageKeys } from "../../src/manager/manager.ts";
 import type { Command } from "../../src/rotation/commands.ts";
+import { rotationPolicy } from "../../src/rotation/policy.ts";
 import { memoryStore } from "../../src/store/memory.ts";
 import type { KeyRecord, KeyStore } from "../../src/store/store.ts";
 import { newWrappingKey, vaultOf } from "../support/managed.ts";
@@ -77,6 +78,16 @@ export class World {
     await this.until(manager.attach(provider));
     await this.idle();
     return { manager, provider, told };
+  }
+
+  /** Starts a manager that publishes a copy, in the place of a provider. */
+  async startCopy(copy: Copy, choice: ManagerChoice = {}): Promise<CopyManager> {
+    const vault = await vaultOf(choice.store ?? this.store, [this.wrappingKey], { issuer, isChosen: true });
+    const policy = rotationPolicy({ leaseSeconds: leaseMs / 1000, ...choice.policy });
+    const manager = await this.until(manageKeys(vault, { issuer, clock: this.clock, ...choice, policy, copy }));
+    this.#managers.add(manager);
+    await this.idle();
+    return manager;
   }
 
   /** Commits records as another process does that has the wrapping key. */

@@ -2,7 +2,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFile, readdir, writeFile } from "node:fs/promises";
 import { type IncomingHttpHeaders, type RequestOptions, request } from "node:http";
-import { connect } from "node:net";
+import { type NetConnectOpts, connect } from "node:net";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import type { TestContext } from "node:test";
@@ -130,8 +130,14 @@ export async function send(to: number | string, options: RequestOptions): Promis
 }
 
 /** Runs a program until the test ends; resolves once it accepts connections, fails with what it printed if it ends first. */
-async function startProgram(t: TestContext, program: string, args: string[], socketPath: string): Promise<void> {
-  const child = spawn(part(program), args, { stdio: ["ignore", "ignore", "pipe"] });
+export async function startProgram(
+  t: TestContext,
+  program: string,
+  args: string[],
+  address: string | NetConnectOpts,
+  env: NodeJS.ProcessEnv = process.env,
+): Promise<void> {
+  const child = spawn(part(program), args, { stdio: ["ignore", "ignore", "pipe"], env });
   const exited = once(child, "exit");
   t.after(async () => {
     child.kill("SIGTERM");
@@ -140,12 +146,12 @@ async function startProgram(t: TestContext, program: string, args: string[], soc
   let printed = "";
   child.stderr.setEncoding("utf8").on("data", (chunk: string) => (printed += chunk));
   const ended = exited.then(() => Promise.reject(new Error(`${program} ended: ${printed}`)));
-  const accepting = t.waitFor(() => connectTo(socketPath), { timeout: 20_000 });
+  const accepting = t.waitFor(() => connectTo(address), { timeout: 20_000 });
   await Promise.race([accepting, ended]);
 }
 
-async function connectTo(socketPath: string): Promise<void> {
-  const socket = connect(socketPath);
+async function connectTo(address: string | NetConnectOpts): Promise<void> {
+  const socket = typeof address === "string" ? connect(address) : connect(address);
   await once(socket, "connect");
   socket.destroy();
 }

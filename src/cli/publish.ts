@@ -1,0 +1,161 @@
+import { Command } from "commander";
+import { sleep } from "../async.ts";
+import { systemClock } from "../clock.ts";
+import { ConfigError, JwksdError } from "../errors.ts";
+import { printable } from "../printable.ts";
+import type { Published } from "../publish/publisher.ts";
+import { createCommandLog } from "../server/log.ts";
+import { type Publishing, startPublishing } from "../server/publish.ts";
+import type { SettingName } from "../server/settings.ts";
+import { seconds } from "./change-keys.ts";
+import { notFollowed } from "./follow.ts";
+import { type Io, print, tell } from "./io.ts";
+import type { Flags } from "./open-keys.ts";
+import { handleSignals } from "./signals.ts";
+import { addSettings, settingsFrom, storeSettings } from "./settings-options.ts";
+
+const settingNames: readonly SettingName[] = [
+  "issuer",
+  "mountPrefix",
+  "jwksPath",
+  "keys",
+  "encryptionKeys",
+  "metadata",
+  "noDiscovery",
+  "noCors",
+  "rotationMode",
+  "replicaName",
+  ...storeSettings,
+  "logLevel",
+  "jsonLogs",
+];
+
+interface PublishFlags extends Flags {
+  readonly follow?: true;
+  readonly verifyUrl?: string;
+  readonly purgeCommand?: string;
+  readonly json?: true;
+  /** In seconds. */
+  readonly wait: number;
+}
+
+const pollMs = 50;
+
+export function publishCommand(io: Io): Command {
+  const command = new Command("publish")
+    .description("Write the JWK Set and the discovery document to a folder or a bucket that somebody else serves.")
+    .argument("<target>", "a folder, or s3://BUCKET/PREFIX")
+    .option("--follow", "go on, and write again when the keys change")
+    .option("--verify-url <url>", "where what was written can be read from outside (default: the issuer)")
+    .option("--purge-command <command>", "run after something was written, to clear a CDN; JWKSD_URLS has the URLs")
+    .option("--wait <seconds>", "without --follow, how long to try until it can be read back", seconds, 30)
+    .option("--json", "print JSON; with --follow, a line each time");
+  return addSettings(command, settingNames)
+    .addHelpText(
+      "after",
+      `
+The target holds what --issuer shows: TARGET/jwks is at ISSUER/jwks. The bytes are those of jwksd serve. What was written is read back past
+caches, and only then do keys go on with their lives: while a target cannot be written, no key becomes active that it lacks. That holds
+when this process has ended, too; jwksd replicas end NAME is for a target that nobody reads any more. docs/publish.md has more.
+
+A folder also gets .jwksd/nginx.conf and .jwksd/Caddyfile, for servers that show it. A bucket takes the package @aws-sdk/client-s3, which
+finds credentials, AWS_REGION and AWS_ENDPOINT_URL_S3 as it always does.
+
+Exit code 3: it is written, and cannot be read back yet. Run the command again, or let it --follow.
+
+Examples:
+  $ jwksd publish /srv/www --issuer https://login.example.com
+  $ jwksd publish s3://example-issuer/cluster-1 --issuer https://example-issuer.s3.eu-central-1.amazonaws.com/cluster-1 --follow
+  $ jwksd publish s3://example-issuer --issuer https://oidc.example.com --purge-command 'aws cloudfront create-invalidation \\
+      --distribution-id E2EXAMPLE --paths "/*"'`,
+    )
+    .action((target: string, flags: PublishFlags) => publish(io, target, flags));
+}
+
+async function publish(io: Io, target: string, flags: PublishFlags): Promise<void> {
+  const { follow, verifyUrl, purgeCommand, json, wait, ...rest } = flags;
+  const settings = await settingsFrom(io, rest);
+  checkUrl(verifyUrl);
+  const log = createCommandLog(settings.logLevel, settings.jsonLogs, io);
+  let failure: unknown;
+  let published: Published | undefined;
+  const starting = startPublishing(
+    settings,
+    {
+      target,
+      verifyUrl,
+      purgeCommand,
+      environment: io.environment,
+      onPublished(now) {
+        [published, failure] = [now, undefined];
+        if (follow === true) print(io, json === true ? JSON.stringify(jsonOf(target, now)) : lineOf(target, now));
+      },
+      onFailure(error) {
+        const isNew = messageOf(error) !== messageOf(failure);
+        failure = error;
+        if (isNew && follow === true) tell(io, `${messageOf(error)}; it is tried again`);
+      },
+    },
+    log,
+  );
+  if (follow === true) {
+    handleSignals(starting);
+    await starting;
+    return;
+  }
+  const publishing = await starting;
+  try {
+    await isDoneWithin(publishing, wait);
+    report();
+  } finally {
+    await publishing.stop();
+  }
+
+  function report(): void {
+    if (publishing.isDone && published !== undefined) {
+      print(io, json === true ? JSON.stringify(jsonOf(target, published), undefined, 2) : lineOf(target, published));
+      return;
+    }
+    if (!(failure instanceof JwksdError) || failure.code !== "ERR_NOT_SERVED") {
+      throw failure ?? new Error("nothing was published, and nothing failed");
+    }
+    tell(io, `${target} is written, and ${messageOf(failure)}`);
+    io.exitCode = notFollowed;
+  }
+}
+
+async function isDoneWithin(publishing: Publishing, waitSeconds: number): Promise<void> {
+  const end = performance.now() + waitSeconds * 1000;
+  while (!publishing.isDone && performance.now() < end) await sleep(pollMs, systemClock);
+}
+
+/** @throws ConfigError `ERR_OPTION_INVALID` */
+function checkUrl(url: string | undefined): void {
+  if (url === undefined || (/^https?:\/\/[^?#]+$/.test(url) && URL.canParse(url))) return;
+  throw new ConfigError("ERR_OPTION_INVALID", "--verify-url must be an http or https URL without query and fragment");
+}
+
+function messageOf(error: unknown): string {
+  if (error === undefined) return "";
+  const { message, code = "ERR_INTERNAL" } = error as { readonly message: string; readonly code?: string };
+  return `${message} [${code}]`;
+}
+
+function kidsOf({ publication }: Published): string[] {
+  const [jwks] = publication.documents;
+  const { keys } = JSON.parse(Buffer.from(jwks?.body ?? []).toString()) as { keys: { kid: string }[] };
+  return keys.map(({ kid }) => kid);
+}
+
+function jsonOf(target: string, published: Published) {
+  const { publication, written } = published;
+  const documents = publication.documents.map(({ path, cacheControl }) => ({ path, cacheControl }));
+  return { target, written, documents, kids: kidsOf(published), mode: publication.isShort ? "rotation" : "long" };
+}
+
+function lineOf(target: string, published: Published): string {
+  const { written } = published;
+  const what = written.length === 0 ? "Nothing to write" : `Wrote ${written.join(", ")}`;
+  const kids = kidsOf(published).map((kid) => printable(kid));
+  return `${what}. ${target} has the keys ${kids.join(", ")}, and was read back.`;
+}

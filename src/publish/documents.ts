@@ -1,0 +1,84 @@
+import { cacheControl } from "../http/respond.ts";
+import type { Metadata, ProviderOptions } from "../provider/options.ts";
+import { locate } from "../provider/paths.ts";
+import { createProvider } from "../provider/provider.ts";
+
+/** One document, byte for byte as `jwksd serve` answers it. */
+export interface StaticDocument {
+  /** Below the issuer: `jwks`, `.well-known/openid-configuration`. */
+  readonly path: string;
+  readonly body: Uint8Array;
+  readonly contentType: string;
+  readonly cacheControl: string;
+}
+
+/** What there is to publish: the JWK Set first, because the discovery document leads to it. */
+export interface Publication {
+  readonly documents: readonly StaticDocument[];
+  /** Whether the short Cache-Control of the rotation mode is sent. */
+  readonly isShort: boolean;
+}
+
+/** Where the documents are, and how they are sent. */
+export interface Place {
+  readonly issuer: string;
+  readonly mountPrefix?: string | undefined;
+  readonly jwksPath?: string | undefined;
+  readonly cors: boolean;
+  readonly discovery: boolean;
+  readonly metadata?: Metadata | undefined;
+}
+
+const discoveryPath = ".well-known/openid-configuration";
+
+/** The paths of the documents below the issuer, in the order in which they are published. */
+export function pathsOf({ issuer, mountPrefix, jwksPath, discovery }: Place): readonly string[] {
+  const { jwksUri } = locate(issuer, mountPrefix, jwksPath, { discovery });
+  return [jwksUri.slice(baseOf(issuer).length), ...(discovery ? [discoveryPath] : [])];
+}
+
+/** The URL under which the documents are, with a slash at its end. */
+export const baseOf = (issuer: string): string => issuer.replace(/\/?$/, "/");
+
+/** The documents of keysets. @throws ConfigError, KeyMaterialError see `createProvider` */
+export async function publicationOf(
+  keysets: Pick<ProviderOptions, "keyset" | "encryptionKeyset">,
+  place: Place,
+  isShort: boolean,
+): Promise<Publication> {
+  const { issuer, mountPrefix, jwksPath, cors, discovery, metadata } = place;
+  const provider = await createProvider(keysets, {
+    issuer,
+    mountPrefix,
+    endpoints: { jwks: jwksPath },
+    jwksRotationActive: () => isShort,
+    cors,
+    discovery,
+    metadata,
+  });
+  const documents = pathsOf(place).map(async (path): Promise<StaticDocument> => {
+    const { headers, body } = provider.fetch(new Request(baseOf(issuer) + path));
+    return {
+      path,
+      body: new Uint8Array(await new Response(body).arrayBuffer()),
+      contentType: headers.get("content-type") ?? "",
+      cacheControl: headers.get("cache-control") ?? "",
+    };
+  });
+  return { documents: await Promise.all(documents), isShort };
+}
+
+/** The header fields of a document in each mode, for the configuration of a server. */
+export function headersOf({ path, contentType, ...document }: StaticDocument, { cors }: Place) {
+  const hasModes = path !== discoveryPath;
+  return {
+    contentType,
+    long: hasModes ? cacheControl.long : document.cacheControl,
+    short: hasModes ? cacheControl.rotation : undefined,
+    others: [
+      ...(cors ? [["Access-Control-Allow-Origin", "*"] as const] : []),
+      ...(cors ? [["Access-Control-Expose-Headers", "ETag, Age, Date"] as const] : []),
+      ["X-Content-Type-Options", "nosniff"] as const,
+    ],
+  };
+}

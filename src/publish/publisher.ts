@@ -1,0 +1,50 @@
+import { serial } from "../async.ts";
+import { type Publication, baseOf } from "./documents.ts";
+import { readBack } from "./read-back.ts";
+import type { Target } from "./target.ts";
+
+/** What became of a publication. */
+export interface Published {
+  readonly publication: Publication;
+  /** What was written; nothing where it was there already. */
+  readonly written: readonly string[];
+}
+
+export interface CopyOptions {
+  readonly target: Target;
+  /** The URL under which the documents can be read from outside. */
+  readonly verifyUrl: string;
+  /** Clears the caches in front of the target, after something was written. Default: nothing does. */
+  readonly purge?: (() => Promise<void>) | undefined;
+  readonly onPublished?: ((published: Published) => void) | undefined;
+}
+
+/** Writes publications to a target, and reads each of them back from outside. */
+export interface CopyWriter {
+  /**
+   * Resolves when whoever reads from outside, past caches, finds these documents. What has been done stays done if it fails, so trying again
+   * goes on from there.
+   *
+   * @throws ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`, `ERR_PURGE`, `ERR_NOT_SERVED`
+   */
+  publish(publication: Publication): Promise<void>;
+}
+
+export function createCopyWriter({ target, verifyUrl, purge, onPublished }: CopyOptions): CopyWriter {
+  const inTurn = serial();
+  let written: string[] = [];
+  let isPurged = true;
+  return {
+    publish: (publication) =>
+      inTurn(async () => {
+        const paths = await target.put(publication);
+        if (paths.length > 0) isPurged = false;
+        written = [...new Set([...written, ...paths])];
+        if (!isPurged) await purge?.();
+        isPurged = true;
+        await readBack(baseOf(verifyUrl), publication.documents);
+        onPublished?.({ publication, written });
+        written = [];
+      }),
+  };
+}

@@ -1,0 +1,23 @@
+import type { Publication } from "./documents.ts";
+
+/** Where documents are put that somebody else serves. */
+export interface Target {
+  /** What people call it. */
+  readonly name: string;
+  /**
+   * Notes what is there. `put` replaces that and nothing newer, so whoever calls this before it asks the store for the keys never puts an
+   * older set in the place of a newer one.
+   *
+   * @throws ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`
+   */
+  open(): Promise<void>;
+  /**
+   * Puts the documents there, in their order, and nothing where it is there already. Whoever reads at any moment, also after a crash, finds
+   * each document whole, and a JWK Set where the discovery document says.
+   *
+   * @returns the paths that were written
+   * @throws ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`
+   */
+  put(publication: Publication): Promise<readonly string[]>;
+  close(): Promise<void>;
+}

@@ -1,0 +1,184 @@
+import { serial } from "../async.ts";
+import { systemClock } from "../clock.ts";
+import { manageKeys } from "../manager/manager.ts";
+import { servedBy } from "../manager/owner.ts";
+import type { KeySink, ManagerEvent } from "../manager/types.ts";
+import { type Place, type Publication, baseOf, pathsOf, publicationOf } from "../publish/documents.ts";
+import { type Published, createCopyWriter } from "../publish/publisher.ts";
+import { runPurge } from "../publish/purge.ts";
+import type { KeyRecord } from "../store/store.ts";
+import type { Logger } from "./logger.ts";
+import { logEvent } from "./manager-events.ts";
+import { openManaged } from "./open-store.ts";
+import { type PublicKeys, loadPublicKeys, publicHalves, toKeysets, together } from "./public-keys.ts";
+import { placeOf, targetOf } from "./publish-target.ts";
+import type { Settings } from "./settings.ts";
+import { signersOf } from "./signers.ts";
+import { fingerprint, watchPaths } from "./watch.ts";
+
+/** How often documents are made anew: a target may be away for a while, and encryption keys of files come to their end. */
+const everyMs = 10_000;
+
+export interface PublishOptions {
+  /** A folder, or `s3://BUCKET/PREFIX`. */
+  readonly target: string;
+  /** Default: the issuer. */
+  readonly verifyUrl?: string | undefined;
+  readonly purgeCommand?: string | undefined;
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  readonly onPublished: (published: Published) => void;
+  /** Is told of each failure. It is tried again. */
+  readonly onFailure: (error: unknown) => void;
+}
+
+/** A running `jwksd publish`. */
+export interface Publishing {
+  /** What the target is called, among replicas as well. */
+  readonly target: string;
+  readonly place: Place;
+  /** Whether the newest keys are published and were read back, and the other replicas know. */
+  readonly isDone: boolean;
+  /** Reads the key files again. */
+  reload(): Promise<void>;
+  stop(): Promise<void>;
+}
+
+/**
+ * Publishes the keys of a configuration to a target, and goes on when they change.
+ *
+ * @throws ConfigError `ERR_OPTION_INVALID`; ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`; and what `startService` throws
+ */
+export async function startPublishing(settings: Settings, options: PublishOptions, log: Logger): Promise<Publishing> {
+  const { environment, purgeCommand, onPublished, onFailure } = options;
+  const place = await placeOf(settings);
+  const target = targetOf(options.target, place, settings, environment);
+  const urls = pathsOf(place).map((path) => baseOf(place.issuer) + path);
+  const verifyUrl = options.verifyUrl ?? place.issuer;
+  const purge = purgeCommand === undefined ? undefined : () => runPurge(purgeCommand, urls, environment);
+  const writer = createCopyWriter({ target, verifyUrl, purge, onPublished });
+
+  let managed: PublicKeys | undefined;
+  let files: PublicKeys;
+  let done: Publication | undefined;
+  const inTurn = serial();
+
+  const newest = (): Promise<Publication> => {
+    const keys = together(managed, files);
+    return publicationOf(toKeysets(keys), place, keys.isRotating || settings.rotationMode);
+  };
+  const publish = (): Promise<void> =>
+    inTurn(async () => {
+      const publication = await newest();
+      await writer.publish(publication);
+      done = publication;
+    });
+  const load = async (): Promise<void> => {
+    const loaded = await loadPublicKeys(settings.keys, settings.encryptionKeys);
+    for (const warning of loaded.warnings) log.warn(warning);
+    files = loaded.keys;
+  };
+
+  // Before the keys are read, so that an older set never takes the place of a newer one.
+  await target.open();
+  const paths = [settings.keys, settings.encryptionKeys].filter((path) => path !== undefined);
+  let manager: CopyManager | undefined;
+  const baseline = await fingerprint(paths);
+  try {
+    await load();
+    if (settings.keys === undefined) {
+      const update: KeySink["update"] = async ({ keyset, encryptionKeyset }, { isRotating }) => {
+        managed = { ...publicHalves(keyset, encryptionKeyset), isRotating };
+        await publish();
+      };
+      manager = await startCopyManager(settings, { name: target.name, update }, { log, onFailure });
+    }
+  } catch (error) {
+    await target.close();
+    throw error;
+  }
+
+  /** Publishes what has changed but for the keys of the manager, which tries those again by itself. */
+  const refresh = async (): Promise<void> => {
+    if (manager?.isAcknowledged === false || isSame(await newest(), done)) return;
+    await manager?.look();
+    await publish();
+  };
+  const reload = (): Promise<void> => load().then(refresh);
+  const timer = every(everyMs, () => refresh().catch(onFailure));
+  const watch = watchPaths(paths, baseline, () => reload().catch(onFailure));
+  await refresh().catch(onFailure);
+  return {
+    target: target.name,
+    place,
+    get isDone() {
+      return done !== undefined && manager?.isAcknowledged !== false;
+    },
+    reload: () => reload().catch(onFailure),
+    async stop() {
+      watch.stop();
+      timer.stop();
+      await inTurn(async () => {});
+      await manager?.stop();
+      await target.close();
+    },
+  };
+}
+
+const textOf = ({ documents }: Publication): string =>
+  JSON.stringify(documents.map((document) => ({ ...document, body: Buffer.from(document.body).toString() })));
+
+/** Documents come with header fields, so both modes differ. */
+function isSame(publication: Publication, other: Publication | undefined): boolean {
+  return other !== undefined && textOf(publication) === textOf(other);
+}
+
+type CopyManager = Awaited<ReturnType<typeof startCopyManager>>;
+
+/** Manages the keys of a store for a copy of the documents. */
+async function startCopyManager(
+  settings: Settings,
+  copy: KeySink & { readonly name: string },
+  { log, onFailure }: { readonly log: Logger; readonly onFailure: (error: unknown) => void },
+) {
+  const signers = await signersOf(settings, log);
+  const { vault, policy } = await openManaged(settings, log, { create: true, ownerRule: servedBy });
+  let known: readonly KeyRecord[] = [];
+  const onEvent = (event: ManagerEvent): void => {
+    if (event.type === "failed") onFailure(event.error);
+    else logEvent(event, known, log);
+    if (event.type === "changed") known = event.records;
+  };
+  try {
+    const manager = await manageKeys(vault, { issuer: vault.owner.issuer, policy, ...signers, copy, onEvent });
+    known = manager.records;
+    return {
+      get isAcknowledged() {
+        return manager.isAcknowledged;
+      },
+      look: () => manager.look(),
+      async stop() {
+        await manager.close();
+        await vault.store.close();
+      },
+    };
+  } catch (error) {
+    await vault.store.close();
+    throw error;
+  }
+}
+
+function every(ms: number, action: () => Promise<void>): { stop(): void } {
+  let isStopped = false;
+  let cancel = systemClock.setTimer(tick, ms);
+  function tick(): void {
+    void action().then(() => {
+      if (!isStopped) cancel = systemClock.setTimer(tick, ms);
+    });
+  }
+  return {
+    stop() {
+      isStopped = true;
+      cancel();
+    },
+  };
+}

@@ -1,0 +1,218 @@
+import assert from "node:assert/strict";
+import { readFile, readdir, stat, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { type TestContext, describe, test } from "node:test";
+import { folderTarget } from "../../src/publish/folder.ts";
+import { sqliteStore } from "../../src/store/sqlite.ts";
+import { isStanding } from "../../src/rotation/standing.ts";
+import { serveFolder } from "../support/folder-server.ts";
+import { named } from "../support/keys.ts";
+import { runCli, temporaryFolder } from "../support/service.ts";
+
+async function start(t: TestContext) {
+  const [folder, data] = [await temporaryFolder(t), await temporaryFolder(t)];
+  const server = await serveFolder(t, folder);
+  const common = ["--issuer", server.url, "--data", data];
+  const quiet = ["--log-level", "silent", "--wait", "3"];
+  const publish = (...args: readonly string[]) => runCli(t, ["publish", folder, ...common, ...quiet, ...args]);
+  const cli = (...args: readonly string[]) => runCli(t, [...args, ...common]);
+  const leases = async () => {
+    const store = await sqliteStore(join(data, "keys.db"));
+    return store
+      .load()
+      .then(({ leases }) => leases)
+      .finally(() => store.close());
+  };
+  const kids = async (): Promise<string[]> => {
+    const { keys } = JSON.parse(await readFile(join(folder, "jwks"), "utf8")) as { keys: { kid: string }[] };
+    return keys.map(({ kid }) => kid);
+  };
+  return { folder, data, server, publish, cli, leases, kids };
+}
+
+describe("jwksd publish FOLDER, of managed keys", () => {
+  test("writes them, reads them back past caches, and leaves a lease that stands", async (t) => {
+    const { publish, server, leases, kids } = await start(t);
+    const { code, stdout } = await publish("--json");
+    assert.equal(code, 0);
+    assert.partialDeepStrictEqual(JSON.parse(stdout), { mode: "long", kids: await kids() });
+    const [lease, ...others] = await leases();
+    assert.deepEqual([others.length, lease && isStanding(lease), lease?.signsWith], [0, true, []]);
+    assert.ok(
+      server.requests.every((request) => /\?jwksd=[\w-]{36}$/.test(request)),
+      String(server.requests),
+    );
+    assert.equal(new Set(server.requests).size, server.requests.length);
+  });
+
+  test("writes nothing when nothing has changed", async (t) => {
+    const { publish, folder } = await start(t);
+    await publish();
+    const states = async () => {
+      const names = await readdir(folder, { recursive: true });
+      return Promise.all(names.toSorted().map(async (name) => [name, (await stat(join(folder, name))).ino]));
+    };
+    const before = await states();
+    const { code, stdout } = await publish("--json");
+    assert.equal(code, 0);
+    assert.deepEqual((JSON.parse(stdout) as { written: unknown }).written, []);
+    assert.deepEqual(await states(), before);
+  });
+
+  test("follows a rotation, and says until then who has not followed", async (t) => {
+    const { publish, cli, kids, leases, folder } = await start(t);
+    await publish();
+    const rotated = await cli("rotate", "--wait", "1");
+    assert.equal(rotated.code, 3);
+    const said = rotated.stdout.replaceAll(/\s+/g, " ");
+    assert.match(
+      said,
+      /Copy "[^"]+", last heard of .* may serve the keys of before, until jwksd publish has written it\./,
+    );
+    const held = await cli("replicas");
+    assert.match(held.stdout, /it is ended by hand/);
+    assert.match(held.stdout, /holds up that sig .* becomes active/);
+    assert.equal((await kids()).length, 1);
+    const { code, stdout } = await publish("--json");
+    assert.equal(code, 0);
+    assert.partialDeepStrictEqual(JSON.parse(stdout), { mode: "rotation", written: [".jwksd/rotation", "jwks"] });
+    assert.equal((await kids()).length, 2);
+    assert.equal((await readdir(join(folder, ".jwksd"))).includes("rotation"), true);
+    assert.doesNotMatch((await cli("replicas")).stdout, /holds up/);
+    assert.equal((await leases()).length, 1);
+  });
+
+  for (const [what, instead, expected] of [
+    ["answers with an error", { status: 503 }, /answers 503/],
+    ["answers with something else", { status: 200, body: "{}" }, /does not answer with what was written/],
+  ] as const) {
+    test(`is not acknowledged while the server ${what}`, async (t) => {
+      const { publish, server, cli, leases } = await start(t);
+      await publish();
+      const [before] = await leases();
+      await cli("rotate", "--wait", "0");
+      server.instead = instead;
+      const { code, stderr } = await publish("--wait", "0");
+      assert.equal(code, 3);
+      assert.match(stderr, expected);
+      assert.equal((await leases())[0]?.publishes, before?.publishes);
+    });
+  }
+
+  for (const cacheControl of [
+    "max-age=86400",
+    "",
+    "max-age=60, s-maxage=7201",
+    "max-age=3600, stale-while-revalidate=3601",
+  ]) {
+    test(`is not acknowledged with Cache-Control "${cacheControl}"`, async (t) => {
+      const { publish, server, leases } = await start(t);
+      server.cacheControl = cacheControl;
+      const { code, stderr } = await publish("--wait", "0");
+      assert.equal(code, 3);
+      assert.match(stderr, /has a Cache-Control by which caches may keep it/);
+      assert.deepEqual(await leases(), [], "it holds up nothing before it was ever read back");
+    });
+  }
+
+  test("ends the lease of a copy that nobody reads, and no other one", async (t) => {
+    const { publish, cli, leases } = await start(t);
+    await publish();
+    const [{ name } = { name: "" }] = await leases();
+    assert.match((await cli("replicas", "end", "no-such")).stderr, /no replica of this name/);
+    const asked = await cli("replicas", "end", name);
+    assert.deepEqual([asked.code, (await leases()).length], [1, 1]);
+    assert.match(asked.stderr, /--yes ends its lease \[ERR_CONFIRMATION\]/);
+    assert.equal((await cli("replicas", "end", name, "--yes")).code, 0);
+    assert.deepEqual(await leases(), []);
+  });
+
+  test("is known to a store into which the keys are copied, and is not ended by a publisher that fails there", async (t) => {
+    const { publish, cli, data, leases, server } = await start(t);
+    await publish();
+    const before = await leases();
+    const [from, to] = [`sqlite:${join(data, "keys.db")}`, `sqlite:${join(data, "next.db")}`];
+    const key = ["--wrapping-key-file", join(data, "wrapping.key")];
+    const { code, stderr } = await runCli(t, [
+      "store",
+      "copy",
+      "--from",
+      from,
+      "--to",
+      to,
+      "--issuer",
+      server.url,
+      ...key,
+    ]);
+    assert.equal(code, 0, stderr);
+    const copied = async () => {
+      const { stdout } = await cli("replicas", "--json", "--store", to, ...key);
+      return (JSON.parse(stdout) as { replicas: { id: string; publishes: number; until: null }[] }).replicas;
+    };
+    const id = before[0]?.id;
+    assert.partialDeepStrictEqual(await copied(), [{ id, publishes: 0, until: null }]);
+    server.instead = { status: 503 };
+    assert.equal((await publish("--store", to, ...key, "--wait", "0")).code, 3);
+    assert.partialDeepStrictEqual(await copied(), [{ id, publishes: 0, until: null }]);
+    server.instead = undefined;
+    assert.equal((await publish("--store", to, ...key)).code, 0);
+    assert.ok(((await copied())[0]?.publishes ?? 0) > 0);
+  });
+
+  test("purges after a write, once, and again where that failed", async (t) => {
+    const { publish, folder, server } = await start(t);
+    const log = join(folder, "purged");
+    const command = `printf '%s\\n' "$JWKSD_URLS" "$JWKSD_WRAPPING_KEYS" >> ${log}`;
+    const failed = await publish("--purge-command", "exit 7", "--wait", "0");
+    assert.equal(failed.code, 1);
+    assert.match(failed.stderr, /exit code 7.*\[ERR_PURGE\]/);
+    await writeFile(join(folder, "jwks"), "{}");
+    assert.equal((await publish("--purge-command", command)).code, 0);
+    assert.equal((await publish("--purge-command", command)).code, 0);
+    const urls = ["jwks", ".well-known/openid-configuration"].map((path) => `${server.url}/${path}`);
+    assert.equal(await readFile(log, "utf8"), `${urls.join("\n")}\n\n`);
+  });
+});
+
+describe("jwksd publish FOLDER, of key files", () => {
+  test("publishes them, and refuses bad ones", async (t) => {
+    const { folder, server, data } = await start(t);
+    const keys = join(data, "keys.json");
+    const publish = () => runCli(t, ["publish", folder, "--keys", keys, "--issuer", server.url]);
+    await writeFile(keys, JSON.stringify({ keys: [named("one"), named("two")] }));
+    const { code, stdout } = await publish();
+    assert.deepEqual([code, /has the keys one, two, and was read back/.test(stdout)], [0, true]);
+    const before = await readFile(join(folder, "jwks"), "utf8");
+    await writeFile(keys, "{");
+    assert.equal((await publish()).code, 1);
+    assert.equal(await readFile(join(folder, "jwks"), "utf8"), before);
+    assert.doesNotMatch(before, /"d"/);
+  });
+
+  for (const [what, args, expected] of [
+    ["no issuer", [], /give it with --issuer/],
+    ["a URL that is no target", ["--issuer", "https://a.example"], /neither a folder nor s3:/],
+    ["a bad URL to verify", ["--issuer", "https://a.example", "--verify-url", "x?y"], /--verify-url must be/],
+  ] as const) {
+    test(`refuses ${what}, and leaves nothing behind`, async (t) => {
+      const data = await temporaryFolder(t);
+      const target = what.includes("target") ? "ftp://a/b" : join(data, "www");
+      const { code, stderr } = await runCli(t, ["publish", target, "--data", join(data, "data"), ...args]);
+      assert.equal(code, 1);
+      assert.match(stderr, expected);
+      assert.deepEqual(await readdir(data), []);
+    });
+  }
+});
+
+test("one process at a time writes to a folder", async (t) => {
+  const folder = await temporaryFolder(t);
+  const place = { issuer: "https://a.example", cors: true, discovery: true };
+  const [one, other] = [folderTarget(folder, "one", place), folderTarget(folder, "other", place)];
+  await one.open();
+  await one.open();
+  await assert.rejects(other.open(), { code: "ERR_TARGET", message: /another jwksd publish writes to the folder/ });
+  await one.close();
+  await other.open();
+  await other.close();
+});

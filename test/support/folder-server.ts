@@ -1,0 +1,57 @@
+import { once } from "node:events";
+import { existsSync } from "node:fs";
+import { readFile } from "node:fs/promises";
+import { type Server, createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { join } from "node:path";
+
+/** Shows a folder of `jwksd publish` in this process, as a web server with its configuration does. */
+export interface FolderServer {
+  readonly url: string;
+  /** Answers this in the place of the folder. */
+  instead: { readonly status: number; readonly body?: string } | undefined;
+  /** What is sent. Default: that of the mode. */
+  cacheControl: string | undefined;
+  /** A cache in front: a request that does not go past it gets what was asked for first. */
+  isCaching: boolean;
+  readonly requests: readonly string[];
+}
+
+type Scope = { after(fn: () => Promise<void>): void };
+
+export async function serveFolder(t: Scope, folder: string): Promise<FolderServer> {
+  const cached = new Map<string, Buffer>();
+  const requests: string[] = [];
+  const server: Server = createServer((request, response) => {
+    void (async () => {
+      requests.push(`${request.method} ${request.url}`);
+      if (state.instead !== undefined) return response.writeHead(state.instead.status).end(state.instead.body);
+      const path = (request.url ?? "").replace(/\?.*/, "");
+      const isShort = existsSync(join(folder, ".jwksd/rotation"));
+      const mode = isShort
+        ? "public, max-age=300, must-revalidate"
+        : "public, max-age=3600, stale-while-revalidate=3600";
+      const body = await readFile(join(folder, path)).catch(() => undefined);
+      if (body === undefined) return response.writeHead(404).end();
+      const isPast = request.headers["cache-control"] === "no-cache";
+      const shown = (state.isCaching && !isPast && cached.get(path)) || body;
+      cached.set(path, shown);
+      return response.writeHead(200, { "Cache-Control": state.cacheControl ?? mode }).end(shown);
+    })();
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  t.after(async () => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const { port } = server.address() as AddressInfo;
+  const state: FolderServer = {
+    url: `http://127.0.0.1:${port}`,
+    instead: undefined,
+    cacheControl: undefined,
+    isCaching: false,
+    requests,
+  };
+  return state;
+}
