@@ -133,8 +133,18 @@ export async function manageKeys(vault: Vault, options: ManageOptions): Promise<
 
   // ---- the plan
 
-  /** Takes what is due, takes over what others did, and tells them. */
+  /** A turn. Where others have ended the lease, it joins anew at once; where that is in vain, it waits as after any failure. */
   async function turn(): Promise<Turned> {
+    try {
+      return await takeTurn();
+    } catch (error) {
+      if (error instanceof StoreError && error.code === "ERR_LEASE_ENDED") return takeTurn();
+      throw error;
+    }
+  }
+
+  /** Takes what is due, takes over what others did, and tells them. */
+  async function takeTurn(): Promise<Turned> {
     await replica.join();
     const isRenewal = !mustLook && clock.now() < lookAt && replica.told.publishes === state.revision;
     if (isRenewal && (await replica.tell(replica.told)) === state.revision) return turned();

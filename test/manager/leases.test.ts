@@ -1,6 +1,7 @@
 // Until when managers rely on the lease of another one.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { StoreError } from "../../src/errors.ts";
 import { memoryStore } from "../../src/store/memory.ts";
 import { day, hour, second } from "../rotation/key-records.ts";
 import { type Replica, World, leaseMs, seen, typesOf } from "./world.ts";
@@ -82,4 +83,57 @@ describe("a step waits for a replica that has a lease", () => {
     assert.ok(isPublishedByAll(one));
     for (const replica of [one, behind]) await world.stop(replica);
   });
+});
+
+const endAll = async ({ store }: World): Promise<void> => {
+  for (const { id } of (await store.load()).leases) await store.leave(id);
+};
+
+describe("a replica whose lease others have ended", () => {
+  const renewalMs = (policy.leaseSeconds * second) / 6;
+  test("joins anew in the moment in which it finds that out, and signs on; nothing has failed", async () => {
+    const world = new World();
+    const one = await world.start({ policy });
+    const before = await seen(one);
+    await endAll(world);
+    await world.pass(renewalMs);
+    assert.deepEqual([one.manager.isReady, await seen(one), typesOf(one.told)], [true, before, ["changed"]]);
+    await endAll(world);
+    await announce(world, one);
+    assert.ok(isPublishedByAll(one), "a commit of its own has waited for its new lease");
+    assert.ok(!typesOf(one.told).includes("failed"));
+    await world.stop(one);
+  });
+
+  // Once a second at first, then every 30 s.
+  const most = 6;
+  for (const [name, breaks, joins] of [
+    ["again and again, tries to join twice in each attempt", ["renew"], 2 * most],
+    ["and that cannot join, tries it once in each attempt", ["renew", "join"], most],
+  ] as const) {
+    test(`${name}, at growing intervals`, async () => {
+      const world = new World();
+      const line = world.store.line();
+      let isBroken = false;
+      let joined = 0;
+      const working = world.store.line();
+      const ended = new StoreError("ERR_LEASE_ENDED", "somebody ends each lease");
+      const gone = new StoreError("ERR_STORE_UNAVAILABLE", "the disk is full");
+      line.renew = async (...args) =>
+        isBroken && breaks.some((each) => each === "renew") ? Promise.reject(ended) : working.renew(...args);
+      line.join = async (...args) => {
+        joined += 1;
+        return isBroken && breaks.some((each) => each === "join") ? Promise.reject(gone) : working.join(...args);
+      };
+      const one = await world.start({ policy, store: line });
+      [isBroken, joined] = [true, 0];
+      await world.pass(renewalMs + minute);
+      assert.ok(joined >= joins / 2 && joined <= joins, `${joined} times`);
+      assert.deepEqual([one.manager.isReady, typesOf(one.told).includes("failed")], [false, true]);
+      isBroken = false;
+      await world.pass(minute);
+      assert.deepEqual([one.manager.isReady, one.told.at(-1)?.type], [true, "recovered"]);
+      await world.stop(one);
+    });
+  }
 });
