@@ -26,17 +26,15 @@ import {
   checkUnique,
 } from "../keyset/keyset.ts";
 import { type Metric, gauge, plain } from "../metrics.ts";
-import { guardSigner } from "../signer/guard.ts";
-import type { Signer } from "../signer/signer.ts";
 import { type ActiveKey, type Claims, type SignOptions, signToken } from "../token/sign.ts";
 import { type KeySource, type VerifiedToken, type VerifyOptions, verify } from "../token/verify.ts";
+import { createActiveKeys } from "./active-keys.ts";
 import { discoveryDocument } from "./discovery.ts";
 import { type Rules, array, checkOptions, string } from "../options.ts";
 import { type ProviderEvent, type ProviderOptions, mergeOptions } from "./options.ts";
 import { locate, targetPath } from "./paths.ts";
 import { createResponses, documents } from "./responses.ts";
 import { rotationMode } from "./rotation-mode.ts";
-import { createSignatures } from "./signatures.ts";
 
 /** Keysets for `provider.update`. A keyset that is not given stays as it is. */
 export interface KeysetUpdate {
@@ -143,9 +141,13 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
     if (merged.onEvent !== undefined) notify(merged.onEvent, event);
   };
   const responses = createResponses();
-  const signatures = createSignatures(clock, (kid, error) => emit({ type: "signature-failed", kid, error }));
+  const activeKeys = createActiveKeys({
+    clock,
+    maxTokenLifetimeSeconds,
+    signerLimits: merged.signerLimits,
+    onFailure: (kid, error) => emit({ type: "signature-failed", kid, error }),
+  });
   const inTurn = serial();
-  const activeKeys = new WeakMap<Signer, ActiveKey>();
   const inMode = (document: Document, mode: CacheMode): Representation =>
     represent(document, "application/jwk-set+json", cacheControl[mode], cors);
   let state = await prepare(keysets);
@@ -157,23 +159,8 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
       long: inMode(document, "long"),
       rotation: inMode(document, "rotation"),
     }));
-    const [first] = keysets.signing;
-    let active = activeKeys.get(first.signer);
-    if (active?.kid !== first.jwk.kid) {
-      const name = `kid ${JSON.stringify(first.jwk.kid)}`;
-      active = {
-        kid: first.jwk.kid,
-        maxLifetimeSeconds: maxTokenLifetimeSeconds,
-        sign: signatures.measured(
-          first.jwk.kid,
-          guardSigner(first.signer, first.publicKey, name, merged.signerLimits, clock),
-        ),
-        headers: new Map(),
-      };
-      activeKeys.set(first.signer, active);
-    }
     const verificationKeys = new Map(keysets.signing.map(({ jwk, publicKey }) => [jwk.kid, publicKey]));
-    return { keysets, jwkSets, active, verificationKeys };
+    return { keysets, jwkSets, active: activeKeys.of(keysets.signing), verificationKeys };
   }
 
   const ownKeys: KeySource = ({ kid }) => {
@@ -247,7 +234,7 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
         checkUnique({ signing, encryption });
         state = await prepare({ signing, encryption });
         const kids = signing.map(({ jwk }) => jwk.kid);
-        signatures.keep(kids);
+        activeKeys.keep(kids);
         emit({ type: "updated", kids });
       });
       await taken.catch((error: unknown) => {
@@ -267,7 +254,7 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
 
     metrics: () => [
       ...responses.metrics(),
-      ...signatures.metrics(),
+      ...activeKeys.metrics(),
       gauge(
         ["jwksd_rotation_mode", "Whether the short Cache-Control of a rotation is sent (1) or the long one (0)."],
         plain(mode() === "rotation"),

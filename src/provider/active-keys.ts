@@ -1,0 +1,53 @@
+import type { Clock } from "../clock.ts";
+import type { JwksdError } from "../errors.ts";
+import type { CheckedSigning } from "../keyset/keyset.ts";
+import type { Metric } from "../metrics.ts";
+import { type SignerLimits, guardSigner } from "../signer/guard.ts";
+import type { Signer } from "../signer/signer.ts";
+import type { ActiveKey } from "../token/sign.ts";
+import { createSignatures } from "./signatures.ts";
+
+interface Options {
+  readonly clock: Clock;
+  readonly maxTokenLifetimeSeconds: number;
+  readonly signerLimits?: SignerLimits | undefined;
+  /** Called when a signature failed, and not because its caller aborted it. */
+  readonly onFailure?: (kid: string, error: JwksdError) => void;
+}
+
+/** The active keys of one keyset after the other: each is guarded once, and its signatures are counted. */
+export interface ActiveKeys {
+  /** The active key of a keyset. @throws ConfigError see `guardSigner` */
+  of(keys: CheckedSigning): ActiveKey;
+  /** Forgets the signatures of all other keys. */
+  keep(kids: readonly string[]): void;
+  metrics(): Metric[];
+}
+
+export function createActiveKeys({
+  clock,
+  maxTokenLifetimeSeconds,
+  signerLimits,
+  onFailure = () => {},
+}: Options): ActiveKeys {
+  const signatures = createSignatures(clock, onFailure);
+  const known = new WeakMap<Signer, ActiveKey>();
+  return {
+    of([{ jwk, signer, publicKey }]) {
+      const { kid } = jwk;
+      const before = known.get(signer);
+      if (before?.kid === kid) return before;
+      const guarded = guardSigner(signer, publicKey, `kid ${JSON.stringify(kid)}`, signerLimits, clock);
+      const active = {
+        kid,
+        maxLifetimeSeconds: maxTokenLifetimeSeconds,
+        sign: signatures.measured(kid, guarded),
+        headers: new Map(),
+      };
+      known.set(signer, active);
+      return active;
+    },
+    keep: signatures.keep,
+    metrics: signatures.metrics,
+  };
+}
