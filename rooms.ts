@@ -37,6 +37,10 @@ export const rooms: Readonly<Record<string, Room>> = {
   "relying-party": { rooms: ["jwk"], packages: ["jose"] },
   client: { rooms: ["jwk", "crypto", "token", "relying-party"], packages: ["jose"] },
   provider: { rooms: ["crypto", "keyset", "http", "signer", "token"], packages: ["jose"] },
+  "sign-server": {
+    rooms: ["jwk", "crypto", "keyset", "signer", "token", "provider", "store", "rotation"],
+    packages: ["jose", "node:"],
+  },
   doctor: { rooms: [], packages: ["jose"] },
   store: { rooms: ["jwk"], packages: ["node:", "pg"] },
   rotation: { rooms: ["jwk", "store"], packages: [] },
@@ -68,6 +72,7 @@ export const rooms: Readonly<Record<string, Room>> = {
       "manager",
       "pkcs11",
       "node",
+      "sign-server",
       "status",
       "page",
       "publish",

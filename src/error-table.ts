@@ -195,6 +195,10 @@ export const errorTable = {
   },
   TokenError: {
     ERR_CLAIMS_INVALID: { when: "claims, header or lifetime cannot be signed as they are", remedy: "see the message" },
+    ERR_CLAIMS_FORBIDDEN: {
+      when: "the policy of a sign socket does not allow the `typ`, the audience, the subject or the lifetime",
+      remedy: "ask for what the message says is allowed, or change the policy",
+    },
     ERR_TOKEN_MALFORMED: {
       when: "the token is no compact JWS with a JSON header and JSON claims",
       remedy: "refuse it",

@@ -96,12 +96,13 @@ export class StoreError extends CodedError<"StoreError"> {}
 /** A token cannot be made from its input, or is refused. */
 export class TokenError extends JwksdError {
   declare readonly code: CodeOf<"TokenError">;
-  /** HTTP status that Express, Fastify and Koa send: 401; 503 when `retryable`; 500 of `ERR_CLAIMS_INVALID`. */
+  /** HTTP status that Express, Fastify and Koa send: 401; 503 when `retryable`; 500 where claims were to be signed. */
   readonly status: number;
 
   constructor(code: CodeOf<"TokenError">, message: string, options?: ErrorOptions) {
     super(code, message, options);
-    this.status = this.retryable ? 503 : code === "ERR_CLAIMS_INVALID" ? 500 : 401;
+    const isToSign = code === "ERR_CLAIMS_INVALID" || code === "ERR_CLAIMS_FORBIDDEN";
+    this.status = this.retryable ? 503 : isToSign ? 500 : 401;
   }
 }
 

@@ -47,7 +47,7 @@ export function createActiveKeys({
       known.set(signer, active);
       return active;
     },
-    keep: signatures.keep,
-    metrics: signatures.metrics,
+    keep: (kids) => signatures.keep(kids),
+    metrics: () => signatures.metrics(),
   };
 }

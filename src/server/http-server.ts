@@ -7,6 +7,7 @@ import { type Reply, methodNotAllowed, problem, withoutBodyOnHead } from "../htt
 import { type Connections, type Overload, boundConnections } from "./connections.ts";
 import { drain } from "./drain.ts";
 import { isHost } from "./host.ts";
+import { type SocketAddress, listenOnSocket } from "./unix-socket.ts";
 
 // An import of node:http reads all of its exports, and with WebSocket it loads undici: a third of the time of a start.
 const { STATUS_CODES, createServer } = process.getBuiltinModule("node:http");
@@ -26,10 +27,17 @@ const limits = {
   lingerMs: 1_000,
 } as const;
 
+interface TcpAddress {
+  readonly host: string;
+  readonly port: number;
+  readonly reusePort?: boolean;
+}
+
 export type Handler = (request: IncomingMessage, response: ServerResponse) => void;
 
 /** An HTTP server that is listening. */
 export interface RunningServer {
+  /** 0 for a Unix socket. */
   readonly port: number;
   /** Stops accepting, answers requests under way with `Connection: close`, and ends within 7 seconds. */
   stop(this: void): Promise<void>;
@@ -56,12 +64,12 @@ const badHost = problem(400, "Bad Request", "A request has one Host field, with 
 const expectationFailed = problem(417, "Expectation Failed", "Only 100-continue may be expected.").get;
 
 /**
- * Listens and answers with `handler`. Request bodies are discarded as they arrive.
+ * Listens and answers with `handler`. Request bodies that it does not read are discarded as they arrive.
  *
  * @throws ServiceError `ERR_LISTEN`
  */
 export async function startHttpServer(
-  address: { readonly host: string; readonly port: number; readonly reusePort?: boolean },
+  address: TcpAddress | SocketAddress,
   handler: (port: number) => Handler | Promise<Handler>,
   {
     maxConnections = limits.maxConnections,
@@ -112,7 +120,9 @@ export async function startHttpServer(
     connections.begin(request.socket, response);
     answerRefused(response, expectationFailed);
   });
-  const port = await listen(server, address);
+  let port = 0;
+  if ("path" in address) await listenOnSocket(server, address);
+  else port = await listen(server, address);
   const answer = await handler(port);
   gate.open(answer);
 
@@ -180,10 +190,7 @@ function methodOf({ rawPacket, bytesParsed }: ClientError): string {
  *
  * @throws ServiceError `ERR_LISTEN`
  */
-export function listen(
-  server: NetServer,
-  address: { host: string; port: number; reusePort?: boolean },
-): Promise<number> {
+export function listen(server: NetServer, address: TcpAddress): Promise<number> {
   return new Promise((resolve, reject) => {
     server.once("error", (error: NodeJS.ErrnoException) => {
       const where = `${address.host}:${address.port}`;
@@ -221,8 +228,14 @@ function refuseOnce(socket: Socket, reply: Reply, connections: Connections): boo
     const timer = setTimeout(() => socket.destroy(), limits.lingerMs);
     socket.once("close", () => clearTimeout(timer));
   };
-  // Earlier requests on this connection get their replies first.
   const before = connections.replyUnderWay(socket);
+  // The body of that request is what is broken or late, and the handler may wait for it: this is its reply.
+  if (before?.req.complete === false && !before.headersSent) {
+    before.setHeader("Connection", "close");
+    writeReply(before, reply);
+    return true;
+  }
+  // Earlier requests on this connection get their replies first.
   if (before === undefined) end();
   else before.once("close", end);
   return true;

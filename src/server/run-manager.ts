@@ -11,12 +11,14 @@ import type { KeyRecord } from "../store/store.ts";
 import { type KeptSet, Unusable, keepSet, readKeptSet } from "./kept-set.ts";
 import type { Logger } from "./logger.ts";
 import { hostName, logEvent } from "./manager-events.ts";
+import { createSigningKeys, type SigningKeys } from "../sign-server/signing-keys.ts";
 import { healthAfter, healthy } from "./manager-health.ts";
 import { openManaged, ownerOf, policyOf, storePath, wrappingKeysOf } from "./open-store.ts";
 import { type PublicKeys, publicHalves } from "./public-keys.ts";
 import { createSetKeeper } from "./set-keeper.ts";
 import type { Settings } from "./settings.ts";
 import { signersOf } from "./signers.ts";
+import { hasSockets } from "./sign-sockets.ts";
 import { startWithoutStore } from "./start-without-store.ts";
 import { type WatchedStore, watchedStore } from "./watched-store.ts";
 
@@ -28,6 +30,8 @@ export interface ManagedKeys {
   notReady(): string | undefined;
   /** See `KeyManager`; none before the store was reached. */
   metrics(): readonly Metric[];
+  /** For those who sign through this process; `undefined` where nobody does. */
+  readonly signing: SigningKeys | undefined;
   /** For the status of the service. */
   known(): KnownKeys;
   /** Looks at the store for what the other replicas have told it. */
@@ -57,7 +61,8 @@ export async function startManagedKeys(settings: Settings, log: Logger): Promise
       `the store is out of reach, so the last set that was kept is published, nothing is signed, and the store is tried again: ${error.message}`,
     );
     const outage = { at: systemClock.now(), code: error.code, message: error.message };
-    return startWithoutStore(kept, start, { log, isReady: settings.readyWithoutStore, outage });
+    const signs = hasSockets(settings);
+    return startWithoutStore(kept, start, { log, isReady: settings.readyWithoutStore, signs, outage });
   }
 }
 
@@ -100,6 +105,7 @@ async function runManager(settings: Settings, log: Logger): Promise<ManagedKeys>
     watched: (store) => (watch = watchedStore(store, systemClock)).store,
   });
   const { store } = vault;
+  const signs = hasSockets(settings);
   let manager: KeyManager;
   let known: readonly KeyRecord[] = [];
   let health = healthy;
@@ -108,7 +114,7 @@ async function runManager(settings: Settings, log: Logger): Promise<ManagedKeys>
       issuer: vault.owner.issuer,
       policy,
       ...signers,
-      signs: false,
+      signs,
       replicaName: settings.replicaName ?? hostName(),
       onEvent: (event) => {
         const before = known;
@@ -130,7 +136,11 @@ async function runManager(settings: Settings, log: Logger): Promise<ManagedKeys>
     () => health.failure === undefined && manager.isReady,
     { log },
   );
-  const { keyset, encryptionKeyset, jwksRotationActive } = manager.options;
+  const { keyset, encryptionKeyset, jwksRotationActive, maxTokenLifetimeSeconds, checkMaySign } = manager.options;
+  const records = (): readonly KeyRecord[] => manager.records;
+  const signing = signs
+    ? await createSigningKeys(keyset, { maxTokenLifetimeSeconds, checkMaySign, records, clock: systemClock })
+    : undefined;
   return {
     keys: { ...publicHalves(keyset, encryptionKeyset), isRotating: jwksRotationActive() },
     notReady() {
@@ -138,7 +148,8 @@ async function runManager(settings: Settings, log: Logger): Promise<ManagedKeys>
       const why = health.failure === undefined ? "" : `; the last failure is ${health.failure.code}`;
       return `the other replicas do not rely on this one: its lease has ended, or it does not publish the keys of the store yet${why}`;
     },
-    metrics: () => manager.metrics(),
+    metrics: () => [...manager.metrics(), ...(signing?.metrics() ?? [])],
+    signing,
     known: () => ({
       manager: {
         policy,
@@ -154,6 +165,8 @@ async function runManager(settings: Settings, log: Logger): Promise<ManagedKeys>
         async update({ keyset, encryptionKeyset }, { isRotating }) {
           const keys = { ...publicHalves(keyset, encryptionKeyset), isRotating };
           await update(keys);
+          // Nothing is signed with a key before it is published.
+          await signing?.update(keyset);
           if (maxKeptSetSeconds(settings) > 0) keeper.keep(keys);
         },
       });

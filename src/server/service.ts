@@ -12,6 +12,7 @@ import { metricsPage } from "./metrics-page.ts";
 import { type Publisher, issuerOf, startPublisher, urlHost } from "./publisher.ts";
 import { readMetadata } from "./metadata-file.ts";
 import { serviceMetrics } from "./service-metrics.ts";
+import { type SignSockets, readSockets, startSignSockets } from "./sign-sockets.ts";
 import { createStatusPage } from "./status-page.ts";
 import { startManagedKeys } from "./run-manager.ts";
 import { recentEvents } from "./recent-events.ts";
@@ -46,6 +47,7 @@ export interface Service {
  * @throws ServiceError `ERR_FILE_UNREADABLE`, `ERR_FILE_UNWRITABLE`, `ERR_NO_KEY_FILES`, `ERR_LISTEN`, `ERR_WORKER`
  * @throws ConfigError, KeyMaterialError see `createProvider`
  * @throws ConfigError `ERR_CONFIG_FORMAT`, `ERR_METADATA_RESERVED` for the metadata file
+ * @throws ConfigError `ERR_CONFIG_FORMAT`, `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` for the file of sign sockets
  * @throws ConfigError, StoreError see `createKeyManager`
  */
 export async function startService(settings: Settings, givenLog: Logger): Promise<Service> {
@@ -54,6 +56,7 @@ export async function startService(settings: Settings, givenLog: Logger): Promis
   // First, so that a wrong setting leaves no files behind.
   const discovery = !settings.noDiscovery;
   locate(issuerOf(settings, settings.port), settings.mountPrefix, settings.jwksPath, { discovery });
+  const sockets = await readSockets(settings);
   const metadata = settings.metadata === undefined ? undefined : await readMetadata(settings.metadata);
   if (settings.issuer === undefined && /^(0\.0\.0\.0|::)$/.test(settings.host)) {
     log.warn(
@@ -121,7 +124,9 @@ export async function startService(settings: Settings, givenLog: Logger): Promis
     throw error;
   });
 
+  let signSockets: SignSockets | undefined;
   const stopAll = async (): Promise<void> => {
+    await signSockets?.stop();
     await managed?.stop();
     await publisher.stop();
     live.close();
@@ -160,7 +165,15 @@ export async function startService(settings: Settings, givenLog: Logger): Promis
       await stopAll();
       throw error;
     });
-  await managed?.servedAs(issuerOf(settings, publisher.port));
+  const issuer = issuerOf(settings, publisher.port);
+  await managed?.servedAs(issuer);
+  if (managed?.signing !== undefined) {
+    const start = startSignSockets(sockets, { issuer, keys: managed.signing, log });
+    signSockets = await start.catch(async (error: unknown) => {
+      await stopAll();
+      throw error;
+    });
+  }
   const watch = watchPaths(paths, baseline, reload);
   phase = "running";
 

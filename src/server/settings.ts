@@ -6,6 +6,7 @@ import { readJsonObject } from "./json-file.ts";
 import { type Rule, boolean, oneOf, text, textThat, wholeNumber } from "../options.ts";
 import { printable } from "../printable.ts";
 import { faultOfUrl, hasPassword } from "../store/postgres-settings.ts";
+import { socketPath } from "../sign-server/sockets.ts";
 import { nearest } from "./nearest.ts";
 
 /** Whether a value looks like a JWK, a PEM or a wrapping key instead of the path of a file. */
@@ -121,6 +122,18 @@ export const settingDefinitions = {
     value: "<seconds>",
     help: "how old the set of last-set.json may be, which a start without the store publishes; 0 for none (default: as announceForSeconds allows, 85800)",
   },
+  signSocket: {
+    rule: socketPath,
+    fallback: undefined,
+    value: "<path>",
+    help: "Unix socket where other programs of this user get tokens signed; see docs/sign-socket.md",
+  },
+  signConfig: {
+    rule: path,
+    fallback: undefined,
+    value: "<file>",
+    help: "JSON file of more such sockets: who may connect, and what may be signed",
+  },
   encryptionKeys: {
     rule: path,
     fallback: undefined,
@@ -204,6 +217,8 @@ const managedServe = [
   "replicaName",
   "readyWithoutStore",
   "maxKeptSetSeconds",
+  "signSocket",
+  "signConfig",
 ] as const satisfies readonly SettingName[];
 /** Pairs of settings that exclude each other. */
 const exclusive = [

@@ -1,6 +1,8 @@
 import { sleep } from "../async.ts";
 import { type Clock, systemClock } from "../clock.ts";
+import { fenced } from "../manager/replica.ts";
 import { timeText } from "../rotation/format.ts";
+import type { SigningKeys } from "../sign-server/signing-keys.ts";
 import type { KnownError } from "../status/known.ts";
 import type { KeptSet } from "./kept-set.ts";
 import type { Logger } from "./logger.ts";
@@ -12,6 +14,8 @@ const retryMs = { first: 1_000, last: 30_000 } as const;
 interface Options {
   readonly log: Logger;
   readonly isReady: boolean;
+  /** Whether others sign through this process. */
+  readonly signs: boolean;
   /** Why the store could not be reached at the start. */
   readonly outage: KnownError;
   readonly clock?: Clock;
@@ -25,7 +29,7 @@ interface Options {
 export function startWithoutStore(
   { keys, at }: KeptSet,
   start: () => Promise<ManagedKeys>,
-  { log, isReady, outage, clock = systemClock }: Options,
+  { log, isReady, signs, outage, clock = systemClock }: Options,
 ): ManagedKeys {
   const stopping = new AbortController();
   const { signal } = stopping;
@@ -62,12 +66,21 @@ export function startWithoutStore(
     }
   }
 
+  const signing: SigningKeys = {
+    active() {
+      if (managed?.signing === undefined) throw fenced("the store was not reached since the start");
+      return managed.signing.active();
+    },
+    published: () => managed?.signing?.published() ?? [],
+  };
+
   return {
     keys,
     notReady() {
       if (managed !== undefined) return managed.notReady();
       return isReady ? undefined : `the store was not reached since the start; the set is of ${timeText(at)}`;
     },
+    signing: signs ? signing : undefined,
     metrics: () => managed?.metrics() ?? [],
     known: () => managed?.known() ?? { withoutStore: { keptAt: at, outage: last } },
     look: async () => managed?.look(),

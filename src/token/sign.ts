@@ -101,15 +101,35 @@ export async function signToken(
   const iat = Math.floor(nowMs / 1000);
   const protectedHeader = headerOf(active, typ, header);
   const payload = encode({ ...claims, iss: issuer, iat, exp: iat + lifetimeSeconds });
-  const signingInput = `${protectedHeader}.${payload}`;
+  return `${protectedHeader}.${payload}.${await signParts(active, protectedHeader, payload, signal)}`;
+}
+
+/**
+ * Signs a payload as it is, under a header of `alg`, `kid` and the `typ` JWT. Its claims are the caller's to check.
+ *
+ * @param payload in base64url, as it is in the token
+ * @returns header and signature in base64url
+ * @throws TokenError `ERR_CLAIMS_INVALID` where the token would be too long
+ * @throws SignerError see `guardSigner`
+ */
+export async function signPayload(
+  active: ActiveKey,
+  payload: string,
+): Promise<{ readonly header: string; readonly signature: string }> {
+  const header = headerOf(active, "JWT", {});
+  return { header, signature: await signParts(active, header, payload) };
+}
+
+/** The signature over header and payload, all of them in base64url. */
+async function signParts(active: ActiveKey, header: string, payload: string, signal?: AbortSignal): Promise<string> {
+  const signingInput = `${header}.${payload}`;
   if (signingInput.length + 1 + signatureLength > maxTokenBytes) {
     throw new TokenError(
       "ERR_CLAIMS_INVALID",
       `the token would be longer than the ${maxTokenBytes} bytes that verify takes`,
     );
   }
-  const signature = await active.sign(encoder.encode(signingInput), signal);
-  return `${signingInput}.${base64url.encode(signature)}`;
+  return base64url.encode(await active.sign(encoder.encode(signingInput), signal));
 }
 
 /** The encoded header, which is made once per key and typ. */

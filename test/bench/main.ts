@@ -13,6 +13,7 @@ import { publishing } from "./publishing.ts";
 import { replicas } from "./replicas.ts";
 import { metrics } from "./metrics.ts";
 import { rotation } from "./rotation.ts";
+import { signSocket } from "./sign-socket.ts";
 import { signers } from "./signers.ts";
 import { signing, verification } from "./tokens.ts";
 import { workers } from "./workers.ts";
@@ -28,6 +29,7 @@ const sections: Readonly<Record<string, (plan: Plan) => Promise<Section>>> = {
   signing,
   publishing,
   signers,
+  "sign-socket": signSocket,
   metrics,
   flood,
   rotation,

@@ -51,6 +51,8 @@ const samples: Readonly<Record<SettingName, Sample>> = {
   replicaName: textSample,
   readyWithoutStore: switchSample,
   maxKeptSetSeconds: durationSample,
+  signSocket: textSample,
+  signConfig: textSample,
   encryptionKeys: textSample,
   data: textSample,
   signerType: { flag: ["local", "local"], variable: ["aws-kms", "aws-kms"], member: "vault-transit" },

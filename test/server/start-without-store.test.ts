@@ -5,6 +5,7 @@ import { createLogger } from "../../src/server/logger.ts";
 import type { PublicKeys } from "../../src/server/public-keys.ts";
 import type { ManagedKeys } from "../../src/server/run-manager.ts";
 import { startWithoutStore } from "../../src/server/start-without-store.ts";
+import type { ActiveKey } from "../../src/token/sign.ts";
 import { settled, simulatedClock } from "../support/simulated.ts";
 
 const none: PublicKeys = { signing: [], encryption: [], isRotating: true };
@@ -18,6 +19,7 @@ function managedKeys(told: string[], notReady?: string): ManagedKeys {
     keys: stored,
     notReady: () => notReady,
     metrics: () => [],
+    signing: undefined,
     known: () => ({}),
     look: async () => {},
     follow: (update) => update(stored),
@@ -33,6 +35,7 @@ function begin(start: () => Promise<ManagedKeys>) {
   const managed = startWithoutStore({ keys: none, at: clock.now() }, start, {
     log,
     isReady: false,
+    signs: true,
     outage: cause,
     clock,
   });
@@ -67,6 +70,18 @@ describe("until the store is back", () => {
     assert.deepEqual(lines, ["the store is back, and its keys are published"]);
     await managed.stop();
     assert.deepEqual(told, ["served as https://op.example", "stopped"]);
+  });
+
+  test("nothing is signed, and then by the keys of the store", async () => {
+    const key = { kid: "a" } as ActiveKey;
+    const signing = { active: () => key, published: () => [] };
+    const { clock, managed } = begin(async () => ({ ...managedKeys([]), signing }));
+    await managed.follow(async () => {});
+    assert.throws(() => managed.signing?.active(), { code: "ERR_SIGNER_FENCED" });
+    assert.deepEqual(managed.signing?.published(), []);
+    await clock.advance(1_000);
+    assert.equal(managed.signing?.active(), key);
+    await managed.stop();
   });
 
   test("keys that are not taken end that try, and leave no manager behind", async () => {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { randomInt } from "node:crypto";
 import { once } from "node:events";
-import { readFile, readdir, writeFile } from "node:fs/promises";
+import { writeFile } from "node:fs/promises";
 import { type Socket, connect } from "node:net";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
@@ -14,11 +14,10 @@ import {
   temporaryFolder,
 } from "../support/service.ts";
 import { soak } from "../support/soak.ts";
+import { littleRoom, usageOf, watchMemory } from "../support/usage.ts";
 import { parseReplies } from "../support/wire.ts";
 
 const get = "GET /jwks HTTP/1.1\r\nHost: op.example\r\n\r\n";
-/** Environment of a service in which what is kept shows soon. */
-const littleRoom = { NODE_OPTIONS: "--max-semi-space-size=1 --max-old-space-size=48" };
 // How much memory a process has is read from /proc.
 const skip = process.platform !== "linux";
 
@@ -206,28 +205,6 @@ async function start(
   const keys = join(await temporaryFolder(t), "keys.json");
   await writeFile(keys, keySetText(...Array.from({ length: keyCount }, (_, index) => `key ${index}`)), { mode: 0o600 });
   return startServiceProcess(t, ["--keys", keys], env);
-}
-
-async function usageOf({ pid }: ServiceProcess): Promise<{ megabytes: number; handles: number }> {
-  const [, kilobytes] = /^VmRSS:\s+(\d+) kB$/m.exec(await readFile(`/proc/${pid}/status`, "utf8")) ?? [];
-  return { megabytes: Math.round(Number(kilobytes) / 1024), handles: (await readdir(`/proc/${pid}/fd`)).length };
-}
-
-/** Looks at the memory of the service until the test ends. */
-async function watchMemory(
-  t: TestContext,
-  service: ServiceProcess,
-): Promise<{ grownMegabytes(): number; report(): string }> {
-  const before = (await usageOf(service)).megabytes;
-  let most = before;
-  const timer = setInterval(() => {
-    usageOf(service).then(
-      ({ megabytes }) => (most = Math.max(most, megabytes)),
-      () => {},
-    );
-  }, 50);
-  t.after(() => clearInterval(timer));
-  return { grownMegabytes: () => most - before, report: () => `${before} MB before, ${most} MB at most` };
 }
 
 interface Ending {

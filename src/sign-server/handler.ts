@@ -1,0 +1,109 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Clock } from "../clock.ts";
+import { signToken } from "../token/sign.ts";
+import type { Audit } from "./audit.ts";
+import { TooLong, readBody } from "./body.ts";
+import { createPlaces } from "./places.ts";
+import { type SignPolicy, checkAllowed } from "./policy.ts";
+import { type SignReply, codeOf, problem, problemOf } from "./replies.ts";
+import { readSignRequest } from "./request.ts";
+import type { SigningKeys } from "./signing-keys.ts";
+
+/** What one socket signs, and for whom. */
+export interface SignOf {
+  readonly issuer: string;
+  readonly keys: SigningKeys;
+  readonly policy: SignPolicy;
+  readonly audit: Audit;
+  readonly clock: Clock;
+}
+
+/**
+ * Answers the requests of a sign socket: `POST /sign`, `GET /keys`, `GET /livez` and `GET /readyz`. Nothing here gives a key away, and
+ * nothing signs bytes of a caller's choice.
+ */
+export function signHandler(sign: SignOf): (request: IncomingMessage, response: ServerResponse) => void {
+  const inPlace = createPlaces();
+
+  async function answerSign(request: IncomingMessage): Promise<SignReply> {
+    try {
+      const text = await inPlace(request.socket, async () => tokenFor(await readBody(request), sign));
+      sign.audit.count();
+      return { status: 200, contentType: "application/jwt", text };
+    } catch (error) {
+      sign.audit.count(error instanceof TooLong ? "ERR_CLAIMS_INVALID" : codeOf(error));
+      if (!(error instanceof TooLong)) return problemOf(error);
+      return problem(413, error.message, { code: "ERR_CLAIMS_INVALID", retryable: false });
+    }
+  }
+
+  const reads: Readonly<Record<string, () => SignReply>> = {
+    "/keys": () => ({
+      status: 200,
+      contentType: "application/json",
+      text: JSON.stringify({ keys: keysOf(sign.keys) }),
+    }),
+    "/livez": () => ok,
+    "/readyz": () => readiness(sign.keys),
+  };
+
+  return (request, response) => {
+    const { method, url = "" } = request;
+    const [path = ""] = url.split("?", 1);
+    if (path === "/sign") {
+      if (method !== "POST") return reply(response, notAllowed("POST"));
+      answerSign(request).then(
+        (answer) => reply(response, answer),
+        () => response.destroy(),
+      );
+      return;
+    }
+    const read = Object.hasOwn(reads, path) ? reads[path] : undefined;
+    if (read === undefined) return reply(response, problem(404, "There is nothing at this path."));
+    reply(response, method === "GET" || method === "HEAD" ? read() : notAllowed("GET, HEAD"));
+  };
+}
+
+/** @throws JwksdError for all that is wrong with the request or the signer */
+async function tokenFor(body: Uint8Array, { policy, issuer, keys, clock }: SignOf): Promise<string> {
+  const { claims, ...options } = readSignRequest(body);
+  checkAllowed(policy, claims, options);
+  // The active key is captured here, after all that takes time, so that kid and signature are of one key that may sign now.
+  return signToken(keys.active(), issuer, claims, options, clock.now());
+}
+
+const keysOf = ({ published }: SigningKeys): readonly object[] =>
+  published().map(({ kid, state, publicJwk }) => ({
+    kid,
+    state,
+    jwk: { ...publicJwk, kid, alg: "ES256", use: "sig" },
+  }));
+
+const ok: SignReply = { status: 200, contentType: "text/plain; charset=utf-8", text: "ok\n" };
+
+/** Ready is who may sign now. */
+function readiness({ active }: SigningKeys): SignReply {
+  try {
+    active();
+    return ok;
+  } catch (error) {
+    return problemOf(error);
+  }
+}
+
+const notAllowed = (allow: string): SignReply => problem(405, `This path answers ${allow}.`, {}, ["Allow", allow]);
+
+function reply(response: ServerResponse, { status, contentType, text, headers = [] }: SignReply): void {
+  // The server has answered already where the body did not come.
+  if (response.headersSent) return;
+  response.writeHead(status, [
+    "Content-Type",
+    contentType,
+    "Content-Length",
+    String(Buffer.byteLength(text)),
+    "Cache-Control",
+    "no-store",
+    ...headers,
+  ]);
+  response.end(response.req.method === "HEAD" ? undefined : text);
+}

@@ -1,0 +1,42 @@
+import type { Clock } from "../clock.ts";
+import { checkSigning, type Keyset } from "../keyset/keyset.ts";
+import type { Metric } from "../metrics.ts";
+import { createActiveKeys } from "../provider/active-keys.ts";
+import { publishedKeys } from "../rotation/records.ts";
+import type { KeyRecord } from "../store/store.ts";
+import type { ActiveKey } from "../token/sign.ts";
+
+/** The keys of a service for those who sign through it. */
+export interface SigningKeys {
+  /** The key that signs now, kid and signer as one. @throws SignerError `ERR_SIGNER_FENCED` */
+  active(this: void): ActiveKey;
+  /** Records of the signing keys that are published, the active one first. */
+  published(this: void): readonly KeyRecord[];
+}
+
+/** What a key manager gives, beside its keysets. */
+interface Managed {
+  readonly maxTokenLifetimeSeconds: number;
+  /** @throws SignerError `ERR_SIGNER_FENCED` */
+  readonly checkMaySign: (kid: string) => void;
+  readonly records: () => readonly KeyRecord[];
+  readonly clock: Clock;
+}
+
+/** Takes the signing keys of a manager: once, before anybody signs, and with every change. */
+export async function createSigningKeys(keyset: Keyset, managed: Managed) {
+  const activeKeys = createActiveKeys(managed);
+  let active = activeKeys.of(await checkSigning(keyset));
+  return {
+    active() {
+      managed.checkMaySign(active.kid);
+      return active;
+    },
+    published: () => publishedKeys(managed.records(), "sig"),
+    async update(keyset: Keyset): Promise<void> {
+      active = activeKeys.of(await checkSigning(keyset));
+      activeKeys.keep(keyset.map(({ keyId }) => keyId));
+    },
+    metrics: (): readonly Metric[] => activeKeys.metrics(),
+  } satisfies SigningKeys & Record<string, unknown>;
+}

@@ -1,0 +1,126 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { type Socket, connect } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { createProvider, localSigner } from "../../src/index.ts";
+import type { Plan } from "./comparisons.ts";
+import { median, start } from "./measure.ts";
+import { type Goal, type Section, table } from "./report.ts";
+
+const main = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
+const echoServer = fileURLToPath(new URL("servers/echo-socket.ts", import.meta.url));
+const counts = [1, 16, 64];
+const roundMs = 1_000;
+const claims = { sub: "alice", aud: "my-api" };
+const body = JSON.stringify({ claims, lifetimeSeconds: 300 });
+const request = `POST /sign HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
+/** Part of what the slower of its two halves allows. */
+const wanted = 0.7;
+
+interface Round {
+  readonly perSecond: number;
+  readonly p99Ms: number;
+}
+
+/** Does one thing in a loop, and says how often and how fast, beside `count - 1` others. */
+async function measure(tasks: readonly (() => Promise<unknown>)[]): Promise<Round> {
+  const begun = performance.now();
+  const took: number[] = [];
+  const loop = async (task: () => Promise<unknown>): Promise<void> => {
+    for (let last = performance.now(); last - begun < roundMs;) {
+      await task();
+      const now = performance.now();
+      took.push(now - last);
+      last = now;
+    }
+  };
+  await Promise.all(tasks.map(loop));
+  took.sort((a, b) => a - b);
+  return {
+    perSecond: took.length / ((performance.now() - begun) / 1000),
+    p99Ms: took[Math.floor(took.length * 0.99)] ?? Number.NaN,
+  };
+}
+
+/** A connection that waits for each reply. It reads no more of a reply than its length, so that the server is what is measured. */
+function ask(socket: Socket): () => Promise<void> {
+  let arrived: (() => void) | undefined;
+  let left = 0;
+  socket.on("data", (chunk: Buffer) => {
+    if (left === 0) {
+      const head = chunk.indexOf("\r\n\r\n") + 4;
+      const [, status, length] =
+        /^HTTP\/1\.1 (\d+)[^]*?content-length: (\d+)/i.exec(chunk.toString("latin1", 0, head)) ?? [];
+      if (status !== "200") throw new Error(chunk.toString());
+      left = head + Number(length);
+    }
+    left -= chunk.length;
+    if (left === 0) arrived?.();
+  });
+  return () =>
+    new Promise((resolve) => {
+      arrived = resolve;
+      socket.write(request);
+    });
+}
+
+/** Asks on so many connections at once. */
+async function over(path: string, count: number): Promise<Round> {
+  const sockets = Array.from({ length: count }, () => connect({ path }));
+  try {
+    return await measure(sockets.map(ask));
+  } finally {
+    for (const socket of sockets) socket.destroy();
+  }
+}
+
+/** How fast tokens are signed over a socket, beside what signing and `node:http` alone allow. */
+export async function signSocket({ rounds }: Plan): Promise<Section> {
+  const folder = await mkdtemp(join(tmpdir(), "jwksd-bench-sign-"));
+  const paths = { sign: join(folder, "sign.sock"), echo: join(folder, "echo.sock") };
+  const serve = ["serve", "--port", "0", "--admin", "off", "--json-logs", "--data", join(folder, "data")];
+  const servers = [
+    await start([process.execPath, main, ...serve, "--sign-socket", paths.sign]),
+    await start([process.execPath, echoServer, paths.echo]),
+  ];
+  const pair = await crypto.subtle.generateKey({ name: "ECDSA", namedCurve: "P-256" }, true, ["sign", "verify"]);
+  const keyset = [{ keyId: "key", signer: await localSigner(pair) }];
+  const provider = await createProvider({ issuer: "https://login.example.com", keyset });
+  const contestants: Readonly<Record<string, (count: number) => Promise<Round>>> = {
+    "POST /sign over a Unix socket": (count) => over(paths.sign, count),
+    "bare node:http echo over a Unix socket": (count) => over(paths.echo, count),
+    "provider.sign in process": (count) =>
+      measure(Array.from({ length: count }, () => () => provider.sign(claims, { lifetimeSeconds: 300 }))),
+  };
+  try {
+    const rows: string[][] = [];
+    const goals: Goal[] = [];
+    for (const count of counts) {
+      const results = new Map(Object.keys(contestants).map((name) => [name, [] as Round[]]));
+      for (let round = -1; round < rounds; round += 1) {
+        for (const [name, run] of Object.entries(contestants)) {
+          const result = await run(count);
+          // The first round warms up.
+          if (round >= 0) results.get(name)?.push(result);
+        }
+      }
+      const rates = Array.from(results, ([, rounds]) => median(rounds.map(({ perSecond }) => perSecond)));
+      const [signed = Number.NaN, ...parts] = rates;
+      const ratio = signed / Math.min(...parts);
+      for (const [index, [name, rounds]] of [...results].entries()) {
+        const p99 = median(rounds.map(({ p99Ms }) => p99Ms)).toFixed(2);
+        rows.push([name, String(count), Math.round(rates[index] as number).toLocaleString("en"), p99]);
+      }
+      goals.push({
+        name: `${count} connections: at least ${wanted} of what the slower half allows`,
+        reached: ratio >= wanted,
+        measured: ratio.toFixed(2),
+      });
+    }
+    return { title: "Sign socket", text: table(["", "at once", "per second", "p99 ms"], rows), goals };
+  } finally {
+    for (const server of servers) await server.stop();
+    await rm(folder, { recursive: true });
+  }
+}

@@ -1,0 +1,195 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { type TestContext, after, before, describe, test } from "node:test";
+import { decodeJwt, jwtVerify } from "jose";
+import { createRemoteKeySet } from "../../src/relying-party/index.ts";
+import { type RunningService, startService, temporaryFolder } from "../support/service.ts";
+import { askSocket, openSocket, requestText, signText } from "../support/sign-socket.ts";
+import type { WireReply } from "../support/wire.ts";
+
+const hour = { lifetimeSeconds: 3600 };
+const minute = { lifetimeSeconds: 60 };
+
+describe("a sign socket", () => {
+  const ends: (() => Promise<void>)[] = [];
+  const scope = { after: (fn: () => Promise<void>) => void ends.unshift(fn) };
+  let service: RunningService;
+  let issuer: string;
+  let plain: string;
+  let narrow: string;
+
+  before(async () => {
+    const folder = await temporaryFolder(scope);
+    [plain, narrow] = [join(folder, "plain.sock"), join(folder, "narrow.sock")];
+    const file = join(folder, "sockets.json");
+    const policy = { typ: ["at+jwt"], audiences: ["api", "logs"], maxLifetimeSeconds: 60 };
+    await writeFile(file, JSON.stringify({ [narrow]: policy }));
+    const args = ["--data", join(folder, "data"), "--sign-socket", plain, "--sign-config", file];
+    service = await startService(scope, args);
+    issuer = new URL(service.jwksUri).origin;
+  });
+  after(async () => {
+    for (const end of ends) await end();
+  });
+
+  async function verified(reply: WireReply, audience: string) {
+    assert.deepEqual([reply.status, reply.headers["content-type"]], [200, "application/jwt"]);
+    const keys = createRemoteKeySet({ issuer, allowInsecure: true });
+    return jwtVerify(reply.body, keys, { issuer, audience });
+  }
+
+  test("signs claims as provider.sign does, and the published key verifies the token", async () => {
+    const claims = { sub: "älice", aud: "api", more: { deep: ["x", null, 1.5, -9007199254740991] }, ["__proto__"]: 1 };
+    const reply = await askSocket(plain, signText({ claims, ...hour, typ: "at+jwt", header: { cty: "x" } }));
+    const { payload, protectedHeader } = await verified(reply, "api");
+    const { iss, iat = 0, exp, ...rest } = payload;
+    assert.deepEqual(rest, claims);
+    assert.deepEqual([iss, exp], [issuer, iat + 3600]);
+    const { kid, ...header } = protectedHeader;
+    assert.deepEqual(header, { cty: "x", alg: "ES256", typ: "at+jwt" });
+    assert.equal(reply.headers["cache-control"], "no-store");
+    assert.ok((await askSocket(plain, requestText("GET", "/keys"))).body.includes(`"kid":"${kid}","state":"active"`));
+  });
+
+  test("answers pipelined requests in their order", async () => {
+    const client = await openSocket(plain);
+    const subs = Array.from({ length: 60 }, (_, index) => `user ${index}`);
+    client.socket.write(subs.map((sub) => signText({ claims: { sub }, ...hour })).join(""));
+    for (const sub of subs) assert.equal(decodeJwt((await client.reply()).body).sub, sub);
+    client.close();
+  });
+
+  describe("refuses", () => {
+    const rows: Readonly<Record<string, readonly [text: string, status: number, code: string | undefined]>> = {
+      "no JSON": [signText("{"), 400, "ERR_CLAIMS_INVALID"],
+      "no UTF-8": ['POST /sign HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n"\xff"', 400, "ERR_CLAIMS_INVALID"],
+      "an empty body": [signText(""), 400, "ERR_CLAIMS_INVALID"],
+      "no object": [signText([]), 400, "ERR_CLAIMS_INVALID"],
+      "no claims": [signText({ ...hour }), 400, "ERR_CLAIMS_INVALID"],
+      "claims that are no object": [signText({ claims: "a", ...hour }), 400, "ERR_OPTION_INVALID"],
+      "an unknown member": [signText({ claims: {}, lifetime: 1 }), 400, "ERR_OPTION_UNKNOWN"],
+      "no lifetime": [signText({ claims: {} }), 400, "ERR_CLAIMS_INVALID"],
+      "a lifetime as text": [signText({ claims: {}, lifetimeSeconds: "60" }), 400, "ERR_CLAIMS_INVALID"],
+      "a lifetime beyond the policy": [signText({ claims: {}, lifetimeSeconds: 3601 }), 400, "ERR_CLAIMS_INVALID"],
+      "a time that is set here": [signText({ claims: { exp: 4e9 }, ...hour }), 400, "ERR_CLAIMS_INVALID"],
+      "another issuer": [signText({ claims: { iss: "https://evil.example" }, ...hour }), 400, "ERR_CLAIMS_INVALID"],
+      "a key of the caller": [signText({ claims: {}, ...hour, header: { kid: "x" } }), 400, "ERR_CLAIMS_INVALID"],
+      "no algorithm": [signText({ claims: {}, ...hour, header: { alg: "none" } }), 400, "ERR_CLAIMS_INVALID"],
+      "a number that would be rounded": [
+        signText('{"claims":{"id":9007199254740993},"lifetimeSeconds":60}'),
+        400,
+        "ERR_CLAIMS_INVALID",
+      ],
+      "claims too large for a token": [
+        signText({ claims: { x: "x".repeat(20_000) }, ...hour }),
+        400,
+        "ERR_CLAIMS_INVALID",
+      ],
+      "a long body": [signText({ claims: { x: "x".repeat(70_000) }, ...hour }), 413, "ERR_CLAIMS_INVALID"],
+      digests: [requestText("POST", "/sign-digest", {}), 404, undefined],
+      "tokens with GET": [requestText("GET", "/sign"), 405, undefined],
+      "to take keys": [requestText("PUT", "/keys", {}), 405, undefined],
+    };
+    for (const [name, [text, status, code]] of Object.entries(rows)) {
+      test(name, async () => {
+        const reply = await askSocket(plain, text);
+        const problem = JSON.parse(reply.body) as Record<string, unknown>;
+        assert.deepEqual([reply.status, problem["status"], problem["code"]], [status, status, code]);
+        assert.equal(reply.headers["content-type"], "application/problem+json");
+        assert.equal(reply.headers["allow"] !== undefined, status === 405);
+        assert.equal(reply.headers["retry-after"], undefined);
+      });
+    }
+  });
+
+  describe("with a policy", () => {
+    const allowed = { claims: { aud: ["api", "logs"] }, ...minute, typ: "at+jwt" };
+
+    test("signs what it allows", async () => {
+      await verified(await askSocket(narrow, signText(allowed)), "logs");
+    });
+
+    for (const [name, change] of Object.entries({
+      "another typ": { typ: "JWT" },
+      "the default typ": { typ: undefined },
+      "a longer lifetime": { lifetimeSeconds: 61 },
+      "another audience": { claims: { aud: "else" } },
+      "one more audience": { claims: { aud: ["api", "else"] } },
+      "no audience": { claims: {} },
+      "an empty list of audiences": { claims: { aud: [] } },
+    })) {
+      test(`refuses ${name}`, async () => {
+        const reply = await askSocket(narrow, signText({ ...allowed, ...change }));
+        assert.deepEqual(
+          [reply.status, (JSON.parse(reply.body) as { code: string }).code],
+          [403, "ERR_CLAIMS_FORBIDDEN"],
+        );
+      });
+    }
+  });
+
+  test("shows kid, state and public key, and says that it is well", async () => {
+    const { body } = await askSocket(plain, requestText("GET", "/keys"));
+    const { keys } = JSON.parse(body) as { keys: { jwk: object; kid: string; state: string }[] };
+    const published = (await (await fetch(service.jwksUri)).json()) as { keys: object[] };
+    assert.deepEqual(
+      keys.map(({ jwk }) => jwk),
+      published.keys,
+    );
+    assert.ok(!body.includes('"d"'));
+    for (const path of ["/livez", "/readyz"]) {
+      assert.equal((await askSocket(plain, requestText("GET", path))).status, 200);
+      const client = await openSocket(plain);
+      client.socket.write(requestText("HEAD", path));
+      const [head] = (await once(client.socket, "data")) as [Buffer];
+      assert.match(head.toString(), /^HTTP\/1\.1 200 [^]*\r\n\r\n$/);
+      client.close();
+    }
+  });
+});
+
+test("what was signed is counted in the log, without a claim", async (t) => {
+  const folder = await temporaryFolder(t);
+  const path = join(folder, "s.sock");
+  const service = await startService(t, ["--data", join(folder, "data"), "--sign-socket", path]);
+  const claims = { sub: "secret-subject" };
+  for (const body of [{ claims, ...hour }, { claims, ...hour }, { claims }]) await askSocket(path, signText(body));
+  await service.stop();
+  const line = await service.logged(({ msg }) => msg === "tokens signed");
+  assert.deepEqual([line["socket"], line["signed"], line["refused"]], [path, 2, { ERR_CLAIMS_INVALID: 1 }]);
+  assert.ok(!JSON.stringify(service.log).includes("secret-subject"));
+});
+
+/** What a service says that does not start with these sockets. */
+async function refusal(t: TestContext, members: unknown, ...more: string[]): Promise<string> {
+  const folder = await temporaryFolder(t);
+  const file = join(folder, "sockets.json");
+  await writeFile(file, JSON.stringify(members));
+  const args = ["--data", join(folder, "data"), "--sign-config", file, ...more];
+  return startService(t, args).then(
+    () => assert.fail("it has started"),
+    (error: Error) => error.message,
+  );
+}
+
+describe("is refused at the start:", () => {
+  const rows: Readonly<Record<string, readonly [members: unknown, message: RegExp]>> = {
+    "a member that does not exist": [{ "s.sock": { audience: ["a"] } }, /there is no member .* "audience"; there is: /],
+    "a policy of the wrong type": [{ "s.sock": { audiences: "a" } }, /"audiences" must be an array of strings/],
+    "a mode for everybody": [{ "s.sock": { mode: "0666" } }, /"mode" must be "0600" or "0660"/],
+    "a lifetime that no key outlives": [{ "s.sock": { maxLifetimeSeconds: 3601 } }, /maxTokenLifetimeSeconds 3600/],
+    "a path that is too long": [{ [`/${"s".repeat(107)}`]: {} }, /a path of at most 107 bytes/],
+    "no object": [{ "s.sock": true }, /must be an object/],
+    "an unknown group": [{ "s.sock": { group: "no-such-group" } }, /has no group "no-such-group"/],
+    "a folder that is not there": [{ "/no/such/folder/s.sock": {} }, /its folder does not exist/],
+  };
+  for (const [name, [members, message]] of Object.entries(rows)) {
+    test(name, async (t) => assert.match(await refusal(t, members), message));
+  }
+
+  test("sockets for keys of files, which this service only publishes", async (t) => {
+    assert.match(await refusal(t, {}, "--keys", "k"), /keys and signConfig exclude each other/);
+  });
+});

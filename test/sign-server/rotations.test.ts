@@ -1,0 +1,76 @@
+// Tokens of a sign socket while keys change, in simulated time.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { type JSONWebKeySet, createLocalJWKSet, decodeProtectedHeader, jwtVerify } from "jose";
+import { type Replica, World, issuer } from "../manager/world.ts";
+import { hour, second } from "../rotation/key-records.ts";
+import { askSocket, openSocket, requestText, signText } from "../support/sign-socket.ts";
+import { soak } from "../support/soak.ts";
+import { serveTokens } from "./serving.ts";
+
+const ask = signText({ claims: { sub: "a" }, lifetimeSeconds: 3600 });
+
+test("a server whose lease is over refuses, says when to try again, and signs when the store is back", async (t) => {
+  const world = new World();
+  const line = world.store.line();
+  const replica = await world.start({ store: line, policy: { leaseSeconds: 3600 } });
+  const path = await serveTokens(t, world, replica);
+  assert.equal((await askSocket(path, ask)).status, 200);
+  line.isGone = true;
+  await world.pass(2 * hour);
+  for (const text of [ask, requestText("GET", "/readyz")]) {
+    const { status, headers, body } = await askSocket(path, text);
+    const { code, retryable } = JSON.parse(body) as { code: string; retryable: boolean };
+    assert.deepEqual([status, headers["retry-after"], code, retryable], [503, "1", "ERR_SIGNER_FENCED", true]);
+  }
+  assert.equal((await askSocket(path, requestText("GET", "/livez"))).status, 200);
+  line.isGone = false;
+  await world.pass(60 * second);
+  assert.equal((await askSocket(path, ask)).status, 200);
+  await world.stop(replica);
+  assert.equal((await askSocket(path, ask)).status, 503);
+});
+
+const rotations = soak(100);
+const stepSeconds = 1_500;
+
+test(`${rotations} rotations: caches that never ask again for a kid verify each pipelined token, to its end`, async (t) => {
+  const world = new World();
+  // As often as can be, with as little time for each step as the policy allows.
+  const policy = { rotateEveryDays: 33_310 / 86_400, announceForSeconds: 14_705 };
+  const replica = await world.start({ policy });
+  const client = await openSocket(await serveTokens(t, world, replica));
+  t.after(() => client.close());
+  const kids = new Set<string>();
+  let tokens: string[] = [];
+  let copy = await copyOf(replica, world);
+  while (kids.size <= rotations) {
+    if (world.clock.now() >= copy.until) copy = await copyOf(replica, world);
+    client.socket.write(ask.repeat(2));
+    // The keys change while requests are under way.
+    await world.pass(stepSeconds * second);
+    for (let reply = 0; reply < 2; reply += 1) {
+      const { status, body } = await client.reply();
+      assert.equal(status, 200, body);
+      tokens.push(body);
+      kids.add(decodeProtectedHeader(body).kid ?? "");
+    }
+    if (world.clock.now() >= copy.until) copy = await copyOf(replica, world);
+    const currentDate = new Date(world.clock.now());
+    for (const token of tokens) await jwtVerify(token, copy.keys, { issuer, currentDate });
+    // They were signed at the beginning of the step, and live for two.
+    tokens = tokens.slice(-2);
+  }
+  t.diagnostic(`${kids.size} keys`);
+  await world.stop(replica);
+});
+
+/** What a cache keeps, for as long as it may. */
+async function copyOf({ provider }: Replica, { clock }: World) {
+  const response = provider.fetch(new Request(`${issuer}/jwks`));
+  const [maxAge = 0, stale = 0] = [
+    ...(response.headers.get("cache-control") ?? "").matchAll(/(?:max-age|stale-while-revalidate)=(\d+)/g),
+  ].map(([, seconds]) => Number(seconds));
+  const keys = createLocalJWKSet((await response.json()) as JSONWebKeySet);
+  return { keys, until: clock.now() + (maxAge + stale) * second };
+}

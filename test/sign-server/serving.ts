@@ -1,0 +1,33 @@
+import { once } from "node:events";
+import { createServer } from "node:http";
+import { join } from "node:path";
+import type { TestContext } from "node:test";
+import { createAudit } from "../../src/sign-server/audit.ts";
+import { signHandler } from "../../src/sign-server/handler.ts";
+import { createSigningKeys } from "../../src/sign-server/signing-keys.ts";
+import { type Replica, type World, issuer } from "../manager/world.ts";
+import { temporaryFolder } from "../support/service.ts";
+
+/** Serves tokens of a replica in simulated time, as `jwksd serve` does: a key is published before it signs. Gives the path of the socket. */
+export async function serveTokens(t: TestContext, world: World, { manager, provider }: Replica): Promise<string> {
+  const { clock } = world;
+  const { keyset, maxTokenLifetimeSeconds, checkMaySign } = manager.options;
+  const records = () => manager.records;
+  const keys = await createSigningKeys(keyset, { maxTokenLifetimeSeconds, checkMaySign, records, clock });
+  const update = async ({ keyset }: Pick<typeof manager.options, "keyset">): Promise<void> => {
+    await provider.update({ keyset });
+    await keys.update(keyset);
+  };
+  await world.until(manager.attach({ update }));
+  const audit = createAudit(clock, () => {});
+  const server = createServer(signHandler({ issuer, keys, policy: {}, audit, clock }));
+  const path = join(await temporaryFolder(t), "s");
+  server.listen(path);
+  await once(server, "listening");
+  t.after(() => {
+    server.closeAllConnections();
+    server.close();
+    audit.end();
+  });
+  return path;
+}

@@ -1,0 +1,98 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { type Socket, connect } from "node:net";
+import { join } from "node:path";
+import { type TestContext, test } from "node:test";
+import { askSocket, openSocket, signText } from "../support/sign-socket.ts";
+import { eventually, startServiceProcess, temporaryFolder } from "../support/service.ts";
+import { isSoak } from "../support/soak.ts";
+import { littleRoom, usageOf, watchMemory } from "../support/usage.ts";
+
+const ask = signText({ claims: { sub: "a" }, lifetimeSeconds: 60 });
+const half = ask.slice(0, ask.indexOf("\r\n\r\n") + 10);
+const connections = isSoak ? 50_000 : 500;
+// How much memory a process has is read from /proc.
+const skip = process.platform !== "linux";
+
+async function open(t: TestContext, path: string): Promise<Socket> {
+  const { socket } = await openSocket(path);
+  t.after(() => socket.destroy());
+  return socket;
+}
+
+test(
+  `a sign socket answers while others open ${connections} connections, send half requests and 16 MiB, and read nothing`,
+  {
+    skip,
+    timeout: 300_000,
+  },
+  async (t) => {
+    const folder = await temporaryFolder(t);
+    const path = join(folder, "s");
+    const args = ["--data", join(folder, "data"), "--sign-socket", path];
+    const service = await startServiceProcess(t, args, littleRoom);
+    for (let count = 0; count < 100; count += 1) await askSocket(path, ask);
+    const before = await usageOf(service);
+    const memory = await watchMemory(t, service);
+
+    // Of the others, some send half a request and wait, and some ask on and on without reading.
+    for (let count = 0; count < 50; count += 1) (await open(t, path)).write(half);
+    for (let count = 0; count < 10; count += 1) {
+      const socket = await open(t, path);
+      socket.pause();
+      const write = (): void => {
+        while (socket.write(ask.repeat(100)));
+      };
+      socket.on("drain", write);
+      write();
+    }
+    const bodies = Array.from({ length: 4 }, async () => {
+      const client = await openSocket(path);
+      t.after(() => client.close());
+      const length = 2 ** 24;
+      client.socket.write(`POST /sign HTTP/1.1\r\nHost: a\r\nContent-Length: ${length}\r\n\r\n`);
+      const chunk = Buffer.alloc(2 ** 16);
+      for (let sent = 0; sent < length; sent += chunk.length)
+        if (!client.socket.write(chunk)) await once(client.socket, "drain");
+      assert.equal((await client.reply()).status, 413);
+      assert.equal((await client.request(ask)).status, 200);
+      client.close();
+    });
+
+    const kept = await openSocket(path);
+    t.after(() => kept.close());
+    let left = connections;
+    const lanes = Array.from({ length: 50 }, async () => {
+      while (left > 0) {
+        const socket = connect({ path });
+        // The kernel refuses more than a queue of them.
+        const isOpen = await once(socket, "connect").then(
+          () => true,
+          () => false,
+        );
+        if (isOpen) left -= 1;
+        if (left % 2 === 0) socket.on("error", () => {}).write(half);
+        socket.destroy();
+      }
+    });
+    let answered = 0;
+    const meanwhile = { isOver: false };
+    const good = (async () => {
+      for (; !meanwhile.isOver || answered < 20; answered += 1) assert.equal((await kept.request(ask)).status, 200);
+    })();
+    await Promise.all([...lanes, ...bodies]);
+    meanwhile.isOver = true;
+    await good;
+    kept.close();
+    t.diagnostic(`${answered} others were answered meanwhile; ${memory.report()}`);
+    assert.ok(memory.grownMegabytes() < 100);
+    // Those that dawdle are cut off.
+    await eventually(
+      "all connections are closed",
+      async () => (await usageOf(service)).handles <= before.handles,
+      30_000,
+    );
+    assert.equal((await askSocket(path, ask)).status, 200);
+    assert.equal(await service.stop(), 0);
+  },
+);

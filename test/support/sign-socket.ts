@@ -1,0 +1,30 @@
+import { once } from "node:events";
+import { connect } from "node:net";
+import { Client } from "./load.ts";
+import type { WireReply } from "./wire.ts";
+
+/** A connection to a Unix socket. Rejects if it is refused. */
+export async function openSocket(path: string): Promise<Client> {
+  const socket = connect({ path });
+  await once(socket, "connect");
+  return new Client(socket);
+}
+
+/** A request as it goes over the wire. */
+export function requestText(method: string, target: string, body: unknown = ""): string {
+  // The client writes Latin-1.
+  const text = Buffer.from(typeof body === "string" ? body : JSON.stringify(body)).toString("latin1");
+  return `${method} ${target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: ${text.length}\r\n\r\n${text}`;
+}
+
+export const signText = (body: unknown): string => requestText("POST", "/sign", body);
+
+/** Sends one request on a connection of its own. */
+export async function askSocket(path: string, text: string): Promise<WireReply> {
+  const client = await openSocket(path);
+  try {
+    return await client.request(text);
+  } finally {
+    client.close();
+  }
+}
