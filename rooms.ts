@@ -41,6 +41,7 @@ export const rooms: Readonly<Record<string, Room>> = {
     rooms: ["jwk", "crypto", "keyset", "signer", "token", "provider", "store", "rotation"],
     packages: ["jose", "node:"],
   },
+  "sign-client": { rooms: ["token"], packages: ["node:"] },
   doctor: { rooms: [], packages: ["jose"] },
   store: { rooms: ["jwk"], packages: ["node:", "pg"] },
   rotation: { rooms: ["jwk", "store"], packages: [] },

@@ -119,6 +119,7 @@ describe("packages", () => {
     "jwksd/signer/pkcs11": ["jose"],
     "jwksd/relying-party": ["jose"],
     "jwksd/rotation": ["jose"],
+    "jwksd/sign-client": [],
     "jwksd/store": [],
     "jwksd/store/postgres": [],
     "jwksd/store/sqlite": [],

@@ -1,0 +1,1 @@
+export { type SignClient, type SignClientOptions, createSignClient } from "./sign-client.ts";

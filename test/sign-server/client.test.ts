@@ -1,0 +1,111 @@
+import assert from "node:assert/strict";
+import { writeFile } from "node:fs/promises";
+import { type Server, createServer } from "node:http";
+import { join } from "node:path";
+import { type TestContext, describe, test } from "node:test";
+import { once } from "node:events";
+import { type SignClient, createSignClient } from "../../src/sign-client/index.ts";
+import { verify } from "../../src/token/verify.ts";
+import { createRemoteKeySet } from "../../src/relying-party/index.ts";
+import { startService, temporaryFolder } from "../support/service.ts";
+
+const minute = { lifetimeSeconds: 60 };
+
+async function pathIn(t: TestContext): Promise<string> {
+  return join(await temporaryFolder(t), "s");
+}
+
+function clientOf(t: TestContext, socket: string, timeoutMs?: number): SignClient {
+  const client = createSignClient({ socket, timeoutMs });
+  t.after(() => client.close());
+  return client;
+}
+
+async function serve(t: TestContext, path: string, server: Server): Promise<Server> {
+  server.listen(path);
+  await once(server, "listening");
+  t.after(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return server;
+}
+
+describe("a client of a sign socket", () => {
+  test("signs as a provider does, and throws as one", async (t) => {
+    const folder = await temporaryFolder(t);
+    const [socket, file] = [join(folder, "s"), join(folder, "sockets.json")];
+    await writeFile(file, JSON.stringify({ [socket]: { audiences: ["api"] } }));
+    const service = await startService(t, ["--data", join(folder, "data"), "--sign-config", file]);
+    const tokens = clientOf(t, socket);
+    const claims = { aud: "api", sub: "älice" };
+    const signed = await Promise.all(
+      Array.from({ length: 40 }, () => tokens.sign(claims, { ...minute, typ: "at+jwt", header: { cty: "x" } })),
+    );
+    const issuer = new URL(service.jwksUri).origin;
+    const keys = createRemoteKeySet({ issuer, allowInsecure: true });
+    const rules = { keys, issuer, audience: "api", typ: "at+jwt", algorithms: ["ES256"] };
+    for (const token of signed) assert.equal((await verify(token, rules)).claims.sub, "älice");
+    const codes: Readonly<Record<string, () => Promise<string>>> = {
+      ERR_CLAIMS_INVALID: () => tokens.sign({ aud: "api", exp: 1 }, minute),
+      ERR_CLAIMS_FORBIDDEN: () => tokens.sign({ aud: "else" }, minute),
+      ERR_OPTION_UNKNOWN: () => tokens.sign(claims, { ...minute, lifetime: 1 } as typeof minute),
+      ERR_SIGNER_ABORTED: () => tokens.sign(claims, { ...minute, signal: AbortSignal.abort() }),
+    };
+    for (const [code, sign] of Object.entries(codes)) await assert.rejects(sign(), { code });
+    await assert.rejects(tokens.sign({ aud: "api", id: 1n }, minute), { code: "ERR_CLAIMS_INVALID" });
+  });
+
+  test("says what is wrong with the socket, and finds it when it is back", async (t) => {
+    const socket = await pathIn(t);
+    const tokens = clientOf(t, socket, 100);
+    await assert.rejects(tokens.sign({}, minute), { code: "ERR_SIGNER_UNAVAILABLE", retryable: true });
+    const silent = await serve(
+      t,
+      socket,
+      createServer(() => {}),
+    );
+    await assert.rejects(tokens.sign({}, minute), { code: "ERR_SIGNER_TIMEOUT", retryable: true });
+    silent.closeAllConnections();
+    silent.close();
+    await once(silent, "close");
+    await serve(
+      t,
+      socket,
+      createServer((_request, response) => response.end("token")),
+    );
+    assert.equal(await tokens.sign({}, minute), "token");
+  });
+
+  test("asks again where the server has closed the idle connection", async (t) => {
+    const socket = await pathIn(t);
+    let asked = 0;
+    const answer = createServer((request, response) => {
+      asked += 1;
+      // The second request finds its connection reset.
+      if (asked === 2) request.socket.destroy();
+      else response.end("token");
+    });
+    await serve(t, socket, answer);
+    const tokens = clientOf(t, socket);
+    assert.deepEqual([await tokens.sign({}, minute), await tokens.sign({}, minute), asked], ["token", "token", 3]);
+  });
+
+  test("does not take an answer that is none of a sign socket", async (t) => {
+    const socket = await pathIn(t);
+    await serve(
+      t,
+      socket,
+      createServer((_request, response) => response.writeHead(502).end("<html>")),
+    );
+    await assert.rejects(clientOf(t, socket).sign({}, minute), {
+      code: "ERR_SIGNER_UNAVAILABLE",
+      message: /answers 502/,
+    });
+  });
+
+  test("refuses wrong options", () => {
+    assert.throws(() => createSignClient({} as never), { code: "ERR_OPTION_INVALID" });
+    assert.throws(() => createSignClient({ socket: "s", path: "s" } as never), { code: "ERR_OPTION_UNKNOWN" });
+  });
+});
