@@ -3,7 +3,7 @@ import { after, before } from "node:test";
 import { postgresStores } from "../../src/store/postgres.ts";
 import { skipWithout } from "../support/parts.ts";
 import { type PostgresServer, startPgBouncer, startPostgres } from "../support/postgres.ts";
-import { isSoak } from "../support/soak.ts";
+import { isSoak, soak } from "../support/soak.ts";
 import { type StoreUnderTest, checkStore } from "./store.ts";
 
 const skip = skipWithout("initdb", "pgbouncer");
@@ -44,6 +44,6 @@ if (skip === false) {
         },
       };
     };
-    checkStore(name, open, 50);
+    checkStore(name, open, soak(50));
   }
 }

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { readFile, rm } from "node:fs/promises";
+import { readFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { after, before, describe, test } from "node:test";
+import { before, describe, test } from "node:test";
 import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
 import { builtClone } from "../support/build.ts";
@@ -30,7 +30,6 @@ describe("each runtime takes what is best there", () => {
   before(async () => {
     clone = await builtClone();
   });
-  after(() => rm(clone, { recursive: true }));
 
   const runtimes: readonly (readonly [
     name: string,

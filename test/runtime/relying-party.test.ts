@@ -10,12 +10,13 @@ import {
   rotate,
   verifierScript,
 } from "../support/verifier-run.ts";
+import { soak } from "../support/soak.ts";
 import { sendToken, startWorkerd, workerdVerifier } from "../support/verifier-workerd.ts";
 
 type MakeVerifier = (t: TestContext, op: RotatingOp, state?: unknown) => Verifier;
 
 const timeout = 30_000;
-const swaps = 50;
+const swaps = soak(50);
 
 const run =
   (...command: readonly [string, ...string[]]): MakeVerifier =>

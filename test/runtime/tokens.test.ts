@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { readFile, rm } from "node:fs/promises";
+import { readFile } from "node:fs/promises";
 import { delimiter, join, resolve } from "node:path";
-import { after, before, describe, test } from "node:test";
+import { before, describe, test } from "node:test";
 import { promisify } from "node:util";
 import { builtClone } from "../support/build.ts";
 
@@ -59,7 +59,6 @@ describe("examples of tokens run as they stand, against a build", () => {
   before(async () => {
     clone = await builtClone();
   });
-  after(() => rm(clone, { recursive: true }));
 
   for (const { file, typ, lifetimeSeconds, claims, others } of examples) {
     test(file, async () => {

@@ -2,6 +2,8 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { chmodSync, chownSync, cpSync, writeFileSync } from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -404,9 +406,27 @@ describe("the store in PostgreSQL", { skip }, () => {
   });
 
   describe("another server", () => {
+    let folder: string;
+    let own: PostgresServer;
+    before(async () => {
+      folder = await mkdtemp(join(tmpdir(), "jwksd-tls-"));
+      const [key, crt] = [join(folder, "server.key"), join(folder, "server.crt")];
+      const subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"];
+      const made = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"];
+      execFileSync(part("openssl"), [...made, ...subject, "-keyout", key, "-out", crt], { stdio: "ignore" });
+      chmodSync(folder, 0o755);
+      if (process.getuid?.() === 0) {
+        const uid = Number(execFileSync("id", ["-u", "postgres"], { encoding: "utf8" }));
+        chownSync(key, uid, uid);
+      }
+      own = await startPostgres(["ssl = on", `ssl_cert_file = '${crt}'`, `ssl_key_file = '${key}'`]);
+    });
+    after(async () => {
+      await own.stop();
+      await rm(folder, { recursive: true });
+    });
+
     test("one that crashes and starts again, and its standby", async (t) => {
-      const own = await startPostgres();
-      t.after(() => own.stop());
       const store = (await opened(t, own.url(), 1_000)).store("https://op.example");
       await store.commit(0, [tombstone("a")], []);
       const standby = await startStandby(own);
@@ -435,9 +455,8 @@ describe("the store in PostgreSQL", { skip }, () => {
     });
 
     test("a commit that no synchronous standby has is not done, and loading tells when one has", async (t) => {
-      const own = await startPostgres();
-      t.after(() => own.stop());
-      const store = (await opened(t, own.url(), 500)).store("https://op.example");
+      own.sql("CREATE DATABASE synchronous");
+      const store = (await opened(t, own.url("synchronous"), 500)).store("https://op.example");
       await store.commit(0, [tombstone("a")], []);
       const wait = (names: string): void => {
         own.sql(`ALTER SYSTEM SET synchronous_standby_names = '${names}'`);
@@ -451,32 +470,22 @@ describe("the store in PostgreSQL", { skip }, () => {
       await eventually("it is written", async () => (await store.load()).revision === 2);
     });
 
-    test("TLS as libpq's settings say", async (t) => {
-      const folder = await temporaryFolder(t);
-      const [key, crt] = [join(folder, "server.key"), join(folder, "server.crt")];
-      const subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"];
-      const made = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"];
-      execFileSync(part("openssl"), [...made, ...subject, "-keyout", key, "-out", crt], { stdio: "ignore" });
-      chmodSync(folder, 0o755);
-      if (process.getuid?.() === 0) {
-        const uid = Number(execFileSync("id", ["-u", "postgres"], { encoding: "utf8" }));
-        chownSync(key, uid, uid);
-      }
-      const own = await startPostgres(["ssl = on", `ssl_cert_file = '${crt}'`, `ssl_key_file = '${key}'`]);
-      t.after(() => own.stop());
-      const to = (host: string, query: string): string => `postgres://postgres@${host}:${own.port}/postgres?${query}`;
-      const isEncrypted = async (url: string): Promise<boolean> => {
-        const stores = await postgresStores(url);
-        const [row] = own.sql(
-          "SELECT count(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE ssl AND application_name = 'jwksd'",
-        );
-        await stores.close();
-        await eventually(
-          "it has left",
-          () => own.sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'jwksd'")[0] === "0",
-        );
-        return row !== "0";
-      };
+    const to = (host: string, query: string): string => `postgres://postgres@${host}:${own.port}/postgres?${query}`;
+    const isEncrypted = async (url: string): Promise<boolean> => {
+      const stores = await postgresStores(url);
+      const [row] = own.sql(
+        "SELECT count(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE ssl AND application_name = 'jwksd'",
+      );
+      await stores.close();
+      await eventually(
+        "it has left",
+        () => own.sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'jwksd'")[0] === "0",
+      );
+      return row !== "0";
+    };
+
+    test("TLS as libpq's settings say", async () => {
+      const crt = join(folder, "server.crt");
       assert.equal(await isEncrypted(to("127.0.0.1", "sslmode=disable")), false);
       for (const query of ["", "sslmode=prefer", "sslmode=require", `sslmode=verify-ca&sslrootcert=${crt}`]) {
         assert.equal(await isEncrypted(to("127.0.0.1", query)), true, query);

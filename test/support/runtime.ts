@@ -3,7 +3,7 @@ import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
-import { readFile, rm } from "node:fs/promises";
+import { readFile } from "node:fs/promises";
 import { delimiter, join, resolve } from "node:path";
 import { type TestContext, test } from "node:test";
 import { builtClone } from "./build.ts";
@@ -177,7 +177,6 @@ export async function startExample(t: TestContext, file: string): Promise<number
   t.after(async () => {
     child.kill();
     await exited;
-    await rm(clone, { recursive: true });
   });
   return new Promise((resolve, reject) => {
     let output = "";
