@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { after, before } from "node:test";
-import { postgresStores } from "../../src/store/postgres.ts";
+import { type PostgresStores, postgresStores } from "../../src/store/postgres.ts";
 import { skipWithout } from "../support/parts.ts";
 import { type PostgresServer, startPgBouncer, startPostgres } from "../support/postgres.ts";
 import { isSoak, soak } from "../support/soak.ts";
@@ -31,16 +31,19 @@ if (skip === false) {
     ...(isSoak ? [["postgres, at REPEATABLE READ", () => server.url("repeatable")] as [string, () => string]] : []),
   ];
   for (const [name, url] of places) {
+    // Handles of one store are of two processes, as it were, by turns.
+    const pools: PostgresStores[] = [];
+    let handles = 0;
+    after(async () => {
+      for (const pool of pools) await pool.close();
+    });
     const open = async (): Promise<StoreUnderTest> => {
       // Others in the same database are in nobody's way.
       const issuer = `https://${randomUUID()}.example`;
       return {
         async handle() {
-          const stores = await postgresStores(url());
-          const store = stores.store(issuer);
-          const close = store.close.bind(store);
-          store.close = async () => (await close(), await stores.close());
-          return store;
+          const place = handles++ % 2;
+          return (pools[place] ??= await postgresStores(url())).store(issuer);
         },
       };
     };

@@ -13,6 +13,7 @@ import { flagName, settingDefinitions, variableName } from "../../src/server/set
 import { readStore, unwrapAll, wrappingKeyOf } from "../support/managed.ts";
 import { skipped } from "../support/parts.ts";
 import { eventually, keySetText, runCli, spawnCli, startServiceProcess, temporaryFolder } from "../support/service.ts";
+import { soak } from "../support/soak.ts";
 
 const timeout = 180_000;
 const settings = [...Object.keys(settingDefinitions), "config"];
@@ -204,7 +205,12 @@ describe("standard output that takes nothing", { timeout, concurrency: 4 }, () =
     ["help", "keys"],
     ["--version"],
   ];
-  for (const args of [...onStore, ...withoutStore]) {
+  // All write by the same lines, and each takes a process.
+  const commands = [
+    ...onStore.slice(0, soak(onStore.length, 2)),
+    ...withoutStore.slice(0, soak(withoutStore.length, 1)),
+  ];
+  for (const args of commands) {
     test(`jwksd ${args.join(" ")}: fails and says so once`, { skip }, async (t) => {
       const flags = onStore.includes(args) ? await storeOf(t) : [];
       const { closed } = await spawnOnFull(t, [...args, ...flags]);

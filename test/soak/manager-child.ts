@@ -9,6 +9,7 @@ import { createProvider } from "../../src/provider/provider.ts";
 import type { KeySink, ManagerEvent } from "../../src/manager/types.ts";
 import { createKeyManager } from "../../src/manager/manager.ts";
 import { sqliteStore } from "../../src/store/sqlite.ts";
+import { soak } from "../support/soak.ts";
 
 const [command = "", path = "", wrappingKey = "", start = "0"] = process.argv.slice(2);
 const issuer = "https://op.example";
@@ -157,7 +158,7 @@ const commands: Readonly<Record<string, () => Promise<void>>> = {
     // Within its file the store may find room for one more commit.
     while (told.length < 10 || told.slice(-10).includes("recovered")) await step();
     told.length = 0;
-    for (let steps = 0; steps < 300; steps += 1) await step();
+    for (let steps = 0; steps < soak(300); steps += 1) await step();
     say({ stillFullAt: now, codes: [...new Set(told)], hasBallast: existsSync(ballast) });
     rmSync(ballast);
     while (!told.includes("recovered")) await step();
