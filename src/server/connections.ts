@@ -28,7 +28,7 @@ export function logOverload(
 
 interface Options {
   readonly maxConnections: number;
-  /** How long a peer may leave a reply unread. It is closed after one to two times this. */
+  /** How long a peer may take nothing of replies that wait for it. */
   readonly stallMs: number;
   readonly checkingIntervalMs: number;
   /** Time between two reports of an overload. */
@@ -40,6 +40,10 @@ interface Options {
 interface Connection {
   /** At the last check. */
   bytesRead: number;
+  /** Of what was written, at the last check. */
+  bytesTaken: number;
+  /** For how long the peer has taken nothing. */
+  stalledMs: number;
   /** The reply to the newest request. Earlier replies end before it, because HTTP/1.1 keeps their order. */
   lastReply: ServerResponse | undefined;
 }
@@ -67,7 +71,7 @@ export function boundConnections(server: Server, options: Options): Connections 
   let cancel: (() => void) | undefined;
 
   server.on("connection", (socket) => {
-    connections.set(socket, { bytesRead: 0, lastReply: undefined });
+    connections.set(socket, { bytesRead: 0, bytesTaken: 0, stalledMs: 0, lastReply: undefined });
     socket.once("close", () => connections.delete(socket));
     if (connections.size <= maxConnections) return;
     const idle = firstIdle(socket);
@@ -93,11 +97,19 @@ export function boundConnections(server: Server, options: Options): Connections 
     return true;
   }
 
+  function isStalled(socket: Socket, connection: Connection): boolean {
+    const bytesTaken = socket.bytesWritten - socket.writableLength;
+    const takesNothing = socket.writableLength > 0 && bytesTaken === connection.bytesTaken;
+    connection.bytesTaken = bytesTaken;
+    connection.stalledMs = takesNothing ? connection.stalledMs + checkingIntervalMs : 0;
+    return connection.stalledMs >= stallMs;
+  }
+
   function check(): void {
     for (const [socket, connection] of connections) {
       noteActivity(socket, connection);
-      // A peer that never reads would hold its replies for ever. A timeout is set here, because one per request costs more.
-      if (socket.writableLength > 0 && !socket.timeout) socket.setTimeout(stallMs);
+      // A peer that never reads would hold its replies for ever.
+      if (isStalled(socket, connection)) socket.destroy();
     }
     cancel = clock.setTimer(check, checkingIntervalMs);
   }

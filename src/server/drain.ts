@@ -1,5 +1,6 @@
 import { once } from "node:events";
 import type { Server } from "node:http";
+import type { Server as NetServer } from "node:net";
 import { setTimeout as wait } from "node:timers/promises";
 import type { Connections } from "./connections.ts";
 import type { Gate, Handler } from "./http-server.ts";
@@ -17,8 +18,18 @@ const limits = {
   drainMs: 5_000,
 } as const;
 
-/** Stops a server: answers requests under way with `Connection: close`, and cuts slow ones off. */
-export async function drain(server: Server, connections: Connections, gate: Gate, handle: Handler): Promise<void> {
+/**
+ * Stops a server: answers requests under way with `Connection: close`, and cuts slow ones off.
+ *
+ * @param listener has the port; the server itself, except in Bun
+ */
+export async function drain(
+  server: Server,
+  listener: NetServer,
+  connections: Connections,
+  gate: Gate,
+  handle: Handler,
+): Promise<void> {
   const answerLast: Handler = (request, response) => {
     response.setHeader("Connection", "close");
     handle(request, response);
@@ -31,9 +42,10 @@ export async function drain(server: Server, connections: Connections, gate: Gate
   // Answers wait meanwhile, because a peer that waits for an answer opens no further connections.
   gate.close();
   await noConnectionComes(server);
-  const closed = once(server, "close");
-  // Closes idle connections too, except those without a first request.
-  server.close();
+  const closed = once(listener, "close");
+  listener.close();
+  // Except those without a first request.
+  server.closeIdleConnections();
   const timers = [
     // A little later: answered peers open new connections, while other workers may be closing the port.
     setTimeout(() => gate.open(answerLast), limits.quietMs),

@@ -7,6 +7,7 @@ import { type Reply, methodNotAllowed, problem, withoutBodyOnHead } from "../htt
 import { type Connections, type Overload, boundConnections } from "./connections.ts";
 import { drain } from "./drain.ts";
 import { isHost } from "./host.ts";
+import { keepOpen, listenerOf } from "./http-of-bun.ts";
 import { type SocketAddress, listenOnSocket } from "./unix-socket.ts";
 
 // An import of node:http reads all of its exports, and with WebSocket it loads undici: a third of the time of a start.
@@ -105,8 +106,12 @@ export async function startHttpServer(
   const gate = closedGate();
   const handle: Handler = (request, response) => {
     connections.begin(request.socket, response);
+    keepOpen(request, response);
+    // node:http of Bun sends the head and the body apart.
+    response.cork();
     if (hasGoodHost(request)) gate.pass(request, response);
     else answerRefused(response, badHost);
+    response.uncork();
   };
   const answerRefused = (response: ServerResponse, reply: Reply): void => {
     onRefusal(reply.status);
@@ -120,14 +125,15 @@ export async function startHttpServer(
     connections.begin(request.socket, response);
     answerRefused(response, expectationFailed);
   });
+  const listener = listenerOf(server, limits);
   let port = 0;
-  if ("path" in address) await listenOnSocket(server, address);
-  else port = await listen(server, address);
+  if ("path" in address) await listenOnSocket(listener, address);
+  else port = await listen(listener, address);
   const answer = await handler(port);
   gate.open(answer);
 
   let stopped: Promise<void> | undefined;
-  return { port, stop: () => (stopped ??= drain(server, connections, gate, answer)) };
+  return { port, stop: () => (stopped ??= drain(server, listener, connections, gate, answer)) };
 }
 
 /** Whether a request has a valid Host field. @see RFC 9112 section 3.2 */

@@ -1,0 +1,77 @@
+// The one executable runs in Bun. Where node:http listens there, it parses requests by other rules than in Node: it refuses some that the
+// contract answers, and counts a refusal twice. It cannot share its port either. Connections that are handed to it are read as in Node, but
+// have no deadlines. So node:net listens, and the deadlines are here.
+import type { IncomingMessage, Server, ServerResponse } from "node:http";
+import { type Server as NetServer, type Socket, createServer } from "node:net";
+
+/** What an HTTP server itself would be given; times in milliseconds. */
+interface Limits {
+  readonly headersTimeoutMs: number;
+  readonly requestTimeoutMs: number;
+  readonly keepAliveTimeoutMs: number;
+  readonly checkingIntervalMs: number;
+}
+
+/** What listens for an HTTP server; in Node, that is the server itself. */
+export function listenerOf(server: Server, limits: Limits): NetServer {
+  if (!("bun" in process.versions)) return server;
+  const listener = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => server.emit("connection", socket));
+  for (const event of ["listening", "close"] as const) listener.on(event, () => server.emit(event));
+  keepDeadlines(server, limits);
+  return listener;
+}
+
+/** Bun takes every request of HTTP/1.0 for the last one of its connection. @see RFC 9112 section 9.3 */
+export function keepOpen({ httpVersionMinor, headers }: IncomingMessage, response: ServerResponse): void {
+  if (httpVersionMinor > 0 || response.shouldKeepAlive) return;
+  if (/(?:^|,)\s*keep-alive\s*(?:,|$)/i.test(headers.connection ?? "")) response.setHeader("Connection", "keep-alive");
+}
+
+/** What a connection waits for, and since when. */
+interface Wait {
+  /** The newest request; a connection that has none waits for its first head. */
+  request: IncomingMessage | undefined;
+  sinceMs: number;
+  /** What was read before; more than that, without a request, is a part of the next head. `undefined` while a request is under way. */
+  idleBytes: number | undefined;
+}
+
+function keepDeadlines(server: Server, limits: Limits): void {
+  const waits = new Map<Socket, Wait>();
+  const noteRequest = (request: IncomingMessage): void => {
+    const wait = waits.get(request.socket);
+    if (wait !== undefined) Object.assign(wait, { request, sinceMs: performance.now(), idleBytes: undefined });
+  };
+  const expire = (socket: Socket): void => {
+    waits.delete(socket);
+    const code = "ERR_HTTP_REQUEST_TIMEOUT";
+    server.emit("clientError", Object.assign(new Error("the request did not arrive in time"), { code }), socket);
+  };
+
+  server.on("connection", (socket: Socket) => {
+    waits.set(socket, { request: undefined, sinceMs: performance.now(), idleBytes: undefined });
+    socket.once("close", () => waits.delete(socket));
+  });
+  server.on("request", noteRequest).on("checkExpectation", noteRequest);
+  const checking = setInterval(() => {
+    for (const [socket, wait] of waits) check(socket, wait);
+  }, limits.checkingIntervalMs);
+  checking.unref();
+  server.once("close", () => clearInterval(checking));
+
+  function check(socket: Socket, wait: Wait): void {
+    const nowMs = performance.now();
+    const isLate = (limitMs: number): boolean => nowMs - wait.sinceMs > limitMs;
+    if (wait.request === undefined) {
+      if (isLate(limits.headersTimeoutMs)) expire(socket);
+    } else if (!wait.request.complete) {
+      if (isLate(limits.requestTimeoutMs)) expire(socket);
+    } else if (wait.idleBytes === undefined) {
+      Object.assign(wait, { sinceMs: nowMs, idleBytes: socket.bytesRead });
+    } else if (socket.bytesRead > wait.idleBytes) {
+      Object.assign(wait, { request: undefined, sinceMs: nowMs });
+    } else if (isLate(limits.keepAliveTimeoutMs)) {
+      socket.destroy();
+    }
+  }
+}
