@@ -5,17 +5,26 @@ import { existsSync } from "node:fs";
 import { open, readFile, readdir, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
-import { fileURLToPath } from "node:url";
 import * as jose from "jose";
 import packageJson from "../../package.json" with { type: "json" };
 import { readKeyset } from "../../src/node/index.ts";
 import { flagName, settingDefinitions, variableName } from "../../src/server/settings.ts";
 import { readStore, unwrapAll, wrappingKeyOf } from "../support/managed.ts";
 import { skipped } from "../support/parts.ts";
-import { eventually, keySetText, runCli, spawnCli, startServiceProcess, temporaryFolder } from "../support/service.ts";
+import {
+  binary,
+  cliCommand,
+  eventually,
+  keySetText,
+  runCli,
+  spawnCli,
+  startServiceProcess,
+  temporaryFolder,
+} from "../support/service.ts";
 import { soak } from "../support/soak.ts";
 
 const timeout = 180_000;
+const runsOn = binary === undefined ? [`Node.js ${process.versions.node}`] : ["commit ", "Bun "];
 const settings = [...Object.keys(settingDefinitions), "config"];
 
 describe("help", { timeout, concurrency: 4 }, () => {
@@ -28,7 +37,7 @@ describe("help", { timeout, concurrency: 4 }, () => {
     },
     { args: ["serve", "--help"], teaches: settings.map(flagName) },
     { args: ["help", "keygen"], teaches: ["--out", "--format", '"jwk", "pem"', "RFC 7638", "Examples:"] },
-    { args: ["--version"], teaches: [`jwksd ${packageJson.version} (`, `Node.js ${process.versions.node}`, "SQLite"] },
+    { args: ["--version"], teaches: [`jwksd ${packageJson.version} (`, ...runsOn, "SQLite"] },
     { args: ["keys", "list", "--help"], teaches: ["--data", "--store", "the policy", "jwksd help serve lists them"] },
   ];
   for (const { args, teaches } of rows) {
@@ -177,8 +186,8 @@ describe("standard output that takes nothing", { timeout, concurrency: 4 }, () =
 
   async function spawnOnFull(t: TestContext, args: readonly string[]) {
     const device = await open(full, "w");
-    const main = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
-    const child = spawn(process.execPath, [main, ...args], { env: compiled, stdio: ["ignore", device.fd, "pipe"] });
+    const [program, ...first] = cliCommand;
+    const child = spawn(program, [...first, ...args], { env: compiled, stdio: ["ignore", device.fd, "pipe"] });
     t.after(() => child.kill("SIGKILL"));
     await device.close();
     let errors = "";

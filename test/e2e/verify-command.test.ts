@@ -6,13 +6,11 @@ import type { AddressInfo } from "node:net";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { type TestContext, describe, test } from "node:test";
-import { fileURLToPath } from "node:url";
 import { inspect } from "node:util";
 import { ecKey, named, rsaKey, withoutPrivate } from "../support/keys.ts";
-import { runCli } from "../support/service.ts";
+import { cliCommand, runCli } from "../support/service.ts";
 import { compact, encode, signature } from "../token/compact.ts";
 
-const main = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
 const timeout = 60_000;
 const good = { alg: "ES256", kid: "a" };
 const goodKey = withoutPrivate(named("a"));
@@ -229,7 +227,8 @@ for (const payload of ["no JSON", "[]", "", Uint8Array.from([0x7b, 0xff, 0x7d])]
 
 /** Runs `jwksd verify -` with an input. */
 async function verifyInput(t: TestContext, chunks: Iterable<string>, issuer: string) {
-  const child = spawn(process.execPath, [main, "verify", "-", "--issuer", issuer, "--aud", "me"]);
+  const [program, ...first] = cliCommand;
+  const child = spawn(program, [...first, "verify", "-", "--issuer", issuer, "--aud", "me"]);
   t.after(() => child.kill("SIGKILL"));
   const output = { stdout: "", stderr: "" };
   for (const name of ["stdout", "stderr"] as const)

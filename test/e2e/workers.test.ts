@@ -9,6 +9,7 @@ import {
   type LogLine,
   type ServiceProcess,
   type StartOptions,
+  cliCommand,
   eventually,
   keySetText,
   startServiceProcess,
@@ -166,15 +167,16 @@ describe("--workers 2", { timeout: 180_000, concurrency: 2, skip: process.platfo
   });
 
   test("one that cannot be replaced is tried again, while the other serves", async (t) => {
-    const node = join(await temporaryFolder(t), "node");
-    await copyFile(process.execPath, node, constants.COPYFILE_FICLONE);
-    const { service } = await start(t, { node });
-    await rm(node);
+    const program = join(await temporaryFolder(t), "program");
+    const copy = (): Promise<void> => copyFile(cliCommand[0], program, constants.COPYFILE_FICLONE);
+    await copy();
+    const { service } = await start(t, { program });
+    await rm(program);
     await killOne(service);
     const first = await service.logged(isFailure);
     await service.logged(isFailure, service.log.indexOf(first) + 1);
     assertWhole(await getOnce(service.port));
-    await copyFile(process.execPath, node, constants.COPYFILE_FICLONE);
+    await copy();
     await replaced(service, 1);
     await connectToBoth(service);
   });

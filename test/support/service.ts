@@ -16,7 +16,11 @@ import { createLog } from "../../src/server/log.ts";
 import { startService as startServiceHere } from "../../src/server/service.ts";
 import { named } from "./keys.ts";
 
+/** The one executable, to be tested in place of the sources. */
+export const binary: string | undefined = process.env["JWKSD_BIN"];
 const main = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
+/** The program and first arguments that run the command line as a process. */
+export const cliCommand: readonly [string, ...string[]] = binary === undefined ? [process.execPath, main] : [binary];
 
 type Environment = Readonly<Record<string, string>>;
 type Scope = { after(fn: () => Promise<void>): void };
@@ -61,8 +65,8 @@ export interface ServiceProcess extends RunningService {
 export interface StartOptions {
   /** Leads a process group, as a terminal's foreground process does. */
   readonly ownGroup?: boolean;
-  /** Runs in place of this very Node. */
-  readonly node?: string;
+  /** Runs in place of the first of {@link cliCommand}. */
+  readonly program?: string;
 }
 
 /** A folder that the test's end takes away. */
@@ -99,7 +103,8 @@ export async function eventually(what: string, test: () => boolean | Promise<boo
 
 /** Starts the command line; whatever it has become, it is gone when the test ends. */
 export function spawnCli(t: Scope, args: readonly string[], env: Environment = {}, options: StartOptions = {}) {
-  const child = spawn(options.node ?? process.execPath, [main, ...args], {
+  const [program, ...first] = cliCommand;
+  const child = spawn(options.program ?? program, [...first, ...args], {
     env: { ...withoutSettings(process.env), ...env },
     stdio: ["ignore", "pipe", "pipe"],
     detached: options.ownGroup === true,
@@ -114,8 +119,9 @@ export function spawnCli(t: Scope, args: readonly string[], env: Environment = {
   return { child, exited };
 }
 
-/** Runs the command line inside this process, to its end. */
-export async function runCli(_t: Scope, args: readonly string[], environment: Environment = {}): Promise<Finished> {
+/** Runs the command line inside this process, to its end; the executable as a process. */
+export async function runCli(t: Scope, args: readonly string[], environment: Environment = {}): Promise<Finished> {
+  if (binary !== undefined) return runCliProcess(t, args, environment);
   const output = { stdout: "", stderr: "" };
   const to = (name: keyof typeof output) => ({
     write(text: string, done?: () => void) {
@@ -143,12 +149,13 @@ export async function runCliProcess(t: Scope, args: readonly string[], env: Envi
 
 const serveArgs = ["--port", "0", "--admin", "off", "--json-logs"];
 
-/** Starts the service inside this process; it is stopped when the test ends. */
+/** Starts the service inside this process, the executable as a process; it is stopped when the test ends. */
 export async function startService(
   t: Scope,
   args: readonly string[],
   environment: Environment = {},
 ): Promise<RunningService> {
+  if (binary !== undefined) return startServiceProcess(t, args, environment);
   const log = new ServiceLog();
   let errors = "";
   const stderr = { write: (text: string) => (errors += text) };
@@ -228,11 +235,16 @@ class ServiceLog {
         if (line === undefined && this.#ended === undefined) return;
         this.#waiting.delete(look);
         if (line !== undefined) resolve(line);
-        else reject(new Error(`the service ended: ${this.#ended}${JSON.stringify(this.lines)}`));
+        else reject(this.#failure(this.#ended));
       };
       this.#waiting.add(look);
       look();
     });
+  }
+
+  #failure(errors = ""): Error {
+    const [, code] = /\[(ERR_\w+)\]\n$/.exec(errors) ?? [];
+    return Object.assign(new Error(`the service ended: ${errors}${JSON.stringify(this.lines)}`), { code });
   }
 
   async started(): Promise<Pick<RunningService, "port" | "jwksUri">> {
