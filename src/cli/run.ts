@@ -41,8 +41,12 @@ export async function run(argv: readonly string[], io: Io): Promise<number> {
   }
 }
 
-/** The folder that help calls `docs/`, beside `src/` and `dist/`. */
-const guides = fileURLToPath(new URL("../../docs", import.meta.url));
+/** The commit that the one executable was made of; its build defines this. */
+declare const JWKSD_COMMIT: string;
+const commit = typeof JWKSD_COMMIT === "undefined" ? undefined : JWKSD_COMMIT;
+
+/** Where help finds `docs/`: beside `src/` and `dist/`. The executable has none. */
+const guides = commit === undefined ? `in ${fileURLToPath(new URL("../../docs", import.meta.url))} and ` : "";
 
 /** @param name the command, if it is one. Without it, all of them: help and mistakes are about all. */
 async function program(io: Io, name = ""): Promise<Command> {
@@ -70,7 +74,7 @@ Start here:
   $ jwksd help verify                   find out why a token is refused
   $ jwksd doctor https://login.example.com    check the keys of any issuer`,
     )
-    .addHelpText("afterAll", `\nThe guides of docs/ are in ${guides} and at ${packageJson.homepage}.`);
+    .addHelpText("afterAll", `\nThe guides of docs/ are ${guides}at ${packageJson.homepage}.`);
   for (const each of named) program.addCommand(await (commands[each] as (io: Io) => Promise<Command>)(io));
   connect(program, io);
   return program;
@@ -78,8 +82,11 @@ Start here:
 
 /** The versions for a bug report. */
 function versionText(): string {
-  const { node, sqlite } = process.versions;
-  return `jwksd ${packageJson.version} (Node.js ${node}, SQLite ${sqlite ?? "none"}, ${process.platform}-${process.arch})`;
+  const { bun, node, sqlite } = process.versions;
+  const runtime = bun === undefined ? `Node.js ${node}` : `Bun ${bun}`;
+  const facts = [runtime, `SQLite ${sqlite ?? "none"}`, `${process.platform}-${process.arch}`];
+  if (commit !== undefined) facts.unshift(`commit ${commit}`);
+  return `jwksd ${packageJson.version} (${facts.join(", ")})`;
 }
 
 /** Makes the parser write to the output of the command, and keeps it from ending the process. */

@@ -1,6 +1,5 @@
 // One token, logged in. Runs in the child.
 import { accessSync, constants } from "node:fs";
-import { createRequire } from "node:module";
 import type * as Pkcs11js from "pkcs11js";
 import type { Handle, PKCS11 } from "pkcs11js";
 import { CKF, CKU } from "./constants.ts";
@@ -30,7 +29,7 @@ export class Token {
     { modulePath, token, sessions }: TokenRequest,
     askPin: (token: TokenDescription) => Promise<string | undefined>,
   ): Promise<{ readonly token: Token; readonly description: TokenDescription; readonly sessions: number }> {
-    const module = loadModule(modulePath);
+    const module = await loadModule(modulePath);
     const { slot, label, serial, flags } = findToken(module, token);
     // All sessions of a process share the login, which ends with the last session.
     const first = module.C_OpenSession(slot, CKF.SERIAL_SESSION);
@@ -99,12 +98,12 @@ export class Token {
   }
 }
 
-function loadModule(path: string): PKCS11 {
+async function loadModule(path: string): Promise<PKCS11> {
   const cannot = (why: string): TokenFailure =>
     new TokenFailure("module", `the module cannot be loaded: ${path}: ${why}`);
   let library: typeof Pkcs11js;
   try {
-    library = createRequire(import.meta.url)("pkcs11js") as typeof Pkcs11js;
+    ({ default: library } = (await import("pkcs11js")) as unknown as { readonly default: typeof Pkcs11js });
   } catch {
     throw new TokenFailure("package", "pkcs11js is not installed, or was not compiled");
   }

@@ -49,8 +49,6 @@ export interface Line {
 export class CommitLost extends Error {}
 
 const maxConnections = 10;
-// Not as a constant, of which TypeScript would want the types.
-const packageName: string = "pg";
 
 /** The connections of a process. Every query and every connection has a deadline. Methods throw what `pg` throws. */
 export class Connections {
@@ -75,7 +73,8 @@ export class Connections {
 
   /** Connects once, which shows whether the server has TLS. @throws ConfigError `ERR_PACKAGE_MISSING` */
   static async open(settings: PostgresSettings, timeoutMs: number): Promise<Connections> {
-    const { default: pg } = await loadPackage("pg", async () => (await import(packageName)) as { default: Pg });
+    // As any text: of a constant, TypeScript would want the types.
+    const { default: pg } = await loadPackage<{ default: Pg }>("pg", () => import("pg" satisfies string));
     const sockets = new Set<Socket>();
     const { host, port, user, database, applicationName: application_name, password, tls } = settings;
     const config = {
