@@ -49,7 +49,8 @@ async function bind(server: Server, path: string): Promise<boolean> {
     const { code } = error as NodeJS.ErrnoException;
     if (code === "EADDRINUSE") return false;
     // Node says EACCES for a folder that is not there, too.
-    const why = code === "EACCES" ? "its folder does not exist, or this user may not write to it" : String(code);
+    const isPlace = code === "EACCES" || code === "ENOENT";
+    const why = isPlace ? "its folder does not exist, or this user may not write to it" : String(code);
     throw refused(path, why, error);
   }
 }
