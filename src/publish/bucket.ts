@@ -33,6 +33,8 @@ export function parseBucketUrl(url: string): BucketUrl {
   throw new ConfigError("ERR_OPTION_INVALID", `${JSON.stringify(url)} is no bucket; write it like s3://BUCKET/PREFIX`);
 }
 
+const meanwhile = "somebody else has written it in the meantime; let jwksd publish write it, and nothing else";
+
 /** An object as it was last seen. */
 interface Seen {
   readonly etag: string | undefined;
@@ -87,14 +89,19 @@ export function bucketTarget(
       return { etag: ETag, body: body ?? new Uint8Array(), contentType: ContentType, cacheControl: CacheControl };
     } catch (error) {
       if (nameOf(error) === "NoSuchKey" || nameOf(error) === "NotFound") return undefined;
-      throw failure("read", error);
+      // Without the error as its cause, which holds the request.
+      throw error instanceof ConfigError
+        ? error
+        : new ServiceError("ERR_TARGET", `${name} cannot be read: ${reasonOf(error, bucket)}`);
     }
   }
 
   /** Resolves to whether it was written. */
   async function put(document: StaticDocument): Promise<boolean> {
     const { path, body, contentType, cacheControl } = document;
-    const before = seen.has(path) ? seen.get(path) : await look(path);
+    // Without a look from before the keys were asked for, these may be older than what is there.
+    if (!seen.has(path)) return noteNow(document, meanwhile);
+    const before = seen.get(path);
     if (isSame(before, document)) return false;
     const { sdk, s3 } = (client ??= await connect());
     const condition = before === undefined ? { IfNoneMatch: "*" } : { IfMatch: before.etag };
@@ -109,21 +116,23 @@ export function bucketTarget(
     try {
       const { ETag } = await s3.send(command, { abortSignal: AbortSignal.timeout(requestMs) });
       seen.set(path, { etag: ETag, body, contentType, cacheControl });
+      return true;
     } catch (error) {
-      // What was asked may have been done although the answer was lost, and then the same again is refused.
-      seen.delete(path);
-      const now = await look(path);
-      seen.set(path, now);
-      if (isSame(now, document)) return true;
-      throw failure("written", error);
+      return noteNow(document, reasonOf(error, bucket));
     }
-    return true;
   }
 
-  function failure(verb: "read" | "written", error: unknown): ConfigError | ServiceError {
-    if (error instanceof ConfigError || error instanceof ServiceError) return error;
-    // Without the error as its cause, which holds the request.
-    return new ServiceError("ERR_TARGET", `${name} cannot be ${verb}: ${reasonOf(error, bucket)}`);
+  /**
+   * Looks again after a failure. What was asked may have been done although the answer was lost, and then the same again is refused.
+   *
+   * @throws ServiceError `ERR_TARGET` unless it is done
+   */
+  async function noteNow(document: StaticDocument, reason: string): Promise<boolean> {
+    seen.delete(document.path);
+    const now = await look(document.path);
+    seen.set(document.path, now);
+    if (isSame(now, document)) return true;
+    throw new ServiceError("ERR_TARGET", `${name} cannot be written: ${reason}`);
   }
 
   return {
@@ -158,7 +167,7 @@ function reasonOf(error: unknown, bucket: string): string {
   const status = $metadata?.httpStatusCode;
   if (name === "NoSuchBucket") return `there is no bucket ${bucket}; make it, or correct the URL`;
   if (status === 412 || status === 409) {
-    return "somebody else has written it in the meantime; let one jwksd publish write it, and nothing else";
+    return meanwhile;
   }
   if (status === 501) return "the service knows no conditional writes (If-Match), so it cannot be written safely";
   if (name === "CredentialsProviderError") {

@@ -33,9 +33,11 @@ export function sigV4Problem(request: StubRequest, expected: SigV4Expectation): 
   if (credential !== `${expected.accessKeyId}/${scope}`) return "another access key, date, region or service";
   if (headers["x-amz-security-token"] !== expected.sessionToken) return "another session token";
   const signed = names.split(";");
-  const needed = ["host", "x-amz-date", "x-amz-target", ...(expected.sessionToken ? ["x-amz-security-token"] : [])];
+  const own = expected.service === "s3" ? "x-amz-content-sha256" : "x-amz-target";
+  const needed = ["host", "x-amz-date", own, ...(expected.sessionToken ? ["x-amz-security-token"] : [])];
   const missing = needed.filter((name) => !signed.includes(name));
   if (missing.length > 0 || signed.join() !== signed.toSorted().join()) return `headers not signed: ${missing.join()}`;
+  if (own === "x-amz-content-sha256" && headers[own] !== sha256(body)) return "another body than was signed";
   const [path = "", query = ""] = url.split("?");
   const canonical = [
     method,

@@ -17,13 +17,15 @@ export interface StubAnswer {
   readonly status: number;
   readonly headers?: Readonly<Record<string, string>>;
   readonly json?: unknown;
+  /** In the place of `json`. */
+  readonly body?: string | Uint8Array;
 }
 
 /**
  * What goes wrong: an answer of the service; a connection that is cut before an answer or in its middle; one on which nothing comes, or
- * no more after the first bytes.
+ * no more after the first bytes; an answer that is lost after what was asked was done.
  */
-export type Fault = StubAnswer | "cut" | "cut in the middle" | "silent" | "stalled";
+export type Fault = StubAnswer | "cut" | "cut in the middle" | "silent" | "stalled" | "lost";
 
 export interface StubServer {
   /** `http://127.0.0.1:PORT`, or https. */
@@ -86,7 +88,11 @@ export async function stubServer(
       await new Promise((resolve) => response.write('{"', resolve));
       return fault === "stalled" ? silent.resolve() : void incoming.socket.destroy();
     }
-    write(response, fault ?? checked(operation, request));
+    if (fault === "lost") {
+      checked(operation, request);
+      return void incoming.socket.destroy();
+    }
+    write(response, fault ?? checked(operation, request), method);
   };
 
   function checked(operation: string, request: StubRequest): StubAnswer {
@@ -139,13 +145,13 @@ export async function stubServer(
   };
 }
 
-function write(response: ServerResponse, { status, headers = {}, json }: StubAnswer): void {
-  const body = json === undefined ? "" : JSON.stringify(json);
+function write(response: ServerResponse, { status, headers = {}, json, ...answer }: StubAnswer, method: string): void {
+  const body = answer.body ?? (json === undefined ? "" : JSON.stringify(json));
   // Connections stay: opening one takes longer than a signature.
   response.writeHead(status, {
     "Content-Length": Buffer.byteLength(body),
     "Content-Type": "application/json",
     ...headers,
   });
-  response.end(body);
+  response.end(method === "HEAD" ? undefined : body);
 }

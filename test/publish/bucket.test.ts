@@ -1,0 +1,278 @@
+// The S3 client of AWS itself, against a stub that checks signatures and conditions.
+import assert from "node:assert/strict";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { type TestContext, describe, test } from "node:test";
+import { readKeyset } from "../../src/node/key-files.ts";
+import { bucketTarget, parseBucketUrl } from "../../src/publish/bucket.ts";
+import { type Publication, type StaticDocument, publicationOf } from "../../src/publish/documents.ts";
+import { sqliteStore } from "../../src/store/sqlite.ts";
+import { named } from "../support/keys.ts";
+import { runCli, startService, temporaryFolder } from "../support/service.ts";
+import { s3Stub } from "../support/stubs/s3.ts";
+
+const access = { accessKeyId: "AKIAEXAMPLE", secretAccessKey: "secret", region: "eu-central-1", service: "s3" };
+const longCache = "public, max-age=3600, stale-while-revalidate=3600";
+const paths = ["jwks", ".well-known/openid-configuration"] as const;
+
+const publication = (text: string, cacheControl = longCache): Publication => ({
+  isShort: false,
+  documents: paths.map((path): StaticDocument => ({
+    path,
+    body: Buffer.from(path === "jwks" ? text : "{}"),
+    contentType: path === "jwks" ? "application/jwk-set+json" : "application/json",
+    cacheControl,
+  })),
+});
+
+async function start(t: TestContext) {
+  const stub = await s3Stub(access);
+  t.after(async () => {
+    await stub.close();
+    assert.deepEqual(stub.refused, []);
+  });
+  const target = () => {
+    const { region, accessKeyId, secretAccessKey } = access;
+    const credentials = { accessKeyId, secretAccessKey };
+    const target = bucketTarget({ bucket: stub.bucket, prefix: "a/b" }, paths, {
+      region,
+      endpoint: stub.url,
+      credentials,
+    });
+    t.after(() => target.close());
+    return target;
+  };
+  const text = (): string | undefined => stub.objects.get("a/b/jwks")?.body.toString();
+  return { stub, target, text };
+}
+
+describe("a bucket", { timeout: 60_000 }, () => {
+  test("gets the JWK Set, then the discovery document, each with its metadata, and nothing twice", async (t) => {
+    const { stub, target } = await start(t);
+    const one = target();
+    await one.open();
+    assert.deepEqual(await one.put(publication("one")), [...paths]);
+    assert.deepEqual(stub.writes, ["a/b/jwks", "a/b/.well-known/openid-configuration"]);
+    assert.partialDeepStrictEqual(stub.objects.get("a/b/jwks"), {
+      contentType: "application/jwk-set+json",
+      cacheControl: longCache,
+    });
+    const other = target();
+    await other.open();
+    for (const each of [one, other]) assert.deepEqual(await each.put(publication("one")), []);
+    // The mode is part of what is there.
+    assert.deepEqual(await other.put(publication("one", "public, max-age=300, must-revalidate")), [...paths]);
+  });
+
+  test("is not written by who looked before somebody else wrote it; a new look lets it be", async (t) => {
+    const { target, text } = await start(t);
+    const [slow, quick] = [target(), target()];
+    await Promise.all([slow.open(), quick.open()]);
+    await quick.put(publication("newer"));
+    const stale = slow.put(publication("older"));
+    await assert.rejects(stale, { code: "ERR_TARGET", message: /somebody else has written it in the meantime/ });
+    assert.equal(text(), "newer");
+    await slow.put(publication("newest"));
+    assert.equal(text(), "newest");
+  });
+
+  test("is not written by who looked before it was replaced, either", async (t) => {
+    const { stub, target, text } = await start(t);
+    const one = target();
+    await one.open();
+    await one.put(publication("one"));
+    stub.overwrite("a/b/jwks", "by hand");
+    await assert.rejects(one.put(publication("two")), { code: "ERR_TARGET" });
+    assert.equal(text(), "by hand");
+  });
+
+  for (const [fault, times] of [
+    ["lost", 1],
+    ["cut", 1],
+    [{ status: 503, body: "<Error><Code>SlowDown</Code></Error>" }, 1],
+    [{ status: 500, body: "" }, 1],
+  ] as const) {
+    test(`is written in spite of ${times} × ${typeof fault === "string" ? fault : fault.status}`, async (t) => {
+      const { stub, target, text } = await start(t);
+      const one = target();
+      await one.open();
+      stub.fail("PutObject", fault, times);
+      assert.deepEqual(await one.put(publication("one")), [...paths]);
+      assert.equal(text(), "one");
+    });
+  }
+
+  test("of which nothing is known since a failure is looked at, and written after the keys were asked for again", async (t) => {
+    const { stub, target, text } = await start(t);
+    const one = target();
+    await one.open();
+    stub.fail("PutObject", "cut", 3);
+    stub.fail("GetObject", "cut", 3);
+    await assert.rejects(one.put(publication("older")), { code: "ERR_TARGET" });
+    stub.recover();
+    stub.overwrite("a/b/jwks", "newer");
+    await assert.rejects(one.put(publication("older")), { code: "ERR_TARGET" });
+    assert.equal(text(), "newer");
+    await one.put(publication("newest"));
+    assert.equal(text(), "newest");
+  });
+
+  test("that is slow is not given up before its time", async (t) => {
+    const { stub, target, text } = await start(t);
+    const one = target();
+    await one.open();
+    const release = stub.hold("PutObject");
+    const written = one.put(publication("one"));
+    await t.waitFor(() => assert.equal(stub.seen.get("PutObject"), 1));
+    assert.equal(text(), undefined);
+    release();
+    await written;
+    assert.equal(text(), "one");
+  });
+
+  test("whose answers are old is not written over", async (t) => {
+    const { stub, target, text } = await start(t);
+    const [one, other] = [target(), target()];
+    await one.open();
+    await one.put(publication("one"));
+    await one.put(publication("two"));
+    stub.stale.signed = 1;
+    await other.open();
+    // It saw "one", and nothing more of "two".
+    await assert.rejects(other.put(publication("one and a half")), { code: "ERR_TARGET" });
+    assert.equal(text(), "two");
+  });
+
+  for (const [what, answer, message] of [
+    ["access is denied", { status: 403, body: "<Error><Code>AccessDenied</Code></Error>" }, /s3:PutObject/],
+    ["there is no bucket", { status: 404, body: "<Error><Code>NoSuchBucket</Code></Error>" }, /make it, or correct/],
+    ["no conditions are known", { status: 501, body: "<Error><Code>NotImplemented</Code></Error>" }, /If-Match/],
+  ] as const) {
+    test(`says what to do where ${what}`, async (t) => {
+      const { stub, target } = await start(t);
+      const one = target();
+      await one.open();
+      stub.fail("PutObject", { ...answer, headers: { "Content-Type": "application/xml" } }, 3);
+      await assert.rejects(one.put(publication("one")), (error: Error & { readonly code: string }) => {
+        assert.match(error.message, message);
+        // It would hold the request.
+        return error.code === "ERR_TARGET" && error.cause === undefined;
+      });
+    });
+  }
+
+  test("holds the bytes of jwksd serve", async (t) => {
+    const folder = await temporaryFolder(t);
+    const file = join(folder, "keys.json");
+    await writeFile(file, JSON.stringify({ keys: [named("one")] }));
+    const service = await startService(t, ["--keys", file, "--issuer", "https://a.example"]);
+    const served = await fetch(`http://127.0.0.1:${service.port}/jwks`);
+    const { stub, target } = await start(t);
+    const one = target();
+    const place = { issuer: "https://a.example", cors: true, discovery: true };
+    await one.open();
+    await one.put(await publicationOf({ keyset: (await readKeyset(file)).entries }, place, false));
+    const object = stub.objects.get("a/b/jwks");
+    assert.deepEqual(object?.body, Buffer.from(await served.arrayBuffer()));
+    assert.equal(object?.cacheControl, served.headers.get("cache-control"));
+    assert.equal(object?.contentType, served.headers.get("content-type"));
+  });
+});
+
+test("URLs of buckets", () => {
+  for (const [url, prefix] of [
+    ["s3://a-bucket", ""],
+    ["s3://a-bucket/", ""],
+    ["s3://a-bucket/x", "x"],
+    ["s3://a-bucket/x/y.z/", "x/y.z"],
+  ] as const) {
+    assert.deepEqual(parseBucketUrl(url), { bucket: "a-bucket", prefix });
+  }
+  for (const url of [
+    "s3://",
+    "s3://A_B",
+    "s3:a-bucket",
+    "s3://a-bucket//x",
+    "s3://a-bucket/../x",
+    "s3://a-bucket/x?y",
+    "s3://u:p@b",
+  ]) {
+    assert.throws(() => parseBucketUrl(url), { code: "ERR_OPTION_INVALID" }, url);
+  }
+});
+
+describe("jwksd publish s3://BUCKET/PREFIX", { timeout: 60_000 }, () => {
+  /** The SDK takes its settings from the environment of the process. */
+  async function startCli(t: TestContext) {
+    const { stub } = await start(t);
+    const data = await temporaryFolder(t);
+    const environment = {
+      AWS_ACCESS_KEY_ID: access.accessKeyId,
+      AWS_SECRET_ACCESS_KEY: access.secretAccessKey,
+      AWS_REGION: access.region,
+      AWS_ENDPOINT_URL_S3: stub.url,
+      AWS_CONFIG_FILE: join(data, "none"),
+      AWS_SHARED_CREDENTIALS_FILE: join(data, "none"),
+    };
+    const before = { ...process.env };
+    Object.assign(process.env, environment);
+    t.after(() => {
+      for (const name of Object.keys(environment)) delete process.env[name];
+      Object.assign(process.env, before);
+    });
+    const issuer = `${stub.url}/${stub.bucket}/cluster`;
+    const publish = (...args: readonly string[]) =>
+      runCli(
+        t,
+        [
+          "publish",
+          `s3://${stub.bucket}/cluster`,
+          "--issuer",
+          issuer,
+          "--data",
+          data,
+          "--log-level",
+          "silent",
+          ...args,
+        ],
+        environment,
+      );
+    const cli = (...args: readonly string[]) => runCli(t, [...args, "--data", data], environment);
+    const lease = async () => {
+      const store = await sqliteStore(join(data, "keys.db"));
+      return store
+        .load()
+        .then(({ leases: [lease], revision }) => ({ lease, revision }))
+        .finally(() => store.close());
+    };
+    return { stub, publish, cli, lease };
+  }
+
+  test("acknowledges what it has read back, and not what old answers show", async (t) => {
+    const { stub, publish, cli, lease } = await startCli(t);
+    assert.equal((await publish()).code, 0);
+    assert.equal((await lease()).lease?.name, `s3://example-issuer/cluster at 127.0.0.1:${stub.port}`);
+    await cli("rotate", "--wait", "0");
+    const before = await lease();
+    stub.stale.read = 99;
+    const { code, stderr } = await publish("--wait", "0");
+    assert.equal(code, 3, stderr);
+    assert.match(stderr, /does not answer with what was written, yet/);
+    assert.equal((await lease()).lease?.publishes, before.lease?.publishes);
+    stub.stale.read = 0;
+    assert.equal((await publish()).code, 0);
+    const after = await lease();
+    assert.equal(after.lease?.publishes, after.revision);
+  });
+
+  test("that cannot be written says so, and holds up the rotation", async (t) => {
+    const { stub, publish, cli, lease } = await startCli(t);
+    await publish();
+    await cli("rotate", "--wait", "0");
+    const before = await lease();
+    stub.fail("PutObject", { status: 403, body: "<Error><Code>AccessDenied</Code></Error>" }, 9);
+    const { code, stderr } = await publish("--wait", "0");
+    assert.deepEqual([code, /access is denied.*\[ERR_TARGET\]/.test(stderr)], [1, true], stderr);
+    assert.equal((await lease()).lease?.publishes, before.lease?.publishes);
+  });
+});

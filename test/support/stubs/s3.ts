@@ -1,0 +1,98 @@
+import { createHash } from "node:crypto";
+import { type SigV4Expectation, sigV4Problem } from "./sigv4.ts";
+import { Refusal, type StubAnswer, type StubRequest, type StubServer, stubServer } from "./stub-server.ts";
+
+/** An object of the stub. */
+export interface S3Object {
+  readonly body: Buffer;
+  readonly contentType: string;
+  readonly cacheControl: string;
+  readonly etag: string;
+}
+
+/** A bucket. Operations: `GetObject`, `PutObject`, and `read`, which is everybody's. */
+export interface S3Stub extends StubServer {
+  readonly access: SigV4Expectation;
+  readonly bucket: string;
+  /** By key, in the order in which they were first written. */
+  readonly objects: Map<string, S3Object>;
+  /** Keys in the order of all writes. */
+  readonly writes: readonly string[];
+  /** How many signed reads, and reads of everybody, still find what was there before the last write. */
+  readonly stale: { signed: number; read: number };
+  /** Puts an object as somebody else does. */
+  overwrite(key: string, text: string): void;
+}
+
+const error = (status: number, code: string): StubAnswer => ({
+  status,
+  headers: { "Content-Type": "application/xml" },
+  body: `<?xml version="1.0" encoding="UTF-8"?><Error><Code>${code}</Code><Message>a text that nobody may see</Message></Error>`,
+});
+
+/** The part of S3 that keeps objects, in front of which stand its checks. @see https://docs.aws.amazon.com/AmazonS3/latest/API/ */
+export async function s3Stub(access: SigV4Expectation, bucket = "example-issuer"): Promise<S3Stub> {
+  const objects = new Map<string, S3Object>();
+  const before = new Map<string, S3Object>();
+  const writes: string[] = [];
+  const stale = { signed: 0, read: 0 };
+  const server = await stubServer(operationOf, answer);
+
+  function put(key: string, object: Omit<S3Object, "etag">): S3Object {
+    const old = objects.get(key);
+    if (old !== undefined) before.set(key, old);
+    const etag = `"${createHash("md5").update(object.body).digest("hex")}"`;
+    objects.set(key, { ...object, etag });
+    writes.push(key);
+    return { ...object, etag };
+  }
+
+  function found(key: string, who: keyof typeof stale): S3Object | undefined {
+    if (stale[who] === 0 || !objects.has(key)) return objects.get(key);
+    stale[who] -= 1;
+    return before.get(key);
+  }
+
+  function answer(operation: string, request: StubRequest): StubAnswer {
+    const [, inBucket = "", key = ""] = /^\/([^/]+)\/([^?]+)/.exec(request.url) ?? [];
+    const isRead = operation === "read";
+    const problem = isRead ? undefined : sigV4Problem(request, access);
+    if (problem !== undefined) throw new Refusal(problem, error(403, "SignatureDoesNotMatch"));
+    if (inBucket !== bucket) return error(404, "NoSuchBucket");
+    if (operation === "PutObject") return write(key, request);
+    const object = found(key, isRead ? "read" : "signed");
+    if (object === undefined) return error(404, "NoSuchKey");
+    const { body, contentType, cacheControl, etag } = object;
+    return { status: 200, headers: { "Content-Type": contentType, "Cache-Control": cacheControl, ETag: etag }, body };
+  }
+
+  /** @see https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html */
+  function write(key: string, { headers, body }: StubRequest): StubAnswer {
+    const [ifMatch, ifNoneMatch] = [headers["if-match"], headers["if-none-match"]];
+    const there = objects.get(key);
+    if (ifMatch === undefined && ifNoneMatch !== "*") throw new Refusal("no condition", error(400, "InvalidRequest"));
+    if (ifMatch !== undefined && there === undefined) return error(404, "NoSuchKey");
+    if (ifMatch !== undefined ? there?.etag !== ifMatch : there !== undefined) return error(412, "PreconditionFailed");
+    const [contentType, cacheControl] = [headers["content-type"], headers["cache-control"]];
+    if (contentType === undefined || cacheControl === undefined) {
+      throw new Refusal("no metadata", error(400, "InvalidRequest"));
+    }
+    const { etag } = put(key, { body, contentType, cacheControl });
+    return { status: 200, headers: { ETag: etag } };
+  }
+
+  return Object.assign(server, {
+    access,
+    bucket,
+    objects,
+    writes,
+    stale,
+    overwrite: (key: string, text: string) =>
+      void put(key, { body: Buffer.from(text), contentType: "text/plain", cacheControl: "no-store" }),
+  });
+}
+
+function operationOf({ method, headers }: StubRequest): string {
+  if (headers.authorization === undefined) return "read";
+  return method === "PUT" ? "PutObject" : "GetObject";
+}
