@@ -3,7 +3,8 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { standingMs } from "../../src/rotation/standing.ts";
 import type { Copy, CopyManager } from "../../src/manager/manager.ts";
-import type { ManagedKeysets } from "../../src/manager/types.ts";
+import { createSinks } from "../../src/manager/sinks.ts";
+import type { KeySink, ManagedKeysets } from "../../src/manager/types.ts";
 import { activeKey, announcedKey } from "../../src/rotation/records.ts";
 import { hour, second } from "../rotation/key-records.ts";
 import { soak } from "../support/soak.ts";
@@ -28,8 +29,6 @@ class Bucket implements Copy {
   /** Since when it has held each key. */
   readonly since = new Map<string, number>();
   fails = false;
-  isHung = false;
-  writes = 0;
   readonly #world: World;
 
   constructor(world: World) {
@@ -38,12 +37,9 @@ class Bucket implements Copy {
 
   async update({ keyset }: ManagedKeysets): Promise<void> {
     if (this.fails) throw new Error("503");
-    if (this.isHung) return new Promise<void>(() => {});
     const kids = new Set(keyset.map(({ keyId }) => keyId));
     for (const kid of this.since.keys()) if (!kids.has(kid)) this.since.delete(kid);
     for (const kid of kids) if (!this.since.has(kid)) this.since.set(kid, this.#world.clock.now());
-    this.writes += 1;
-    return undefined;
   }
 }
 
@@ -164,16 +160,19 @@ describe("the copy of a publisher", () => {
     });
   }
 
-  test("that hangs is given up and tried again", async () => {
-    const { world, bucket, one, publish } = await start();
-    bucket.isHung = true;
-    const starting = publish();
-    await world.pass(5 * minute);
-    bucket.isHung = false;
-    const publisher = await starting;
-    await world.pass(5 * minute);
-    assert.ok(publisher.isAcknowledged);
-    for (const manager of [publisher, one.manager]) await world.stop({ manager });
+  test("that hangs is given up after two minutes, and is behind", async () => {
+    const delays: number[] = [];
+    const setTimer = (callback: () => void, delayMs: number): (() => void) => {
+      delays.push(delayMs);
+      queueMicrotask(callback);
+      return () => {};
+    };
+    const copy: KeySink = { update: () => new Promise<void>(() => {}) };
+    const sinks = createSinks({ now: () => 0, setTimer }, new AbortController().signal, copy);
+    const keys = { signers: new Map(), decryptionKeys: new Map(), unopened: new Map() };
+    await sinks.giveAll({ records: [], keys, isRotating: false });
+    assert.deepEqual([sinks.isBehind, delays], [true, [2 * minute]]);
+    assert.throws(() => sinks.check(), { code: "ERR_UPDATE" });
   });
 });
 
@@ -191,7 +190,7 @@ function randomOf(seed: number): () => number {
 
 test("whatever happens to publishers, no token bears a key that the copy, or a cache of it, may lack", async () => {
   let activated = 0;
-  for (let seed = 1; seed <= soak(20); seed += 1) {
+  for (let seed = 1; seed <= soak(10); seed += 1) {
     const random = randomOf(seed);
     const { world, bucket, one, publish } = await start();
     let publishers = [await publish()];

@@ -82,7 +82,10 @@ export class World {
 
   /** Starts a manager that publishes a copy, in the place of a provider. */
   async startCopy(copy: Copy, choice: ManagerChoice = {}): Promise<CopyManager> {
-    const vault = await vaultOf(choice.store ?? this.store, [this.wrappingKey], { issuer, isChosen: true });
+    const vault = await vaultOf(choice.store ?? this.store, [this.wrappingKey], {
+      issuer: choice.issuer ?? issuer,
+      isChosen: true,
+    });
     const policy = rotationPolicy({ leaseSeconds: leaseMs / 1000, ...choice.policy });
     const manager = await this.until(manageKeys(vault, { issuer, clock: this.clock, ...choice, policy, copy }));
     this.#managers.add(manager);

@@ -201,53 +201,43 @@ test("URLs of buckets", () => {
   }
 });
 
-describe("jwksd publish s3://BUCKET/PREFIX", { timeout: 60_000 }, () => {
-  /** The SDK takes its settings from the environment of the process. */
-  async function startCli(t: TestContext) {
-    const { stub } = await start(t);
-    const data = await temporaryFolder(t);
-    const environment = {
-      AWS_ACCESS_KEY_ID: access.accessKeyId,
-      AWS_SECRET_ACCESS_KEY: access.secretAccessKey,
-      AWS_REGION: access.region,
-      AWS_ENDPOINT_URL_S3: stub.url,
-      AWS_CONFIG_FILE: join(data, "none"),
-      AWS_SHARED_CREDENTIALS_FILE: join(data, "none"),
-    };
-    const before = { ...process.env };
-    Object.assign(process.env, environment);
-    t.after(() => {
-      for (const name of Object.keys(environment)) delete process.env[name];
-      Object.assign(process.env, before);
-    });
-    const issuer = `${stub.url}/${stub.bucket}/cluster`;
-    const publish = (...args: readonly string[]) =>
-      runCli(
-        t,
-        [
-          "publish",
-          `s3://${stub.bucket}/cluster`,
-          "--issuer",
-          issuer,
-          "--data",
-          data,
-          "--log-level",
-          "silent",
-          ...args,
-        ],
-        environment,
-      );
-    const cli = (...args: readonly string[]) => runCli(t, [...args, "--data", data], environment);
-    const lease = async () => {
-      const store = await sqliteStore(join(data, "keys.db"));
-      return store
-        .load()
-        .then(({ leases: [lease], revision }) => ({ lease, revision }))
-        .finally(() => store.close());
-    };
-    return { stub, publish, cli, lease };
-  }
+/** The SDK takes its settings from the environment of the process. */
+async function startCli(t: TestContext) {
+  const { stub } = await start(t);
+  const data = await temporaryFolder(t);
+  const environment = {
+    AWS_ACCESS_KEY_ID: access.accessKeyId,
+    AWS_SECRET_ACCESS_KEY: access.secretAccessKey,
+    AWS_REGION: access.region,
+    AWS_ENDPOINT_URL_S3: stub.url,
+    AWS_CONFIG_FILE: join(data, "none"),
+    AWS_SHARED_CREDENTIALS_FILE: join(data, "none"),
+  };
+  const before = { ...process.env };
+  Object.assign(process.env, environment);
+  t.after(() => {
+    for (const name of Object.keys(environment)) delete process.env[name];
+    Object.assign(process.env, before);
+  });
+  const issuer = `${stub.url}/${stub.bucket}/cluster`;
+  const publish = (...args: readonly string[]) =>
+    runCli(
+      t,
+      ["publish", `s3://${stub.bucket}/cluster`, "--issuer", issuer, "--data", data, "--log-level", "silent", ...args],
+      environment,
+    );
+  const cli = (...args: readonly string[]) => runCli(t, [...args, "--data", data], environment);
+  const lease = async () => {
+    const store = await sqliteStore(join(data, "keys.db"));
+    return store
+      .load()
+      .then(({ leases: [lease], revision }) => ({ lease, revision }))
+      .finally(() => store.close());
+  };
+  return { stub, publish, cli, lease };
+}
 
+describe("jwksd publish s3://BUCKET/PREFIX", { timeout: 60_000 }, () => {
   test("acknowledges what it has read back, and not what old answers show", async (t) => {
     const { stub, publish, cli, lease } = await startCli(t);
     assert.equal((await publish()).code, 0);

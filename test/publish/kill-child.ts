@@ -1,0 +1,16 @@
+// Publishes one set after the other to a target, without an end. It is killed.
+import { bucketTarget } from "../../src/publish/bucket.ts";
+import { folderTarget } from "../../src/publish/folder.ts";
+import { place, publicationAt } from "./kill-publications.ts";
+
+const [where = "", text = "0"] = process.argv.slice(2);
+const target = where.startsWith("http:")
+  ? bucketTarget({ bucket: "example-issuer", prefix: "" }, ["jwks", ".well-known/openid-configuration"], {
+      region: "eu-central-1",
+      endpoint: where,
+      credentials: { accessKeyId: "AKIAEXAMPLE", secretAccessKey: "secret" },
+    })
+  : folderTarget(where, "a folder", place);
+await target.open();
+process.send?.("begun");
+for (let number = Number(text); ; number += 1) await target.put(publicationAt(number));

@@ -1,0 +1,97 @@
+import type assert from "node:assert/strict";
+import { createPublicKey } from "node:crypto";
+import { JwtVerifier } from "aws-jwt-verify";
+import { KidNotFoundInJwksError } from "aws-jwt-verify/error";
+import { SimpleJwksCache } from "aws-jwt-verify/jwk";
+import buildGetJwks from "get-jwks";
+import { createRemoteJWKSet, decodeProtectedHeader, jwtVerify } from "jose";
+import jwksClient from "jwks-rsa";
+import * as openid from "openid-client";
+
+// The libraries by which relying parties verify tokens.
+
+export const audience = "relying-party";
+export const nonce = "nonce";
+
+/** Where a relying party finds the keys. */
+export interface VerifiedProvider {
+  readonly issuer: string;
+  readonly jwksUri: string;
+}
+
+/** Makes a verifier with an empty cache; it rejects a token that it does not trust. */
+type MakeVerifier = (provider: VerifiedProvider) => (token: string) => Promise<unknown>;
+
+export interface VerifierRow {
+  readonly name: string;
+  readonly make: MakeVerifier;
+  /** The error by which it says that the set has no such kid. */
+  readonly unknownKid: assert.AssertPredicate;
+}
+
+export const verifiers: readonly VerifierRow[] = [
+  {
+    name: "jose",
+    make: ({ issuer, jwksUri }) => {
+      const keys = createRemoteJWKSet(new URL(jwksUri), { cooldownDuration: 0 });
+      return (token) => jwtVerify(token, keys, { issuer, audience });
+    },
+    unknownKid: { code: "ERR_JWKS_NO_MATCHING_KEY" },
+  },
+  {
+    name: "jwks-rsa",
+    make: ({ issuer, jwksUri }) => {
+      const keys = jwksClient({ jwksUri });
+      return async (token) => {
+        const key = await keys.getSigningKey(decodeProtectedHeader(token).kid);
+        return jwtVerify(token, createPublicKey(key.getPublicKey()), { issuer, audience });
+      };
+    },
+    unknownKid: { name: "SigningKeyNotFoundError" },
+  },
+  {
+    name: "get-jwks",
+    make: ({ issuer }) => {
+      const keys = buildGetJwks({ providerDiscovery: true });
+      return async (token) => {
+        const { alg, kid } = decodeProtectedHeader(token);
+        const pem = await keys.getPublicKey({ domain: issuer, alg: alg as string, kid: kid as string });
+        return jwtVerify(token, createPublicKey(pem), { issuer, audience });
+      };
+    },
+    unknownKid: { code: "JWK_NOT_FOUND" },
+  },
+  {
+    name: "aws-jwt-verify",
+    make: ({ issuer, jwksUri }) => {
+      // Its own fetcher speaks https only; for anything else it takes a fetcher from its user.
+      const jwksCache = new SimpleJwksCache({ fetcher: { fetch: async (uri) => (await fetch(uri)).arrayBuffer() } });
+      const verifier = JwtVerifier.create({ issuer, audience, jwksUri }, { jwksCache });
+      return (token) => verifier.verify(token);
+    },
+    unknownKid: KidNotFoundInJwksError,
+  },
+  {
+    name: "openid-client",
+    make: ({ issuer }) => {
+      let saved: openid.ExportedJWKSCache | undefined;
+      return async (token) => {
+        const relyingParty = await discover(issuer);
+        // For an unknown kid it fetches again only what it has had for a minute, so it takes up what it had a minute ago.
+        if (saved) openid.setJwksCache(relyingParty, { ...saved, uat: Math.floor(Date.now() / 1000) - 60 });
+        openid.useIdTokenResponseType(relyingParty);
+        const callback = new URL(`https://relying-party.example/callback#id_token=${token}`);
+        const claims = await openid.implicitAuthentication(relyingParty, callback, nonce);
+        saved = openid.getJwksCache(relyingParty);
+        return claims;
+      };
+    },
+    unknownKid: { code: "OAUTH_KEY_SELECTION_FAILED" },
+  },
+];
+
+export function discover(issuer: string): Promise<openid.Configuration> {
+  return openid.discovery(new URL(issuer), audience, undefined, openid.None(), {
+    execute: [openid.allowInsecureRequests],
+  });
+}
