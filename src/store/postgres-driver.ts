@@ -48,6 +48,9 @@ export interface Line {
 /** Nobody knows whether what was committed has been written. */
 export class CommitLost extends Error {}
 
+/** A commit that is not yet on disk is none. For the transaction in which it is selected. */
+export const durable = `CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END`;
+
 const maxConnections = 10;
 
 /** The connections of a process. Every query and every connection has a deadline. Methods throw what `pg` throws. */
@@ -113,6 +116,11 @@ export class Connections {
     }
   }
 
+  /** {@link timeoutMs} as the server reads it. */
+  get limit(): string {
+    return `${Math.ceil(this.timeoutMs)}ms`;
+  }
+
   /** One statement by itself. */
   query(text: string, values?: readonly unknown[]): Promise<readonly Row[]> {
     return this.#use((query) => query(text, values));
@@ -124,14 +132,14 @@ export class Connections {
    * @throws CommitLost if that is not known
    */
   transaction<T>(work: (query: Query) => Promise<T>, begin = "BEGIN"): Promise<T> {
-    const limit = `'${Math.ceil(this.timeoutMs)}ms'`;
+    const limit = `'${this.limit}'`;
     return this.#use(async (query) => {
       // The server ends what we no longer wait for, and no longer hear of. Only for this transaction: behind PgBouncer the next one on this
-      // connection is somebody else's. A commit that is not yet on disk is none.
+      // connection is somebody else's.
       await query(
         `${begin}; SET LOCAL statement_timeout = ${limit}; SET LOCAL lock_timeout = ${limit};
          SET LOCAL idle_in_transaction_session_timeout = ${limit};
-         SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'`,
+         SELECT ${durable}`,
       );
       const result = await work(query).catch(async (error: unknown) => {
         await query("ROLLBACK").catch(() => {});

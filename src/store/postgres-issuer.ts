@@ -16,6 +16,19 @@ import {
 import type { Changes } from "./postgres-changes.ts";
 import { CommitLost, type Connections, type Query } from "./postgres-driver.ts";
 import { isSerialization, postgresError } from "./postgres-errors.ts";
+import {
+  addCommitQuery,
+  addEventsQuery,
+  commitQuery,
+  eventsQuery,
+  forgetLeasesQuery,
+  holdQuery,
+  joinQuery,
+  leaveQuery,
+  renewQuery,
+  snapshotQuery,
+  writeRecordsQuery,
+} from "./postgres-queries.ts";
 import type {
   CommitOptions,
   KeyEvent,
@@ -30,51 +43,7 @@ import type {
 
 const maxAttempts = 10;
 
-const now = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
-
-/** One statement, so that it sees one moment. Records: those that have changed since the revision that is known. */
-const snapshotQuery = `SELECT
-  (pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on')::text AS "readOnly",
-  time.now::text AS now, issuer.revision::text AS revision, newest.id AS commit, newest.seal AS seal,
-  (SELECT id FROM jwksd.commits WHERE issuer_id = issuer.id AND revision = $2::bigint) AS known,
-  (SELECT json_agg(json_build_array(position, kid, record) ORDER BY position)
-     FROM jwksd.keys WHERE issuer_id = issuer.id AND revision > $2::bigint)::text AS records,
-  (SELECT json_agg(json_build_object('id', id, 'name', name, 'publishes', publishes, 'signsWith', signs_with, 'serial', serial,
-     'forMs', for_ms, 'until', until) ORDER BY number) FROM jwksd.leases WHERE issuer_id = issuer.id AND NOT ended)::text AS leases,
-  (SELECT json_agg(id) FROM jwksd.leases WHERE issuer_id = issuer.id AND ended)::text AS ended
-FROM (SELECT ${now} AS now) AS time
-LEFT JOIN jwksd.issuers AS issuer ON issuer.issuer = $1
-LEFT JOIN jwksd.commits AS newest ON newest.issuer_id = issuer.id AND newest.revision = issuer.revision`;
-
-const eventsQuery = `SELECT number::text AS number, event FROM jwksd.events
-WHERE issuer_id = (SELECT id FROM jwksd.issuers WHERE issuer = $1) AND number < $2 ORDER BY events.number DESC LIMIT $3`;
-
-/** Waits for whoever else writes. The time is that of after the waiting. */
-const holdQuery = `INSERT INTO jwksd.issuers (issuer, revision, writes) VALUES ($1, 0, 0)
-ON CONFLICT (issuer) DO UPDATE SET writes = issuers.writes + 1
-RETURNING id::text AS id, revision::text AS revision, ${now}::text AS now`;
-
-const commitQuery = "SELECT FROM jwksd.commits WHERE issuer_id = $1 AND revision = $2 AND id = $3";
-const addCommitQuery = "INSERT INTO jwksd.commits (issuer_id, revision, id, seal) VALUES ($1, $2, $3, $4)";
-
-const writeRecordsQuery = `INSERT INTO jwksd.keys (issuer_id, revision, position, kid, record)
-SELECT $1, $2, * FROM unnest($3::integer[], $4::text[], $5::text[])
-ON CONFLICT (issuer_id, position) DO UPDATE SET record = excluded.record, revision = excluded.revision`;
-
-const addEventsQuery = `INSERT INTO jwksd.events (issuer_id, number, event)
-SELECT $1, (SELECT coalesce(max(number), 0) FROM jwksd.events WHERE issuer_id = $1) + place, event
-FROM unnest($2::text[]) WITH ORDINALITY AS added (event, place)`;
-
-const forgetLeasesQuery = "DELETE FROM jwksd.leases WHERE issuer_id = $1 AND ended AND until <= $2";
-
-const joinQuery = `INSERT INTO jwksd.leases (issuer_id, id, name, publishes, signs_with, for_ms, until)
-VALUES ($1, $2, $3, 0, '[]', $4, $5) ON CONFLICT (issuer_id, id) DO NOTHING RETURNING id`;
-
-const renewQuery = `UPDATE jwksd.leases SET publishes = $3, signs_with = $4, for_ms = $5, until = $6, serial = coalesce($7::bigint, serial + 1)
-WHERE issuer_id = $1 AND id = $2 AND NOT ended AND serial <= coalesce($7::bigint, serial) RETURNING id`;
-
-const leaveQuery = `UPDATE jwksd.leases SET ended = true
-WHERE issuer_id = $1 AND id = $2 AND serial = coalesce($3::bigint, serial)`;
+type UnknownCode = "ERR_COMMIT_UNKNOWN" | "ERR_STORE_UNAVAILABLE";
 
 /** What a writer holds until its transaction ends. */
 interface Held {
@@ -163,16 +132,15 @@ export class PostgresStore implements KeyStore {
 
   async renew(lease: LeaseSeen, forMs: number, { signal, ifRevision, serial }: RenewOptions = {}) {
     checkRenewal(lease);
-    timeOf(0, forMs);
-    const { id: leaseId, publishes, signsWith } = lease;
-    return this.#write(signal, "ERR_STORE_UNAVAILABLE", async ({ query, id, revision, now }) => {
-      const time = timeOf(now, forMs);
-      const told = [publishes, JSON.stringify(signsWith), time.forMs, time.until, serial ?? null];
-      const renewed = await query(renewQuery, [id, leaseId, ...told]);
-      if (renewed.length === 0) throw leaseEnded(leaseId);
-      checkRevision(revision, ifRevision ?? revision);
-      return revision;
-    });
+    const { id, publishes, signsWith } = lease;
+    const told = [publishes, JSON.stringify(signsWith), timeOf(0, forMs).forMs, serial ?? null];
+    const values = [this.#issuer, id, ...told, ifRevision ?? null, this.#connections.limit];
+    const renew = () => this.#connections.query(renewQuery, values);
+    const [row = {}] = await this.#repeat(signal, "ERR_STORE_UNAVAILABLE", renew);
+    const revision = Number(row["revision"] ?? 0);
+    if (row["renewed"] === "true") return revision;
+    checkRevision(revision, ifRevision ?? revision);
+    throw leaseEnded(id);
   }
 
   async leave(leaseId: string, { signal, ifSerial }: StoreCall & { readonly ifSerial?: number | undefined } = {}) {
@@ -239,28 +207,35 @@ export class PostgresStore implements KeyStore {
     };
   }
 
+  /** Runs a transaction of one issuer, alone. @param unknown as of {@link #repeat} */
+  #write<T>(signal: AbortSignal | undefined, unknown: UnknownCode, work: (held: Held) => Promise<T>): Promise<T> {
+    return this.#repeat(signal, unknown, (isRepeated) =>
+      this.#connections.transaction(async (query) => {
+        const [row = {}] = await query(holdQuery, [this.#issuer]);
+        const [revision, now] = [Number(row["revision"]), Number(row["now"])];
+        const result = await work({ query, id: row["id"] as string, revision, now, isRepeated });
+        signal?.throwIfAborted();
+        return result;
+      }),
+    );
+  }
+
   /**
-   * Runs a transaction of one issuer, alone; again where others were quicker, and where nobody knows what became of it.
+   * Writes; again where others were quicker, and where nobody knows what became of it.
    *
    * @param unknown the code of the error where that stays so
    */
-  async #write<T>(
+  async #repeat<T>(
     signal: AbortSignal | undefined,
-    unknown: "ERR_COMMIT_UNKNOWN" | "ERR_STORE_UNAVAILABLE",
-    work: (held: Held) => Promise<T>,
+    unknown: UnknownCode,
+    write: (isRepeated: boolean) => Promise<T>,
   ): Promise<T> {
     let lost: CommitLost | undefined;
     const startMs = performance.now();
     for (let attempt = 1; ; attempt += 1) {
       this.#check(signal);
       try {
-        return await this.#connections.transaction(async (query) => {
-          const [row = {}] = await query(holdQuery, [this.#issuer]);
-          const [revision, now] = [Number(row["revision"]), Number(row["now"])];
-          const result = await work({ query, id: row["id"] as string, revision, now, isRepeated: lost !== undefined });
-          signal?.throwIfAborted();
-          return result;
-        });
+        return await write(lost !== undefined);
       } catch (error) {
         if (error instanceof CommitLost) lost = error;
         else if (lost === undefined) {

@@ -350,6 +350,21 @@ export function checkStore(name: string, open: () => Promise<StoreUnderTest>, ro
       assert.deepEqual([await leasesOf(store), (await store.load()).ended], [[], ["a"]]);
     });
 
+    test("of a renewal and somebody who ends the lease as it was before, one comes first", async () => {
+      const other = await another();
+      for (let round = 0; round < rounds / 4; round += 1) {
+        const id = `${round}`;
+        await store.join({ id, name: "a" }, longMs);
+        const renewal = other.renew({ id, publishes: 1, signsWith: [] }, longMs, { serial: 1 }).then(
+          () => "renewed",
+          (error: JwksdError) => error.code,
+        );
+        await store.leave(id, { ifSerial: 0 });
+        const isThere = async (): Promise<boolean> => (await leasesOf(store)).some((lease) => lease.id === id);
+        assert.equal(await renewal, (await isThere()) ? "renewed" : "ERR_LEASE_ENDED", `round ${round}`);
+      }
+    });
+
     test("a renewal moves the end, both ways", async () => {
       await store.join({ id: "a", name: "a" }, 60_000);
       for (const forMs of [longMs, 30_000.5]) {

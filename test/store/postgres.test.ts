@@ -122,13 +122,13 @@ describe("the store in PostgreSQL", { skip }, () => {
 
       test(`a lease whose answer is lost, ${cut}: it is there once`, async (t) => {
         const { network, store, direct } = await cutStore(t);
-        for (const act of [
-          () => store.join({ id: "a", name: "a" }, 60_000),
-          () => store.renew({ id: "a", publishes: 1, signsWith: ["k"] }, 60_000),
-        ]) {
-          network.cutAt("COMMIT", cut);
-          await act();
-        }
+        network.cutAt("COMMIT", cut);
+        await store.join({ id: "a", name: "a" }, 60_000);
+        const renew = (): Promise<number> =>
+          store.renew({ id: "a", publishes: 1, signsWith: ["k"] }, 60_000, { serial: 1 });
+        network.cutAt("jwksd.leases", cut);
+        await refusal(renew(), "ERR_STORE_UNAVAILABLE", /no answer in time/);
+        assert.equal(await renew(), 0);
         const { leases } = await direct.load();
         assert.deepEqual(
           leases.map(({ id, publishes, signsWith }) => [id, publishes, signsWith]),
@@ -182,6 +182,30 @@ describe("the store in PostgreSQL", { skip }, () => {
       network.mend();
       await back;
       await eventually("it loads again", async () => (await store.load().catch(() => undefined))?.revision === 1);
+    });
+
+    test("a renewal that nobody waits for any more is given up by the server, too", async (t) => {
+      const network = await cuttable(server.port);
+      t.after(() => network.close());
+      const [url, issuer] = [`postgres://postgres@127.0.0.1:${network.port}/postgres`, issuerOf()];
+      const writer = (await opened(t, url)).store(issuer);
+      const store = (await opened(t, server.url(), 300)).store(issuer);
+      await store.join({ id: "a", name: "a" }, 60_000);
+      // It holds the row of the issuer, and is not heard of any more.
+      network.cutAt("jwksd.events", "silent from then on");
+      const commit = writer.commit(0, [], []);
+      const counts = (): string[] =>
+        server.sql(`SELECT concat(count(*) FILTER (WHERE state = 'idle in transaction'), ' and ',
+          count(*) FILTER (WHERE wait_event_type = 'Lock')) FROM pg_stat_activity WHERE datname = 'postgres'`);
+      await eventually("it holds the row", () => counts()[0] === "1 and 0");
+      await refusal(
+        store.renew({ id: "a", publishes: 1, signsWith: [] }, 60_000),
+        "ERR_STORE_UNAVAILABLE",
+        /try again/,
+      );
+      await eventually("nothing waits, and the row is still held", () => counts()[0] === "1 and 0");
+      network.cut();
+      await refusal(commit, "ERR_STORE_UNAVAILABLE", /try again/);
     });
 
     test("a server that is silent from the beginning", async (t) => {
@@ -454,10 +478,14 @@ describe("the store in PostgreSQL", { skip }, () => {
       assert.equal(await store.commit(1, [tombstone("a")], []), 2);
     });
 
-    test("a commit that no synchronous standby has is not done, and loading tells when one has", async (t) => {
+    test("a commit or renewal that no synchronous standby has is not done, and loading tells when one has", async (t) => {
       own.sql("CREATE DATABASE synchronous");
-      const store = (await opened(t, own.url("synchronous"), 500)).store("https://op.example");
+      // What its own settings take for written must not count either.
+      own.sql("ALTER DATABASE synchronous SET synchronous_commit = off");
+      const stores = await opened(t, own.url("synchronous"), 500);
+      const [store, renewed] = [stores.store("https://op.example"), stores.store("https://renewed.example")];
       await store.commit(0, [tombstone("a")], []);
+      await renewed.join({ id: "a", name: "a" }, 60_000);
       const wait = (names: string): void => {
         own.sql(`ALTER SYSTEM SET synchronous_standby_names = '${names}'`);
         own.sql("SELECT pg_reload_conf()");
@@ -465,6 +493,8 @@ describe("the store in PostgreSQL", { skip }, () => {
       wait("nobody");
       await eventually("it waits", () => own.sql("SHOW synchronous_standby_names")[0] === "nobody");
       await refusal(store.commit(1, [tombstone("a")], []), "ERR_COMMIT_UNKNOWN", /may have been written/);
+      const renewal = renewed.renew({ id: "a", publishes: 1, signsWith: [] }, 60_000);
+      await refusal(renewal, "ERR_STORE_UNAVAILABLE", /try again/);
       assert.equal((await store.load()).revision, 1);
       wait("");
       await eventually("it is written", async () => (await store.load()).revision === 2);
