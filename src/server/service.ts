@@ -14,6 +14,7 @@ import { readMetadata } from "./metadata-file.ts";
 import { serviceMetrics } from "./service-metrics.ts";
 import { type SignSockets, readSockets, startSignSockets } from "./sign-sockets.ts";
 import { createStatusPage } from "./status-page.ts";
+import { policyOf } from "./open-store.ts";
 import { startManagedKeys } from "./run-manager.ts";
 import { recentEvents } from "./recent-events.ts";
 import type { KnownError } from "../status/known.ts";
@@ -168,7 +169,12 @@ export async function startService(settings: Settings, givenLog: Logger): Promis
   const issuer = issuerOf(settings, publisher.port);
   await managed?.servedAs(issuer);
   if (managed?.signing !== undefined) {
-    const start = startSignSockets(sockets, { issuer, keys: managed.signing, log });
+    const start = startSignSockets(sockets, {
+      issuer,
+      keys: managed.signing,
+      maxTokenLifetimeSeconds: policyOf(settings).maxTokenLifetimeSeconds,
+      log,
+    });
     signSockets = await start.catch(async (error: unknown) => {
       await stopAll();
       throw error;

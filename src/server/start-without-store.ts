@@ -72,6 +72,7 @@ export function startWithoutStore(
       return managed.signing.active();
     },
     published: () => managed?.signing?.published() ?? [],
+    takenAt: () => managed?.signing?.takenAt() ?? at,
   };
 
   return {

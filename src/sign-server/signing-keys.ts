@@ -12,6 +12,8 @@ export interface SigningKeys {
   active(this: void): ActiveKey;
   /** Records of the signing keys that are published, the active one first. */
   published(this: void): readonly KeyRecord[];
+  /** When they were taken from the store, in epoch milliseconds. */
+  takenAt(this: void): number;
 }
 
 /** What a key manager gives, beside its keysets. */
@@ -27,14 +29,17 @@ interface Managed {
 export async function createSigningKeys(keyset: Keyset, managed: Managed) {
   const activeKeys = createActiveKeys(managed);
   let active = activeKeys.of(await checkSigning(keyset));
+  let takenAt = managed.clock.now();
   return {
     active() {
       managed.checkMaySign(active.kid);
       return active;
     },
     published: () => publishedKeys(managed.records(), "sig"),
+    takenAt: () => takenAt,
     async update(keyset: Keyset): Promise<void> {
       active = activeKeys.of(await checkSigning(keyset));
+      takenAt = managed.clock.now();
       activeKeys.keep(keyset.map(({ keyId }) => keyId));
     },
     metrics: (): readonly Metric[] => activeKeys.metrics(),

@@ -74,7 +74,7 @@ describe("until the store is back", () => {
 
   test("nothing is signed, and then by the keys of the store", async () => {
     const key = { kid: "a" } as ActiveKey;
-    const signing = { active: () => key, published: () => [] };
+    const signing = { active: () => key, published: () => [], takenAt: () => 7 };
     const { clock, managed } = begin(async () => ({ ...managedKeys([]), signing }));
     await managed.follow(async () => {});
     assert.throws(() => managed.signing?.active(), { code: "ERR_SIGNER_FENCED" });

@@ -182,6 +182,24 @@ describe("is refused at the start:", () => {
     "a lifetime that no key outlives": [{ "s.sock": { maxLifetimeSeconds: 3601 } }, /maxTokenLifetimeSeconds 3600/],
     "a path that is too long": [{ [`/${"s".repeat(107)}`]: {} }, /a path of at most 107 bytes/],
     "no object": [{ "s.sock": true }, /must be an object/],
+    "an unknown protocol": [{ "s.sock": { protocol: "grpc" } }, /"protocol" must be http or kubernetes/],
+    "a typ for Kubernetes": [
+      { "s.sock": { protocol: "kubernetes", typ: ["at+jwt"] } },
+      /each typ is JWT; leave it out/,
+    ],
+    "a lifetime too short for Kubernetes": [
+      { "s.sock": { protocol: "kubernetes", maxLifetimeSeconds: 599 } },
+      /live for 599 s, and Kubernetes needs 600 or more/,
+    ],
+    "former keys without Kubernetes": [{ "s.sock": { formerKeys: ["sa.pub"] } }, /are for "kubernetes"/],
+    "a former key that is none": [
+      { "s.sock": { protocol: "kubernetes", formerKeys: [import.meta.filename] } },
+      /is no public key in PEM/,
+    ],
+    "a former key that is not there": [
+      { "s.sock": { protocol: "kubernetes", formerKeys: ["/no/sa.pub"] } },
+      /\/no\/sa\.pub cannot be read \(ENOENT\)/,
+    ],
     "an unknown group": [{ "s.sock": { group: "no-such-group" } }, /has no group "no-such-group"/],
     "a folder that is not there": [{ "/no/such/folder/s.sock": {} }, /its folder does not exist/],
   };

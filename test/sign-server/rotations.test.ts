@@ -2,8 +2,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type JSONWebKeySet, createLocalJWKSet, decodeProtectedHeader, jwtVerify } from "jose";
+import { status as grpcStatus } from "../../src/sign-server/grpc.ts";
+import { bytesField } from "../../src/sign-server/protobuf.ts";
 import { type Replica, World, issuer } from "../manager/world.ts";
 import { hour, second } from "../rotation/key-records.ts";
+import { callGrpc, frame, openSession } from "../support/grpc.ts";
 import { askSocket, openSocket, requestText, signText } from "../support/sign-socket.ts";
 import { soak } from "../support/soak.ts";
 import { serveTokens } from "./serving.ts";
@@ -14,8 +17,15 @@ test("a server whose lease is over refuses, says when to try again, and signs wh
   const world = new World();
   const line = world.store.line();
   const replica = await world.start({ store: line, policy: { leaseSeconds: 3600 } });
-  const path = await serveTokens(t, world, replica);
-  assert.equal((await askSocket(path, ask)).status, 200);
+  const { path, kubernetes } = await serveTokens(t, world, replica);
+  const session = openSession(t, kubernetes);
+  const signForKubernetes = async (): Promise<unknown> => {
+    const now = Math.floor(world.clock.now() / 1000);
+    const claims = { iss: issuer, sub: "system:serviceaccount:a:b", aud: ["a"], iat: now, exp: now + 60 };
+    const payload = Buffer.from(JSON.stringify(claims)).toString("base64url");
+    return (await callGrpc(session, "/v1.ExternalJWTSigner/Sign", frame(bytesField(1, payload)))).grpc;
+  };
+  assert.deepEqual([(await askSocket(path, ask)).status, await signForKubernetes()], [200, "0"]);
   line.isGone = true;
   await world.pass(2 * hour);
   for (const text of [ask, requestText("GET", "/readyz")]) {
@@ -23,6 +33,7 @@ test("a server whose lease is over refuses, says when to try again, and signs wh
     const { code, retryable } = JSON.parse(body) as { code: string; retryable: boolean };
     assert.deepEqual([status, headers["retry-after"], code, retryable], [503, "1", "ERR_SIGNER_FENCED", true]);
   }
+  assert.equal(await signForKubernetes(), String(grpcStatus.unavailable));
   assert.equal((await askSocket(path, requestText("GET", "/livez"))).status, 200);
   line.isGone = false;
   await world.pass(60 * second);
@@ -39,7 +50,7 @@ test(`${rotations} rotations: caches that never ask again for a kid verify each 
   // As often as can be, with as little time for each step as the policy allows.
   const policy = { rotateEveryDays: 33_310 / 86_400, announceForSeconds: 14_705 };
   const replica = await world.start({ policy });
-  const client = await openSocket(await serveTokens(t, world, replica));
+  const client = await openSocket((await serveTokens(t, world, replica)).path);
   t.after(() => client.close());
   const kids = new Set<string>();
   let tokens: string[] = [];

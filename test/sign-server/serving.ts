@@ -4,12 +4,18 @@ import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { createAudit } from "../../src/sign-server/audit.ts";
 import { signHandler } from "../../src/sign-server/handler.ts";
+import { createKubernetesSigner } from "../../src/sign-server/kubernetes.ts";
 import { createSigningKeys } from "../../src/sign-server/signing-keys.ts";
 import { type Replica, type World, issuer } from "../manager/world.ts";
 import { temporaryFolder } from "../support/service.ts";
 
-/** Serves tokens of a replica in simulated time, as `jwksd serve` does: a key is published before it signs. Gives the path of the socket. */
-export async function serveTokens(t: TestContext, world: World, { manager, provider }: Replica): Promise<string> {
+/** Serves tokens of a replica in simulated time, as `jwksd serve` does: a key is published before it signs. Gives the path of the socket,
+ * and of another one for Kubernetes. */
+export async function serveTokens(
+  t: TestContext,
+  world: World,
+  { manager, provider }: Replica,
+): Promise<{ path: string; kubernetes: string }> {
   const { clock } = world;
   const { keyset, maxTokenLifetimeSeconds, checkMaySign } = manager.options;
   const records = () => manager.records;
@@ -20,14 +26,19 @@ export async function serveTokens(t: TestContext, world: World, { manager, provi
   };
   await world.until(manager.attach({ update }));
   const audit = createAudit(clock, () => {});
-  const server = createServer(signHandler({ issuer, keys, policy: {}, audit, clock }));
-  const path = join(await temporaryFolder(t), "s");
+  const sign = { issuer, keys, policy: {}, audit, clock };
+  const server = createServer(signHandler(sign));
+  const signer = createKubernetesSigner(sign, maxTokenLifetimeSeconds, []);
+  const folder = await temporaryFolder(t);
+  const [path, kubernetes] = [join(folder, "s"), join(folder, "k")];
   server.listen(path);
+  signer.server.listen(kubernetes);
   await once(server, "listening");
-  t.after(() => {
+  t.after(async () => {
+    await signer.stop();
     server.closeAllConnections();
     server.close();
     audit.end();
   });
-  return path;
+  return { path, kubernetes };
 }

@@ -1,0 +1,171 @@
+import type { Socket } from "node:net";
+import { type Http2Server, type ServerHttp2Stream, constants, createServer } from "node:http2";
+
+/** @see https://grpc.io/docs/guides/status-codes/ */
+export const status = {
+  invalidArgument: 3,
+  permissionDenied: 7,
+  resourceExhausted: 8,
+  unimplemented: 12,
+  internal: 13,
+  unavailable: 14,
+} as const;
+
+/** What a call ends with that fails. */
+export interface Failure {
+  readonly status: (typeof status)[keyof typeof status];
+  readonly message: string;
+}
+
+/** Answers the one message of a call with one message. `connection` is the same for all calls of one. */
+export type Unary = (message: Uint8Array, connection: object) => Promise<Uint8Array>;
+
+const limits = {
+  streamsOfOne: 64,
+  connections: 64,
+  messageBytes: 65_536,
+  headerBytes: 16_384,
+  /** For the request of one call, and for the reply to be read. */
+  callMs: 15_000,
+  idleMs: 600_000,
+  stopMs: 5_000,
+} as const;
+
+/** Length and flag before each message. */
+const prefixBytes = 5;
+
+/** A server of gRPC that is not listening yet. */
+export interface GrpcServer {
+  readonly server: Http2Server;
+  /** Stops accepting, and answers calls under way for five seconds. */
+  stop(this: void): Promise<void>;
+}
+
+class CallError extends Error implements Failure {
+  readonly status: Failure["status"];
+
+  constructor(status: Failure["status"], message: string) {
+    super(message);
+    this.status = status;
+  }
+}
+
+/**
+ * A server of unary calls without TLS and without compression.
+ *
+ * @param methods by path, such as `/v1.ExternalJWTSigner/Sign`
+ * @param failureOf what a caller is told of an error
+ * @see https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
+ */
+export function createGrpcServer(
+  methods: Readonly<Record<string, Unary>>,
+  failureOf: (error: unknown) => Failure,
+): GrpcServer {
+  const server = createServer({
+    settings: { maxConcurrentStreams: limits.streamsOfOne, maxHeaderListSize: limits.headerBytes },
+    maxSessionMemory: 4,
+  });
+  server.maxConnections = limits.connections;
+  const sockets = new Set<Socket>();
+  const calls = new Set<ServerHttp2Stream>();
+  let isStopping = false;
+  server.on("connection", (socket: Socket) => {
+    sockets.add(socket);
+    socket.once("close", () => sockets.delete(socket));
+  });
+  server.on("session", (session) => session.setTimeout(limits.idleMs, () => session.close()));
+  // A caller that breaks the protocol loses its connection, and nobody else's.
+  server.on("sessionError", () => {});
+
+  async function answer(stream: ServerHttp2Stream, path: string): Promise<void> {
+    try {
+      const method = Object.hasOwn(methods, path) ? methods[path] : undefined;
+      if (method === undefined) throw new CallError(status.unimplemented, "there is no such method");
+      const reply = await method(await messageOf(stream), stream.session ?? stream);
+      respond(stream, reply);
+    } catch (error) {
+      fail(stream, error instanceof CallError ? error : failureOf(error));
+    }
+  }
+
+  server.on("stream", (stream, headers) => {
+    calls.add(stream);
+    stream.once("close", () => {
+      calls.delete(stream);
+      if (isStopping && calls.size === 0) disconnect();
+    });
+    stream.on("error", () => {});
+    stream.setTimeout(limits.callMs, () => stream.close(constants.NGHTTP2_CANCEL));
+    const isGrpc = /^application\/grpc(?:$|\+proto$|;)/.test(headers["content-type"] ?? "");
+    if (headers[":method"] === "POST" && isGrpc) {
+      void answer(stream, headers[":path"] ?? "");
+    } else {
+      stream.respond({ ":status": 415 }, { endStream: true });
+      stream.resume();
+    }
+  });
+
+  // To close a session in order would be to wait for its peer.
+  function disconnect(): void {
+    for (const socket of sockets) socket.destroySoon();
+  }
+
+  return {
+    server,
+    stop: () =>
+      new Promise((resolve) => {
+        isStopping = true;
+        const timer = setTimeout(() => sockets.forEach((socket) => socket.destroy()), limits.stopMs);
+        server.close(() => {
+          clearTimeout(timer);
+          resolve();
+        });
+        if (calls.size === 0) disconnect();
+      }),
+  };
+}
+
+/** The message of a request. Rejects with {@link CallError}. */
+function messageOf(stream: ServerHttp2Stream): Promise<Uint8Array> {
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = [];
+    let length = 0;
+    stream.on("data", (chunk: Buffer) => {
+      length += chunk.length;
+      // What is left of it is thrown away as it arrives.
+      if (length > limits.messageBytes) reject(new CallError(status.resourceExhausted, "the message is too long"));
+      else chunks.push(chunk);
+    });
+    stream.once("close", () => reject(new CallError(status.internal, "the call was cut off")));
+    stream.once("end", () => {
+      const body = Buffer.concat(chunks);
+      if (body.length < prefixBytes || body.readUInt32BE(1) !== body.length - prefixBytes) {
+        reject(new CallError(status.internal, "a call has one whole message"));
+      } else if (body[0] !== 0) {
+        reject(new CallError(status.unimplemented, "no compression is supported"));
+      } else {
+        resolve(body.subarray(prefixBytes));
+      }
+    });
+  });
+}
+
+const contentType = { "content-type": "application/grpc+proto" };
+
+function respond(stream: ServerHttp2Stream, message: Uint8Array): void {
+  if (stream.destroyed) return;
+  stream.respond({ ":status": 200, ...contentType }, { waitForTrailers: true });
+  stream.once("wantTrailers", () => stream.sendTrailers({ "grpc-status": "0" }));
+  const prefix = Buffer.alloc(prefixBytes);
+  prefix.writeUInt32BE(message.length, 1);
+  stream.end(Buffer.concat([prefix, message]));
+}
+
+function fail(stream: ServerHttp2Stream, { status, message }: Failure): void {
+  if (stream.destroyed) return;
+  const text = message.replace(/[^ -$&-~]/g, (character) => encodeURIComponent(character.toWellFormed()));
+  const trailers = { "grpc-status": String(status), "grpc-message": text };
+  stream.respond({ ":status": 200, ...contentType, ...trailers }, { endStream: true });
+  // What is left of the request is thrown away.
+  stream.resume();
+}

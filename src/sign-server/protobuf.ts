@@ -1,0 +1,70 @@
+/** The fields of one message, last value first in force. Numbers are those of wire type 0, bytes those of wire type 2. */
+export type Fields = ReadonlyMap<number, bigint | Uint8Array>;
+
+const decoder = new TextDecoder("utf-8", { fatal: true });
+
+/**
+ * Reads a message of Protocol Buffers. Fields that nobody knows are passed over, as the format wants it.
+ *
+ * @throws RangeError, TypeError for bytes that are none
+ * @see https://protobuf.dev/programming-guides/encoding/
+ */
+export function readFields(bytes: Uint8Array): Fields {
+  const fields = new Map<number, bigint | Uint8Array>();
+  let at = 0;
+
+  function varint(): bigint {
+    let value = 0n;
+    for (let shift = 0n; shift < 70n; shift += 7n) {
+      const byte = bytes[at];
+      if (byte === undefined) break;
+      at += 1;
+      value |= BigInt(byte & 0x7f) << shift;
+      if (byte < 0x80) return value;
+    }
+    throw new RangeError("a number without an end");
+  }
+
+  function skip(length: number): Uint8Array {
+    at += length;
+    if (at > bytes.length) throw new RangeError("a field is cut off");
+    return bytes.subarray(at - length, at);
+  }
+
+  while (at < bytes.length) {
+    const tag = varint();
+    const wireType = Number(tag & 7n);
+    const number = Number(tag >> 3n);
+    if (wireType === 0) fields.set(number, varint());
+    else if (wireType === 1) skip(8);
+    else if (wireType === 2) fields.set(number, skip(Number(varint())));
+    else if (wireType === 5) skip(4);
+    else throw new RangeError(`wire type ${wireType}`);
+  }
+  return fields;
+}
+
+/** A field of type `string`; the empty one where it is not sent. @throws TypeError */
+export function textOf(fields: Fields, number: number): string {
+  const value = fields.get(number) ?? new Uint8Array();
+  if (typeof value === "bigint") throw new TypeError("a number in place of a string");
+  return decoder.decode(value);
+}
+
+/** A field of type `int64`, `bool` or `enum` that is not negative. */
+export function numberField(number: number, value: number): Uint8Array {
+  return Buffer.concat([varintOf(number * 8), varintOf(value)]);
+}
+
+/** A field of type `string` or `bytes`, or a message. */
+export function bytesField(number: number, value: Uint8Array | string): Uint8Array {
+  const bytes = Buffer.from(value as string);
+  return Buffer.concat([varintOf(number * 8 + 2), varintOf(bytes.length), bytes]);
+}
+
+function varintOf(value: number): Uint8Array {
+  const bytes: number[] = [];
+  let rest = value;
+  for (; rest >= 0x80; rest = Math.floor(rest / 0x80)) bytes.push((rest % 0x80) | 0x80);
+  return Uint8Array.from([...bytes, rest]);
+}

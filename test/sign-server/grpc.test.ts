@@ -1,0 +1,121 @@
+// What a caller can do to a server of gRPC that no client of gRPC does.
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import type { ClientHttp2Session } from "node:http2";
+import { connect } from "node:net";
+import { join } from "node:path";
+import { type TestContext, describe, test } from "node:test";
+import { createGrpcServer, status } from "../../src/sign-server/grpc.ts";
+import { bytesField, numberField, readFields, textOf } from "../../src/sign-server/protobuf.ts";
+import { callGrpc as call, frame, openSession } from "../support/grpc.ts";
+import { temporaryFolder } from "../support/service.ts";
+import { soak } from "../support/soak.ts";
+
+const hello = Buffer.from("hello");
+
+/** A server that echoes, and a session to it. */
+async function start(
+  t: TestContext,
+): Promise<{ path: string; session: ClientHttp2Session; stop(this: void): Promise<void> }> {
+  const path = join(await temporaryFolder(t), "s");
+  const methods = {
+    "/Echo": async (message: Uint8Array) => message,
+    "/Fail": async () => {
+      throw new Error("50 % ü\n");
+    },
+  };
+  const { server, stop } = createGrpcServer(methods, (error) => ({
+    status: status.internal,
+    message: (error as Error).message,
+  }));
+  server.listen(path);
+  await once(server, "listening");
+  t.after(stop);
+  return { path, session: openSession(t, path), stop };
+}
+
+describe("a server of gRPC", () => {
+  test("answers one message with one message", async (t) => {
+    const { session } = await start(t);
+    for (const type of ["application/grpc", "application/grpc+proto"]) {
+      const answer = await call(session, "/Echo", frame(hello), { "content-type": type });
+      assert.deepEqual(answer, { http: 200, grpc: "0", message: undefined, body: "hello" });
+    }
+  });
+
+  test("says what is wrong with a call, and goes on", async (t) => {
+    const { session } = await start(t);
+    const rows: readonly (readonly [path: string, body: Uint8Array, grpc: string])[] = [
+      ["/Nowhere", frame(hello), "12"],
+      ["/toString", frame(hello), "12"],
+      ["/Echo", frame(hello, 1), "12"],
+      ["/Echo", frame(hello, 0, 6), "13"],
+      ["/Echo", Buffer.concat([frame(hello), frame(hello)]), "13"],
+      ["/Echo", Buffer.alloc(0), "13"],
+      ["/Echo", frame(Buffer.alloc(70_000)), "8"],
+      ["/Echo", frame(hello), "0"],
+    ];
+    for (const [path, body, grpc] of rows)
+      assert.equal((await call(session, path, body)).grpc, grpc, `${path} ${grpc}`);
+    assert.equal((await call(session, "/Fail", frame(hello))).message, "50 %25 %C3%BC%0A");
+    const notGrpc = await call(session, "/Echo", frame(hello), { "content-type": "application/json" });
+    assert.deepEqual([notGrpc.http, notGrpc.grpc], [415, undefined]);
+  });
+
+  const resets = soak(20_000);
+  test(`answers others while one resets ${resets} calls, and one speaks no HTTP/2`, async (t) => {
+    const { path, session } = await start(t);
+    const http1 = connect({ path });
+    http1.on("error", () => {}).write("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    const evil = openSession(t, path);
+    for (let count = 0; count < resets && !evil.destroyed; count += 1) {
+      const stream = evil.request({ ":method": "POST", ":path": "/Echo", "content-type": "application/grpc" });
+      stream.on("error", () => {});
+      stream.close(8);
+      if (count % 100 === 0) assert.equal((await call(session, "/Echo", frame(hello))).body, "hello");
+    }
+    assert.equal((await call(session, "/Echo", frame(hello))).body, "hello");
+    http1.destroy();
+  });
+
+  test("ends at once where no call is under way, whether peers do or not", async (t) => {
+    const { session, path, stop } = await start(t);
+    const idle = connect({ path });
+    idle.on("error", () => {});
+    await call(session, "/Echo", frame(hello));
+    await stop();
+    await once(session, "close");
+  });
+});
+
+describe("messages of Protocol Buffers", () => {
+  test("are read back as they were written", () => {
+    const message = Buffer.concat([bytesField(1, "ä".repeat(200)), numberField(2, 2 ** 40 + 300), bytesField(16, "x")]);
+    const fields = readFields(message);
+    assert.deepEqual([textOf(fields, 1), fields.get(2), textOf(fields, 16)], ["ä".repeat(200), 2n ** 40n + 300n, "x"]);
+    assert.equal(textOf(fields, 3), "");
+  });
+
+  test("may have fields that nobody knows, of each type", () => {
+    const unknown = Buffer.from([0x11, 1, 2, 3, 4, 5, 6, 7, 8, 0x1d, 1, 2, 3, 4, 0x20, 0xff, 1]);
+    assert.equal(textOf(readFields(Buffer.concat([unknown, bytesField(1, "a")])), 1), "a");
+  });
+
+  for (const bytes of [
+    [0x0a],
+    [0x0a, 5, 1],
+    [0x08, 0x80],
+    [0x0b],
+    [0x08, ...Array<number>(11).fill(0xff)],
+    [0x11, 1],
+  ]) {
+    test(`cannot be ${Buffer.from(bytes).toString("hex")}`, () => {
+      assert.throws(() => readFields(Uint8Array.from(bytes)), RangeError);
+    });
+  }
+
+  test("have strings in UTF-8", () => {
+    assert.throws(() => textOf(readFields(Uint8Array.from([0x0a, 1, 0xff])), 1), TypeError);
+    assert.throws(() => textOf(readFields(Uint8Array.from([0x08, 1])), 1), TypeError);
+  });
+});

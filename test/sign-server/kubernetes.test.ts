@@ -1,0 +1,164 @@
+// The external signer of Kubernetes, asked by Python's gRPC, which has its own implementation of HTTP/2 and Protocol Buffers.
+import assert from "node:assert/strict";
+import { execFileSync, spawn, spawnSync } from "node:child_process";
+import { createHash, createPublicKey, generateKeyPairSync, verify } from "node:crypto";
+import { existsSync } from "node:fs";
+import { copyFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { after, before, describe, test } from "node:test";
+import { skipWithout, skipped } from "../support/parts.ts";
+import { type RunningService, startService, temporaryFolder } from "../support/service.ts";
+
+// Debian's Python has Debian's packages.
+const python = existsSync("/usr/bin/python3") ? "/usr/bin/python3" : "python3";
+const hasGrpc = spawnSync(python, ["-c", "import grpc, google.protobuf"]).status === 0 || process.env["CI"];
+const skip = skipWithout("protoc") || (hasGrpc ? false : skipped("Python has no grpcio; install python3-grpcio"));
+
+const issuer = "https://kubernetes.default.svc";
+const file = (name: string): string => join(import.meta.dirname, name);
+const encode = (claims: unknown): string =>
+  Buffer.from(typeof claims === "string" ? claims : JSON.stringify(claims)).toString("base64url");
+
+interface Reply {
+  readonly code?: string;
+  readonly details?: string;
+  readonly header: string;
+  readonly signature: string;
+  readonly keys: readonly { keyId: string; key: string; excludeFromOidcDiscovery?: boolean }[];
+  readonly dataTimestamp: { readonly seconds: string };
+  readonly refreshHintSeconds: string;
+  readonly maxTokenExpirationSeconds: string;
+}
+
+/** As the API server composes them. */
+function claimsFor(more: object = {}): object {
+  const now = Math.floor(Date.now() / 1000);
+  return {
+    aud: [issuer],
+    exp: now + 3607,
+    iat: now,
+    iss: issuer,
+    jti: "e8d1a6b2-0c50-4a3f-8f0e-1f3c1f0f2a11",
+    "kubernetes.io": {
+      namespace: "default",
+      pod: { name: "web-0", uid: "7f0d" },
+      serviceaccount: { name: "web.site", uid: "1b4c" },
+      warnafter: now + 3000,
+    },
+    nbf: now,
+    sub: "system:serviceaccount:default:web.site",
+    ...more,
+  };
+}
+
+describe("the external signer of Kubernetes", { skip }, () => {
+  const ends: (() => Promise<void>)[] = [];
+  const scope = { after: (fn: () => Promise<void>) => void ends.unshift(fn) };
+  const former = generateKeyPairSync("rsa", { modulusLength: 2048 }).publicKey;
+  let service: RunningService;
+  let call: (method: string, request?: object) => Promise<Reply>;
+
+  before(async () => {
+    const folder = await temporaryFolder(scope);
+    const [socket, sockets, pub] = [join(folder, "s"), join(folder, "sockets.json"), join(folder, "sa.pub")];
+    await writeFile(pub, former.export({ type: "spki", format: "pem" }));
+    const members = { protocol: "kubernetes", maxLifetimeSeconds: 7200, formerKeys: [pub] };
+    await writeFile(sockets, JSON.stringify({ [socket]: members }));
+    const args = ["--issuer", issuer, "--data", join(folder, "data"), "--max-token-lifetime-seconds", "86400"];
+    service = await startService(scope, [...args, "--sign-config", sockets]);
+    await copyFile(file("external-jwt-signer.proto"), join(folder, "external_jwt_signer.proto"));
+    execFileSync("protoc", [`--proto_path=${folder}`, `--python_out=${folder}`, "external_jwt_signer.proto"]);
+    const child = spawn(python, [file("grpc_client.py"), folder, socket], { stdio: ["pipe", "pipe", "inherit"] });
+    scope.after(async () => void child.kill());
+    const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+    call = async (method, request = {}) => {
+      child.stdin.write(`${JSON.stringify([method, request])}\n`);
+      const { value } = (await lines.next()) as { value: string };
+      return JSON.parse(value) as Reply;
+    };
+  });
+  after(async () => {
+    for (const end of ends) await end();
+  });
+
+  test("signs the claims of a service account as they are, with a key that FetchKeys gives", async () => {
+    const claims = encode(claimsFor());
+    const { header, signature } = await call("Sign", { claims });
+    const { alg, kid, typ, ...more } = JSON.parse(Buffer.from(header, "base64url").toString()) as Record<
+      string,
+      string
+    >;
+    assert.deepEqual([alg, typ, more], ["ES256", "JWT", {}]);
+    const { keys, dataTimestamp, refreshHintSeconds } = await call("FetchKeys");
+    const [own, old, ...others] = keys;
+    assert.deepEqual([own?.keyId, own?.excludeFromOidcDiscovery ?? false, others], [kid, false, []]);
+    const key = createPublicKey({ key: Buffer.from(own?.key ?? "", "base64"), format: "der", type: "spki" });
+    const signed = Buffer.from(`${header}.${claims}`);
+    const options = { key, dsaEncoding: "ieee-p1363" } as const;
+    assert.ok(verify("sha256", signed, options, Buffer.from(signature, "base64url")));
+    assert.ok(Number(refreshHintSeconds) > 0);
+    assert.ok(Math.abs(Number(dataTimestamp.seconds) - Date.now() / 1000) < 60);
+    // As the API server itself computes the kid of a key.
+    const spki = former.export({ type: "spki", format: "der" });
+    const oldKid = createHash("sha256").update(spki).digest("base64url");
+    assert.deepEqual(old, { keyId: oldKid, key: spki.toString("base64"), excludeFromOidcDiscovery: true });
+    const published = (await (await fetch(`http://127.0.0.1:${service.port}/jwks`)).json()) as {
+      keys: { kid: string }[];
+    };
+    assert.deepEqual(
+      published.keys.map(({ kid }) => kid),
+      [kid],
+    );
+  });
+
+  test("says how long tokens may live", async () => {
+    assert.deepEqual(await call("Metadata"), { maxTokenExpirationSeconds: "7200" });
+  });
+
+  describe("signs nothing else:", () => {
+    const now = Math.floor(Date.now() / 1000);
+    const rows: Readonly<Record<string, readonly [claims: string, code: string]>> = {
+      nothing: ["", "INVALID_ARGUMENT"],
+      "no base64url": ["{}", "INVALID_ARGUMENT"],
+      "padded base64url": [`${encode("{}")}=`, "INVALID_ARGUMENT"],
+      "no JSON": [encode("claims"), "INVALID_ARGUMENT"],
+      "no object": [encode([]), "INVALID_ARGUMENT"],
+      "a header and a payload": [`${encode("{}")}.${encode(claimsFor())}`, "INVALID_ARGUMENT"],
+      "a member that is there twice": [
+        encode(JSON.stringify(claimsFor()).replace("{", '{"iss":"https://evil.example",')),
+        "INVALID_ARGUMENT",
+      ],
+      "another issuer": [encode(claimsFor({ iss: "https://evil.example" })), "PERMISSION_DENIED"],
+      "a user": [encode(claimsFor({ sub: "alice" })), "PERMISSION_DENIED"],
+      "a user that looks like one": [encode(claimsFor({ sub: "x\nsystem:serviceaccount:a:b" })), "PERMISSION_DENIED"],
+      "a name with capitals": [encode(claimsFor({ sub: "system:serviceaccount:a:B" })), "PERMISSION_DENIED"],
+      "no audience": [encode(claimsFor({ aud: [] })), "INVALID_ARGUMENT"],
+      "a lifetime beyond the policy": [encode(claimsFor({ exp: now + 7300 })), "PERMISSION_DENIED"],
+      "a token without an end": [encode(claimsFor({ exp: undefined })), "INVALID_ARGUMENT"],
+      "a token that has expired": [encode(claimsFor({ exp: now - 1 })), "INVALID_ARGUMENT"],
+      "a token of the past": [encode(claimsFor({ iat: now - 3600, nbf: now - 3600 })), "INVALID_ARGUMENT"],
+      "a token of the future": [encode(claimsFor({ nbf: now + 3600 })), "INVALID_ARGUMENT"],
+      "claims too large for a token": [encode(claimsFor({ x: "x".repeat(20_000) })), "INVALID_ARGUMENT"],
+      "a long message": [encode(claimsFor({ x: "x".repeat(70_000) })), "RESOURCE_EXHAUSTED"],
+    };
+    for (const [name, [claims, code]] of Object.entries(rows)) {
+      test(name, async () => {
+        const reply = await call("Sign", { claims });
+        assert.deepEqual([reply.code, reply.header], [code, undefined], reply.details);
+      });
+    }
+  });
+
+  test("knows no other method, and goes on after all that", async () => {
+    assert.equal((await call("Unknown")).code, "UNIMPLEMENTED");
+    assert.ok((await call("Sign", { claims: encode(claimsFor({ aud: "one" })) })).signature);
+  });
+
+  test("counts what it signs", async () => {
+    await service.stop();
+    const line = await service.logged(({ msg }) => msg === "tokens signed");
+    assert.equal(line["signed"], 2);
+    assert.equal((await call("Sign", { claims: encode(claimsFor()) })).code, "UNAVAILABLE");
+  });
+});
