@@ -1,0 +1,82 @@
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { type TestContext, test } from "node:test";
+import { type JSONWebKeySet, createLocalJWKSet, decodeProtectedHeader } from "jose";
+import { commandStore, keyFor, wrappingKeyOf } from "../support/managed.ts";
+import { part, skipWithout } from "../support/parts.ts";
+import { eventually, startService, temporaryFolder } from "../support/service.ts";
+import { isSoak } from "../support/soak.ts";
+import { verifyByBoth } from "../support/verifier.ts";
+
+const rotations = isSoak ? 20 : 1;
+const folderOfClients = new URL("../sign-server/", import.meta.url).pathname;
+const clients = { python3: "ask.py", php: "ask.php" };
+const skip = skipWithout(...Object.keys(clients));
+
+/** A process that gives one token after the other, as fast as they are taken. */
+function askWith(t: TestContext, program: string, file: string, socket: string): () => Promise<string> {
+  const child = spawn(part(program), [join(folderOfClients, file), socket], { stdio: ["pipe", "pipe", "inherit"] });
+  t.after(() => child.kill());
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  return async () => {
+    child.stdin.write("\n");
+    return ((await lines.next()) as { value: string }).value;
+  };
+}
+
+test(
+  `${rotations} real rotations under load, while Python and PHP sign: jose and jwksd verify each token, and ask for no key again`,
+  {
+    skip,
+  },
+  async (t) => {
+    const folder = await temporaryFolder(t);
+    const [data, socket] = [join(folder, "data"), join(folder, "s")];
+    const service = await startService(t, ["--data", data, "--sign-socket", socket]);
+    const issuer = new URL(service.jwksUri).origin;
+    const served = async () =>
+      (await (await fetch(service.jwksUri)).json()) as JSONWebKeySet & { keys: { kid: string }[] };
+    // What a cache has: it asks again in the time for which a key is announced, and not for a kid.
+    let copy = createLocalJWKSet(await served());
+    const verified = new Map<string, number>();
+    const kids = new Set<string>();
+    const state = { isOver: false };
+
+    const loads = Object.entries(clients).map(async ([program, file]) => {
+      const ask = askWith(t, program, file, socket);
+      while (!state.isOver) {
+        const token = await ask();
+        await verifyByBoth(token, copy, { issuer, audience: "my-api" });
+        kids.add(decodeProtectedHeader(token).kid ?? "");
+        verified.set(program, (verified.get(program) ?? 0) + 1);
+      }
+    });
+    const rotating = async (): Promise<void> => {
+      const path = join(data, "keys.db");
+      const wrappingKey = await wrappingKeyOf(data);
+      for (let count = 0; count < rotations; count += 1) {
+        const key = await keyFor(wrappingKey);
+        await commandStore(path, { type: "announce", key });
+        await eventually("the next key is served", async () => {
+          const jwks = await served();
+          const isServed = jwks.keys.some(({ kid }) => kid === key.kid);
+          if (isServed) copy = createLocalJWKSet(jwks);
+          return isServed;
+        });
+        await commandStore(path, { type: "activate", kid: key.kid, force: true });
+        await eventually("a token of the next key is there", () => kids.has(key.kid));
+      }
+      state.isOver = true;
+    };
+    try {
+      await Promise.all([...loads, rotating()]);
+    } finally {
+      state.isOver = true;
+    }
+    t.diagnostic(`${kids.size} keys; tokens ${JSON.stringify(Object.fromEntries(verified))}`);
+    assert.equal(kids.size, rotations + 1);
+    for (const program of Object.keys(clients)) assert.ok((verified.get(program) ?? 0) > rotations);
+  },
+);
