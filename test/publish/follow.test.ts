@@ -1,0 +1,102 @@
+import assert from "node:assert/strict";
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { type Interface, createInterface } from "node:readline";
+import { type TestContext, test } from "node:test";
+import { settingsFrom } from "../../src/cli/settings-options.ts";
+import type { Published } from "../../src/publish/publisher.ts";
+import { createLog } from "../../src/server/log.ts";
+import { startPublishing } from "../../src/server/publish.ts";
+import { serveFolder } from "../support/folder-server.ts";
+import { named } from "../support/keys.ts";
+import { eventually, runCli, spawnCli, temporaryFolder } from "../support/service.ts";
+
+interface Line {
+  readonly kids: readonly string[];
+  readonly mode: string;
+  readonly written: readonly string[];
+}
+
+const options = { timeout: 60_000 };
+
+async function start(t: TestContext) {
+  const [folder, data] = [await temporaryFolder(t), await temporaryFolder(t)];
+  const server = await serveFolder(t, folder);
+  const common = ["--issuer", server.url];
+  const follow = (...args: readonly string[]) => {
+    const running = spawnCli(t, ["publish", folder, ...common, "--follow", "--json", ...args]);
+    return { ...running, lines: linesOf(createInterface({ input: running.child.stdout })) };
+  };
+  return { folder, data, server, common, follow };
+}
+
+/** Each line of standard output, once. */
+async function* linesOf(lines: Interface): AsyncGenerator<Line, never> {
+  for await (const line of lines) yield JSON.parse(line) as Line;
+  throw new Error("it has ended");
+}
+
+test(
+  "a publisher that follows takes up a rotation; killed, its copy stands; on SIGTERM it ends",
+  options,
+  async (t) => {
+    const { folder, data, common, follow } = await start(t);
+    const store = ["--data", data];
+    const killed = follow(...store);
+    const { value: first } = await killed.lines.next();
+    assert.deepEqual([first.mode, first.kids.length], ["long", 1]);
+    const rotated = await runCli(t, ["rotate", "--wait", "20", ...common, ...store]);
+    assert.equal(rotated.code, 0, "it has followed");
+    const { value: second } = await killed.lines.next();
+    assert.partialDeepStrictEqual(second, { mode: "rotation", written: [".jwksd/rotation", "jwks"] });
+    assert.equal(second.kids.length, 2);
+    killed.child.kill("SIGKILL");
+    await killed.exited;
+
+    const listed = async () =>
+      JSON.parse((await runCli(t, ["replicas", "--json", ...common, ...store])).stdout) as { replicas: unknown[] };
+    assert.partialDeepStrictEqual(await listed(), { replicas: [{ until: null, revisionsBehind: 0 }], waits: [] });
+    const next = follow(...store);
+    assert.deepEqual((await next.lines.next()).value.written, []);
+    next.child.kill("SIGTERM");
+    assert.deepEqual(await next.exited, { code: 0, signal: null });
+    assert.equal((await listed()).replicas.length, 1);
+    assert.match(await readFile(join(folder, "jwks"), "utf8"), new RegExp(second.kids[1] ?? "none"));
+  },
+);
+
+test("key files are read again when they change, and a server that is away is waited for", options, async (t) => {
+  const { folder, data, server } = await start(t);
+  const keys = join(data, "keys.json");
+  const write = (...kids: readonly string[]) =>
+    writeFile(keys, JSON.stringify({ keys: kids.map((kid) => named(kid)) }), { mode: 0o600 });
+  await write("one");
+  server.instead = { status: 503 };
+  const published: Published[] = [];
+  const failures: string[] = [];
+  const settings = await settingsFrom({ environment: {} }, { issuer: server.url, keys });
+  const publishing = await startPublishing(
+    settings,
+    {
+      target: folder,
+      environment: {},
+      onPublished: (now) => void published.push(now),
+      onFailure: (error) => void failures.push((error as { readonly code: string }).code),
+    },
+    createLog("silent", true),
+  );
+  t.after(() => publishing.stop());
+  assert.deepEqual(failures, ["ERR_NOT_SERVED"]);
+  assert.deepEqual([publishing.isDone, published.length], [false, 0]);
+  server.instead = undefined;
+  await publishing.reload();
+  assert.deepEqual([publishing.isDone, published.length], [true, 1]);
+  await publishing.reload();
+  assert.equal(published.length, 1, "nothing has changed");
+  await write("two", "one");
+  await eventually("the new file is published", () => published.length === 2);
+  assert.deepEqual(published[1]?.written, ["jwks"]);
+  await writeFile(keys, "{");
+  await eventually("the bad file is refused", () => failures.length === 2);
+  assert.match(await readFile(join(folder, "jwks"), "utf8"), /"two".*"one"/);
+});
