@@ -36,7 +36,12 @@ export async function serveFolder(t: Scope, folder: string): Promise<FolderServe
       const isPast = request.headers["cache-control"] === "no-cache";
       const shown = (state.isCaching && !isPast && cached.get(path)) || body;
       cached.set(path, shown);
-      return response.writeHead(200, { "Cache-Control": state.cacheControl ?? mode }).end(shown);
+      return response
+        .writeHead(200, {
+          "Cache-Control": state.cacheControl ?? mode,
+          "Content-Type": path.includes("openid") ? "application/json" : "application/jwk-set+json",
+        })
+        .end(shown);
     })();
   });
   server.listen(0, "127.0.0.1");
