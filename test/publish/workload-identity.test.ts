@@ -49,6 +49,6 @@ test(
     const { code, stdout } = await runCli(t, ["doctor", server.url, "--allow-insecure", "--json", "--token", token]);
     assert.equal(code, 0, stdout);
     // All members are there; that RS256 is none of them is so.
-  assert.deepEqual([...new Set(stdout.match(/DISCOVERY_\w+/g))], ["DISCOVERY_RS256_MISSING"]);
+    assert.deepEqual([...new Set(stdout.match(/DISCOVERY_\w+/g))], ["DISCOVERY_RS256_MISSING"]);
   },
 );
