@@ -2,5 +2,5 @@
 import { globSync } from "node:fs";
 import { join } from "node:path";
 
-const files = globSync(`@(${process.env["JWKSD_COMBINED"]})/**/*.test.ts`, { cwd: import.meta.dirname });
+const files = globSync(`@(${process.env["COMBINED_TESTS"]})/**/*.test.ts`, { cwd: import.meta.dirname });
 for (const file of files.toSorted()) await import(join(import.meta.dirname, file));

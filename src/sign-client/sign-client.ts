@@ -1,7 +1,7 @@
 import { Agent, type IncomingMessage, request as httpRequest } from "node:http";
 import { withDeadline } from "../async.ts";
 import { systemClock } from "../clock.ts";
-import { ConfigError, type ErrorCode, JwksdError, SignerError, TokenError } from "../errors.ts";
+import { ConfigError, JwksdError, SignerError, TokenError } from "../errors.ts";
 import { type Rules, checkOptions, number, text, timeout } from "../options.ts";
 import type { Claims, SignOptions } from "../token/sign.ts";
 
@@ -119,11 +119,10 @@ function unreachable(socket: string, cause: unknown): SignerError {
 /** The error that the server has answered with. */
 function refusal(socket: string, { status, text }: Answer): JwksdError {
   const { code = "", detail = "" } = problemIn(text);
-  if (code.startsWith("ERR_SIGNER_")) return new SignerError(code as never, detail);
-  if (code.startsWith("ERR_OPTION_")) return new ConfigError(code as never, detail);
-  if (code === ("ERR_CLAIMS_INVALID" satisfies ErrorCode) || code === ("ERR_CLAIMS_FORBIDDEN" satisfies ErrorCode)) {
-    return new TokenError(code, detail);
-  }
+  const [, kind] = /^ERR_([A-Z]+)_/.exec(code) ?? [];
+  if (kind === "CLAIMS") return new TokenError(code as never, detail);
+  if (kind === "OPTION") return new ConfigError(code as never, detail);
+  if (kind === "SIGNER") return new SignerError(code as never, detail);
   return new SignerError("ERR_SIGNER_UNAVAILABLE", `${socket} answers ${status} ${code}`);
 }
 

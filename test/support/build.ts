@@ -10,7 +10,7 @@ const root = resolve(import.meta.dirname, "../..");
 // Not in node_modules, where Node runs no TypeScript.
 const cache = join(root, ".cache");
 const beside = ["package.json", "tsconfig.json", "README.md", "LICENSE", ...packageJson.files].filter(
-  (name) => name !== "dist",
+  (name) => !/^!?dist\b/.test(name),
 );
 
 /** A clone of the sources as they are now after `npm run build`, made once for all test files. Nobody writes in it. */
