@@ -158,8 +158,10 @@ async function passwordFrom(
   const file = path ?? join(homedir(), ".pgpass");
   let text: string;
   try {
-    const { mode } = await stat(file);
-    if (process.platform !== "win32" && (mode & 0o077) !== 0) {
+    const { mode, uid } = await stat(file);
+    // A file of root that a group may read is what Kubernetes mounts for a process of another user; libpq takes keys of TLS so.
+    const mayNotBe = uid === 0 && process.geteuid?.() !== 0 ? 0o037 : 0o077;
+    if (process.platform !== "win32" && (mode & mayNotBe) !== 0) {
       throw invalid(`others can read the passwords in ${file}; run: chmod 600 ${file}`);
     }
     text = await readFile(file, "utf8");

@@ -33,6 +33,18 @@ function database(): string {
   return name;
 }
 
+/** Does something with the rights of another user, who is in no group but its own. Only root may. */
+async function asUser(id: number, action: () => Promise<unknown>): Promise<void> {
+  process.setegid?.(id);
+  process.seteuid?.(id);
+  try {
+    await action();
+  } finally {
+    process.seteuid?.(0);
+    process.setegid?.(0);
+  }
+}
+
 async function opened(t: Scope, url: string, timeoutMs = 5_000): Promise<PostgresStores> {
   const stores = await postgresStores(url, { timeoutMs });
   t.after(() => stores.close());
@@ -278,7 +290,8 @@ describe("the store in PostgreSQL", { skip }, () => {
         await opened(t, `postgres://locked@${base}`);
       });
       await t.test("PGPASSFILE", async (t) => {
-        const file = join(await temporaryFolder(t), "pass");
+        const folder = await temporaryFolder(t);
+        const file = join(folder, "pass");
         const lines = [
           "# comment",
           "other:*:*:locked:wrong",
@@ -290,6 +303,16 @@ describe("the store in PostgreSQL", { skip }, () => {
         await opened(t, `postgres://locked@${base}`);
         chmodSync(file, 0o640);
         await refusal(postgresStores(`postgres://locked@${base}`), "ERR_OPTION_INVALID", /others can read.*chmod 600/);
+        if (process.geteuid?.() === 0) {
+          // As Kubernetes mounts a secret for the group of a process.
+          const user = 65_532;
+          chownSync(folder, user, user);
+          chownSync(file, 0, user);
+          const open = () => postgresStores(`postgres://locked@${base}`);
+          await asUser(user, async () => (await open()).close());
+          chmodSync(file, 0o644);
+          await asUser(user, () => refusal(open(), "ERR_OPTION_INVALID", /others can read/));
+        }
         await refusal(
           postgresStores(`postgres://locked@${base}?passfile=/nowhere`),
           "ERR_OPTION_INVALID",

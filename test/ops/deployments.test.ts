@@ -1,0 +1,176 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { readFile, readdir, symlink, writeFile } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { type TestContext, describe, test } from "node:test";
+import { promisify } from "node:util";
+import { parse, parseAllDocuments } from "yaml";
+import { resolveSettings } from "../../src/server/settings.ts";
+import { part, skipWithout } from "../support/parts.ts";
+import { temporaryFolder } from "../support/service.ts";
+
+interface Selector {
+  readonly matchLabels: object;
+}
+
+/** Members of some kinds that are looked at. */
+interface Spec {
+  readonly replicas: number;
+  readonly selector: Selector;
+  readonly podSelector: Selector;
+  readonly template: {
+    readonly metadata: { readonly labels: object };
+    readonly spec: { readonly containers: readonly [{ readonly env: readonly { name: string; value: string }[] }] };
+  };
+}
+
+interface Resource {
+  readonly apiVersion: string;
+  readonly kind: string;
+  readonly metadata: { readonly name: string; readonly labels?: object };
+  readonly spec: Spec;
+}
+
+const root = resolve(import.meta.dirname, "../..");
+const ops = join(root, "ops");
+const folder = join(ops, "kubernetes");
+const read = (path: string): Promise<string> => readFile(path, "utf8");
+const yaml = async (path: string): Promise<unknown> => parse(await read(path), { merge: true });
+
+async function resources(): Promise<readonly Resource[]> {
+  const { resources } = (await yaml(join(folder, "kustomization.yaml"))) as { readonly resources: readonly string[] };
+  const files = (await readdir(folder)).filter((name) => name !== "kustomization.yaml");
+  assert.deepEqual(resources.toSorted(), files.toSorted());
+  const texts = await Promise.all(files.map((file) => read(join(folder, file))));
+  return texts.flatMap((text) => parseAllDocuments(text).map((document) => document.toJS() as Resource));
+}
+
+/** The module with the model of a kind. */
+function modelOf({ apiVersion }: Resource): string {
+  const isOperator = apiVersion.startsWith("monitoring.coreos.com/");
+  return `${isOperator ? "@kubernetes-models/prometheus-operator" : "kubernetes-models"}/${apiVersion}`;
+}
+
+/** The complaints of the compiler about resources as literals of their types, which know all members that there are. */
+async function typeErrors(t: TestContext, all: readonly Resource[]): Promise<string> {
+  const cwd = await temporaryFolder(t);
+  const texts = all.map((resource, index) => {
+    const type = `import("${modelOf(resource)}").I${resource.kind}`;
+    return `export const resource${index}: ${type} = ${JSON.stringify(resource, null, 2)};\n`;
+  });
+  await symlink(join(root, "node_modules"), join(cwd, "node_modules"));
+  await writeFile(join(cwd, "package.json"), '{"type": "module"}');
+  await writeFile(join(cwd, "resources.ts"), texts.join(""));
+  const tsc = join(root, "node_modules/typescript/bin/tsc");
+  const options = ["--noEmit", "--strict", "--skipLibCheck", "--module", "nodenext", "--types", "node"];
+  const { stdout } = await promisify(execFile)(process.execPath, [tsc, ...options, "resources.ts"], { cwd }).catch(
+    (error: { readonly stdout: string }) => error,
+  );
+  return stdout;
+}
+
+describe("ops/kubernetes", { timeout: 60_000 }, () => {
+  test("every resource is one of the API, without a member that it does not know", async (t) => {
+    const all = await resources();
+    for (const resource of all) {
+      const models = (await import(modelOf(resource))) as Record<string, new (data: object) => { validate(): void }>;
+      const Model = models[resource.kind] ?? assert.fail(resource.kind);
+      new Model(resource).validate();
+    }
+    const misspelt = { ...all.find(({ kind }) => kind === "PodDisruptionBudget"), specs: {} } as unknown as Resource;
+    assert.match(await typeErrors(t, [misspelt]), /specs/, "members that are not known are found at all");
+    assert.equal(await typeErrors(t, all), "");
+  });
+
+  test("alerts.yaml is made of ops/alerts.yml", async () => {
+    const script = join(root, "scripts/kubernetes-alerts.ts");
+    const { stdout } = await promisify(execFile)(process.execPath, [script]);
+    const command = "node scripts/kubernetes-alerts.ts > ops/kubernetes/alerts.yaml";
+    assert.equal(await read(join(folder, "alerts.yaml")), stdout, command);
+    const { spec } = parse(stdout) as { readonly spec: unknown };
+    assert.deepEqual(spec, await yaml(join(ops, "alerts.yml")));
+  });
+
+  test("services, budget, policy and monitor select the pods; the settings are settings", async () => {
+    const all = await resources();
+    const resourceOf = (kind: string, name = "jwksd"): Resource =>
+      all.find((resource) => resource.kind === kind && resource.metadata.name === name) ?? assert.fail(kind);
+    const specOf = (kind: string): Spec => resourceOf(kind).spec;
+    const { replicas, selector, template } = specOf("Deployment");
+    assert.equal(replicas, 3);
+    const { labels } = template.metadata;
+    for (const selected of [
+      selector.matchLabels,
+      specOf("Service").selector,
+      resourceOf("Service", "jwksd-admin").spec.selector,
+      specOf("PodDisruptionBudget").selector.matchLabels,
+      specOf("NetworkPolicy").podSelector.matchLabels,
+    ])
+      assert.deepEqual(selected, labels);
+    assert.deepEqual(
+      specOf("ServiceMonitor").selector.matchLabels,
+      resourceOf("Service", "jwksd-admin").metadata.labels,
+    );
+
+    const { configMapGenerator } = (await yaml(join(folder, "kustomization.yaml"))) as {
+      readonly configMapGenerator: readonly [{ readonly literals: readonly string[] }];
+    };
+    const literals = configMapGenerator[0].literals.map((literal) => literal.split(/=(.*)/s, 2) as [string, string]);
+    const env = template.spec.containers[0].env.map(({ name, value }) => [name, value] as const);
+    const environment = Object.fromEntries([...literals, ...env]);
+    const { issuer, store, admin: address } = await resolveSettings({ flags: {}, environment });
+    assert.deepEqual(
+      [issuer, store, address],
+      ["https://login.example.com", "postgres://jwksd@postgresql/jwksd", "0.0.0.0:9901"],
+    );
+  });
+});
+
+test("ops/compose.yml: two replicas with settings that are settings, and nothing but what is named", async () => {
+  interface Compose {
+    readonly services: Readonly<
+      Record<string, { environment?: Record<string, string>; volumes?: string[]; depends_on?: object }>
+    >;
+    readonly volumes: object;
+  }
+  const { services, volumes } = (await yaml(join(ops, "compose.yml"))) as Compose;
+  const replicas = Object.entries(services).filter(([name]) => name.startsWith("jwksd-"));
+  assert.equal(replicas.length, 2);
+  for (const [, { environment = {} }] of replicas) {
+    const values = Object.entries(environment).map(([name, value]) => [name, value.replace(/^\$\{\w+:-(.*)\}$/, "$1")]);
+    const given = Object.fromEntries(values) as Record<string, string>;
+    const { store } = await resolveSettings({ flags: {}, environment: given });
+    assert.equal(store, "postgres://jwksd@postgresql/jwksd");
+  }
+  const used = Object.values(services).flatMap(({ volumes = [] }) =>
+    volumes.map((volume) => volume.split(":")[0] ?? ""),
+  );
+  assert.deepEqual(used.toSorted(), Object.keys(volumes).toSorted());
+  for (const { depends_on = {} } of Object.values(services)) {
+    const names = Array.isArray(depends_on) ? (depends_on as string[]) : Object.keys(depends_on);
+    for (const name of names) assert.ok(Object.hasOwn(services, name), name);
+  }
+});
+
+async function analyze(...args: readonly string[]): Promise<string> {
+  const { stdout, stderr } = await promisify(execFile)(part("systemd-analyze"), args);
+  return stdout + stderr;
+}
+
+describe("ops/jwksd.service", { skip: skipWithout("systemd-analyze") }, () => {
+  test("systemd knows every line of it", async (t) => {
+    const file = join(await temporaryFolder(t), "jwksd.service");
+    // It must name a program that is there.
+    await writeFile(
+      file,
+      (await read(join(ops, "jwksd.service"))).replaceAll("/usr/local/bin/jwksd", process.execPath),
+    );
+    assert.equal(await analyze("verify", "--man=no", file), "");
+  });
+
+  test("leaves the service little that it could harm", async () => {
+    const report = await analyze("security", "--offline=yes", "--no-pager", join(ops, "jwksd.service"));
+    const [, exposure] = /Overall exposure level for jwksd\.service: ([\d.]+) OK/.exec(report) ?? assert.fail(report);
+    assert.ok(Number(exposure) <= 2, exposure);
+  });
+});
