@@ -1,7 +1,7 @@
 import { Command } from "commander";
 import { sleep } from "../async.ts";
 import { systemClock } from "../clock.ts";
-import { ConfigError, JwksdError } from "../errors.ts";
+import { ConfigError, InternalError, JwksdError } from "../errors.ts";
 import { printable } from "../printable.ts";
 import type { Published } from "../publish/publisher.ts";
 import { createCommandLog } from "../server/log.ts";
@@ -117,7 +117,7 @@ async function publish(io: Io, target: string, flags: PublishFlags): Promise<voi
       return;
     }
     if (!(failure instanceof JwksdError) || failure.code !== "ERR_NOT_SERVED") {
-      throw failure ?? new Error("nothing was published, and nothing failed");
+      throw failure ?? new InternalError("ERR_INTERNAL", "nothing was published, and nothing has failed");
     }
     tell(io, `${target} is written, and ${messageOf(failure)}`);
     io.exitCode = notFollowed;

@@ -140,6 +140,7 @@ export function bucketTarget(
     async open() {
       for (const path of paths) seen.set(path, await look(path));
     },
+    content: async (path) => seen.get(path)?.body,
     async put({ documents }) {
       const written: string[] = [];
       for (const document of documents) if (await put(document)) written.push(document.path);

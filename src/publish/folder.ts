@@ -70,6 +70,7 @@ export function folderTarget(folder: string, name: string, place: Place): Target
         await makePublicFolder(folder, own);
         unlock ??= lockFile(at(`${own}/lock`), folder);
       }),
+    content: (path) => named(folder, () => contentOf(at(path))),
     put: (publication) => named(folder, () => putAll(publication)),
     async close() {
       unlock?.();

@@ -11,6 +11,8 @@ export interface Target {
    * @throws ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`
    */
   open(): Promise<void>;
+  /** What is there of a document, as it was noted; `undefined` for nothing. */
+  content(path: string): Promise<Uint8Array | undefined>;
   /**
    * Puts the documents there, in their order, and nothing where it is there already. Whoever reads at any moment, also after a crash, finds
    * each document whole, and a JWK Set where the discovery document says.

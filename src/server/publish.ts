@@ -1,5 +1,6 @@
 import { serial } from "../async.ts";
 import { systemClock } from "../clock.ts";
+import { StateError } from "../errors.ts";
 import { manageKeys } from "../manager/manager.ts";
 import { servedBy } from "../manager/owner.ts";
 import type { KeySink, ManagerEvent } from "../manager/types.ts";
@@ -90,7 +91,9 @@ export async function startPublishing(settings: Settings, options: PublishOption
         managed = { ...publicHalves(keyset, encryptionKeyset), isRotating };
         await publish();
       };
-      manager = await startCopyManager(settings, { name: target.name, update }, { log, onFailure });
+      const copy = { name: target.name, update };
+      const there = await target.content(pathsOf(place)[0] as string);
+      manager = await startCopyManager(settings, copy, { there, log, onFailure });
     }
   } catch (error) {
     await target.close();
@@ -132,13 +135,45 @@ function isSame(publication: Publication, other: Publication | undefined): boole
   return other !== undefined && textOf(publication) === textOf(other);
 }
 
+/**
+ * A set with keys that the store has never had is that of another store, of a newer one, or was made by hand. To replace it would fail
+ * the tokens of those keys.
+ *
+ * @throws StateError `ERR_KID_UNMANAGED`
+ */
+function checkOurs(there: Uint8Array | undefined, records: readonly KeyRecord[], name: string): void {
+  const known = new Set(records.map(({ kid }) => kid));
+  const unknown = signingKidsOf(there).find((kid) => !known.has(kid));
+  if (unknown === undefined) return;
+  throw new StateError(
+    "ERR_KID_UNMANAGED",
+    `${name} holds the signing key ${JSON.stringify(unknown)}, which this store has never had, and nothing was written; give the right store, or take over the key (jwksd keys import), or remove the JWK Set there if no token of that key is in use`,
+  );
+}
+
+/** Those of no JWK Set are none. */
+function signingKidsOf(body: Uint8Array | undefined): string[] {
+  try {
+    const { keys } = JSON.parse(Buffer.from(body ?? []).toString()) as { keys: { kid: string; use?: string }[] };
+    return keys.filter(({ use = "sig" }) => use === "sig").map(({ kid }) => kid);
+  } catch {
+    return [];
+  }
+}
+
 type CopyManager = Awaited<ReturnType<typeof startCopyManager>>;
 
 /** Manages the keys of a store for a copy of the documents. */
 async function startCopyManager(
   settings: Settings,
   copy: KeySink & { readonly name: string },
-  { log, onFailure }: { readonly log: Logger; readonly onFailure: (error: unknown) => void },
+  {
+    there,
+    log,
+    onFailure,
+  }: { readonly there: Uint8Array | undefined } & Pick<PublishOptions, "onFailure"> & {
+      readonly log: Logger;
+    },
 ) {
   const signers = await signersOf(settings, log);
   const { vault, policy } = await openManaged(settings, log, { create: true, ownerRule: servedBy });
@@ -149,6 +184,7 @@ async function startCopyManager(
     if (event.type === "changed") known = event.records;
   };
   try {
+    checkOurs(there, (await vault.store.load()).records, copy.name);
     const manager = await manageKeys(vault, { issuer: vault.owner.issuer, policy, ...signers, copy, onEvent });
     known = manager.records;
     return {

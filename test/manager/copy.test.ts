@@ -7,7 +7,7 @@ import { createSinks } from "../../src/manager/sinks.ts";
 import type { KeySink, ManagedKeysets } from "../../src/manager/types.ts";
 import { activeKey, announcedKey } from "../../src/rotation/records.ts";
 import { hour, second } from "../rotation/key-records.ts";
-import { soak } from "../support/soak.ts";
+import { isSoak, soak } from "../support/soak.ts";
 import { type ManagerChoice, type Replica, World, seen } from "./world.ts";
 
 const minute = 60 * second;
@@ -195,7 +195,7 @@ test("whatever happens to publishers, no token bears a key that the copy, or a c
     const { world, bucket, one, publish } = await start();
     let publishers = [await publish()];
     const first = (await seen(one)).signs;
-    for (let step = 0; step < 30; step += 1) {
+    for (let step = 0; step < (isSoak ? 30 : 18); step += 1) {
       const choice = random();
       if (choice < 0.2 && publishers.length < 2) publishers.push(await publish());
       else if (choice < 0.45 && publishers.length > 0) {

@@ -159,6 +159,21 @@ describe("jwksd publish FOLDER, of managed keys", () => {
     assert.ok(((await copied())[0]?.publishes ?? 0) > 0);
   });
 
+  test("is not replaced by the keys of another store, and is by those of a store that has revoked its key", async (t) => {
+    const { publish, cli, data, kids, folder } = await start(t);
+    await publish();
+    const before = await kids();
+    const other = await publish("--data", join(data, "other"));
+    assert.equal(other.code, 1);
+    assert.match(other.stderr, /holds the signing key "[^"]+", which this store has never had.*\[ERR_KID_UNMANAGED\]/);
+    assert.deepEqual(await kids(), before);
+    assert.equal((await cli("keys", "revoke", "--yes", "--wait", "0", before[0] ?? "")).code, 0);
+    assert.equal((await publish()).code, 0);
+    assert.notDeepEqual(await kids(), before);
+    await writeFile(join(folder, "jwks"), "no JSON");
+    assert.equal((await publish()).code, 0);
+  });
+
   test("purges after a write, once, and again where that failed", async (t) => {
     const { publish, folder, server } = await start(t);
     const log = join(folder, "purged");
