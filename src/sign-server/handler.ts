@@ -96,14 +96,17 @@ const notAllowed = (allow: string): SignReply => problem(405, `This path answers
 function reply(response: ServerResponse, { status, contentType, text, headers = [] }: SignReply): void {
   // The server has answered already where the body did not come.
   if (response.headersSent) return;
+  const length = Buffer.byteLength(text);
   response.writeHead(status, [
     "Content-Type",
     contentType,
     "Content-Length",
-    String(Buffer.byteLength(text)),
+    String(length),
     "Cache-Control",
     "no-store",
     ...headers,
   ]);
-  response.end(response.req.method === "HEAD" ? undefined : text);
+  if (response.req.method === "HEAD") response.end();
+  // Node writes Latin-1 faster.
+  else response.end(text, length === text.length ? "latin1" : "utf8");
 }

@@ -58,14 +58,15 @@ describe("a client of a sign socket", () => {
 
   test("says what is wrong with the socket, and finds it when it is back", async (t) => {
     const socket = await pathIn(t);
-    const tokens = clientOf(t, socket, 100);
+    const tokens = clientOf(t, socket);
     await assert.rejects(tokens.sign({}, minute), { code: "ERR_SIGNER_UNAVAILABLE", retryable: true });
     const silent = await serve(
       t,
       socket,
       createServer(() => {}),
     );
-    await assert.rejects(tokens.sign({}, minute), { code: "ERR_SIGNER_TIMEOUT", retryable: true });
+    const hasty = clientOf(t, socket, 10);
+    await assert.rejects(hasty.sign({}, minute), { code: "ERR_SIGNER_TIMEOUT", retryable: true });
     silent.closeAllConnections();
     silent.close();
     await once(silent, "close");
