@@ -27,20 +27,22 @@ export function keepOpen({ httpVersionMinor, headers }: IncomingMessage, respons
   if (/(?:^|,)\s*keep-alive\s*(?:,|$)/i.test(headers.connection ?? "")) response.setHeader("Connection", "keep-alive");
 }
 
-/** What a connection waits for, and since when. */
+/** What a connection waits for. A request only notes itself here; the rest is seen by the checks, which are few. */
 interface Wait {
-  /** The newest request; a connection that has none waits for its first head. */
+  /** The newest request. `undefined` while the next head is on its way. */
   request: IncomingMessage | undefined;
+  /** The request of the last check. */
+  seen: IncomingMessage | undefined;
   sinceMs: number;
-  /** What was read before; more than that, without a request, is a part of the next head. `undefined` while a request is under way. */
-  idleBytes: number | undefined;
+  /** What was read when the request was whole; more than that, without a new request, is a part of the next head. */
+  wholeBytes: number | undefined;
 }
 
 function keepDeadlines(server: Server, limits: Limits): void {
   const waits = new Map<Socket, Wait>();
   const noteRequest = (request: IncomingMessage): void => {
     const wait = waits.get(request.socket);
-    if (wait !== undefined) Object.assign(wait, { request, sinceMs: performance.now(), idleBytes: undefined });
+    if (wait !== undefined) wait.request = request;
   };
   const expire = (socket: Socket): void => {
     waits.delete(socket);
@@ -49,7 +51,7 @@ function keepDeadlines(server: Server, limits: Limits): void {
   };
 
   server.on("connection", (socket: Socket) => {
-    waits.set(socket, { request: undefined, sinceMs: performance.now(), idleBytes: undefined });
+    waits.set(socket, { request: undefined, seen: undefined, sinceMs: performance.now(), wholeBytes: undefined });
     socket.once("close", () => waits.delete(socket));
   });
   server.on("request", noteRequest).on("checkExpectation", noteRequest);
@@ -62,14 +64,15 @@ function keepDeadlines(server: Server, limits: Limits): void {
   function check(socket: Socket, wait: Wait): void {
     const nowMs = performance.now();
     const isLate = (limitMs: number): boolean => nowMs - wait.sinceMs > limitMs;
+    if (wait.request !== wait.seen) Object.assign(wait, { seen: wait.request, sinceMs: nowMs, wholeBytes: undefined });
     if (wait.request === undefined) {
       if (isLate(limits.headersTimeoutMs)) expire(socket);
     } else if (!wait.request.complete) {
       if (isLate(limits.requestTimeoutMs)) expire(socket);
-    } else if (wait.idleBytes === undefined) {
-      Object.assign(wait, { sinceMs: nowMs, idleBytes: socket.bytesRead });
-    } else if (socket.bytesRead > wait.idleBytes) {
-      Object.assign(wait, { request: undefined, sinceMs: nowMs });
+    } else if (wait.wholeBytes === undefined) {
+      Object.assign(wait, { sinceMs: nowMs, wholeBytes: socket.bytesRead });
+    } else if (socket.bytesRead > wait.wholeBytes) {
+      Object.assign(wait, { request: undefined, seen: undefined, sinceMs: nowMs });
     } else if (isLate(limits.keepAliveTimeoutMs)) {
       socket.destroy();
     }
