@@ -87,11 +87,13 @@ describe("the copy of a publisher", () => {
     const publisher = await publish();
     bucket.fails = true;
     const next = await rotate(world, one);
-    await world.pass(announceMs + leaseMs);
+    await world.pass(leaseMs / 2);
     assert.notEqual((await seen(one)).signs, next);
     assert.equal(publisher.isAcknowledged, false);
     bucket.fails = false;
-    await world.pass(announceMs + 5 * minute);
+    await world.pass(announceMs - 10 * minute);
+    assert.notEqual((await seen(one)).signs, next);
+    await world.pass(15 * minute);
     assert.equal((await seen(one)).signs, next);
     for (const manager of [publisher, one.manager]) await world.stop({ manager });
   });
@@ -103,7 +105,7 @@ describe("the copy of a publisher", () => {
     const next = await rotate(world, one);
     bucket.fails = true;
     const publisher = await publish();
-    await world.pass(announceMs + leaseMs);
+    await world.pass(leaseMs / 2);
     assert.equal((await leaseOf(world, bucket))?.publishes, before);
     assert.notEqual((await seen(one)).signs, next);
     for (const manager of [publisher, one.manager]) await world.stop({ manager });

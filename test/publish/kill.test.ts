@@ -68,7 +68,7 @@ test("a folder is whole at any instant, and after kill -9 at any instant", { tim
   const look = (isStill: boolean): number =>
     checkPair(read, ({ isShort }) => !isStill || !isShort || existsSync(marker));
   let newest = -1;
-  for (let round = 0; round < (isSoak ? 300 : 2); round += 1) {
+  for (let round = 0; round < (isSoak ? 300 : 1); round += 1) {
     const publisher = await begin(t, folder, newest + 1);
     await readAndKill(publisher, Math.random() * 25, () => look(false));
     const number = look(true);

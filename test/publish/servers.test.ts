@@ -26,7 +26,7 @@ const essence = ({ status, headers, body }: Answer) => ({
 
 for (const server of staticServers) {
   describe(`a folder behind ${server.name}`, { skip: skipWithout(server.program), timeout: 60_000 }, () => {
-    test("answers as jwksd serve does, in both modes, below a path, without a reload", async (t) => {
+    test("answers as jwksd serve does, in both modes, below a path, without a reload, and shows nothing else", async (t) => {
       const { publish, paths, port, direct } = await start(t, server);
       for (const args of [[], ["--rotation-mode"], []]) {
         assert.deepEqual((await publish(args)).code, 0);
@@ -46,11 +46,6 @@ for (const server of staticServers) {
           assert.equal(other.headers["cache-control"], "no-store");
         }
       }
-    });
-
-    test("shows nothing else of the folder", async (t) => {
-      const { port, publish } = await start(t, server);
-      await publish([]);
       for (const path of ["/.jwksd/lock", "/oidc/.jwksd/nginx.conf", "/oidc/", "/oidc/jwks/"]) {
         const { body, status } = await send(port, { path });
         assert.doesNotMatch(body, /jwksd/, `${path} ${status}`);
