@@ -2,13 +2,14 @@ import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
 import { cp, glob, mkdir, mkdtemp, readFile, rename, rm, symlink } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 import packageJson from "../../package.json" with { type: "json" };
 
 const root = resolve(import.meta.dirname, "../..");
-// Not in node_modules, where Node runs no TypeScript.
-const cache = join(root, ".cache");
+// Not in node_modules, where Node runs no TypeScript, and not below the sources, whose settings Deno would take.
+const cache = join(tmpdir(), `jwksd-built-${process.getuid?.() ?? "own"}`);
 const beside = ["package.json", "tsconfig.json", "README.md", "LICENSE", ...packageJson.files].filter(
   (name) => !/^!?dist\b/.test(name),
 );
@@ -23,7 +24,7 @@ export async function builtClone(): Promise<string> {
   for (const path of new Set(sources.sort())) hash.update(path).update(await readFile(path));
   const built = join(cache, hash.digest("hex").slice(0, 16));
   if (existsSync(built)) return built;
-  await mkdir(cache, { recursive: true });
+  await mkdir(cache, { recursive: true, mode: 0o700 });
   const clone = await mkdtemp(join(cache, "new-"));
   for (const name of beside) await cp(join(root, name), join(clone, name), { recursive: true });
   await symlink(join(root, "node_modules"), join(clone, "node_modules"));
