@@ -1,3 +1,9 @@
+/**
+ * The provider: a JWK Set and a discovery document, tokens signed and verified, and what clients sign.
+ *
+ * @module jwksd
+ */
+
 export type { Client } from "./client/client-keys.ts";
 export { type ClientVerifier, type ClientVerifierOptions, createClientVerifier } from "./client/client-tokens.ts";
 export type { ClientEvent, TokenKind } from "./client/events.ts";
@@ -18,7 +24,8 @@ export {
   TokenError,
 } from "./errors.ts";
 export type { EcPublicJwk, PublicJwk, RsaPublicJwk } from "./jwk/public.ts";
-export type { KeyInput } from "./jwk/read.ts";
+export type { CryptoKeyPair, KeyInput, KeyObjectLike } from "./jwk/read.ts";
+export type { NodeRequest, NodeResponse } from "./http/node.ts";
 export type { EncryptionAlg, EncryptionEntry, EncryptionKeyset, Keyset, SigningEntry } from "./keyset/keyset.ts";
 export {
   type Endpoints,

@@ -1,3 +1,9 @@
+/**
+ * A signer for a key URI, in an HSM or a key service.
+ *
+ * @module jwksd/signer
+ */
+
 import { ConfigError } from "./errors.ts";
 import type { AwsKmsOptions } from "./kms/aws-kms.ts";
 import type { AzureKeyVaultOptions } from "./kms/azure-key-vault.ts";

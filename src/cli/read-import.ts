@@ -137,7 +137,7 @@ function checkSignsEs256({ kty, crv, use, alg }: jose.JWK, name: string, options
   if (type === undefined || (cannotSign && !type.startsWith("Ed"))) return;
   throw new KeyMaterialError(
     "ERR_KEY_NOT_P256",
-    `${name}: this ${type} key cannot sign here, because jwksd signs with ES256 (P-256) only; docs/operations.md, "From RS256 or EdDSA", shows how to move`,
+    `${name}: this ${type} key cannot sign here, because jwksd signs with ES256 (P-256) only; docs/migrate.md, "From RS256 or EdDSA", shows how to move`,
   );
 }
 

@@ -1,3 +1,9 @@
+/**
+ * What is wrong with the keys of any provider: observations in, findings out. It fetches nothing.
+ *
+ * @module jwksd/doctor
+ */
+
 export { type Break } from "./breaks.ts";
 export { type Code, type Rule, type Severity, codes } from "./codes.ts";
 export { examine } from "./examine.ts";

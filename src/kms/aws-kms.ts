@@ -1,3 +1,9 @@
+/**
+ * Keys in AWS KMS.
+ *
+ * @module jwksd/signer/aws-kms
+ */
+
 import type * as Sdk from "@aws-sdk/client-kms";
 import { type Rules, callback, text, wholeNumber } from "../options.ts";
 import { backendRules, checkBackendOptions, httpUrl, needsOption, onlyFromCode } from "../signer/backend-options.ts";

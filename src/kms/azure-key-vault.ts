@@ -1,3 +1,9 @@
+/**
+ * Keys in Azure Key Vault.
+ *
+ * @module jwksd/signer/azure-key-vault
+ */
+
 import type { CryptographyClient, KeyClient, KeyVaultKey } from "@azure/keyvault-keys";
 import { base64url } from "jose";
 import { systemClock } from "../clock.ts";

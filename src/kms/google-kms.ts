@@ -1,3 +1,9 @@
+/**
+ * Keys in Google Cloud KMS.
+ *
+ * @module jwksd/signer/google-kms
+ */
+
 import type { KeyManagementServiceClient } from "@google-cloud/kms";
 import { ConfigError, type SignerError } from "../errors.ts";
 import { type Rules, oneOf, textThat } from "../options.ts";

@@ -1,3 +1,9 @@
+/**
+ * Keys in the transit engine of Vault or OpenBao.
+ *
+ * @module jwksd/signer/vault-transit
+ */
+
 import { base64url } from "jose";
 import { systemClock } from "../clock.ts";
 import { type Rules, callback, text, textThat } from "../options.ts";

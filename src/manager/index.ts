@@ -1,3 +1,9 @@
+/**
+ * The key manager: makes, rotates and removes keys in a store.
+ *
+ * @module jwksd/rotation
+ */
+
 export type { Metric, MetricValue } from "../metrics.ts";
 export type { Change } from "../rotation/advance.ts";
 export type { Command, NewKey } from "../rotation/commands.ts";

@@ -1,2 +1,9 @@
+/**
+ * Keys from files, and a fetch that reaches public addresses only.
+ *
+ * @module jwksd/node
+ */
+
+export type { Address } from "./host-addresses.ts";
 export { type GuardedFetchOptions, createGuardedFetch, guardedFetch, isPublicAddress } from "./guarded-fetch.ts";
 export { type Loaded, readEncryptionKeyset, readKeyset } from "./key-files.ts";

@@ -1,3 +1,9 @@
+/**
+ * Keys in an HSM with PKCS#11.
+ *
+ * @module jwksd/signer/pkcs11
+ */
+
 import { randomBytes } from "node:crypto";
 import { calculateJwkThumbprint } from "jose";
 import { abortable } from "../async.ts";

@@ -1,3 +1,9 @@
+/**
+ * The service of `jwksd serve`, to start in your own process.
+ *
+ * @module jwksd/server
+ */
+
 export { signWithSettings } from "./sign.ts";
 export { createLog } from "./log.ts";
 export type { Logger } from "./logger.ts";

@@ -21,7 +21,7 @@ import { signersOf } from "./signers.ts";
  * Signs a token with the active key of a configuration of `jwksd serve`; nothing has to be running.
  *
  * @throws ServiceError `ERR_FILE_UNREADABLE`, `ERR_NO_KEY_FILES`
- * @throws StateError, SignerError see {@link signFresh}
+ * @throws StateError, SignerError as `sign` of a provider throws them
  * @throws TokenError `ERR_CLAIMS_INVALID`
  * @throws ConfigError, KeyMaterialError see `createProvider`
  */

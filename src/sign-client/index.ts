@@ -1,1 +1,7 @@
+/**
+ * A client of the sign socket of `jwksd serve --sign-socket`.
+ *
+ * @module jwksd/sign-client
+ */
+
 export { type SignClient, type SignClientOptions, createSignClient } from "./sign-client.ts";

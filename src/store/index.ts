@@ -1,4 +1,10 @@
-export { memoryStore } from "./memory.ts";
+/**
+ * The port of stores, and a store in memory.
+ *
+ * @module jwksd/store
+ */
+
+export { type MemoryStoreOptions, memoryStore } from "./memory.ts";
 export type {
   CommitOptions,
   Committed,

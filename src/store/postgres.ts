@@ -1,3 +1,9 @@
+/**
+ * A store in PostgreSQL.
+ *
+ * @module jwksd/store/postgres
+ */
+
 import { checkOptions, textThat, timeout } from "../options.ts";
 import { Changes } from "./postgres-changes.ts";
 import { Connections } from "./postgres-driver.ts";

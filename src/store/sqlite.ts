@@ -1,3 +1,9 @@
+/**
+ * A store in a SQLite file.
+ *
+ * @module jwksd/store/sqlite
+ */
+
 import { randomUUID } from "node:crypto";
 import { resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";

@@ -106,15 +106,15 @@ describe("signing keys of other algorithms are refused with the way to move, and
       const error = await refusal(() => readImport(file, options), "ERR_KEY_NOT_P256");
       assertSilent(error, [text, rsa, p384, ed25519]);
       assert.ok(error.message.includes(`this ${type} key cannot sign here, because jwksd signs with ES256`));
-      assert.match(error.message, /docs\/operations\.md, "From RS256 or EdDSA", shows how to move$/);
+      assert.match(error.message, /docs\/migrate\.md, "From RS256 or EdDSA", shows how to move$/);
       assert.ok(!error.message.includes("enc"), error.message);
       assert.equal(error.message.includes('kid "b"'), name === "in a set");
     });
   }
 
   test("the page is there", async () => {
-    const page = await readFile(new URL("../../docs/operations.md", import.meta.url), "utf8");
-    assert.match(page, /^### From RS256 or EdDSA$/m);
+    const page = await readFile(new URL("../../docs/migrate.md", import.meta.url), "utf8");
+    assert.match(page, /^## From RS256 or EdDSA$/m);
   });
 
   test("one key of a set is imported whatever the others are", async (t) => {

@@ -1,3 +1,10 @@
+/**
+ * The observations of the doctor, made over the network or from a file.
+ *
+ * @module jwksd/doctor/node
+ */
+
 export { type Happening } from "../timeline.ts";
 export { type ObserveOptions, asking, observe, observeBody } from "./observe.ts";
+export type { RequestLimits } from "./request.ts";
 export { type WatchOptions, watch } from "./watch.ts";

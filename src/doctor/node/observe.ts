@@ -25,7 +25,7 @@ const browserAgent =
 const limitsOf = (options: ObserveOptions): RequestLimits => ({ ...defaults, ...options });
 
 /**
- * Observes an issuer, a discovery document or a JWK Set for {@link examine}. Sends at most 30 requests, GET and HEAD only, within a minute.
+ * Observes an issuer, a discovery document or a JWK Set for `examine`. Sends at most 30 requests, GET and HEAD only, within a minute.
  * Connects to https URLs and public addresses only, unless `allowInsecure` is set.
  *
  * @example
