@@ -117,8 +117,7 @@ describe("the external signer of Kubernetes", { skip }, () => {
   });
 
   describe("signs nothing else:", () => {
-    const now = Math.floor(Date.now() / 1000);
-    const rows: Readonly<Record<string, readonly [claims: string, code: string]>> = {
+    const rowsAt = (now: number): Readonly<Record<string, readonly [claims: string, code: string]>> => ({
       nothing: ["", "INVALID_ARGUMENT"],
       "no base64url": ["{}", "INVALID_ARGUMENT"],
       "padded base64url": [`${encode("{}")}=`, "INVALID_ARGUMENT"],
@@ -141,9 +140,10 @@ describe("the external signer of Kubernetes", { skip }, () => {
       "a token of the future": [encode(claimsFor({ nbf: now + 3600 })), "INVALID_ARGUMENT"],
       "claims too large for a token": [encode(claimsFor({ x: "x".repeat(20_000) })), "INVALID_ARGUMENT"],
       "a long message": [encode(claimsFor({ x: "x".repeat(70_000) })), "RESOURCE_EXHAUSTED"],
-    };
-    for (const [name, [claims, code]] of Object.entries(rows)) {
+    });
+    for (const name of Object.keys(rowsAt(0))) {
       test(name, async () => {
+        const [claims, code] = rowsAt(Math.floor(Date.now() / 1000))[name] ?? [];
         const reply = await call("Sign", { claims });
         assert.deepEqual([reply.code, reply.header], [code, undefined], reply.details);
       });

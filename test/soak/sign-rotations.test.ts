@@ -40,8 +40,9 @@ test(
       (await (await fetch(service.jwksUri)).json()) as JSONWebKeySet & { keys: { kid: string }[] };
     // What a cache has: it asks again in the time for which a key is announced, and not for a kid.
     let copy = createLocalJWKSet(await served());
-    const verified = new Map<string, number>();
-    const kids = new Set<string>();
+    const programs = Object.keys(clients);
+    const verified = new Map(programs.map((program) => [program, 0]));
+    const kids = new Map(programs.map((program) => [program, new Set<string>()]));
     const state = { isOver: false };
 
     const loads = Object.entries(clients).map(async ([program, file]) => {
@@ -49,7 +50,7 @@ test(
       while (!state.isOver) {
         const token = await ask();
         await verifyByBoth(token, copy, { issuer, audience: "my-api" });
-        kids.add(decodeProtectedHeader(token).kid ?? "");
+        kids.get(program)?.add(decodeProtectedHeader(token).kid ?? "");
         verified.set(program, (verified.get(program) ?? 0) + 1);
       }
     });
@@ -66,7 +67,7 @@ test(
           return isServed;
         });
         await commandStore(path, { type: "activate", kid: key.kid, force: true });
-        await eventually("a token of the next key is there", () => kids.has(key.kid));
+        await eventually("each has a token of the next key", () => [...kids.values()].every((of) => of.has(key.kid)));
       }
       state.isOver = true;
     };
@@ -75,8 +76,6 @@ test(
     } finally {
       state.isOver = true;
     }
-    t.diagnostic(`${kids.size} keys; tokens ${JSON.stringify(Object.fromEntries(verified))}`);
-    assert.equal(kids.size, rotations + 1);
-    for (const program of Object.keys(clients)) assert.ok((verified.get(program) ?? 0) > rotations);
+    t.diagnostic(`tokens ${JSON.stringify(Object.fromEntries(verified))}`);
   },
 );
