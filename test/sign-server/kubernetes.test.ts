@@ -52,6 +52,32 @@ function claimsFor(more: object = {}): object {
   };
 }
 
+/** Claims that are not signed, and the code of the refusal. */
+const rowsAt = (now: number): Readonly<Record<string, readonly [claims: string, code: string]>> => ({
+  nothing: ["", "INVALID_ARGUMENT"],
+  "no base64url": ["{}", "INVALID_ARGUMENT"],
+  "padded base64url": [`${encode("{}")}=`, "INVALID_ARGUMENT"],
+  "no JSON": [encode("claims"), "INVALID_ARGUMENT"],
+  "no object": [encode([]), "INVALID_ARGUMENT"],
+  "a header and a payload": [`${encode("{}")}.${encode(claimsFor())}`, "INVALID_ARGUMENT"],
+  "a member that is there twice": [
+    encode(JSON.stringify(claimsFor()).replace("{", '{"iss":"https://evil.example",')),
+    "INVALID_ARGUMENT",
+  ],
+  "another issuer": [encode(claimsFor({ iss: "https://evil.example" })), "PERMISSION_DENIED"],
+  "a user": [encode(claimsFor({ sub: "alice" })), "PERMISSION_DENIED"],
+  "a user that looks like one": [encode(claimsFor({ sub: "x\nsystem:serviceaccount:a:b" })), "PERMISSION_DENIED"],
+  "a name with capitals": [encode(claimsFor({ sub: "system:serviceaccount:a:B" })), "PERMISSION_DENIED"],
+  "no audience": [encode(claimsFor({ aud: [] })), "INVALID_ARGUMENT"],
+  "a lifetime beyond the policy": [encode(claimsFor({ exp: now + 7300 })), "PERMISSION_DENIED"],
+  "a token without an end": [encode(claimsFor({ exp: undefined })), "INVALID_ARGUMENT"],
+  "a token that has expired": [encode(claimsFor({ exp: now - 1 })), "INVALID_ARGUMENT"],
+  "a token of the past": [encode(claimsFor({ iat: now - 3600, nbf: now - 3600 })), "INVALID_ARGUMENT"],
+  "a token of the future": [encode(claimsFor({ nbf: now + 3600 })), "INVALID_ARGUMENT"],
+  "claims too large for a token": [encode(claimsFor({ x: "x".repeat(20_000) })), "INVALID_ARGUMENT"],
+  "a long message": [encode(claimsFor({ x: "x".repeat(70_000) })), "RESOURCE_EXHAUSTED"],
+});
+
 describe("the external signer of Kubernetes", { skip }, () => {
   const ends: (() => Promise<void>)[] = [];
   const scope = { after: (fn: () => Promise<void>) => void ends.unshift(fn) };
@@ -117,30 +143,6 @@ describe("the external signer of Kubernetes", { skip }, () => {
   });
 
   describe("signs nothing else:", () => {
-    const rowsAt = (now: number): Readonly<Record<string, readonly [claims: string, code: string]>> => ({
-      nothing: ["", "INVALID_ARGUMENT"],
-      "no base64url": ["{}", "INVALID_ARGUMENT"],
-      "padded base64url": [`${encode("{}")}=`, "INVALID_ARGUMENT"],
-      "no JSON": [encode("claims"), "INVALID_ARGUMENT"],
-      "no object": [encode([]), "INVALID_ARGUMENT"],
-      "a header and a payload": [`${encode("{}")}.${encode(claimsFor())}`, "INVALID_ARGUMENT"],
-      "a member that is there twice": [
-        encode(JSON.stringify(claimsFor()).replace("{", '{"iss":"https://evil.example",')),
-        "INVALID_ARGUMENT",
-      ],
-      "another issuer": [encode(claimsFor({ iss: "https://evil.example" })), "PERMISSION_DENIED"],
-      "a user": [encode(claimsFor({ sub: "alice" })), "PERMISSION_DENIED"],
-      "a user that looks like one": [encode(claimsFor({ sub: "x\nsystem:serviceaccount:a:b" })), "PERMISSION_DENIED"],
-      "a name with capitals": [encode(claimsFor({ sub: "system:serviceaccount:a:B" })), "PERMISSION_DENIED"],
-      "no audience": [encode(claimsFor({ aud: [] })), "INVALID_ARGUMENT"],
-      "a lifetime beyond the policy": [encode(claimsFor({ exp: now + 7300 })), "PERMISSION_DENIED"],
-      "a token without an end": [encode(claimsFor({ exp: undefined })), "INVALID_ARGUMENT"],
-      "a token that has expired": [encode(claimsFor({ exp: now - 1 })), "INVALID_ARGUMENT"],
-      "a token of the past": [encode(claimsFor({ iat: now - 3600, nbf: now - 3600 })), "INVALID_ARGUMENT"],
-      "a token of the future": [encode(claimsFor({ nbf: now + 3600 })), "INVALID_ARGUMENT"],
-      "claims too large for a token": [encode(claimsFor({ x: "x".repeat(20_000) })), "INVALID_ARGUMENT"],
-      "a long message": [encode(claimsFor({ x: "x".repeat(70_000) })), "RESOURCE_EXHAUSTED"],
-    });
     for (const name of Object.keys(rowsAt(0))) {
       test(name, async () => {
         const [claims, code] = rowsAt(Math.floor(Date.now() / 1000))[name] ?? [];
