@@ -6,8 +6,9 @@ import { join, resolve } from "node:path";
 import { test } from "node:test";
 import { promisify } from "node:util";
 import { getOnce, kidsIn } from "../support/load.ts";
+import { skipWithoutExecutable } from "../support/executable.ts";
 import { part, skipWithout, skipped } from "../support/parts.ts";
-import { type Exit, binary, followService, freePort, temporaryFolder } from "../support/service.ts";
+import { type Exit, followService, freePort, temporaryFolder } from "../support/service.ts";
 
 interface Image {
   readonly Size: number;
@@ -24,9 +25,8 @@ interface Image {
 
 const root = resolve(import.meta.dirname, "../..");
 const user = 65_532;
-// It takes seconds, and the executable.
 const skip =
-  (binary === undefined && skipped("the image; it is tested by: npm run test:binary")) ||
+  skipWithoutExecutable("the image") ||
   (process.getuid?.() !== 0 && skipped("the image; without root, buildah needs subordinate ids")) ||
   skipWithout("buildah");
 

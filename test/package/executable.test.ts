@@ -1,13 +1,12 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
-import { existsSync } from "node:fs";
 import { readFile, writeFile } from "node:fs/promises";
-import { join, resolve } from "node:path";
+import { join } from "node:path";
 import { describe, test } from "node:test";
 import { promisify } from "node:util";
 import packageJson from "../../package.json" with { type: "json" };
-import { skipped } from "../support/parts.ts";
+import { executable, folder, skipWithoutExecutable } from "../support/executable.ts";
 import { temporaryFolder } from "../support/service.ts";
 
 interface Bom {
@@ -26,21 +25,17 @@ const optional = [
   "pkcs11js",
   "prom-client",
 ];
-const folder = resolve(import.meta.dirname, "../../dist/bin");
-const executable = join(folder, "jwksd");
-const skip =
-  existsSync(executable) || process.env["CI"]
-    ? false
-    : skipped("the one executable is not built; build it with: npm run build:binary");
+const skip = skipWithoutExecutable("its checksums and its parts");
+
+const hash = async (file: string): Promise<string> =>
+  createHash("sha256")
+    .update(await readFile(join(folder, file)))
+    .digest("hex");
 
 describe("the one executable", { skip, timeout: 60_000 }, () => {
   test("has the checksums that stand beside it", async () => {
     const sums = await readFile(join(folder, "SHA256SUMS"), "utf8");
     const files = ["jwksd", "jwksd.cdx.json", "licenses.txt"];
-    const hash = async (file: string): Promise<string> =>
-      createHash("sha256")
-        .update(await readFile(join(folder, file)))
-        .digest("hex");
     const lines = await Promise.all(files.map(async (file) => `${await hash(file)}  ${file}\n`));
     assert.equal(sums, lines.join(""));
     const { metadata } = JSON.parse(await readFile(join(folder, "jwksd.cdx.json"), "utf8")) as Bom;
