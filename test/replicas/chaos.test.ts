@@ -20,8 +20,7 @@ describe("replicas as processes over PostgreSQL", { skip: skipWithout("initdb", 
   });
   after(() => stopCluster(cluster));
 
-  // Each takes a third of a second of CPU time, and npm test has little.
-  const [rotations, replicas, issuers] = isSoak ? [1_000, 3, 24] : [6, 2, 2];
+  const [rotations, replicas, issuers] = isSoak ? [1_000, 3, 24] : [100, 2, 16];
 
   test(
     `${rotations} rotations, while processes, lines, servers and commands do their worst: no token that a ready replica does not know`,

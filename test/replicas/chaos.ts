@@ -5,7 +5,6 @@ import type { KeyRecord } from "../../src/store/store.ts";
 import { type Cuttable, cuttable } from "../support/cuttable.ts";
 import { type PostgresServer, startPostgres, startStandby } from "../support/postgres.ts";
 import { eventually } from "../support/service.ts";
-import { isSoak } from "../support/soak.ts";
 import { type Random, randomOf } from "./machine.ts";
 import type { Asked, Config, Said } from "./replica-child.ts";
 
@@ -38,7 +37,7 @@ export interface Cluster {
 export interface ChaosOptions {
   readonly cluster: Cluster;
   readonly seed: number;
-  /** So many at least, and in the soak whatever else happens until all faults have been. */
+  /** So many at least, and whatever else happens until all faults have been. */
   readonly rotations: number;
   readonly issuers: number;
   readonly replicas: number;
@@ -249,7 +248,7 @@ export async function live(options: ChaosOptions): Promise<Report> {
     const unused = new Set(faults);
     // Without the barrier one miss is enough.
     const isEnough = (): boolean =>
-      barrier === "on" ? done >= options.rotations && (unused.size === 0 || !isSoak) : misses.length > 0;
+      barrier === "on" ? done >= options.rotations && unused.size === 0 : misses.length > 0;
     let deck: Fault[] = [];
     while (!isEnough()) {
       assert.ok(performance.now() < deadlineMs, `only ${done} rotations, seed ${seed}; broken: ${broke.join(", ")}`);
