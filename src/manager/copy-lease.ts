@@ -1,26 +1,16 @@
-import { type Clock, monotonicNow } from "../clock.ts";
+import { monotonicNow } from "../clock.ts";
 import { StoreError } from "../errors.ts";
 import { isStanding, leaseOfCopy, standingMs } from "../rotation/standing.ts";
 import type { KeyStore } from "../store/store.ts";
 import { ofStore } from "./compare-and-set.ts";
-import type { OnCall } from "./metrics.ts";
-import { type Replica, type Told, endLease, fenced, nothing, renewals } from "./replica.ts";
+import { type LeaseOptions, type Replica, type Told, endLease, fenced, nothing, renewals } from "./replica.ts";
 
 /**
  * The lease of a copy that is served without the process that writes it, such as a bucket. Whoever writes that copy renews the same lease, one
  * process after the other. Once the copy has been read back it stands: it ends neither with time nor with the process, because the copy
  * goes on being served. Until then nobody is known to read the copy, and its lease is one like any other.
  */
-export function createCopyLease(
-  store: KeyStore,
-  {
-    name,
-    leaseMs,
-    clock,
-    signal,
-    onCall,
-  }: { name: string; leaseMs: number; clock: Clock; signal: AbortSignal; onCall?: OnCall | undefined },
-): Replica {
+export function createCopyLease(store: KeyStore, { name, leaseMs, clock, signal, onCall }: LeaseOptions): Replica {
   let id: string | undefined;
   let told = nothing;
   /** It was acknowledged once, by whatever process. */

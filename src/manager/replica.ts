@@ -17,20 +17,20 @@ export const renewals = 6;
 
 export const nothing: Told = { publishes: 0, signsWith: [] };
 
+/** What a lease is made with, that of a process and that of a copy. */
+export interface LeaseOptions {
+  readonly name: string;
+  readonly leaseMs: number;
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+  readonly onCall?: OnCall | undefined;
+}
+
 /**
  * The lease by which the others rely on this process. It ends here before it ends in the store: its time counts from when the last
  * renewal that was confirmed was sent, by the monotonic clock or the wall clock, whichever has moved further.
  */
-export function createReplica(
-  store: KeyStore,
-  {
-    name,
-    leaseMs,
-    clock,
-    signal,
-    onCall,
-  }: { name: string; leaseMs: number; clock: Clock; signal: AbortSignal; onCall?: OnCall | undefined },
-) {
+export function createReplica(store: KeyStore, { name, leaseMs, clock, signal, onCall }: LeaseOptions) {
   const marks = (): Marks => ({ monotonic: monotonicNow(clock), wall: clock.now() });
   let id: string | undefined;
   /** One that is not used, and may be in the store. */
