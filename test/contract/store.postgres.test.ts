@@ -1,8 +1,11 @@
+import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
-import { after, before } from "node:test";
+import { after, before, test } from "node:test";
 import { type PostgresStores, postgresStores } from "../../src/store/postgres.ts";
+import type { KeyStore } from "../../src/store/index.ts";
 import { skipWithout } from "../support/parts.ts";
 import { type PostgresServer, startPgBouncer, startPostgres } from "../support/postgres.ts";
+import { sample } from "../support/samples.ts";
 import { isSoak, soak } from "../support/soak.ts";
 import { type StoreUnderTest, checkStore } from "./store.ts";
 
@@ -49,4 +52,11 @@ if (skip === false) {
     };
     checkStore(name, open, soak(50));
   }
+
+  test("the store of docs/store-postgres.md", async (t) => {
+    const path = await sample(t, "examples/docs/postgres.mts", { "postgres://jwksd@db.example/jwksd": server.url() });
+    const { database, store } = (await import(path)) as { database: PostgresStores; store: KeyStore };
+    t.after(() => database.close());
+    assert.equal((await store.load()).records.length, 0);
+  });
 }

@@ -7,6 +7,7 @@ import { after, before, describe, test } from "node:test";
 import { promisify } from "node:util";
 import { type JSONWebKeySet, createLocalJWKSet, jwtVerify } from "jose";
 import { part, skipWithout, skipped } from "../support/parts.ts";
+import { sample } from "../support/samples.ts";
 import { startService, temporaryFolder } from "../support/service.ts";
 import { isSoak } from "../support/soak.ts";
 
@@ -48,7 +49,11 @@ describe("the page of sign sockets signs with", () => {
     const block = blocks.find((text) => text.includes(documented) && !text.includes("jwksd serve")) ?? "";
     const path = join(folder, file);
     await writeFile(path, block.replace(documented, join(folder, "s")));
-    const { stdout } = await run(part(program), [...args, path], { cwd: folder });
+    await checkRun(part(program), ...args, path);
+  }
+
+  async function checkRun(program: string, ...args: readonly string[]) {
+    const { stdout } = await run(program, args, { cwd: folder });
     const { payload } = await jwtVerify(stdout.trim(), createLocalJWKSet(jwks), { issuer, audience: "my-api" });
     assert.deepEqual([payload.sub, (payload.exp ?? 0) - (payload.iat ?? 0)], ["alice", 300]);
   }
@@ -56,6 +61,11 @@ describe("the page of sign sockets signs with", () => {
   for (const [language, how] of Object.entries(languages)) {
     test(language, { skip: skipWithout(language === "sh" ? "curl" : how[0]) }, () => check(language, how));
   }
+
+  test("TypeScript", async () => {
+    const path = await sample(scope, "examples/docs/sign.mts", { [documented]: join(folder, "s") });
+    await checkRun(process.execPath, path);
+  });
 
   for (const [language, how] of isSoak ? Object.entries(compiled) : []) {
     const skip = isInstalled(how[0]) ? false : skipped(`${how[0]} is not installed`);

@@ -1,0 +1,17 @@
+// Writes the samples, which are files of examples/docs, into the pages that show them: node scripts/samples.ts
+import { globSync, readFileSync, writeFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+
+const root = resolve(import.meta.dirname, "..");
+const shown = /^<!-- (examples\/\S+) -->\n```ts\n.*?^```$/gms;
+
+/** The pages that may show samples. */
+export const pages: readonly string[] = globSync(["*.md", "docs/**/*.md"], { cwd: root });
+
+export const textOf = (file: string): string => readFileSync(join(root, file), "utf8");
+
+/** A page with each of its samples as the file is now. */
+export const withSamples = (page: string): string =>
+  page.replaceAll(shown, (_, file: string) => `<!-- ${file} -->\n\`\`\`ts\n${textOf(file)}\`\`\``);
+
+if (import.meta.main) for (const page of pages) writeFileSync(join(root, page), withSamples(textOf(page)));

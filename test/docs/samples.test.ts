@@ -1,0 +1,150 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { glob, readFile } from "node:fs/promises";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { dirname, join, resolve } from "node:path";
+import { describe, test } from "node:test";
+import type { guardedFetch } from "../../src/node/index.ts";
+import type { KeyManager } from "../../src/manager/index.ts";
+import { createProvider, localSigner } from "../../src/index.ts";
+import { pages, textOf, withSamples } from "../../scripts/samples.ts";
+import { ecKey } from "../support/keys.ts";
+import { runSample, sample } from "../support/samples.ts";
+import { runCli } from "../support/service.ts";
+import { createSoftHsm, skipWithoutPkcs11 } from "../support/softhsm.ts";
+import { kmsStub } from "../support/stubs/aws-kms.ts";
+
+// What the documents show is what a newcomer pastes. Each sample is a file that the compiler checks with all others; here they run.
+
+const root = resolve(import.meta.dirname, "../..");
+const issuer = "https://login.example.com";
+const wrappingKey = Buffer.alloc(32, 7).toString("base64url");
+
+test("pages show each sample as its file is", () => {
+  const old = pages.filter((page) => withSamples(textOf(page)) !== textOf(page));
+  assert.deepEqual(old, [], "node scripts/samples.ts writes the samples into these pages");
+});
+
+test("all TypeScript of the pages is in files that a test runs", async () => {
+  const tests: string[] = [];
+  for await (const file of glob("test/**/*.test.ts", { cwd: root }))
+    tests.push(await readFile(join(root, file), "utf8"));
+  const shown = new Set<string>();
+  for (const page of pages) {
+    const [own, ...fences] = textOf(page).split(/^```(?:ts|typescript|js|javascript)$/m);
+    for (const before of [own, ...fences].slice(0, fences.length)) {
+      const [, file] = /<!-- (\S+) -->\n$/.exec(before ?? "") ?? [];
+      assert.ok(file !== undefined, `${page} has a sample with no line <!-- examples/… --> above it`);
+      shown.add(file);
+    }
+  }
+  for await (const file of glob("examples/docs/*", { cwd: root })) assert.ok(shown.has(file), `no page shows ${file}`);
+  const untested = [...shown].filter((file) => !tests.some((text) => text.includes(`"${file}"`)));
+  assert.deepEqual(untested, []);
+});
+
+describe("the samples of the documents", () => {
+  test("a provider of keys in files serves those that the command before made, and those that came later", async (t) => {
+    const path = await sample(t, "examples/docs/files.mts", {
+      ".listen(3001)": ".listen(0, function () { process.send(this.address().port) })",
+      "keyset: next.entries });": "keyset: next.entries }); process.send('updated');",
+    });
+    const [, command = ""] = /^npx jwksd (keygen .+)$/m.exec(textOf("docs/provider.md")) ?? [];
+    const makeKey = (name: string) => {
+      const file = join(dirname(path), "keys", name);
+      return runCli(t, command.replace("keys/2026-11-01", file).split(" "));
+    };
+    await makeKey("2026-11-01");
+    const { process, next } = runSample(t, path);
+    const jwks = `http://localhost:${Number(await next())}/jwks`;
+    const keys = async (): Promise<object[]> => ((await (await fetch(jwks)).json()) as { keys: object[] }).keys;
+    assert.equal((await keys()).length, 1);
+    await makeKey("2026-12-01");
+    process.kill("SIGHUP");
+    assert.equal(await next(), "updated");
+    assert.equal((await keys()).length, 2);
+  });
+
+  test("a provider with a key manager signs what it verifies", async (t) => {
+    const path = await sample(t, "examples/docs/provider.mts", {
+      ".listen(3000)": ".listen(0)",
+      "console.log(": "process.send(",
+    });
+    const { next } = runSample(t, path, { WRAPPING_KEY: wrappingKey });
+    const claims = (await next()) as Record<string, unknown>;
+    assert.deepEqual([claims["iss"], claims["sub"], claims["aud"]], [issuer, "alice", "my-api"]);
+  });
+
+  test("the relying party takes the token of a provider", async (t) => {
+    const key = { keyId: "k", signer: await localSigner(ecKey("provider")) };
+    const server = createServer((request, response) => provider.node(request, response)).listen(0, "127.0.0.1");
+    t.after(() => server.close().closeAllConnections());
+    await once(server, "listening");
+    const local = `http://localhost:${(server.address() as AddressInfo).port}`;
+    const provider = await createProvider({ issuer: local, keyset: [key] });
+    const path = await sample(t, "examples/docs/verify.mts", { [issuer]: local });
+    const { claimsOf } = (await import(path)) as { claimsOf: (token: string) => Promise<Record<string, unknown>> };
+    const token = await provider.sign({ sub: "alice", aud: "my-api" }, { lifetimeSeconds: 60 });
+    assert.equal((await claimsOf(token))["sub"], "alice");
+    await assert.rejects(claimsOf(`${token.slice(0, -8)}AAAAAAAA`), { code: "ERR_JWS_SIGNATURE_VERIFICATION_FAILED" });
+  });
+
+  test("the doctor examines what is published", async (t) => {
+    const server = createServer((_request, response) => void response.end('{"keys":[]}')).listen(0, "127.0.0.1");
+    t.after(() => server.close().closeAllConnections());
+    await once(server, "listening");
+    const path = await sample(t, "examples/docs/examine.mts", {
+      [issuer]: `http://localhost:${(server.address() as AddressInfo).port}`,
+      "console.log(severity, code, seen, remedy)": "process.send(code)",
+    });
+    assert.equal(await runSample(t, path).next(), "JWKS_KEYS_EMPTY");
+  });
+
+  test("what clients sign is refused when it is no token", async (t) => {
+    type Check = (token: string) => Promise<unknown>;
+    const checks = (await import(await sample(t, "examples/docs/clients.mts"))) as {
+      authenticate: Check;
+      readRequest: Check;
+    };
+    await assert.rejects(checks.authenticate("junk"), { code: "ERR_TOKEN_MALFORMED" });
+    await assert.rejects(checks.readRequest("junk"), { code: "ERR_TOKEN_MALFORMED" });
+  });
+
+  test("an own lookup finds hosts, and the guard refuses what is not public", async (t) => {
+    const guarded = (await import(await sample(t, "examples/docs/lookup.mts"))) as { fetch: typeof guardedFetch };
+    await assert.rejects(guarded.fetch("https://localhost/jwks", { headers: {}, signal: t.signal }), {
+      code: "ERR_ADDRESS_FORBIDDEN",
+    });
+  });
+
+  test("a key in AWS KMS signs", async (t) => {
+    const [accessKeyId, secretAccessKey] = ["AKIDEXAMPLE", "a-secret"];
+    const stub = await kmsStub({ accessKeyId, secretAccessKey, region: "eu-central-1", service: "kms" });
+    t.after(() => stub.close());
+    const uri = stub.add();
+    process.env["AWS_ACCESS_KEY_ID"] = accessKeyId;
+    process.env["AWS_SECRET_ACCESS_KEY"] = secretAccessKey;
+    process.env["AWS_ENDPOINT_URL_KMS"] = stub.url;
+    const path = await sample(t, "examples/docs/aws-kms.mts", {
+      "arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab": uri.slice("aws-kms:".length),
+    });
+    const { provider } = (await import(path)) as { provider: Awaited<ReturnType<typeof createProvider>> };
+    const token = await provider.sign({ sub: "alice", aud: "my-api" }, { lifetimeSeconds: 60 });
+    assert.equal((await provider.verify(token, { audience: "my-api" })).claims["iss"], issuer);
+  });
+
+  test("a key manager makes its keys in a PKCS#11 token", { skip: skipWithoutPkcs11() }, async (t) => {
+    const token = await createSoftHsm(t);
+    process.env["WRAPPING_KEY"] = wrappingKey;
+    const path = await sample(t, "examples/docs/pkcs11.mts", {
+      "/usr/lib/softhsm/libsofthsm2.so": token.modulePath,
+      "/run/secrets/pin": token.pinFile,
+      "pkcs11:token=jwksd": token.uri,
+      "/var/lib/jwksd/keys.db": join(token.folder, "keys.db"),
+    });
+    const { manager } = (await import(path)) as { manager: KeyManager };
+    t.after(() => manager.close());
+    assert.match(token.pkcs11Tool("--list-objects", "--type", "privkey"), /Private Key Object; EC/);
+  });
+});

@@ -1,0 +1,57 @@
+import assert from "node:assert/strict";
+import { fork } from "node:child_process";
+import { on, once } from "node:events";
+import { mkdir, readFile, symlink, writeFile } from "node:fs/promises";
+import { dirname, join, resolve } from "node:path";
+import packageJson from "../../package.json" with { type: "json" };
+import { temporaryFolder } from "./service.ts";
+
+const root = resolve(import.meta.dirname, "../..");
+type Scope = { after(fn: () => Promise<void>): void };
+
+/**
+ * A sample of the documents, in a folder of its own where `jwksd` is the package, from its sources.
+ *
+ * @param file such as `examples/docs/verify.mts`
+ * @param changes texts of the sample, and what stands in their place here
+ * @returns the path of the copy
+ */
+export async function sample(t: Scope, file: string, changes: Readonly<Record<string, string>> = {}): Promise<string> {
+  const folder = await temporaryFolder(t);
+  const exports = JSON.stringify(packageJson.exports).replaceAll(/dist\/([^"]+?)(\.d\.ts|\.js)"/g, 'src/$1.ts"');
+  await writeFile(join(folder, "package.json"), `{"name": "jwksd", "exports": ${exports}}`);
+  for (const name of ["src", "node_modules"]) await symlink(join(root, name), join(folder, name));
+  let text = await readFile(join(root, file), "utf8");
+  for (const [from, to] of Object.entries(changes)) {
+    assert.ok(text.includes(from), `${file} has no ${from}`);
+    text = text.replaceAll(from, to);
+  }
+  const path = join(folder, file);
+  await mkdir(dirname(path), { recursive: true });
+  await writeFile(path, text);
+  return path;
+}
+
+/** A sample that runs as a process of its own, and sends messages to this one. */
+export function runSample(t: Scope, path: string, env: NodeJS.ProcessEnv = {}) {
+  const child = fork(path, {
+    cwd: dirname(path),
+    env: { ...process.env, ...env },
+    execArgv: [],
+  });
+  const exited = once(child, "exit");
+  t.after(async () => {
+    child.kill();
+    await exited;
+  });
+  const messages = on(child, "message", { close: ["exit"] });
+  return {
+    process: child,
+    /** The next message. */
+    next: async (): Promise<unknown> => {
+      const { value, done } = await messages.next();
+      assert.ok(done !== true, `${path} ended`);
+      return (value as unknown[])[0];
+    },
+  };
+}
