@@ -38,6 +38,8 @@ const app = await Application.bootstrap({
   defaultCategory: "Reference",
   categoryOrder: [...headings, "Reference"],
   navigation: { includeCategories: true },
+  searchInDocuments: true,
+  searchGroupBoosts: { Documents: 2 },
   treatWarningsAsErrors: true,
   treatValidationWarningsAsErrors: true,
   validation: { notExported: true, invalidLink: true, invalidPath: true, rewrittenLink: true },
@@ -73,7 +75,7 @@ const app = await Application.bootstrap({
     "typescript",
     "yaml",
   ],
-  ignoredHighlightLanguages: ["caddy", "mermaid"],
+  ignoredHighlightLanguages: ["caddy", "text"],
 });
 
 /** Where the address of a page comes from: its file; what it is called: its first heading. */

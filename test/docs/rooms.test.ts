@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { copyFile, mkdir, mkdtemp, readdir, rm, symlink, writeFile } from "node:fs/promises";
+import { copyFile, mkdir, mkdtemp, readFile, readdir, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { after, before, describe, test } from "node:test";
@@ -72,6 +72,19 @@ describe("the linter holds the rooms apart", () => {
     );
     const files = entries.filter(({ name }) => name.endsWith(".ts")).map(({ name }) => name.replace(".ts", ""));
     assert.deepEqual(files.sort(), [...base, "executable", "index", "open-signer"].sort());
+  });
+
+  test("in the picture of CONTRIBUTING.md, a room builds on its own line and those below", async () => {
+    const [, picture = ""] =
+      /^```text\n(command line .*?)^```$/ms.exec(await readFile(join(root, "CONTRIBUTING.md"), "utf8")) ?? [];
+    const lines = picture.trim().split("\n");
+    const level = (room: string): number => lines.findIndex((line) => line.split(/  +/).includes(room));
+    for (const [from, { rooms: below }] of Object.entries(rooms)) {
+      const [name = ""] = from.split("/");
+      assert.ok(level(name) >= 0, name);
+      for (const room of below.filter((room) => !room.includes("/")))
+        assert.ok(level(room) >= level(name), `${name}, ${room}`);
+    }
   });
 
   test("what every room builds on", () => {

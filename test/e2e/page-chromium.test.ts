@@ -7,6 +7,7 @@ import { durationText } from "../../src/rotation/format.ts";
 import { brokenRules, openPage, startBrowser } from "../support/browser.ts";
 import { commandStore, keyFor, wrappingKeyOf } from "../support/managed.ts";
 import { skipWithout } from "../support/parts.ts";
+import { checkSite } from "./site-chromium.ts";
 import { type RunningService, eventually, keySetText, startService, temporaryFolder } from "../support/service.ts";
 
 type Scope = { after(fn: () => Promise<void>): void };
@@ -53,6 +54,8 @@ describe("the page in Chromium", { skip: skipWithout("chromium"), timeout: 60_00
   after(async () => {
     for (const end of scope) await end();
   });
+
+  checkSite(() => browser);
 
   test("shows a rotation live, without a reload", async (t) => {
     const { page, wrongs } = await openPage(browser, managed.url);

@@ -1,0 +1,76 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { existsSync } from "node:fs";
+import { glob, readFile } from "node:fs/promises";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { extname, join, resolve } from "node:path";
+import { describe, test } from "node:test";
+import type { Browser } from "playwright-core";
+import { openPage } from "../support/browser.ts";
+import { skipped } from "../support/parts.ts";
+
+const site = resolve(import.meta.dirname, "../../.site");
+const mount = "/some/where/";
+const types: Readonly<Record<string, string>> = {
+  ".html": "text/html; charset=utf-8",
+  ".js": "text/javascript",
+  ".css": "text/css",
+  ".svg": "image/svg+xml",
+  ".png": "image/png",
+};
+const isMissing = !existsSync(join(site, "index.html")) && !process.env["CI"];
+const skip = isMissing && skipped("the site of the documentation was not built; build it with: npm run docs");
+
+/** The site of the documentation, as any file server shows it below any path. */
+export function checkSite(browser: () => Browser): void {
+  describe("the site of the documentation in Chromium", { skip }, () => {
+    test("finds pages, decisions and the reference from below any path, and asks nobody else", async (t) => {
+      const missing: string[] = [];
+      const server = createServer(async (request, response) => {
+        const path = new URL(request.url ?? "", "http://localhost").pathname;
+        const file = join(site, path.replace(mount, "/"));
+        const body = path.startsWith(mount) ? await readFile(file).catch(() => undefined) : undefined;
+        // Browsers ask for that one by themselves.
+        if (body === undefined && path !== "/favicon.ico") missing.push(path);
+        response
+          .writeHead(body === undefined ? 404 : 200, { "Content-Type": types[extname(file)] ?? "text/plain" })
+          .end(body);
+      });
+      server.listen(0, "127.0.0.1");
+      await once(server, "listening");
+      t.after(() => server.close().closeAllConnections());
+      const { port } = server.address() as AddressInfo;
+      const { page, wrongs } = await openPage(browser(), new URL(`http://127.0.0.1:${port}${mount}pages/faq.html`));
+      for (const [word, found, path] of [
+        ["createRemoteKeySet", "createRemoteKeySet", "functions/"],
+        ["barrier between", "0024: The barrier between replicas", "pages/0024-"],
+        // Only the text of the page has this word.
+        ["PgBouncer", "Keys in PostgreSQL", "pages/store-postgres.html"],
+      ] as const) {
+        await page.locator("#tsd-search-trigger").click();
+        await page.locator("#tsd-search-input").fill(word);
+        const link = page.locator("#tsd-search-results a", { hasText: found }).first();
+        await link.click();
+        await page.waitForURL(`**${mount}${path}*`);
+        assert.match((await page.locator("h1").first().textContent()) ?? "", new RegExp(found), page.url());
+      }
+      assert.deepEqual([wrongs, missing], [[], []]);
+      await page.context().close();
+    });
+
+    test("every link leads to a file of the site or an https address, and nothing is loaded from elsewhere", async () => {
+      const broken: string[] = [];
+      for await (const file of glob("**/*.html", { cwd: site })) {
+        const text = await readFile(join(site, file), "utf8");
+        for (const [, kind = "", link = ""] of text.matchAll(/<[^>]*? (href|src)="([^"#]+)[^"]*"/g)) {
+          const isThere = URL.canParse(link)
+            ? kind === "href" && /^https:\/\/|^http:\/\/127\.0\.0\.1:/.test(link)
+            : !link.startsWith("/") && existsSync(new URL(link, `file://${join(site, file)}`));
+          if (!isThere) broken.push(`${file}: ${link}`);
+        }
+      }
+      assert.deepEqual(broken, []);
+    });
+  });
+}
