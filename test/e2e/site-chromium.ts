@@ -29,10 +29,14 @@ export function checkSite(browser: () => Browser): void {
       const missing: string[] = [];
       const server = createServer(async (request, response) => {
         const path = new URL(request.url ?? "", "http://localhost").pathname;
+        // Browsers ask for that by themselves.
+        if (path === "/favicon.ico") {
+          response.writeHead(204).end();
+          return;
+        }
         const file = join(site, path.replace(mount, "/"));
         const body = path.startsWith(mount) ? await readFile(file).catch(() => undefined) : undefined;
-        // Browsers ask for that one by themselves.
-        if (body === undefined && path !== "/favicon.ico") missing.push(path);
+        if (body === undefined) missing.push(path);
         response
           .writeHead(body === undefined ? 404 : 200, { "Content-Type": types[extname(file)] ?? "text/plain" })
           .end(body);
