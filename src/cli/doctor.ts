@@ -30,7 +30,6 @@ interface Flags {
 
 export function doctorCommand(io: Io): Command {
   return new Command("doctor")
-    .description("Find out what is wrong with the keys of any issuer, and which verifiers fail.")
     .argument(
       "<url>",
       'an issuer, the URL of a discovery document or of a JWK Set, or a file with one of these; "-" reads standard input',

@@ -8,7 +8,6 @@ type EventsFlags = Flags & { readonly limit: number; readonly before?: number };
 
 export function eventsCommand(io: Io): Command {
   const command = new Command("events")
-    .description("Print the audit log of the managed keys, newest first.")
     .option("--limit <count>", "how many events to print", count, 20)
     .option("--before <number>", "print events before this number, to read the next page", count);
   return addLookSettings(command)

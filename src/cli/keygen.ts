@@ -5,7 +5,6 @@ import { type Io, print } from "./io.ts";
 
 export function keygenCommand(io: Io): Command {
   return new Command("keygen")
-    .description("Make a P-256 signing key, in a new file that only its owner can read, or on standard output.")
     .option("--out <file>", "write a new file of mode 0600 (default: standard output)")
     .addOption(new Option("--format <format>", "private JWK or PKCS#8 PEM").choices(["jwk", "pem"]).default("jwk"))
     .addHelpText(

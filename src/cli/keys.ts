@@ -23,7 +23,6 @@ type RevokeFlags = ChangeFlags & { readonly lostWrappingKey?: true };
 
 export function keysCommand(io: Io): Command {
   return new Command("keys")
-    .description("List the managed keys, and change them one step at a time.")
     .addCommand(listCommand(io), { isDefault: true })
     .addCommand(announceCommand(io))
     .addCommand(stepCommand(io, "activate", "Let an announced key sign now; the active key retires."))

@@ -15,7 +15,6 @@ type PlanFlags = Flags & { readonly svg?: string; readonly days?: number; readon
 
 export function planCommand(io: Io): Command {
   const command = new Command("plan")
-    .description("Draw the future of the managed keys, and list each step with its time and reason.")
     .option(
       "--days <days>",
       "how many days ahead (default: until the next rotation of each kind of key is complete)",

@@ -43,7 +43,6 @@ const pollMs = 50;
 
 export function publishCommand(io: Io): Command {
   const command = new Command("publish")
-    .description("Write the JWK Set and the discovery document to a folder or a bucket that somebody else serves.")
     .argument("<target>", "a folder, or s3://BUCKET/PREFIX")
     .option("--follow", "go on, and write again when the keys change")
     .option("--verify-url <url>", "where what was written can be read from outside (default: the issuer)")

@@ -19,9 +19,7 @@ import { type Io, iso, print } from "./io.ts";
 import { type Flags, addLookSettings, look } from "./open-keys.ts";
 
 export function replicasCommand(io: Io): Command {
-  const command = new Command("replicas").description(
-    "List the processes that publish or sign with the managed keys, and which steps wait for them.",
-  );
+  const command = new Command("replicas");
   // It and its subcommand have the same flags.
   return addLookSettings(command.enablePositionalOptions().addCommand(endCopyCommand(io)))
     .addHelpText(

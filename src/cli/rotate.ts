@@ -10,9 +10,7 @@ import { recordsOf, withKeys } from "./open-keys.ts";
 type RotateFlags = ChangeFlags & { readonly use: KeyUse; readonly alg?: string; readonly now?: true };
 
 export function rotateCommand(io: Io): Command {
-  const command = new Command("rotate").description(
-    "Begin a rotation: announce the next key now, instead of when it is due.",
-  );
+  const command = new Command("rotate");
   addNewKeyFlags(command).option("--now", "let the next key sign at once, before caches know it; needs --yes");
   return addChangeFlags(command, { yes: true })
     .addHelpText(

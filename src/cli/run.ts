@@ -4,21 +4,65 @@ import packageJson from "../../package.json" with { type: "json" };
 import { JwksdError } from "../errors.ts";
 import { type Io, tell } from "./io.ts";
 
+interface Listed {
+  readonly description: string;
+  readonly load: (io: Io) => Promise<Command>;
+}
+
 /** Each command, in the order of the help. One is loaded without the others, which makes its start twice as fast. */
-const commands: Readonly<Record<string, (io: Io) => Promise<Command>>> = {
-  serve: async (io) => (await import("./serve.ts")).serveCommand(io),
-  publish: async (io) => (await import("./publish.ts")).publishCommand(io),
-  keys: async (io) => (await import("./keys.ts")).keysCommand(io),
-  rotate: async (io) => (await import("./rotate.ts")).rotateCommand(io),
-  plan: async (io) => (await import("./plan.ts")).planCommand(io),
-  replicas: async (io) => (await import("./replicas.ts")).replicasCommand(io),
-  events: async (io) => (await import("./events.ts")).eventsCommand(io),
-  keygen: async (io) => (await import("./keygen.ts")).keygenCommand(io),
-  signer: async (io) => (await import("./signer.ts")).signerCommand(io),
-  store: async (io) => (await import("./store.ts")).storeCommand(io),
-  token: async (io) => (await import("./token.ts")).tokenCommand(io),
-  verify: async (io) => (await import("./verify.ts")).verifyCommand(io),
-  doctor: async (io) => (await import("./doctor.ts")).doctorCommand(io),
+const commands: Readonly<Record<string, Listed>> = {
+  serve: {
+    description: "Serve the JWK Set and the discovery document.",
+    load: async (io) => (await import("./serve.ts")).serveCommand(io),
+  },
+  publish: {
+    description: "Write the JWK Set and the discovery document to a folder or a bucket that somebody else serves.",
+    load: async (io) => (await import("./publish.ts")).publishCommand(io),
+  },
+  keys: {
+    description: "List the managed keys, and change them one step at a time.",
+    load: async (io) => (await import("./keys.ts")).keysCommand(io),
+  },
+  rotate: {
+    description: "Begin a rotation: announce the next key now, instead of when it is due.",
+    load: async (io) => (await import("./rotate.ts")).rotateCommand(io),
+  },
+  plan: {
+    description: "Draw the future of the managed keys, and list each step with its time and reason.",
+    load: async (io) => (await import("./plan.ts")).planCommand(io),
+  },
+  replicas: {
+    description: "List the processes that publish or sign with the managed keys, and which steps wait for them.",
+    load: async (io) => (await import("./replicas.ts")).replicasCommand(io),
+  },
+  events: {
+    description: "Print the audit log of the managed keys, newest first.",
+    load: async (io) => (await import("./events.ts")).eventsCommand(io),
+  },
+  keygen: {
+    description: "Make a P-256 signing key, in a new file that only its owner can read, or on standard output.",
+    load: async (io) => (await import("./keygen.ts")).keygenCommand(io),
+  },
+  signer: {
+    description: "Test keys in HSMs and key services.",
+    load: async (io) => (await import("./signer.ts")).signerCommand(io),
+  },
+  store: {
+    description: "Look after the database of the managed keys.",
+    load: async (io) => (await import("./store.ts")).storeCommand(io),
+  },
+  token: {
+    description: "Print a token, signed with the active key. Use the flags or --config of jwksd serve.",
+    load: async (io) => (await import("./token.ts")).tokenCommand(io),
+  },
+  verify: {
+    description: "Verify a token as a relying party does, and explain each step.",
+    load: async (io) => (await import("./verify.ts")).verifyCommand(io),
+  },
+  doctor: {
+    description: "Find out what is wrong with the keys of any issuer, and which verifiers fail.",
+    load: async (io) => (await import("./doctor.ts")).doctorCommand(io),
+  },
 };
 
 /**
@@ -30,7 +74,7 @@ export async function run(argv: readonly string[], io: Io): Promise<number> {
   // For doctor, 1 means that something is broken.
   const failure = argv[0] === "doctor" ? 2 : 1;
   try {
-    await (await program(io, argv[0])).parseAsync(argv, { from: "user" });
+    await (await program(io, argv.find(isCommand))).parseAsync(argv, { from: "user" });
     return io.exitCode;
   } catch (error) {
     // The parser has printed the error, or the help.
@@ -48,9 +92,10 @@ const commit = typeof JWKSD_COMMIT === "undefined" ? undefined : JWKSD_COMMIT;
 /** Where help finds `docs/`: beside `src/` and `dist/`. The executable has none. */
 const guides = commit === undefined ? `in ${fileURLToPath(new URL("../../docs", import.meta.url))} and ` : "";
 
-/** @param name the command, if it is one. Without it, all of them: help and mistakes are about all. */
-async function program(io: Io, name = ""): Promise<Command> {
-  const named = Object.hasOwn(commands, name) ? [name] : Object.keys(commands);
+const isCommand = (word: string): boolean => Object.hasOwn(commands, word);
+
+/** @param named the command that is loaded. Help and mistakes need no more of the others than stands in the table. */
+async function program(io: Io, named: string | undefined): Promise<Command> {
   const program = new Command("jwksd")
     .description("Publishes and rotates the public keys of an OpenID provider, as a JWK Set.")
     .version(versionText())
@@ -75,7 +120,8 @@ Start here:
   $ jwksd doctor https://login.example.com    check the keys of any issuer`,
     )
     .addHelpText("afterAll", `\nThe guides of docs/ are ${guides}at ${packageJson.homepage}.`);
-  for (const each of named) program.addCommand(await (commands[each] as (io: Io) => Promise<Command>)(io));
+  for (const [name, { description, load }] of Object.entries(commands))
+    program.addCommand((name === named ? await load(io) : new Command(name)).description(description));
   connect(program, io);
   return program;
 }

@@ -7,7 +7,7 @@ import { handleSignals } from "./signals.ts";
 import { addSettings, settingsFrom } from "./settings-options.ts";
 
 export function serveCommand(io: Io): Command {
-  const command = new Command("serve").description("Serve the JWK Set and the discovery document.");
+  const command = new Command("serve");
   return addSettings(command)
     .addHelpText(
       "after",

@@ -42,7 +42,7 @@ const shortcuts = [
 ].map((option) => option.conflicts("signers"));
 
 export function signerCommand(io: Io): Command {
-  const command = new Command("signer").description("Test keys in HSMs and key services.");
+  const command = new Command("signer");
   const checking = command
     .command("check")
     .description("Open a key in an HSM or key service, sign test messages with it, and verify each signature.")

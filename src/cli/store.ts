@@ -45,10 +45,7 @@ Examples:
     )
     .action((flags: Flags) => copyStore(io, flags));
 
-  return new Command("store")
-    .description("Look after the database of the managed keys.")
-    .addCommand(migrate)
-    .addCommand(copy);
+  return new Command("store").addCommand(migrate).addCommand(copy);
 }
 
 async function migrateStore(io: Io, flags: Flags): Promise<void> {

@@ -9,7 +9,6 @@ type TokenOptions = { aud: string[]; sub?: string; claim?: object; lifetime: num
 
 export function tokenCommand(io: Io): Command {
   const command = new Command("token")
-    .description("Print a token, signed with the active key. Use the flags or --config of jwksd serve.")
     .requiredOption("--aud <audience>", "audience; may be given several times", addAudience)
     .option("--sub <subject>", "subject")
     .option("--claim <name=value>", "another claim; the value is JSON, else text; may be given several times", addClaim)

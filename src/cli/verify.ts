@@ -20,7 +20,6 @@ type VerifyFlags = {
 
 export function verifyCommand(io: Io): Command {
   return new Command("verify")
-    .description("Verify a token as a relying party does, and explain each step.")
     .argument("<token>", 'the token; "-" reads it from standard input, so that it is not in the process list')
     .requiredOption("--issuer <url>", "issuer identifier of the provider")
     .requiredOption("--aud <audience>", "accepted audience; may be given several times", collect)

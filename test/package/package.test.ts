@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { execFile } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
 import { existsSync } from "node:fs";
 import { glob, mkdir, mkdtemp, readFile, realpath, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -106,7 +106,21 @@ test("without prom-client, all is served but the metrics, and /metrics says what
   assert.match(text, /^200 200 501 no metrics: .* npm install prom-client/, text);
 });
 
+test("jwksd serve starts what runs as processes of their own", async () => {
+  const command = join(installed, packageJson.bin.jwksd);
+  for (const name of ["child.js", "watchdog.js"]) assert.ok(existsSync(join(dirname(command), name)), name);
+  const args = ["serve", "--port", "0", "--admin", "off", "--data", "workers", "--workers", "2", "--json-logs"];
+  const child = spawn(process.execPath, [command, ...args], { cwd: project });
+  let log = "";
+  for await (const chunk of child.stdout) {
+    log += chunk;
+    if (log.includes('"started"')) child.kill();
+  }
+  assert.match(log, /"workers":2.*"started"/, log);
+});
+
 describe("packages", () => {
+  const command = `./node_modules/jwksd/${packageJson.bin.jwksd}`;
   /** The packages that are loaded by each; others are for what is not loaded. */
   const loads: Readonly<Record<string, readonly string[]>> = {
     jwksd: ["jose"],
@@ -126,19 +140,22 @@ describe("packages", () => {
     "jwksd/signer/azure-key-vault": ["jose"],
     "jwksd/signer/google-kms": ["jose"],
     "jwksd/signer/vault-transit": ["jose"],
-    [`./node_modules/jwksd/${packageJson.bin.jwksd}`]: ["commander", "ipaddr.js", "jose"],
+    [`${command} --version`]: ["commander"],
+    [`${command} help`]: ["commander"],
+    [`${command} help doctor`]: ["commander", "ipaddr.js", "jose"],
   };
 
   for (const [entry, packages] of Object.entries(loads)) {
     test(`${entry} loads ${packages.length === 0 ? "none" : packages.join(", ")}`, async () => {
       await writeFile(join(project, "loads.mjs"), loadedPackages);
-      const lines = (await runNode("loads.mjs", entry)).trimEnd().split("\n");
+      const lines = (await runNode("loads.mjs", ...entry.split(" "))).trimEnd().split("\n");
       assert.deepEqual(JSON.parse(lines.at(-1) ?? ""), packages);
     });
   }
 
   test("every entry point is looked at", () => {
-    assert.deepEqual(Object.keys(loads).slice(0, -1).sort(), entries.toSorted());
+    const looked = Object.keys(loads).filter((entry) => !entry.startsWith(command));
+    assert.deepEqual(looked.sort(), entries.toSorted());
   });
 
   test("npm install jwksd brings those and no other", async () => {
@@ -188,8 +205,8 @@ describe("sizes that README.md states", () => {
 /** Prints the names of the packages that an import loads, in the order of the alphabet. */
 const loadedPackages = `
 import { registerHooks } from "node:module";
-const [, , entry] = process.argv;
-process.argv = [process.execPath, entry, "--version"];
+const [, , entry, ...args] = process.argv;
+process.argv = [process.execPath, entry, ...args];
 const packages = new Set();
 registerHooks({
   resolve(specifier, context, next) {
