@@ -1,6 +1,7 @@
 import type * as Sdk from "@aws-sdk/client-s3";
 import { ConfigError, ServiceError } from "../errors.ts";
 import { loadPackage } from "../optional-package.ts";
+import type { Changed, Found } from "./changed.ts";
 import type { StaticDocument } from "./documents.ts";
 import type { Target } from "./target.ts";
 
@@ -35,14 +36,6 @@ export function parseBucketUrl(url: string): BucketUrl {
 
 const meanwhile = "somebody else has written it in the meantime; let jwksd publish write it, and nothing else";
 
-/** An object as it was last seen. */
-interface Seen {
-  readonly etag: string | undefined;
-  readonly body: Uint8Array;
-  readonly contentType: string | undefined;
-  readonly cacheControl: string | undefined;
-}
-
 /**
  * Objects of a bucket, through the SDK `@aws-sdk/client-s3`. Each is written under the condition that it is as it was seen (`If-Match`), or that
  * there is none (`If-None-Match`).
@@ -58,7 +51,7 @@ export function bucketTarget(
   const url = `s3://${[bucket, prefix].filter((part) => part !== "").join("/")}`;
   const name = endpoint === undefined ? url : `${url} at ${new URL(endpoint).host}`;
   const keyOf = (path: string): string => (prefix === "" ? path : `${prefix}/${path}`);
-  const seen = new Map<string, Seen | undefined>();
+  const seen = new Map<string, Found | undefined>();
   let client: { readonly sdk: typeof Sdk; readonly s3: Sdk.S3Client } | undefined;
 
   async function connect(): Promise<NonNullable<typeof client>> {
@@ -77,7 +70,7 @@ export function bucketTarget(
     return { sdk, s3 };
   }
 
-  async function look(path: string): Promise<Seen | undefined> {
+  async function look(path: string): Promise<Found | undefined> {
     const { sdk, s3 } = (client ??= await connect());
     const abortSignal = AbortSignal.timeout(requestMs);
     try {
@@ -141,7 +134,16 @@ export function bucketTarget(
       for (const path of paths) seen.set(path, await look(path));
     },
     content: async (path) => seen.get(path)?.body,
-    async put({ documents }) {
+    async changed({ documents }) {
+      const changed: Changed[] = [];
+      for (const document of documents) {
+        const there = await look(document.path);
+        if (!isSame(there, document)) changed.push({ path: document.path, there });
+      }
+      return changed;
+    },
+    async put({ documents }, replaced = []) {
+      for (const { path, there } of replaced) seen.set(path, there);
       const written: string[] = [];
       for (const document of documents) if (await put(document)) written.push(document.path);
       return written;
@@ -153,7 +155,7 @@ export function bucketTarget(
   };
 }
 
-function isSame(seen: Seen | undefined, { body, contentType, cacheControl }: StaticDocument): boolean {
+function isSame(seen: Found | undefined, { body, contentType, cacheControl }: StaticDocument): boolean {
   if (seen?.contentType !== contentType || seen.cacheControl !== cacheControl) return false;
   return Buffer.from(seen.body).equals(body);
 }

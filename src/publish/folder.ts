@@ -1,6 +1,8 @@
+import { existsSync } from "node:fs";
 import { mkdir, open, readFile, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { ServiceError } from "../errors.ts";
+import type { Changed } from "./changed.ts";
 import type { Place, Publication } from "./documents.ts";
 import { lockFile } from "./lock-file.ts";
 import { caddyConfig, nginxConfig } from "./server-configs.ts";
@@ -22,7 +24,7 @@ export function folderTarget(folder: string, name: string, place: Place): Target
   const at = (path: string): string => join(folder, path);
 
   /** Resolves to whether it was written. */
-  async function put(path: string, content: Uint8Array | string): Promise<boolean> {
+  async function put(path: string, content: Uint8Array): Promise<boolean> {
     const bytes = Buffer.from(content);
     if ((await contentOf(at(path)))?.equals(bytes) === true) return false;
     await makePublicFolder(folder, dirname(path));
@@ -41,26 +43,53 @@ export function folderTarget(folder: string, name: string, place: Place): Target
     return true;
   }
 
-  async function setMode(isShort: boolean): Promise<boolean> {
-    if (isShort) return put(rotationMarker, "The rotation mode is on.\n");
-    const isThere = (await contentOf(at(rotationMarker))) !== undefined;
-    await rm(at(rotationMarker), { force: true });
-    if (isThere) await syncFolder(at(own));
+  async function take(path: string): Promise<boolean> {
+    const isThere = (await contentOf(at(path))) !== undefined;
+    await rm(at(path), { force: true });
+    if (isThere) await syncFolder(dirname(at(path)));
     return isThere;
   }
 
-  async function putAll({ documents, isShort }: Publication): Promise<string[]> {
+  /** The files in the order in which they are written; `undefined` for the one that is to be gone. */
+  function filesOf({ documents, isShort }: Publication): (readonly [path: string, content: Uint8Array | undefined])[] {
+    const marker = [rotationMarker, isShort ? Buffer.from("The rotation mode is on.\n") : undefined] as const;
+    return [
+      [`${own}/nginx.conf`, Buffer.from(nginxConfig(folder, documents, place))],
+      [`${own}/Caddyfile`, Buffer.from(caddyConfig(folder, documents, place))],
+      // The short cache begins before the new document is out, and ends after it.
+      ...(isShort ? [marker] : []),
+      ...documents.map(({ path, body }) => [path, body] as const),
+      ...(isShort ? [] : [marker]),
+    ];
+  }
+
+  async function putAll(publication: Publication): Promise<string[]> {
     const written: string[] = [];
-    const note = async (path: string, isWritten: Promise<boolean>): Promise<void> => {
-      if (await isWritten) written.push(path);
-    };
-    await note(`${own}/nginx.conf`, put(`${own}/nginx.conf`, nginxConfig(folder, documents, place)));
-    await note(`${own}/Caddyfile`, put(`${own}/Caddyfile`, caddyConfig(folder, documents, place)));
-    // The short cache begins before the new document is out, and ends after it.
-    if (isShort) await note(rotationMarker, setMode(true));
-    for (const { path, body } of documents) await note(path, put(path, body));
-    if (!isShort) await note(rotationMarker, setMode(false));
+    for (const [path, content] of filesOf(publication)) {
+      if (await (content === undefined ? take(path) : put(path, content))) written.push(path);
+    }
     return written;
+  }
+
+  async function changed(publication: Publication): Promise<Changed[]> {
+    const changed: Changed[] = [];
+    for (const [path, content] of filesOf(publication)) {
+      const body = await contentOf(at(path));
+      const isSame = body === undefined ? content === undefined : content !== undefined && body.equals(content);
+      if (isSame) continue;
+      // Servers send them as the configurations say.
+      const sent = publication.documents.find((document) => document.path === path);
+      changed.push({ path, there: body && { ...sent, body } });
+    }
+    return changed;
+  }
+
+  /** Whoever takes a folder away takes the lock with it. */
+  function lock(): void {
+    if (unlock !== undefined && existsSync(at(`${own}/lock`))) return;
+    unlock?.();
+    unlock = undefined;
+    unlock = lockFile(at(`${own}/lock`), folder);
   }
 
   return {
@@ -68,10 +97,16 @@ export function folderTarget(folder: string, name: string, place: Place): Target
     open: () =>
       named(folder, async () => {
         await makePublicFolder(folder, own);
-        unlock ??= lockFile(at(`${own}/lock`), folder);
+        lock();
       }),
     content: (path) => named(folder, () => contentOf(at(path))),
-    put: (publication) => named(folder, () => putAll(publication)),
+    changed: (publication) => named(folder, () => changed(publication)),
+    put: (publication) =>
+      named(folder, async () => {
+        await makePublicFolder(folder, own);
+        lock();
+        return putAll(publication);
+      }),
     async close() {
       unlock?.();
       unlock = undefined;

@@ -1,4 +1,5 @@
 import { serial } from "../async.ts";
+import type { Changed } from "./changed.ts";
 import { type Publication, baseOf } from "./documents.ts";
 import { readBack } from "./read-back.ts";
 import type { Target } from "./target.ts";
@@ -25,9 +26,10 @@ export interface CopyWriter {
    * Resolves when whoever reads from outside, past caches, finds these documents. What has been done stays done if it fails, so trying again
    * goes on from there.
    *
+   * @param replaced see `Target.put`
    * @throws ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`, `ERR_PURGE`, `ERR_NOT_SERVED`
    */
-  publish(publication: Publication): Promise<void>;
+  publish(publication: Publication, replaced?: readonly Changed[]): Promise<void>;
 }
 
 export function createCopyWriter({ target, verifyUrl, purge, onPublished }: CopyOptions): CopyWriter {
@@ -35,9 +37,9 @@ export function createCopyWriter({ target, verifyUrl, purge, onPublished }: Copy
   let written: string[] = [];
   let isPurged = true;
   return {
-    publish: (publication) =>
+    publish: (publication, replaced) =>
       inTurn(async () => {
-        const paths = await target.put(publication);
+        const paths = await target.put(publication, replaced);
         if (paths.length > 0) isPurged = false;
         written = [...new Set([...written, ...paths])];
         if (!isPurged) await purge?.();

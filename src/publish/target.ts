@@ -1,3 +1,4 @@
+import type { Changed } from "./changed.ts";
 import type { Publication } from "./documents.ts";
 
 /** Where documents are put that somebody else serves. */
@@ -14,12 +15,19 @@ export interface Target {
   /** What is there of a document, as it was noted; `undefined` for nothing. */
   content(path: string): Promise<Uint8Array | undefined>;
   /**
+   * Looks for what is not as it was published. Notes nothing.
+   *
+   * @throws ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`
+   */
+  changed(publication: Publication): Promise<readonly Changed[]>;
+  /**
    * Puts the documents there, in their order, and nothing where it is there already. Whoever reads at any moment, also after a crash, finds
    * each document whole, and a JWK Set where the discovery document says.
    *
+   * @param replaced found by `changed` before the store was asked for the keys; replaced, as what was noted is
    * @returns the paths that were written
    * @throws ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`
    */
-  put(publication: Publication): Promise<readonly string[]>;
+  put(publication: Publication, replaced?: readonly Changed[]): Promise<readonly string[]>;
   close(): Promise<void>;
 }

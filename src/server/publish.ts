@@ -1,9 +1,10 @@
 import { serial } from "../async.ts";
 import { systemClock } from "../clock.ts";
-import { StateError } from "../errors.ts";
+import { ServiceError, StateError } from "../errors.ts";
 import { manageKeys } from "../manager/manager.ts";
 import { servedBy } from "../manager/owner.ts";
 import type { KeySink, ManagerEvent } from "../manager/types.ts";
+import { whyLeft } from "../publish/changed.ts";
 import { type Place, type Publication, baseOf, pathsOf, publicationOf } from "../publish/documents.ts";
 import { type Published, createCopyWriter } from "../publish/publisher.ts";
 import { runPurge } from "../publish/purge.ts";
@@ -11,7 +12,7 @@ import type { KeyRecord } from "../store/store.ts";
 import type { Logger } from "./logger.ts";
 import { logEvent } from "./manager-events.ts";
 import { openManaged } from "./open-store.ts";
-import { type PublicKeys, loadPublicKeys, publicHalves, toKeysets, together } from "./public-keys.ts";
+import { type PublicKeys, listedKeys, loadPublicKeys, publicHalves, toKeysets, together } from "./public-keys.ts";
 import { placeOf, targetOf } from "./publish-target.ts";
 import type { Settings } from "./settings.ts";
 import { signersOf } from "./signers.ts";
@@ -106,8 +107,35 @@ export async function startPublishing(settings: Settings, options: PublishOption
     await manager?.look();
     await publish();
   };
-  const reload = (): Promise<void> => load().then(refresh);
-  const timer = every(everyMs, () => refresh().catch(onFailure));
+  /** Writes again what somebody else has changed or taken away since it was published. */
+  const mend = async (): Promise<void> => {
+    const publication = done;
+    const changed = publication === undefined ? [] : await target.changed(publication);
+    if (publication === undefined || changed.length === 0) return;
+    // Asked after the look, the store knows whatever another publisher of it may have written.
+    await manager?.look();
+    await inTurn(async () => {
+      if (!isSame(await newest(), publication)) return;
+      const known = new Set([...(manager?.records ?? []), ...listedKeys(files)].map(({ kid }) => kid));
+      for (const change of changed) {
+        const why = whyLeft(change, publication, (kid) => known.has(kid));
+        if (why !== undefined) {
+          throw new ServiceError(
+            "ERR_TARGET",
+            `somebody else has written ${change.path} of ${target.name}, with ${why}, and it is left as it is; let one configuration of jwksd publish write there, and nothing else`,
+          );
+        }
+      }
+      const paths = changed.map(({ path }) => path).join(", ");
+      log.warn(`somebody else has changed ${target.name}, and it is written again: ${paths}`);
+      done = undefined;
+      await writer.publish(publication, changed);
+      done = publication;
+    });
+  };
+  const turn = (): Promise<void> => mend().catch(onFailure).then(refresh);
+  const reload = (): Promise<void> => load().then(turn);
+  const timer = every(everyMs, () => turn().catch(onFailure));
   const watch = watchPaths(paths, baseline, () => reload().catch(onFailure));
   await refresh().catch(onFailure);
   return {
@@ -190,6 +218,9 @@ async function startCopyManager(
     return {
       get isAcknowledged() {
         return manager.isAcknowledged;
+      },
+      get records() {
+        return manager.records;
       },
       look: () => manager.look(),
       async stop() {

@@ -1,0 +1,245 @@
+import assert from "node:assert/strict";
+import { readFile, readdir, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { type TestContext, describe, test } from "node:test";
+import { settingsFrom } from "../../src/cli/settings-options.ts";
+import { type Found, whyLeft } from "../../src/publish/changed.ts";
+import { bucketTarget } from "../../src/publish/bucket.ts";
+import type { Publication } from "../../src/publish/documents.ts";
+import { createLog } from "../../src/server/log.ts";
+import { startPublishing } from "../../src/server/publish.ts";
+import { serveFolder } from "../support/folder-server.ts";
+import { keySetText, runCli, temporaryFolder } from "../support/service.ts";
+import { s3Stub } from "../support/stubs/s3.ts";
+
+type Flags = Readonly<Record<string, string>>;
+
+/** A publisher that runs on in this process; `reload` does what it does every ten seconds. */
+async function following(t: TestContext, target: string, flags: Flags, environment: Flags = {}) {
+  const failures: { readonly code: string; readonly message: string }[] = [];
+  let log = "";
+  const output = { write: (text: string) => (log += text) };
+  const publishing = await startPublishing(
+    await settingsFrom({ environment: {} }, flags),
+    {
+      target,
+      environment,
+      onPublished() {},
+      onFailure: (error) => void failures.push(error as Error & { code: string }),
+    },
+    createLog("warn", false, { stdout: output, stderr: output }),
+  );
+  t.after(() => publishing.stop());
+  const warnings = () => log.split("\n").filter((line) => line.includes("written again"));
+  return { ...publishing, failures, warnings };
+}
+
+async function inFolder(t: TestContext) {
+  const [folder, data] = [await temporaryFolder(t), await temporaryFolder(t)];
+  const server = await serveFolder(t, folder);
+  const flags = { issuer: server.url, data: join(data, "store") };
+  const publisher = await following(t, folder, flags);
+  const [jwks, discovery] = [join(folder, "jwks"), join(folder, ".well-known/openid-configuration")];
+  const rotate = () => runCli(t, ["rotate", "--wait", "20", "--issuer", flags.issuer, "--data", flags.data]);
+  return { folder, flags, publisher, jwks, discovery, rotate };
+}
+
+const kidsOf = (text: string): string[] => (JSON.parse(text) as { keys: { kid: string }[] }).keys.map(({ kid }) => kid);
+
+describe("a folder that somebody else changes is written again, with a warning", () => {
+  const harms: [what: string, harm: (at: Awaited<ReturnType<typeof inFolder>>) => Promise<unknown>, paths: RegExp][] = [
+    ["the set is gone", ({ jwks }) => rm(jwks), /: jwks$/],
+    ["the discovery document is gone", ({ discovery }) => rm(discovery), /: \.well-known\/openid-configuration$/],
+    [
+      "all is gone, with the lock",
+      ({ folder }) => empty(folder),
+      /nginx\.conf, .*Caddyfile, .*rotation, jwks, .*configuration$/,
+    ],
+    ["the marker of the rotation is gone", ({ folder }) => rm(join(folder, ".jwksd/rotation")), /: \.jwksd\/rotation$/],
+    ["it is no JSON", ({ jwks }) => writeFile(jwks, "<html>"), /: jwks$/],
+    ["it is no JWK Set", ({ jwks }) => writeFile(jwks, '{"keys":[null]}'), /: jwks$/],
+    ["it is empty", ({ jwks }) => writeFile(jwks, '{"keys":[]}'), /: jwks$/],
+    [
+      "the discovery document is JSON of another kind",
+      ({ discovery }) => writeFile(discovery, "null"),
+      /configuration$/,
+    ],
+    [
+      "another key has the kid of ours",
+      async ({ jwks }) => {
+        const [kid = "", ...others] = kidsOf(await readFile(jwks, "utf8"));
+        await writeFile(jwks, keySetText(kid, ...others));
+      },
+      /: jwks$/,
+    ],
+  ];
+
+  test("and what was there before a rotation, too", async (t) => {
+    const at = await inFolder(t);
+    const old = await readFile(at.jwks);
+    await at.rotate();
+    await at.publisher.reload();
+    const set = await readFile(at.jwks);
+    assert.equal(kidsOf(set.toString()).length, 2);
+    const rows: typeof harms = [...harms, ["it is the set of before", () => writeFile(at.jwks, old), /: jwks$/]];
+    for (const [index, [what, harm, paths]] of rows.entries()) {
+      const before = await readFile(at.discovery);
+      await harm(at);
+      await at.publisher.reload();
+      assert.deepEqual(at.publisher.failures, [], what);
+      assert.deepEqual([await readFile(at.jwks), await readFile(at.discovery)], [set, before], what);
+      assert.equal(at.publisher.warnings().length, index + 1, what);
+      assert.match(at.publisher.warnings().at(-1) ?? "", paths, what);
+    }
+    await at.publisher.reload();
+    assert.equal(at.publisher.warnings().length, rows.length, "nothing has changed");
+    const second = await runCli(t, ["publish", at.folder, "--issuer", at.flags.issuer, "--data", at.flags.data]);
+    assert.match(second.stderr, /another jwksd publish writes/, "the lock is back");
+  });
+});
+
+async function empty(folder: string): Promise<void> {
+  for (const name of await readdir(folder)) await rm(join(folder, name), { recursive: true });
+}
+
+describe("a folder is left as it is", () => {
+  for (const [what, file, change] of [
+    [
+      "a key that the store has never had",
+      "jwks",
+      (text: string) => text.replace("[", `[${JSON.stringify(JSON.parse(keySetText("theirs")).keys[0])},`),
+    ],
+    ["the same keys in other text", "jwks", (text: string) => `${text}\n`],
+    ["the discovery document of another issuer", "discovery", (text: string) => text.replace("http", "https")],
+  ] as const) {
+    test(`where somebody else has written ${what}`, async (t) => {
+      const at = await inFolder(t);
+      const theirs = change(await readFile(at[file], "utf8"));
+      await writeFile(at[file], theirs);
+      await at.publisher.reload();
+      assert.equal(at.publisher.failures[0]?.code, "ERR_TARGET");
+      assert.match(at.publisher.failures[0]?.message ?? "", /somebody else has written .* and it is left as it is/);
+      assert.equal(await readFile(at[file], "utf8"), theirs);
+      // What changes here is published all the same.
+      await at.rotate();
+      assert.equal(kidsOf(await readFile(at.jwks, "utf8")).length, 2);
+      assert.ok(!(await readFile(at.jwks, "utf8")).includes("theirs"));
+    });
+  }
+
+  test("while the store cannot be asked whether ours is the newest", async (t) => {
+    const at = await inFolder(t);
+    const empty = '{"keys":[]}';
+    await writeFile(at.jwks, empty);
+    await writeFile(join(at.flags.data, "keys.db"), "no store");
+    await at.publisher.reload();
+    assert.equal(await readFile(at.jwks, "utf8"), empty);
+    assert.ok(at.publisher.failures.length > 0);
+  });
+});
+
+describe("a bucket that somebody else changes", { timeout: 60_000 }, () => {
+  const access = { accessKeyId: "AKIAEXAMPLE", secretAccessKey: "secret", region: "eu-central-1", service: "s3" };
+
+  async function inBucket(t: TestContext) {
+    const stub = await s3Stub(access);
+    t.after(() => stub.close());
+    const data = join(await temporaryFolder(t), "store");
+    Object.assign(process.env, {
+      AWS_ACCESS_KEY_ID: access.accessKeyId,
+      AWS_SECRET_ACCESS_KEY: access.secretAccessKey,
+      AWS_REGION: access.region,
+    });
+    const issuer = `${stub.url}/${stub.bucket}/a`;
+    const follow = (flags: Flags = {}) =>
+      following(t, `s3://${stub.bucket}/a`, { issuer, data, ...flags }, { AWS_ENDPOINT_URL_S3: stub.url });
+    const text = (path: string) => stub.objects.get(`a/${path}`)?.body.toString();
+    return { stub, follow, text, issuer, data };
+  }
+
+  test("is written again where an object is gone, other text, or comes with other fields", async (t) => {
+    const { stub, follow, text } = await inBucket(t);
+    const publisher = await follow();
+    const [key, set] = ["a/jwks", text("jwks")];
+    const fields = { contentType: "application/jwk-set+json", cacheControl: "public, max-age=31536000" };
+    for (const [index, harm] of [
+      () => stub.objects.delete(key),
+      () => stub.overwrite(key, "<html>"),
+      () => stub.overwrite(key, set ?? ""),
+      () => stub.objects.set(key, { ...fields, body: Buffer.from(set ?? ""), etag: "etag" }),
+    ].entries()) {
+      harm();
+      await publisher.reload();
+      assert.deepEqual([publisher.failures, publisher.warnings().length, text("jwks")], [[], index + 1, set]);
+      assert.equal(stub.objects.get(key)?.cacheControl, "public, max-age=3600, stale-while-revalidate=3600");
+    }
+  });
+
+  test("by a publisher with other settings is not written by turns", async (t) => {
+    const { stub, follow, issuer, data, text } = await inBucket(t);
+    const metadata = join(await temporaryFolder(t), "metadata.json");
+    await writeFile(metadata, '{"token_endpoint":"https://op.example/token"}');
+    const one = await follow();
+    const other = await follow({ metadata });
+    const [set, writes] = [text("jwks") ?? "", stub.writes.length];
+    for (let round = 0; round < 3; round++) for (const publisher of [one, other]) await publisher.reload();
+    assert.equal(stub.writes.length, writes);
+    assert.match(one.failures[0]?.message ?? "", /configuration.*with the same keys and other text/);
+    assert.deepEqual(other.failures, []);
+
+    const rotated = await runCli(t, ["rotate", "--wait", "20", "--issuer", issuer, "--data", data]);
+    assert.equal(rotated.code, 0, rotated.stderr);
+    for (const publisher of [one, other]) await publisher.reload();
+    const newest = text("jwks") ?? "";
+    assert.equal(kidsOf(newest).length, kidsOf(set).length + 1);
+    stub.overwrite("a/jwks", set);
+    for (const publisher of [one, other]) await publisher.reload();
+    assert.equal(text("jwks"), newest);
+    assert.equal(one.warnings().length + other.warnings().length, 1);
+  });
+
+  test("is not written by who looked before somebody else wrote something newer", async (t) => {
+    const { stub } = await inBucket(t);
+    const target = () => {
+      const target = bucketTarget({ bucket: stub.bucket, prefix: "a" }, ["jwks"], { endpoint: stub.url });
+      t.after(() => target.close());
+      return target;
+    };
+    const [slow, quick] = [target(), target()];
+    await Promise.all([slow.open(), quick.open()]);
+    await slow.put(publication("old"));
+    stub.overwrite("a/jwks", "<html>");
+    const changed = await slow.changed(publication("old"));
+    assert.deepEqual(
+      changed.map(({ path }) => path),
+      ["jwks"],
+    );
+    await quick.put(publication("newer"), await quick.changed(publication("newer")));
+    await assert.rejects(slow.put(publication("old"), changed), { code: "ERR_TARGET" });
+    assert.equal(stub.objects.get("a/jwks")?.body.toString(), "newer");
+  });
+});
+
+const long = "public, max-age=3600, stale-while-revalidate=3600";
+const publication = (text: string): Publication => ({
+  isShort: false,
+  documents: [{ path: "jwks", body: Buffer.from(text), contentType: "application/jwk-set+json", cacheControl: long }],
+});
+
+const setOf = (kids: readonly string[]): Publication => publication(keySetText(...kids));
+
+const replaces = (mine: readonly string[], theirs: readonly string[]): boolean => {
+  const [there] = setOf(theirs).documents as unknown as readonly [Found];
+  return whyLeft({ path: "jwks", there }, setOf(mine), (kid) => mine.includes(kid)) === undefined;
+};
+
+test("of two publishers that know different keys, one at most replaces the set of the other", () => {
+  const names = ["a", "b", "c"];
+  const sets = Array.from({ length: 8 }, (_, bits) => names.filter((_name, index) => (bits >> index) & 1));
+  for (const one of sets) {
+    for (const other of sets) {
+      assert.ok(!(replaces(one, other) && replaces(other, one)), `${one.join("")}, ${other.join("")}`);
+      assert.equal(replaces(one, other), other.every((kid) => one.includes(kid)) && other.length < one.length);
+    }
+  }
+});
