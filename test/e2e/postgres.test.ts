@@ -8,6 +8,7 @@ import type { KeyStore } from "../../src/store/store.ts";
 import { newWrappingKey } from "../support/managed.ts";
 import { skipWithout } from "../support/parts.ts";
 import { type PostgresServer, startPostgres } from "../support/postgres.ts";
+import { checkCompose } from "./compose.ts";
 import { eventually, runCli, startService, temporaryFolder } from "../support/service.ts";
 
 const skip = skipWithout("initdb");
@@ -62,6 +63,8 @@ describe("keys in PostgreSQL", { skip }, () => {
     }
     for (const service of services) await service.stop();
   });
+
+  checkCompose(() => server);
 
   test("where the store's clock has jumped, no command takes a step that may be early, unless it is forced", async (t) => {
     const url = database();

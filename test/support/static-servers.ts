@@ -11,13 +11,13 @@ export interface StaticServer {
   start(t: TestContext, options: { readonly folder: string; readonly port: number }): Promise<void>;
 }
 
-// The temporary paths, and the user when started as root, are there because the built-in ones belong to the system's own nginx.
-const nginx: StaticServer = {
-  name: "nginx",
-  program: "nginx",
-  async start(t, { folder, port }) {
-    const own = await temporaryFolder(t);
-    const config = `
+/**
+ * Starts nginx with this inside of `http`. The temporary paths, and the user when started as root, are there because the built-in ones belong
+ * to the system's own nginx.
+ */
+export async function startNginx(t: TestContext, http: string, port: number): Promise<void> {
+  const own = await temporaryFolder(t);
+  const config = `
 daemon off;
 master_process off;
 ${process.getuid?.() === 0 ? "user root;" : ""}
@@ -28,14 +28,17 @@ http {
   access_log off;
   types { text/html html; }
   ${["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map((name) => `${name}_temp_path ${name};`).join(" ")}
-  server {
-    listen 127.0.0.1:${port};
-    include "${folder}/.jwksd/nginx.conf";
-  }
+  ${http}
 }`;
-    await writeFile(join(own, "nginx.conf"), config);
-    await startProgram(t, "nginx", ["-p", own, "-c", "nginx.conf", "-e", "stderr"], { host: "127.0.0.1", port });
-  },
+  await writeFile(join(own, "nginx.conf"), config);
+  await startProgram(t, "nginx", ["-p", own, "-c", "nginx.conf", "-e", "stderr"], { host: "127.0.0.1", port });
+}
+
+const nginx: StaticServer = {
+  name: "nginx",
+  program: "nginx",
+  start: (t, { folder, port }) =>
+    startNginx(t, `server { listen 127.0.0.1:${port}; include "${folder}/.jwksd/nginx.conf"; }`, port),
 };
 
 const caddy: StaticServer = {
