@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { existsSync } from "node:fs";
 import { readFile, readdir, symlink, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { type TestContext, describe, test } from "node:test";
@@ -174,25 +173,4 @@ describe("ops/jwksd.service", { skip: skipWithout("systemd-analyze") }, () => {
     const [, exposure] = /Overall exposure level for jwksd\.service: ([\d.]+) OK/.exec(report) ?? assert.fail(report);
     assert.ok(Number(exposure) <= 2, exposure);
   });
-});
-
-test(".github/workflows/release.yml runs what is there, with rights that are named and actions of one version", async () => {
-  interface Job {
-    readonly permissions: object;
-    readonly steps: readonly { readonly uses?: string; readonly run?: string }[];
-  }
-  const path = join(root, ".github/workflows/release.yml");
-  const { permissions, jobs } = (await yaml(path)) as { readonly permissions: object; jobs: Record<string, Job> };
-  assert.deepEqual(permissions, {});
-  const steps = Object.values(jobs).flatMap((job) => job.steps);
-  for (const { uses } of steps) if (uses !== undefined) assert.match(uses, /^actions\/[\w-]+@v\d+\.\d+\.\d+$/);
-  const commands = steps.map(({ run = "" }) => run).join("\n");
-  const { scripts } = JSON.parse(await read(join(root, "package.json"))) as { readonly scripts: object };
-  for (const [, name = ""] of commands.matchAll(/npm run ([\w:-]+)/g)) assert.ok(Object.hasOwn(scripts, name), name);
-  for (const [file] of commands.matchAll(/\b(?:scripts|test)\/[\w/.-]+/g))
-    assert.ok(existsSync(join(root, file)), file);
-  const sums = /^sha256sum (.*) > (SHA256SUMS)$/m.exec(await read(join(root, "scripts/build-binary"))) ?? [];
-  const made = [...(sums[1]?.split(" ") ?? []), sums[2] ?? ""];
-  const released = Array.from(commands.matchAll(/dist\/bin\/([\w.]+)/g), ([, file = ""]) => file);
-  assert.deepEqual(released.toSorted(), made.toSorted());
 });
