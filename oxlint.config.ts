@@ -20,6 +20,8 @@ export default defineConfig({
     "import/no-named-as-default-member": "off",
     "promise/always-return": "off",
     "unicorn/no-array-sort": "off",
+    // It takes threads for windows.
+    "unicorn/require-post-message-target-origin": "off",
     "import/no-cycle": "error",
     "typescript/no-explicit-any": "error",
     "typescript/no-non-null-assertion": "error",

@@ -1,4 +1,5 @@
 import type { Clock } from "../clock.ts";
+import type { Primitives } from "../crypto/primitives.ts";
 import type { JwksdError } from "../errors.ts";
 import type { CheckedSigning } from "../keyset/keyset.ts";
 import type { Metric } from "../metrics.ts";
@@ -11,6 +12,8 @@ interface Options {
   readonly clock: Clock;
   readonly maxTokenLifetimeSeconds: number;
   readonly signerLimits?: SignerLimits | undefined;
+  /** How local keys sign. Default: `sign` of `#crypto`. */
+  readonly signByKey?: Primitives["sign"];
   /** Called when a signature failed, and not because its caller aborted it. */
   readonly onFailure?: (kid: string, error: JwksdError) => void;
 }
@@ -28,6 +31,7 @@ export function createActiveKeys({
   clock,
   maxTokenLifetimeSeconds,
   signerLimits,
+  signByKey,
   onFailure = () => {},
 }: Options): ActiveKeys {
   const signatures = createSignatures(clock, onFailure);
@@ -37,7 +41,7 @@ export function createActiveKeys({
       const { kid } = jwk;
       const before = known.get(signer);
       if (before?.kid === kid) return before;
-      const guarded = guardSigner(signer, publicKey, `kid ${JSON.stringify(kid)}`, signerLimits, clock);
+      const guarded = guardSigner(signer, publicKey, `kid ${JSON.stringify(kid)}`, signerLimits, clock, signByKey);
       const active = {
         kid,
         maxLifetimeSeconds: maxTokenLifetimeSeconds,

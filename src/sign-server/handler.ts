@@ -23,17 +23,21 @@ export interface SignOf {
  * nothing signs bytes of a caller's choice.
  */
 export function signHandler(sign: SignOf): (request: IncomingMessage, response: ServerResponse) => void {
-  const inPlace = createPlaces();
+  const takePlace = createPlaces();
 
   async function answerSign(request: IncomingMessage): Promise<SignReply> {
+    let leave: (() => void) | undefined;
     try {
-      const text = await inPlace(request.socket, async () => tokenFor(await readBody(request), sign));
+      leave = takePlace(request.socket);
+      const text = await tokenFor(await readBody(request), sign);
       sign.audit.count();
       return { status: 200, contentType: "application/jwt", text };
     } catch (error) {
       sign.audit.count(error instanceof TooLong ? "ERR_CLAIMS_INVALID" : codeOf(error));
       if (!(error instanceof TooLong)) return problemOf(error);
       return problem(413, error.message, { code: "ERR_CLAIMS_INVALID", retryable: false });
+    } finally {
+      leave?.();
     }
   }
 
@@ -65,7 +69,7 @@ export function signHandler(sign: SignOf): (request: IncomingMessage, response: 
 }
 
 /** @throws JwksdError for all that is wrong with the request or the signer */
-async function tokenFor(body: Uint8Array, { policy, issuer, keys, clock }: SignOf): Promise<string> {
+function tokenFor(body: Uint8Array, { policy, issuer, keys, clock }: SignOf): Promise<string> {
   const { claims, ...options } = readSignRequest(body);
   checkAllowed(policy, claims, options);
   // The active key is captured here, after all that takes time, so that kid and signature are of one key that may sign now.

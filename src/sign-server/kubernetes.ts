@@ -30,7 +30,7 @@ export function createKubernetesSigner(
   formerKeys: readonly FormerKey[],
 ): GrpcServer {
   const { issuer, keys, policy, audit, clock } = sign;
-  const inPlace = createPlaces();
+  const takePlace = createPlaces();
 
   async function signClaims(message: Uint8Array): Promise<Uint8Array> {
     const claims = claimsIn(message);
@@ -40,13 +40,17 @@ export function createKubernetesSigner(
   }
 
   const Sign: Unary = async (message, connection) => {
+    let leave: (() => void) | undefined;
     try {
-      const signed = await inPlace(connection, () => signClaims(message));
+      leave = takePlace(connection);
+      const signed = await signClaims(message);
       audit.count();
       return signed;
     } catch (error) {
       audit.count(codeOf(error));
       throw error;
+    } finally {
+      leave?.();
     }
   };
 

@@ -1,3 +1,4 @@
+import { signBeside } from "./sign-beside.ts";
 import type { Clock } from "../clock.ts";
 import { checkSigning, type Keyset } from "../keyset/keyset.ts";
 import type { Metric } from "../metrics.ts";
@@ -27,7 +28,7 @@ interface Managed {
 
 /** Takes the signing keys of a manager: once, before anybody signs, and with every change. */
 export async function createSigningKeys(keyset: Keyset, managed: Managed) {
-  const activeKeys = createActiveKeys(managed);
+  const activeKeys = createActiveKeys({ ...managed, signByKey: signBeside });
   let active = activeKeys.of(await checkSigning(keyset));
   let takenAt = managed.clock.now();
   return {

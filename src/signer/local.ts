@@ -1,6 +1,7 @@
 import { sign, verify } from "#crypto";
 import * as jose from "jose";
 import type { Bytes } from "../bytes.ts";
+import type { Primitives } from "../crypto/primitives.ts";
 import { KeyMaterialError, SignerError } from "../errors.ts";
 import type { PublicJwk } from "../jwk/public.ts";
 import { type KeyInput, type KeyMaterial, isCryptoKey, readKey } from "../jwk/read.ts";
@@ -9,13 +10,18 @@ import type { SignInput, Signer } from "./signer.ts";
 
 type LocalSign = (message: Bytes) => Bytes | Promise<Bytes>;
 
-const localSigns = new WeakMap<Signer, LocalSign>();
+const localKeys = new WeakMap<Signer, jose.CryptoKey>();
 
 /**
- * The function of a signer that this module made, whose key was checked when it was loaded; `undefined` for every other signer. It goes by
- * the frozen object, so no other signer can pass for one.
+ * Signs with the key of a signer that this module made, which was checked when it was loaded; `undefined` for every other signer. It goes
+ * by the frozen object, so no other signer can pass for one.
+ *
+ * @param by of `#crypto`
  */
-export const localSign = (signer: Signer): LocalSign | undefined => localSigns.get(signer);
+export function localSign(signer: Signer, by: Primitives["sign"] = sign): LocalSign | undefined {
+  const key = localKeys.get(signer);
+  return key && ((message) => by(key, message));
+}
 
 /**
  * A signer over a private key in the memory of this process. A test signature checks first that both halves of the key belong together.
@@ -47,12 +53,11 @@ export async function signerFrom(material: KeyMaterial, name: string): Promise<S
     );
   }
   const key = await importPrivate(publicJwk, privateKey, name);
-  const signMessage: LocalSign = (message) => sign(key, message);
   const signer: Signer = Object.freeze({
     publicKey: Object.freeze(publicJwk),
-    sign: async ({ message }: SignInput) => signMessage(message as Bytes),
+    sign: async ({ message }: SignInput) => sign(key, message as Bytes),
   });
-  localSigns.set(signer, signMessage);
+  localKeys.set(signer, key);
   return signer;
 }
 
