@@ -32,6 +32,7 @@ const app = await Application.bootstrap({
   projectDocuments: ["docs/README.md", ...pages.keys()],
   router: "pages",
   excludeInternal: true,
+  includeHierarchySummary: false,
   disableSources: true,
   sort: ["documents-first", "alphabetical"],
   categorizeByGroup: false,

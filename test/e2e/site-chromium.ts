@@ -4,7 +4,7 @@ import { existsSync } from "node:fs";
 import { glob, readFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import { extname, join, resolve } from "node:path";
+import { dirname, extname, join, resolve } from "node:path";
 import { describe, test } from "node:test";
 import type { Browser } from "playwright-core";
 import { openPage } from "../support/browser.ts";
@@ -63,14 +63,20 @@ export function checkSite(browser: () => Browser): void {
       await page.context().close();
     });
 
-    test("every link leads to a file of the site or an https address, and nothing is loaded from elsewhere", async () => {
+    test("every link leads to a place of the site or an https address, and nothing is loaded from elsewhere", async () => {
+      const texts = new Map<string, string>();
+      for await (const file of glob("**/*.{html,svg}", { cwd: site }))
+        texts.set(join(site, file), await readFile(join(site, file), "utf8"));
+      const hasPlace = (file: string, id: string): boolean => texts.get(file)?.includes(` id="${id}"`) === true;
       const broken: string[] = [];
-      for await (const file of glob("**/*.html", { cwd: site })) {
-        const text = await readFile(join(site, file), "utf8");
-        for (const [, kind = "", link = ""] of text.matchAll(/<[^>]*? (href|src)="([^"#]+)[^"]*"/g)) {
+      for (const [file, text] of texts) {
+        for (const [, kind = "", link = ""] of text.matchAll(/<[^>]*? (href|src)="([^"]+)"/g)) {
+          const [path = "", place = ""] = link.split("#");
+          const target = path === "" ? file : join(dirname(file), path);
           const isThere = URL.canParse(link)
             ? kind === "href" && /^https:\/\/|^http:\/\/127\.0\.0\.1:/.test(link)
-            : !link.startsWith("/") && existsSync(new URL(link, `file://${join(site, file)}`));
+            : // A file server need not show the index of a folder.
+              !/^\/|\/$/.test(path) && existsSync(target) && (place === "" || hasPlace(target, place));
           if (!isThere) broken.push(`${file}: ${link}`);
         }
       }
