@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { readFile, readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { setImmediate } from "node:timers/promises";
 import { type TestContext, describe, test } from "node:test";
 import { settingsFrom } from "../../src/cli/settings-options.ts";
 import { type Found, whyLeft } from "../../src/publish/changed.ts";
@@ -101,6 +102,19 @@ describe("a folder that somebody else changes is written again, with a warning",
 async function empty(folder: string): Promise<void> {
   for (const name of await readdir(folder)) await rm(join(folder, name), { recursive: true });
 }
+
+test("a publisher that follows looks every ten seconds", { timeout: 60_000 }, async (t) => {
+  const [folder, data] = [await temporaryFolder(t), await temporaryFolder(t)];
+  const server = await serveFolder(t, folder);
+  const keys = join(data, "keys.json");
+  await writeFile(keys, keySetText("one"), { mode: 0o600 });
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const { warnings } = await following(t, folder, { issuer: server.url, keys });
+  await rm(join(folder, "jwks"));
+  t.mock.timers.tick(10_000);
+  while (warnings().length === 0) await setImmediate();
+  assert.match(await readFile(join(folder, "jwks"), "utf8"), /"one"/);
+});
 
 describe("a folder is left as it is", () => {
   for (const [what, file, change] of [
