@@ -3,6 +3,7 @@
 // have no deadlines. So node:net listens, and the deadlines are here.
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import { type Server as NetServer, type Socket, createServer } from "node:net";
+import { type TlsOptions, createServer as createTlsServer } from "node:tls";
 
 /** What an HTTP server itself would be given; times in milliseconds. */
 interface Limits {
@@ -12,12 +13,18 @@ interface Limits {
   readonly checkingIntervalMs: number;
 }
 
-/** What listens for an HTTP server; in Node, that is the server itself. */
-export function listenerOf(server: Server, limits: Limits): NetServer {
-  if (!("bun" in process.versions)) return server;
-  const listener = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => server.emit("connection", socket));
+/** What listens for an HTTP server; in Node, and without TLS, that is the server itself. */
+export function listenerOf(server: Server, limits: Limits, tls?: TlsOptions): NetServer {
+  const isBun = "bun" in process.versions;
+  if (!isBun && tls === undefined) return server;
+  // The HTTP server sees a connection when its handshake is done.
+  const accept = (socket: Socket): void => void server.emit("connection", socket);
+  const listener =
+    tls === undefined ? createServer({ allowHalfOpen: true, noDelay: true }, accept) : createTlsServer(tls, accept);
   for (const event of ["listening", "close"] as const) listener.on(event, () => server.emit(event));
-  keepDeadlines(server, limits);
+  // Also of a handshake that takes too long.
+  listener.on("tlsClientError", (_error: Error, socket: Socket) => socket.destroy());
+  if (isBun) keepDeadlines(server, limits);
   return listener;
 }
 

@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Server as NetServer, Socket } from "node:net";
+import type { Server as TlsServer, TlsOptions } from "node:tls";
 import { type Clock, systemClock } from "../clock.ts";
 import { ServiceError } from "../errors.ts";
 import { writeReply } from "../http/node.ts";
@@ -32,6 +33,8 @@ interface TcpAddress {
   readonly host: string;
   readonly port: number;
   readonly reusePort?: boolean;
+  /** Default: none. */
+  readonly tls?: TlsOptions;
 }
 
 export type Handler = (request: IncomingMessage, response: ServerResponse) => void;
@@ -40,6 +43,8 @@ export type Handler = (request: IncomingMessage, response: ServerResponse) => vo
 export interface RunningServer {
   /** 0 for a Unix socket. */
   readonly port: number;
+  /** Takes other certificates for new connections. */
+  renew(this: void, tls: TlsOptions): void;
   /** Stops accepting, answers requests under way with `Connection: close`, and ends within 7 seconds. */
   stop(this: void): Promise<void>;
 }
@@ -125,7 +130,9 @@ export async function startHttpServer(
     connections.begin(request.socket, response);
     answerRefused(response, expectationFailed);
   });
-  const listener = listenerOf(server, limits);
+  const listener = listenerOf(server, limits, "tls" in address ? address.tls : undefined);
+  // The others are counted once their handshake is done.
+  if (listener !== server) listener.maxConnections = 2 * maxConnections;
   let port = 0;
   if ("path" in address) await listenOnSocket(listener, address);
   else port = await listen(listener, address);
@@ -133,7 +140,11 @@ export async function startHttpServer(
   gate.open(answer);
 
   let stopped: Promise<void> | undefined;
-  return { port, stop: () => (stopped ??= drain(server, listener, connections, gate, answer)) };
+  return {
+    port,
+    renew: (tls) => (listener as TlsServer).setSecureContext(tls),
+    stop: () => (stopped ??= drain(server, listener, connections, gate, answer)),
+  };
 }
 
 /** Whether a request has a valid Host field. @see RFC 9112 section 3.2 */

@@ -128,6 +128,18 @@ export const settingDefinitions = {
     value: "<path>",
     help: "Unix socket where other programs of this user get tokens signed; see docs/sign-socket.md",
   },
+  signAddress: {
+    rule: text,
+    fallback: undefined,
+    value: "<host:port>",
+    help: "loopback address for the same over TLS, for programs with a certificate of --sign-tls",
+  },
+  signTls: {
+    rule: path,
+    fallback: undefined,
+    value: "<folder>",
+    help: "folder of tls.crt, tls.key and ca.crt (the authority of clients) for --sign-address",
+  },
   signConfig: {
     rule: path,
     fallback: undefined,
@@ -218,6 +230,8 @@ const managedServe = [
   "readyWithoutStore",
   "maxKeptSetSeconds",
   "signSocket",
+  "signAddress",
+  "signTls",
   "signConfig",
 ] as const satisfies readonly SettingName[];
 /** Pairs of settings that exclude each other. */

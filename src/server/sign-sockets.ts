@@ -1,19 +1,21 @@
 import { createHash, createPublicKey } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { systemClock } from "../clock.ts";
-import { KeyMaterialError, ServiceError } from "../errors.ts";
+import { ConfigError, KeyMaterialError, ServiceError } from "../errors.ts";
 import { createAudit } from "../sign-server/audit.ts";
 import { type SignOf, signHandler } from "../sign-server/handler.ts";
 import { type FormerKey, createKubernetesSigner } from "../sign-server/kubernetes.ts";
 import type { SigningKeys } from "../sign-server/signing-keys.ts";
-import { type SignSocket, checkSockets } from "../sign-server/sockets.ts";
+import { type SignSocket, checkAddress, checkSockets, hostAndPort } from "../sign-server/sockets.ts";
 import { logOverload } from "./connections.ts";
-import { startHttpServer } from "./http-server.ts";
+import { type RunningServer, startHttpServer } from "./http-server.ts";
 import { readJsonObject } from "./json-file.ts";
 import type { Logger } from "./logger.ts";
+import { readMutualTls, tlsFiles } from "./mutual-tls.ts";
 import { policyOf } from "./open-store.ts";
 import type { Settings } from "./settings.ts";
 import { listenOnSocket } from "./unix-socket.ts";
+import { fingerprint, watchPaths } from "./watch.ts";
 
 /** Each needs a file descriptor, of which a process often has 1,024. */
 const maxConnections = 512;
@@ -26,20 +28,25 @@ export interface SignSockets {
   stop(this: void): Promise<void>;
 }
 
-type SocketSettings = Pick<Settings, "signSocket" | "signConfig">;
+type SocketSettings = Pick<Settings, "signSocket" | "signAddress" | "signTls" | "signConfig">;
 
 /** Whether others sign through this process. */
-export function hasSockets({ signSocket, signConfig }: SocketSettings): boolean {
-  return signSocket !== undefined || signConfig !== undefined;
+export function hasSockets({ signSocket, signAddress, signConfig }: SocketSettings): boolean {
+  return [signSocket, signAddress, signConfig].some((setting) => setting !== undefined);
 }
 
 /** @throws ConfigError `ERR_CONFIG_FORMAT`, `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` */
 export async function readSockets(settings: Settings): Promise<readonly SignSocket[]> {
-  const { signSocket, signConfig } = settings;
-  const one = signSocket === undefined ? [] : [{ path: signSocket, ...usual }];
-  if (signConfig === undefined) return one;
+  const { signSocket, signAddress, signTls: tls, signConfig } = settings;
+  if (signAddress !== undefined) checkAddress(signAddress, "--sign-address", tls);
+  else if (tls !== undefined) throw new ConfigError("ERR_OPTION_INVALID", "--sign-tls is for --sign-address; set both");
+  const given: readonly SignSocket[] = [
+    ...(signSocket === undefined ? [] : [{ address: signSocket, ...usual }]),
+    ...(signAddress === undefined ? [] : [{ address: signAddress, tls, ...usual }]),
+  ];
+  if (signConfig === undefined) return given;
   const members = await readJsonObject(signConfig, "the file of sign sockets");
-  return [...one, ...checkSockets(members, signConfig, policyOf(settings).maxTokenLifetimeSeconds)];
+  return [...given, ...checkSockets(members, signConfig, policyOf(settings).maxTokenLifetimeSeconds)];
 }
 
 /** What sockets sign with, and whom they tell. */
@@ -59,11 +66,11 @@ export async function startSignSockets(sockets: readonly SignSocket[], signing: 
   const stop = async (): Promise<void> => void (await Promise.all(ends.map((end) => end())));
   try {
     for (const socket of sockets) {
-      const { path, protocol } = socket;
+      const { address, protocol } = socket;
       ends.push(
         await (protocol === "kubernetes" ? startKubernetes : startHttp)(socket, signOf(socket, signing), signing),
       );
-      signing.log.info({ socket: path, protocol }, "signs");
+      signing.log.info({ socket: address, protocol }, "signs");
     }
   } catch (error) {
     await stop();
@@ -72,26 +79,46 @@ export async function startSignSockets(sockets: readonly SignSocket[], signing: 
   return { stop };
 }
 
-function signOf({ path, policy }: SignSocket, { issuer, keys, log }: Signing): SignOf {
-  const audit = createAudit(systemClock, (counts) => log.info({ socket: path, ...counts }, "tokens signed"));
+function signOf({ address, policy }: SignSocket, { issuer, keys, log }: Signing): SignOf {
+  const audit = createAudit(systemClock, (counts) => log.info({ socket: address, ...counts }, "tokens signed"));
   return { issuer, keys, policy, audit, clock: systemClock };
 }
 
 async function startHttp(
-  { path, mode, group }: SignSocket,
+  { address, tls: folder, mode, group }: SignSocket,
   sign: SignOf,
   { log }: Signing,
 ): Promise<() => Promise<void>> {
   const handle = signHandler(sign);
-  const server = await startHttpServer({ path, mode, group }, () => handle, {
-    maxConnections,
-    onOverload: (overload) => logOverload(log, overload, { socket: path }),
+  const start = (where: Parameters<typeof startHttpServer>[0]): Promise<RunningServer> =>
+    startHttpServer(where, () => handle, {
+      maxConnections,
+      onOverload: (overload) => logOverload(log, overload, { socket: address }),
+    });
+  const hostPort = hostAndPort(address);
+  if (folder === undefined || hostPort === undefined) {
+    const server = await start({ path: address, mode, group });
+    return () => server.stop().finally(sign.audit.end);
+  }
+  // Before the files are read, so that no change is missed.
+  const baseline = await fingerprint(tlsFiles(folder));
+  const server = await start({ ...hostPort, tls: await readMutualTls(folder) });
+  const watch = watchPaths(tlsFiles(folder), baseline, async () => {
+    try {
+      server.renew(await readMutualTls(folder));
+      log.info({ socket: address }, "certificates reloaded");
+    } catch (error) {
+      log.error({ socket: address }, `new certificates refused, the old ones stay in use: ${(error as Error).message}`);
+    }
   });
-  return () => server.stop().finally(sign.audit.end);
+  return () => {
+    watch.stop();
+    return server.stop().finally(sign.audit.end);
+  };
 }
 
 async function startKubernetes(
-  { path, mode, group, formerKeys }: SignSocket,
+  { address: path, mode, group, formerKeys }: SignSocket,
   sign: SignOf,
   { maxTokenLifetimeSeconds }: Signing,
 ): Promise<() => Promise<void>> {

@@ -1,14 +1,23 @@
-import { Agent, type IncomingMessage, request as httpRequest } from "node:http";
+import http, { type Agent, type ClientRequestArgs, type IncomingMessage } from "node:http";
+import https from "node:https";
 import { withDeadline } from "../async.ts";
 import { systemClock } from "../clock.ts";
 import { ConfigError, JwksdError, SignerError, TokenError } from "../errors.ts";
-import { type Rules, checkOptions, number, text, timeout } from "../options.ts";
+import { type Rules, checkOptions, number, text, textThat, timeout } from "../options.ts";
 import type { Claims, SignOptions } from "../token/sign.ts";
 
 /** Options of `createSignClient`. */
 export interface SignClientOptions {
-  /** Path of a socket of `jwksd serve --sign-socket`. Required. */
-  readonly socket: string;
+  /** Path of a socket of `jwksd serve --sign-socket`. This or `address` is required. */
+  readonly socket?: string | undefined;
+  /** HOST:PORT of `jwksd serve --sign-address`, with the three that follow, in PEM. The host is one of those that its certificate names. */
+  readonly address?: string | undefined;
+  /** Certificate of this client. */
+  readonly cert?: string | undefined;
+  /** Its key. */
+  readonly key?: string | undefined;
+  /** Authority of the server's certificate. */
+  readonly ca?: string | undefined;
   /** Time for one token, in milliseconds. Default: 10,000. */
   readonly timeoutMs?: number | undefined;
   /** Connections at once; other calls wait for one. Default: 16. */
@@ -29,7 +38,15 @@ export interface SignClient {
   close(this: void): void;
 }
 
-const rules: Rules<SignClientOptions> = { socket: text, timeoutMs: timeout, maxConnections: number(1) };
+const rules: Rules<SignClientOptions> = {
+  socket: text,
+  address: textThat("HOST:PORT", (value) => /^[^/@]+:\d+$/.test(value) && URL.canParse(`https://${value}`)),
+  cert: text,
+  key: text,
+  ca: text,
+  timeoutMs: timeout,
+  maxConnections: number(1),
+};
 
 /**
  * A client of a sign socket, for processes that must hold no keys. It is no `Signer`: a sign socket signs claims, and never a digest.
@@ -43,14 +60,14 @@ const rules: Rules<SignClientOptions> = { socket: text, timeoutMs: timeout, maxC
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  */
 export function createSignClient(options: SignClientOptions): SignClient {
-  const { socket, timeoutMs = 10_000, maxConnections = 16 } = checkOptions(options, rules);
-  if (socket === undefined) throw new ConfigError("ERR_OPTION_INVALID", 'option "socket" is missing');
-  const agent = new Agent({ keepAlive: true, maxSockets: maxConnections });
-  const expired = () => new SignerError("ERR_SIGNER_TIMEOUT", `${socket}: no token within ${timeoutMs} ms`);
+  const { timeoutMs = 10_000, maxConnections = 16, ...where } = checkOptions(options, rules);
+  const server = serverAt(where, { keepAlive: true, maxSockets: maxConnections });
+  const { name } = server;
+  const expired = () => new SignerError("ERR_SIGNER_TIMEOUT", `${name}: no token within ${timeoutMs} ms`);
 
   async function post(body: string, signal: AbortSignal): Promise<Answer> {
     for (;;) {
-      const exchange = send(agent, socket, body, signal);
+      const exchange = send(server, body, signal);
       try {
         return await exchange.answer;
       } catch (error) {
@@ -67,13 +84,39 @@ export function createSignClient(options: SignClientOptions): SignClient {
       const work = (signal: AbortSignal): Promise<Answer> => post(body, signal);
       const limits = { clock: systemClock, timeoutMs, signal, expired, aborted };
       const answer = await withDeadline(work, limits).catch((error: unknown) => {
-        throw error instanceof JwksdError ? error : unreachable(socket, error);
+        throw error instanceof JwksdError ? error : unreachable(name, error);
       });
       if (answer.status === 200) return answer.text;
-      throw refusal(socket, answer);
+      throw refusal(name, answer);
     },
-    close: () => agent.destroy(),
+    close: () => server.agent.destroy(),
   };
+}
+
+/** Where requests go. */
+interface SignServer {
+  /** For messages. */
+  readonly name: string;
+  readonly agent: Agent;
+  readonly request: typeof http.request;
+  readonly target: ClientRequestArgs;
+}
+
+function serverAt({ socket, address, cert, key, ca }: SignClientOptions, limits: http.AgentOptions): SignServer {
+  if ((socket === undefined) === (address === undefined)) {
+    throw new ConfigError("ERR_OPTION_INVALID", 'one of the options "socket" and "address" is needed');
+  }
+  if (address === undefined) {
+    const target = { socketPath: socket };
+    return { name: socket ?? "", agent: new http.Agent(limits), request: http.request, target };
+  }
+  if (cert === undefined || key === undefined || ca === undefined) {
+    throw new ConfigError("ERR_OPTION_INVALID", 'the option "address" needs "cert", "key" and "ca"');
+  }
+  const { hostname, port } = new URL(`https://${address}`);
+  const target = { host: hostname.replace(/^\[(.*)\]$/, "$1"), port: port || 443 };
+  const agent = new https.Agent({ ...limits, cert, key, ca, minVersion: "TLSv1.3" });
+  return { name: address, agent, request: https.request, target };
 }
 
 const aborted = (): SignerError => new SignerError("ERR_SIGNER_ABORTED", "the caller aborted the signature");
@@ -92,9 +135,9 @@ interface Answer {
   readonly text: string;
 }
 
-function send(agent: Agent, socketPath: string, body: string, signal: AbortSignal) {
+function send({ agent, request: start, target }: SignServer, body: string, signal: AbortSignal) {
   const headers = { "Content-Type": "application/json", "Content-Length": Buffer.byteLength(body) };
-  const request = httpRequest({ agent, socketPath, path: "/sign", method: "POST", headers, signal });
+  const request = start({ ...target, agent, path: "/sign", method: "POST", headers, signal });
   const answer = new Promise<Answer>((resolve, reject) => {
     request.once("error", reject);
     request.once("response", (response: IncomingMessage) => {
@@ -112,6 +155,9 @@ function unreachable(socket: string, cause: unknown): SignerError {
   const { code } = cause as NodeJS.ErrnoException;
   if (code === "EACCES") {
     return new SignerError("ERR_SIGNER_UNAUTHORIZED", `${socket}: this user may not connect`, { cause });
+  }
+  if (/^ERR_(?:SSL|TLS)_|CERT/.test(code ?? "")) {
+    return new SignerError("ERR_SIGNER_UNAUTHORIZED", `${socket}: the certificates do not fit (${code})`, { cause });
   }
   return new SignerError("ERR_SIGNER_UNAVAILABLE", `${socket}: nobody answers (${code}); try again later`, { cause });
 }

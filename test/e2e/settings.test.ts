@@ -52,6 +52,8 @@ const samples: Readonly<Record<SettingName, Sample>> = {
   readyWithoutStore: switchSample,
   maxKeptSetSeconds: durationSample,
   signSocket: textSample,
+  signAddress: textSample,
+  signTls: textSample,
   signConfig: textSample,
   encryptionKeys: textSample,
   data: textSample,

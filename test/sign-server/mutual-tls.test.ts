@@ -1,0 +1,150 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { writeFile } from "node:fs/promises";
+import http from "node:http";
+import https from "node:https";
+import { connect } from "node:net";
+import { join } from "node:path";
+import { type TestContext, describe, test } from "node:test";
+import { decodeJwt } from "jose";
+import { createSignClient } from "../../src/sign-client/index.ts";
+import { type Certificate, certificateFor, certificateUntil } from "../client/certificate.ts";
+import { freePort, startService, temporaryFolder } from "../support/service.ts";
+
+// Each of these certificates is its own authority.
+const server = certificateFor("localhost");
+const client = certificateFor("web");
+const expired = certificateUntil("210101000000Z", "web");
+const stranger = certificateFor("web");
+const minute = { lifetimeSeconds: 60 };
+
+interface Files {
+  readonly "tls.crt"?: string;
+  readonly "tls.key"?: string;
+  readonly "ca.crt"?: string;
+}
+
+async function tlsFolder(t: TestContext, files: Files = {}): Promise<string> {
+  const folder = await temporaryFolder(t);
+  const all = { "tls.crt": server.cert, "tls.key": server.key, "ca.crt": client.cert + expired.cert, ...files };
+  for (const [name, text] of Object.entries(all)) await writeFile(join(folder, name), text);
+  return folder;
+}
+
+async function startWith(t: TestContext, folder: string, ...more: string[]) {
+  const address = `localhost:${await freePort()}`;
+  const data = join(await temporaryFolder(t), "data");
+  const args = ["--data", data, "--sign-address", address, "--sign-tls", folder, ...more];
+  return { address, service: await startService(t, args) };
+}
+
+/** Status and text of one request, or the code of the error. */
+async function ask(address: string, options: https.RequestOptions): Promise<string> {
+  const request = https.request(`https://${address}/keys`, { ca: server.cert, agent: false, ...options });
+  try {
+    const [response] = (await once(request.end(), "response")) as [http.IncomingMessage];
+    response.resume();
+    return String(response.statusCode);
+  } catch (error) {
+    return String((error as NodeJS.ErrnoException).code);
+  }
+}
+
+describe("an address where tokens are signed", () => {
+  test("takes who has a certificate of the authority, and nobody else", async (t) => {
+    const { address } = await startWith(t, await tlsFolder(t));
+    assert.equal(await ask(address, client), "200");
+    const refused: Readonly<Record<string, https.RequestOptions>> = {
+      "no certificate": {},
+      "one of another authority": stranger,
+      "one that has expired": expired,
+      "TLS 1.2": { ...client, maxVersion: "TLSv1.2" },
+    };
+    for (const [what, options] of Object.entries(refused)) {
+      assert.match(await ask(address, options), /^(?:ERR_SSL_.*(?:ALERT|VERSION).*|ECONNRESET|EPROTO)$/, what);
+    }
+    const plain = http.get(`http://${address}/keys`, { agent: false });
+    await assert.rejects(once(plain, "response"));
+    assert.equal(await ask(address, client), "200");
+  });
+
+  test("those who connect and say nothing keep nobody out", async (t) => {
+    const { address } = await startWith(t, await tlsFolder(t));
+    const [, port] = address.split(":");
+    const silent = Array.from({ length: 600 }, () => connect(Number(port), "localhost").on("error", () => {}));
+    t.after(() => silent.forEach((socket) => socket.destroy()));
+    await Promise.all(silent.map((socket) => once(socket, "connect")));
+    assert.equal(await ask(address, client), "200");
+    for (const socket of silent) socket.destroy();
+  });
+
+  test("the client signs through it, and names what does not fit", async (t) => {
+    const { address } = await startWith(t, await tlsFolder(t));
+    const clientOf = (own: Certificate, at: string = address, ca: string = server.cert) => {
+      const made = createSignClient({ address: at, ...own, ca });
+      t.after(() => made.close());
+      return made;
+    };
+    const tokens = clientOf(client);
+    for (const sub of ["a", "b"]) assert.equal(decodeJwt(await tokens.sign({ sub }, minute)).sub, sub);
+    await assert.rejects(tokens.sign({ exp: 1 }, minute), { code: "ERR_CLAIMS_INVALID" });
+    const unauthorized = { code: "ERR_SIGNER_UNAUTHORIZED", message: /the certificates do not fit/ };
+    await assert.rejects(clientOf(client, address, stranger.cert).sign({}, minute), unauthorized);
+    // The certificate names localhost.
+    const otherHost = clientOf(client, address.replace("localhost", "127.0.0.1"));
+    await assert.rejects(otherHost.sign({}, minute), unauthorized);
+    for (const options of [{}, { address }, { address, socket: "s", ...client, ca: server.cert }, { address: "x" }]) {
+      assert.throws(() => createSignClient(options), { code: "ERR_OPTION_INVALID" });
+    }
+  });
+
+  test("new certificates are taken for new connections, and what is none is refused", async (t) => {
+    const folder = await tlsFolder(t);
+    const { address, service } = await startWith(t, folder);
+    await writeFile(join(folder, "ca.crt"), "none");
+    await service.logged(({ msg }) => /^new certificates refused.*ca\.crt is no certificate/.test(msg));
+    assert.equal(await ask(address, client), "200");
+    await writeFile(join(folder, "ca.crt"), stranger.cert);
+    await service.logged(({ msg }) => msg === "certificates reloaded");
+    assert.equal(await ask(address, stranger), "200");
+    assert.notEqual(await ask(address, client), "200");
+  });
+
+  test("has a policy of its own, like a socket", async (t) => {
+    const [folder, address] = [await tlsFolder(t), `localhost:${await freePort()}`];
+    const file = join(await temporaryFolder(t), "sockets.json");
+    await writeFile(file, JSON.stringify({ [address]: { tls: folder, audiences: ["api"] } }));
+    await startService(t, ["--data", join(await temporaryFolder(t), "data"), "--sign-config", file]);
+    const tokens = createSignClient({ address, ...client, ca: server.cert });
+    t.after(() => tokens.close());
+    await tokens.sign({ aud: "api" }, minute);
+    await assert.rejects(tokens.sign({ aud: "else" }, minute), { code: "ERR_CLAIMS_FORBIDDEN" });
+  });
+});
+
+describe("is refused at the start:", () => {
+  const files: Readonly<Record<string, readonly [Files, RegExp]>> = {
+    "the key of another certificate": [{ "tls.key": client.key }, /tls\.key is not the key of .*tls\.crt/],
+    "no key": [{ "tls.key": "" }, /tls\.key is no private key/],
+    "no certificate": [{ "tls.crt": server.key }, /tls\.crt is no certificate/],
+    "an empty authority, which would be every public one": [{ "ca.crt": "" }, /ca\.crt is no certificate/],
+  };
+  for (const [name, [changed, message]] of Object.entries(files)) {
+    test(name, async (t) => assert.rejects(startWith(t, await tlsFolder(t, changed)), message));
+  }
+
+  const settings: Readonly<Record<string, readonly [args: string[], message: RegExp]>> = {
+    "a file that is not there": [["--sign-address", "127.0.0.1:1", "--sign-tls", "/no"], /cannot be read \(ENOENT\)/],
+    "an address of a network": [["--sign-address", "10.0.0.1:9", "--sign-tls", "x"], /of this machine alone/],
+    "all addresses": [["--sign-address", "0.0.0.0:9", "--sign-tls", "x"], /of this machine alone/],
+    "an address without certificates": [["--sign-address", "127.0.0.1:9"], /without client certificates/],
+    "certificates without an address": [["--sign-tls", "x"], /--sign-tls is for --sign-address/],
+    "no address": [["--sign-address", "9", "--sign-tls", "x"], /must be HOST:PORT/],
+  };
+  for (const [name, [args, message]] of Object.entries(settings)) {
+    test(name, async (t) => {
+      const data = join(await temporaryFolder(t), "data");
+      await assert.rejects(startService(t, ["--data", data, ...args]), message);
+    });
+  }
+});
