@@ -96,11 +96,12 @@ describe("jwksd verify shows what the token has and what is expected", { timeout
     readonly name: string;
     readonly header?: object;
     readonly claims?: object;
+    /** Times of the token, from now. */
+    readonly inSeconds?: Readonly<Record<string, number>>;
     readonly flags?: readonly string[];
     /** The end of the last step. */
     readonly says: RegExp;
   }
-  const now = Math.floor(Date.now() / 1000);
   const differences: readonly Difference[] = [
     {
       name: "iss",
@@ -116,9 +117,9 @@ describe("jwksd verify shows what the token has and what is expected", { timeout
       says: /; aud is a, b, expected: me or us \[/,
     },
     { name: "both", claims: { iss: "x", aud: "you" }, says: /; iss is x, expected: .*; aud is you, expected: me \[/ },
-    { name: "exp", claims: { exp: now - 600 }, says: /has expired; exp is \d{4}-.* UTC, 10 min (\d s )?ago \[/ },
+    { name: "exp", inSeconds: { exp: -600 }, says: /has expired; exp is \d{4}-.* UTC, 10 min (\d s )?ago \[/ },
     { name: "exp of long ago", claims: { exp: -1e300 }, says: /has expired; exp is -1e\+300 \[/ },
-    { name: "nbf", claims: { nbf: now + 7_230 }, says: /; nbf is \d{4}-.* UTC, in 2 h( \d+ min)? \[/ },
+    { name: "nbf", inSeconds: { nbf: 7_230 }, says: /; nbf is \d{4}-.* UTC, in 2 h( \d+ min)? \[/ },
     { name: "typ", flags: ["--typ", "at+jwt"], header: { typ: "JWT" }, says: /; typ is JWT, expected: at\+jwt \[/ },
     { name: "no typ", flags: ["--typ", "at+jwt"], says: /; typ is missing, expected: at\+jwt \[/ },
     {
@@ -132,10 +133,12 @@ describe("jwksd verify shows what the token has and what is expected", { timeout
       says: /; alg is none, expected: ES256 \[ERR_TOKEN_ALG/,
     },
   ];
-  for (const { name, header, claims, flags = [], says } of differences) {
+  for (const { name, header, claims, inSeconds = {}, flags = [], says } of differences) {
     test(name, async (t) => {
       const { issuer } = await publish(t);
-      const token = compact({ ...good, ...header }, { ...ownClaims(issuer), ...claims }, es256);
+      const now = Math.floor(Date.now() / 1000);
+      const times = Object.fromEntries(Object.entries(inSeconds).map(([claim, seconds]) => [claim, now + seconds]));
+      const token = compact({ ...good, ...header }, { ...ownClaims(issuer), ...claims, ...times }, es256);
       const run = await runCli(t, ["verify", token, "--issuer", issuer, "--aud", "me", ...flags]);
       assert.equal(run.code, 1);
       assert.match(run.stdout, says);

@@ -2,12 +2,12 @@ import { globSync } from "node:fs";
 import { join, resolve } from "node:path";
 
 const folder = resolve(import.meta.dirname, "..");
-const processes = 2;
+const processes = 4;
 
 /**
- * `npm test` runs the tests of some rooms in two processes: they need none of their own, and a start takes longer than most of them.
+ * `npm test` runs the tests of some rooms in a few processes: they need none of their own, and a start takes longer than most of them.
  *
- * @param process - 0 or 1
+ * @param process - from 0
  */
 export async function runCombined(process: number): Promise<void> {
   const files = globSync(`@(${globalThis.process.env["COMBINED_TESTS"]})/**/*.test.ts`, { cwd: folder }).toSorted();

@@ -1,11 +1,11 @@
 import { type ChildProcess, execFile, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { appendFile, chmod, chown, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { appendFile, chmod, chown, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { part } from "./parts.ts";
-import { eventually, freePort } from "./service.ts";
+import { eventually, freePort, isListening } from "./service.ts";
 
 /** A PostgreSQL server of its own, in a folder of its own. Everybody may connect, but for the user `locked`, who needs a password. */
 export interface PostgresServer {
@@ -87,11 +87,11 @@ export async function startStandby(primary: PostgresServer): Promise<PostgresSer
   return server;
 }
 
-const ready = (port: number): Promise<void> =>
-  eventually(`a server on port ${port}`, async () => {
-    const child = spawn(part("pg_isready"), ["-q", "-h", "127.0.0.1", "-p", `${port}`], { stdio: "ignore" });
-    const [status] = (await once(child, "exit")) as [number];
-    return status === 0;
+/** A server writes its state into a file, line 8 of which says when it answers. A standby is ready when it answers reads. */
+const ready = (data: string): Promise<void> =>
+  eventually(`a server in ${data}`, async () => {
+    const lines = await readFile(join(data, "postmaster.pid"), "utf8").catch(() => "");
+    return lines.split("\n")[7]?.trim() === "ready";
   });
 
 function serverIn(folder: string, data: string, port: number): PostgresServer {
@@ -125,7 +125,7 @@ function serverIn(folder: string, data: string, port: number): PostgresServer {
       const failed = new Promise<never>((_, reject) => {
         postmaster?.once("exit", () => reject(new Error(`PostgreSQL did not start; see ${log}`)));
       });
-      await Promise.race([ready(port), failed]);
+      await Promise.race([ready(data), failed]);
     },
     promote: () => runAside("pg_ctl", ["promote", "--pgdata", data, "--silent"], folder),
     async stop() {
@@ -157,7 +157,7 @@ export async function startPgBouncer(
   await writeFile(file, `${settings.join("\n")}\n`);
   const child = spawn(part("pgbouncer"), ["-q", file], { cwd: folder, stdio: "ignore", ...owner });
   const url = (database = "postgres"): string => `postgres://postgres@127.0.0.1:${port}/${database}`;
-  await ready(port);
+  await eventually("PgBouncer listens", () => isListening(port));
   return {
     url,
     async stop() {

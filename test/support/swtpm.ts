@@ -2,11 +2,10 @@ import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, writeFileSync } from "node:fs";
 import { mkdir, mkdtemp, rm } from "node:fs/promises";
-import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { part } from "./parts.ts";
-import { eventually, freePort } from "./service.ts";
+import { eventually, freePort, isListening } from "./service.ts";
 
 type Scope = { after(fn: () => Promise<void>): void };
 
@@ -73,17 +72,5 @@ async function startTpm(t: Scope, folder: string): Promise<number> {
       return port;
     }
     if (attempt === maxAttempts) throw new Error("swtpm does not start");
-  }
-}
-
-async function isListening(port: number): Promise<boolean> {
-  const socket = connect(port, "127.0.0.1");
-  try {
-    await once(socket, "connect");
-    return true;
-  } catch {
-    return false;
-  } finally {
-    socket.destroy();
   }
 }
