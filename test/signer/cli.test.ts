@@ -1,16 +1,13 @@
 import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { describe, test } from "node:test";
+import { before, describe, test } from "node:test";
 import { calculateJwkThumbprint } from "jose";
 import { kmsStub } from "../support/stubs/aws-kms.ts";
 import { vaultStub } from "../support/stubs/vault-transit.ts";
 import { runCli, runCliProcess, temporaryFolder } from "../support/service.ts";
 
 const timeout = 60_000;
-// Credentials of key services are those of the process.
-process.env["VAULT_TOKEN"] = "a-token";
-
 interface Printed {
   readonly ok: boolean;
   readonly kid: string;
@@ -21,6 +18,11 @@ interface Printed {
 }
 
 describe("jwksd signer check", { timeout, concurrency: 2 }, () => {
+  // Credentials of key services are those of the process.
+  before(() => {
+    process.env["VAULT_TOKEN"] = "a-token";
+  });
+
   test("signs and verifies 100 probes, and prints what it learned", async (t) => {
     const stub = await vaultStub("a-token");
     t.after(() => stub.close());

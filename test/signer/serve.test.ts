@@ -10,11 +10,11 @@ import { runCli, startService, temporaryFolder } from "../support/service.ts";
 
 const credentials = { accessKeyId: "AKIDEXAMPLE", secretAccessKey: "a-secret" };
 // The SDKs look for credentials in the environment of the process.
-Object.assign(process.env, {
+const environment = {
   VAULT_TOKEN: "a-token",
   AWS_ACCESS_KEY_ID: credentials.accessKeyId,
   AWS_SECRET_ACCESS_KEY: credentials.secretAccessKey,
-});
+};
 
 interface Service {
   readonly type: string;
@@ -41,6 +41,7 @@ const services: Service[] = [
 
 for (const { type, start } of services) {
   test(`jwksd serves, signs and rotates with keys of ${type}`, { timeout: 60_000 }, async (t) => {
+    Object.assign(process.env, environment);
     const { stub, options, keys } = await start();
     t.after(() => stub.close());
     const folder = await temporaryFolder(t);
