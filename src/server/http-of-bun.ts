@@ -4,6 +4,7 @@
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import { type Server as NetServer, type Socket, createServer } from "node:net";
 import { type TlsOptions, createServer as createTlsServer } from "node:tls";
+import { type PromptHandler, answerRepeats } from "./repeated-requests.ts";
 
 /** What an HTTP server itself would be given; times in milliseconds. */
 interface Limits {
@@ -13,8 +14,17 @@ interface Limits {
   readonly checkingIntervalMs: number;
 }
 
-/** What listens for an HTTP server; in Node, and without TLS, that is the server itself. */
-export function listenerOf(server: Server, limits: Limits, tls?: TlsOptions): NetServer {
+/**
+ * What listens for an HTTP server; in Node, and without TLS, that is the server itself.
+ *
+ * @param repeats what answers repeated requests; see `answerRepeats`
+ */
+export function listenerOf(
+  server: Server,
+  limits: Limits,
+  repeats: () => PromptHandler | undefined,
+  tls?: TlsOptions,
+): NetServer {
   const isBun = "bun" in process.versions;
   if (!isBun && tls === undefined) return server;
   // The HTTP server sees a connection when its handshake is done.
@@ -24,7 +34,7 @@ export function listenerOf(server: Server, limits: Limits, tls?: TlsOptions): Ne
   for (const event of ["listening", "close"] as const) listener.on(event, () => server.emit(event));
   // Also of a handshake that takes too long.
   listener.on("tlsClientError", (_error: Error, socket: Socket) => socket.destroy());
-  if (isBun) keepDeadlines(server, limits);
+  if (isBun) answerRepeats(server, { ...limits, handler: repeats, onRepeat: keepDeadlines(server, limits) });
   return listener;
 }
 
@@ -45,7 +55,8 @@ interface Wait {
   wholeBytes: number | undefined;
 }
 
-function keepDeadlines(server: Server, limits: Limits): void {
+/** @returns what is to be called for a request that node:http does not see */
+function keepDeadlines(server: Server, limits: Limits): (socket: Socket) => void {
   const waits = new Map<Socket, Wait>();
   const noteRequest = (request: IncomingMessage): void => {
     const wait = waits.get(request.socket);
@@ -67,6 +78,14 @@ function keepDeadlines(server: Server, limits: Limits): void {
   }, limits.checkingIntervalMs);
   checking.unref();
   server.once("close", () => clearInterval(checking));
+
+  return (socket) => {
+    const wait = waits.get(socket);
+    if (wait === undefined) return;
+    wait.seen = wait.request;
+    wait.sinceMs = performance.now();
+    wait.wholeBytes = socket.bytesRead;
+  };
 
   function check(socket: Socket, wait: Wait): void {
     const nowMs = performance.now();

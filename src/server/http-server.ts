@@ -3,12 +3,13 @@ import type { Server as NetServer, Socket } from "node:net";
 import type { Server as TlsServer, TlsOptions } from "node:tls";
 import { type Clock, systemClock } from "../clock.ts";
 import { ServiceError } from "../errors.ts";
-import { writeReply } from "../http/node.ts";
+import { type NodeResponse, writeReply } from "../http/node.ts";
 import { type Reply, methodNotAllowed, problem, withoutBodyOnHead } from "../http/respond.ts";
 import { type Connections, type Overload, boundConnections } from "./connections.ts";
 import { drain } from "./drain.ts";
 import { isHost } from "./host.ts";
 import { keepOpen, listenerOf } from "./http-of-bun.ts";
+import type { PromptHandler } from "./repeated-requests.ts";
 import { type SocketAddress, listenOnSocket } from "./unix-socket.ts";
 
 // An import of node:http reads all of its exports, and with WebSocket it loads undici: a third of the time of a start.
@@ -59,6 +60,8 @@ export interface HttpServerOptions {
   readonly onOverload?: ((overload: Overload) => void) | undefined;
   /** Called with the status of each refusal of a request that reached no handler. */
   readonly onRefusal?: ((status: number) => void) | undefined;
+  /** Whether the handler is one that a `PromptHandler` can be made of. Default: `false`. */
+  readonly isPrompt?: boolean | undefined;
 }
 
 const refusals: Readonly<Record<string, typeof badRequest>> = {
@@ -82,6 +85,7 @@ export async function startHttpServer(
     clock = systemClock,
     onOverload = () => {},
     onRefusal = () => {},
+    isPrompt = false,
   }: HttpServerOptions = {},
 ): Promise<RunningServer> {
   const server = createServer({
@@ -118,7 +122,7 @@ export async function startHttpServer(
     else answerRefused(response, badHost);
     response.uncork();
   };
-  const answerRefused = (response: ServerResponse, reply: Reply): void => {
+  const answerRefused = (response: NodeResponse, reply: Reply): void => {
     onRefusal(reply.status);
     writeReply(response, reply);
   };
@@ -130,7 +134,18 @@ export async function startHttpServer(
     connections.begin(request.socket, response);
     answerRefused(response, expectationFailed);
   });
-  const listener = listenerOf(server, limits, "tls" in address ? address.tls : undefined);
+  let stopped: Promise<void> | undefined;
+  const repeat: PromptHandler = (request, response) => {
+    if (hasGoodHost(request)) answer(request, response as ServerResponse);
+    else answerRefused(response, badHost);
+  };
+  const listener = listenerOf(
+    server,
+    limits,
+    // While the server stops, replies differ.
+    () => (isPrompt && stopped === undefined ? repeat : undefined),
+    "tls" in address ? address.tls : undefined,
+  );
   // The others are counted once their handshake is done.
   if (listener !== server) listener.maxConnections = 2 * maxConnections;
   let port = 0;
@@ -139,7 +154,6 @@ export async function startHttpServer(
   const answer = await handler(port);
   gate.open(answer);
 
-  let stopped: Promise<void> | undefined;
   return {
     port,
     renew: (tls) => (listener as TlsServer).setSecureContext(tls),

@@ -64,6 +64,7 @@ export async function startPublisher(
   const server = await startHttpServer(address, handler, {
     maxConnections: options.maxConnections,
     onOverload,
+    isPrompt: true,
     onRefusal: (status) => refusals.add(String(status)),
   });
   return {

@@ -4,6 +4,7 @@ import { once } from "node:events";
 import { writeFile } from "node:fs/promises";
 import { type Socket, connect } from "node:net";
 import { join } from "node:path";
+import { setTimeout as wait } from "node:timers/promises";
 import { type TestContext, describe, test } from "node:test";
 import { Client, assertWhole, getOnce } from "../support/load.ts";
 import {
@@ -93,6 +94,27 @@ describe("robustness:", { timeout: 600_000, concurrency: true }, () => {
       clearInterval(dribble);
       await Promise.all(served);
       t.diagnostic(`${served.length} others were served meanwhile, the slowest in ${Math.round(slowestMs)} ms`);
+    });
+
+    test("repeats its request is served for as long as it does, and a part of a head after that is cut off", async (t) => {
+      const { port } = await start(t);
+      // Longer than a head may take.
+      const timer = new AbortController();
+      const until = wait(12_000).then(() => timer.abort());
+      const [busy, idle] = await Promise.all([Client.open(port), Client.open(port)]);
+      for (let time = 1; time <= 3; time += 1) assertWhole(await idle.request());
+      while (!timer.signal.aborted) {
+        assertWhole(await busy.request());
+        await wait(100);
+      }
+      await until;
+      assertWhole(await idle.request());
+      assertWhole(await busy.request());
+      const begunMs = performance.now();
+      busy.socket.write("GET");
+      await once(busy.socket, "close");
+      assert.ok(performance.now() - begunMs < 14_000);
+      idle.close();
     });
 
     test("asks and never reads costs a bounded amount of memory, and is cut off", { skip }, async (t) => {
