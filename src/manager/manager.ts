@@ -1,21 +1,12 @@
 import { notify } from "../async.ts";
 import { systemClock } from "../clock.ts";
 import { ConfigError, type ErrorCode, InternalError, JwksdError, SignerError, StoreError } from "../errors.ts";
-import { type Advance, type Change, type View, advance } from "../rotation/advance.ts";
+import { type Change, advance } from "../rotation/advance.ts";
 import { announce, applyCommand } from "../rotation/commands.ts";
 import { rotationPolicy } from "../rotation/policy.ts";
-import {
-  activeKey,
-  announcedKey,
-  isRotating,
-  liveRecords,
-  mapLive,
-  nextAlg,
-  publishedKeys,
-  uriOf,
-} from "../rotation/records.ts";
+import { activeKey, announcedKey, isRotating, nextAlg, publishedKeys, uriOf } from "../rotation/records.ts";
 import { announceNext, leaseNext, reasonForNext } from "../rotation/successor.ts";
-import { type Replicas, endOfWait, isWaitingForReplicas, noteWaits, waitOf, withWaitSince } from "../rotation/waits.ts";
+import { isWaitingForReplicas, noteWaits } from "../rotation/waits.ts";
 import { changedRecords } from "../store/changed-records.ts";
 import type { KeyRecord, Snapshot } from "../store/store.ts";
 import { createClocks } from "./clocks.ts";
@@ -30,13 +21,11 @@ import { servedBy } from "./owner.ts";
 import { type OpenKeys, keysetsOf } from "./private-keys.ts";
 import { rewrap } from "./rewrap.ts";
 import { createReplica } from "./replica.ts";
+import { createSchedule } from "./schedule.ts";
 import { type Given, createSinks } from "./sinks.ts";
 import type { KeyManager, KeyManagerOptions, KeySink, ManagerEvent } from "./types.ts";
 import { type Vault, createVault } from "./vault.ts";
 import { readWrappingKeys } from "./wrapping.ts";
-
-/** How soon a key that could not sign is tried again. */
-const heldBackMs = 60_000;
 
 /**
  * Starts to manage the keys of one issuer in a store: makes the first key where there is none, and takes every planned step when it is
@@ -114,10 +103,7 @@ export async function manageKeys(vault: Vault, options: ManageOptions): Promise<
     notify(onEvent, event);
   };
   const loop = createLoop(turn, { clock, signal, onFailure, onRecovery: () => emit({ type: "recovered" }) });
-  /** Announced keys that could not sign when their wait was over, and until when they are not tried again. */
-  const heldBack = new Map<string, number>();
-  /** Keys whose step this replica tried to take when it was due. They have missed nothing, however late they take it. */
-  const tried = new Set<string>();
+  const schedule = createSchedule(policy, clocks);
   const me = crypto.randomUUID();
   let state: State = {
     records: [],
@@ -163,11 +149,9 @@ export async function manageKeys(vault: Vault, options: ManageOptions): Promise<
     const { records } = state;
     sinks.check();
     const now = clocks.now();
-    const { wakeAt } = planned(records, now);
-    // One whose time is over has just been tried.
-    const tries = [...heldBack.values()].map((until) => Math.max(until - now, 1_000));
+    const { wakeAt } = schedule.plan(records, now);
     const looks = isWaitingForReplicas(records, policy) ? [Math.min(Math.max(leaseMs / 60, 250), 60_000)] : [];
-    const lookInMs = Math.max(Math.min(wakeAt - now, ...tries, ...looks), 0);
+    const lookInMs = Math.max(Math.min(wakeAt - now, ...schedule.triesInMs(now), ...looks), 0);
     lookAt = clock.now() + lookInMs;
     // After a failure to make the next key, the next attempt tells whether it is mended.
     const isMaking = activeKey(records, "sig")?.successorLease?.by === me;
@@ -179,7 +163,7 @@ export async function manageKeys(vault: Vault, options: ManageOptions): Promise<
     mustLook = true;
     // Before there are keys it has not started.
     if (state.records.length === 0) return;
-    for (const { kid } of dueNow(state.records, clocks.now())) tried.add(kid);
+    schedule.noteTried(state.records);
     emit({ type: "failed", error: asJwksdError(error), retryInMs });
     if (!replica.holds && !isFenced) {
       isFenced = true;
@@ -199,8 +183,7 @@ export async function manageKeys(vault: Vault, options: ManageOptions): Promise<
         });
       } catch (error) {
         if (error instanceof CannotSign) {
-          heldBack.set(error.kid, clocks.now() + heldBackMs);
-          tried.add(error.kid);
+          schedule.holdBack(error.kid);
           emitHeldBack(error.kid, error.cause);
           continue;
         }
@@ -218,8 +201,8 @@ export async function manageKeys(vault: Vault, options: ManageOptions): Promise<
     const own: Change = vault.isTaking
       ? await rewrap(stored, vault, now, `the issuer ${JSON.stringify(issuer)} was chosen`)
       : { records: stored, events: [] };
-    forgetTaken(own.records, now);
-    const ahead = planned(own.records, now, { revision: snapshot.revision, leases: counted });
+    schedule.forgetTaken(own.records, now);
+    const ahead = schedule.plan(own.records, now, { revision: snapshot.revision, leases: counted });
     let change: Change = { records: ahead.records, events: [...own.events, ...ahead.events] };
     for (const use of ahead.due) {
       if (use === "sig" && createSigner !== undefined) continue;
@@ -229,40 +212,6 @@ export async function manageKeys(vault: Vault, options: ManageOptions): Promise<
     const records = noteWaits(change.records, policy, { announces: true });
     const leases = snapshot.leases.filter((lease) => !over.includes(lease));
     return { ...change, records, ...(ahead.reliesOnReplicas && { leases }) };
-  }
-
-  function planned(
-    records: readonly KeyRecord[],
-    now: number,
-    replicas: Replicas = { revision: 0, leases: [] },
-  ): Advance {
-    const cannotSign = new Set([...heldBack].flatMap(([kid, until]) => (until > now ? [kid] : [])));
-    const leftMs: View["leftMs"] = (record, wait) => clocks.leftMs(record, wait, now);
-    return advance(records, policy, now, { replicas, cannotSign, tried, leftMs });
-  }
-
-  /** The store's clock may have been set: no wait is over for a command before it is over for this process. */
-  function withWaitsAsSeen(records: readonly KeyRecord[], now: number): readonly KeyRecord[] {
-    return mapLive(records, (record) => {
-      const { since, forMs = 0 } = waitOf(record, policy) ?? {};
-      if (since === undefined) return record;
-      const leftMs = clocks.leftMs(record, { since, forMs }, now);
-      return leftMs > since + forMs - now && leftMs > 0 ? withWaitSince(record, now + leftMs - forMs) : record;
-    });
-  }
-
-  function dueNow(records: readonly KeyRecord[], now: number): readonly KeyRecord[] {
-    return liveRecords(records).filter((record) => (endOfWait(record, policy) ?? Infinity) <= now);
-  }
-
-  function forgetTaken(records: readonly KeyRecord[], now: number): void {
-    const due = new Set(dueNow(records, now).map(({ kid }) => kid));
-    for (const kid of tried) if (!due.has(kid)) tried.delete(kid);
-    for (const [kid, until] of heldBack) {
-      if (!due.has(kid)) heldBack.delete(kid);
-      // A clock that was years ahead would hold it back for years.
-      else if (until > now + heldBackMs) heldBack.set(kid, now);
-    }
   }
 
   // ---- keys in an HSM or key service
@@ -440,7 +389,7 @@ export async function manageKeys(vault: Vault, options: ManageOptions): Promise<
         const { records, events } = await keyring
           .change((stored, now, snapshot) => {
             clocks.look(snapshot);
-            return applyCommand(withWaitsAsSeen(stored, now), command, policy, now);
+            return applyCommand(schedule.withWaitsAsSeen(stored, now), command, policy, now);
           })
           .catch((error: unknown) => {
             throw error instanceof CannotSign ? error.cause : error;
