@@ -6,24 +6,32 @@ import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { promisify } from "node:util";
 import { type JSONWebKeySet, createLocalJWKSet, jwtVerify } from "jose";
-import { part, skipWithout, skipped } from "../support/parts.ts";
+import { part, skipWithout } from "../support/parts.ts";
 import { sample } from "../support/samples.ts";
 import { startService, temporaryFolder } from "../support/service.ts";
-import { isSoak } from "../support/soak.ts";
 
 const run = promisify(execFile);
 const page = await readFile(new URL("../../docs/sign-socket.md", import.meta.url), "utf8");
 const documented = "/run/jwksd/sign.sock";
 
-/** By the language of its block: the program that runs it, and its file. */
-const languages: Readonly<Record<string, readonly [program: string, file: string, ...args: string[]]>> = {
-  sh: ["sh", "sign.sh"],
-  python: ["python3", "sign.py"],
-  php: ["php", "sign.php"],
-  ruby: ["ruby", "sign.rb"],
+interface Language {
+  readonly file: string;
+  /** What runs it. */
+  readonly command: readonly [program: string, ...args: string[]];
+  /** What has to be installed for that. Default: the program. */
+  readonly needs?: string;
+}
+
+/** By the language of its block. */
+const languages: Readonly<Record<string, Language>> = {
+  sh: { file: "sign.sh", command: ["sh"], needs: "curl" },
+  python: { file: "sign.py", command: ["python3"] },
+  php: { file: "sign.php", command: ["php"] },
+  ruby: { file: "sign.rb", command: ["ruby"] },
+  go: { file: "sign.go", command: ["go", "run"] },
+  // The compiler of a JDK compiles the file as it runs it.
+  java: { file: "Sign.java", command: ["java"], needs: "javac" },
 };
-/** Compilers, which take seconds and are not installed for these tests. */
-const compiled: typeof languages = { go: ["go", "sign.go", "run"], java: ["java", "Sign.java"] };
 
 describe("the page of sign sockets signs with", () => {
   const ends: (() => Promise<void>)[] = [];
@@ -42,7 +50,7 @@ describe("the page of sign sockets signs with", () => {
     for (const end of ends) await end();
   });
 
-  async function check(language: string, [program, file, ...args]: readonly [string, string, ...string[]]) {
+  async function check(language: string, { file, command: [program, ...args] }: Language) {
     const blocks = [...page.matchAll(new RegExp(`^\`\`\`${language}\n([^]*?)^\`\`\`$`, "gm"))].map(
       ([, text = ""]) => text,
     );
@@ -58,26 +66,12 @@ describe("the page of sign sockets signs with", () => {
     assert.deepEqual([payload.sub, (payload.exp ?? 0) - (payload.iat ?? 0)], ["alice", 300]);
   }
 
-  for (const [language, how] of Object.entries(languages)) {
-    test(language, { skip: skipWithout(language === "sh" ? "curl" : how[0]) }, () => check(language, how));
+  for (const [name, language] of Object.entries(languages)) {
+    test(name, { skip: skipWithout(language.needs ?? language.command[0]) }, () => check(name, language));
   }
 
   test("TypeScript", async () => {
     const path = await sample(scope, "examples/docs/sign.mts", { [documented]: join(folder, "s") });
     await checkRun(process.execPath, path);
   });
-
-  for (const [language, how] of isSoak ? Object.entries(compiled) : []) {
-    const skip = isInstalled(how[0]) ? false : skipped(`${how[0]} is not installed`);
-    test(language, { skip }, () => check(language, how));
-  }
 });
-
-function isInstalled(program: string): boolean {
-  try {
-    part(program);
-    return true;
-  } catch {
-    return false;
-  }
-}
