@@ -13,7 +13,7 @@ class SignSocket(http.client.HTTPConnection):
 
 
 connection = SignSocket("localhost")
-body = json.dumps({"claims": {"sub": "python", "aud": "my-api"}, "lifetimeSeconds": 300})
+body = json.dumps({"claims": {"sub": "python", "aud": "relying-party", "nonce": "nonce"}, "lifetimeSeconds": 300})
 for _ in sys.stdin:
     connection.request("POST", "/sign", body)
     print(connection.getresponse().read().decode(), flush=True)

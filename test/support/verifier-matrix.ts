@@ -1,10 +1,11 @@
 import type assert from "node:assert/strict";
-import { createPublicKey } from "node:crypto";
 import { JwtVerifier } from "aws-jwt-verify";
 import { KidNotFoundInJwksError } from "aws-jwt-verify/error";
 import { SimpleJwksCache } from "aws-jwt-verify/jwk";
+import { type DecodedJwt, createVerifier } from "fast-jwt";
 import buildGetJwks from "get-jwks";
 import { createRemoteJWKSet, decodeProtectedHeader, jwtVerify } from "jose";
+import jsonwebtoken from "jsonwebtoken";
 import jwksClient from "jwks-rsa";
 import * as openid from "openid-client";
 
@@ -39,27 +40,28 @@ export const verifiers: readonly VerifierRow[] = [
     unknownKid: { code: "ERR_JWKS_NO_MATCHING_KEY" },
   },
   {
-    name: "jwks-rsa",
+    name: "jwks-rsa + jsonwebtoken",
     make: ({ issuer, jwksUri }) => {
       const keys = jwksClient({ jwksUri });
       return async (token) => {
         const key = await keys.getSigningKey(decodeProtectedHeader(token).kid);
-        return jwtVerify(token, createPublicKey(key.getPublicKey()), { issuer, audience });
+        return jsonwebtoken.verify(token, key.getPublicKey(), { issuer, audience });
       };
     },
     unknownKid: { name: "SigningKeyNotFoundError" },
   },
   {
-    name: "get-jwks",
+    name: "get-jwks + fast-jwt",
     make: ({ issuer }) => {
       const keys = buildGetJwks({ providerDiscovery: true });
-      return async (token) => {
-        const { alg, kid } = decodeProtectedHeader(token);
-        const pem = await keys.getPublicKey({ domain: issuer, alg: alg as string, kid: kid as string });
-        return jwtVerify(token, createPublicKey(pem), { issuer, audience });
-      };
+      const verify = createVerifier({
+        key: ({ header: { alg, kid } }: DecodedJwt) => keys.getPublicKey({ domain: issuer, alg, kid: kid as string }),
+        allowedIss: issuer,
+        allowedAud: audience,
+      });
+      return (token) => verify(token) as Promise<unknown>;
     },
-    unknownKid: { code: "JWK_NOT_FOUND" },
+    unknownKid: ({ originalError }: { originalError?: { code?: string } }) => originalError?.code === "JWK_NOT_FOUND",
   },
   {
     name: "aws-jwt-verify",
