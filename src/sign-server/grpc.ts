@@ -4,6 +4,7 @@ import { type Http2Server, type ServerHttp2Stream, constants, createServer } fro
 /** @see https://grpc.io/docs/guides/status-codes/ */
 export const status = {
   invalidArgument: 3,
+  deadlineExceeded: 4,
   permissionDenied: 7,
   resourceExhausted: 8,
   unimplemented: 12,
@@ -25,8 +26,6 @@ const limits = {
   connections: 64,
   messageBytes: 65_536,
   headerBytes: 16_384,
-  /** For the request of one call, and for the reply to be read. */
-  callMs: 15_000,
   idleMs: 600_000,
   stopMs: 5_000,
 } as const;
@@ -55,11 +54,13 @@ class CallError extends Error implements Failure {
  *
  * @param methods by path, such as `/v1.ExternalJWTSigner/Sign`
  * @param failureOf what a caller is told of an error
+ * @param callMs for one call, from its first byte until its reply is read
  * @see https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
  */
 export function createGrpcServer(
   methods: Readonly<Record<string, Unary>>,
   failureOf: (error: unknown) => Failure,
+  callMs = 15_000,
 ): GrpcServer {
   const server = createServer({
     settings: { maxConcurrentStreams: limits.streamsOfOne, maxHeaderListSize: limits.headerBytes },
@@ -90,12 +91,13 @@ export function createGrpcServer(
 
   server.on("stream", (stream, headers) => {
     calls.add(stream);
+    const timer = setTimeout(() => expire(stream), Math.min(callMs, deadlineMs(headers["grpc-timeout"])));
     stream.once("close", () => {
+      clearTimeout(timer);
       calls.delete(stream);
       if (isStopping && calls.size === 0) disconnect();
     });
     stream.on("error", () => {});
-    stream.setTimeout(limits.callMs, () => stream.close(constants.NGHTTP2_CANCEL));
     const isGrpc = /^application\/grpc(?:$|\+proto$|;)/.test(headers["content-type"] ?? "");
     if (headers[":method"] === "POST" && isGrpc) {
       void answer(stream, headers[":path"] ?? "");
@@ -123,6 +125,21 @@ export function createGrpcServer(
         if (calls.size === 0) disconnect();
       }),
   };
+}
+
+const unitMs: Readonly<Record<string, number>> = { H: 3_600_000, M: 60_000, S: 1_000, m: 1, u: 1e-3, n: 1e-6 };
+
+/** What a caller allows, from the header `grpc-timeout`; `Infinity` where it is none. */
+function deadlineMs(header: unknown): number {
+  const [, value, unit = ""] = /^(\d{1,8})([HMSmun])$/.exec(String(header)) ?? [];
+  return Number(value ?? Infinity) * (unitMs[unit] ?? 1);
+}
+
+function expire(stream: ServerHttp2Stream): void {
+  const isAnswered = stream.headersSent;
+  fail(stream, { status: status.deadlineExceeded, message: "the call took too long" });
+  // Its caller may go on sending, or not read the reply.
+  stream.close(isAnswered ? constants.NGHTTP2_CANCEL : constants.NGHTTP2_NO_ERROR);
 }
 
 /** The message of a request. Rejects with {@link CallError}. */
@@ -153,7 +170,7 @@ function messageOf(stream: ServerHttp2Stream): Promise<Uint8Array> {
 const contentType = { "content-type": "application/grpc+proto" };
 
 function respond(stream: ServerHttp2Stream, message: Uint8Array): void {
-  if (stream.destroyed) return;
+  if (stream.destroyed || stream.headersSent) return;
   stream.respond({ ":status": 200, ...contentType }, { waitForTrailers: true });
   stream.once("wantTrailers", () => stream.sendTrailers({ "grpc-status": "0" }));
   const prefix = Buffer.alloc(prefixBytes);
@@ -162,7 +179,7 @@ function respond(stream: ServerHttp2Stream, message: Uint8Array): void {
 }
 
 function fail(stream: ServerHttp2Stream, { status, message }: Failure): void {
-  if (stream.destroyed) return;
+  if (stream.destroyed || stream.headersSent) return;
   const text = message.replace(/[^ -$&-~]/g, (character) => encodeURIComponent(character.toWellFormed()));
   const trailers = { "grpc-status": String(status), "grpc-message": text };
   stream.respond({ ":status": 200, ...contentType, ...trailers }, { endStream: true });

@@ -1,7 +1,7 @@
 // What a caller can do to a server of gRPC that no client of gRPC does.
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import type { ClientHttp2Session } from "node:http2";
+import { type ClientHttp2Session, connect as connectHttp2 } from "node:http2";
 import { connect } from "node:net";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
@@ -13,9 +13,12 @@ import { soak } from "../support/soak.ts";
 
 const hello = Buffer.from("hello");
 
+const failureOf = (error: unknown) => ({ status: status.internal, message: (error as Error).message });
+
 /** A server that echoes, and a session to it. */
 async function start(
   t: TestContext,
+  callMs?: number,
 ): Promise<{ path: string; session: ClientHttp2Session; stop(this: void): Promise<void> }> {
   const path = join(await temporaryFolder(t), "s");
   const methods = {
@@ -23,11 +26,9 @@ async function start(
     "/Fail": async () => {
       throw new Error("50 % ü\n");
     },
+    "/Never": () => new Promise<Uint8Array>(() => {}),
   };
-  const { server, stop } = createGrpcServer(methods, (error) => ({
-    status: status.internal,
-    message: (error as Error).message,
-  }));
+  const { server, stop } = createGrpcServer(methods, failureOf, callMs);
   server.listen(path);
   await once(server, "listening");
   t.after(stop);
@@ -60,6 +61,37 @@ describe("a server of gRPC", () => {
     assert.equal((await call(session, "/Fail", frame(hello))).message, "50 %25 %C3%BC%0A");
     const notGrpc = await call(session, "/Echo", frame(hello), { "content-type": "application/json" });
     assert.deepEqual([notGrpc.http, notGrpc.grpc], [415, undefined]);
+  });
+
+  test("ends a call at the deadline of its caller, in each unit, and passes over what is none", async (t) => {
+    const { session } = await start(t);
+    for (const deadline of ["20m", "20000u", "20000000n", "0H", "0M", "0S"]) {
+      const { grpc } = await call(session, "/Never", frame(hello), { "grpc-timeout": deadline });
+      assert.equal(grpc, "4", deadline);
+    }
+    for (const wrong of ["", "1", "-1m", "0x", "000000000m", "99999999H"]) {
+      assert.equal((await call(session, "/Echo", frame(hello), { "grpc-timeout": wrong })).body, "hello", wrong);
+    }
+  });
+
+  test("ends a call that is never sent to its end, or whose reply is never read", async (t) => {
+    const { session, path, stop } = await start(t, 300);
+    const half = session.request({ ":method": "POST", ":path": "/Echo", "content-type": "application/grpc" });
+    half.write(frame(hello).subarray(0, 7));
+    const [headers] = (await once(half, "response")) as [Record<string, string>];
+    assert.equal(headers["grpc-status"], "4");
+    // A window of no byte: the reply waits for room in it.
+    const blind = connectHttp2("http://localhost", {
+      createConnection: () => connect({ path }),
+      settings: { initialWindowSize: 0 },
+    });
+    t.after(() => blind.destroy());
+    const unread = blind.request({ ":method": "POST", ":path": "/Echo", "content-type": "application/grpc" });
+    unread.on("error", () => {}).end(frame(hello));
+    await once(unread, "close");
+    assert.equal(unread.rstCode, 8);
+    assert.equal((await call(session, "/Echo", frame(hello))).body, "hello");
+    await stop();
   });
 
   const resets = soak(5_000);

@@ -1,4 +1,4 @@
-"""Calls the external signer at a socket as Python's gRPC does: reads [method, request] in lines of JSON, and answers in such lines."""
+"""Calls the external signer at a socket as Python's gRPC does: reads [method, request, seconds] in lines of JSON, and answers in such lines."""
 
 import json
 import sys
@@ -17,7 +17,7 @@ types = {
 }
 channel = grpc.insecure_channel("unix:" + sys.argv[2], options=[("grpc.default_authority", "localhost")])
 for line in sys.stdin:
-    method, request = json.loads(line)
+    method, request, seconds = json.loads(line)
     asked, answered = types[method]
     call = channel.unary_unary(
         "/v1.ExternalJWTSigner/" + method,
@@ -25,7 +25,7 @@ for line in sys.stdin:
         response_deserializer=answered.FromString,
     )
     try:
-        reply = json_format.MessageToDict(call(asked(**request), timeout=10))
+        reply = json_format.MessageToDict(call(asked(**request), timeout=seconds))
     except grpc.RpcError as error:
         reply = {"code": error.code().name, "details": error.details()}
     print(json.dumps(reply), flush=True)

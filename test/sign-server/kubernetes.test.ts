@@ -6,7 +6,13 @@ import { existsSync } from "node:fs";
 import { copyFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { once } from "node:events";
 import { after, before, describe, test } from "node:test";
+import { systemClock } from "../../src/clock.ts";
+import { SignerError } from "../../src/errors.ts";
+import { createAudit } from "../../src/sign-server/audit.ts";
+import { createKubernetesSigner } from "../../src/sign-server/kubernetes.ts";
+import type { SigningKeys } from "../../src/sign-server/signing-keys.ts";
 import { skipWithout, skipped } from "../support/parts.ts";
 import { type RunningService, startService, temporaryFolder } from "../support/service.ts";
 
@@ -78,12 +84,30 @@ const rowsAt = (now: number): Readonly<Record<string, readonly [claims: string, 
   "a long message": [encode(claimsFor({ x: "x".repeat(70_000) })), "RESOURCE_EXHAUSTED"],
 });
 
+type Call = (method: string, request?: object, seconds?: number) => Promise<Reply>;
+type Scope = Parameters<typeof temporaryFolder>[0];
+
+/** Python's gRPC at a socket. */
+async function callsTo(scope: Scope, socket: string): Promise<Call> {
+  const folder = await temporaryFolder(scope);
+  await copyFile(file("external-jwt-signer.proto"), join(folder, "external_jwt_signer.proto"));
+  execFileSync("protoc", [`--proto_path=${folder}`, `--python_out=${folder}`, "external_jwt_signer.proto"]);
+  const child = spawn(python, [file("grpc_client.py"), folder, socket], { stdio: ["pipe", "pipe", "inherit"] });
+  scope.after(async () => void child.kill());
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  return async (method, request = {}, seconds = 10) => {
+    child.stdin.write(`${JSON.stringify([method, request, seconds])}\n`);
+    const { value } = (await lines.next()) as { value: string };
+    return JSON.parse(value) as Reply;
+  };
+}
+
 describe("the external signer of Kubernetes", { skip }, () => {
   const ends: (() => Promise<void>)[] = [];
   const scope = { after: (fn: () => Promise<void>) => void ends.unshift(fn) };
   const former = generateKeyPairSync("rsa", { modulusLength: 2048 }).publicKey;
   let service: RunningService;
-  let call: (method: string, request?: object) => Promise<Reply>;
+  let call: Call;
 
   before(async () => {
     const folder = await temporaryFolder(scope);
@@ -93,16 +117,7 @@ describe("the external signer of Kubernetes", { skip }, () => {
     await writeFile(sockets, JSON.stringify({ [socket]: members }));
     const args = ["--issuer", issuer, "--data", join(folder, "data"), "--max-token-lifetime-seconds", "86400"];
     service = await startService(scope, [...args, "--sign-config", sockets]);
-    await copyFile(file("external-jwt-signer.proto"), join(folder, "external_jwt_signer.proto"));
-    execFileSync("protoc", [`--proto_path=${folder}`, `--python_out=${folder}`, "external_jwt_signer.proto"]);
-    const child = spawn(python, [file("grpc_client.py"), folder, socket], { stdio: ["pipe", "pipe", "inherit"] });
-    scope.after(async () => void child.kill());
-    const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
-    call = async (method, request = {}) => {
-      child.stdin.write(`${JSON.stringify([method, request])}\n`);
-      const { value } = (await lines.next()) as { value: string };
-      return JSON.parse(value) as Reply;
-    };
+    call = await callsTo(scope, socket);
   });
   after(async () => {
     for (const end of ends) await end();
@@ -157,10 +172,40 @@ describe("the external signer of Kubernetes", { skip }, () => {
     assert.ok((await call("Sign", { claims: encode(claimsFor({ aud: "one" })) })).signature);
   });
 
+  test("its caller gives up at its own deadline, and asks again", async () => {
+    assert.equal((await call("FetchKeys", {}, 1e-6)).code, "DEADLINE_EXCEEDED");
+    assert.equal((await call("FetchKeys")).keys.length, 2);
+  });
+
   test("counts what it signs", async () => {
     await service.stop();
     const line = await service.logged(({ msg }) => msg === "tokens signed");
     assert.equal(line["signed"], 2);
     assert.equal((await call("Sign", { claims: encode(claimsFor()) })).code, "UNAVAILABLE");
   });
+});
+
+test("where it may not sign, or has no key yet, Kubernetes can ask again", { skip }, async (t) => {
+  const path = join(await temporaryFolder(t), "s");
+  const keys: SigningKeys = {
+    active() {
+      throw new SignerError("ERR_SIGNER_FENCED", "the lease is over");
+    },
+    published: () => [],
+    takenAt: () => 0,
+  };
+  const audit = createAudit(systemClock, () => {});
+  const sign = { issuer, keys, policy: {}, audit, clock: systemClock };
+  const { server, stop } = createKubernetesSigner(sign, 3600, []);
+  server.listen(path);
+  await once(server, "listening");
+  t.after(async () => {
+    await stop();
+    audit.end();
+  });
+  const call = await callsTo(t, path);
+  const refused = await call("Sign", { claims: encode(claimsFor({ exp: Math.floor(Date.now() / 1000) + 60 })) });
+  assert.deepEqual([refused.code, refused.details], ["UNAVAILABLE", "ERR_SIGNER_FENCED: the lease is over"]);
+  assert.equal((await call("FetchKeys")).code, "UNAVAILABLE");
+  assert.deepEqual(await call("Metadata"), { maxTokenExpirationSeconds: "3600" });
 });
