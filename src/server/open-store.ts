@@ -12,7 +12,7 @@ import { type WrappingKeys, headerOf, newWrappingKey, readWrappingKeys } from ".
 import type { Committed, KeyStore } from "../store/store.ts";
 import { postgresStores } from "../store/postgres.ts";
 import { sqliteStore } from "../store/sqlite.ts";
-import { issuerOf } from "./publisher.ts";
+import { issuerOf } from "./issuer.ts";
 import type { Settings } from "./settings.ts";
 import { writableByOthers } from "./writable.ts";
 

@@ -4,6 +4,7 @@ import { type Metric, counter, createTally, sumMetrics } from "../metrics.ts";
 import type { Overload } from "./connections.ts";
 import { processMetrics } from "./exposition.ts";
 import { type Handler, startHttpServer } from "./http-server.ts";
+import { issuerOf } from "./issuer.ts";
 import { type PublicKeys, toKeysets } from "./public-keys.ts";
 
 /** Options of a publisher. */
@@ -83,15 +84,4 @@ export async function startPublisher(
     processMetrics,
     stop: server.stop,
   };
-}
-
-/** The configured issuer, else the URL of this machine. */
-export function issuerOf({ issuer, host }: Pick<PublisherOptions, "issuer" | "host">, port: number): string {
-  return issuer ?? new URL(`http://${urlHost(host)}:${port}`).origin;
-}
-
-/** The host for a URL on this machine. */
-export function urlHost(host: string): string {
-  if (host === "0.0.0.0" || host === "::") return "localhost";
-  return host.includes(":") ? `[${host}]` : host;
 }

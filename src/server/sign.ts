@@ -13,7 +13,7 @@ import { sqliteStore } from "../store/sqlite.ts";
 import type { Claims, SignOptions } from "../token/sign.ts";
 import type { Logger } from "./logger.ts";
 import { exists, openManaged, storePath } from "./open-store.ts";
-import { issuerOf } from "./publisher.ts";
+import { issuerOf } from "./issuer.ts";
 import { type Settings, settingDefinitions } from "./settings.ts";
 import { signersOf } from "./signers.ts";
 
