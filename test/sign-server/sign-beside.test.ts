@@ -1,8 +1,12 @@
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { test } from "node:test";
+import type { Worker } from "node:worker_threads";
 import type { CryptoKey } from "jose";
 import { verify } from "../../src/crypto/node.ts";
 import { signBeside } from "../../src/sign-server/sign-beside.ts";
+
+const beside = import.meta.resolve("../../src/sign-server/sign-beside.ts");
 
 const pairOf = async (extractable = true): Promise<{ privateKey: CryptoKey; publicKey: CryptoKey }> =>
   crypto.subtle.generateKey({ name: "ECDSA", namedCurve: "P-256" }, extractable, ["sign", "verify"]);
@@ -21,4 +25,24 @@ test("each of many signatures at once is by its key and of its message, before t
       }),
     );
   }
+});
+
+test("when the thread ends, what it was given is signed all the same, and what comes after", async () => {
+  const { privateKey, publicKey } = await pairOf();
+  const message = new Uint8Array(200);
+  const signMany = (): Promise<boolean[]> =>
+    Promise.all(
+      Array.from({ length: 40 }, async () =>
+        verify(publicKey, "ES256", message, await again.signBeside(privateKey, message)),
+      ),
+    );
+  // A module of its own starts a thread of its own.
+  const again = (await import(`${beside}?again`)) as { signBeside: typeof signBeside };
+  const started = once(process, "worker");
+  await signMany();
+  const [thread] = (await started) as [Worker];
+  await once(thread, "online");
+  const underWay = signMany();
+  await Promise.all([thread.terminate(), underWay]);
+  assert.deepEqual(new Set([...(await underWay), ...(await signMany())]), new Set([true]));
 });
