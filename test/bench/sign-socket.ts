@@ -5,15 +5,13 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { createProvider, localSigner } from "../../src/index.ts";
 import type { Plan } from "./comparisons.ts";
-import { median, pin, serverCore, start } from "./measure.ts";
+import { median, start } from "./measure.ts";
 import { type Goal, type Section, table } from "./report.ts";
 
 const main = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
 const echoServer = fileURLToPath(new URL("servers/echo-socket.ts", import.meta.url));
 const counts = [1, 16, 64];
 const roundMs = 1_000;
-/** One request at a time is signed where it is read. For more there is a thread, which needs a core. */
-const coresFor = (count: number): string => (count === 1 ? serverCore : "0,1");
 const claims = { sub: "alice", aud: "my-api" };
 const body = JSON.stringify({ claims, lifetimeSeconds: 300 });
 const request = `POST /sign HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
@@ -109,7 +107,6 @@ export async function signSocket({ rounds }: Plan): Promise<Section> {
       for (let round = 0; round < 3; round += 1) await run(Math.max(...counts));
     }
     for (const count of counts) {
-      for (const { pids } of servers) pin(pids, coresFor(count));
       const results = new Map(Object.keys(contestants).map((name) => [name, [] as Round[]]));
       for (let round = -1; round < rounds; round += 1) {
         for (const [name, run] of Object.entries(contestants)) {
