@@ -3,7 +3,7 @@ import { globSync, readFileSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 
 const root = resolve(import.meta.dirname, "..");
-const shown = /^<!-- (examples\/\S+) -->\n```ts\n.*?^```$/gms;
+const shown = /^<!-- (examples\/\S+) -->\n```(\w+)\n.*?^```$/gms;
 
 /** The pages that may show samples. */
 export const pages: readonly string[] = globSync(["*.md", "docs/**/*.md"], { cwd: root });
@@ -12,6 +12,9 @@ export const textOf = (file: string): string => readFileSync(join(root, file), "
 
 /** A page with each of its samples as the file is now. */
 export const withSamples = (page: string): string =>
-  page.replaceAll(shown, (_, file: string) => `<!-- ${file} -->\n\`\`\`ts\n${textOf(file)}\`\`\``);
+  page.replaceAll(
+    shown,
+    (_, file: string, language: string) => `<!-- ${file} -->\n\`\`\`${language}\n${textOf(file)}\`\`\``,
+  );
 
 if (import.meta.main) for (const page of pages) writeFileSync(join(root, page), withSamples(textOf(page)));

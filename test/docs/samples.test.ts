@@ -26,13 +26,13 @@ test("pages show each sample as its file is", () => {
   assert.deepEqual(old, [], "node scripts/samples.ts writes the samples into these pages");
 });
 
-test("all TypeScript of the pages is in files that a test runs", async () => {
+test("all programs of the pages are files that a test runs", async () => {
   const tests: string[] = [];
   for await (const file of glob("test/**/*.test.ts", { cwd: root }))
     tests.push(await readFile(join(root, file), "utf8"));
   const shown = new Set<string>();
   for (const page of pages) {
-    const [own, ...fences] = textOf(page).split(/^```(?:ts|typescript|js|javascript)$/m);
+    const [own, ...fences] = textOf(page).split(/^```(?:ts|typescript|js|javascript|python|php|ruby|go|java)$/m);
     for (const before of [own, ...fences].slice(0, fences.length)) {
       const [, file] = /<!-- (\S+) -->\n$/.exec(before ?? "") ?? [];
       assert.ok(file !== undefined, `${page} has a sample with no line <!-- examples/… --> above it`);

@@ -15,22 +15,22 @@ const page = await readFile(new URL("../../docs/sign-socket.md", import.meta.url
 const documented = "/run/jwksd/sign.sock";
 
 interface Language {
-  readonly file: string;
+  /** The file that the page shows; a shell's stands in the page. */
+  readonly file?: string;
   /** What runs it. */
   readonly command: readonly [program: string, ...args: string[]];
   /** What has to be installed for that. Default: the program. */
   readonly needs?: string;
 }
 
-/** By the language of its block. */
 const languages: Readonly<Record<string, Language>> = {
-  sh: { file: "sign.sh", command: ["sh"], needs: "curl" },
-  python: { file: "sign.py", command: ["python3"] },
-  php: { file: "sign.php", command: ["php"] },
-  ruby: { file: "sign.rb", command: ["ruby"] },
-  go: { file: "sign.go", command: ["go", "run"] },
+  sh: { command: ["sh"], needs: "curl" },
+  python: { file: "examples/docs/sign.py", command: ["python3"] },
+  php: { file: "examples/docs/sign.php", command: ["php"] },
+  ruby: { file: "examples/docs/sign.rb", command: ["ruby"] },
+  go: { file: "examples/docs/sign.go", command: ["go", "run"] },
   // The compiler of a JDK compiles the file as it runs it.
-  java: { file: "Sign.java", command: ["java"], needs: "javac" },
+  java: { file: "examples/docs/Sign.java", command: ["java"], needs: "javac" },
 };
 
 describe("the page of sign sockets signs with", () => {
@@ -50,14 +50,18 @@ describe("the page of sign sockets signs with", () => {
     for (const end of ends) await end();
   });
 
-  async function check(language: string, { file, command: [program, ...args] }: Language) {
-    const blocks = [...page.matchAll(new RegExp(`^\`\`\`${language}\n([^]*?)^\`\`\`$`, "gm"))].map(
-      ([, text = ""]) => text,
-    );
-    const block = blocks.find((text) => text.includes(documented) && !text.includes("jwksd serve")) ?? "";
-    const path = join(folder, file);
-    await writeFile(path, block.replace(documented, join(folder, "s")));
+  async function check({ file, command: [program, ...args] }: Language) {
+    const path =
+      file === undefined ? await shellFile() : await sample(scope, file, { [documented]: join(folder, "s") });
     await checkRun(part(program), ...args, path);
+  }
+
+  async function shellFile(): Promise<string> {
+    const blocks = [...page.matchAll(/^```sh\n([^]*?)^```$/gm)].map(([, text = ""]) => text);
+    const block = blocks.find((text) => text.includes(documented) && !text.includes("jwksd serve")) ?? "";
+    const path = join(folder, "sign.sh");
+    await writeFile(path, block.replace(documented, join(folder, "s")));
+    return path;
   }
 
   async function checkRun(program: string, ...args: readonly string[]) {
@@ -67,7 +71,7 @@ describe("the page of sign sockets signs with", () => {
   }
 
   for (const [name, language] of Object.entries(languages)) {
-    test(name, { skip: skipWithout(language.needs ?? language.command[0]) }, () => check(name, language));
+    test(name, { skip: skipWithout(language.needs ?? language.command[0]) }, () => check(language));
   }
 
   test("TypeScript", async () => {

@@ -1,0 +1,30 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+)
+
+var client = http.Client{Transport: &http.Transport{
+	DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", "/run/jwksd/sign.sock")
+	},
+}}
+
+func main() {
+	request := strings.NewReader(`{"claims": {"sub": "alice", "aud": "my-api"}, "lifetimeSeconds": 300}`)
+	response, err := client.Post("http://localhost/sign", "application/json", request)
+	if err != nil {
+		panic(err)
+	}
+	defer response.Body.Close()
+	token, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK {
+		panic(string(token))
+	}
+	fmt.Println(string(token))
+}

@@ -1,0 +1,11 @@
+<?php
+$request = ["claims" => ["sub" => "alice", "aud" => "my-api"], "lifetimeSeconds" => 300];
+$curl = curl_init("http://localhost/sign");
+curl_setopt_array($curl, [
+    CURLOPT_UNIX_SOCKET_PATH => "/run/jwksd/sign.sock",
+    CURLOPT_POSTFIELDS => json_encode($request),
+    CURLOPT_RETURNTRANSFER => true,
+]);
+$token = curl_exec($curl);
+if (curl_getinfo($curl, CURLINFO_RESPONSE_CODE) !== 200) throw new RuntimeException("no token: $token");
+echo $token;
