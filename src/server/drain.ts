@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import type { Server } from "node:http";
-import type { Server as NetServer } from "node:net";
+import type { Server as NetServer, Socket } from "node:net";
 import { setTimeout as wait } from "node:timers/promises";
 import type { Connections } from "./connections.ts";
 import type { Gate, Handler } from "./http-server.ts";
@@ -21,7 +21,7 @@ const limits = {
 /**
  * Stops a server: answers requests under way with `Connection: close`, and cuts slow ones off.
  *
- * @param listener has the port; the server itself, except in Bun
+ * @param listener has the port; the server itself, except in Bun and with TLS
  */
 export async function drain(
   server: Server,
@@ -44,12 +44,15 @@ export async function drain(
   await noConnectionComes(server);
   const closed = once(listener, "close");
   listener.close();
-  // Except those without a first request.
-  server.closeIdleConnections();
+  // Those without a first request stay for a while. A server that does not listen itself closes none, and in Bun those, too.
+  const listens = listener === server;
+  if (listens) server.closeIdleConnections();
+  const isIdle = (socket: Socket): boolean =>
+    listens ? socket.bytesRead === 0 : connections.replyUnderWay(socket) === undefined;
   const timers = [
     // A little later: answered peers open new connections, while other workers may be closing the port.
     setTimeout(() => gate.open(answerLast), limits.quietMs),
-    setTimeout(() => connections.destroy((socket) => socket.bytesRead === 0), limits.idleMs),
+    setTimeout(() => connections.destroy(isIdle), limits.idleMs),
     setTimeout(() => connections.destroy(() => true), limits.drainMs),
   ];
   await closed;

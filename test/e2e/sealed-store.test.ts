@@ -40,7 +40,7 @@ async function setUp(t: TestContext, ...flags: readonly string[]) {
 
 /** Writes into the file as anybody can who may write it. */
 function write(path: string, { revision, records, seal }: Committed): void {
-  const db = new DatabaseSync(path);
+  const db = new DatabaseSync(path, { timeout: 5_000 });
   try {
     db.exec("DROP TRIGGER IF EXISTS sealed; DELETE FROM keys");
     const add = db.prepare("INSERT INTO keys (kid, record) VALUES (?, ?)");

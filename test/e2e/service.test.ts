@@ -242,6 +242,23 @@ describe("a stop", { timeout }, () => {
     t.diagnostic(`${answered} requests answered`);
   });
 
+  test("answers a first request that comes when the port is closed already", async (t) => {
+    const service = await start(t);
+    const client = await Client.open(service.port);
+    await getOnce(service.port);
+    service.process.kill("SIGTERM");
+    const isClosed = (): Promise<boolean> =>
+      Client.open(service.port).then(
+        (another) => (another.close(), false),
+        () => true,
+      );
+    await eventually("the port is closed", isClosed);
+    const reply = await client.request();
+    assertWhole(reply);
+    assert.equal(reply.headers["connection"], "close");
+    assert.deepEqual(await service.exited, { code: 0, signal: null });
+  });
+
   test("by a second Ctrl-C does not wait", async (t) => {
     const service = await start(t);
     const client = await Client.open(service.port);
