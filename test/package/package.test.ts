@@ -9,6 +9,7 @@ import { promisify } from "node:util";
 import { gzipSync } from "node:zlib";
 import packageJson from "../../package.json" with { type: "json" };
 import { builtClone } from "../support/build.ts";
+import { withoutSettings } from "../support/service.ts";
 import { soak } from "../support/soak.ts";
 
 // The package as npm would publish it, where somebody has installed it: with its dependencies and nothing else.
@@ -111,7 +112,7 @@ test("jwksd serve starts what runs as processes of their own", async () => {
   for (const name of ["child.js", "watchdog.js", "sign-thread.js"])
     assert.ok(existsSync(join(dirname(command), name)), name);
   const args = ["serve", "--port", "0", "--admin", "off", "--data", "workers", "--workers", "2", "--json-logs"];
-  const child = spawn(process.execPath, [command, ...args], { cwd: project });
+  const child = spawn(process.execPath, [command, ...args], { cwd: project, env: withoutSettings(process.env) });
   let log = "";
   for await (const chunk of child.stdout) {
     log += chunk;

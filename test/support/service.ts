@@ -267,6 +267,6 @@ class ServiceLog {
 }
 
 /** Settings of whoever runs the tests are none of the tests'. */
-function withoutSettings(environment: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
+export function withoutSettings(environment: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
   return Object.fromEntries(Object.entries(environment).filter(([name]) => !name.startsWith("JWKSD_")));
 }
