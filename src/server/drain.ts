@@ -44,7 +44,8 @@ export async function drain(
   await noConnectionComes(server);
   const closed = once(listener, "close");
   listener.close();
-  // Those without a first request stay for a while. A server that does not listen itself closes none, and in Bun those, too.
+  // Connections without a first request stay for a while. `closeIdleConnections` spares them only on a server that listens itself: on another
+  // one, Node closes no connection, and Bun closes these, too.
   const listens = listener === server;
   if (listens) server.closeIdleConnections();
   const isIdle = (socket: Socket): boolean =>
