@@ -1,4 +1,4 @@
-import { base64url } from "jose";
+import * as base64url from "jose/base64url";
 
 /** The SHA-256 of a text, in base64url: 43 characters, however long the text is. */
 export async function textHash(text: string): Promise<string> {

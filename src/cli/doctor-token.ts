@@ -1,4 +1,5 @@
-import { type JWTPayload, decodeJwt } from "jose";
+import type { JWTPayload } from "jose";
+import { decodeJwt } from "jose/jwt/decode";
 import { publicKeyAlgorithms } from "../crypto/algorithms.ts";
 import { setResponse } from "../doctor/examine.ts";
 import type { Observations } from "../doctor/index.ts";

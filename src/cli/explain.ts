@@ -1,4 +1,6 @@
-import { type JWSHeaderParameters, decodeJwt, decodeProtectedHeader } from "jose";
+import type { JWSHeaderParameters } from "jose";
+import { decodeJwt } from "jose/jwt/decode";
+import { decodeProtectedHeader } from "jose/decode/protected_header";
 import { isPublicKeyAlgorithm } from "../crypto/algorithms.ts";
 import { JwksdError, TokenError } from "../errors.ts";
 import { createRemoteKeySet } from "../relying-party/remote-key-set.ts";

@@ -1,6 +1,7 @@
 import { createPrivateKey } from "node:crypto";
 import { readFile } from "node:fs/promises";
-import * as jose from "jose";
+import type { JWK } from "jose";
+import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
 import { ConfigError, KeyMaterialError, ServiceError } from "../errors.ts";
 import { type KeyMaterial, isKeySet, readKey, readKeySet } from "../jwk/read.ts";
 import { type EncryptionAlg, checkEncryption } from "../keyset/keyset.ts";
@@ -13,7 +14,7 @@ export interface ImportedKey {
   readonly kid: string;
   readonly use: KeyUse;
   readonly alg: string;
-  readonly privateJwk: jose.JWK;
+  readonly privateJwk: JWK;
 }
 
 /** Options of an import. */
@@ -69,7 +70,7 @@ export async function readImport(file: string, options: ImportOptions = {}): Pro
 
 interface PrivateKeySet {
   /** Unchecked. */
-  readonly keys: readonly (jose.JWK | null)[];
+  readonly keys: readonly (JWK | null)[];
 }
 
 function keySetIn(text: string): PrivateKeySet | undefined {
@@ -82,14 +83,14 @@ function keySetIn(text: string): PrivateKeySet | undefined {
   }
 }
 
-function nameIn(file: string, raw: jose.JWK | null, place: number): string {
+function nameIn(file: string, raw: JWK | null, place: number): string {
   const kid = raw?.kid;
   return kid === undefined ? `${file}, key ${place}` : `${file}, kid ${JSON.stringify(kid)}`;
 }
 
 async function importedKey(
   material: KeyMaterial,
-  raw: jose.JWK,
+  raw: JWK,
   name: string,
   options: ImportOptions,
 ): Promise<ImportedKey> {
@@ -111,15 +112,15 @@ async function importedKey(
     const kids = `${JSON.stringify(material.kid)}, not ${JSON.stringify(options.kid)}`;
     throw new ConfigError("ERR_OPTION_INVALID", `${name}: the kid of the key is ${kids}`);
   }
-  const kid = material.kid ?? options.kid ?? (await jose.calculateJwkThumbprint({ ...publicJwk }));
+  const kid = material.kid ?? options.kid ?? (await calculateJwkThumbprint({ ...publicJwk }));
   if (use === "sig") {
     await signerFrom(material, name);
-    return { kid, use, alg: "ES256", privateJwk: { ...publicJwk, d: raw.d } as jose.JWK };
+    return { kid, use, alg: "ES256", privateJwk: { ...publicJwk, d: raw.d } as JWK };
   }
   const entry = { keyId: kid, publicKey: { ...publicJwk }, alg: material.alg as EncryptionAlg | undefined };
   const [checked] = await checkEncryption([entry]);
   const alg = checked?.jwk.alg ?? "";
-  const privateJwk = { ...publicJwk, ...pick(raw) } as jose.JWK;
+  const privateJwk = { ...publicJwk, ...pick(raw) } as JWK;
   await checkDecrypts(publicJwk, privateJwk, alg, name);
   return { kid, use, alg, privateJwk };
 }
@@ -131,7 +132,7 @@ const otherCurves: ReadonlySet<unknown> = new Set(["P-384", "P-521", "secp256k1"
  *
  * @throws KeyMaterialError `ERR_KEY_NOT_P256`
  */
-function checkSignsEs256({ kty, crv, use, alg }: jose.JWK, name: string, options: ImportOptions): void {
+function checkSignsEs256({ kty, crv, use, alg }: JWK, name: string, options: ImportOptions): void {
   const type = [kty, crv].find((name) => name === "RSA" || otherCurves.has(name ?? ""));
   const cannotSign = (options.use ?? use) === "enc" || decrypts({ alg });
   if (type === undefined || (cannotSign && !type.startsWith("Ed"))) return;
@@ -148,18 +149,18 @@ function decrypts({ alg }: { readonly alg?: unknown }): boolean {
 /**
  * All members of a key, because readKey leaves the private members of RSA keys out. Empty if they cannot be read.
  */
-function privateMembersOf(text: string): jose.JWK {
+function privateMembersOf(text: string): JWK {
   try {
     return text.includes("-----BEGIN ")
       ? createPrivateKey(text).export({ format: "jwk" })
-      : ((JSON.parse(text) as jose.JWK | null) ?? {});
+      : ((JSON.parse(text) as JWK | null) ?? {});
   } catch {
     // readKey reports the reason, and a public key is refused later.
     return {};
   }
 }
 
-function pick(raw: jose.JWK): jose.JWK {
+function pick(raw: JWK): JWK {
   const names = ["d", "p", "q", "dp", "dq", "qi"] as const;
   return Object.fromEntries(names.flatMap((name) => (typeof raw[name] === "string" ? [[name, raw[name]]] : [])));
 }

@@ -1,7 +1,5 @@
 import { Command } from "commander";
-import { createLog } from "../server/log.ts";
 import { printable } from "../printable.ts";
-import { startService } from "../server/service.ts";
 import { type Io, print } from "./io.ts";
 import { handleSignals } from "./signals.ts";
 import { addSettings, settingsFrom } from "./settings-options.ts";
@@ -28,6 +26,11 @@ Examples:
 
 async function serve(io: Io, options: Record<string, unknown>): Promise<void> {
   const settings = await settingsFrom(io, options);
+  // Help needs none of the service.
+  const [{ createLog }, { startService }] = await Promise.all([
+    import("../server/log.ts"),
+    import("../server/service.ts"),
+  ]);
   const log = createLog(settings.logLevel, settings.jsonLogs, io);
   const starting = startService(settings, log);
   handleSignals(starting);

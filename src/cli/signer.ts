@@ -1,5 +1,7 @@
 import { Command, InvalidArgumentError, Option } from "commander";
-import { type CryptoKey, calculateJwkThumbprint, importJWK } from "jose";
+import type { CryptoKey } from "jose";
+import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
+import { importJWK } from "jose/key/import";
 import { JwksdError } from "../errors.ts";
 import { signersOf } from "../server/signers.ts";
 import { guardSigner } from "../signer/guard.ts";

@@ -1,4 +1,4 @@
-import { base64url } from "jose";
+import * as base64url from "jose/base64url";
 import type { Code } from "./codes.ts";
 
 /** The bytes of a base64url text, and what is wrong with the text. */

@@ -1,4 +1,4 @@
-import { base64url } from "jose";
+import * as base64url from "jose/base64url";
 import { KeyMaterialError } from "../errors.ts";
 
 /** Public members of an elliptic-curve key, and nothing else. @see RFC 7518 section 6.2.1 */

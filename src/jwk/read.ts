@@ -1,9 +1,9 @@
 import { readSec1OrPkcs1 } from "#crypto";
-import * as jose from "jose";
+import type { CryptoKey, JWK } from "jose";
+import { exportJWK } from "jose/key/export";
+import { importPKCS8, importSPKI } from "jose/key/import";
 import { KeyMaterialError } from "../errors.ts";
 import { type PublicJwk, checkSize, publicMembers } from "./public.ts";
-
-type CryptoKey = jose.CryptoKey;
 
 /** A key pair of Web Crypto. */
 export interface CryptoKeyPair {
@@ -35,7 +35,7 @@ const forSignatures = /^(ECDSA|RSASSA-PKCS1-v1_5|RSA-PSS|Ed25519)$/;
 export interface KeyMaterial {
   readonly publicJwk: PublicJwk;
   /** A private JWK, or a private `CryptoKey` that is not extractable. */
-  readonly privateKey?: jose.JWK | CryptoKey;
+  readonly privateKey?: JWK | CryptoKey;
   readonly kid?: string;
   readonly alg?: string;
   readonly use?: string;
@@ -71,12 +71,12 @@ export async function readKey(input: KeyInput, name: string): Promise<KeyMateria
     }
     // The JWK of a CryptoKey has no "use".
     const use = forSignatures.test(input.algorithm.name) ? "sig" : "enc";
-    return { ...readJwk(await jose.exportJWK(input), name), use };
+    return { ...readJwk(await exportJWK(input), name), use };
   }
   if (isKeyObject(input)) {
     if (input.type === "secret")
       throw new KeyMaterialError("ERR_KEY_UNSUPPORTED", `${name}: a secret key has no public half`);
-    return readJwk(await exported(() => jose.exportJWK(input as Parameters<typeof jose.exportJWK>[0]), name), name);
+    return readJwk(await exported(() => exportJWK(input as Parameters<typeof exportJWK>[0]), name), name);
   }
   return readJwk(input, name);
 }
@@ -136,7 +136,7 @@ function readJwk(jwk: Readonly<Record<string, unknown>>, name: string): KeyMater
   };
 }
 
-function privateMembers(jwk: Readonly<Record<string, unknown>>, publicJwk: PublicJwk, name: string): jose.JWK {
+function privateMembers(jwk: Readonly<Record<string, unknown>>, publicJwk: PublicJwk, name: string): JWK {
   // RSA keys are published for encryption and never sign, so the private half is dropped.
   if (publicJwk.kty === "RSA") return { ...publicJwk };
   checkSize(jwk, "d", publicJwk.crv, name);
@@ -162,9 +162,8 @@ async function readText(text: string, name: string): Promise<KeyMaterial> {
   }
   const [, label] = /-----BEGIN ((?:EC |RSA |ENCRYPTED )?PRIVATE KEY|PUBLIC KEY)-----/.exec(text) ?? [];
   if (label === "PRIVATE KEY")
-    return readPem((alg) => jose.importPKCS8(block(text, label), alg, { extractable: true }), name);
-  if (label === "PUBLIC KEY")
-    return readPem((alg) => jose.importSPKI(block(text, label), alg, { extractable: true }), name);
+    return readPem((alg) => importPKCS8(block(text, label), alg, { extractable: true }), name);
+  if (label === "PUBLIC KEY") return readPem((alg) => importSPKI(block(text, label), alg, { extractable: true }), name);
   if ((label === "EC PRIVATE KEY" || label === "RSA PRIVATE KEY") && !text.includes("ENCRYPTED")) {
     return readTraditionalPem(block(text, label), name);
   }
@@ -182,7 +181,7 @@ async function readPem(read: (alg: string) => Promise<CryptoKey>, name: string):
   const readAs = (...algs: readonly string[]) => Promise.any(algs.map(read));
   // Ed25519 is read too, so that the message can name the type that is refused.
   const key = await exported(() => readAs("ECDH-ES", "RSA-OAEP-256", "Ed25519"), name);
-  return readJwk(await jose.exportJWK(key), name);
+  return readJwk(await exportJWK(key), name);
 }
 
 async function readTraditionalPem(pem: string, name: string): Promise<KeyMaterial> {

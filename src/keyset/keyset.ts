@@ -1,4 +1,5 @@
-import * as jose from "jose";
+import type { CryptoKey } from "jose";
+import { importJWK } from "jose/key/import";
 import { KeyMaterialError } from "../errors.ts";
 import { type PublicJwk, keyIdentity, publicMembers } from "../jwk/public.ts";
 import { type KeyInput, readKey } from "../jwk/read.ts";
@@ -43,7 +44,7 @@ interface CheckedSigningKey {
   readonly jwk: Jwk;
   readonly signer: Signer;
   /** The published key, imported for verification. */
-  readonly publicKey: jose.CryptoKey;
+  readonly publicKey: CryptoKey;
 }
 
 /** Checked signing keys, the active key first. */
@@ -192,9 +193,9 @@ function entryName(entry: SigningEntry | EncryptionEntry, keyset: string, index:
 }
 
 /** Imports a key. Web Crypto checks that its point is on the curve. */
-async function importable(jwk: PublicJwk, alg: string, name: string): Promise<jose.CryptoKey> {
+async function importable(jwk: PublicJwk, alg: string, name: string): Promise<CryptoKey> {
   try {
-    return await jose.importJWK({ ...jwk }, alg);
+    return await importJWK({ ...jwk }, alg);
   } catch {
     throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: not a valid ${jwk.kty} public key`);
   }

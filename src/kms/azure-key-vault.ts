@@ -5,7 +5,7 @@
  */
 
 import type { CryptographyClient, KeyClient, KeyVaultKey } from "@azure/keyvault-keys";
-import { base64url } from "jose";
+import * as base64url from "jose/base64url";
 import { systemClock } from "../clock.ts";
 import { type Rules, oneOf, textThat, withMethods } from "../options.ts";
 import { backendRules, checkBackendOptions, needsOption, onlyFromCode } from "../signer/backend-options.ts";

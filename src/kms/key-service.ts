@@ -1,5 +1,6 @@
 // The common part of all key services: deadlines, errors, and how a key is opened, made and destroyed.
-import { calculateJwkThumbprint, importJWK } from "jose";
+import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
+import { importJWK } from "jose/key/import";
 import { sleep, withDeadline } from "../async.ts";
 import type { Bytes } from "../bytes.ts";
 import { type Clock, systemClock } from "../clock.ts";

@@ -4,7 +4,7 @@
  * @module jwksd/signer/vault-transit
  */
 
-import { base64url } from "jose";
+import * as base64url from "jose/base64url";
 import { systemClock } from "../clock.ts";
 import { type Rules, callback, text, textThat } from "../options.ts";
 import { backendRules, checkBackendOptions, needsOption, onlyFromCode } from "../signer/backend-options.ts";

@@ -1,4 +1,10 @@
-import * as jose from "jose";
+import type { JWK } from "jose";
+import { CompactEncrypt } from "jose/jwe/compact/encrypt";
+import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
+import { compactDecrypt } from "jose/jwe/compact/decrypt";
+import { exportJWK } from "jose/key/export";
+import { generateKeyPair } from "jose/key/generate/keypair";
+import { importJWK } from "jose/key/import";
 import { KeyMaterialError } from "../errors.ts";
 import { type PublicJwk, publicMembers } from "../jwk/public.ts";
 import { readKey } from "../jwk/read.ts";
@@ -11,8 +17,8 @@ import type { Wrapping } from "./wrapping.ts";
 
 /** Makes a key in the memory of this process, and wraps its private half; its kid is its RFC 7638 thumbprint. */
 export async function makeLocalKey(use: KeyUse, alg: string, wrapping: Wrapping): Promise<NewKey> {
-  const { privateKey } = await jose.generateKeyPair(alg, { extractable: true, modulusLength: 2048 });
-  const key = await wrapKey(use, alg, await jose.exportJWK(privateKey), wrapping);
+  const { privateKey } = await generateKeyPair(alg, { extractable: true, modulusLength: 2048 });
+  const key = await wrapKey(use, alg, await exportJWK(privateKey), wrapping);
   // A command line would take such a kid for an option.
   return key.kid.startsWith("-") ? makeLocalKey(use, alg, wrapping) : key;
 }
@@ -25,12 +31,12 @@ export async function makeLocalKey(use: KeyUse, alg: string, wrapping: Wrapping)
 export async function wrapKey(
   use: KeyUse,
   alg: string,
-  privateJwk: jose.JWK,
+  privateJwk: JWK,
   wrapping: Wrapping,
   kid?: string,
 ): Promise<NewKey> {
   const publicJwk = publicMembers(privateJwk, "the new key");
-  const keyId = kid ?? (await jose.calculateJwkThumbprint({ ...publicJwk }));
+  const keyId = kid ?? (await calculateJwkThumbprint({ ...publicJwk }));
   await (use === "sig" ? checkSigningKey(keyId, privateJwk) : checkEncryptionKey(keyId, alg, privateJwk));
   return { kid: keyId, use, alg, publicJwk, privateHalf: { jwe: await wrapping.wrap(keyId, privateJwk) } };
 }
@@ -39,16 +45,16 @@ export async function wrapKey(
 export async function externalKey(signer: ExternalSigner, kid?: string): Promise<NewKey> {
   const { publicKey, uri } = signer;
   const publicJwk = publicMembers(publicKey as Readonly<Record<string, unknown>>, uri);
-  const keyId = kid ?? (await jose.calculateJwkThumbprint({ ...publicJwk }));
+  const keyId = kid ?? (await calculateJwkThumbprint({ ...publicJwk }));
   return { kid: keyId, use: "sig", alg: "ES256", publicJwk, privateHalf: { uri } };
 }
 
-async function checkSigningKey(keyId: string, privateJwk: jose.JWK): Promise<void> {
+async function checkSigningKey(keyId: string, privateJwk: JWK): Promise<void> {
   const name = `kid ${JSON.stringify(keyId)}`;
   await checkSigning([{ keyId, signer: await signerFrom(await readKey({ ...privateJwk }, name), name) }]);
 }
 
-async function checkEncryptionKey(keyId: string, alg: string, privateJwk: jose.JWK): Promise<void> {
+async function checkEncryptionKey(keyId: string, alg: string, privateJwk: JWK): Promise<void> {
   await checkEncryption([{ keyId, publicKey: { ...privateJwk }, alg: alg as EncryptionEntry["alg"] }]);
   const name = `kid ${JSON.stringify(keyId)}`;
   const { publicJwk, privateKey } = await readKey({ ...privateJwk }, name);
@@ -59,16 +65,11 @@ async function checkEncryptionKey(keyId: string, alg: string, privateJwk: jose.J
 }
 
 /** A private half that belongs to another public one would be found when it is too late. @throws KeyMaterialError `ERR_KEY_MISMATCH` */
-export async function checkDecrypts(
-  publicJwk: PublicJwk,
-  privateJwk: jose.JWK,
-  alg: string,
-  name: string,
-): Promise<void> {
+export async function checkDecrypts(publicJwk: PublicJwk, privateJwk: JWK, alg: string, name: string): Promise<void> {
   try {
-    const probe = new jose.CompactEncrypt(new Uint8Array(1)).setProtectedHeader({ alg, enc: "A128GCM" });
-    const jwe = await probe.encrypt(await jose.importJWK({ ...publicJwk }, alg));
-    await jose.compactDecrypt(jwe, await jose.importJWK(privateJwk, alg));
+    const probe = new CompactEncrypt(new Uint8Array(1)).setProtectedHeader({ alg, enc: "A128GCM" });
+    const jwe = await probe.encrypt(await importJWK({ ...publicJwk }, alg));
+    await compactDecrypt(jwe, await importJWK(privateJwk, alg));
   } catch {
     throw new KeyMaterialError(
       "ERR_KEY_MISMATCH",

@@ -1,4 +1,5 @@
-import * as jose from "jose";
+import type { CryptoKey, JWK } from "jose";
+import { importJWK } from "jose/key/import";
 import { ConfigError, type JwksdError, KeyMaterialError, SignerError } from "../errors.ts";
 import type { EncryptionEntry } from "../keyset/keyset.ts";
 import { type PublicJwk, keyIdentity, publicMembers } from "../jwk/public.ts";
@@ -15,7 +16,7 @@ export interface OpenKeys {
   /** Of active and announced signing keys; the others sign nothing any more. */
   readonly signers: ReadonlyMap<string, Signer>;
   /** Of live encryption keys. */
-  readonly decryptionKeys: ReadonlyMap<string, jose.CryptoKey>;
+  readonly decryptionKeys: ReadonlyMap<string, CryptoKey>;
   /** Announced external keys that could not be opened, and why. */
   readonly unopened: ReadonlyMap<string, unknown>;
 }
@@ -46,7 +47,7 @@ export async function probeSigner(
   name: string,
   signal?: AbortSignal,
 ): Promise<void> {
-  const sign = guardSigner(signer, await jose.importJWK({ ...publicJwk }, "ES256"), name);
+  const sign = guardSigner(signer, await importJWK({ ...publicJwk }, "ES256"), name);
   await sign(new TextEncoder().encode("jwksd probe"), signal);
 }
 
@@ -88,7 +89,7 @@ function isSameKey({ publicKey }: Signer, { publicJwk }: Pick<KeyRecord, "public
  * @throws StoreError `ERR_WRAPPING_KEY_MISSING`, `ERR_WRAPPED_KEY`
  * @throws KeyMaterialError `ERR_KEY_MISMATCH`
  */
-export async function privateJwkOf(record: KeyRecord, wrapping: Pick<Wrapping, "unwrap">): Promise<jose.JWK> {
+export async function privateJwkOf(record: KeyRecord, wrapping: Pick<Wrapping, "unwrap">): Promise<JWK> {
   const { kid, publicJwk } = record;
   const privateJwk = await wrapping.unwrap(kid, jweOf(record) ?? "");
   // It was checked against its own public members before it was wrapped.
@@ -107,7 +108,7 @@ export function createKeyOpener(
   { signs = true }: { readonly signs?: boolean | undefined } = {},
 ): KeyOpener {
   const signers = new Map<string, Signer>();
-  const decryptionKeys = new Map<string, jose.CryptoKey>();
+  const decryptionKeys = new Map<string, CryptoKey>();
   /** By kid, both halves of a record that were found to belong together. */
   const seen = new Map<string, string>();
 
@@ -145,7 +146,7 @@ export function createKeyOpener(
     const { kid, use, alg, state } = record;
     if (use === "enc") {
       if (decryptionKeys.has(kid)) return;
-      decryptionKeys.set(kid, (await jose.importJWK(await privateJwkOf(record, wrapping), alg)) as jose.CryptoKey);
+      decryptionKeys.set(kid, (await importJWK(await privateJwkOf(record, wrapping), alg)) as CryptoKey);
     } else if (state === "active" && signs) {
       await openSigner(record);
     } else if (state === "active" || state === "announced") {

@@ -1,4 +1,7 @@
-import * as jose from "jose";
+import type { JWTPayload } from "jose";
+import { SignJWT } from "jose/jwt/sign";
+import { decodeJwt } from "jose/jwt/decode";
+import { jwtVerify } from "jose/jwt/verify";
 import { StoreError } from "../errors.ts";
 import { changedRecords } from "../store/changed-records.ts";
 import type { Committed, KeyRecord } from "../store/store.ts";
@@ -20,7 +23,7 @@ export async function makeSeal(
   revision: number,
   records: readonly KeyRecord[],
 ): Promise<string> {
-  return new jose.SignJWT({ iss: issuer, chosen: isChosen, revision, records: await digestOf(records) })
+  return new SignJWT({ iss: issuer, chosen: isChosen, revision, records: await digestOf(records) })
     .setProtectedHeader({ alg: "HS256", typ, kid: id })
     .sign(sealKey);
 }
@@ -38,7 +41,7 @@ export async function openSeal(
   if (typeof header?.kid !== "string") throw notAuthentic("its seal is damaged");
   const key = keys.find(({ id }) => id === header.kid);
   if (key === undefined) throw missing("the records of the store are sealed", header.kid);
-  const claims = await jose.jwtVerify(seal, key.sealKey, { algorithms: ["HS256"], typ }).then(
+  const claims = await jwtVerify(seal, key.sealKey, { algorithms: ["HS256"], typ }).then(
     ({ payload }) => payload,
     () => {
       throw notAuthentic("its seal was not made under the wrapping key");
@@ -53,13 +56,13 @@ export async function openSeal(
 /** Whose keys a seal says that the store holds; not verified. */
 export function claimedOwner({ seal = "" }: Committed): Owner | undefined {
   try {
-    return ownerIn(jose.decodeJwt(seal));
+    return ownerIn(decodeJwt(seal));
   } catch {
     return undefined;
   }
 }
 
-function ownerIn({ iss, chosen }: jose.JWTPayload): Owner | undefined {
+function ownerIn({ iss, chosen }: JWTPayload): Owner | undefined {
   return typeof iss === "string" && typeof chosen === "boolean" ? { issuer: iss, isChosen: chosen } : undefined;
 }
 

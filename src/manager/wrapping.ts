@@ -1,14 +1,19 @@
-import * as jose from "jose";
+import * as base64url from "jose/base64url";
+import type { CryptoKey, JWK, ProtectedHeaderParameters } from "jose";
+import { CompactEncrypt } from "jose/jwe/compact/encrypt";
+import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
+import { compactDecrypt } from "jose/jwe/compact/decrypt";
+import { decodeProtectedHeader } from "jose/decode/protected_header";
 import { ConfigError, StoreError } from "../errors.ts";
 
 /** Wraps private keys for a store, and unwraps them. */
 export interface Wrapping {
   /** Wraps a private JWK under the first wrapping key, bound to its kid. */
-  wrap(kid: string, privateJwk: jose.JWK): Promise<string>;
+  wrap(kid: string, privateJwk: JWK): Promise<string>;
   /**
    * @throws StoreError `ERR_WRAPPING_KEY_MISSING`, `ERR_WRAPPED_KEY`
    */
-  unwrap(kid: string, jwe: string): Promise<jose.JWK>;
+  unwrap(kid: string, jwe: string): Promise<JWK>;
   /** Whether it is wrapped as {@link wrap} would wrap it now; not so of what is damaged. */
   isCurrent(jwe: string): boolean;
 }
@@ -18,7 +23,7 @@ export interface WrappingKey {
   /** Its RFC 7638 thumbprint, which says nothing about 32 random bytes. */
   readonly id: string;
   readonly bytes: Uint8Array;
-  readonly sealKey: jose.CryptoKey;
+  readonly sealKey: CryptoKey;
 }
 
 /** At least one; the first one wraps and seals, all of them unwrap and verify. */
@@ -37,7 +42,7 @@ export function createWrapping(keys: WrappingKeys, issuer: string, isSealed = tr
 
   return {
     wrap: async (kid, privateJwk) =>
-      new jose.CompactEncrypt(new TextEncoder().encode(JSON.stringify(privateJwk)))
+      new CompactEncrypt(new TextEncoder().encode(JSON.stringify(privateJwk)))
         .setProtectedHeader({ alg: "dir", enc: "A256GCM", ...marks, sub: kid })
         .encrypt(first.bytes),
 
@@ -54,11 +59,11 @@ export function createWrapping(keys: WrappingKeys, issuer: string, isSealed = tr
         );
       }
       try {
-        const { plaintext } = await jose.compactDecrypt(jwe, key.bytes, {
+        const { plaintext } = await compactDecrypt(jwe, key.bytes, {
           keyManagementAlgorithms: ["dir"],
           contentEncryptionAlgorithms: ["A256GCM"],
         });
-        return JSON.parse(new TextDecoder().decode(plaintext)) as jose.JWK;
+        return JSON.parse(new TextDecoder().decode(plaintext)) as JWK;
       } catch {
         // What went wrong could quote the plaintext.
         throw damaged(kid);
@@ -73,9 +78,9 @@ export function createWrapping(keys: WrappingKeys, issuer: string, isSealed = tr
 }
 
 /** What a wrapped key, or a seal, says about itself, which is true once it was verified; `undefined` where it is damaged. */
-export function headerOf(jwe: string): jose.ProtectedHeaderParameters | undefined {
+export function headerOf(jwe: string): ProtectedHeaderParameters | undefined {
   try {
-    return jose.decodeProtectedHeader(jwe);
+    return decodeProtectedHeader(jwe);
   } catch {
     return undefined;
   }
@@ -83,7 +88,7 @@ export function headerOf(jwe: string): jose.ProtectedHeaderParameters | undefine
 
 /** A new wrapping key: 32 random bytes in base64url. */
 export function newWrappingKey(): string {
-  return jose.base64url.encode(crypto.getRandomValues(new Uint8Array(32)));
+  return base64url.encode(crypto.getRandomValues(new Uint8Array(32)));
 }
 
 const rule =
@@ -122,14 +127,14 @@ function faultOf(text: unknown): string | undefined {
 }
 
 async function readWrappingKey(text: string): Promise<WrappingKey> {
-  const bytes = new Uint8Array(jose.base64url.decode(text.slice(0, 43)));
+  const bytes = new Uint8Array(base64url.decode(text.slice(0, 43)));
   // The last of the 43 characters has two bits to spare; one key has one id, whatever they are.
-  const id = await jose.calculateJwkThumbprint({ kty: "oct", k: jose.base64url.encode(bytes) });
+  const id = await calculateJwkThumbprint({ kty: "oct", k: base64url.encode(bytes) });
   return { id, bytes, sealKey: await deriveSealKey(bytes) };
 }
 
 /** @see RFC 5869 */
-async function deriveSealKey(bytes: Uint8Array<ArrayBuffer>): Promise<jose.CryptoKey> {
+async function deriveSealKey(bytes: Uint8Array<ArrayBuffer>): Promise<CryptoKey> {
   const secret = await crypto.subtle.importKey("raw", bytes, "HKDF", false, ["deriveKey"]);
   const info = new TextEncoder().encode("jwksd: seal of a key store");
   return crypto.subtle.deriveKey(

@@ -1,7 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { link, open, rm } from "node:fs/promises";
 import { dirname } from "node:path";
-import { calculateJwkThumbprint, exportJWK, exportPKCS8, generateKeyPair } from "jose";
+import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
+import { exportJWK, exportPKCS8 } from "jose/key/export";
+import { generateKeyPair } from "jose/key/generate/keypair";
 import { ServiceError } from "../errors.ts";
 import { makeFolder } from "./folders.ts";
 

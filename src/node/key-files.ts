@@ -1,6 +1,6 @@
 import { readFile, readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { calculateJwkThumbprint } from "jose";
+import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
 import { KeyMaterialError, ServiceError } from "../errors.ts";
 import { keyIdentity } from "../jwk/public.ts";
 import { type KeyMaterial, isKeySet, readKey, readKeySet } from "../jwk/read.ts";

@@ -5,7 +5,7 @@
  */
 
 import { randomBytes } from "node:crypto";
-import { calculateJwkThumbprint } from "jose";
+import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
 import { abortable } from "../async.ts";
 import { systemClock } from "../clock.ts";
 import { ConfigError, SignerError } from "../errors.ts";

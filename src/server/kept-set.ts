@@ -1,7 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { readFile, rename, rm, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
-import * as jose from "jose";
+import type { JWTPayload } from "jose";
+import { SignJWT } from "jose/jwt/sign";
+import { jwtVerify } from "jose/jwt/verify";
 import type { EncryptionEntry } from "../keyset/keyset.ts";
 import { type PublicJwk, publicMembers } from "../jwk/public.ts";
 import { type Owner, servedBy } from "../manager/owner.ts";
@@ -38,7 +40,7 @@ export async function keepSet(
   [{ id, sealKey }]: WrappingKeys,
 ): Promise<void> {
   const jwks = jwksOf(keys);
-  const seal = await new jose.SignJWT({ iss: issuer, chosen: isChosen, at, set: await textHash(canonical(jwks)) })
+  const seal = await new SignJWT({ iss: issuer, chosen: isChosen, at, set: await textHash(canonical(jwks)) })
     .setProtectedHeader({ alg: "HS256", typ, kid: id })
     .sign(sealKey);
   await makeFolder(dirname(file));
@@ -116,10 +118,10 @@ function parse(text: string): { readonly keys: readonly unknown[]; readonly seal
   throw new Unusable("it is damaged");
 }
 
-async function verified(seal: string, keys: WrappingKeys): Promise<jose.JWTPayload> {
+async function verified(seal: string, keys: WrappingKeys): Promise<JWTPayload> {
   for (const { sealKey } of keys) {
     try {
-      return (await jose.jwtVerify(seal, sealKey, { algorithms: ["HS256"], typ })).payload;
+      return (await jwtVerify(seal, sealKey, { algorithms: ["HS256"], typ })).payload;
     } catch {}
   }
   throw new Unusable("it was not sealed under a wrapping key that is given");

@@ -1,5 +1,6 @@
 import { sign, verify } from "#crypto";
-import * as jose from "jose";
+import type { CryptoKey, JWK } from "jose";
+import { importJWK } from "jose/key/import";
 import type { Bytes } from "../bytes.ts";
 import type { Primitives } from "../crypto/primitives.ts";
 import { KeyMaterialError, SignerError } from "../errors.ts";
@@ -10,7 +11,7 @@ import type { SignInput, Signer } from "./signer.ts";
 
 type LocalSign = (message: Bytes) => Bytes | Promise<Bytes>;
 
-const localKeys = new WeakMap<Signer, jose.CryptoKey>();
+const localKeys = new WeakMap<Signer, CryptoKey>();
 
 /**
  * Signs with the key of a signer that this module made, which was checked when it was loaded; `undefined` for every other signer. It goes
@@ -87,11 +88,7 @@ function checkPurpose({ use, alg, keyOps }: KeyMaterial, name: string): void {
 }
 
 /** Imports the private half, and checks by a test signature that it belongs to the public one. */
-async function importPrivate(
-  publicJwk: PublicJwk,
-  privateKey: jose.JWK | jose.CryptoKey,
-  name: string,
-): Promise<jose.CryptoKey> {
+async function importPrivate(publicJwk: PublicJwk, privateKey: JWK | CryptoKey, name: string): Promise<CryptoKey> {
   try {
     const publicKey = await importEs256(publicJwk);
     // The public half is valid here, so a private JWK that cannot be imported does not belong to it.
@@ -107,9 +104,9 @@ async function importPrivate(
 }
 
 /** An asymmetric JWK always imports as a `CryptoKey`. */
-async function importEs256(jwk: jose.JWK | PublicJwk): Promise<jose.CryptoKey> {
-  const key = await jose.importJWK({ ...jwk }, "ES256", { extractable: true });
-  return key as jose.CryptoKey;
+async function importEs256(jwk: JWK | PublicJwk): Promise<CryptoKey> {
+  const key = await importJWK({ ...jwk }, "ES256", { extractable: true });
+  return key as CryptoKey;
 }
 
 function mismatch(name: string): KeyMaterialError {

@@ -1,4 +1,5 @@
-import { decodeProtectedHeader, type JWTHeaderParameters } from "jose";
+import type { JWTHeaderParameters } from "jose";
+import { decodeProtectedHeader } from "jose/decode/protected_header";
 import { TokenError } from "../errors.ts";
 
 /** Longer tokens are refused before they are parsed. */

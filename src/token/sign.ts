@@ -1,4 +1,4 @@
-import { base64url } from "jose";
+import * as base64url from "jose/base64url";
 import { ConfigError, TokenError } from "../errors.ts";
 import type { GuardedSign } from "../signer/guard.ts";
 import { maxTokenBytes } from "./compact-jws.ts";

@@ -1,5 +1,14 @@
 import { verify as verifySignature } from "#crypto";
-import * as jose from "jose";
+import * as base64url from "jose/base64url";
+import * as errors from "jose/errors";
+import type {
+  CryptoKey,
+  JWSHeaderParameters,
+  JWTClaimVerificationOptions,
+  JWTHeaderParameters,
+  JWTPayload,
+} from "jose";
+import { UnsecuredJWT } from "jose/jwt/unsecured";
 import type { Bytes } from "../bytes.ts";
 import { type Rule, type Rules, anything, callback, checkOptions, number, text, texts } from "../options.ts";
 import { type Clock, systemClock } from "../clock.ts";
@@ -12,9 +21,7 @@ import { headerOf, malformed } from "./compact-jws.ts";
  * Finds the public key for the header of a token, such as a `createRemoteKeySet`. Throws or returns `undefined` for an unknown kid, and
  * never returns the key of another one.
  */
-export type KeySource = (
-  header: jose.JWSHeaderParameters,
-) => jose.CryptoKey | undefined | Promise<jose.CryptoKey | undefined>;
+export type KeySource = (header: JWSHeaderParameters) => CryptoKey | undefined | Promise<CryptoKey | undefined>;
 
 /** What `verify` asks of a token. */
 export interface VerifyOptions {
@@ -39,13 +46,13 @@ export interface VerifyOptions {
 /** An accepted token. */
 export interface VerifiedToken {
   /** The protected header. */
-  readonly header: jose.JWTHeaderParameters;
+  readonly header: JWTHeaderParameters;
   /** The claims, all of which are signed. */
-  readonly claims: jose.JWTPayload;
+  readonly claims: JWTPayload;
 }
 
 const encoder = new TextEncoder();
-const unsecured = jose.base64url.encode('{"alg":"none"}');
+const unsecured = base64url.encode('{"alg":"none"}');
 const oneOrMoreTexts: Rule = {
   must: "a string, or an array of strings, none of them empty",
   holds: (value): value is unknown => text.holds(value) || (texts.holds(value) && value.length > 0),
@@ -120,7 +127,7 @@ export function checkVerifyOptions(options: VerifyOptions): void {
 }
 
 /** Checks the result of `keys`. */
-function publicKey(key: jose.CryptoKey | null | undefined): jose.CryptoKey {
+function publicKey(key: CryptoKey | null | undefined): CryptoKey {
   if (key === undefined || key === null)
     throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "the kid of the token names no key");
   if (key.type !== "public" || !isCryptoKey(key))
@@ -138,10 +145,10 @@ function dateOf(clock: Pick<Clock, "now">): Date {
 }
 
 /** @throws TokenError `ERR_TOKEN_SIGNATURE`, `ERR_TOKEN_ALG` */
-async function checkSignature(token: string, alg: string, key: jose.CryptoKey): Promise<void> {
+async function checkSignature(token: string, alg: string, key: CryptoKey): Promise<void> {
   const end = token.lastIndexOf(".");
   const input = encoder.encode(token.slice(0, end));
-  const signature = jose.base64url.decode(token.slice(end + 1)) as Bytes;
+  const signature = base64url.decode(token.slice(end + 1)) as Bytes;
   let isGood: boolean;
   try {
     isGood = await verifySignature(key, alg, input, signature);
@@ -154,16 +161,12 @@ async function checkSignature(token: string, alg: string, key: jose.CryptoKey): 
 }
 
 /** The claims of a token with a verified signature, after they are checked. @throws TokenError */
-function claimsOf(
-  token: string,
-  { typ }: jose.JWTHeaderParameters,
-  expected: jose.JWTClaimVerificationOptions,
-): jose.JWTPayload {
+function claimsOf(token: string, { typ }: JWTHeaderParameters, expected: JWTClaimVerificationOptions): JWTPayload {
   // jose checks claims without a signature only in an unsecured JWT, so they get the header of one, with their typ.
-  const header = expected.typ === undefined ? unsecured : jose.base64url.encode(JSON.stringify({ alg: "none", typ }));
+  const header = expected.typ === undefined ? unsecured : base64url.encode(JSON.stringify({ alg: "none", typ }));
   const payload = token.slice(token.indexOf("."), token.lastIndexOf(".") + 1);
   try {
-    const { payload: claims } = jose.UnsecuredJWT.decode(header + payload, expected);
+    const { payload: claims } = UnsecuredJWT.decode(header + payload, expected);
     checkTimes(claims);
     return claims;
   } catch (error) {
@@ -172,7 +175,7 @@ function claimsOf(
 }
 
 /** JSON.parse turns 1e400 into `Infinity`, and a token with this `exp` would never expire. */
-function checkTimes(claims: jose.JWTPayload): void {
+function checkTimes(claims: JWTPayload): void {
   for (const name of ["exp", "nbf", "iat"]) {
     if (claims[name] !== undefined && !Number.isFinite(claims[name]))
       throw new TokenError("ERR_TOKEN_CLAIM", `claim "${name}" is no finite number`);
@@ -180,11 +183,11 @@ function checkTimes(claims: jose.JWTPayload): void {
 }
 
 function tokenError(error: unknown): unknown {
-  if (error instanceof jose.errors.JWTExpired) return new TokenError("ERR_TOKEN_EXPIRED", "the token has expired");
-  if (error instanceof jose.errors.JWTClaimValidationFailed) {
+  if (error instanceof errors.JWTExpired) return new TokenError("ERR_TOKEN_EXPIRED", "the token has expired");
+  if (error instanceof errors.JWTClaimValidationFailed) {
     if (error.claim === "typ") return new TokenError("ERR_TOKEN_TYP", "the token is of another type (header typ)");
     const what = error.reason === "missing" ? "is missing" : "is not what is expected";
     return new TokenError("ERR_TOKEN_CLAIM", `claim "${error.claim}" ${what}`);
   }
-  return error instanceof jose.errors.JOSEError ? malformed() : error;
+  return error instanceof errors.JOSEError ? malformed() : error;
 }

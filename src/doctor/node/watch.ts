@@ -1,4 +1,5 @@
-import { decodeJwt, decodeProtectedHeader } from "jose";
+import { decodeJwt } from "jose/jwt/decode";
+import { decodeProtectedHeader } from "jose/decode/protected_header";
 import { sleep } from "../../async.ts";
 import type { Clock } from "../../clock.ts";
 import { field, sameBytes } from "../exchange.ts";
