@@ -42,6 +42,8 @@ export type Said =
 const short: readonly Edit[] = [
   ["rotation/policy.ts", "{ long: 3600 + 3600, rotation: 300 }", "{ long: 0.05, rotation: 0.02 }"],
   ["rotation/policy.ts", "signWithinSeconds = 5", "signWithinSeconds = 0.3"],
+  // After each fault all connections are made anew, and each of them is a process of the server.
+  ["store/postgres-driver.ts", "maxConnections = 10", "maxConnections = 3"],
 ];
 /** Nobody waits for anybody. */
 const withoutBarrier: readonly Edit[] = [
@@ -56,10 +58,10 @@ const config = JSON.parse(process.argv[2] ?? "") as Config;
 const { url, name, role, issuers, leaseSeconds, barrier } = config;
 const wrappingKeys = [Buffer.alloc(32, 7).toString("base64url")];
 const policy = {
-  rotateEveryDays: 3 / 86_400,
-  announceForSeconds: 0.25,
+  rotateEveryDays: 1.6 / 86_400,
+  announceForSeconds: 0.1,
   cacheSlackSeconds: 0,
-  clockSkewSeconds: 0.2,
+  clockSkewSeconds: 0.05,
   maxTokenLifetimeSeconds: 1,
   leaseSeconds,
 };
@@ -96,13 +98,15 @@ async function again<T>(attempt: () => Promise<T>): Promise<T> {
   }
 }
 
-const { createKeyManager } = await codeWith("short", barrier === "on" ? short : [...short, ...withoutBarrier]);
+const { createKeyManager } = await codeWith("short", barrier === "on" ? short : [...short, ...withoutBarrier], [
+  "store/postgres.ts",
+]);
 const { postgresStores } = await load<{ postgresStores: typeof PostgresStores }>("short", "store/postgres.ts");
 const { systemClock } = await load<{ systemClock: typeof SystemClock }>("short", "clock.ts");
 /** Timers are late, as they are on machines with other work, each by another time: so not all try a step in the same millisecond. */
 const clock: Clock = {
   ...systemClock,
-  setTimer: (callback, delayMs) => systemClock.setTimer(callback, delayMs + Math.random() * 200),
+  setTimer: (callback, delayMs) => systemClock.setTimer(callback, delayMs + 20 * Math.floor(Math.random() * 10)),
 };
 const stores = await again(() => postgresStores(url, { timeoutMs: 1_000 }));
 if (role === "token") await signWithoutLease();
@@ -137,6 +141,7 @@ async function manage(): Promise<void> {
   const sign = async (issuer: string): Promise<void> => {
     tell(issuer, await of(issuer).provider.sign({ sub: "a" }, { lifetimeSeconds: 1 }));
   };
+  const requests = new Map(issuers.map((issuer) => [issuer, new Request(of(issuer).provider.jwksUri)]));
   process.on("message", (asked: Asked) => {
     if (!managed.has(asked.issuer)) return;
     const { manager, provider } = of(asked.issuer);
@@ -147,10 +152,10 @@ async function manage(): Promise<void> {
       return;
     }
     void (async () => {
-      const response = provider.fetch(new Request(provider.jwksUri));
+      const response = provider.fetch(requests.get(asked.issuer) as Request);
       const isReady = manager.isReady;
-      const { keys } = (await response.json()) as { keys: { kid: string }[] };
-      const publishes = isReady ? keys.some(({ kid }) => kid === asked.kid) : undefined;
+      const text = await response.text();
+      const publishes = isReady ? text.includes(`"kid":"${asked.kid}"`) : undefined;
       say({ type: "looked", ask: asked.ask, at: Date.now(), publishes });
     })();
   });
