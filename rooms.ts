@@ -124,7 +124,8 @@ export function forbiddenImports(name: string, room: Room): string {
   const crypto = room.rooms.includes("crypto") ? ["#crypto"] : [];
   return [
     `^${up}(?:${[...others.map((other) => `${other}/[\\w-]+\\.ts`), ...stores, ...files.map((file) => `${file}\\.ts`)].join("|")})$`,
-    `^(?:${without(packages, [...room.packages, ...crypto]).join("|")})$`,
+    // Or a part of one, such as jose/key/import.
+    `^(?:${without(packages, [...room.packages, ...crypto]).join("|")})(?:/.*)?$`,
     ...(room.packages.includes("node:") ? [] : ["^node:"]),
   ].join("|");
 }

@@ -10,10 +10,13 @@ import { base, rooms } from "../../rooms.ts";
 const root = resolve(import.meta.dirname, "../..");
 const packages = [...new Set(Object.values(rooms).flatMap(({ packages }) => packages))];
 
+/** Of what is not imported as a whole. */
+const parts: Readonly<Record<string, string>> = { "node:": "node:fs", jose: "jose/key/import" };
+
 /** What a file of a room could import: every room, every package. */
 const targets = [
   ...Object.keys(rooms).map((room) => ({ room, name: room, specifier: `${room}/x.ts` })),
-  ...packages.map((name) => ({ room: undefined, name, specifier: name === "node:" ? "node:fs" : name })),
+  ...packages.map((name) => ({ room: undefined, name, specifier: parts[name] ?? name })),
 ];
 
 const fileOf = (from: string, to: string): string => `src/${from}/to_${to.replaceAll(/\W/g, "_")}.ts`;
