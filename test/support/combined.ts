@@ -2,7 +2,7 @@ import { globSync } from "node:fs";
 import { join, resolve } from "node:path";
 
 const folder = resolve(import.meta.dirname, "..");
-const processes = 4;
+const processes = 8;
 
 /**
  * `npm test` runs the tests of some rooms in a few processes: they need none of their own, and a start takes longer than most of them.

@@ -1,0 +1,3 @@
+import { runCombined } from "./support/combined.ts";
+
+await runCombined(6);
