@@ -4,7 +4,7 @@ import { readFile } from "node:fs/promises";
 import { test } from "node:test";
 import { promisify } from "node:util";
 import { examine } from "../../src/doctor/index.ts";
-import { binary } from "../support/verifier-run.ts";
+import { binary } from "../support/bundle.ts";
 import { weak } from "./fixtures.ts";
 import { at, bytes, published, sound } from "./observed.ts";
 

@@ -8,7 +8,7 @@ import { promisify } from "node:util";
 import { builtClone } from "../support/build.ts";
 import { ecKey } from "../support/keys.ts";
 import { temporaryFolder } from "../support/service.ts";
-import { binary, bundle } from "../support/verifier-run.ts";
+import { binary, bundle } from "../support/bundle.ts";
 
 const root = resolve(import.meta.dirname, "../..");
 const run = promisify(execFile);

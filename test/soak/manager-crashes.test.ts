@@ -1,21 +1,24 @@
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { DatabaseSync } from "node:sqlite";
-import { type TestContext, describe, test } from "node:test";
+import { type TestContext, before, describe, test } from "node:test";
 import { isDeepStrictEqual } from "node:util";
 import { fileURLToPath } from "node:url";
 import { checkRecords } from "../../src/rotation/records.ts";
 import type { KeyRecord } from "../../src/store/store.ts";
+import { bundled } from "../support/bundle.ts";
 import { newWrappingKey, readStore, unwrapAll } from "../support/managed.ts";
 import { part, skipWithout, skipped } from "../support/parts.ts";
 import { eventually } from "../support/service.ts";
 import { temporaryFolder } from "../support/service.ts";
 import { soak } from "../support/soak.ts";
 
-const script = fileURLToPath(new URL("manager-child.ts", import.meta.url));
+const script = await bundled(fileURLToPath(new URL("manager-child.ts", import.meta.url)));
+const compiled = process.env["NODE_COMPILE_CACHE"] ?? join(tmpdir(), "jwksd-test-compiled");
 const startMs = Date.parse("2026-11-20T12:00:00Z");
 const lifetimeMs = 3600_000;
 
@@ -29,13 +32,9 @@ interface Child {
 
 type Line = Readonly<Record<string, unknown>>;
 
-function startChild(
-  t: TestContext | undefined,
-  args: readonly unknown[],
-  { around = [], cache = "" }: { readonly around?: readonly string[]; readonly cache?: string } = {},
-): Child {
+function startChild(t: TestContext | undefined, args: readonly unknown[], around: readonly string[] = []): Child {
   const [program = "", ...rest] = [...around, process.execPath, script, ...args.map(String)];
-  const env = { ...process.env, ...(cache !== "" && { NODE_COMPILE_CACHE: cache }) };
+  const env = { ...process.env, NODE_COMPILE_CACHE: compiled };
   const child = spawn(program, rest, { env, stdio: ["pipe", "pipe", "inherit"] });
   const exited = once(child, "exit");
   t?.after(() => void child.kill("SIGKILL"));
@@ -84,22 +83,21 @@ function checkDatabase(path: string): void {
 }
 
 describe("kill -9 at random instants while keys rotate", { timeout: 600_000, concurrency: true }, () => {
+  // Only a process that ends by itself leaves what it compiled.
+  before(() => startChild(undefined, ["nothing"]).exited);
   const lanes = 3;
   const kills = soak(100);
   for (let lane = 1; lane <= lanes; lane += 1) {
     test(`${kills} times on one store, lane ${lane}: it opens, its rules hold, and no key that a token needs is lost`, async (t) => {
       const folder = await temporaryFolder(t);
       const path = join(folder, "keys.db");
-      // Three times as fast a start. Only a process that ends by itself leaves what it compiled.
-      const cache = join(folder, "compiled");
-      await startChild(t, ["nothing"], { cache }).exited;
       const wrappingKey = newWrappingKey();
       const tokens: Signed[] = [];
       let clockMs = startMs;
       let [duringStart, startsInMs] = [0, 0];
       for (let kill = 0; kill < kills; kill += 1) {
         const begunMs = performance.now();
-        const child = startChild(undefined, ["rotate", path, wrappingKey, clockMs], { cache });
+        const child = startChild(undefined, ["rotate", path, wrappingKey, clockMs]);
         // One in ten somewhere in its start, the others somewhere after some of their work, however fast the machine does it.
         const isEarly = kill % 10 === 9;
         const work = isEarly ? 0 : 1 + Math.floor(Math.random() * 12);
@@ -237,7 +235,7 @@ test(
     const folder = await temporaryFolder(t);
     const mount = 'mount -t tmpfs -o size=400k tmpfs "$1"; shift; exec "$@"';
     const around = [part("unshare"), ...namespaces, "sh", "-euc", mount, "sh", folder];
-    const child = startChild(t, ["disk", join(folder, "keys.db"), newWrappingKey(), startMs], { around });
+    const child = startChild(t, ["disk", join(folder, "keys.db"), newWrappingKey(), startMs], around);
     const lines: Line[] = [];
     for (let line = await child.next(); line !== undefined; line = await child.next()) lines.push(line);
     const find = (name: string): Line =>

@@ -3,7 +3,8 @@ import type { TestContext } from "node:test";
 import { part } from "./parts.ts";
 import { temporaryFolder } from "./service.ts";
 import type { RotatingOp } from "./verifier-op.ts";
-import { type Verifier, type VerifierOptions, bundle, processVerifier } from "./verifier-run.ts";
+import { bundle } from "./bundle.ts";
+import { type Verifier, type VerifierOptions, processVerifier } from "./verifier-run.ts";
 
 const flags = [
   "--headless",

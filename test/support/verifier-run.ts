@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { execFile, spawn } from "node:child_process";
+import { spawn } from "node:child_process";
 import { EventEmitter, once } from "node:events";
 import { createReadStream } from "node:fs";
 import { type RequestListener, type ServerResponse, createServer } from "node:http";
@@ -7,7 +7,6 @@ import type { AddressInfo } from "node:net";
 import { json } from "node:stream/consumers";
 import type { TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
-import { promisify } from "node:util";
 import type { NextWindow, Report, Window } from "./verifier.ts";
 import type { VerifierSetup } from "./verifier-main.ts";
 import { type RotatingOp, audience, removedBy, tokenOf } from "./verifier-op.ts";
@@ -16,15 +15,6 @@ export const verifierScript: string = fileURLToPath(new URL("verifier-main.ts", 
 
 /** Verifies what it is given, until that was the last. */
 export type Verifier = (next: NextWindow) => Promise<Report>;
-
-/** A program of the npm dependencies. */
-export const binary = (name: string): string =>
-  fileURLToPath(new URL(`../../node_modules/.bin/${name}`, import.meta.url));
-
-/** Makes one file of a script and all that it imports, for runtimes that find no packages. */
-export async function bundle(script: string, file: string, ...args: readonly string[]): Promise<void> {
-  await promisify(execFile)(binary("bun"), ["build", script, "--outfile", file, ...args]);
-}
 
 /**
  * Swaps keysets while a verifier verifies. A token is signed when its key is served, and a key is not taken away while the verifier

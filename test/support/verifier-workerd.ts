@@ -8,7 +8,8 @@ import { fileURLToPath } from "node:url";
 import { temporaryFolder } from "./service.ts";
 import { verifyWithoutPause } from "./verifier.ts";
 import { type RotatingOp, audience } from "./verifier-op.ts";
-import { type Verifier, binary, bundle } from "./verifier-run.ts";
+import { binary, bundle } from "./bundle.ts";
+import type { Verifier } from "./verifier-run.ts";
 
 const worker = fileURLToPath(new URL("verifier-worker.ts", import.meta.url));
 
