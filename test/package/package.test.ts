@@ -147,11 +147,23 @@ describe("packages", () => {
     [`${command} help doctor`]: ["commander", "ipaddr.js", "jose"],
   };
 
+  /** Of all entry points, which one process imports one after the other. */
+  let loaded: Readonly<Record<string, readonly string[]>>;
+  before(async () => {
+    await writeFile(join(project, "loads.mjs"), loadedPackages);
+    loaded = await loadedBy(entries);
+  });
+
+  async function loadedBy(what: readonly string[], ...args: readonly string[]): Promise<typeof loaded> {
+    const lines = (await runNode("loads.mjs", what.join(), ...args)).trimEnd().split("\n");
+    return JSON.parse(lines.at(-1) ?? "") as typeof loaded;
+  }
+
   for (const [entry, packages] of Object.entries(loads)) {
     test(`${entry} loads ${packages.length === 0 ? "none" : packages.join(", ")}`, async () => {
-      await writeFile(join(project, "loads.mjs"), loadedPackages);
-      const lines = (await runNode("loads.mjs", ...entry.split(" "))).trimEnd().split("\n");
-      assert.deepEqual(JSON.parse(lines.at(-1) ?? ""), packages);
+      const [path = "", ...args] = entry.split(" ");
+      const byAll = args.length === 0 ? loaded : await loadedBy([path], ...args);
+      assert.deepEqual(byAll[path], packages);
     });
   }
 
@@ -204,22 +216,30 @@ describe("sizes that README.md states", () => {
   });
 });
 
-/** Prints the names of the packages that an import loads, in the order of the alphabet. */
+/** Imports one module after the other, and prints which packages each of them loads, in the order of the alphabet. */
 const loadedPackages = `
 import { registerHooks } from "node:module";
-const [, , entry, ...args] = process.argv;
-process.argv = [process.execPath, entry, ...args];
-const packages = new Set();
+const [, , list, ...args] = process.argv;
+const entries = list.split(",");
+process.argv = [process.execPath, entries[0], ...args];
+const imports = new Map();
 registerHooks({
   resolve(specifier, context, next) {
     const resolved = next(specifier, context);
-    const [, name = "jwksd"] = /.*\\/node_modules\\/((?:@[^/]+\\/)?[^/]+)\\//.exec(resolved.url) ?? [];
-    if (name !== "jwksd") packages.add(name);
+    if (!imports.has(context.parentURL)) imports.set(context.parentURL, new Set());
+    imports.get(context.parentURL).add(resolved.url);
     return resolved;
   },
 });
-await import(entry);
-console.log(JSON.stringify([...packages].sort()));
+const loaded = {};
+for (const entry of entries) {
+  await import(entry);
+  const urls = new Set([import.meta.resolve(entry)]);
+  for (const url of urls) for (const imported of imports.get(url) ?? []) urls.add(imported);
+  const names = Array.from(urls, (url) => /.*\\/node_modules\\/((?:@[^/]+\\/)?[^/]+)\\//.exec(url)?.[1] ?? "jwksd");
+  loaded[entry] = [...new Set(names)].filter((name) => name !== "jwksd").sort();
+}
+console.log(JSON.stringify(loaded));
 `;
 
 // The declarations themselves are checked, too: skipLibCheck is off.

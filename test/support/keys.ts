@@ -1,4 +1,7 @@
 import { createECDH, createHash, generateKeyPairSync } from "node:crypto";
+import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 
 export type EcPrivateJwk = {
   readonly kty: "EC";
@@ -47,13 +50,26 @@ export function named(kid: string, key: EcPrivateJwk | PrivateJwk = ecKey(kid)):
 
 const rsaKeys = new Map<number, PrivateJwk>();
 
-/** A private RSA key, made on first use. */
+/** A private RSA key of the tests: the same for the same length, as making one takes up to a second. */
 export function rsaKey(bits: number = 2048): PrivateJwk {
-  const key =
-    rsaKeys.get(bits) ??
-    (generateKeyPairSync("rsa", { modulusLength: bits }).privateKey.export({ format: "jwk" }) as PrivateJwk);
+  const key = rsaKeys.get(bits) ?? keptRsaKey(bits);
   rsaKeys.set(bits, key);
   return key;
+}
+
+function keptRsaKey(bits: number): PrivateJwk {
+  const folder = join(tmpdir(), `jwksd-test-keys-${process.getuid?.() ?? "own"}`);
+  const file = join(folder, `rsa-${bits}.json`);
+  try {
+    return JSON.parse(readFileSync(file, "utf8")) as PrivateJwk;
+  } catch {
+    const key = generateKeyPairSync("rsa", { modulusLength: bits }).privateKey.export({ format: "jwk" });
+    mkdirSync(folder, { recursive: true, mode: 0o700 });
+    // Another process may make one, too; none reads a part of a file.
+    writeFileSync(`${file}.${process.pid}`, JSON.stringify(key), { mode: 0o600 });
+    renameSync(`${file}.${process.pid}`, file);
+    return key as PrivateJwk;
+  }
 }
 
 /** The P-256 key of RFC 7515 appendix A.3. */
