@@ -1,3 +1,4 @@
+import { Buffer } from "node:buffer";
 import { KeyObject, constants, createPrivateKey, hash, sign as signBytes, verify as verifyBytes } from "node:crypto";
 import type { CryptoKey } from "jose";
 import type { Bytes } from "../bytes.ts";
@@ -49,5 +50,11 @@ function verifyTaking(
 }
 
 export const importPublicKey = web.importPublicKey;
+
+export const toBase64url: Primitives["toBase64url"] = (input) => {
+  const bytes =
+    typeof input === "string" ? Buffer.from(input) : Buffer.from(input.buffer, input.byteOffset, input.length);
+  return bytes.toString("base64url");
+};
 
 export const readSec1OrPkcs1: Primitives["readSec1OrPkcs1"] = (pem) => createPrivateKey(pem).export({ format: "jwk" });

@@ -1,3 +1,4 @@
+import { encode } from "jose/base64url";
 import { algorithmFor, algorithmOf } from "./algorithms.ts";
 import type { Primitives } from "./primitives.ts";
 
@@ -18,5 +19,7 @@ export const verifyLater: Primitives["verifyLater"] = (...input) => verify(...in
 
 export const importPublicKey: Primitives["importPublicKey"] = (publicJwk, alg) =>
   subtle.importKey("jwk", publicJwk, algorithmOf(alg), true, ["verify"]);
+
+export const toBase64url: Primitives["toBase64url"] = (input) => encode(input);
 
 export const readSec1OrPkcs1: Primitives["readSec1OrPkcs1"] = undefined;

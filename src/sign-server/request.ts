@@ -3,7 +3,7 @@ import { type Rules, anything, checkOptions, object } from "../options.ts";
 import type { Claims, SignOptions } from "../token/sign.ts";
 
 /** The body of `POST /sign`: claims, beside the options of `provider.sign`. */
-export interface SignRequest extends Omit<SignOptions, "signal"> {
+interface SignRequest extends Omit<SignOptions, "signal"> {
   readonly claims: Claims;
 }
 
@@ -19,9 +19,9 @@ const decoder = new TextDecoder("utf-8", { fatal: true });
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  */
 export function readSignRequest(body: Uint8Array): SignRequest {
-  const { claims, ...options } = checkOptions<Partial<SignRequest>>(readJson(body, "the body"), rules, "member");
-  if (claims === undefined) throw invalid('member "claims" is missing');
-  return { claims, ...options } as SignRequest;
+  const request = checkOptions<Partial<SignRequest>>(readJson(body, "the body"), rules, "member");
+  if (request.claims === undefined) throw invalid('member "claims" is missing');
+  return request as SignRequest;
 }
 
 /**

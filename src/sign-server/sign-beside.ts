@@ -5,11 +5,11 @@ import type { CryptoKey } from "jose";
 import type { Bytes } from "../bytes.ts";
 import type { Primitives } from "../crypto/primitives.ts";
 
-/** What the thread signs at once. Strings of Latin-1 cost a tenth of what arrays of bytes cost to send. */
-export interface Batch {
-  readonly key: KeyObject;
-  readonly messages: readonly string[];
-}
+/**
+ * What the thread is sent: a key, which is for all messages after it, and messages to sign at once. Strings of Latin-1 cost a tenth of what
+ * arrays of bytes cost to send, and a key costs as much as some messages.
+ */
+export type Sent = KeyObject | readonly string[];
 
 interface Call {
   readonly bytes: Bytes;
@@ -19,12 +19,13 @@ interface Call {
 /** Few, so that the thread signs while the next requests are read, and the next are read while it signs. */
 const batchSize = 4;
 
+/** The key that the thread has. */
+let known: CryptoKey | undefined;
 let thread: Worker | "starting" | "gone" | undefined;
 /** Signatures of the thread, and the one that was made here in this turn of the event loop. */
 let underWay = 0;
 let collected: { readonly key: CryptoKey; readonly calls: Call[] } | undefined;
 const sent: NonNullable<typeof collected>[] = [];
-const keyObjects = new WeakMap<CryptoKey, KeyObject>();
 
 /**
  * Signs with a local key beside other work: the one that is alone at once, and the others in a thread. It shares the key in memory and gets no
@@ -91,11 +92,7 @@ function send(): void {
   );
   const worker = thread as Worker;
   worker.ref();
-  worker.postMessage({ key: objectOf(key), messages } satisfies Batch);
-}
-
-function objectOf(key: CryptoKey): KeyObject {
-  let object = keyObjects.get(key);
-  if (object === undefined) keyObjects.set(key, (object = KeyObject.from(key)));
-  return object;
+  if (known !== key) worker.postMessage(KeyObject.from(key) satisfies Sent);
+  known = key;
+  worker.postMessage(messages satisfies Sent);
 }

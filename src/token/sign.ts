@@ -1,4 +1,4 @@
-import * as base64url from "jose/base64url";
+import { toBase64url } from "#crypto";
 import { ConfigError, TokenError } from "../errors.ts";
 import type { GuardedSign } from "../signer/guard.ts";
 import { maxTokenBytes } from "./compact-jws.ts";
@@ -129,7 +129,7 @@ async function signParts(active: ActiveKey, header: string, payload: string, sig
       `the token would be longer than the ${maxTokenBytes} bytes that verify takes`,
     );
   }
-  return base64url.encode(await active.sign(encoder.encode(signingInput), signal));
+  return toBase64url(await active.sign(encoder.encode(signingInput), signal));
 }
 
 /** The encoded header, which is made once per key and typ. */
@@ -157,7 +157,7 @@ function isAudience(aud: unknown): boolean {
 
 function encode(value: object): string {
   try {
-    return base64url.encode(JSON.stringify(value));
+    return toBase64url(JSON.stringify(value));
   } catch (cause) {
     throw new TokenError("ERR_CLAIMS_INVALID", "claims and header must be what JSON can hold", { cause });
   }

@@ -99,7 +99,7 @@ async function judge(verify: Primitives["verify"], signature: Bytes, what: strin
 
 // One suite: Deno runs the first one of a file.
 describe("the primitives", () => {
-  for (const [name, { sha256, sign, verify, verifyLater }] of Object.entries(rooms)) {
+  for (const [name, { sha256, sign, verify, verifyLater, toBase64url }] of Object.entries(rooms)) {
     describe(`${name}: ES256 signatures, r then s (RFC 7518 section 3.4), as Web Crypto judges them`, () => {
       for (const [what, hex] of good) {
         test(`accepted: ${what}`, async () => {
@@ -241,6 +241,13 @@ describe("the primitives", () => {
         ];
         for (const key of others) await assert.rejects(async () => sign(key, message), TypeError);
       });
+    });
+
+    test(`${name}: base64url, without padding (RFC 7515 appendix C), of bytes and of text as UTF-8`, () => {
+      const bytes = Uint8Array.of(9, 3, 236, 255, 224, 193, 9);
+      assert.equal(toBase64url(bytes.subarray(1, -1)), "A-z_4ME");
+      assert.equal(toBase64url("ÿ€😀"), "w7_igqzwn5iA");
+      assert.equal(toBase64url(""), "");
     });
 
     test(`${name}: SHA-256 (FIPS 180-4)`, async () => {
