@@ -1,10 +1,8 @@
-import { execFile } from "node:child_process";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { promisify } from "node:util";
-import { part } from "../support/parts.ts";
 import type { Scrape } from "../support/scrape.ts";
+import { promtool } from "./promtool.ts";
 
 /** What was scraped at one moment, and which alert it should let fire if it stays so for an hour. */
 export interface Moment {
@@ -41,7 +39,7 @@ export async function disagreements(folder: string, moments: readonly Moment[]):
   }));
   // JSON is YAML.
   await writeFile(file, JSON.stringify({ rule_files: [rules], evaluation_interval: `${step}m`, tests }));
-  return promisify(execFile)(part("promtool"), ["test", "rules", file]).then(
+  return promtool("test", "rules", file).then(
     () => "",
     ({ stdout, stderr }: { stdout: string; stderr: string }) => stdout + stderr,
   );

@@ -1,20 +1,16 @@
 import assert from "node:assert/strict";
-import { execFile } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { promisify } from "node:util";
-import { part, skipWithout } from "../support/parts.ts";
+import { skipWithout } from "../support/parts.ts";
 import { adminArgs, familiesOf, scrape } from "../support/scrape.ts";
 import { startService, temporaryFolder } from "../support/service.ts";
+import { promtool } from "./promtool.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 const read = (file: string): Promise<string> => readFile(join(root, file), "utf8");
 const alertsIn = (text: string): string[] => Array.from(text.matchAll(/alert: (\w+)/g), ([, name = ""]) => name);
-
-const promtool = (...args: readonly string[]) =>
-  promisify(execFile)(part("promtool"), args, { cwd: join(root, "ops") });
 
 describe("ops/alerts.yml", { skip: skipWithout("promtool") }, () => {
   test("promtool finds no fault in the rules", async () => {

@@ -1,0 +1,14 @@
+import { execFile } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { part } from "../support/parts.ts";
+
+const folder = fileURLToPath(new URL("../../ops", import.meta.url));
+
+/** Runs promtool in the folder `ops`. Rejects with what it printed where it finds a fault. */
+export const promtool = (...args: readonly string[]): Promise<{ stdout: string; stderr: string }> =>
+  promisify(execFile)(part("promtool"), args, {
+    cwd: folder,
+    // It collects its garbage less often, which takes a quarter of its CPU time, and has 50 MB more.
+    env: { ...process.env, GOGC: "400" },
+  });
