@@ -183,7 +183,8 @@ export async function startExample(t: TestContext, file: string): Promise<number
     for (const stream of [child.stdout, child.stderr])
       stream.setEncoding("utf8").on("data", (text: string) => {
         output += text;
-        const [, port] = /(?:\/\/[^/\s]+|"port"):(\d+)\D/.exec(output) ?? [];
+        // An error that it prints before may have the address of a key service.
+        const [, port] = /(?:(?:at|on|server:) http:\/\/[^/\s]+|"port"):(\d+)\D/.exec(output) ?? [];
         if (port !== undefined) resolve(Number(port));
       });
     child.once("exit", () => reject(new Error(`it ended before it listened: ${command}\n${output}`)));
