@@ -17,7 +17,8 @@ test("jwksd/doctor imports nothing of Node, and no package but jose", async () =
     const text = await readFile(file, "utf8");
     for (const [, name = ""] of text.matchAll(/^(?:import|export) [^;]*?from "([^"]+)";/gm)) {
       if (name.startsWith(".")) await visit(new URL(name, file));
-      else packages.add(name);
+      // Of jose, the parts that it uses.
+      else packages.add(name.replace(/^jose\/.*/, "jose"));
     }
     assert.doesNotMatch(text, /\b(Buffer|process|require)\b[.(]/, file.href);
   };
