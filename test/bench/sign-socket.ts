@@ -1,8 +1,9 @@
+import { execFile } from "node:child_process";
 import { mkdtemp, rm } from "node:fs/promises";
-import { type Socket, connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 import { createProvider, localSigner } from "../../src/index.ts";
 import type { Plan } from "./comparisons.ts";
 import { median, start } from "./measure.ts";
@@ -10,6 +11,8 @@ import { type Goal, type Section, table } from "./report.ts";
 
 const main = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
 const echoServer = fileURLToPath(new URL("servers/echo-socket.ts", import.meta.url));
+const generator = fileURLToPath(new URL("socket-load.ts", import.meta.url));
+const run = promisify(execFile);
 const counts = [1, 16, 64];
 const roundMs = 1_000;
 const claims = { sub: "alice", aud: "my-api" };
@@ -38,50 +41,21 @@ async function measure(tasks: readonly (() => Promise<unknown>)[]): Promise<Roun
     }
   };
   await Promise.all(tasks.map(loop));
-  took.sort((a, b) => a - b);
-  return {
-    perSecond: took.length / ((performance.now() - begun) / 1000),
-    p99Ms: took[Math.floor(took.length * 0.99)] ?? Number.NaN,
-  };
+  return roundOf(took, (performance.now() - begun) / 1000);
 }
 
-/**
- * A connection that waits for each reply. The first one tells how long all are: the load generator has the cores of the servers, so it does as little
- * as it can.
- */
-function ask(socket: Socket): () => Promise<void> {
-  let arrived: (() => void) | undefined;
-  let length: number | undefined;
-  let left = 0;
-  socket.on("data", (chunk: Buffer) => {
-    if (left === 0) {
-      if (chunk.toString("latin1", 9, 12) !== "200") throw new Error(chunk.toString());
-      left = length ??= lengthOf(chunk.toString("latin1"));
-    }
-    left -= chunk.length;
-    if (left === 0) arrived?.();
-  });
-  return () =>
-    new Promise((resolve) => {
-      arrived = resolve;
-      socket.write(request);
-    });
-}
-
-/** Of a reply, from its beginning. */
-function lengthOf(reply: string): number {
-  const [head = "", length] = /^[^]*?content-length: (\d+)[^]*?\r\n\r\n/i.exec(reply) ?? [];
-  return head.length + Number(length);
+function roundOf(took: readonly number[], seconds: number): Round {
+  const sorted = took.toSorted((a, b) => a - b);
+  return { perSecond: took.length / seconds, p99Ms: sorted[Math.floor(took.length * 0.99)] ?? Number.NaN };
 }
 
 /** Asks on so many connections at once. */
 async function over(path: string, count: number): Promise<Round> {
-  const sockets = Array.from({ length: count }, () => connect({ path }));
-  try {
-    return await measure(sockets.map(ask));
-  } finally {
-    for (const socket of sockets) socket.destroy();
-  }
+  const { stdout } = await run("bun", [generator, path, String(count), String(roundMs), request], {
+    maxBuffer: Infinity,
+  });
+  const { took, seconds } = JSON.parse(stdout) as { took: number[]; seconds: number };
+  return roundOf(took, seconds);
 }
 
 /** How fast tokens are signed over a socket, beside what signing and `node:http` alone allow. */
