@@ -11,34 +11,27 @@ import type { Primitives } from "../crypto/primitives.ts";
  */
 export type Sent = KeyObject | readonly string[];
 
-interface Call {
-  readonly bytes: Bytes;
-  resolve(this: void, signature: Bytes | Promise<Bytes>): void;
+/** Messages that are to be signed with one key. */
+interface Calls {
+  readonly key: CryptoKey;
+  readonly calls: { readonly bytes: Bytes; readonly resolve: (signature: Bytes | Promise<Bytes>) => void }[];
 }
 
 /** Few, so that the thread signs while the next requests are read, and the next are read while it signs. */
 const batchSize = 4;
 
+let thread: Worker | "starting" | "gone" | undefined;
 /** The key that the thread has. */
 let known: CryptoKey | undefined;
-let thread: Worker | "starting" | "gone" | undefined;
-/** Signatures of the thread, and the one that was made here in this turn of the event loop. */
-let underWay = 0;
-let collected: { readonly key: CryptoKey; readonly calls: Call[] } | undefined;
-const sent: NonNullable<typeof collected>[] = [];
+let collected: Calls | undefined;
+const sent: Calls[] = [];
 
 /**
- * Signs with a local key beside other work: the one that is alone at once, and the others in a thread. It shares the key in memory and gets no
- * copy of it. Where there is no thread, all are signed on the event loop.
+ * Signs with a local key beside other work: a message that is alone in its turn of the event loop here, and several in a thread. The thread shares
+ * the key in memory and gets no copy of it. Where there is no thread, all are signed on the event loop.
  */
 export const signBeside: Primitives["sign"] = (key, bytes) => {
-  const isAlone = underWay === 0;
-  if (isAlone) {
-    underWay += 1;
-    setImmediate(() => (underWay -= 1));
-  }
-  if (isAlone || !isReady() || !key.extractable) return sign(key, bytes);
-  underWay += 1;
+  if (thread === "gone" || !key.extractable) return sign(key, bytes);
   return new Promise((resolve) => {
     if (collected?.key !== key) {
       send();
@@ -50,9 +43,27 @@ export const signBeside: Primitives["sign"] = (key, bytes) => {
   });
 };
 
-function isReady(): boolean {
+/** Sends the thread what is collected. */
+function send(): void {
+  if (collected === undefined) return;
+  const calls = collected;
+  collected = undefined;
+  if (calls.calls.length === 1 && sent.length === 0) return signHere(calls);
   if (thread === undefined) start();
-  return thread instanceof Worker;
+  if (!(thread instanceof Worker)) return signHere(calls);
+  sent.push(calls);
+  thread.ref();
+  if (known !== calls.key) thread.postMessage(KeyObject.from(calls.key) satisfies Sent);
+  known = calls.key;
+  const messages = calls.calls.map(({ bytes }) =>
+    Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString("latin1"),
+  );
+  thread.postMessage(messages satisfies Sent);
+}
+
+function signHere({ key, calls }: Calls): void {
+  const signOne = async (bytes: Bytes): Promise<Bytes> => sign(key, bytes);
+  for (const { bytes, resolve } of calls) resolve(signOne(bytes));
 }
 
 function start(): void {
@@ -62,8 +73,7 @@ function start(): void {
   );
   worker.once("online", () => (thread = worker));
   worker.on("message", (signatures: readonly string[]) => {
-    const { calls } = sent.shift() as NonNullable<typeof collected>;
-    underWay -= calls.length;
+    const { calls } = sent.shift() as Calls;
     // While it works, and no longer, it keeps the process alive.
     if (sent.length === 0) worker.unref();
     for (const [index, { resolve }] of calls.entries()) resolve(Buffer.from(signatures[index] as string, "latin1"));
@@ -72,27 +82,7 @@ function start(): void {
   worker.on("error", () => {});
   worker.once("exit", () => {
     thread = "gone";
-    if (collected !== undefined) sent.push(collected);
-    collected = undefined;
-    for (const { key, calls } of sent.splice(0)) {
-      underWay -= calls.length;
-      for (const { bytes, resolve } of calls) resolve(sign(key, bytes));
-    }
+    for (const calls of sent.splice(0)) signHere(calls);
   });
   worker.unref();
-}
-
-function send(): void {
-  if (collected === undefined) return;
-  sent.push(collected);
-  const { key, calls } = collected;
-  collected = undefined;
-  const messages = calls.map(({ bytes }) =>
-    Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString("latin1"),
-  );
-  const worker = thread as Worker;
-  worker.ref();
-  if (known !== key) worker.postMessage(KeyObject.from(key) satisfies Sent);
-  known = key;
-  worker.postMessage(messages satisfies Sent);
 }
