@@ -47,7 +47,6 @@ const app = await Application.bootstrap({
   // Helpers of a type, and shapes that may change.
   intentionallyNotExported: [
     "ClassName",
-    "CryptoKey",
     "Definitions",
     "Log",
     "Outputs",
