@@ -173,7 +173,8 @@ describe("the external signer of Kubernetes", { skip }, () => {
   });
 
   test("its caller gives up at its own deadline, and asks again", async () => {
-    assert.equal((await call("FetchKeys", {}, 1e-6)).code, "DEADLINE_EXCEEDED");
+    // One in the past, because a reply can be faster than the timer of the caller.
+    assert.equal((await call("FetchKeys", {}, -1)).code, "DEADLINE_EXCEEDED");
     assert.equal((await call("FetchKeys")).keys.length, 2);
   });
 
