@@ -12,7 +12,7 @@ import type { Primitives } from "../crypto/primitives.ts";
 export type Sent = KeyObject | readonly string[];
 
 /** Messages that are to be signed with one key. */
-interface Calls {
+interface Batch {
   readonly key: CryptoKey;
   readonly calls: { readonly bytes: Bytes; readonly resolve: (signature: Bytes | Promise<Bytes>) => void }[];
 }
@@ -23,8 +23,8 @@ const batchSize = 4;
 let thread: Worker | "starting" | "gone" | undefined;
 /** The key that the thread has. */
 let known: CryptoKey | undefined;
-let collected: Calls | undefined;
-const sent: Calls[] = [];
+let collected: Batch | undefined;
+const sent: Batch[] = [];
 
 /**
  * Signs with a local key beside other work: a message that is alone in its turn of the event loop here, and several in a thread. The thread shares
@@ -43,25 +43,26 @@ export const signBeside: Primitives["sign"] = (key, bytes) => {
   });
 };
 
-/** Sends the thread what is collected. */
+/** Sends what is collected to the thread, or signs it here: where it is one message for an idle thread, and where no thread runs. */
 function send(): void {
   if (collected === undefined) return;
-  const calls = collected;
+  const batch = collected;
+  const { key, calls } = batch;
   collected = undefined;
-  if (calls.calls.length === 1 && sent.length === 0) return signHere(calls);
+  if (calls.length === 1 && sent.length === 0) return signHere(batch);
   if (thread === undefined) start();
-  if (!(thread instanceof Worker)) return signHere(calls);
-  sent.push(calls);
+  if (!(thread instanceof Worker)) return signHere(batch);
+  sent.push(batch);
   thread.ref();
-  if (known !== calls.key) thread.postMessage(KeyObject.from(calls.key) satisfies Sent);
-  known = calls.key;
-  const messages = calls.calls.map(({ bytes }) =>
+  if (known !== key) thread.postMessage(KeyObject.from(key) satisfies Sent);
+  known = key;
+  const messages = calls.map(({ bytes }) =>
     Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString("latin1"),
   );
   thread.postMessage(messages satisfies Sent);
 }
 
-function signHere({ key, calls }: Calls): void {
+function signHere({ key, calls }: Batch): void {
   const signOne = async (bytes: Bytes): Promise<Bytes> => sign(key, bytes);
   for (const { bytes, resolve } of calls) resolve(signOne(bytes));
 }
@@ -73,7 +74,7 @@ function start(): void {
   );
   worker.once("online", () => (thread = worker));
   worker.on("message", (signatures: readonly string[]) => {
-    const { calls } = sent.shift() as Calls;
+    const { calls } = sent.shift() as Batch;
     // While it works, and no longer, it keeps the process alive.
     if (sent.length === 0) worker.unref();
     for (const [index, { resolve }] of calls.entries()) resolve(Buffer.from(signatures[index] as string, "latin1"));
@@ -82,7 +83,7 @@ function start(): void {
   worker.on("error", () => {});
   worker.once("exit", () => {
     thread = "gone";
-    for (const calls of sent.splice(0)) signHere(calls);
+    for (const batch of sent.splice(0)) signHere(batch);
   });
   worker.unref();
 }
