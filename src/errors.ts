@@ -71,6 +71,15 @@ export class KeyMaterialError extends CodedError<"KeyMaterialError"> {}
 /** Something failed that jwksd does not know. */
 export class InternalError extends CodedError<"InternalError"> {}
 
+/** The code of an error of any kind, for logs and metrics. */
+export const codeOf = (error: unknown): ErrorCode => (error instanceof JwksdError ? error.code : "ERR_INTERNAL");
+
+/** The error, or one of its own kind for an error that jwksd does not know. */
+export function asJwksdError(error: unknown): JwksdError {
+  if (error instanceof JwksdError) return error;
+  return new InternalError("ERR_INTERNAL", "something failed in an unknown way; see the cause", { cause: error });
+}
+
 /** A signer cannot sign. */
 export class SignerError extends CodedError<"SignerError"> {}
 

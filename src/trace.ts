@@ -1,4 +1,4 @@
-import { JwksdError } from "./errors.ts";
+import { codeOf } from "./errors.ts";
 
 /** The part of a span of `@opentelemetry/api` that is used. */
 interface Span {
@@ -38,7 +38,7 @@ export async function traced<T>(
       return await work();
     } catch (error) {
       // A message may quote what came from outside.
-      span.setStatus({ code: failed, message: error instanceof JwksdError ? error.code : "ERR_INTERNAL" });
+      span.setStatus({ code: failed, message: codeOf(error) });
       throw error;
     } finally {
       span.end();

@@ -72,6 +72,8 @@ export function createClocks(clock: Clock, skewMs: number) {
   };
 }
 
+export type Clocks = ReturnType<typeof createClocks>;
+
 /**
  * Whether the clock of this machine and that of a store differ by more than the skew.
  *

@@ -1,5 +1,5 @@
 import type { Clock } from "../clock.ts";
-import { JwksdError } from "../errors.ts";
+import { codeOf } from "../errors.ts";
 import { type Metric, type Tally, counter, createTally, gauge, plain, seconds } from "../metrics.ts";
 import { dueSteps } from "../rotation/due.ts";
 import type { RotationPolicy } from "../rotation/policy.ts";
@@ -25,7 +25,6 @@ export interface ManagerState {
 
 /** Errors that are no answer of a store. */
 export const unanswered: ReadonlySet<string> = new Set(["ERR_STORE_UNAVAILABLE", "ERR_COMMIT_UNKNOWN"]);
-const codeOf = (error: unknown): string => (error instanceof JwksdError ? error.code : "ERR_INTERNAL");
 
 /** Metrics that a service without a manager has, too. */
 export const definitions = {

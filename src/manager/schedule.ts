@@ -3,13 +3,13 @@ import type { RotationPolicy } from "../rotation/policy.ts";
 import { liveRecords, mapLive } from "../rotation/records.ts";
 import { type Replicas, endOfWait, waitOf, withWaitSince } from "../rotation/waits.ts";
 import type { KeyRecord } from "../store/store.ts";
-import type { createClocks } from "./clocks.ts";
+import type { Clocks } from "./clocks.ts";
 
 /** How soon a key that could not sign is tried again. */
 const heldBackMs = 60_000;
 
 /** When this replica takes which step: the plan, by its clocks, without the keys that could not sign when their wait was over. */
-export function createSchedule(policy: RotationPolicy, clocks: ReturnType<typeof createClocks>) {
+export function createSchedule(policy: RotationPolicy, clocks: Clocks) {
   /** Announced keys that could not sign when their wait was over, and until when they are not tried again. */
   const heldBack = new Map<string, number>();
   /** Keys whose step this replica tried to take when it was due. They have missed nothing, however late they take it. */
@@ -63,3 +63,5 @@ export function createSchedule(policy: RotationPolicy, clocks: ReturnType<typeof
     },
   };
 }
+
+export type Schedule = ReturnType<typeof createSchedule>;

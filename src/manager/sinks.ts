@@ -71,3 +71,5 @@ export function createSinks(clock: Clock, signal: AbortSignal, copy?: KeySink) {
     },
   };
 }
+
+export type Sinks = ReturnType<typeof createSinks>;

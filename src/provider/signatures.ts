@@ -1,5 +1,5 @@
 import { type Clock, monotonicNow } from "../clock.ts";
-import { JwksdError } from "../errors.ts";
+import { JwksdError, codeOf } from "../errors.ts";
 import { type Durations, type Metric, type Tally, counter, createDurations, createTally, gauge } from "../metrics.ts";
 import type { GuardedSign } from "../signer/guard.ts";
 
@@ -35,9 +35,8 @@ export function createSignatures(clock: Clock, onFailure: (kid: string, error: J
           results.add("ok");
           return signature;
         } catch (error) {
-          const code = error instanceof JwksdError ? error.code : "ERR_INTERNAL";
-          signedWith(kid, sign).results.add(code);
-          if (error instanceof JwksdError && code !== "ERR_SIGNER_ABORTED") onFailure(kid, error);
+          signedWith(kid, sign).results.add(codeOf(error));
+          if (error instanceof JwksdError && error.code !== "ERR_SIGNER_ABORTED") onFailure(kid, error);
           throw error;
         }
       };

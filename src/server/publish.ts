@@ -213,7 +213,7 @@ async function startCopyManager(
   };
   try {
     checkOurs(there, (await vault.store.load()).records, copy.name);
-    const manager = await manageKeys(vault, { issuer: vault.owner.issuer, policy, ...signers, copy, onEvent });
+    const manager = await manageKeys(vault, { policy, ...signers, copy, onEvent });
     known = manager.records;
     return {
       get isAcknowledged() {

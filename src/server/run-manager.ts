@@ -111,7 +111,6 @@ async function runManager(settings: Settings, log: Logger): Promise<ManagedKeys>
   let health = healthy;
   try {
     manager = await manageKeys(vault, {
-      issuer: vault.owner.issuer,
       policy,
       ...signers,
       signs,

@@ -1,11 +1,12 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Clock } from "../clock.ts";
+import { codeOf } from "../errors.ts";
 import { signToken } from "../token/sign.ts";
 import type { Audit } from "./audit.ts";
 import { TooLong, readBody } from "./body.ts";
 import { createPlaces } from "./places.ts";
 import { type SignPolicy, checkAllowed } from "./policy.ts";
-import { type SignReply, codeOf, problem, problemOf } from "./replies.ts";
+import { type SignReply, problem, problemOf } from "./replies.ts";
 import { readSignRequest } from "./request.ts";
 import type { SigningKeys } from "./signing-keys.ts";
 

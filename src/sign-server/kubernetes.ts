@@ -1,11 +1,10 @@
 import { createPublicKey } from "node:crypto";
-import { ConfigError, JwksdError, SignerError, TokenError } from "../errors.ts";
+import { ConfigError, JwksdError, SignerError, TokenError, codeOf } from "../errors.ts";
 import { signPayload } from "../token/sign.ts";
 import { type Failure, type GrpcServer, type Unary, createGrpcServer, status } from "./grpc.ts";
 import type { SignOf } from "./handler.ts";
 import { createPlaces } from "./places.ts";
 import { bytesField, numberField, readFields, textOf } from "./protobuf.ts";
-import { codeOf } from "./replies.ts";
 import { checkServiceAccountClaims } from "./service-account.ts";
 
 /** A key that is only verified with: Kubernetes has signed tokens with it before. */

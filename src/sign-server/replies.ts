@@ -1,4 +1,4 @@
-import { ConfigError, JwksdError, TokenError } from "../errors.ts";
+import { ConfigError, JwksdError, TokenError, codeOf } from "../errors.ts";
 
 /** A whole response. */
 export interface SignReply {
@@ -30,11 +30,6 @@ export function problem(status: number, detail: string, more: object = {}, heade
     text: JSON.stringify({ type: "about:blank", title: titles[status], status, detail, ...more }),
     headers,
   };
-}
-
-/** The code of an error, as `docs/errors.md` has it. */
-export function codeOf(error: unknown): string {
-  return error instanceof JwksdError ? error.code : "ERR_INTERNAL";
 }
 
 /** The problem of an error, with its `code` and whether it is `retryable`. An unknown error may quote anything, so nothing of it is told. */

@@ -61,7 +61,7 @@ describe("whose keys they are to be", () => {
 /** A manager as `jwksd serve` has one, for this issuer. */
 async function serving(world: World, store: KeyStore, owner: Owner) {
   const vault = createVault({ store, keys: await readWrappingKeys([world.wrappingKey]), ownerRule: servedBy(owner) });
-  const manager = await manageKeys(vault, { issuer: owner.issuer, clock: world.clock });
+  const manager = await manageKeys(vault, { clock: world.clock });
   return { vault, manager };
 }
 

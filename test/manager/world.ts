@@ -87,7 +87,7 @@ export class World {
       isChosen: true,
     });
     const policy = rotationPolicy({ leaseSeconds: leaseMs / 1000, ...choice.policy });
-    const manager = await this.until(manageKeys(vault, { issuer, clock: this.clock, ...choice, policy, copy }));
+    const manager = await this.until(manageKeys(vault, { clock: this.clock, ...choice, policy, copy }));
     this.#managers.add(manager);
     await this.idle();
     return manager;
