@@ -9,4 +9,4 @@ const processes: Readonly<Record<string, () => Promise<unknown>>> = {
 
 const [, runs] =
   Object.entries(processes).find(([name]) => process.argv[2] === fileURLToPath(new URL(name, import.meta.url))) ?? [];
-await (runs === undefined ? import("./cli/main.ts") : runs());
+await (runs === undefined ? import("./cli/command-line.ts") : runs());

@@ -1,33 +1,13 @@
 #!/usr/bin/env node
+import module from "node:module";
+import { join } from "node:path";
 import packageJson from "../../package.json" with { type: "json" };
-import { ServiceError } from "../errors.ts";
-import { type Io, tell } from "./io.ts";
-import { run } from "./run.ts";
-
-const { stdin, stdout, stderr, env: environment, argv } = process;
-const io: Io = { stdin, stdout, stderr, environment, exitCode: 0 };
-
-// A closed terminal or pipe, or a full disk, must not end the service.
-let lost: NodeJS.ErrnoException | undefined;
-stdout.on("error", (error) => (lost ??= error));
-stderr.on("error", () => {});
-process.on("exit", checkOutput);
 
 const needed = packageJson.engines.node.replace(">=", "");
 if (process.versions.node.localeCompare(needed, "en", { numeric: true }) < 0) {
-  tell(io, `needs Node ${needed} or later, this is ${process.versions.node}`);
+  process.stderr.write(`jwksd: needs Node ${needed} or later, this is ${process.versions.node}\n`);
   process.exit(1);
 }
-process.exitCode = await run(argv.slice(2), io);
-
-/** A command fails if its output is lost, unless the reader closed the pipe, as `head` does. The service does not fail. */
-function checkOutput(): void {
-  // --help ends the process before the error event.
-  const { code } = (lost ?? stdout.errored ?? {}) as Partial<NodeJS.ErrnoException>;
-  if (code === undefined || code === "EPIPE" || argv[2] === "serve") return;
-  // A command that failed has reported an error already, perhaps this one.
-  if (process.exitCode !== io.exitCode) return;
-  const error = new ServiceError("ERR_FILE_UNWRITABLE", `cannot write to standard output (${code})`);
-  tell(io, `${error.message} [${error.code}]`);
-  process.exitCode = 1;
-}
+// Not in the folder for temporary files, where others could put code. Who can write to this folder can change the package as well.
+module.enableCompileCache(join(import.meta.dirname, "../../node_modules/.cache/jwksd-compiled"));
+await import("./command-line.ts");

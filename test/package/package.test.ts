@@ -121,6 +121,20 @@ test("jwksd serve starts what runs as processes of their own", async () => {
   assert.match(log, /"workers":2.*"started"/, log);
 });
 
+test("a command keeps what Node compiled in the package, and does without where it cannot", async () => {
+  const command = join(installed, packageJson.bin.jwksd);
+  const kept = join(installed, "node_modules");
+  const version = (): Promise<string> =>
+    run("env", ["-u", "NODE_COMPILE_CACHE", process.execPath, command, "--version"]);
+  const expected = await version();
+  assert.match(expected, /^jwksd \d/);
+  assert.ok(existsSync(join(kept, ".cache/jwksd-compiled")));
+  await rm(kept, { recursive: true });
+  await writeFile(kept, "no folder");
+  assert.equal(await version(), expected);
+  await rm(kept);
+});
+
 describe("packages", () => {
   const command = `./node_modules/jwksd/${packageJson.bin.jwksd}`;
   /** The packages that are loaded by each; others are for what is not loaded. */

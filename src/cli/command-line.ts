@@ -1,0 +1,35 @@
+import { ServiceError } from "../errors.ts";
+import { type Io, tell } from "./io.ts";
+import { run } from "./run.ts";
+
+const { stdout, stderr, env: environment, argv } = process;
+const io: Io = {
+  // Few commands read it, and to open it takes time.
+  get stdin() {
+    return process.stdin;
+  },
+  stdout,
+  stderr,
+  environment,
+  exitCode: 0,
+};
+
+// A closed terminal or pipe, or a full disk, must not end the service.
+let lost: NodeJS.ErrnoException | undefined;
+stdout.on("error", (error) => (lost ??= error));
+stderr.on("error", () => {});
+process.on("exit", checkOutput);
+
+process.exitCode = await run(argv.slice(2), io);
+
+/** A command fails if its output is lost, unless the reader closed the pipe, as `head` does. The service does not fail. */
+function checkOutput(): void {
+  // --help ends the process before the error event.
+  const { code } = (lost ?? stdout.errored ?? {}) as Partial<NodeJS.ErrnoException>;
+  if (code === undefined || code === "EPIPE" || argv[2] === "serve") return;
+  // A command that failed has reported an error already, perhaps this one.
+  if (process.exitCode !== io.exitCode) return;
+  const error = new ServiceError("ERR_FILE_UNWRITABLE", `cannot write to standard output (${code})`);
+  tell(io, `${error.message} [${error.code}]`);
+  process.exitCode = 1;
+}
