@@ -70,7 +70,7 @@ describe("what a document or a help text names is in the package", () => {
 
   test("documents of which commands, messages and types speak", async () => {
     const named = new Set<string>();
-    for await (const file of glob("dist/**/*.{js,d.ts}", { cwd: installed })) {
+    for await (const file of glob("dist/**/*.{js,mjs,d.ts}", { cwd: installed })) {
       const text = await readFile(join(installed, file), "utf8");
       for (const [name] of text.matchAll(/(?<![\w/.-])docs\/[\w/-]+\.md/g)) named.add(name);
     }
