@@ -18,6 +18,7 @@ export const base = [
   "clock",
   "error-table",
   "errors",
+  "json",
   "metrics",
   "optional-package",
   "options",

@@ -2,6 +2,7 @@ import { styleText } from "node:util";
 import { setResponse } from "../doctor/examine.ts";
 import type { Happening } from "../doctor/node/index.ts";
 import type { Break, Exchange, Finding, Observations, Severity } from "../doctor/index.ts";
+import { jsonOf } from "../json.ts";
 import { printable } from "../printable.ts";
 import { type Color, indented, type terminalOf } from "../report/terminal.ts";
 
@@ -29,12 +30,8 @@ export function scope(observations: Observations): {
 
 function keyCount(set: Exchange | undefined): number | undefined {
   if (set?.body === undefined) return undefined;
-  try {
-    const { keys } = JSON.parse(new TextDecoder().decode(set.body)) as { keys?: unknown };
-    return Array.isArray(keys) ? keys.length : undefined;
-  } catch {
-    return undefined;
-  }
+  const { keys } = Object(jsonOf(new TextDecoder().decode(set.body))) as { keys?: unknown };
+  return Array.isArray(keys) ? keys.length : undefined;
 }
 
 /** The findings as text, worst first; one line if there are none. */

@@ -4,6 +4,7 @@ import { publicKeyAlgorithms } from "../crypto/algorithms.ts";
 import { setResponse } from "../doctor/examine.ts";
 import type { Observations } from "../doctor/index.ts";
 import { FetchError, TokenError } from "../errors.ts";
+import { jsonOf } from "../json.ts";
 import { verificationKeys } from "../jwk/verification-keys.ts";
 import { type Explanation, explain } from "./explain.ts";
 
@@ -21,7 +22,7 @@ export async function explainToken(token: string, observations: Observations): P
   };
   const response = setResponse(observations);
   const body = response?.body === undefined ? undefined : new TextDecoder().decode(response.body);
-  const keys = body === undefined ? undefined : await verificationKeys(parsed(body)).catch(() => undefined);
+  const keys = body === undefined ? undefined : await verificationKeys(jsonOf(body)).catch(() => undefined);
   return explain(token, expected, {
     step: "jwks",
     load: async () => {
@@ -40,7 +41,7 @@ export async function explainToken(token: string, observations: Observations): P
 
 /** The expected issuer: that of the discovery document, else the observed URL. */
 function issuerOf({ discovery, issuer }: Observations): string | undefined {
-  const document = discovery?.body === undefined ? undefined : parsed(new TextDecoder().decode(discovery.body));
+  const document = discovery?.body === undefined ? undefined : jsonOf(new TextDecoder().decode(discovery.body));
   const said = (document as { issuer?: unknown } | null | undefined)?.issuer;
   return typeof said === "string" && said !== "" ? said : issuer;
 }
@@ -50,13 +51,5 @@ function claimsOf(token: string): Partial<JWTPayload> {
     return decodeJwt(token);
   } catch {
     return {};
-  }
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
   }
 }

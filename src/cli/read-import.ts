@@ -3,6 +3,7 @@ import { readFile } from "node:fs/promises";
 import type { JWK } from "jose";
 import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
 import { ConfigError, KeyMaterialError, ServiceError } from "../errors.ts";
+import { jsonOf } from "../json.ts";
 import { type KeyMaterial, isKeySet, readKey, readKeySet } from "../jwk/read.ts";
 import { type EncryptionAlg, checkEncryption } from "../keyset/keyset.ts";
 import { checkDecrypts } from "../manager/make-key.ts";
@@ -74,13 +75,9 @@ interface PrivateKeySet {
 }
 
 function keySetIn(text: string): PrivateKeySet | undefined {
-  try {
-    const value: unknown = JSON.parse(text);
-    return isKeySet(value) ? (value as PrivateKeySet) : undefined;
-  } catch {
-    // PEM, or malformed, which readKey reports.
-    return undefined;
-  }
+  // PEM and what is malformed have none; readKey reports the latter.
+  const value = jsonOf(text);
+  return isKeySet(value) ? (value as PrivateKeySet) : undefined;
 }
 
 function nameIn(file: string, raw: JWK | null, place: number): string {

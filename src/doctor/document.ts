@@ -1,3 +1,4 @@
+import { jsonOf } from "../json.ts";
 import { type Note, note } from "./finding.ts";
 
 /** A body as JSON; `undefined` if it is not JSON. */
@@ -18,11 +19,7 @@ export function readJson(body: Uint8Array, what: string): ReadBody {
     notes.push(note("HTTP_NOT_UTF8", what));
     text = new TextDecoder("utf-8").decode(body);
   }
-  try {
-    return { value: JSON.parse(text) as unknown, notes };
-  } catch {
-    return { value: undefined, notes };
-  }
+  return { value: jsonOf(text), notes };
 }
 
 export const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>

@@ -1,5 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { SignerError } from "../errors.ts";
+import { jsonOf } from "../json.ts";
 import { type FailureCode, type ServiceCall, codeOfStatus, failure, word } from "./key-service.ts";
 
 /** Access to a Vault or OpenBao. */
@@ -72,11 +73,9 @@ export function vaultClient(options: VaultAccess): VaultRequest {
     if (status === 204) return undefined;
     // Not the body, which may quote the request.
     if (status !== 200) throw failure(name, codeOfStatus(status), `status ${status}`);
-    try {
-      return (JSON.parse(text) as { data?: unknown } | null)?.data;
-    } catch {
-      throw failure(name, "ERR_SIGNER_UNAVAILABLE", "the body is not JSON");
-    }
+    const answer = jsonOf(text) as { data?: unknown } | null | undefined;
+    if (answer === undefined) throw failure(name, "ERR_SIGNER_UNAVAILABLE", "the body is not JSON");
+    return answer?.data;
   };
 }
 

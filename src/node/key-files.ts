@@ -2,6 +2,7 @@ import { readFile, readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
 import { KeyMaterialError, ServiceError } from "../errors.ts";
+import { jsonOf } from "../json.ts";
 import { keyIdentity } from "../jwk/public.ts";
 import { type KeyMaterial, isKeySet, readKey, readKeySet } from "../jwk/read.ts";
 import type { EncryptionAlg, EncryptionEntry, Keyset, SigningEntry } from "../keyset/keyset.ts";
@@ -127,7 +128,7 @@ async function readKeyFile(file: string, mayBeSet: boolean): Promise<{ keys: Rea
   // Opening a named pipe could wait for ever.
   if (!stats.isFile()) throw new ServiceError("ERR_FILE_UNREADABLE", `cannot read ${file} (not a regular file)`);
   const text = await attempt(file, () => readFile(file, "utf8"));
-  const materials = mayBeSet && isKeySet(parsed(text)) ? readKeySet(text, file) : [await readKey(text, file)];
+  const materials = mayBeSet && isKeySet(jsonOf(text)) ? readKeySet(text, file) : [await readKey(text, file)];
   const keys = await Promise.all(
     materials.map(async (material, index) => ({
       keyId: material.kid ?? (await calculateJwkThumbprint({ ...material.publicJwk })),
@@ -144,14 +145,6 @@ async function readKeyFile(file: string, mayBeSet: boolean): Promise<{ keys: Rea
 export function permissionWarnings(file: string, mode: number): string[] {
   if (process.platform === "win32" || (mode & 0o077) === 0) return [];
   return [`users other than its owner can read ${file} (mode 0${mode.toString(8)}); fix it with: chmod 600 ${file}`];
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }
 
 async function attempt<T>(path: string, action: () => Promise<T>): Promise<T> {

@@ -1,3 +1,4 @@
+import { jsonOf } from "../json.ts";
 import type { Fault } from "../status/faults.ts";
 import { shellWord } from "../status/remedies.ts";
 import { type Html, html, lines } from "./html.ts";
@@ -48,9 +49,6 @@ export function answerPart(answer: Answer, url: string): Html {
 
 /** Easier to read. The ETag is of the bytes without these blanks. */
 function indented(body: string): string {
-  try {
-    return JSON.stringify(JSON.parse(body), undefined, 2);
-  } catch {
-    return body;
-  }
+  const value = jsonOf(body);
+  return value === undefined ? body : JSON.stringify(value, undefined, 2);
 }

@@ -1,4 +1,5 @@
 import { cacheControl } from "../http/respond.ts";
+import { jsonOf } from "../json.ts";
 import type { Publication, StaticDocument } from "./documents.ts";
 
 /** A file of a target as it was seen there. */
@@ -54,11 +55,7 @@ type Json = Readonly<Record<string, unknown>>;
 
 /** What is no JSON object has no members. */
 function objectOf(body: Uint8Array): Json {
-  try {
-    return Object(JSON.parse(Buffer.from(body).toString())) as Json;
-  } catch {
-    return {};
-  }
+  return Object(jsonOf(Buffer.from(body).toString())) as Json;
 }
 
 /** `undefined` for what is no JWK Set. */

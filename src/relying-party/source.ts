@@ -1,4 +1,5 @@
 import { FetchError } from "../errors.ts";
+import { jsonOf } from "../json.ts";
 import { type FetchOptions, fetchJson } from "./fetch-json.ts";
 import { type Freshness, ageSeconds, freshness, mayUse } from "./freshness.ts";
 import { type ReadKeys, type StoredSet, isOutdated, storedSet } from "./stored.ts";
@@ -112,12 +113,8 @@ export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, readKey
 
   /** Checks that the document is that of the issuer. @see OpenID Connect Discovery 1.0 section 4.3 */
   function jwksUriOf(text: string, wanted: string, document: string): string {
-    let metadata: { issuer?: unknown; jwks_uri?: unknown } | null;
-    try {
-      metadata = JSON.parse(text) as typeof metadata;
-    } catch {
-      throw new FetchError("ERR_FETCH_BODY", `${document}: the body is not JSON`);
-    }
+    const metadata = jsonOf(text) as { issuer?: unknown; jwks_uri?: unknown } | null | undefined;
+    if (metadata === undefined) throw new FetchError("ERR_FETCH_BODY", `${document}: the body is not JSON`);
     if (metadata?.issuer !== wanted) {
       const issuers = `${shownIssuer(metadata?.issuer)} and not ${shownIssuer(wanted)}`;
       throw new FetchError("ERR_DISCOVERY_ISSUER", `${document}: it is the document of another issuer, ${issuers}`);

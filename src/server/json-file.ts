@@ -1,5 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { ConfigError } from "../errors.ts";
+import { jsonOf } from "../json.ts";
 import { object } from "../options.ts";
 import { faultOf } from "./json-fault.ts";
 
@@ -15,10 +16,8 @@ export async function readJsonObject(path: string, what: string): Promise<Record
   const text = await readFile(path, "utf8").catch((error: NodeJS.ErrnoException) => {
     throw bad(`cannot be read (${error.code})`, error);
   });
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
+  const value = jsonOf(text);
+  if (value === undefined) {
     const { line, column } = placeIn(text, faultOf(text) ?? 0);
     throw bad(`is not JSON: look at line ${line}, column ${column}`);
   }

@@ -4,13 +4,13 @@ import { dirname } from "node:path";
 import type { JWTPayload } from "jose";
 import { SignJWT } from "jose/jwt/sign";
 import { jwtVerify } from "jose/jwt/verify";
+import { jsonOf } from "../json.ts";
 import type { EncryptionEntry } from "../keyset/keyset.ts";
 import { type PublicJwk, publicMembers } from "../jwk/public.ts";
 import { type Owner, servedBy } from "../manager/owner.ts";
 import { canonical } from "../manager/seal.ts";
 import type { WrappingKeys } from "../manager/wrapping.ts";
 import { makeFolder } from "../node/folders.ts";
-import { object } from "../options.ts";
 import { durationText } from "../rotation/format.ts";
 import { textHash } from "../text-hash.ts";
 import type { PublicKeys } from "./public-keys.ts";
@@ -110,11 +110,8 @@ function publicKeysOf(jwks: readonly KeptJwk[]): PublicKeys {
 }
 
 function parse(text: string): { readonly keys: readonly unknown[]; readonly seal: string } {
-  try {
-    const value: unknown = JSON.parse(text);
-    const { keys, seal } = (object.holds(value) ? value : {}) as { keys?: unknown; seal?: unknown };
-    if (Array.isArray(keys) && typeof seal === "string") return { keys, seal };
-  } catch {}
+  const { keys, seal } = Object(jsonOf(text)) as { keys?: unknown; seal?: unknown };
+  if (Array.isArray(keys) && typeof seal === "string") return { keys, seal };
   throw new Unusable("it is damaged");
 }
 

@@ -3,6 +3,7 @@ import https from "node:https";
 import { withDeadline } from "../async.ts";
 import { systemClock } from "../clock.ts";
 import { ConfigError, JwksdError, SignerError, TokenError } from "../errors.ts";
+import { jsonOf } from "../json.ts";
 import { type Rules, checkOptions, number, text, textThat, timeout } from "../options.ts";
 import type { Claims, SignOptions } from "../token/sign.ts";
 
@@ -164,18 +165,10 @@ function unreachable(socket: string, cause: unknown): SignerError {
 
 /** The error that the server has answered with. */
 function refusal(socket: string, { status, text }: Answer): JwksdError {
-  const { code = "", detail = "" } = problemIn(text);
+  const { code = "", detail = "" } = Object(jsonOf(text)) as { readonly code?: string; readonly detail?: string };
   const [, kind] = /^ERR_([A-Z]+)_/.exec(code) ?? [];
   if (kind === "CLAIMS") return new TokenError(code as never, detail);
   if (kind === "OPTION") return new ConfigError(code as never, detail);
   if (kind === "SIGNER") return new SignerError(code as never, detail);
   return new SignerError("ERR_SIGNER_UNAVAILABLE", `${socket} answers ${status} ${code}`);
-}
-
-function problemIn(text: string): { readonly code?: string; readonly detail?: string } {
-  try {
-    return JSON.parse(text) as object;
-  } catch {
-    return {};
-  }
 }

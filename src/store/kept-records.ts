@@ -1,4 +1,5 @@
 import { StoreError } from "../errors.ts";
+import { jsonOf } from "../json.ts";
 import { quoted } from "./check.ts";
 import { changedRecords } from "./changed-records.ts";
 import type { KeyRecord } from "./store.ts";
@@ -127,12 +128,7 @@ function parseRecord(text: string, kid: string, damaged: () => Error): KeyRecord
 
 /** An object of JSON; its text, which may hold a wrapped key, is in no error. */
 export function parseObject(text: string, damaged: () => Error): object {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    // Not the cause: it would show the text.
-  }
+  const value = jsonOf(text);
   if (typeof value !== "object" || value === null) throw damaged();
   return value;
 }
