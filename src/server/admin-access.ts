@@ -1,5 +1,6 @@
 import { isIP } from "node:net";
 import { type Reply, problem } from "../http/respond.ts";
+import { isLoopback } from "../urls.ts";
 
 /** What is looked at of a request. */
 export interface AdminRequest {
@@ -36,7 +37,8 @@ export function refusalOf(request: AdminRequest, listenHost: string): Reply | un
 
 function isOwnHost(host: string, { path, localAddress = "" }: AdminRequest, listenHost: string): boolean {
   const name = hostName(host);
-  if (probes.has(path) && (host === "" || isIP(name ?? "") !== 0)) return true;
+  const isAddress = name?.startsWith("[") === true || isIP(name ?? "") !== 0;
+  if (probes.has(path) && (host === "" || isAddress)) return true;
   if (name === undefined) return false;
   const own = [isIP(listenHost) === 6 ? `[${listenHost}]` : listenHost, addressHost(localAddress)];
   return isLoopback(name) || own.some((host) => hostName(host) === name);
@@ -46,19 +48,13 @@ function isFollowedLink({ path, headers }: AdminRequest): boolean {
   return path === "/" && headers["sec-fetch-mode"] === "navigate" && headers["sec-fetch-dest"] === "document";
 }
 
-/** The host of a `Host` field as URLs spell it, without brackets and port. */
+/** The host of a `Host` field as URLs spell it, without its port. */
 function hostName(host: string): string | undefined {
-  if (!URL.canParse(`http://${host}`)) return undefined;
-  return new URL(`http://${host}`).hostname.replace(/^\[(.*)\]$/, "$1").replace(/\.$/, "");
+  return URL.canParse(`http://${host}`) ? new URL(`http://${host}`).hostname.replace(/\.$/, "") : undefined;
 }
 
 /** An address of a socket as a host: one of IPv4 may come as IPv6. */
 function addressHost(address: string): string {
   const plain = address.replace(/^::ffff:(?=\d+\.)/, "");
   return isIP(plain) === 6 ? `[${plain}]` : plain;
-}
-
-/** @see RFC 6761 section 6.3: no name under localhost leads elsewhere */
-function isLoopback(name: string): boolean {
-  return /^(.+\.)?localhost$/.test(name) || name === "::1" || (isIP(name) === 4 && name.startsWith("127."));
 }
