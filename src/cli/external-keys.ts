@@ -11,7 +11,7 @@ import {
   uriOf,
 } from "../rotation/records.ts";
 import { kidText } from "../rotation/format.ts";
-import type { Settings } from "../server/settings.ts";
+import type { Settings } from "../server/setting-definitions.ts";
 import type { Signers } from "../server/signers.ts";
 import type { KeyRecord } from "../store/store.ts";
 import { type Io, tell } from "./io.ts";

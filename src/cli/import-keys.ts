@@ -5,7 +5,7 @@ import { type Command as KeyCommand, type NewKey, applyCommand } from "../rotati
 import { wrapKey } from "../manager/make-key.ts";
 import { activeKey, keyUses } from "../rotation/records.ts";
 import { readImport } from "./read-import.ts";
-import { looksLikeSecret } from "../server/settings.ts";
+import { looksLikeSecret } from "../server/setting-definitions.ts";
 import type { Signers } from "../server/signers.ts";
 import type { KeyRecord, KeyUse } from "../store/store.ts";
 import { type ChangeFlags, addChangeFlags, changeKeys } from "./change-keys.ts";

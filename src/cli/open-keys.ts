@@ -19,7 +19,7 @@ import {
   storePath,
   wrappingKeysOf,
 } from "../server/open-store.ts";
-import type { SettingName, Settings } from "../server/settings.ts";
+import type { SettingName, Settings } from "../server/setting-definitions.ts";
 import { nearest } from "../server/nearest.ts";
 import { type Signers, signersOf } from "../server/signers.ts";
 import { memoryStore } from "../store/memory.ts";

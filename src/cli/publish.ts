@@ -6,7 +6,7 @@ import { printable } from "../printable.ts";
 import type { Published } from "../publish/publisher.ts";
 import { createCommandLog } from "../server/log.ts";
 import { type Publishing, startPublishing } from "../server/publish.ts";
-import type { SettingName } from "../server/settings.ts";
+import type { SettingName } from "../server/setting-definitions.ts";
 import { seconds } from "./change-keys.ts";
 import { notFollowed } from "./follow.ts";
 import { type Io, print, tell } from "./io.ts";

@@ -4,10 +4,11 @@ import {
   type Settings,
   flagName,
   managedOnly,
-  resolveSettings,
   settingDefinitions,
+  settingNames,
   variableName,
-} from "../server/settings.ts";
+} from "../server/setting-definitions.ts";
+import { resolveSettings } from "../server/settings.ts";
 import type { Io } from "./io.ts";
 
 /** Settings of commands that use the managed keys. */
@@ -16,7 +17,7 @@ export const storeSettings = ["data", ...managedOnly] as const satisfies readonl
 /** Adds the flags of settings and `--config` to a command. Its help shows only those in `shown`. */
 export function addSettings(
   command: Command,
-  names: readonly SettingName[] = Object.keys(settingDefinitions) as SettingName[],
+  names: readonly SettingName[] = settingNames,
   shown: readonly SettingName[] = names,
 ): Command {
   command.option(
@@ -38,9 +39,8 @@ export function settingsFrom(
   { environment }: Pick<Io, "environment">,
   { config, ...options }: Record<string, unknown>,
 ): Promise<Settings> {
-  const names = Object.keys(settingDefinitions) as SettingName[];
   return resolveSettings({
-    flags: Object.fromEntries(names.map((name) => [name, flagIn(options, name)])),
+    flags: Object.fromEntries(settingNames.map((name) => [name, flagIn(options, name)])),
     environment,
     configFile: config as string | undefined,
   });

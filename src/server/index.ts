@@ -8,4 +8,5 @@ export { signWithSettings } from "./sign.ts";
 export { createLog } from "./log.ts";
 export type { Logger } from "./logger.ts";
 export { type Service, startService } from "./service.ts";
-export { type SettingSources, type Settings, resolveSettings } from "./settings.ts";
+export type { Settings } from "./setting-definitions.ts";
+export { type SettingSources, resolveSettings } from "./settings.ts";

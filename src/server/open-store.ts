@@ -13,7 +13,7 @@ import type { Committed, KeyStore } from "../store/store.ts";
 import { postgresStores } from "../store/postgres.ts";
 import { sqliteStore } from "../store/sqlite.ts";
 import { issuerOf } from "./issuer.ts";
-import type { Settings } from "./settings.ts";
+import type { Settings } from "./setting-definitions.ts";
 import { writableByOthers } from "./writable.ts";
 
 /** What it takes to manage the keys of a configuration. */

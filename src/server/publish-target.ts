@@ -7,7 +7,7 @@ import { checkServable } from "../publish/server-configs.ts";
 import type { Target } from "../publish/target.ts";
 import { hostName } from "./manager-events.ts";
 import { readMetadata } from "./metadata-file.ts";
-import type { Settings } from "./settings.ts";
+import type { Settings } from "./setting-definitions.ts";
 
 /**
  * Where relying parties find what is published.

@@ -14,7 +14,7 @@ import { logEvent } from "./manager-events.ts";
 import { openManaged } from "./open-store.ts";
 import { type PublicKeys, listedKeys, loadPublicKeys, publicHalves, toKeysets, together } from "./public-keys.ts";
 import { placeOf, targetOf } from "./publish-target.ts";
-import type { Settings } from "./settings.ts";
+import type { Settings } from "./setting-definitions.ts";
 import { signersOf } from "./signers.ts";
 import { fingerprint, watchPaths } from "./watch.ts";
 

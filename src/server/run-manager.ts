@@ -16,7 +16,7 @@ import { healthAfter, healthy } from "./manager-health.ts";
 import { openManaged, ownerOf, policyOf, storePath, wrappingKeysOf } from "./open-store.ts";
 import { type PublicKeys, publicHalves } from "./public-keys.ts";
 import { createSetKeeper } from "./set-keeper.ts";
-import type { Settings } from "./settings.ts";
+import type { Settings } from "./setting-definitions.ts";
 import { signersOf } from "./signers.ts";
 import { hasSockets } from "./sign-sockets.ts";
 import { startWithoutStore } from "./start-without-store.ts";

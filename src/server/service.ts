@@ -21,7 +21,7 @@ import { recentEvents } from "./recent-events.ts";
 import type { KnownError } from "../status/known.ts";
 import { type Status, statusOf } from "../status/status.ts";
 import { type PublicKeys, listedKeys, loadPublicKeys, toKeysets, together } from "./public-keys.ts";
-import type { Settings } from "./settings.ts";
+import type { Settings } from "./setting-definitions.ts";
 import { fingerprint, watchPaths } from "./watch.ts";
 import { startWorkers } from "./workers.ts";
 

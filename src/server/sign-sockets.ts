@@ -13,7 +13,7 @@ import { readJsonObject } from "./json-file.ts";
 import type { Logger } from "./logger.ts";
 import { readMutualTls, tlsFiles } from "./mutual-tls.ts";
 import { policyOf } from "./open-store.ts";
-import type { Settings } from "./settings.ts";
+import type { Settings } from "./setting-definitions.ts";
 import { listenOnSocket } from "./unix-socket.ts";
 import { fingerprint, watchPaths } from "./watch.ts";
 

@@ -14,7 +14,7 @@ import type { Claims, SignOptions } from "../token/sign.ts";
 import type { Logger } from "./logger.ts";
 import { exists, openManaged, storePath } from "./open-store.ts";
 import { issuerOf } from "./issuer.ts";
-import { type Settings, settingDefinitions } from "./settings.ts";
+import { type Settings, settingDefinitions } from "./setting-definitions.ts";
 import { signersOf } from "./signers.ts";
 
 /**

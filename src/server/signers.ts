@@ -7,7 +7,7 @@ import { parsePkcs11Uri } from "../pkcs11/uri.ts";
 import type { ExternalSigner } from "../signer/signer.ts";
 import { readJsonObject } from "./json-file.ts";
 import type { Logger } from "./logger.ts";
-import type { Settings } from "./settings.ts";
+import type { Settings } from "./setting-definitions.ts";
 
 type SignalOption = { readonly signal?: AbortSignal | undefined };
 

@@ -4,13 +4,8 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { describe, test } from "node:test";
 import { ConfigError } from "../../src/errors.ts";
-import {
-  type SettingName,
-  flagName,
-  resolveSettings,
-  settingDefinitions,
-  variableName,
-} from "../../src/server/settings.ts";
+import { type SettingName, flagName, settingDefinitions, variableName } from "../../src/server/setting-definitions.ts";
+import { resolveSettings } from "../../src/server/settings.ts";
 import { ecKey, named } from "../support/keys.ts";
 import { Client, kidsIn } from "../support/load.ts";
 import { followService, freePort, keySetText, runCli, spawnCli, temporaryFolder } from "../support/service.ts";
