@@ -98,13 +98,13 @@ async function openPostgres({ store: url = "", issuer }: Settings): Promise<KeyS
   }
   const stores = await postgresStores(url);
   const store = stores.store(issuer);
-  const close = store.close.bind(store);
-  return Object.assign(store, {
+  return {
+    ...store,
     async close() {
-      await close();
+      await store.close();
       await stores.close();
     },
-  });
+  };
 }
 
 /** Whose keys those of a configuration are. */

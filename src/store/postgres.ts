@@ -8,7 +8,7 @@ import { checkOptions, textThat, timeout } from "../options.ts";
 import { Changes } from "./postgres-changes.ts";
 import { Connections } from "./postgres-driver.ts";
 import { postgresError } from "./postgres-errors.ts";
-import { PostgresStore } from "./postgres-issuer.ts";
+import { postgresStore } from "./postgres-issuer.ts";
 import { migrate, rights, stepsFrom, versionOf } from "./postgres-schema.ts";
 import { postgresSettings } from "./postgres-settings.ts";
 import type { KeyStore } from "./store.ts";
@@ -57,7 +57,7 @@ export async function postgresStores(url: string, options: PostgresStoresOptions
     name,
     store(issuer) {
       checkOptions({ issuer }, { issuer: issuerRule }, "parameter");
-      return new PostgresStore(connections, changes, issuer, name);
+      return postgresStore(connections, changes, issuer, name);
     },
     async close() {
       changes.close();

@@ -10,7 +10,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { type Clock, systemClock } from "../clock.ts";
 import { StoreError } from "../errors.ts";
 import { checkOptions, clock as clockRule, timeout } from "../options.ts";
-import { checkRevision } from "./check.ts";
+import { checkRevision, damagedIn } from "./check.ts";
 import { parseObject } from "./kept-records.ts";
 import {
   checkLeases,
@@ -26,16 +26,7 @@ import { isBusy, storeError } from "./sqlite-errors.ts";
 import { type SqliteFile, createFile, identityOf, openFile } from "./sqlite-file.ts";
 import { SqliteRecords } from "./sqlite-records.ts";
 import { transaction } from "./sqlite-schema.ts";
-import type {
-  CommitOptions,
-  KeyEvent,
-  KeyRecord,
-  KeyStore,
-  Lease,
-  LeaseSeen,
-  RenewOptions,
-  StoreCall,
-} from "./store.ts";
+import type { KeyEvent, KeyStore, Lease } from "./store.ts";
 
 export interface SqliteStoreOptions {
   /** How often a watched store is looked at for commits of other processes, in milliseconds. Default: 250. */
@@ -56,11 +47,11 @@ const maxLockRetries = 250;
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
 export async function sqliteStore(path: string, options: SqliteStoreOptions = {}): Promise<KeyStore> {
-  checkOptions(options, { pollMs: timeout, clock: clockRule });
-  const pollMs = options.pollMs ?? 250;
+  const { pollMs = 250, clock = systemClock } = checkOptions(options, { pollMs: timeout, clock: clockRule });
   // Absolute: a later change of directory leads nowhere else, and names that SQLite treats specially are names of files.
-  const store = new SqliteStore(resolve(path), pollMs, options.clock ?? systemClock);
-  createFile(store.path);
+  const file = resolve(path);
+  createFile(file);
+  const store = storeIn(file, pollMs, clock);
   // Whoever makes a store learns at once that it cannot be used.
   try {
     await store.load();
@@ -71,233 +62,198 @@ export async function sqliteStore(path: string, options: SqliteStoreOptions = {}
   return store;
 }
 
-class SqliteStore implements KeyStore {
-  readonly path: string;
-  readonly #pollMs: number;
-  readonly #clock: Clock;
-  readonly #watchers = new Set<() => void>();
-  #timer: NodeJS.Timeout | undefined;
-  #file: SqliteFile | undefined;
+/** The store in a file that is there. */
+function storeIn(path: string, pollMs: number, clock: Clock): KeyStore {
+  const watchers = new Set<() => void>();
+  const kept = new SqliteRecords(damaged);
+  let timer: NodeJS.Timeout | undefined;
+  let open: SqliteFile | undefined;
   /** Times that the file was opened. */
-  #opened = 0;
+  let opened = 0;
   /** SQLite tells of the commits of others only. */
-  #ownCommits = 0;
-  readonly #records = new SqliteRecords((name) => this.#damaged(name));
-  #lastSeen = "";
-  #closed = false;
+  let ownCommits = 0;
+  let lastSeen = "";
+  let isClosed = false;
 
-  constructor(path: string, pollMs: number, clock: Clock) {
-    this.path = path;
-    this.#pollMs = pollMs;
-    this.#clock = clock;
-  }
-
-  load({ signal }: StoreCall = {}) {
-    return this.#use(signal, (file) =>
-      transaction(file.db, "DEFERRED", () => {
-        const { revision, seal } = this.#state(file.statements);
-        const { records } = this.#records.read(file, this.#opened, revision);
-        const ended = (file.statements.endedLeases.all() as { id: string }[]).map(({ id }) => id);
-        const said = { leases: this.#leases(file), ended };
-        return { revision, records, ...(seal !== null && { seal }), now: this.#clock.now(), ...said };
-      }),
-    );
-  }
-
-  commit(
-    expectedRevision: number,
-    records: readonly KeyRecord[],
-    events: readonly KeyEvent[],
-    { signal, seal, leases }: CommitOptions = {},
-  ) {
-    return this.#use(signal, (file) => {
-      const { statements } = file;
-      const commit = randomUUID();
-      const revision = expectedRevision + 1;
-      const changes = this.#write(file, () => {
-        const { revision: stored } = this.#state(statements);
-        checkRevision(stored, expectedRevision);
-        const changes = this.#records.read(file, this.#opened, stored).changesTo(records);
-        if (leases !== undefined) checkLeases(this.#leases(file), leases);
-        for (const { kid, record, isNew } of changes) {
-          if (isNew) statements.addRecord.run(kid, record, revision);
-          else statements.changeRecord.run(record, revision, kid);
-        }
-        for (const event of events) statements.addEvent.run(JSON.stringify(event));
-        statements.addCommit.run(revision, commit);
-        statements.setState.run(revision, seal ?? null);
-        return changes;
-      });
-      this.#records.committed(changes, revision, commit);
-      this.#ownCommits += 1;
-      return revision;
-    });
-  }
-
-  join(lease: Pick<Lease, "id" | "name">, forMs: number, { signal }: StoreCall = {}) {
-    return this.#use(signal, (file) =>
-      this.#write(file, () => {
-        const now = this.#clock.now();
-        const joined = newLease(lease, now, forMs);
-        const { id, name, until } = joined;
-        file.statements.forgetLeases.run(forgottenAt(now));
-        const { changes } = file.statements.addLease.run(id, name, joined.forMs, until);
-        if (changes === 0) throw leaseExists(id);
-      }),
-    );
-  }
-
-  renew(lease: LeaseSeen, forMs: number, { signal, ifRevision, serial }: RenewOptions = {}) {
-    return this.#use(signal, (file) =>
-      this.#write(file, () => {
-        checkRenewal(lease);
-        const { id, publishes, signsWith } = lease;
-        const time = timeOf(this.#clock.now(), forMs);
-        const { changes } = file.statements.changeLease.run(
-          publishes,
-          JSON.stringify(signsWith),
-          time.forMs,
-          time.until,
-          serial ?? null,
-          id,
-          serial ?? null,
-        );
-        if (changes === 0) throw leaseEnded(id);
-        const { revision } = this.#state(file.statements);
-        checkRevision(revision, ifRevision ?? revision);
-        return revision;
-      }),
-    );
-  }
-
-  leave(id: string, { signal, ifSerial }: StoreCall & { readonly ifSerial?: number | undefined } = {}) {
-    const end = (file: SqliteFile): void => void file.statements.endLease.run(id, ifSerial ?? null);
-    return this.#use(signal, (file) => this.#write(file, () => end(file)));
-  }
-
-  events({
-    limit = Infinity,
-    before = Infinity,
-    signal,
-  }: StoreCall & { readonly limit?: number | undefined; readonly before?: number | undefined } = {}) {
-    return this.#use(signal, ({ statements }) => {
-      const rows = statements.events.all(...[before, limit].map(toInteger)) as { number: number; event: string }[];
-      return rows.map(({ number, event }) =>
-        Object.assign(parseObject(event, () => this.#damaged(`event ${number}`)) as KeyEvent, { number }),
-      );
-    });
-  }
-
-  watch(onChange: () => void, { signal }: { readonly signal: AbortSignal }): void {
-    if (this.#closed || signal.aborted) return;
-    const notify = (): void => onChange();
-    if (this.#watchers.size === 0) {
-      this.#lastSeen = this.#look();
-      this.#timer = setInterval(() => this.#poll(), this.#pollMs).unref();
-    }
-    this.#watchers.add(notify);
-    signal.addEventListener(
-      "abort",
-      () => {
-        this.#watchers.delete(notify);
-        if (this.#watchers.size === 0) clearInterval(this.#timer);
-      },
-      { once: true },
-    );
-  }
-
-  async close(): Promise<void> {
-    this.#closed = true;
-    this.#watchers.clear();
-    clearInterval(this.#timer);
-    this.#file?.close();
-    this.#file = undefined;
-  }
-
-  #poll(): void {
-    const seen = this.#look();
-    if (seen === this.#lastSeen) return;
-    this.#lastSeen = seen;
-    for (const notify of this.#watchers) notify();
+  function poll(): void {
+    const seen = look();
+    if (seen === lastSeen) return;
+    lastSeen = seen;
+    for (const notify of watchers) notify();
   }
 
   /** A text that changes with every commit, and when the file is replaced or vanishes: those who watch find out by loading. */
-  #look(): string {
+  function look(): string {
     try {
-      const file = this.#current();
-      return `${file.identity} ${this.#opened} ${file.version()} ${this.#ownCommits}`;
+      const file = current();
+      return `${file.identity} ${opened} ${file.version()} ${ownCommits}`;
     } catch (error) {
       // A lock is no change, and will be gone the next time.
-      return isBusy(error) ? this.#lastSeen : "unusable";
+      return isBusy(error) ? lastSeen : "unusable";
     }
   }
 
   /** The file that the path leads to now. */
-  #current(): SqliteFile {
-    if (this.#closed) throw new StoreError("ERR_STORE_UNAVAILABLE", `the store ${this.path} was closed; open it again`);
-    if (this.#file !== undefined && this.#file.identity !== identityOf(this.path)) {
-      this.#file.abandon();
-      this.#file = undefined;
+  function current(): SqliteFile {
+    if (isClosed) throw new StoreError("ERR_STORE_UNAVAILABLE", `the store ${path} was closed; open it again`);
+    if (open !== undefined && open.identity !== identityOf(path)) {
+      open.abandon();
+      open = undefined;
     }
-    if (this.#file?.isOverwritten() === true) {
-      this.#file.close();
-      this.#file = undefined;
+    if (open?.isOverwritten() === true) {
+      open.close();
+      open = undefined;
     }
-    if (this.#file === undefined) {
-      this.#file = openFile(this.path);
-      this.#opened += 1;
+    if (open === undefined) {
+      open = openFile(path);
+      opened += 1;
     }
-    return this.#file;
+    return open;
   }
 
-  async #use<T>(signal: AbortSignal | undefined, action: (file: SqliteFile) => T): Promise<T> {
+  async function use<T>(signal: AbortSignal | undefined, action: (file: SqliteFile) => T): Promise<T> {
     for (let retries = 0; ; retries += 1) {
       signal?.throwIfAborted();
       try {
-        return action(this.#current());
+        return action(current());
       } catch (error) {
-        if (!isBusy(error) || retries === maxLockRetries) throw storeError(error, this.path);
+        if (!isBusy(error) || retries === maxLockRetries) throw storeError(error, path);
       }
       await delay(lockRetryMs, undefined, { signal });
     }
   }
 
-  #checkIdentity(identity: string): void {
-    if (identityOf(this.path) !== identity) {
-      throw new StoreError("ERR_STORE_UNAVAILABLE", `the store ${this.path} was replaced by another file; try again`);
+  function checkIdentity(identity: string): void {
+    if (identityOf(path) !== identity) {
+      throw new StoreError("ERR_STORE_UNAVAILABLE", `the store ${path} was replaced by another file; try again`);
     }
   }
 
-  #state({ state }: SqliteFile["statements"]): { readonly revision: number; readonly seal: string | null } {
-    const row = state.get() as { revision: number; seal: string | null } | undefined;
-    if (row === undefined) throw this.#damaged("the revision");
+  function stateOf({ statements }: SqliteFile): { readonly revision: number; readonly seal: string | null } {
+    const row = statements.state.get() as { revision: number; seal: string | null } | undefined;
+    if (row === undefined) throw damaged("the revision");
     return row;
   }
 
-  #leases({ statements }: SqliteFile): Lease[] {
+  function leasesOf({ statements }: SqliteFile): Lease[] {
     const rows = statements.leases.all() as unknown as Parameters<typeof readLease>[0][];
-    return rows.map((row) => readLease(row, `the store ${this.path}`));
+    return rows.map((row) => readLease(row, `the store ${path}`));
   }
 
   /** What is written into a file that is no longer there is lost. */
-  #write<T>(file: SqliteFile, action: () => T): T {
+  function write<T>(file: SqliteFile, action: () => T): T {
     const { db, statements, identity } = file;
     const result = transaction(db, "IMMEDIATE", () => {
-      this.#checkIdentity(identity);
+      checkIdentity(identity);
       return action();
     });
-    this.#checkIdentity(identity);
+    checkIdentity(identity);
     emptyLog(statements);
     file.noteWritten();
     return result;
   }
 
-  #damaged(name: string): StoreError {
-    return new StoreError(
-      "ERR_RECORDS_INVALID",
-      `${name} of the store ${this.path} is damaged; restore the store from a backup`,
-    );
+  function damaged(name: string): StoreError {
+    return damagedIn(name, path);
   }
+
+  return {
+    load: ({ signal } = {}) =>
+      use(signal, (file) =>
+        transaction(file.db, "DEFERRED", () => {
+          const { revision, seal } = stateOf(file);
+          const { records } = kept.read(file, opened, revision);
+          const ended = (file.statements.endedLeases.all() as { id: string }[]).map(({ id }) => id);
+          const said = { leases: leasesOf(file), ended };
+          return { revision, records, ...(seal !== null && { seal }), now: clock.now(), ...said };
+        }),
+      ),
+
+    commit: (expectedRevision, records, events, { signal, seal, leases } = {}) =>
+      use(signal, (file) => {
+        const { statements } = file;
+        const commit = randomUUID();
+        const revision = expectedRevision + 1;
+        const changes = write(file, () => {
+          const { revision: stored } = stateOf(file);
+          checkRevision(stored, expectedRevision);
+          const changes = kept.read(file, opened, stored).changesTo(records);
+          if (leases !== undefined) checkLeases(leasesOf(file), leases);
+          for (const { kid, record, isNew } of changes) {
+            if (isNew) statements.addRecord.run(kid, record, revision);
+            else statements.changeRecord.run(record, revision, kid);
+          }
+          for (const event of events) statements.addEvent.run(JSON.stringify(event));
+          statements.addCommit.run(revision, commit);
+          statements.setState.run(revision, seal ?? null);
+          return changes;
+        });
+        kept.committed(changes, revision, commit);
+        ownCommits += 1;
+        return revision;
+      }),
+
+    join: (lease, forMs, { signal } = {}) =>
+      use(signal, (file) =>
+        write(file, () => {
+          const now = clock.now();
+          const joined = newLease(lease, now, forMs);
+          const { id, name, until } = joined;
+          file.statements.forgetLeases.run(forgottenAt(now));
+          const { changes } = file.statements.addLease.run(id, name, joined.forMs, until);
+          if (changes === 0) throw leaseExists(id);
+        }),
+      ),
+
+    renew: (lease, forMs, { signal, ifRevision, serial = null } = {}) =>
+      use(signal, (file) =>
+        write(file, () => {
+          checkRenewal(lease);
+          const { id, publishes, signsWith } = lease;
+          const time = timeOf(clock.now(), forMs);
+          const told = [publishes, JSON.stringify(signsWith), time.forMs, time.until] as const;
+          const { changes } = file.statements.changeLease.run(...told, serial, id, serial);
+          if (changes === 0) throw leaseEnded(id);
+          const { revision } = stateOf(file);
+          checkRevision(revision, ifRevision ?? revision);
+          return revision;
+        }),
+      ),
+
+    leave: (id, { signal, ifSerial = null } = {}) =>
+      use(signal, (file) => write(file, () => void file.statements.endLease.run(id, ifSerial))),
+
+    events: ({ limit = Infinity, before = Infinity, signal } = {}) =>
+      use(signal, ({ statements }) => {
+        const rows = statements.events.all(...[before, limit].map(toInteger)) as { number: number; event: string }[];
+        return rows.map(({ number, event }) =>
+          Object.assign(parseObject(event, () => damaged(`event ${number}`)) as KeyEvent, { number }),
+        );
+      }),
+
+    watch(onChange, { signal }) {
+      if (isClosed || signal.aborted) return;
+      const notify = (): void => onChange();
+      if (watchers.size === 0) {
+        lastSeen = look();
+        timer = setInterval(poll, pollMs).unref();
+      }
+      watchers.add(notify);
+      const leave = (): void => {
+        watchers.delete(notify);
+        if (watchers.size === 0) clearInterval(timer);
+      };
+      signal.addEventListener("abort", leave, { once: true });
+    },
+
+    async close() {
+      isClosed = true;
+      watchers.clear();
+      clearInterval(timer);
+      open?.close();
+      open = undefined;
+    },
+  };
 }
 
 /** SQLite has no infinite integers. */
