@@ -26,11 +26,11 @@ export function checkAllowed(
 ): void {
   if (types !== undefined && !types.includes(typ)) throw forbidden(`typ ${oneOf(types)}`);
   if (lifetimeSeconds > maxLifetimeSeconds) throw forbidden(`lifetimes of up to ${maxLifetimeSeconds} seconds`);
-  checkAudience(policy, aud);
+  checkAllowedAudience(policy, aud);
 }
 
 /** @throws TokenError `ERR_CLAIMS_FORBIDDEN` */
-export function checkAudience({ audiences }: Pick<SignPolicy, "audiences">, aud: unknown): void {
+export function checkAllowedAudience({ audiences }: Pick<SignPolicy, "audiences">, aud: unknown): void {
   if (audiences === undefined) return;
   const given: readonly unknown[] = Array.isArray(aud) ? [...(aud as unknown[])] : [aud];
   const isAllowed = given.length > 0 && given.every((name) => audiences.includes(name as string));

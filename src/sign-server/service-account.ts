@@ -1,5 +1,6 @@
 import { TokenError } from "../errors.ts";
-import { type SignPolicy, checkAudience, forbidden } from "./policy.ts";
+import { checkAudience } from "../token/sign.ts";
+import { type SignPolicy, checkAllowedAudience, forbidden } from "./policy.ts";
 import { readJson } from "./request.ts";
 
 interface Rule {
@@ -35,8 +36,8 @@ export function checkServiceAccountClaims(payload: string, { issuer, policy, max
     throw forbidden(`the "iss" ${JSON.stringify(issuer)} (set --service-account-issuer of the API server to it)`);
   }
   if (typeof sub !== "string" || !serviceAccount.test(sub)) throw forbidden("service accounts as the subject");
-  if (!isAudience(aud)) throw invalid('claim "aud" must be a string or a list of strings, none of them empty');
-  checkAudience(policy, aud);
+  checkAudience(aud);
+  checkAllowedAudience(policy, aud);
   const seconds = Math.floor(now / 1000);
   const begins = [iat, nbf ?? iat];
   if (!begins.every((time) => isSeconds(time) && Math.abs(time - seconds) <= toleranceSeconds)) {
@@ -45,11 +46,6 @@ export function checkServiceAccountClaims(payload: string, { issuer, policy, max
   if (!isSeconds(exp) || exp <= seconds) throw invalid('claim "exp" must be a time in the future');
   // The second may have begun that the caller has named.
   if (exp > seconds + 1 + maxLifetimeSeconds) throw forbidden(`lifetimes of up to ${maxLifetimeSeconds} seconds`);
-}
-
-function isAudience(aud: unknown): boolean {
-  const names: readonly unknown[] = Array.isArray(aud) ? [...(aud as unknown[])] : [aud];
-  return names.length > 0 && names.every((name) => typeof name === "string" && name !== "");
 }
 
 const isSeconds = (value: unknown): value is number => Number.isSafeInteger(value);

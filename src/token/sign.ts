@@ -1,5 +1,6 @@
 import { toBase64url } from "#crypto";
 import { ConfigError, TokenError } from "../errors.ts";
+import { text } from "../options.ts";
 import type { GuardedSign } from "../signer/guard.ts";
 import { maxTokenBytes } from "./compact-jws.ts";
 
@@ -52,51 +53,33 @@ export async function signToken(
 ): Promise<string> {
   // Missing options have no lifetime, which is refused next.
   const { lifetimeSeconds, typ = "JWT", header = {}, signal } = options ?? {};
-  if (!Number.isSafeInteger(lifetimeSeconds) || lifetimeSeconds <= 0) {
-    throw new TokenError("ERR_CLAIMS_INVALID", "lifetimeSeconds must be a whole number of seconds above 0");
-  }
-  if (lifetimeSeconds > active.maxLifetimeSeconds) {
-    throw new TokenError(
-      "ERR_CLAIMS_INVALID",
+  if (!Number.isSafeInteger(lifetimeSeconds) || lifetimeSeconds <= 0)
+    throw invalid("lifetimeSeconds must be a whole number of seconds above 0");
+  if (lifetimeSeconds > active.maxLifetimeSeconds)
+    throw invalid(
       `lifetimeSeconds is ${lifetimeSeconds}, and maxTokenLifetimeSeconds ${active.maxLifetimeSeconds}: the key may be removed before such a token expires`,
     );
-  }
   for (const [name, value] of Object.entries({ claims, header })) {
     // The JSON of a Map, an Error or a Promise is an empty object.
-    if (!isPlainObject(value)) throw new TokenError("ERR_CLAIMS_INVALID", `${name} must be a plain object`);
+    if (!isPlainObject(value)) throw invalid(`${name} must be a plain object`);
     // toJSON() could replace what is set here: iss and exp, or alg and kid.
-    if (typeof (value as { toJSON?: unknown }).toJSON === "function") {
-      throw new TokenError("ERR_CLAIMS_INVALID", `${name} must be plain data, without toJSON()`);
-    }
+    if (typeof (value as { toJSON?: unknown }).toJSON === "function")
+      throw invalid(`${name} must be plain data, without toJSON()`);
   }
-  if (typeof typ !== "string" || typ === "") {
-    throw new TokenError("ERR_CLAIMS_INVALID", "typ must be a string that is not empty");
-  }
-  if (signal !== undefined && typeof signal?.addEventListener !== "function") {
-    throw new TokenError("ERR_CLAIMS_INVALID", "signal must be an AbortSignal");
-  }
+  if (typeof typ !== "string" || typ === "") throw invalid("typ must be a string that is not empty");
+  if (signal !== undefined && typeof signal?.addEventListener !== "function")
+    throw invalid("signal must be an AbortSignal");
   const reserved = Object.keys(header).find((name) => reservedHeader.has(name));
-  if (reserved !== undefined) {
-    throw new TokenError("ERR_CLAIMS_INVALID", `header "${reserved}" is not for callers to set`);
-  }
+  if (reserved !== undefined) throw invalid(`header "${reserved}" is not for callers to set`);
   for (const name of ["iat", "exp"]) {
-    if (claims[name] !== undefined) {
-      throw new TokenError(
-        "ERR_CLAIMS_INVALID",
-        `claim "${name}" is set from the clock and lifetimeSeconds; leave it out`,
-      );
-    }
+    if (claims[name] !== undefined)
+      throw invalid(`claim "${name}" is set from the clock and lifetimeSeconds; leave it out`);
   }
-  if (claims["iss"] !== undefined && claims["iss"] !== issuer) {
-    throw new TokenError("ERR_CLAIMS_INVALID", 'claim "iss" is the issuer of the provider; leave it out');
-  }
+  if (claims["iss"] !== undefined && claims["iss"] !== issuer)
+    throw invalid('claim "iss" is the issuer of the provider; leave it out');
   const { aud, nbf } = claims;
-  if (aud !== undefined && !isAudience(aud)) {
-    throw new TokenError("ERR_CLAIMS_INVALID", 'claim "aud" must be a string or a list of strings, none of them empty');
-  }
-  if (nbf !== undefined && !Number.isFinite(nbf)) {
-    throw new TokenError("ERR_CLAIMS_INVALID", 'claim "nbf" must be a number of seconds');
-  }
+  if (aud !== undefined) checkAudience(aud);
+  if (nbf !== undefined && !Number.isFinite(nbf)) throw invalid('claim "nbf" must be a number of seconds');
   if (!Number.isFinite(nowMs)) throw new ConfigError("ERR_OPTION_INVALID", '"clock" does not tell the time');
   const iat = Math.floor(nowMs / 1000);
   const protectedHeader = headerOf(active, typ, header);
@@ -123,12 +106,8 @@ export async function signPayload(
 /** The signature over header and payload, all of them in base64url. */
 async function signParts(active: ActiveKey, header: string, payload: string, signal?: AbortSignal): Promise<string> {
   const signingInput = `${header}.${payload}`;
-  if (signingInput.length + 1 + signatureLength > maxTokenBytes) {
-    throw new TokenError(
-      "ERR_CLAIMS_INVALID",
-      `the token would be longer than the ${maxTokenBytes} bytes that verify takes`,
-    );
-  }
+  if (signingInput.length + 1 + signatureLength > maxTokenBytes)
+    throw invalid(`the token would be longer than the ${maxTokenBytes} bytes that verify takes`);
   return toBase64url(await active.sign(encoder.encode(signingInput), signal));
 }
 
@@ -149,16 +128,21 @@ function isPlainObject(value: unknown): boolean {
   return prototype === null || Object.getPrototypeOf(prototype) === null;
 }
 
-/** Whether a verifier can find its name in an `aud`. */
-function isAudience(aud: unknown): boolean {
+/** Refuses an `aud` in which no verifier could find its name. @throws TokenError `ERR_CLAIMS_INVALID` */
+export function checkAudience(aud: unknown): void {
   const names: readonly unknown[] = Array.isArray(aud) ? [...(aud as unknown[])] : [aud];
-  return names.length > 0 && names.every((name) => typeof name === "string" && name !== "");
+  if (names.length > 0 && names.every(text.holds)) return;
+  throw invalid('claim "aud" must be a string or a list of strings, none of them empty');
+}
+
+function invalid(message: string, options?: ErrorOptions): TokenError {
+  return new TokenError("ERR_CLAIMS_INVALID", message, options);
 }
 
 function encode(value: object): string {
   try {
     return toBase64url(JSON.stringify(value));
   } catch (cause) {
-    throw new TokenError("ERR_CLAIMS_INVALID", "claims and header must be what JSON can hold", { cause });
+    throw invalid("claims and header must be what JSON can hold", { cause });
   }
 }
