@@ -13,6 +13,7 @@ import type { Committed, KeyStore } from "../store/store.ts";
 import { postgresStores } from "../store/postgres.ts";
 import { sqliteStore } from "../store/sqlite.ts";
 import { issuerOf } from "./issuer.ts";
+import type { Logger } from "./logger.ts";
 import type { Settings } from "./setting-definitions.ts";
 import { writableByOthers } from "./writable.ts";
 
@@ -23,9 +24,7 @@ export interface Managed {
   readonly wrappingKeys: WrappingKeys;
 }
 
-interface Log {
-  warn(fields: object, message: string): void;
-}
+type Log = Pick<Logger, "warn">;
 
 export interface OpenOptions extends Pick<VaultOptions, "seals" | "accepts"> {
   /** Makes a store that is not there, and a wrapping key beside it. */

@@ -85,11 +85,16 @@ export async function startWorkers(
       if (told.kind === "measured") measured.set(worker, told);
       if (told.kind === "overload") logOverload(log, told.overload, { pid: worker.pid });
     });
-    const answer = firstMessage(worker);
+    let problem: string | undefined;
+    // Not removed, because an "error" event without a listener would end this process.
+    worker.on("error", ({ message }) => (problem = `a worker process cannot be started (${message})`));
+    const answer = answerOf(worker, ({ kind }) => kind === "listening" || kind === "failed", limits.startMs);
     tell(worker, { kind: "start", options: { ...options, port }, keys: current });
     const first = await answer;
-    if (first.kind !== "listening") {
-      throw new ServiceError("ERR_WORKER", first.kind === "failed" ? first.message : "a worker did not start");
+    if (first?.kind !== "listening") {
+      const { signalCode, exitCode } = worker;
+      const end = problem ?? `a worker ended before it listened (${signalCode ?? `exit code ${exitCode}`})`;
+      throw new ServiceError("ERR_WORKER", first?.kind === "failed" ? first.message : end);
     }
     listening.set(worker, 0);
     worker.once("exit", (code, signal) => {
@@ -191,68 +196,50 @@ function tell(worker: ChildProcess, message: ToWorker): void {
   worker.send(message, () => {});
 }
 
-/** Kills the worker after a delay. @returns a function that cancels this */
-function killAfter(worker: ChildProcess, delayMs: number): () => void {
-  const timer = globalThis.setTimeout(() => worker.kill("SIGKILL"), delayMs);
-  return () => clearTimeout(timer);
-}
-
-function firstMessage(worker: ChildProcess): Promise<FromWorker> {
-  const inTime = killAfter(worker, limits.startMs);
-  return new Promise<FromWorker>((resolve) => {
-    const fail = (message: string): void => resolve({ kind: "failed", message });
-    const look = (message: unknown): void => {
-      const told = message as FromWorker;
-      if (told.kind !== "listening" && told.kind !== "failed") return;
-      worker.off("message", look);
-      resolve(told);
+/**
+ * Resolves to the first message that is the answer, or to `undefined` when the worker has ended or could not be started. One that takes too
+ * long is killed.
+ *
+ * @param maySkip resolves to `undefined` in the place of that
+ */
+function answerOf(
+  worker: ChildProcess,
+  isAnswer: (message: FromWorker) => boolean,
+  timeoutMs: number,
+  { maySkip = false } = {},
+): Promise<FromWorker | undefined> {
+  return new Promise((resolve) => {
+    const done = (answer?: FromWorker): void => {
+      clearTimeout(timer);
+      worker.off("message", look).off("exit", end).off("error", end);
+      resolve(answer);
     };
-    worker.on("message", look);
-    worker.once("exit", (code, signal) => fail(`a worker ended before it listened (${signal ?? `exit code ${code}`})`));
-    // Not removed, because an "error" event without a listener would end this process.
-    worker.on("error", (error) => fail(`a worker process cannot be started (${error.message})`));
-  }).finally(inTime);
+    const look = (message: unknown): void => {
+      if (isAnswer(message as FromWorker)) done(message as FromWorker);
+    };
+    const end = (): void => done();
+    const timer = globalThis.setTimeout(maySkip ? end : () => worker.kill("SIGKILL"), timeoutMs);
+    worker.on("message", look).once("exit", end).once("error", end);
+  });
 }
 
 /** Resolves when the worker publishes the keys, or has ended. */
-function updateWorker(worker: ChildProcess, keys: PublicKeys, version: number): Promise<void> {
-  return new Promise((resolve) => {
-    const inTime = killAfter(worker, limits.updateMs);
-    const done = (): void => {
-      inTime();
-      worker.off("message", look).off("exit", done);
-      resolve();
-    };
-    const look = (message: unknown): void => {
-      const answer = message as FromWorker;
-      if (answer.kind === "updated" && answer.version === version) done();
-    };
-    worker.on("message", look).once("exit", done);
-    tell(worker, { kind: "update", keys, version });
-  });
+async function updateWorker(worker: ChildProcess, keys: PublicKeys, version: number): Promise<void> {
+  const isUpdated = (answer: FromWorker): boolean => answer.kind === "updated" && answer.version === version;
+  const updated = answerOf(worker, isUpdated, limits.updateMs);
+  tell(worker, { kind: "update", keys, version });
+  await updated;
 }
 
 /** Resolves when the worker has said what it has measured, or does not in time, or has ended. */
-function measureWorker(worker: ChildProcess): Promise<void> {
-  return new Promise((resolve) => {
-    const done = (): void => {
-      globalThis.clearTimeout(timer);
-      worker.off("message", look).off("exit", done);
-      resolve();
-    };
-    const look = (message: unknown): void => {
-      if ((message as FromWorker).kind === "measured") done();
-    };
-    const timer = globalThis.setTimeout(done, measureMs);
-    worker.on("message", look).once("exit", done);
-    tell(worker, { kind: "measure" });
-  });
+async function measureWorker(worker: ChildProcess): Promise<void> {
+  const measured = answerOf(worker, ({ kind }) => kind === "measured", measureMs, { maySkip: true });
+  tell(worker, { kind: "measure" });
+  await measured;
 }
 
 async function stopWorker(worker: ChildProcess): Promise<void> {
-  const exited = once(worker, "exit");
+  const ended = answerOf(worker, () => false, limits.stopMs);
   tell(worker, { kind: "stop" });
-  const inTime = killAfter(worker, limits.stopMs);
-  await exited;
-  inTime();
+  await ended;
 }
