@@ -84,8 +84,7 @@ export function asJwksdError(error: unknown): JwksdError {
 export class SignerError extends CodedError<"SignerError"> {}
 
 /** Managed keys are not in a state for this step. */
-export class StateError extends JwksdError {
-  declare readonly code: CodeOf<"StateError">;
+export class StateError extends CodedError<"StateError"> {
   /** From then on the step breaks nothing, in epoch milliseconds, where that is known; only of `ERR_TOO_EARLY`. */
   readonly allowedAt: number | undefined;
 
@@ -103,8 +102,7 @@ export class StateError extends JwksdError {
 export class StoreError extends CodedError<"StoreError"> {}
 
 /** A token cannot be made from its input, or is refused. */
-export class TokenError extends JwksdError {
-  declare readonly code: CodeOf<"TokenError">;
+export class TokenError extends CodedError<"TokenError"> {
   /** HTTP status that Express, Fastify and Koa send: 401; 503 when `retryable`; 500 where claims were to be signed. */
   readonly status: number;
 
@@ -116,8 +114,7 @@ export class TokenError extends JwksdError {
 }
 
 /** Keys cannot be fetched now, so the token that needed them may be good or bad. */
-export class FetchError extends JwksdError {
-  declare readonly code: CodeOf<"FetchError">;
+export class FetchError extends CodedError<"FetchError"> {
   /** HTTP status that Express, Fastify and Koa send. */
   readonly status = 503;
   /** When to try again, in seconds; 0 for at once. */

@@ -6,7 +6,7 @@ import type { NewKey } from "../rotation/commands.ts";
 import { impactOf } from "../rotation/impact.ts";
 import { type RotationPlan, plan, planKeyName } from "../rotation/plan.ts";
 import type { RotationPolicy } from "../rotation/policy.ts";
-import { uriOf } from "../rotation/records.ts";
+import { recordTimes, uriOf } from "../rotation/records.ts";
 import { kidText, relativeText, timeText } from "../rotation/format.ts";
 import { planVerbs } from "../report/plan-scale.ts";
 import { indented, terminalOf } from "../report/terminal.ts";
@@ -202,20 +202,15 @@ function nextSteps({ steps }: RotationPlan): RotationPlan["steps"] {
 
 /** A record as it may be printed: chosen by name, so that its private half cannot get out. */
 export function publicRecord(record: KeyRecord, more: object = {}) {
-  const { kid, use, alg, state, announcedAt, activatedAt, retiredAt, endedAt, unannounced, publicJwk } = record;
-  const { publishedAt, unusedAt, announceForSeconds, retireForSeconds } = record;
+  const { kid, use, alg, state, unannounced, announceForSeconds, retireForSeconds, publicJwk } = record;
+  const times = recordTimes.map((name) => [name, record[name]] as const);
   const uri = uriOf(record);
   return {
     kid,
     use,
     alg,
     state,
-    announcedAt: iso(announcedAt),
-    ...(publishedAt !== undefined && { publishedAt: iso(publishedAt) }),
-    ...(activatedAt !== undefined && { activatedAt: iso(activatedAt) }),
-    ...(retiredAt !== undefined && { retiredAt: iso(retiredAt) }),
-    ...(unusedAt !== undefined && { unusedAt: iso(unusedAt) }),
-    ...(endedAt !== undefined && { endedAt: iso(endedAt) }),
+    ...Object.fromEntries(times.flatMap(([name, at]) => (at === undefined ? [] : [[name, iso(at)]]))),
     ...(unannounced === true && { unannounced }),
     ...(announceForSeconds !== undefined && { announceForSeconds }),
     ...(retireForSeconds !== undefined && { retireForSeconds }),

@@ -1,12 +1,9 @@
-import { styleText } from "node:util";
 import { setResponse } from "../doctor/examine.ts";
 import type { Happening } from "../doctor/node/index.ts";
 import type { Break, Exchange, Finding, Observations, Severity } from "../doctor/index.ts";
 import { jsonOf } from "../json.ts";
 import { printable } from "../printable.ts";
-import { type Color, indented, type terminalOf } from "../report/terminal.ts";
-
-type Terminal = ReturnType<typeof terminalOf>;
+import { type Color, type Terminal, indented, painted } from "../report/terminal.ts";
 
 const labelWidth = 10;
 const colors: Readonly<Record<Severity, Color>> = { broken: "red", risk: "yellow", advice: "cyan" };
@@ -59,7 +56,7 @@ export function happeningLine({ at, text }: Happening): string {
 function section(finding: Finding, terminal: Terminal): string {
   const { code, severity, title, seen, count, rule, breaks, remedy, link } = finding;
   const more = count > seen.length ? [`and ${(count - seen.length).toLocaleString("en")} more`] : [];
-  const head = `${painted(severity, colors[severity], terminal)}  ${code}: ${title}`;
+  const head = `${painted(severity, terminal.color ? colors[severity] : undefined)}  ${code}: ${title}`;
   const parts: readonly (readonly [label: string, lines: readonly string[]])[] = [
     ["seen", [...seen, ...more]],
     ["rule", [rule]],
@@ -81,8 +78,4 @@ function whom({ client, version, fails, issue }: Break): string {
   const tokens = fails === "every token" ? "all tokens" : "tokens of the key";
   const source = issue === undefined ? "" : `, ${issue.replace(/^https:\/\/github\.com\/(.+)\/issues\//, "$1#")}`;
   return `${client} ${version}: ${tokens}${source}`;
-}
-
-function painted(text: string, color: Color, { color: isColored }: Terminal): string {
-  return isColored ? styleText(color, text, { validateStream: false }) : text;
 }

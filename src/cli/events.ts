@@ -1,7 +1,7 @@
 import { Command, InvalidArgumentError } from "commander";
 import { kidText, timeText } from "../rotation/format.ts";
 import { indented, terminalOf } from "../report/terminal.ts";
-import { type Io, iso, print } from "./io.ts";
+import { type Io, iso, print, printJson } from "./io.ts";
 import { type Flags, addLookSettings, withEvents } from "./open-keys.ts";
 
 type EventsFlags = Flags & { readonly limit: number; readonly before?: number };
@@ -33,8 +33,7 @@ async function events(io: Io, flags: EventsFlags): Promise<void> {
       kid,
       reason,
     }));
-    print(io, JSON.stringify(shown, undefined, 2));
-    return;
+    return printJson(io, shown);
   }
   const { columns } = terminalOf(io.stdout, io.environment);
   const width = String(found[0]?.number ?? 0).length;

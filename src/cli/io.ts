@@ -16,6 +16,11 @@ export function print({ stdout }: Io, text: string): void {
   stdout.write(`${text}\n`);
 }
 
+/** Prints a result for programs. */
+export function printJson(io: Io, value: unknown): void {
+  print(io, JSON.stringify(value, undefined, 2));
+}
+
 /** Prints a warning, an error or a hint, not a result. Text from outside is escaped. */
 export function tell({ stderr }: Io, text: string): void {
   stderr.write(`jwksd: ${printableLines(text)}\n`);

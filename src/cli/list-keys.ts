@@ -8,7 +8,7 @@ import { planVerbs } from "../report/plan-scale.ts";
 import { aligned, indented, terminalOf } from "../report/terminal.ts";
 import type { KeyRecord } from "../store/store.ts";
 import { publicRecord } from "./change-keys.ts";
-import { type Io, iso, print } from "./io.ts";
+import { type Io, iso, print, printJson } from "./io.ts";
 import { type Flags, addLookSettings, look } from "./open-keys.ts";
 import { printWaits, waitsJson } from "./replicas.ts";
 
@@ -40,7 +40,7 @@ export async function listKeys(io: Io, flags: ListFlags): Promise<void> {
       rotatingSince: since === undefined ? null : iso(since),
       effects: still,
     };
-    return print(io, JSON.stringify(json, undefined, 2));
+    return printJson(io, json);
   }
   const { columns } = terminalOf(io.stdout, io.environment);
   const lines =

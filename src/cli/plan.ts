@@ -7,7 +7,7 @@ import { planPicture } from "../report/plan-picture.ts";
 import { planSvg } from "../report/plan-svg.ts";
 import { indented, terminalOf } from "../report/terminal.ts";
 import { count } from "./events.ts";
-import { type Io, iso, print } from "./io.ts";
+import { type Io, iso, print, printJson } from "./io.ts";
 import { type Flags, addStoreSettings, look } from "./open-keys.ts";
 import { printWaits, waitsJson } from "./replicas.ts";
 
@@ -47,7 +47,7 @@ async function showPlan(io: Io, flags: PlanFlags): Promise<void> {
   if (flags.svg !== undefined) await write(flags.svg, planSvg(ahead, title));
   if (flags.json === true) {
     const json = { verified: isVerified, ...asJson(ahead, still), waits: waitsJson(records, policy, replicas) };
-    return print(io, JSON.stringify(json, undefined, 2));
+    return printJson(io, json);
   }
   const terminal = terminalOf(io.stdout, io.environment);
   print(io, planPicture(ahead, terminal));

@@ -15,7 +15,7 @@ import type { RotationPolicy } from "../rotation/policy.ts";
 import { isStanding } from "../rotation/standing.ts";
 import type { KeyRecord, Lease } from "../store/store.ts";
 import { endCopyCommand } from "./end-copy.ts";
-import { type Io, iso, print } from "./io.ts";
+import { type Io, iso, print, printJson } from "./io.ts";
 import { type Flags, addLookSettings, look } from "./open-keys.ts";
 
 export function replicasCommand(io: Io): Command {
@@ -52,7 +52,7 @@ async function replicas(io: Io, flags: Flags): Promise<void> {
       }),
       waits: waitsJson(records, policy, replicas),
     };
-    return print(io, JSON.stringify(json, undefined, 2));
+    return printJson(io, json);
   }
   const { columns } = terminalOf(io.stdout, io.environment);
   print(io, table(records, policy, replicas).join("\n"));

@@ -3,6 +3,7 @@ import { type RotationPlan, planKeyName } from "../rotation/plan.ts";
 import {
   type ChartLayout,
   axisHeight,
+  chartLegend,
   chartPatterns,
   narrowLayout,
   planChart,
@@ -74,23 +75,13 @@ function chart(plan: RotationPlan, layout: ChartLayout, below: number, name: str
   </svg>`;
 }
 
-function legend({ segments }: RotationPlan): Html {
-  const meanings = [
-    ["announced", "announced: published only"],
-    ["active", "active"],
-    ["retiring", "retiring"],
-    ["revoked", "revoked, but caches may trust it"],
-    ["mode", "rotation mode: cached for 5 min"],
-  ] as const;
-  const shown = meanings.filter(
-    ([state]) => state !== "revoked" || segments.some((segment) => segment.state === state),
-  );
+function legend(plan: RotationPlan): Html {
   return html`<ul class="legend" role="list">
-    ${shown.map(
-      ([state, meaning]) =>
+    ${chartLegend(plan).map(
+      ([pattern, meaning]) =>
         html`<li>
           <svg class="chart swatch" width="28" height="15" aria-hidden="true">
-            <rect class="${state}" x="1" y="1" width="26" height="13" rx="2" />
+            <rect class="${pattern}" x="1" y="1" width="26" height="13" rx="2" />
           </svg>
           ${meaning}
         </li>`,

@@ -75,6 +75,18 @@ export const chartStyle = `
     .on-light { fill: #e6eaf0; stroke: #161b22; }
   }`;
 
+/** What the patterns of a chart mean. */
+export function chartLegend({ segments }: RotationPlan): readonly (readonly [pattern: string, meaning: string])[] {
+  const isRevoked = segments.some(({ state }) => state === "revoked");
+  return [
+    ["announced", "announced: published only"],
+    ["active", "active"],
+    ["retiring", "retiring"],
+    ...(isRevoked ? [["revoked", "revoked, but caches may trust it"] as const] : []),
+    ["mode", "rotation mode: cached for 5 min"],
+  ];
+}
+
 /** What charts fill their bars with: once in a document. */
 export const chartPatterns =
   '<defs><pattern id="stripes" width="7" height="7" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">' +

@@ -1,9 +1,8 @@
-import { styleText } from "node:util";
 import type { KeyState } from "../store/store.ts";
 import { type RotationPlan, planKeyName } from "../rotation/plan.ts";
 import { durationText, relativeText, timeText } from "../rotation/format.ts";
 import { type PlanScale, numberedSteps, planScale, shortened } from "./plan-scale.ts";
-import { type Color, indented } from "./terminal.ts";
+import { type Color, indented, painted } from "./terminal.ts";
 
 /** What a terminal can show. */
 export interface PictureOptions {
@@ -83,7 +82,7 @@ function timeline(plan: RotationPlan, { columns, color = false, ascii = false }:
   const nowAt = scale.x(plan.now);
 
   const line = (label: string, cells: readonly Cell[]): string =>
-    `${label.padEnd(labelWidth)} ${cells.map(({ text, color: one }) => painted(text, color ? one : undefined)).join("")}`.trimEnd();
+    `${label.padEnd(labelWidth)} ${cells.map(({ text, color: one }) => painted(text, color && text !== " " ? one : undefined)).join("")}`.trimEnd();
   const blank = (): Cell[] =>
     Array.from({ length: width }, (_, at) => (at === nowAt ? { text: glyph.now, color: colors.quiet } : { text: " " }));
   const fill = (cells: Cell[], from: number, to: number | undefined, cell: Cell): void => {
@@ -210,8 +209,4 @@ function stepLines(plan: RotationPlan, columns: number): string[] {
     }
   }
   return lines;
-}
-
-function painted(text: string, color: Color | undefined): string {
-  return color === undefined || text === " " ? text : styleText(color, text, { validateStream: false });
 }

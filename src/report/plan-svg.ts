@@ -1,7 +1,6 @@
-import type { KeyState } from "../store/store.ts";
 import type { RotationPlan } from "../rotation/plan.ts";
 import { relativeText, timeText } from "../rotation/format.ts";
-import { chartPatterns, chartStyle, escaped, planChart, text, wideLayout } from "./plan-chart.ts";
+import { chartLegend, chartPatterns, chartStyle, escaped, planChart, text, wideLayout } from "./plan-chart.ts";
 import { numberedSteps, shortened } from "./plan-scale.ts";
 import { indented } from "./terminal.ts";
 
@@ -13,8 +12,6 @@ const lineHeight = 19;
 const style = `${chartStyle}
   .paper { fill: #ffffff; }
   @media screen and (prefers-color-scheme: dark) { .paper { fill: #161b22; } }`;
-
-type Shown = Exclude<KeyState, "removed">;
 
 /**
  * A plan as an SVG picture for a runbook, without scripts and external parts. Its background follows the light or dark mode of the reader.
@@ -44,21 +41,11 @@ function subtitle({ now, keys }: RotationPlan): string {
   return `as of ${timeText(now)}; not to scale: the axis has the durations${next}`;
 }
 
-function legend({ segments }: RotationPlan, y: number): string[] {
-  const meanings: readonly (readonly [Shown | "mode", string])[] = [
-    ["announced", "announced: published only"],
-    ["active", "active"],
-    ["retiring", "retiring"],
-    ["revoked", "revoked, but caches may trust it"],
-    ["mode", "rotation mode: cached for 5 min"],
-  ];
-  const shown = meanings.filter(
-    ([state]) => state !== "revoked" || segments.some((segment) => segment.state === state),
-  );
+function legend(plan: RotationPlan, y: number): string[] {
   let x = margin;
-  return shown.map(([state, meaning]) => {
+  return chartLegend(plan).map(([pattern, meaning]) => {
     const part =
-      `<rect class="${state}" x="${x}" y="${y - 11}" width="26" height="13" rx="2"/>` +
+      `<rect class="${pattern}" x="${x}" y="${y - 11}" width="26" height="13" rx="2"/>` +
       text(x + 33, y, meaning, "quiet");
     x += 33 + meaning.length * characterWidth + 14;
     return part;

@@ -1,4 +1,4 @@
-import type { styleText } from "node:util";
+import { styleText } from "node:util";
 
 export type Color = Parameters<typeof styleText>[0];
 
@@ -14,11 +14,22 @@ export function indented(text: string, columns: number, indent: number): string[
   return lines.map((line) => `${" ".repeat(indent)}${line}`);
 }
 
+export interface Terminal {
+  readonly columns: number;
+  readonly color: boolean;
+  readonly ascii: boolean;
+}
+
+/** A text in a colour, if it is to have one. */
+export function painted(text: string, color: Color | undefined): string {
+  return color === undefined ? text : styleText(color, text, { validateStream: false });
+}
+
 /** What an output can show: its width, colours (in a terminal without NO_COLOR), and whether only ASCII. */
 export function terminalOf(
   output: { readonly isTTY?: boolean; readonly columns?: number },
   environment: Readonly<Record<string, string | undefined>>,
-): { readonly columns: number; readonly color: boolean; readonly ascii: boolean } {
+): Terminal {
   const isTerminal = output.isTTY === true;
   const columns = Number(environment["COLUMNS"]);
   const locale = environment["LC_ALL"] || environment["LC_CTYPE"] || environment["LANG"] || "";

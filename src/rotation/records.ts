@@ -164,8 +164,15 @@ export function checkAnnounced(records: readonly KeyRecord[]): void {
   );
 }
 
-/** Those that a record may have beside that of its state. */
-const laterTimes = ["publishedAt", "activatedAt", "retiredAt", "unusedAt", "endedAt"] as const;
+/** The times that a record may have, in epoch milliseconds, in the order of the life of its key. */
+export const recordTimes = [
+  "announcedAt",
+  "publishedAt",
+  "activatedAt",
+  "retiredAt",
+  "unusedAt",
+  "endedAt",
+] as const satisfies readonly (keyof KeyRecord)[];
 
 /** A kid is never used twice, and neither is a key. */
 function checkDistinct(records: readonly KeyRecord[], before: readonly KeyRecord[]): void {
@@ -201,7 +208,7 @@ function checkRecord(record: KeyRecord): void {
   if (!isDate(announcedAt) || !isDate(stateSince(record))) {
     throw invalid(`kid ${JSON.stringify(kid)}: the time is missing at which it became ${state}`);
   }
-  for (const name of laterTimes) {
+  for (const name of recordTimes) {
     if (!isDate(record[name] ?? 0)) throw invalid(`kid ${JSON.stringify(kid)}: ${name} is no time`);
   }
   for (const name of ["announceForSeconds", "retireForSeconds"] as const) {

@@ -40,14 +40,19 @@ export function createLogger(from: string, write: (line: string) => void): Logge
     throw new ConfigError("ERR_OPTION_INVALID", `${rule}, not ${JSON.stringify(from)}`);
   }
   const lowest = levels[from as keyof typeof levels];
-  const at = (level: number): Log => {
-    return (...event: readonly [message: string] | readonly [fields: object, message: string]) => {
-      if (level < lowest) return;
-      const [fields, msg] = event.length === 1 ? [{}, event[0]] : event;
-      write(JSON.stringify({ level, time: systemClock.now(), ...fields, msg }));
-    };
+  return loggerOf((name, fields, msg) => {
+    const level = levels[name];
+    if (level >= lowest) write(JSON.stringify({ level, time: systemClock.now(), ...fields, msg }));
+  });
+}
+
+/** The logger that takes each event apart. */
+export function loggerOf(take: (level: keyof Logger, fields: object, message: string) => void): Logger {
+  const at = (level: keyof Logger): Log => {
+    return (...event: readonly [message: string] | readonly [fields: object, message: string]) =>
+      event.length === 1 ? take(level, {}, event[0]) : take(level, ...event);
   };
-  return { info: at(levels.info), warn: at(levels.warn), error: at(levels.error) };
+  return { info: at("info"), warn: at("warn"), error: at("error") };
 }
 
 const pause = new Int32Array(new SharedArrayBuffer(4));

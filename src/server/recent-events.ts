@@ -1,6 +1,6 @@
 import type { Clock } from "../clock.ts";
 import type { LogEvent } from "../status/known.ts";
-import type { Logger } from "./logger.ts";
+import { type Logger, loggerOf } from "./logger.ts";
 
 const maxEvents = 50;
 
@@ -17,16 +17,12 @@ export interface RecentEvents {
 export function recentEvents(log: Logger, clock: Clock): RecentEvents {
   let newest: readonly LogEvent[] = [];
   const watchers = new Set<() => void>();
-  const at = (level: LogEvent["level"]): Logger["info"] => {
-    return (...event: readonly [message: string] | readonly [fields: object, message: string]) => {
-      const [fields, message] = event.length === 1 ? [{}, event[0]] : event;
+  return {
+    log: loggerOf((level, fields, message) => {
       newest = [{ at: clock.now(), level, message, details: detailsOf(fields) }, ...newest.slice(0, maxEvents - 1)];
       log[level](fields, message);
       for (const watcher of watchers) watcher();
-    };
-  };
-  return {
-    log: { info: at("info"), warn: at("warn"), error: at("error") },
+    }),
     events: () => newest,
     watch: (onEvent) => void watchers.add(onEvent),
   };

@@ -3,7 +3,7 @@ import { planVerbs } from "../report/plan-scale.ts";
 import { type PlanStep, type RotationPlan, plan } from "../rotation/plan.ts";
 import { rotatingSince } from "../rotation/mode-intervals.ts";
 import { isStanding } from "../rotation/standing.ts";
-import { isLive, isRotating, keyUses, stateSince, uriOf } from "../rotation/records.ts";
+import { isLive, isRotating, keyUses, recordTimes, stateSince, uriOf } from "../rotation/records.ts";
 import type { KeyRecord, KeyState, StoredEvent } from "../store/store.ts";
 import { type Fault, faultsOf, replicasAt } from "./faults.ts";
 import type { Known, KnownError, KnownManager, LogEvent, PublishedKey } from "./known.ts";
@@ -18,7 +18,7 @@ export interface KeyStatus {
   /** Since when. */
   readonly since?: number | undefined;
   /** When it came to each state, and its waits began; only of what has been. */
-  readonly times: Partial<Record<(typeof timeNames)[number], number>>;
+  readonly times: Partial<Record<(typeof recordTimes)[number], number>>;
   /** Of a published encryption key from a file: when it is no longer published. */
   readonly notAfter?: number | undefined;
   readonly privateHalf: "wrapped in the store" | "external" | "not in jwksd";
@@ -112,8 +112,6 @@ export interface Status {
   readonly events: readonly LogEvent[];
 }
 
-const timeNames = ["announcedAt", "publishedAt", "activatedAt", "retiredAt", "unusedAt", "endedAt"] as const;
-
 /** The status of a service that knows this. */
 export function statusOf(known: Known): Status {
   const { phase, issuer, jwksUri, pid, notReady, manager, withoutStore, events } = known;
@@ -184,7 +182,7 @@ function managedKeys(records: readonly KeyRecord[], steps: readonly StepStatus[]
   return live.map((record) => {
     const { kid, use, alg, state } = record;
     const uri = uriOf(record);
-    const times = Object.fromEntries(timeNames.flatMap((name) => (name in record ? [[name, record[name]]] : [])));
+    const times = Object.fromEntries(recordTimes.flatMap((name) => (name in record ? [[name, record[name]]] : [])));
     return {
       kid,
       use,

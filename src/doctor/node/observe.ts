@@ -54,9 +54,7 @@ export async function observe(target: string, options: ObserveOptions = {}): Pro
 /** Observes the content of a file, or a fetched body. @param at when it was read, in epoch milliseconds */
 export function observeBody(body: Uint8Array, at: number): Observations {
   const { value } = readJson(body, "");
-  if (isObject(value) && value["keys"] === undefined && (value["jwks_uri"] ?? value["issuer"]) !== undefined) {
-    return { at, discovery: { body } };
-  }
+  if (isMetadata(value)) return { at, discovery: { body } };
   return { at, set: { body }, certificates: readCertificates(value) };
 }
 
@@ -69,12 +67,12 @@ function certificatesOf({ set, probes }: Pick<Observations, "set" | "probes">) {
 async function find(target: string, request: Requester): Promise<Pick<Observations, "issuer" | "discovery" | "set">> {
   if (wellKnown.test(target)) return { discovery: reached(await request(target)) };
   const discovery = reached(await request(wellKnownUrl(target)));
-  if (isMetadata(discovery)) return { issuer: target, discovery };
+  if (isMetadata(jsonIn(discovery))) return { issuer: target, discovery };
   const direct = reached(await request(target));
-  if (isMetadata(direct)) return { discovery: direct };
+  if (isMetadata(jsonIn(direct))) return { discovery: direct };
   // An issuer without a discovery document often answers its bare URL with a web page.
   const isIssuer = ["", "/"].includes(new URL(target).pathname);
-  if (!isIssuer || hasKeys(direct)) return { set: direct };
+  if (!isIssuer || memberOf(jsonIn(direct), "keys") !== undefined) return { set: direct };
   return { issuer: target, discovery };
 }
 
@@ -96,21 +94,21 @@ function reached(exchange: Exchange): Exchange {
   return exchange;
 }
 
-function isMetadata({ status, body }: Exchange): boolean {
-  if (status !== 200 || body === undefined) return false;
-  const { value } = readJson(body, "");
-  return isObject(value) && value["keys"] === undefined && (value["jwks_uri"] ?? value["issuer"]) !== undefined;
+/** What a good response holds; `undefined` where it is no JSON. */
+function jsonIn({ status, body }: Exchange): unknown {
+  return status === 200 && body !== undefined ? readJson(body, "").value : undefined;
 }
 
-function hasKeys({ status, body }: Exchange): boolean {
-  const value = status === 200 && body !== undefined ? readJson(body, "").value : undefined;
-  return isObject(value) && value["keys"] !== undefined;
+const memberOf = (value: unknown, name: string): unknown => (isObject(value) ? value[name] : undefined);
+
+/** Whether a value looks like a discovery document, and not like a JWK Set. */
+function isMetadata(value: unknown): boolean {
+  const address = memberOf(value, "jwks_uri") ?? memberOf(value, "issuer");
+  return memberOf(value, "keys") === undefined && address !== undefined;
 }
 
 function jwksUriOf(discovery: Exchange | undefined): string | undefined {
-  if (discovery?.status !== 200 || discovery.body === undefined) return undefined;
-  const { value } = readJson(discovery.body, "");
-  const uri = isObject(value) ? value["jwks_uri"] : undefined;
+  const uri = discovery && memberOf(jsonIn(discovery), "jwks_uri");
   return typeof uri === "string" && URL.canParse(uri) ? uri : undefined;
 }
 
