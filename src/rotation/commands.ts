@@ -49,27 +49,33 @@ export function applyCommand(
   now: number,
 ): Change {
   // A wait that was missed is not over, whoever asks.
-  const change = apply(restartWaits({ records, events: [] }, policy, now), command, policy, now);
+  const change = apply(restartWaits({ records, events: [] }, policy, now), command, { policy, now });
   checkRecords(change.records, records);
   return change;
 }
 
-function apply(change: Change, command: Command, policy: RotationPolicy, now: number): Change {
+/** By which rules a command is judged, and when. */
+interface At {
+  readonly policy: RotationPolicy;
+  readonly now: number;
+}
+
+function apply(change: Change, command: Command, at: At): Change {
   switch (command.type) {
     case "announce":
-      return announce(change, command.key, now, "an operator announced it");
+      return announce(change, command.key, at.now, "an operator announced it");
     case "activate":
-      return activate(change, recordOf(change.records, command.kid), command.force === true, policy, now);
+      return activate(change, recordOf(change.records, command.kid), command.force === true, at);
     case "retire":
-      return retire(change, recordOf(change.records, command.kid), command.force === true, policy, now);
+      return retire(change, recordOf(change.records, command.kid), command.force === true, at);
     case "remove":
-      return remove(change, recordOf(change.records, command.kid), command.force === true, policy, now);
+      return remove(change, recordOf(change.records, command.kid), command.force === true, at);
     case "revoke":
-      return revoke(change, recordOf(change.records, command.kid), command.replacement, policy, now);
+      return revoke(change, recordOf(change.records, command.kid), command.replacement, at);
     case "rotate":
-      return rotate(change, command.use, command.key, command.now === true, policy, now);
+      return rotate(change, command, at);
     default:
-      return importKey(change, command, policy, now);
+      return importKey(change, command, at);
   }
 }
 
@@ -89,11 +95,12 @@ export function announce(change: Change, key: NewKey, now: number, reason: strin
   return isFirst ? unannounced(added, record, now, "it is the first key") : added;
 }
 
-function activate(change: Change, key: KeyRecord, force: boolean, policy: RotationPolicy, now: number): Change {
+function activate(change: Change, key: KeyRecord, force: boolean, at: At): Change {
   if (key.state !== "announced") throw refused(key, `is ${key.state}; only an announced key can become active`);
+  const { policy, now } = at;
   if (now >= earliestEndOfWait(key, policy, now)) return activateKey(change, key, now, "an operator activated it");
   if (!force) {
-    throw tooEarly(key, policy, now, {
+    throw tooEarly(key, at, {
       behind: "may not sign yet: not every replica publishes it",
       waits:
         "may not sign before its announcement is over: caches do not know it yet, and verifiers that do not ask again would refuse its tokens",
@@ -102,14 +109,15 @@ function activate(change: Change, key: KeyRecord, force: boolean, policy: Rotati
   return unannounced(change, key, now, "an operator forced it before its announcement was over");
 }
 
-function retire(change: Change, key: KeyRecord, force: boolean, policy: RotationPolicy, now: number): Change {
+function retire(change: Change, key: KeyRecord, force: boolean, at: At): Change {
   if (key.state !== "active") throw refused(key, `is ${key.state}; only the active key can retire`);
   const next = announcedKey(change.records, key.use);
   if (next === undefined) throw refused(key, "cannot retire before another key is announced; see jwksd rotate");
-  return activate(change, next, force, policy, now);
+  return activate(change, next, force, at);
 }
 
-function remove(change: Change, key: KeyRecord, force: boolean, policy: RotationPolicy, now: number): Change {
+function remove(change: Change, key: KeyRecord, force: boolean, at: At): Change {
+  const { policy, now } = at;
   if (key.state === "announced" && (key.use === "sig" || force))
     return end(change, key.kid, "removed", now, "an operator withdrew it before it was in use");
   if (key.state === "announced") {
@@ -119,7 +127,7 @@ function remove(change: Change, key: KeyRecord, force: boolean, policy: Rotation
   if (key.state !== "retiring") throw refused(key, `is ${key.state}; only a retiring or announced key can be removed`);
   if (now >= earliestEndOfWait(key, policy, now)) return end(change, key.kid, "removed", now, "an operator removed it");
   if (!force) {
-    throw tooEarly(key, policy, now, {
+    throw tooEarly(key, at, {
       behind: "may not be removed yet: a replica may still sign with it, or publish it for encryption",
       waits: "may not be removed yet: what it signed, or what is encrypted to it, is still in use",
     });
@@ -127,62 +135,42 @@ function remove(change: Change, key: KeyRecord, force: boolean, policy: Rotation
   return end(change, key.kid, "removed", now, "an operator forced it while it was still needed");
 }
 
-function revoke(
-  change: Change,
-  key: KeyRecord,
-  replacement: NewKey | undefined,
-  policy: RotationPolicy,
-  now: number,
-): Change {
+function revoke(change: Change, key: KeyRecord, replacement: NewKey | undefined, at: At): Change {
   if (!isLive(key)) throw refused(key, `is ${key.state} already`);
   const reason = "an operator revoked it";
-  if (key.state !== "active") return end(change, key.kid, "revoked", now, reason);
-  const replaced = replaceActive(change, key.use, replacement, policy, now);
-  if (replaced !== undefined) return end(replaced, key.kid, "revoked", now, reason);
-  if (key.use === "enc") return end(change, key.kid, "revoked", now, reason);
+  if (key.state !== "active") return end(change, key.kid, "revoked", at.now, reason);
+  const replaced = replaceActive(change, key.use, replacement, at);
+  if (replaced !== undefined) return end(replaced, key.kid, "revoked", at.now, reason);
+  if (key.use === "enc") return end(change, key.kid, "revoked", at.now, reason);
   throw refused(key, "is the active key, and no other key is announced; a replacement is needed");
 }
 
-function rotate(
-  change: Change,
-  use: KeyUse,
-  key: NewKey | undefined,
-  immediately: boolean,
-  policy: RotationPolicy,
-  now: number,
-): Change {
-  if (!immediately) {
+function rotate(change: Change, { use, key, now }: Extract<Command, { type: "rotate" }>, at: At): Change {
+  if (now !== true) {
     if (key === undefined) throw new StateError("ERR_TRANSITION", "a planned rotation needs a new key to announce");
     checkNew(change, key, use);
-    return announce(change, key, now, "an operator began a rotation");
+    return announce(change, key, at.now, "an operator began a rotation");
   }
-  const replaced = replaceActive(change, use, key, policy, now);
+  const replaced = replaceActive(change, use, key, at);
   if (replaced !== undefined) return replaced;
   throw new StateError("ERR_TRANSITION", `no key of use "${use}" is announced; a new key is needed`);
 }
 
 /** Lets the announced key, or else a new one, sign at once; `undefined` where there is neither. */
-function replaceActive(
-  change: Change,
-  use: KeyUse,
-  key: NewKey | undefined,
-  policy: RotationPolicy,
-  now: number,
-): Change | undefined {
+function replaceActive(change: Change, use: KeyUse, key: NewKey | undefined, at: At): Change | undefined {
   const announced = announcedKey(change.records, use);
-  if (announced !== undefined) return activate(change, announced, true, policy, now);
+  if (announced !== undefined) return activate(change, announced, true, at);
   if (key === undefined) return undefined;
   checkNew(change, key, use);
-  const record = announcedRecord(key, now);
-  const added = add(change, record, now, "it is needed at once");
-  return unannounced(added, record, now, "an operator asked for it to sign at once");
+  const record = announcedRecord(key, at.now);
+  const added = add(change, record, at.now, "it is needed at once");
+  return unannounced(added, record, at.now, "an operator asked for it to sign at once");
 }
 
 function importKey(
   change: Change,
   { key, state, force }: Extract<Command, { type: "import" }>,
-  policy: RotationPolicy,
-  now: number,
+  { policy, now }: At,
 ): Change {
   checkNew(change, key);
   if (!["announced", "active", "retiring"].includes(state))
@@ -256,8 +244,7 @@ function refused({ kid }: Pick<KeyRecord, "kid">, rule: string): StateError {
 /** @param rules what is broken while replicas are behind, and while the wait goes on */
 function tooEarly(
   record: KeyRecord,
-  policy: RotationPolicy,
-  now: number,
+  { policy, now }: At,
   rules: { readonly behind: string; readonly waits: string },
 ): StateError {
   const allowedAt = earliestEndOfWait(record, policy, now);
