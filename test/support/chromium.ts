@@ -1,32 +1,29 @@
+import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
-import { part } from "./parts.ts";
+import type { Browser } from "playwright-core";
+import { bundle } from "./bundle.ts";
 import { temporaryFolder } from "./service.ts";
 import type { RotatingOp } from "./verifier-op.ts";
-import { bundle } from "./bundle.ts";
-import { type Verifier, type VerifierOptions, processVerifier } from "./verifier-run.ts";
+import { type Verifier, type VerifierOptions, startControl } from "./verifier-run.ts";
 
-const flags = [
-  "--headless",
-  "--no-sandbox",
-  "--disable-gpu",
-  "--disable-quic",
-  "--no-first-run",
-  "--disable-background-networking",
-  "--disable-component-update",
-  "--disable-sync",
-];
-
-/** A page of another origin than the provider, in a browser that has never been anywhere. */
-export async function startPage(
+/** A verifier that is a page of another origin than the provider, in a context that has never been anywhere. */
+export function pageVerifier(
   t: TestContext,
+  browser: Browser,
   op: Pick<RotatingOp, "issuer">,
   script: string,
   options: VerifierOptions = {},
-): Promise<Verifier> {
-  const folder = await temporaryFolder(t);
-  const bundled = join(folder, "page.js");
-  await bundle(script, bundled);
-  const command = [part("chromium"), ...flags, `--user-data-dir=${join(folder, "profile")}`] as const;
-  return processVerifier(t, op, command, { ...options, script: bundled });
+): Verifier {
+  return async (next) => {
+    const file = join(await temporaryFolder(t), "page.js");
+    await bundle(script, file);
+    const { origin, report } = await startControl(t, op, next, options, await readFile(file, "utf8"));
+    const context = await browser.newContext();
+    t.after(() => context.close());
+    const page = await context.newPage();
+    const failed = new Promise<never>((_, reject) => void page.on("pageerror", reject));
+    await page.goto(origin);
+    return Promise.race([report, failed]);
+  };
 }

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { EventEmitter, once } from "node:events";
-import { createReadStream } from "node:fs";
 import { type RequestListener, type ServerResponse, createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { json } from "node:stream/consumers";
@@ -85,20 +84,17 @@ export function assertLivedThrough(
   return sets;
 }
 
-export interface VerifierOptions extends Partial<Pick<VerifierSetup, "kind" | "state">> {
-  /** For browsers: the script of the page. */
-  readonly script?: string;
-}
+export type VerifierOptions = Partial<Pick<VerifierSetup, "kind" | "state">>;
 
 /** A verifier that is a process of its own. The command gets one more argument, the URL at which the tokens are. */
 export function processVerifier(
   t: TestContext,
   { issuer }: Pick<RotatingOp, "issuer">,
   [program, ...args]: readonly [string, ...string[]],
-  { kind = "remote", state, script }: VerifierOptions = {},
+  options: VerifierOptions = {},
 ): Verifier {
   return async (next) => {
-    const { origin, report } = await startControl(t, { issuer, audience, kind, state }, next, script);
+    const { origin, report } = await startControl(t, { issuer }, next, options);
     const child = spawn(program, [...args, origin], { stdio: ["ignore", "ignore", "pipe"] });
     let errors = "";
     child.stderr.setEncoding("utf8").on("data", (chunk: string) => (errors += chunk));
@@ -117,8 +113,19 @@ function send(response: ServerResponse, type: string, body: string): void {
   response.writeHead(200, { "Content-Type": type, "Cache-Control": "no-store" }).end(body);
 }
 
-/** Gives a verifier its tokens by HTTP, and takes its report. */
-async function startControl(t: TestContext, setup: VerifierSetup, next: NextWindow, script: string | undefined) {
+/**
+ * Gives a verifier its tokens by HTTP, and takes its report.
+ *
+ * @param script for browsers: the text of the page's script
+ */
+export async function startControl(
+  t: TestContext,
+  { issuer }: Pick<RotatingOp, "issuer">,
+  next: NextWindow,
+  { kind = "remote", state }: VerifierOptions,
+  script: string = "",
+): Promise<{ readonly origin: string; readonly report: Promise<Report> }> {
+  const setup: VerifierSetup = { issuer, audience, kind, state };
   const { promise: report, resolve } = Promise.withResolvers<Report>();
   const routes: Readonly<Record<string, RequestListener>> = {
     "/setup": (_, response) => send(response, "application/json", JSON.stringify(setup)),
@@ -126,10 +133,7 @@ async function startControl(t: TestContext, setup: VerifierSetup, next: NextWind
       send(response, "application/json", JSON.stringify(await next(Number(headers["x-after"])))),
     "/report": async (incoming) => resolve((await json(incoming)) as Report),
     "/": (_, response) => send(response, "text/html", '<script type="module" src="/script.js"></script>'),
-    "/script.js": (_, response) => {
-      response.setHeader("Content-Type", "text/javascript");
-      createReadStream(script as string).pipe(response);
-    },
+    "/script.js": (_, response) => send(response, "text/javascript", script),
   };
   const server = createServer((incoming, response) => {
     const route = routes[incoming.url ?? ""];

@@ -4,11 +4,11 @@ import { type RequestListener, createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { type TestContext, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
+import type { Browser } from "playwright-core";
 import { createProvider, localSigner } from "../../src/index.ts";
 import type { KeySetState } from "../../src/relying-party/index.ts";
-import { startPage } from "../support/chromium.ts";
+import { pageVerifier } from "../support/chromium.ts";
 import { named } from "../support/keys.ts";
-import { skipWithout } from "../support/parts.ts";
 import type { NextWindow, Window } from "../support/verifier.ts";
 
 const timeout = 60_000;
@@ -45,28 +45,31 @@ type Row = readonly [
   ...seconds: [last: number, end: number],
 ];
 
-describe("in a page of another origin in Chromium", { skip: skipWithout("chromium") }, () => {
-  // The page's clock is set forward; that of the browser's cache is not, so to it every copy is as good as new.
-  const rows: readonly Row[] = [
-    ["the 5 minutes of the rotation mode", true, undefined, 239, 300],
-    ["the 2 hours of the long mode, if nobody asks meanwhile", false, undefined, 3_539, 7_200],
-    ["what a cache on the way has left of them", true, "200", 79, 100],
-  ];
-  for (const [name, rotationMode, age, lastSeconds, endSeconds] of rows) {
-    test(`a revoked key is trusted for ${name}, and no longer`, { timeout }, async (t) => {
-      const op = await startProvider(t, rotationMode, age);
-      const next: NextWindow = async (after) => {
-        if (after === -1) return at(0);
-        if (after === 0) await op.revoke();
-        return after === 0 ? at(lastSeconds) : after === lastSeconds ? at(endSeconds) : { ...at(0), refused: [] };
-      };
-      const { refusals, state } = await (await startPage(t, op, page))(next);
-      assert.deepEqual(refusals, ["trusted", "trusted", "ERR_TOKEN_KID_UNKNOWN"]);
-      const { etag, headers } = state as KeySetState;
-      const response = op.provider.fetch(new Request(op.provider.jwksUri));
-      assert.equal(etag, response.headers.get("etag"));
-      assert.equal(headers.age, age);
-      assert.ok(!Number.isNaN(Date.parse(headers.date ?? "")), headers.date);
-    });
-  }
-});
+/** @param browser which is there when the tests run */
+export function checkTrust(browser: () => Browser): void {
+  describe("a page of another origin whose clock goes on", () => {
+    // The page's clock is set forward; that of the browser's cache is not, so to it every copy is as good as new.
+    const rows: readonly Row[] = [
+      ["the 5 minutes of the rotation mode", true, undefined, 239, 300],
+      ["the 2 hours of the long mode, if nobody asks meanwhile", false, undefined, 3_539, 7_200],
+      ["what a cache on the way has left of them", true, "200", 79, 100],
+    ];
+    for (const [name, rotationMode, age, lastSeconds, endSeconds] of rows) {
+      test(`a revoked key is trusted for ${name}, and no longer`, { timeout }, async (t) => {
+        const op = await startProvider(t, rotationMode, age);
+        const next: NextWindow = async (after) => {
+          if (after === -1) return at(0);
+          if (after === 0) await op.revoke();
+          return after === 0 ? at(lastSeconds) : after === lastSeconds ? at(endSeconds) : { ...at(0), refused: [] };
+        };
+        const { refusals, state } = await pageVerifier(t, browser(), op, page)(next);
+        assert.deepEqual(refusals, ["trusted", "trusted", "ERR_TOKEN_KID_UNKNOWN"]);
+        const { etag, headers } = state as KeySetState;
+        const response = op.provider.fetch(new Request(op.provider.jwksUri));
+        assert.equal(etag, response.headers.get("etag"));
+        assert.equal(headers.age, age);
+        assert.ok(!Number.isNaN(Date.parse(headers.date ?? "")), headers.date);
+      });
+    }
+  });
+}

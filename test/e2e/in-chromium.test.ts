@@ -1,0 +1,23 @@
+import { after, before, describe } from "node:test";
+import type { Browser } from "playwright-core";
+import { startBrowser } from "../support/browser.ts";
+import { skipWithout } from "../support/parts.ts";
+import { soak } from "../support/soak.ts";
+import { checkPage } from "./page-chromium.ts";
+import { checkRotation } from "./rotation-chromium.ts";
+import { checkSite } from "./site-chromium.ts";
+import { checkTrust } from "./trust-chromium.ts";
+
+// One browser for all, because a start takes a second of CPU time. What must know nothing of the others has a context of its own.
+describe("in Chromium", { skip: skipWithout("chromium"), timeout: 120_000 }, () => {
+  let browser: Browser;
+  before(async () => {
+    browser = await startBrowser();
+  });
+  after(() => browser.close());
+
+  checkPage(() => browser);
+  checkSite(() => browser);
+  checkRotation(() => browser, soak(50));
+  checkTrust(() => browser);
+});
