@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { constants, copyFile, readFile, readdir, readlink, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { describe, test } from "node:test";
+import { after, before, describe, test } from "node:test";
 import { sqliteStore } from "../../src/store/sqlite.ts";
 import { commandStore, keyFor, newWrappingKey, wrappingKeyOf } from "../support/managed.ts";
 import { Client, assertWhole, getOnce, kidsIn, requestsNotAccepted, startLoad } from "../support/load.ts";
@@ -18,13 +18,137 @@ import {
 
 // Processes share a port, and tell whose a connection is, on Linux only.
 describe("--workers 2", { timeout: 180_000, concurrency: 2, skip: process.platform !== "linux" }, () => {
-  test("both serve, and the first process does not", async (t) => {
-    const { service } = await start(t);
-    const pids = workersOf(service);
-    const clients = await connectToBoth(service);
-    const owners = await ownersOf(service, [service.pid, ...pids]);
-    assert.deepEqual(new Set(clients.map(({ socket }) => owners.get(socket.localPort))), new Set(pids));
-    for (const client of clients) assertWhole(await client.request());
+  describe("come and go, and the service goes on", { concurrency: 1 }, () => {
+    const scope: (() => Promise<void>)[] = [];
+    let running: Awaited<ReturnType<typeof start>>;
+    before(async () => {
+      running = await start({ after: (end) => void scope.unshift(end) }, { ownGroup: true });
+    });
+    after(async () => {
+      for (const end of scope) await end();
+    });
+
+    test("both serve, and the first process does not", async () => {
+      const { service } = running;
+      const pids = workersOf(service);
+      const clients = await connectToBoth(service);
+      const owners = await ownersOf(service, [service.pid, ...pids]);
+      assert.deepEqual(new Set(clients.map(({ socket }) => owners.get(socket.localPort))), new Set(pids));
+      for (const client of clients) assertWhole(await client.request());
+    });
+
+    test("kill -9 of one loses only what it held, and it is replaced", async (t) => {
+      const { service } = running;
+      const from = service.log.length;
+      const [victim, survivor] = workersOf(service) as [number, number];
+      const clients = await connectToBoth(service);
+      const load = startLoad(service.port, { kept: 8, fresh: 4 });
+      await load.answers(200);
+      const owners = await ownersOf(service, [victim, survivor]);
+      process.kill(victim, "SIGKILL");
+      for (const client of clients) {
+        if (owners.get(client.socket.localPort) === survivor) assertWhole(await client.request());
+      }
+      const line = await service.logged(({ msg }) => msg === "a worker died and is replaced", from);
+      assert.deepEqual([line["pid"], line["signal"]], [victim, "SIGKILL"]);
+      await replaced(service, from);
+      await load.answers(200);
+      const { cut, answered } = await load.stop();
+      const lost = cut.map(({ localPort }) => owners.get(localPort));
+      assert.ok(!lost.includes(survivor), "a request that the other worker held");
+      // Connections that came after the look at the owners: one for each client that makes new ones, and perhaps another one
+      // while the kernel takes the process apart.
+      assert.ok(lost.filter((owner) => owner === undefined).length <= 8, JSON.stringify(cut));
+      t.diagnostic(`${cut.length} of ${answered} requests lost`);
+
+      const [, replacement] = workersOf(service);
+      assert.deepEqual(workersOf(service), [survivor, replacement]);
+      await connectToBoth(service);
+    });
+
+    test("one that is told to end loses nothing, and is replaced", async () => {
+      const { service } = running;
+      const load = startLoad(service.port, { kept: 8, fresh: 8 });
+      await load.answers(200);
+      const [pid] = workersOf(service) as [number];
+      const waiting = await requestsNotAccepted(service.port, [pid]);
+      const from = service.log.length;
+      process.kill(pid, "SIGTERM");
+      process.kill(pid, "SIGCONT");
+      for (const reply of await Promise.all(waiting)) assertWhole(reply);
+      await replaced(service, from);
+      await load.answers(200);
+      const { cut, refused } = await load.stop();
+      assert.deepEqual({ cut, refused }, { cut: [], refused: 0 });
+    });
+
+    test("a replacement serves the current keys, also where they change while it starts", async () => {
+      const { service, keys } = running;
+      const assertServed = async (kid: string): Promise<void> => {
+        const replies = await Promise.all(Array.from({ length: 20 }, () => getOnce(service.port)));
+        for (const reply of replies) assert.deepEqual(kidsIn(reply), [kid]);
+      };
+      await reload(service, keys, "two");
+      await replaced(service, await killOne(service));
+      await assertServed("two");
+      for (const kid of ["three", "four", "five"]) {
+        await killOne(service);
+        await reload(service, keys, kid);
+        do {
+          await assertServed(kid);
+        } while (workersOf(service).length < 2);
+      }
+    });
+
+    test("a reload has reached all when it is logged", async () => {
+      const { service, keys } = running;
+      const kept = await connectToBoth(service);
+      for (let version = 1; version <= 10; version++) {
+        await reload(service, keys, `v${version}`);
+        const replies = await Promise.all([
+          ...kept.map((client) => client.request()),
+          ...kept.map(() => getOnce(service.port)),
+        ]);
+        for (const reply of replies) assert.deepEqual(kidsIn(reply), [`v${version}`]);
+      }
+    });
+
+    test("one that hangs is replaced, and holds up no reload", async () => {
+      const { service, keys } = running;
+      const [hanging] = workersOf(service) as [number];
+      const from = service.log.length;
+      process.kill(hanging, "SIGSTOP");
+      await reload(service, keys, "six");
+      await replaced(service, from);
+      for (const client of await connectToBoth(service)) assert.deepEqual(kidsIn(await client.request()), ["six"]);
+      assert.equal(await isGone(hanging), true);
+    });
+
+    test("one that hangs is found without a change of keys, is replaced, and then every connection is answered", async () => {
+      const { service } = running;
+      const [hanging, other] = workersOf(service) as [number, number];
+      const from = service.log.length;
+      process.kill(hanging, "SIGSTOP");
+      const line = await service.logged(({ msg }) => msg === "a worker does not answer and is killed", from);
+      assert.equal(line["pid"], hanging);
+      await replaced(service, from);
+      assert.equal(await isGone(hanging), true);
+      assert.ok(workersOf(service).includes(other), "the other one was left alone");
+      const replies = await Promise.all(Array.from({ length: 60 }, () => getOnce(service.port)));
+      for (const reply of replies) assertWhole(reply);
+    });
+
+    test("SIGHUP to the whole process group is one reload", async () => {
+      const { service } = running;
+      const from = service.log.length;
+      process.kill(-service.pid, "SIGHUP");
+      await service.logged(({ msg }) => msg === "keys reloaded", from);
+      for (const client of await connectToBoth(service)) assertWhole(await client.request());
+      assert.deepEqual(
+        service.log.slice(from).map(({ msg }) => msg),
+        ["keys reloaded"],
+      );
+    });
   });
 
   test("a worker's environment holds no secret of the first process, and its tokens and wrapping keys least of all", async (t) => {
@@ -43,91 +167,6 @@ describe("--workers 2", { timeout: 180_000, concurrency: 2, skip: process.platfo
       for (const text of ofWorkers) assert.ok(!text.includes(name) && !text.includes(value), name);
     }
     for (const text of ofWorkers) assert.ok(text.includes("NODE_OPTIONS=--no-deprecation"));
-  });
-
-  test("kill -9 of one loses only what it held, and it is replaced", async (t) => {
-    const { service } = await start(t);
-    const [victim, survivor] = workersOf(service) as [number, number];
-    const clients = await connectToBoth(service);
-    const load = startLoad(service.port, { kept: 8, fresh: 4 });
-    await load.answers(200);
-    const owners = await ownersOf(service, [victim, survivor]);
-    process.kill(victim, "SIGKILL");
-    for (const client of clients) {
-      if (owners.get(client.socket.localPort) === survivor) assertWhole(await client.request());
-    }
-    const line = await service.logged(({ msg }) => msg === "a worker died and is replaced");
-    assert.deepEqual([line["pid"], line["signal"]], [victim, "SIGKILL"]);
-    await replaced(service, 1);
-    await load.answers(200);
-    const { cut, answered } = await load.stop();
-    const lost = cut.map(({ localPort }) => owners.get(localPort));
-    assert.ok(!lost.includes(survivor), "a request that the other worker held");
-    // Connections that came after the look at the owners: one for each client that makes new ones, and perhaps another one
-    // while the kernel takes the process apart.
-    assert.ok(lost.filter((owner) => owner === undefined).length <= 8, JSON.stringify(cut));
-    t.diagnostic(`${cut.length} of ${answered} requests lost`);
-
-    const [, replacement] = workersOf(service);
-    assert.deepEqual(workersOf(service), [survivor, replacement]);
-    await connectToBoth(service);
-  });
-
-  test("one that is told to end loses nothing, and is replaced", async (t) => {
-    const { service } = await start(t);
-    const load = startLoad(service.port, { kept: 8, fresh: 8 });
-    await load.answers(200);
-    const [pid] = workersOf(service) as [number];
-    const waiting = await requestsNotAccepted(service.port, [pid]);
-    process.kill(pid, "SIGTERM");
-    process.kill(pid, "SIGCONT");
-    for (const reply of await Promise.all(waiting)) assertWhole(reply);
-    await replaced(service, 1);
-    await load.answers(200);
-    const { cut, refused } = await load.stop();
-    assert.deepEqual({ cut, refused }, { cut: [], refused: 0 });
-  });
-
-  test("a replacement serves the current keys, also where they change while it starts", async (t) => {
-    const { service, keys } = await start(t);
-    const assertServed = async (kid: string): Promise<void> => {
-      const replies = await Promise.all(Array.from({ length: 20 }, () => getOnce(service.port)));
-      for (const reply of replies) assert.deepEqual(kidsIn(reply), [kid]);
-    };
-    await reload(service, keys, "two");
-    await killOne(service);
-    await replaced(service, 1);
-    await assertServed("two");
-    for (const kid of ["three", "four", "five"]) {
-      await killOne(service);
-      await reload(service, keys, kid);
-      do {
-        await assertServed(kid);
-      } while (workersOf(service).length < 2);
-    }
-  });
-
-  test("a reload has reached all when it is logged", async (t) => {
-    const { service, keys } = await start(t);
-    const kept = await connectToBoth(service);
-    for (let version = 1; version <= 10; version++) {
-      await reload(service, keys, `v${version}`);
-      const replies = await Promise.all([
-        ...kept.map((client) => client.request()),
-        ...kept.map(() => getOnce(service.port)),
-      ]);
-      for (const reply of replies) assert.deepEqual(kidsIn(reply), [`v${version}`]);
-    }
-  });
-
-  test("one that hangs is replaced, and holds up no reload", async (t) => {
-    const { service, keys } = await start(t);
-    const [hanging] = workersOf(service) as [number];
-    process.kill(hanging, "SIGSTOP");
-    await reload(service, keys, "two");
-    await replaced(service, 1);
-    for (const client of await connectToBoth(service)) assert.deepEqual(kidsIn(await client.request()), ["two"]);
-    assert.equal(await isGone(hanging), true);
   });
 
   test("the others are told of a key when every worker publishes it, and not before", async (t) => {
@@ -153,31 +192,18 @@ describe("--workers 2", { timeout: 180_000, concurrency: 2, skip: process.platfo
       );
   });
 
-  test("one that hangs is found without a change of keys, is replaced, and then every connection is answered", async (t) => {
-    const { service } = await start(t);
-    const [hanging, other] = workersOf(service) as [number, number];
-    process.kill(hanging, "SIGSTOP");
-    const line = await service.logged(({ msg }) => msg === "a worker does not answer and is killed");
-    assert.equal(line["pid"], hanging);
-    await replaced(service, 1);
-    assert.equal(await isGone(hanging), true);
-    assert.ok(workersOf(service).includes(other), "the other one was left alone");
-    const replies = await Promise.all(Array.from({ length: 60 }, () => getOnce(service.port)));
-    for (const reply of replies) assertWhole(reply);
-  });
-
   test("one that cannot be replaced is tried again, while the other serves", async (t) => {
     const program = join(await temporaryFolder(t), "program");
     const copy = (): Promise<void> => copyFile(cliCommand[0], program, constants.COPYFILE_FICLONE);
     await copy();
     const { service } = await start(t, { program });
     await rm(program);
-    await killOne(service);
+    const from = await killOne(service);
     const first = await service.logged(isFailure);
     await service.logged(isFailure, service.log.indexOf(first) + 1);
     assertWhole(await getOnce(service.port));
     await copy();
-    await replaced(service, 1);
+    await replaced(service, from);
     await connectToBoth(service);
   });
 
@@ -222,17 +248,6 @@ describe("--workers 2", { timeout: 180_000, concurrency: 2, skip: process.platfo
       });
     }
   });
-
-  test("SIGHUP to the whole process group is one reload", async (t) => {
-    const { service } = await start(t, { ownGroup: true });
-    process.kill(-service.pid, "SIGHUP");
-    await service.logged(({ msg }) => msg === "keys reloaded");
-    for (const client of await connectToBoth(service)) assertWhole(await client.request());
-    assert.deepEqual(
-      service.log.map(({ msg }) => msg).filter((msg) => !msg.startsWith("the discovery document")),
-      ["worker started", "worker started", "started", "keys reloaded"],
-    );
-  });
 });
 
 function isFailure({ msg }: LogLine): boolean {
@@ -259,10 +274,13 @@ async function reload(service: ServiceProcess, keys: string, kid: string): Promi
 
 const environmentOf = (pid: number): Promise<string> => readFile(`/proc/${pid}/environ`, "latin1");
 
-async function killOne(service: ServiceProcess): Promise<void> {
+/** Gives the number of log lines before that. */
+async function killOne(service: ServiceProcess): Promise<number> {
   const [pid] = workersOf(service) as [number];
+  const from = service.log.length;
   process.kill(pid, "SIGKILL");
   await service.logged((line) => line.msg === "a worker died and is replaced" && line["pid"] === pid);
+  return from;
 }
 
 /** Those that have started and were not seen to die, in the order of their start. */
@@ -272,12 +290,9 @@ function workersOf({ log }: ServiceProcess): number[] {
   return pids("worker started").filter((pid) => !died.has(pid)) as number[];
 }
 
-/** Resolves when so many workers have been replaced since the start. */
-async function replaced(service: ServiceProcess, count: number): Promise<void> {
-  let from = 0;
-  for (let started = 0; started < 2 + count; started++) {
-    from = service.log.indexOf(await service.logged(({ msg }) => msg === "worker started", from)) + 1;
-  }
+/** Resolves when a worker has started since the log had `from` lines. */
+async function replaced(service: ServiceProcess, from: number): Promise<void> {
+  await service.logged(({ msg }) => msg === "worker started", from);
 }
 
 /** Opens connections until each worker holds three or more, so that what holds for them holds for both. */
