@@ -2,12 +2,12 @@ import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import type { RequestOptions } from "node:http";
 import { join } from "node:path";
-import { type TestContext, describe, test } from "node:test";
-import { type Answer, type Cache, nginx, send, varnish } from "../support/caches.ts";
-import { type RecordedOrigin, recordOrigin } from "../support/caches-origin.ts";
+import { after, before, describe, test } from "node:test";
+import { type Answer, type Cache, type RunningCache, nginx, send, varnish } from "../support/caches.ts";
+import { type Exchange, recordOrigin } from "../support/caches-origin.ts";
 import { named } from "../support/keys.ts";
 import { skipWithout } from "../support/parts.ts";
-import { startService, temporaryFolder } from "../support/service.ts";
+import { type Scope, startService, temporaryFolder } from "../support/service.ts";
 
 /** Longer than the lifetime of what a short-lived cache holds. */
 const deadline = { timeout: 10_000 };
@@ -16,110 +16,148 @@ const options = ({ program }: Cache) => ({ skip: skipWithout(program), timeout: 
 
 for (const cache of [nginx, varnish]) {
   describe(`behind ${cache.name}`, options(cache), () => {
-    test("the second request is a hit with the origin's bytes and header fields", async (t) => {
-      const { ask, askService, origin } = await start(t, cache);
-      const direct = withoutHopFields(await askService());
-      for (const expected of ["MISS", "HIT"]) {
-        const reply = await ask();
-        assert.equal(reply.headers["x-cache"], expected);
-        assert.partialDeepStrictEqual(reply, direct);
-      }
-      assert.equal(origin.exchanges.length, 1);
-    });
+    describe("which stores the document for as long as it may", { concurrency: 1 }, () => {
+      const asked = startFor(cache);
 
-    if (cache.sendsAge) {
-      test("a hit says its Age", async (t) => {
-        const { ask, origin } = await start(t, cache);
-        await ask();
-        await t.waitFor(async () => assert.ok(Number((await ask()).headers.age) >= 1), deadline);
-        assert.equal(origin.exchanges.length, 1);
+      test("the second request is a hit with the origin's bytes and header fields", async () => {
+        const { ask, askService, exchanges } = asked();
+        const direct = withoutHopFields(await askService());
+        for (const expected of ["MISS", "HIT"]) {
+          const reply = await ask();
+          assert.equal(reply.headers["x-cache"], expected);
+          assert.partialDeepStrictEqual(reply, direct);
+        }
+        assert.equal(exchanges().length, 1);
       });
-    }
 
-    for (const { mode, args, freshSeconds, staleSeconds } of [
-      { mode: "long", args: [], freshSeconds: 3600, staleSeconds: 3600 },
-      { mode: "rotation", args: ["--rotation-mode"], freshSeconds: 300, staleSeconds: undefined },
-    ]) {
-      test(`the document is stored for as long as Cache-Control of the ${mode} mode says`, async (t) => {
-        const { ask, cacheLifetime } = await start(t, cache, { args });
+      if (cache.sendsAge) {
+        test("a hit says its Age", async (t) => {
+          const { ask, exchanges } = asked();
+          await ask();
+          await t.waitFor(async () => assert.ok(Number((await ask()).headers.age) >= 1), deadline);
+          assert.equal(exchanges().length, 1);
+        });
+      }
+
+      test("Cache-Control of the long mode says for how long", async () => {
+        const { ask, cacheLifetime } = asked();
         await ask();
         assert.equal((await ask()).headers["x-cache"], "HIT");
-        const lifetime = await cacheLifetime();
-        assert.equal(lifetime.freshSeconds, freshSeconds);
-        // Rotation mode says nothing of stale copies, and caches have defaults of their own.
-        if (staleSeconds !== undefined) assert.equal(lifetime.staleSeconds, staleSeconds);
+        assert.deepEqual(await cacheLifetime(), { freshSeconds: 3600, staleSeconds: 3600 });
       });
-    }
 
-    test("an expired document is revalidated: the origin answers 304, the client gets the document", async (t) => {
-      const { ask, origin } = await start(t, cache, { shortLived: true });
-      const first = await ask();
-      const again = await t.waitFor(async () => {
-        const reply = await ask();
-        assert.ok(origin.exchanges.length > 1, "not expired yet");
-        return reply;
-      }, deadline);
-      assert.partialDeepStrictEqual(again, { status: 200, headers: { etag: first.headers.etag }, body: first.body });
-      assertRevalidated(origin, first, 304);
+      test("a ranged hit is the exact slice", async () => {
+        const { ask, exchanges } = asked();
+        const { body } = await ask();
+        const size = body.length;
+        for (const [range, from, to] of [
+          ["5-24", 5, 24],
+          ["100-", 100, size - 1],
+          ["-7", size - 7, size - 1],
+        ] as const) {
+          const reply = await ask({ headers: { Range: `bytes=${range}` } });
+          assert.deepEqual([reply.status, reply.headers["x-cache"]], [206, "HIT"]);
+          assert.equal(reply.headers["content-range"], `bytes ${from}-${to}/${size}`);
+          assert.equal(reply.body, body.slice(from, to + 1));
+        }
+        assert.equal(exchanges().length, 1);
+      });
+
+      test("HEAD and If-None-Match are answered from what GET has stored", async () => {
+        const { ask, askService, exchanges } = asked();
+        const direct = withoutHopFields(await askService());
+        await ask();
+        const head = await ask({ method: "HEAD" });
+        assert.equal(head.headers["x-cache"], "HIT");
+        assert.partialDeepStrictEqual(head, { ...direct, body: "" });
+        const conditional = await ask({ headers: { "If-None-Match": direct.headers.etag } });
+        assert.deepEqual([conditional.status, conditional.body], [304, ""]);
+        assert.equal(exchanges().length, 1);
+      });
+
+      test("a rotation reaches at once who asks with no-cache, and from then on everybody", async () => {
+        const { ask, rotate } = asked();
+        const before = await ask();
+        await rotate();
+        assert.deepEqual(kids(await ask()), kids(before));
+        assert.deepEqual(kids(await ask({ headers: { "Cache-Control": "no-cache" } })), ["next", "active"]);
+        const after = await ask();
+        assert.equal(after.headers["x-cache"], "HIT");
+        assert.deepEqual(kids(after), ["next", "active"]);
+      });
     });
 
-    test("an expired document that a rotation has changed is revalidated: the origin answers 200", async (t) => {
-      const { ask, askService, rotate, origin } = await start(t, cache, { shortLived: true });
-      const first = await ask();
-      await rotate();
-      const direct = withoutHopFields(await askService());
-      await t.waitFor(async () => assert.partialDeepStrictEqual(await ask(), direct), deadline);
-      assertRevalidated(origin, first, 200);
+    describe("in the rotation mode", () => {
+      const asked = startFor(cache, { args: ["--rotation-mode"] });
+
+      test("Cache-Control says for how long the document is stored", async () => {
+        const { ask, cacheLifetime } = asked();
+        await ask();
+        assert.equal((await ask()).headers["x-cache"], "HIT");
+        // It says nothing of stale copies, and caches have defaults of their own.
+        assert.equal((await cacheLifetime()).freshSeconds, 300);
+      });
     });
 
-    test("a rotation reaches at once who asks with no-cache, and from then on everybody", async (t) => {
-      const { ask, rotate } = await start(t, cache);
-      const before = await ask();
-      await rotate();
-      assert.deepEqual(kids(await ask()), kids(before));
-      assert.deepEqual(kids(await ask({ headers: { "Cache-Control": "no-cache" } })), ["next", "active"]);
-      const after = await ask();
-      assert.equal(after.headers["x-cache"], "HIT");
-      assert.deepEqual(kids(after), ["next", "active"]);
-    });
+    describe("whose documents expire soon", { concurrency: 1 }, () => {
+      const asked = startFor(cache, { shortLived: true });
 
-    test("a ranged hit is the exact slice", async (t) => {
-      const { ask, origin } = await start(t, cache);
-      const { body } = await ask();
-      const size = body.length;
-      for (const [range, from, to] of [
-        ["5-24", 5, 24],
-        ["100-", 100, size - 1],
-        ["-7", size - 7, size - 1],
-      ] as const) {
-        const reply = await ask({ headers: { Range: `bytes=${range}` } });
-        assert.deepEqual([reply.status, reply.headers["x-cache"]], [206, "HIT"]);
-        assert.equal(reply.headers["content-range"], `bytes ${from}-${to}/${size}`);
-        assert.equal(reply.body, body.slice(from, to + 1));
-      }
-      assert.equal(origin.exchanges.length, 1);
-    });
+      test("an expired document is revalidated: the origin answers 304, the client gets the document", async (t) => {
+        const { ask, exchanges } = asked();
+        const first = await ask();
+        const again = await t.waitFor(async () => {
+          const reply = await ask();
+          assert.ok(exchanges().length > 1, "not expired yet");
+          return reply;
+        }, deadline);
+        assert.partialDeepStrictEqual(again, { status: 200, headers: { etag: first.headers.etag }, body: first.body });
+        assertRevalidated(exchanges(), first, 304);
+      });
 
-    test("HEAD and If-None-Match are answered from what GET has stored", async (t) => {
-      const { ask, askService, origin } = await start(t, cache);
-      const direct = withoutHopFields(await askService());
-      await ask();
-      const head = await ask({ method: "HEAD" });
-      assert.equal(head.headers["x-cache"], "HIT");
-      assert.partialDeepStrictEqual(head, { ...direct, body: "" });
-      const conditional = await ask({ headers: { "If-None-Match": direct.headers.etag } });
-      assert.deepEqual([conditional.status, conditional.body], [304, ""]);
-      assert.equal(origin.exchanges.length, 1);
+      test("an expired document that a rotation has changed is revalidated: the origin answers 200", async (t) => {
+        const { ask, askService, rotate, exchanges } = asked();
+        const first = await ask();
+        await rotate();
+        const direct = withoutHopFields(await askService());
+        await t.waitFor(async () => assert.partialDeepStrictEqual(await ask(), direct), deadline);
+        assertRevalidated(exchanges(), first, 200);
+      });
     });
   });
 }
 
-/** The service, a record of what reaches it, and the cache in front. */
-async function start(
-  t: TestContext,
-  cache: Cache,
-  { shortLived = false, args = [] }: { shortLived?: boolean; args?: string[] } = {},
-) {
+/**
+ * The service, a record of what reaches it, and the cache in front, for all tests of a suite: Varnish compiles its configuration at
+ * each start. The last of the tests may rotate. Gives what asks for a URL of which nobody has asked.
+ */
+function startFor(cache: Cache, options: StartOptions = {}): () => Asked {
+  const scope: (() => Promise<void>)[] = [];
+  let asked: (path: string) => Asked;
+  let urls = 0;
+  before(async () => {
+    asked = await start({ after: (end) => void scope.unshift(end) }, cache, options);
+  });
+  after(async () => {
+    for (const end of scope) await end();
+  });
+  return () => asked(`/jwks?${(urls += 1)}`);
+}
+
+interface StartOptions {
+  readonly shortLived?: boolean;
+  readonly args?: readonly string[];
+}
+
+interface Asked {
+  /** What reached the origin. */
+  readonly exchanges: () => readonly Exchange[];
+  readonly cacheLifetime: () => ReturnType<RunningCache["lifetime"]>;
+  readonly ask: (options?: RequestOptions) => Promise<Answer>;
+  readonly askService: () => Promise<Answer>;
+  readonly rotate: () => Promise<void>;
+}
+
+async function start(t: Scope, cache: Cache, { shortLived = false, args = [] }: StartOptions) {
   const keys = join(await temporaryFolder(t), "keys.json");
   const write = (...kids: string[]) =>
     writeFile(keys, JSON.stringify({ keys: kids.map((kid) => named(kid)) }), { mode: 0o600 });
@@ -127,16 +165,16 @@ async function start(
   const service = await startService(t, ["--keys", keys, ...args]);
   const origin = await recordOrigin(t, service.port);
   const running = await cache.start(t, { originPort: origin.port, shortLived });
-  return {
-    origin,
-    cacheLifetime: () => running.lifetime(),
-    ask: (options?: RequestOptions) => send(running.socketPath, { path: "/jwks", ...options }),
-    askService: () => send(service.port, { path: "/jwks" }),
+  return (path: string): Asked => ({
+    exchanges: () => origin.exchanges.filter(({ request }) => request.split(" ")[1] === path),
+    cacheLifetime: () => running.lifetime(path),
+    ask: (options) => send(running.socketPath, { path, ...options }),
+    askService: () => send(service.port, { path }),
     rotate: async () => {
       await write("next", "active");
       await service.logged(({ msg }) => msg === "keys reloaded");
     },
-  };
+  });
 }
 
 /** What a cache has to hand on unchanged. */
@@ -146,7 +184,7 @@ function withoutHopFields({ status, headers, body }: Answer) {
 }
 
 /** The second request to the origin carried the first answer's ETag. */
-function assertRevalidated({ exchanges }: RecordedOrigin, first: Answer, status: number): void {
+function assertRevalidated(exchanges: readonly Exchange[], first: Answer, status: number): void {
   const [fetched, revalidated] = exchanges;
   assert.equal(fetched?.status, 200);
   assert.match(revalidated?.request ?? "", new RegExp(`^if-none-match: ${first.headers.etag}\r$`, "im"));

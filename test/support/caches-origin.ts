@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { type AddressInfo, type Socket, connect, createServer } from "node:net";
-import type { TestContext } from "node:test";
+import type { Scope } from "./service.ts";
 
 /** One request that reached the origin, and the status of its answer. */
 export interface Exchange {
@@ -16,7 +16,7 @@ export interface RecordedOrigin {
 }
 
 /** Records what passes to the port; whoever has an answer finds its exchange recorded. Pipelined requests would be one. */
-export async function recordOrigin(t: TestContext, originPort: number): Promise<RecordedOrigin> {
+export async function recordOrigin(t: Scope, originPort: number): Promise<RecordedOrigin> {
   const exchanges: Exchange[] = [];
   const sockets = new Set<Socket>();
   const server = createServer((near) => {

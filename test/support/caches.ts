@@ -5,9 +5,8 @@ import { type IncomingHttpHeaders, type RequestOptions, request } from "node:htt
 import { type NetConnectOpts, connect } from "node:net";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
-import type { TestContext } from "node:test";
 import { part } from "./parts.ts";
-import { temporaryFolder } from "./service.ts";
+import { type Scope, eventually, temporaryFolder } from "./service.ts";
 
 /** A shared cache as operators run it. Replies carry `X-Cache`; a request with `Cache-Control: no-cache` goes to the origin. */
 export interface Cache {
@@ -15,7 +14,7 @@ export interface Cache {
   readonly program: string;
   /** Whether hits carry `Age`. */
   readonly sendsAge: boolean;
-  start(t: TestContext, options: CacheOptions): Promise<RunningCache>;
+  start(t: Scope, options: CacheOptions): Promise<RunningCache>;
 }
 
 export interface CacheOptions {
@@ -27,7 +26,7 @@ export interface CacheOptions {
 export interface RunningCache {
   readonly socketPath: string;
   /** For how long the cache decided to call the document fresh, and then to serve it stale; to be asked after a hit. */
-  lifetime(): Promise<{ readonly freshSeconds: number; readonly staleSeconds: number }>;
+  lifetime(path: string): Promise<{ readonly freshSeconds: number; readonly staleSeconds: number }>;
 }
 
 export const nginx: Cache = {
@@ -42,10 +41,11 @@ export const nginx: Cache = {
     return {
       socketPath,
       // nginx tells nobody but its cache file: ngx_http_file_cache_header_t, in words of 8 bytes.
-      async lifetime() {
-        const [file] = await readdir(join(folder, "cache"));
-        const header = await readFile(join(folder, "cache", file as string));
-        const word = (index: number): number => Number(header.readBigInt64LE(index * 8));
+      async lifetime(path) {
+        const names = await readdir(join(folder, "cache"));
+        const files = await Promise.all(names.map((name) => readFile(join(folder, "cache", name))));
+        const file = files.find((bytes) => bytes.includes(`${path}\n`)) as Buffer;
+        const word = (index: number): number => Number(file.readBigInt64LE(index * 8));
         const [validUntil, staleSeconds, date] = [word(1), word(2), word(5)] as const;
         return { freshSeconds: validUntil - date, staleSeconds };
       },
@@ -92,8 +92,8 @@ export const varnish: Cache = {
     await startProgram(t, varnish.program, ["-F", "-a", socketPath, "-f", vcl, ...own], socketPath);
     return {
       socketPath,
-      async lifetime() {
-        const { headers } = await send(socketPath, { path: "/jwks" });
+      async lifetime(path) {
+        const { headers } = await send(socketPath, { path });
         return { freshSeconds: Number(headers["x-ttl"]), staleSeconds: Number(headers["x-grace"]) };
       },
     };
@@ -131,7 +131,7 @@ export async function send(to: number | string, options: RequestOptions): Promis
 
 /** Runs a program until the test ends; resolves once it accepts connections, fails with what it printed if it ends first. */
 export async function startProgram(
-  t: TestContext,
+  t: Scope,
   program: string,
   args: string[],
   address: string | NetConnectOpts,
@@ -146,12 +146,14 @@ export async function startProgram(
   let printed = "";
   child.stderr.setEncoding("utf8").on("data", (chunk: string) => (printed += chunk));
   const ended = exited.then(() => Promise.reject(new Error(`${program} ended: ${printed}`)));
-  const accepting = t.waitFor(() => connectTo(address), { timeout: 20_000 });
+  const accepting = eventually(`${program} accepts connections`, () => accepts(address), 20_000);
   await Promise.race([accepting, ended]);
 }
 
-async function connectTo(address: string | NetConnectOpts): Promise<void> {
+async function accepts(address: string | NetConnectOpts): Promise<boolean> {
   const socket = typeof address === "string" ? connect(address) : connect(address);
-  await once(socket, "connect");
-  socket.destroy();
+  return once(socket, "connect").then(
+    () => (socket.destroy(), true),
+    () => false,
+  );
 }

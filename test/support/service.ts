@@ -24,7 +24,8 @@ const main = process.env["TESTED_CLI"] ?? fileURLToPath(new URL("../../src/cli/m
 export const cliCommand: readonly [string, ...string[]] = binary === undefined ? [process.execPath, main] : [binary];
 
 type Environment = Readonly<Record<string, string>>;
-type Scope = { after(fn: () => Promise<void>): void };
+/** What has an end, when what was started for it is stopped. */
+export type Scope = { after(fn: () => Promise<void>): void };
 
 /** A log line of the service. */
 export type LogLine = { readonly msg: string; readonly level: number } & Readonly<Record<string, unknown>>;
