@@ -2,7 +2,10 @@ import assert from "node:assert/strict";
 import { readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { Readable } from "node:stream";
 import { describe, test } from "node:test";
+import { Command } from "commander";
+import { addSettings, settingsFrom } from "../../src/cli/settings-options.ts";
 import { ConfigError } from "../../src/errors.ts";
 import { type SettingName, flagName, settingDefinitions, variableName } from "../../src/server/setting-definitions.ts";
 import { resolveSettings } from "../../src/server/settings.ts";
@@ -298,7 +301,33 @@ describe("a mistake ends the start with code 1 and one line", { timeout, concurr
   }
 });
 
-describe("each way of giving the settings reaches the service", { timeout, concurrency: 4 }, () => {
+/** Settings whose effects can be seen, and a folder for the files that they name. */
+const all = (folder: string) => ({
+  host: "127.0.0.2",
+  port: 1,
+  issuer: "https://login.example.com/tenant",
+  mountPrefix: "/oidc",
+  jwksPath: "/certs",
+  keys: join(folder, "keys.json"),
+  encryptionKeys: join(folder, "encryption.json"),
+  rotationMode: true,
+  workers: 2,
+  noCors: true,
+  admin: "127.0.0.3:2",
+  logLevel: "debug",
+  jsonLogs: true,
+});
+const silent = (folder: string) => ({ data: join(folder, "data"), logLevel: "silent", port: 0, admin: "off" });
+/** What a service is started with. */
+const settingsOf = async ([args, environment]: readonly [string[], Record<string, string>]): ReturnType<
+  typeof settingsFrom
+> => {
+  const output = { write: () => assert.fail("nothing to say") };
+  const io = { stdin: Readable.from([]), stdout: output, stderr: output, environment, exitCode: 0 };
+  return settingsFrom(io, addSettings(new Command("serve")).parse(args, { from: "user" }).opts());
+};
+
+describe("each way of giving the settings reaches the service", { timeout, concurrency: 2 }, () => {
   type Values = Readonly<Partial<Record<SettingName, string | number | boolean>>>;
   const ways: Readonly<
     Record<string, (values: Values, folder: string) => Promise<readonly [args: string[], env: Record<string, string>]>>
@@ -322,68 +351,60 @@ describe("each way of giving the settings reaches the service", { timeout, concu
       return [[], { JWKSD_CONFIG: join(folder, "jwksd.json") }];
     },
   };
-  // Other loopback addresses, and workers, need Linux.
-  const skip = process.platform !== "linux";
+  const flags = ways["flags"] as (typeof ways)[string];
 
   for (const [way, give] of Object.entries(ways)) {
-    test(`${way}: all that shows`, { skip }, async (t) => {
+    if (give === flags) continue;
+    test(`${way}: as flags do`, async (t) => {
       const folder = await temporaryFolder(t);
-      const [keys, encryptionKeys] = [join(folder, "keys.json"), join(folder, "encryption.json")];
-      await writeFile(keys, keySetText("active", "retiring"));
-      await writeFile(encryptionKeys, JSON.stringify({ keys: [named("encryption", ecKey("e", "P-384"))] }));
-      const [host, adminHost] = ["127.0.0.2", "127.0.0.3"];
-      const [port, adminPort] = await Promise.all([freePort(host), freePort(adminHost)]);
-      const values: Values = {
-        host,
-        port,
-        issuer: "https://login.example.com/tenant",
-        mountPrefix: "/oidc",
-        jwksPath: "/certs",
-        keys,
-        encryptionKeys,
-        rotationMode: true,
-        workers: 2,
-        noCors: true,
-        admin: `${adminHost}:${adminPort}`,
-        logLevel: "debug",
-        jsonLogs: true,
-      };
-      const [args, env] = await give(values, folder);
-      const service = await followService(spawnCli(t, ["serve", ...args], env));
-
-      assert.equal(service.jwksUri, "https://login.example.com/tenant/oidc/certs");
-      assert.equal(service.log.filter(({ msg }) => msg === "worker started").length, 2);
-      const client = await Client.open(port, { host });
-      const reply = await client.request(`GET /tenant/oidc/certs HTTP/1.1\r\nHost: login.example.com\r\n\r\n`);
-      assert.deepEqual(kidsIn(reply), ["active", "retiring", "encryption"]);
-      assert.equal(reply.headers["cache-control"], "public, max-age=300, must-revalidate");
-      assert.equal(reply.headers["access-control-allow-origin"], undefined);
-      const discovery = await client.request(
-        "GET /tenant/.well-known/openid-configuration HTTP/1.1\r\nHost: login.example.com\r\n\r\n",
-      );
-      const { issuer, jwks_uri } = JSON.parse(discovery.body) as Record<string, unknown>;
-      assert.deepEqual({ issuer, jwks_uri }, { issuer: values.issuer, jwks_uri: service.jwksUri });
-      assert.equal((await fetch(`http://${adminHost}:${adminPort}/readyz`)).status, 200);
-    });
-
-    test(`${way}: the data folder and the log level`, async (t) => {
-      const folder = await temporaryFolder(t);
-      const data = join(folder, "data");
-      const [args, env] = await give({ data, logLevel: "silent", port: 0, admin: "off" }, folder);
-      const { child, exited } = spawnCli(t, ["serve", ...args], env);
-      let logs = "";
-      child.stderr.setEncoding("utf8").on("data", (chunk: string) => (logs += chunk));
-      const [first] = (await createInterface({ input: child.stdout })[Symbol.asyncIterator]().next()).value ?? [];
-      assert.ok(first !== undefined);
-      assert.deepEqual(
-        (await readdir(data)).filter((name) => !/-(wal|shm)$/.test(name)),
-        ["keys.db", "last-set.json", "wrapping.key"],
-      );
-      child.kill("SIGTERM");
-      assert.deepEqual(await exited, { code: 0, signal: null });
-      assert.equal(logs, "");
+      for (const values of [all(folder), silent(folder)])
+        assert.deepEqual(await settingsOf(await give(values, folder)), await settingsOf(await flags(values, folder)));
     });
   }
+  // Other loopback addresses, and workers, need Linux.
+  test("flags: all that shows", { skip: process.platform !== "linux" }, async (t) => {
+    const folder = await temporaryFolder(t);
+    const { keys, encryptionKeys, host, issuer, ...others } = all(folder);
+    await writeFile(keys, keySetText("active", "retiring"));
+    await writeFile(encryptionKeys, JSON.stringify({ keys: [named("encryption", ecKey("e", "P-384"))] }));
+    const adminHost = "127.0.0.3";
+    const [port, adminPort] = await Promise.all([freePort(host), freePort(adminHost)]);
+    const values: Values = { ...others, keys, encryptionKeys, host, issuer, port, admin: `${adminHost}:${adminPort}` };
+    const [args, env] = await flags(values, folder);
+    const service = await followService(spawnCli(t, ["serve", ...args], env));
+
+    assert.equal(service.jwksUri, "https://login.example.com/tenant/oidc/certs");
+    assert.equal(service.log.filter(({ msg }) => msg === "worker started").length, 2);
+    const client = await Client.open(port, { host });
+    const reply = await client.request(`GET /tenant/oidc/certs HTTP/1.1\r\nHost: login.example.com\r\n\r\n`);
+    assert.deepEqual(kidsIn(reply), ["active", "retiring", "encryption"]);
+    assert.equal(reply.headers["cache-control"], "public, max-age=300, must-revalidate");
+    assert.equal(reply.headers["access-control-allow-origin"], undefined);
+    const discovery = await client.request(
+      "GET /tenant/.well-known/openid-configuration HTTP/1.1\r\nHost: login.example.com\r\n\r\n",
+    );
+    const served = JSON.parse(discovery.body) as Record<string, unknown>;
+    assert.deepEqual([served["issuer"], served["jwks_uri"]], [issuer, service.jwksUri]);
+    assert.equal((await fetch(`http://${adminHost}:${adminPort}/readyz`)).status, 200);
+  });
+
+  test("flags: the data folder and the log level", async (t) => {
+    const folder = await temporaryFolder(t);
+    const values = silent(folder);
+    const [args, env] = await flags(values, folder);
+    const { child, exited } = spawnCli(t, ["serve", ...args], env);
+    let logs = "";
+    child.stderr.setEncoding("utf8").on("data", (chunk: string) => (logs += chunk));
+    const [first] = (await createInterface({ input: child.stdout })[Symbol.asyncIterator]().next()).value ?? [];
+    assert.ok(first !== undefined);
+    assert.deepEqual(
+      (await readdir(values.data)).filter((name) => !/-(wal|shm)$/.test(name)),
+      ["keys.db", "last-set.json", "wrapping.key"],
+    );
+    child.kill("SIGTERM");
+    assert.deepEqual(await exited, { code: 0, signal: null });
+    assert.equal(logs, "");
+  });
 });
 
 test("the variables by which Kubernetes describes a service called jwksd are none of the settings", async () => {
