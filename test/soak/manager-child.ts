@@ -2,6 +2,7 @@
 // to whatever is next. They answer in lines of JSON on standard output.
 import { appendFileSync, existsSync, rmSync, writeFileSync, writeSync } from "node:fs";
 import { createInterface } from "node:readline";
+import { setTimeout as wait } from "node:timers/promises";
 import { decodeProtectedHeader } from "jose";
 import type { Clock } from "../../src/clock.ts";
 import { JwksdError } from "../../src/errors.ts";
@@ -43,12 +44,11 @@ function jump(until = Infinity): boolean {
   return true;
 }
 
-function endPause(): boolean {
+function endPause(): void {
   const pause = [...timers].find(({ isPause }) => isPause);
-  if (pause === undefined) return false;
+  if (pause === undefined) return;
   timers.delete(pause);
   pause.callback();
-  return true;
 }
 
 async function startManager(onEvent: (event: ManagerEvent) => void = () => {}) {
@@ -82,13 +82,11 @@ async function startManager(onEvent: (event: ManagerEvent) => void = () => {}) {
 
 /** The pause between two attempts to commit takes no simulated time, however long the other process takes for its own. */
 async function pumped<T>(promise: Promise<T>): Promise<T> {
-  const state = { isSettled: false };
-  const settle = (): void => void (state.isSettled = true);
-  promise.then(settle, settle);
-  for (let quietMs = performance.now() + 20; !state.isSettled;) {
-    await new Promise(setImmediate);
-    if (performance.now() > quietMs && endPause()) quietMs = performance.now() + 20;
-  }
+  const settled = promise.then(
+    () => true,
+    () => true,
+  );
+  while (!(await Promise.race([settled, wait(20, false)]))) endPause();
   return promise;
 }
 

@@ -233,7 +233,7 @@ test(
   { skip: skipWithoutMounts(), timeout: 120_000 },
   async (t) => {
     const folder = await temporaryFolder(t);
-    const mount = 'mount -t tmpfs -o size=400k tmpfs "$1"; shift; exec "$@"';
+    const mount = 'mount -t tmpfs -o size=280k tmpfs "$1"; shift; exec "$@"';
     const around = [part("unshare"), ...namespaces, "sh", "-euc", mount, "sh", folder];
     const child = startChild(t, ["disk", join(folder, "keys.db"), newWrappingKey(), startMs], around);
     const lines: Line[] = [];
