@@ -5,7 +5,7 @@ import { writeFile } from "node:fs/promises";
 import { type Socket, connect } from "node:net";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
-import { type TestContext, describe, test } from "node:test";
+import { type TestContext, after, describe, test } from "node:test";
 import { Client, assertWhole, getOnce } from "../support/load.ts";
 import {
   type ServiceProcess,
@@ -26,6 +26,13 @@ const skip = process.platform !== "linux";
 const requests = soak(100_000);
 /** The heap of the executable takes no limit, and is collected later. */
 const mostMegabytes = binary === undefined ? { after: 12, unread: 150 } : { after: 48, unread: 350 };
+
+/** For tests that measure no memory. */
+const shared = await start({ after });
+after(async () => {
+  assert.equal(await shared.stop(), 0);
+  assert.equal(shared.errors(), "");
+});
 
 describe("robustness:", { timeout: 600_000, concurrency: true }, () => {
   test(`${requests} random and mutated requests`, { skip }, async (t) => {
@@ -63,7 +70,6 @@ describe("robustness:", { timeout: 600_000, concurrency: true }, () => {
 
   describe("a peer that", { concurrency: true }, () => {
     test("is slow with its request is cut off, while others are served", async (t) => {
-      const service = await start(t);
       const head = "GET /jwks HTTP/1.1\r\nHost: op.example\r\nX: ";
       const body = "GET /jwks HTTP/1.1\r\nHost: op.example\r\nContent-Length: 999\r\n\r\n";
       const rows = [
@@ -71,7 +77,7 @@ describe("robustness:", { timeout: 600_000, concurrency: true }, () => {
         { name: "nothing", text: "", withinMs: 14_000, reply: /^(HTTP\/1\.1 408 Request Timeout\r\n[^]*)?$/ },
         { name: "body", text: body, withinMs: 18_000, reply: /^HTTP\/1\.1 200 OK\r\n/ },
       ];
-      const peers = rows.flatMap((row) => Array.from({ length: 10 }, () => ({ ...row, ...openRaw(t, service.port) })));
+      const peers = rows.flatMap((row) => Array.from({ length: 10 }, () => ({ ...row, ...openRaw(t, shared.port) })));
       for (const { text, socket } of peers) socket.write(text);
       let slowestMs = 0;
       const served: Promise<void>[] = [];
@@ -79,7 +85,7 @@ describe("robustness:", { timeout: 600_000, concurrency: true }, () => {
         for (const { text, socket } of peers) if (text !== "" && socket.writable) socket.write("x");
         const begunMs = performance.now();
         served.push(
-          getOnce(service.port).then((reply) => {
+          getOnce(shared.port).then((reply) => {
             assertWhole(reply);
             slowestMs = Math.max(slowestMs, performance.now() - begunMs);
           }),
@@ -96,8 +102,8 @@ describe("robustness:", { timeout: 600_000, concurrency: true }, () => {
       t.diagnostic(`${served.length} others were served meanwhile, the slowest in ${Math.round(slowestMs)} ms`);
     });
 
-    test("repeats its request is served for as long as it does, and a part of a head after that is cut off", async (t) => {
-      const { port } = await start(t);
+    test("repeats its request is served for as long as it does, and a part of a head after that is cut off", async () => {
+      const { port } = shared;
       // Longer than a head may take.
       const timer = new AbortController();
       const until = wait(12_000).then(() => timer.abort());
@@ -181,8 +187,7 @@ describe("robustness:", { timeout: 600_000, concurrency: true }, () => {
     });
 
     test("sends a broken request after good ones gets the replies in their order", async (t) => {
-      const { port } = await start(t);
-      const { socket, ended } = openRaw(t, port);
+      const { socket, ended } = openRaw(t, shared.port);
       socket.write(`${get}${get}${get}GET jwks\r\n\r\n${get}`);
       const { text } = await ended;
       const replies = parseReplies(Buffer.from(text, "latin1"), ["GET", "GET", "GET", "GET"]);
@@ -193,8 +198,7 @@ describe("robustness:", { timeout: 600_000, concurrency: true }, () => {
     });
 
     test("sends far too much gets to read why, and is not waited for", async (t) => {
-      const { port } = await start(t);
-      const { socket, ended, closed } = openRaw(t, port);
+      const { socket, ended, closed } = openRaw(t, shared.port);
       socket.write(`GET /jwks HTTP/1.1\r\nHost: a\r\nX: ${"x".repeat(400_000)}`);
       const { text, isOrderly } = await ended;
       assert.ok(isOrderly);
@@ -207,25 +211,23 @@ describe("robustness:", { timeout: 600_000, concurrency: true }, () => {
     });
 
     test("resets a connection at any moment does no harm", async (t) => {
-      const service = await start(t);
       const texts = ["", "GET", get, get.repeat(100), "broken\r\n\r\n", "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n"];
       for (const text of [...texts, ...texts]) {
         for (const event of ["connect", "data"] as const) {
           if (event === "data" && text.length < 5) continue;
-          const { socket } = openRaw(t, service.port);
+          const { socket } = openRaw(t, shared.port);
           socket.write(text);
           await once(socket, event);
           socket.resetAndDestroy();
         }
       }
-      assertWhole(await getOnce(service.port));
-      assert.equal(await service.stop(), 0);
+      assertWhole(await getOnce(shared.port));
     });
   });
 });
 
 async function start(
-  t: TestContext,
+  t: Parameters<typeof startServiceProcess>[0],
   env: Readonly<Record<string, string>> = {},
   keyCount = 2,
 ): Promise<ServiceProcess> {
