@@ -7,6 +7,7 @@ import { ecKey } from "../support/keys.ts";
 import { simulatedClock } from "../support/simulated.ts";
 import { compact, signature, verdict } from "../token/compact.ts";
 import { client, clientId, jwks, kinds, tokenOf, verifier } from "./client.ts";
+import { soak } from "../support/soak.ts";
 
 const second = 1_000;
 
@@ -346,7 +347,7 @@ describe("the store in memory", () => {
           }
         }
       }),
-      { numRuns: 300 },
+      { numRuns: soak(300) },
     );
     assert.ok(refused > 0, "no store was full");
   });

@@ -5,6 +5,7 @@ import fc from "fast-check";
 import { SignerError } from "../../src/index.ts";
 import { es256FromDer } from "../../src/crypto/der.ts";
 import { derOf, order } from "../support/stubs/ecdsa.ts";
+import { soak } from "../support/soak.ts";
 
 const bytes = (value: bigint): Buffer => Buffer.from(value.toString(16).padStart(64, "0"), "hex");
 const raw = (r: bigint, s: bigint): Buffer => Buffer.concat([bytes(r), bytes(s)]);
@@ -33,7 +34,7 @@ describe("an ES256 signature from DER (RFC 3279 section 2.2.3, RFC 7518 section 
         const signature = raw(r, s);
         assert.deepEqual(Buffer.from(es256FromDer(derOf(signature), "the key")), signature);
       }),
-      { numRuns: 2000 },
+      { numRuns: soak(2_000) },
     );
   });
 
@@ -66,7 +67,7 @@ describe("an ES256 signature from DER (RFC 3279 section 2.2.3, RFC 7518 section 
         }
         assert.deepEqual(derOf(signature), der);
       }),
-      { numRuns: 5000 },
+      { numRuns: soak(5_000) },
     );
   });
 

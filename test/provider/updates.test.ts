@@ -3,6 +3,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { type KeysetUpdate, type Provider, createProvider, localSigner } from "../../src/index.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
+import { soak } from "../support/soak.ts";
 
 const kids = ["a", "b", "c", "d", "e", "f"];
 const signers = new Map(await Promise.all(kids.map(async (kid) => [kid, await localSigner(ecKey(kid))] as const)));
@@ -72,7 +73,7 @@ test("any sequence of updates leaves the last valid one served, after each of th
         assert.deepEqual(await servedKids(provider), model);
       }
     }),
-    { numRuns: 100 },
+    { numRuns: soak(100, 20) },
   );
 });
 
@@ -83,6 +84,6 @@ test("updates that are made at once end as if made one after the other", async (
       await Promise.allSettled(sequence.map((step) => provider.update(toUpdate(step))));
       assert.deepEqual(await servedKids(provider), sequence.reduce(next, start));
     }),
-    { numRuns: 100 },
+    { numRuns: soak(100, 20) },
   );
 });

@@ -4,6 +4,7 @@ import fc from "fast-check";
 import type { KeySetEvent } from "../../src/relying-party/index.ts";
 import { type Script, delayed, hanging, reply, served, unreachable } from "../support/simulated.ts";
 import { type KeyFunction, warmVerifier } from "./setup.ts";
+import { soak } from "../support/soak.ts";
 
 // The budgets as they are documented: three at once, then one after 1, 2, 4, 8, 10, 10 … seconds; after failures one at once.
 // They begin anew after a minute without a request, or without a failure.
@@ -147,7 +148,7 @@ test("a flood, at any pace, causes no more requests than the budget, and refuses
       // What may not be reused counts as fresh for 5 s, and is asked for 1 s ahead.
       checkWindows(timeline, 1 / 4);
     }),
-    { numRuns: 150 },
+    { numRuns: soak(150, 30) },
   );
 });
 
@@ -163,6 +164,6 @@ test("the same with an origin that fails in all ways: a valid token is at worst 
         checkPauses(timeline);
       },
     ),
-    { numRuns: 150 },
+    { numRuns: soak(150, 30) },
   );
 });

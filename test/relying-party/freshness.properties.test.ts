@@ -3,6 +3,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { type CachingHeaders, type FreshnessBounds, freshness } from "../../src/relying-party/freshness.ts";
 import { type Caching, type Use, useOf } from "./model.ts";
+import { soak } from "../support/soak.ts";
 
 const seconds = fc.oneof(fc.nat(100), fc.nat(10_000), fc.nat(10_000_000));
 
@@ -125,6 +126,6 @@ test("whatever a response says, it is used as RFC 9111 and RFC 5861 allow, at an
           assert.equal(use, useOf(caching, moments, bounds), `${now - requestedAt} ms later`);
       }
     }),
-    { numRuns: 3_000 },
+    { numRuns: soak(3_000) },
   );
 });

@@ -12,6 +12,7 @@ import { compareAndSet } from "../../src/manager/compare-and-set.ts";
 import { memoryStore } from "../../src/store/memory.ts";
 import type { KeyEvent, KeyRecord, KeyState, KeyUse } from "../../src/store/store.ts";
 import { day, hour, newKey, start, second } from "./key-records.ts";
+import { soak } from "../support/soak.ts";
 
 /*
  * Replicas that all act at one moment, each through `compareAndSet`, on a real store.
@@ -93,6 +94,7 @@ function replay(log: readonly KeyEvent[]): Map<string, KeyState> {
 }
 
 test("replicas that act at one moment leave records that keep every rule, and a log that tells all of it", async () => {
+  const runs = soak(300);
   let together = 0;
   await fc.assert(
     fc.asyncProperty(fc.array(round, { minLength: 2, maxLength: 15 }), async (rounds) => {
@@ -126,9 +128,9 @@ test("replicas that act at one moment leave records that keep every rule, and a 
       const log = (await store.events()).toReversed();
       assert.deepEqual(replay(log), new Map(before.map(({ kid, state }) => [kid, state])));
     }),
-    { numRuns: 300 },
+    { numRuns: runs },
   );
-  assert.ok(together > 300, String(together));
+  assert.ok(together > runs, String(together));
 });
 
 test("twenty replicas that find an empty store, or a next key due, make one key", async () => {

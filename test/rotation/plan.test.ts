@@ -11,6 +11,7 @@ import { activeKey, isRotating, keyUses } from "../../src/rotation/records.ts";
 import { beginWaits } from "../../src/rotation/waits.ts";
 import type { KeyRecord, KeyUse } from "../../src/store/store.ts";
 import { day, frozen, hour, newKey, record, second, start, waiting } from "./key-records.ts";
+import { soak } from "../support/soak.ts";
 
 const policy = rotationPolicy();
 const retireMs = { sig: retireForMs(policy, "sig"), enc: retireForMs(policy, "enc") };
@@ -303,7 +304,7 @@ test("plan and reality are the same: whoever takes the steps when they are due d
         );
       },
     ),
-    { numRuns: 300 },
+    { numRuns: soak(300) },
   );
 });
 
@@ -322,7 +323,7 @@ test("a plan ends after a whole rotation of each use that has keys, and announce
         if (state === "announced" && kid === undefined) assert.equal((to ?? 0) - from, announceForMs(policy));
       }
     }),
-    { numRuns: 200 },
+    { numRuns: soak(200) },
   );
 });
 
@@ -371,7 +372,7 @@ describe("since when the rotation mode has been on, by the records alone", () =>
           String(now),
         );
       }),
-      { numRuns: 200 },
+      { numRuns: soak(200) },
     );
   });
 });

@@ -7,6 +7,7 @@ import { faultOf } from "../../src/server/json-fault.ts";
 import { readJsonObject } from "../../src/server/json-file.ts";
 import { refusal } from "../support/refusal.ts";
 import { temporaryFolder } from "../support/service.ts";
+import { soak } from "../support/soak.ts";
 
 test("a fault is found where, and only where, JSON.parse finds one", () => {
   const edit = fc.record({
@@ -41,7 +42,7 @@ test("a fault is found where, and only where, JSON.parse finds one", () => {
       // No less of it is at fault already.
       if (fault !== undefined) assert.equal(faultOf(text.slice(0, fault)) ?? fault, fault);
     }),
-    { numRuns: 2_000 },
+    { numRuns: soak(2_000) },
   );
 });
 

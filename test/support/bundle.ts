@@ -14,6 +14,16 @@ export async function bundle(script: string, file: string, ...args: readonly str
   await promisify(execFile)(binary("bun"), ["build", script, "--outfile", file, ...args]);
 }
 
+const texts = new Map<string, Promise<string>>();
+
+/** The text of such a file, made once for all tests of a process. */
+export function bundledText(script: string, ...args: readonly string[]): Promise<string> {
+  const made =
+    texts.get(script) ?? promisify(execFile)(binary("bun"), ["build", script, ...args]).then(({ stdout }) => stdout);
+  texts.set(script, made);
+  return made;
+}
+
 /** One file for Node of a script that many processes run, which start with it in half the time. */
 export async function bundled(script: string): Promise<string> {
   // Here it finds the packages that are loaded only where they are needed.

@@ -1,9 +1,6 @@
-import { readFile } from "node:fs/promises";
-import { join } from "node:path";
 import type { TestContext } from "node:test";
 import type { Browser } from "playwright-core";
-import { bundle } from "./bundle.ts";
-import { temporaryFolder } from "./service.ts";
+import { bundledText } from "./bundle.ts";
 import type { RotatingOp } from "./verifier-op.ts";
 import { type Verifier, type VerifierOptions, startControl } from "./verifier-run.ts";
 
@@ -16,9 +13,7 @@ export function pageVerifier(
   options: VerifierOptions = {},
 ): Verifier {
   return async (next) => {
-    const file = join(await temporaryFolder(t), "page.js");
-    await bundle(script, file);
-    const { origin, report } = await startControl(t, op, next, options, await readFile(file, "utf8"));
+    const { origin, report } = await startControl(t, op, next, options, await bundledText(script));
     const context = await browser.newContext();
     t.after(() => context.close());
     const page = await context.newPage();

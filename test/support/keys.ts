@@ -24,8 +24,17 @@ const curves = {
   "P-521": { ecdhName: "secp521r1", bytes: 66 },
 } as const;
 
+const ecKeys = new Map<string, EcPrivateJwk>();
+
 /** A private key whose scalar is a hash of the seed: same seed, same key. */
 export function ecKey(seed: string, crv: EcCurve = "P-256"): EcPrivateJwk {
+  const name = `${crv} ${seed}`;
+  const key = ecKeys.get(name) ?? newEcKey(seed, crv);
+  ecKeys.set(name, key);
+  return { ...key };
+}
+
+function newEcKey(seed: string, crv: EcCurve): EcPrivateJwk {
   const { ecdhName, bytes } = curves[crv];
   const scalar = createHash("shake256", { outputLength: bytes }).update(seed).digest();
   // Below the order of every one of the curves.

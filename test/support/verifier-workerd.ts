@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 import { temporaryFolder } from "./service.ts";
 import { verifyWithoutPause } from "./verifier.ts";
 import { type RotatingOp, audience } from "./verifier-op.ts";
-import { binary, bundle } from "./bundle.ts";
+import { binary, bundledText } from "./bundle.ts";
 import type { Verifier } from "./verifier-run.ts";
 
 const worker = fileURLToPath(new URL("verifier-worker.ts", import.meta.url));
@@ -28,7 +28,7 @@ export async function startWorkerd(
   { compatibilityDate, madeBy = "first request", state = null, timeoutMs = 5_000 }: WorkerdOptions,
 ): Promise<string> {
   const folder = await temporaryFolder(t);
-  await bundle(worker, join(folder, "worker.js"), "--external", "cloudflare:workers");
+  await writeFile(join(folder, "worker.js"), await bundledText(worker, "--external", "cloudflare:workers"));
   const settings = JSON.stringify({ issuer, audience, madeBy, state, timeoutMs });
   await writeFile(
     join(folder, "config.capnp"),

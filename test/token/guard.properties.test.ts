@@ -7,6 +7,7 @@ import { guardSigner } from "../../src/signer/guard.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import { settled, simulatedClock } from "../support/simulated.ts";
 import { signature } from "./compact.ts";
+import { soak } from "../support/soak.ts";
 
 const key = ecKey("a");
 const publicKey = (await jose.importJWK(withoutPrivate(key), "ES256")) as jose.CryptoKey;
@@ -104,7 +105,7 @@ test("over any schedule: never more than maxConcurrent under way, in order, and 
       operations.at(-1)?.end(Promise.resolve(good));
       assert.equal((await last).length, 64);
     }),
-    { numRuns: 150 },
+    { numRuns: soak(150, 30) },
   );
 });
 

@@ -17,6 +17,7 @@ import {
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import { settled, simulatedClock } from "../support/simulated.ts";
 import { read, signature, verdict } from "./compact.ts";
+import { soak } from "../support/soak.ts";
 
 const issuer = "https://op.example";
 const entry = async (keyId: string): Promise<SigningEntry> => ({ keyId, signer: await localSigner(ecKey(keyId)) });
@@ -376,6 +377,6 @@ test("property: under any updates, each token verifies with the set that was cur
         assert.equal((JSON.parse(new TextDecoder().decode(payload)) as { n: number }).n, n);
       }
     }),
-    { numRuns: 100 },
+    { numRuns: soak(100, 20) },
   );
 });
