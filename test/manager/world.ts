@@ -30,6 +30,8 @@ export class World {
   readonly store: CountedStore;
   readonly wrappingKey = newWrappingKey();
   readonly #timers = new Set<Timer>();
+  /** Who waits for a pause. */
+  readonly #waiting = new Set<() => void>();
   readonly #managers = new Set<KeyManager>();
   readonly #sink: KeySink = { update: async () => {} };
   #elapsedMs = 0;
@@ -47,6 +49,7 @@ export class World {
       // Only the pause between two attempts to commit is random, and no whole number of milliseconds.
       const timer = { at: Math.ceil(this.#elapsedMs + delayMs), isPause: !Number.isInteger(delayMs), callback };
       this.#timers.add(timer);
+      if (timer.isPause) for (const resolve of this.#waiting) resolve();
       return () => void this.#timers.delete(timer);
     },
   };
@@ -145,14 +148,16 @@ export class World {
   async until<T>(promise: Promise<T>): Promise<T> {
     const state = { isSettled: false };
     const settle = (): void => void (state.isSettled = true);
-    promise.then(settle, settle);
-    const deadlineMs = performance.now() + 20_000;
+    const settled = promise.then(settle, settle);
+    const { promise: late, reject } = Promise.withResolvers<never>();
+    const deadline = setTimeout(() => reject(new Error("still at work after 20 s")), 20_000);
     while (!state.isSettled) {
-      await new Promise(setImmediate);
-      assert.ok(performance.now() < deadlineMs, "still at work after 20 s");
       const [pause] = [...this.#timers].filter(({ isPause }) => isPause).toSorted((a, b) => a.at - b.at);
       if (pause !== undefined) this.#fire(pause);
+      else await Promise.race([settled, late, new Promise<void>((resolve) => this.#waiting.add(resolve))]);
+      await new Promise(setImmediate);
     }
+    clearTimeout(deadline);
     return promise;
   }
 
