@@ -90,13 +90,14 @@ export function checkSigner(
     });
     after(() => opened.close?.());
 
-    /** Signs a JWS of its own, and verifies it as a relying party does. */
-    async function sign(): Promise<Uint8Array> {
+    /** Signs a JWS of its own, and verifies it as a relying party does, unless it is one of many that are not looked for. */
+    async function sign(isLookedFor: (signature: Uint8Array) => boolean = () => true): Promise<Uint8Array> {
       signed += 1;
       const input = `${jose.base64url.encode('{"alg":"ES256"}')}.${jose.base64url.encode(`${name} ${signed}`)}`;
       const signature = await opened.signer.sign(inputOf(input));
       assert.ok(signature instanceof Uint8Array);
       assert.equal(signature.length, 64);
+      if (!isLookedFor(signature)) return signature;
       await jose.compactVerify(`${input}.${jose.base64url.encode(signature)}`, publicKey, { algorithms: ["ES256"] });
       if (signature[0] === 0) zeros.add("r");
       if (signature[32] === 0) zeros.add("s");
@@ -132,8 +133,9 @@ export function checkSigner(
         const { key } = opened;
         if (key !== undefined) key.zeroHalf = half;
         const atOnce = key === undefined ? 16 : 1;
+        const hasZero = (signature: Uint8Array): boolean => signature[half === "r" ? 0 : 32] === 0;
         for (let tried = 0; !zeros.has(half) && tried < maxSignatures; tried += atOnce) {
-          await Promise.all(Array.from({ length: atOnce }, sign));
+          await Promise.all(Array.from({ length: atOnce }, () => sign(hasZero)));
         }
         if (key !== undefined) key.zeroHalf = undefined;
         assert.ok(zeros.has(half), `none of ${signed}`);
@@ -305,7 +307,7 @@ export function checkSigner(
     test("close drains: what is under way is signed, and nothing after that", async () => {
       const { signer, hold, secrets } = opened;
       const release = hold();
-      const signatures = Array.from({ length: 8 }, sign);
+      const signatures = Array.from({ length: 8 }, () => sign());
       let isClosed = false;
       const closed = signer.close?.().then(() => (isClosed = true));
       await settled();
