@@ -1,7 +1,7 @@
 import { cacheControl } from "../http/respond.ts";
 import type { Metadata, ProviderOptions } from "../provider/options.ts";
 import { locate } from "../provider/paths.ts";
-import { createProvider } from "../provider/provider.ts";
+import { type Provider, createProvider } from "../provider/provider.ts";
 
 /** One document, byte for byte as `jwksd serve` answers it. */
 export interface StaticDocument {
@@ -20,8 +20,13 @@ export interface Publication {
 }
 
 /** Where the documents are, and how they are sent. */
-export interface Place {
+export interface Place extends OpenPlace {
   readonly issuer: string;
+}
+
+/** The same before it is known what the issuer is. */
+export interface OpenPlace {
+  readonly issuer?: string | undefined;
   readonly mountPrefix?: string | undefined;
   readonly jwksPath?: string | undefined;
   readonly cors: boolean;
@@ -40,24 +45,23 @@ export function pathsOf({ issuer, mountPrefix, jwksPath, discovery }: Place): re
 /** The URL under which the documents are, with a slash at its end. */
 export const baseOf = (issuer: string): string => issuer.replace(/\/?$/, "/");
 
-/** The documents of keysets. @throws ConfigError, KeyMaterialError see `createProvider` */
-export async function publicationOf(
-  keysets: Pick<ProviderOptions, "keyset" | "encryptionKeyset">,
-  place: Place,
-  isShort: boolean,
-): Promise<Publication> {
-  const { issuer, mountPrefix, jwksPath, cors, discovery, metadata } = place;
-  const provider = await createProvider(keysets, {
-    issuer,
-    mountPrefix,
-    endpoints: { jwks: jwksPath },
-    jwksRotationActive: () => isShort,
-    cors,
-    discovery,
-    metadata,
-  });
+type Keysets = Pick<ProviderOptions, "keyset" | "encryptionKeyset">;
+
+/** Answers the documents of a place. @throws ConfigError, KeyMaterialError see `createProvider` */
+export function providerAt(
+  { issuer, mountPrefix, jwksPath, cors, discovery, metadata }: Place,
+  keysets: Keysets,
+  jwksRotationActive: () => boolean,
+): Promise<Provider> {
+  const endpoints = { jwks: jwksPath };
+  return createProvider(keysets, { issuer, mountPrefix, endpoints, jwksRotationActive, cors, discovery, metadata });
+}
+
+/** The documents of keysets. @throws see {@link providerAt} */
+export async function publicationOf(keysets: Keysets, place: Place, isShort: boolean): Promise<Publication> {
+  const provider = await providerAt(place, keysets, () => isShort);
   const documents = pathsOf(place).map(async (path): Promise<StaticDocument> => {
-    const { headers, body } = provider.fetch(new Request(baseOf(issuer) + path));
+    const { headers, body } = provider.fetch(new Request(baseOf(place.issuer) + path));
     return {
       path,
       body: new Uint8Array(await new Response(body).arrayBuffer()),

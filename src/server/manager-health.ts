@@ -1,15 +1,13 @@
-import type { JwksdError } from "../errors.ts";
 import type { ManagerEvent } from "../manager/types.ts";
-import type { KnownError, ManagerHealth } from "../status/known.ts";
+import { type ManagerHealth, knownError } from "../status/known.ts";
 
 export const healthy: ManagerHealth = { heldBack: {}, unopened: {}, undestroyed: {} };
 
 /** The health of a manager after one of its events. */
 export function healthAfter(health: ManagerHealth, event: ManagerEvent, at: number): ManagerHealth {
-  const known = ({ code, message }: JwksdError): KnownError => ({ at, code, message });
   switch (event.type) {
     case "failed":
-      return { ...health, failure: { ...known(event.error), at: health.failure?.at ?? at } };
+      return { ...health, failure: knownError(event.error, health.failure?.at ?? at) };
     case "fenced":
       return { ...health, fencedAt: at };
     case "recovered":
@@ -18,12 +16,12 @@ export function healthAfter(health: ManagerHealth, event: ManagerEvent, at: numb
       // Those that still cannot be opened or cannot sign are told again after this.
       return { ...health, heldBack: {}, unopened: {} };
     case "held-back":
-      return { ...health, heldBack: { ...health.heldBack, [event.kid]: known(event.error) } };
+      return { ...health, heldBack: { ...health.heldBack, [event.kid]: knownError(event.error, at) } };
     case "unopened":
-      return { ...health, unopened: { ...health.unopened, [event.kid]: known(event.error) } };
+      return { ...health, unopened: { ...health.unopened, [event.kid]: knownError(event.error, at) } };
     case "destroyed": {
       const { [event.kid]: _, ...others } = health.undestroyed;
-      const undestroyed = event.error === undefined ? others : { ...others, [event.kid]: known(event.error) };
+      const undestroyed = event.error === undefined ? others : { ...others, [event.kid]: knownError(event.error, at) };
       return { ...health, undestroyed };
     }
     default:

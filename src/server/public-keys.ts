@@ -10,6 +10,8 @@ import {
 import { readEncryptionKeyset, readKeyset } from "../node/key-files.ts";
 import { publishOnlySigner } from "../signer/local.ts";
 import type { PublishedKey } from "../status/known.ts";
+import type { Logger } from "./logger.ts";
+import type { Settings } from "./setting-definitions.ts";
 
 /** Both keysets without private parts, for a process that only publishes, such as a worker. */
 export interface PublicKeys {
@@ -19,24 +21,25 @@ export interface PublicKeys {
   readonly isRotating: boolean;
 }
 
+type KeyPaths = Pick<Settings, "keys" | "encryptionKeys">;
+
+/** The files and folders of keys. */
+export function keyPathsOf({ keys, encryptionKeys }: KeyPaths): string[] {
+  return [keys, encryptionKeys].filter((path) => path !== undefined);
+}
+
 /** Reads and checks keysets. Private parts are checked too, and not kept. */
-export async function loadPublicKeys(
-  keysPath: string | undefined,
-  encryptionKeysPath: string | undefined,
-): Promise<{ readonly keys: PublicKeys; readonly warnings: readonly string[] }> {
-  const signing = keysPath === undefined ? undefined : await readKeyset(keysPath);
-  const encryption = encryptionKeysPath === undefined ? undefined : await readEncryptionKeyset(encryptionKeysPath);
+export async function loadPublicKeys(paths: KeyPaths, log: Pick<Logger, "warn">): Promise<PublicKeys> {
+  const signing = paths.keys === undefined ? undefined : await readKeyset(paths.keys);
+  const encryption = paths.encryptionKeys === undefined ? undefined : await readEncryptionKeyset(paths.encryptionKeys);
   const encryptionEntries = encryption?.entries ?? [];
   const checked =
     signing === undefined ? checkEncryption(encryptionEntries) : checkKeyset(signing.entries, encryptionEntries);
   await checked.catch((error: KeyMaterialError) => {
-    const files = [keysPath, encryptionKeysPath].filter((path) => path !== undefined).join(" and ");
-    throw new KeyMaterialError(error.code, `${files}: ${error.message}`);
+    throw new KeyMaterialError(error.code, `${keyPathsOf(paths).join(" and ")}: ${error.message}`);
   });
-  return {
-    keys: { ...publicHalves(signing?.entries ?? [], encryptionEntries), isRotating: false },
-    warnings: [...(signing?.warnings ?? []), ...(encryption?.warnings ?? [])],
-  };
+  for (const warning of [...(signing?.warnings ?? []), ...(encryption?.warnings ?? [])]) log.warn(warning);
+  return { ...publicHalves(signing?.entries ?? [], encryptionEntries), isRotating: false };
 }
 
 /** The keysets for a provider that only publishes. */

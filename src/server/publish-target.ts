@@ -6,7 +6,7 @@ import { folderTarget } from "../publish/folder.ts";
 import { checkServable } from "../publish/server-configs.ts";
 import type { Target } from "../publish/target.ts";
 import { hostName } from "./manager-events.ts";
-import { readMetadata } from "./metadata-file.ts";
+import { readPlace } from "./place.ts";
 import type { Settings } from "./setting-definitions.ts";
 
 /**
@@ -15,15 +15,14 @@ import type { Settings } from "./setting-definitions.ts";
  * @throws ConfigError `ERR_OPTION_INVALID`, `ERR_ISSUER_INVALID`, `ERR_PATH_INVALID`, `ERR_PATH_CLASH`, `ERR_CONFIG_FORMAT`
  */
 export async function placeOf(settings: Settings): Promise<Place> {
-  const { issuer, mountPrefix, jwksPath } = settings;
+  const { issuer } = settings;
   if (issuer === undefined) {
     throw new ConfigError(
       "ERR_OPTION_INVALID",
       "the URL is missing at which relying parties find what is published; give it with --issuer",
     );
   }
-  const metadata = settings.metadata === undefined ? undefined : await readMetadata(settings.metadata);
-  const place = { issuer, mountPrefix, jwksPath, cors: !settings.noCors, discovery: !settings.noDiscovery, metadata };
+  const place = { ...(await readPlace(settings)), issuer };
   // Refuses wrong ones before anything is opened.
   pathsOf(place);
   return place;

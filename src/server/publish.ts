@@ -12,7 +12,15 @@ import type { KeyRecord } from "../store/store.ts";
 import type { Logger } from "./logger.ts";
 import { logEvent } from "./manager-events.ts";
 import { openManaged } from "./open-store.ts";
-import { type PublicKeys, listedKeys, loadPublicKeys, publicHalves, toKeysets, together } from "./public-keys.ts";
+import {
+  type PublicKeys,
+  keyPathsOf,
+  listedKeys,
+  loadPublicKeys,
+  publicHalves,
+  toKeysets,
+  together,
+} from "./public-keys.ts";
 import { placeOf, targetOf } from "./publish-target.ts";
 import type { Settings } from "./setting-definitions.ts";
 import { signersOf } from "./signers.ts";
@@ -75,14 +83,12 @@ export async function startPublishing(settings: Settings, options: PublishOption
       done = publication;
     });
   const load = async (): Promise<void> => {
-    const loaded = await loadPublicKeys(settings.keys, settings.encryptionKeys);
-    for (const warning of loaded.warnings) log.warn(warning);
-    files = loaded.keys;
+    files = await loadPublicKeys(settings, log);
   };
 
   // Before the keys are read, so that an older set never takes the place of a newer one.
   await target.open();
-  const paths = [settings.keys, settings.encryptionKeys].filter((path) => path !== undefined);
+  const paths = keyPathsOf(settings);
   let manager: CopyManager | undefined;
   const baseline = await fingerprint(paths);
   try {

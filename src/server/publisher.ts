@@ -1,25 +1,17 @@
-import type { Metadata } from "../provider/options.ts";
-import { createProvider } from "../provider/provider.ts";
 import { type Metric, counter, createTally, sumMetrics } from "../metrics.ts";
+import { type OpenPlace, providerAt } from "../publish/documents.ts";
 import type { Overload } from "./connections.ts";
 import { processMetrics } from "./exposition.ts";
 import { type Handler, startHttpServer } from "./http-server.ts";
 import { issuerOf } from "./issuer.ts";
 import { type PublicKeys, toKeysets } from "./public-keys.ts";
 
-/** Options of a publisher. */
-export interface PublisherOptions {
+/** Options of a publisher. The default of the issuer is `http://HOST:PORT`, which only this machine can use. */
+export interface PublisherOptions extends OpenPlace {
   readonly host: string;
   /** 0 takes a free port. */
   readonly port: number;
-  /** Default: `http://HOST:PORT`, which only this machine can use. */
-  readonly issuer?: string | undefined;
-  readonly mountPrefix?: string | undefined;
-  readonly jwksPath?: string | undefined;
   readonly rotationMode: boolean;
-  readonly cors: boolean;
-  readonly discovery: boolean;
-  readonly metadata?: Metadata | undefined;
   /** See `startHttpServer`. */
   readonly maxConnections?: number | undefined;
 }
@@ -44,16 +36,10 @@ export async function startPublisher(
   { reusePort = false } = {},
 ): Promise<Publisher> {
   let { isRotating } = keys;
-  const make = (port: number) =>
-    createProvider(toKeysets(keys), {
-      issuer: issuerOf(options, port),
-      mountPrefix: options.mountPrefix,
-      endpoints: { jwks: options.jwksPath },
-      jwksRotationActive: () => isRotating || options.rotationMode,
-      cors: options.cors,
-      discovery: options.discovery,
-      metadata: options.metadata,
-    });
+  const make = (port: number) => {
+    const place = { ...options, issuer: issuerOf(options, port) };
+    return providerAt(place, toKeysets(keys), () => isRotating || options.rotationMode);
+  };
   // Made before listening as well, to find bad options before a connection is accepted.
   let provider = await make(options.port);
   const handler = async (port: number): Promise<Handler> => {

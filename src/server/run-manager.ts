@@ -5,7 +5,7 @@ import type { KeyManager } from "../manager/types.ts";
 import { manageKeys } from "../manager/manager.ts";
 import { servedBy } from "../manager/owner.ts";
 import type { Metric } from "../metrics.ts";
-import type { KnownKeys } from "../status/known.ts";
+import { type KnownKeys, knownError } from "../status/known.ts";
 import { cachedForSeconds } from "../rotation/policy.ts";
 import type { KeyRecord } from "../store/store.ts";
 import { type KeptSet, Unusable, keepSet, readKeptSet } from "./kept-set.ts";
@@ -60,7 +60,7 @@ export async function startManagedKeys(settings: Settings, log: Logger): Promise
       { code: error.code, of: new Date(kept.at).toISOString() },
       `the store is out of reach, so the last set that was kept is published, nothing is signed, and the store is tried again: ${error.message}`,
     );
-    const outage = { at: systemClock.now(), code: error.code, message: error.message };
+    const outage = knownError(error, systemClock.now());
     const signs = hasSockets(settings);
     return startWithoutStore(kept, start, { log, isReady: settings.readyWithoutStore, signs, outage });
   }

@@ -10,17 +10,17 @@ import { type Overload, logOverload } from "./connections.ts";
 import type { Logger } from "./logger.ts";
 import { metricsPage } from "./metrics-page.ts";
 import { issuerOf, urlHost } from "./issuer.ts";
+import { readPlace } from "./place.ts";
 import { type Publisher, startPublisher } from "./publisher.ts";
-import { readMetadata } from "./metadata-file.ts";
 import { serviceMetrics } from "./service-metrics.ts";
-import { type SignSockets, readSockets, startSignSockets } from "./sign-sockets.ts";
+import { readSockets, startSignSockets } from "./sign-sockets.ts";
 import { createStatusPage } from "./status-page.ts";
 import { policyOf } from "./open-store.ts";
 import { startManagedKeys } from "./run-manager.ts";
 import { recentEvents } from "./recent-events.ts";
-import type { KnownError } from "../status/known.ts";
+import { type KnownError, knownError } from "../status/known.ts";
 import { type Status, statusOf } from "../status/status.ts";
-import { type PublicKeys, listedKeys, loadPublicKeys, toKeysets, together } from "./public-keys.ts";
+import { type PublicKeys, keyPathsOf, listedKeys, loadPublicKeys, toKeysets, together } from "./public-keys.ts";
 import type { Settings } from "./setting-definitions.ts";
 import { fingerprint, watchPaths } from "./watch.ts";
 import { startWorkers } from "./workers.ts";
@@ -56,37 +56,42 @@ export async function startService(settings: Settings, givenLog: Logger): Promis
   const recent = recentEvents(givenLog, systemClock);
   const { log } = recent;
   // First, so that a wrong setting leaves no files behind.
-  const discovery = !settings.noDiscovery;
-  locate(issuerOf(settings, settings.port), settings.mountPrefix, settings.jwksPath, { discovery });
+  const { host, port, rotationMode, mountPrefix, jwksPath } = settings;
+  locate(issuerOf(settings, port), mountPrefix, jwksPath, { discovery: !settings.noDiscovery });
   const sockets = await readSockets(settings);
-  const metadata = settings.metadata === undefined ? undefined : await readMetadata(settings.metadata);
-  if (settings.issuer === undefined && /^(0\.0\.0\.0|::)$/.test(settings.host)) {
+  const place = await readPlace(settings);
+  if (settings.issuer === undefined && /^(0\.0\.0\.0|::)$/.test(host)) {
     log.warn(
       "no issuer is set, so the discovery document names localhost, which only this machine can use; set --issuer",
     );
   }
-  const paths = [settings.keys, settings.encryptionKeys].filter((path) => path !== undefined);
-  const load = async () => {
-    const { keys, warnings } = await loadPublicKeys(settings.keys, settings.encryptionKeys);
-    for (const warning of warnings) log.warn(warning);
-    return keys;
-  };
-
+  const paths = keyPathsOf(settings);
   // Before the files are read, so that no change is missed.
   const baseline = await fingerprint(paths);
-  let files = await load();
+  let files = await loadPublicKeys(settings, log);
+  /** What has started, in the order in which it stops. */
+  const stops: (() => Promise<void> | void)[] = [];
+  const stopAll = async (): Promise<void> => {
+    for (const stop of stops) await stop();
+  };
+  const orStop = <T>(start: Promise<T>): Promise<T> =>
+    start.catch(async (error: unknown) => {
+      await stopAll();
+      throw error;
+    });
+
   const managed = settings.keys === undefined ? await startManagedKeys(settings, log) : undefined;
+  if (managed !== undefined) stops.push(() => managed.stop());
   let managedKeys = managed?.keys;
   let keys = together(managedKeys, files);
-  const options = { ...settings, cors: !settings.noCors, discovery, metadata };
-  const publish = (): Promise<Publisher> =>
+  // No more than these, because workers get them, and have no secrets.
+  const options = { ...place, host, port, rotationMode };
+  const publisher: Publisher = await orStop(
     settings.workers === 1
       ? startPublisher(options, keys, (overload) => logOverload(log, overload))
-      : startWorkers(settings.workers, options, keys, log);
-  const publisher = await publish().catch(async (error: unknown) => {
-    await managed?.stop();
-    throw error;
-  });
+      : startWorkers(settings.workers, options, keys, log),
+  );
+  stops.push(publisher.stop);
   let refused: KnownError | undefined;
   let phase: "starting" | "running" | "stopping" = "starting";
   const notReady = (): string | undefined => (phase === "running" ? managed?.notReady() : `it is ${phase}`);
@@ -99,7 +104,7 @@ export async function startService(settings: Settings, givenLog: Logger): Promis
       jwksUri: publisher.jwksUri,
       pid: process.pid,
       notReady: notReady(),
-      isShortBySetting: settings.rotationMode,
+      isShortBySetting: rotationMode,
       isShort: keys.isRotating,
       published: listedKeys(keys),
       ...managed?.known(),
@@ -114,26 +119,15 @@ export async function startService(settings: Settings, givenLog: Logger): Promis
     const all = sumMetrics([own, managed?.metrics() ?? [], await publisher.metrics()]);
     return [...all, ...(await publisher.processMetrics())];
   });
-  const url = `http://${urlHost(settings.host)}:${publisher.port}${new URL(publisher.jwksUri).pathname}`;
+  const url = `http://${urlHost(host)}:${publisher.port}${new URL(publisher.jwksUri).pathname}`;
   const { page, live } = createStatusPage(status, url);
   const health = { "/livez": healthPage(() => undefined), "/readyz": healthPage(notReady) };
   const served = { pages: { "/": page, "/metrics": metrics, ...health }, streams: { "/events": live.open } };
-  const admin = await startAdminAt(settings.admin, served, (overload) =>
-    logOverload(log, overload, { admin: settings.admin }),
-  ).catch(async (error: unknown) => {
-    await publisher.stop();
-    await managed?.stop();
-    throw error;
-  });
-
-  let signSockets: SignSockets | undefined;
-  const stopAll = async (): Promise<void> => {
-    await signSockets?.stop();
-    await managed?.stop();
-    await publisher.stop();
-    live.close();
-    await admin?.stop();
-  };
+  const admin = await orStop(
+    startAdminAt(settings.admin, served, (overload) => logOverload(log, overload, { admin: settings.admin })),
+  );
+  stops.push(live.close);
+  if (admin !== undefined) stops.push(admin.stop);
   recent.watch(live.touch);
 
   const kids = (): string[] => keys.signing.map(({ keyId }) => keyId);
@@ -150,41 +144,28 @@ export async function startService(settings: Settings, givenLog: Logger): Promis
   const reload = (): Promise<boolean> =>
     inTurn(async () => {
       try {
-        await change(managedKeys, await load());
+        await change(managedKeys, await loadPublicKeys(settings, log));
         refused = undefined;
         log.info({ kids: kids(), encryptionKeys: keys.encryption.length }, "keys reloaded");
         return true;
       } catch (error) {
-        const { code = "ERR_INTERNAL", message } = error as { readonly code?: string; readonly message: string };
-        refused = { at: systemClock.now(), code, message };
-        log.error({ code }, `new keys refused, the old ones stay in use: ${message}`);
+        refused = knownError(error, systemClock.now());
+        log.error({ code: refused.code }, `new keys refused, the old ones stay in use: ${refused.message}`);
         return false;
       }
     });
-  await managed
-    ?.follow((next) => inTurn(() => change(next, files)))
-    .catch(async (error: unknown) => {
-      await stopAll();
-      throw error;
-    });
+  if (managed !== undefined) await orStop(managed.follow((next) => inTurn(() => change(next, files))));
   const issuer = issuerOf(settings, publisher.port);
   await managed?.servedAs(issuer);
   if (managed?.signing !== undefined) {
-    const start = startSignSockets(sockets, {
-      issuer,
-      keys: managed.signing,
-      maxTokenLifetimeSeconds: policyOf(settings).maxTokenLifetimeSeconds,
-      log,
-    });
-    signSockets = await start.catch(async (error: unknown) => {
-      await stopAll();
-      throw error;
-    });
+    const { maxTokenLifetimeSeconds } = policyOf(settings);
+    const signing = { issuer, keys: managed.signing, maxTokenLifetimeSeconds, log };
+    stops.unshift(await orStop(startSignSockets(sockets, signing)));
   }
   const watch = watchPaths(paths, baseline, reload);
   phase = "running";
 
-  const missing = discovery ? missingMembers(metadata ?? {}) : [];
+  const missing = place.discovery ? missingMembers(place.metadata ?? {}) : [];
   if (missing.length > 0) {
     log.info(
       { missing },

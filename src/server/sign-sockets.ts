@@ -22,12 +22,6 @@ const maxConnections = 512;
 
 const usual = { mode: 0o600, policy: {}, protocol: "http", formerKeys: [] } as const;
 
-/** The sockets where others get tokens signed. */
-export interface SignSockets {
-  /** Stops accepting, and answers requests under way. */
-  stop(this: void): Promise<void>;
-}
-
 type SocketSettings = Pick<Settings, "signSocket" | "signAddress" | "signTls" | "signConfig">;
 
 /** Whether others sign through this process. */
@@ -58,10 +52,13 @@ interface Signing {
 }
 
 /**
+ * Opens the sockets where others get tokens signed.
+ *
+ * @returns stops accepting, and answers requests under way
  * @throws ServiceError `ERR_LISTEN`, `ERR_FILE_UNREADABLE`
  * @throws KeyMaterialError `ERR_KEY_FORMAT`
  */
-export async function startSignSockets(sockets: readonly SignSocket[], signing: Signing): Promise<SignSockets> {
+export async function startSignSockets(sockets: readonly SignSocket[], signing: Signing): Promise<() => Promise<void>> {
   const ends: (() => Promise<void>)[] = [];
   const stop = async (): Promise<void> => void (await Promise.all(ends.map((end) => end())));
   try {
@@ -76,7 +73,7 @@ export async function startSignSockets(sockets: readonly SignSocket[], signing: 
     await stop();
     throw error;
   }
-  return { stop };
+  return stop;
 }
 
 function signOf({ address, policy }: SignSocket, { issuer, keys, log }: Signing): SignOf {

@@ -3,7 +3,7 @@ import { type Clock, systemClock } from "../clock.ts";
 import { fenced } from "../manager/replica.ts";
 import { timeText } from "../rotation/format.ts";
 import type { SigningKeys } from "../sign-server/signing-keys.ts";
-import type { KnownError } from "../status/known.ts";
+import { type KnownError, knownError } from "../status/known.ts";
 import type { KeptSet } from "./kept-set.ts";
 import type { Logger } from "./logger.ts";
 import type { PublicKeys } from "./public-keys.ts";
@@ -49,9 +49,9 @@ export function startWithoutStore(
         if (issuer !== undefined) await next.servedAs(issuer);
         return;
       } catch (error) {
-        const { code = "ERR_INTERNAL", message } = error as { readonly code?: string; readonly message: string };
-        last = { at: clock.now(), code, message };
-        if (!signal.aborted) log.error({ code }, `keys cannot be managed, the kept set stays: ${message}`);
+        last = knownError(error, clock.now());
+        if (signal.aborted) continue;
+        log.error({ code: last.code }, `keys cannot be managed, the kept set stays: ${last.message}`);
       }
     }
   }

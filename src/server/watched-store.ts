@@ -2,7 +2,7 @@ import { sleep, withDeadline } from "../async.ts";
 import type { Clock } from "../clock.ts";
 import { StoreError } from "../errors.ts";
 import { unanswered } from "../manager/metrics.ts";
-import type { StoreSeen } from "../status/known.ts";
+import { type StoreSeen, knownError } from "../status/known.ts";
 import type { KeyStore, LeaseSeen } from "../store/store.ts";
 
 /** Bounds of looks at the store, in milliseconds. */
@@ -49,9 +49,8 @@ export function watchedStore(inner: KeyStore, clock: Clock): WatchedStore {
   /** A call that was given up because this process ends tells nothing of the store. */
   function noteOutage(error: unknown): void {
     if (!(error instanceof StoreError)) return;
-    const { code, message } = error;
-    if (unanswered.has(code)) seen = { ...seen, lastError: { at: clock.now(), code, message } };
-    else if (code !== "ERR_CLOSED") seen = { ...seen, lastSuccessAt: clock.now() };
+    if (unanswered.has(error.code)) seen = { ...seen, lastError: knownError(error, clock.now()) };
+    else if (error.code !== "ERR_CLOSED") seen = { ...seen, lastSuccessAt: clock.now() };
   }
 
   function noteRevision(revision: number): void {

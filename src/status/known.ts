@@ -10,6 +10,12 @@ export interface KnownError {
   readonly message: string;
 }
 
+/** @param error of jwksd, or another */
+export function knownError(error: unknown, at: number): KnownError {
+  const { code = "ERR_INTERNAL", message } = error as { readonly code?: string; readonly message: string };
+  return { at, code, message };
+}
+
 /** One event of the log. */
 export interface LogEvent {
   readonly at: number;
