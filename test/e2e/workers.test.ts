@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { constants, copyFile, readFile, readdir, readlink, rm, writeFile } from "node:fs/promises";
+import { constants, copyFile, open, readFile, readdir, readlink, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { sqliteStore } from "../../src/store/sqlite.ts";
@@ -151,7 +151,7 @@ describe("--workers 2", { timeout: 180_000, concurrency: 2, skip: process.platfo
     });
   });
 
-  test("a worker's environment holds no secret of the first process, and its tokens and wrapping keys least of all", async (t) => {
+  test("a worker's environment and memory hold no secret of the first process, and its tokens and wrapping keys least of all", async (t) => {
     const secrets = {
       JWKSD_WRAPPING_KEYS: newWrappingKey(),
       VAULT_TOKEN: "hvs.secret",
@@ -167,6 +167,8 @@ describe("--workers 2", { timeout: 180_000, concurrency: 2, skip: process.platfo
       for (const text of ofWorkers) assert.ok(!text.includes(name) && !text.includes(value), name);
     }
     for (const text of ofWorkers) assert.ok(text.includes("NODE_OPTIONS=--no-deprecation"));
+    const inMemory = [service.pid, ...workersOf(service)].map((pid) => isInMemory(pid, secrets.JWKSD_WRAPPING_KEYS));
+    assert.deepEqual(await Promise.all(inMemory), [true, false, false]);
   });
 
   test("the others are told of a key when every worker publishes it, and not before", async (t) => {
@@ -273,6 +275,25 @@ async function reload(service: ServiceProcess, keys: string, kid: string): Promi
 }
 
 const environmentOf = (pid: number): Promise<string> => readFile(`/proc/${pid}/environ`, "latin1");
+
+/** Whether a process has a text anywhere where it can write. */
+async function isInMemory(pid: number, text: string): Promise<boolean> {
+  const memory = await open(`/proc/${pid}/mem`);
+  try {
+    for (const [, from = "", to = ""] of (await readFile(`/proc/${pid}/maps`, "latin1")).matchAll(
+      /^([\da-f]+)-([\da-f]+) rw/gm,
+    )) {
+      const position = Number.parseInt(from, 16);
+      const bytes = Buffer.alloc(Number.parseInt(to, 16) - position);
+      // What is mapped may be gone by now.
+      await memory.read({ buffer: bytes, position }).catch(() => {});
+      if (bytes.includes(text)) return true;
+    }
+    return false;
+  } finally {
+    await memory.close();
+  }
+}
 
 /** Gives the number of log lines before that. */
 async function killOne(service: ServiceProcess): Promise<number> {
