@@ -41,18 +41,15 @@ export const plain = (value: number | boolean): readonly MetricValue[] => [{ lab
 export const seconds = (ms: number | undefined, labels: MetricValue["labels"] = {}): readonly MetricValue[] =>
   ms === undefined || !Number.isFinite(ms) ? [] : [{ labels, value: ms / 1000 }];
 
-/** Counts by the values of one label, which are few. */
-export interface Tally {
-  add(value: string, by?: number): void;
-  /** @param more labels beside that one */
-  values(label: string, more?: MetricValue["labels"]): readonly MetricValue[];
-}
+export type Tally = ReturnType<typeof createTally>;
 
-export function createTally(): Tally {
+/** Counts by the values of one label, which are few. */
+export function createTally() {
   const counts = new Map<string, number>();
   return {
-    add: (value, by = 1) => void counts.set(value, (counts.get(value) ?? 0) + by),
-    values: (label, more = {}) =>
+    add: (value: string, by = 1): void => void counts.set(value, (counts.get(value) ?? 0) + by),
+    /** @param more labels beside that one */
+    values: (label: string, more: MetricValue["labels"] = {}): readonly MetricValue[] =>
       Array.from(counts, ([name, value]) => ({ labels: { ...more, [label]: name }, value })),
   };
 }
@@ -82,23 +79,20 @@ export function sumMetrics(all: readonly (readonly Metric[])[]): Metric[] {
 /** Upper bounds of durations, in seconds: a local key takes some tens of microseconds, a key service up to seconds. */
 const bounds = [0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
 
-/** Durations in buckets from 50 µs to 5 s. */
-export interface Durations {
-  add(seconds: number): void;
-  values(name: string, labels: MetricValue["labels"]): readonly MetricValue[];
-}
+export type Durations = ReturnType<typeof createDurations>;
 
-export function createDurations(): Durations {
+/** Durations in buckets from 50 µs to 5 s. */
+export function createDurations() {
   const counts = new Float64Array(bounds.length + 1);
   let sum = 0;
   return {
-    add(seconds) {
+    add(seconds: number): void {
       sum += seconds;
       let bucket = 0;
       while (bucket < bounds.length && seconds > (bounds[bucket] as number)) bucket += 1;
       counts[bucket] = (counts[bucket] as number) + 1;
     },
-    values(name, labels) {
+    values(name: string, labels: MetricValue["labels"]): readonly MetricValue[] {
       let below = 0;
       const buckets = [...bounds, Infinity].map((bound, index) => {
         below += counts[index] as number;

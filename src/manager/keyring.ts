@@ -15,11 +15,10 @@ import {
 } from "../rotation/records.ts";
 import { checkNotRolledBack } from "../rotation/rollback.ts";
 import { noteWaits } from "../rotation/waits.ts";
-import type { ExternalSigner } from "../signer/signer.ts";
 import type { KeyRecord, KeyUse, Snapshot } from "../store/store.ts";
 import { type Decision, compareAndSet } from "./compare-and-set.ts";
 import { externalKey, makeLocalKey } from "./make-key.ts";
-import { type OpenKeys, createKeyOpener, destroyExternal, keysetsOf } from "./private-keys.ts";
+import { createKeyOpener, destroyExternal, keysetsOf } from "./private-keys.ts";
 import type { OnCall } from "./metrics.ts";
 import type { KeyManagerOptions } from "./types.ts";
 import type { Vault } from "./vault.ts";
@@ -60,39 +59,17 @@ export interface Changed extends Change {
 
 type Decide = (records: readonly KeyRecord[], now: number, snapshot: Snapshot) => Decision | Promise<Decision>;
 
-/** The keys of a store, for everybody who changes them or signs with them: manager, commands, single tokens. */
-export interface Keyring {
-  readonly policy: RotationPolicy;
-  /** Where new signing keys are made; `undefined` for the store. */
-  readonly createSigner: ((request: { readonly issuer: string }) => Promise<ExternalSigner>) | undefined;
-  /**
-   * What `decide` would change, if the records may be used: they are no older copy, the active key was published for as long as was
-   * agreed, and every wrapped key unwraps to the private half of what is published.
-   *
-   * @throws StoreError, KeyMaterialError, and what `decide` throws
-   */
-  preview(decide: Decide): Promise<Changed>;
-  /**
-   * Changes the records by compare-and-set. `decide` runs again after a conflict. New keys have to open, and a key that becomes active
-   * has to sign first.
-   *
-   * @throws see `preview` and `compareAndSet`; CannotSign
-   */
-  change(decide: Decide): Promise<Changed>;
-  /** Opens the private halves of the records. @throws SignerError where the active key cannot be opened */
-  open(records: readonly KeyRecord[]): Promise<OpenKeys>;
-  /** Closes the signers of all other keys. */
-  closeUnused(records: readonly KeyRecord[]): Promise<void>;
-  /** A key that is in no store yet: in an HSM or key service, where signing keys are made there. */
-  makeKey(use: KeyUse, alg: string): Promise<NewKey>;
-  /** Destroys a key that was made and that no record names. Resolves to whether it is gone. */
-  destroyUnrecorded(uri: string): Promise<boolean>;
-  /** Destroys the external keys that a change has ended, one after the other. Without `destroySigner` none. */
-  destroyEnded(change: Change): AsyncIterable<{ readonly kid: string; readonly uri: string; readonly error?: unknown }>;
-  close(): Promise<void>;
+/** An external key that was destroyed, or could not be. */
+interface Destroyed {
+  readonly kid: string;
+  readonly uri: string;
+  readonly error?: unknown;
 }
 
-export function createKeyring(vault: Vault, options: KeyringOptions): Keyring {
+export type Keyring = ReturnType<typeof createKeyring>;
+
+/** The keys of a store, for everybody who changes them or signs with them: manager, commands, single tokens. */
+export function createKeyring(vault: Vault, options: KeyringOptions) {
   const { policy, clock, signal, onCall, signs, passesOverLost = false } = options;
   const { createSigner: create, openSigner: open, destroySigner: destroy } = options;
   const createSigner =
@@ -142,19 +119,18 @@ export function createKeyring(vault: Vault, options: KeyringOptions): Keyring {
     });
   }
 
-  async function destroyUnrecorded(uri: string): Promise<boolean> {
-    if (destroySigner === undefined) return false;
-    return destroySigner(uri).then(
-      () => true,
-      () => false,
-    );
-  }
-
   return {
     policy,
+    /** Where new signing keys are made; `undefined` for the store. */
     createSigner,
 
-    async preview(decide) {
+    /**
+     * What `decide` would change, if the records may be used: they are no older copy, the active key was published for as long as was
+     * agreed, and every wrapped key unwraps to the private half of what is published.
+     *
+     * @throws StoreError, KeyMaterialError, and what `decide` throws
+     */
+    async preview(decide: Decide): Promise<Changed> {
       let preview: Change = { records: [], events: [] };
       const { before } = await compareAndSet(
         vault.store,
@@ -168,7 +144,13 @@ export function createKeyring(vault: Vault, options: KeyringOptions): Keyring {
       return { ...preview, before: before.records, now: before.now, revision: before.revision };
     },
 
-    async change(decide) {
+    /**
+     * Changes the records by compare-and-set. `decide` runs again after a conflict. New keys have to open, and a key that becomes active
+     * has to sign first.
+     *
+     * @throws see `preview` and `compareAndSet`; CannotSign
+     */
+    async change(decide: Decide): Promise<Changed> {
       const { decision, before, revision } = await compareAndSet(
         vault.store,
         async (snapshot) => {
@@ -184,18 +166,28 @@ export function createKeyring(vault: Vault, options: KeyringOptions): Keyring {
       return { records, events, before: before.records, now: before.now, revision };
     },
 
-    open: (records) => opener.open(records),
-    closeUnused: (records) => opener.closeUnused(records),
+    open: (records: readonly KeyRecord[]) => opener.open(records),
+    closeUnused: (records: readonly KeyRecord[]) => opener.closeUnused(records),
+    close: () => opener.close(),
 
-    async makeKey(use, alg) {
+    /** A key that is in no store yet: in an HSM or key service, where signing keys are made there. */
+    async makeKey(use: KeyUse, alg: string): Promise<NewKey> {
       if (use !== "sig" || createSigner === undefined) return makeLocalKey(use, alg, vault);
       const signer = await createSigner({ issuer: vault.owner.issuer });
       return externalKey(signer).finally(() => signer.close());
     },
 
-    destroyUnrecorded,
+    /** Destroys a key that was made and that no record names. Resolves to whether it is gone. */
+    async destroyUnrecorded(uri: string): Promise<boolean> {
+      if (destroySigner === undefined) return false;
+      return destroySigner(uri).then(
+        () => true,
+        () => false,
+      );
+    },
 
-    async *destroyEnded({ records, events }) {
+    /** Destroys the external keys that a change has ended, one after the other. Without `destroySigner` none. */
+    async *destroyEnded({ records, events }: Change): AsyncGenerator<Destroyed> {
       if (destroySigner === undefined || openSigner === undefined) return;
       for (const key of endedExternalKeys(records, events)) {
         const { kid, uri } = key;
@@ -205,7 +197,5 @@ export function createKeyring(vault: Vault, options: KeyringOptions): Keyring {
         );
       }
     },
-
-    close: () => opener.close(),
   };
 }

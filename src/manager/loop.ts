@@ -11,22 +11,6 @@ export interface Turned {
   readonly isPending: boolean;
 }
 
-/** Takes turns: one thing after the other, the next one when it is due, and after a failure again at growing intervals. */
-export interface Loop {
-  /** Runs an action when no other one runs. */
-  run<T>(action: () => Promise<T>): Promise<T>;
-  /** Takes a turn now, whether or not one is due. Rejects as the turn does. */
-  turn(): Promise<void>;
-  /** Reports a success or failure that came about outside of a turn. */
-  ended(outcome: Promise<Turned>): Promise<void>;
-  /** A turn soon, for somebody who does not wait. */
-  wake(this: void): void;
-  /** A turn for somebody who waits: once a second at most, for all who ask together. */
-  ask(): Promise<void>;
-  /** Cancels the timer, and resolves when nothing runs. */
-  stop(): Promise<void>;
-}
-
 interface LoopOptions {
   readonly clock: Clock;
   readonly signal: AbortSignal;
@@ -34,7 +18,8 @@ interface LoopOptions {
   readonly onRecovery: () => void;
 }
 
-export function createLoop(turn: () => Promise<Turned>, { clock, signal, onFailure, onRecovery }: LoopOptions): Loop {
+/** Takes turns: one thing after the other, the next one when it is due, and after a failure again at growing intervals. */
+export function createLoop(turn: () => Promise<Turned>, { clock, signal, onFailure, onRecovery }: LoopOptions) {
   const run = serial();
   let failures = 0;
   let cancelTimer: (() => void) | undefined;
@@ -74,16 +59,22 @@ export function createLoop(turn: () => Promise<Turned>, { clock, signal, onFailu
   const wake = (): void => void turnNow().catch(() => {});
 
   return {
+    /** Runs an action when no other one runs. */
     run,
+    /** Takes a turn now, whether or not one is due. Rejects as the turn does. */
     turn: turnNow,
+    /** Reports a success or failure that came about outside of a turn. */
     ended,
+    /** A turn soon, for somebody who does not wait. */
     wake,
-    ask() {
+    /** A turn for somebody who waits: once a second at most, for all who ask together. */
+    ask(): Promise<void> {
       const now = clock.now();
       if (asked === undefined || Math.abs(now - asked.at) >= retryMs.first) asked = { at: now, done: turnNow() };
       return asked.done;
     },
-    async stop() {
+    /** Cancels the timer, and resolves when nothing runs. */
+    async stop(): Promise<void> {
       cancelTimer?.();
       await run(async () => {});
       cancelTimer?.();

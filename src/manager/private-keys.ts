@@ -21,25 +21,6 @@ export interface OpenKeys {
   readonly unopened: ReadonlyMap<string, unknown>;
 }
 
-export interface KeyOpener {
-  /**
-   * Opens what is not open yet. All wrapped keys must unwrap, and the active key must open; an announced external key that cannot
-   * be opened is published all the same.
-   */
-  open(records: readonly KeyRecord[]): Promise<OpenKeys>;
-  /**
-   * Whether all wrapped keys unwrap, and belong to what is published.
-   *
-   * @throws see {@link privateJwkOf}
-   */
-  checkWrapped(records: readonly KeyRecord[]): Promise<void>;
-  /** Closes what is open of other keys than these. */
-  closeUnused(records: readonly KeyRecord[]): Promise<void>;
-  /** Makes one signature with a key, and verifies it against what is published. */
-  probe(record: KeyRecord): Promise<void>;
-  close(): Promise<void>;
-}
-
 /** Makes one signature, which is verified; that of a local key was, when it was loaded. @throws SignerError see `guardSigner` */
 export async function probeSigner(
   signer: Signer,
@@ -106,7 +87,7 @@ export function createKeyOpener(
   openExternal: OpenExternal | undefined,
   signal: AbortSignal,
   { signs = true }: { readonly signs?: boolean | undefined } = {},
-): KeyOpener {
+) {
   const signers = new Map<string, Signer>();
   const decryptionKeys = new Map<string, CryptoKey>();
   /** By kid, both halves of a record that were found to belong together. */
@@ -164,6 +145,7 @@ export function createKeyOpener(
     await signer?.close?.();
   }
 
+  /** Whether all wrapped keys unwrap, and belong to what is published. @throws see {@link privateJwkOf} */
   async function checkWrapped(records: readonly KeyRecord[]): Promise<void> {
     for (const record of liveRecords(records)) {
       if (uriOf(record) !== undefined) continue;
@@ -177,7 +159,11 @@ export function createKeyOpener(
   return {
     checkWrapped,
 
-    async open(records) {
+    /**
+     * Opens what is not open yet. All wrapped keys must unwrap, and the active key must open; an announced external key that cannot
+     * be opened is published all the same.
+     */
+    async open(records: readonly KeyRecord[]): Promise<OpenKeys> {
       await checkWrapped(records);
       const live = liveRecords(records);
       const unopened = new Map<string, unknown>();
@@ -191,18 +177,20 @@ export function createKeyOpener(
       };
     },
 
-    async closeUnused(records) {
+    /** Closes what is open of other keys than these. */
+    async closeUnused(records: readonly KeyRecord[]): Promise<void> {
       const kids = new Set(liveRecords(records).map(({ kid }) => kid));
       for (const kid of decryptionKeys.keys()) if (!kids.has(kid)) decryptionKeys.delete(kid);
       // What is closed is not used any more, so a failure is none.
       for (const kid of signers.keys()) if (!kids.has(kid)) await closeSigner(kid).catch(() => {});
     },
 
-    async probe(record) {
+    /** Makes one signature with a key, and verifies it against what is published. */
+    async probe(record: KeyRecord): Promise<void> {
       await probeSigner(await openSigner(record), record.publicJwk, `kid ${JSON.stringify(record.kid)}`, signal);
     },
 
-    async close() {
+    async close(): Promise<void> {
       for (const kid of signers.keys()) await closeSigner(kid);
     },
   };

@@ -2,7 +2,6 @@ import type { Clock } from "../clock.ts";
 import type { Primitives } from "../crypto/primitives.ts";
 import type { JwksdError } from "../errors.ts";
 import type { CheckedSigning } from "../keyset/keyset.ts";
-import type { Metric } from "../metrics.ts";
 import { type SignerLimits, guardSigner } from "../signer/guard.ts";
 import type { Signer } from "../signer/signer.ts";
 import type { ActiveKey } from "../token/sign.ts";
@@ -19,25 +18,18 @@ interface Options {
 }
 
 /** The active keys of one keyset after the other: each is guarded once, and its signatures are counted. */
-export interface ActiveKeys {
-  /** The active key of a keyset. @throws ConfigError see `guardSigner` */
-  of(keys: CheckedSigning): ActiveKey;
-  /** Forgets the signatures of all other keys. */
-  keep(kids: readonly string[]): void;
-  metrics(): Metric[];
-}
-
 export function createActiveKeys({
   clock,
   maxTokenLifetimeSeconds,
   signerLimits,
   signByKey,
   onFailure = () => {},
-}: Options): ActiveKeys {
+}: Options) {
   const signatures = createSignatures(clock, onFailure);
   const known = new WeakMap<Signer, ActiveKey>();
   return {
-    of([{ jwk, signer, publicKey }]) {
+    /** The active key of a keyset. @throws ConfigError see `guardSigner` */
+    of([{ jwk, signer, publicKey }]: CheckedSigning): ActiveKey {
       const { kid } = jwk;
       const before = known.get(signer);
       if (before?.kid === kid) return before;
@@ -51,7 +43,8 @@ export function createActiveKeys({
       known.set(signer, active);
       return active;
     },
-    keep: (kids) => signatures.keep(kids),
+    /** Forgets the signatures of all other keys. */
+    keep: (kids: readonly string[]) => signatures.keep(kids),
     metrics: () => signatures.metrics(),
   };
 }

@@ -21,23 +21,19 @@ export interface CopyOptions {
 }
 
 /** Writes publications to a target, and reads each of them back from outside. */
-export interface CopyWriter {
-  /**
-   * Resolves when whoever reads from outside, past caches, finds these documents. What has been done stays done if it fails, so trying again
-   * goes on from there.
-   *
-   * @param replaced see `Target.put`
-   * @throws ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`, `ERR_PURGE`, `ERR_NOT_SERVED`
-   */
-  publish(publication: Publication, replaced?: readonly Changed[]): Promise<void>;
-}
-
-export function createCopyWriter({ target, verifyUrl, purge, onPublished }: CopyOptions): CopyWriter {
+export function createCopyWriter({ target, verifyUrl, purge, onPublished }: CopyOptions) {
   const inTurn = serial();
   let written: string[] = [];
   let isPurged = true;
   return {
-    publish: (publication, replaced) =>
+    /**
+     * Resolves when whoever reads from outside, past caches, finds these documents. What has been done stays done if it fails, so trying
+     * again goes on from there.
+     *
+     * @param replaced see `Target.put`
+     * @throws ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`, `ERR_PURGE`, `ERR_NOT_SERVED`
+     */
+    publish: (publication: Publication, replaced?: readonly Changed[]): Promise<void> =>
       inTurn(async () => {
         const paths = await target.put(publication, replaced);
         if (paths.length > 0) isPurged = false;

@@ -3,23 +3,15 @@ const delaysMs = [1_000, 2_000, 4_000, 8_000, 10_000];
 /** A flood never pauses for this long, and waiting for it gains an attacker nothing: fewer requests than without. */
 const quietMs = 60_000;
 
+export type Budget = ReturnType<typeof createBudget>;
+
 /**
  * Limits the requests that made-up kids can cause: three at once, then one after 1, 2, 4, 8, 10, 10 … seconds. After a minute without
  * a request, the budget is whole again.
+ *
+ * @param free how many requests need not wait
  */
-export interface Budget {
-  /** Milliseconds until the next request may start; 0 for at once. */
-  waitMs(nowMs: number): number;
-  /** A request starts. The next one waits for at least `leastMs`, if that is less than a minute. */
-  spend(nowMs: number, leastMs?: number): void;
-  /** Makes the budget whole: a request has brought new keys. */
-  reset(): void;
-  /** Whether nothing of it is spent, so that a new one can replace it. */
-  isWhole(nowMs: number): boolean;
-}
-
-/** @param free how many requests need not wait */
-export function createBudget(free: number = burst): Budget {
+export function createBudget(free: number = burst) {
   let spent = 0;
   let lastMs = 0;
   /** From the last request to the next one. */
@@ -30,21 +22,25 @@ export function createBudget(free: number = burst): Budget {
     if (nowMs - lastMs >= quietMs) spent = 0;
   }
   return {
-    waitMs(nowMs) {
+    /** Milliseconds until the next request may start; 0 for at once. */
+    waitMs(nowMs: number): number {
       renewIfQuiet(nowMs);
       return spent === 0 ? 0 : Math.max(lastMs + delayMs - nowMs, 0);
     },
-    spend(nowMs, leastMs = 0) {
+    /** A request starts. The next one waits for at least `leastMs`, if that is less than a minute. */
+    spend(nowMs: number, leastMs = 0): void {
       renewIfQuiet(nowMs);
       spent += 1;
       lastMs = nowMs;
       const paceMs = spent < free ? 0 : (delaysMs[Math.min(spent - free, delaysMs.length - 1)] as number);
       delayMs = Math.max(paceMs, leastMs);
     },
-    reset() {
+    /** Makes the budget whole: a request has brought new keys. */
+    reset(): void {
       spent = 0;
     },
-    isWhole(nowMs) {
+    /** Whether nothing of it is spent, so that a new one can replace it. */
+    isWhole(nowMs: number): boolean {
       renewIfQuiet(nowMs);
       return spent === 0;
     },

@@ -48,22 +48,13 @@ interface Connection {
   lastReply: ServerResponse | undefined;
 }
 
-/** The connections of a server. */
-export interface Connections {
-  size(): number;
-  /** Closes the connections for which the test holds, even those that node:http no longer tracks. */
-  destroy(test: (socket: Socket) => boolean): void;
-  /** To be called at the start of a request. */
-  begin(socket: Socket, reply: ServerResponse): void;
-  /** The newest reply that is not finished. */
-  replyUnderWay(socket: Socket): ServerResponse | undefined;
-}
+export type Connections = ReturnType<typeof boundConnections>;
 
 /**
  * Limits the connections of a server. If there is no room for a new connection, the one that has been idle for longest is closed.
  * Connections whose peers do not read are closed in any case.
  */
-export function boundConnections(server: Server, options: Options): Connections {
+export function boundConnections(server: Server, options: Options) {
   const { maxConnections, stallMs, checkingIntervalMs, clock } = options;
   // By activity at the last check, the longest idle first.
   const connections = new Map<Socket, Connection>();
@@ -121,14 +112,17 @@ export function boundConnections(server: Server, options: Options): Connections 
 
   return {
     size: () => connections.size,
-    destroy(test) {
+    /** Closes the connections for which the test holds, even those that node:http no longer tracks. */
+    destroy(test: (socket: Socket) => boolean): void {
       for (const socket of connections.keys()) if (test(socket)) socket.destroy();
     },
-    begin(socket, reply) {
+    /** To be called at the start of a request. */
+    begin(socket: Socket, reply: ServerResponse): void {
       const connection = connections.get(socket);
       if (connection !== undefined) connection.lastReply = reply;
     },
-    replyUnderWay(socket) {
+    /** The newest reply that is not finished. */
+    replyUnderWay(socket: Socket): ServerResponse | undefined {
       const connection = connections.get(socket);
       return connection && replyOf(connection);
     },

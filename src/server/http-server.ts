@@ -166,26 +166,22 @@ function hasGoodHost({ headers: { host }, httpVersionMinor }: IncomingMessage): 
   return host === undefined ? httpVersionMinor === 0 : isHost(host);
 }
 
-/** Passes requests to their handler while it is open, and holds them while it is closed. */
-export interface Gate {
-  readonly pass: Handler;
-  open(handle: Handler): void;
-  close(): void;
-}
+export type Gate = ReturnType<typeof closedGate>;
 
-function closedGate(): Gate {
+/** Passes requests to their handler while it is open, and holds them while it is closed. */
+function closedGate() {
   const held: Parameters<Handler>[] = [];
   let handle: Handler | undefined;
   return {
-    pass(...exchange) {
+    pass(...exchange: Parameters<Handler>): void {
       if (handle === undefined) held.push(exchange);
       else handle(...exchange);
     },
-    open(next) {
+    open(next: Handler): void {
       handle = next;
       for (const exchange of held.splice(0)) next(...exchange);
     },
-    close() {
+    close(): void {
       handle = undefined;
     },
   };

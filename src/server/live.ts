@@ -18,18 +18,8 @@ const limits = {
 const tooMany = problem(503, "Service Unavailable", `There are ${limits.maxStreams} streams of events already.`).get;
 const stopping = problem(503, "Service Unavailable", "The service is stopping.").get;
 
-/** Streams of the parts of the page, as they change. */
-export interface Live {
-  /** Answers with a stream of events, whose first one has all parts. @see HTML Standard, server-sent events */
-  open(this: void, response: ServerResponse): void;
-  /** Something may have changed. */
-  touch(this: void): void;
-  /** Ends all streams, and refuses new ones. */
-  close(this: void): void;
-}
-
-/** Makes the parts while anybody looks, and sends each those that are new to them. */
-export function createLive(make: () => Promise<Parts>, clock: Clock): Live {
+/** Streams of the parts of the page: makes them while anybody looks, and sends each those that are new to them. */
+export function createLive(make: () => Promise<Parts>, clock: Clock) {
   /** For each stream, what it has of each part. */
   const streams = new Map<ServerResponse, Map<string, string>>();
   let cancelTimer: (() => void) | undefined;
@@ -60,7 +50,8 @@ export function createLive(make: () => Promise<Parts>, clock: Clock): Live {
   }
 
   return {
-    open(response) {
+    /** Answers with a stream of events, whose first one has all parts. @see HTML Standard, server-sent events */
+    open(this: void, response: ServerResponse): void {
       if (isClosed) return writeReply(response, stopping);
       if (streams.size >= limits.maxStreams) return writeReply(response, tooMany);
       response.writeHead(200, {
@@ -79,8 +70,10 @@ export function createLive(make: () => Promise<Parts>, clock: Clock): Live {
       });
       schedule(0);
     },
-    touch: () => schedule(limits.gatherMs),
-    close() {
+    /** Something may have changed. */
+    touch: (): void => schedule(limits.gatherMs),
+    /** Ends all streams, and refuses new ones. */
+    close(this: void): void {
       isClosed = true;
       cancelTimer?.();
       for (const response of streams.keys()) response.end();

@@ -4,17 +4,8 @@ import { type Logger, loggerOf } from "./logger.ts";
 
 const maxEvents = 50;
 
-/** A log that remembers its newest events. */
-export interface RecentEvents {
-  readonly log: Logger;
-  /** Newest first. */
-  events(this: void): readonly LogEvent[];
-  /** Calls back after every event. */
-  watch(this: void, onEvent: () => void): void;
-}
-
-/** Passes all on to a log, whatever its level is, and remembers it. */
-export function recentEvents(log: Logger, clock: Clock): RecentEvents {
+/** Passes all on to a log, whatever its level is, and remembers its newest events. */
+export function recentEvents(log: Logger, clock: Clock) {
   let newest: readonly LogEvent[] = [];
   const watchers = new Set<() => void>();
   return {
@@ -23,8 +14,10 @@ export function recentEvents(log: Logger, clock: Clock): RecentEvents {
       log[level](fields, message);
       for (const watcher of watchers) watcher();
     }),
+    /** Newest first. */
     events: () => newest,
-    watch: (onEvent) => void watchers.add(onEvent),
+    /** Calls back after every event. */
+    watch: (onEvent: () => void) => void watchers.add(onEvent),
   };
 }
 

@@ -6,16 +6,9 @@ import type { PublicKeys } from "./public-keys.ts";
 
 const everyMs = 60_000;
 
-/** Keeps the newest set in a file, and notes every minute that it still is the newest. */
-export interface SetKeeper {
-  keep(keys: PublicKeys): void;
-  /** Resolves when what was to be kept has been written, or could not be. */
-  written(): Promise<void>;
-  stop(): Promise<void>;
-}
-
 /**
- * A file that cannot be written is logged, and stops nothing.
+ * Keeps the newest set in a file, and notes every minute that it still is the newest. A file that cannot be written is logged, and stops
+ * nothing.
  *
  * @param write writes the set to the file
  * @param isConfirmed whether the store says now that the set is the newest
@@ -25,7 +18,7 @@ export function createSetKeeper(
   write: (set: KeptSet) => Promise<void>,
   isConfirmed: () => boolean,
   { log, clock = systemClock }: { readonly log: Pick<Logger, "warn">; readonly clock?: Clock | undefined },
-): SetKeeper {
+) {
   const inTurn = serial();
   let newest: PublicKeys | undefined;
   let isWarned = false;
@@ -52,12 +45,13 @@ export function createSetKeeper(
   const written = (): Promise<void> => inTurn(async () => {});
 
   return {
-    keep(keys) {
+    keep(keys: PublicKeys): void {
       newest = keys;
       wake();
     },
+    /** Resolves when what was to be kept has been written, or could not be. */
     written,
-    async stop() {
+    async stop(): Promise<void> {
       // What is under way sets a timer.
       await written();
       cancelTimer?.();

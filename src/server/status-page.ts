@@ -2,8 +2,7 @@ import { randomBytes } from "node:crypto";
 import type { Answer } from "../page/answer.ts";
 import { page, pageParts, pagePolicy } from "../page/page.ts";
 import type { Status } from "../status/status.ts";
-import type { AdminPage } from "./admin.ts";
-import { type Live, createLive } from "./live.ts";
+import { createLive } from "./live.ts";
 import { systemClock } from "../clock.ts";
 
 // An import would load undici as well.
@@ -15,17 +14,11 @@ const limits = { timeoutMs: 1_000, maxBytes: 1_048_576 } as const;
 /** Fields of the connection, and the time of the request. */
 const left: ReadonlySet<string> = new Set(["connection", "keep-alive", "date", "transfer-encoding"]);
 
-/** The page of a service, and its stream. */
-export interface StatusPage {
-  readonly page: AdminPage;
-  readonly live: Live;
-}
-
-/** @param jwksUrl of the JWK Set on this machine */
-export function createStatusPage(statusOf: () => Promise<Status>, jwksUrl: string): StatusPage {
+/** The page of a service, and its stream. @param jwksUrl of the JWK Set on this machine */
+export function createStatusPage(statusOf: () => Promise<Status>, jwksUrl: string) {
   const look = (): Promise<[Status, Answer]> => Promise.all([statusOf(), answerOf(jwksUrl)]);
   return {
-    async page() {
+    async page(this: void) {
       const nonce = randomBytes(16).toString("base64");
       return {
         status: 200,

@@ -16,19 +16,10 @@ const limits = {
 } as const;
 const maxEvents = 20;
 
-/** A store, and what its calls have told. */
-export interface WatchedStore {
-  readonly store: KeyStore;
-  seen(this: void): StoreSeen;
-  /**
-   * Looks at the store, unless that was done a moment ago and nothing has changed since. An outage is noted. Whoever looks does not wait for
-   * a store that takes its time: it finds later what that tells.
-   */
-  look(this: void): Promise<void>;
-}
+export type WatchedStore = ReturnType<typeof watchedStore>;
 
 /** Remembers what the calls of a store tell, whoever makes them. */
-export function watchedStore(inner: KeyStore, clock: Clock): WatchedStore {
+export function watchedStore(inner: KeyStore, clock: Clock) {
   let seen: StoreSeen = { audit: [] };
   let lookedAt = -Infinity;
   let auditedRevision = -1;
@@ -103,6 +94,10 @@ export function watchedStore(inner: KeyStore, clock: Clock): WatchedStore {
     looking = undefined;
   }
 
+  /**
+   * Looks at the store, unless that was done a moment ago and nothing has changed since. An outage is noted. Whoever looks does not wait for
+   * a store that takes its time: it finds later what that tells.
+   */
   async function look(): Promise<void> {
     const isOld = Math.abs(clock.now() - lookedAt) >= limits.oldMs;
     if (isOld || auditedRevision !== seen.revision) looking ??= lookNow();

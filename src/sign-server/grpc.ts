@@ -1,5 +1,5 @@
 import type { Socket } from "node:net";
-import { type Http2Server, type ServerHttp2Stream, constants, createServer } from "node:http2";
+import { type ServerHttp2Stream, constants, createServer } from "node:http2";
 
 /** @see https://grpc.io/docs/guides/status-codes/ */
 export const status = {
@@ -34,11 +34,7 @@ const limits = {
 const prefixBytes = 5;
 
 /** A server of gRPC that is not listening yet. */
-export interface GrpcServer {
-  readonly server: Http2Server;
-  /** Stops accepting, and answers calls under way for five seconds. */
-  stop(this: void): Promise<void>;
-}
+export type GrpcServer = ReturnType<typeof createGrpcServer>;
 
 class CallError extends Error implements Failure {
   readonly status: Failure["status"];
@@ -61,7 +57,7 @@ export function createGrpcServer(
   methods: Readonly<Record<string, Unary>>,
   failureOf: (error: unknown) => Failure,
   callMs = 15_000,
-): GrpcServer {
+) {
   const server = createServer({
     settings: { maxConcurrentStreams: limits.streamsOfOne, maxHeaderListSize: limits.headerBytes },
     maxSessionMemory: 4,
@@ -114,8 +110,9 @@ export function createGrpcServer(
 
   return {
     server,
+    /** Stops accepting, and answers calls under way for five seconds. */
     stop: () =>
-      new Promise((resolve) => {
+      new Promise<void>((resolve) => {
         isStopping = true;
         const timer = setTimeout(() => sockets.forEach((socket) => socket.destroy()), limits.stopMs);
         server.close(() => {

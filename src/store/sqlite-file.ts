@@ -5,24 +5,7 @@ import { nodeSqlite } from "./node-sqlite.ts";
 import { migrate, versionOf } from "./sqlite-schema.ts";
 
 /** An open database file. Its methods throw what SQLite throws. */
-export interface SqliteFile {
-  readonly db: DatabaseSync;
-  /** {@link identityOf} the file that is open, whatever the path leads to by now. */
-  readonly identity: string;
-  readonly statements: Readonly<Record<keyof typeof queries, StatementSync>>;
-  /** Changes with every commit of others, for as long as the file is open. */
-  version(): number;
-  /**
-   * Whether something other than SQLite has written into the file, as `cp` does: SQLite does not see that, and goes on with the pages that
-   * it has. Also true now and then without that.
-   */
-  isOverwritten(): boolean;
-  /** After one's own commit: the file has changed. */
-  noteWritten(): void;
-  close(): void;
-  /** Closes it when another file has taken its place. */
-  abandon(): void;
-}
+export type SqliteFile = ReturnType<typeof openFile>;
 
 const queries = {
   state: "SELECT revision, seal FROM state",
@@ -107,7 +90,7 @@ export function createFile(path: string): void {
  *
  * @throws StoreError `ERR_STORE_UNAVAILABLE`, `ERR_STORE_FORMAT`; errors of SQLite
  */
-export function openFile(path: string): SqliteFile {
+export function openFile(path: string) {
   const opened = fileOf(path);
   if (!present(path, () => statSync(path).isFile())) {
     throw new StoreError("ERR_STORE_FORMAT", `${path} is not a regular file; choose another path`);
@@ -121,7 +104,7 @@ export function openFile(path: string): SqliteFile {
     setUp(db, path);
     migrate(db, path);
     const prepared = Object.entries(queries).map(([name, sql]) => [name, db.prepare(sql)] as const);
-    const statements = Object.fromEntries(prepared) as SqliteFile["statements"];
+    const statements = Object.fromEntries(prepared) as Readonly<Record<keyof typeof queries, StatementSync>>;
     statements.state.get();
     const companions = companionsOf(path).map((name) => ({ name, ino: inodeOf(name) }));
     const identity = identityOf(path);
@@ -132,19 +115,27 @@ export function openFile(path: string): SqliteFile {
     let seen = { stamp: stampOf(path), version: version() };
     return {
       db,
+      /** {@link identityOf} the file that is open, whatever the path leads to by now. */
       identity,
       statements,
+      /** Changes with every commit of others, for as long as the file is open. */
       version,
-      isOverwritten() {
+      /**
+       * Whether something other than SQLite has written into the file, as `cp` does: SQLite does not see that, and goes on with the pages
+       * that it has. Also true now and then without that.
+       */
+      isOverwritten(): boolean {
         const before = seen;
         seen = { stamp: stampOf(path), version: version() };
         return seen.stamp !== before.stamp && seen.version === before.version;
       },
-      noteWritten() {
+      /** After one's own commit: the file has changed. */
+      noteWritten(): void {
         seen = { ...seen, stamp: stampOf(path) };
       },
-      close: () => db.close(),
-      abandon() {
+      close: (): void => db.close(),
+      /** Closes it when another file has taken its place. */
+      abandon(): void {
         // What the old file leaves must not be taken for the new one's: SQLite would mix the two.
         // Only before it is closed can the number of a file not have been given to another one.
         for (const { name, ino } of companions) if (inodeOf(name) === ino) rmSync(name, { force: true });
