@@ -1,8 +1,8 @@
 import { Command, InvalidArgumentError } from "commander";
 import { kidText, timeText } from "../rotation/format.ts";
 import { indented, terminalOf } from "../report/terminal.ts";
-import { type Io, iso, print, printJson } from "./io.ts";
-import { type Flags, addLookSettings, withEvents } from "./open-keys.ts";
+import { type Io, iso, print, printJson, tell } from "./io.ts";
+import { type Flags, addLookSettings, withStore } from "./open-keys.ts";
 
 type EventsFlags = Flags & { readonly limit: number; readonly before?: number };
 
@@ -23,7 +23,10 @@ Examples:
 
 async function events(io: Io, flags: EventsFlags): Promise<void> {
   const { limit, before } = flags;
-  const found = await withEvents(io, flags, (store) => store.events({ limit, before }));
+  const found = await withStore(io, flags, (store) => {
+    tell(io, "what is shown is not verified: the seal of the store is over its keys, not over its audit log");
+    return store.events({ limit, before });
+  });
   if (flags["json"] === true) {
     const shown = found.map(({ number, at, type, kid, use, reason }) => ({
       number,

@@ -128,14 +128,6 @@ async function lookAt(
   return { policy, records, replicas: { revision, leases, now } };
 }
 
-/** Runs with the audit log, which is not authenticated. @throws see `openStore` */
-export async function withEvents<T>(io: Io, flags: Flags, action: (store: KeyStore) => Promise<T>): Promise<T> {
-  return withStore(io, flags, (store) => {
-    tell(io, "what is shown is not verified: the seal of the store is over its keys, not over its audit log");
-    return action(store);
-  });
-}
-
 /** Runs with the store alone, without its keys. @throws see `openStore` */
 export async function withStore<T>(io: Io, flags: Flags, action: (store: KeyStore) => Promise<T>): Promise<T> {
   const settings = await managedSettings(io, flags);
@@ -196,7 +188,7 @@ async function managedSettings(io: Io, flags: Flags): Promise<Settings> {
   );
 }
 
-async function closing<T>(store: KeyStore, action: () => Promise<T>): Promise<T> {
+export async function closing<T>(store: KeyStore, action: () => Promise<T>): Promise<T> {
   try {
     return await action();
   } finally {

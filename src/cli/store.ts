@@ -13,7 +13,7 @@ import { checkStore } from "../server/settings.ts";
 import { pendingMigration, postgresStores } from "../store/postgres.ts";
 import type { KeyEvent, KeyStore, Lease } from "../store/store.ts";
 import { type Io, print, tell } from "./io.ts";
-import type { Flags } from "./open-keys.ts";
+import { type Flags, closing } from "./open-keys.ts";
 import { addSettings, settingsFrom } from "./settings-options.ts";
 
 export function storeCommand(io: Io): Command {
@@ -80,17 +80,11 @@ async function copyStore(io: Io, flags: Flags): Promise<void> {
     );
   }
   const source = await openStore(from, log);
-  try {
+  await closing(source, async () => {
     const target = await openStore(to, log, { create: true });
-    try {
-      const { records, events } = await copied(source, target, settings, keys);
-      print(io, `Copied ${records} keys and ${events} events, and compared them.`);
-    } finally {
-      await target.close();
-    }
-  } finally {
-    await source.close();
-  }
+    const { records, events } = await closing(target, () => copied(source, target, settings, keys));
+    print(io, `Copied ${records} keys and ${events} events, and compared them.`);
+  });
   tell(io, `start jwksd with --store ${JSON.stringify(flags["to"])} now, and put the old store away`);
 }
 
