@@ -21,6 +21,7 @@ export function printableJson(value: unknown): string {
   return JSON.stringify(value, undefined, 2).replace(/[^\n -~]/g, escapedUnit);
 }
 
-function escapedUnit(unit: string): string {
+/** One UTF-16 code unit as JSON escapes it. */
+export function escapedUnit(unit: string): string {
   return `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`;
 }

@@ -7,6 +7,9 @@ export function field({ headers = [] }: Exchange, name: string): string | undefi
   return lines.length === 0 ? undefined : lines.join(", ");
 }
 
+/** The path of a discovery document. @see OpenID Connect Discovery 1.0 section 4; RFC 8414 section 3 */
+export const wellKnown = /\/\.well-known\/(openid-configuration|oauth-authorization-server)/;
+
 export function sameBytes(one: Uint8Array | undefined, other: Uint8Array | undefined): boolean {
   return (
     one !== undefined &&

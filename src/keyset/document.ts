@@ -1,4 +1,5 @@
 import { sha256 } from "#crypto";
+import { escapedUnit } from "../printable.ts";
 import type { CheckedKeysets } from "./keyset.ts";
 
 /** A serialized JSON document and its ETag, made once per change. */
@@ -13,10 +14,7 @@ export interface Document {
 
 /** Serializes a JSON value. Equal values have equal bytes and ETags on every replica. */
 export async function makeDocument(value: unknown, until = Infinity): Promise<Document> {
-  const text = JSON.stringify(value).replace(
-    /[\u0080-\uffff]/g,
-    (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`,
-  );
+  const text = JSON.stringify(value).replace(/[\u0080-\uffff]/g, escapedUnit);
   const digest = await sha256(new TextEncoder().encode(text));
   const hex = Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
   return Object.freeze({ text, etag: `"${hex}"`, until });

@@ -1,3 +1,5 @@
+import { escapedUnit } from "../printable.ts";
+
 /** A moment as people read it, in UTC. Rounded up to a second, so that "until" and "from ... on" stay true. */
 export function timeText(epochMs: number): string {
   if (!Number.isFinite(epochMs)) return "never";
@@ -33,5 +35,5 @@ export function relativeText(epochMs: number, now: number): string {
 
 /** A kid, of which a terminal or a picture shows every character and obeys none: what is not printable ASCII is escaped. */
 export function kidText(kid: string): string {
-  return kid.replaceAll(/[^ -~]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`);
+  return kid.replaceAll(/[^ -~]/g, escapedUnit);
 }

@@ -1,12 +1,11 @@
 import { isForSignatures, verifiesUnder } from "../algorithms.ts";
 import { isObject, readJson } from "../document.ts";
-import { field, isPrivate } from "../exchange.ts";
+import { isPrivate, wellKnown } from "../exchange.ts";
 import { type Note, note } from "../finding.ts";
 import type { Key } from "../key.ts";
 import type { Exchange, Failure, Observations } from "../observations.ts";
 import { shown, urlText } from "../format.ts";
-
-const wellKnown = /\/\.well-known\/(openid-configuration|oauth-authorization-server)/;
+import { checkMediaType } from "./http.ts";
 
 /** Failures in which a server answered, but not with a complete response. */
 const endless: ReadonlySet<Failure["kind"]> = new Set(["timeout", "too-large", "limit", "protocol"]);
@@ -22,18 +21,11 @@ export function checkDiscovery({ discovery, set, issuer }: Observations, keys: r
   if (!isObject(value)) return [...notes, note("DISCOVERY_NOT_JSON", "discovery document")];
   return [
     ...notes,
-    ...checkMediaType(discovery),
+    ...(discovery.status === undefined ? [] : checkMediaType(discovery, ["application/json"], "DISCOVERY_MEDIA_TYPE")),
     ...checkIssuer(value["issuer"], issuer, url),
     ...checkJwksUri(value["jwks_uri"], value["issuer"], set),
     ...checkAlgorithms(value, keys),
   ];
-}
-
-function checkMediaType(discovery: Exchange): Note[] {
-  if (discovery.status === undefined) return [];
-  const type = field(discovery, "content-type");
-  if (type?.split(";")[0]?.trim().toLowerCase() === "application/json") return [];
-  return [note("DISCOVERY_MEDIA_TYPE", type === undefined ? "no Content-Type" : shown(type))];
 }
 
 function checkIssuer(said: unknown, configured: string | undefined, url: string | undefined): Note[] {

@@ -58,13 +58,19 @@ function checkAgents(set: Exchange, { noAgent, browser }: NonNullable<Observatio
   return status === undefined || status === 200 ? [] : [note("HTTP_STATUS", `status ${status}`)];
 }
 
+/** Whether what a response says of its body is one of these types. */
+export function checkMediaType(
+  exchange: Exchange,
+  accepted: readonly string[],
+  code: "HTTP_MEDIA_TYPE" | "DISCOVERY_MEDIA_TYPE",
+): Note[] {
+  const type = field(exchange, "content-type");
+  if (accepted.includes(type?.split(";")[0]?.trim().toLowerCase() ?? "")) return [];
+  return [note(code, type === undefined ? "no Content-Type" : shown(type))];
+}
+
 function checkBody(set: Exchange): Note[] {
-  const notes: Note[] = [];
-  const type = field(set, "content-type");
-  const essence = type?.split(";")[0]?.trim().toLowerCase();
-  if (essence !== "application/jwk-set+json" && essence !== "application/json") {
-    notes.push(note("HTTP_MEDIA_TYPE", type === undefined ? "no Content-Type" : shown(type)));
-  }
+  const notes = checkMediaType(set, ["application/jwk-set+json", "application/json"], "HTTP_MEDIA_TYPE");
   const bytes = set.body?.length ?? 0;
   if (bytes > maxBytes) notes.push(note("HTTP_TOO_LARGE", counted(bytes, "byte")));
   if (field(set, "content-length") === undefined) notes.push(note("HTTP_CHUNKED", "no Content-Length"));

@@ -1,6 +1,6 @@
 import { FetchError } from "../../errors.ts";
 import { isObject, readJson } from "../document.ts";
-import { field } from "../exchange.ts";
+import { field, wellKnown } from "../exchange.ts";
 import type { Exchange, Observations, Probes } from "../observations.ts";
 import { urlText } from "../format.ts";
 import { readCertificates } from "./certificates.ts";
@@ -16,7 +16,6 @@ const defaults: RequestLimits = {
   totalMs: 60_000,
   allowInsecure: false,
 };
-const wellKnown = /\/\.well-known\/(openid-configuration|oauth-authorization-server)/;
 /** An ETag that no server sends. */
 const madeUp = '"jwksd-doctor-made-this-up"';
 const browserAgent =
