@@ -47,7 +47,7 @@ export type Tally = ReturnType<typeof createTally>;
 export function createTally() {
   const counts = new Map<string, number>();
   return {
-    add: (value: string, by = 1): void => void counts.set(value, (counts.get(value) ?? 0) + by),
+    add: (value: string): void => void counts.set(value, (counts.get(value) ?? 0) + 1),
     /** @param more labels beside that one */
     values: (label: string, more: MetricValue["labels"] = {}): readonly MetricValue[] =>
       Array.from(counts, ([name, value]) => ({ labels: { ...more, [label]: name }, value })),

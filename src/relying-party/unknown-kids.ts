@@ -4,20 +4,15 @@ const negativeMs = 10_000;
 /** Attackers choose kids. Of a longer kid, the hash is kept: 43 characters in base64url. */
 const maxKidLength = 43;
 
-/** Kids that name no key of one set, each remembered for ten seconds. */
-export interface UnknownKids {
-  has(kid: string, now: number): Promise<boolean>;
-  /** Remembers a kid. Of too many, the oldest is forgotten. */
-  add(kid: string, now: number): Promise<void>;
-  clear(): void;
-}
+/** Those of one set. */
+export type UnknownKids = ReturnType<ReturnType<typeof createUnknownKids>>;
 
 /**
- * Unknown kids of many sets, with one limit for all of them.
+ * Kids that name no key, each remembered for ten seconds, of many sets with one limit for all of them.
  *
  * @returns a function that adds a set
  */
-export function createUnknownKids(maxKids = 1_000): () => UnknownKids {
+export function createUnknownKids(maxKids = 1_000) {
   /** When each kid of each set was remembered, the oldest first. */
   const since = new Map<string, number>();
   let sets = 0;
@@ -35,18 +30,19 @@ export function createUnknownKids(maxKids = 1_000): () => UnknownKids {
     const nameOf = async (kid: string): Promise<string> =>
       `${set} ${kid.length <= maxKidLength ? kid : `#${await textHash(kid)}`}`;
     return {
-      async has(kid, now) {
+      async has(kid: string, now: number): Promise<boolean> {
         const name = await nameOf(kid);
         forgetOld(now);
         return since.has(name);
       },
-      async add(kid, now) {
+      /** Remembers a kid. Of too many, the oldest is forgotten. */
+      async add(kid: string, now: number): Promise<void> {
         const name = await nameOf(kid);
         since.delete(name);
         since.set(name, now);
         forgetOld(now);
       },
-      clear() {
+      clear(): void {
         set = sets += 1;
       },
     };

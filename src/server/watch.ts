@@ -2,6 +2,8 @@ import { readdir, realpath, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { isKeyFileName } from "../node/key-files.ts";
 
+const intervalMs = 400;
+
 /**
  * Calls `onChange` when the files at `paths` (files, or folders of files) have changed since `baseline` and then stayed the same for one
  * interval, so that a file is not read while it is written.
@@ -15,7 +17,6 @@ export function watchPaths(
   paths: readonly string[],
   baseline: string,
   onChange: () => Promise<unknown>,
-  { intervalMs = 400 } = {},
 ): { stop(): void } {
   let known = baseline;
   let last = baseline;

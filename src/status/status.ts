@@ -6,7 +6,7 @@ import { isStanding } from "../rotation/standing.ts";
 import { isLive, isRotating, keyUses, recordTimes, stateSince, uriOf } from "../rotation/records.ts";
 import type { KeyRecord, KeyState, StoredEvent } from "../store/store.ts";
 import { type Fault, faultsOf, replicasAt } from "./faults.ts";
-import type { Known, KnownError, KnownManager, LogEvent, PublishedKey } from "./known.ts";
+import type { Known, KnownManager, LogEvent, PublishedKey, StoreSeen } from "./known.ts";
 
 /** One key. */
 export interface KeyStatus {
@@ -96,13 +96,10 @@ export interface Status {
     readonly since?: number | undefined;
   };
   readonly store?:
-    | {
-        readonly lastAttemptAt?: number | undefined;
-        readonly lastSuccessAt?: number | undefined;
-        readonly lastError?: KnownError | undefined;
+    | (Pick<StoreSeen, "lastAttemptAt" | "lastSuccessAt" | "lastError"> & {
         /** How far its clock is ahead of that of this machine, in milliseconds. */
         readonly aheadMs: number;
-      }
+      })
     | undefined;
   /** Worst first. */
   readonly faults: readonly Fault[];

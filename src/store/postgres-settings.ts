@@ -30,8 +30,6 @@ export interface Tls {
   readonly checkServerIdentity?: () => undefined;
 }
 
-type Environment = Readonly<Record<string, string | undefined>>;
-
 /** Parameters of a URL, and the variable of each that takes its place. */
 const parameters = {
   host: "PGHOST",
@@ -72,15 +70,12 @@ export const hasPassword = (text: string): boolean => URL.canParse(text) && new 
  * @throws ConfigError `ERR_OPTION_INVALID`
  * @see https://www.postgresql.org/docs/current/libpq-connect.html
  */
-export async function postgresSettings(
-  text: string,
-  environment: Environment = process.env,
-): Promise<PostgresSettings> {
+export async function postgresSettings(text: string): Promise<PostgresSettings> {
   const fault = faultOfUrl(text);
   if (fault !== undefined) throw invalid(`the URL of the database must be ${fault}`);
   const url = new URL(text);
   const given = (name: keyof typeof parameters): string | undefined =>
-    (url.searchParams.get(name) ?? "") || environment[parameters[name]] || undefined;
+    (url.searchParams.get(name) ?? "") || process.env[parameters[name]] || undefined;
   const host = decode(url.hostname).replace(/^\[(.*)\]$/, "$1") || given("host") || "localhost";
   const port = Number(url.port || given("port") || 5432);
   if (!Number.isInteger(port) || port < 1 || port > 65_535)
@@ -90,7 +85,7 @@ export async function postgresSettings(
   const isSocket = host.startsWith("/");
   const passwordOf = async (): Promise<string | undefined> =>
     decode(url.password) ||
-    environment["PGPASSWORD"] ||
+    process.env["PGPASSWORD"] ||
     (await passwordFrom(given("passfile"), [isSocket ? [host, "localhost"] : [host], [`${port}`], [database], [user]]));
   const secure = isSocket ? { tls: undefined, tlsIsOptional: true } : await tlsOf(given);
   return {
