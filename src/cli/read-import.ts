@@ -2,11 +2,12 @@ import { createPrivateKey } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import type { JWK } from "jose";
 import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
-import { ConfigError, KeyMaterialError, ServiceError } from "../errors.ts";
+import { ConfigError, KeyMaterialError } from "../errors.ts";
 import { jsonOf } from "../json.ts";
 import { type KeyMaterial, isKeySet, readKey, readKeySet } from "../jwk/read.ts";
 import { type EncryptionAlg, checkEncryption } from "../keyset/keyset.ts";
 import { checkDecrypts } from "../manager/make-key.ts";
+import { reading } from "../node/key-files.ts";
 import { signerFrom } from "../signer/local.ts";
 import type { KeyUse } from "../store/store.ts";
 
@@ -41,9 +42,7 @@ export interface ImportFile {
  * `ERR_PRIVATE_KEY_MISSING`, `ERR_KEY_MISMATCH`
  */
 export async function readImport(file: string, options: ImportOptions = {}): Promise<ImportFile> {
-  const text = await readFile(file, "utf8").catch((error: NodeJS.ErrnoException) => {
-    throw new ServiceError("ERR_FILE_UNREADABLE", `cannot read ${file} (${error.code})`, { cause: error });
-  });
+  const text = await reading(file, () => readFile(file, "utf8"));
   const set = keySetIn(text);
   if (set === undefined) {
     const raw = privateMembersOf(text);

@@ -83,7 +83,7 @@ interface ReadKey {
 }
 
 async function readKeys(path: string): Promise<{ keys: readonly ReadKey[]; warnings: readonly string[] }> {
-  const stats = await attempt(path, () => stat(path));
+  const stats = await reading(path, () => stat(path));
   const isFolder = stats.isDirectory();
   const files = isFolder ? await keyFilesOf(path) : [path];
   const read = await Promise.all(files.map((file) => readKeyFile(file, !isFolder)));
@@ -108,7 +108,7 @@ function checkOneFileEach(keys: readonly ReadKey[]): void {
 }
 
 async function keyFilesOf(folder: string): Promise<string[]> {
-  const names = await attempt(folder, () => readdir(folder));
+  const names = await reading(folder, () => readdir(folder));
   const files = names.filter(isKeyFileName);
   if (files.length === 0) {
     throw new ServiceError(
@@ -124,10 +124,10 @@ async function keyFilesOf(folder: string): Promise<string[]> {
 }
 
 async function readKeyFile(file: string, mayBeSet: boolean): Promise<{ keys: ReadKey[]; warnings: string[] }> {
-  const stats = await attempt(file, () => stat(file));
+  const stats = await reading(file, () => stat(file));
   // Opening a named pipe could wait for ever.
   if (!stats.isFile()) throw new ServiceError("ERR_FILE_UNREADABLE", `cannot read ${file} (not a regular file)`);
-  const text = await attempt(file, () => readFile(file, "utf8"));
+  const text = await reading(file, () => readFile(file, "utf8"));
   const materials = mayBeSet && isKeySet(jsonOf(text)) ? readKeySet(text, file) : [await readKey(text, file)];
   const keys = await Promise.all(
     materials.map(async (material, index) => ({
@@ -147,7 +147,8 @@ export function permissionWarnings(file: string, mode: number): string[] {
   return [`users other than its owner can read ${file} (mode 0${mode.toString(8)}); fix it with: chmod 600 ${file}`];
 }
 
-async function attempt<T>(path: string, action: () => Promise<T>): Promise<T> {
+/** Reads what is at a path. @throws ServiceError `ERR_FILE_UNREADABLE` */
+export async function reading<T>(path: string, action: () => Promise<T>): Promise<T> {
   try {
     return await action();
   } catch (error) {

@@ -35,7 +35,8 @@ export async function readMutualTls(folder: string): Promise<TlsOptions> {
   };
 }
 
-function readText(file: string): Promise<string> {
+/** @throws ServiceError `ERR_FILE_UNREADABLE` */
+export function readText(file: string): Promise<string> {
   return readFile(file, "utf8").catch((cause: NodeJS.ErrnoException) => {
     throw new ServiceError("ERR_FILE_UNREADABLE", `${file} cannot be read (${cause.code})`, { cause });
   });

@@ -3,7 +3,7 @@ import { dirname, join } from "node:path";
 import { ConfigError, ServiceError, StoreError } from "../errors.ts";
 import { makeFolder } from "../node/folders.ts";
 import { writeNewFile } from "../node/generate.ts";
-import { permissionWarnings } from "../node/key-files.ts";
+import { permissionWarnings, reading } from "../node/key-files.ts";
 import { type RotationPolicy, rotationPolicy } from "../rotation/policy.ts";
 import { jweOf } from "../rotation/records.ts";
 import { type Owner, type OwnerRule, commandedBy } from "../manager/owner.ts";
@@ -211,15 +211,9 @@ async function makeKey(file: string, log: Log): Promise<void> {
 }
 
 async function readKeyFile(file: string, log: Log): Promise<WrappingKeys> {
-  let text: string;
-  try {
-    const { mode } = await stat(file);
-    for (const warning of permissionWarnings(file, mode & 0o777)) log.warn({ file }, warning);
-    text = await readFile(file, "utf8");
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    throw new ServiceError("ERR_FILE_UNREADABLE", `cannot read ${file} (${code})`, { cause: error });
-  }
+  const { mode } = await reading(file, () => stat(file));
+  for (const warning of permissionWarnings(file, mode & 0o777)) log.warn({ file }, warning);
+  const text = await reading(file, () => readFile(file, "utf8"));
   const inLine = (line: string, index: number) =>
     wordsOf(line).map((text) => ({ text, place: `${file}, line ${index + 1},` }));
   return keysAt(text.split("\n").flatMap(inLine), file);

@@ -1,7 +1,6 @@
 import { createHash, createPublicKey } from "node:crypto";
-import { readFile } from "node:fs/promises";
 import { systemClock } from "../clock.ts";
-import { ConfigError, KeyMaterialError, ServiceError } from "../errors.ts";
+import { ConfigError, KeyMaterialError } from "../errors.ts";
 import { createAudit } from "../sign-server/audit.ts";
 import { type SignOf, signHandler } from "../sign-server/handler.ts";
 import { type FormerKey, createKubernetesSigner } from "../sign-server/kubernetes.ts";
@@ -11,7 +10,7 @@ import { logOverload } from "./connections.ts";
 import { type RunningServer, startHttpServer } from "./http-server.ts";
 import { readJsonObject } from "./json-file.ts";
 import type { Logger } from "./logger.ts";
-import { readMutualTls, tlsFiles } from "./mutual-tls.ts";
+import { readMutualTls, readText, tlsFiles } from "./mutual-tls.ts";
 import { policyOf } from "./open-store.ts";
 import type { Settings } from "./setting-definitions.ts";
 import { listenOnSocket } from "./unix-socket.ts";
@@ -129,9 +128,7 @@ async function startKubernetes(
 function readFormerKeys(files: readonly string[]): Promise<FormerKey[]> {
   return Promise.all(
     files.map(async (file) => {
-      const text = await readFile(file, "utf8").catch((cause: NodeJS.ErrnoException) => {
-        throw new ServiceError("ERR_FILE_UNREADABLE", `${file} cannot be read (${cause.code})`, { cause });
-      });
+      const text = await readText(file);
       if (!text.includes("-----BEGIN PUBLIC KEY-----")) throw noPublicKey(file);
       try {
         const spki = createPublicKey(text).export({ type: "spki", format: "der" });
