@@ -32,13 +32,16 @@ describe("PKCS#11", { skip: skipWithoutPkcs11("cc") }, () => {
 });
 
 describe("PKCS#11 of a TPM", { skip: skipWithoutPkcs11("swtpm", "cc") }, () => {
-  checkSigner("a key that was made in a TPM", () =>
-    opened(async (t) => {
-      const token = await createTpmToken(t);
-      const { modulePath, control } = createShim(token);
-      const backend = pkcs11Backend({ modulePath, pin: { file: token.pinFile }, token: token.uri, sessions: 4 });
-      return { signer: await backend.create({ issuer }), secrets: [token.pin], hold: holdSignatures(control) };
-    }),
+  checkSigner(
+    "a key that was made in a TPM",
+    () =>
+      opened(async (t) => {
+        const token = await createTpmToken(t);
+        const { modulePath, control } = createShim(token);
+        const backend = pkcs11Backend({ modulePath, pin: { file: token.pinFile }, token: token.uri, sessions: 4 });
+        return { signer: await backend.create({ issuer }), secrets: [token.pin], hold: holdSignatures(control) };
+      }),
+    { isSlow: true },
   );
 });
 
