@@ -189,18 +189,20 @@ describe("the admin address", { timeout, concurrency: 4 }, () => {
 describe("an address in use ends the start with code 1, and nothing stays behind", { timeout, concurrency: 4 }, () => {
   // Sharing a port between processes needs Linux.
   const counts = process.platform === "linux" ? ["1", "2"] : ["1"];
-  for (const workers of counts) {
-    for (const others of counts) {
-      test(`port, --workers ${workers} against --workers ${others}`, async (t) => {
-        const folder = await temporaryFolder(t);
-        const { port } = await startService(t, ["--data", folder, "--workers", others]);
+  for (const others of counts) {
+    test(`port, against --workers ${others}`, async (t) => {
+      const folder = await temporaryFolder(t);
+      const { port } = await startService(t, ["--data", folder, "--workers", others]);
+      for (const workers of counts) {
         const args = ["serve", "--data", folder, "--admin", "off", "--workers", workers, "--port", String(port)];
         const { code, stderr } = await runCli(t, args);
         assert.equal(code, 1);
         assert.match(stderr, new RegExp(`127.0.0.1:${port}: it is in use; .* \\[ERR_LISTEN\\]\\n$`));
         assertWhole(await getOnce(port));
-      });
-    }
+      }
+    });
+  }
+  for (const workers of counts) {
     test(`admin port, --workers ${workers}`, async (t) => {
       const folder = await temporaryFolder(t);
       const other = await startService(t, ["--data", folder]);
