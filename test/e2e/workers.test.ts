@@ -1,5 +1,15 @@
 import assert from "node:assert/strict";
-import { constants, copyFile, open, readFile, readdir, readlink, rm, writeFile } from "node:fs/promises";
+import {
+  type FileHandle,
+  constants,
+  copyFile,
+  open,
+  readFile,
+  readdir,
+  readlink,
+  rm,
+  writeFile,
+} from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { sqliteStore } from "../../src/store/sqlite.ts";
@@ -276,23 +286,33 @@ async function reload(service: ServiceProcess, keys: string, kid: string): Promi
 
 const environmentOf = (pid: number): Promise<string> => readFile(`/proc/${pid}/environ`, "latin1");
 
+const pageBytes = 4_096;
+
 /** Whether a process has a text anywhere where it can write. */
 async function isInMemory(pid: number, text: string): Promise<boolean> {
-  const memory = await open(`/proc/${pid}/mem`);
-  try {
-    for (const [, from = "", to = ""] of (await readFile(`/proc/${pid}/maps`, "latin1")).matchAll(
-      /^([\da-f]+)-([\da-f]+) rw/gm,
-    )) {
-      const position = Number.parseInt(from, 16);
-      const bytes = Buffer.alloc(Number.parseInt(to, 16) - position);
-      // What is mapped may be gone by now.
-      await memory.read({ buffer: bytes, position }).catch(() => {});
-      if (bytes.includes(text)) return true;
+  await using memory = await open(`/proc/${pid}/mem`);
+  await using pagemap = await open(`/proc/${pid}/pagemap`);
+  const maps = await readFile(`/proc/${pid}/maps`, "latin1");
+  for (const [, from = "", to = ""] of maps.matchAll(/^([\da-f]+)-([\da-f]+) rw/gm)) {
+    const [first, end] = [from, to].map((address) => Number.parseInt(address, 16) / pageBytes) as [number, number];
+    const entries = await read(pagemap, first * 8, (end - first) * 8);
+    // Bun reserves gigabytes, and uses few pages of them. @see proc_pid_pagemap(5)
+    const isUsed = (page: number): boolean => page < end && entries.readUInt8((page - first) * 8 + 7) >= 0x40;
+    for (let page = first; page < end; page += 1) {
+      if (!isUsed(page)) continue;
+      const begin = page;
+      while (isUsed(page)) page += 1;
+      if ((await read(memory, begin * pageBytes, (page - begin) * pageBytes)).includes(text)) return true;
     }
-    return false;
-  } finally {
-    await memory.close();
   }
+  return false;
+}
+
+/** Zeros, where nothing can be read: what is mapped may be gone by now. */
+async function read(file: FileHandle, position: number, length: number): Promise<Buffer> {
+  const bytes = Buffer.alloc(length);
+  await file.read({ buffer: bytes, position }).catch(() => {});
+  return bytes;
 }
 
 /** Gives the number of log lines before that. */
