@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, test } from "node:test";
@@ -107,7 +107,7 @@ const ownClock: readonly Edit[] = [
     "const { records: stored, now } = snapshot;",
     "const { records: stored } = snapshot; const now = clock.now();",
   ],
-  ["manager/manager.ts", "over } = clocks.look(snapshot);", "over } = clocks.look({ ...snapshot, now });"],
+  ["manager/steps.ts", "over } = clocks.look(snapshot);", "over } = clocks.look({ ...snapshot, now });"],
 ];
 
 /** Each breaks one rule; in the mode in which that shows. The first ones show soonest. */
@@ -140,7 +140,7 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
   },
   "acknowledges before its targets have taken the keys": {
     mode: { faults: ["slow targets"] },
-    edits: [["manager/manager.ts", "const next = sinks.isBehind ? replica.told : ", "const next = "]],
+    edits: [["manager/keys-in-use.ts", "const next = sinks.isBehind ? replica.told : ", "const next = "]],
   },
   "renews a lease that has ended": {
     mode: { faults: ["pause", "partition"] },
@@ -156,9 +156,9 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
   "commits without a look at the leases": {
     mode: { faults: ["slow targets", "partition"] },
     edits: [
-      ["manager/manager.ts", "...(ahead.reliesOnReplicas && { leases })", ""],
+      ["manager/steps.ts", "...(ahead.reliesOnReplicas && { leases })", ""],
       [
-        "manager/manager.ts",
+        "manager/steps.ts",
         "{ revision: snapshot.revision, leases: counted }",
         "{ revision: snapshot.revision, leases: [{ id: 'x', name: 'x', publishes: snapshot.revision, signsWith: [], until: 0 }] }",
       ],
@@ -177,15 +177,24 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
   "takes steps without the store": {
     mode: { faults: ["partition"] },
     edits: [
+      ["manager/manager.ts", "inUse.shorten()", "inUse.shorten(clocks.now())"],
       [
-        "manager/manager.ts",
-        "// The others may go on without it: what it serves now must not live for long.",
-        `const alone = state.records.map((record) => ({
-          ...record,
-          ...(record.state === "announced" && { publishedAt: record.announcedAt }),
-          ...(record.state === "retiring" && { unusedAt: record.retiredAt }),
-        }));
-        state = { ...state, records: advance(alone, policy, clocks.now()).records };`,
+        "manager/keys-in-use.ts",
+        'import { noteWaits } from "../rotation/waits.ts";',
+        'import { noteWaits } from "../rotation/waits.ts"; import { advance } from "../rotation/advance.ts";',
+      ],
+      [
+        "manager/keys-in-use.ts",
+        "shorten: (): Promise<void> => updateSinks(true),",
+        `shorten(now) {
+          const alone = state.records.map((record) => ({
+            ...record,
+            ...(record.state === "announced" && { publishedAt: record.announcedAt }),
+            ...(record.state === "retiring" && { unusedAt: record.retiredAt }),
+          }));
+          state = { ...state, records: advance(alone, policy, now).records };
+          return updateSinks(true);
+        },`,
       ],
       ["manager/replica.ts", "if (!told.signsWith.includes(kid))", "if (told.signsWith.length > 99)"],
     ],
@@ -193,7 +202,7 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
   "signs with the new key before it has told": {
     mode: { faults: ["partition", "slow targets"] },
     edits: [
-      ["manager/manager.ts", "if (isNew) await announceSigning(records, keys, revision);", ""],
+      ["manager/keys-in-use.ts", "if (isNew) await announceSigning(records, keys, revision);", ""],
       ["manager/replica.ts", "if (!told.signsWith.includes(kid))", "if (told.signsWith.length > 99)"],
     ],
   },
@@ -205,6 +214,13 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
 
 describe("a changed rule breaks a promise", () => {
   const all = Object.entries(changes);
+  // Most are made by npm run soak only.
+  test("each is a change of a text that is there", async () => {
+    for (const [file, from] of all.flatMap(([, { edits }]) => edits)) {
+      const text = await readFile(new URL(`../../src/${file}`, import.meta.url), "utf8");
+      assert.equal(text.split(from).length, 2, `${file} has exactly once: ${from}`);
+    }
+  });
   for (const [name, { mode, edits }] of all.slice(0, soak(all.length))) {
     test(name, async (t) => {
       const code = await codeWith(name.replaceAll(/\W+/g, "-"), edits);
