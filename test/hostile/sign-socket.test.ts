@@ -13,6 +13,8 @@ const half = ask.slice(0, ask.indexOf("\r\n\r\n") + 10);
 const { connections, readers, bodyCount } = isSoak
   ? { connections: 50_000, readers: 10, bodyCount: 4 }
   : { connections: 500, readers: 2, bodyCount: 1 };
+/** Of the thread that signs, which may start at any time: when two ask in one turn of the event loop. */
+const threadHandles = 5;
 // How much memory a process has is read from /proc.
 const skip = process.platform !== "linux";
 
@@ -33,7 +35,6 @@ test(
     const path = join(folder, "s");
     const args = ["--data", join(folder, "data"), "--sign-socket", path];
     const service = await startServiceProcess(t, args, littleRoom);
-    // Several at once, so that the thread that signs has started.
     for (let count = 0; count < 10; count += 1) {
       await Promise.all(Array.from({ length: 10 }, () => askSocket(path, ask)));
     }
@@ -100,7 +101,7 @@ test(
     await Promise.all(cut);
     await eventually(
       "all connections are closed",
-      async () => (await usageOf(service)).handles <= before.handles,
+      async () => (await usageOf(service)).handles <= before.handles + threadHandles,
       30_000,
     );
     assert.equal((await askSocket(path, ask)).status, 200);
