@@ -35,6 +35,7 @@ test(
     const path = join(folder, "s");
     const args = ["--data", join(folder, "data"), "--sign-socket", path];
     const service = await startServiceProcess(t, args, littleRoom);
+    // What is made once is there before anything is counted.
     for (let count = 0; count < 10; count += 1) {
       await Promise.all(Array.from({ length: 10 }, () => askSocket(path, ask)));
     }
