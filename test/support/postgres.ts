@@ -1,7 +1,7 @@
 import { type ChildProcess, execFile, spawn, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { once } from "node:events";
-import { existsSync, statfsSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { appendFile, chmod, chown, mkdtemp, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -31,18 +31,9 @@ const isRoot = process.getuid?.() === 0;
 const idOf = (flag: string): number => Number(spawnSync("id", [flag, "postgres"], { encoding: "utf8" }).stdout);
 const owner = isRoot ? { uid: idOf("-u"), gid: idOf("-g") } : {};
 
-/** In memory, where there is room for many servers: they make and remove a thousand files each. */
-const place = roomIn("/dev/shm") > 4e9 ? "/dev/shm" : tmpdir();
-
-function roomIn(folder: string): number {
-  if (!existsSync(folder)) return 0;
-  const { bavail, bsize } = statfsSync(folder);
-  return bavail * bsize;
-}
-
 /** A folder that the server owns. Short: the path of a socket has at most 107 bytes. */
 async function serverFolder(): Promise<string> {
-  const folder = await mkdtemp(join(place, "jwksd-pg-"));
+  const folder = await mkdtemp(join(tmpdir(), "jwksd-pg-"));
   if (owner.uid !== undefined) await chown(folder, owner.uid, owner.gid);
   await chmod(folder, 0o755);
   return folder;
@@ -68,7 +59,7 @@ async function newData(): Promise<string> {
   const version = run("initdb", ["--version"], "/");
   const hash = createHash("sha256").update([version, ...options, role].join());
   const made = join(
-    place,
+    tmpdir(),
     `jwksd-initdb-${owner.uid ?? process.getuid?.() ?? "own"}-${hash.digest("hex").slice(0, 16)}`,
   );
   if (existsSync(made)) return made;
