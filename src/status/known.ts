@@ -70,14 +70,14 @@ export interface KnownManager {
 /** Where the keys of a service come from, if it manages them. */
 export interface KnownKeys {
   readonly manager?: KnownManager | undefined;
-  readonly withoutStore?: KnownWithoutStore | undefined;
-}
-
-/** The store was not reached since the start, and a kept set is published. */
-export interface KnownWithoutStore {
-  /** When the store was last known to hold the kept set. */
-  readonly keptAt: number;
-  readonly outage: KnownError;
+  /** The store was not reached since the start, and a kept set is published. */
+  readonly withoutStore?:
+    | {
+        /** When the store was last known to hold the kept set. */
+        readonly keptAt: number;
+        readonly outage: KnownError;
+      }
+    | undefined;
 }
 
 /** A key as it is published. */
@@ -85,6 +85,7 @@ export interface PublishedKey {
   readonly kid: string;
   readonly use: "sig" | "enc";
   readonly alg: string;
+  /** Of an encryption key from a file: when it is no longer published. */
   readonly notAfter?: number | undefined;
 }
 

@@ -1,72 +1,25 @@
 import { heardAt, heldUpSteps, heldUpText } from "../report/replicas.ts";
-import { planVerbs } from "../report/plan-scale.ts";
 import { type PlanStep, type RotationPlan, plan } from "../rotation/plan.ts";
 import { rotatingSince } from "../rotation/mode-intervals.ts";
 import { isStanding } from "../rotation/standing.ts";
-import { isLive, isRotating, keyUses, recordTimes, stateSince, uriOf } from "../rotation/records.ts";
+import { isLive, isRotating, keyUses, stateSince, uriOf } from "../rotation/records.ts";
 import type { KeyRecord, KeyState, StoredEvent } from "../store/store.ts";
 import { type Fault, faultsOf, replicasAt } from "./faults.ts";
 import type { Known, KnownManager, LogEvent, PublishedKey, StoreSeen } from "./known.ts";
 
 /** One key. */
-export interface KeyStatus {
-  readonly kid: string;
-  readonly use: "sig" | "enc";
-  readonly alg: string;
+export interface KeyStatus extends PublishedKey {
   /** Of keys that jwksd does not manage, the first one is `active`, and the others are `published`. */
   readonly state: KeyState | "published";
   /** Since when. */
   readonly since?: number | undefined;
-  /** When it came to each state, and its waits began; only of what has been. */
-  readonly times: Partial<Record<(typeof recordTimes)[number], number>>;
-  /** Of a published encryption key from a file: when it is no longer published. */
-  readonly notAfter?: number | undefined;
   readonly privateHalf: "wrapped in the store" | "external" | "not in jwksd";
   /** URI of an external key. */
   readonly uri?: string | undefined;
-  readonly next?: StepStatus | undefined;
+  readonly next?: PlanStep | undefined;
 }
 
-/** A step ahead. */
-export interface StepStatus {
-  readonly at: number;
-  readonly kind: PlanStep["action"];
-  /** What is done, in one word: "announce". */
-  readonly verb: string;
-  readonly use: "sig" | "enc";
-  /** Not of a key that is still to be made. */
-  readonly kid?: string | undefined;
-  readonly reason: string;
-  readonly bound: string;
-}
-
-export interface ReplicaStatus {
-  readonly id: string;
-  readonly name: string;
-  readonly isSelf: boolean;
-  readonly lastSeenAt: number;
-  /** Until when the others rely on it; `Infinity` for a copy, which is served without a process. */
-  readonly until: number;
-  /** The revision that it publishes; 0 for none yet. */
-  readonly publishes: number;
-  /** By how many revisions. */
-  readonly behind: number;
-  readonly signsWith: readonly string[];
-  /** It may not sign, because its lease has ended. Only this process knows that of itself. */
-  readonly isFenced: boolean;
-}
-
-/** A step whose wait has not begun, because replicas have not followed. */
-export interface WaitStatus {
-  readonly kid: string;
-  readonly use: "sig" | "enc";
-  readonly action: "activated" | "removed";
-  /** Since when it cannot begin. */
-  readonly since: number;
-  /** Ids of the replicas for which it waits. */
-  readonly replicas: readonly string[];
-  readonly text: string;
-}
+export type ReplicaStatus = ReturnType<typeof replicasOf>[number];
 
 /** All that a running service tells of itself. Plain JSON, without secrets; all times are epoch milliseconds. */
 export interface Status {
@@ -82,11 +35,11 @@ export interface Status {
   /** Live keys, signing keys first. */
   readonly keys: readonly KeyStatus[];
   /** Of several at one moment, the one that makes a key active. */
-  readonly next?: StepStatus | undefined;
+  readonly next?: PlanStep | undefined;
   /** Of keys in a store. */
   readonly plan?: RotationPlan | undefined;
   readonly replicas: readonly ReplicaStatus[];
-  readonly waits: readonly WaitStatus[];
+  readonly waits: ReturnType<typeof waitsOf>;
   /** Revisions of the store: what this process publishes, and what is newest. */
   readonly revision?: { readonly published: number; readonly stored: number } | undefined;
   readonly rotationMode: {
@@ -137,7 +90,7 @@ export function statusOf(known: Known): Status {
   }
   const { records, policy, store } = manager;
   const ahead = plan(records, policy, at.now);
-  const steps = ahead.steps.map(stepOf);
+  const { steps } = ahead;
   const { lastAttemptAt, lastSuccessAt, lastError, self, revision = 0, audit } = store;
   const managed = new Set(records.map(({ kid }) => kid));
   const fromFiles = known.published.filter(({ kid }) => !managed.has(kid));
@@ -145,7 +98,7 @@ export function statusOf(known: Known): Status {
     ...told,
     source: "store",
     keys: [...managedKeys(records, steps), ...fromFiles.map((key) => keyOfFile(key, "published"))],
-    next: steps.find(({ at, kind }) => at === steps[0]?.at && kind === "activated") ?? steps[0],
+    next: steps.find(({ at, action }) => at === steps[0]?.at && action === "activated") ?? steps[0],
     plan: ahead,
     replicas: replicasOf(manager, at.now),
     waits: waitsOf(manager, at.now),
@@ -174,19 +127,17 @@ function rotationModeOf({ now, isShort, isShortBySetting, manager }: Known): Sta
   return isShort ? { isOn: true, because: "outage" } : { isOn: false };
 }
 
-function managedKeys(records: readonly KeyRecord[], steps: readonly StepStatus[]): KeyStatus[] {
+function managedKeys(records: readonly KeyRecord[], steps: readonly PlanStep[]): KeyStatus[] {
   const live = keyUses.flatMap((use) => records.filter((record) => record.use === use && isLive(record)));
   return live.map((record) => {
     const { kid, use, alg, state } = record;
     const uri = uriOf(record);
-    const times = Object.fromEntries(recordTimes.flatMap((name) => (name in record ? [[name, record[name]]] : [])));
     return {
       kid,
       use,
       alg,
       state,
       since: stateSince(record),
-      times,
       privateHalf: uri === undefined ? "wrapped in the store" : "external",
       uri,
       next: steps.find((step) => step.kid === kid),
@@ -202,14 +153,10 @@ function publishedKeys({ published }: Known): KeyStatus[] {
 }
 
 function keyOfFile(key: PublishedKey, state: "active" | "published"): KeyStatus {
-  return { ...key, state, times: {}, privateHalf: "not in jwksd" };
+  return { ...key, state, privateHalf: "not in jwksd" };
 }
 
-function stepOf({ at, action, use, kid, reason, bound }: PlanStep): StepStatus {
-  return { at, kind: action, verb: planVerbs[action], use, kid, reason, bound };
-}
-
-function replicasOf(manager: KnownManager, now: number): ReplicaStatus[] {
+function replicasOf(manager: KnownManager, now: number) {
   const { health, store } = manager;
   const at = replicasAt(manager, now);
   return at.leases.map((lease) => {
@@ -221,22 +168,26 @@ function replicasOf(manager: KnownManager, now: number): ReplicaStatus[] {
       name,
       isSelf,
       lastSeenAt: heardAt(lease, at),
+      /** Until when the others rely on it; a copy is served without a process. */
       until: isStanding(lease) ? Infinity : until,
+      /** The revision that it publishes; 0 for none yet. */
       publishes,
+      /** By how many revisions. */
       behind: Math.max(at.revision - publishes, 0),
       signsWith,
+      /** It may not sign, because its lease has ended. Only this process knows that of itself. */
       isFenced: isSelf && health.fencedAt !== undefined,
     };
   });
 }
 
-function waitsOf(manager: KnownManager, now: number): WaitStatus[] {
+/** The steps whose wait has not begun, and the ids of the replicas for which each waits. */
+function waitsOf(manager: KnownManager, now: number) {
   const at = replicasAt(manager, now);
   return heldUpSteps(manager.records, manager.policy, at).map((step) => ({
     kid: step.record.kid,
     use: step.record.use,
     action: step.action,
-    since: stateSince(step.record),
     replicas: step.behind.map(({ id }) => id),
     text: heldUpText(step, at),
   }));
