@@ -43,7 +43,7 @@ test(`of two processes that race on one file, exactly one wins each of ${rounds}
   assert.deepEqual((await store.events()).map(({ kid }) => kid).toReversed(), winners);
 });
 
-const [files, killsPerFile, lanes] = [soak(60), 5, 2];
+const [files, killsPerFile, lanes] = [soak(60, 2), 5, 2];
 const endure = async (): Promise<void> => {
   const folder = await mkdtemp(join(tmpdir(), "jwksd-test-"));
   const path = join(folder, "store.db");
@@ -77,9 +77,11 @@ test(`kill -9 at ${files * killsPerFile} random instants: what was committed is 
   await Promise.all(Array.from({ length: lanes }, lane));
 });
 
-test("kill -9 while a store is made: it is made again, or is there", async (t) => {
+const kills = soak(20, 6);
+
+test(`kill -9 while a store is made, ${kills} times: it is made again, or is there`, async (t) => {
   const path = join(await temporaryFolder(t), "store.db");
-  for (let kill = 0; kill < 20; kill += 1) {
+  for (let kill = 0; kill < kills; kill += 1) {
     const child = startChild("creates", `${path}.${kill}`);
     const first = await child.next();
     await delay(Math.random() * 40);
