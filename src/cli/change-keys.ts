@@ -1,6 +1,7 @@
 import { type Command, InvalidArgumentError } from "commander";
 import { ConfigError, StoreError } from "../errors.ts";
-import { CannotSign, type Changed } from "../manager/keyring.ts";
+import type { Changed } from "../manager/compare-and-set.ts";
+import { CannotSign } from "../manager/keyring.ts";
 import type { Change } from "../rotation/advance.ts";
 import type { NewKey } from "../rotation/commands.ts";
 import { impactOf } from "../rotation/impact.ts";

@@ -1,7 +1,7 @@
 import { sleep } from "../async.ts";
 import { systemClock } from "../clock.ts";
 import type { JwksdError } from "../errors.ts";
-import type { Changed } from "../manager/keyring.ts";
+import type { Changed } from "../manager/compare-and-set.ts";
 import { printable } from "../printable.ts";
 import { type ReplicasAt, heardOf, lateText } from "../report/replicas.ts";
 import type { Lease } from "../store/store.ts";

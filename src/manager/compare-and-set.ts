@@ -1,10 +1,10 @@
 import { sleep, withDeadline } from "../async.ts";
 import type { Clock } from "../clock.ts";
-import { StoreError } from "../errors.ts";
+import { StoreError, codeOf } from "../errors.ts";
 import type { Change } from "../rotation/advance.ts";
 import { traced } from "../trace.ts";
 import type { OnCall, StoreOperation } from "./metrics.ts";
-import type { KeyStore, LeaseSeen, Snapshot } from "../store/store.ts";
+import type { KeyRecord, KeyStore, LeaseSeen, Snapshot } from "../store/store.ts";
 
 const maxAttempts = 20;
 const maxPauseMs = 1_000;
@@ -17,12 +17,12 @@ export interface Decision extends Change {
   readonly leases?: readonly LeaseSeen[] | undefined;
 }
 
-/** A decision that is in the store. */
-export interface Outcome<T> {
-  readonly decision: T;
-  /** What was decided on. */
-  readonly before: Snapshot;
-  /** That of the records of the decision. */
+/** A change, and the records before it. */
+export interface Changed extends Change {
+  readonly before: readonly KeyRecord[];
+  /** When it was decided, in epoch milliseconds by the clock of the store. */
+  readonly now: number;
+  /** That of the records; of a preview, that of the records before. */
   readonly revision: number;
 }
 
@@ -40,23 +40,22 @@ interface Options {
  * `ERR_STORE_CONFLICT` after 20 attempts
  * @throws what `decide` throws, and the reason of a signal that aborts
  */
-export async function compareAndSet<T extends Decision>(
+export async function compareAndSet(
   store: KeyStore,
-  decide: (snapshot: Snapshot) => T | Promise<T>,
+  decide: (snapshot: Snapshot) => Decision | Promise<Decision>,
   { clock, signal = new AbortController().signal, onCall }: Options,
-): Promise<Outcome<T>> {
+): Promise<Changed> {
   for (let attempt = 1; ; attempt += 1) {
-    const before = await ofStore("load", (signal) => store.load({ signal }), { clock, signal, onCall });
-    const decision = await decide(before);
-    const { records, events, leases } = decision;
-    if (records === before.records && events.length === 0) return { decision, before, revision: before.revision };
+    const snapshot = await ofStore("load", (signal) => store.load({ signal }), { clock, signal, onCall });
+    const { records: before, now, revision } = snapshot;
+    const { records, events, leases } = await decide(snapshot);
+    if (records === before && events.length === 0) return { records, events, before, now, revision };
     try {
       const commit = (signal: AbortSignal): Promise<number> =>
-        store.commit(before.revision, records, events, { signal, leases });
-      return { decision, before, revision: await ofStore("commit", commit, { clock, signal, onCall }) };
+        store.commit(revision, records, events, { signal, leases });
+      return { records, events, before, now, revision: await ofStore("commit", commit, { clock, signal, onCall }) };
     } catch (error) {
-      const isConflict = error instanceof StoreError && error.code === "ERR_STORE_CONFLICT";
-      if (!isConflict || attempt === maxAttempts) throw error;
+      if (codeOf(error) !== "ERR_STORE_CONFLICT" || attempt === maxAttempts) throw error;
     }
     // At random, so that replicas that collided do not collide again.
     await sleep(Math.random() * Math.min(2 ** attempt, maxPauseMs), clock, signal);

@@ -16,7 +16,7 @@ import {
 import { checkNotRolledBack } from "../rotation/rollback.ts";
 import { noteWaits } from "../rotation/waits.ts";
 import type { KeyRecord, KeyUse, Snapshot } from "../store/store.ts";
-import { type Decision, compareAndSet } from "./compare-and-set.ts";
+import { type Changed, type Decision, compareAndSet, ofStore } from "./compare-and-set.ts";
 import { externalKey, makeLocalKey } from "./make-key.ts";
 import { createKeyOpener, destroyExternal, keysetsOf } from "./private-keys.ts";
 import type { OnCall } from "./metrics.ts";
@@ -46,15 +46,6 @@ export class CannotSign extends Error {
     super(`kid ${JSON.stringify(kid)} cannot sign`, { cause });
     this.kid = kid;
   }
-}
-
-/** A change, and the records before it. */
-export interface Changed extends Change {
-  readonly before: readonly KeyRecord[];
-  /** When it was decided, in epoch milliseconds by the clock of the store. */
-  readonly now: number;
-  /** That of the records; of a preview, that of the records before. */
-  readonly revision: number;
 }
 
 type Decide = (records: readonly KeyRecord[], now: number, snapshot: Snapshot) => Decision | Promise<Decision>;
@@ -131,17 +122,10 @@ export function createKeyring(vault: Vault, options: KeyringOptions) {
      * @throws StoreError, KeyMaterialError, and what `decide` throws
      */
     async preview(decide: Decide): Promise<Changed> {
-      let preview: Change = { records: [], events: [] };
-      const { before } = await compareAndSet(
-        vault.store,
-        async (snapshot) => {
-          preview = await decided(snapshot, decide);
-          // So nothing is committed.
-          return { records: snapshot.records, events: [] };
-        },
-        { clock, signal, onCall },
-      );
-      return { ...preview, before: before.records, now: before.now, revision: before.revision };
+      const snapshot = await ofStore("load", (signal) => vault.store.load({ signal }), { clock, signal, onCall });
+      const { records: before, now, revision } = snapshot;
+      const { records, events } = await decided(snapshot, decide);
+      return { records, events, before, now, revision };
     },
 
     /**
@@ -151,7 +135,7 @@ export function createKeyring(vault: Vault, options: KeyringOptions) {
      * @throws see `preview` and `compareAndSet`; CannotSign
      */
     async change(decide: Decide): Promise<Changed> {
-      const { decision, before, revision } = await compareAndSet(
+      const changed = await compareAndSet(
         vault.store,
         async (snapshot) => {
           const decision = await decided(snapshot, decide);
@@ -161,9 +145,8 @@ export function createKeyring(vault: Vault, options: KeyringOptions) {
         },
         { clock, signal, onCall },
       );
-      const { records, events } = decision;
-      last = records;
-      return { records, events, before: before.records, now: before.now, revision };
+      last = changed.records;
+      return changed;
     },
 
     open: (records: readonly KeyRecord[]) => opener.open(records),

@@ -7,8 +7,8 @@ import { announceNext, leaseNext, reasonForNext } from "../rotation/successor.ts
 import { noteWaits } from "../rotation/waits.ts";
 import type { KeyRecord, Snapshot } from "../store/store.ts";
 import type { Clocks } from "./clocks.ts";
-import type { Decision } from "./compare-and-set.ts";
-import { CannotSign, type Changed, type Keyring } from "./keyring.ts";
+import type { Changed, Decision } from "./compare-and-set.ts";
+import { CannotSign, type Keyring } from "./keyring.ts";
 import type { KeysInUse } from "./keys-in-use.ts";
 import { makeLocalKey } from "./make-key.ts";
 import type { Replica } from "./replica.ts";

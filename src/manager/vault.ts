@@ -1,4 +1,4 @@
-import { StoreError } from "../errors.ts";
+import { StoreError, codeOf } from "../errors.ts";
 import { changedRecords } from "../store/changed-records.ts";
 import type { CommitOptions, Committed, KeyEvent, KeyRecord, KeyStore, Snapshot, StoreCall } from "../store/store.ts";
 import { type Owner, type OwnerRule, bindingOf, checkTaking, ownerOfBinding } from "./owner.ts";
@@ -182,8 +182,7 @@ export function createVault({ store, keys, ownerRule, seals = false, accepts = (
           await commitFor({ issuer, isChosen: false }, revision, records, []);
           return;
         } catch (error) {
-          const isConflict = error instanceof StoreError && error.code === "ERR_STORE_CONFLICT";
-          if (!isConflict || attempt === maxAttempts) throw error;
+          if (codeOf(error) !== "ERR_STORE_CONFLICT" || attempt === maxAttempts) throw error;
         }
       }
     },

@@ -4,7 +4,7 @@ import { describe, test } from "node:test";
 import { follow } from "../../src/cli/follow.ts";
 import type { CommandKeys } from "../../src/cli/open-keys.ts";
 import { StoreError } from "../../src/errors.ts";
-import type { Changed } from "../../src/manager/keyring.ts";
+import type { Changed } from "../../src/manager/compare-and-set.ts";
 import { rotationPolicy } from "../../src/rotation/policy.ts";
 import type { Lease, Snapshot } from "../../src/store/store.ts";
 import { lease, start } from "../rotation/key-records.ts";

@@ -13,13 +13,12 @@ import { newKey, states } from "../rotation/key-records.ts";
 
 const policy = rotationPolicy();
 
-async function compareAndSet(
+function compareAndSet(
   store: KeyStore,
   decide: (records: readonly KeyRecord[]) => Change | Promise<Change>,
   options: Parameters<typeof subject.compareAndSet>[2],
 ): Promise<Change> {
-  const { decision } = await subject.compareAndSet(store, ({ records }) => decide(records), options);
-  return decision;
+  return subject.compareAndSet(store, ({ records }) => decide(records), options);
 }
 
 const clock = simulatedClock();

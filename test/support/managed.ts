@@ -68,7 +68,7 @@ export async function commandStore(path: string, command: Command): Promise<{ ch
   const { store } = await vaultOf(await sqliteStore(path), [wrappingKey]);
   try {
     const decide = ({ records, now }: Snapshot): Change => applyCommand(records, command, rotationPolicy(), now);
-    const { decision: change } = await compareAndSet(store, decide, { clock: systemClock });
+    const change = await compareAndSet(store, decide, { clock: systemClock });
     return { change, doneMs: performance.now() };
   } finally {
     await store.close();
