@@ -20,8 +20,11 @@ export function createClocks(clock: Clock, skewMs: number) {
     /** The time of the store. */
     now: (): number => looked.store + clock.now() - looked.wall,
 
-    /** Notes the time of the store, and which leases count. */
-    look(snapshot: Snapshot): LeasesAt {
+    /**
+     * Notes the time of the store. Gives the leases on which the others rely, and those that may be ended: this process has seen them
+     * without a renewal for as long as they last.
+     */
+    look(snapshot: Snapshot) {
       const { now, records } = snapshot;
       const before = looked;
       looked = { store: now, wall: clock.now(), monotonic: monotonic() };
@@ -82,14 +85,6 @@ export type Clocks = ReturnType<typeof createClocks>;
  */
 export function clocksDiffer(storeNow: number, asked: number, clock: Clock, skewMs: number): boolean {
   return storeNow < asked - skewMs || storeNow > clock.now() + skewMs;
-}
-
-/** The leases at one look. */
-export interface LeasesAt {
-  /** Those on which the others rely. */
-  readonly counted: readonly Lease[];
-  /** Those that may be ended: this process has seen them without a renewal for as long as they last. */
-  readonly over: readonly Lease[];
 }
 
 /** A lease as it was last seen. */

@@ -64,12 +64,12 @@ export function createCopyLease(store: KeyStore, { name, leaseMs, clock, signal,
       throw fenced("it writes copies of the documents, and signs nothing");
     },
 
-    end: ({ id, serial }) => endLease(store, id, { ifSerial: serial }, { clock, signal, onCall }),
+    end: ({ id, serial }) => endLease(store, id, { ifSerial: serial, clock, signal, onCall }),
 
     async leave() {
       // One that stands is relied on for as long as the copy is served.
       if (id === undefined || stands) return;
-      await endLease(store, id, {}, { clock, onCall }).catch(() => {});
+      await endLease(store, id, { clock, onCall }).catch(() => {});
     },
   };
 }

@@ -1,6 +1,6 @@
 import { type Clock, monotonicNow } from "../clock.ts";
 import { SignerError, StoreError } from "../errors.ts";
-import type { KeyStore, Lease } from "../store/store.ts";
+import type { KeyStore, Lease, StoreCall } from "../store/store.ts";
 import { ofStore } from "./compare-and-set.ts";
 import type { OnCall } from "./metrics.ts";
 
@@ -31,20 +31,18 @@ export interface LeaseOptions {
  * renewal that was confirmed was sent, by the monotonic clock or the wall clock, whichever has moved further.
  */
 export function createReplica(store: KeyStore, { name, leaseMs, clock, signal, onCall }: LeaseOptions) {
-  const marks = (): Marks => ({ monotonic: monotonicNow(clock), wall: clock.now() });
+  const marks = () => ({ monotonic: monotonicNow(clock), wall: clock.now() });
   let id: string | undefined;
   /** One that is not used, and may be in the store. */
   let former: string | undefined;
   let told = nothing;
   let serial = 0;
-  let confirmed: Marks | undefined;
+  let confirmed: ReturnType<typeof marks> | undefined;
 
   const elapsedMs = (): number =>
     confirmed === undefined
       ? Infinity
       : Math.max(monotonicNow(clock) - confirmed.monotonic, clock.now() - confirmed.wall);
-  const end = (id: string, options: { readonly ifSerial?: number; readonly signal?: AbortSignal }): Promise<void> =>
-    endLease(store, id, options, { clock, signal: options.signal, onCall });
   const holds = (): boolean => elapsedMs() < leaseMs * (1 - margin);
 
   return {
@@ -72,7 +70,7 @@ export function createReplica(store: KeyStore, { name, leaseMs, clock, signal, o
       if (id !== undefined && elapsedMs() < leaseMs) return;
       former = id ?? former;
       [id, told, confirmed] = [undefined, nothing, undefined];
-      if (former !== undefined) await end(former, { signal });
+      if (former !== undefined) await endLease(store, former, { clock, signal, onCall });
       const [next, sent] = [crypto.randomUUID(), marks()];
       former = next;
       await ofStore("join", (signal) => store.join({ id: next, name }, leaseMs, { signal }), { clock, signal, onCall });
@@ -119,14 +117,14 @@ export function createReplica(store: KeyStore, { name, leaseMs, clock, signal, o
     },
 
     /** Ends the lease of another replica, unless it has been renewed since it was seen. */
-    end: ({ id, serial }: Lease): Promise<void> => end(id, { ifSerial: serial, signal }),
+    end: ({ id, serial }: Lease): Promise<void> => endLease(store, id, { ifSerial: serial, clock, signal, onCall }),
 
     /** Ends the lease, so that nobody waits for this process. */
     async leave(): Promise<void> {
       const left = id ?? former;
       [id, told, confirmed] = [undefined, nothing, undefined];
       // What cannot be reached ends by itself.
-      if (left !== undefined) await end(left, {}).catch(() => {});
+      if (left !== undefined) await endLease(store, left, { clock, onCall }).catch(() => {});
     },
   };
 }
@@ -138,15 +136,9 @@ export type Replica = ReturnType<typeof createReplica>;
 export function endLease(
   store: KeyStore,
   id: string,
-  { ifSerial }: { readonly ifSerial?: number | undefined },
-  options: { readonly clock: Clock; readonly signal?: AbortSignal | undefined; readonly onCall?: OnCall | undefined },
+  { ifSerial, ...options }: Pick<LeaseOptions, "clock" | "onCall"> & StoreCall & { readonly ifSerial?: number },
 ): Promise<void> {
   return ofStore("leave", (signal) => store.leave(id, { ifSerial, signal }), options);
-}
-
-interface Marks {
-  readonly monotonic: number;
-  readonly wall: number;
 }
 
 export function fenced(why: string): SignerError {

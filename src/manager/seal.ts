@@ -80,21 +80,18 @@ async function digestOf(records: readonly KeyRecord[]): Promise<string> {
   const blocks: string[] = [];
   for (let start = 0; start < records.length; start += blockSize) {
     const block = records.slice(start, start + blockSize);
-    blocks.push(knownDigest(block) ?? (await hash(block)));
+    blocks.push(await digestOfBlock(block));
   }
   return textHash(blocks.join());
 }
 
-function knownDigest(block: readonly KeyRecord[]): string | undefined {
-  const known = digests.get(block[0] as KeyRecord);
-  const isKnown = known?.block.length === block.length && changedRecords(block, known.block).length === 0;
-  return isKnown ? known.digest : undefined;
-}
-
-async function hash(block: readonly KeyRecord[]): Promise<string> {
+async function digestOfBlock(block: readonly KeyRecord[]): Promise<string> {
+  const first = block[0] as KeyRecord;
+  const known = digests.get(first);
+  if (known?.block.length === block.length && changedRecords(block, known.block).length === 0) return known.digest;
   const isFixed = block.every(Object.isFrozen);
   const digest = await textHash(canonical(block));
-  if (isFixed) digests.set(block[0] as KeyRecord, { block, digest });
+  if (isFixed) digests.set(first, { block, digest });
   return digest;
 }
 

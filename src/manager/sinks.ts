@@ -15,9 +15,6 @@ const copyMs = 120_000;
 const textOf = ({ records, keys, isRotating }: Given): string =>
   JSON.stringify([liveRecords(records).map(({ kid, state }) => [kid, state, keys.signers.has(kid)]), isRotating]);
 
-const expired = (timeoutMs: number) => (): Error =>
-  new StateError("ERR_UPDATE", `a sink has not taken the keys within ${timeoutMs} ms`);
-
 /** What a sink is given. */
 export interface Given {
   readonly records: readonly KeyRecord[];
@@ -38,13 +35,10 @@ export function createSinks(clock: Clock, signal: AbortSignal, copy?: KeySink) {
   /** @throws StateError `ERR_UPDATE`, and what a provider throws */
   async function give(sink: KeySink, { records, keys, isRotating }: Given): Promise<void> {
     const timeoutMs = sink === copy ? copyMs : updateMs;
+    const expired = (): Error => new StateError("ERR_UPDATE", `a sink has not taken the keys within ${timeoutMs} ms`);
+    const update = async (): Promise<void> => sink.update(keysetsOf(records, keys), { isRotating });
     try {
-      await withDeadline(async () => sink.update(keysetsOf(records, keys), { isRotating }), {
-        clock,
-        timeoutMs,
-        signal,
-        expired: expired(timeoutMs),
-      });
+      await withDeadline(update, { clock, timeoutMs, signal, expired });
       taken.set(sink, textOf({ records, keys, isRotating }));
     } catch (cause) {
       if (cause instanceof JwksdError) throw cause;

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { Clock } from "../../src/clock.ts";
 import { JwksdError } from "../../src/errors.ts";
-import { type LeasesAt, createClocks } from "../../src/manager/clocks.ts";
+import { type Clocks, createClocks } from "../../src/manager/clocks.ts";
 import { createReplica } from "../../src/manager/replica.ts";
 import { memoryStore } from "../../src/store/memory.ts";
 import type { KeyStore, Lease } from "../../src/store/store.ts";
@@ -141,7 +141,7 @@ const snapshot = (now: number, leases: readonly Lease[], ended: readonly string[
   ended,
 });
 
-const ids = ({ counted, over }: LeasesAt): string =>
+const ids = ({ counted, over }: ReturnType<Clocks["look"]>): string =>
   `counted ${counted.map(({ id }) => id).join()} over ${over.map(({ id }) => id).join()}`;
 
 describe("what a process knows of time", () => {
