@@ -194,14 +194,13 @@ function untilWhen({ until, withSlackUntil, because }: Trust, policy: RotationPo
 
 /** The short cache protects what changes next; when it begins matters to whoever plans something. */
 function modeEffect(before: readonly KeyRecord[], after: readonly KeyRecord[], now: number): string[] {
-  if (isRotating(before) === isRotating(after)) return [];
-  return isRotating(after)
-    ? [
-        `The rotation mode goes on at ${timeText(now)}: from then on caches keep the set for ${cachedForSeconds.rotation} s.`,
-      ]
-    : [
-        `The rotation mode goes off at ${timeText(now)}: from then on caches may keep the set for ${cachedForSeconds.long} s again.`,
-      ];
+  const isOn = isRotating(after);
+  if (isRotating(before) === isOn) return [];
+  const { rotation, long } = cachedForSeconds;
+  const [mode, rule] = isOn
+    ? ["on", `keep the set for ${rotation} s`]
+    : ["off", `may keep the set for ${long} s again`];
+  return [`The rotation mode goes ${mode} at ${timeText(now)}: from then on caches ${rule}.`];
 }
 
 /** Until when something needs a key that is to go; `undefined` where nothing ever did. */

@@ -11,8 +11,11 @@ export interface Interval {
  * intervals that touch are one.
  */
 export function rotationIntervals(records: readonly KeyRecord[]): Interval[] {
-  const ways = records.flatMap((record) => [wayIn(record), wayOut(record)]);
-  const intervals = ways.filter((way) => way !== undefined).sort((a, b) => a.from - b.from);
+  const ways = records.flatMap(({ announcedAt, activatedAt, retiredAt, endedAt }) => [
+    span(announcedAt, activatedAt ?? retiredAt ?? endedAt),
+    ...(retiredAt === undefined ? [] : [span(retiredAt, endedAt)]),
+  ]);
+  const intervals = ways.filter((way) => way.from < endOf(way)).sort((a, b) => a.from - b.from);
   const merged: Interval[] = [];
   for (const next of intervals) {
     const last = merged.at(-1);
@@ -25,18 +28,6 @@ export function rotationIntervals(records: readonly KeyRecord[]): Interval[] {
 /** Since when the rotation mode had been on without a break, at a moment; `undefined` where it was off. */
 export function rotatingSince(records: readonly KeyRecord[], at: number): number | undefined {
   return rotationIntervals(records).find((interval) => interval.from <= at && at <= endOf(interval))?.from;
-}
-
-function wayIn({ announcedAt, activatedAt, retiredAt, endedAt }: KeyRecord): Interval | undefined {
-  return nonEmpty(announcedAt, activatedAt ?? retiredAt ?? endedAt);
-}
-
-function wayOut({ retiredAt, endedAt }: KeyRecord): Interval | undefined {
-  return retiredAt === undefined ? undefined : nonEmpty(retiredAt, endedAt);
-}
-
-function nonEmpty(from: number, to: number | undefined): Interval | undefined {
-  return to !== undefined && to <= from ? undefined : span(from, to);
 }
 
 function span(from: number, to: number | undefined): Interval {

@@ -94,32 +94,17 @@ export function plan(
     at = wakeAt;
   }
   const keys = keysOf(current, invented, policy, now);
-  const keyOf = (kid: string): PlanKey | undefined => keys.get(kid);
   const steps = dated.flatMap(({ event, since }) => {
-    const key = keyOf(event.kid);
-    return key === undefined
-      ? []
-      : [
-          {
-            ...key,
-            at: event.at,
-            action: event.type,
-            ...whyOf(event, since, policy, recordOf(current, event.kid)),
-          },
-        ];
+    const key = keys.get(event.kid);
+    if (key === undefined) return [];
+    const why = whyOf(event, since, policy, recordOf(current, event.kid));
+    return [{ ...key, at: event.at, action: event.type, ...why }];
   });
   const segments = current.flatMap((record) => {
-    const key = keyOf(record.kid);
+    const key = keys.get(record.kid);
     return key === undefined ? [] : segmentsOf(record, key, current, policy);
   });
-  return {
-    now,
-    until: end,
-    keys: [...keys.values()],
-    steps,
-    segments,
-    rotation: rotationIntervals(current),
-  };
+  return { now, until: end, keys: [...keys.values()], steps, segments, rotation: rotationIntervals(current) };
 }
 
 /** Whether a whole rotation to a key that was invented is over, for every use that has keys. */
@@ -187,9 +172,7 @@ function segmentsOf(
   });
 }
 
-type Why = Pick<PlanStep, "reason" | "bound">;
-
-function whyOf({ type, use, at, reason }: KeyEvent, since: number, policy: RotationPolicy, record: KeyRecord): Why {
+function whyOf({ type, use, at, reason }: KeyEvent, since: number, policy: RotationPolicy, record: KeyRecord) {
   const { announceForSeconds, cacheSlackSeconds, clockSkewSeconds } = policy;
   const cached = `${cachedForSeconds.long} s in caches + cacheSlackSeconds ${cacheSlackSeconds}`;
   switch (type) {

@@ -46,6 +46,9 @@ const defaults: RotationPolicy = {
   leaseSeconds: 3600,
 };
 
+/** The names of its members. */
+export const policyNames = Object.keys(defaults) as readonly (keyof RotationPolicy)[];
+
 const rules: Rules<RotationPolicyOptions> = {
   rotateEveryDays: number(0),
   announceForSeconds: number(0),
@@ -62,8 +65,7 @@ const rules: Rules<RotationPolicyOptions> = {
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_POLICY_INVALID`
  */
 export function rotationPolicy(options: RotationPolicyOptions = {}): RotationPolicy {
-  checkOptions(options, rules, "member of the rotation policy");
-  const given = Object.fromEntries(Object.entries(options).filter(([, value]) => (value ?? undefined) !== undefined));
+  const given = checkOptions(options, rules, "member of the rotation policy") as Partial<RotationPolicy>;
   const policy: RotationPolicy = Object.freeze({ ...defaults, ...given });
   checkAnnouncement(policy);
   checkPeriod(policy);

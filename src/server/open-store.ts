@@ -4,10 +4,10 @@ import { ConfigError, ServiceError, StoreError } from "../errors.ts";
 import { makeFolder } from "../node/folders.ts";
 import { writeNewFile } from "../node/generate.ts";
 import { permissionWarnings, reading } from "../node/key-files.ts";
-import { type RotationPolicy, rotationPolicy } from "../rotation/policy.ts";
+import { type RotationPolicy, policyNames, rotationPolicy } from "../rotation/policy.ts";
 import { jweOf } from "../rotation/records.ts";
 import { type Owner, type OwnerRule, commandedBy } from "../manager/owner.ts";
-import { type Vault, type VaultOptions, createVault } from "../manager/vault.ts";
+import { type VaultOptions, createVault } from "../manager/vault.ts";
 import { type WrappingKeys, headerOf, newWrappingKey, readWrappingKeys } from "../manager/wrapping.ts";
 import type { Committed, KeyStore } from "../store/store.ts";
 import { postgresStores } from "../store/postgres.ts";
@@ -16,13 +16,6 @@ import { issuerOf } from "./issuer.ts";
 import type { Logger } from "./logger.ts";
 import type { Settings } from "./setting-definitions.ts";
 import { writableByOthers } from "./writable.ts";
-
-/** What it takes to manage the keys of a configuration. */
-export interface Managed {
-  readonly vault: Vault;
-  readonly policy: RotationPolicy;
-  readonly wrappingKeys: WrappingKeys;
-}
 
 type Log = Pick<Logger, "warn">;
 
@@ -46,7 +39,7 @@ export async function openManaged(
   settings: Settings,
   log: Log,
   { create = false, ownerRule = commandedBy, watched = (store) => store, ...options }: OpenOptions = {},
-): Promise<Managed> {
+) {
   const policy = policyOf(settings);
   const path = storePath(settings);
   if (create && path !== undefined) {
@@ -113,16 +106,7 @@ export function ownerOf(settings: Settings): Owner {
 
 /** @throws ConfigError `ERR_POLICY_INVALID` */
 export function policyOf(settings: Settings): RotationPolicy {
-  const { rotateEveryDays, announceForSeconds, maxTokenLifetimeSeconds } = settings;
-  const { clockSkewSeconds, cacheSlackSeconds, leaseSeconds } = settings;
-  return rotationPolicy({
-    rotateEveryDays,
-    announceForSeconds,
-    maxTokenLifetimeSeconds,
-    clockSkewSeconds,
-    cacheSlackSeconds,
-    leaseSeconds,
-  });
+  return rotationPolicy(Object.fromEntries(policyNames.map((name) => [name, settings[name]])));
 }
 
 /** The file of the store; `undefined` where it is in a database server. */

@@ -2,6 +2,7 @@ import { isIP } from "node:net";
 import { signerTypes } from "../open-signer.ts";
 import { type Rule, boolean, oneOf, text, textThat, wholeNumber } from "../options.ts";
 import { printable } from "../printable.ts";
+import { policyNames } from "../rotation/policy.ts";
 import { socketPath } from "../sign-server/sockets.ts";
 import { faultOfUrl } from "../store/postgres-settings.ts";
 
@@ -168,12 +169,7 @@ export const managedOnly = [
   "signerType",
   "signers",
   "destroyExternal",
-  "rotateEveryDays",
-  "announceForSeconds",
-  "maxTokenLifetimeSeconds",
-  "clockSkewSeconds",
-  "cacheSlackSeconds",
-  "leaseSeconds",
+  ...policyNames,
 ] as const satisfies readonly SettingName[];
 export const flagName = (name: string): string => `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
 export const variableName = (name: string): string =>
