@@ -68,6 +68,10 @@ export class ConfigError extends CodedError<"ConfigError"> {}
 /** A key or keyset is wrong: correct the key material. Names entries by kid, never by their content. */
 export class KeyMaterialError extends CodedError<"KeyMaterialError"> {}
 
+/** @param name how messages name the key, such as `kid "2026-11"` or a file name */
+export const keyError = (code: CodeOf<"KeyMaterialError">, name: string, rule: string): KeyMaterialError =>
+  new KeyMaterialError(code, `${name}: ${rule}`);
+
 /** Something failed that jwksd does not know. */
 export class InternalError extends CodedError<"InternalError"> {}
 

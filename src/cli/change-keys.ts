@@ -1,4 +1,4 @@
-import { type Command, InvalidArgumentError } from "commander";
+import type { Command } from "commander";
 import { ConfigError, StoreError } from "../errors.ts";
 import type { Changed } from "../manager/compare-and-set.ts";
 import { CannotSign } from "../manager/keyring.ts";
@@ -12,6 +12,7 @@ import { kidText, relativeText, timeText } from "../rotation/format.ts";
 import { planVerbs } from "../report/plan-scale.ts";
 import { indented, terminalOf } from "../report/terminal.ts";
 import type { KeyRecord, KeyUse } from "../store/store.ts";
+import { waitSeconds } from "./arguments.ts";
 import { destroyEffects, destroyEnded, leaveUnrecorded, placeEffects } from "./external-keys.ts";
 import { type Followed, follow, followedJson, followedLines } from "./follow.ts";
 import { type Io, iso, print, tell } from "./io.ts";
@@ -38,17 +39,16 @@ export interface ChangeOptions {
 
 type Decide = (records: readonly KeyRecord[], now: number, key: NewKey | undefined) => Change | Promise<Change>;
 
-/** The value of `--wait`. */
-export function seconds(text: string): number {
-  if (!/^\d{1,6}$/.test(text)) throw new InvalidArgumentError("Not a whole number of seconds, 999999 at most.");
-  return Number(text);
-}
-
 /** Gives a command the flags of every change. */
 export function addChangeFlags(command: Command, { force = false, yes = false } = {}): Command {
   if (force) command.option("--force", "take the step now, although it breaks verifications; needs --yes");
   if (force || yes) command.option("--yes", "confirm a change that breaks verifications");
-  command.option("--wait <seconds>", "how long to wait until every replica publishes the change; 0: not", seconds, 10);
+  command.option(
+    "--wait <seconds>",
+    "how long to wait until every replica publishes the change; 0: not",
+    waitSeconds,
+    10,
+  );
   return addStoreSettings(command.option("--dry-run", "print the exact change and what it means, and change nothing"));
 }
 

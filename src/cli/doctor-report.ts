@@ -1,4 +1,4 @@
-import { setResponse } from "../doctor/examine.ts";
+import { setResponse } from "../doctor/exchange.ts";
 import type { Happening } from "../doctor/node/index.ts";
 import type { Break, Exchange, Finding, Observations, Severity } from "../doctor/index.ts";
 import { jsonOf } from "../json.ts";
@@ -9,10 +9,7 @@ const labelWidth = 10;
 const colors: Readonly<Record<Severity, Color>> = { broken: "red", risk: "yellow", advice: "cyan" };
 
 /** What was checked, for the report. */
-export function scope(observations: Observations): {
-  readonly checked: readonly string[];
-  readonly keys: number | undefined;
-} {
+export function scope(observations: Observations) {
   const { discovery, set, probes = {}, certificates = {} } = observations;
   const keys = keyCount(setResponse(observations));
   const checked = [

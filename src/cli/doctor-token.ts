@@ -1,7 +1,7 @@
 import type { JWTPayload } from "jose";
 import { decodeJwt } from "jose/jwt/decode";
 import { publicKeyAlgorithms } from "../crypto/algorithms.ts";
-import { setResponse } from "../doctor/examine.ts";
+import { setResponse } from "../doctor/exchange.ts";
 import type { Observations } from "../doctor/index.ts";
 import { FetchError, TokenError } from "../errors.ts";
 import { jsonOf } from "../json.ts";

@@ -6,6 +6,7 @@ import { type Happening, type ObserveOptions, observe, observeBody } from "../do
 import { ConfigError, ServiceError } from "../errors.ts";
 import { printableJson } from "../printable.ts";
 import { terminalOf } from "../report/terminal.ts";
+import { collect } from "./arguments.ts";
 import { explainToken } from "./doctor-token.ts";
 import { happeningLine, report, scope } from "./doctor-report.ts";
 import { durationMs, watchOn } from "./doctor-watch.ts";
@@ -169,7 +170,7 @@ function addCodes(value: string, before: readonly string[] = []): string[] {
       `There is no such code; docs/doctor.md lists them. Groups are ${groups().join(", ")}.`,
     );
   }
-  return [...before, value];
+  return collect(value, before);
 }
 
 function isWanted(code: Code, { only, skip = [] }: Flags): boolean {

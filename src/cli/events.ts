@@ -1,6 +1,7 @@
-import { Command, InvalidArgumentError } from "commander";
+import { Command } from "commander";
 import { kidText, timeText } from "../rotation/format.ts";
 import { indented, terminalOf } from "../report/terminal.ts";
+import { count } from "./arguments.ts";
 import { type Io, iso, print, printJson, tell } from "./io.ts";
 import { type Flags, addLookSettings, withStore } from "./open-keys.ts";
 
@@ -45,9 +46,4 @@ async function events(io: Io, flags: EventsFlags): Promise<void> {
     print(io, [heading, ...indented(reason, columns, width + 2)].join("\n"));
   }
   if (found.length === 0) print(io, "There are no events.");
-}
-
-export function count(text: string): number {
-  if (!/^[1-9]\d{0,8}$/.test(text)) throw new InvalidArgumentError("Not a whole number of at least 1.");
-  return Number(text);
 }

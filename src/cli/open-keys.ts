@@ -2,10 +2,9 @@ import { Option, type Command } from "commander";
 import { systemClock } from "../clock.ts";
 import { ConfigError, type StoreError } from "../errors.ts";
 import { type Keyring, type KeyringOptions, createKeyring } from "../manager/keyring.ts";
-import type { ReplicasAt } from "../report/replicas.ts";
 import type { RotationPolicy } from "../rotation/policy.ts";
 import { checkRecords } from "../rotation/records.ts";
-import { type Owner, commandedBy } from "../manager/owner.ts";
+import { commandedBy } from "../manager/owner.ts";
 import { type Vault, createVault } from "../manager/vault.ts";
 import { newWrappingKey, readWrappingKeys } from "../manager/wrapping.ts";
 import { createCommandLog } from "../server/log.ts";
@@ -29,17 +28,6 @@ import { addSettings, settingsFrom, storeSettings } from "./settings-options.ts"
 
 /** What a command line parser found. */
 export type Flags = Readonly<Record<string, unknown>>;
-
-/** What is in the store of a configuration. */
-export interface Found {
-  readonly policy: RotationPolicy;
-  readonly records: readonly KeyRecord[];
-  /** What the replicas have told the store, which nothing authenticates. */
-  readonly replicas: ReplicasAt;
-  /** Whether the records are authenticated. */
-  readonly isVerified: boolean;
-  readonly owner: Owner;
-}
 
 /** The keys of a configuration, opened for a command. */
 export interface CommandKeys {
@@ -88,7 +76,7 @@ export const useOption = (): Option =>
  *
  * @throws see `openStore`
  */
-export async function look(io: Io, flags: Flags): Promise<Found> {
+export async function look(io: Io, flags: Flags) {
   const settings = await managedSettings(io, flags);
   const policy = policyOf(settings);
   const log = createCommandLog(settings.logLevel, settings.jsonLogs, io);
@@ -100,7 +88,7 @@ export async function look(io: Io, flags: Flags): Promise<Found> {
         io,
         "what is shown is not verified, because no wrapping key is here: --wrapping-key-file, JWKSD_WRAPPING_KEYS",
       );
-      return { ...(await lookAt(store, policy)), isVerified: false, owner: ownerOf(settings) };
+      return { ...(await lookAt(store)), policy, isVerified: false, owner: ownerOf(settings) };
     }
     let problem: StoreError | undefined;
     const accepts = (found: StoreError): boolean => {
@@ -108,24 +96,21 @@ export async function look(io: Io, flags: Flags): Promise<Found> {
       return true;
     };
     const vault = createVault({ store, keys, ownerRule: commandedBy(ownerOf(settings)), accepts });
-    const found = await lookAt(vault.store, policy);
+    const found = await lookAt(vault.store);
     const { isVerified, owner } = vault;
     if (problem !== undefined) {
       tell(io, `what is shown is not verified: ${problem.message} [${problem.code}]`);
       io.exitCode = 1;
     } else if (!isVerified)
       tell(io, "what is shown is not verified, because the store has no seal; jwksd keys rewrap makes it");
-    return { ...found, isVerified, owner };
+    return { ...found, policy, isVerified, owner };
   });
 }
 
-async function lookAt(
-  store: KeyStore,
-  policy: RotationPolicy,
-): Promise<Pick<Found, "policy" | "records" | "replicas">> {
+async function lookAt(store: KeyStore) {
   const { records, revision, leases, now } = await store.load();
   checkRecords(records);
-  return { policy, records, replicas: { revision, leases, now } };
+  return { records, replicas: { revision, leases, now } };
 }
 
 /** Runs with the store alone, without its keys. @throws see `openStore` */
@@ -173,11 +158,7 @@ export async function withKeys<T>(
 }
 
 /** The records of a store, checked. */
-export async function recordsOf(store: KeyStore): Promise<readonly KeyRecord[]> {
-  const { records } = await store.load();
-  checkRecords(records);
-  return records;
-}
+export const recordsOf = async (store: KeyStore): Promise<readonly KeyRecord[]> => (await lookAt(store)).records;
 
 async function managedSettings(io: Io, flags: Flags): Promise<Settings> {
   const settings = await settingsFrom(io, { ...flags });

@@ -6,7 +6,7 @@ import { type RotationPlan, plan } from "../rotation/plan.ts";
 import { planPicture } from "../report/plan-picture.ts";
 import { planSvg } from "../report/plan-svg.ts";
 import { indented, terminalOf } from "../report/terminal.ts";
-import { count } from "./events.ts";
+import { count } from "./arguments.ts";
 import { type Io, iso, print, printJson } from "./io.ts";
 import { type Flags, addStoreSettings, look } from "./open-keys.ts";
 import { printWaits, waitsJson } from "./replicas.ts";

@@ -7,7 +7,7 @@ import type { Published } from "../publish/publisher.ts";
 import { createCommandLog } from "../server/log.ts";
 import { type Publishing, startPublishing } from "../server/publish.ts";
 import type { SettingName } from "../server/setting-definitions.ts";
-import { seconds } from "./change-keys.ts";
+import { waitSeconds } from "./arguments.ts";
 import { notFollowed } from "./follow.ts";
 import { type Io, print, tell } from "./io.ts";
 import type { Flags } from "./open-keys.ts";
@@ -47,7 +47,7 @@ export function publishCommand(io: Io): Command {
     .option("--follow", "go on, and write again when the keys change")
     .option("--verify-url <url>", "where what was written can be read from outside (default: the issuer)")
     .option("--purge-command <command>", "run after something was written, to clear a CDN; JWKSD_URLS has the URLs")
-    .option("--wait <seconds>", "without --follow, how long to try until it can be read back", seconds, 30)
+    .option("--wait <seconds>", "without --follow, how long to try until it can be read back", waitSeconds, 30)
     .option("--json", "print JSON; with --follow, a line each time");
   return addSettings(command, settingNames)
     .addHelpText(
@@ -123,8 +123,8 @@ async function publish(io: Io, target: string, flags: PublishFlags): Promise<voi
   }
 }
 
-async function isDoneWithin(publishing: Publishing, waitSeconds: number): Promise<void> {
-  const end = performance.now() + waitSeconds * 1000;
+async function isDoneWithin(publishing: Publishing, seconds: number): Promise<void> {
+  const end = performance.now() + seconds * 1000;
   while (!publishing.isDone && performance.now() < end) await sleep(pollMs, systemClock);
 }
 

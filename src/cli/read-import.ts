@@ -2,7 +2,7 @@ import { createPrivateKey } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import type { JWK } from "jose";
 import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
-import { ConfigError, KeyMaterialError } from "../errors.ts";
+import { ConfigError, keyError } from "../errors.ts";
 import { jsonOf } from "../json.ts";
 import { type KeyMaterial, isKeySet, readKey, readKeySet } from "../jwk/read.ts";
 import { type EncryptionAlg, checkEncryption } from "../keyset/keyset.ts";
@@ -27,23 +27,23 @@ export interface ImportOptions {
   readonly kid?: string | undefined;
 }
 
-/** The keys of a file. With `isSet`, it was a JWK Set, whose first key of each use is the active one. */
-export interface ImportFile {
-  readonly isSet: boolean;
-  readonly keys: readonly ImportedKey[];
-}
-
 /**
  * Reads private keys: a PEM file (PKCS#8, SEC1, PKCS#1), a private JWK, or a private JWK Set. If one key of a set is bad, none is imported.
  *
+ * @returns with `isSet`, it was a JWK Set, whose first key of each use is the active one
  * @throws ServiceError `ERR_FILE_UNREADABLE`
  * @throws ConfigError `ERR_OPTION_INVALID` if there is no such kid
  * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_NOT_P256`, `ERR_KEY_PURPOSE`, `ERR_ALG_UNSUPPORTED`,
  * `ERR_PRIVATE_KEY_MISSING`, `ERR_KEY_MISMATCH`
  */
-export async function readImport(file: string, options: ImportOptions = {}): Promise<ImportFile> {
+export async function readImport(
+  file: string,
+  options: ImportOptions = {},
+): Promise<{ readonly isSet: boolean; readonly keys: readonly ImportedKey[] }> {
   const text = await reading(file, () => readFile(file, "utf8"));
-  const set = keySetIn(text);
+  // PEM and what is malformed hold no set; readKey reports the latter.
+  const value = jsonOf(text);
+  const set = isKeySet(value) ? (value as { readonly keys: readonly (JWK | null)[] }) : undefined;
   if (set === undefined) {
     const raw = privateMembersOf(text);
     checkSignsEs256(raw, file, options);
@@ -53,7 +53,7 @@ export async function readImport(file: string, options: ImportOptions = {}): Pro
   const { kid } = options;
   const chosen = kid === undefined ? set.keys : set.keys.filter((raw) => raw?.kid === kid);
   if (chosen.length === 0) {
-    if (set.keys.length === 0) throw new KeyMaterialError("ERR_KEY_FORMAT", `${file}: the JWK Set is empty`);
+    if (set.keys.length === 0) throw keyError("ERR_KEY_FORMAT", file, "the JWK Set is empty");
     const kids = set.keys.map((raw) => JSON.stringify(raw?.kid)).join(", ");
     throw new ConfigError(
       "ERR_OPTION_INVALID",
@@ -66,17 +66,6 @@ export async function readImport(file: string, options: ImportOptions = {}): Pro
     importedKey(material, chosen[index] ?? {}, names[index] ?? file, options),
   );
   return { isSet: kid === undefined, keys: await Promise.all(keys) };
-}
-
-interface PrivateKeySet {
-  /** Unchecked. */
-  readonly keys: readonly (JWK | null)[];
-}
-
-function keySetIn(text: string): PrivateKeySet | undefined {
-  // PEM and what is malformed have none; readKey reports the latter.
-  const value = jsonOf(text);
-  return isKeySet(value) ? (value as PrivateKeySet) : undefined;
 }
 
 function nameIn(file: string, raw: JWK | null, place: number): string {
@@ -92,17 +81,14 @@ async function importedKey(
 ): Promise<ImportedKey> {
   const { publicJwk } = material;
   if (material.privateKey === undefined) {
-    throw new KeyMaterialError(
-      "ERR_PRIVATE_KEY_MISSING",
-      `${name}: this is a public key; import needs the private one`,
-    );
+    throw keyError("ERR_PRIVATE_KEY_MISSING", name, "this is a public key; import needs the private one");
   }
   const use = options.use ?? material.use ?? (decrypts(material) ? "enc" : "sig");
   if (use !== "sig" && use !== "enc") {
-    throw new KeyMaterialError("ERR_KEY_PURPOSE", `${name}: "use" is ${JSON.stringify(use)}, not "sig" or "enc"`);
+    throw keyError("ERR_KEY_PURPOSE", name, `"use" is ${JSON.stringify(use)}, not "sig" or "enc"`);
   }
   if (material.use !== undefined && material.use !== use) {
-    throw new KeyMaterialError("ERR_KEY_PURPOSE", `${name}: the JWK has the use "${material.use}"`);
+    throw keyError("ERR_KEY_PURPOSE", name, `the JWK has the use "${material.use}"`);
   }
   if (material.kid !== undefined && material.kid !== (options.kid ?? material.kid)) {
     const kids = `${JSON.stringify(material.kid)}, not ${JSON.stringify(options.kid)}`;
@@ -132,9 +118,10 @@ function checkSignsEs256({ kty, crv, use, alg }: JWK, name: string, options: Imp
   const type = [kty, crv].find((name) => name === "RSA" || otherCurves.has(name ?? ""));
   const cannotSign = (options.use ?? use) === "enc" || decrypts({ alg });
   if (type === undefined || (cannotSign && !type.startsWith("Ed"))) return;
-  throw new KeyMaterialError(
+  throw keyError(
     "ERR_KEY_NOT_P256",
-    `${name}: this ${type} key cannot sign here, because jwksd signs with ES256 (P-256) only; docs/migrate.md, "From RS256 or EdDSA", shows how to move`,
+    name,
+    `this ${type} key cannot sign here, because jwksd signs with ES256 (P-256) only; docs/migrate.md, "From RS256 or EdDSA", shows how to move`,
   );
 }
 

@@ -4,13 +4,8 @@ import packageJson from "../../package.json" with { type: "json" };
 import { JwksdError } from "../errors.ts";
 import { type Io, tell } from "./io.ts";
 
-interface Listed {
-  readonly description: string;
-  readonly load: (io: Io) => Promise<Command>;
-}
-
 /** Each command, in the order of the help. One is loaded without the others, which makes its start twice as fast. */
-const commands: Readonly<Record<string, Listed>> = {
+const commands: Readonly<Record<string, { description: string; load: (io: Io) => Promise<Command> }>> = {
   serve: {
     description: "Serve the JWK Set and the discovery document.",
     load: async (io) => (await import("./serve.ts")).serveCommand(io),

@@ -1,4 +1,4 @@
-import { Command, InvalidArgumentError, Option } from "commander";
+import { Command, Option } from "commander";
 import type { CryptoKey } from "jose";
 import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
 import { importJWK } from "jose/key/import";
@@ -6,6 +6,7 @@ import { JwksdError } from "../errors.ts";
 import { signersOf } from "../server/signers.ts";
 import { guardSigner } from "../signer/guard.ts";
 import { type BackendOptions, type ExternalSigner, openSigner } from "../open-signer.ts";
+import { wholeNumber } from "./arguments.ts";
 import { type Io, print } from "./io.ts";
 import { addSettings, settingsFrom } from "./settings-options.ts";
 
@@ -43,13 +44,15 @@ const shortcuts = [
   new Option("--vault-namespace <name>", "Vault: namespace (default: the variable VAULT_NAMESPACE)"),
 ].map((option) => option.conflicts("signers"));
 
+const probeCount = wholeNumber(/^[1-9]\d{0,5}$/, "Not a whole number from 1 to 999999.");
+
 export function signerCommand(io: Io): Command {
   const command = new Command("signer");
   const checking = command
     .command("check")
     .description("Open a key in an HSM or key service, sign test messages with it, and verify each signature.")
     .argument("<uri>", "key URI, with a key version")
-    .option("--probes <number>", "how many signatures to make", wholeNumber, 100)
+    .option("--probes <number>", "how many signatures to make", probeCount, 100)
     .option("--json", "print the result as JSON");
   for (const option of shortcuts) checking.addOption(option);
   addSettings(checking, ["signers"])
@@ -147,9 +150,4 @@ function textOf({ uri, openMs, kid, curve, signatures, latencyMs, failure }: Rep
     lines.push(`FAIL  ${step} ${failure.message} [${failure.code}]`);
   }
   return lines.join("\n");
-}
-
-function wholeNumber(text: string): number {
-  if (!/^[1-9]\d{0,5}$/.test(text)) throw new InvalidArgumentError("Not a whole number from 1 to 999999.");
-  return Number(text);
 }

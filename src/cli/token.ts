@@ -1,6 +1,7 @@
 import { Command, InvalidArgumentError } from "commander";
 import { createCommandLog } from "../server/log.ts";
 import { signWithSettings } from "../server/sign.ts";
+import { collect, wholeNumber } from "./arguments.ts";
 import { addClaim } from "./claim.ts";
 import { type Io, print } from "./io.ts";
 import { addSettings, settingsFrom, storeSettings } from "./settings-options.ts";
@@ -12,7 +13,7 @@ export function tokenCommand(io: Io): Command {
     .requiredOption("--aud <audience>", "audience; may be given several times", addAudience)
     .option("--sub <subject>", "subject")
     .option("--claim <name=value>", "another claim; the value is JSON, else text; may be given several times", addClaim)
-    .option("--lifetime <seconds>", "from iat to exp", seconds, 3600)
+    .option("--lifetime <seconds>", "from iat to exp", wholeNumber(/^\d+$/, "Not a whole number of seconds."), 3600)
     .option("--typ <type>", 'header typ, such as "at+jwt" for access tokens', "JWT");
   return addSettings(command, ["issuer", "host", "port", "keys", ...storeSettings])
     .addHelpText(
@@ -34,17 +35,7 @@ Examples:
     });
 }
 
-/** Gathers the values of an option that may be given several times. */
-export function collect(value: string, before: readonly string[] = []): string[] {
-  return [...before, value];
-}
-
 function addAudience(audience: string, before?: readonly string[]): string[] {
   if (audience === "") throw new InvalidArgumentError("No verifier takes an empty audience.");
   return collect(audience, before);
-}
-
-function seconds(text: string): number {
-  if (!/^\d+$/.test(text)) throw new InvalidArgumentError("Not a whole number of seconds.");
-  return Number(text);
 }

@@ -2,8 +2,8 @@ import { Command } from "commander";
 import { explainVerification, stepLines } from "./explain.ts";
 import { printableJson } from "../printable.ts";
 import { maxTokenBytes } from "../token/compact-jws.ts";
+import { collect } from "./arguments.ts";
 import { type Io, print, readInput } from "./io.ts";
-import { collect } from "./token.ts";
 
 /** Room for whitespace around the longest token. */
 const maxInputBytes = maxTokenBytes + 1024;

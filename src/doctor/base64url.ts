@@ -30,8 +30,3 @@ export function integer(bytes: Uint8Array): bigint {
   for (const byte of bytes) hex += byte.toString(16).padStart(2, "0");
   return hex === "" ? 0n : BigInt(`0x${hex}`);
 }
-
-/** A digest. */
-export async function digest(algorithm: "SHA-1" | "SHA-256", bytes: Uint8Array<ArrayBuffer>): Promise<Uint8Array> {
-  return new Uint8Array(await crypto.subtle.digest(algorithm, bytes));
-}

@@ -1,14 +1,8 @@
 import { jsonOf } from "../json.ts";
 import { type Note, note } from "./finding.ts";
 
-/** A body as JSON; `undefined` if it is not JSON. */
-export interface ReadBody {
-  readonly value: unknown;
-  readonly notes: readonly Note[];
-}
-
-/** Parses JSON leniently, and notes what strict parsers refuse. */
-export function readJson(body: Uint8Array, what: string): ReadBody {
+/** Parses JSON leniently, and notes what strict parsers refuse. The value is `undefined` if it is not JSON. */
+export function readJson(body: Uint8Array, what: string): { readonly value: unknown; readonly notes: readonly Note[] } {
   const notes: Note[] = [];
   const hasMark = body[0] === 0xef && body[1] === 0xbb && body[2] === 0xbf;
   if (hasMark) notes.push(note("HTTP_BOM", what));

@@ -11,7 +11,8 @@ import { checkX5c } from "./checks/x5c.ts";
 import { isObject, readJson } from "./document.ts";
 import { type Finding, type Note, findings, note } from "./finding.ts";
 import { type Key, decodeKey } from "./key.ts";
-import type { Exchange, Observations } from "./observations.ts";
+import { setResponse } from "./exchange.ts";
+import type { Observations } from "./observations.ts";
 import { sequence } from "./sequence.ts";
 import { shown } from "./format.ts";
 
@@ -49,11 +50,6 @@ export async function examine(observations: Observations): Promise<readonly Find
   notes.push(...checkDiscovery(observations, set === undefined ? undefined : keys));
   notes.push(...checkWatch(await sequence(observations), tokens));
   return findings(notes);
-}
-
-/** The response with the set: the first one, or the one for a browser. */
-export function setResponse({ set, probes }: Observations): Exchange | undefined {
-  return [set, probes?.browser].find((exchange) => exchange?.body !== undefined && (exchange.status ?? 200) === 200);
 }
 
 function readSet(observations: Observations): { entries: readonly unknown[]; notes: readonly Note[] } | undefined {

@@ -1,5 +1,10 @@
 import { isLoopback } from "../urls.ts";
-import type { Exchange } from "./observations.ts";
+import type { Exchange, Observations } from "./observations.ts";
+
+/** The response with the set: the first one, or the one for a browser. */
+export function setResponse({ set, probes }: Pick<Observations, "set" | "probes">): Exchange | undefined {
+  return [set, probes?.browser].find((exchange) => exchange?.body !== undefined && (exchange.status ?? 200) === 200);
+}
 
 /** The value of a header field, its lines joined with commas. @see RFC 9110 section 5.2 */
 export function field({ headers = [] }: Exchange, name: string): string | undefined {

@@ -41,16 +41,11 @@ const maxSeen = 10;
 
 /** Groups notes into findings, one for each code. Worst first, then in the order of the table. */
 export function findings(notes: readonly Note[]): Finding[] {
-  const byCode = new Map<Code, string[]>();
-  for (const { code, seen } of notes) {
-    const list = byCode.get(code);
-    if (list === undefined) byCode.set(code, [seen]);
-    else list.push(seen);
-  }
+  const byCode = Map.groupBy(notes, ({ code }) => code);
   return order.flatMap((severity) =>
     (Object.keys(codes) as Code[])
       .filter((code) => codes[code].severity === severity && byCode.has(code))
-      .map((code) => finding(code, byCode.get(code) ?? [])),
+      .map((code) => finding(code, byCode.get(code)?.map(({ seen }) => seen) ?? [])),
   );
 }
 

@@ -1,13 +1,12 @@
 import * as base64url from "jose/base64url";
-import { type Decoded, decode, digest } from "./base64url.ts";
+import { textHash } from "../text-hash.ts";
+import { type Decoded, decode } from "./base64url.ts";
 import { shown } from "./format.ts";
 
 type Members = Readonly<Record<string, unknown>>;
 
 /** One entry of a JWK Set that is an object. */
 export interface Key {
-  /** Its place in the set, from 0. */
-  readonly index: number;
   readonly jwk: Members;
   /** How messages name it. */
   readonly name: string;
@@ -37,7 +36,6 @@ export async function decodeKey(jwk: Members, index: number): Promise<Key> {
     if (!plain.has(member) && typeof value === "string" && value !== "") values[member] = decode(value);
   }
   return {
-    index,
     jwk,
     name: `key ${index + 1} (${kid === undefined ? "no kid" : `kid ${shown(kid)}`})`,
     thumbprint: await thumbprint(jwk, members, values),
@@ -63,5 +61,5 @@ async function thumbprint(
     if (typeof value !== "string") return undefined;
     canonical[member] = value;
   }
-  return base64url.encode(await digest("SHA-256", new TextEncoder().encode(JSON.stringify(canonical))));
+  return textHash(JSON.stringify(canonical));
 }

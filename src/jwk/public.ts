@@ -1,5 +1,5 @@
 import * as base64url from "jose/base64url";
-import { KeyMaterialError } from "../errors.ts";
+import { keyError } from "../errors.ts";
 
 /** Public members of an elliptic-curve key, and nothing else. @see RFC 7518 section 6.2.1 */
 export interface EcPublicJwk {
@@ -47,9 +47,10 @@ export function publicMembers(jwk: Readonly<Record<string, unknown>>, name: stri
   if (jwk["kty"] === "EC") {
     const crv = jwk["crv"];
     if (crv !== "P-256" && crv !== "P-384" && crv !== "P-521") {
-      throw new KeyMaterialError(
+      throw keyError(
         "ERR_KEY_UNSUPPORTED",
-        `${name}: curve ${shown(crv)} is not supported; use P-256 (or, for encryption, P-256, P-384 or P-521)`,
+        name,
+        `curve ${shown(crv)} is not supported; use P-256 (or, for encryption, P-256, P-384 or P-521)`,
       );
     }
     for (const member of ["x", "y"]) checkSize(jwk, member, crv, name);
@@ -59,20 +60,18 @@ export function publicMembers(jwk: Readonly<Record<string, unknown>>, name: stri
     const bits = integerBits(decode(jwk, "n", name), "n", name);
     const exponent = decode(jwk, "e", name);
     if (integerBits(exponent, "e", name) < 2 || (exponent.at(-1) ?? 0) % 2 === 0) {
-      throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: "e" is not an odd number above 1 (RFC 8017 section 3.1)`);
+      throw keyError("ERR_KEY_FORMAT", name, '"e" is not an odd number above 1 (RFC 8017 section 3.1)');
     }
     if (bits < minRsaBits) {
-      throw new KeyMaterialError(
+      throw keyError(
         "ERR_KEY_UNSUPPORTED",
-        `${name}: an RSA modulus of ${bits} bits is too small; use at least ${minRsaBits} (RFC 7518 section 4.3)`,
+        name,
+        `an RSA modulus of ${bits} bits is too small; use at least ${minRsaBits} (RFC 7518 section 4.3)`,
       );
     }
     return { kty: "RSA", n: jwk["n"] as string, e: jwk["e"] as string };
   }
-  throw new KeyMaterialError(
-    "ERR_KEY_UNSUPPORTED",
-    `${name}: kty ${shown(jwk["kty"])} is not supported; use EC or RSA`,
-  );
+  throw keyError("ERR_KEY_UNSUPPORTED", name, `kty ${shown(jwk["kty"])} is not supported; use EC or RSA`);
 }
 
 /** A text that is equal for the same key only. */
@@ -89,14 +88,11 @@ export function isSameKey(a: PublicJwk, b: PublicJwk): boolean {
 /** The public members of an Ed25519 key. @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED` */
 export function ed25519Members(jwk: Readonly<Record<string, unknown>>, name: string): OkpPublicJwk {
   if (jwk["crv"] !== "Ed25519") {
-    throw new KeyMaterialError(
-      "ERR_KEY_UNSUPPORTED",
-      `${name}: curve ${shown(jwk["crv"])} is not supported; use Ed25519`,
-    );
+    throw keyError("ERR_KEY_UNSUPPORTED", name, `curve ${shown(jwk["crv"])} is not supported; use Ed25519`);
   }
   const bytes = decode(jwk, "x", name).length;
   if (bytes !== 32) {
-    throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: "x" is ${bytes} bytes long, but an Ed25519 key has 32`);
+    throw keyError("ERR_KEY_FORMAT", name, `"x" is ${bytes} bytes long, but an Ed25519 key has 32`);
   }
   return { kty: "OKP", crv: "Ed25519", x: jwk["x"] as string };
 }
@@ -117,17 +113,17 @@ export function checkSize(
   const bytes = decode(jwk, member, name).length;
   const size = coordinateBytes[crv];
   if (bytes !== size) {
-    throw new KeyMaterialError(
+    throw keyError(
       "ERR_KEY_FORMAT",
-      `${name}: "${member}" is ${bytes} bytes long, but on ${crv} it has exactly ${size}, leading zeros included (RFC 7518 section 6.2)`,
+      name,
+      `"${member}" is ${bytes} bytes long, but on ${crv} it has exactly ${size}, leading zeros included (RFC 7518 section 6.2)`,
     );
   }
 }
 
 function decode(jwk: Readonly<Record<string, unknown>>, member: string, name: string): Uint8Array {
   const text = jwk[member];
-  const bad = (rule: string): KeyMaterialError =>
-    new KeyMaterialError("ERR_KEY_FORMAT", `${name}: "${member}" ${rule}`);
+  const bad = (rule: string) => keyError("ERR_KEY_FORMAT", name, `"${member}" ${rule}`);
   if (typeof text !== "string" || text === "") throw bad("is missing");
   const bytes = /^[A-Za-z0-9_-]+$/.test(text) && text.length % 4 !== 1 ? base64url.decode(text) : undefined;
   if (bytes === undefined || base64url.encode(bytes) !== text) {
@@ -139,10 +135,7 @@ function decode(jwk: Readonly<Record<string, unknown>>, member: string, name: st
 function integerBits(bytes: Uint8Array, member: string, name: string): number {
   const first = bytes[0] ?? 0;
   if (first === 0) {
-    throw new KeyMaterialError(
-      "ERR_KEY_FORMAT",
-      `${name}: "${member}" has a leading zero octet (RFC 7518 section 2, Base64urlUInt)`,
-    );
+    throw keyError("ERR_KEY_FORMAT", name, `"${member}" has a leading zero octet (RFC 7518 section 2, Base64urlUInt)`);
   }
   return bytes.length * 8 - Math.clz32(first) + 24;
 }

@@ -2,7 +2,7 @@ import { readSec1OrPkcs1 } from "#crypto";
 import type { CryptoKey, JWK } from "jose";
 import { exportJWK } from "jose/key/export";
 import { importPKCS8, importSPKI } from "jose/key/import";
-import { KeyMaterialError } from "../errors.ts";
+import { keyError } from "../errors.ts";
 import { type PublicJwk, checkSize, publicMembers } from "./public.ts";
 
 /** A key pair of Web Crypto. */
@@ -53,10 +53,7 @@ export interface KeyMaterial {
 export async function readKey(input: KeyInput, name: string): Promise<KeyMaterial> {
   if (typeof input === "string") return readText(input, name);
   if (typeof input !== "object" || input === null) {
-    throw new KeyMaterialError(
-      "ERR_KEY_FORMAT",
-      `${name}: a key is a JWK, PEM text, a KeyObject or a CryptoKey, not ${typeof input}`,
-    );
+    throw keyError("ERR_KEY_FORMAT", name, `a key is a JWK, PEM text, a KeyObject or a CryptoKey, not ${typeof input}`);
   }
   if (isKeyPair(input)) {
     const { publicJwk, use } = await readKey(input.publicKey, name);
@@ -67,15 +64,14 @@ export async function readKey(input: KeyInput, name: string): Promise<KeyMateria
   if (isCryptoKey(input)) {
     if (!input.extractable) {
       const hint = input.type === "private" ? "; pass the CryptoKeyPair with its public key" : "";
-      throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: this CryptoKey is not extractable${hint}`);
+      throw keyError("ERR_KEY_FORMAT", name, `this CryptoKey is not extractable${hint}`);
     }
     // The JWK of a CryptoKey has no "use".
     const use = forSignatures.test(input.algorithm.name) ? "sig" : "enc";
     return { ...readJwk(await exportJWK(input), name), use };
   }
   if (isKeyObject(input)) {
-    if (input.type === "secret")
-      throw new KeyMaterialError("ERR_KEY_UNSUPPORTED", `${name}: a secret key has no public half`);
+    if (input.type === "secret") throw keyError("ERR_KEY_UNSUPPORTED", name, "a secret key has no public half");
     return readJwk(await exported(() => exportJWK(input as Parameters<typeof exportJWK>[0]), name), name);
   }
   return readJwk(input, name);
@@ -91,15 +87,12 @@ export function readKeySet(input: string | object, name: string): KeyMaterial[] 
   const set = typeof input === "string" ? parseJson(input, name) : input;
   const keys: unknown = (set as { keys?: unknown } | null)?.keys;
   if (!Array.isArray(keys)) {
-    throw new KeyMaterialError(
-      "ERR_KEY_FORMAT",
-      `${name}: a JWK Set is a JSON object with an array "keys" (RFC 7517 section 5)`,
-    );
+    throw keyError("ERR_KEY_FORMAT", name, 'a JWK Set is a JSON object with an array "keys" (RFC 7517 section 5)');
   }
   return keys.map((key: unknown, index) => {
     const where = `${name}, key ${index + 1} of ${keys.length}`;
     if (typeof key !== "object" || key === null) {
-      throw new KeyMaterialError("ERR_KEY_FORMAT", `${where}: not a JSON object`);
+      throw keyError("ERR_KEY_FORMAT", where, "not a JSON object");
     }
     return readJwk(key as Record<string, unknown>, where);
   });
@@ -114,14 +107,14 @@ function readJwk(jwk: Readonly<Record<string, unknown>>, name: string): KeyMater
   const { kid, alg, use, exp, key_ops: keyOps } = jwk;
   for (const [member, value] of Object.entries({ kid, alg, use })) {
     if (value !== undefined && typeof value !== "string") {
-      throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: "${member}" is not a string (RFC 7517 section 4)`);
+      throw keyError("ERR_KEY_FORMAT", name, `"${member}" is not a string (RFC 7517 section 4)`);
     }
   }
   if (exp !== undefined && !(typeof exp === "number" && Number.isFinite(exp))) {
-    throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: "exp" is not a number of seconds since the epoch`);
+    throw keyError("ERR_KEY_FORMAT", name, '"exp" is not a number of seconds since the epoch');
   }
   if (keyOps !== undefined && !Array.isArray(keyOps)) {
-    throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: "key_ops" is not an array (RFC 7517 section 4.3)`);
+    throw keyError("ERR_KEY_FORMAT", name, '"key_ops" is not an array (RFC 7517 section 4.3)');
   }
   const shownName = typeof kid === "string" ? `${name}, kid ${JSON.stringify(kid)}` : name;
   const publicJwk = publicMembers(jwk, shownName);
@@ -147,18 +140,15 @@ async function readText(text: string, name: string): Promise<KeyMaterial> {
   if (!text.includes("-----BEGIN ")) {
     const value = parseJson(text, name);
     if (isKeySet(value)) {
-      throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: this is a JWK Set where one key is expected`);
+      throw keyError("ERR_KEY_FORMAT", name, "this is a JWK Set where one key is expected");
     }
     if (typeof value !== "object" || value === null)
-      throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: not a JWK (a JSON object)`);
+      throw keyError("ERR_KEY_FORMAT", name, "not a JWK (a JSON object)");
     return readJwk(value as Record<string, unknown>, name);
   }
   // `openssl ecparam -genkey` writes a block "EC PARAMETERS" first, which is ignored.
   if ((text.match(/-----BEGIN (EC |RSA |ENCRYPTED )?PRIVATE KEY-----/g) ?? []).length > 1) {
-    throw new KeyMaterialError(
-      "ERR_KEY_FORMAT",
-      `${name}: this PEM holds several private keys; put each into a file of its own`,
-    );
+    throw keyError("ERR_KEY_FORMAT", name, "this PEM holds several private keys; put each into a file of its own");
   }
   const [, label] = /-----BEGIN ((?:EC |RSA |ENCRYPTED )?PRIVATE KEY|PUBLIC KEY)-----/.exec(text) ?? [];
   if (label === "PRIVATE KEY")
@@ -173,7 +163,7 @@ async function readText(text: string, name: string): Promise<KeyMaterial> {
       : text.includes("-----BEGIN CERTIFICATE-----")
         ? "is a certificate; take the public key out of it with: openssl x509 -pubkey -noout -in FILE"
         : "holds no private or public key";
-  throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: this PEM ${problem}`);
+  throw keyError("ERR_KEY_FORMAT", name, `this PEM ${problem}`);
 }
 
 /** jose needs an algorithm to read a key, and the PEM names none: tries one of each type. */
@@ -187,9 +177,10 @@ async function readPem(read: (alg: string) => Promise<CryptoKey>, name: string):
 async function readTraditionalPem(pem: string, name: string): Promise<KeyMaterial> {
   const read = readSec1OrPkcs1;
   if (read === undefined) {
-    throw new KeyMaterialError(
+    throw keyError(
       "ERR_KEY_FORMAT",
-      `${name}: this runtime reads PKCS#8 only; convert with: openssl pkcs8 -topk8 -nocrypt -in FILE`,
+      name,
+      "this runtime reads PKCS#8 only; convert with: openssl pkcs8 -topk8 -nocrypt -in FILE",
     );
   }
   return readJwk(await exported(async () => read(pem), name), name);
@@ -200,7 +191,7 @@ async function exported<T>(parse: () => Promise<T>, name: string): Promise<T> {
   try {
     return await parse();
   } catch {
-    throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: not a readable EC or RSA key`);
+    throw keyError("ERR_KEY_FORMAT", name, "not a readable EC or RSA key");
   }
 }
 
@@ -215,7 +206,7 @@ function parseJson(text: string, name: string): unknown {
     return JSON.parse(text);
   } catch {
     // The parser's own message quotes the text around the error.
-    throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: neither PEM nor JSON`);
+    throw keyError("ERR_KEY_FORMAT", name, "neither PEM nor JSON");
   }
 }
 

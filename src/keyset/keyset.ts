@@ -1,6 +1,6 @@
 import type { CryptoKey } from "jose";
 import { importJWK } from "jose/key/import";
-import { KeyMaterialError } from "../errors.ts";
+import { KeyMaterialError, keyError } from "../errors.ts";
 import { type PublicJwk, keyIdentity, publicMembers } from "../jwk/public.ts";
 import { type KeyInput, readKey } from "../jwk/read.ts";
 import type { Signer } from "../signer/signer.ts";
@@ -113,10 +113,7 @@ export function checkUnique({ signing, encryption }: CheckedKeysets): void {
     const twin = keys.get(keyIdentity(jwk));
     if (twin !== undefined && twin.use !== jwk.use) {
       const kidsOf = twin.kid === jwk.kid ? `kid ${kid}` : `kid ${JSON.stringify(twin.kid)} and kid ${kid}`;
-      throw new KeyMaterialError(
-        "ERR_KEY_IN_BOTH_KEYSETS",
-        `${kidsOf}: one key both to sign and to encrypt; make a second one`,
-      );
+      throw keyError("ERR_KEY_IN_BOTH_KEYSETS", kidsOf, "one key both to sign and to encrypt; make a second one");
     }
     if (kids.has(jwk.kid))
       throw new KeyMaterialError("ERR_KID_DUPLICATE", `kid ${kid} is on two entries; every kid names one key`);
@@ -141,14 +138,14 @@ async function signingKey(entry: SigningEntry, index: number): Promise<CheckedSi
   const name = entryName(entry, "signing", index);
   const signer: Signer | undefined = entry.signer;
   if (typeof signer?.publicKey !== "object" || signer.publicKey === null) {
-    throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: the signer has no public key in JWK form`);
+    throw keyError("ERR_KEY_FORMAT", name, "the signer has no public key in JWK form");
   }
   if (typeof signer.sign !== "function") {
-    throw new KeyMaterialError("ERR_PRIVATE_KEY_MISSING", `${name}: the signer has no sign operation`);
+    throw keyError("ERR_PRIVATE_KEY_MISSING", name, "the signer has no sign operation");
   }
   const { kty, crv } = signer.publicKey as Record<string, unknown>;
   if (kty !== "EC" || crv !== "P-256") {
-    throw new KeyMaterialError("ERR_KEY_NOT_P256", `${name}: a signing key is an ECDSA key on P-256 (ES256)`);
+    throw keyError("ERR_KEY_NOT_P256", name, "a signing key is an ECDSA key on P-256 (ES256)");
   }
   const members = publicMembers(signer.publicKey as Record<string, unknown>, name);
   const publicKey = await importable(members, "ES256", name);
@@ -160,23 +157,24 @@ async function encryptionKey(entry: EncryptionEntry, index: number): Promise<Che
   const material = await readKey(entry.publicKey, name);
   const { publicJwk, use, keyOps } = material;
   if (use !== undefined && use !== "enc") {
-    throw new KeyMaterialError("ERR_KEY_PURPOSE", `${name}: "use" is ${JSON.stringify(use)}, not "enc"`);
+    throw keyError("ERR_KEY_PURPOSE", name, `"use" is ${JSON.stringify(use)}, not "enc"`);
   }
   if (keyOps?.some((operation) => operation === "sign" || operation === "verify") === true) {
-    throw new KeyMaterialError("ERR_KEY_PURPOSE", `${name}: "key_ops" says that the key is for signatures`);
+    throw keyError("ERR_KEY_PURPOSE", name, '"key_ops" says that the key is for signatures');
   }
   const algs: readonly [string, ...string[]] = publicJwk.kty === "RSA" ? rsaAlgs : ecAlgs;
   const alg = entry.alg ?? material.alg ?? algs[0];
   if (!algs.includes(alg) || !algs.includes(material.alg ?? alg)) {
-    throw new KeyMaterialError(
+    throw keyError(
       "ERR_ALG_UNSUPPORTED",
-      `${name}: alg ${JSON.stringify(alg)} does not fit an ${publicJwk.kty} key; use one of ${algs.join(", ")}`,
+      name,
+      `alg ${JSON.stringify(alg)} does not fit an ${publicJwk.kty} key; use one of ${algs.join(", ")}`,
     );
   }
   await importable(publicJwk, alg, name);
   const notAfter = entry.notAfter ?? undefined;
   const until = notAfter === undefined ? Infinity : notAfter instanceof Date ? notAfter.getTime() : Number.NaN;
-  if (Number.isNaN(until)) throw new KeyMaterialError("ERR_NOT_AFTER_INVALID", `${name}: notAfter is not a valid Date`);
+  if (Number.isNaN(until)) throw keyError("ERR_NOT_AFTER_INVALID", name, "notAfter is not a valid Date");
   return { jwk: Object.freeze({ ...publicJwk, kid: entry.keyId, alg, use: "enc" as const }), notAfter: until };
 }
 
@@ -184,10 +182,7 @@ function entryName(entry: SigningEntry | EncryptionEntry, keyset: string, index:
   const name = `entry ${index + 1} of the ${keyset} keyset`;
   const keyId: unknown = (entry as { keyId?: unknown } | null)?.keyId;
   if (typeof keyId !== "string" || keyId === "" || !keyId.isWellFormed()) {
-    throw new KeyMaterialError(
-      "ERR_KID_INVALID",
-      `${name}: keyId must be a string that is not empty, of well-formed Unicode`,
-    );
+    throw keyError("ERR_KID_INVALID", name, "keyId must be a string that is not empty, of well-formed Unicode");
   }
   return `kid ${JSON.stringify(keyId)}`;
 }
@@ -197,6 +192,6 @@ async function importable(jwk: PublicJwk, alg: string, name: string): Promise<Cr
   try {
     return await importJWK({ ...jwk }, alg);
   } catch {
-    throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: not a valid ${jwk.kty} public key`);
+    throw keyError("ERR_KEY_FORMAT", name, `not a valid ${jwk.kty} public key`);
   }
 }

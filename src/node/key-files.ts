@@ -1,7 +1,7 @@
 import { readFile, readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
-import { KeyMaterialError, ServiceError } from "../errors.ts";
+import { KeyMaterialError, ServiceError, keyError } from "../errors.ts";
 import { jsonOf } from "../json.ts";
 import { keyIdentity } from "../jwk/public.ts";
 import { type KeyMaterial, isKeySet, readKey, readKeySet } from "../jwk/read.ts";
@@ -62,7 +62,7 @@ export async function readEncryptionKeyset(path: string): Promise<Loaded<Encrypt
   const entries = keys.map(({ keyId, name, material }) => {
     const { publicJwk, alg, use, exp } = material;
     if (use !== undefined && use !== "enc") {
-      throw new KeyMaterialError("ERR_KEY_PURPOSE", `${name}: "use" is ${JSON.stringify(use)}, not "enc"`);
+      throw keyError("ERR_KEY_PURPOSE", name, `"use" is ${JSON.stringify(use)}, not "enc"`);
     }
     return {
       keyId,

@@ -1,4 +1,4 @@
-import { digest, integer } from "../base64url.ts";
+import { integer } from "../base64url.ts";
 import { type Note, note } from "../finding.ts";
 import type { Key } from "../key.ts";
 
@@ -54,7 +54,8 @@ async function debianDigest({ jwk, values }: Key): Promise<string | undefined> {
   const bytes = values["n"]?.bytes;
   if (jwk["kty"] !== "RSA" || bytes === undefined) return undefined;
   const line = `Modulus=${hex(integer(bytes)).toUpperCase()}\n`;
-  return hex(integer(await digest("SHA-1", new TextEncoder().encode(line)))).slice(-20);
+  const digest = await crypto.subtle.digest("SHA-1", new TextEncoder().encode(line));
+  return hex(integer(new Uint8Array(digest))).slice(-20);
 }
 
 const hex = (value: bigint): string => value.toString(16);

@@ -1,6 +1,6 @@
 import { FetchError } from "../../errors.ts";
 import { isObject, readJson } from "../document.ts";
-import { field, wellKnown } from "../exchange.ts";
+import { field, setResponse, wellKnown } from "../exchange.ts";
 import type { Exchange, Observations, Probes } from "../observations.ts";
 import { urlText } from "../format.ts";
 import { readCertificates } from "./certificates.ts";
@@ -47,7 +47,8 @@ export async function observe(target: string, options: ObserveOptions = {}): Pro
   const set = found.set ?? (uri === undefined ? undefined : await request(uri));
   const probes = set === undefined ? undefined : await probe(set, request, limits);
   const shown = { ...found, ...(set && { set }), ...(probes && { probes }) };
-  return { at, ...shown, certificates: certificatesOf(shown) };
+  const body = setResponse(shown)?.body;
+  return { at, ...shown, certificates: body === undefined ? {} : readCertificates(readJson(body, "").value) };
 }
 
 /** Observes the content of a file, or a fetched body. @param at when it was read, in epoch milliseconds */
@@ -55,11 +56,6 @@ export function observeBody(body: Uint8Array, at: number): Observations {
   const { value } = readJson(body, "");
   if (isMetadata(value)) return { at, discovery: { body } };
   return { at, set: { body }, certificates: readCertificates(value) };
-}
-
-function certificatesOf({ set, probes }: Pick<Observations, "set" | "probes">) {
-  const body = set?.status === 200 ? set.body : probes?.browser?.body;
-  return body === undefined ? {} : readCertificates(readJson(body, "").value);
 }
 
 /** Finds out whether a URL is an issuer, a discovery document or a JWK Set. */
