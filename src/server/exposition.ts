@@ -2,12 +2,6 @@ import type * as PromClient from "prom-client";
 import type { Metric } from "../metrics.ts";
 import { loadPackage } from "../optional-package.ts";
 
-/** Metrics as text, and its media type. */
-export interface Exposition {
-  readonly contentType: string;
-  readonly text: string;
-}
-
 /** The part of prom-client that is used; its own types do not know plain metric objects. */
 interface PromClientModule {
   readonly Registry: new (contentType: string) => {
@@ -62,7 +56,7 @@ export async function aggregated(all: readonly (readonly Metric[])[]): Promise<M
  *
  * @throws ConfigError `ERR_PACKAGE_MISSING`
  */
-export async function expose(metrics: readonly Metric[], accept: string | undefined): Promise<Exposition> {
+export async function expose(metrics: readonly Metric[], accept: string | undefined) {
   const { Registry, prometheusContentType, openMetricsContentType } = await promClient();
   const contentType = acceptsOpenMetrics(accept) ? openMetricsContentType : prometheusContentType;
   const registry = new Registry(contentType);

@@ -41,14 +41,7 @@ interface TcpAddress {
 export type Handler = (request: IncomingMessage, response: ServerResponse) => void;
 
 /** An HTTP server that is listening. */
-export interface RunningServer {
-  /** 0 for a Unix socket. */
-  readonly port: number;
-  /** Takes other certificates for new connections. */
-  renew(this: void, tls: TlsOptions): void;
-  /** Stops accepting, answers requests under way with `Connection: close`, and ends within 7 seconds. */
-  stop(this: void): Promise<void>;
-}
+export type RunningServer = Awaited<ReturnType<typeof startHttpServer>>;
 
 /** Options of an HTTP server. */
 export interface HttpServerOptions {
@@ -87,7 +80,7 @@ export async function startHttpServer(
     onRefusal = () => {},
     isPrompt = false,
   }: HttpServerOptions = {},
-): Promise<RunningServer> {
+) {
   const server = createServer({
     headersTimeout: limits.headersTimeoutMs,
     requestTimeout: limits.requestTimeoutMs,
@@ -155,9 +148,12 @@ export async function startHttpServer(
   gate.open(answer);
 
   return {
+    /** 0 for a Unix socket. */
     port,
-    renew: (tls) => (listener as TlsServer).setSecureContext(tls),
-    stop: () => (stopped ??= drain(server, listener, connections, gate, answer)),
+    /** Takes other certificates for new connections. */
+    renew: (tls: TlsOptions): void => (listener as TlsServer).setSecureContext(tls),
+    /** Stops accepting, answers requests under way with `Connection: close`, and ends within 7 seconds. */
+    stop: (): Promise<void> => (stopped ??= drain(server, listener, connections, gate, answer)),
   };
 }
 
@@ -212,23 +208,19 @@ function methodOf({ rawPacket, bytesParsed }: ClientError): string {
   return heads?.at(-1)?.split(" ", 1)[0] ?? "";
 }
 
-/**
- * Listens. @returns the port
- *
- * @throws ServiceError `ERR_LISTEN`
- */
+const listenHints: Readonly<Record<string, string>> = {
+  EADDRINUSE: "it is in use; stop the other process or choose another port",
+  EACCES: "ports below 1024 need a privilege; choose another port",
+  ENOTSUP: "this system cannot share a port between processes; use --workers 1",
+};
+
+/** Listens. @returns the port @throws ServiceError `ERR_LISTEN` */
 export function listen(server: NetServer, address: TcpAddress): Promise<number> {
   return new Promise((resolve, reject) => {
     server.once("error", (error: NodeJS.ErrnoException) => {
       const where = `${address.host}:${address.port}`;
-      const hint =
-        error.code === "EADDRINUSE"
-          ? "it is in use; stop the other process or choose another port"
-          : error.code === "EACCES"
-            ? "ports below 1024 need a privilege; choose another port"
-            : error.code === "ENOTSUP"
-              ? "this system cannot share a port between processes; use --workers 1"
-              : (error.code ?? error.message);
+      const { code = error.message } = error;
+      const hint = listenHints[code] ?? code;
       reject(new ServiceError("ERR_LISTEN", `cannot listen on ${where}: ${hint}`, { cause: error }));
     });
     server.listen({ backlog: 1024, ...address }, () => {

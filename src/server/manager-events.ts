@@ -30,13 +30,11 @@ export function logEvent(event: ManagerEvent, before: readonly KeyRecord[], log:
       break;
     case "fenced":
       log.error(
-        {},
         "the lease of this replica has ended, so the others no longer rely on it: /readyz says 503 until the store is reached again; /jwks is answered all the same",
       );
       break;
     case "unsealed":
       log.warn(
-        {},
         "the store has no seal, since an earlier jwksd made it: whoever can write it can have keys of their own published; seal it with: jwksd keys rewrap",
       );
       break;
@@ -66,6 +64,6 @@ export function logEvent(event: ManagerEvent, before: readonly KeyRecord[], log:
       else log.warn({ uri: event.uri }, "a key was made that could not be recorded or was not needed; nothing uses it");
       break;
     case "recovered":
-      log.info({}, "keys are managed again");
+      log.info("keys are managed again");
   }
 }

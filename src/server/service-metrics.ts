@@ -1,4 +1,4 @@
-import { type Metric, type MetricValue, gauge, plain, seconds } from "../metrics.ts";
+import { type Metric, gauge, plain, seconds } from "../metrics.ts";
 import { definitions } from "../manager/metrics.ts";
 import type { Status } from "../status/status.ts";
 
@@ -26,7 +26,10 @@ export function serviceMetrics({ status, now, version, workers, isRefused }: Ser
     gauge(["jwksd_update_refused", "Whether the key files were refused when they were last read."], plain(isRefused)),
     gauge(
       ["jwksd_fault", "1 for each thing that is wrong, by its code on the page of the admin address."],
-      [...new Map(status.faults.map((fault) => [fault.code, faultValue(fault)])).values()],
+      Array.from(new Map(status.faults.map(({ code, severity }) => [code, severity])), ([code, severity]) => ({
+        labels: { code, severity },
+        value: 1,
+      })),
     ),
     gauge(["jwksd_clock_timestamp_seconds", "The clock of this machine at the scrape."], seconds(now)),
     ...(store === undefined ? [] : storeMetrics(status, store)),
@@ -34,11 +37,6 @@ export function serviceMetrics({ status, now, version, workers, isRefused }: Ser
     ...fileKeyMetrics(status),
   ];
 }
-
-const faultValue = ({ code, severity }: Status["faults"][number]): MetricValue => ({
-  labels: { code, severity },
-  value: 1,
-});
 
 function storeMetrics(status: Status, store: NonNullable<Status["store"]>): Metric[] {
   const { replicas, waits, revision } = status;

@@ -8,6 +8,7 @@ import { type Metric, sumMetrics } from "../metrics.ts";
 import { type Overload, logOverload } from "./connections.ts";
 import { aggregated, processMetrics } from "./exposition.ts";
 import { listen } from "./http-server.ts";
+import type { Logger } from "./logger.ts";
 import type { Publisher, PublisherOptions } from "./publisher.ts";
 import type { PublicKeys } from "./public-keys.ts";
 
@@ -34,11 +35,6 @@ interface Measured {
   readonly processes: readonly Metric[];
 }
 
-interface WorkerLog {
-  info(fields: object, message: string): void;
-  warn(fields: object, message: string): void;
-}
-
 const workerModule = new URL(`./worker${import.meta.url.endsWith(".ts") ? ".ts" : ".js"}`, import.meta.url);
 /** How long a worker may take before it is killed, in milliseconds. */
 const limits = { startMs: 30_000, updateMs: 3_000, stopMs: 7_000 } as const;
@@ -58,7 +54,7 @@ export async function startWorkers(
   count: number,
   options: PublisherOptions,
   keys: PublicKeys,
-  log: WorkerLog,
+  log: Pick<Logger, "info" | "warn">,
 ): Promise<Publisher> {
   const running = new Set<ChildProcess>();
   /** With how often in a row each has not answered. */
@@ -88,9 +84,8 @@ export async function startWorkers(
     let problem: string | undefined;
     // Not removed, because an "error" event without a listener would end this process.
     worker.on("error", ({ message }) => (problem = `a worker process cannot be started (${message})`));
-    const answer = answerOf(worker, ({ kind }) => kind === "listening" || kind === "failed", limits.startMs);
-    tell(worker, { kind: "start", options: { ...options, port }, keys: current });
-    const first = await answer;
+    const message = { kind: "start", options: { ...options, port }, keys: current } as const;
+    const first = await ask(worker, message, ({ kind }) => kind === "listening" || kind === "failed", limits.startMs);
     if (first?.kind !== "listening") {
       const { signalCode, exitCode } = worker;
       const end = problem ?? `a worker ended before it listened (${signalCode ?? `exit code ${exitCode}`})`;
@@ -154,7 +149,10 @@ export async function startWorkers(
   }
 
   async function metrics(): Promise<readonly Metric[]> {
-    await Promise.all([...listening.keys()].map(measureWorker));
+    const asked = [...listening.keys()].map((worker) =>
+      ask(worker, { kind: "measure" }, ({ kind }) => kind === "measured", measureMs, { maySkip: true }),
+    );
+    await Promise.all(asked);
     return sumMetrics([...Array.from(measured.values(), ({ metrics }) => metrics), ended]);
   }
 
@@ -166,7 +164,7 @@ export async function startWorkers(
   async function stop(): Promise<void> {
     stopping.abort();
     clearInterval(beating);
-    await Promise.all([...running].map(stopWorker));
+    await Promise.all([...running].map((worker) => ask(worker, { kind: "stop" }, () => false, limits.stopMs)));
   }
 
   await checkUnshared(options);
@@ -197,13 +195,14 @@ function tell(worker: ChildProcess, message: ToWorker): void {
 }
 
 /**
- * Resolves to the first message that is the answer, or to `undefined` when the worker has ended or could not be started. One that takes too
- * long is killed.
+ * Sends a message. Resolves to the first one that answers it, or to `undefined` when the worker has ended or could not be started. One that
+ * takes too long is killed.
  *
  * @param maySkip resolves to `undefined` in the place of that
  */
-function answerOf(
+function ask(
   worker: ChildProcess,
+  message: ToWorker,
   isAnswer: (message: FromWorker) => boolean,
   timeoutMs: number,
   { maySkip = false } = {},
@@ -220,26 +219,12 @@ function answerOf(
     const end = (): void => done();
     const timer = globalThis.setTimeout(maySkip ? end : () => worker.kill("SIGKILL"), timeoutMs);
     worker.on("message", look).once("exit", end).once("error", end);
+    tell(worker, message);
   });
 }
 
 /** Resolves when the worker publishes the keys, or has ended. */
 async function updateWorker(worker: ChildProcess, keys: PublicKeys, version: number): Promise<void> {
   const isUpdated = (answer: FromWorker): boolean => answer.kind === "updated" && answer.version === version;
-  const updated = answerOf(worker, isUpdated, limits.updateMs);
-  tell(worker, { kind: "update", keys, version });
-  await updated;
-}
-
-/** Resolves when the worker has said what it has measured, or does not in time, or has ended. */
-async function measureWorker(worker: ChildProcess): Promise<void> {
-  const measured = answerOf(worker, ({ kind }) => kind === "measured", measureMs, { maySkip: true });
-  tell(worker, { kind: "measure" });
-  await measured;
-}
-
-async function stopWorker(worker: ChildProcess): Promise<void> {
-  const ended = answerOf(worker, () => false, limits.stopMs);
-  tell(worker, { kind: "stop" });
-  await ended;
+  await ask(worker, { kind: "update", keys, version }, isUpdated, limits.updateMs);
 }

@@ -152,7 +152,7 @@ describe("a overload is told of", { timeout: 20_000 }, () => {
 
 test("the overload of a worker is in the log of the service", { timeout: 60_000 }, async (t) => {
   const warned = Promise.withResolvers<readonly [object, string]>();
-  const log = { info: () => {}, warn: (...line: [object, string]) => warned.resolve(line) };
+  const log = { info: () => {}, warn: (...line: unknown[]) => warned.resolve(line as [object, string]) };
   const { kty, crv, x, y } = ecKey("a");
   const publicKey = { kty, crv, x, y } as PublicJwk;
   const keys = { signing: [{ keyId: "a", publicKey }], encryption: [], isRotating: false };
