@@ -98,14 +98,14 @@ export function bucketTarget(
     if (isSame(before, document)) return false;
     const { sdk, s3 } = (client ??= await connect());
     const condition = before === undefined ? { IfNoneMatch: "*" } : { IfMatch: before.etag };
-    const object = {
+    const command = new sdk.PutObjectCommand({
       Bucket: bucket,
       Key: keyOf(path),
       Body: body,
       ContentType: contentType,
       CacheControl: cacheControl,
-    };
-    const command = new sdk.PutObjectCommand({ ...object, ...condition });
+      ...condition,
+    });
     try {
       const { ETag } = await s3.send(command, { abortSignal: AbortSignal.timeout(requestMs) });
       seen.set(path, { etag: ETag, body, contentType, cacheControl });
@@ -169,9 +169,7 @@ function reasonOf(error: unknown, bucket: string): string {
   const name = nameOf(error);
   const status = $metadata?.httpStatusCode;
   if (name === "NoSuchBucket") return `there is no bucket ${bucket}; make it, or correct the URL`;
-  if (status === 412 || status === 409) {
-    return meanwhile;
-  }
+  if (status === 412 || status === 409) return meanwhile;
   if (status === 501) return "the service knows no conditional writes (If-Match), so it cannot be written safely";
   if (name === "CredentialsProviderError") {
     return "there are no credentials; set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give this machine a role";

@@ -1,4 +1,3 @@
-import { serial } from "../async.ts";
 import type { Changed } from "./changed.ts";
 import { type Publication, baseOf } from "./documents.ts";
 import { readBack } from "./read-back.ts";
@@ -20,29 +19,25 @@ export interface CopyOptions {
   readonly onPublished?: ((published: Published) => void) | undefined;
 }
 
-/** Writes publications to a target, and reads each of them back from outside. */
+/** Makes a function that writes a publication to a target, and reads it back from outside. One call at a time. */
 export function createCopyWriter({ target, verifyUrl, purge, onPublished }: CopyOptions) {
-  const inTurn = serial();
   let written: string[] = [];
   let isPurged = true;
-  return {
-    /**
-     * Resolves when whoever reads from outside, past caches, finds these documents. What has been done stays done if it fails, so trying
-     * again goes on from there.
-     *
-     * @param replaced see `Target.put`
-     * @throws ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`, `ERR_PURGE`, `ERR_NOT_SERVED`
-     */
-    publish: (publication: Publication, replaced?: readonly Changed[]): Promise<void> =>
-      inTurn(async () => {
-        const paths = await target.put(publication, replaced);
-        if (paths.length > 0) isPurged = false;
-        written = [...new Set([...written, ...paths])];
-        if (!isPurged) await purge?.();
-        isPurged = true;
-        await readBack(baseOf(verifyUrl), publication.documents);
-        onPublished?.({ publication, written });
-        written = [];
-      }),
+  /**
+   * Resolves when whoever reads from outside, past caches, finds these documents. What has been done stays done if it fails, so trying
+   * again goes on from there.
+   *
+   * @param replaced see `Target.put`
+   * @throws ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`, `ERR_PURGE`, `ERR_NOT_SERVED`
+   */
+  return async (publication: Publication, replaced?: readonly Changed[]): Promise<void> => {
+    const paths = await target.put(publication, replaced);
+    if (paths.length > 0) isPurged = false;
+    written = [...new Set([...written, ...paths])];
+    if (!isPurged) await purge?.();
+    isPurged = true;
+    await readBack(baseOf(verifyUrl), publication.documents);
+    onPublished?.({ publication, written });
+    written = [];
   };
 }

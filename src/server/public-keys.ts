@@ -1,12 +1,7 @@
 import { KeyMaterialError } from "../errors.ts";
 import type { PublicJwk } from "../jwk/public.ts";
-import {
-  type EncryptionEntry,
-  type EncryptionKeyset,
-  type Keyset,
-  checkEncryption,
-  checkKeyset,
-} from "../keyset/keyset.ts";
+import { type EncryptionEntry, checkEncryption, checkKeyset } from "../keyset/keyset.ts";
+import type { ManagedKeysets } from "../manager/types.ts";
 import { readEncryptionKeyset, readKeyset } from "../node/key-files.ts";
 import { publishOnlySigner } from "../signer/local.ts";
 import type { PublishedKey } from "../status/known.ts";
@@ -30,35 +25,30 @@ export function keyPathsOf({ keys, encryptionKeys }: KeyPaths): string[] {
 
 /** Reads and checks keysets. Private parts are checked too, and not kept. */
 export async function loadPublicKeys(paths: KeyPaths, log: Pick<Logger, "warn">): Promise<PublicKeys> {
-  const signing = paths.keys === undefined ? undefined : await readKeyset(paths.keys);
-  const encryption = paths.encryptionKeys === undefined ? undefined : await readEncryptionKeyset(paths.encryptionKeys);
-  const encryptionEntries = encryption?.entries ?? [];
-  const checked =
-    signing === undefined ? checkEncryption(encryptionEntries) : checkKeyset(signing.entries, encryptionEntries);
+  const { keys, encryptionKeys } = paths;
+  const none = { entries: [], warnings: [] };
+  const signing = keys === undefined ? none : await readKeyset(keys);
+  const encryption = encryptionKeys === undefined ? none : await readEncryptionKeyset(encryptionKeys);
+  const [keyset, encryptionKeyset] = [signing.entries, encryption.entries];
+  const checked = keys === undefined ? checkEncryption(encryptionKeyset) : checkKeyset(keyset, encryptionKeyset);
   await checked.catch((error: KeyMaterialError) => {
     throw new KeyMaterialError(error.code, `${keyPathsOf(paths).join(" and ")}: ${error.message}`);
   });
-  for (const warning of [...(signing?.warnings ?? []), ...(encryption?.warnings ?? [])]) log.warn(warning);
-  return { ...publicHalves(signing?.entries ?? [], encryptionEntries), isRotating: false };
+  for (const warning of [...signing.warnings, ...encryption.warnings]) log.warn(warning);
+  return publicHalves({ keyset, encryptionKeyset }, false);
 }
 
 /** The keysets for a provider that only publishes. */
-export function toKeysets({ signing, encryption }: PublicKeys): {
-  readonly keyset: Keyset;
-  readonly encryptionKeyset: EncryptionKeyset;
-} {
+export function toKeysets({ signing, encryption }: PublicKeys): ManagedKeysets {
   return {
     keyset: signing.map(({ keyId, publicKey }) => ({ keyId, signer: publishOnlySigner(publicKey) })),
     encryptionKeyset: encryption,
   };
 }
 
-export function publicHalves(
-  keyset: Keyset,
-  encryption: readonly EncryptionEntry[],
-): Pick<PublicKeys, "signing" | "encryption"> {
+export function publicHalves({ keyset, encryptionKeyset }: ManagedKeysets, isRotating: boolean): PublicKeys {
   const signing = keyset.map(({ keyId, signer }) => ({ keyId, publicKey: signer.publicKey as PublicJwk }));
-  return { signing, encryption };
+  return { signing, encryption: encryptionKeyset, isRotating };
 }
 
 /** Signing keys are either managed or in files. Encryption keys may be both. */

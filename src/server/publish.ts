@@ -1,11 +1,10 @@
 import { serial } from "../async.ts";
-import { systemClock } from "../clock.ts";
 import { ServiceError, StateError } from "../errors.ts";
-import { manageKeys } from "../manager/manager.ts";
+import { type Copy, manageKeys } from "../manager/manager.ts";
 import { servedBy } from "../manager/owner.ts";
 import type { KeySink, ManagerEvent } from "../manager/types.ts";
 import { whyLeft } from "../publish/changed.ts";
-import { type Place, type Publication, baseOf, pathsOf, publicationOf } from "../publish/documents.ts";
+import { type Publication, baseOf, pathsOf, publicationOf } from "../publish/documents.ts";
 import { type Published, createCopyWriter } from "../publish/publisher.ts";
 import { runPurge } from "../publish/purge.ts";
 import type { KeyRecord } from "../store/store.ts";
@@ -24,7 +23,7 @@ import {
 import { placeOf, targetOf } from "./publish-target.ts";
 import type { Settings } from "./setting-definitions.ts";
 import { signersOf } from "./signers.ts";
-import { fingerprint, watchPaths } from "./watch.ts";
+import { every, fingerprint, watchPaths } from "./watch.ts";
 
 /** How often documents are made anew: a target may be away for a while, and encryption keys of files come to their end. */
 const everyMs = 10_000;
@@ -42,30 +41,21 @@ export interface PublishOptions {
 }
 
 /** A running `jwksd publish`. */
-export interface Publishing {
-  /** What the target is called, among replicas as well. */
-  readonly target: string;
-  readonly place: Place;
-  /** Whether the newest keys are published and were read back, and the other replicas know. */
-  readonly isDone: boolean;
-  /** Reads the key files again. */
-  reload(): Promise<void>;
-  stop(): Promise<void>;
-}
+export type Publishing = Awaited<ReturnType<typeof startPublishing>>;
 
 /**
  * Publishes the keys of a configuration to a target, and goes on when they change.
  *
  * @throws ConfigError `ERR_OPTION_INVALID`; ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`; and what `startService` throws
  */
-export async function startPublishing(settings: Settings, options: PublishOptions, log: Logger): Promise<Publishing> {
+export async function startPublishing(settings: Settings, options: PublishOptions, log: Logger) {
   const { environment, purgeCommand, onPublished, onFailure } = options;
   const place = await placeOf(settings);
   const target = targetOf(options.target, place, settings, environment);
   const urls = pathsOf(place).map((path) => baseOf(place.issuer) + path);
   const verifyUrl = options.verifyUrl ?? place.issuer;
   const purge = purgeCommand === undefined ? undefined : () => runPurge(purgeCommand, urls, environment);
-  const writer = createCopyWriter({ target, verifyUrl, purge, onPublished });
+  const writeCopy = createCopyWriter({ target, verifyUrl, purge, onPublished });
 
   let managed: PublicKeys | undefined;
   let files: PublicKeys;
@@ -79,7 +69,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
   const publish = (): Promise<void> =>
     inTurn(async () => {
       const publication = await newest();
-      await writer.publish(publication);
+      await writeCopy(publication);
       done = publication;
     });
   const load = async (): Promise<void> => {
@@ -89,18 +79,17 @@ export async function startPublishing(settings: Settings, options: PublishOption
   // Before the keys are read, so that an older set never takes the place of a newer one.
   await target.open();
   const paths = keyPathsOf(settings);
-  let manager: CopyManager | undefined;
+  let managing: Awaited<ReturnType<typeof startCopyManager>> | undefined;
   const baseline = await fingerprint(paths);
   try {
     await load();
     if (settings.keys === undefined) {
-      const update: KeySink["update"] = async ({ keyset, encryptionKeyset }, { isRotating }) => {
-        managed = { ...publicHalves(keyset, encryptionKeyset), isRotating };
+      const update: KeySink["update"] = async (keysets, { isRotating }) => {
+        managed = publicHalves(keysets, isRotating);
         await publish();
       };
-      const copy = { name: target.name, update };
       const there = await target.content(pathsOf(place)[0] as string);
-      manager = await startCopyManager(settings, copy, { there, log, onFailure });
+      managing = await startCopyManager(settings, { name: target.name, update }, there, onFailure, log);
     }
   } catch (error) {
     await target.close();
@@ -109,8 +98,8 @@ export async function startPublishing(settings: Settings, options: PublishOption
 
   /** Publishes what has changed but for the keys of the manager, which tries those again by itself. */
   const refresh = async (): Promise<void> => {
-    if (manager?.isAcknowledged === false || isSame(await newest(), done)) return;
-    await manager?.look();
+    if (managing?.manager.isAcknowledged === false || isSame(await newest(), done)) return;
+    await managing?.manager.look();
     await publish();
   };
   /** Writes again what somebody else has changed or taken away since it was published. */
@@ -119,10 +108,10 @@ export async function startPublishing(settings: Settings, options: PublishOption
     const changed = publication === undefined ? [] : await target.changed(publication);
     if (publication === undefined || changed.length === 0) return;
     // Asked after the look, the store knows whatever another publisher of it may have written.
-    await manager?.look();
+    await managing?.manager.look();
     await inTurn(async () => {
       if (!isSame(await newest(), publication)) return;
-      const known = new Set([...(manager?.records ?? []), ...listedKeys(files)].map(({ kid }) => kid));
+      const known = new Set([...(managing?.manager.records ?? []), ...listedKeys(files)].map(({ kid }) => kid));
       for (const change of changed) {
         const why = whyLeft(change, publication, (kid) => known.has(kid));
         if (why !== undefined) {
@@ -135,7 +124,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
       const paths = changed.map(({ path }) => path).join(", ");
       log.warn(`somebody else has changed ${target.name}, and it is written again: ${paths}`);
       done = undefined;
-      await writer.publish(publication, changed);
+      await writeCopy(publication, changed);
       done = publication;
     });
   };
@@ -145,17 +134,20 @@ export async function startPublishing(settings: Settings, options: PublishOption
   const watch = watchPaths(paths, baseline, () => reload().catch(onFailure));
   await refresh().catch(onFailure);
   return {
+    /** What the target is called, among replicas as well. */
     target: target.name,
     place,
+    /** Whether the newest keys are published and were read back, and the other replicas know. */
     get isDone() {
-      return done !== undefined && manager?.isAcknowledged !== false;
+      return done !== undefined && managing?.manager.isAcknowledged !== false;
     },
+    /** Reads the key files again. */
     reload: () => reload().catch(onFailure),
-    async stop() {
+    async stop(): Promise<void> {
       watch.stop();
       timer.stop();
       await inTurn(async () => {});
-      await manager?.stop();
+      await managing?.stop();
       await target.close();
     },
   };
@@ -195,19 +187,13 @@ function signingKidsOf(body: Uint8Array | undefined): string[] {
   }
 }
 
-type CopyManager = Awaited<ReturnType<typeof startCopyManager>>;
-
-/** Manages the keys of a store for a copy of the documents. */
+/** Manages the keys of a store for a copy of the documents. @param there the JWK Set that the copy has now */
 async function startCopyManager(
   settings: Settings,
-  copy: KeySink & { readonly name: string },
-  {
-    there,
-    log,
-    onFailure,
-  }: { readonly there: Uint8Array | undefined } & Pick<PublishOptions, "onFailure"> & {
-      readonly log: Logger;
-    },
+  copy: Copy,
+  there: Uint8Array | undefined,
+  onFailure: PublishOptions["onFailure"],
+  log: Logger,
 ) {
   const signers = await signersOf(settings, log);
   const { vault, policy } = await openManaged(settings, log, { create: true, ownerRule: servedBy });
@@ -222,14 +208,8 @@ async function startCopyManager(
     const manager = await manageKeys(vault, { policy, ...signers, copy, onEvent });
     known = manager.records;
     return {
-      get isAcknowledged() {
-        return manager.isAcknowledged;
-      },
-      get records() {
-        return manager.records;
-      },
-      look: () => manager.look(),
-      async stop() {
+      manager,
+      async stop(): Promise<void> {
         await manager.close();
         await vault.store.close();
       },
@@ -238,20 +218,4 @@ async function startCopyManager(
     await vault.store.close();
     throw error;
   }
-}
-
-function every(ms: number, action: () => Promise<void>): { stop(): void } {
-  let isStopped = false;
-  let cancel = systemClock.setTimer(tick, ms);
-  function tick(): void {
-    void action().then(() => {
-      if (!isStopped) cancel = systemClock.setTimer(tick, ms);
-    });
-  }
-  return {
-    stop() {
-      isStopped = true;
-      cancel();
-    },
-  };
 }

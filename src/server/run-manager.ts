@@ -135,13 +135,13 @@ async function runManager(settings: Settings, log: Logger): Promise<ManagedKeys>
     () => health.failure === undefined && manager.isReady,
     { log },
   );
-  const { keyset, encryptionKeyset, jwksRotationActive, maxTokenLifetimeSeconds, checkMaySign } = manager.options;
+  const { jwksRotationActive, maxTokenLifetimeSeconds, checkMaySign, ...keysets } = manager.options;
   const records = (): readonly KeyRecord[] => manager.records;
   const signing = signs
-    ? await createSigningKeys(keyset, { maxTokenLifetimeSeconds, checkMaySign, records, clock: systemClock })
+    ? await createSigningKeys(keysets.keyset, { maxTokenLifetimeSeconds, checkMaySign, records, clock: systemClock })
     : undefined;
   return {
-    keys: { ...publicHalves(keyset, encryptionKeyset), isRotating: jwksRotationActive() },
+    keys: publicHalves(keysets, jwksRotationActive()),
     notReady() {
       if (manager.isReady || settings.readyWithoutStore) return undefined;
       const why = health.failure === undefined ? "" : `; the last failure is ${health.failure.code}`;
@@ -161,11 +161,11 @@ async function runManager(settings: Settings, log: Logger): Promise<ManagedKeys>
     look: async () => watch?.look(),
     async follow(update) {
       await manager.attach({
-        async update({ keyset, encryptionKeyset }, { isRotating }) {
-          const keys = { ...publicHalves(keyset, encryptionKeyset), isRotating };
+        async update(keysets, { isRotating }) {
+          const keys = publicHalves(keysets, isRotating);
           await update(keys);
           // Nothing is signed with a key before it is published.
-          await signing?.update(keyset);
+          await signing?.update(keysets.keyset);
           if (maxKeptSetSeconds(settings) > 0) keeper.keep(keys);
         },
       });

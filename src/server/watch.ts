@@ -1,5 +1,6 @@
 import { readdir, realpath, stat } from "node:fs/promises";
 import { join } from "node:path";
+import { systemClock } from "../clock.ts";
 import { isKeyFileName } from "../node/key-files.ts";
 
 const intervalMs = 400;
@@ -20,25 +21,29 @@ export function watchPaths(
 ): { stop(): void } {
   let known = baseline;
   let last = baseline;
-  let timer: NodeJS.Timeout | undefined;
-  let stopped = false;
-  const look = async (): Promise<void> => {
+  return every(intervalMs, async (isStopped) => {
     const seen = await fingerprint(paths);
-    if (seen !== known && seen === last && !stopped) {
+    if (seen !== known && seen === last && !isStopped()) {
       known = seen;
       await onChange();
     }
     last = seen;
-    schedule();
-  };
-  const schedule = (): void => {
-    if (!stopped) timer = setTimeout(() => void look(), intervalMs);
-  };
-  schedule();
+  });
+}
+
+/** Runs an action again and again, each time that long after it has ended. */
+export function every(ms: number, action: (isStopped: () => boolean) => Promise<void>): { stop(): void } {
+  let isStopped = false;
+  let cancel = systemClock.setTimer(tick, ms);
+  function tick(): void {
+    void action(() => isStopped).then(() => {
+      if (!isStopped) cancel = systemClock.setTimer(tick, ms);
+    });
+  }
   return {
     stop() {
-      stopped = true;
-      clearTimeout(timer);
+      isStopped = true;
+      cancel();
     },
   };
 }

@@ -28,12 +28,12 @@ test("no verifier refuses a token in a rotation that a server which is away dela
   const place = { issuer, cors: true, discovery: true };
   const target = folderTarget(folder, "a folder", place);
   t.after(() => target.close());
-  const writer = createCopyWriter({ target, verifyUrl: issuer });
+  const publish = createCopyWriter({ target, verifyUrl: issuer });
   const copy: Copy = {
     name: target.name,
-    async update({ keyset, encryptionKeyset }, { isRotating }) {
-      const keys = { ...publicHalves(keyset, encryptionKeyset), isRotating };
-      await writer.publish(await publicationOf(toKeysets(keys), place, isRotating));
+    async update(keysets, { isRotating }) {
+      const keys = publicHalves(keysets, isRotating);
+      await publish(await publicationOf(toKeysets(keys), place, isRotating));
     },
   };
 
