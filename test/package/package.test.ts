@@ -27,10 +27,7 @@ let installed: string;
 
 /** Runs a program in the project; what it prints is the result, however it ends. */
 async function run(program: string, args: readonly string[], cwd: string = project): Promise<string> {
-  // npm would take these for its own settings, and the checkout for its prefix.
-  const inherited = Object.entries(process.env).filter(([name]) => !name.startsWith("npm_"));
-  const PATH = [join(modules, ".bin"), process.env["PATH"]].join(delimiter);
-  const env = { ...Object.fromEntries(inherited), PATH };
+  const env = { ...process.env, PATH: [join(modules, ".bin"), process.env["PATH"]].join(delimiter) };
   const { stdout } = await promisify(execFile)(program, args, { cwd, env }).catch(
     ({ stdout, stderr }: { stdout: string; stderr: string }) => ({ stdout: stdout + stderr }),
   );
@@ -42,11 +39,16 @@ const runNode = (...args: readonly string[]): Promise<string> => run(process.exe
 before(async () => {
   project = await mkdtemp(join(tmpdir(), "jwksd-package-"));
   const clone = await builtClone();
-  await run("npm", ["pack", "--ignore-scripts", "--pack-destination", project], clone);
-
   installed = join(project, "node_modules/jwksd");
   await mkdir(installed, { recursive: true });
-  await run("sh", ["-c", "tar xzf jwksd-*.tgz --strip-components 1 -C node_modules/jwksd"]);
+  await run("tar", [
+    "xzf",
+    join(clone, `jwksd-${packageJson.version}.tgz`),
+    "--strip-components",
+    "1",
+    "-C",
+    installed,
+  ]);
   for (const name of [...Object.keys(packageJson.dependencies), "@types/node"]) {
     const path = join(project, "node_modules", name);
     await mkdir(dirname(path), { recursive: true });

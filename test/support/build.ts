@@ -14,13 +14,17 @@ const beside = ["package.json", "tsconfig.json", "README.md", "LICENSE", ...pack
   (name) => !/^!?dist\b/.test(name),
 );
 
-/** A clone of the sources as they are now after `npm run build`, made once for all test files. Nobody writes in it. */
+/**
+ * A clone of the sources as they are now after `npm run build`, made once for all test files. Beside what it is made of is the package of
+ * `npm pack`. Nobody writes in it.
+ */
 export async function builtClone(): Promise<string> {
   const hash = createHash("sha256");
   const sources: string[] = [];
   const patterns = [
     "tsconfig*.json",
     "scripts/build",
+    "test/support/build.ts",
     "src/**/*.ts",
     ...beside.flatMap((name) => [name, `${name}/**`]),
   ];
@@ -33,7 +37,11 @@ export async function builtClone(): Promise<string> {
   const clone = await mkdtemp(join(cache, "new-"));
   for (const name of beside) await cp(join(root, name), join(clone, name), { recursive: true });
   await symlink(join(root, "node_modules"), join(clone, "node_modules"));
-  await promisify(execFile)(join(root, "scripts/build"), [join(clone, "dist")]);
+  const run = promisify(execFile);
+  await run(join(root, "scripts/build"), [join(clone, "dist")]);
+  // npm would take these for its own settings, and the checkout for its prefix.
+  const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("npm_")));
+  await run("npm", ["pack", "--ignore-scripts"], { cwd: clone, env });
   // Another test file may have been quicker; its build is the same.
   await rename(clone, built).catch(() => rm(clone, { recursive: true }));
   return built;
