@@ -13,3 +13,9 @@ export async function runCombined(process: number): Promise<void> {
   const files = globSync(`@(${globalThis.process.env["COMBINED_TESTS"]})/**/*.test.ts`, { cwd: folder }).toSorted();
   for (const [index, file] of files.entries()) if (index % processes === process) await import(join(folder, file));
 }
+
+/** The tests of one room in a process of their own: they change its environment, or count its children. */
+export async function runRoom(room: string): Promise<void> {
+  for (const file of globSync("*.test.ts", { cwd: join(folder, room) }).toSorted())
+    await import(join(folder, room, file));
+}

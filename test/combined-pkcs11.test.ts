@@ -1,0 +1,3 @@
+import { runRoom } from "./support/combined.ts";
+
+await runRoom("pkcs11");
