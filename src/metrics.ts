@@ -20,19 +20,12 @@ export interface MetricValue {
 /** What a metric is called, and what it means. */
 type Definition = readonly [name: string, help: string];
 
-export const counter = ([name, help]: Definition, values: readonly MetricValue[]): Metric => ({
-  name,
-  help,
-  type: "counter",
-  values,
-});
+const metric =
+  (type: Metric["type"]) =>
+  ([name, help]: Definition, values: readonly MetricValue[]): Metric => ({ name, help, type, values });
 
-export const gauge = ([name, help]: Definition, values: readonly MetricValue[]): Metric => ({
-  name,
-  help,
-  type: "gauge",
-  values,
-});
+export const counter = metric("counter");
+export const gauge = metric("gauge");
 
 /** A value without labels. */
 export const plain = (value: number | boolean): readonly MetricValue[] => [{ labels: {}, value: Number(value) }];
@@ -99,10 +92,10 @@ export function createDurations() {
         const le = bound === Infinity ? "+Inf" : String(bound);
         return { metricName: `${name}_bucket`, labels: { le, ...labels }, value: below };
       });
-      const rest = { sum, count: below };
       return [
         ...buckets,
-        ...Object.entries(rest).map(([of, value]) => ({ metricName: `${name}_${of}`, labels, value })),
+        { metricName: `${name}_sum`, labels, value: sum },
+        { metricName: `${name}_count`, labels, value: below },
       ];
     },
   };

@@ -67,6 +67,9 @@ export const withMethods = (...names: readonly string[]): Rule<object> => ({
 
 export const clock = withMethods("now", "setTimer");
 
+/** Options without `null`, which means not given. */
+type Given<Options> = { readonly [Name in keyof Options]: Exclude<Options[Name], null> };
+
 /** For a value that is checked where it is used. */
 export const anything: Rule = { must: "anything", holds: (_value): _value is unknown => true };
 
@@ -77,7 +80,7 @@ export const anything: Rule = { must: "anything", holds: (_value): _value is unk
  * @returns the options that are given
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  */
-export function checkOptions<Options>(options: Options, rules: Rules<Options>, what = "option"): Options {
+export function checkOptions<Options>(options: Options, rules: Rules<Options>, what = "option"): Given<Options> {
   if (!object.holds(options)) {
     throw new ConfigError("ERR_OPTION_INVALID", `an object of ${what}s is expected, not ${kindOf(options)}`);
   }
@@ -93,7 +96,7 @@ export function checkOptions<Options>(options: Options, rules: Rules<Options>, w
     if (holds(value)) continue;
     throw new ConfigError("ERR_OPTION_INVALID", `${what} "${name}" must be ${must}${instead(value, must)}`);
   }
-  return given as Options;
+  return given as Given<Options>;
 }
 
 /** What the value is instead: a number or its type. A string is not shown, because it may be a secret in the wrong place. */

@@ -130,8 +130,8 @@ async function look(io: Io, target: string, options: ObserveOptions): Promise<Ob
   return observeBody(body, Date.now());
 }
 
-async function readBounded(file: string): Promise<Uint8Array> {
-  let body: Uint8Array;
+async function readBounded(file: string): Promise<Buffer> {
+  let body: Buffer;
   try {
     body = await readFile(file);
   } catch (error) {
@@ -146,10 +146,8 @@ const tooLarge = (name: string): ServiceError =>
   new ServiceError("ERR_FILE_UNREADABLE", `${name}: is larger than ${maxFileBytes.toLocaleString("en")} bytes`);
 
 async function readBlocklist(file: string): Promise<Set<string>> {
-  const lines = Buffer.from(await readBounded(file))
-    .toString("utf8")
-    .split("\n");
-  const listed = lines.map((line) => line.replace(/#.*/, "").trim());
+  const text = (await readBounded(file)).toString("utf8");
+  const listed = text.split("\n").map((line) => line.replace(/#.*/, "").trim());
   const wrong = listed.findIndex((line) => line !== "" && !/^([\w-]{43}|[\da-f]{20})$/.test(line));
   if (wrong !== -1) {
     throw new ConfigError(

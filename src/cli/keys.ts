@@ -95,9 +95,7 @@ not make. --dry-run names the key.
 `;
 
 function stepCommand(io: Io, type: "activate" | "retire" | "remove", description: string): Command {
-  return addChangeFlags(takesKid(new Command(type).description(description)), {
-    force: true,
-  })
+  return addChangeFlags(takesKid(new Command(type).description(description)), { force: true })
     .addHelpText(
       "after",
       `
@@ -145,24 +143,19 @@ Examples:
   $ jwksd keys revoke KID --dry-run
   $ jwksd keys revoke KID --yes`,
     )
-    .action((kid: string, flags: RevokeFlags) =>
-      withKeys(
-        io,
-        flags,
-        { accepts: lost(io, flags), passesOverLost: flags.lostWrappingKey === true },
-        async (open) => {
-          const records = await recordsOf(open.vault.store);
-          const use = records.find((record) => record.kid === kid)?.use ?? "sig";
-          const isNeeded = activeKey(records, use)?.kid === kid && announcedKey(records, use) === undefined;
-          const newKey = isNeeded ? { use } : undefined;
-          if (flags.lostWrappingKey === true)
-            tell(io, "a jwksd serve that has other wrapping keys than this command cannot follow");
-          await changeKeys(open, { flags, breaks: true, newKey }, (records, now, replacement) =>
-            applyCommand(records, { type: "revoke", kid, replacement }, open.keyring.policy, now),
-          );
-        },
-      ),
-    );
+    .action((kid: string, flags: RevokeFlags) => {
+      const passesOverLost = flags.lostWrappingKey === true;
+      return withKeys(io, flags, { accepts: lost(io, flags), passesOverLost }, async (open) => {
+        const records = await recordsOf(open.vault.store);
+        const use = records.find((record) => record.kid === kid)?.use ?? "sig";
+        const isNeeded = activeKey(records, use)?.kid === kid && announcedKey(records, use) === undefined;
+        const newKey = isNeeded ? { use } : undefined;
+        if (passesOverLost) tell(io, "a jwksd serve that has other wrapping keys than this command cannot follow");
+        await changeKeys(open, { flags, breaks: true, newKey }, (records, now, replacement) =>
+          applyCommand(records, { type: "revoke", kid, replacement }, open.keyring.policy, now),
+        );
+      });
+    });
 }
 
 function rewrapCommand(io: Io): Command {

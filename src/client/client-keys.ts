@@ -1,11 +1,9 @@
-import type { Clock } from "../clock.ts";
 import { ConfigError, KeyMaterialError, TokenError } from "../errors.ts";
 import { type VerificationKeys, entriesOf, verificationKeysOnDemand } from "../jwk/verification-keys.ts";
 import type { Fetch } from "../relying-party/fetch-json.ts";
 import { textHash } from "../text-hash.ts";
 import type { KeySource } from "../token/verify.ts";
-import type { ClientEvent } from "./events.ts";
-import { type RemoteSet, createRemoteSets } from "./remote-sets.ts";
+import { type RemoteSet, type RemoteSetsOptions, createRemoteSets } from "./remote-sets.ts";
 
 /** A client as the provider registered it: its id, and its keys by value or by URL. @see RFC 7591 section 2 */
 export interface Client {
@@ -17,11 +15,8 @@ export interface Client {
   readonly jwksUri?: string | null | undefined;
 }
 
-interface ClientKeysOptions {
+interface ClientKeysOptions extends Omit<RemoteSetsOptions, "fetch"> {
   readonly fetch: Fetch | undefined;
-  readonly clock: Clock;
-  readonly maxKeySets: number;
-  readonly emit: (event: ClientEvent) => void;
 }
 
 /** The keys of one client, for one token. */

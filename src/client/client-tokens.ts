@@ -88,17 +88,13 @@ export interface ClientVerifier {
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  */
 export function createClientVerifier(options: ClientVerifierOptions): ClientVerifier {
-  checkOptions(options, rules);
-  if ((options.issuer ?? undefined) === undefined) {
-    throw new ConfigError("ERR_OPTION_INVALID", 'option "issuer" is missing');
-  }
-  const { issuer, maxKeySets = 10_000, maxLifetimeSeconds = 3_600 } = options;
-  const { clockToleranceSeconds = 0 } = options;
-  const clock = options.clock ?? systemClock;
-  const audience: string[] = [issuer, ...(options.audiences ?? [])];
-  const replay = options.replay ?? memoryReplayStore({ clock });
-  const emit = clientEvents(options.onEvent ?? undefined);
-  const keysOf = createClientKeys({ fetch: options.fetch ?? undefined, clock, maxKeySets, emit });
+  const given = checkOptions(options, rules);
+  const { issuer, audiences = [], fetch, maxKeySets = 10_000, clock = systemClock } = given;
+  if (issuer === undefined) throw new ConfigError("ERR_OPTION_INVALID", 'option "issuer" is missing');
+  const { maxLifetimeSeconds = 3_600, clockToleranceSeconds = 0, replay = memoryReplayStore({ clock }) } = given;
+  const audience = [issuer, ...audiences];
+  const emit = clientEvents(given.onEvent);
+  const keysOf = createClientKeys({ fetch, clock, maxKeySets, emit });
 
   async function check(token: string, client: Client, typ: string, requiredClaims: string[]): Promise<VerifiedToken> {
     if (typeof client !== "object" || client === null) {

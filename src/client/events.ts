@@ -36,9 +36,7 @@ const maxLength = 200;
 /** Makes a function that sends printable events to the listener. */
 export function clientEvents(onEvent: ((event: ClientEvent) => void) | undefined): (event: ClientEvent) => void {
   if (onEvent === undefined) return () => {};
-  return (event) => {
-    notify(onEvent, shown(event));
-  };
+  return (event) => notify(onEvent, shown(event));
 }
 
 /** The event of one key set as an event of clients; `undefined` for those that clients have as refusals. */

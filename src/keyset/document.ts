@@ -25,17 +25,11 @@ export async function makeDocument(value: unknown, until = Infinity): Promise<Do
  * first, then encryption keys, each in keyset order.
  */
 export async function makeDocuments({ signing, encryption }: CheckedKeysets, now: number): Promise<Document[]> {
-  const moments = new Set([
-    now,
-    ...encryption.map(({ notAfter }) => notAfter).filter((notAfter) => notAfter > now),
-    Infinity,
-  ]);
-  const [first = now, ...rest] = [...moments].sort((a, b) => a - b);
-  let from = first;
+  const future = encryption.map(({ notAfter }) => notAfter).filter((notAfter) => notAfter > now);
+  const ends = [...new Set([...future, Infinity])].sort((a, b) => a - b);
   return Promise.all(
-    rest.map((until) => {
-      const published = encryption.filter(({ notAfter }) => notAfter > from);
-      from = until;
+    ends.map((until) => {
+      const published = encryption.filter(({ notAfter }) => notAfter >= until);
       return makeDocument({ keys: [...signing, ...published].map(({ jwk }) => jwk) }, until);
     }),
   );

@@ -76,17 +76,13 @@ export async function checkKeyset(keyset: Keyset, encryptionKeyset: EncryptionKe
  * @throws KeyMaterialError `ERR_KEYSET_EMPTY`, `ERR_KID_INVALID`, `ERR_KEY_NOT_P256`, `ERR_KEY_FORMAT`, `ERR_PRIVATE_KEY_MISSING`
  */
 export async function checkSigning(keyset: Keyset): Promise<CheckedSigning> {
-  const [first, ...rest] = entriesOf(keyset);
-  if (first === undefined) {
+  const [active, ...retiring] = await Promise.all(entriesOf(keyset).map(signingKey));
+  if (active === undefined) {
     throw new KeyMaterialError(
       "ERR_KEYSET_EMPTY",
       "the keyset has no entry; the first entry is the active key, so there must be one",
     );
   }
-  const [active, ...retiring] = await Promise.all([
-    signingKey(first, 0),
-    ...rest.map((entry, index) => signingKey(entry, index + 1)),
-  ]);
   return [active, ...retiring];
 }
 

@@ -102,10 +102,7 @@ export function createGuardedFetch({
         `${shownUrl(url)}: its host has no address, or one that is not public`,
       );
     }
-    return send(url, init, {
-      ca,
-      lookup: lookupOf(addresses),
-    });
+    return send(url, init, { ca, lookup: lookupOf(addresses) });
   };
 }
 

@@ -13,12 +13,7 @@ const own = ["issuer", "jwks_uri", "id_token_signing_alg_values_supported"];
  * @throws ConfigError `ERR_METADATA_RESERVED`; `ERR_OPTION_INVALID` when the metadata is no plain data
  * @see OpenID Connect Discovery 1.0 section 3
  */
-export function discoveryDocument(input: {
-  issuer: string;
-  jwksUri: string;
-  metadata: Metadata;
-}): Record<string, unknown> {
-  const { issuer, jwksUri, metadata } = input;
+export function discoveryDocument(issuer: string, jwksUri: string, metadata: Metadata): Record<string, unknown> {
   checkMetadata(metadata, "metadata");
   // toJSON() could replace the whole document.
   if (typeof metadata["toJSON"] === "function")

@@ -87,8 +87,6 @@ const rules: Rules<ProviderOptions> = {
   clock,
 };
 
-export type MergedOptions = { readonly [Name in keyof ProviderOptions]: NonNullable<ProviderOptions[Name]> };
-
 /** The option `keyset`. */
 export const withKeyset = (keyset: Keyset | null | undefined): ProviderOptions => ({ keyset });
 
@@ -110,10 +108,7 @@ export const withJWKSRotationActive = (predicate: (() => boolean) | null | undef
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  */
-export function mergeOptions(options: readonly (ProviderOptions | null | undefined)[]): MergedOptions {
-  const merged: Record<string, unknown> = {};
-  for (const option of options) {
-    Object.assign(merged, checkOptions(option ?? {}, rules));
-  }
-  return merged;
+export function mergeOptions(options: readonly (ProviderOptions | null | undefined)[]) {
+  const checked = options.map((option) => checkOptions<ProviderOptions>(option ?? {}, rules));
+  return Object.assign({}, ...checked) as (typeof checked)[number];
 }

@@ -130,16 +130,14 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
     merged.jwksRotationActive,
     merged.onWarning ?? ((warning) => console.warn(`jwksd: ${warning.message}`)),
   );
-  const metadata = discoveryDocument({ issuer, jwksUri, metadata: merged.metadata ?? {} });
+  const metadata = discoveryDocument(issuer, jwksUri, merged.metadata ?? {});
   const [discoveryJson, keysets] = await Promise.all([
     hasDiscovery ? makeDocument(metadata) : undefined,
     checkKeyset(merged.keyset ?? [], merged.encryptionKeyset ?? []),
   ]);
   const discovery = discoveryJson && represent(discoveryJson, "application/json", "public, max-age=3600", cors);
 
-  const emit = (event: ProviderEvent): void => {
-    if (merged.onEvent !== undefined) notify(merged.onEvent, event);
-  };
+  const emit = (event: ProviderEvent): void => notify(merged.onEvent, event);
   const responses = createResponses();
   const activeKeys = createActiveKeys({
     clock,

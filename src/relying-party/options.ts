@@ -78,21 +78,18 @@ const maxStaleSeconds = 86_400;
 
 /** The options with their defaults. @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, FetchError `ERR_URL_INSECURE` */
 export function resolveOptions(options: RemoteKeySetOptions) {
-  checkOptions(options, rules);
-  const { onEvent, state } = options;
-  // In a database row, null means not given.
-  const issuer = options.issuer ?? undefined;
-  const jwksUri = options.jwksUri ?? undefined;
-  const allowInsecure = options.allowInsecure ?? false;
-  const clock = options.clock ?? systemClock;
-  const { timeoutMs = 5_000, maxBytes = 262_144, maxWaitMs = 1_000 } = options;
-  const { minFreshSeconds = 5, maxFreshSeconds = 86_400, outageToleranceSeconds = 3_600 } = options;
+  const given = checkOptions(options, rules);
+  const { issuer, jwksUri, allowInsecure = false, clock = systemClock, onEvent } = given;
+  const { fetch = (url: string, init: RequestInit) => globalThis.fetch(url, init) } = given;
+  const { timeoutMs = 5_000, maxBytes = 262_144, maxWaitMs = 1_000 } = given;
+  const { minFreshSeconds = 5, maxFreshSeconds = 86_400, outageToleranceSeconds = 3_600 } = given;
+  // A state that is null is a damaged one.
+  const { state } = options;
   if ((issuer === undefined) === (jwksUri === undefined)) {
     throw new ConfigError("ERR_OPTION_INVALID", "give either issuer or jwksUri");
   }
   if (issuer !== undefined) checkUrl(issuer, "issuer", allowInsecure);
   if (jwksUri !== undefined) checkUrl(jwksUri, "jwksUri", allowInsecure);
-  const fetch: Fetch = options.fetch ?? ((url, init) => globalThis.fetch(url, init));
   const bounds = { minFreshSeconds, maxFreshSeconds, defaultFreshSeconds, maxStaleSeconds, outageToleranceSeconds };
   return { issuer, jwksUri, allowInsecure, fetch, clock, timeoutMs, maxBytes, maxWaitMs, bounds, onEvent, state };
 }

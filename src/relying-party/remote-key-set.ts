@@ -235,7 +235,7 @@ export function createKeySet(
   function emit(event: KeySetEvent): void {
     if (signal.aborted) return;
     measured.note(event);
-    if (onEvent !== undefined) notify(onEvent, event);
+    notify(onEvent, event);
   }
 
   function unknownKid(): TokenError {

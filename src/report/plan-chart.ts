@@ -22,14 +22,6 @@ const rowHeight = 34;
 const narrowRowHeight = 46;
 const barHeight = 20;
 
-/** A drawn chart: the lines of its SVG, below `top`. */
-export interface PlanChart {
-  readonly width: number;
-  /** Below the last bar; the axis takes {@link axisHeight} more. */
-  readonly bottom: number;
-  readonly parts: readonly string[];
-}
-
 /** Height of an axis with dates, and of one without. */
 export const axisHeight = { wide: 58, narrow: 42 } as const;
 
@@ -94,8 +86,8 @@ export const chartPatterns =
   '<pattern id="crosses" width="8" height="8" patternUnits="userSpaceOnUse">' +
   '<path class="cross" d="M0 0L8 8M8 0L0 8" stroke-width="1.5"/></pattern></defs>';
 
-/** Draws keys as bars over an axis of time. States differ by pattern as well as by colour. */
-export function planChart(plan: RotationPlan, layout: ChartLayout, top: number): PlanChart {
+/** Draws keys as bars over an axis of time, as lines of SVG below `top`. States differ by pattern as well as by colour. */
+export function planChart(plan: RotationPlan, layout: ChartLayout, top: number) {
   const { margin, labelWidth, leastStretch, tail, leastWidth } = layout;
   const stretches = planScale(plan, { width: 1, least: 0, tail: 0 }).moments.length - 1;
   const axisWidth = Math.max(leastWidth - 2 * margin - labelWidth, stretches * leastStretch + tail);
@@ -106,6 +98,7 @@ export function planChart(plan: RotationPlan, layout: ChartLayout, top: number):
   const chart = { layout, scale, left, right: left + axisWidth, top, bottom };
   return {
     width: axisWidth + labelWidth + 2 * margin,
+    /** Below the last bar; the axis takes {@link axisHeight} more. */
     bottom,
     parts: [
       ...modeShade(plan, chart),

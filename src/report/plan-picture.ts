@@ -2,17 +2,7 @@ import type { KeyState } from "../store/store.ts";
 import { type RotationPlan, planKeyName } from "../rotation/plan.ts";
 import { durationText, relativeText, timeText } from "../rotation/format.ts";
 import { type PlanScale, numberedSteps, planScale, shortened } from "./plan-scale.ts";
-import { type Color, indented, painted } from "./terminal.ts";
-
-/** What a terminal can show. */
-export interface PictureOptions {
-  /** Width of the terminal, in characters. */
-  readonly columns: number;
-  /** Escape sequences for colours. Default: none. */
-  readonly color?: boolean | undefined;
-  /** ASCII only. Default: `false`. */
-  readonly ascii?: boolean | undefined;
-}
+import { type Color, type Terminal, indented, painted } from "./terminal.ts";
 
 type Shown = Exclude<KeyState, "removed">;
 
@@ -61,18 +51,13 @@ interface Cell {
 }
 
 /** A plan as a picture for a terminal, with its steps below. */
-export function planPicture(plan: RotationPlan, options: PictureOptions): string {
-  const columns = Math.max(options.columns, narrowest);
-  return [
-    ...timeline(plan, { ...options, columns }),
-    "",
-    ...legend(plan, { ...options, columns }),
-    "",
-    ...stepLines(plan, columns),
-  ].join("\n");
+export function planPicture(plan: RotationPlan, terminal: Terminal): string {
+  const columns = Math.max(terminal.columns, narrowest);
+  const wide = { ...terminal, columns };
+  return [...timeline(plan, wide), "", ...legend(plan, wide), "", ...stepLines(plan, columns)].join("\n");
 }
 
-function timeline(plan: RotationPlan, { columns, color = false, ascii = false }: PictureOptions): string[] {
+function timeline(plan: RotationPlan, { columns, color, ascii }: Terminal): string[] {
   const glyph = glyphs[ascii ? "ascii" : "unicode"];
   const names = plan.keys.map((key) => ({ ...key, name: planKeyName(plan, key) }));
   const longest = Math.max("rotation mode".length, ...names.map(({ name }) => name.length + 4));
@@ -160,7 +145,7 @@ function labels(plan: RotationPlan, scale: PlanScale, width: number, above: bool
   return cells;
 }
 
-function legend(plan: RotationPlan, { columns, color = false, ascii = false }: PictureOptions): string[] {
+function legend(plan: RotationPlan, { columns, color, ascii }: Terminal): string[] {
   const glyph = glyphs[ascii ? "ascii" : "unicode"];
   const meanings: readonly (readonly [Shown | "mode", string])[] = [
     ["active", "active"],

@@ -56,13 +56,6 @@ export function planScale(
   };
 }
 
-/** Steps at one moment, with its number in the picture. */
-export interface NumberedSteps {
-  readonly number: number;
-  readonly at: number;
-  readonly steps: readonly (PlanStep & { readonly title: string })[];
-}
-
 /** What a step does to its key. */
 export const planVerbs: Readonly<Record<PlanStep["action"], string>> = {
   announced: "announce",
@@ -76,7 +69,8 @@ export const planVerbs: Readonly<Record<PlanStep["action"], string>> = {
   restarted: "wait again with",
 };
 
-export function numberedSteps(plan: RotationPlan): NumberedSteps[] {
+/** The steps at each moment, with its number in the picture. */
+export function numberedSteps(plan: RotationPlan) {
   const moments = [...new Set(plan.steps.map(({ at }) => at))].sort((a, b) => a - b);
   const titled = plan.steps.map((step) =>
     Object.assign({}, step, { title: `${planVerbs[step.action]} ${step.use} ${planKeyName(plan, step)}` }),

@@ -110,30 +110,32 @@ rotation mode │                     ▀▀▀▀▀▀▀▀▀▀▀▀▀▀
 
 /** The picture, without the legend and the steps. */
 const timeline = (picture: string): string => picture.split("\n\n", 1)[0] ?? "";
+/** A terminal without colours. */
+const plain = { color: false, ascii: false };
 const framed = (picture: string): string => `\n${picture}\n`;
 
 describe("the plan in a terminal", () => {
   test("one key, 80 columns: the picture and its steps", () => {
-    assert.equal(framed(planPicture(quiet, { columns: 80 })), pictures.quiet);
+    assert.equal(framed(planPicture(quiet, { ...plain, columns: 80 })), pictures.quiet);
   });
 
   test("keys in every state, both uses, 100 columns", () => {
-    assert.equal(framed(timeline(planPicture(busy, { columns: 100 }))), pictures.busy);
+    assert.equal(framed(timeline(planPicture(busy, { ...plain, columns: 100 }))), pictures.busy);
   });
 
   test("40 columns and ASCII only", () => {
-    const lines = planPicture(busy, { columns: 40, ascii: true }).split("\n");
+    const lines = planPicture(busy, { ...plain, columns: 40, ascii: true }).split("\n");
     assert.equal(framed(lines.slice(0, 17).join("\n")), pictures.narrow);
   });
 
   test("an empty store", () => {
-    assert.equal(framed(timeline(planPicture(plan([], policy, start), { columns: 60 }))), pictures.first);
+    assert.equal(framed(timeline(planPicture(plan([], policy, start), { ...plain, columns: 60 }))), pictures.first);
   });
 
   test("no line is wider than the terminal, but for kids that are", () => {
     for (let columns = 40; columns <= 200; columns += 1) {
       for (const ascii of [true, false]) {
-        const wide = planPicture(busy, { columns, ascii })
+        const wide = planPicture(busy, { ...plain, columns, ascii })
           .split("\n")
           .filter((line) => line.length > columns && !line.includes(kid) && !line.includes(otherKid));
         assert.deepEqual(wide, [], `${columns} columns`);
@@ -142,23 +144,25 @@ describe("the plan in a terminal", () => {
   });
 
   test("a day and an hour are to be seen beside 90 days, however far ahead it looks", () => {
-    const [, first = ""] = timeline(planPicture(quiet, { columns: 80 })).split("\n");
+    const [, first = ""] = timeline(planPicture(quiet, { ...plain, columns: 80 })).split("\n");
     assert.ok(/▒{3,}/.test(first));
-    const far = timeline(planPicture(plan([active], policy, start, start + 700 * day), { columns: 80 })).split("\n");
+    const far = timeline(
+      planPicture(plan([active], policy, start, start + 700 * day), { ...plain, columns: 80 }),
+    ).split("\n");
     for (const line of far.filter((line) => line.includes("(next"))) assert.match(line, /╍/);
   });
 
   test("colours are escape sequences around the same picture", () => {
-    const colored = planPicture(busy, { columns: 80, color: true });
+    const colored = planPicture(busy, { ...plain, columns: 80, color: true });
     assert.ok(colored.includes("\u001b[32m█\u001b[39m"));
     // oxlint-disable-next-line no-control-regex
-    assert.equal(colored.replaceAll(/\u001b\[\d+m/g, ""), planPicture(busy, { columns: 80 }));
+    assert.equal(colored.replaceAll(/\u001b\[\d+m/g, ""), planPicture(busy, { ...plain, columns: 80 }));
   });
 
   test("a kid cannot command the terminal", () => {
     const nasty = record("\u001b[31m\u202e", "active", { announcedAt: start, activatedAt: start });
     // oxlint-disable-next-line no-control-regex
-    assert.doesNotMatch(planPicture(plan([nasty], policy, start), { columns: 80 }), /[\u001b\u202e]/);
+    assert.doesNotMatch(planPicture(plan([nasty], policy, start), { ...plain, columns: 80 }), /[\u001b\u202e]/);
   });
 });
 
