@@ -17,6 +17,7 @@ import { part, skipWithout } from "../support/parts.ts";
 import { type PostgresServer, startPostgres, startStandby } from "../support/postgres.ts";
 import { committed, eventOf, tombstone } from "../support/records.ts";
 import { eventually, freePort, temporaryFolder } from "../support/service.ts";
+import { soak } from "../support/soak.ts";
 import { endChild, startChild } from "./processes.ts";
 import { checkSteps } from "./steps.ts";
 
@@ -367,9 +368,11 @@ describe("the store in PostgreSQL", { skip }, () => {
       await refusal(postgresStores(server.url(later)), "ERR_STORE_FORMAT", /version 2, .* up to 1; update jwksd/);
     });
 
-    test("twenty first starts at once make one schema", async (t) => {
+    const starts = soak(20, 8);
+
+    test(`${starts} first starts at once make one schema`, async (t) => {
       const url = server.url(database());
-      const stores = await Promise.all(Array.from({ length: 20 }, () => opened(t, url)));
+      const stores = await Promise.all(Array.from({ length: starts }, () => opened(t, url)));
       const issuer = issuerOf();
       const outcomes = await Promise.allSettled(
         stores.map((each) => each.store(issuer).commit(0, [tombstone("a")], [])),
@@ -412,13 +415,15 @@ describe("the store in PostgreSQL", { skip }, () => {
         "UPDATE jwksd.leases SET until = 9223372036854775807",
         "UPDATE jwksd.leases SET publishes = -1",
       ];
+      const name = database();
+      const stores = await opened(t, server.url(name));
       for (const damage of damages) {
-        const name = database();
-        const stores = await opened(t, server.url(name));
-        await stores.store("https://op.example").commit(0, [tombstone("a"), tombstone("b")], []);
-        await stores.store("https://op.example").join({ id: "a", name: "a" }, 60_000);
+        // What was damaged before is another issuer's.
+        const issuer = issuerOf();
+        await stores.store(issuer).commit(0, [tombstone("a"), tombstone("b")], []);
+        await stores.store(issuer).join({ id: "a", name: "a" }, 60_000);
         server.sql(damage, name);
-        const error = await refusal(stores.store("https://op.example").load(), "ERR_RECORDS_INVALID", /damaged/);
+        const error = await refusal(stores.store(issuer).load(), "ERR_RECORDS_INVALID", /damaged/);
         assert.ok(!inspect(error, { depth: Infinity, showHidden: true }).includes("secret"), damage);
       }
     });
