@@ -1,10 +1,15 @@
 import type { IncomingMessage } from "node:http";
+import { TokenError } from "../errors.ts";
 
 /** A token has at most 16 KiB. Escapes can make its claims longer on the way. */
 const maxBytes = 65_536;
 
 /** A body is longer than {@link maxBytes}. What is left of it is thrown away as it arrives. */
-export class TooLong extends Error {}
+export class TooLong extends TokenError {
+  constructor() {
+    super("ERR_CLAIMS_INVALID", `the body is longer than ${maxBytes} bytes`);
+  }
+}
 
 /** Reads the body of a request. Rejects with {@link TooLong}, or when the connection ends. */
 export function readBody(request: IncomingMessage): Promise<Uint8Array> {
@@ -14,7 +19,7 @@ export function readBody(request: IncomingMessage): Promise<Uint8Array> {
     const refuse = (): void => {
       request.removeAllListeners("data");
       request.resume();
-      reject(new TooLong(`the body is longer than ${maxBytes} bytes`));
+      reject(new TooLong());
     };
     request.once("error", reject);
     if (Number(request.headers["content-length"] ?? 0) > maxBytes) return refuse();

@@ -33,9 +33,6 @@ const limits = {
 /** Length and flag before each message. */
 const prefixBytes = 5;
 
-/** A server of gRPC that is not listening yet. */
-export type GrpcServer = ReturnType<typeof createGrpcServer>;
-
 class CallError extends Error implements Failure {
   readonly status: Failure["status"];
 
@@ -46,7 +43,7 @@ class CallError extends Error implements Failure {
 }
 
 /**
- * A server of unary calls without TLS and without compression.
+ * A server of unary calls, without TLS and without compression, that is not listening yet.
  *
  * @param methods by path, such as `/v1.ExternalJWTSigner/Sign`
  * @param failureOf what a caller is told of an error

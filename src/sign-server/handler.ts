@@ -1,9 +1,8 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Clock } from "../clock.ts";
-import { codeOf } from "../errors.ts";
 import { signToken } from "../token/sign.ts";
 import type { Audit } from "./audit.ts";
-import { TooLong, readBody } from "./body.ts";
+import { readBody } from "./body.ts";
 import { createPlaces } from "./places.ts";
 import { type SignPolicy, checkAllowed } from "./policy.ts";
 import { type SignReply, problem, problemOf } from "./replies.ts";
@@ -24,21 +23,14 @@ export interface SignOf {
  * nothing signs bytes of a caller's choice.
  */
 export function signHandler(sign: SignOf): (request: IncomingMessage, response: ServerResponse) => void {
-  const takePlace = createPlaces();
+  const inPlace = createPlaces(sign.audit);
 
   async function answerSign(request: IncomingMessage): Promise<SignReply> {
-    let leave: (() => void) | undefined;
     try {
-      leave = takePlace(request.socket);
-      const text = await tokenFor(await readBody(request), sign);
-      sign.audit.count();
+      const text = await inPlace(request.socket, async () => tokenFor(await readBody(request), sign));
       return { status: 200, contentType: "application/jwt", text };
     } catch (error) {
-      sign.audit.count(error instanceof TooLong ? "ERR_CLAIMS_INVALID" : codeOf(error));
-      if (!(error instanceof TooLong)) return problemOf(error);
-      return problem(413, error.message, { code: "ERR_CLAIMS_INVALID", retryable: false });
-    } finally {
-      leave?.();
+      return problemOf(error);
     }
   }
 

@@ -1,7 +1,7 @@
 import { createPublicKey } from "node:crypto";
-import { ConfigError, JwksdError, SignerError, TokenError, codeOf } from "../errors.ts";
+import { ConfigError, JwksdError, SignerError, TokenError } from "../errors.ts";
 import { signPayload } from "../token/sign.ts";
-import { type Failure, type GrpcServer, type Unary, createGrpcServer, status } from "./grpc.ts";
+import { type Failure, type Unary, createGrpcServer, status } from "./grpc.ts";
 import type { SignOf } from "./handler.ts";
 import { createPlaces } from "./places.ts";
 import { bytesField, numberField, readFields, textOf } from "./protobuf.ts";
@@ -23,13 +23,9 @@ const refreshSeconds = 300;
  * @see https://github.com/kubernetes/enhancements/tree/master/keps/sig-auth/740-service-account-external-signing
  * @see k8s.io/externaljwt/apis/v1/api.proto of Kubernetes 1.34 to 1.36
  */
-export function createKubernetesSigner(
-  sign: SignOf,
-  maxLifetimeSeconds: number,
-  formerKeys: readonly FormerKey[],
-): GrpcServer {
+export function createKubernetesSigner(sign: SignOf, maxLifetimeSeconds: number, formerKeys: readonly FormerKey[]) {
   const { issuer, keys, policy, audit, clock } = sign;
-  const takePlace = createPlaces();
+  const inPlace = createPlaces(audit);
 
   async function signClaims(message: Uint8Array): Promise<Uint8Array> {
     const claims = claimsIn(message);
@@ -38,20 +34,7 @@ export function createKubernetesSigner(
     return Buffer.concat([bytesField(1, header), bytesField(2, signature)]);
   }
 
-  const Sign: Unary = async (message, connection) => {
-    let leave: (() => void) | undefined;
-    try {
-      leave = takePlace(connection);
-      const signed = await signClaims(message);
-      audit.count();
-      return signed;
-    } catch (error) {
-      audit.count(codeOf(error));
-      throw error;
-    } finally {
-      leave?.();
-    }
-  };
+  const Sign: Unary = (message, connection) => inPlace(connection, () => signClaims(message));
 
   const FetchKeys: Unary = async () => {
     const published = keys.published();

@@ -1,4 +1,5 @@
 import { ConfigError, JwksdError, TokenError, codeOf } from "../errors.ts";
+import { TooLong } from "./body.ts";
 
 /** A whole response. */
 export interface SignReply {
@@ -44,6 +45,7 @@ export function problemOf(error: unknown): SignReply {
 /** @see RFC 9110 section 15 */
 function statusOf(error: JwksdError): number {
   if (error.retryable) return 503;
+  if (error instanceof TooLong) return 413;
   if (error.code === "ERR_CLAIMS_FORBIDDEN") return 403;
   return error instanceof TokenError || error instanceof ConfigError ? 400 : 500;
 }

@@ -1,19 +1,33 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { createAudit } from "../../src/sign-server/audit.ts";
 import { createPlaces } from "../../src/sign-server/places.ts";
+import { simulatedClock } from "../support/simulated.ts";
 
 const busy = { code: "ERR_SIGNER_BUSY", retryable: true };
 
-test("one connection has 64 signatures under way, all have 1,024, and each that ends makes room", () => {
-  const takePlace = createPlaces();
+test("one connection has 64 signatures under way, all have 1,024, and each that ends makes room", async () => {
+  const inPlace = createPlaces(createAudit(simulatedClock(), () => {}));
   const connections = Array.from({ length: 17 }, () => ({}));
   const [greedy = {}, ...others] = connections;
-  const fill = (connection: object): (() => void)[] => Array.from({ length: 64 }, () => takePlace(connection));
-  const leaves = fill(greedy);
-  assert.throws(() => takePlace(greedy), busy);
-  takePlace(others[0] ?? {})();
-  for (const other of others.slice(0, 15)) leaves.push(...fill(other));
-  assert.throws(() => takePlace(others[15] ?? {}), busy);
-  for (const leave of leaves) leave();
-  for (const connection of connections) takePlace(connection)();
+  const end = Promise.withResolvers<void>();
+  const sign = (connection: object): Promise<void> => inPlace(connection, async () => {});
+  const fill = (connection: object): Promise<void>[] =>
+    Array.from({ length: 64 }, () => inPlace(connection, () => end.promise));
+  const underWay = fill(greedy);
+  await assert.rejects(sign(greedy), busy);
+  await sign(others[0] ?? {});
+  for (const other of others.slice(0, 15)) underWay.push(...fill(other));
+  await assert.rejects(sign(others[15] ?? {}), busy);
+  end.resolve();
+  await Promise.all(underWay);
+  for (const connection of connections) await sign(connection);
+});
+
+test("a signature that fails makes room as well", async () => {
+  const inPlace = createPlaces(createAudit(simulatedClock(), () => {}));
+  const failure = new Error("no signature");
+  const failing = Array.from({ length: 64 }, () => inPlace(failure, () => Promise.reject(failure)));
+  for (const { status } of await Promise.allSettled(failing)) assert.equal(status, "rejected");
+  await inPlace(failure, async () => {});
 });
