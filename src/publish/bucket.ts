@@ -28,9 +28,8 @@ const maxBytes = 1_000_000;
 export function parseBucketUrl(url: string): BucketUrl {
   const [, bucket, prefix = ""] = /^s3:\/\/([a-z\d][a-z\d.-]{1,61}[a-z\d])(?:\/([\w!.*'()/-]*))?$/.exec(url) ?? [];
   const trimmed = prefix.replace(/\/$/, "");
-  if (bucket !== undefined && !trimmed.split("/").some((part) => part === "." || part === "..")) {
-    if (trimmed === "" || !trimmed.split("/").includes("")) return { bucket, prefix: trimmed };
-  }
+  const isPath = trimmed === "" || !trimmed.split("/").some((part) => ["", ".", ".."].includes(part));
+  if (bucket !== undefined && isPath) return { bucket, prefix: trimmed };
   throw new ConfigError("ERR_OPTION_INVALID", `${JSON.stringify(url)} is no bucket; write it like s3://BUCKET/PREFIX`);
 }
 

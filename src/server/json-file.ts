@@ -18,15 +18,10 @@ export async function readJsonObject(path: string, what: string): Promise<Record
   });
   const value = jsonOf(text);
   if (value === undefined) {
-    const { line, column } = placeIn(text, faultOf(text) ?? 0);
-    throw bad(`is not JSON: look at line ${line}, column ${column}`);
+    // Both counted from 1, as in editors.
+    const lines = text.slice(0, faultOf(text)).split("\n");
+    throw bad(`is not JSON: look at line ${lines.length}, column ${(lines.at(-1)?.length ?? 0) + 1}`);
   }
   if (!object.holds(value)) throw bad("is not a JSON object");
   return value as Record<string, unknown>;
-}
-
-/** Line and column, counted from 1, as in editors. */
-function placeIn(text: string, index: number): { readonly line: number; readonly column: number } {
-  const lines = text.slice(0, index).split("\n");
-  return { line: lines.length, column: (lines.at(-1)?.length ?? 0) + 1 };
 }

@@ -3,7 +3,7 @@ import type { Clock } from "../clock.ts";
 import { StoreError } from "../errors.ts";
 import { unanswered } from "../manager/metrics.ts";
 import { type StoreSeen, knownError } from "../status/known.ts";
-import type { KeyStore, LeaseSeen } from "../store/store.ts";
+import type { KeyStore } from "../store/store.ts";
 
 /** Bounds of looks at the store, in milliseconds. */
 const limits = {
@@ -48,10 +48,6 @@ export function watchedStore(inner: KeyStore, clock: Clock) {
     if (revision !== seen.revision) seen = { ...seen, revision, revisionSince: clock.now() };
   }
 
-  function noteSelf({ id, publishes, signsWith }: LeaseSeen): void {
-    if (seen.self?.id === id) seen = { ...seen, self: { ...seen.self, publishes, signsWith } };
-  }
-
   const store: KeyStore = {
     async load(options) {
       const snapshot = await note(inner.load(options));
@@ -71,7 +67,8 @@ export function watchedStore(inner: KeyStore, clock: Clock) {
     },
     async renew(lease, forMs, options) {
       const revision = await note(inner.renew(lease, forMs, options));
-      noteSelf(lease);
+      const { id, publishes, signsWith } = lease;
+      if (seen.self?.id === id) seen = { ...seen, self: { ...seen.self, publishes, signsWith } };
       noteRevision(revision);
       return revision;
     },

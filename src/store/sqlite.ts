@@ -65,6 +65,7 @@ export async function sqliteStore(path: string, options: SqliteStoreOptions = {}
 /** The store in a file that is there. */
 function storeIn(path: string, pollMs: number, clock: Clock): KeyStore {
   const watchers = new Set<() => void>();
+  const damaged = (name: string): StoreError => damagedIn(name, path);
   const kept = new SqliteRecords(damaged);
   let timer: NodeJS.Timeout | undefined;
   let open: SqliteFile | undefined;
@@ -151,10 +152,6 @@ function storeIn(path: string, pollMs: number, clock: Clock): KeyStore {
     emptyLog(statements);
     file.noteWritten();
     return result;
-  }
-
-  function damaged(name: string): StoreError {
-    return damagedIn(name, path);
   }
 
   return {
