@@ -23,7 +23,6 @@ export const base = [
   "optional-package",
   "options",
   "printable",
-  "text-hash",
   "trace",
   "urls",
 ] as const;
@@ -35,7 +34,7 @@ export const rooms: Readonly<Record<string, Room>> = {
   keyset: { rooms: ["jwk", "crypto", "signer"], packages: ["jose"] },
   http: { rooms: ["keyset"], packages: [] },
   token: { rooms: ["jwk", "crypto", "signer"], packages: ["jose"] },
-  "relying-party": { rooms: ["jwk"], packages: ["jose"] },
+  "relying-party": { rooms: ["jwk", "crypto"], packages: ["jose"] },
   client: { rooms: ["jwk", "crypto", "token", "relying-party"], packages: ["jose"] },
   provider: { rooms: ["crypto", "keyset", "http", "signer", "token"], packages: ["jose"] },
   "sign-server": {
@@ -43,9 +42,9 @@ export const rooms: Readonly<Record<string, Room>> = {
     packages: ["jose", "node:"],
   },
   "sign-client": { rooms: ["token"], packages: ["node:"] },
-  doctor: { rooms: [], packages: ["jose"] },
+  doctor: { rooms: ["crypto"], packages: ["jose"] },
   store: { rooms: ["jwk"], packages: ["node:", "pg"] },
-  rotation: { rooms: ["jwk", "store"], packages: [] },
+  rotation: { rooms: ["jwk", "crypto", "store"], packages: [] },
   manager: { rooms: ["jwk", "crypto", "keyset", "signer", "store", "rotation", "provider"], packages: ["jose"] },
   kms: {
     rooms: ["jwk", "crypto", "signer"],
@@ -64,6 +63,7 @@ export const rooms: Readonly<Record<string, Room>> = {
   server: {
     rooms: [
       "jwk",
+      "crypto",
       "keyset",
       "http",
       "signer",
@@ -122,7 +122,7 @@ export function forbiddenImports(name: string, room: Room): string {
   const stores = compositions.has(name) || name === "store" ? [] : ["store/(?:index|memory|sqlite|sqlite-.*)\\.ts"];
   const files = compositions.has(name) ? ["index"] : ["index", "open-signer"];
   // Its implementation is chosen by the runtime.
-  const crypto = room.rooms.includes("crypto") ? ["#crypto"] : [];
+  const crypto = [name, ...room.rooms].includes("crypto") ? ["#crypto"] : [];
   return [
     `^${up}(?:${[...others.map((other) => `${other}/[\\w-]+\\.ts`), ...stores, ...files.map((file) => `${file}\\.ts`)].join("|")})$`,
     // Or a part of one, such as jose/key/import.

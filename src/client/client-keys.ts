@@ -1,7 +1,7 @@
 import { ConfigError, KeyMaterialError, TokenError } from "../errors.ts";
 import { type VerificationKeys, entriesOf, verificationKeysOnDemand } from "../jwk/verification-keys.ts";
 import type { Fetch } from "../relying-party/fetch-json.ts";
-import { textHash } from "../text-hash.ts";
+import { textHash } from "../crypto/text-hash.ts";
 import type { KeySource } from "../token/verify.ts";
 import { type RemoteSet, type RemoteSetsOptions, createRemoteSets } from "./remote-sets.ts";
 

@@ -2,7 +2,7 @@ import { type Clock, systemClock } from "../clock.ts";
 import { ConfigError, type ErrorCode, JwksdError, TokenError } from "../errors.ts";
 import { type Rules, callback, checkOptions, clock, number, text, texts } from "../options.ts";
 import type { Fetch } from "../relying-party/fetch-json.ts";
-import { textHash } from "../text-hash.ts";
+import { textHash } from "../crypto/text-hash.ts";
 import { clientAlgorithms } from "../token/client-algorithms.ts";
 import { type VerifiedToken, verify } from "../token/verify.ts";
 import { checkLifetime, checkSoleAudience, checkTimes, checkTyp, futureSeconds } from "./claims.ts";

@@ -5,7 +5,7 @@ import { jwtVerify } from "jose/jwt/verify";
 import { StoreError } from "../errors.ts";
 import { changedRecords } from "../store/changed-records.ts";
 import type { Committed, KeyRecord } from "../store/store.ts";
-import { textHash } from "../text-hash.ts";
+import { textHash } from "../crypto/text-hash.ts";
 import type { Owner } from "./owner.ts";
 import { type WrappingKey, type WrappingKeys, headerOf, missing } from "./wrapping.ts";
 

@@ -1,4 +1,4 @@
-import { textHash } from "../text-hash.ts";
+import { textHash } from "../crypto/text-hash.ts";
 
 const negativeMs = 10_000;
 /** Attackers choose kids. Of a longer kid, the hash is kept: 43 characters in base64url. */

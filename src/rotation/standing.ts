@@ -1,4 +1,4 @@
-import { textHash } from "../text-hash.ts";
+import { textHash } from "../crypto/text-hash.ts";
 import type { Lease, Snapshot } from "../store/store.ts";
 
 /**

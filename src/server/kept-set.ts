@@ -12,7 +12,7 @@ import { canonical } from "../manager/seal.ts";
 import type { WrappingKeys } from "../manager/wrapping.ts";
 import { makeFolder } from "../node/folders.ts";
 import { durationText } from "../rotation/format.ts";
-import { textHash } from "../text-hash.ts";
+import { textHash } from "../crypto/text-hash.ts";
 import type { PublicKeys } from "./public-keys.ts";
 
 const typ = "jwksd-kept-set+jwt";
