@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
-import { createPublicKey, generateKeyPairSync } from "node:crypto";
+import { createPublicKey } from "node:crypto";
 import { describe, test } from "node:test";
 import type { Client } from "../../src/index.ts";
-import { type PrivateJwk, ecKey, withoutPrivate } from "../support/keys.ts";
+import { type PrivateJwk, ecKey, rsaKey, withoutPrivate } from "../support/keys.ts";
 import { type Signature, compact, hmac, noSignature, signature, verdict } from "../token/compact.ts";
 import { client, clientId, entry, goodClaims, kinds, privateKeys, tokenOf, verifier } from "./client.ts";
 
@@ -67,13 +67,6 @@ for (const kind of kinds) {
   });
 }
 
-/** An RSA key by the size of its parts, in bits. One that is not to be used need not be a real one. */
-function rsaOf(modulusLength: number, publicExponent?: number): PrivateJwk {
-  return generateKeyPairSync("rsa", { modulusLength, ...(publicExponent && { publicExponent }) }).privateKey.export({
-    format: "jwk",
-  }) as PrivateJwk;
-}
-
 const bytes = (text: string): string => Buffer.from(text, "hex").toString("base64url");
 const modulus = (bits: number): string =>
   bytes(`${(2 ** ((bits - 1) % 8)).toString(16).padStart(2, "0")}${"a5".repeat(Math.ceil(bits / 8) - 1)}`);
@@ -81,11 +74,11 @@ const made = (bits: number, exponent: string): object => ({ kty: "RSA", n: modul
 
 describe("sizes of RSA keys: 2048 to 4096 bits, the exponent at most 32", () => {
   const working: [name: string, key: PrivateJwk, expect: string][] = [
-    ["2047 bits", rsaOf(2047), "ERR_TOKEN_KID_UNKNOWN"],
+    ["2047 bits", rsaKey(2047), "ERR_TOKEN_KID_UNKNOWN"],
     ["2048 bits", rsa, "accepted"],
-    ["4096 bits", rsaOf(4096), "accepted"],
-    ["an exponent of 2 bits", rsaOf(2048, 3), "accepted"],
-    ["an exponent of 32 bits", rsaOf(2048, 4_294_967_291), "accepted"],
+    ["4096 bits", rsaKey(4096), "accepted"],
+    ["an exponent of 2 bits", rsaKey(2048, 3), "accepted"],
+    ["an exponent of 32 bits", rsaKey(2048, 4_294_967_291), "accepted"],
   ];
   for (const [name, key, expect] of working) {
     for (const alg of ["RS256", "PS256"]) {

@@ -36,7 +36,7 @@ const pool = {
   ec: (["P-256", "P-384", "P-521"] as const).flatMap((crv) =>
     [0, 1, 2].map((index) => ecKey(`encryption ${index}`, crv)),
   ),
-  rsa: [2048, 2056, 3072].map(rsaKey),
+  rsa: [2048, 2056, 3072].map((bits) => rsaKey(bits)),
 };
 
 const ecAlg = fc.constantFrom(undefined, "ECDH-ES", "ECDH-ES+A128KW", "ECDH-ES+A256KW");

@@ -57,22 +57,23 @@ export function named(kid: string, key: EcPrivateJwk | PrivateJwk = ecKey(kid)):
   return { ...key, kid };
 }
 
-const rsaKeys = new Map<number, PrivateJwk>();
+const rsaKeys = new Map<string, PrivateJwk>();
 
-/** A private RSA key of the tests: the same for the same length, as making one takes up to a second. */
-export function rsaKey(bits: number = 2048): PrivateJwk {
-  const key = rsaKeys.get(bits) ?? keptRsaKey(bits);
-  rsaKeys.set(bits, key);
+/** A private RSA key of the tests: the same for the same length and exponent, as making one takes up to a second. */
+export function rsaKey(modulusLength: number = 2048, publicExponent: number = 65_537): PrivateJwk {
+  const name = `rsa-${modulusLength}-${publicExponent}`;
+  const key = rsaKeys.get(name) ?? keptRsaKey(name, { modulusLength, publicExponent });
+  rsaKeys.set(name, key);
   return key;
 }
 
-function keptRsaKey(bits: number): PrivateJwk {
+function keptRsaKey(name: string, options: { modulusLength: number; publicExponent: number }): PrivateJwk {
   const folder = join(tmpdir(), `jwksd-test-keys-${process.getuid?.() ?? "own"}`);
-  const file = join(folder, `rsa-${bits}.json`);
+  const file = join(folder, `${name}.json`);
   try {
     return JSON.parse(readFileSync(file, "utf8")) as PrivateJwk;
   } catch {
-    const key = generateKeyPairSync("rsa", { modulusLength: bits }).privateKey.export({ format: "jwk" });
+    const key = generateKeyPairSync("rsa", options).privateKey.export({ format: "jwk" });
     mkdirSync(folder, { recursive: true, mode: 0o700 });
     // Another process may make one, too; none reads a part of a file.
     writeFileSync(`${file}.${process.pid}`, JSON.stringify(key), { mode: 0o600 });

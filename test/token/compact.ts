@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { constants, createHmac, createPrivateKey, sign } from "node:crypto";
+import { type KeyObject, constants, createHmac, createPrivateKey, sign } from "node:crypto";
 import { inspect } from "node:util";
 import { JwksdError } from "../../src/index.ts";
 
@@ -11,9 +11,19 @@ const pkcs1 = { padding: constants.RSA_PKCS1_PADDING };
 const ecdsa = { dsaEncoding: "ieee-p1363" } as const;
 const families = { RS: pkcs1, PS: pss, ES: ecdsa };
 
+const keys = new Map<string, KeyObject>();
+
+/** The key of a JWK, which is read once. */
+function keyOf(privateJwk: object): KeyObject {
+  const name = JSON.stringify(privateJwk);
+  const key = keys.get(name) ?? createPrivateKey({ key: { ...privateJwk }, format: "jwk" });
+  keys.set(name, key);
+  return key;
+}
+
 /** A signature by any algorithm of RFC 7518 and RFC 8037, made without jose, so that no test depends on what jose would sign. */
 export function signature(alg: string, privateJwk: object): Signature {
-  const key = createPrivateKey({ key: { ...privateJwk }, format: "jwk" });
+  const key = keyOf(privateJwk);
   if (alg === "EdDSA" || alg === "Ed25519") return (input) => sign(null, input, key);
   const options = families[alg.slice(0, 2) as keyof typeof families];
   return (input) => sign(`sha${alg.slice(2)}`, input, { key, ...options });

@@ -1,5 +1,6 @@
-import { generateKeyPairSync, verify } from "node:crypto";
+import { createPrivateKey, createPublicKey, verify } from "node:crypto";
 import { crc32c } from "../../../src/kms/google-crc32c.ts";
+import { rsaKey } from "../keys.ts";
 import { type ServiceKey, derOf, serviceKey } from "./ecdsa.ts";
 import { Refusal, type StubAnswer, type StubRequest, type StubServer, stubServer } from "./stub-server.ts";
 
@@ -43,7 +44,7 @@ const algorithms = { EC_SIGN_P256_SHA256: 12, EC_SIGN_P384_SHA384: 13, EC_SIGN_S
 const levels = { SOFTWARE: 1, HSM: 2 };
 const asymmetricSign = 5;
 
-const account = generateKeyPairSync("rsa", { modulusLength: 2048 });
+const account = createPrivateKey({ key: rsaKey(), format: "jwk" });
 const email = "jwksd@project.iam.gserviceaccount.com";
 
 /** Content of the file of a service account that may do everything. */
@@ -52,7 +53,7 @@ export const serviceAccount = {
   // Without it the SDK looks for the name of a project: it runs gcloud, and asks a metadata server.
   project_id: "project",
   private_key_id: "k1",
-  private_key: account.privateKey.export({ type: "pkcs8", format: "pem" }).toString(),
+  private_key: account.export({ type: "pkcs8", format: "pem" }).toString(),
   client_email: email,
 };
 
@@ -151,7 +152,7 @@ export async function googleStub(): Promise<GoogleStub> {
 function tokenProblem({ headers }: StubRequest): string | undefined {
   const [, signed = "", header = "", claims = "", signature = ""] =
     /^Bearer (([\w-]+)\.([\w-]+))\.([\w-]+)$/.exec(headers.authorization ?? "") ?? [];
-  if (!verify("sha256", Buffer.from(signed), account.publicKey, Buffer.from(signature, "base64url")))
+  if (!verify("sha256", Buffer.from(signed), createPublicKey(account), Buffer.from(signature, "base64url")))
     return "a wrong token";
   const { alg } = JSON.parse(Buffer.from(header, "base64url").toString()) as { alg?: string };
   const { iss, sub, exp, scope } = JSON.parse(Buffer.from(claims, "base64url").toString()) as Record<string, unknown>;
