@@ -20,8 +20,8 @@ describe("replicas as processes over PostgreSQL", { skip: skipWithout("initdb", 
   });
   after(() => stopCluster(cluster));
 
-  // Ten rotations go on for longer, until every kind of fault has been, and that is most of the time.
-  const [rotations, replicas, issuers] = isSoak ? [1_000, 3, 24] : [10, 2, 4];
+  // Five rotations go on for longer, until every kind of fault has been, and that is most of the time.
+  const [rotations, replicas, issuers] = isSoak ? [1_000, 3, 24] : [5, 2, 4];
 
   test(
     `${rotations} rotations, while processes, lines, servers and commands do their worst: no token that a ready replica does not know`,
