@@ -87,11 +87,7 @@ export async function changeKeys(keys: CommandKeys, options: ChangeOptions, deci
   }
 }
 
-async function commit(
-  keys: CommandKeys,
-  draft: NewKey | undefined,
-  decide: Decide,
-): Promise<Pick<Report, "change" | "external">> {
+async function commit(keys: CommandKeys, draft: NewKey | undefined, decide: Decide) {
   const { io, keyring, settings, signers } = keys;
   const key = draft && (await makeReal(keys, draft));
   const uri = key && uriOf(key);

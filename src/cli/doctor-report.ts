@@ -1,4 +1,5 @@
 import { setResponse } from "../doctor/exchange.ts";
+import { severities } from "../doctor/finding.ts";
 import type { Happening } from "../doctor/node/index.ts";
 import type { Break, Exchange, Finding, Observations, Severity } from "../doctor/index.ts";
 import { jsonOf } from "../json.ts";
@@ -38,7 +39,7 @@ export function report(
   const { checked } = scope(observations);
   const looked = `Checked ${checked.length === 0 ? "the document" : checked.join(", ")}.`;
   if (findings.length === 0) return `${printable(target)}: nothing is wrong. ${looked}`;
-  const counts = (["broken", "risk", "advice"] as const)
+  const counts = severities
     .map((severity) => `${findings.filter((finding) => finding.severity === severity).length} ${severity}`)
     .join(", ");
   const sections = findings.map((finding) => section(finding, terminal));

@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { Command, InvalidArgumentError, Option } from "commander";
-import { atLeast } from "../doctor/finding.ts";
+import { atLeast, severities } from "../doctor/finding.ts";
 import { type Code, type Observations, type Severity, codes, examine } from "../doctor/index.ts";
 import { type Happening, type ObserveOptions, observe, observeBody } from "../doctor/node/index.ts";
 import { ConfigError, ServiceError } from "../errors.ts";
@@ -15,7 +15,6 @@ import { type Io, iso, print, readInput } from "./io.ts";
 import { readToken } from "./verify.ts";
 
 const maxFileBytes = 5_000_000;
-const severities: readonly Severity[] = ["broken", "risk", "advice"];
 
 interface Flags {
   readonly allowInsecure?: true;

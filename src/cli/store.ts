@@ -101,12 +101,7 @@ function storeIn(settings: Settings, flags: Flags, flag: "from" | "to"): Setting
  * @throws StateError `ERR_TRANSITION`: somebody runs on the source, it has no seal or no keys, or the target is in use
  * @throws StoreError `ERR_STORE_CONFLICT`: one of them has changed in the meantime
  */
-async function copied(
-  source: KeyStore,
-  target: KeyStore,
-  settings: Settings,
-  keys: WrappingKeys,
-): Promise<{ readonly records: number; readonly events: number }> {
+async function copied(source: KeyStore, target: KeyStore, settings: Settings, keys: WrappingKeys) {
   const ownerRule = commandedBy(ownerOf(settings));
   const from = createVault({ store: source, keys, ownerRule });
   const { revision, records, seal, leases, now } = await from.store.load();

@@ -33,13 +33,7 @@ export const verify: Primitives["verify"] = (key, alg, bytes, signature) => veri
 export const verifyLater: Primitives["verifyLater"] = (key, alg, bytes, signature) =>
   verifyTaking(wholeTurn, key, alg, bytes, signature);
 
-function verifyTaking(
-  share: number,
-  key: CryptoKey,
-  alg: string,
-  bytes: Bytes,
-  signature: Bytes,
-): boolean | Promise<boolean> {
+function verifyTaking(share: number, key: CryptoKey, alg: string, bytes: Bytes, signature: Bytes) {
   const object = keyObject(key);
   if (object === undefined) return web.verify(key, alg, bytes, signature);
   const { name, hash = null, signatureLength = signature.length, saltLength } = algorithmFor(alg, key, "verify");

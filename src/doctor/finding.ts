@@ -36,13 +36,14 @@ export interface Note {
 
 export const note = (code: Code, seen: string): Note => ({ code, seen });
 
-const order: readonly Severity[] = ["broken", "risk", "advice"];
+/** The worst first. */
+export const severities: readonly Severity[] = ["broken", "risk", "advice"];
 const maxSeen = 10;
 
 /** Groups notes into findings, one for each code. Worst first, then in the order of the table. */
 export function findings(notes: readonly Note[]): Finding[] {
   const byCode = Map.groupBy(notes, ({ code }) => code);
-  return order.flatMap((severity) =>
+  return severities.flatMap((severity) =>
     (Object.keys(codes) as Code[])
       .filter((code) => codes[code].severity === severity && byCode.has(code))
       .map((code) => finding(code, byCode.get(code)?.map(({ seen }) => seen) ?? [])),
@@ -66,4 +67,5 @@ function finding(code: Code, seen: readonly string[]): Finding {
 }
 
 /** Whether one severity is at least as bad as another. */
-export const atLeast = (one: Severity, other: Severity): boolean => order.indexOf(one) <= order.indexOf(other);
+export const atLeast = (one: Severity, other: Severity): boolean =>
+  severities.indexOf(one) <= severities.indexOf(other);

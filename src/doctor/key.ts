@@ -48,11 +48,7 @@ export function requiredOf(kty: unknown): readonly string[] {
 }
 
 /** @see RFC 7638 section 3 */
-async function thumbprint(
-  jwk: Members,
-  members: readonly string[],
-  values: Key["values"],
-): Promise<string | undefined> {
+async function thumbprint(jwk: Members, members: readonly string[], values: Key["values"]) {
   if (members.length === 0) return undefined;
   const canonical: Record<string, string> = {};
   for (const member of members) {

@@ -37,15 +37,7 @@ export function represent(
   cors: boolean,
 ): Representation {
   const validators = ["ETag", document.etag, "Cache-Control", cacheControlValue, ...(cors ? corsHeaders : [])];
-  const headers = [
-    "Content-Type",
-    contentType,
-    "Content-Length",
-    String(document.text.length),
-    ...validators,
-    "X-Content-Type-Options",
-    "nosniff",
-  ];
+  const headers = contentHeaders(contentType, document.text, validators);
   return {
     etag: document.etag,
     get: reply(200, headers, document.text),
@@ -70,24 +62,9 @@ export function withoutBodyOnHead(replies: { readonly get: Reply; readonly head:
  *
  * @see RFC 9457 section 3; RFC 9110 section 15.1
  */
-export function problem(
-  status: number,
-  title: string,
-  detail: string,
-  more: readonly string[] = [],
-): { readonly get: Reply; readonly head: Reply } {
+export function problem(status: number, title: string, detail: string, more: readonly string[] = []) {
   const text = JSON.stringify({ type: "about:blank", title, status, detail });
-  const headers = [
-    "Content-Type",
-    "application/problem+json",
-    "Content-Length",
-    String(text.length),
-    "Cache-Control",
-    "no-store",
-    "X-Content-Type-Options",
-    "nosniff",
-    ...more,
-  ];
+  const headers = [...contentHeaders("application/problem+json", text, ["Cache-Control", "no-store"]), ...more];
   return { get: reply(status, headers, text), head: reply(status, headers, null) };
 }
 
@@ -98,6 +75,12 @@ export const methodNotAllowed = problem(405, "Method Not Allowed", "This documen
   "Allow",
   "GET, HEAD",
 ]);
+
+/** @param text in ASCII */
+function contentHeaders(type: string, text: string, more: readonly string[]): string[] {
+  const content = ["Content-Type", type, "Content-Length", String(text.length)];
+  return [...content, ...more, "X-Content-Type-Options", "nosniff"];
+}
 
 function reply(status: number, headers: readonly string[], body: string | null): Reply {
   // The list is not frozen: Node writes the headers of a frozen list more slowly, by a tenth.

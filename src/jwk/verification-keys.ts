@@ -40,8 +40,7 @@ const rsaAlgs = ["RS256", "PS256", "RS384", "PS384", "RS512", "PS512"];
 const edAlgs = ["EdDSA", "Ed25519"];
 /** @see RFC 7518 sections 6.2.2 and 6.3.2; RFC 8037 section 2 */
 const privateMembers = ["d", "p", "q", "dp", "dq", "qi", "oth"];
-const maxModulusBits = 4096;
-const maxExponentBits = 32;
+const maxRsaBits = { modulus: 4096, exponent: 32 } as const;
 const maxKeys = 256;
 
 /**
@@ -160,15 +159,11 @@ function publicKeyOf(entry: Readonly<Record<string, unknown>>): Pick<Candidate, 
   return { jwk, algs };
 }
 
-function checkRsa({ modulus, exponent }: { modulus: number; exponent: number }): void {
-  if (modulus > maxModulusBits) {
-    throw new KeyMaterialError("ERR_KEY_UNSUPPORTED", `an RSA modulus of more than ${maxModulusBits} bits is refused`);
-  }
-  if (exponent > maxExponentBits) {
-    throw new KeyMaterialError(
-      "ERR_KEY_UNSUPPORTED",
-      `an RSA exponent of more than ${maxExponentBits} bits is refused`,
-    );
+function checkRsa(bits: ReturnType<typeof rsaBits>): void {
+  for (const part of ["modulus", "exponent"] as const) {
+    const most = maxRsaBits[part];
+    if (bits[part] <= most) continue;
+    throw new KeyMaterialError("ERR_KEY_UNSUPPORTED", `an RSA ${part} of more than ${most} bits is refused`);
   }
 }
 

@@ -117,14 +117,8 @@ function hasNoCache(): boolean {
   }
 }
 
-type Reader = ReadableStreamDefaultReader<Uint8Array>;
-
 /** Reads chunk by chunk and stops at the limit. The limit counts decompressed bytes. */
-async function readText(
-  url: string,
-  reader: Reader | undefined,
-  maxBytes: number,
-): Promise<{ readonly text: string; readonly bytes: number }> {
+async function readText(url: string, reader: ReadableStreamDefaultReader<Uint8Array> | undefined, maxBytes: number) {
   const decoder = new TextDecoder("utf-8", { fatal: true });
   const chunks: Uint8Array[] = [];
   let bytes = 0;

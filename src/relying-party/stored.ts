@@ -65,10 +65,7 @@ function leftOrigin({ requestedAt, headers }: StoredSet): number {
 }
 
 /** Kids that came and went between two sets. A kid whose key was replaced is in both lists. */
-export function difference(
-  before: VerificationKeys | undefined,
-  after: VerificationKeys,
-): { readonly added: readonly string[]; readonly removed: readonly string[] } {
+export function difference(before: VerificationKeys | undefined, after: VerificationKeys) {
   const old = before?.identities ?? new Map<string, string>();
   const added = [...after.identities].filter(([kid, identity]) => old.get(kid) !== identity).map(([kid]) => kid);
   const removed = [...old].filter(([kid, identity]) => after.identities.get(kid) !== identity).map(([kid]) => kid);

@@ -3,7 +3,7 @@ import { dueSteps } from "../rotation/due.ts";
 import { durationText, kidText, relativeText, timeText } from "../rotation/format.ts";
 import { stateSince } from "../rotation/records.ts";
 import type { KeyRecord } from "../store/store.ts";
-import type { Known, KnownError, KnownManager } from "./known.ts";
+import type { Known, KnownError, KnownManager, KnownWithoutStore } from "./known.ts";
 import { type Remedy, remedyOf, shellWord } from "./remedies.ts";
 
 /** Something that is wrong, in words. */
@@ -75,7 +75,7 @@ function faultOf(
   return { severity, code, text: `${what}: ${ended(message)}`, since: at, ...remedy };
 }
 
-function keptSet({ keptAt, outage }: NonNullable<Known["withoutStore"]>): Fault {
+function keptSet({ keptAt, outage }: KnownWithoutStore): Fault {
   const what = `The store was not reached since the start, so the set of ${timeText(keptAt)} is published, and nothing is signed`;
   return faultOf(what, outage, remedyOf(outage.code));
 }

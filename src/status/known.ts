@@ -70,14 +70,14 @@ export interface KnownManager {
 /** Where the keys of a service come from, if it manages them. */
 export interface KnownKeys {
   readonly manager?: KnownManager | undefined;
-  /** The store was not reached since the start, and a kept set is published. */
-  readonly withoutStore?:
-    | {
-        /** When the store was last known to hold the kept set. */
-        readonly keptAt: number;
-        readonly outage: KnownError;
-      }
-    | undefined;
+  readonly withoutStore?: KnownWithoutStore | undefined;
+}
+
+/** The store was not reached since the start, and a kept set is published. */
+export interface KnownWithoutStore {
+  /** When the store was last known to hold the kept set. */
+  readonly keptAt: number;
+  readonly outage: KnownError;
 }
 
 /** A key as it is published. */

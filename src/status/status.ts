@@ -5,7 +5,7 @@ import { isStanding } from "../rotation/standing.ts";
 import { isLive, isRotating, keyUses, stateSince, uriOf } from "../rotation/records.ts";
 import type { KeyRecord, KeyState, StoredEvent } from "../store/store.ts";
 import { type Fault, faultsOf, replicasAt } from "./faults.ts";
-import type { Known, KnownManager, LogEvent, PublishedKey, StoreSeen } from "./known.ts";
+import type { Known, KnownManager, PublishedKey, StoreSeen } from "./known.ts";
 
 /** One key. */
 export interface KeyStatus extends PublishedKey {
@@ -22,14 +22,9 @@ export interface KeyStatus extends PublishedKey {
 export type ReplicaStatus = ReturnType<typeof replicasOf>[number];
 
 /** All that a running service tells of itself. Plain JSON, without secrets; all times are epoch milliseconds. */
-export interface Status {
+export interface Status extends Pick<Known, "phase" | "issuer" | "jwksUri" | "pid" | "notReady" | "events"> {
   /** By the clock of the store, where there is one. */
   readonly now: number;
-  readonly phase: Known["phase"];
-  readonly issuer: string;
-  readonly jwksUri: string;
-  readonly pid: number;
-  readonly notReady?: string | undefined;
   /** Where the keys come from. `kept-set`: the store was not reached since the start. */
   readonly source: "store" | "files" | "kept-set";
   /** Live keys, signing keys first. */
@@ -58,8 +53,6 @@ export interface Status {
   readonly faults: readonly Fault[];
   /** The newest entries of the audit log, newest first. Nothing authenticates them. */
   readonly past: readonly StoredEvent[];
-  /** The newest events of the log, newest first. */
-  readonly events: readonly LogEvent[];
 }
 
 /** The status of a service that knows this. */
