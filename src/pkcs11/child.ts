@@ -3,7 +3,7 @@
 import { Worker } from "node:worker_threads";
 import { failureOf, toData } from "./failure.ts";
 import type { Answer, Call, FromChild, ToChild, TokenDescription, TokenRequest } from "./messages.ts";
-import { Token } from "./token.ts";
+import { type Token, openToken } from "./token.ts";
 
 let token: Token | undefined;
 let takePin: ((pin: string | undefined) => void) | undefined;
@@ -26,9 +26,8 @@ function handle(message: ToChild): void {
 
 async function start(request: TokenRequest): Promise<void> {
   try {
-    const { token: opened, description, sessions } = await Token.open(request, askPin);
-    token = opened;
-    tell({ kind: "ready", token: description, sessions });
+    token = await openToken(request, askPin);
+    tell({ kind: "ready", token: token.description, sessions: token.sessions });
   } catch (error) {
     // The parent ends this process after reading this message.
     tell({ kind: "failed", failure: toData(failureOf(error)) });

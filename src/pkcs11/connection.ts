@@ -1,6 +1,6 @@
 import { TokenFailure } from "./failure.ts";
 import type { TokenRequest } from "./messages.ts";
-import { type PinSource, PinTries, describePin } from "./pin.ts";
+import { type PinSource, createPinTries, describePin } from "./pin.ts";
 import { type ProcessSettings, TokenProcess } from "./token-process.ts";
 import { nameOfToken } from "./uri.ts";
 
@@ -19,7 +19,7 @@ const lastDelayMs = 5_000;
 export class Connection {
   readonly #target: ConnectionTarget;
   readonly #settings: ProcessSettings;
-  readonly #pins: PinTries;
+  readonly #pins: ReturnType<typeof createPinTries>;
   #users = 0;
   #process: TokenProcess | undefined;
   #starting: Promise<TokenProcess> | undefined;
@@ -33,7 +33,7 @@ export class Connection {
   constructor(target: ConnectionTarget, settings: ProcessSettings) {
     this.#target = target;
     this.#settings = settings;
-    this.#pins = new PinTries(target.pin, target.modulePath);
+    this.#pins = createPinTries(target.pin, target.modulePath);
   }
 
   /** The process, if it takes calls now. */

@@ -89,48 +89,42 @@ const processKey = randomBytes(32);
  * Counts the tries of the PIN of one token, because tokens lock after a few wrong ones. No connection tries a refused PIN again. A PIN that
  * once worked does not count as refused when a login fails for an unknown reason.
  */
-export class PinTries {
-  readonly #source: PinSource | undefined;
-  readonly #modulePath: string;
+export function createPinTries(source: PinSource | undefined, modulePath: string) {
   /** Hash of the last PIN that was tried. */
-  #last = "";
-  #refusal: TokenFailure | undefined;
+  let last = "";
+  let refusal: TokenFailure | undefined;
+  return {
+    /** Why no more PINs are tried. */
+    get refusal() {
+      return known.get(last) === "right" ? undefined : refusal;
+    },
 
-  constructor(source: PinSource | undefined, modulePath: string) {
-    this.#source = source;
-    this.#modulePath = modulePath;
-  }
+    /** To be called before the module is started. */
+    begin(): void {
+      [last, refusal] = ["", undefined];
+    },
 
-  /** Why no more PINs are tried. */
-  get refusal(): TokenFailure | undefined {
-    return known.get(this.#last) === "right" ? undefined : this.#refusal;
-  }
+    /** The PIN, for one try. Rejects with {@link TokenFailure} if it was refused before, or as {@link readPin} does. */
+    async next(token: TokenDescription): Promise<string | undefined> {
+      if (source === undefined) return undefined;
+      const pin = await readPin(source);
+      last = createHmac("sha256", processKey)
+        .update(JSON.stringify([modulePath, token, pin]))
+        .digest("hex");
+      if (known.get(last) !== "refused") return pin;
+      throw new TokenFailure("pin", "this PIN was refused before, or may have been", true);
+    },
 
-  /** To be called before the module is started. */
-  begin(): void {
-    this.#last = "";
-    this.#refusal = undefined;
-  }
+    worked(): void {
+      if (last !== "") known.set(last, "right");
+    },
 
-  /** The PIN, for one try. Rejects with {@link TokenFailure} if it was refused before, or as {@link readPin} does. */
-  async next(token: TokenDescription): Promise<string | undefined> {
-    if (this.#source === undefined) return undefined;
-    const pin = await readPin(this.#source);
-    const tried = JSON.stringify([this.#modulePath, token, pin]);
-    this.#last = createHmac("sha256", processKey).update(tried).digest("hex");
-    if (known.get(this.#last) !== "refused") return pin;
-    throw new TokenFailure("pin", "this PIN was refused before, or may have been", true);
-  }
-
-  worked(): void {
-    if (this.#last !== "") known.set(this.#last, "right");
-  }
-
-  /** After a login without a result, the PIN counts as refused, unless it has worked before. */
-  failed(failure: TokenFailure): void {
-    const isDoubted = failure.reason === "login" && known.get(this.#last) !== "right";
-    if (failure.reason !== "pin" && !isDoubted) return;
-    this.#refusal = failure;
-    if (this.#last !== "") known.set(this.#last, "refused");
-  }
+    /** After a login without a result, the PIN counts as refused, unless it has worked before. */
+    failed(failure: TokenFailure): void {
+      const isDoubted = failure.reason === "login" && known.get(last) !== "right";
+      if (failure.reason !== "pin" && !isDoubted) return;
+      refusal = failure;
+      if (last !== "") known.set(last, "refused");
+    },
+  };
 }

@@ -18,74 +18,38 @@ import { SessionPool } from "./session-pool.ts";
 import { type TokenSelector, nameOfToken } from "./uri.ts";
 
 /** A token after its login. Its errors are for {@link failureOf}. */
-export class Token {
-  readonly #module: PKCS11;
-  readonly #slot: Handle;
-  readonly #pool: SessionPool;
-  readonly #pairs: KeyPair[] = [];
+export type Token = Awaited<ReturnType<typeof openToken>>;
 
-  /** Opens a token. @param askPin called only if the token wants a PIN and a wrong one would not lock it */
-  static async open(
-    { modulePath, token, sessions }: TokenRequest,
-    askPin: (token: TokenDescription) => Promise<string | undefined>,
-  ): Promise<{ readonly token: Token; readonly description: TokenDescription; readonly sessions: number }> {
-    const module = await loadModule(modulePath);
-    const { slot, label, serial, flags } = findToken(module, token);
-    // All sessions of a process share the login, which ends with the last session.
-    const first = module.C_OpenSession(slot, CKF.SERIAL_SESSION);
-    if ((flags & CKF.LOGIN_REQUIRED) !== 0) {
-      checkTries(flags);
-      login(module, first, await askPin({ label, serial }));
-    }
-    const pool = new SessionPool(module, slot, sessions);
-    module.C_CloseSession(first);
-    return { token: new Token(module, slot, pool), description: { label, serial }, sessions: pool.size };
+/** Opens a token. @param askPin called only if the token wants a PIN and a wrong one would not lock it */
+export async function openToken(
+  { modulePath, token, sessions }: TokenRequest,
+  askPin: (token: TokenDescription) => Promise<string | undefined>,
+) {
+  const module = await loadModule(modulePath);
+  const { slot, label, serial, flags } = findToken(module, token);
+  // All sessions of a process share the login, which ends with the last session.
+  const first = module.C_OpenSession(slot, CKF.SERIAL_SESSION);
+  if ((flags & CKF.LOGIN_REQUIRED) !== 0) {
+    checkTries(flags);
+    login(module, first, await askPin({ label, serial }));
+  }
+  const pool = new SessionPool(module, slot, sessions);
+  module.C_CloseSession(first);
+  const pairs: KeyPair[] = [];
+
+  function found(session: OpenSession, pair: KeyPair): FoundKey {
+    return { key: pairs.push(pair) - 1, ...describePair(session, pair) };
   }
 
-  private constructor(module: PKCS11, slot: Handle, pool: SessionPool) {
-    this.#module = module;
-    this.#slot = slot;
-    this.#pool = pool;
-  }
-
-  async run(operation: Operation): Promise<Results[keyof Results]> {
-    switch (operation.kind) {
-      case "sign":
-        return this.#pool.sign(this.#pair(operation.key).privateKey, operation.digest);
-      case "find":
-        return this.#pool.use((session) => this.#found(session, findPair(session, operation.key)));
-      case "generate":
-        return this.#writing(async (session) =>
-          this.#found(session, await generatePair(session, operation.label, operation.id)),
-        );
-      case "rename":
-        return this.#writing((session) =>
-          renamePair(session, this.#pair(operation.key), operation.label, operation.id),
-        );
-      default:
-        return this.#writing((session) => destroyPair(session, operation.key));
-    }
-  }
-
-  /** To be called when nothing is under way, because modules may crash otherwise. */
-  finalize(): void {
-    this.#module.C_Finalize();
-  }
-
-  #found(session: OpenSession, pair: KeyPair): FoundKey {
-    return { key: this.#pairs.push(pair) - 1, ...describePair(session, pair) };
-  }
-
-  #pair(key: number): KeyPair {
-    const pair = this.#pairs[key];
+  function pairOf(key: number): KeyPair {
+    const pair = pairs[key];
     if (pair === undefined) throw new TokenFailure("key", "no such key was found before");
     return pair;
   }
 
   /** Runs `task` in a new session that may write; those of the pool are read-only. */
-  async #writing<T>(task: (session: OpenSession) => T | Promise<T>): Promise<T> {
-    const module = this.#module;
-    const handle = module.C_OpenSession(this.#slot, CKF.SERIAL_SESSION | CKF.RW_SESSION);
+  async function writing<T>(task: (session: OpenSession) => T | Promise<T>): Promise<T> {
+    const handle = module.C_OpenSession(slot, CKF.SERIAL_SESSION | CKF.RW_SESSION);
     try {
       return await task({ module, handle });
     } finally {
@@ -96,6 +60,29 @@ export class Token {
       }
     }
   }
+
+  return {
+    description: { label, serial },
+    sessions: pool.size,
+
+    async run(operation: Operation): Promise<Results[keyof Results]> {
+      switch (operation.kind) {
+        case "sign":
+          return pool.sign(pairOf(operation.key).privateKey, operation.digest);
+        case "find":
+          return pool.use((session) => found(session, findPair(session, operation.key)));
+        case "generate":
+          return writing(async (session) => found(session, await generatePair(session, operation.label, operation.id)));
+        case "rename":
+          return writing((session) => renamePair(session, pairOf(operation.key), operation.label, operation.id));
+        default:
+          return writing((session) => destroyPair(session, operation.key));
+      }
+    },
+
+    /** To be called when nothing is under way, because modules may crash otherwise. */
+    finalize: (): void => module.C_Finalize(),
+  };
 }
 
 async function loadModule(path: string): Promise<PKCS11> {
