@@ -24,7 +24,7 @@ import {
 } from "./leases.ts";
 import { isBusy, storeError } from "./sqlite-errors.ts";
 import { type SqliteFile, createFile, identityOf, openFile } from "./sqlite-file.ts";
-import { SqliteRecords } from "./sqlite-records.ts";
+import { sqliteRecords } from "./sqlite-records.ts";
 import { transaction } from "./sqlite-schema.ts";
 import type { KeyEvent, KeyStore, Lease } from "./store.ts";
 
@@ -66,7 +66,7 @@ export async function sqliteStore(path: string, options: SqliteStoreOptions = {}
 function storeIn(path: string, pollMs: number, clock: Clock): KeyStore {
   const watchers = new Set<() => void>();
   const damaged = (name: string): StoreError => damagedIn(name, path);
-  const kept = new SqliteRecords(damaged);
+  const kept = sqliteRecords(damaged);
   let timer: NodeJS.Timeout | undefined;
   let open: SqliteFile | undefined;
   /** Times that the file was opened. */
