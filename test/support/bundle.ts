@@ -18,9 +18,10 @@ const texts = new Map<string, Promise<string>>();
 
 /** The text of such a file, made once for all tests of a process. */
 export function bundledText(script: string, ...args: readonly string[]): Promise<string> {
+  const name = [script, ...args].join(" ");
   const made =
-    texts.get(script) ?? promisify(execFile)(binary("bun"), ["build", script, ...args]).then(({ stdout }) => stdout);
-  texts.set(script, made);
+    texts.get(name) ?? promisify(execFile)(binary("bun"), ["build", script, ...args]).then(({ stdout }) => stdout);
+  texts.set(name, made);
   return made;
 }
 
