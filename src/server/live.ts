@@ -43,7 +43,8 @@ export function createLive(make: () => Promise<Parts>, clock: Clock) {
     [dueInMs, cancelTimer] = [Infinity, undefined];
     const parts = await make().catch(() => undefined);
     isMaking = false;
-    if (parts !== undefined) for (const [response, known] of streams) send(response, known, parts);
+    const made = Object.entries(parts ?? {}).map(([id, markup]) => ({ id, markup, text: withoutRelative(markup) }));
+    if (parts !== undefined) for (const [response, known] of streams) send(response, known, made);
     const nextMs = Math.min(dueInMs, limits.everyMs);
     dueInMs = Infinity;
     schedule(nextMs);
@@ -81,11 +82,19 @@ export function createLive(make: () => Promise<Parts>, clock: Clock) {
   };
 }
 
+/** A part of the page, and what of it is compared. */
+interface MadePart {
+  readonly id: string;
+  readonly markup: string;
+  readonly text: string;
+}
+
 /** Sends what is new to a reader, and notes it. */
-function send(response: ServerResponse, known: Map<string, string>, parts: Parts): void {
-  const news = Object.entries(parts).filter(([id, markup]) => known.get(id) !== withoutRelative(markup));
-  for (const [id, markup] of news) known.set(id, withoutRelative(markup));
+function send(response: ServerResponse, known: Map<string, string>, made: readonly MadePart[]): void {
+  const news = made.filter(({ id, text }) => known.get(id) !== text);
+  for (const { id, text } of news) known.set(id, text);
+  const markups = Object.fromEntries(news.map(({ id, markup }) => [id, markup]));
   // A comment, where there is nothing new, finds out whether the reader is still there.
-  response.write(news.length === 0 ? ":\n\n" : `data: ${JSON.stringify(Object.fromEntries(news))}\n\n`);
+  response.write(news.length === 0 ? ":\n\n" : `data: ${JSON.stringify(markups)}\n\n`);
   if (response.writableLength > limits.maxUnreadBytes) response.destroy();
 }
