@@ -132,7 +132,7 @@ describe("a watch", () => {
   });
 
   test("ends when a server has sent too much that differs", async () => {
-    const { timeline, asked } = await watched((ms) => response(Buffer.alloc(5_000_000, String(ms))), {
+    const { timeline, asked } = await watched((ms) => response(Buffer.alloc(5_000_000, `x${ms}`)), {
       durationMs: hour,
     });
     assert.equal(asked, 10);

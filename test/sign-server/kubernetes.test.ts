@@ -18,7 +18,9 @@ import { type RunningService, startService, temporaryFolder } from "../support/s
 
 // Debian's Python has Debian's packages.
 const python = existsSync("/usr/bin/python3") ? "/usr/bin/python3" : "python3";
-const hasGrpc = spawnSync(python, ["-c", "import grpc, google.protobuf"]).status === 0 || process.env["CI"];
+const findsGrpc =
+  "from importlib.util import find_spec; exit(not (find_spec('grpc') and find_spec('google.protobuf')))";
+const hasGrpc = spawnSync(python, ["-c", findsGrpc]).status === 0 || process.env["CI"];
 const skip = skipWithout("protoc") || (hasGrpc ? false : skipped("Python has no grpcio; install python3-grpcio"));
 
 const issuer = "https://kubernetes.default.svc";
