@@ -261,7 +261,7 @@ class Simulation {
   }
 }
 
-const rotations = soak(100);
+const rotations = soak(100, 5);
 
 test(
   `${rotations} planned rotations: not one token is refused, whoever verifies it`,
