@@ -20,8 +20,9 @@ export function addListFlags(command: Command): Command {
 
 /** Prints the keys: the state of each, since when, and its next step. */
 export async function listKeys(io: Io, flags: ListFlags): Promise<void> {
-  const { records, policy, isVerified, replicas } = await look(io, flags);
-  const { now } = replicas;
+  const found = await look(io, flags);
+  const { records, policy, isVerified } = found;
+  const { now } = found.replicas;
   const ahead = plan(records, policy, now);
   const still = aftermath(records, policy, now);
   const shown = keyUses.flatMap((use) =>
@@ -36,7 +37,7 @@ export async function listKeys(io: Io, flags: ListFlags): Promise<void> {
     const json = {
       verified: isVerified,
       keys,
-      waits: waitsJson(records, policy, replicas),
+      waits: waitsJson(found),
       rotatingSince: since === undefined ? null : iso(since),
       effects: still,
     };
@@ -52,7 +53,7 @@ export async function listKeys(io: Io, flags: ListFlags): Promise<void> {
       ? "Rotation mode: off."
       : `Rotation mode: on since ${timeText(since)}; caches keep the set for 5 minutes.`;
   print(io, [...lines, "", ...indented(`${mode} ${hidden}`.trim(), columns, 0)].join("\n"));
-  printWaits(io, records, policy, replicas, columns);
+  printWaits(io, found, columns);
   for (const line of still) print(io, ["", ...indented(line, columns, 0)].join("\n"));
 }
 

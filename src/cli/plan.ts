@@ -38,20 +38,21 @@ Examples:
 }
 
 async function showPlan(io: Io, flags: PlanFlags): Promise<void> {
-  const { records, policy, owner, isVerified, replicas } = await look(io, flags);
-  const { now } = replicas;
+  const found = await look(io, flags);
+  const { records, policy, owner, isVerified } = found;
+  const { now } = found.replicas;
   const until = flags.days === undefined ? undefined : now + flags.days * 86_400_000;
   const ahead = plan(records, policy, now, until);
   const still = aftermath(records, policy, now);
   const title = `Key rotation of ${owner.issuer}`;
   if (flags.svg !== undefined) await write(flags.svg, planSvg(ahead, title));
   if (flags.json === true) {
-    const json = { verified: isVerified, ...asJson(ahead, still), waits: waitsJson(records, policy, replicas) };
+    const json = { verified: isVerified, ...asJson(ahead, still), waits: waitsJson(found) };
     return printJson(io, json);
   }
   const terminal = terminalOf(io.stdout, io.environment);
   print(io, planPicture(ahead, terminal));
-  printWaits(io, records, policy, replicas, terminal.columns);
+  printWaits(io, found, terminal.columns);
   for (const line of still) print(io, ["", ...indented(line, terminal.columns, 0)].join("\n"));
   if (flags.svg !== undefined) print(io, `\nwrote ${flags.svg}`);
 }

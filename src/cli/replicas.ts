@@ -11,12 +11,11 @@ import {
 import { aligned, indented, terminalOf } from "../report/terminal.ts";
 import { printable } from "../printable.ts";
 import { kidText } from "../rotation/format.ts";
-import type { RotationPolicy } from "../rotation/policy.ts";
 import { isStanding } from "../rotation/standing.ts";
-import type { KeyRecord, Lease } from "../store/store.ts";
+import type { Lease } from "../store/store.ts";
 import { endCopyCommand } from "./end-copy.ts";
 import { type Io, iso, print, printJson } from "./io.ts";
-import { type Flags, addLookSettings, look } from "./open-keys.ts";
+import { type Flags, type Found, addLookSettings, look } from "./open-keys.ts";
 
 export function replicasCommand(io: Io): Command {
   const command = new Command("replicas");
@@ -38,28 +37,30 @@ Examples:
 }
 
 async function replicas(io: Io, flags: Flags): Promise<void> {
-  const { records, policy, replicas, isVerified } = await look(io, flags);
+  const found = await look(io, flags);
   if (flags["json"] === true) {
+    const { isVerified, replicas } = found;
     const { revision, leases } = replicas;
     const json = {
       verified: isVerified,
       revision,
       replicas: leases.map((lease) => {
-        const held = heldUpBy(lease, records, policy, replicas);
+        const held = heldUpBy(lease, found);
         return replicaJson(lease, replicas, {
           holdsUp: held.map(({ record: { kid, use }, action }) => ({ kid, use, action })),
         });
       }),
-      waits: waitsJson(records, policy, replicas),
+      waits: waitsJson(found),
     };
     return printJson(io, json);
   }
   const { columns } = terminalOf(io.stdout, io.environment);
-  print(io, table(records, policy, replicas).join("\n"));
-  printWaits(io, records, policy, replicas, columns);
+  print(io, table(found).join("\n"));
+  printWaits(io, found, columns);
 }
 
-function table(records: readonly KeyRecord[], policy: RotationPolicy, replicas: ReplicasAt): string[] {
+function table(found: Found): string[] {
+  const { replicas } = found;
   const { leases } = replicas;
   if (leases.length === 0) return ["No replica runs."];
   const rows = leases.map((lease) => [
@@ -71,7 +72,7 @@ function table(records: readonly KeyRecord[], policy: RotationPolicy, replicas: 
   const [heading = "", ...lines] = aligned([["REPLICA", "PUBLISHES", "LAST HEARD OF", "RELIED ON UNTIL"], ...rows]);
   const below = leases.map((lease) => {
     const signs = lease.signsWith.map((kid) => `  signs with ${kidText(kid)}`);
-    const held = heldUpBy(lease, records, policy, replicas).map(
+    const held = heldUpBy(lease, found).map(
       ({ record: { use, kid }, action }) =>
         `  holds up that ${use} ${kidText(kid)} ${action === "activated" ? "becomes active" : "is removed"}`,
     );
@@ -80,25 +81,19 @@ function table(records: readonly KeyRecord[], policy: RotationPolicy, replicas: 
   return [heading].concat(lines.flatMap((line, index) => [line].concat(below[index] ?? [])));
 }
 
-function heldUpBy({ id }: Lease, records: readonly KeyRecord[], policy: RotationPolicy, replicas: ReplicasAt) {
+function heldUpBy({ id }: Lease, { records, policy, replicas }: Found) {
   return heldUpSteps(records, policy, replicas).filter(({ behind }) => behind.some((lease) => lease.id === id));
 }
 
 /** Prints what steps wait for whose wait has not begun. */
-export function printWaits(
-  io: Io,
-  records: readonly KeyRecord[],
-  policy: RotationPolicy,
-  replicas: ReplicasAt,
-  columns: number,
-): void {
+export function printWaits(io: Io, { records, policy, replicas }: Found, columns: number): void {
   for (const step of heldUpSteps(records, policy, replicas)) {
     print(io, ["", ...indented(heldUpText(step, replicas), columns, 0)].join("\n"));
   }
 }
 
 /** The same for `--json`. */
-export function waitsJson(records: readonly KeyRecord[], policy: RotationPolicy, replicas: ReplicasAt) {
+export function waitsJson({ records, policy, replicas }: Found) {
   return heldUpSteps(records, policy, replicas).map((step) => ({
     kid: step.record.kid,
     use: step.record.use,

@@ -6,11 +6,8 @@ import ipaddr from "ipaddr.js";
 import { FetchError } from "../errors.ts";
 import { shownUrl } from "../urls.ts";
 import type { Fetch } from "../relying-party/fetch-json.ts";
-import { lookupOf } from "./fixed-lookup.ts";
 import { type Address, createHostLookup } from "./host-addresses.ts";
-
-/** Informational responses (1xx) before the final one, which could go on without end. */
-const maxInformational = 16;
+import { addressesOf, limitInformational, lookupOf } from "./outgoing.ts";
 
 /** Lookups under way, because the option `resolve` may ignore its signal. */
 const maxLookups = 500;
@@ -75,8 +72,7 @@ export function createGuardedFetch({
 }: GuardedFetchOptions = {}): Fetch {
   let lookups = 0;
 
-  async function addressesOf(host: string, signal: AbortSignal | null | undefined): Promise<readonly Address[]> {
-    if (isIP(host) !== 0) return [{ address: host, family: isIP(host) }];
+  async function lookUp(host: string, signal: AbortSignal | null | undefined): Promise<readonly Address[]> {
     if (lookups >= maxLookups) {
       const message = "too many lookups of hosts are under way; try again in 1 s";
       throw new FetchError("ERR_FETCH_BUSY", message, { retryAfterSeconds: 1 });
@@ -92,8 +88,7 @@ export function createGuardedFetch({
   return async (url, init) => {
     const { protocol, hostname } = new URL(url);
     if (protocol !== "https:") throw new FetchError("ERR_URL_INSECURE", `${shownUrl(url)} is not an https URL`);
-    const host = hostname.replace(/^\[(.*)\]$/, "$1");
-    const addresses = await addressesOf(host, init.signal);
+    const addresses = await addressesOf(hostname, (host) => lookUp(host, init.signal));
     // Only `true` allows an address: a promise of an async function is truthy.
     const forbidden = addresses.find(({ address }) => (isAllowed(address) as unknown) !== true);
     if (forbidden !== undefined || addresses.length === 0) {
@@ -119,13 +114,9 @@ function send(url: string, init: RequestInit, connection: RequestOptions): Promi
       headers: { ...headers, "accept-encoding": "identity" },
       ...(init.signal && { signal: init.signal }),
     });
-    let informational = 0;
-    outgoing.on("information", ({ statusCode }) => {
-      informational += 1;
-      if (informational <= maxInformational) return;
-      outgoing.destroy(
-        new FetchError("ERR_FETCH_STATUS", `${shownUrl(url)}: answered again and again with status ${statusCode}`),
-      );
+    limitInformational(outgoing, (status) => {
+      const message = `${shownUrl(url)}: answered again and again with status ${status}`;
+      return new FetchError("ERR_FETCH_STATUS", message);
     });
     outgoing.on("error", reject).once("response", (incoming) => {
       const status = incoming.statusCode ?? 0;

@@ -1,7 +1,7 @@
 import { lifetimeOf } from "../cache-control.ts";
 import { field, isLocal, sameBytes } from "../exchange.ts";
 import { type Note, note } from "../finding.ts";
-import type { Exchange, Observations } from "../observations.ts";
+import type { Exchange, Observations, Probes } from "../observations.ts";
 import { counted, shown, urlText } from "../format.ts";
 
 const maxBytes = 51_200;
@@ -47,7 +47,7 @@ function checkFailure({ failure }: Exchange, isThere: boolean): Note[] {
 
 const isTurnedAway = (exchange: Exchange | undefined): boolean => exchange?.status === 401 || exchange?.status === 403;
 
-function checkAgents(set: Exchange, { noAgent, browser }: NonNullable<Observations["probes"]>): Note[] {
+function checkAgents(set: Exchange, { noAgent, browser }: Probes): Note[] {
   const { status } = set;
   if (isTurnedAway(set) && browser?.status === 200) {
     return [note("HTTP_USER_AGENT", `status ${status}, and 200 for a browser`)];
@@ -78,10 +78,7 @@ function checkBody(set: Exchange): Note[] {
   return notes;
 }
 
-function checkCaching(
-  set: Exchange,
-  { again, revalidate, weak, foreign }: NonNullable<Observations["probes"]>,
-): Note[] {
+function checkCaching(set: Exchange, { again, revalidate, weak, foreign }: Probes): Note[] {
   const notes: Note[] = [];
   const { noStore, freshSeconds } = lifetimeOf(set);
   const said = shown(field(set, "cache-control") ?? "");
@@ -124,7 +121,7 @@ function check304(set: Exchange, revalidate: Exchange): Note[] {
   return [...notes, note("HTTP_304_HEADERS", `ETag ${shown(other)} instead of ${shown(field(set, "etag"))}`)];
 }
 
-function checkProbes(set: Exchange, probes: NonNullable<Observations["probes"]>): Note[] {
+function checkProbes(set: Exchange, probes: Probes): Note[] {
   const notes: Note[] = [];
   const { head, json, origin, gzip, ipv4, ipv6 } = probes;
   if (head !== undefined && head.failure?.kind !== "limit" && !isSameHead(set, head)) {

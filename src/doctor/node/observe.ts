@@ -4,7 +4,7 @@ import { field, setResponse, wellKnown } from "../exchange.ts";
 import type { Exchange, Observations, Probes } from "../observations.ts";
 import { urlText } from "../format.ts";
 import { readCertificates } from "./certificates.ts";
-import { type RequestLimits, type Requester, addressesOf, requester } from "./request.ts";
+import { type RequestLimits, type Requester, hostAddresses, requester } from "./request.ts";
 
 /** Options of {@link observe}. */
 export type ObserveOptions = Partial<Omit<RequestLimits, "maxRequests">>;
@@ -136,7 +136,7 @@ async function probe(set: Exchange, request: Requester, limits: RequestLimits): 
 }
 
 async function overBothFamilies(url: string, request: Requester, limits: RequestLimits): Promise<Probes> {
-  const addresses = await addressesOf(new URL(url).hostname, limits).catch(() => []);
+  const addresses = await hostAddresses(new URL(url).hostname, limits).catch(() => []);
   if (new Set(addresses.map(({ family }) => family)).size < 2) return {};
   return { ipv4: await request(url, { family: 4 }), ipv6: await request(url, { family: 6 }) };
 }

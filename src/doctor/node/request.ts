@@ -1,13 +1,12 @@
 import type { IncomingMessage } from "node:http";
 import { request as requestHttps } from "node:https";
-import { isIP } from "node:net";
 import { lookup } from "node:dns/promises";
 import type { TLSSocket } from "node:tls";
 import { brotliDecompressSync, gunzipSync, inflateSync } from "node:zlib";
 import ipaddr from "ipaddr.js";
 import { abortable } from "../../async.ts";
 import { isPublicAddress } from "../../node/guarded-fetch.ts";
-import { lookupOf } from "../../node/fixed-lookup.ts";
+import { addressesOf, limitInformational, lookupOf } from "../../node/outgoing.ts";
 import type { Address } from "../../node/host-addresses.ts";
 import type { Exchange, Failure } from "../observations.ts";
 
@@ -45,8 +44,6 @@ export interface Ask {
 export type Requester = (url: string, ask?: Ask) => Promise<Exchange>;
 
 const maxRedirects = 5;
-/** A server could send informational responses (1xx) without end. */
-const maxInformational = 16;
 const usual = { "user-agent": "jwksd-doctor", accept: "application/jwk-set+json, application/json;q=0.9, */*;q=0.1" };
 
 class Failed extends Error {
@@ -119,7 +116,7 @@ async function checkedAddresses(url: string, family: 4 | 6 | undefined, limits: 
   if (protocol !== "https:" && !(protocol === "http:" && limits.allowInsecure)) {
     throw new Failed("forbidden-url", "it is not an https URL");
   }
-  const addresses = (await addressesOf(hostname, limits)).filter(
+  const addresses = (await hostAddresses(hostname, limits)).filter(
     (address) => (family ?? address.family) === address.family,
   );
   if (addresses.length === 0) throw new Failed("unreachable", "ENOTFOUND");
@@ -129,16 +126,10 @@ async function checkedAddresses(url: string, family: 4 | 6 | undefined, limits: 
   return addresses;
 }
 
-/** All addresses of a host, which may be an address itself. */
-export async function addressesOf(
-  hostname: string,
-  { resolve = resolveAll }: RequestLimits,
-): Promise<readonly Address[]> {
-  const host = hostname.replace(/^\[(.*)\]$/, "$1");
-  return isIP(host) === 0 ? resolve(host) : [{ address: host, family: isIP(host) }];
+/** All addresses of the host of a URL. */
+export function hostAddresses(hostname: string, { resolve }: RequestLimits): Promise<readonly Address[]> {
+  return addressesOf(hostname, resolve ?? ((host) => lookup(host, { all: true, verbatim: true })));
 }
-
-const resolveAll = (host: string): Promise<readonly Address[]> => lookup(host, { all: true, verbatim: true });
 
 /** Where issuers under development run. Not link-local addresses, where cloud metadata services are. */
 function isOwnNetwork(address: string): boolean {
@@ -165,14 +156,9 @@ function send(
       lookup: lookupOf(addresses),
     });
     let connectedAt = performance.now();
-    let informational = 0;
     const connected = (): void => void (connectedAt = performance.now());
     outgoing.on("socket", (socket) => socket.once("connect", connected).once("secureConnect", connected));
-    outgoing.on("information", () => {
-      informational += 1;
-      if (informational > maxInformational)
-        outgoing.destroy(new Failed("protocol", "there are only informational responses"));
-    });
+    limitInformational(outgoing, () => new Failed("protocol", "there are only informational responses"));
     outgoing.on("error", reject);
     outgoing.once("response", (incoming) => {
       const waitMs = performance.now() - connectedAt;
