@@ -98,17 +98,13 @@ function takeSteps(
 
 /** Makes a key active, with what its record says now, and the active one retiring. */
 export function activate(change: Change, next: KeyRecord, now: number, reason: string): Change {
+  const activated: KeyRecord = { ...next, state: "active", activatedAt: now };
   const active = activeKey(change.records, next.use);
-  const retired =
-    active === undefined
-      ? change
-      : replace(change, retire(active, now), now, "retired", `${JSON.stringify(next.kid)} took its place`);
-  return replace(retired, { ...next, state: "active", activatedAt: now }, now, "activated", reason);
-}
-
-function retire(record: KeyRecord, now: number): KeyRecord {
-  const { successorLease: _, ...rest } = record;
-  return { ...rest, state: "retiring", retiredAt: now };
+  if (active === undefined) return replace(change, activated, now, "activated", reason);
+  const { successorLease: _, ...rest } = active;
+  const retiring: KeyRecord = { ...rest, state: "retiring", retiredAt: now };
+  const retired = replace(change, retiring, now, "retired", `${JSON.stringify(next.kid)} took its place`);
+  return replace(retired, activated, now, "activated", reason);
 }
 
 /** Turns a key into a tombstone. The URI of an external key stays, because the key may still exist there. */
