@@ -118,7 +118,8 @@ describe("keys in PostgreSQL", { skip }, () => {
       assert.deepEqual([await kidsOf(service.port), await status()], [kids, 503]);
       await server.start();
       isDown = false;
-      await eventually("it is ready", async () => (await status()) === 200, 40_000);
+      await service.logged(({ msg }) => msg === "the store is back, and its keys are published");
+      await eventually("it is ready", async () => (await status()) === 200);
       assert.deepEqual(await kidsOf(service.port), kids);
     } finally {
       if (isDown) await server.start();

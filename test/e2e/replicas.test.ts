@@ -115,8 +115,8 @@ describe("a replica whose lease has ended", { timeout: 60_000, concurrency: true
     const served = kidsIn(await getOnce(service.port));
     const release = lockStore(path);
     try {
-      await eventually("it is not ready", async () => (await ready()).status === 503);
       await service.logged(({ msg }) => msg.startsWith("the lease of this replica has ended"));
+      await eventually("it is not ready", async () => (await ready()).status === 503);
       assert.match(
         (await ready()).text,
         /^not ready: the other replicas do not rely on this one.*ERR_STORE_UNAVAILABLE\n$/,
@@ -127,8 +127,8 @@ describe("a replica whose lease has ended", { timeout: 60_000, concurrency: true
     } finally {
       release();
     }
-    await eventually("it is ready again", async () => (await ready()).status === 200, 40_000);
     await service.logged(({ msg }) => msg === "keys are managed again");
+    await eventually("it is ready again", async () => (await ready()).status === 200);
   });
 
   test("is ready with --ready-without-store", async (t) => {
@@ -289,8 +289,8 @@ describe("a start without the store", { timeout: 90_000, concurrency: true }, ()
     assert.equal(status, 503);
     assert.match(text, /^not ready: the store was not reached since the start; the set is of \d{4}-.* UTC\n$/);
     unlock();
-    await eventually("it is ready", async () => (await ready()).status === 200, 40_000);
-    assert.ok(service.log.some(({ msg }) => msg === "the store is back, and its keys are published"));
+    await service.logged(({ msg }) => msg === "the store is back, and its keys are published");
+    await eventually("it is ready", async () => (await ready()).status === 200);
     assert.equal((await runCli(t, ["rotate", "--data", data, "--wait", "20"])).code, 0);
     const after = await getOnce(service.port);
     assert.equal(kidsIn(after).length, 2);
