@@ -14,7 +14,7 @@ export async function runCombined(process: number): Promise<void> {
   for (const [index, file] of files.entries()) if (index % processes === process) await import(join(folder, file));
 }
 
-/** The tests of one room in a process of their own: they change its environment, or count its children. */
+/** The tests of one room in a process of their own: they change its environment. */
 export async function runRoom(room: string): Promise<void> {
   for (const file of globSync("*.test.ts", { cwd: join(folder, room) }).toSorted())
     await import(join(folder, room, file));
