@@ -101,7 +101,7 @@ const server = createServer((request, response) => {
   else response.end(page(statusOf(known), answer, ""));
 }).listen(0, "127.0.0.1");
 await once(server, "listening");
-const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args: ["--no-sandbox"] });
+const browser = await chromium.launch({ executablePath: "/usr/bin/chromium-headless-shell", args: ["--no-sandbox"] });
 const opened = await browser.newPage({ viewport: { width: 1160, height: 900 }, colorScheme: "light" });
 await opened.goto(`http://127.0.0.1:${(server.address() as AddressInfo).port}/`);
 await opened.locator("#live", { hasText: /^Live$/ }).waitFor();
