@@ -106,7 +106,9 @@ describe("the adapter of a key URI", () => {
     }
   });
 
-  test("a package that is not installed is named, with what to do", async () => {
+  test("a package that is not installed is named, with what to do", async (t) => {
+    // Other tests of this process need them.
+    t.after(() => absent.clear());
     const needed: [uri: string, packageName: string][] = [
       [`aws-kms:${arn}`, "@aws-sdk/client-kms"],
       [`azure-kv:https://login.vault.azure.net/keys/signing/${"0".repeat(32)}`, "@azure/identity"],
