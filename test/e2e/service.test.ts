@@ -227,7 +227,7 @@ describe("a stop", { timeout }, () => {
     const [silent, used, halfWay] = await Promise.all([open(), open(), open()]);
     for (const client of used) assertWhole(await client.request());
     for (const client of halfWay) client.socket.write(halfARequest);
-    await load.answers(200);
+    await load.answers(soak(1000, 200));
 
     const waiting = await requestsNotAccepted(service.port, [service.pid]);
     service.process.kill("SIGTERM");

@@ -85,7 +85,7 @@ function checkDatabase(path: string): void {
 describe("kill -9 at random instants while keys rotate", { timeout: 600_000, concurrency: true }, () => {
   // Only a process that ends by itself leaves what it compiled.
   before(() => startChild(undefined, ["nothing"]).exited);
-  const lanes = soak(3);
+  const lanes = 3;
   const kills = soak(100);
   for (let lane = 1; lane <= lanes; lane += 1) {
     test(`${kills} times on one store, lane ${lane}: it opens, its rules hold, and no key that a token needs is lost`, async (t) => {

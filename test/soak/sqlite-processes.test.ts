@@ -43,7 +43,7 @@ test(`of two processes that race on one file, exactly one wins each of ${rounds}
   assert.deepEqual((await store.events()).map(({ kid }) => kid).toReversed(), winners);
 });
 
-const [files, killsPerFile, lanes] = [soak(60, 2), 5, 2];
+const [files, killsPerFile, lanes] = [soak(60), 5, 2];
 const endure = async (): Promise<void> => {
   const folder = await mkdtemp(join(tmpdir(), "jwksd-test-"));
   const path = join(folder, "store.db");
