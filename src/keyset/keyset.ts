@@ -127,7 +127,8 @@ export function checkUnique({ signing, encryption }: CheckedKeysets): void {
 /** Copies of the entries, so that the caller cannot change them later. */
 function entriesOf<Entry>(keyset: readonly Entry[]): readonly Entry[] {
   if (!Array.isArray(keyset)) throw new KeyMaterialError("ERR_KEY_FORMAT", "a keyset is an array of entries");
-  return keyset.map((entry: Entry) => ({ ...entry }));
+  // Where the array has a hole, too, there is an entry, which is refused.
+  return Array.from(keyset as readonly Entry[], (entry) => ({ ...entry }));
 }
 
 async function signingKey(entry: SigningEntry, index: number): Promise<CheckedSigningKey> {

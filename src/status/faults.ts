@@ -12,6 +12,7 @@ export interface Fault extends Remedy {
   /** A stable code: that of an error, or one of the table in `docs/operations.md`. */
   readonly code: string;
   readonly text: string;
+  readonly kid?: string | undefined;
   /** Since when, in epoch milliseconds, where that is known. */
   readonly since?: number | undefined;
 }
@@ -45,11 +46,11 @@ function managerFaults(manager: KnownManager, now: number, aheadMs: number): Fau
     fenced(manager),
     ...Object.entries(health.unopened).map(([kid, error]) => {
       const what = `The active key "${kidText(kid)}" cannot be opened here, and is published all the same`;
-      return faultOf(what, error, remedyOf(error.code, recordOf(kid)));
+      return faultOf(what, error, remedyOf(error.code, recordOf(kid)), kid);
     }),
     ...Object.entries(health.heldBack).map(([kid, error]) => {
       const what = `The next key "${kidText(kid)}" cannot sign, so the active one stays`;
-      return faultOf(what, error, remedyOf(error.code, recordOf(kid)));
+      return faultOf(what, error, remedyOf(error.code, recordOf(kid)), kid);
     }),
     clockDiffers(manager, aheadMs),
     ...overdue(manager, now),
@@ -60,7 +61,7 @@ function managerFaults(manager: KnownManager, now: number, aheadMs: number): Fau
     ...Object.entries(health.undestroyed).map(([kid, error]) => {
       const what = `The key "${kidText(kid)}" is gone, and could not be destroyed where it was made`;
       const again = { remedy: "This command tries it again:", command: `jwksd keys destroy ${shellWord(kid)}` };
-      return faultOf(what, error, again, "warning");
+      return faultOf(what, error, again, kid, "warning");
     }),
   ];
   return faults.filter((fault) => fault !== undefined);
@@ -70,9 +71,10 @@ function faultOf(
   what: string,
   { at, code, message }: KnownError,
   remedy: Remedy,
+  kid?: string,
   severity: Fault["severity"] = "error",
 ): Fault {
-  return { severity, code, text: `${what}: ${ended(message)}`, since: at, ...remedy };
+  return { severity, code, text: `${what}: ${ended(message)}`, kid, since: at, ...remedy };
 }
 
 function keptSet({ keptAt, outage }: KnownWithoutStore): Fault {
@@ -147,6 +149,7 @@ function overdue(manager: KnownManager, now: number): Fault[] {
     severity: "error",
     code: "STEP_OVERDUE",
     text: `The ${useText(use)} "${kidText(kid)}" should have ${step === "activate" ? "become active" : "been removed"} at ${timeText(at)}, ${relativeText(at, now)}.`,
+    kid,
     since: at,
     remedy: "Mend what else is wrong; the step is taken by itself then. This command shows the steps ahead:",
     command: "jwksd plan",
@@ -159,6 +162,7 @@ function noSuccessor(manager: KnownManager, now: number): Fault[] {
     severity: "error",
     code: "NO_SUCCESSOR",
     text: `The successor of the ${useText(use)} "${kidText(kid)}" should have been announced at ${timeText(at)}, ${relativeText(at, now)}, and is not there.`,
+    kid,
     since: at,
     remedy: "Mend what else is wrong; jwksd then announces one by itself. This command announces one now:",
     command: use === "sig" ? "jwksd rotate" : "jwksd keys announce --use enc",
@@ -173,6 +177,7 @@ function waiting({ records, policy }: KnownManager, at: ReplicasAt): Fault[] {
       severity: "warning",
       code: "STEP_WAITS",
       text: heldUpText(step, at),
+      kid: step.record.kid,
       since: stateSince(step.record),
       remedy:
         "Start that replica again, or stop it in order; at the latest, it is over when its lease ends. Write a copy again with jwksd publish; it holds up the step until then. This command lists the replicas:",

@@ -19,7 +19,33 @@ export interface KeyStatus extends PublishedKey {
   readonly next?: PlanStep | undefined;
 }
 
-export type ReplicaStatus = ReturnType<typeof replicasOf>[number];
+export interface ReplicaStatus {
+  readonly id: string;
+  readonly name: string;
+  readonly isSelf: boolean;
+  readonly lastSeenAt: number;
+  /** Until when the others rely on it; `Infinity` for a copy, which is served without a process. */
+  readonly until: number;
+  /** The revision that it publishes; 0 for none yet. */
+  readonly publishes: number;
+  /** By how many revisions. */
+  readonly behind: number;
+  readonly signsWith: readonly string[];
+  /** It may not sign, because its lease has ended. Only this process knows that of itself. */
+  readonly isFenced: boolean;
+}
+
+/** A step whose wait has not begun, because replicas have not followed. */
+export interface WaitStatus {
+  readonly kid: string;
+  readonly use: "sig" | "enc";
+  readonly action: "activated" | "removed";
+  /** Since when it cannot begin. */
+  readonly since: number;
+  /** Ids of the replicas for which it waits. */
+  readonly replicas: readonly string[];
+  readonly text: string;
+}
 
 /** All that a running service tells of itself. Plain JSON, without secrets; all times are epoch milliseconds. */
 export interface Status extends Pick<Known, "phase" | "issuer" | "jwksUri" | "pid" | "notReady" | "events"> {
@@ -34,7 +60,7 @@ export interface Status extends Pick<Known, "phase" | "issuer" | "jwksUri" | "pi
   /** Of keys in a store. */
   readonly plan?: RotationPlan | undefined;
   readonly replicas: readonly ReplicaStatus[];
-  readonly waits: ReturnType<typeof waitsOf>;
+  readonly waits: readonly WaitStatus[];
   /** Revisions of the store: what this process publishes, and what is newest. */
   readonly revision?: { readonly published: number; readonly stored: number } | undefined;
   readonly rotationMode: {
@@ -149,7 +175,7 @@ function keyOfFile(key: PublishedKey, state: "active" | "published"): KeyStatus 
   return { ...key, state, privateHalf: "not in jwksd" };
 }
 
-function replicasOf(manager: KnownManager, now: number) {
+function replicasOf(manager: KnownManager, now: number): ReplicaStatus[] {
   const { health, store } = manager;
   const at = replicasAt(manager, now);
   return at.leases.map((lease) => {
@@ -161,26 +187,22 @@ function replicasOf(manager: KnownManager, now: number) {
       name,
       isSelf,
       lastSeenAt: heardAt(lease, at),
-      /** Until when the others rely on it; a copy is served without a process. */
       until: isStanding(lease) ? Infinity : until,
-      /** The revision that it publishes; 0 for none yet. */
       publishes,
-      /** By how many revisions. */
       behind: Math.max(at.revision - publishes, 0),
       signsWith,
-      /** It may not sign, because its lease has ended. Only this process knows that of itself. */
       isFenced: isSelf && health.fencedAt !== undefined,
     };
   });
 }
 
-/** The steps whose wait has not begun, and the ids of the replicas for which each waits. */
-function waitsOf(manager: KnownManager, now: number) {
+function waitsOf(manager: KnownManager, now: number): WaitStatus[] {
   const at = replicasAt(manager, now);
   return heldUpSteps(manager.records, manager.policy, at).map((step) => ({
     kid: step.record.kid,
     use: step.record.use,
     action: step.action,
+    since: stateSince(step.record),
     replicas: step.behind.map(({ id }) => id),
     text: heldUpText(step, at),
   }));

@@ -52,6 +52,7 @@ const refused: Refused[] = [
   ["ERR_KID_INVALID", nth(1, "signing"), "a kid that is a number", [signing(7 as never, withoutPrivate(a))]],
   ["ERR_KID_INVALID", nth(1, "signing"), "half a character in a kid", [signing("k\ud800", withoutPrivate(a))]],
   ["ERR_KID_INVALID", nth(1, "signing"), "null for an entry", [null]],
+  ["ERR_KID_INVALID", nth(2, "signing"), "a hole in the keyset", Object.assign([signing("a")], { 2: signing("b") })],
   ["ERR_KID_INVALID", nth(1, "encryption"), "an empty kid, to encrypt", good, [encryption("")]],
 
   ["ERR_KID_DUPLICATE", '"a"', "one kid on two signing keys", [signing("a"), signing("a", withoutPrivate(b))]],

@@ -154,7 +154,9 @@ describe("faults, worst first, with a command", () => {
         found.map(({ code, command }) => [code, command]),
         faults,
       );
-      for (const { text, remedy } of found) {
+      for (const { text, remedy, kid } of found) {
+        // Of a key that the text names, so that nobody has to take it from there.
+        assert.equal(kid, /key "([^"]+)"/.exec(text)?.[1]);
         assert.match(text, /^[A-Z].*[.!?]$/);
         assert.match(remedy, /^[A-Z].*[.:]$/);
       }
@@ -192,6 +194,15 @@ describe("the status", () => {
       ],
     );
     assert.deepEqual(revision, { published: 7, stored: 7 });
+  });
+
+  test("says of a step that waits since when, and for whom", () => {
+    const records = [active, waiting({ ...next, announcedAt: start - minute })];
+    const { waits } = statusOf(managed({ records, store: leases(lease("old", { publishes: 6 })) }));
+    assert.deepEqual(
+      waits.map(({ kid, action, since, replicas }) => [kid, action, since, replicas]),
+      [["next", "activated", start - minute, ["old"]]],
+    );
   });
 
   test("is by the clock of the store", () => {
