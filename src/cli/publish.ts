@@ -74,7 +74,7 @@ Examples:
 async function publish(io: Io, target: string, flags: PublishFlags): Promise<void> {
   const { follow, verifyUrl, purgeCommand, json, wait, ...rest } = flags;
   const settings = await settingsFrom(io, rest);
-  checkUrl(verifyUrl);
+  checkVerifyUrl(verifyUrl);
   const log = createCommandLog(settings.logLevel, settings.jsonLogs, io);
   let failure: unknown;
   let published: Published | undefined;
@@ -129,7 +129,7 @@ async function isDoneWithin(publishing: Publishing, seconds: number): Promise<vo
 }
 
 /** @throws ConfigError `ERR_OPTION_INVALID` */
-function checkUrl(url: string | undefined): void {
+function checkVerifyUrl(url: string | undefined): void {
   if (url === undefined || (/^https?:\/\/[^?#]+$/.test(url) && URL.canParse(url))) return;
   throw new ConfigError("ERR_OPTION_INVALID", "--verify-url must be an http or https URL without query and fragment");
 }

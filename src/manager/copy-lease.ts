@@ -3,7 +3,7 @@ import { StoreError } from "../errors.ts";
 import { isStanding, leaseOfCopy, standingMs } from "../rotation/standing.ts";
 import type { KeyStore } from "../store/store.ts";
 import { ofStore } from "./compare-and-set.ts";
-import { type LeaseOptions, type Replica, type Told, endLease, fenced, nothing, renewals } from "./replica.ts";
+import { type LeaseOptions, type Replica, type LeaseContent, endLease, fenced, nothing, renewals } from "./replica.ts";
 
 /**
  * The lease of a copy that is served without the process that writes it, such as a bucket. Whoever writes that copy renews the same lease, one
@@ -42,7 +42,7 @@ export function createCopyLease(store: KeyStore, { name, leaseMs, clock, signal,
     },
 
     // Renewals have no numbers here: one that arrives late says less than is true, because a copy only becomes newer.
-    async tell({ publishes }: Told, ifRevision?: number) {
+    async tell({ publishes }: LeaseContent, ifRevision?: number) {
       if (id === undefined)
         throw new StoreError("ERR_LEASE_ENDED", "this copy has no lease; its publisher joins again");
       const next = { ...nothing, publishes };

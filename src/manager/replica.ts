@@ -4,8 +4,8 @@ import type { KeyStore, Lease, StoreCall } from "../store/store.ts";
 import { ofStore } from "./compare-and-set.ts";
 import type { OnCall } from "./metrics.ts";
 
-/** What a replica has told the others: the revision that it publishes, and the kids that it may sign with. */
-export interface Told {
+/** What a lease says of a replica: the revision that it publishes, and the kids that it may sign with. */
+export interface LeaseContent {
   readonly publishes: number;
   readonly signsWith: readonly string[];
 }
@@ -15,7 +15,7 @@ const margin = 0.01;
 /** How often a lease is renewed before it would end. */
 export const renewals = 6;
 
-export const nothing: Told = { publishes: 0, signsWith: [] };
+export const nothing: LeaseContent = { publishes: 0, signsWith: [] };
 
 /** What a lease is made with, that of a process and that of a copy. */
 export interface LeaseOptions {
@@ -84,7 +84,7 @@ export function createReplica(store: KeyStore, { name, leaseMs, clock, signal, o
      * @returns the revision of the store
      * @throws StoreError `ERR_LEASE_ENDED`, `ERR_STORE_CONFLICT`, `ERR_STORE_UNAVAILABLE`
      */
-    async tell(next: Told, ifRevision?: number): Promise<number> {
+    async tell(next: LeaseContent, ifRevision?: number): Promise<number> {
       if (id === undefined) throw new StoreError("ERR_LEASE_ENDED", "this replica has no lease; it joins again");
       const [lease, sent] = [{ id, ...next }, marks()];
       try {

@@ -31,7 +31,7 @@ interface Parts {
 /** The steps of the plan, as one replica takes them in the store. */
 export function createSteps({ policy, vault, keyring, replica, clocks, schedule, inUse, emit }: Parts) {
   /** By what a record names the replica that makes the next external key. */
-  const me = crypto.randomUUID();
+  const managerId = crypto.randomUUID();
 
   /** The records after all that is due now, with the next keys where they are made in memory. */
   async function due(stored: readonly KeyRecord[], now: number, snapshot: Snapshot): Promise<Decision> {
@@ -55,7 +55,7 @@ export function createSteps({ policy, vault, keyring, replica, clocks, schedule,
 
   /** Whether this replica is the one that makes the next key. */
   async function leaseNextKey(): Promise<boolean> {
-    const { before, records } = await keyring.change((stored, now) => leaseNext(stored, me, policy, now));
+    const { before, records } = await keyring.change((stored, now) => leaseNext(stored, managerId, policy, now));
     return records !== before;
   }
 
@@ -63,7 +63,7 @@ export function createSteps({ policy, vault, keyring, replica, clocks, schedule,
     /** Whether the next key was left to this replica, and is not announced yet. */
     get isMaking(): boolean {
       const { records } = inUse.state;
-      return activeKey(records, "sig")?.successorLease?.by === me && announcedKey(records, "sig") === undefined;
+      return activeKey(records, "sig")?.successorLease?.by === managerId && announcedKey(records, "sig") === undefined;
     },
 
     /** Takes all that is due in the store. @throws what `keyring.change` throws, but for keys that cannot sign: they are held back */

@@ -4,7 +4,7 @@ import { type Freshness, type FreshnessBounds, type Until, freshness, mayUse } f
 import type { KeySetEvent, RemoteKeySetOptions } from "./options.ts";
 import type { FetchedSet, SourceOptions } from "./source.ts";
 import { type KeySetState, type StoredSet, difference, isKeySetState, isOutdated, storedSet } from "./stored.ts";
-import { checkUrl } from "./urls.ts";
+import { checkSecureUrl } from "./urls.ts";
 
 export interface KeptSetOptions
   extends
@@ -63,7 +63,7 @@ export function createKeptSet({ signal, clock, bounds, emit, onNewKeys, state, .
     const { issuer, jwksUri, allowInsecure, readKeys } = source;
     try {
       if (!isKeySetState(state)) throw new ConfigError("ERR_OPTION_INVALID", "state is not one that state() gave");
-      checkUrl(state.jwksUri, "jwksUri of the state", allowInsecure);
+      checkSecureUrl(state.jwksUri, "jwksUri of the state", allowInsecure);
       const fits = state.issuer === issuer && (jwksUri === undefined || state.jwksUri === jwksUri);
       if (fits) replace(await storedSet(state, readKeys));
     } catch (error) {

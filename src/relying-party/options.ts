@@ -4,7 +4,7 @@ import { type Rules, anything, boolean, callback, checkOptions, clock, number, s
 import type { SkippedKey } from "../jwk/verification-keys.ts";
 import type { Fetch } from "./fetch-json.ts";
 import type { KeySetState } from "./stored.ts";
-import { checkUrl } from "./urls.ts";
+import { checkSecureUrl } from "./urls.ts";
 
 /** What happened to a key set. */
 export type KeySetEvent =
@@ -88,8 +88,8 @@ export function resolveOptions(options: RemoteKeySetOptions) {
   if ((issuer === undefined) === (jwksUri === undefined)) {
     throw new ConfigError("ERR_OPTION_INVALID", "give either issuer or jwksUri");
   }
-  if (issuer !== undefined) checkUrl(issuer, "issuer", allowInsecure);
-  if (jwksUri !== undefined) checkUrl(jwksUri, "jwksUri", allowInsecure);
+  if (issuer !== undefined) checkSecureUrl(issuer, "issuer", allowInsecure);
+  if (jwksUri !== undefined) checkSecureUrl(jwksUri, "jwksUri", allowInsecure);
   const bounds = { minFreshSeconds, maxFreshSeconds, defaultFreshSeconds, maxStaleSeconds, outageToleranceSeconds };
   return { issuer, jwksUri, allowInsecure, fetch, clock, timeoutMs, maxBytes, maxWaitMs, bounds, onEvent, state };
 }

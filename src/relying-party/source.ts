@@ -4,7 +4,7 @@ import { type FetchOptions, fetchJson } from "./fetch-json.ts";
 import { type Freshness, ageSeconds, freshness, mayUse } from "./freshness.ts";
 import { type ReadKeys, type StoredSet, isOutdated, storedSet } from "./stored.ts";
 import { shownUrl } from "../urls.ts";
-import { checkUrl, shownIssuer } from "./urls.ts";
+import { checkSecureUrl, shownIssuer } from "./urls.ts";
 
 export interface SourceOptions extends Omit<FetchOptions, "etag" | "bypassCaches"> {
   readonly issuer: string | undefined;
@@ -119,7 +119,7 @@ export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, readKey
       const issuers = `${shownIssuer(metadata?.issuer)} and not ${shownIssuer(wanted)}`;
       throw new FetchError("ERR_DISCOVERY_ISSUER", `${document}: it is the document of another issuer, ${issuers}`);
     }
-    const jwksUri = checkUrl(metadata.jwks_uri, `jwks_uri of ${document}`, allowInsecure);
+    const jwksUri = checkSecureUrl(metadata.jwks_uri, `jwks_uri of ${document}`, allowInsecure);
     if (wanted.startsWith("https:") && !allowInsecure && !jwksUri.toLowerCase().startsWith("https:")) {
       throw new FetchError("ERR_URL_INSECURE", `jwks_uri of ${document} is not an https URL, and the issuer is`);
     }

@@ -6,7 +6,7 @@ import { isLoopback } from "../urls.ts";
  *
  * @throws FetchError `ERR_URL_INSECURE`
  */
-export function checkUrl(url: unknown, what: string, allowInsecure: boolean): string {
+export function checkSecureUrl(url: unknown, what: string, allowInsecure: boolean): string {
   const parsed = typeof url === "string" && URL.canParse(url) ? new URL(url) : undefined;
   if (parsed === undefined) throw new FetchError("ERR_URL_INSECURE", `${what} is not a URL`);
   const isHttp = parsed.protocol === "http:" && (allowInsecure || isLoopback(parsed.hostname));

@@ -13,7 +13,7 @@ export const status = {
 } as const;
 
 /** What a call ends with that fails. */
-export interface Failure {
+export interface CallFailure {
   readonly status: (typeof status)[keyof typeof status];
   readonly message: string;
 }
@@ -33,10 +33,10 @@ const limits = {
 /** Length and flag before each message. */
 const prefixBytes = 5;
 
-class CallError extends Error implements Failure {
-  readonly status: Failure["status"];
+class CallError extends Error implements CallFailure {
+  readonly status: CallFailure["status"];
 
-  constructor(status: Failure["status"], message: string) {
+  constructor(status: CallFailure["status"], message: string) {
     super(message);
     this.status = status;
   }
@@ -52,7 +52,7 @@ class CallError extends Error implements Failure {
  */
 export function createGrpcServer(
   methods: Readonly<Record<string, Unary>>,
-  failureOf: (error: unknown) => Failure,
+  failureOf: (error: unknown) => CallFailure,
   callMs = 15_000,
 ) {
   const server = createServer({
@@ -172,7 +172,7 @@ function respond(stream: ServerHttp2Stream, message: Uint8Array): void {
   stream.end(Buffer.concat([prefix, message]));
 }
 
-function fail(stream: ServerHttp2Stream, { status, message }: Failure): void {
+function fail(stream: ServerHttp2Stream, { status, message }: CallFailure): void {
   if (stream.destroyed || stream.headersSent) return;
   const text = message.replace(/[^ -$&-~]/g, (character) => encodeURIComponent(character.toWellFormed()));
   const trailers = { "grpc-status": String(status), "grpc-message": text };

@@ -1,7 +1,7 @@
 import { createPublicKey } from "node:crypto";
 import { ConfigError, JwksdError, SignerError, TokenError } from "../errors.ts";
 import { signPayload } from "../token/sign.ts";
-import { type Failure, type Unary, createGrpcServer, status } from "./grpc.ts";
+import { type CallFailure, type Unary, createGrpcServer, status } from "./grpc.ts";
 import type { SignOf } from "./handler.ts";
 import { createPlaces } from "./places.ts";
 import { bytesField, numberField, readFields, textOf } from "./protobuf.ts";
@@ -72,7 +72,7 @@ function claimsIn(message: Uint8Array): string {
 }
 
 /** An unknown error may quote anything, so nothing of it is told. */
-function failureOf(error: unknown): Failure {
+function failureOf(error: unknown): CallFailure {
   if (!(error instanceof JwksdError)) return { status: status.internal, message: "something failed in an unknown way" };
   const { code, retryable, message } = error;
   const isOfCaller = error instanceof TokenError || error instanceof ConfigError;

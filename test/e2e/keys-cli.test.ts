@@ -57,11 +57,11 @@ async function setUp(t: TestContext, keys: readonly NamedKey[] = [named("first")
     return (await stored()).records.map(({ kid, use, state }) => `${kid} ${use} ${state}`);
   }
   /** Runs a change as a dry run, which must change nothing and say the same, and then for good. */
-  async function change(...args: string[]): Promise<Told> {
+  async function change(...args: string[]): Promise<ChangeOutput> {
     const before = await stored();
-    const dry = JSON.parse(await ok(...withFlags(args, "--dry-run", "--json"))) as Told;
+    const dry = JSON.parse(await ok(...withFlags(args, "--dry-run", "--json"))) as ChangeOutput;
     assert.deepEqual(await stored(), before, "a dry run changes nothing");
-    const real = JSON.parse(await ok(...withFlags(args, "--json"))) as Told;
+    const real = JSON.parse(await ok(...withFlags(args, "--json"))) as ChangeOutput;
     assert.deepEqual([dry.dryRun, real.dryRun], [true, false]);
     assert.deepEqual(shapeOf(dry), shapeOf(real));
     return real;
@@ -93,7 +93,7 @@ function secretsOf(key: NamedKey): string[] {
   return privateMembers.flatMap((member) => key[member] ?? []);
 }
 
-interface Told {
+interface ChangeOutput {
   readonly dryRun: boolean;
   readonly changes: readonly { readonly kid: string; readonly state: string; readonly stateBefore: string | null }[];
   readonly events: readonly { readonly type: string; readonly kid: string }[];
@@ -102,7 +102,7 @@ interface Told {
 }
 
 /** What a dry run and the real one have in common: all but times and the kids of keys that were made. */
-function shapeOf({ changes, events, effects, next }: Told) {
+function shapeOf({ changes, events, effects, next }: ChangeOutput) {
   return [
     changes.map(({ state, stateBefore }) => `${stateBefore} ${state}`),
     events.map(({ type }) => type),

@@ -78,7 +78,7 @@ function headersOf({ maxAge, staleWhileRevalidate, staleIfError, mustRevalidate,
 }
 
 /** What the verifier was told last, as far as it got here. */
-interface Told {
+interface SeenSet {
   readonly kids: readonly string[];
   readonly caching: Caching;
   readonly requestedAt: number;
@@ -86,15 +86,16 @@ interface Told {
 }
 
 /** A cache has answered with another set, and one that left the origin before the one that was told. */
-function isOutdated(next: Told, told: Told): boolean {
-  const leftOrigin = ({ requestedAt, caching }: Told): number => requestedAt - (caching.age ?? 0) * 1000;
+function isOutdated(next: SeenSet, told: SeenSet): boolean {
+  const leftOrigin = ({ requestedAt, caching }: SeenSet): number => requestedAt - (caching.age ?? 0) * 1000;
   return next.kids.join() !== told.kids.join() && leftOrigin(next) < leftOrigin(told);
 }
 
-const isFresh = (told: Told, now: number): boolean => useOf(told.caching, { ...told, now }, defaultBounds) === "fresh";
+const isFresh = (told: SeenSet, now: number): boolean =>
+  useOf(told.caching, { ...told, now }, defaultBounds) === "fresh";
 
 async function play(steps: readonly Step[]): Promise<void> {
-  let told = undefined as Told | undefined;
+  let told = undefined as SeenSet | undefined;
   let failedAt = -Infinity;
   const seen = new Set<string>();
   let behaviour: Behaviour = { type: "set", kids: ["a"], caching: {} };
