@@ -52,15 +52,13 @@ Examples:
 
 async function importKeys(io: Io, file: string | undefined, flags: ImportFlags): Promise<void> {
   const { signer } = flags;
-  const wrong =
-    (file === undefined) === (signer === undefined)
-      ? "import takes either a file or --signer URI"
-      : file !== undefined && looksLikeSecret(file)
-        ? "import takes the path of a file, but got something that looks like a key"
-        : signer !== undefined && flags.use === "enc"
-          ? "--use enc and --signer exclude each other: keys in HSMs and key services are signing keys"
-          : undefined;
-  if (wrong !== undefined) throw new ConfigError("ERR_OPTION_INVALID", wrong);
+  if ((file === undefined) === (signer === undefined)) throw invalid("import takes either a file or --signer URI");
+  if (file !== undefined && looksLikeSecret(file)) {
+    throw invalid("import takes the path of a file, but got something that looks like a key");
+  }
+  if (signer !== undefined && flags.use === "enc") {
+    throw invalid("--use enc and --signer exclude each other: keys in HSMs and key services are signing keys");
+  }
   const { isSet, keys } = file === undefined ? { isSet: false, keys: [] } : await readImport(file, flags);
   if (isSet && flags.state !== undefined) {
     throw new ConfigError("ERR_OPTION_INVALID", "--state is for a single key; choose one of the set with --kid");
@@ -110,3 +108,5 @@ export function importCommands(
       });
   });
 }
+
+const invalid = (message: string): ConfigError => new ConfigError("ERR_OPTION_INVALID", message);
