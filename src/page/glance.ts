@@ -1,7 +1,5 @@
 import { kidText } from "../rotation/format.ts";
-import { planVerbs } from "../report/plan-scale.ts";
-import type { PlanStep } from "../rotation/plan.ts";
-import type { Status } from "../status/status.ts";
+import type { Status, StepStatus } from "../status/status.ts";
 import { type Html, html } from "./html.ts";
 import { moment, plural, relative } from "./words.ts";
 
@@ -60,8 +58,8 @@ function nothingNext(source: Status["source"]): Html {
     : html`<span class="quiet">none until the store is reached</span>`;
 }
 
-function stepText({ action, use, kid }: PlanStep): Html {
-  return html`${planVerbs[action]} ${use} ${kid === undefined ? "(next)" : html`<code>${kidText(kid)}</code>`}`;
+function stepText({ verb, use, kid }: StepStatus): Html {
+  return html`${verb} ${use} ${kid === undefined ? "(next)" : html`<code>${kidText(kid)}</code>`}`;
 }
 
 function modeText({ rotationMode: { isOn, because, since } }: Status): Html {

@@ -1,5 +1,4 @@
 import { kidText } from "../rotation/format.ts";
-import { planVerbs } from "../report/plan-scale.ts";
 import type { LogEvent } from "../status/known.ts";
 import type { KeyStatus, ReplicaStatus, Status } from "../status/status.ts";
 import { type Html, html } from "./html.ts";
@@ -55,7 +54,7 @@ function placeOf({ privateHalf, uri }: KeyStatus): Html {
 }
 
 function nextOf({ next, notAfter }: KeyStatus, now: number): Html {
-  if (next !== undefined) return html`<span class="verb">${planVerbs[next.action]}</span> ${moment(next.at, now)}`;
+  if (next !== undefined) return html`<span class="verb">${next.verb}</span> ${moment(next.at, now)}`;
   if (notAfter !== undefined) return html`leaves the set ${moment(notAfter, now)}`;
   return html`<span class="quiet">none</span>`;
 }

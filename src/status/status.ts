@@ -1,8 +1,9 @@
 import { heardAt, heldUpSteps, heldUpText } from "../report/replicas.ts";
+import { planVerbs } from "../report/plan-scale.ts";
 import { type PlanStep, type RotationPlan, plan } from "../rotation/plan.ts";
 import { rotatingSince } from "../rotation/mode-intervals.ts";
 import { isStanding } from "../rotation/standing.ts";
-import { isLive, isRotating, keyUses, stateSince, uriOf } from "../rotation/records.ts";
+import { isLive, isRotating, keyUses, recordTimes, stateSince, uriOf } from "../rotation/records.ts";
 import type { KeyRecord, KeyState, StoredEvent } from "../store/store.ts";
 import { type Fault, faultsOf, replicasAt } from "./faults.ts";
 import type { Known, KnownManager, PublishedKey, StoreSeen } from "./known.ts";
@@ -13,10 +14,25 @@ export interface KeyStatus extends PublishedKey {
   readonly state: KeyState | "published";
   /** Since when. */
   readonly since?: number | undefined;
+  /** When it came to each state, and its waits began; only of what has been. */
+  readonly times: Partial<Record<(typeof recordTimes)[number], number>>;
   readonly privateHalf: "wrapped in the store" | "external" | "not in jwksd";
   /** URI of an external key. */
   readonly uri?: string | undefined;
-  readonly next?: PlanStep | undefined;
+  readonly next?: StepStatus | undefined;
+}
+
+/** A step ahead. */
+export interface StepStatus {
+  readonly at: number;
+  readonly kind: PlanStep["action"];
+  /** What is done, in one word: "announce". */
+  readonly verb: string;
+  readonly use: "sig" | "enc";
+  /** Not of a key that is still to be made. */
+  readonly kid?: string | undefined;
+  readonly reason: string;
+  readonly bound: string;
 }
 
 export interface ReplicaStatus {
@@ -56,7 +72,7 @@ export interface Status extends Pick<Known, "phase" | "issuer" | "jwksUri" | "pi
   /** Live keys, signing keys first. */
   readonly keys: readonly KeyStatus[];
   /** Of several at one moment, the one that makes a key active. */
-  readonly next?: PlanStep | undefined;
+  readonly next?: StepStatus | undefined;
   /** Of keys in a store. */
   readonly plan?: RotationPlan | undefined;
   readonly replicas: readonly ReplicaStatus[];
@@ -109,7 +125,7 @@ export function statusOf(known: Known): Status {
   }
   const { records, policy, store } = manager;
   const ahead = plan(records, policy, at.now);
-  const { steps } = ahead;
+  const steps = ahead.steps.map(stepOf);
   const { lastAttemptAt, lastSuccessAt, lastError, self, revision = 0, audit } = store;
   const managed = new Set(records.map(({ kid }) => kid));
   const fromFiles = known.published.filter(({ kid }) => !managed.has(kid));
@@ -117,7 +133,7 @@ export function statusOf(known: Known): Status {
     ...told,
     source: "store",
     keys: [...managedKeys(records, steps), ...fromFiles.map((key) => keyOfFile(key, "published"))],
-    next: steps.find(({ at, action }) => at === steps[0]?.at && action === "activated") ?? steps[0],
+    next: steps.find(({ at, kind }) => at === steps[0]?.at && kind === "activated") ?? steps[0],
     plan: ahead,
     replicas: replicasOf(manager, at.now),
     waits: waitsOf(manager, at.now),
@@ -146,17 +162,19 @@ function rotationModeOf({ now, isShort, isShortBySetting, manager }: Known): Sta
   return isShort ? { isOn: true, because: "outage" } : { isOn: false };
 }
 
-function managedKeys(records: readonly KeyRecord[], steps: readonly PlanStep[]): KeyStatus[] {
+function managedKeys(records: readonly KeyRecord[], steps: readonly StepStatus[]): KeyStatus[] {
   const live = keyUses.flatMap((use) => records.filter((record) => record.use === use && isLive(record)));
   return live.map((record) => {
     const { kid, use, alg, state } = record;
     const uri = uriOf(record);
+    const times = Object.fromEntries(recordTimes.flatMap((name) => (name in record ? [[name, record[name]]] : [])));
     return {
       kid,
       use,
       alg,
       state,
       since: stateSince(record),
+      times,
       privateHalf: uri === undefined ? "wrapped in the store" : "external",
       uri,
       next: steps.find((step) => step.kid === kid),
@@ -172,7 +190,11 @@ function publishedKeys({ published }: Known): KeyStatus[] {
 }
 
 function keyOfFile(key: PublishedKey, state: "active" | "published"): KeyStatus {
-  return { ...key, state, privateHalf: "not in jwksd" };
+  return { ...key, state, times: {}, privateHalf: "not in jwksd" };
+}
+
+function stepOf({ at, action, use, kid, reason, bound }: PlanStep): StepStatus {
+  return { at, kind: action, verb: planVerbs[action], use, kid, reason, bound };
 }
 
 function replicasOf(manager: KnownManager, now: number): ReplicaStatus[] {
