@@ -1,6 +1,7 @@
 import type { Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Clock } from "../clock.ts";
+import type { Repeated } from "./repeated-requests.ts";
 
 /** Connections that were lost because there were too many. */
 export interface Overload {
@@ -46,6 +47,8 @@ interface Connection {
   stalledMs: number;
   /** The reply to the newest request. Earlier replies end before it, because HTTP/1.1 keeps their order. */
   lastReply: ServerResponse | undefined;
+  /** Set once there are requests that node:http does not see. */
+  repeated: Repeated | undefined;
 }
 
 export type Connections = ReturnType<typeof boundConnections>;
@@ -62,7 +65,7 @@ export function boundConnections(server: Server, options: Options) {
   let cancel: (() => void) | undefined;
 
   server.on("connection", (socket) => {
-    connections.set(socket, { bytesRead: 0, bytesTaken: 0, stalledMs: 0, lastReply: undefined });
+    connections.set(socket, { bytesRead: 0, bytesTaken: 0, stalledMs: 0, lastReply: undefined, repeated: undefined });
     socket.once("close", () => connections.delete(socket));
     if (connections.size <= maxConnections) return;
     const idle = firstIdle(socket);
@@ -74,7 +77,7 @@ export function boundConnections(server: Server, options: Options) {
 
   function firstIdle(newest: Socket): Socket | undefined {
     for (const [socket, connection] of connections) {
-      if (socket !== newest && !noteActivity(socket, connection) && replyOf(connection) === undefined) return socket;
+      if (socket !== newest && !noteActivity(socket, connection) && isIdle(socket, connection)) return socket;
     }
     return undefined;
   }
@@ -121,12 +124,27 @@ export function boundConnections(server: Server, options: Options) {
       const connection = connections.get(socket);
       if (connection !== undefined) connection.lastReply = reply;
     },
+    /** To be called at the start of a request that node:http does not see. */
+    repeat(socket: Socket, repeated: Repeated): void {
+      const connection = connections.get(socket);
+      if (connection !== undefined) connection.repeated = repeated;
+    },
+    /** Whether no reply is under way. */
+    isIdle(socket: Socket): boolean {
+      const connection = connections.get(socket);
+      return connection === undefined || isIdle(socket, connection);
+    },
     /** The newest reply that is not finished. */
     replyUnderWay(socket: Socket): ServerResponse | undefined {
       const connection = connections.get(socket);
       return connection && replyOf(connection);
     },
   };
+}
+
+function isIdle(socket: Socket, connection: Connection): boolean {
+  const isUnderWay = replyOf(connection) !== undefined || connection.repeated?.isUnderWay === true;
+  return !isUnderWay && socket.writableLength === 0;
 }
 
 function replyOf({ lastReply }: Connection): ServerResponse | undefined {

@@ -21,7 +21,7 @@ const limits = {
 /**
  * Stops a server: answers requests under way with `Connection: close`, and cuts slow ones off.
  *
- * @param listener has the port; the server itself, except in Bun and with TLS
+ * @param listener has the port; see `listenerOf`
  */
 export async function drain(
   server: Server,
@@ -48,8 +48,7 @@ export async function drain(
   // one, Node closes no connection, and Bun closes these, too.
   const listens = listener === server;
   if (listens) server.closeIdleConnections();
-  const isIdle = (socket: Socket): boolean =>
-    listens ? socket.bytesRead === 0 : connections.replyUnderWay(socket) === undefined;
+  const isIdle = (socket: Socket): boolean => (listens ? socket.bytesRead === 0 : connections.isIdle(socket));
   const timers = [
     // A little later: answered peers open new connections, while other workers may be closing the port.
     setTimeout(() => gate.open(answerLast), limits.quietMs),

@@ -4,7 +4,8 @@
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import { type Server as NetServer, type Socket, createServer } from "node:net";
 import { type TlsOptions, createServer as createTlsServer } from "node:tls";
-import { type PromptHandler, answerRepeats } from "./repeated-requests.ts";
+
+export const isBun = "bun" in process.versions;
 
 /** What an HTTP server itself would be given; times in milliseconds. */
 interface Limits {
@@ -15,18 +16,13 @@ interface Limits {
 }
 
 /**
- * What listens for an HTTP server; in Node, and without TLS, that is the server itself.
+ * What listens for an HTTP server: in Node, and without TLS, the server itself. But that would close a connection as idle when it stops, while a
+ * request is under way there that it has not seen.
  *
- * @param repeats what answers repeated requests; see `answerRepeats`
+ * @param seesAll whether the server sees all requests
  */
-export function listenerOf(
-  server: Server,
-  limits: Limits,
-  repeats: () => PromptHandler | undefined,
-  tls?: TlsOptions,
-): NetServer {
-  const isBun = "bun" in process.versions;
-  if (!isBun && tls === undefined) return server;
+export function listenerOf(server: Server, seesAll: boolean, tls?: TlsOptions): NetServer {
+  if (!isBun && seesAll && tls === undefined) return server;
   // The HTTP server sees a connection when its handshake is done.
   const accept = (socket: Socket): void => void server.emit("connection", socket);
   const listener =
@@ -34,7 +30,6 @@ export function listenerOf(
   for (const event of ["listening", "close"] as const) listener.on(event, () => server.emit(event));
   // Also of a handshake that takes too long.
   listener.on("tlsClientError", (_error: Error, socket: Socket) => socket.destroy());
-  if (isBun) answerRepeats(server, { ...limits, handler: repeats, onRepeat: keepDeadlines(server, limits) });
   return listener;
 }
 
@@ -55,8 +50,12 @@ interface Wait {
   wholeBytes: number | undefined;
 }
 
-/** @returns what is to be called for a request that node:http does not see */
-function keepDeadlines(server: Server, limits: Limits): (socket: Socket) => void {
+/**
+ * Ends connections as a server that listens itself does.
+ *
+ * @returns what is to be called for a request that node:http does not see
+ */
+export function keepDeadlines(server: Server, limits: Limits): (socket: Socket) => void {
   const waits = new Map<Socket, Wait>();
   const noteRequest = (request: IncomingMessage): void => {
     const wait = waits.get(request.socket);

@@ -8,8 +8,8 @@ import { type Reply, methodNotAllowed, problem, withoutBodyOnHead } from "../htt
 import { type Connections, type Overload, boundConnections } from "./connections.ts";
 import { drain } from "./drain.ts";
 import { isHost } from "./host.ts";
-import { keepOpen, listenerOf } from "./http-of-bun.ts";
-import type { PromptHandler } from "./repeated-requests.ts";
+import { isBun, keepDeadlines, keepOpen, listenerOf } from "./http-of-bun.ts";
+import { answerRepeats } from "./repeated-requests.ts";
 import { type SocketAddress, listenOnSocket } from "./unix-socket.ts";
 
 // An import of node:http reads all of its exports, and with WebSocket it loads undici: a third of the time of a start.
@@ -38,7 +38,8 @@ interface TcpAddress {
   readonly tls?: TlsOptions;
 }
 
-export type Handler = (request: IncomingMessage, response: ServerResponse) => void;
+/** Answers a request. @param body if it is here already */
+export type Handler = (request: IncomingMessage, response: ServerResponse, body?: Uint8Array) => void;
 
 /** An HTTP server that is listening. */
 export type RunningServer = Awaited<ReturnType<typeof startHttpServer>>;
@@ -53,8 +54,11 @@ export interface HttpServerOptions {
   readonly onOverload?: ((overload: Overload) => void) | undefined;
   /** Called with the status of each refusal of a request that reached no handler. */
   readonly onRefusal?: ((status: number) => void) | undefined;
-  /** Whether the handler is one that a `PromptHandler` can be made of. Default: `false`. */
-  readonly isPrompt?: boolean | undefined;
+  /**
+   * Whether repeated requests go to the handler without node:http, and with their bodies. It may then use no more of a response than
+   * `writeHead`, `end` and `headersSent`. Default: `false`.
+   */
+  readonly takesRepeats?: boolean | undefined;
 }
 
 const refusals: Readonly<Record<string, typeof badRequest>> = {
@@ -78,7 +82,7 @@ export async function startHttpServer(
     clock = systemClock,
     onOverload = () => {},
     onRefusal = () => {},
-    isPrompt = false,
+    takesRepeats = false,
   }: HttpServerOptions = {},
 ) {
   const server = createServer({
@@ -128,17 +132,23 @@ export async function startHttpServer(
     answerRefused(response, expectationFailed);
   });
   let stopped: Promise<void> | undefined;
-  const repeat: PromptHandler = (request, response) => {
-    if (hasGoodHost(request)) answer(request, response as ServerResponse);
-    else answerRefused(response, badHost);
-  };
-  const listener = listenerOf(
-    server,
-    limits,
-    // While the server stops, replies differ.
-    () => (isPrompt && stopped === undefined ? repeat : undefined),
-    "tls" in address ? address.tls : undefined,
-  );
+  const noteRequest = isBun ? keepDeadlines(server, limits) : () => {};
+  const listener = listenerOf(server, !takesRepeats, "tls" in address ? address.tls : undefined);
+  if (takesRepeats) {
+    const repeat: Handler = (request, response, body) => {
+      if (hasGoodHost(request)) answer(request, response, body);
+      else answerRefused(response, badHost);
+    };
+    answerRepeats(server, {
+      ...limits,
+      // While the server stops, replies differ.
+      handler: () => (stopped === undefined ? repeat : undefined),
+      onRepeat(socket, repeated) {
+        noteRequest(socket);
+        connections.repeat(socket, repeated);
+      },
+    });
+  }
   // The others are counted once their handshake is done.
   if (listener !== server) listener.maxConnections = 2 * maxConnections;
   let port = 0;

@@ -2,6 +2,7 @@ import { type Metric, counter, createTally, sumMetrics } from "../metrics.ts";
 import { type OpenPlace, providerAt } from "../publish/documents.ts";
 import type { Overload } from "./connections.ts";
 import { processMetrics } from "./exposition.ts";
+import { isBun } from "./http-of-bun.ts";
 import { type Handler, startHttpServer } from "./http-server.ts";
 import { issuerOf } from "./issuer.ts";
 import { type PublicKeys, toKeysets } from "./public-keys.ts";
@@ -44,14 +45,17 @@ export async function startPublisher(
   let provider = await make(options.port);
   const handler = async (port: number): Promise<Handler> => {
     if (port !== options.port) provider = await make(port);
-    return provider.node;
+    const { node } = provider;
+    // Without a body, which `node` would take for the next handler of a framework.
+    return (request, response) => node(request, response);
   };
   const address = { host: options.host, port: options.port, reusePort };
   const refusals = createTally();
   const server = await startHttpServer(address, handler, {
     maxConnections: options.maxConnections,
     onOverload,
-    isPrompt: true,
+    // Node reads a GET fast enough, and 10,000 connections would each keep a request.
+    takesRepeats: isBun,
     onRefusal: (status) => refusals.add(String(status)),
   });
   return {

@@ -20,14 +20,14 @@ export interface SignOf {
 
 /**
  * Answers the requests of a sign socket: `POST /sign`, `GET /keys`, `GET /livez` and `GET /readyz`. Nothing here gives a key away, and
- * nothing signs bytes of a caller's choice.
+ * nothing signs bytes of a caller's choice. A body that is here already is the third argument.
  */
-export function signHandler(sign: SignOf): (request: IncomingMessage, response: ServerResponse) => void {
+export function signHandler(sign: SignOf) {
   const inPlace = createPlaces(sign.audit);
 
-  async function answerSign(request: IncomingMessage): Promise<SignReply> {
+  async function answerSign(request: IncomingMessage, body?: Uint8Array): Promise<SignReply> {
     try {
-      const text = await inPlace(request.socket, async () => tokenFor(await readBody(request), sign));
+      const text = await inPlace(request.socket, async () => tokenFor(await readBody(request, body), sign));
       return { status: 200, contentType: "application/jwt", text };
     } catch (error) {
       return problemOf(error);
@@ -44,20 +44,18 @@ export function signHandler(sign: SignOf): (request: IncomingMessage, response: 
     "/readyz": () => readiness(sign.keys),
   };
 
-  return (request, response) => {
+  return (request: IncomingMessage, response: Response, body?: Uint8Array): void => {
     const { method, url = "" } = request;
     const [path = ""] = url.split("?", 1);
+    const reply = (answer: SignReply): void => write(response, answer);
     if (path === "/sign") {
-      if (method !== "POST") return reply(response, notAllowed("POST"));
-      answerSign(request).then(
-        (answer) => reply(response, answer),
-        () => response.destroy(),
-      );
+      if (method !== "POST") return reply(notAllowed("POST"));
+      answerSign(request, body).then(reply, () => request.socket.destroy());
       return;
     }
     const read = Object.hasOwn(reads, path) ? reads[path] : undefined;
-    if (read === undefined) return reply(response, problem(404, "There is nothing at this path."));
-    reply(response, method === "GET" || method === "HEAD" ? read() : notAllowed("GET, HEAD"));
+    if (read === undefined) return reply(problem(404, "There is nothing at this path."));
+    reply(method === "GET" || method === "HEAD" ? read() : notAllowed("GET, HEAD"));
   };
 }
 
@@ -90,7 +88,10 @@ function readiness({ active }: SigningKeys): SignReply {
 
 const notAllowed = (allow: string): SignReply => problem(405, `This path answers ${allow}.`, {}, ["Allow", allow]);
 
-function reply(response: ServerResponse, { status, contentType, text, headers = [] }: SignReply): void {
+/** The part of `http.ServerResponse` that is used here. */
+type Response = Pick<ServerResponse, "headersSent" | "writeHead" | "end">;
+
+function write(response: Response, { status, contentType, text, headers = [] }: SignReply): void {
   // The server has answered already where the body did not come.
   if (response.headersSent) return;
   const length = Buffer.byteLength(text);
@@ -103,7 +104,6 @@ function reply(response: ServerResponse, { status, contentType, text, headers = 
     "no-store",
     ...headers,
   ]);
-  if (response.req.method === "HEAD") response.end();
   // Node writes Latin-1 faster.
-  else response.end(text, length === text.length ? "latin1" : "utf8");
+  response.end(text, length === text.length ? "latin1" : "utf8");
 }

@@ -25,23 +25,36 @@ let thread: Worker | "starting" | "gone" | undefined;
 let known: CryptoKey | undefined;
 let collected: Batch | undefined;
 const sent: Batch[] = [];
+/** Messages in this turn of the event loop. */
+let inThisTurn = 0;
+let isOneByOne = true;
 
 /**
- * Signs with a local key beside other work: a message that is alone in its turn of the event loop here, and several in a thread. The thread shares
- * the key in memory and gets no copy of it. Where there is no thread, all are signed on the event loop.
+ * Signs with a local key beside other work: here while messages come one by one, and in a thread where several come in a turn of the event loop.
+ * The thread shares the key in memory and gets no copy of it. Where there is no thread, all are signed on the event loop.
  */
 export const signBeside: Primitives["sign"] = (key, bytes) => {
   if (thread === "gone" || !key.extractable) return sign(key, bytes);
+  inThisTurn += 1;
+  if (inThisTurn === 1) {
+    setImmediate(endTurn);
+    if (isOneByOne && sent.length === 0) return sign(key, bytes);
+  }
   return new Promise((resolve) => {
     if (collected?.key !== key) {
       send();
       collected = { key, calls: [] };
-      setImmediate(send);
     }
     collected.calls.push({ bytes, resolve });
     if (collected.calls.length === batchSize) send();
   });
 };
+
+function endTurn(): void {
+  isOneByOne = inThisTurn === 1;
+  inThisTurn = 0;
+  send();
+}
 
 /** Sends what is collected to the thread, or signs it here: where it is one message for an idle thread, and where no thread runs. */
 function send(): void {
