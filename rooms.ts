@@ -38,7 +38,7 @@ export const rooms: Readonly<Record<string, Room>> = {
   client: { rooms: ["jwk", "crypto", "token", "relying-party"], packages: ["jose"] },
   provider: { rooms: ["crypto", "keyset", "http", "signer", "token"], packages: ["jose"] },
   "sign-server": {
-    rooms: ["jwk", "crypto", "keyset", "signer", "token", "provider", "store", "rotation"],
+    rooms: ["crypto", "keyset", "token", "provider", "store", "rotation"],
     packages: ["jose", "node:"],
   },
   "sign-client": { rooms: ["token"], packages: ["node:"] },
@@ -50,7 +50,7 @@ export const rooms: Readonly<Record<string, Room>> = {
     rooms: ["jwk", "crypto", "signer"],
     packages: ["jose", "node:", "@aws-sdk/client-kms", "@azure/identity", "@azure/keyvault-keys", "@google-cloud/kms"],
   },
-  pkcs11: { rooms: ["jwk", "crypto", "signer"], packages: ["jose", "node:", "pkcs11js"] },
+  pkcs11: { rooms: ["jwk", "signer"], packages: ["jose", "node:", "pkcs11js"] },
   node: { rooms: ["jwk", "keyset", "signer", "relying-party"], packages: ["jose", "node:", "ipaddr.js"] },
   publish: {
     rooms: ["http", "provider", "rotation", "store"],

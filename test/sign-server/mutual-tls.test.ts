@@ -6,10 +6,14 @@ import https from "node:https";
 import { connect } from "node:net";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
+import { connect as connectTls } from "node:tls";
 import { decodeJwt } from "jose";
 import { createSignClient } from "../../src/sign-client/index.ts";
 import { type Certificate, certificateFor, certificateUntil } from "../client/certificate.ts";
+import { Client } from "../support/load.ts";
 import { freePort, startService, temporaryFolder } from "../support/service.ts";
+import { signText } from "../support/sign-socket.ts";
+import type { WireReply } from "../support/wire.ts";
 
 // Each of these certificates is its own authority.
 const server = certificateFor("localhost");
@@ -76,6 +80,26 @@ describe("an address where tokens are signed", () => {
     await Promise.all(silent.map((socket) => once(socket, "connect")));
     assert.equal(await ask(address, client), "200");
     for (const socket of silent) socket.destroy();
+  });
+
+  test("a stop answers who is asking, and closes idle connections", { timeout: 5_000 }, async (t) => {
+    const { address, service } = await startWith(t, await tlsFolder(t));
+    const [, port] = address.split(":");
+    const open = (): Client => {
+      const peer = new Client(connectTls({ port: Number(port), host: "localhost", ca: server.cert, ...client }));
+      t.after(() => peer.close());
+      return peer;
+    };
+    const [asking, idle] = [open(), open()];
+    const text = signText({ claims: {}, ...minute });
+    for (let time = 1; time <= 3; time += 1) for (const peer of [asking, idle]) await peer.request(text);
+    const stopped = service.stop();
+    let last: WireReply;
+    do last = await asking.request(text);
+    while (last.headers["connection"] === "keep-alive");
+    assert.deepEqual([last.status, last.headers["connection"]], [200, "close"]);
+    await once(idle.socket, "close");
+    assert.equal(await stopped, 0);
   });
 
   test("the client signs through it, and names what does not fit", async (t) => {
