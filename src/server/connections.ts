@@ -1,7 +1,7 @@
 import type { Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Clock } from "../clock.ts";
-import type { Repeated } from "./repeated-requests.ts";
+import type { RawResponse } from "./repeated-requests.ts";
 
 /** Connections that were lost because there were too many. */
 export interface Overload {
@@ -46,10 +46,11 @@ interface Connection {
   /** For how long the peer has taken nothing. */
   stalledMs: number;
   /** The reply to the newest request. Earlier replies end before it, because HTTP/1.1 keeps their order. */
-  lastReply: ServerResponse | undefined;
-  /** Set once there are requests that node:http does not see. */
-  repeated: Repeated | undefined;
+  lastReply: AnyResponse | undefined;
 }
+
+/** A response of node:http, or to a request that node:http does not see. */
+type AnyResponse = ServerResponse | RawResponse;
 
 export type Connections = ReturnType<typeof boundConnections>;
 
@@ -65,7 +66,7 @@ export function boundConnections(server: Server, options: Options) {
   let cancel: (() => void) | undefined;
 
   server.on("connection", (socket) => {
-    connections.set(socket, { bytesRead: 0, bytesTaken: 0, stalledMs: 0, lastReply: undefined, repeated: undefined });
+    connections.set(socket, { bytesRead: 0, bytesTaken: 0, stalledMs: 0, lastReply: undefined });
     socket.once("close", () => connections.delete(socket));
     if (connections.size <= maxConnections) return;
     const idle = firstIdle(socket);
@@ -77,7 +78,7 @@ export function boundConnections(server: Server, options: Options) {
 
   function firstIdle(newest: Socket): Socket | undefined {
     for (const [socket, connection] of connections) {
-      if (socket !== newest && !noteActivity(socket, connection) && isIdle(socket, connection)) return socket;
+      if (socket !== newest && !noteActivity(socket, connection) && replyOf(connection) === undefined) return socket;
     }
     return undefined;
   }
@@ -120,34 +121,19 @@ export function boundConnections(server: Server, options: Options) {
       for (const socket of connections.keys()) if (test(socket)) socket.destroy();
     },
     /** To be called at the start of a request. */
-    begin(socket: Socket, reply: ServerResponse): void {
+    begin(socket: Socket, reply: AnyResponse): void {
       const connection = connections.get(socket);
       if (connection !== undefined) connection.lastReply = reply;
     },
-    /** To be called at the start of a request that node:http does not see. */
-    repeat(socket: Socket, repeated: Repeated): void {
-      const connection = connections.get(socket);
-      if (connection !== undefined) connection.repeated = repeated;
-    },
-    /** Whether no reply is under way. */
-    isIdle(socket: Socket): boolean {
-      const connection = connections.get(socket);
-      return connection === undefined || isIdle(socket, connection);
-    },
     /** The newest reply that is not finished. */
-    replyUnderWay(socket: Socket): ServerResponse | undefined {
+    replyUnderWay(socket: Socket): AnyResponse | undefined {
       const connection = connections.get(socket);
       return connection && replyOf(connection);
     },
   };
 }
 
-function isIdle(socket: Socket, connection: Connection): boolean {
-  const isUnderWay = replyOf(connection) !== undefined || connection.repeated?.isUnderWay === true;
-  return !isUnderWay && socket.writableLength === 0;
-}
-
-function replyOf({ lastReply }: Connection): ServerResponse | undefined {
+function replyOf({ lastReply }: Connection): AnyResponse | undefined {
   return lastReply?.writableFinished === false ? lastReply : undefined;
 }
 

@@ -48,7 +48,8 @@ export async function drain(
   // one, Node closes no connection, and Bun closes these, too.
   const listens = listener === server;
   if (listens) server.closeIdleConnections();
-  const isIdle = (socket: Socket): boolean => (listens ? socket.bytesRead === 0 : connections.isIdle(socket));
+  const isIdle = (socket: Socket): boolean =>
+    listens ? socket.bytesRead === 0 : connections.replyUnderWay(socket) === undefined;
   const timers = [
     // A little later: answered peers open new connections, while other workers may be closing the port.
     setTimeout(() => gate.open(answerLast), limits.quietMs),

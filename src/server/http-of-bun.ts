@@ -1,6 +1,6 @@
 // The one executable runs in Bun. Where node:http listens there, it parses requests by other rules than in Node: it refuses some that the
 // contract answers, and counts a refusal twice. It cannot share its port either. Connections that are handed to it are read as in Node, but
-// have no deadlines. So node:net listens, and the deadlines are here.
+// have no deadlines. So node:net listens, and the deadlines are here. It also listens with TLS, and for sign sockets.
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import { type Server as NetServer, type Socket, createServer } from "node:net";
 import { type TlsOptions, createServer as createTlsServer } from "node:tls";

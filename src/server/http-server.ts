@@ -9,11 +9,11 @@ import { type Connections, type Overload, boundConnections } from "./connections
 import { drain } from "./drain.ts";
 import { isHost } from "./host.ts";
 import { isBun, keepDeadlines, keepOpen, listenerOf } from "./http-of-bun.ts";
-import { answerRepeats } from "./repeated-requests.ts";
+import { answerRepeats, headText } from "./repeated-requests.ts";
 import { type SocketAddress, listenOnSocket } from "./unix-socket.ts";
 
 // An import of node:http reads all of its exports, and with WebSocket it loads undici: a third of the time of a start.
-const { STATUS_CODES, createServer } = process.getBuiltinModule("node:http");
+const { createServer } = process.getBuiltinModule("node:http");
 
 /** Limits of one HTTP server; times in milliseconds. */
 const limits = {
@@ -143,9 +143,9 @@ export async function startHttpServer(
       ...limits,
       // While the server stops, replies differ.
       handler: () => (stopped === undefined ? repeat : undefined),
-      onRepeat(socket, repeated) {
+      onRepeat(socket, response) {
         noteRequest(socket);
-        connections.repeat(socket, repeated);
+        connections.begin(socket, response);
       },
     });
   }
@@ -257,7 +257,9 @@ function refuseOnce(socket: Socket, reply: Reply, connections: Connections): boo
     const timer = setTimeout(() => socket.destroy(), limits.lingerMs);
     socket.once("close", () => clearTimeout(timer));
   };
-  const before = connections.replyUnderWay(socket);
+  const underWay = connections.replyUnderWay(socket);
+  // A request that node:http does not see has come whole, and the kernel gets what was written in order.
+  const before = underWay !== undefined && "req" in underWay ? underWay : undefined;
   // The body of that request is what is broken or late, and the handler may wait for it: this is its reply.
   if (before?.req.complete === false && !before.headersSent) {
     before.setHeader("Connection", "close");
@@ -272,7 +274,5 @@ function refuseOnce(socket: Socket, reply: Reply, connections: Connections): boo
 
 /** A response as text for a socket. */
 function raw({ status, headers, body }: Reply): string {
-  const lines = [`HTTP/1.1 ${status} ${STATUS_CODES[status]}`];
-  for (let i = 0; i + 1 < headers.length; i += 2) lines.push(`${headers[i]}: ${headers[i + 1]}`);
-  return [...lines, "Connection: close", "", body ?? ""].join("\r\n");
+  return `${headText(status, headers)}Connection: close\r\n\r\n${body ?? ""}`;
 }

@@ -2,19 +2,12 @@
 // than most answers: half of the time in Node, nearly all in Bun. So a request with the head of the one before is answered without the parser.
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import type { NodeResponse } from "../http/node.ts";
 import type { Handler } from "./http-server.ts";
 
 const { STATUS_CODES } = process.getBuiltinModule("node:http");
 
 /** Of a head that is remembered, because each connection remembers one. */
 const maxHeadBytes = 1_024;
-
-/** The requests of one connection that are answered here, one after the other. */
-export interface Repeated {
-  /** Whether one of them waits for its answer. */
-  readonly isUnderWay: boolean;
-}
 
 interface Options {
   readonly keepAliveTimeoutMs: number;
@@ -24,7 +17,7 @@ interface Options {
    */
   readonly handler: () => Handler | undefined;
   /** Called before each request that is answered here. */
-  readonly onRepeat: (socket: Socket, repeated: Repeated) => void;
+  readonly onRepeat: (socket: Socket, response: RawResponse) => void;
 }
 
 /** A request that was the whole of one chunk, and its reply. */
@@ -38,8 +31,8 @@ interface Exchange {
 }
 
 /**
- * Answers requests that have, byte by byte, the head of the request before them on the same connection, but for the number of `Content-Length`, and
- * that come with all of their body. All others go to `server`.
+ * Answers requests whose head is, byte by byte, that of the request before them on the same connection. Only the number of `Content-Length` may
+ * differ, and the whole body must have come. All other requests go to `server`.
  */
 export function answerRepeats(server: Server, { keepAliveTimeoutMs, handler, onRepeat }: Options): void {
   /** What the parser finds in a chunk. */
@@ -59,8 +52,8 @@ export function answerRepeats(server: Server, { keepAliveTimeoutMs, handler, onR
       const body = last && bodyOf(chunk, last, socket);
       const answer = handler();
       if (last === undefined || body === undefined || answer === undefined) return parse(chunk);
-      onRepeat(socket, response);
       response.begin(last.request);
+      onRepeat(socket, response);
       answer(last.request, response as unknown as ServerResponse, body);
     }
     function parse(chunk: Buffer): void {
@@ -130,8 +123,9 @@ function bodyOf(chunk: Buffer, { start, end, reply }: Exchange, socket: Socket):
 const [zero, nine] = [0x30, 0x39];
 const isDigit = (byte: number | undefined): boolean => byte !== undefined && byte >= zero && byte <= nine;
 
-/** Writes what node:http would write. */
-class RawResponse implements NodeResponse, Repeated {
+/** The responses of one connection, one after the other. Writes what node:http would write. */
+export class RawResponse {
+  /** Whether a request waits for its answer. */
   isUnderWay = false;
   headersSent = false;
   readonly #socket: Socket;
@@ -154,14 +148,13 @@ class RawResponse implements NodeResponse, Repeated {
     this.#isHead = method === "HEAD";
   }
 
-  setHeader(): never {
-    throw new Error("writeHead takes all fields");
+  /** Whether all is answered, and taken by the peer. */
+  get writableFinished(): boolean {
+    return !this.isUnderWay && this.#socket.writableLength === 0;
   }
 
   writeHead(status: number, headers: readonly string[] = []): void {
-    let head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n`;
-    for (let i = 0; i + 1 < headers.length; i += 2) head += `${headers[i]}: ${headers[i + 1]}\r\n`;
-    this.#head = head + dateField();
+    this.#head = headText(status, headers) + dateField();
     this.headersSent = true;
   }
 
@@ -185,6 +178,13 @@ class RawResponse implements NodeResponse, Repeated {
     if (isLast) socket.end();
     this.#onEnd();
   }
+}
+
+/** Status line and fields, name and value in turn, as text. */
+export function headText(status: number, headers: readonly string[]): string {
+  let text = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n`;
+  for (let i = 0; i + 1 < headers.length; i += 2) text += `${headers[i]}: ${headers[i + 1]}\r\n`;
+  return text;
 }
 
 let date = { second: 0, field: "" };
