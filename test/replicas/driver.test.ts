@@ -103,11 +103,11 @@ describe("three managers over one store keep both promises in true time", () => 
 
 const ownClock: readonly Edit[] = [
   [
-    "manager/keyring.ts",
+    "rotation/manager/keyring.ts",
     "const { records: stored, now } = snapshot;",
     "const { records: stored } = snapshot; const now = clock.now();",
   ],
-  ["manager/steps.ts", "over } = clocks.look(snapshot);", "over } = clocks.look({ ...snapshot, now });"],
+  ["rotation/manager/steps.ts", "over } = clocks.look(snapshot);", "over } = clocks.look({ ...snapshot, now });"],
 ];
 
 /** Each breaks one rule; in the mode in which that shows. The first ones show soonest. */
@@ -115,13 +115,15 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
   "signs on after its lease": {
     mode: { faults: ["partition"] },
     edits: [
-      ["manager/replica.ts", "if (!holds()) {", "if (leaseMs < 0) {"],
-      ["manager/replica.ts", "if (!told.signsWith.includes(kid))", "if (told.signsWith.length > 99)"],
+      ["rotation/manager/replica.ts", "if (!holds()) {", "if (leaseMs < 0) {"],
+      ["rotation/manager/replica.ts", "if (!told.signsWith.includes(kid))", "if (told.signsWith.length > 99)"],
     ],
   },
   "counts the wait before removal from the activation": {
     mode: { faults: ["partition"] },
-    edits: [["rotation/waits.ts", "return { since: unusedAt, forMs:", "return { since: record.retiredAt, forMs:"]],
+    edits: [
+      ["rotation/rules/waits.ts", "return { since: unusedAt, forMs:", "return { since: record.retiredAt, forMs:"],
+    ],
   },
   "goes by its own clock": {
     mode: { faults: ["clock jump", "kill"] },
@@ -132,7 +134,7 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
     edits: [
       ...ownClock,
       [
-        "rotation/advance.ts",
+        "rotation/rules/advance.ts",
         "!tried.has(record.kid) && now > (endOfWait(record, policy) ?? Infinity) + missedAfterMs;",
         "(waitOf(record, policy)?.since ?? 0) > now + policy.clockSkewSeconds * 1000;",
       ],
@@ -140,14 +142,18 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
   },
   "acknowledges before its targets have taken the keys": {
     mode: { faults: ["slow targets"] },
-    edits: [["manager/keys-in-use.ts", "const next = sinks.isBehind ? replica.told : ", "const next = "]],
+    edits: [["rotation/manager/keys-in-use.ts", "const next = sinks.isBehind ? replica.told : ", "const next = "]],
   },
   "renews a lease that has ended": {
     mode: { faults: ["pause", "partition"] },
     edits: [
-      ["manager/replica.ts", "if (id !== undefined && elapsedMs() < leaseMs) return;", "if (id !== undefined) return;"],
       [
-        "store/memory.ts",
+        "rotation/manager/replica.ts",
+        "if (id !== undefined && elapsedMs() < leaseMs) return;",
+        "if (id !== undefined) return;",
+      ],
+      [
+        "rotation/store/memory.ts",
         "const held = leases.get(id);\n      if (held === undefined || held.serial > (serial",
         "const held = leases.get(id) ?? { id, name: id, publishes, signsWith, serial: 0, ...time };\n      if (held.serial > (serial",
       ],
@@ -156,9 +162,9 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
   "commits without a look at the leases": {
     mode: { faults: ["slow targets", "partition"] },
     edits: [
-      ["manager/steps.ts", "...(ahead.reliesOnReplicas && { leases })", ""],
+      ["rotation/manager/steps.ts", "...(ahead.reliesOnReplicas && { leases })", ""],
       [
-        "manager/steps.ts",
+        "rotation/manager/steps.ts",
         "{ revision: snapshot.revision, leases: counted }",
         "{ revision: snapshot.revision, leases: [{ id: 'x', name: 'x', publishes: snapshot.revision, signsWith: [], until: 0 }] }",
       ],
@@ -167,24 +173,28 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
   "waits by the store's clock alone": {
     mode: { faults: ["store's clock jumps"] },
     edits: [
-      ["manager/clocks.ts", "Math.max(since + forMs - now, forMs - first.passedMs - passedMs)", "since + forMs - now"],
+      [
+        "rotation/manager/clocks.ts",
+        "Math.max(since + forMs - now, forMs - first.passedMs - passedMs)",
+        "since + forMs - now",
+      ],
     ],
   },
   "is ready before it publishes": {
     mode: { faults: ["partition", "pause"] },
-    edits: [["manager/replica.ts", "holds() && told.publishes > 0", "holds()"]],
+    edits: [["rotation/manager/replica.ts", "holds() && told.publishes > 0", "holds()"]],
   },
   "takes steps without the store": {
     mode: { faults: ["partition"] },
     edits: [
-      ["manager/manager.ts", "inUse.shorten()", "inUse.shorten(clocks.now())"],
+      ["rotation/manager/manager.ts", "inUse.shorten()", "inUse.shorten(clocks.now())"],
       [
-        "manager/keys-in-use.ts",
-        'import { noteWaits } from "../rotation/waits.ts";',
-        'import { noteWaits } from "../rotation/waits.ts"; import { advance } from "../rotation/advance.ts";',
+        "rotation/manager/keys-in-use.ts",
+        'import { noteWaits } from "../rules/waits.ts";',
+        'import { noteWaits } from "../rules/waits.ts"; import { advance } from "../rules/advance.ts";',
       ],
       [
-        "manager/keys-in-use.ts",
+        "rotation/manager/keys-in-use.ts",
         "shorten: (): Promise<void> => updateSinks(true),",
         `shorten(now) {
           const alone = state.records.map((record) => ({
@@ -196,19 +206,19 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
           return updateSinks(true);
         },`,
       ],
-      ["manager/replica.ts", "if (!told.signsWith.includes(kid))", "if (told.signsWith.length > 99)"],
+      ["rotation/manager/replica.ts", "if (!told.signsWith.includes(kid))", "if (told.signsWith.length > 99)"],
     ],
   },
   "signs with the new key before it has told": {
     mode: { faults: ["partition", "slow targets"] },
     edits: [
-      ["manager/keys-in-use.ts", "if (isNew) await announceSigning(records, keys, revision);", ""],
-      ["manager/replica.ts", "if (!told.signsWith.includes(kid))", "if (told.signsWith.length > 99)"],
+      ["rotation/manager/keys-in-use.ts", "if (isNew) await announceSigning(records, keys, revision);", ""],
+      ["rotation/manager/replica.ts", "if (!told.signsWith.includes(kid))", "if (told.signsWith.length > 99)"],
     ],
   },
   "lets the store's clock end leases": {
     mode: { faults: ["store's clock jumps", "slow targets", "partition"] },
-    edits: [["manager/clocks.ts", "looked.monotonic - since >= lease.forMs", "now >= lease.until"]],
+    edits: [["rotation/manager/clocks.ts", "looked.monotonic - since >= lease.forMs", "now >= lease.until"]],
   },
 };
 
