@@ -26,12 +26,11 @@ export interface Instant {
   readonly monotonic: Moment<"monotonic">;
 }
 
-const momentOf = <M extends Moment<"wall" | "monotonic">>(ms: number): M => ms as unknown as M;
-
-export const monotonicNow = (clock: Clock): Moment<"monotonic"> => momentOf(clock.monotonic?.() ?? clock.now());
+export const monotonicNow = (clock: Clock): Moment<"monotonic"> =>
+  (clock.monotonic?.() ?? clock.now()) as unknown as Moment<"monotonic">;
 
 export const instantNow = (clock: Clock): Instant => ({
-  wall: momentOf(clock.now()),
+  wall: clock.now() as unknown as Moment<"wall">,
   monotonic: monotonicNow(clock),
 });
 
