@@ -89,7 +89,6 @@ async function startHttp(
   const start = (where: Parameters<typeof startHttpServer>[0]): Promise<RunningServer> =>
     startHttpServer(where, () => handle, {
       maxConnections,
-      takesRepeats: true,
       onOverload: (overload) => logOverload(log, overload, { socket: address }),
     });
   const hostPort = hostAndPort(address);

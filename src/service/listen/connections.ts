@@ -1,7 +1,6 @@
 import type { Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Clock } from "../../base/clock.ts";
-import type { RawResponse } from "./repeated-requests.ts";
 
 /** Connections that were lost because there were too many. */
 export interface Overload {
@@ -46,11 +45,8 @@ interface Connection {
   /** For how long the peer has taken nothing. */
   stalledMs: number;
   /** The reply to the newest request. Earlier replies end before it, because HTTP/1.1 keeps their order. */
-  lastReply: AnyResponse | undefined;
+  lastReply: ServerResponse | undefined;
 }
-
-/** A response of node:http, or to a request that node:http does not see. */
-type AnyResponse = ServerResponse | RawResponse;
 
 export type Connections = ReturnType<typeof boundConnections>;
 
@@ -121,19 +117,19 @@ export function boundConnections(server: Server, options: Options) {
       for (const socket of connections.keys()) if (test(socket)) socket.destroy();
     },
     /** To be called at the start of a request. */
-    begin(socket: Socket, reply: AnyResponse): void {
+    begin(socket: Socket, reply: ServerResponse): void {
       const connection = connections.get(socket);
       if (connection !== undefined) connection.lastReply = reply;
     },
     /** The newest reply that is not finished. */
-    replyUnderWay(socket: Socket): AnyResponse | undefined {
+    replyUnderWay(socket: Socket): ServerResponse | undefined {
       const connection = connections.get(socket);
       return connection && replyOf(connection);
     },
   };
 }
 
-function replyOf({ lastReply }: Connection): AnyResponse | undefined {
+function replyOf({ lastReply }: Connection): ServerResponse | undefined {
   return lastReply?.writableFinished === false ? lastReply : undefined;
 }
 

@@ -20,14 +20,14 @@ export interface SignOf {
 
 /**
  * Answers the requests of a sign socket: `POST /sign`, `GET /keys`, `GET /livez` and `GET /readyz`. Nothing here gives a key away, and
- * nothing signs bytes of a caller's choice. A body that is here already is the third argument.
+ * nothing signs bytes of a caller's choice.
  */
 export function signHandler(sign: SignOf) {
   const inPlace = createPlaces(sign.audit);
 
-  async function answerSign(request: IncomingMessage, body?: Uint8Array): Promise<SignReply> {
+  async function answerSign(request: IncomingMessage): Promise<SignReply> {
     try {
-      const text = await inPlace(request.socket, async () => tokenFor(await readBody(request, body), sign));
+      const text = await inPlace(request.socket, async () => tokenFor(await readBody(request), sign));
       return { status: 200, contentType: "application/jwt", text };
     } catch (error) {
       return problemOf(error);
@@ -44,13 +44,13 @@ export function signHandler(sign: SignOf) {
     "/readyz": () => readiness(sign.keys),
   };
 
-  return (request: IncomingMessage, response: Response, body?: Uint8Array): void => {
+  return (request: IncomingMessage, response: ServerResponse): void => {
     const { method, url = "" } = request;
     const [path = ""] = url.split("?", 1);
     const reply = (answer: SignReply): void => write(response, answer);
     if (path === "/sign") {
       if (method !== "POST") return reply(notAllowed("POST"));
-      answerSign(request, body).then(reply, () => request.socket.destroy());
+      answerSign(request).then(reply, () => request.socket.destroy());
       return;
     }
     const read = Object.hasOwn(reads, path) ? reads[path] : undefined;
@@ -88,10 +88,7 @@ function readiness({ active }: SigningKeys): SignReply {
 
 const notAllowed = (allow: string): SignReply => problem(405, `This path answers ${allow}.`, {}, ["Allow", allow]);
 
-/** The part of `http.ServerResponse` that is used here. */
-type Response = Pick<ServerResponse, "headersSent" | "writeHead" | "end">;
-
-function write(response: Response, { status, contentType, text, headers = [] }: SignReply): void {
+function write(response: ServerResponse, { status, contentType, text, headers = [] }: SignReply): void {
   // The server has answered already where the body did not come.
   if (response.headersSent) return;
   const length = Buffer.byteLength(text);
