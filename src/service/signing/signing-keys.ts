@@ -1,4 +1,3 @@
-import { signBeside } from "./sign-beside.ts";
 import type { Clock } from "../../base/clock.ts";
 import { checkSigning, type Keyset } from "../../keys/keyset/keyset.ts";
 import type { Metric } from "../../base/metrics.ts";
@@ -28,7 +27,7 @@ interface Managed {
 
 /** Takes the signing keys of a manager: once, before anybody signs, and with every change. */
 export async function createSigningKeys(keyset: Keyset, managed: Managed) {
-  const activeKeys = createActiveKeys({ ...managed, signByKey: signBeside });
+  const activeKeys = createActiveKeys(managed);
   let active = activeKeys.of(await checkSigning(keyset));
   let takenAt = managed.clock.now();
   return {
