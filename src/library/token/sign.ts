@@ -26,6 +26,12 @@ export interface ActiveKey {
   readonly headers: Map<string, string>;
 }
 
+/** What stands before and after a payload in a token, in base64url. */
+export interface SignedPayload {
+  readonly header: string;
+  readonly signature: string;
+}
+
 /** The claims of a token. `iss`, `iat` and `exp` are set by `sign`. */
 export type Claims = Readonly<Record<string, unknown>>;
 
@@ -91,14 +97,10 @@ export async function signToken(
  * Signs a payload as it is, under a header of `alg`, `kid` and the `typ` JWT. Its claims are the caller's to check.
  *
  * @param payload in base64url, as it is in the token
- * @returns header and signature in base64url
  * @throws TokenError `ERR_CLAIMS_INVALID` where the token would be too long
  * @throws SignerError see `guardSigner`
  */
-export async function signPayload(
-  active: ActiveKey,
-  payload: string,
-): Promise<{ readonly header: string; readonly signature: string }> {
+export async function signPayload(active: ActiveKey, payload: string): Promise<SignedPayload> {
   const header = headerOf(active, "JWT", {});
   return { header, signature: await signParts(active, header, payload) };
 }

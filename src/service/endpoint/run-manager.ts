@@ -11,7 +11,7 @@ import type { KeyRecord } from "../../rotation/store/store.ts";
 import { type KeptSet, Unusable, keepSet, readKeptSet } from "./kept-set.ts";
 import type { Logger } from "../config/logger.ts";
 import { hostName, logEvent } from "./manager-events.ts";
-import { createSigningKeys, type SigningKeys } from "../signing/signing-keys.ts";
+import { createSigning, type Signing } from "../signing/signing.ts";
 import { healthAfter, healthy } from "./manager-health.ts";
 import { openManaged, ownerOf, policyOf, storePath, wrappingKeysOf } from "../config/open-store.ts";
 import { type PublicKeys, publicHalves } from "./public-keys.ts";
@@ -30,16 +30,18 @@ export interface ManagedKeys {
   notReady(): string | undefined;
   /** See `KeyManager`; none before the store was reached. */
   metrics(): readonly Metric[];
-  /** For those who sign through this process; `undefined` where nobody does. */
-  readonly signing: SigningKeys | undefined;
+  /** For those who sign through this process, once it follows; `undefined` where nobody does. */
+  readonly signing: Signing | undefined;
   /** For the status of the service. */
   known(): KnownKeys;
   /** Looks at the store for what the other replicas have told it. */
   look(): Promise<void>;
-  /** Calls back with the keys as they are, and with every change from now on. */
-  follow(update: (keys: PublicKeys) => Promise<void>): Promise<void>;
-  /** Remembers where they are served, for commands that are given no issuer. */
-  servedAs(issuer: string): Promise<void>;
+  /**
+   * Calls back with the keys as they are, and with every change from now on.
+   *
+   * @param issuer where they are served; remembered for commands that are given none
+   */
+  follow(issuer: string, update: (keys: PublicKeys) => Promise<void>): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -137,9 +139,7 @@ async function runManager(settings: Settings, log: Logger): Promise<ManagedKeys>
   );
   const { jwksRotationActive, maxTokenLifetimeSeconds, checkMaySign, ...keysets } = manager.options;
   const records = (): readonly KeyRecord[] => manager.records;
-  const signing = signs
-    ? await createSigningKeys(keysets.keyset, { maxTokenLifetimeSeconds, checkMaySign, records, clock: systemClock })
-    : undefined;
+  let signing: Awaited<ReturnType<typeof createSigning>> | undefined;
   return {
     keys: publicHalves(keysets, jwksRotationActive()),
     notReady() {
@@ -148,7 +148,9 @@ async function runManager(settings: Settings, log: Logger): Promise<ManagedKeys>
       return `the other replicas do not rely on this one: its lease has ended, or it does not publish the keys of the store yet${why}`;
     },
     metrics: () => [...manager.metrics(), ...(signing?.metrics() ?? [])],
-    signing,
+    get signing() {
+      return signing;
+    },
     known: () => ({
       manager: {
         policy,
@@ -159,7 +161,11 @@ async function runManager(settings: Settings, log: Logger): Promise<ManagedKeys>
       },
     }),
     look: async () => watch?.look(),
-    async follow(update) {
+    async follow(issuer, update) {
+      if (signs) {
+        const managed = { maxTokenLifetimeSeconds, checkMaySign, records, clock: systemClock };
+        signing = await createSigning(issuer, keysets.keyset, managed);
+      }
       await manager.attach({
         async update(keysets, { isRotating }) {
           const keys = publicHalves(keysets, isRotating);
@@ -170,8 +176,6 @@ async function runManager(settings: Settings, log: Logger): Promise<ManagedKeys>
         },
       });
       await keeper.written();
-    },
-    async servedAs(issuer) {
       await vault.noteIssuer(issuer).catch((error: unknown) => {
         const { code, message } = error as { readonly code?: string; readonly message: string };
         log.warn({ code }, `the issuer could not be noted in the store; give it to commands with --issuer: ${message}`);
