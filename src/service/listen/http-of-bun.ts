@@ -4,6 +4,7 @@
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import { type Server as NetServer, type Socket, createServer } from "node:net";
 import { type TlsOptions, createServer as createTlsServer } from "node:tls";
+import { boundHandshakes } from "./handshakes.ts";
 
 export const isBun = "bun" in process.versions;
 
@@ -15,17 +16,24 @@ interface Limits {
   readonly checkingIntervalMs: number;
 }
 
-/** What listens for an HTTP server: in Node, and without TLS, the server itself. */
-export function listenerOf(server: Server, tls?: TlsOptions): NetServer {
+/**
+ * What listens for an HTTP server: in Node, and without TLS, the server itself.
+ *
+ * @param maxHandshakes with TLS
+ */
+export function listenerOf(server: Server, tls: TlsOptions | undefined, maxHandshakes: number): NetServer {
   if (!isBun && tls === undefined) return server;
   // The HTTP server sees a connection when its handshake is done.
   const accept = (socket: Socket): void => void server.emit("connection", socket);
-  const listener =
-    tls === undefined ? createServer({ allowHalfOpen: true, noDelay: true }, accept) : createTlsServer(tls, accept);
+  const listener = tls === undefined ? createServer({ allowHalfOpen: true, noDelay: true }, accept) : secure(tls);
   for (const event of ["listening", "close"] as const) listener.on(event, () => server.emit(event));
-  // Also of a handshake that takes too long.
-  listener.on("tlsClientError", (_error: Error, socket: Socket) => socket.destroy());
   return listener;
+
+  function secure(tls: TlsOptions): NetServer {
+    const listener = createTlsServer(tls, accept);
+    boundHandshakes(listener, maxHandshakes);
+    return listener;
+  }
 }
 
 /** Bun takes every request of HTTP/1.0 for the last one of its connection. @see RFC 9112 section 9.3 */

@@ -124,9 +124,7 @@ export async function startHttpServer(
   });
   let stopped: Promise<void> | undefined;
   if (isBun) keepDeadlines(server, limits);
-  const listener = listenerOf(server, "tls" in address ? address.tls : undefined);
-  // The others are counted once their handshake is done.
-  if (listener !== server) listener.maxConnections = 2 * maxConnections;
+  const listener = listenerOf(server, "tls" in address ? address.tls : undefined, maxConnections);
   let port = 0;
   if ("path" in address) await listenOnSocket(listener, address);
   else port = await listen(listener, address);
