@@ -75,6 +75,16 @@ describe("a sign socket", () => {
       "a lifetime beyond the policy": [signText({ claims: {}, lifetimeSeconds: 3601 }), 400, "ERR_CLAIMS_INVALID"],
       "a time that is set here": [signText({ claims: { exp: 4e9 }, ...hour }), 400, "ERR_CLAIMS_INVALID"],
       "another issuer": [signText({ claims: { iss: "https://evil.example" }, ...hour }), 400, "ERR_CLAIMS_INVALID"],
+      "an audience that some read for another": [
+        signText({ claims: { aud: "api", AUD: "admin" }, ...hour }),
+        400,
+        "ERR_CLAIMS_INVALID",
+      ],
+      "a typ that some read for another": [
+        signText({ claims: {}, ...hour, header: { Typ: "at+jwt" } }),
+        400,
+        "ERR_CLAIMS_INVALID",
+      ],
       "a key of the caller": [signText({ claims: {}, ...hour, header: { kid: "x" } }), 400, "ERR_CLAIMS_INVALID"],
       "no algorithm": [signText({ claims: {}, ...hour, header: { alg: "none" } }), 400, "ERR_CLAIMS_INVALID"],
       "a number that would be rounded": [
