@@ -63,6 +63,19 @@ describe("a sign socket", () => {
     assert.match(body, /more than 64 objects and arrays inside each other/);
   });
 
+  test("has room for the next after more have left amid their bodies than it signs for at once", async () => {
+    const half = signText({ claims: {}, ...hour }).slice(0, -5);
+    const lanes = Array.from({ length: 20 }, async () => {
+      for (let count = 0; count < 55; count += 1) {
+        const { socket } = await openSocket(plain);
+        await new Promise((resolve) => socket.write(half, resolve));
+        socket.destroy();
+      }
+    });
+    await Promise.all(lanes);
+    assert.equal((await askSocket(plain, signText({ claims: {}, ...hour }))).status, 200);
+  });
+
   test("answers pipelined requests in their order", async () => {
     const client = await openSocket(plain);
     const subs = Array.from({ length: 60 }, (_, index) => `user ${index}`);
