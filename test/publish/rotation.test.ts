@@ -28,7 +28,13 @@ test("no verifier refuses a token in a rotation that a server which is away dela
   const place = { issuer, cors: true, discovery: true };
   const target = folderTarget(folder, "a folder", place);
   t.after(() => target.close());
-  const publish = createCopyWriter({ target, verifyUrl: issuer });
+  const publish = createCopyWriter({
+    target,
+    verifyUrl: issuer,
+    purge: async () => {},
+    onPublished() {},
+    signal: new AbortController().signal,
+  });
   const copy: Copy = {
     name: target.name,
     async update(keysets, { isRotating }) {

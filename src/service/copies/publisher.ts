@@ -14,13 +14,15 @@ export interface CopyOptions {
   readonly target: Target;
   /** The URL under which the documents can be read from outside. */
   readonly verifyUrl: string;
-  /** Clears the caches in front of the target, after something was written. Default: nothing does. */
-  readonly purge?: (() => Promise<void>) | undefined;
-  readonly onPublished?: ((published: Published) => void) | undefined;
+  /** Clears the caches in front of the target, after something was written. */
+  readonly purge: () => Promise<void>;
+  readonly onPublished: (published: Published) => void;
+  /** Aborts the reads. */
+  readonly signal: AbortSignal;
 }
 
 /** Makes a function that writes a publication to a target, and reads it back from outside. One call at a time. */
-export function createCopyWriter({ target, verifyUrl, purge, onPublished }: CopyOptions) {
+export function createCopyWriter({ target, verifyUrl, purge, onPublished, signal }: CopyOptions) {
   let written: string[] = [];
   let isPurged = true;
   /**
@@ -34,10 +36,10 @@ export function createCopyWriter({ target, verifyUrl, purge, onPublished }: Copy
     const paths = await target.put(publication, replaced);
     if (paths.length > 0) isPurged = false;
     written = [...new Set([...written, ...paths])];
-    if (!isPurged) await purge?.();
+    if (!isPurged) await purge();
     isPurged = true;
-    await readBack(baseOf(verifyUrl), publication.documents);
-    onPublished?.({ publication, written });
+    await readBack(baseOf(verifyUrl), publication.documents, signal);
+    onPublished({ publication, written });
     written = [];
   };
 }

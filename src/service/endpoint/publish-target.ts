@@ -7,6 +7,7 @@ import { checkServable } from "../copies/server-configs.ts";
 import type { Target } from "../copies/target.ts";
 import { hostName } from "./manager-events.ts";
 import { readPlace } from "./place.ts";
+import type { PublishOptions } from "./publish.ts";
 import type { Settings } from "../config/setting-definitions.ts";
 
 /**
@@ -37,11 +38,11 @@ export function targetOf(
   target: string,
   place: Place,
   settings: Settings,
-  environment: Readonly<Record<string, string | undefined>>,
+  { environment, signal }: Pick<PublishOptions, "environment" | "signal">,
 ): Target {
   if (target.startsWith("s3:")) {
     const endpoint = environment["AWS_ENDPOINT_URL_S3"] ?? environment["AWS_ENDPOINT_URL"];
-    return bucketTarget(parseBucketUrl(target), pathsOf(place), { endpoint });
+    return bucketTarget(parseBucketUrl(target), pathsOf(place), { endpoint, signal });
   }
   if (/^[a-z][a-z\d+.-]*:\/\//i.test(target)) {
     throw new ConfigError("ERR_OPTION_INVALID", `${JSON.stringify(target)} is neither a folder nor s3://BUCKET/PREFIX`);

@@ -6,7 +6,7 @@ import type { KeySink, ManagerEvent } from "../../rotation/manager/types.ts";
 import { whyLeft } from "../copies/changed.ts";
 import { type Publication, baseOf, pathsOf, publicationOf } from "../copies/documents.ts";
 import { type Published, createCopyWriter } from "../copies/publisher.ts";
-import { runPurge } from "../copies/purge.ts";
+import { purgeSeconds, runPurge } from "../copies/purge.ts";
 import type { KeyRecord } from "../../rotation/store/store.ts";
 import type { Logger } from "../config/logger.ts";
 import { logEvent } from "./manager-events.ts";
@@ -38,6 +38,8 @@ export interface PublishOptions {
   readonly onPublished: (published: Published) => void;
   /** Is told of each failure. It is tried again. */
   readonly onFailure: (error: unknown) => void;
+  /** Aborts what a start waits for: a target, a read from outside, a purge command. `stop` aborts them, too. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** A running `jwksd publish`. */
@@ -49,13 +51,22 @@ export type Publishing = Awaited<ReturnType<typeof startPublishing>>;
  * @throws ConfigError `ERR_OPTION_INVALID`; ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`; and what `startService` throws
  */
 export async function startPublishing(settings: Settings, options: PublishOptions, log: Logger) {
-  const { environment, purgeCommand, onPublished, onFailure } = options;
+  const { environment, purgeCommand, onPublished } = options;
+  const stopping = new AbortController();
+  const signal = AbortSignal.any([stopping.signal, ...(options.signal === undefined ? [] : [options.signal])]);
+  const onFailure = (error: unknown): void => {
+    if (!signal.aborted) options.onFailure(error);
+  };
   const place = await placeOf(settings);
-  const target = targetOf(options.target, place, settings, environment);
+  const target = targetOf(options.target, place, settings, { environment, signal });
   const urls = pathsOf(place).map((path) => baseOf(place.issuer) + path);
   const verifyUrl = options.verifyUrl ?? place.issuer;
-  const purge = purgeCommand === undefined ? undefined : () => runPurge(purgeCommand, urls, environment);
-  const writeCopy = createCopyWriter({ target, verifyUrl, purge, onPublished });
+  const purge = async (): Promise<void> => {
+    if (purgeCommand === undefined) return;
+    log.info(`the purge command runs; it is ended after ${purgeSeconds} s`);
+    await runPurge(purgeCommand, { urls, environment, signal });
+  };
+  const writeCopy = createCopyWriter({ target, verifyUrl, purge, onPublished, signal });
 
   let managed: PublicKeys | undefined;
   let files: PublicKeys;
@@ -133,6 +144,17 @@ export async function startPublishing(settings: Settings, options: PublishOption
   const timer = every(everyMs, () => turn().catch(onFailure));
   const watch = watchPaths(paths, baseline, () => reload().catch(onFailure));
   await refresh().catch(onFailure);
+
+  let stopped: Promise<void> | undefined;
+  async function stop(): Promise<void> {
+    stopping.abort();
+    watch.stop();
+    timer.stop();
+    await inTurn(async () => {});
+    await managing?.stop();
+    await target.close();
+  }
+
   return {
     /** What the target is called, among replicas as well. */
     target: target.name,
@@ -143,13 +165,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
     },
     /** Reads the key files again. */
     reload: () => reload().catch(onFailure),
-    async stop(): Promise<void> {
-      watch.stop();
-      timer.stop();
-      await inTurn(async () => {});
-      await managing?.stop();
-      await target.close();
-    },
+    stop: (): Promise<void> => (stopped ??= stop()),
   };
 }
 
