@@ -3,7 +3,8 @@ import { bucketTarget } from "../../src/service/copies/bucket.ts";
 import { folderTarget } from "../../src/service/copies/folder.ts";
 import { place, publicationAt } from "./kill-publications.ts";
 
-const [where = "", text = "0"] = process.argv.slice(2);
+const [where, text = "0"] = process.argv.slice(2);
+if (where === undefined || where === "") throw new Error("the first argument is a folder or the URL of a bucket");
 const target = where.startsWith("http:")
   ? bucketTarget({ bucket: "example-issuer", prefix: "" }, ["jwks", ".well-known/openid-configuration"], {
       region: "eu-central-1",

@@ -135,6 +135,7 @@ export function bucketTarget(
     name,
     async open() {
       for (const path of paths) seen.set(path, await look(path));
+      return [];
     },
     content: async (path) => seen.get(path)?.body,
     async changed({ documents }) {

@@ -9,9 +9,10 @@ export interface Target {
    * Notes what is there. `put` replaces that and nothing newer, so whoever calls this before it asks the store for the keys never puts an
    * older set in the place of a newer one.
    *
+   * @returns sentences for the operator, such as about permissions
    * @throws ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`
    */
-  open(): Promise<void>;
+  open(): Promise<readonly string[]>;
   /** What is there of a document, as it was noted; `undefined` for nothing. */
   content(path: string): Promise<Uint8Array | undefined>;
   /**

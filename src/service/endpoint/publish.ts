@@ -88,7 +88,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
   };
 
   // Before the keys are read, so that an older set never takes the place of a newer one.
-  await target.open();
+  for (const warning of await target.open()) log.warn(warning);
   const paths = keyPathsOf(settings);
   let managing: Awaited<ReturnType<typeof startCopyManager>> | undefined;
   const baseline = await fingerprint(paths);
