@@ -48,6 +48,6 @@ export function targetOf(
     throw new ConfigError("ERR_OPTION_INVALID", `${JSON.stringify(target)} is neither a folder nor s3://BUCKET/PREFIX`);
   }
   const folder = resolve(target);
-  checkServable(folder);
+  checkServable(folder, place);
   return folderTarget(folder, `${folder} on ${settings.replicaName ?? hostName()}`, place);
 }
