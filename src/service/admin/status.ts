@@ -1,6 +1,7 @@
 import { heardAt, heldUpSteps, heldUpText } from "./replicas.ts";
 import { planVerbs } from "./plan-scale.ts";
 import { type PlanStep, type RotationPlan, plan } from "../../rotation/rules/plan.ts";
+import { isEvent } from "../../rotation/rules/audit-log.ts";
 import { rotatingSince } from "../../rotation/rules/mode-intervals.ts";
 import { isStanding } from "../../rotation/rules/standing.ts";
 import { isLive, isRotating, keyUses, recordTimes, stateSince, uriOf } from "../../rotation/rules/records.ts";
@@ -139,13 +140,8 @@ export function statusOf(known: Known): Status {
     waits: waitsOf(manager, at.now),
     revision: { published: self?.publishes ?? 0, stored: revision },
     store: { lastAttemptAt, lastSuccessAt, lastError, aheadMs },
-    past: audit.filter(isShowable),
+    past: audit.filter(isEvent),
   };
-}
-
-/** Whether an event is one: whoever can write the store can write anything into its audit log. */
-function isShowable({ at, type, kid, use, reason }: StoredEvent): boolean {
-  return Math.abs(at) <= 8.64e15 && [type, kid, use, reason].every((text) => typeof text === "string");
 }
 
 /** How far the clock of the store is ahead. */
