@@ -62,7 +62,7 @@ export const rooms: Readonly<Record<string, Room>> = {
 
   doctor: { rooms: ["doctor/checks", "keys/crypto"], packages: ["jose"] },
   "doctor/checks": { rooms: ["doctor"], packages: [] },
-  "doctor/node": { rooms: ["doctor", "library/node"], packages: ["jose", "node:", "ipaddr.js"] },
+  "doctor/node": { rooms: ["doctor", "library/node"], packages: ["jose", "node:"] },
 
   "service/signing": {
     rooms: ["keys/crypto", "keys/keyset", "library/provider", "library/token", "rotation/rules", "rotation/store"],
