@@ -37,7 +37,11 @@ for (const member of ["type", "kid", "use", "reason"] as const) {
 
 test("rows that are no events are left out, and counted", async (t) => {
   const wrong = [{ kid: 5 }, { kid: null }, { at: 1e300 }, { at: "x" }, { reason: {} }, { type: ["a"] }];
-  const cli = await start(t, [event, ...wrong.map((row) => ({ ...event, ...row })), { ...event, use: undefined }]);
+  const cli = await start(t, [
+    event,
+    ...wrong.map((row) => Object.assign({}, event, row)),
+    { ...event, use: undefined },
+  ]);
   for (const args of [[], ["--json"]]) {
     const { code, stdout, stderr } = await cli("events", "--limit", "8", ...args);
     assert.equal(code, 0, stderr);
