@@ -14,9 +14,8 @@ const maxLookups = 500;
 /** Options of `createGuardedFetch`; the defaults are those of `guardedFetch`. */
 export interface GuardedFetchOptions {
   /**
-   * Finds all addresses of a host name, until the signal aborts. Default: the hosts file of the system, then DNS, without threads of the
-   * pool. For other sources of nsswitch.conf, such as LDAP, pass `(host) => dns.promises.lookup(host, { all: true })`; it takes a thread
-   * and ignores the signal.
+   * Finds all addresses of a host name, until the signal aborts. Default: DNS, without the hosts file and without search domains. For those,
+   * pass `(host) => dns.promises.lookup(host, { all: true })`; it takes a thread of the pool and ignores the signal.
    */
   readonly resolve?:
     | ((host: string, options: { readonly signal?: AbortSignal }) => Promise<readonly Address[]>)
