@@ -8,8 +8,6 @@ import { style } from "./style.ts";
 import { eventsPart, keysPart, replicasPart } from "./tables.ts";
 import { timelinePart } from "./timeline.ts";
 
-export { withoutRelative } from "./words.ts";
-
 /** The parts of the page that change, by the id of their element. */
 export type Parts = Readonly<Record<PartId, string>>;
 type PartId = "headline" | "health" | "glance" | "timeline" | "keys" | "replicas" | "answer" | "events";
@@ -73,7 +71,7 @@ export function page(status: Status, answer: Answer, nonce: string): string {
           ${new Html(style)}
         </style>
       </head>
-      <body data-now="${now}">
+      <body>
         <a class="skip" href="#main">Skip to the content</a>
         <header>
           <h1><span class="brand">jwksd</span> <span class="issuer">${issuer}</span></h1>
