@@ -65,7 +65,15 @@ export const rooms: Readonly<Record<string, Room>> = {
   "doctor/node": { rooms: ["doctor", "library/node"], packages: ["jose", "node:"] },
 
   "service/signing": {
-    rooms: ["keys/crypto", "keys/keyset", "library/provider", "library/token", "rotation/rules", "rotation/store"],
+    rooms: [
+      "keys/crypto",
+      "keys/keyset",
+      "library/http",
+      "library/provider",
+      "library/token",
+      "rotation/rules",
+      "rotation/store",
+    ],
     packages: ["jose", "#crypto", "node:"],
   },
   "service/kubernetes": { rooms: ["library/token", "service/signing"], packages: ["node:"] },

@@ -3,7 +3,7 @@ import { sleep } from "../base/async.ts";
 import { systemClock } from "../base/clock.ts";
 import { ConfigError, InternalError, JwksdError, ServiceError } from "../base/errors.ts";
 import { printable } from "../base/printable.ts";
-import type { Published } from "../service/copies/publisher.ts";
+import type { Published } from "../service/copies/copy-writer.ts";
 import { createCommandLog } from "../service/config/log.ts";
 import { type Publishing, startPublishing } from "../service/endpoint/publish.ts";
 import type { SettingName } from "../service/config/setting-definitions.ts";
@@ -152,16 +152,16 @@ function messageOf(error: unknown): string {
   return `${message} [${code}]`;
 }
 
-function kidsOf({ publication }: Published): string[] {
-  const [jwks] = publication.documents;
+function kidsOf({ documentSet }: Published): string[] {
+  const [jwks] = documentSet.documents;
   const { keys } = JSON.parse(Buffer.from(jwks?.body ?? []).toString()) as { keys: { kid: string }[] };
   return keys.map(({ kid }) => kid);
 }
 
 function jsonOf(target: string, published: Published) {
-  const { publication, written } = published;
-  const documents = publication.documents.map(({ path, cacheControl }) => ({ path, cacheControl }));
-  return { target, written, documents, kids: kidsOf(published), mode: publication.isShort ? "rotation" : "long" };
+  const { documentSet, written } = published;
+  const documents = documentSet.documents.map(({ path, cacheControl }) => ({ path, cacheControl }));
+  return { target, written, documents, kids: kidsOf(published), mode: documentSet.isShort ? "rotation" : "long" };
 }
 
 function lineOf(target: string, published: Published): string {

@@ -5,11 +5,11 @@ import { chmod, chown, mkdir, readFile, readdir, stat, symlink, writeFile } from
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { folderTarget } from "../../src/service/copies/folder.ts";
-import type { Publication } from "../../src/service/copies/documents.ts";
+import type { DocumentSet } from "../../src/service/copies/documents.ts";
 import { temporaryFolder } from "../support/service.ts";
 
 const place = { issuer: "https://a.example", cors: true, discovery: true };
-const publication: Publication = {
+const documentSet: DocumentSet = {
   isShort: false,
   documents: ["jwks", ".well-known/openid-configuration"].map((path) => ({
     path,
@@ -39,8 +39,8 @@ async function publish(t: TestContext, folder: string): Promise<readonly string[
   const target = folderTarget(folder, "a folder", place);
   t.after(() => target.close());
   const warnings = await target.open();
-  for (const { path } of publication.documents) await target.content(path);
-  await target.put(publication);
+  for (const { path } of documentSet.documents) await target.content(path);
+  await target.put(documentSet);
   return warnings;
 }
 

@@ -13,7 +13,7 @@ export interface StaticDocument {
 }
 
 /** What there is to publish: the JWK Set first, because the discovery document leads to it. */
-export interface Publication {
+export interface DocumentSet {
   readonly documents: readonly StaticDocument[];
   /** Whether the short Cache-Control of the rotation mode is sent. */
   readonly isShort: boolean;
@@ -58,7 +58,7 @@ export function providerAt(
 }
 
 /** The documents of keysets. @throws see {@link providerAt} */
-export async function publicationOf(keysets: Keysets, place: Place, isShort: boolean): Promise<Publication> {
+export async function documentSetOf(keysets: Keysets, place: Place, isShort: boolean): Promise<DocumentSet> {
   const provider = await providerAt(place, keysets, () => isShort);
   const documents = pathsOf(place).map(async (path): Promise<StaticDocument> => {
     const { headers, body } = provider.fetch(new Request(baseOf(place.issuer) + path));

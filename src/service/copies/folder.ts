@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { ServiceError } from "../../base/errors.ts";
 import type { Changed } from "./changed.ts";
-import type { Place, Publication } from "./documents.ts";
+import type { Place, DocumentSet } from "./documents.ts";
 import {
   checkFile,
   checkOwnFolder,
@@ -42,7 +42,7 @@ export function folderTarget(folder: string, name: string, place: Place): Target
   }
 
   /** The files in the order in which they are written; `undefined` for the one that is to be gone. */
-  function filesOf({ documents, isShort }: Publication): (readonly [path: string, content: Uint8Array | undefined])[] {
+  function filesOf({ documents, isShort }: DocumentSet): (readonly [path: string, content: Uint8Array | undefined])[] {
     const marker = [rotationMarker, isShort ? Buffer.from("The rotation mode is on.\n") : undefined] as const;
     return [
       [`${own}/nginx.conf`, Buffer.from(nginxConfig(folder, documents, place))],
@@ -54,22 +54,22 @@ export function folderTarget(folder: string, name: string, place: Place): Target
     ];
   }
 
-  async function putAll(publication: Publication): Promise<string[]> {
+  async function putAll(documentSet: DocumentSet): Promise<string[]> {
     const written: string[] = [];
-    for (const [path, content] of filesOf(publication)) {
+    for (const [path, content] of filesOf(documentSet)) {
       if (await (content === undefined ? removeFile(at(path)) : put(path, content))) written.push(path);
     }
     return written;
   }
 
-  async function changed(publication: Publication): Promise<Changed[]> {
+  async function changed(documentSet: DocumentSet): Promise<Changed[]> {
     const changed: Changed[] = [];
-    for (const [path, content] of filesOf(publication)) {
+    for (const [path, content] of filesOf(documentSet)) {
       const body = await contentOf(at(path));
       const isSame = body === undefined ? content === undefined : content !== undefined && body.equals(content);
       if (isSame) continue;
       // Servers send them as the configurations say.
-      const sent = publication.documents.find((document) => document.path === path);
+      const sent = documentSet.documents.find((document) => document.path === path);
       changed.push({ path, there: body && { ...sent, body } });
     }
     return changed;
@@ -95,11 +95,11 @@ export function folderTarget(folder: string, name: string, place: Place): Target
         return folderWarnings(folder);
       }),
     content: (path) => named(folder, () => contentOf(at(path))),
-    changed: (publication) => named(folder, () => changed(publication)),
-    put: (publication) =>
+    changed: (documentSet) => named(folder, () => changed(documentSet)),
+    put: (documentSet) =>
       named(folder, async () => {
         await lock();
-        return putAll(publication);
+        return putAll(documentSet);
       }),
     async close() {
       unlock?.();

@@ -4,8 +4,8 @@ import { type Copy, manageKeys } from "../../rotation/manager/manager.ts";
 import { servedBy } from "../../rotation/custody/owner.ts";
 import type { KeySink, ManagerEvent } from "../../rotation/manager/types.ts";
 import { whyLeft } from "../copies/changed.ts";
-import { type Publication, baseOf, pathsOf, publicationOf } from "../copies/documents.ts";
-import { type Published, createCopyWriter } from "../copies/publisher.ts";
+import { type DocumentSet, baseOf, pathsOf, documentSetOf } from "../copies/documents.ts";
+import { type Published, createCopyWriter } from "../copies/copy-writer.ts";
 import { purgeSeconds, runPurge } from "../copies/purge.ts";
 import type { KeyRecord } from "../../rotation/store/store.ts";
 import type { Logger } from "../config/logger.ts";
@@ -70,18 +70,18 @@ export async function startPublishing(settings: Settings, options: PublishOption
 
   let managed: PublicKeys | undefined;
   let files: PublicKeys;
-  let done: Publication | undefined;
+  let done: DocumentSet | undefined;
   const inTurn = serial();
 
-  const newest = (): Promise<Publication> => {
+  const newest = (): Promise<DocumentSet> => {
     const keys = together(managed, files);
-    return publicationOf(toKeysets(keys), place, keys.isRotating || settings.rotationMode);
+    return documentSetOf(toKeysets(keys), place, keys.isRotating || settings.rotationMode);
   };
   const publish = (): Promise<void> =>
     inTurn(async () => {
-      const publication = await newest();
-      await writeCopy(publication);
-      done = publication;
+      const documentSet = await newest();
+      await writeCopy(documentSet);
+      done = documentSet;
     });
   const load = async (): Promise<void> => {
     files = await loadPublicKeys(settings, log);
@@ -115,16 +115,16 @@ export async function startPublishing(settings: Settings, options: PublishOption
   };
   /** Writes again what somebody else has changed or taken away since it was published. */
   const mend = async (): Promise<void> => {
-    const publication = done;
-    const changed = publication === undefined ? [] : await target.changed(publication);
-    if (publication === undefined || changed.length === 0) return;
+    const documentSet = done;
+    const changed = documentSet === undefined ? [] : await target.changed(documentSet);
+    if (documentSet === undefined || changed.length === 0) return;
     // Asked after the look, the store knows whatever another publisher of it may have written.
     await managing?.manager.look();
     await inTurn(async () => {
-      if (!isSame(await newest(), publication)) return;
+      if (!isSame(await newest(), documentSet)) return;
       const known = new Set([...(managing?.manager.records ?? []), ...listedKeys(files)].map(({ kid }) => kid));
       for (const change of changed) {
-        const why = whyLeft(change, publication, (kid) => known.has(kid));
+        const why = whyLeft(change, documentSet, (kid) => known.has(kid));
         if (why !== undefined) {
           throw new ServiceError(
             "ERR_TARGET",
@@ -135,8 +135,8 @@ export async function startPublishing(settings: Settings, options: PublishOption
       const paths = changed.map(({ path }) => path).join(", ");
       log.warn(`somebody else has changed ${target.name}, and it is written again: ${paths}`);
       done = undefined;
-      await writeCopy(publication, changed);
-      done = publication;
+      await writeCopy(documentSet, changed);
+      done = documentSet;
     });
   };
   const turn = (): Promise<void> => mend().catch(onFailure).then(refresh);
@@ -169,12 +169,12 @@ export async function startPublishing(settings: Settings, options: PublishOption
   };
 }
 
-const textOf = ({ documents }: Publication): string =>
+const textOf = ({ documents }: DocumentSet): string =>
   JSON.stringify(documents.map((document) => ({ ...document, body: Buffer.from(document.body).toString() })));
 
 /** Documents come with header fields, so both modes differ. */
-function isSame(publication: Publication, other: Publication | undefined): boolean {
-  return other !== undefined && textOf(publication) === textOf(other);
+function isSame(documentSet: DocumentSet, other: DocumentSet | undefined): boolean {
+  return other !== undefined && textOf(documentSet) === textOf(other);
 }
 
 /**

@@ -11,7 +11,7 @@ import type { Logger } from "../config/logger.ts";
 import { metricsPage } from "../admin/metrics-page.ts";
 import { issuerOf, urlHost } from "../config/issuer.ts";
 import { readPlace } from "./place.ts";
-import { type Publisher, startPublisher } from "./publisher.ts";
+import { type PublicEndpoint, startPublicEndpoint } from "./public-endpoint.ts";
 import { serviceMetrics } from "../admin/service-metrics.ts";
 import { readSockets, startSignSockets } from "./sign-sockets.ts";
 import { createStatusPage } from "../admin/page/status-page.ts";
@@ -86,12 +86,12 @@ export async function startService(settings: Settings, givenLog: Logger): Promis
   let keys = together(managedKeys, files);
   // No more than these, because workers get them, and have no secrets.
   const options = { ...place, host, port, rotationMode };
-  const publisher: Publisher = await orStop(
+  const endpoint: PublicEndpoint = await orStop(
     settings.workers === 1
-      ? startPublisher(options, keys, (overload) => logOverload(log, overload))
+      ? startPublicEndpoint(options, keys, (overload) => logOverload(log, overload))
       : startWorkers(settings.workers, options, keys, log),
   );
-  stops.push(publisher.stop);
+  stops.push(endpoint.stop);
   let refused: KnownError | undefined;
   let phase: "starting" | "running" | "stopping" = "starting";
   const notReady = (): string | undefined => (phase === "running" ? managed?.notReady() : `it is ${phase}`);
@@ -100,8 +100,8 @@ export async function startService(settings: Settings, givenLog: Logger): Promis
     return statusOf({
       now: systemClock.now(),
       phase,
-      issuer: issuerOf(settings, publisher.port),
-      jwksUri: publisher.jwksUri,
+      issuer: issuerOf(settings, endpoint.port),
+      jwksUri: endpoint.jwksUri,
       pid: process.pid,
       notReady: notReady(),
       isShortBySetting: rotationMode,
@@ -116,10 +116,10 @@ export async function startService(settings: Settings, givenLog: Logger): Promis
   const metrics = metricsPage(async () => {
     const facts = { version: packageJson.version, workers: settings.workers, isRefused: refused !== undefined };
     const own = serviceMetrics({ ...facts, status: await status(), now: systemClock.now() });
-    const all = sumMetrics([own, managed?.metrics() ?? [], await publisher.metrics()]);
-    return [...all, ...(await publisher.processMetrics())];
+    const all = sumMetrics([own, managed?.metrics() ?? [], await endpoint.metrics()]);
+    return [...all, ...(await endpoint.processMetrics())];
   });
-  const url = `http://${urlHost(host)}:${publisher.port}${new URL(publisher.jwksUri).pathname}`;
+  const url = `http://${urlHost(host)}:${endpoint.port}${new URL(endpoint.jwksUri).pathname}`;
   const { page, live } = createStatusPage(status, url);
   const health = { "/livez": healthPage(() => undefined), "/readyz": healthPage(notReady) };
   const served = { pages: { "/": page, "/metrics": metrics, ...health }, streams: { "/events": live.open } };
@@ -138,7 +138,7 @@ export async function startService(settings: Settings, givenLog: Logger): Promis
     const { keyset, encryptionKeyset } = toKeysets(all);
     // Each part was checked alone, but both together may break a rule.
     await checkKeyset(keyset, encryptionKeyset);
-    await publisher.update(all);
+    await endpoint.update(all);
     [managedKeys, files, keys] = [nextManaged, nextFiles, all];
   };
   const reload = (): Promise<boolean> =>
@@ -155,7 +155,7 @@ export async function startService(settings: Settings, givenLog: Logger): Promis
       }
     });
   if (managed !== undefined) await orStop(managed.follow((next) => inTurn(() => change(next, files))));
-  const issuer = issuerOf(settings, publisher.port);
+  const issuer = issuerOf(settings, endpoint.port);
   await managed?.servedAs(issuer);
   if (managed?.signing !== undefined) {
     const { maxTokenLifetimeSeconds } = policyOf(settings);
@@ -174,8 +174,8 @@ export async function startService(settings: Settings, givenLog: Logger): Promis
   }
   log.info(
     {
-      jwksUri: publisher.jwksUri,
-      port: publisher.port,
+      jwksUri: endpoint.jwksUri,
+      port: endpoint.port,
       admin: admin?.url,
       kids: kids(),
       workers: settings.workers,
@@ -185,7 +185,7 @@ export async function startService(settings: Settings, givenLog: Logger): Promis
   );
   return {
     url,
-    jwksUri: publisher.jwksUri,
+    jwksUri: endpoint.jwksUri,
     get kids() {
       return kids();
     },
