@@ -8,7 +8,7 @@ import { folderTarget } from "../../src/service/copies/folder.ts";
 import type { DocumentSet } from "../../src/service/copies/documents.ts";
 import { temporaryFolder } from "../support/service.ts";
 
-const place = { issuer: "https://a.example", cors: true, discovery: true };
+const site = { issuer: "https://a.example", cors: true, discovery: true };
 const documentSet: DocumentSet = {
   isShort: false,
   documents: ["jwks", ".well-known/openid-configuration"].map((path) => ({
@@ -36,7 +36,7 @@ async function prepare(t: TestContext): Promise<Paths> {
 }
 
 async function publish(t: TestContext, folder: string): Promise<readonly string[]> {
-  const target = folderTarget(folder, "a folder", place);
+  const target = folderTarget(folder, "a folder", site);
   t.after(() => target.close());
   const warnings = await target.open();
   for (const { path } of documentSet.documents) await target.content(path);

@@ -169,9 +169,9 @@ describe("a bucket", { timeout: 60_000 }, () => {
     const served = await fetch(`http://127.0.0.1:${service.port}/jwks`);
     const { stub, target } = await start(t);
     const one = target();
-    const place = { issuer: "https://a.example", cors: true, discovery: true };
+    const site = { issuer: "https://a.example", cors: true, discovery: true };
     await one.open();
-    await one.put(await documentSetOf({ keyset: (await readKeyset(file)).entries }, place, false));
+    await one.put(await documentSetOf({ keyset: (await readKeyset(file)).entries }, site, false));
     const object = stub.objects.get("a/b/jwks");
     assert.deepEqual(object?.body, Buffer.from(await served.arrayBuffer()));
     assert.equal(object?.cacheControl, served.headers.get("cache-control"));

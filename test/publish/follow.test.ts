@@ -52,7 +52,7 @@ test("a publisher that follows takes up a rotation; on SIGTERM it ends, and its 
   assert.deepEqual(await exited, { code: 0, signal: null });
 
   const listed = JSON.parse((await runCli(t, ["replicas", "--json", ...common, ...store])).stdout) as object;
-  assert.partialDeepStrictEqual(listed, { replicas: [{ until: null, revisionsBehind: 0 }], waits: [] });
+  assert.partialDeepStrictEqual(listed, { replicas: [{ until: null, behind: 0 }], waits: [] });
   const { stdout } = await runCli(t, ["publish", folder, ...common, ...store, "--json"]);
   assert.partialDeepStrictEqual(JSON.parse(stdout), { written: [], kids: second.kids });
 });

@@ -1,7 +1,7 @@
 // Publishes one set after the other to a target, without an end. It is killed.
 import { bucketTarget } from "../../src/service/copies/bucket.ts";
 import { folderTarget } from "../../src/service/copies/folder.ts";
-import { place, documentSetAt } from "./kill-documents.ts";
+import { site, documentSetAt } from "./kill-documents.ts";
 
 const [where, text = "0"] = process.argv.slice(2);
 if (where === undefined || where === "") throw new Error("the first argument is a folder or the URL of a bucket");
@@ -11,7 +11,7 @@ const target = where.startsWith("http:")
       endpoint: where,
       credentials: { accessKeyId: "AKIAEXAMPLE", secretAccessKey: "secret" },
     })
-  : folderTarget(where, "a folder", place);
+  : folderTarget(where, "a folder", site);
 await target.open();
 process.send?.("begun");
 for (let number = Number(text); ; number += 1) await target.put(documentSetAt(number));

@@ -11,7 +11,7 @@ import { folderTarget } from "../../src/service/copies/folder.ts";
 import { temporaryFolder } from "../support/service.ts";
 import { isSoak } from "../support/soak.ts";
 import { s3Stub } from "../support/stubs/s3.ts";
-import { place, documentSetAt } from "./kill-documents.ts";
+import { site, documentSetAt } from "./kill-documents.ts";
 
 const child = fileURLToPath(new URL("kill-child.ts", import.meta.url));
 
@@ -31,7 +31,7 @@ function checkPair(read: Read, isShortShown: (set: { readonly isShort: boolean }
   assert.equal(text, Buffer.from(documentSetAt(set.number).documents[0]?.body ?? []).toString());
   assert.ok(isShortShown(set), `set ${set.number} is shown with the long Cache-Control`);
   if (discovery !== undefined) {
-    assert.partialDeepStrictEqual(JSON.parse(discovery), { issuer: place.issuer, jwks_uri: `${place.issuer}/jwks` });
+    assert.partialDeepStrictEqual(JSON.parse(discovery), { issuer: site.issuer, jwks_uri: `${site.issuer}/jwks` });
   }
   return set.number;
 }
@@ -76,7 +76,7 @@ test("a folder is whole at any instant, and after kill -9 at any instant", { tim
     newest = number;
   }
   assert.ok(newest > 0, "nothing was published");
-  const target = folderTarget(folder, "a folder", place);
+  const target = folderTarget(folder, "a folder", site);
   await target.open();
   await target.put(documentSetAt(newest + 1));
   assert.equal(look(true), newest + 1);

@@ -25,8 +25,8 @@ test("no verifier refuses a token in a rotation that a server which is away dela
   const folder = await temporaryFolder(t);
   const server = await serveFolder(t, folder);
   const issuer = server.url;
-  const place = { issuer, cors: true, discovery: true };
-  const target = folderTarget(folder, "a folder", place);
+  const site = { issuer, cors: true, discovery: true };
+  const target = folderTarget(folder, "a folder", site);
   t.after(() => target.close());
   const publish = createCopyWriter({
     target,
@@ -39,7 +39,7 @@ test("no verifier refuses a token in a rotation that a server which is away dela
     name: target.name,
     async update(keysets, { isRotating }) {
       const keys = publicHalves(keysets, isRotating);
-      await publish(await documentSetOf(toKeysets(keys), place, isRotating));
+      await publish(await documentSetOf(toKeysets(keys), site, isRotating));
     },
   };
 

@@ -20,12 +20,12 @@ export interface DocumentSet {
 }
 
 /** Where the documents are, and how they are sent. */
-export interface Place extends OpenPlace {
+export interface Site extends OpenSite {
   readonly issuer: string;
 }
 
 /** The same before it is known what the issuer is. */
-export interface OpenPlace {
+export interface OpenSite {
   readonly issuer?: string | undefined;
   readonly mountPrefix?: string | undefined;
   readonly jwksPath?: string | undefined;
@@ -37,7 +37,7 @@ export interface OpenPlace {
 const discoveryPath = ".well-known/openid-configuration";
 
 /** The paths of the documents below the issuer, in the order in which they are published. */
-export function pathsOf({ issuer, mountPrefix, jwksPath, discovery }: Place): readonly string[] {
+export function pathsOf({ issuer, mountPrefix, jwksPath, discovery }: Site): readonly string[] {
   const { jwksUri } = locate(issuer, mountPrefix, jwksPath, { discovery });
   return [jwksUri.slice(baseOf(issuer).length), ...(discovery ? [discoveryPath] : [])];
 }
@@ -47,9 +47,9 @@ export const baseOf = (issuer: string): string => issuer.replace(/\/?$/, "/");
 
 type Keysets = Pick<ProviderOptions, "keyset" | "encryptionKeyset">;
 
-/** Answers the documents of a place. @throws ConfigError, KeyMaterialError see `createProvider` */
+/** Answers the documents of a site. @throws ConfigError, KeyMaterialError see `createProvider` */
 export function providerAt(
-  { issuer, mountPrefix, jwksPath, cors, discovery, metadata }: Place,
+  { issuer, mountPrefix, jwksPath, cors, discovery, metadata }: Site,
   keysets: Keysets,
   jwksRotationActive: () => boolean,
 ): Promise<Provider> {
@@ -58,10 +58,10 @@ export function providerAt(
 }
 
 /** The documents of keysets. @throws see {@link providerAt} */
-export async function documentSetOf(keysets: Keysets, place: Place, isShort: boolean): Promise<DocumentSet> {
-  const provider = await providerAt(place, keysets, () => isShort);
-  const documents = pathsOf(place).map(async (path): Promise<StaticDocument> => {
-    const { headers, body } = provider.fetch(new Request(baseOf(place.issuer) + path));
+export async function documentSetOf(keysets: Keysets, site: Site, isShort: boolean): Promise<DocumentSet> {
+  const provider = await providerAt(site, keysets, () => isShort);
+  const documents = pathsOf(site).map(async (path): Promise<StaticDocument> => {
+    const { headers, body } = provider.fetch(new Request(baseOf(site.issuer) + path));
     return {
       path,
       body: new Uint8Array(await new Response(body).arrayBuffer()),
@@ -73,7 +73,7 @@ export async function documentSetOf(keysets: Keysets, place: Place, isShort: boo
 }
 
 /** The header fields of a document in each mode, for the configuration of a server. */
-export function headersOf({ path, contentType, ...document }: StaticDocument, { cors }: Place) {
+export function headersOf({ path, contentType, ...document }: StaticDocument, { cors }: Site) {
   const hasModes = path !== discoveryPath;
   return {
     contentType,

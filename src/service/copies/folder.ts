@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { ServiceError } from "../../base/errors.ts";
 import type { Changed } from "./changed.ts";
-import type { Place, DocumentSet } from "./documents.ts";
+import type { Site, DocumentSet } from "./documents.ts";
 import {
   checkFile,
   checkOwnFolder,
@@ -28,7 +28,7 @@ export const rotationMarker = `${own}/rotation`;
  *
  * @param folder an absolute path
  */
-export function folderTarget(folder: string, name: string, place: Place): Target {
+export function folderTarget(folder: string, name: string, site: Site): Target {
   let unlock: (() => void) | undefined;
   const at = (path: string): string => join(folder, path);
 
@@ -45,8 +45,8 @@ export function folderTarget(folder: string, name: string, place: Place): Target
   function filesOf({ documents, isShort }: DocumentSet): (readonly [path: string, content: Uint8Array | undefined])[] {
     const marker = [rotationMarker, isShort ? Buffer.from("The rotation mode is on.\n") : undefined] as const;
     return [
-      [`${own}/nginx.conf`, Buffer.from(nginxConfig(folder, documents, place))],
-      [`${own}/Caddyfile`, Buffer.from(caddyConfig(folder, documents, place))],
+      [`${own}/nginx.conf`, Buffer.from(nginxConfig(folder, documents, site))],
+      [`${own}/Caddyfile`, Buffer.from(caddyConfig(folder, documents, site))],
       // The short cache begins before the new document is out, and ends after it.
       ...(isShort ? [marker] : []),
       ...documents.map(({ path, body }) => [path, body] as const),

@@ -1,13 +1,13 @@
 import { ConfigError } from "../../base/errors.ts";
-import { type Place, type StaticDocument, headersOf, pathsOf } from "./documents.ts";
+import { type Site, type StaticDocument, headersOf, pathsOf } from "./documents.ts";
 
 /**
  * Both configurations have files and paths between quotes. They take no `$` in a file of nginx, and no `*` in a path of Caddy, however it is quoted.
  *
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
-export function checkServable(folder: string, place: Place): void {
-  const names = [["the folder", folder], ...pathsOf(place).map((path) => ["the path", requestPath(place, path)])];
+export function checkServable(folder: string, site: Site): void {
+  const names = [["the folder", folder], ...pathsOf(site).map((path) => ["the path", requestPath(site, path)])];
   for (const [what, name = ""] of names) {
     if (/^[^"`$\\{}*\p{C}]+$/u.test(name)) continue;
     throw new ConfigError(
@@ -18,16 +18,16 @@ export function checkServable(folder: string, place: Place): void {
 }
 
 /** What a `server` block of nginx includes. @see https://nginx.org/en/docs/http/ngx_http_core_module.html */
-export function nginxConfig(folder: string, documents: readonly StaticDocument[], place: Place): string {
+export function nginxConfig(folder: string, documents: readonly StaticDocument[], site: Site): string {
   const locations = documents.map((document) => {
-    const { contentType, long, short, others } = headersOf(document, place);
+    const { contentType, long, short, others } = headersOf(document, site);
     const mode =
       short === undefined
         ? ""
         : `
   if (-f "${folder}/.jwksd/rotation") { set $jwksd_cache_control "${short}"; }`;
     return `
-location = "${requestPath(place, document.path)}" {
+location = "${requestPath(site, document.path)}" {
   alias "${folder}/${document.path}";
   types { }
   default_type ${contentType};
@@ -48,9 +48,9 @@ ${locations.join("")}`;
 }
 
 /** What a site block of Caddy imports. @see https://caddyserver.com/docs/caddyfile/concepts */
-export function caddyConfig(folder: string, documents: readonly StaticDocument[], place: Place): string {
+export function caddyConfig(folder: string, documents: readonly StaticDocument[], site: Site): string {
   const handles = documents.map((document) => {
-    const { contentType, long, short, others } = headersOf(document, place);
+    const { contentType, long, short, others } = headersOf(document, site);
     const marker = `file {
 				root "${folder}"
 				try_files /.jwksd/rotation
@@ -63,7 +63,7 @@ export function caddyConfig(folder: string, documents: readonly StaticDocument[]
 		@long not ${marker}
 		header @long Cache-Control "${long}"`;
     return `
-handle "${requestPath(place, document.path)}" {
+handle "${requestPath(site, document.path)}" {
 	@read method GET HEAD
 	handle @read {
 		root * "${folder}"
@@ -87,6 +87,6 @@ ${handles.join("")}`;
 }
 
 /** The path of the document in requests. */
-function requestPath({ issuer }: Place, path: string): string {
+function requestPath({ issuer }: Site, path: string): string {
   return `${new URL(issuer).pathname.replace(/\/$/, "")}/${path}`;
 }

@@ -1,5 +1,5 @@
 import { type Metric, counter, createTally, sumMetrics } from "../../base/metrics.ts";
-import { type OpenPlace, providerAt } from "../copies/documents.ts";
+import { type OpenSite, providerAt } from "../copies/documents.ts";
 import type { Overload } from "../listen/connections.ts";
 import { processMetrics } from "../admin/exposition.ts";
 import { isBun } from "../listen/http-of-bun.ts";
@@ -8,7 +8,7 @@ import { issuerOf } from "../config/issuer.ts";
 import { type PublicKeys, toKeysets } from "./public-keys.ts";
 
 /** Options of the public endpoint. The default of the issuer is `http://HOST:PORT`, which only this machine can use. */
-export interface PublicEndpointOptions extends OpenPlace {
+export interface PublicEndpointOptions extends OpenSite {
   readonly host: string;
   /** 0 takes a free port. */
   readonly port: number;
@@ -38,8 +38,8 @@ export async function startPublicEndpoint(
 ): Promise<PublicEndpoint> {
   let { isRotating } = keys;
   const make = (port: number) => {
-    const place = { ...options, issuer: issuerOf(options, port) };
-    return providerAt(place, toKeysets(keys), () => isRotating || options.rotationMode);
+    const site = { ...options, issuer: issuerOf(options, port) };
+    return providerAt(site, toKeysets(keys), () => isRotating || options.rotationMode);
   };
   // Made before listening as well, to find bad options before a connection is accepted.
   let provider = await make(options.port);

@@ -20,7 +20,7 @@ import {
   toKeysets,
   together,
 } from "./public-keys.ts";
-import { placeOf, targetOf } from "./publish-target.ts";
+import { siteOf, targetOf } from "./publish-target.ts";
 import type { Settings } from "../config/setting-definitions.ts";
 import { signersOf } from "../config/signers.ts";
 import { every, fingerprint, watchPaths } from "../config/watch.ts";
@@ -57,10 +57,10 @@ export async function startPublishing(settings: Settings, options: PublishOption
   const onFailure = (error: unknown): void => {
     if (!signal.aborted) options.onFailure(error);
   };
-  const place = await placeOf(settings);
-  const target = targetOf(options.target, place, settings, { environment, signal });
-  const urls = pathsOf(place).map((path) => baseOf(place.issuer) + path);
-  const verifyUrl = options.verifyUrl ?? place.issuer;
+  const site = await siteOf(settings);
+  const target = targetOf(options.target, site, settings, { environment, signal });
+  const urls = pathsOf(site).map((path) => baseOf(site.issuer) + path);
+  const verifyUrl = options.verifyUrl ?? site.issuer;
   const purge = async (): Promise<void> => {
     if (purgeCommand === undefined) return;
     log.info(`the purge command runs; it is ended after ${purgeSeconds} s`);
@@ -75,7 +75,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
 
   const newest = (): Promise<DocumentSet> => {
     const keys = together(managed, files);
-    return documentSetOf(toKeysets(keys), place, keys.isRotating || settings.rotationMode);
+    return documentSetOf(toKeysets(keys), site, keys.isRotating || settings.rotationMode);
   };
   const publish = (): Promise<void> =>
     inTurn(async () => {
@@ -99,7 +99,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
         managed = publicHalves(keysets, isRotating);
         await publish();
       };
-      const there = await target.content(pathsOf(place)[0] as string);
+      const there = await target.content(pathsOf(site)[0] as string);
       managing = await startCopyManager(settings, { name: target.name, update }, there, onFailure, log);
     }
   } catch (error) {
@@ -158,7 +158,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
   return {
     /** What the target is called, among replicas as well. */
     target: target.name,
-    place,
+    site,
     /** Whether the newest keys are published and were read back, and the other replicas know. */
     get isDone() {
       return done !== undefined && managing?.manager.isAcknowledged !== false;

@@ -10,7 +10,7 @@ import { type Overload, logOverload } from "../listen/connections.ts";
 import type { Logger } from "../config/logger.ts";
 import { metricsPage } from "../admin/metrics-page.ts";
 import { issuerOf, urlHost } from "../config/issuer.ts";
-import { readPlace } from "./place.ts";
+import { readSite } from "./site.ts";
 import { type PublicEndpoint, startPublicEndpoint } from "./public-endpoint.ts";
 import { serviceMetrics } from "../admin/service-metrics.ts";
 import { readSockets, startSignSockets } from "./sign-sockets.ts";
@@ -59,7 +59,7 @@ export async function startService(settings: Settings, givenLog: Logger): Promis
   const { host, port, rotationMode, mountPrefix, jwksPath } = settings;
   locate(issuerOf(settings, port), mountPrefix, jwksPath, { discovery: !settings.noDiscovery });
   const sockets = await readSockets(settings);
-  const place = await readPlace(settings);
+  const site = await readSite(settings);
   if (settings.issuer === undefined && /^(0\.0\.0\.0|::)$/.test(host)) {
     log.warn(
       "no issuer is set, so the discovery document names localhost, which only this machine can use; set --issuer",
@@ -85,7 +85,7 @@ export async function startService(settings: Settings, givenLog: Logger): Promis
   let managedKeys = managed?.keys;
   let keys = together(managedKeys, files);
   // No more than these, because workers get them, and have no secrets.
-  const options = { ...place, host, port, rotationMode };
+  const options = { ...site, host, port, rotationMode };
   const endpoint: PublicEndpoint = await orStop(
     settings.workers === 1
       ? startPublicEndpoint(options, keys, (overload) => logOverload(log, overload))
@@ -165,7 +165,7 @@ export async function startService(settings: Settings, givenLog: Logger): Promis
   const watch = watchPaths(paths, baseline, reload);
   phase = "running";
 
-  const missing = place.discovery ? missingMembers(place.metadata ?? {}) : [];
+  const missing = site.discovery ? missingMembers(site.metadata ?? {}) : [];
   if (missing.length > 0) {
     log.info(
       { missing },
