@@ -151,7 +151,6 @@ export const rooms: Readonly<Record<string, Room>> = {
       "library/relying-party",
       "library/token",
       "rotation/rules",
-      "service/admin",
     ],
     packages: ["jose", "node:", "commander"],
   },

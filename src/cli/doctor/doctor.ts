@@ -4,7 +4,7 @@ import { atLeast, severities } from "../../doctor/finding.ts";
 import { type Code, type Observations, type Severity, codes, examine } from "../../doctor/index.ts";
 import { type Happening, type ObserveOptions, observe, observeBody } from "../../doctor/node/index.ts";
 import { ConfigError, ServiceError } from "../../base/errors.ts";
-import { terminalOf } from "../../service/admin/terminal.ts";
+import { terminalOf } from "../terminal.ts";
 import { collect } from "../arguments.ts";
 import { explainToken } from "./token.ts";
 import { happeningLine, report, scope } from "./report.ts";

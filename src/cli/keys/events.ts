@@ -2,7 +2,7 @@ import { Command } from "commander";
 import { printable } from "../../base/printable.ts";
 import { isEvent } from "../../rotation/rules/audit-log.ts";
 import { kidText, timeText } from "../../rotation/rules/format.ts";
-import { indented, terminalOf } from "../../service/admin/terminal.ts";
+import { indented, terminalOf } from "../terminal.ts";
 import { count } from "../arguments.ts";
 import { type Io, iso, print, printJson, tell } from "../io.ts";
 import { type Flags, addLookSettings, withStore } from "./open-keys.ts";

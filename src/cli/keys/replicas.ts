@@ -8,7 +8,7 @@ import {
   replicaStatus,
   waitsOf,
 } from "../../service/admin/replicas.ts";
-import { aligned, indented, terminalOf } from "../../service/admin/terminal.ts";
+import { aligned, indented, terminalOf } from "../terminal.ts";
 import { printable } from "../../base/printable.ts";
 import { kidText } from "../../rotation/rules/format.ts";
 import type { Lease } from "../../rotation/store/store.ts";
@@ -66,14 +66,14 @@ function table(found: Found): string[] {
   const [heading = "", ...lines] = aligned([["REPLICA", "PUBLISHES", "LAST SEEN", "RELIED ON UNTIL"], ...rows]);
   const waits = waitsFound(found);
   const below = leases.map(({ id, signsWith }) => {
+    const signs = signsWith.map((kid) => `  signs with ${kidText(kid)}`);
     const awaited = waits.filter(({ replicas }) => replicas.includes(id));
-    return [
-      ...signsWith.map((kid) => `  signs with ${kidText(kid)}`),
-      ...awaited.map(
-        ({ use, kid, action }) =>
-          `  ${use} ${kidText(kid)} waits for this replica, then ${action === "activated" ? "becomes active" : "is removed"}`,
-      ),
-    ];
+    return signs.concat(
+      awaited.map(({ use, kid, action }) => {
+        const goal = action === "activated" ? "becomes active" : "is removed";
+        return `  ${use} ${kidText(kid)} waits for this replica, then ${goal}`;
+      }),
+    );
   });
   return [heading].concat(lines.flatMap((line, index) => [line].concat(below[index] ?? [])));
 }
@@ -87,7 +87,14 @@ export function printWaits(io: Io, found: Found, columns: number): void {
 
 /** The same for `--json`. */
 export function waitsJson(found: Found) {
-  return waitsFound(found).map((wait) => ({ ...wait, since: iso(wait.since) }));
+  return waitsFound(found).map(({ kid, use, action, since, replicas, text }) => ({
+    kid,
+    use,
+    action,
+    since: iso(since),
+    replicas,
+    text,
+  }));
 }
 
 export function replicaJson(lease: Lease, at: ReplicasAt) {

@@ -1,7 +1,6 @@
 import { type ReplicasAt, lateText, runningLeases, waitsOf } from "./replicas.ts";
 import { dueSteps } from "../../rotation/rules/due.ts";
 import { durationText, kidText, relativeText, timeText } from "../../rotation/rules/format.ts";
-import { stateSince } from "../../rotation/rules/records.ts";
 import type { KeyRecord } from "../../rotation/store/store.ts";
 import type { KnownError } from "../../rotation/manager/health.ts";
 import type { Known, KnownManager, KnownWithoutStore } from "./known.ts";
