@@ -45,8 +45,8 @@ const heartbeat = { everyMs: 1_000, maxSilent: 3 } as const;
 const retryDelayMs = { first: 100, last: 5_000 } as const;
 
 /**
- * Serves the public endpoint in `count` processes that share one port (SO_REUSEPORT). The kernel distributes the connections. A worker
- * that dies or hangs is replaced.
+ * Serves the public endpoint in `count` processes that share one port (SO_REUSEPORT). The kernel distributes the connections, and none passes
+ * through this process, as it would with `node:cluster`. Workers get the public halves of keys alone. A worker that dies or hangs is replaced.
  *
  * @throws ServiceError `ERR_LISTEN`, `ERR_WORKER`
  */
