@@ -250,7 +250,11 @@ export const errorTable = {
       remedy: "check the URL; see `maxBytes`",
       retryable: true,
     },
-    ERR_FETCH_BODY: { when: "the body is not the expected JSON", remedy: "check the URL", retryable: true },
+    ERR_FETCH_BODY: {
+      when: "the body is not the expected JSON, or that of a client has another media type",
+      remedy: "check the URL",
+      retryable: true,
+    },
     ERR_DISCOVERY_ISSUER: {
       when: "the discovery document names another issuer",
       remedy: "configure the issuer exactly as the provider does",
