@@ -61,7 +61,7 @@ export interface Provider {
    */
   update(this: void, change: KeysetUpdate): Promise<void>;
   /**
-   * Signs claims with the active key, always ES256, and sets `iss`, `iat` and `exp`.
+   * Signs claims with the active key, always ES256, and sets `iss`, `iat` and `exp` where they are not given.
    *
    * @throws TokenError `ERR_CLAIMS_INVALID`
    * @throws SignerError `ERR_SIGNER_THROTTLED`, `ERR_SIGNER_UNAVAILABLE`, `ERR_SIGNER_TIMEOUT`, `ERR_SIGNER_BUSY` (all `retryable`),

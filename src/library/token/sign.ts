@@ -3,11 +3,12 @@ import { ConfigError, TokenError } from "../../base/errors.ts";
 import { text } from "../../base/options.ts";
 import type { GuardedSign } from "../../keys/signer/guard.ts";
 import { maxTokenBytes } from "./compact-jws.ts";
+import { timesOf } from "./times.ts";
 
 /** Options of `sign`. */
 export interface SignOptions {
-  /** Time from `iat` to `exp`, in whole seconds. Required. */
-  readonly lifetimeSeconds: number;
+  /** Time from now to `exp`, in whole seconds. Required, unless the claims have `exp`. */
+  readonly lifetimeSeconds?: number | undefined;
   /** Header `typ`: `at+jwt` for access tokens (RFC 9068 section 2.1). Default: `JWT`. */
   readonly typ?: string | undefined;
   /** More protected header parameters, without `alg`, `kid`, `typ`, keys and certificates. Default: none. */
@@ -26,7 +27,10 @@ export interface ActiveKey {
   readonly headers: Map<string, string>;
 }
 
-/** The claims of a token. `iss`, `iat` and `exp` are set by `sign`. */
+/**
+ * The claims of a token. `sign` sets `iss`, `iat` and `exp` where they are not given. `iss` may only be the issuer, `iat` at most a minute
+ * ahead, `exp` at most `maxTokenLifetimeSeconds` ahead, and `nbf` before `exp`.
+ */
 export type Claims = Readonly<Record<string, unknown>>;
 
 const reservedHeader = new Set("alg kid typ b64 crit zip jwk jku x5u x5c x5t x5t#S256".split(" "));
@@ -51,14 +55,7 @@ export async function signToken(
   options: SignOptions,
   nowMs: number,
 ): Promise<string> {
-  // Missing options have no lifetime, which is refused next.
   const { lifetimeSeconds, typ = "JWT", header = {}, signal } = options ?? {};
-  if (!Number.isSafeInteger(lifetimeSeconds) || lifetimeSeconds <= 0)
-    throw invalid("lifetimeSeconds must be a whole number of seconds above 0");
-  if (lifetimeSeconds > active.maxLifetimeSeconds)
-    throw invalid(
-      `lifetimeSeconds is ${lifetimeSeconds}, and maxTokenLifetimeSeconds ${active.maxLifetimeSeconds}: the key may be removed before such a token expires`,
-    );
   for (const [name, value] of Object.entries({ claims, header })) {
     // The JSON of a Map, an Error or a Promise is an empty object.
     if (!isPlainObject(value)) throw invalid(`${name} must be a plain object`);
@@ -71,19 +68,13 @@ export async function signToken(
     throw invalid("signal must be an AbortSignal");
   const reserved = Object.keys(header).find((name) => reservedHeader.has(name));
   if (reserved !== undefined) throw invalid(`header "${reserved}" is not for callers to set`);
-  for (const name of ["iat", "exp"]) {
-    if (claims[name] !== undefined)
-      throw invalid(`claim "${name}" is set from the clock and lifetimeSeconds; leave it out`);
-  }
   if (claims["iss"] !== undefined && claims["iss"] !== issuer)
     throw invalid('claim "iss" is the issuer of the provider; leave it out');
-  const { aud, nbf } = claims;
-  if (aud !== undefined) checkAudience(aud);
-  if (nbf !== undefined && !Number.isFinite(nbf)) throw invalid('claim "nbf" must be a number of seconds');
+  if (claims["aud"] !== undefined) checkAudience(claims["aud"]);
   if (!Number.isFinite(nowMs)) throw new ConfigError("ERR_OPTION_INVALID", '"clock" does not tell the time');
-  const iat = Math.floor(nowMs / 1000);
+  const times = timesOf(claims, { lifetimeSeconds, maxLifetimeSeconds: active.maxLifetimeSeconds, nowMs });
   const protectedHeader = headerOf(active, typ, header);
-  const payload = encode({ ...claims, iss: issuer, iat, exp: iat + lifetimeSeconds });
+  const payload = encode({ ...claims, iss: issuer, ...times });
   return `${protectedHeader}.${payload}.${await signParts(active, protectedHeader, payload, signal)}`;
 }
 

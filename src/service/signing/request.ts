@@ -5,6 +5,8 @@ import type { Claims, SignOptions } from "../../library/token/sign.ts";
 /** The body of `POST /sign`: claims, beside the options of `provider.sign`. */
 interface SignRequest extends Omit<SignOptions, "signal"> {
   readonly claims: Claims;
+  /** By which policies judge, so `exp` cannot stand in for it. */
+  readonly lifetimeSeconds: number;
 }
 
 /** `sign` checks the values. */
@@ -21,6 +23,7 @@ const decoder = new TextDecoder("utf-8", { fatal: true });
 export function readSignRequest(body: Uint8Array): SignRequest {
   const request = checkOptions<Partial<SignRequest>>(readJson(body, "the body"), rules, "member");
   if (request.claims === undefined) throw invalid('member "claims" is missing');
+  if (request.lifetimeSeconds === undefined) throw invalid('member "lifetimeSeconds" is missing');
   return request as SignRequest;
 }
 
