@@ -70,7 +70,7 @@ export interface ProviderOptions {
   readonly maxTokenLifetimeSeconds?: number | null | undefined;
   /**
    * Called with the kid before each signature, when `iat` is taken. Throws if this process may not sign with that key now. The options of
-   * a key manager have one. Default: none.
+   * a key manager have one. Default: throws for each key but the active one.
    */
   readonly checkMaySign?: ((kid: string) => void) | null | undefined;
   /** Limits for calls of the active signer. Default: those of {@link SignerLimits}. */

@@ -1,7 +1,7 @@
 import type { CryptoKey } from "jose";
 import { notify, serial } from "../../base/async.ts";
 import { systemClock } from "../../base/clock.ts";
-import { ConfigError, JwksdError, TokenError } from "../../base/errors.ts";
+import { ConfigError, JwksdError, SignerError, TokenError } from "../../base/errors.ts";
 import { toResponse } from "../http/fetch.ts";
 import { type NodeRequest, type NodeResponse, writeReply } from "../http/node.ts";
 import {
@@ -35,6 +35,7 @@ import { type ProviderEvent, type ProviderOptions, mergeOptions } from "./option
 import { locate, targetPath } from "./paths.ts";
 import { createResponses, documents } from "./responses.ts";
 import { rotationMode } from "./rotation-mode.ts";
+import { type SigningKey, signingKey } from "./signing-key.ts";
 
 /** Keysets for `provider.update`. A keyset that is not given stays as it is. */
 export interface KeysetUpdate {
@@ -68,6 +69,12 @@ export interface Provider {
    * `ERR_SIGNER_UNAUTHORIZED`, `ERR_SIGNER_KEY_STATE`, `ERR_SIGNER_ABORTED`, `ERR_SIGNER_BAD_SIGNATURE`, `ERR_SIGNER_PUBLISH_ONLY`
    */
   sign(this: void, claims: Claims, options: SignOptions): Promise<string>;
+  /**
+   * The active key, for a library that writes the header of a token itself and takes the signature alone. Take it anew for each request:
+   * once another key is active, it signs no more, but for the drain of a key manager. Where you can, use `sign`: the header of such a
+   * library may name a key that was replaced while it made the claims, and its token then fails.
+   */
+  signingKey(this: void): SigningKey;
   /**
    * Verifies a token of this provider with the published key of its kid. An unknown kid is an error: no other key is tried.
    *
@@ -117,7 +124,7 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
     discovery: hasDiscovery = true,
     clock = systemClock,
     maxTokenLifetimeSeconds = Infinity,
-    checkMaySign = () => {},
+    checkMaySign = checkIsActive,
   } = merged;
   checkOptions(endpoints, { jwks: string }, "endpoint");
   if (!hasDiscovery && merged.metadata !== undefined) {
@@ -159,6 +166,12 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
     }));
     const verificationKeys = new Map(keysets.signing.map(({ jwk, publicKey }) => [jwk.kid, publicKey]));
     return { keysets, jwkSets, active: activeKeys.of(keysets.signing), verificationKeys };
+  }
+
+  function checkIsActive(kid: string): void {
+    if (kid === state.active.kid) return;
+    const message = `kid ${JSON.stringify(kid)} is no longer active; take the key anew for each request, with signingKey()`;
+    throw new SignerError("ERR_SIGNER_FENCED", message);
   }
 
   const ownKeys: KeySource = ({ kid }) => {
@@ -246,6 +259,11 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
       const { active } = state;
       checkMaySign(active.kid);
       return signToken(active, issuer, claims, options, clock.now());
+    },
+
+    signingKey: () => {
+      const { active, keysets } = state;
+      return signingKey({ active, publicJwk: keysets.signing[0].jwk, issuer, checkMaySign, clock });
     },
 
     verify: (token, options) => verify(token, { ...options, keys: ownKeys, issuer, algorithms: ["ES256"], clock }),

@@ -1,4 +1,5 @@
 import { toBase64url } from "#crypto";
+import type { Bytes } from "../../base/bytes.ts";
 import { ConfigError, TokenError } from "../../base/errors.ts";
 import { text } from "../../base/options.ts";
 import type { GuardedSign } from "../../keys/signer/guard.ts";
@@ -66,16 +67,14 @@ export async function signToken(
   if (typeof typ !== "string" || typ === "") throw invalid("typ must be a string that is not empty");
   if (signal !== undefined && typeof signal?.addEventListener !== "function")
     throw invalid("signal must be an AbortSignal");
-  const reserved = Object.keys(header).find((name) => reservedHeader.has(name));
-  if (reserved !== undefined) throw invalid(`header "${reserved}" is not for callers to set`);
-  if (claims["iss"] !== undefined && claims["iss"] !== issuer)
-    throw invalid('claim "iss" is the issuer of the provider; leave it out');
-  if (claims["aud"] !== undefined) checkAudience(claims["aud"]);
+  checkHeader(header);
+  checkClaims(claims, issuer);
   if (!Number.isFinite(nowMs)) throw new ConfigError("ERR_OPTION_INVALID", '"clock" does not tell the time');
   const times = timesOf(claims, { lifetimeSeconds, maxLifetimeSeconds: active.maxLifetimeSeconds, nowMs });
   const protectedHeader = headerOf(active, typ, header);
   const payload = encode({ ...claims, iss: issuer, ...times });
-  return `${protectedHeader}.${payload}.${await signParts(active, protectedHeader, payload, signal)}`;
+  const input = `${protectedHeader}.${payload}`;
+  return `${input}.${toBase64url(await signParts(active, input, signal))}`;
 }
 
 /**
@@ -91,15 +90,26 @@ export async function signPayload(
   payload: string,
 ): Promise<{ readonly header: string; readonly signature: string }> {
   const header = headerOf(active, "JWT", {});
-  return { header, signature: await signParts(active, header, payload) };
+  return { header, signature: toBase64url(await signParts(active, `${header}.${payload}`)) };
 }
 
-/** The signature over header and payload, all of them in base64url. */
-async function signParts(active: ActiveKey, header: string, payload: string, signal?: AbortSignal): Promise<string> {
-  const signingInput = `${header}.${payload}`;
+/** The signature over header and payload in base64url. */
+export async function signParts(active: ActiveKey, signingInput: string, signal?: AbortSignal): Promise<Bytes> {
   if (signingInput.length + 1 + signatureLength > maxTokenBytes)
     throw invalid(`the token would be longer than the ${maxTokenBytes} bytes that verify takes`);
-  return toBase64url(await active.sign(encoder.encode(signingInput), signal));
+  return active.sign(encoder.encode(signingInput), signal);
+}
+
+/** Refuses what a caller may not set beside `alg`, `kid` and `typ`. @throws TokenError `ERR_CLAIMS_INVALID` */
+export function checkHeader(header: object): void {
+  const reserved = Object.keys(header).find((name) => reservedHeader.has(name));
+  if (reserved !== undefined) throw invalid(`header "${reserved}" is not for callers to set`);
+}
+
+/** @throws TokenError `ERR_CLAIMS_INVALID` */
+export function checkClaims({ iss, aud }: Claims, issuer: string): void {
+  if (iss !== undefined && iss !== issuer) throw invalid('claim "iss" is the issuer of the provider; leave it out');
+  if (aud !== undefined) checkAudience(aud);
 }
 
 /** The encoded header, which is made once per key and typ. */
