@@ -49,6 +49,7 @@ export {
   withKeyset,
 } from "./library/provider/options.ts";
 export { type KeysetUpdate, type Provider, createProvider } from "./library/provider/provider.ts";
+export type { KeyEnd } from "./library/provider/retired-kids.ts";
 export type { SigningKey } from "./library/provider/signing-key.ts";
 export type { SignerLimits } from "./keys/signer/guard.ts";
 export { localSigner } from "./keys/signer/local.ts";

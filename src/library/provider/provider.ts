@@ -34,6 +34,7 @@ import { type Rules, array, checkOptions, string } from "../../base/options.ts";
 import { type ProviderEvent, type ProviderOptions, mergeOptions } from "./options.ts";
 import { locate, targetPath } from "./paths.ts";
 import { createResponses, documents } from "./responses.ts";
+import { createRetiredKids } from "./retired-kids.ts";
 import { rotationMode } from "./rotation-mode.ts";
 import { type SigningKey, signingKey } from "./signing-key.ts";
 
@@ -76,7 +77,8 @@ export interface Provider {
    */
   signingKey(this: void): SigningKey;
   /**
-   * Verifies a token of this provider with the published key of its kid. An unknown kid is an error: no other key is tried.
+   * Verifies a token of this provider with the published key of its kid. An unknown kid is an error: no other key is tried. If a key had this
+   * kid that was removed or revoked, an event tells.
    *
    * @throws TokenError see `verify`
    */
@@ -152,6 +154,7 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
     signerLimits: merged.signerLimits,
     onFailure: (kid, error) => emit({ type: "signature-failed", kid, error }),
   });
+  const retiredKids = createRetiredKids(emit, merged.retiredKid);
   const inTurn = serial();
   const inMode = (document: Document, mode: CacheMode): Representation =>
     represent(document, "application/jwk-set+json", cacheControl[mode], cors);
@@ -176,8 +179,9 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
 
   const ownKeys: KeySource = ({ kid }) => {
     const key = state.verificationKeys.get(kid ?? "");
-    if (key === undefined) throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "the kid of the token names no published key");
-    return key;
+    if (key !== undefined) return key;
+    retiredKids.note(kid ?? "");
+    throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "the kid of the token names no published key");
   };
 
   let lastTarget: string | undefined;
@@ -243,8 +247,10 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
       const taken = inTurn(async () => {
         const [signing = state.keysets.signing, encryption = state.keysets.encryption] = await checking;
         checkUnique({ signing, encryption });
+        const before = [...state.verificationKeys.keys()];
         state = await prepare({ signing, encryption });
         const kids = signing.map(({ jwk }) => jwk.kid);
+        retiredKids.update(kids, before);
         activeKeys.keep(kids);
         emit({ type: "updated", kids });
       });
@@ -271,6 +277,7 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
     metrics: () => [
       ...responses.metrics(),
       ...activeKeys.metrics(),
+      retiredKids.metrics(),
       gauge(
         ["jwksd_rotation_mode", "Whether the short Cache-Control of a rotation is sent (1) or the long one (0)."],
         plain(mode() === "rotation"),

@@ -3,7 +3,7 @@ import { systemClock } from "../../base/clock.ts";
 import { ConfigError, type ErrorCode, SignerError, StoreError, asJwksdError } from "../../base/errors.ts";
 import { applyCommand } from "../rules/commands.ts";
 import { rotationPolicy } from "../rules/policy.ts";
-import { nextAlg } from "../rules/records.ts";
+import { endOf, nextAlg } from "../rules/records.ts";
 import { isWaitingForReplicas } from "../rules/waits.ts";
 import { createClocks } from "./clocks.ts";
 import { createCopyLease } from "./copy-lease.ts";
@@ -205,6 +205,7 @@ export async function manageKeys(vault: Vault, options: ManageOptions): Promise<
         jwksRotationActive: () => inUse.isShort,
         maxTokenLifetimeSeconds: policy.maxTokenLifetimeSeconds,
         checkMaySign,
+        retiredKid: (kid: string) => endOf(inUse.state.records, kid),
       };
     },
     async look() {
