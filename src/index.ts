@@ -6,6 +6,13 @@
 
 export type { Client } from "./library/client/client-keys.ts";
 export {
+  type ClientAssertionOptions,
+  type ClientSigner,
+  type RequestObjectOptions,
+  createClientAssertion,
+  createRequestObject,
+} from "./library/client/client-signing.ts";
+export {
   type ClientVerifier,
   type ClientVerifierOptions,
   createClientVerifier,

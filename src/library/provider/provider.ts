@@ -74,8 +74,10 @@ export interface Provider {
    * The active key, for a library that writes the header of a token itself and takes the signature alone. Take it anew for each request:
    * once another key is active, it signs no more, but for the drain of a key manager. Where you can, use `sign`: the header of such a
    * library may name a key that was replaced while it made the claims, and its token then fails.
+   *
+   * @param options with a `clientId`, the keys are those of a client: `iss` is then that id, in the place of the issuer
    */
-  signingKey(this: void): SigningKey;
+  signingKey(this: void, options?: { readonly clientId?: string | undefined }): SigningKey;
   /**
    * Verifies a token of this provider with the published key of its kid. An unknown kid is an error: no other key is tried. If a key had this
    * kid that was removed or revoked, an event tells.
@@ -267,9 +269,9 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
       return signToken(active, issuer, claims, options, clock.now());
     },
 
-    signingKey: () => {
+    signingKey: ({ clientId = issuer } = {}) => {
       const { active, keysets } = state;
-      return signingKey({ active, publicJwk: keysets.signing[0].jwk, issuer, checkMaySign, clock });
+      return signingKey({ active, publicJwk: keysets.signing[0].jwk, issuer: clientId, checkMaySign, clock });
     },
 
     verify: (token, options) => verify(token, { ...options, keys: ownKeys, issuer, algorithms: ["ES256"], clock }),

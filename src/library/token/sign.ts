@@ -108,7 +108,7 @@ export function checkHeader(header: object): void {
 
 /** @throws TokenError `ERR_CLAIMS_INVALID` */
 export function checkClaims({ iss, aud }: Claims, issuer: string): void {
-  if (iss !== undefined && iss !== issuer) throw invalid('claim "iss" is the issuer of the provider; leave it out');
+  if (iss !== undefined && iss !== issuer) throw invalid(`claim "iss" may only be ${JSON.stringify(issuer)}`);
   if (aud !== undefined) checkAudience(aud);
 }
 
