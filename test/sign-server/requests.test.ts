@@ -78,6 +78,11 @@ describe("a sign socket", () => {
         "ERR_CLAIMS_INVALID",
       ],
       "a lifetime beyond the policy": [signText({ claims: {}, lifetimeSeconds: 3601 }), 400, "ERR_CLAIMS_INVALID"],
+      "an iat, even that of now": [
+        signText({ claims: { iat: Math.floor(Date.now() / 1000) }, ...hour }),
+        400,
+        "ERR_CLAIMS_INVALID",
+      ],
       "a time that is set here": [signText({ claims: { exp: 4e9 }, ...hour }), 400, "ERR_CLAIMS_INVALID"],
       "another issuer": [signText({ claims: { iss: "https://evil.example" }, ...hour }), 400, "ERR_CLAIMS_INVALID"],
       "a key of the caller": [signText({ claims: {}, ...hour, header: { kid: "x" } }), 400, "ERR_CLAIMS_INVALID"],

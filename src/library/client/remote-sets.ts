@@ -13,7 +13,7 @@ const maxBytes = 65_536;
 const mediaTypes = ["application/jwk-set+json", "application/json"];
 /** A client may shorten this time, and not prolong it: nobody else can make the provider forget a key that was stolen. */
 const maxFreshSeconds = 300;
-/** Between two fetches of one URL, of each kind: when its set is made, is stale, or lacks a kid. */
+/** Between two fetches of one URL that succeed, of each kind: its set is made or stale, or lacks a kid. */
 const leastSeconds = 20;
 /** All bodies together may have this many bytes for each set that may be kept. */
 const meanBytes = 4_096;
