@@ -10,7 +10,7 @@ import {
 } from "../../base/errors.ts";
 import { applyCommand } from "../rules/commands.ts";
 import { rotationPolicy } from "../rules/policy.ts";
-import { nextAlg } from "../rules/records.ts";
+import { endOf, nextAlg } from "../rules/records.ts";
 import { isWaitingForReplicas } from "../rules/waits.ts";
 import { createClocks } from "./clocks.ts";
 import { createCopyLease } from "./copy-lease.ts";
@@ -254,6 +254,7 @@ export async function manageKeys(vault: Vault, options: ManageOptions): Promise<
         jwksRotationActive: () => inUse.isShort,
         maxTokenLifetimeSeconds: policy.maxTokenLifetimeSeconds,
         checkMaySign,
+        retiredKid: (kid: string) => endOf(inUse.state.records, kid),
       };
     },
     get lease() {
