@@ -166,6 +166,13 @@ export const codes = {
     rule: "RFC 7517 section 4",
     remedy: "Publish the whole key, each value as a string, or remove it.",
   },
+  JWKS_MEMBER_TOO_LONG: {
+    severity: "broken",
+    title: "A value of a key is longer than that of any key",
+    why: "Verifiers bound the work for one key, and refuse this one; those that do not bound it can be stopped by it.",
+    rule: "RFC 7517 section 9",
+    remedy: "Export the key again. A value of 16,384 characters or more is damaged, or an attack.",
+  },
   JWKS_BASE64URL_PADDING: {
     severity: "broken",
     title: "A value is base64url with padding",
@@ -376,6 +383,13 @@ export const codes = {
     why: "Verifiers give up sooner.",
     rule: "RFC 9112 section 9.5",
     remedy: "Serve the set from memory or from a cache.",
+  },
+  HTTP_INCOMPLETE: {
+    severity: "broken",
+    title: "The response is not complete",
+    why: "A body that ends early, or that cannot be decompressed, is no document for any verifier.",
+    rule: "RFC 9112 section 8",
+    remedy: "Find out whether the server or a proxy cuts the response; Content-Length has to be that of the body.",
   },
   HTTP_TOO_LARGE: {
     severity: "broken",

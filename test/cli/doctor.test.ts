@@ -8,7 +8,7 @@ import { type TestContext, describe, test } from "node:test";
 import { run } from "../../src/cli/run.ts";
 import { certificateFor } from "../client/certificate.ts";
 import { bytes, published, sound } from "../doctor/observed.ts";
-import { listening, providing, serveHttp, serveTls } from "../doctor/server.ts";
+import { listening, providing, serveHttp, serveRaw, serveTls } from "../doctor/server.ts";
 import { ecKey, keyMaterial, rsaKey } from "../support/keys.ts";
 import { runCli, temporaryFolder } from "../support/service.ts";
 import { compact, signature } from "../token/compact.ts";
@@ -141,6 +141,14 @@ describe("jwksd doctor", () => {
       assert.match(stderr, says);
     }
     assert.equal((await runCli(t, ["doctor", "--help"])).code, 0);
+  });
+
+  test("a server that switches protocols is broken, and the command ends", async (t) => {
+    const answer = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+    const url = await serveRaw(t, (socket) => void socket.once("data", () => socket.write(answer)));
+    const { code, stdout } = await runCli(t, ["doctor", `${url}/jwks`, insecure]);
+    assert.equal(code, 1);
+    assert.match(stdout, /HTTP_STATUS[^]*status 101, which nobody asked for/);
   });
 
   test("a certificate that is not accepted is broken", async (t) => {

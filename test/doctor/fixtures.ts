@@ -103,6 +103,7 @@ const keys: readonly Fixture[] = [
   withKey("JWKS_OKP_CURVE", { kty: "OKP", crv: "P-999", x: ed448.x }, undefined, "a curve that there is not"),
   withKey("JWKS_MEMBER_MISSING", { ...publicEc, y: undefined }, signsEc, "y"),
   withKey("JWKS_MEMBER_MISSING", { ...publicRsa, e: 65_537 }, signsRsa, "e as a number"),
+  withKey("JWKS_MEMBER_TOO_LONG", { ...publicRsa, n: "A".repeat(20_000) }, signsRsa, "RSA"),
   withKey("JWKS_BASE64URL_PADDING", { ...publicEc, x: `${ec.x}=` }, signsEc),
   withKey(
     "JWKS_BASE64URL_ALPHABET",
@@ -253,6 +254,7 @@ const endpoint: readonly Fixture[] = [
   http("HTTP_STATUS", failed("unreachable", "ECONNREFUSED"), "unreachable"),
   http("HTTP_STATUS", failed("protocol", "HPE_INVALID_CONSTANT"), "not HTTP"),
   http("HTTP_TIMEOUT", failed("timeout", "no whole response within 10 s")),
+  http("HTTP_INCOMPLETE", failed("incomplete", "the body ends after 9 bytes")),
   http("HTTP_TOO_LARGE", failed("too-large", "more than 5,000,000 bytes"), "without end"),
   http("HTTP_MEDIA_TYPE", { headers: { "content-type": "text/plain; charset=utf-8" } }, "text"),
   http("HTTP_MEDIA_TYPE", { headers: { "content-type": undefined } }, "none"),
@@ -357,6 +359,7 @@ const documents: readonly Fixture[] = [
   discovery("DISCOVERY_JWKS_URI_MISSING", () => ({ jwks_uri: undefined }), "missing"),
   discovery("DISCOVERY_JWKS_URI_MISSING", () => ({ jwks_uri: "/jwks" }), "a path"),
   discovery("DISCOVERY_JWKS_URI_HTTP", (_, plain) => ({ jwks_uri: `${plain}/jwks` })),
+  discovery("DISCOVERY_JWKS_URI_HTTP", () => ({ jwks_uri: "file:///etc/jwks.json" }), "file:"),
   discovery("DISCOVERY_JWKS_URI_PRIVATE", () => ({ jwks_uri: "https://10.0.0.1/jwks" }), "an address"),
   discovery("DISCOVERY_JWKS_URI_PRIVATE", () => ({ jwks_uri: "http://keycloak:8080/jwks" }), "a name of a container"),
   discovery("DISCOVERY_JWKS_URI_SITE", () => ({ jwks_uri: "https://keys.example.net/jwks" })),

@@ -88,6 +88,9 @@ describe("what is looked at", () => {
     assert.deepEqual(await codesIn({ issuer: "https://a.example", jwks_uri: "http://a.example/jwks" }), [
       "DISCOVERY_JWKS_URI_HTTP",
     ]);
+    assert.deepEqual(await codesIn({ issuer: "http://127.0.0.1:9", jwks_uri: "file:///etc/jwks.json" }), [
+      "DISCOVERY_JWKS_URI_HTTP",
+    ]);
   });
 });
 
@@ -100,9 +103,11 @@ describe("by default only https and public addresses are looked at", () => {
     });
   }
 
-  test("--allow-insecure does not open the metadata of cloud machines", async () => {
-    await assert.rejects(observe("http://169.254.169.254", local), { code: "ERR_ADDRESS_FORBIDDEN" });
-  });
+  for (const host of ["169.254.169.254", "[fd00:ec2::254]", "[fd20:ce::254]", "100.100.100.200"]) {
+    test(`--allow-insecure does not open the metadata service of cloud machines at ${host}`, async () => {
+      await assert.rejects(observe(`http://${host}`, local), { code: "ERR_ADDRESS_FORBIDDEN" });
+    });
+  }
 
   test("neither a jwks_uri nor a redirect leads there", async (t) => {
     const metadata = { issuer: "https://login.example.com", jwks_uri: "https://keys.example.com/jwks" };
@@ -173,7 +178,15 @@ describe("hostile servers: it ends within its limits, and says so", { timeout: 3
     [
       "one whose compressed body is damaged",
       (_, response) => response.writeHead(200, { ...fields, "content-encoding": "br" }).end("nothing of the kind"),
-      "HTTP_STATUS",
+      "HTTP_INCOMPLETE",
+    ],
+    [
+      "one whose body ends early",
+      (_, response) => {
+        response.writeHead(200, { ...fields, "content-length": 1000 });
+        response.write('{"keys":[', () => response.destroy());
+      },
+      "HTTP_INCOMPLETE",
     ],
     [
       "one that redirects to itself",
@@ -189,13 +202,18 @@ describe("hostile servers: it ends within its limits, and says so", { timeout: 3
         found.map((finding) => finding.code),
         [code],
       );
-      assert.match(found[0]?.seen[0] ?? "", /0\.3 s|100,000 bytes|damaged|more than 5/);
+      assert.match(found[0]?.seen[0] ?? "", /0\.3 s|100,000 bytes|damaged|after 9 bytes|more than 5/);
     });
   }
 
   const raw: readonly (readonly [about: string, text: string])[] = [
     ["one that speaks no HTTP", "220 smtp.example.com ESMTP\r\n"],
     ["one with header fields without end", `HTTP/1.1 200 OK\r\n${"x: y\r\n".repeat(20_000)}`],
+    ["one that answers 101, as to nobody's wish", "HTTP/1.1 101 Switching Protocols\r\n\r\n"],
+    [
+      "one that answers 101, to another protocol",
+      "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+    ],
     ["one with informational responses without end", "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(1000)],
   ];
   for (const [about, text] of raw) {

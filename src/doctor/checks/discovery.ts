@@ -53,6 +53,8 @@ const withoutSlash = (text: string): string => text.replace(/\/$/, "");
 function checkJwksUri(uri: unknown, issuer: unknown, set: Exchange | undefined): Note[] {
   if (typeof uri !== "string" || !URL.canParse(uri)) return [note("DISCOVERY_JWKS_URI_MISSING", shown(uri))];
   const { protocol, hostname } = new URL(uri);
+  // No verifier reads keys from a file: or data: URL, whoever the issuer is.
+  if (protocol !== "https:" && protocol !== "http:") return [note("DISCOVERY_JWKS_URI_HTTP", shown(`${protocol}…`))];
   const issuerUrl = typeof issuer === "string" && URL.canParse(issuer) ? new URL(issuer) : undefined;
   // The keys of a private issuer may be private too.
   if (isPrivate(uri) && !(issuerUrl !== undefined && isPrivate(issuerUrl.href))) {

@@ -32,6 +32,8 @@ function checkWay(exchange: Exchange | undefined): Note[] {
   }
   if (failure?.kind === "tls" && url !== undefined)
     notes.push(note("TLS_INVALID", `${urlText(url)}: ${failure.detail}`));
+  if (failure?.kind === "incomplete" && url !== undefined)
+    notes.push(note("HTTP_INCOMPLETE", `${urlText(url)}: ${failure.detail}`));
   return notes;
 }
 

@@ -1,7 +1,7 @@
 import { encryptionAlgorithms, isForEncryption, signatureAlgorithms } from "../algorithms.ts";
 import { type Note, note } from "../finding.ts";
-import { type Key, requiredOf } from "../key.ts";
-import { shown } from "../format.ts";
+import { type Key, isTooLong, requiredOf } from "../key.ts";
+import { counted, shown } from "../format.ts";
 
 /** @see RFC 7518 sections 6.2.2, 6.3.2 and 6.4, RFC 8037 section 2, RFC 9964 section 3 */
 const privateMembers = ["d", "p", "q", "dp", "dq", "qi", "oth", "k", "priv"];
@@ -41,6 +41,8 @@ function checkRequired({ jwk, name, values }: Key): Note[] {
     if (value === undefined) notes.push(note("JWKS_MEMBER_MISSING", `${name} has no "${member}"`));
     else if (typeof value !== "string") notes.push(note("JWKS_MEMBER_MISSING", `"${member}" of ${name} is no string`));
     else if (value === "") notes.push(note("JWKS_MEMBER_MISSING", `"${member}" of ${name} is empty`));
+    else if (isTooLong(value))
+      notes.push(note("JWKS_MEMBER_TOO_LONG", `"${member}" of ${name} has ${counted(value.length, "character")}`));
     else if (problem !== undefined) notes.push(note(problem, `"${member}" of ${name}`));
   }
   return notes;
