@@ -76,6 +76,8 @@ export interface CertificateFacts {
   readonly notBefore: number;
   /** In epoch milliseconds. */
   readonly notAfter: number;
+  /** SHA-256 digests, as below, of the certificates of the same `x5c` whose key signed this one. */
+  readonly signers?: readonly string[];
   /** SHA-1 of the DER form, in base64url. */
   readonly sha1: string;
   /** SHA-256 of the DER form, in base64url. */

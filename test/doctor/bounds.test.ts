@@ -9,15 +9,21 @@ const codesOf = async (observations: Observations): Promise<string[]> =>
   (await examine(observations)).map(({ code }) => code);
 const day = 24 * 3600 * 1000;
 
+const withExponent = (e: string): Promise<string[]> => {
+  const rsa = { ...withoutPrivate(rsaKey()), e, kid: "rsa", alg: "RS256", use: "sig" };
+  const document = { id_token_signing_alg_values_supported: ["ES256", "RS256"] };
+  return codesOf(observed({ keys: [sound, rsa], document }));
+};
+
+const aged = (days: number): Promise<string[]> => {
+  const made = new Date(at - days * day).toISOString().slice(0, 10);
+  return codesOf(observed({ keys: [published(`key-${made}`)] }));
+};
+
 describe("a value at its bound is on the good side", () => {
   test("an RSA exponent of 32 bits is usual, one of 33 is not", async () => {
-    const found = async (e: string): Promise<string[]> => {
-      const rsa = { ...withoutPrivate(rsaKey()), e, kid: "rsa", alg: "RS256", use: "sig" };
-      const document = { id_token_signing_alg_values_supported: ["ES256", "RS256"] };
-      return codesOf(observed({ keys: [sound, rsa], document }));
-    };
-    assert.deepEqual(await found("_____w"), []);
-    assert.deepEqual(await found("AQAAAAE"), ["JWKS_RSA_EXPONENT_LARGE"]);
+    assert.deepEqual(await withExponent("_____w"), []);
+    assert.deepEqual(await withExponent("AQAAAAE"), ["JWKS_RSA_EXPONENT_LARGE"]);
   });
 
   test("a text of 60 characters is shown whole, of a longer one its first 60", () => {
@@ -37,10 +43,6 @@ describe("a value at its bound is on the good side", () => {
   });
 
   test("a signing key whose kid is a date is old after a year, and not before", async () => {
-    const aged = (days: number): Promise<string[]> => {
-      const made = new Date(at - days * day).toISOString().slice(0, 10);
-      return codesOf(observed({ keys: [published(`key-${made}`)] }));
-    };
     assert.deepEqual(await aged(364), []);
     assert.deepEqual(await aged(367), ["JWKS_ONE_OLD_KEY"]);
   });

@@ -75,6 +75,33 @@ describe("what is looked at", () => {
     });
   }
 
+  test("a JWK Set is one, whatever is served beneath it", async (t) => {
+    const url = await serveHttp(t, (request, response) => {
+      const origin = `http://${request.headers.host}`;
+      if (request.url?.endsWith("openid-configuration") === true)
+        response.end(JSON.stringify({ issuer: "https://other.example.com", jwks_uri: `${origin}/other` }));
+      else good()(request, response);
+    });
+    assert.deepEqual(await codesAt(`${url}/tenant/jwks`), []);
+  });
+
+  const unknown: readonly (readonly [path: string, status: number, type: string, code: string])[] = [
+    ["/realm", 404, "application/json", "DISCOVERY_STATUS"],
+    ["/realm", 200, "text/html", "DISCOVERY_STATUS"],
+    ["/realm", 200, "text/plain", "JWKS_NOT_JSON"],
+    ["/realm/jwks", 200, "text/html", "JWKS_NOT_JSON"],
+    ["/discovery/v2.0/keys", 500, "text/html", "HTTP_STATUS"],
+    ["/oauth2/v3/certs", 404, "text/html", "HTTP_STATUS"],
+  ];
+  for (const [path, status, type, code] of unknown) {
+    test(`${path}, which answers ${status} with ${type}: ${code}`, async (t) => {
+      const url = await serveHttp(t, ({ url }, response) =>
+        response.writeHead(url === path ? status : 404, { "content-type": type }).end("nothing of use"),
+      );
+      assert.ok((await codesAt(`${url}${path}`)).includes(code));
+    });
+  }
+
   test("an issuer without a discovery document, and a set that is not there", async (t) => {
     const url = await serveHttp(t, (_, response) => response.writeHead(404).end());
     assert.deepEqual(await codesAt(url), ["DISCOVERY_STATUS"]);
@@ -242,6 +269,7 @@ describe("hostile servers: it ends within its limits, and says so", { timeout: 3
     assert.deepEqual(await codesAt(url), [
       "JWKS_MEMBER_NOT_OBJECT",
       "JWKS_KID_TYPE",
+      "JWKS_NO_SIGNING_KEY",
       "JWKS_KTY_MISSING",
       "HTTP_TOO_LARGE",
     ]);
@@ -262,7 +290,7 @@ describe("hostile servers: it ends within its limits, and says so", { timeout: 3
     let requests = 0;
     const moving: RequestListener = (request, response) => {
       requests += 1;
-      if (requests < 3) good()(request, response);
+      if (requests < 2) good()(request, response);
       else response.writeHead(302, { location: `/jwks?${requests}` }).end();
     };
     const url = await serveHttp(t, moving);
@@ -358,6 +386,20 @@ describe("what only a request in another way shows", () => {
         request.headers["accept-encoding"] === "gzip"
           ? good(gzipSync(goodBody), { "content-encoding": "gzip" })(request, response)
           : good()(request, response),
+    ],
+    [
+      "HTTP_GZIP_UNASKED",
+      (_, response) => {
+        const { etag: _etag, ...others } = fields;
+        const body = gzipSync(goodBody);
+        const more = { "content-encoding": "gzip", "content-length": body.length, vary: "accept-encoding" };
+        response.writeHead(200, { ...others, ...more, "last-modified": new Date(0).toUTCString() }).end(body);
+      },
+    ],
+    [
+      "HTTP_RATE_LIMIT",
+      (request, response) =>
+        request.method === "HEAD" ? response.writeHead(429, { "retry-after": "9" }).end() : good()(request, response),
     ],
     [
       "HTTP_REDIRECT",
