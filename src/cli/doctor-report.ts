@@ -52,14 +52,15 @@ export function happeningLine({ at, text }: Happening): string {
 }
 
 function section(finding: Finding, terminal: Terminal): string {
-  const { code, severity, title, seen, count, rule, breaks, remedy, link } = finding;
+  const { code, severity, title, seen, count, effect, rule, remedy, link } = finding;
   const more = count > seen.length ? [`and ${(count - seen.length).toLocaleString("en")} more`] : [];
   const head = `${painted(severity, terminal.color ? colors[severity] : undefined)}  ${code}: ${title}`;
   const parts: readonly (readonly [label: string, lines: readonly string[]])[] = [
     ["seen", [...seen, ...more]],
-    ["rule", [rule]],
-    ["breaks", breaks.map(whom)],
+    ["effect", [effect]],
+    ["breaks", whom(finding)],
     ["do", [remedy]],
+    ["rule", [rule]],
     ["more", [link]],
   ];
   return [head, ...parts.flatMap(([label, lines]) => block(label, lines, terminal))].join("\n");
@@ -72,8 +73,26 @@ function block(label: string, lines: readonly string[], { columns }: Terminal): 
   return [`  ${label.padEnd(labelWidth - 2)}${first.trimStart()}`, ...rest];
 }
 
-function whom({ client, version, fails, issue }: Break): string {
-  const tokens = fails === "every token" ? "all tokens" : "tokens of the key";
-  const source = issue === undefined ? "" : `, ${issue.replace(/^https:\/\/github\.com\/(.+)\/issues\//, "$1#")}`;
-  return `${client} ${version}: ${tokens}${source}`;
+/** Who fails, in one line for all tokens and one for those of the key. */
+export function whom({ breaks, tried }: Finding): string[] {
+  if (breaks.length === 0) return tried === 0 ? [] : [`none of the ${tried} verifiers that were run`];
+  const tokens = { "every token": "all tokens", "its tokens": "the tokens of the key" } as const;
+  return (["every token", "its tokens"] as const).flatMap((fails) => {
+    const named = breaks.filter((each) => each.fails === fails).map(nameOf);
+    return named.length === 0 ? [] : [`${tokens[fails]} at ${named.join(", ")}`];
+  });
 }
+
+function nameOf({ client, version, inSomeForms, source }: Break): string {
+  const more = [
+    ...(inSomeForms === true ? ["in some forms"] : []),
+    ...(source === undefined ? [] : [sourceName(source)]),
+  ];
+  return `${client} ${version}${more.length === 0 ? "" : ` (${more.join(", ")})`}`;
+}
+
+/** `owner/name#1` for an issue, `file#L1` for a line. */
+const sourceName = (source: string): string =>
+  source.includes("/issues/")
+    ? source.replace(/^https:\/\/github\.com\/(.+)\/issues\//, "$1#")
+    : source.replace(/^.*\//, "");
