@@ -3,11 +3,11 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { chromium } from "playwright-core";
-import { page } from "../src/page/page.ts";
-import { rotationPolicy } from "../src/rotation/policy.ts";
-import type { Known } from "../src/status/known.ts";
-import { statusOf } from "../src/status/status.ts";
-import type { KeyRecord, Lease } from "../src/store/store.ts";
+import { page } from "../src/service/admin/page/page.ts";
+import { rotationPolicy } from "../src/rotation/rules/policy.ts";
+import type { Known } from "../src/service/admin/known.ts";
+import { statusOf } from "../src/service/admin/status.ts";
+import type { KeyRecord, Lease } from "../src/rotation/store/store.ts";
 
 const [file = "page.png"] = process.argv.slice(2);
 const now = Date.parse("2026-11-20T12:00:00Z");
@@ -54,41 +54,45 @@ const known: Known = {
     policy,
     records: [active, next],
     isVerified: true,
-    health: { heldBack: {}, unopened: {}, undestroyed: {} },
-    store: {
-      lastAttemptAt: now,
-      lastSuccessAt: now,
-      revision: 12,
-      revisionSince: now - 300 * minute,
-      loaded: { leases, now, at: now },
-      self: leases[0],
-      audit: [
-        {
-          number: 3,
-          at: now - 301 * minute,
-          type: "announced",
-          kid: next.kid,
-          use: "sig",
-          reason: "it is time for the next key",
-        },
-        {
-          number: 2,
-          at: now - 89 * day - 300 * minute,
-          type: "activated",
-          kid: active.kid,
-          use: "sig",
-          reason: "every replica has published it for 86400 s",
-        },
-        {
-          number: 1,
-          at: now - 90 * day,
-          type: "announced",
-          kid: active.kid,
-          use: "sig",
-          reason: "it is time for the next key",
-        },
-      ],
+    health: {
+      heldBack: {},
+      unopened: {},
+      undestroyed: {},
+      store: {
+        lastAttemptAt: now,
+        lastSuccessAt: now,
+        revision: 12,
+        revisionSince: now - 300 * minute,
+        loaded: { leases, now, at: now },
+      },
     },
+    lease: { id: "login-1", publishes: 12, signsWith: [active.kid] },
+    audit: [
+      {
+        number: 3,
+        at: now - 301 * minute,
+        type: "announced",
+        kid: next.kid,
+        use: "sig",
+        reason: "it is time for the next key",
+      },
+      {
+        number: 2,
+        at: now - 89 * day - 300 * minute,
+        type: "activated",
+        kid: active.kid,
+        use: "sig",
+        reason: "every replica has published it for 86400 s",
+      },
+      {
+        number: 1,
+        at: now - 90 * day,
+        type: "announced",
+        kid: active.kid,
+        use: "sig",
+        reason: "it is time for the next key",
+      },
+    ],
   },
   events: [],
 };

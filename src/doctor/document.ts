@@ -1,4 +1,4 @@
-import { jsonOf } from "../json.ts";
+import { jsonOf } from "../base/json.ts";
 import { type Note, note } from "./finding.ts";
 
 interface Read {

@@ -3,8 +3,8 @@ import { readFile, writeFile } from "node:fs/promises";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
-import type { Lease } from "../../src/store/store.ts";
-import { sqliteStore } from "../../src/store/sqlite.ts";
+import type { Lease } from "../../src/rotation/store/store.ts";
+import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import { getOnce, kidsIn } from "../support/load.ts";
 import { lockStore } from "../support/locked.ts";
 import {
@@ -117,10 +117,7 @@ describe("a replica whose lease has ended", { timeout: 60_000, concurrency: true
     try {
       await service.logged(({ msg }) => msg.startsWith("the lease of this replica has ended"));
       await eventually("it is not ready", async () => (await ready()).status === 503);
-      assert.match(
-        (await ready()).text,
-        /^not ready: the other replicas do not rely on this one.*ERR_STORE_UNAVAILABLE\n$/,
-      );
+      assert.match((await ready()).text, /^not ready: the lease of this replica has ended.*ERR_STORE_UNAVAILABLE\n$/);
       const reply = await getOnce(service.port);
       assert.deepEqual(kidsIn(reply), served);
       assert.equal(reply.headers["cache-control"], "public, max-age=300, must-revalidate");

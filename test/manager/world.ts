@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { decodeProtectedHeader } from "jose";
-import type { Clock } from "../../src/clock.ts";
-import { type JwksdError, StoreError } from "../../src/errors.ts";
-import { type Provider, createProvider } from "../../src/provider/provider.ts";
-import type { KeySink, KeyManager, KeyManagerOptions, ManagerEvent } from "../../src/manager/types.ts";
-import { type Copy, type CopyManager, createKeyManager, manageKeys } from "../../src/manager/manager.ts";
-import type { Command } from "../../src/rotation/commands.ts";
-import { rotationPolicy } from "../../src/rotation/policy.ts";
-import { memoryStore } from "../../src/store/memory.ts";
-import type { KeyRecord, KeyStore } from "../../src/store/store.ts";
+import type { Clock } from "../../src/base/clock.ts";
+import { type JwksdError, StoreError } from "../../src/base/errors.ts";
+import { type Provider, createProvider } from "../../src/library/provider/provider.ts";
+import type { KeySink, KeyManager, KeyManagerOptions, ManagerEvent } from "../../src/rotation/manager/types.ts";
+import { type Copy, type ServiceManager, createKeyManager, manageKeys } from "../../src/rotation/manager/manager.ts";
+import type { Command } from "../../src/rotation/rules/commands.ts";
+import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
+import { memoryStore } from "../../src/rotation/store/memory.ts";
+import type { KeyRecord, KeyStore } from "../../src/rotation/store/store.ts";
 import { newWrappingKey, vaultOf } from "../support/managed.ts";
 import { WrittenStore } from "../support/written-store.ts";
 import { start } from "../rotation/key-records.ts";
@@ -84,7 +84,7 @@ export class World {
   }
 
   /** Starts a manager that publishes a copy, in the place of a provider. */
-  async startCopy(copy: Copy, choice: ManagerChoice = {}): Promise<CopyManager> {
+  async startCopy(copy: Copy, choice: ManagerChoice = {}): Promise<ServiceManager> {
     const vault = await vaultOf(choice.store ?? this.store, [this.wrappingKey], {
       issuer: choice.issuer ?? issuer,
       isChosen: true,

@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import type { Answer } from "../../src/page/answer.ts";
-import { html, lines } from "../../src/page/html.ts";
-import { page, pageParts, pagePolicy, withoutRelative } from "../../src/page/page.ts";
-import { script } from "../../src/page/script.ts";
-import { style } from "../../src/page/style.ts";
-import { rotationPolicy } from "../../src/rotation/policy.ts";
-import type { Known } from "../../src/status/known.ts";
-import { statusOf } from "../../src/status/status.ts";
+import type { Answer } from "../../src/service/admin/page/answer.ts";
+import { html, lines } from "../../src/service/admin/page/html.ts";
+import { page, pageParts, pagePolicy, withoutRelative } from "../../src/service/admin/page/page.ts";
+import { script } from "../../src/service/admin/page/script.ts";
+import { style } from "../../src/service/admin/page/style.ts";
+import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
+import type { Known } from "../../src/service/admin/known.ts";
+import { statusOf } from "../../src/service/admin/status.ts";
 import { day, hour, lease, record, start, waiting } from "../rotation/key-records.ts";
 
 const nonce = "bm9uY2U=";
@@ -44,27 +44,27 @@ function knownWith(hostile: string): Known {
       isVerified: false,
       health: {
         failure,
-        fencedAt: start,
+        fence: failure,
         heldBack: { [`${hostile}2`]: failure },
         unopened: { [hostile]: failure },
         undestroyed: { [hostile]: failure },
-      },
-      store: {
-        lastAttemptAt: start,
-        lastError: failure,
-        revision: 7,
-        revisionSince: start - hour,
-        loaded: {
-          leases: [
-            lease("self", { publishes: 7, name: hostile }),
-            lease("old", { publishes: 6, name: hostile, signsWith: [hostile] }),
-          ],
-          now: start,
-          at: start,
+        store: {
+          lastAttemptAt: start,
+          lastError: failure,
+          revision: 7,
+          revisionSince: start - hour,
+          loaded: {
+            leases: [
+              lease("self", { publishes: 7, name: hostile }),
+              lease("old", { publishes: 6, name: hostile, signsWith: [hostile] }),
+            ],
+            now: start,
+            at: start,
+          },
         },
-        audit: [{ number: 1, at: start - hour, type: "announced", kid: hostile, use: "sig", reason: hostile }],
-        self: { id: "self", name: hostile, publishes: 7, signsWith: [] },
       },
+      audit: [{ number: 1, at: start - hour, type: "announced", kid: hostile, use: "sig", reason: hostile }],
+      lease: { id: "self", publishes: 7, signsWith: [] },
     },
     refused: failure,
     events: [{ at: start, level: "error", message: hostile, details: { [hostile]: hostile } }],
@@ -140,7 +140,7 @@ describe("the page", () => {
     assert.ok(faults.indexOf("warning") > faults.lastIndexOf("error"));
     const count = (severity: string): number => faults.filter((one) => one === severity).length;
     assert.ok(plain.includes(`${count("error")} errors and ${count("warning")} warnings.`));
-    const text = plain.indexOf("The lease of this replica has ended");
+    const text = plain.indexOf("This replica may not sign, and /readyz says 503");
     assert.ok(text > 0 && text < plain.indexOf("At a glance"));
     for (const command of ["jwksd keys", "jwksd replicas", "jwksd keys rewrap", "kill -HUP 42"]) {
       assert.match(plain, new RegExp(`<pre[^>]*>${command}</pre>`));

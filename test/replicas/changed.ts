@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { registerHooks } from "node:module";
 import { fileURLToPath } from "node:url";
-import type { JwksdError, StoreError } from "../../src/errors.ts";
-import type { createKeyManager } from "../../src/manager/manager.ts";
-import type { memoryStore } from "../../src/store/memory.ts";
+import type { JwksdError, StoreError } from "../../src/base/errors.ts";
+import type { createKeyManager } from "../../src/rotation/manager/manager.ts";
+import type { memoryStore } from "../../src/rotation/store/memory.ts";
 
 /*
  * The managers of this process with one rule changed: each change is a graph of modules of its own, whose text is changed while it is loaded.
@@ -63,9 +63,9 @@ export async function codeWith(
 ): Promise<Code> {
   changes.set(name, edits);
   for (const file of others) await load(name, file);
-  const manager = await load<Pick<Code, "createKeyManager">>(name, "manager/manager.ts");
-  const store = await load<Pick<Code, "memoryStore">>(name, "store/memory.ts");
-  const errors = await load<Pick<Code, "StoreError" | "JwksdError">>(name, "errors.ts");
+  const manager = await load<Pick<Code, "createKeyManager">>(name, "rotation/manager/manager.ts");
+  const store = await load<Pick<Code, "memoryStore">>(name, "rotation/store/memory.ts");
+  const errors = await load<Pick<Code, "StoreError" | "JwksdError">>(name, "base/errors.ts");
   for (const edit of edits) assert.ok(made.has(edit), `${name}: ${edit[0]} was not loaded`);
   return { ...manager, ...store, ...errors };
 }

@@ -1,16 +1,16 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import * as jose from "jose";
-import { SignerError } from "../../src/errors.ts";
-import { createKeyring } from "../../src/manager/keyring.ts";
-import { externalKey } from "../../src/manager/make-key.ts";
-import { announce } from "../../src/rotation/commands.ts";
-import { rotationPolicy } from "../../src/rotation/policy.ts";
-import { signFresh } from "../../src/server/sign.ts";
-import { localSigner } from "../../src/signer/local.ts";
-import type { ExternalSigner } from "../../src/signer/signer.ts";
-import { memoryStore } from "../../src/store/memory.ts";
-import type { KeyStore } from "../../src/store/store.ts";
+import { SignerError } from "../../src/base/errors.ts";
+import { createKeyring } from "../../src/rotation/manager/keyring.ts";
+import { externalKey } from "../../src/rotation/manager/make-key.ts";
+import { announce } from "../../src/rotation/rules/commands.ts";
+import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
+import { signFresh } from "../../src/service/endpoint/sign.ts";
+import { localSigner } from "../../src/keys/signer/local.ts";
+import type { ExternalSigner } from "../../src/keys/signer/signer.ts";
+import { memoryStore } from "../../src/rotation/store/memory.ts";
+import type { KeyStore } from "../../src/rotation/store/store.ts";
 import { ecKey } from "../support/keys.ts";
 import { newWrappingKey, vaultOf } from "../support/managed.ts";
 import { simulatedClock } from "../support/simulated.ts";
@@ -132,10 +132,12 @@ describe("the clock of the machine and that of the store", () => {
     });
   }
 
-  test("a store that takes long to answer is no difference", async () => {
+  test("a store that takes long to answer may differ by as much", async () => {
     const { sign, setAhead, delays } = await oneKey();
-    delays.load = [4_000];
-    setAhead(-skewMs);
+    delays.load = [4_000, 4_000];
+    setAhead(4_000 - skewMs);
     assert.equal((await sign())["aud"], "a");
+    setAhead(4_000 - skewMs - 1);
+    await assert.rejects(sign(), isFenced);
   });
 });

@@ -5,11 +5,11 @@ import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import { brotliDecompressSync, gunzipSync, inflateSync } from "node:zlib";
 import ipaddr from "ipaddr.js";
-import { withDeadline } from "../../async.ts";
-import { systemClock } from "../../clock.ts";
-import { isPublicAddress } from "../../node/guarded-fetch.ts";
-import { addressesOf, limitInformational, lookupOf } from "../../node/outgoing.ts";
-import type { Address } from "../../node/host-addresses.ts";
+import { withDeadline } from "../../base/async.ts";
+import { systemClock } from "../../base/clock.ts";
+import { isPublicAddress } from "../../library/node/guarded-fetch.ts";
+import { addressesOf, limitInformational, lookupOf } from "../../library/node/outgoing.ts";
+import type { Address } from "../../library/node/host-addresses.ts";
 import type { Exchange, Failure } from "../observations.ts";
 import { counted } from "../format.ts";
 
