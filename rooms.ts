@@ -144,6 +144,7 @@ export const rooms: Readonly<Record<string, Room>> = {
       "library/token",
       "rotation/rules",
       "service/admin",
+      "service/admin/page",
     ],
     packages: ["jose", "node:", "commander"],
   },

@@ -46,7 +46,7 @@ function secretsOf(object: Readonly<Record<string, unknown>>): string[] {
 }
 
 /** Whether a text is a private key in PEM, or in the base64 DER of PKCS #1, PKCS #8 or RFC 5915 where a certificate is expected. */
-function isPrivateText(text: string): boolean {
+export function isPrivateText(text: string): boolean {
   return pem.test(text) || (text.length > 60 && isPrivateDer(text.slice(0, 24)));
 }
 
