@@ -245,10 +245,12 @@ export function checkStore(name: string, open: () => Promise<StoreUnderTest>, ro
       const events = await store.events();
       assert.deepEqual(records, [whole]);
       assert.deepEqual(events, [{ ...eventOf("whole"), number: 1 }]);
-      // Or is frozen.
+      await store.commit(1, [encryption, { ...whole, endedAt: 5 }], []);
+      assert.deepEqual(records, [whole], "what was loaded stays as it was");
+      await store.commit(2, [whole, encryption], []);
       Reflect.set((records[0] as KeyRecord).publicJwk, "x", "changed");
       (events[0] as { reason: string }).reason = "changed";
-      assert.deepEqual((await store.load()).records, [whole]);
+      assert.deepEqual((await store.load()).records, [whole, encryption]);
       assert.equal((await store.events())[0]?.reason, "planned");
     });
 

@@ -356,37 +356,6 @@ test("what others commit while it looks is no file that was overwritten, and not
   for (const store of [one, two]) assert.deepEqual(await kidsOf(store), kids);
 });
 
-test("a record that has not changed is the same object in the next snapshot, however it was changed in the file", async (t) => {
-  const path = await temporaryPath(t);
-  const [store, other] = [await filled(path, ["a", "b"]), await sqliteStore(path)];
-  t.after(async () => (await store.close(), other.close()));
-  const before = (await store.load()).records;
-  await other.commit(1, [tombstone("a"), { ...tombstone("b"), endedAt: 5 }, tombstone("c")], []);
-  const after = (await store.load()).records;
-  assert.equal(after[0], before[0]);
-  assert.deepEqual(after.slice(1), [{ ...tombstone("b"), endedAt: 5 }, tombstone("c")]);
-  edit(path, `UPDATE keys SET record = json_set(record, '$.endedAt', 7) WHERE kid = '"a"'`);
-  assert.equal((await store.load()).records[0]?.endedAt, 7);
-  assert.equal(await store.commit(2, after, []), 3, "what was loaded can be committed as it is");
-  assert.equal((await other.load()).records[0]?.endedAt, before[0]?.endedAt);
-});
-
-test("of another history all is read: of an older copy that was put back, and has grown since", async (t) => {
-  const path = await temporaryPath(t);
-  const [store, other] = [await filled(path, ["a", "b"]), await sqliteStore(path)];
-  t.after(async () => (await store.close(), other.close()));
-  edit(path, `VACUUM INTO '${path}.copy'`);
-  await store.commit(1, [tombstone("a"), { ...tombstone("b"), endedAt: 2 }], []);
-  const copied = ["state", "keys", "events", "commits"].map(
-    (table) => `DELETE FROM ${table}; INSERT INTO ${table} SELECT * FROM copy.${table};`,
-  );
-  edit(path, `ATTACH '${path}.copy' AS copy; BEGIN; ${copied.join(" ")} COMMIT`);
-  await other.commit(1, [{ ...tombstone("a"), endedAt: 2 }, tombstone("b")], []);
-  const { records } = await other.load();
-  await other.commit(2, [...records, tombstone("c")], []);
-  assert.deepEqual(await committed(store), await committed(other));
-});
-
 test("a link that leads to another file is followed", async (t) => {
   const path = await temporaryPath(t);
   for (const kid of ["a", "b"]) await (await filled(`${path}.${kid}`, [kid])).close();

@@ -73,7 +73,7 @@ export function createKeyring(vault: Vault, options: KeyringOptions) {
 
   async function decided(snapshot: Snapshot, decide: Decide): Promise<Decision> {
     const { records: stored, now } = snapshot;
-    checkRecords(stored, last);
+    checkRecords(stored);
     checkNotRolledBack(stored, last);
     checkAnnounced(stored);
     if (!passesOverLost) await opener.checkWrapped(stored);

@@ -19,7 +19,7 @@ const migrations: readonly string[] = [
      signs_with TEXT NOT NULL, until INTEGER NOT NULL, serial INTEGER NOT NULL DEFAULT 0,
      for_ms INTEGER NOT NULL, ended INTEGER NOT NULL DEFAULT 0
    ) STRICT;`,
-  // So that only what has changed is read. The id tells two histories apart.
+  // Nothing reads these any more. `revision` is still written, for a process of the version before, which reads only what has changed.
   `ALTER TABLE keys ADD COLUMN revision INTEGER NOT NULL DEFAULT 0;
    CREATE INDEX keys_by_revision ON keys (revision);
    CREATE TABLE commits (revision INTEGER PRIMARY KEY, id TEXT NOT NULL) STRICT;`,
