@@ -1,7 +1,8 @@
 // A seal over many records.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { decodeProtectedHeader } from "jose";
+import { FlattenedSign, type JWSHeaderParameters, decodeProtectedHeader } from "jose";
+import { canonicalJson } from "../../src/base/json.ts";
 import { servedBy } from "../../src/rotation/custody/owner.ts";
 import { claimedOwner, makeSeal, openSeal } from "../../src/rotation/custody/seal.ts";
 import { createVault } from "../../src/rotation/custody/vault.ts";
@@ -64,6 +65,19 @@ test("a seal that was made for these records is theirs, in other objects, too", 
     const made = await makeSeal(keys[0], owner, revision, structuredClone(records));
     assert.equal((await openSeal(keys, { revision, records, seal: made })).owner.issuer, owner.issuer);
   }
+});
+
+test("a MAC of another type under the same key is no seal", async () => {
+  const payload = new TextEncoder().encode(canonicalJson({ revision, records: good }));
+  const made = async (typ: string): Promise<string> => {
+    const header = { ...(decodeProtectedHeader(seal) as JWSHeaderParameters), typ };
+    const { protected: text, signature } = await new FlattenedSign(payload)
+      .setProtectedHeader(header)
+      .sign(keys[0].sealKey);
+    return `${text}..${signature}`;
+  };
+  assert.equal(await made("jwksd-seal"), seal);
+  await assert.rejects(openSeal(keys, { revision, records: good, seal: await made("other") }), isFound);
 });
 
 describe("a seal of an earlier jwksd, which hashed blocks of 32 records", async () => {
