@@ -106,7 +106,8 @@ export async function versionOf(query: Query, name: string): Promise<number | un
 const isCurrent = (version: number | undefined): boolean => stepsFrom(version).length === 0;
 
 /** Brings the schema to the newest version; of many who start at once, one does. */
-export async function migrate(connections: Connections, name: string): Promise<void> {
+export async function migrate(connections: Connections): Promise<void> {
+  const { name } = connections;
   // Most users need no right to make anything: it is made already.
   if (isCurrent(await versionOf((...args) => connections.query(...args), name))) return;
   const begin = "BEGIN ISOLATION LEVEL READ COMMITTED";
