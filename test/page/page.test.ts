@@ -44,7 +44,7 @@ function knownWith(hostile: string): Known {
       isVerified: false,
       health: {
         failure,
-        fencedAt: start,
+        fence: failure,
         heldBack: { [`${hostile}2`]: failure },
         unopened: { [hostile]: failure },
         undestroyed: { [hostile]: failure },

@@ -54,7 +54,7 @@ const table: Readonly<Record<string, readonly [Known, ...[string, string][]]>> =
   ],
   "the store was out of reach": [managed({ store: { ...store, lastError: failure } })],
   "the lease has ended": [
-    managed({ health: { ...health, failure, fencedAt: start } }),
+    managed({ health: { ...health, failure, fence: { ...failure, at: start } } }),
     ["ERR_STORE_UNAVAILABLE", "jwksd keys"],
     ["REPLICA_FENCED", "jwksd replicas"],
   ],

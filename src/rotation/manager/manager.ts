@@ -14,7 +14,7 @@ import { createManagerMetrics } from "./metrics.ts";
 import { checkManagerOptions } from "./options.ts";
 import { servedBy } from "../custody/owner.ts";
 import { keysetsOf } from "./private-keys.ts";
-import { createReplica } from "./replica.ts";
+import { createReplica, leaseEnded } from "./replica.ts";
 import { createSchedule } from "./schedule.ts";
 import { createSinks } from "./sinks.ts";
 import { createSteps } from "./steps.ts";
@@ -93,14 +93,14 @@ export async function manageKeys(vault: Vault, options: ManageOptions): Promise<
       ? createReplica(vault.store, { ...lease, name: options.replicaName ?? "jwksd" })
       : createCopyLease(vault.store, { ...lease, name: copy.name });
   const clocks = createClocks(clock, policy.clockSkewSeconds * 1000);
-  const schedule = createSchedule(policy, clocks);
-  const inUse = createKeysInUse({ policy, keyring, replica, sinks, signs, emit });
+  const schedule = createSchedule(policy, clocks, clock);
+  const inUse = createKeysInUse({ policy, keyring, replica, sinks, signs: () => signs && fence === undefined, emit });
   const steps = createSteps({ policy, vault, keyring, replica, clocks, schedule, inUse, emit });
   const loop = createLoop(turn, { clock, signal, onFailure, onRecovery: () => emit({ type: "recovered" }) });
-  /** Whether the store has to be looked at, and the time by which it has to be in any case. */
+  /** Whether the store has to be looked at, whatever the plan says: it has changed, or the last look has failed. */
   let mustLook = true;
-  let lookAt = -Infinity;
-  let isFenced = false;
+  /** Why this process may not sign. */
+  let fence: SignerError | undefined;
 
   /** A turn. Where others have ended the lease, it joins anew at once; where that is in vain, it waits as after any failure. */
   async function turn(): Promise<Turned> {
@@ -112,33 +112,46 @@ export async function manageKeys(vault: Vault, options: ManageOptions): Promise<
     }
   }
 
+  /**
+   * How long it is until the store has to be looked at, in milliseconds. The plan decides that at each wake-up anew, because a timer may
+   * be early and clocks may be set: what is due and not done is still due.
+   */
+  function lookInMs(): number {
+    const { records, revision } = inUse.state;
+    if (mustLook || replica.told.publishes !== revision) return 0;
+    const everyMs = isWaitingForReplicas(records, policy) ? Math.min(Math.max(leaseMs / 60, 250), 60_000) : leaseMs;
+    return Math.max(Math.min(schedule.dueInMs(records), everyMs - clocks.sinceLookMs()), 0);
+  }
+
   /** Takes what is due, takes over what others did, and tells them. */
   async function takeTurn(): Promise<Turned> {
     await replica.join();
-    const { revision } = inUse.state;
-    const isRenewal = !mustLook && clock.now() < lookAt && replica.told.publishes === revision;
-    if (isRenewal && (await replica.tell(replica.told)) === revision) return turned();
-    mustLook = true;
-    do {
-      await inUse.adopt(await steps.take());
-      if (keyring.createSigner !== undefined && !signal.aborted) await steps.makeExternalKey();
-      // What was just told may be what a step waited for.
-    } while (await inUse.acknowledge());
-    [mustLook, isFenced] = [false, false];
-    return turned();
+    const isRenewed = lookInMs() > 0 && (await replica.tell(replica.told)) === inUse.state.revision;
+    if (!isRenewed) {
+      mustLook = true;
+      do {
+        const taken = await steps.take();
+        noteFence();
+        await inUse.adopt(taken);
+        if (keyring.createSigner !== undefined && !signal.aborted) await steps.makeExternalKey();
+        // What was just told may be what a step waited for.
+      } while (await inUse.acknowledge());
+      mustLook = false;
+    }
+    noteFence();
+    // It is tried again.
+    sinks.check();
+    // After a failure to make the next key, the next attempt tells whether it is mended.
+    return { wakeInMs: Math.min(lookInMs(), replica.renewInMs), isPending: steps.isMaking };
   }
 
-  /** When the next turn is due. @throws what a sink threw: it is tried again */
-  function turned(): Turned {
-    const { records } = inUse.state;
-    sinks.check();
-    const now = clocks.now();
-    const { wakeAt } = schedule.plan(records, now);
-    const looks = isWaitingForReplicas(records, policy) ? [Math.min(Math.max(leaseMs / 60, 250), 60_000)] : [];
-    const lookInMs = Math.max(Math.min(wakeAt - now, ...schedule.triesInMs(now), ...looks), 0);
-    lookAt = clock.now() + lookInMs;
-    // After a failure to make the next key, the next attempt tells whether it is mended.
-    return { wakeInMs: Math.min(lookInMs, replica.renewInMs), isPending: steps.isMaking };
+  /** Whoever may not sign tells the others so at the next look, and tells them again before it signs. */
+  function noteFence(): void {
+    const before = fence;
+    fence = replica.holds ? (signs ? clocks.fault : undefined) : leaseEnded(signal);
+    if (fence?.message === before?.message || signal.aborted) return;
+    mustLook = true;
+    emit(fence === undefined ? { type: "unfenced" } : { type: "fenced", error: fence });
   }
 
   async function onFailure(error: unknown, retryInMs: number): Promise<void> {
@@ -148,17 +161,15 @@ export async function manageKeys(vault: Vault, options: ManageOptions): Promise<
     if (records.length === 0) return;
     schedule.noteTried(records);
     emit({ type: "failed", error: asJwksdError(error), retryInMs });
-    if (!replica.holds && !isFenced) {
-      isFenced = true;
-      emit({ type: "fenced" });
-    }
+    noteFence();
     if (error instanceof StoreError && outages.has(error.code)) await inUse.shorten();
   }
 
   function checkMaySign(kid: string): void {
+    noteFence();
     try {
+      if (fence !== undefined) throw fence;
       replica.checkMaySign(kid);
-      clocks.check();
     } catch (error) {
       // It may be mended by now. However many tokens are asked for, the store is asked once a second.
       mustLook = true;
@@ -193,7 +204,7 @@ export async function manageKeys(vault: Vault, options: ManageOptions): Promise<
       return inUse.state.records;
     },
     get isReady() {
-      return replica.isReady;
+      return replica.isReady && fence === undefined;
     },
     get isAcknowledged() {
       return replica.told.publishes === inUse.state.revision && !sinks.isBehind;
@@ -218,8 +229,8 @@ export async function manageKeys(vault: Vault, options: ManageOptions): Promise<
     execute: (command) =>
       loop.run(async () => {
         const { records, events } = await keyring
-          .change((stored, now, snapshot) => {
-            clocks.look(snapshot);
+          .change((stored, now, seen) => {
+            clocks.look(seen);
             return applyCommand(schedule.withWaitsAsSeen(stored, now), command, policy, now);
           })
           .catch((error: unknown) => {
@@ -247,7 +258,7 @@ export async function manageKeys(vault: Vault, options: ManageOptions): Promise<
         policy,
         published: replica.told.publishes,
         stored: inUse.state.revision,
-        isReady: replica.isReady,
+        isReady: replica.isReady && fence === undefined,
       }),
     close,
   };

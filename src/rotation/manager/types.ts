@@ -26,10 +26,12 @@ export type ManagerEvent =
    */
   | { readonly type: "unsealed" }
   /**
-   * This replica could not renew its lease in time: the others no longer rely on it. It does not sign and is not ready until it has reached
-   * the store again.
+   * This process may not sign and is not ready (`ERR_SIGNER_FENCED`): it could not renew its lease in time, so the others no longer rely on
+   * it, or its clock and that of the store differ by more than `clockSkewSeconds`.
    */
-  | { readonly type: "fenced" }
+  | { readonly type: "fenced"; readonly error: JwksdError }
+  /** It may sign again. */
+  | { readonly type: "unfenced" }
   /** It works again. */
   | { readonly type: "recovered" }
   /** An announced key cannot be opened or cannot sign, so it does not become active yet; the active key stays. */

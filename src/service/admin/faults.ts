@@ -99,14 +99,14 @@ function notReady(why: string): Fault {
   };
 }
 
-function fenced({ health: { fencedAt } }: KnownManager): Fault | undefined {
-  if (fencedAt === undefined) return undefined;
+function fenced({ health: { fence } }: KnownManager): Fault | undefined {
+  if (fence === undefined) return undefined;
   return {
     severity: "error",
     code: "REPLICA_FENCED",
-    text: "The lease of this replica has ended, so the others no longer rely on it: it does not sign, and /readyz says 503.",
-    since: fencedAt,
-    remedy: "It joins again by itself as soon as it reaches the store. This command lists the replicas:",
+    text: `This replica may not sign, and /readyz says 503: ${ended(fence.message)}`,
+    since: fence.at,
+    remedy: "It signs again by itself as soon as that is mended. This command lists the replicas:",
     command: "jwksd replicas",
   };
 }

@@ -46,8 +46,8 @@ export interface StoreSeen {
 export interface ManagerHealth {
   /** The last failure, until it has recovered. */
   readonly failure?: KnownError | undefined;
-  /** The others no longer rely on this process since then. */
-  readonly fencedAt?: number | undefined;
+  /** Why this process may not sign, and since when. */
+  readonly fence?: KnownError | undefined;
   /** By kid: announced keys that cannot sign. */
   readonly heldBack: Readonly<Record<string, KnownError>>;
   /** By kid: active keys that cannot be opened here. */

@@ -47,7 +47,7 @@ export interface ReplicaStatus {
   /** By how many revisions. */
   readonly behind: number;
   readonly signsWith: readonly string[];
-  /** It may not sign, because its lease has ended. Only this process knows that of itself. */
+  /** It may not sign: its lease has ended, or its clock is wrong. Only this process knows that of itself. */
   readonly isFenced: boolean;
 }
 
@@ -213,7 +213,7 @@ function replicasOf(manager: KnownManager, now: number): ReplicaStatus[] {
       publishes,
       behind: Math.max(at.revision - publishes, 0),
       signsWith,
-      isFenced: isSelf && health.fencedAt !== undefined,
+      isFenced: isSelf && health.fence !== undefined,
     };
   });
 }

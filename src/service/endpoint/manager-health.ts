@@ -9,9 +9,11 @@ export function healthAfter(health: ManagerHealth, event: ManagerEvent, at: numb
     case "failed":
       return { ...health, failure: knownError(event.error, health.failure?.at ?? at) };
     case "fenced":
-      return { ...health, fencedAt: at };
+      return { ...health, fence: knownError(event.error, at) };
+    case "unfenced":
+      return { ...health, fence: undefined };
     case "recovered":
-      return { ...health, failure: undefined, fencedAt: undefined };
+      return { ...health, failure: undefined };
     case "changed":
       // Those that still cannot be opened or cannot sign are told again after this.
       return { ...health, heldBack: {}, unopened: {} };
