@@ -18,6 +18,7 @@ import { type PostgresServer, startPostgres, startStandby } from "../support/pos
 import { committed, eventOf, tombstone } from "../support/records.ts";
 import { eventually, freePort, temporaryFolder } from "../support/service.ts";
 import { soak } from "../support/soak.ts";
+import { World, issuer, seen } from "../manager/world.ts";
 import { endChild, startChild } from "./processes.ts";
 import { checkSteps } from "./steps.ts";
 
@@ -334,6 +335,40 @@ describe("the store in PostgreSQL", { skip }, () => {
       const noticed = change(store, t);
       await store.commit(2, [tombstone("a")], []);
       await noticed;
+    });
+
+    test("a replica whose user may only read takes over what others did, also after its lease has ended", async (t) => {
+      const name = database();
+      const stores = await opened(t, server.url(name));
+      server.sql("DROP ROLE IF EXISTS reader; CREATE ROLE reader LOGIN");
+      server.sql(rights.replaceAll(":user", "reader"), name);
+      const read = await opened(t, `postgres://reader@127.0.0.1:${server.port}/${name}`);
+      const world = new World();
+      const policy = { leaseSeconds: 60 };
+      const other = await world.start({ policy, store: stores.store(issuer) });
+      const reader = await world.start({ policy, store: read.store(issuer) });
+      server.sql("REVOKE INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA jwksd FROM reader", name);
+      await world.pass(120_000);
+      await world.run(other, { type: "rotate", use: "sig", key: await other.manager.makeKey("sig"), now: true });
+      await world.pass(60_000);
+      const { kids } = await seen(other);
+      assert.deepEqual([kids.length, (await seen(reader)).kids], [2, kids]);
+      assert.equal(reader.manager.isReady, false);
+      for (const replica of [reader, other]) await world.stop(replica);
+    });
+
+    test("an error of the server that jwksd does not know is told in the server's words, without its details", async (t) => {
+      const name = database();
+      const store = (await opened(t, server.url(name))).store(issuerOf());
+      server.sql(
+        `CREATE FUNCTION refuse() RETURNS trigger AS $$ BEGIN RAISE EXCEPTION 'too early for a commit'
+           USING ERRCODE = '08P01', DETAIL = 'sesame', HINT = 'sesame'; END $$ LANGUAGE plpgsql;
+         CREATE TRIGGER refuse BEFORE INSERT ON jwksd.keys FOR EACH ROW EXECUTE FUNCTION refuse()`,
+        name,
+      );
+      const says = /\(08P01\): the server says "too early for a commit"; try again$/;
+      const error = await refusal(store.commit(0, [tombstone("a")], []), "ERR_STORE_UNAVAILABLE", says);
+      assert.ok(!inspect(error, { depth: Infinity, showHidden: true }).includes("sesame"));
     });
 
     test("a schema of another program, and of a later jwksd, are refused and left alone", async () => {

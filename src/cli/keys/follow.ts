@@ -4,6 +4,7 @@ import type { JwksdError } from "../../base/errors.ts";
 import type { Changed } from "../../rotation/manager/compare-and-set.ts";
 import { printable } from "../../base/printable.ts";
 import { type ReplicasAt, heardOf, lateText } from "../../service/admin/replicas.ts";
+import { hasFollowed } from "../../rotation/rules/waits.ts";
 import type { Lease } from "../../rotation/store/store.ts";
 import { type Io, tell } from "../io.ts";
 import type { CommandKeys } from "./open-keys.ts";
@@ -37,7 +38,7 @@ export async function follow(
     for (;;) {
       const { now, revision: newest, leases: all } = await vault.store.load();
       const leases = heardOf(all, now);
-      const late = leases.filter(({ publishes }) => publishes < revision);
+      const late = leases.filter((lease) => !hasFollowed(lease, revision, newest));
       const leftMs = end - performance.now();
       if (late.length === 0 || leftMs <= 0) {
         if (late.length > 0) io.exitCode = notFollowed;

@@ -110,7 +110,7 @@ export function replicaJson(lease: Lease, replicas: ReplicasAt, more: object = {
     id,
     name,
     publishes,
-    revisionsBehind: Math.max(replicas.revision - publishes, 0),
+    revisionsBehind: replicas.revision - publishes,
     signsWith,
     heardAt: iso(heardAt(lease, replicas)),
     until: isStanding(lease) ? null : iso(until),

@@ -49,6 +49,12 @@ const outages: ReadonlySet<string> = new Set<ErrorCode>([
   "ERR_LEASE_ENDED",
 ]);
 
+/** How often a turn is taken that others have come between. */
+const turnAttempts: ReadonlyMap<string, number> = new Map<ErrorCode, number>([
+  ["ERR_LEASE_ENDED", 2],
+  ["ERR_STORE_CONFLICT", 5],
+]);
+
 /** A copy of the documents that is served without the process that writes it. */
 export interface Copy extends KeySink {
   /** The same for every process that writes this copy. */
@@ -102,13 +108,18 @@ export async function manageKeys(vault: Vault, options: ManageOptions): Promise<
   /** Why this process may not sign. */
   let fence: SignerError | undefined;
 
-  /** A turn. Where others have ended the lease, it joins anew at once; where that is in vain, it waits as after any failure. */
+  /**
+   * A turn. Where others have ended the lease, it joins anew at once; where they were quicker with a commit, it looks again at once. Where
+   * that is in vain, it waits as after any failure.
+   */
   async function turn(): Promise<Turned> {
-    try {
-      return await takeTurn();
-    } catch (error) {
-      if (error instanceof StoreError && error.code === "ERR_LEASE_ENDED") return takeTurn();
-      throw error;
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        return await takeTurn();
+      } catch (error) {
+        const attempts = error instanceof StoreError ? (turnAttempts.get(error.code) ?? 1) : 1;
+        if (attempt >= attempts) throw error;
+      }
     }
   }
 
@@ -125,7 +136,11 @@ export async function manageKeys(vault: Vault, options: ManageOptions): Promise<
 
   /** Takes what is due, takes over what others did, and tells them. */
   async function takeTurn(): Promise<Turned> {
-    await replica.join();
+    await replica.join().catch(async (error: unknown) => {
+      // What others did counts, even if this replica cannot write.
+      if (inUse.state.records.length > 0) await steps.takeOver().catch(() => {});
+      throw error;
+    });
     const isRenewed = lookInMs() > 0 && (await replica.tell(replica.told)) === inUse.state.revision;
     if (!isRenewed) {
       mustLook = true;

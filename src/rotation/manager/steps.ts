@@ -88,6 +88,12 @@ export function createSteps({ policy, vault, keyring, replica, clocks, schedule,
       }
     },
 
+    /** Takes over what others did, and changes nothing. @throws what `keyring.preview` throws */
+    async takeOver(): Promise<void> {
+      const { before: records, seen, revision } = await keyring.preview((records) => ({ records, events: [] }));
+      await inUse.adopt({ records, events: [], before: records, seen, revision });
+    },
+
     /** Makes the next signing key in its HSM or key service, if it is due. One replica does, so that no others are left over there. */
     async makeExternalKey(): Promise<void> {
       const { records } = inUse.state;

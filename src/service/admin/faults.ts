@@ -2,6 +2,7 @@ import { heldUpSteps, heardOf, heldUpText, lateText, type ReplicasAt } from "./r
 import { dueSteps } from "../../rotation/rules/due.ts";
 import { durationText, kidText, relativeText, timeText } from "../../rotation/rules/format.ts";
 import { stateSince } from "../../rotation/rules/records.ts";
+import { hasFollowed } from "../../rotation/rules/waits.ts";
 import type { KeyRecord } from "../../rotation/store/store.ts";
 import type { Known, KnownError, KnownManager, KnownWithoutStore } from "./known.ts";
 import { type Remedy, remedyOf, shellWord } from "./remedies.ts";
@@ -189,7 +190,7 @@ function waiting({ records, policy }: KnownManager, at: ReplicasAt): Fault[] {
 function behind({ records, store }: KnownManager, at: ReplicasAt): Fault[] {
   if (store.revisionSince === undefined || at.now <= store.revisionSince + graceMs) return [];
   return at.leases
-    .filter(({ publishes }) => publishes < at.revision)
+    .filter((lease) => !hasFollowed(lease, at.revision))
     .map((lease) => ({
       severity: "warning",
       code: "REPLICA_BEHIND",

@@ -89,7 +89,8 @@ export function reliedOnText(lease: Lease, { now }: ReplicasAt): string {
 export function publishesText({ publishes }: Lease, { revision }: Replicas): string {
   if (publishes === 0) return "nothing yet";
   const behind = revision - publishes;
-  return behind <= 0 ? "the newest" : `${behind} revision${behind === 1 ? "" : "s"} behind`;
+  if (behind < 0) return `revision ${publishes}, which the store no longer has`;
+  return behind === 0 ? "the newest" : `${behind} revision${behind === 1 ? "" : "s"} behind`;
 }
 
 /**
@@ -104,6 +105,8 @@ export function lateText(lease: Lease, records: readonly KeyRecord[], at: Replic
   const signs = old.length === 0 ? "" : `, and sign with ${old.map((kid) => `"${kidText(kid)}"`).join(" and ")}`;
   const refused = gone.length === 0 ? "" : " Verifiers with the new set refuse such tokens.";
   const text = replicaText(lease, at);
+  const ahead = `${text.charAt(0).toUpperCase()}${text.slice(1)}, publishes revision ${lease.publishes}, which the store no longer has.`;
+  if (lease.publishes > at.revision) return `${ahead} It refuses an older copy of its store until it is restarted.`;
   const end = isStanding(lease) ? "jwksd publish has written it" : `${timeText(lease.until)} at most`;
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}, may serve the keys of before${signs}, until ${end}.${refused}`;
 }

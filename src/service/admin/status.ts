@@ -211,7 +211,7 @@ function replicasOf(manager: KnownManager, now: number): ReplicaStatus[] {
       lastSeenAt: heardAt(lease, at),
       until: isStanding(lease) ? Infinity : until,
       publishes,
-      behind: Math.max(at.revision - publishes, 0),
+      behind: at.revision - publishes,
       signsWith,
       isFenced: isSelf && health.fence !== undefined,
     };

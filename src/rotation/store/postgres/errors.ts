@@ -1,4 +1,5 @@
 import { JwksdError, StoreError } from "../../../base/errors.ts";
+import { printable } from "../../../base/printable.ts";
 
 /** What SQLSTATEs mean here, and what to do. A class stands for all of its codes. @see PostgreSQL's "Appendix A: Error Codes" */
 const advice = new Map([
@@ -51,8 +52,9 @@ export function postgresError(error: unknown, name: string): JwksdError {
     certificates.find(([codes]) => codes.test(word))?.[1] ??
     (message.includes("does not support SSL") ? "it has no TLS; see sslmode" : undefined) ??
     (/SASL|password must be/.test(message) ? "it wants a password; see PGPASSWORD and ~/.pgpass" : undefined) ??
-    "try again";
-  // Not the error itself: its details may show rows.
+    // The words of the server. Its detail, hint and context may show rows.
+    (state === undefined ? "try again" : `the server says ${JSON.stringify(printable(message))}; try again`);
+  // Not the error itself, for the same reason.
   const cause = new Error(state === undefined ? message : `${state}: ${message}`);
   return new StoreError("ERR_STORE_UNAVAILABLE", `cannot use the store ${name} (${word}): ${why}`, { cause });
 }
