@@ -380,8 +380,27 @@ describe("the store in PostgreSQL", { skip }, () => {
         /was not made by jwksd; use another database/,
       );
       await (await postgresStores(server.url(later))).close();
-      server.sql("UPDATE jwksd.schema_version SET version = 2", later);
-      await refusal(postgresStores(server.url(later)), "ERR_STORE_FORMAT", /version 2, .* up to 1; update jwksd/);
+      server.sql("UPDATE jwksd.schema_version SET version = 3", later);
+      await refusal(postgresStores(server.url(later)), "ERR_STORE_FORMAT", /version 3, .* up to 2; update jwksd/);
+    });
+
+    test("the schema of the next version, which has only added to it, is used and left as it is", async (t) => {
+      const [name, issuer] = [database(), issuerOf()];
+      const running = (await opened(t, server.url(name))).store(issuer);
+      await running.commit(0, [tombstone("a")], []);
+      server.sql(
+        `ALTER TABLE jwksd.keys ADD COLUMN later text NOT NULL DEFAULT ''; CREATE TABLE jwksd.later (a text);
+         ALTER TABLE jwksd.leases ADD COLUMN later text; UPDATE jwksd.schema_version SET version = 2`,
+        name,
+      );
+      const restarted = (await opened(t, server.url(name))).store(issuer);
+      for (const [index, store] of [running, restarted].entries()) {
+        const { revision, records } = await store.load();
+        await store.join({ id: `${index}`, name: "a" }, 60_000);
+        await store.commit(revision, [...records, tombstone(`${index}`)], [eventOf("a")]);
+      }
+      assert.equal((await running.load()).records.length, 3);
+      assert.deepEqual(server.sql("SELECT version FROM jwksd.schema_version", name), ["2"]);
     });
 
     const starts = soak(20, 8);

@@ -95,8 +95,8 @@ const formats: [name: string, make: (path: string) => unknown, says: RegExp][] =
   ["another program's version", (path) => edit(path, "PRAGMA user_version = 1"), /another program/],
   [
     "a store of a later version",
-    (path) => edit(path, "PRAGMA application_id = 0x6a776b73; PRAGMA user_version = 5; CREATE TABLE later (a)"),
-    /version 5, .* up to 4; update jwksd/,
+    (path) => edit(path, "PRAGMA application_id = 0x6a776b73; PRAGMA user_version = 6; CREATE TABLE later (a)"),
+    /version 6, .* up to 5; update jwksd/,
   ],
 ];
 
@@ -251,6 +251,27 @@ test("a file of an earlier version is brought to the newest one, with what it ho
   await store.commit(9, [tombstone("a")], [], { seal: "sealed at 10" });
   assert.throws(() => setRevision.run(11), /this store is sealed; update jwksd/);
   assert.deepEqual(await committed(store), { revision: 10, records: [tombstone("a")], seal: "sealed at 10" });
+});
+
+test("a file of the next version, which has only added to it, is used and left as it is", async (t) => {
+  const path = await temporaryPath(t);
+  const running = await filled(path, ["a"]);
+  t.after(() => running.close());
+  const next = "ALTER TABLE keys ADD COLUMN later TEXT NOT NULL DEFAULT ''; CREATE TABLE later (a TEXT) STRICT";
+  const db = new DatabaseSync(path);
+  t.after(async () => db.close());
+  migrate(db, path, ["", "", "", "", next]);
+  const restarted = await sqliteStore(path);
+  t.after(() => restarted.close());
+  for (const [index, store] of [running, restarted].entries()) {
+    const { revision, records } = await store.load();
+    await store.join({ id: `${index}`, name: "a" }, 60_000);
+    await store.commit(revision, [...records, tombstone(`${index}`)], [eventOf("a")]);
+  }
+  assert.deepEqual(await kidsOf(running), ["a", "0", "1"]);
+  assert.deepEqual({ ...db.prepare("PRAGMA user_version").get() }, { user_version: 5 });
+  migrate(db, path, ["", "", "", "", "", ""]);
+  await refusal(sqliteStore(path), "ERR_STORE_FORMAT", path);
 });
 
 test("a step of a migration that fails undoes all of it", async (t) => {
