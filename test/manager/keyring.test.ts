@@ -8,7 +8,7 @@ import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { localSigner } from "../../src/keys/signer/local.ts";
 import type { ExternalSigner } from "../../src/keys/signer/signer.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
-import type { KeyStore } from "../../src/rotation/store/store.ts";
+import type { KeyRecord, KeyStore } from "../../src/rotation/store/store.ts";
 import { ecKey } from "../support/keys.ts";
 import { newWrappingKey, vaultOf } from "../support/managed.ts";
 import { settled, simulatedClock } from "../support/simulated.ts";
@@ -176,5 +176,50 @@ describe("whoever changes keys makes the same checks", () => {
     breaks = false;
     const last = await keyringOf({ openSigner: (uri) => externalSigner(uri) }, opened.store);
     assert.equal((await last.keyring.change(activate)).records[1]?.state, "active");
+  });
+});
+
+async function closing(key: ExternalSigner["publicKey"]) {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const signer = await externalSigner("module:a");
+  const { keyring } = await keyringOf({ openSigner: async () => ({ ...signer, close: () => promise }) });
+  const record = {
+    kid: "a",
+    use: "sig",
+    alg: "ES256",
+    state: "active",
+    announcedAt: 0,
+    activatedAt: 0,
+    publicJwk: key,
+    privateHalf: { uri: "module:a" },
+  } as unknown as KeyRecord;
+  return { keyring, record, closed: resolve };
+}
+const outcomeOf = async (attempt: Promise<unknown>): Promise<{ now: string }> => {
+  const outcome = { now: "pending" };
+  const settle = (now: string) => (): void => void (outcome.now = now);
+  attempt.then(settle("done"), settle("refused"));
+  await settled();
+  return outcome;
+};
+
+describe("a signer is closed before whoever asked for that goes on", () => {
+  test("at the end", async () => {
+    const { keyring, record, closed } = await closing((await externalSigner("module:a")).publicKey);
+    await keyring.open([record]);
+    const outcome = await outcomeOf(keyring.close());
+    assert.equal(outcome.now, "pending");
+    closed();
+    await settled();
+    assert.equal(outcome.now, "done");
+  });
+
+  test("where its key is not the one that is published", async () => {
+    const { keyring, record, closed } = await closing((await localSigner(ecKey("b"))).publicKey);
+    const attempt = keyring.open([record]);
+    const outcome = await outcomeOf(attempt);
+    assert.equal(outcome.now, "pending");
+    closed();
+    await assert.rejects(attempt, code("ERR_KEY_MISMATCH"));
   });
 });

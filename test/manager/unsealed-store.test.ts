@@ -89,9 +89,13 @@ describe("a store of before", () => {
     ] as const) {
       store.write(attack);
       await world.pass(40 * second);
-      const failure = replica.told.findLast(({ type }) => type === "failed");
+      const failure = replica.told.at(-1);
       assert.ok(failure?.type === "failed" && failure.error.code === "ERR_STORE_NOT_AUTHENTIC", name);
+      assert.match(failure.error.message, /its seal is gone/);
       assert.deepEqual(await seen(replica), served);
+      store.write(sealed);
+      await world.pass(31 * second);
+      assert.equal(replica.told.at(-1)?.type, "recovered", name);
     }
     store.write(stripped);
     await assert.rejects(world.start(), { code: "ERR_STORE_NOT_AUTHENTIC" });
