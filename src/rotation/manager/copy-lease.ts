@@ -18,6 +18,9 @@ export function createCopyLease(store: KeyStore, { name, leaseMs, clock, signal,
   let renewedAt: Moment<"monotonic"> | undefined;
 
   return {
+    get id() {
+      return id;
+    },
     get told() {
       return told;
     },

@@ -12,7 +12,7 @@ import type { KeyRecord, KeyUse } from "../store/store.ts";
 import { type Changed, type Decision, type Seen, compareAndSet, look } from "./compare-and-set.ts";
 import { externalKey, makeLocalKey } from "./make-key.ts";
 import { createKeyOpener, destroyExternal, keysetsOf } from "./private-keys.ts";
-import type { OnCall } from "./metrics.ts";
+import type { OnCall } from "./health.ts";
 import type { KeyManagerOptions } from "./types.ts";
 import type { Vault } from "../custody/vault.ts";
 

@@ -10,15 +10,18 @@ import { createCopyLease } from "./copy-lease.ts";
 import { CannotSign, createKeyring } from "./keyring.ts";
 import { createKeysInUse } from "./keys-in-use.ts";
 import { type Turned, createLoop } from "./loop.ts";
-import { createManagerMetrics } from "./metrics.ts";
+import { createHealth } from "./health.ts";
+import { managerMetrics } from "./metrics.ts";
 import { checkManagerOptions } from "./options.ts";
 import { servedBy } from "../custody/owner.ts";
 import { keysetsOf } from "./private-keys.ts";
-import { createReplica, leaseEnded } from "./replica.ts";
+import { look, ofStore } from "./compare-and-set.ts";
+import { type LeaseContent, createReplica, leaseEnded } from "./replica.ts";
 import { createSchedule } from "./schedule.ts";
 import { createSinks } from "./sinks.ts";
 import { createSteps } from "./steps.ts";
 import type { KeyManager, KeyManagerOptions, KeySink, ManagerEvent } from "./types.ts";
+import type { StoredEvent } from "../store/store.ts";
 import { type Vault, createVault } from "../custody/vault.ts";
 import { readWrappingKeys } from "../custody/wrapping.ts";
 
@@ -55,6 +58,9 @@ const turnAttempts: ReadonlyMap<string, number> = new Map<ErrorCode, number>([
   ["ERR_STORE_CONFLICT", 5],
 ]);
 
+/** How many events of the audit log people see. */
+const maxObserved = 20;
+
 /** A copy of the documents that is served without the process that writes it. */
 export interface Copy extends KeySink {
   /** The same for every process that writes this copy. */
@@ -67,37 +73,39 @@ export interface ManageOptions extends Omit<KeyManagerOptions, "issuer" | "store
   readonly copy?: Copy | undefined;
 }
 
-/** A manager as whoever publishes a copy needs it. */
-export interface CopyManager extends KeyManager {
+/** A manager as the service needs it. */
+export interface ServiceManager extends KeyManager {
+  /** What this process has told the others last. */
+  readonly lease: LeaseContent & { readonly id: string | undefined; readonly name: string };
   /** Whether the others know that it publishes the newest keys that it knows. */
   readonly isAcknowledged: boolean;
-  /** Looks at the store. @throws as a turn does */
+  /** Takes what is due. @throws as a turn does */
   look(): Promise<void>;
+  /** Loads what the store holds, for its health, and takes nothing over. Gives the newest events of the audit log. @throws StoreError */
+  observe(): Promise<readonly StoredEvent[]>;
 }
 
 /** Manages the keys of a vault. @throws see {@link createKeyManager} */
-export async function manageKeys(vault: Vault, options: ManageOptions): Promise<CopyManager> {
+export async function manageKeys(vault: Vault, options: ManageOptions): Promise<ServiceManager> {
   const { onEvent, copy, signs = copy === undefined } = options;
   const clock = options.clock ?? systemClock;
   const policy = rotationPolicy(options.policy ?? undefined);
   const leaseMs = policy.leaseSeconds * 1000;
   const closing = new AbortController();
   const { signal } = closing;
-  const measured = createManagerMetrics(clock);
-  const { onCall } = measured;
+  const health = createHealth(clock);
+  const { onCall } = health;
   const emit = (event: ManagerEvent): void => {
     // One that did not open because the manager is closed is none.
     if (event.type === "held-back" && signal.aborted) return;
-    measured.note(event);
+    health.note(event);
     notify(onEvent, event);
   };
   const keyring = createKeyring(vault, { ...options, policy, clock, signal, onCall });
   const sinks = createSinks(clock, signal, copy);
-  const lease = { leaseMs, clock, signal, onCall };
-  const replica =
-    copy === undefined
-      ? createReplica(vault.store, { ...lease, name: options.replicaName ?? "jwksd" })
-      : createCopyLease(vault.store, { ...lease, name: copy.name });
+  const leaseName = copy?.name ?? options.replicaName ?? "jwksd";
+  const lease = { name: leaseName, leaseMs, clock, signal, onCall };
+  const replica = copy === undefined ? createReplica(vault.store, lease) : createCopyLease(vault.store, lease);
   const clocks = createClocks(clock, policy.clockSkewSeconds * 1000);
   const schedule = createSchedule(policy, clocks, clock);
   const inUse = createKeysInUse({ policy, keyring, replica, sinks, signs: () => signs && fence === undefined, emit });
@@ -169,6 +177,8 @@ export async function manageKeys(vault: Vault, options: ManageOptions): Promise<
     emit(fence === undefined ? { type: "unfenced" } : { type: "fenced", error: fence });
   }
 
+  const isReady = (): boolean => replica.isReady && fence === undefined;
+
   async function onFailure(error: unknown, retryInMs: number): Promise<void> {
     mustLook = true;
     const { records } = inUse.state;
@@ -219,7 +229,7 @@ export async function manageKeys(vault: Vault, options: ManageOptions): Promise<
       return inUse.state.records;
     },
     get isReady() {
-      return replica.isReady && fence === undefined;
+      return isReady();
     },
     get isAcknowledged() {
       return replica.told.publishes === inUse.state.revision && !sinks.isBehind;
@@ -233,9 +243,18 @@ export async function manageKeys(vault: Vault, options: ManageOptions): Promise<
         checkMaySign,
       };
     },
+    get lease() {
+      return { id: replica.id, name: leaseName, ...replica.told };
+    },
     async look() {
       mustLook = true;
       await loop.turn();
+    },
+    async observe() {
+      const { store } = vault;
+      await look(store, { clock, signal, onCall });
+      const read = (signal: AbortSignal) => store.events({ limit: maxObserved, signal });
+      return ofStore("events", read, { clock, signal, onCall });
     },
     async attach(sink) {
       if (typeof sink?.update !== "function") throw new ConfigError("ERR_OPTION_INVALID", "a sink has no update()");
@@ -267,13 +286,16 @@ export async function manageKeys(vault: Vault, options: ManageOptions): Promise<
       if (key !== undefined) return key;
       throw new SignerError("ERR_SIGNER_KEY_STATE", `no encryption key with the kid ${JSON.stringify(kid)} is kept`);
     },
+    get health() {
+      return health.health;
+    },
     metrics: () =>
-      measured.metrics({
+      managerMetrics({
         records: inUse.state.records,
         policy,
         published: replica.told.publishes,
-        stored: inUse.state.revision,
-        isReady: replica.isReady && fence === undefined,
+        isReady: isReady(),
+        health,
       }),
     close,
   };

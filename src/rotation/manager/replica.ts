@@ -2,7 +2,7 @@ import { type Clock, type Instant, instantNow, longestSince } from "../../base/c
 import { SignerError, StoreError } from "../../base/errors.ts";
 import type { KeyStore, Lease, StoreCall } from "../store/store.ts";
 import { ofStore } from "./compare-and-set.ts";
-import type { OnCall } from "./metrics.ts";
+import type { OnCall } from "./health.ts";
 
 /** What a lease says of a replica: the revision that it publishes, and the kids that it may sign with. */
 export interface LeaseContent {
@@ -42,6 +42,9 @@ export function createReplica(store: KeyStore, { name, leaseMs, clock, signal, o
   const holds = (): boolean => elapsedMs() < leaseMs * (1 - margin);
 
   return {
+    get id() {
+      return id;
+    },
     get told() {
       return told;
     },
@@ -130,12 +133,10 @@ export function endLease(
   return ofStore("leave", (signal) => store.leave(id, { ifSerial, signal }), options);
 }
 
-export function leaseEnded(closed: AbortSignal): SignerError {
-  return fenced(
-    closed.aborted
-      ? "its key manager was closed"
-      : "it has not reached the store for almost the whole of its lease, so the others no longer rely on it",
-  );
+export function leaseEnded({ aborted }: AbortSignal): SignerError {
+  if (aborted) return fenced("its key manager was closed");
+  const text = "the lease of this replica has ended, so the others no longer rely on it, and it does not sign";
+  return new SignerError("ERR_SIGNER_FENCED", `${text}; it goes on by itself when it reaches the store again`);
 }
 
 export function fenced(why: string): SignerError {

@@ -6,6 +6,7 @@ import type { EncryptionEntry, Keyset } from "../../keys/keyset/keyset.ts";
 import type { ExternalSigner } from "../../keys/signer/signer.ts";
 import type { KeyEvent, KeyRecord, KeyStore, KeyUse } from "../store/store.ts";
 import type { Change } from "../rules/advance.ts";
+import type { ManagerHealth } from "./health.ts";
 import type { Command, NewKey } from "../rules/commands.ts";
 import type { RotationPolicy, RotationPolicyOptions } from "../rules/policy.ts";
 
@@ -118,6 +119,8 @@ export interface KeyManager {
   execute(command: Command): Promise<Change>;
   /** The private key to which something was encrypted, for `jose.compactDecrypt`; asks the store for a kid that is new. */
   decryptionKey(header: { readonly kid?: string | undefined }): Promise<CryptoKey>;
+  /** What is wrong, and what the store has answered. */
+  readonly health: ManagerHealth;
   /** Its keys, their next steps, and what the store has answered; for each scrape. See docs/metrics.md. */
   metrics(): readonly Metric[];
   /** Ends timers and open signers; the store is its owner's to close. */

@@ -4,7 +4,8 @@ import { durationText, kidText, relativeText, timeText } from "../../rotation/ru
 import { stateSince } from "../../rotation/rules/records.ts";
 import { hasFollowed } from "../../rotation/rules/waits.ts";
 import type { KeyRecord } from "../../rotation/store/store.ts";
-import type { Known, KnownError, KnownManager, KnownWithoutStore } from "./known.ts";
+import type { KnownError } from "../../rotation/manager/health.ts";
+import type { Known, KnownManager, KnownWithoutStore } from "./known.ts";
 import { type Remedy, remedyOf, shellWord } from "./remedies.ts";
 
 /** Something that is wrong, in words. */
@@ -112,7 +113,8 @@ function fenced({ health: { fence } }: KnownManager): Fault | undefined {
   };
 }
 
-function unmanaged({ health, store: { lastError, lastSuccessAt = 0 } }: KnownManager): Fault | undefined {
+function unmanaged({ health }: KnownManager): Fault | undefined {
+  const { lastError, lastSuccessAt = 0 } = health.store;
   const outage = lastError !== undefined && lastError.at > lastSuccessAt ? lastError : undefined;
   const cause = health.failure ?? outage;
   if (cause === undefined) return undefined;
@@ -187,8 +189,9 @@ function waiting({ records, policy }: KnownManager, at: ReplicasAt): Fault[] {
 }
 
 /** Replicas that do not publish the newest revision, although it has been there for a while. */
-function behind({ records, store }: KnownManager, at: ReplicasAt): Fault[] {
-  if (store.revisionSince === undefined || at.now <= store.revisionSince + graceMs) return [];
+function behind({ records, health }: KnownManager, at: ReplicasAt): Fault[] {
+  const { revisionSince = Infinity } = health.store;
+  if (at.now <= revisionSince + graceMs) return [];
   return at.leases
     .filter((lease) => !hasFollowed(lease, at.revision))
     .map((lease) => ({
@@ -201,8 +204,8 @@ function behind({ records, store }: KnownManager, at: ReplicasAt): Fault[] {
 }
 
 /** What the replicas have told the store, as far as it still holds. */
-export function replicasAt({ store }: Pick<KnownManager, "store">, now: number): ReplicasAt {
-  const { loaded, revision = 0 } = store;
+export function replicasAt({ health }: KnownManager, now: number): ReplicasAt {
+  const { loaded, revision = 0 } = health.store;
   return { now, revision, leases: heardOf(loaded?.leases ?? [], now) };
 }
 
