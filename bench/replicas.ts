@@ -11,7 +11,7 @@ import { type Command, applyCommand } from "../src/rotation/rules/commands.ts";
 import { rotationPolicy } from "../src/rotation/rules/policy.ts";
 import { postgresStores } from "../src/rotation/store/postgres/postgres.ts";
 import type { KeyStore } from "../src/rotation/store/store.ts";
-import { keyFor, newWrappingKey, noIssuer, vaultOf } from "../test/support/managed.ts";
+import { keyFor, newWrappingKey, noIssuer, custodyOf } from "../test/support/managed.ts";
 import { type PostgresServer, startPgBouncer, startPostgres } from "../test/support/postgres.ts";
 import type { Plan } from "./comparisons.ts";
 import { type Server, median, start } from "./measure.ts";
@@ -110,7 +110,7 @@ async function etag({ url }: Server): Promise<string | null> {
 
 async function follow(url: string, servers: readonly Server[], wrappingKey: string, rounds: number): Promise<number[]> {
   const stores = await postgresStores(url);
-  const { store } = await vaultOf(stores.store(issuer), [wrappingKey], { issuer, isChosen: true });
+  const { store } = await custodyOf(stores.store(issuer), [wrappingKey], { issuer, isChosen: true });
   const times: number[] = [];
   try {
     for (let round = 0; round < rounds; round += 1) {

@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import { createKeyManager } from "../src/rotation/manager/manager.ts";
 import type { KeyRecord, KeyStore } from "../src/rotation/store/store.ts";
 import { sqliteStore } from "../src/rotation/store/sqlite/sqlite.ts";
-import { commandStore, keyFor, newWrappingKey, noIssuer, vaultOf } from "../test/support/managed.ts";
+import { commandStore, keyFor, newWrappingKey, noIssuer, custodyOf } from "../test/support/managed.ts";
 import type { Plan } from "./comparisons.ts";
 import { median, start } from "./measure.ts";
 import { type Section, table } from "./report.ts";
@@ -102,7 +102,7 @@ export async function timed<T>(times: number[], action: () => Promise<T>): Promi
 
 /** As whoever holds the wrapping key sees it, for keys of {@link noIssuer}. */
 export async function sealed(store: KeyStore, wrappingKey: string): Promise<KeyStore> {
-  return (await vaultOf(store, [wrappingKey], { issuer: noIssuer, isChosen: true })).store;
+  return (await custodyOf(store, [wrappingKey], { issuer: noIssuer, isChosen: true })).store;
 }
 
 /** As if keys had rotated so often. */

@@ -22,7 +22,7 @@ function command(answers: readonly (readonly Lease[] | StoreError)[], isTTY: boo
   };
   const stderr = { isTTY, columns: 40, write: (text: string) => (written += text) };
   const io = { stdin: Readable.from([]), stdout: stderr, stderr, environment: {}, exitCode: 0 };
-  const keys = { io, vault: { store: { load } }, keyring: { policy: rotationPolicy() } } as unknown as CommandKeys;
+  const keys = { io, custody: { store: { load } }, keyring: { policy: rotationPolicy() } } as unknown as CommandKeys;
   return { io, keys, written: () => written };
 }
 

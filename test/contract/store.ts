@@ -1,4 +1,4 @@
-import { standingMs } from "../../src/rotation/rules/standing.ts";
+import { permanentMs } from "../../src/rotation/rules/permanent-lease.ts";
 import assert from "node:assert/strict";
 import { EventEmitter, once } from "node:events";
 import { afterEach, beforeEach, describe, test } from "node:test";
@@ -371,7 +371,7 @@ export function checkStore(name: string, open: () => Promise<StoreUnderTest>, ro
     test("a renewal moves the end, both ways", async () => {
       await store.join({ id: "a", name: "a" }, 60_000);
       // A copy that is served without a process has a lease for a hundred years.
-      for (const forMs of [longMs, standingMs, 30_000.5]) {
+      for (const forMs of [longMs, permanentMs, 30_000.5]) {
         const { now } = await store.load();
         await store.renew({ id: "a", publishes: 0, signsWith: [] }, forMs);
         const { until, forMs: lasts } = (await store.load()).leases[0] as Lease;

@@ -7,7 +7,7 @@ import { makeSeal } from "../../src/rotation/custody/seal.ts";
 import type { ManagerEvent } from "../../src/rotation/manager/types.ts";
 import type { Committed, KeyRecord, KeyStore } from "../../src/rotation/store/store.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
-import { newWrappingKey, vaultOf } from "../support/managed.ts";
+import { newWrappingKey, custodyOf } from "../support/managed.ts";
 import { WrittenStore } from "../support/written-store.ts";
 import { day, hour, second } from "../rotation/key-records.ts";
 import { type Replica, World, type WrittenWorld, issuer, seen, writtenWorld } from "./world.ts";
@@ -251,7 +251,7 @@ test("the seal of another store under the same wrapping key, for another issuer"
   notAuthentic(failures(replica.told)[0]);
   const before = await seen(replica);
   let { revision } = elsewhere.read();
-  const { store: sealed } = await vaultOf(elsewhere, [world.wrappingKey], {
+  const { store: sealed } = await custodyOf(elsewhere, [world.wrappingKey], {
     issuer: "https://other.example",
     isChosen: true,
   });

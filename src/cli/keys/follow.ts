@@ -27,7 +27,7 @@ export interface Followed {
  * @returns `undefined` where nobody waits, or where the store could not be asked
  */
 export async function follow(
-  { io, vault }: CommandKeys,
+  { io, custody }: CommandKeys,
   { revision, events }: Changed,
   waitSeconds: number,
 ): Promise<Followed | undefined> {
@@ -36,7 +36,7 @@ export async function follow(
   const show = progress(io);
   try {
     for (;;) {
-      const { now, revision: newest, leases: all } = await vault.store.load();
+      const { now, revision: newest, leases: all } = await custody.store.load();
       const leases = heardOf(all, now);
       const late = leases.filter((lease) => !hasFollowed(lease, revision, newest));
       const leftMs = end - performance.now();

@@ -11,7 +11,7 @@ import {
 import { aligned, indented, terminalOf } from "../../service/admin/terminal.ts";
 import { printable } from "../../base/printable.ts";
 import { kidText } from "../../rotation/rules/format.ts";
-import { isStanding } from "../../rotation/rules/standing.ts";
+import { isPermanent } from "../../rotation/rules/permanent-lease.ts";
 import type { Lease } from "../../rotation/store/store.ts";
 import { endCopyCommand } from "./end-copy.ts";
 import { type Io, iso, print, printJson } from "../io.ts";
@@ -113,7 +113,7 @@ export function replicaJson(lease: Lease, replicas: ReplicasAt, more: object = {
     revisionsBehind: replicas.revision - publishes,
     signsWith,
     heardAt: iso(heardAt(lease, replicas)),
-    until: isStanding(lease) ? null : iso(until),
+    until: isPermanent(lease) ? null : iso(until),
     ...more,
   };
 }

@@ -7,7 +7,7 @@ import { StoreError } from "../../base/errors.ts";
 import { canonicalJson } from "../../base/json.ts";
 import type { Committed, KeyRecord } from "../store/store.ts";
 import { textHash } from "../../keys/crypto/text-hash.ts";
-import type { Owner } from "./owner.ts";
+import type { Owner } from "./issuer-check.ts";
 import { type WrappingKey, type WrappingKeys, headerOf, missing } from "./wrapping.ts";
 
 const typ = "jwksd-seal";

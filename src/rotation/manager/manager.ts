@@ -13,7 +13,7 @@ import { type Turned, createLoop } from "./loop.ts";
 import { createHealth } from "./health.ts";
 import { managerMetrics } from "./metrics.ts";
 import { checkManagerOptions } from "./options.ts";
-import { servedBy } from "../custody/owner.ts";
+import { servedBy } from "../custody/issuer-check.ts";
 import { keysetsOf } from "./private-keys.ts";
 import { look, ofStore } from "./compare-and-set.ts";
 import { type LeaseContent, createReplica, leaseEnded } from "./replica.ts";
@@ -22,7 +22,7 @@ import { createSinks } from "./sinks.ts";
 import { createSteps } from "./steps.ts";
 import type { KeyManager, KeyManagerOptions, KeySink, ManagerEvent } from "./types.ts";
 import type { StoredEvent } from "../store/store.ts";
-import { type Vault, createVault } from "../custody/vault.ts";
+import { type Custody, createCustody } from "../custody/custody.ts";
 import { readWrappingKeys } from "../custody/wrapping.ts";
 
 /**
@@ -42,7 +42,7 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
   checkManagerOptions(options);
   const { issuer, store } = options;
   const keys = await readWrappingKeys(options.wrappingKeys, (index) => `wrappingKeys[${index}]`);
-  return manageKeys(createVault({ store, keys, ownerRule: servedBy({ issuer, isChosen: true }) }), options);
+  return manageKeys(createCustody({ store, keys, issuerCheck: servedBy({ issuer, isChosen: true }) }), options);
 }
 
 /** Errors of a store that cannot be reached. */
@@ -67,9 +67,9 @@ export interface Copy extends KeySink {
   readonly name: string;
 }
 
-/** The issuer is the owner of the vault. */
+/** The issuer is that of the custody. */
 export interface ManageOptions extends Omit<KeyManagerOptions, "issuer" | "store" | "wrappingKeys"> {
-  /** What this manager publishes, in the place of a service. Its lease stands when the process has ended. It must not sign. */
+  /** What this manager publishes, in the place of a service. Its lease is permanent once the copy was read back. It must not sign. */
   readonly copy?: Copy | undefined;
 }
 
@@ -85,8 +85,8 @@ export interface ServiceManager extends KeyManager {
   observe(): Promise<readonly StoredEvent[]>;
 }
 
-/** Manages the keys of a vault. @throws see {@link createKeyManager} */
-export async function manageKeys(vault: Vault, options: ManageOptions): Promise<ServiceManager> {
+/** Manages the keys in custody. @throws see {@link createKeyManager} */
+export async function manageKeys(custody: Custody, options: ManageOptions): Promise<ServiceManager> {
   const { onEvent, copy, signs = copy === undefined } = options;
   const clock = options.clock ?? systemClock;
   const policy = rotationPolicy(options.policy ?? undefined);
@@ -101,15 +101,15 @@ export async function manageKeys(vault: Vault, options: ManageOptions): Promise<
     health.note(event);
     notify(onEvent, event);
   };
-  const keyring = createKeyring(vault, { ...options, policy, clock, signal, onCall });
+  const keyring = createKeyring(custody, { ...options, policy, clock, signal, onCall });
   const sinks = createSinks(clock, signal, copy);
   const leaseName = copy?.name ?? options.replicaName ?? "jwksd";
   const lease = { name: leaseName, leaseMs, clock, signal, onCall };
-  const replica = copy === undefined ? createReplica(vault.store, lease) : createCopyLease(vault.store, lease);
+  const replica = copy === undefined ? createReplica(custody.store, lease) : createCopyLease(custody.store, lease);
   const clocks = createClocks(clock, policy.clockSkewSeconds * 1000);
   const schedule = createSchedule(policy, clocks, clock);
   const inUse = createKeysInUse({ policy, keyring, replica, sinks, signs: () => signs && fence === undefined, emit });
-  const steps = createSteps({ policy, vault, keyring, replica, clocks, schedule, inUse, emit });
+  const steps = createSteps({ policy, custody, keyring, replica, clocks, schedule, inUse, emit });
   const loop = createLoop(turn, { clock, signal, onFailure, onRecovery: () => emit({ type: "recovered" }) });
   /** Whether the store has to be looked at, whatever the plan says: it has changed, or the last look has failed. */
   let mustLook = true;
@@ -215,13 +215,13 @@ export async function manageKeys(vault: Vault, options: ManageOptions): Promise<
     mustLook = true;
     loop.wake();
   };
-  vault.store.watch(noteChange, { signal });
+  custody.store.watch(noteChange, { signal });
   await loop.turn().catch(async (error: unknown) => {
     if (inUse.state.records.length > 0) return;
     await close();
     throw error;
   });
-  if (!vault.isVerified) emit({ type: "unsealed" });
+  if (!custody.isVerified) emit({ type: "unsealed" });
 
   return {
     policy,
@@ -236,7 +236,7 @@ export async function manageKeys(vault: Vault, options: ManageOptions): Promise<
     },
     get options() {
       return {
-        issuer: vault.owner.issuer,
+        issuer: custody.owner.issuer,
         ...keysetsOf(inUse.state.records, inUse.state.keys),
         jwksRotationActive: () => inUse.isShort,
         maxTokenLifetimeSeconds: policy.maxTokenLifetimeSeconds,
@@ -251,7 +251,7 @@ export async function manageKeys(vault: Vault, options: ManageOptions): Promise<
       await loop.turn();
     },
     async observe() {
-      const { store } = vault;
+      const { store } = custody;
       await look(store, { clock, signal, onCall });
       const read = (signal: AbortSignal) => store.events({ limit: maxObserved, signal });
       return ofStore("events", read, { clock, signal, onCall });

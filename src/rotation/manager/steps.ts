@@ -12,14 +12,14 @@ import { CannotSign, type Keyring } from "./keyring.ts";
 import type { KeysInUse } from "./keys-in-use.ts";
 import { makeLocalKey } from "./make-key.ts";
 import type { Replica } from "./replica.ts";
-import { rewrap } from "./rewrap.ts";
+import { rewrap } from "../custody/rewrap.ts";
 import type { Schedule } from "./schedule.ts";
 import type { ManagerEvent } from "./types.ts";
-import type { Vault } from "../custody/vault.ts";
+import type { Custody } from "../custody/custody.ts";
 
 interface Parts {
   readonly policy: RotationPolicy;
-  readonly vault: Vault;
+  readonly custody: Custody;
   readonly keyring: Keyring;
   readonly replica: Replica;
   readonly clocks: Clocks;
@@ -29,7 +29,7 @@ interface Parts {
 }
 
 /** The steps of the plan, as one replica takes them in the store. */
-export function createSteps({ policy, vault, keyring, replica, clocks, schedule, inUse, emit }: Parts) {
+export function createSteps({ policy, custody, keyring, replica, clocks, schedule, inUse, emit }: Parts) {
   /** By what a record names the replica that makes the next external key. */
   const managerId = crypto.randomUUID();
 
@@ -37,15 +37,15 @@ export function createSteps({ policy, vault, keyring, replica, clocks, schedule,
   async function due(stored: readonly KeyRecord[], now: number, seen: Seen): Promise<Decision> {
     const { counted, over } = clocks.look(seen);
     for (const lease of over) await replica.end(lease);
-    const own: Change = vault.isTaking
-      ? await rewrap(stored, vault, now, `the issuer ${JSON.stringify(vault.owner.issuer)} was chosen`)
+    const own: Change = custody.isTaking
+      ? await rewrap(stored, custody, now, `the issuer ${JSON.stringify(custody.owner.issuer)} was chosen`)
       : { records: stored, events: [] };
     schedule.forgetTaken(own.records, now);
     const ahead = schedule.plan(own.records, now, { revision: seen.revision, leases: counted });
     let change: Change = { records: ahead.records, events: [...own.events, ...ahead.events] };
     for (const use of ahead.due) {
       if (use === "sig" && keyring.createSigner !== undefined) continue;
-      const key = await makeLocalKey(use, nextAlg(change.records, use), vault);
+      const key = await makeLocalKey(use, nextAlg(change.records, use), custody);
       change = announce(change, key, now, reasonForNext(change.records.length === 0));
     }
     const records = noteWaits(change.records, policy, { announces: true });

@@ -2,7 +2,7 @@ import { heardAt, heldUpSteps, heldUpText } from "./replicas.ts";
 import { planVerbs } from "./plan-scale.ts";
 import { type PlanStep, type RotationPlan, plan } from "../../rotation/rules/plan.ts";
 import { rotatingSince } from "../../rotation/rules/mode-intervals.ts";
-import { isStanding } from "../../rotation/rules/standing.ts";
+import { isPermanent } from "../../rotation/rules/permanent-lease.ts";
 import { isLive, isRotating, keyUses, recordTimes, stateSince, uriOf } from "../../rotation/rules/records.ts";
 import type { KeyRecord, KeyState, StoredEvent } from "../../rotation/store/store.ts";
 import { type Fault, faultsOf, replicasAt } from "./faults.ts";
@@ -210,7 +210,7 @@ function replicasOf(manager: KnownManager, now: number): ReplicaStatus[] {
       name,
       isSelf,
       lastSeenAt: heardAt(lease, at),
-      until: isStanding(lease) ? Infinity : until,
+      until: isPermanent(lease) ? Infinity : until,
       publishes,
       behind: at.revision - publishes,
       signsWith,

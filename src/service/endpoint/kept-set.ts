@@ -7,7 +7,7 @@ import { jwtVerify } from "jose/jwt/verify";
 import { canonicalJson, jsonOf } from "../../base/json.ts";
 import type { EncryptionEntry } from "../../keys/keyset/keyset.ts";
 import { type PublicJwk, publicMembers } from "../../keys/jwk/public.ts";
-import { type Owner, servedBy } from "../../rotation/custody/owner.ts";
+import { type Owner, servedBy } from "../../rotation/custody/issuer-check.ts";
 import type { WrappingKeys } from "../../rotation/custody/wrapping.ts";
 import { makeFolder } from "../../library/node/folders.ts";
 import { durationText } from "../../rotation/rules/format.ts";

@@ -1,6 +1,6 @@
 import { StoreError, codeOf } from "../../base/errors.ts";
 import type { CommitOptions, Committed, KeyEvent, KeyRecord, KeyStore, Snapshot, StoreCall } from "../store/store.ts";
-import { type Owner, type OwnerRule, bindingOf, checkTaking, ownerOfBinding } from "./owner.ts";
+import { type Owner, type IssuerCheck, bindingOf, checkTaking, ownerOfBinding } from "./issuer-check.ts";
 import { liveRecords, jweOf } from "../rules/records.ts";
 import { claimedOwner, makeSeal, notAuthentic, openSeal } from "./seal.ts";
 import { type Wrapping, type WrappingKeys, createWrapping, headerOf } from "./wrapping.ts";
@@ -9,7 +9,7 @@ import { type Wrapping, type WrappingKeys, createWrapping, headerOf } from "./wr
  * A store as far as it can be believed: loading verifies the seal, committing makes it. Wraps and unwraps the private keys of its
  * owner.
  */
-export interface Vault extends Wrapping {
+export interface Custody extends Wrapping {
   /** @throws besides, on loading: StoreError `ERR_STORE_NOT_AUTHENTIC`, `ERR_STORE_ISSUER`, `ERR_WRAPPING_KEY_MISSING` */
   readonly store: KeyStore;
   /** Whose keys they are, since it was last loaded. */
@@ -24,10 +24,10 @@ export interface Vault extends Wrapping {
   noteIssuer(issuer: string): Promise<void>;
 }
 
-export interface VaultOptions {
+export interface CustodyOptions {
   readonly store: KeyStore;
   readonly keys: WrappingKeys;
-  readonly ownerRule: OwnerRule;
+  readonly issuerCheck: IssuerCheck;
   /** Seals a store that has no seal. Default: such a store stays as it is. */
   readonly seals?: boolean | undefined;
   /** Whether records that cannot be believed are taken as they are. Default: never. */
@@ -47,10 +47,16 @@ interface Found {
 const maxAttempts = 20;
 const empty: Found = { owner: undefined, isSealed: true };
 
-export function createVault({ store, keys, ownerRule, seals = false, accepts = () => false }: VaultOptions): Vault {
+export function createCustody({
+  store,
+  keys,
+  issuerCheck,
+  seals = false,
+  accepts = () => false,
+}: CustodyOptions): Custody {
   let found = empty;
   /** Whose keys they will be when they are committed. */
-  let owner = ownerRule(undefined);
+  let owner = issuerCheck(undefined);
   /** What nobody can take back who has no wrapping key, as long as this process lives. */
   let seen = { revision: 0, isSealed: false };
 
@@ -67,7 +73,7 @@ export function createVault({ store, keys, ownerRule, seals = false, accepts = (
       if (problem instanceof StoreError && accepts(problem, snapshot)) return guess(snapshot);
       throw problem;
     });
-    const nextOwner = ownerRule(next.owner);
+    const nextOwner = issuerCheck(next.owner);
     if (!next.isSealed && !seals) checkTaking(next.owner, nextOwner);
     [found, owner] = [next, nextOwner];
     saw(snapshot.revision, snapshot.seal !== undefined);
@@ -89,7 +95,7 @@ export function createVault({ store, keys, ownerRule, seals = false, accepts = (
 
   /** Of records that were taken as they are. */
   async function guess(snapshot: Committed): Promise<Found> {
-    const wanted = ownerRule(undefined);
+    const wanted = issuerCheck(undefined);
     const wrapped = await ownerOfWrapped(snapshot.records, () => true).catch(() => undefined);
     const owner = wrapped ?? (wanted.isChosen ? wanted : claimedOwner(snapshot));
     // A private key that is wrapped as for a store without a seal would let the seal be taken off from then on.
@@ -108,7 +114,7 @@ export function createVault({ store, keys, ownerRule, seals = false, accepts = (
       if (jwe === undefined || typeof header?.["iss"] !== "string" || !isEvidence(header)) continue;
       try {
         await createWrapping(keys, header["iss"]).unwrap(record.kid, jwe);
-        return ownerOfBinding(header["iss"], ownerRule(undefined));
+        return ownerOfBinding(header["iss"], issuerCheck(undefined));
       } catch (error) {
         if (error instanceof StoreError && error.code === "ERR_WRAPPING_KEY_MISSING") missing = error;
       }
