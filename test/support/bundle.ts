@@ -1,6 +1,4 @@
 import { execFile } from "node:child_process";
-import { rename } from "node:fs/promises";
-import { basename } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 
@@ -23,15 +21,4 @@ export function bundledText(script: string, ...args: readonly string[]): Promise
     texts.get(name) ?? promisify(execFile)(binary("bun"), ["build", script, ...args]).then(({ stdout }) => stdout);
   texts.set(name, made);
   return made;
-}
-
-/** One file for Node of a script that many processes run, which start with it in half the time. */
-export async function bundled(script: string): Promise<string> {
-  // Here it finds the packages that are loaded only where they are needed.
-  const file = fileURLToPath(new URL(`.cache/jwksd-tests/${basename(script, ".ts")}.mjs`, modules));
-  const made = `${file}.${process.pid}`;
-  await bundle(script, made, "--target=node", "--external=pg");
-  // Another test file may be making the same.
-  await rename(made, file);
-  return file;
 }

@@ -18,8 +18,7 @@ import { named } from "./keys.ts";
 
 /** The one executable, to be tested in place of the sources. */
 export const binary: string | undefined = process.env["JWKSD_BIN"];
-/** `npm test` makes few files of the sources. */
-const main = process.env["TESTED_CLI"] ?? fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
+const main = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
 /** The program and first arguments that run the command line as a process. */
 export const cliCommand: readonly [string, ...string[]] = binary === undefined ? [process.execPath, main] : [binary];
 
