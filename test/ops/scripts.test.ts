@@ -29,14 +29,15 @@ const nodeOf = (knowsTypescript: boolean): string => `#!/bin/sh
 exec '${process.execPath}' "$@"
 `;
 
+async function write(path: string, content: string): Promise<void> {
+  await mkdir(dirname(path), { recursive: true });
+  await writeFile(path, content, { mode: 0o755 });
+}
+
 /** A clone with the scripts that are tested, and with npm and Node as they are above. */
 async function clone(t: TestContext, { node = "new" }: { readonly node?: "new" | "old" } = {}) {
   const folder = join(await temporaryFolder(t), "clone");
   const programs = join(dirname(folder), "bin");
-  const write = async (path: string, content: string): Promise<void> => {
-    await mkdir(dirname(path), { recursive: true });
-    await writeFile(path, content, { mode: 0o755 });
-  };
   await write(join(programs, "npm"), npm);
   await write(join(programs, "node"), nodeOf(node === "new"));
   await write(join(programs, "newer"), nodeOf(true));
@@ -127,20 +128,21 @@ describe("scripts/setup", () => {
   });
 });
 
-describe(".ci/run", () => {
-  async function repository(t: TestContext) {
-    const made = await clone(t);
-    const git = async (...args: string[]): Promise<void> => {
-      const child = spawn("git", ["-c", "user.name=a", "-c", "user.email=a@b", ...args], { cwd: made.folder });
-      assert.deepEqual(await once(child, "exit"), [0, null]);
-    };
-    await appendFile(join(made.folder, ".gitignore"), "installed\n");
-    await git("init", "--quiet");
-    await git("add", "--all");
-    await git("commit", "--quiet", "--message=all");
-    return made;
-  }
+/** A clone in which all is committed. */
+async function repository(t: TestContext) {
+  const made = await clone(t);
+  const git = async (...args: string[]): Promise<void> => {
+    const child = spawn("git", ["-c", "user.name=a", "-c", "user.email=a@b", ...args], { cwd: made.folder });
+    assert.deepEqual(await once(child, "exit"), [0, null]);
+  };
+  await appendFile(join(made.folder, ".gitignore"), "installed\n");
+  await git("init", "--quiet");
+  await git("add", "--all");
+  await git("commit", "--quiet", "--message=all");
+  return made;
+}
 
+describe(".ci/run", () => {
   test("ends with the summary of the tests", async (t) => {
     const { run } = await repository(t);
     const { code, stdout } = await run(".ci/run");
