@@ -21,6 +21,7 @@ import { type Moment, disagreements } from "./fired.ts";
 // Each fault is made for a real service, and looked at twice: while it is there, and when it has ended.
 
 const minute = 60_000;
+const patienceMs = 40_000;
 const realNow = Date.now.bind(Date);
 
 /** The clock of this process, which also is that of SQLite stores. */
@@ -46,7 +47,7 @@ const behind = ({ samples }: Scrape): number => samples['jwksd_replicas{state="b
 
 /** Scrapes until this holds. */
 async function until(what: string, service: RunningService, holds: (seen: Scrape) => boolean): Promise<void> {
-  await eventually(what, async () => holds(await scrape(service)), 40_000);
+  await eventually(what, async () => holds(await scrape(service)), patienceMs);
 }
 
 /** What is known of the store is up to two seconds old. */
@@ -69,7 +70,7 @@ async function managed(t: TestContext, ...args: readonly string[]) {
   return { folder, data, start, run };
 }
 
-describe("each fault has its alert, and no other", { skip: skipWithout("promtool"), timeout: 120_000 }, () => {
+describe("each fault has its alert, and no other", { skip: skipWithout("promtool") }, () => {
   const moments: Moment[] = [];
 
   async function look(
@@ -83,7 +84,7 @@ describe("each fault has its alert, and no other", { skip: skipWithout("promtool
     assert.equal(seen.status, 200, seen.text);
     const says = alert?.says ?? /<main[^]*All is well\./;
     // What the page knows of the store is up to two seconds old.
-    await eventually(`the page says ${says}`, async () => says.test(await pageOf(service)));
+    await eventually(`the page says ${says}`, async () => says.test(await pageOf(service)), patienceMs);
     moments.push({ name, scrape: seen, at, alert: alert?.name });
     return seen;
   }
@@ -213,7 +214,8 @@ describe("each fault has its alert, and no other", { skip: skipWithout("promtool
     const args = ["--store", server.url(), "--issuer", "https://op.example", ...own, ...adminArgs];
     const service = await startService(t, args, { JWKSD_WRAPPING_KEYS: newWrappingKey() });
     wall.set(-10 * minute);
-    const says = /The clock of this machine is 10 min behind that of the store/;
+    // On a busy machine, the way from the store takes up to seconds.
+    const says = /The clock of this machine is (?:9 min \d+ s|10 min(?: \d+ s)?) behind that of the store/;
     await look("the clock is ten minutes behind", service, { name: "JwksdClockOff", says }, realNow());
     wall.set(0);
     await look("the clock is right", service);
