@@ -48,6 +48,10 @@ describe("the discovery document is what jwksd sets, and the provider's own meta
   }
 });
 
+test("clients may sign with more than the provider, whose algorithms that does not widen", () => {
+  assert.deepEqual(clientAlgorithms, ["RS256", "PS256", "ES256", "EdDSA"]);
+});
+
 describe("conditional requests", () => {
   const rows: [name: string, ifNoneMatch: (etag: string) => string, status: number][] = [
     ["its ETag", (etag) => etag, 304],
