@@ -21,7 +21,6 @@ import { type Moment, disagreements } from "./fired.ts";
 // Each fault is made for a real service, and looked at twice: while it is there, and when it has ended.
 
 const minute = 60_000;
-const patienceMs = 40_000;
 const realNow = Date.now.bind(Date);
 
 /** The clock of this process, which also is that of SQLite stores. */
@@ -47,7 +46,7 @@ const behind = ({ samples }: Scrape): number => samples['jwksd_replicas{state="b
 
 /** Scrapes until this holds. */
 async function until(what: string, service: RunningService, holds: (seen: Scrape) => boolean): Promise<void> {
-  await eventually(what, async () => holds(await scrape(service)), patienceMs);
+  await eventually(what, async () => holds(await scrape(service)));
 }
 
 /** What is known of the store is up to two seconds old. */
@@ -84,7 +83,7 @@ describe("each fault has its alert, and no other", { skip: skipWithout("promtool
     assert.equal(seen.status, 200, seen.text);
     const says = alert?.says ?? /<main[^]*All is well\./;
     // What the page knows of the store is up to two seconds old.
-    await eventually(`the page says ${says}`, async () => says.test(await pageOf(service)), patienceMs);
+    await eventually(`the page says ${says}`, async () => says.test(await pageOf(service)));
     moments.push({ name, scrape: seen, at, alert: alert?.name });
     return seen;
   }
