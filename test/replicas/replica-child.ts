@@ -49,7 +49,7 @@ const short: readonly Edit[] = [
 const withoutBarrier: readonly Edit[] = [
   ["rotation/rules/waits.ts", "return { since: publishedAt, forMs:", "return { since: record.announcedAt, forMs:"],
   ["rotation/rules/waits.ts", "return { since: unusedAt, forMs:", "return { since: record.retiredAt, forMs:"],
-  ["rotation/manager/replica.ts", "if (!holds()) {", "if (leaseMs < 0) {"],
+  ["rotation/manager/manager.ts", "fence = replica.holds ?", "fence = replica.told ?"],
   ["rotation/manager/replica.ts", "if (!told.signsWith.includes(kid))", "if (told.signsWith.length > 99)"],
   ["rotation/manager/replica.ts", "holds() && told.publishes > 0", "told.publishes >= 0"],
 ];

@@ -5,9 +5,9 @@ import type { RotationPolicy } from "../rules/policy.ts";
 import { activeKey, announcedKey, nextAlg, uriOf } from "../rules/records.ts";
 import { announceNext, leaseNext, reasonForNext } from "../rules/successor.ts";
 import { noteWaits } from "../rules/waits.ts";
-import type { KeyRecord, Snapshot } from "../store/store.ts";
+import type { KeyRecord } from "../store/store.ts";
 import type { Clocks } from "./clocks.ts";
-import type { Changed, Decision } from "./compare-and-set.ts";
+import type { Changed, Decision, Seen } from "./compare-and-set.ts";
 import { CannotSign, type Keyring } from "./keyring.ts";
 import type { KeysInUse } from "./keys-in-use.ts";
 import { makeLocalKey } from "./make-key.ts";
@@ -34,14 +34,14 @@ export function createSteps({ policy, vault, keyring, replica, clocks, schedule,
   const managerId = crypto.randomUUID();
 
   /** The records after all that is due now, with the next keys where they are made in memory. */
-  async function due(stored: readonly KeyRecord[], now: number, snapshot: Snapshot): Promise<Decision> {
-    const { counted, over } = clocks.look(snapshot);
+  async function due(stored: readonly KeyRecord[], now: number, seen: Seen): Promise<Decision> {
+    const { counted, over } = clocks.look(seen);
     for (const lease of over) await replica.end(lease);
     const own: Change = vault.isTaking
       ? await rewrap(stored, vault, now, `the issuer ${JSON.stringify(vault.owner.issuer)} was chosen`)
       : { records: stored, events: [] };
     schedule.forgetTaken(own.records, now);
-    const ahead = schedule.plan(own.records, now, { revision: snapshot.revision, leases: counted });
+    const ahead = schedule.plan(own.records, now, { revision: seen.revision, leases: counted });
     let change: Change = { records: ahead.records, events: [...own.events, ...ahead.events] };
     for (const use of ahead.due) {
       if (use === "sig" && keyring.createSigner !== undefined) continue;
@@ -49,7 +49,7 @@ export function createSteps({ policy, vault, keyring, replica, clocks, schedule,
       change = announce(change, key, now, reasonForNext(change.records.length === 0));
     }
     const records = noteWaits(change.records, policy, { announces: true });
-    const leases = snapshot.leases.filter((lease) => !over.includes(lease));
+    const leases = seen.leases.filter((lease) => !over.includes(lease));
     return { ...change, records, ...(ahead.reliesOnReplicas && { leases }) };
   }
 
@@ -71,9 +71,9 @@ export function createSteps({ policy, vault, keyring, replica, clocks, schedule,
       let stored: Changed | undefined;
       for (;;) {
         try {
-          return await keyring.change((records, now, snapshot) => {
-            stored = { records, events: [], before: records, now, revision: snapshot.revision };
-            return due(records, now, snapshot);
+          return await keyring.change((records, now, seen) => {
+            stored = { records, events: [], before: records, seen, revision: seen.revision };
+            return due(records, now, seen);
           });
         } catch (error) {
           if (error instanceof CannotSign) {

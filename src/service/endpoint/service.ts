@@ -18,7 +18,7 @@ import { createStatusPage } from "../admin/page/status-page.ts";
 import { policyOf } from "../config/open-store.ts";
 import { startManagedKeys } from "./run-manager.ts";
 import { recentEvents } from "./recent-events.ts";
-import { type KnownError, knownError } from "../admin/known.ts";
+import { type KnownError, knownError } from "../../rotation/manager/health.ts";
 import { type Status, statusOf } from "../admin/status.ts";
 import { type PublicKeys, keyPathsOf, listedKeys, loadPublicKeys, toKeysets, together } from "./public-keys.ts";
 import type { Settings } from "../config/setting-definitions.ts";

@@ -3,7 +3,7 @@ import { type Clock, systemClock } from "../../base/clock.ts";
 import { fenced } from "../../rotation/manager/replica.ts";
 import { timeText } from "../../rotation/rules/format.ts";
 import type { SigningKeys } from "../signing/signing-keys.ts";
-import { type KnownError, knownError } from "../admin/known.ts";
+import { type KnownError, knownError } from "../../rotation/manager/health.ts";
 import type { KeptSet } from "./kept-set.ts";
 import type { Logger } from "../config/logger.ts";
 import type { PublicKeys } from "./public-keys.ts";
