@@ -50,11 +50,12 @@ type Keysets = Pick<ProviderOptions, "keyset" | "encryptionKeyset">;
 /** Answers the documents of a site. @throws ConfigError, KeyMaterialError see `createProvider` */
 export function providerAt(
   { issuer, mountPrefix, jwksPath, cors, discovery, metadata }: Site,
-  keysets: Keysets,
+  { keyset, encryptionKeyset }: Keysets,
   jwksRotationActive: () => boolean,
 ): Promise<Provider> {
   const endpoints = { jwks: jwksPath };
-  return createProvider(keysets, { issuer, mountPrefix, endpoints, jwksRotationActive, cors, discovery, metadata });
+  const site = { issuer, mountPrefix, endpoints, jwksRotationActive, cors, discovery, metadata };
+  return createProvider(site, { keyset, encryptionKeyset });
 }
 
 /** The documents of keysets. @throws see {@link providerAt} */

@@ -5,7 +5,7 @@ import { processMetrics } from "../admin/exposition.ts";
 import type { Handler } from "../listen/gate.ts";
 import { startHttpServer } from "../listen/http-server.ts";
 import { issuerOf } from "../config/issuer.ts";
-import { type PublicKeys, toKeysets } from "./public-keys.ts";
+import type { PublicKeys } from "./public-keys.ts";
 
 /** Options of the public endpoint. The default of the issuer is `http://HOST:PORT`, which only this machine can use. */
 export interface PublicEndpointOptions extends OpenSite {
@@ -39,7 +39,7 @@ export async function startPublicEndpoint(
   let { isRotating } = keys;
   const make = (port: number) => {
     const site = { ...options, issuer: issuerOf(options, port) };
-    return providerAt(site, toKeysets(keys), () => isRotating || options.rotationMode);
+    return providerAt(site, keys, () => isRotating || options.rotationMode);
   };
   // Made before listening as well, to find bad options before a connection is accepted.
   let provider = await make(options.port);
@@ -62,7 +62,8 @@ export async function startPublicEndpoint(
     async update(next) {
       // The short cache begins before the new document is out, and ends after it.
       isRotating ||= next.isRotating;
-      await provider.update(toKeysets(next));
+      const { keyset, encryptionKeyset } = next;
+      await provider.update({ keyset, encryptionKeyset });
       isRotating = next.isRotating;
     },
     async metrics() {

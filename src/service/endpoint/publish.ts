@@ -2,7 +2,8 @@ import { serial } from "../../base/async.ts";
 import { ServiceError, StateError } from "../../base/errors.ts";
 import { type Copy, manageKeys } from "../../rotation/manager/manager.ts";
 import { servedBy } from "../../rotation/custody/issuer-check.ts";
-import type { KeySink, ManagerEvent } from "../../rotation/manager/types.ts";
+import type { KeySubscriber } from "../../library/provider/managed-keys.ts";
+import type { ManagerEvent } from "../../rotation/manager/types.ts";
 import { whyLeft } from "../copies/changed.ts";
 import { type DocumentSet, baseOf, pathsOf, documentSetOf } from "../copies/documents.ts";
 import { type Published, createCopyWriter } from "../copies/copy-writer.ts";
@@ -11,15 +12,7 @@ import type { KeyRecord } from "../../rotation/store/store.ts";
 import type { Logger } from "../config/logger.ts";
 import { logEvent } from "./manager-events.ts";
 import { openManaged } from "../config/open-store.ts";
-import {
-  type PublicKeys,
-  keyPathsOf,
-  listedKeys,
-  loadPublicKeys,
-  publicHalves,
-  toKeysets,
-  together,
-} from "./public-keys.ts";
+import { type PublicKeys, keyPathsOf, listedKeys, loadPublicKeys, publicHalves, together } from "./public-keys.ts";
 import { siteOf, targetOf } from "./publish-target.ts";
 import type { Settings } from "../config/setting-definitions.ts";
 import { signersOf } from "../config/signers.ts";
@@ -75,7 +68,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
 
   const newest = (): Promise<DocumentSet> => {
     const keys = together(managed, files);
-    return documentSetOf(toKeysets(keys), site, keys.isRotating || settings.rotationMode);
+    return documentSetOf(keys, site, keys.isRotating || settings.rotationMode);
   };
   const publish = (): Promise<void> =>
     inTurn(async () => {
@@ -95,7 +88,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
   try {
     await load();
     if (settings.keys === undefined) {
-      const update: KeySink["update"] = async (keysets, { isRotating }) => {
+      const update: KeySubscriber["update"] = async (keysets, { isRotating }) => {
         managed = publicHalves(keysets, isRotating);
         await publish();
       };
