@@ -33,7 +33,7 @@ interface Reply {
   readonly details?: string;
   readonly header: string;
   readonly signature: string;
-  readonly keys: readonly { kid: string; key: string; excludeFromOidcDiscovery?: boolean }[];
+  readonly keys: readonly { keyId: string; key: string; excludeFromOidcDiscovery?: boolean }[];
   readonly dataTimestamp: { readonly seconds: string };
   readonly refreshHintSeconds: string;
   readonly maxTokenExpirationSeconds: string;
@@ -141,7 +141,7 @@ describe("the external signer of Kubernetes", { skip }, () => {
     assert.deepEqual([alg, typ, more], ["ES256", "JWT", {}]);
     const { keys, dataTimestamp, refreshHintSeconds } = await call("FetchKeys");
     const [own, old, ...others] = keys;
-    assert.deepEqual([own?.kid, own?.excludeFromOidcDiscovery ?? false, others], [kid, false, []]);
+    assert.deepEqual([own?.keyId, own?.excludeFromOidcDiscovery ?? false, others], [kid, false, []]);
     const key = createPublicKey({ key: Buffer.from(own?.key ?? "", "base64"), format: "der", type: "spki" });
     const signed = Buffer.from(`${header}.${claims}`);
     const options = { key, dsaEncoding: "ieee-p1363" } as const;
@@ -151,7 +151,7 @@ describe("the external signer of Kubernetes", { skip }, () => {
     // As the API server itself computes the kid of a key.
     const spki = former.export({ type: "spki", format: "der" });
     const oldKid = createHash("sha256").update(spki).digest("base64url");
-    assert.deepEqual(old, { kid: oldKid, key: spki.toString("base64"), excludeFromOidcDiscovery: true });
+    assert.deepEqual(old, { keyId: oldKid, key: spki.toString("base64"), excludeFromOidcDiscovery: true });
     const published = (await (await fetch(`http://127.0.0.1:${service.port}/jwks`)).json()) as {
       keys: { kid: string }[];
     };
