@@ -100,9 +100,24 @@ describe("by default only https and public addresses are looked at", () => {
     });
   }
 
-  test("--allow-insecure does not open the metadata of cloud machines", async () => {
-    await assert.rejects(observe("http://169.254.169.254", local), { code: "ERR_ADDRESS_FORBIDDEN" });
-  });
+  for (const host of [
+    "169.254.169.254",
+    "168.63.129.16",
+    "192.0.0.192",
+    "100.100.100.200",
+    "[::ffff:100.100.100.200]",
+    "[fd00:ec2::254]",
+    "[fd00:ec2::23]",
+    "[fd20:ce::254]",
+    "[fd00:c1::a9fe:a9fe]",
+    "[fd00:42::42]",
+    "[fe80::a9fe:a9fe]",
+    "[64:ff9b::a9fe:a9fe]",
+  ]) {
+    test(`--allow-insecure does not open the metadata of cloud machines at ${host}`, async () => {
+      await assert.rejects(observe(`http://${host}`, { ...local, timeoutMs: 1000 }), { code: "ERR_ADDRESS_FORBIDDEN" });
+    });
+  }
 
   test("neither a jwks_uri nor a redirect leads there", async (t) => {
     const metadata = { issuer: "https://login.example.com", jwks_uri: "https://keys.example.com/jwks" };

@@ -4,14 +4,13 @@ import { atLeast, severities } from "../../doctor/finding.ts";
 import { type Code, type Observations, type Severity, codes, examine } from "../../doctor/index.ts";
 import { type Happening, type ObserveOptions, observe, observeBody } from "../../doctor/node/index.ts";
 import { ConfigError, ServiceError } from "../../base/errors.ts";
-import { printableJson } from "../../base/printable.ts";
-import { terminalOf } from "../../service/admin/terminal.ts";
+import { terminalOf } from "../terminal.ts";
 import { collect } from "../arguments.ts";
 import { explainToken } from "./token.ts";
 import { happeningLine, report, scope } from "./report.ts";
 import { durationMs, watchOn } from "./watch.ts";
 import { stepLines } from "./explain.ts";
-import { type Io, iso, print, readInput } from "../io.ts";
+import { type Io, iso, print, printJson, readInput } from "../io.ts";
 import { readToken } from "./verify.ts";
 
 const maxFileBytes = 5_000_000;
@@ -95,7 +94,7 @@ async function doctor(io: Io, target: string, flags: Flags): Promise<void> {
   const explanation = token === undefined ? undefined : await explainToken(token, observations);
   if (flags.json === true) {
     const happenings = watch === undefined ? undefined : timeline.map(({ at, text }) => ({ at: iso(at), text }));
-    print(io, printableJson({ target, ...scope(observations), findings, timeline: happenings, token: explanation }));
+    printJson(io, { target, ...scope(observations), findings, timeline: happenings, token: explanation });
   } else {
     if (timeline.length > 0) print(io, "");
     print(io, report(target, observations, findings, terminalOf(io.stdout, io.environment)));

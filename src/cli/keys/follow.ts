@@ -3,7 +3,7 @@ import { systemClock } from "../../base/clock.ts";
 import type { JwksdError } from "../../base/errors.ts";
 import type { Changed } from "../../rotation/manager/compare-and-set.ts";
 import { printable } from "../../base/printable.ts";
-import { type ReplicasAt, heardOf, lateText } from "../../service/admin/replicas.ts";
+import { type ReplicasAt, runningLeases, lateText } from "../../service/admin/replicas.ts";
 import { hasFollowed } from "../../rotation/rules/waits.ts";
 import type { Lease } from "../../rotation/store/store.ts";
 import { type Io, tell } from "../io.ts";
@@ -37,7 +37,7 @@ export async function follow(
   try {
     for (;;) {
       const { now, revision: newest, leases: all } = await custody.store.load();
-      const leases = heardOf(all, now);
+      const leases = runningLeases(all, now);
       const late = leases.filter((lease) => !hasFollowed(lease, revision, newest));
       const leftMs = end - performance.now();
       if (late.length === 0 || leftMs <= 0) {

@@ -3,9 +3,8 @@ import { request as requestHttps } from "node:https";
 import { lookup } from "node:dns/promises";
 import type { TLSSocket } from "node:tls";
 import { brotliDecompressSync, gunzipSync, inflateSync } from "node:zlib";
-import ipaddr from "ipaddr.js";
 import { abortable } from "../../base/async.ts";
-import { isPublicAddress } from "../../library/node/guarded-fetch.ts";
+import { isOwnNetworkAddress, isPublicAddress } from "../../library/node/addresses.ts";
 import { addressesOf, limitInformational, lookupOf } from "../../library/node/outgoing.ts";
 import type { Address } from "../../library/node/host-addresses.ts";
 import type { Exchange, Failure } from "../observations.ts";
@@ -120,7 +119,11 @@ async function checkedAddresses(url: string, family: 4 | 6 | undefined, limits: 
     (address) => (family ?? address.family) === address.family,
   );
   if (addresses.length === 0) throw new Failed("unreachable", "ENOTFOUND");
-  if (!addresses.every(({ address }) => isPublicAddress(address) || (limits.allowInsecure && isOwnNetwork(address)))) {
+  if (
+    !addresses.every(
+      ({ address }) => isPublicAddress(address) || (limits.allowInsecure && isOwnNetworkAddress(address)),
+    )
+  ) {
     throw new Failed("forbidden-address", "its host is at an address that is not public");
   }
   return addresses;
@@ -129,11 +132,6 @@ async function checkedAddresses(url: string, family: 4 | 6 | undefined, limits: 
 /** All addresses of the host of a URL. */
 export function hostAddresses(hostname: string, { resolve }: RequestLimits): Promise<readonly Address[]> {
   return addressesOf(hostname, resolve ?? ((host) => lookup(host, { all: true, verbatim: true })));
-}
-
-/** Where issuers under development run. Not link-local addresses, where cloud metadata services are. */
-function isOwnNetwork(address: string): boolean {
-  return ["loopback", "private", "uniqueLocal", "carrierGradeNat"].includes(ipaddr.process(address).range());
 }
 
 function send(
