@@ -143,6 +143,7 @@ export const rooms: Readonly<Record<string, Room>> = {
       "library/relying-party",
       "library/token",
       "rotation/rules",
+      "service/admin/page",
     ],
     packages: ["jose", "node:", "commander"],
   },

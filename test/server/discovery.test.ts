@@ -51,6 +51,9 @@ describe("jwksd serve", { timeout: 60_000 }, () => {
     const service = await start(t);
     assert.deepEqual(await service.discovery(), [200, own]);
     assert.deepEqual(partial(service), [Object.keys(whole)]);
+    // RFC 8414 section 3
+    const reply = await getOnce(service.port, "/.well-known/oauth-authorization-server");
+    assert.deepEqual([reply.status, JSON.parse(reply.body)], [200, own]);
   });
 
   for (const workers of process.platform === "linux" ? ["1", "2"] : ["1"]) {

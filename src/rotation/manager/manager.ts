@@ -10,7 +10,7 @@ import {
 } from "../../base/errors.ts";
 import { applyCommand } from "../rules/commands.ts";
 import { rotationPolicy } from "../rules/policy.ts";
-import { nextAlg } from "../rules/records.ts";
+import { endOf, nextAlg } from "../rules/records.ts";
 import { isWaitingForReplicas } from "../rules/waits.ts";
 import { createClocks } from "./clocks.ts";
 import { createCopyLease } from "./copy-lease.ts";
@@ -171,10 +171,10 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
     return { wakeInMs: Math.min(lookInMs(), replica.renewInMs), isPending };
   }
 
-  /** Takes over what others did, and changes nothing. @throws what `keyring.preview` throws */
+  /** Takes over what others did, and changes nothing. */
   async function takeOver(): Promise<void> {
-    const { before: records, seen, revision } = await keyring.preview((records) => ({ records, events: [] }));
-    await inUse.adopt({ records, events: [], before: records, seen, revision });
+    const found = await keyring.preview((records) => ({ records, events: [] }));
+    await inUse.adopt({ ...found, records: found.before });
   }
 
   /** What is due by the clocks that this process has seen, for the replicas whose leases have not ended. */
@@ -275,6 +275,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
         jwksRotationActive: () => inUse.isShort,
         maxTokenLifetimeSeconds: policy.maxTokenLifetimeSeconds,
         checkMaySign,
+        retiredKid: (kid: string) => endOf(inUse.state.records, kid),
       };
     },
     get lease() {

@@ -17,6 +17,12 @@ export function isLive({ state }: KeyRecord): boolean {
   return state !== "removed" && state !== "revoked";
 }
 
+/** How the signing key ended that had a kid; `undefined` where there was none, or it still lives. */
+export function endOf(records: readonly KeyRecord[], kid: string): "removed" | "revoked" | undefined {
+  const state = records.find((record) => record.use === "sig" && record.kid === kid)?.state;
+  return state === "removed" || state === "revoked" ? state : undefined;
+}
+
 export function liveRecords(records: readonly KeyRecord[]): readonly KeyRecord[] {
   return records.filter(isLive);
 }
