@@ -30,7 +30,7 @@ The seal of the store is over its keys, not over its replicas.
 
 Examples:
   $ jwksd replicas
-  $ jwksd replicas --json | jq '.replicas[] | select(.behind > 0) | .name'`,
+  $ jwksd replicas --json | jq '.replicas[] | select(.behind != 0) | .name'`,
     )
     .action((flags: Flags) => replicas(io, flags));
 }
