@@ -30,6 +30,7 @@ async function site(t: TestContext, handler: Handler, { cert, key }: Certificate
   const connections = { made: 0, open: 0 };
   const server = createServer({ cert, key }, (request, response) => {
     requests.push(request);
+    response.setHeader("Content-Type", "application/jwk-set+json");
     handler(request, response);
   });
   server.on("secureConnection", (socket) => {
@@ -57,7 +58,7 @@ const guarded = (options?: GuardedFetchOptions) =>
   });
 
 const published: Handler = (_request, response) => {
-  response.setHeader("Content-Type", "application/jwk-set+json").end(JSON.stringify(jwks));
+  response.end(JSON.stringify(jwks));
 };
 const never: Handler = () => {};
 

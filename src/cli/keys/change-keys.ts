@@ -10,7 +10,7 @@ import type { RotationPolicy } from "../../rotation/rules/policy.ts";
 import { recordTimes, uriOf } from "../../rotation/rules/records.ts";
 import { kidText, relativeText, timeText } from "../../rotation/rules/format.ts";
 import { planVerbs } from "../../service/admin/plan-scale.ts";
-import { indented, terminalOf } from "../../service/admin/terminal.ts";
+import { indented, terminalOf } from "../terminal.ts";
 import type { KeyRecord, KeyUse } from "../../rotation/store/store.ts";
 import { waitSeconds } from "../arguments.ts";
 import { destroyEffects, destroyEnded, leaveUnrecorded, placeEffects } from "./external-keys.ts";

@@ -1,7 +1,7 @@
 import { Command } from "commander";
 import { ConfigError, StateError } from "../../base/errors.ts";
 import { printable } from "../../base/printable.ts";
-import { heardText } from "../../service/admin/replicas.ts";
+import { lastSeenText } from "../../service/admin/replicas.ts";
 import { isStanding } from "../../rotation/rules/standing.ts";
 import type { KeyStore } from "../../rotation/store/store.ts";
 import { type Io, print } from "../io.ts";
@@ -42,7 +42,7 @@ async function endCopy(io: Io, store: KeyStore, name: string, { yes }: Flags): P
       "this is a process and no copy; it ends its lease when it is stopped in order, and the others do when it has died",
     );
   }
-  const heard = `last written or confirmed ${heardText(lease, { leases, revision, now })}`;
+  const heard = `last written or confirmed ${lastSeenText(lease, { leases, revision, now })}`;
   if (yes !== true) {
     throw new ConfigError(
       "ERR_CONFIRMATION",

@@ -3,7 +3,7 @@ import { systemClock } from "../../base/clock.ts";
 import type { JwksdError } from "../../base/errors.ts";
 import type { Changed } from "../../rotation/manager/compare-and-set.ts";
 import { printable } from "../../base/printable.ts";
-import { type ReplicasAt, heardOf, lateText } from "../../service/admin/replicas.ts";
+import { type ReplicasAt, runningLeases, lateText } from "../../service/admin/replicas.ts";
 import type { Lease } from "../../rotation/store/store.ts";
 import { type Io, tell } from "../io.ts";
 import type { CommandKeys } from "./open-keys.ts";
@@ -36,7 +36,7 @@ export async function follow(
   try {
     for (;;) {
       const { now, revision: newest, leases: all } = await vault.store.load();
-      const leases = heardOf(all, now);
+      const leases = runningLeases(all, now);
       const late = leases.filter(({ publishes }) => publishes < revision);
       const leftMs = end - performance.now();
       if (late.length === 0 || leftMs <= 0) {

@@ -4,7 +4,7 @@ import { ConfigError, StateError, StoreError } from "../../base/errors.ts";
 import { commandedBy } from "../../rotation/custody/owner.ts";
 import { createVault } from "../../rotation/custody/vault.ts";
 import type { WrappingKeys } from "../../rotation/custody/wrapping.ts";
-import { heardOf } from "../../service/admin/replicas.ts";
+import { runningLeases } from "../../service/admin/replicas.ts";
 import { isStanding, standingMs } from "../../rotation/rules/standing.ts";
 import { createCommandLog } from "../../service/config/log.ts";
 import { openStore, ownerOf, wrappingKeysOf } from "../../service/config/open-store.ts";
@@ -105,7 +105,7 @@ async function copied(source: KeyStore, target: KeyStore, settings: Settings, ke
   const ownerRule = commandedBy(ownerOf(settings));
   const from = createVault({ store: source, keys, ownerRule });
   const { revision, records, seal, leases, now } = await from.store.load();
-  const replica = heardOf(leases, now).find((lease) => !isStanding(lease));
+  const replica = runningLeases(leases, now).find((lease) => !isStanding(lease));
   if (replica !== undefined) refuse(`the replica ${replica.name} runs on the store to copy; stop it, and all others`);
   if (records.length === 0) refuse("the store to copy holds no keys");
   if (seal === undefined) refuse("the store to copy has no seal; run: jwksd keys rewrap");

@@ -18,6 +18,12 @@ export function isLive({ state }: KeyRecord): boolean {
   return state !== "removed" && state !== "revoked";
 }
 
+/** How the signing key ended that had a kid; `undefined` where there was none, or it still lives. */
+export function endOf(records: readonly KeyRecord[], kid: string): "removed" | "revoked" | undefined {
+  const state = records.find((record) => record.use === "sig" && record.kid === kid)?.state;
+  return state === "removed" || state === "revoked" ? state : undefined;
+}
+
 const live = new WeakMap<readonly KeyRecord[], readonly KeyRecord[]>();
 
 /** The live records of a list. Lists never change, and nearly all records of an old store are tombstones, so each is looked through once. */

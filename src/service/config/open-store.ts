@@ -1,4 +1,4 @@
-import { readFile, stat } from "node:fs/promises";
+import { access, constants, readFile, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { ConfigError, ServiceError, StoreError } from "../../base/errors.ts";
 import { makeFolder } from "../../library/node/folders.ts";
@@ -137,7 +137,7 @@ export async function wrappingKeysOf(settings: Settings, log: Log): Promise<Wrap
       from,
     );
   }
-  if (settings.wrappingKeyFile !== undefined) return readKeyFile(settings.wrappingKeyFile, log);
+  if (settings.wrappingKeyFile !== undefined) return readNamedKeyFile(settings.wrappingKeyFile, log);
   const path = storePath(settings);
   if (path === undefined) return undefined;
   const file = besidePath(path);
@@ -190,6 +190,20 @@ async function makeKey(file: string, log: Log): Promise<void> {
     { file },
     "first start: made a wrapping key, which encrypts the private keys; whoever copies the folder has both, so keep it elsewhere: see --wrapping-key-file and JWKSD_WRAPPING_KEYS",
   );
+}
+
+/** Reads the file of a setting, which may be a key in the place of a path: no message repeats what names no file. */
+async function readNamedKeyFile(file: string, log: Log): Promise<WrappingKeys> {
+  try {
+    await access(file, constants.R_OK);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    throw new ServiceError(
+      "ERR_FILE_UNREADABLE",
+      `cannot read the file of --wrapping-key-file or JWKSD_WRAPPING_KEY_FILE (${code}); check its path and permissions`,
+    );
+  }
+  return readKeyFile(file, log);
 }
 
 async function readKeyFile(file: string, log: Log): Promise<WrappingKeys> {

@@ -22,7 +22,7 @@ export const policyRules: Rules<SignPolicy> = {
 export function checkAllowed(
   { typ: types, maxLifetimeSeconds = Infinity, ...policy }: SignPolicy,
   { aud }: Claims,
-  { typ = "JWT", lifetimeSeconds }: Pick<SignOptions, "typ" | "lifetimeSeconds">,
+  { typ = "JWT", lifetimeSeconds }: Pick<SignOptions, "typ"> & { readonly lifetimeSeconds: number },
 ): void {
   if (types !== undefined && !types.includes(typ)) throw forbidden(`typ ${oneOf(types)}`);
   // `sign` refuses what is no number.

@@ -5,6 +5,8 @@ import type { Claims, SignOptions } from "../../library/token/sign.ts";
 /** The body of `POST /sign`: claims, beside the options of `provider.sign`. */
 interface SignRequest extends Omit<SignOptions, "signal"> {
   readonly claims: Claims;
+  /** By which policies judge, so `exp` cannot stand in for it. */
+  readonly lifetimeSeconds: number;
 }
 
 /** `sign` checks the values. */
@@ -24,6 +26,10 @@ const decoder = new TextDecoder("utf-8", { fatal: true });
 export function readSignRequest(body: Uint8Array): SignRequest {
   const request = checkOptions<Partial<SignRequest>>(readJson(body, "the body"), rules, "member");
   if (request.claims === undefined) throw invalid('member "claims" is missing');
+  if (request.lifetimeSeconds === undefined) throw invalid('member "lifetimeSeconds" is missing');
+  // Those of a library in this process may be its own. A caller from outside could date a token ahead of a revocation.
+  const time = ["iat", "exp"].find((name) => request.claims?.[name] !== undefined);
+  if (time !== undefined) throw invalid(`claim "${time}" is set from the clock and lifetimeSeconds; leave it out`);
   return request as SignRequest;
 }
 

@@ -1,11 +1,11 @@
 import type { Changed } from "./changed.ts";
-import { type Publication, baseOf } from "./documents.ts";
+import { type DocumentSet, baseOf } from "./documents.ts";
 import { readBack } from "./read-back.ts";
 import type { Target } from "./target.ts";
 
-/** What became of a publication. */
+/** What a write came to. */
 export interface Published {
-  readonly publication: Publication;
+  readonly documentSet: DocumentSet;
   /** What was written; nothing where it was there already. */
   readonly written: readonly string[];
 }
@@ -14,13 +14,15 @@ export interface CopyOptions {
   readonly target: Target;
   /** The URL under which the documents can be read from outside. */
   readonly verifyUrl: string;
-  /** Clears the caches in front of the target, after something was written. Default: nothing does. */
-  readonly purge?: (() => Promise<void>) | undefined;
-  readonly onPublished?: ((published: Published) => void) | undefined;
+  /** Clears the caches in front of the target, after something was written. */
+  readonly purge: () => Promise<void>;
+  readonly onPublished: (published: Published) => void;
+  /** Aborts the reads. */
+  readonly signal: AbortSignal;
 }
 
-/** Makes a function that writes a publication to a target, and reads it back from outside. One call at a time. */
-export function createCopyWriter({ target, verifyUrl, purge, onPublished }: CopyOptions) {
+/** Makes a function that writes documents to a target, and reads it back from outside. One call at a time. */
+export function createCopyWriter({ target, verifyUrl, purge, onPublished, signal }: CopyOptions) {
   let written: string[] = [];
   let isPurged = true;
   /**
@@ -30,14 +32,14 @@ export function createCopyWriter({ target, verifyUrl, purge, onPublished }: Copy
    * @param replaced see `Target.put`
    * @throws ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`, `ERR_PURGE`, `ERR_NOT_SERVED`
    */
-  return async (publication: Publication, replaced?: readonly Changed[]): Promise<void> => {
-    const paths = await target.put(publication, replaced);
+  return async (documentSet: DocumentSet, replaced?: readonly Changed[]): Promise<void> => {
+    const paths = await target.put(documentSet, replaced);
     if (paths.length > 0) isPurged = false;
     written = [...new Set([...written, ...paths])];
-    if (!isPurged) await purge?.();
+    if (!isPurged) await purge();
     isPurged = true;
-    await readBack(baseOf(verifyUrl), publication.documents);
-    onPublished?.({ publication, written });
+    await readBack(baseOf(verifyUrl), documentSet.documents, signal);
+    onPublished({ documentSet, written });
     written = [];
   };
 }

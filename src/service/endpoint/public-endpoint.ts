@@ -1,5 +1,5 @@
 import { type Metric, counter, createTally, sumMetrics } from "../../base/metrics.ts";
-import { type OpenPlace, providerAt } from "../copies/documents.ts";
+import { type OpenSite, providerAt } from "../copies/documents.ts";
 import type { Overload } from "../listen/connections.ts";
 import { processMetrics } from "../admin/exposition.ts";
 import type { Handler } from "../listen/gate.ts";
@@ -7,8 +7,8 @@ import { startHttpServer } from "../listen/http-server.ts";
 import { issuerOf } from "../config/issuer.ts";
 import { type PublicKeys, toKeysets } from "./public-keys.ts";
 
-/** Options of a publisher. The default of the issuer is `http://HOST:PORT`, which only this machine can use. */
-export interface PublisherOptions extends OpenPlace {
+/** Options of the public endpoint. The default of the issuer is `http://HOST:PORT`, which only this machine can use. */
+export interface PublicEndpointOptions extends OpenSite {
   readonly host: string;
   /** 0 takes a free port. */
   readonly port: number;
@@ -18,7 +18,7 @@ export interface PublisherOptions extends OpenPlace {
 }
 
 /** The public endpoint, in this process or in several. */
-export interface Publisher {
+export interface PublicEndpoint {
   readonly port: number;
   readonly jwksUri: string;
   update(this: void, keys: PublicKeys): Promise<void>;
@@ -30,16 +30,16 @@ export interface Publisher {
 }
 
 /** Serves the public endpoint in this process. */
-export async function startPublisher(
-  options: PublisherOptions,
+export async function startPublicEndpoint(
+  options: PublicEndpointOptions,
   keys: PublicKeys,
   onOverload: (overload: Overload) => void,
   { reusePort = false } = {},
-): Promise<Publisher> {
+): Promise<PublicEndpoint> {
   let { isRotating } = keys;
   const make = (port: number) => {
-    const place = { ...options, issuer: issuerOf(options, port) };
-    return providerAt(place, toKeysets(keys), () => isRotating || options.rotationMode);
+    const site = { ...options, issuer: issuerOf(options, port) };
+    return providerAt(site, toKeysets(keys), () => isRotating || options.rotationMode);
   };
   // Made before listening as well, to find bad options before a connection is accepted.
   let provider = await make(options.port);

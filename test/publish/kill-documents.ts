@@ -1,13 +1,13 @@
 import { cacheControl } from "../../src/library/http/respond.ts";
-import type { Place, Publication } from "../../src/service/copies/documents.ts";
+import type { Site, DocumentSet } from "../../src/service/copies/documents.ts";
 
-export const place: Place = { issuer: "https://a.example", cors: true, discovery: true };
+export const site: Site = { issuer: "https://a.example", cors: true, discovery: true };
 /** The discovery document changes now and then, and always leads to the same JWK Set. */
 const discovery = (number: number): string =>
-  JSON.stringify({ issuer: place.issuer, jwks_uri: `${place.issuer}/jwks`, changed: Math.floor(number / 5) });
+  JSON.stringify({ issuer: site.issuer, jwks_uri: `${site.issuer}/jwks`, changed: Math.floor(number / 5) });
 
 /** As long as real ones, so that a write of half of it would be seen. */
-export const publicationAt = (number: number): Publication => {
+export const documentSetAt = (number: number): DocumentSet => {
   const isShort = number % 3 === 0;
   const set = JSON.stringify({
     number,

@@ -1,8 +1,8 @@
 import type { KeyState } from "../../rotation/store/store.ts";
 import { type RotationPlan, planKeyName } from "../../rotation/rules/plan.ts";
 import { durationText, relativeText, timeText } from "../../rotation/rules/format.ts";
-import { type PlanScale, numberedSteps, planScale, shortened } from "./plan-scale.ts";
-import { type Color, type Terminal, indented, painted } from "./terminal.ts";
+import { type PlanScale, numberedSteps, planScale, shortened } from "../../service/admin/plan-scale.ts";
+import { type Color, type Terminal, indented, painted } from "../terminal.ts";
 
 type Shown = Exclude<KeyState, "removed">;
 

@@ -1,8 +1,16 @@
 import type { RotationPlan } from "../../rotation/rules/plan.ts";
 import { relativeText, timeText } from "../../rotation/rules/format.ts";
-import { chartLegend, chartPatterns, chartStyle, escaped, planChart, text, wideLayout } from "./plan-chart.ts";
-import { numberedSteps, shortened } from "./plan-scale.ts";
-import { indented } from "./terminal.ts";
+import {
+  chartLegend,
+  chartPatterns,
+  chartStyle,
+  escaped,
+  planChart,
+  text,
+  wideLayout,
+} from "../../service/admin/plan-chart.ts";
+import { numberedSteps, shortened } from "../../service/admin/plan-scale.ts";
+import { indented } from "../terminal.ts";
 
 const { margin } = wideLayout;
 /** Estimate for the text below the picture. */

@@ -5,7 +5,7 @@ import { type Html, html, lines } from "./html.ts";
 import { copyable } from "./words.ts";
 
 /** What the JWK Set is answered with, as the service itself gets it. */
-export type Answer =
+export type ServedSet =
   | {
       /** "200 OK" */
       readonly status: string;
@@ -15,7 +15,7 @@ export type Answer =
   | { readonly failure: string };
 
 /** What is wrong with an answer: relying parties would get it, too. */
-export function faultOfAnswer(answer: Answer, url: string): Fault | undefined {
+export function faultOfServed(answer: ServedSet, url: string): Fault | undefined {
   const what = "failure" in answer ? `does not answer: ${answer.failure}` : `answers ${answer.status}`;
   if (!("failure" in answer) && answer.status.startsWith("200 ")) return undefined;
   return {
@@ -27,7 +27,7 @@ export function faultOfAnswer(answer: Answer, url: string): Fault | undefined {
   };
 }
 
-export function answerPart(answer: Answer, url: string): Html {
+export function servedPart(answer: ServedSet, url: string): Html {
   if ("failure" in answer) return html`<p><code>${url}</code> does not answer: ${answer.failure}.</p>`;
   const etag = answer.headers.find(([name]) => name.toLowerCase() === "etag")?.[1] ?? "none";
   // It says when this page asked.
