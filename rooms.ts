@@ -46,7 +46,7 @@ export const rooms: Readonly<Record<string, Room>> = {
   "rotation/store/sqlite": { rooms: ["rotation/store"], packages: ["node:"] },
   "rotation/store/postgres": { rooms: ["rotation/store"], packages: ["node:", "pg"] },
   "rotation/rules": { rooms: ["keys/crypto", "keys/jwk", "rotation/store"], packages: [] },
-  "rotation/custody": { rooms: ["keys/crypto", "rotation/rules", "rotation/store"], packages: ["jose"] },
+  "rotation/custody": { rooms: ["keys/crypto", "keys/jwk", "rotation/rules", "rotation/store"], packages: ["jose"] },
   "rotation/manager": {
     rooms: [
       "keys/jwk",

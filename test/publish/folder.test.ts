@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { folderTarget } from "../../src/service/copies/folder.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
-import { isStanding } from "../../src/rotation/rules/standing.ts";
+import { isPermanent } from "../../src/rotation/rules/permanent-lease.ts";
 import { serveFolder } from "../support/folder-server.ts";
 import { named } from "../support/keys.ts";
 import { runCli, temporaryFolder } from "../support/service.ts";
@@ -37,7 +37,7 @@ describe("jwksd publish FOLDER, of managed keys", () => {
     assert.equal(code, 0);
     assert.partialDeepStrictEqual(JSON.parse(stdout), { mode: "long", kids: await kids() });
     const [lease, ...others] = await leases();
-    assert.deepEqual([others.length, lease && isStanding(lease), lease?.signsWith], [0, true, []]);
+    assert.deepEqual([others.length, lease && isPermanent(lease), lease?.signsWith], [0, true, []]);
     assert.ok(
       server.requests.every((request) => /\?jwksd=[\w-]{36}$/.test(request)),
       String(server.requests),

@@ -85,8 +85,9 @@ describe("what steps wait for", () => {
 });
 
 test("what a replica publishes", () => {
-  const said = [5, 4, 3, 0].map((publishes) => publishesText(lease("r", { publishes }), at([])));
-  assert.deepEqual(said, ["the newest", "1 revision behind", "2 revisions behind", "nothing yet"]);
+  const said = [5, 4, 3, 0, 6].map((publishes) => publishesText(lease("r", { publishes }), at([])));
+  const ahead = "revision 6, which the store no longer has";
+  assert.deepEqual(said, ["the newest", "1 revision behind", "2 revisions behind", "nothing yet", ahead]);
 });
 
 test("a longer lease than one's own was not renewed in the future", () => {

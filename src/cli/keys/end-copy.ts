@@ -2,7 +2,7 @@ import { Command } from "commander";
 import { ConfigError, StateError } from "../../base/errors.ts";
 import { printable } from "../../base/printable.ts";
 import { lastSeenText } from "../../service/admin/replicas.ts";
-import { isStanding } from "../../rotation/rules/standing.ts";
+import { isPermanent } from "../../rotation/rules/permanent-lease.ts";
 import type { KeyStore } from "../../rotation/store/store.ts";
 import { type Io, print } from "../io.ts";
 import { type Flags, addLookSettings, withStore } from "./open-keys.ts";
@@ -36,7 +36,7 @@ async function endCopy(io: Io, store: KeyStore, name: string, { yes }: Flags): P
   const lease = leases.find((lease) => lease.name === name || lease.id === name);
   if (lease === undefined)
     throw new StateError("ERR_TRANSITION", `there is no replica of this name; jwksd replicas lists them`);
-  if (!isStanding(lease)) {
+  if (!isPermanent(lease)) {
     throw new StateError(
       "ERR_TRANSITION",
       "this is a process and no copy; it ends its lease when it is stopped in order, and the others do when it has died",

@@ -1,6 +1,7 @@
 import { type ReplicasAt, lateText, runningLeases, waitsOf } from "./replicas.ts";
 import { dueSteps } from "../../rotation/rules/due.ts";
 import { durationText, kidText, relativeText, timeText } from "../../rotation/rules/format.ts";
+import { hasFollowed } from "../../rotation/rules/waits.ts";
 import type { KeyRecord } from "../../rotation/store/store.ts";
 import type { KnownError } from "../../rotation/manager/health.ts";
 import type { Known, KnownManager, KnownWithoutStore } from "./known.ts";
@@ -191,7 +192,7 @@ function behind({ records, health }: KnownManager, at: ReplicasAt): Fault[] {
   const { revisionSince = Infinity } = health.store;
   if (at.now <= revisionSince + graceMs) return [];
   return at.leases
-    .filter(({ publishes }) => publishes < at.revision)
+    .filter((lease) => !hasFollowed(lease, at.revision))
     .map((lease) => ({
       severity: "warning",
       code: "REPLICA_BEHIND",

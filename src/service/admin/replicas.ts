@@ -1,6 +1,6 @@
 import { durationText, kidText, relativeText, timeText } from "../../rotation/rules/format.ts";
 import type { RotationPolicy } from "../../rotation/rules/policy.ts";
-import { isStanding } from "../../rotation/rules/standing.ts";
+import { isPermanent } from "../../rotation/rules/permanent-lease.ts";
 import { isLive, stateSince } from "../../rotation/rules/records.ts";
 import { type Replicas, replicasBehind, waitOf } from "../../rotation/rules/waits.ts";
 import type { KeyRecord, Lease } from "../../rotation/store/store.ts";
@@ -21,7 +21,7 @@ export interface ReplicaStatus {
   readonly until: number;
   /** The revision that it publishes; 0 for none yet. */
   readonly publishes: number;
-  /** By how many revisions. */
+  /** By how many revisions; negative for one that follows a store which an older copy has taken the place of. */
   readonly behind: number;
   readonly signsWith: readonly string[];
 }
@@ -46,9 +46,9 @@ export function replicaStatus(lease: Lease, at: ReplicasAt): ReplicaStatus {
     id,
     name,
     lastSeenAt: lastSeenAt(lease, at),
-    until: isStanding(lease) ? Infinity : until,
+    until: isPermanent(lease) ? Infinity : until,
     publishes,
-    behind: Math.max(at.revision - publishes, 0),
+    behind: at.revision - publishes,
     signsWith,
   };
 }
@@ -82,7 +82,7 @@ export function lastSeenText(lease: Lease, at: ReplicasAt): string {
 
 /** 'replica "b", last seen 40 s ago' */
 export function replicaText(lease: Lease, at: ReplicasAt): string {
-  return `${isStanding(lease) ? "copy" : "replica"} "${printable(lease.name)}", last seen ${lastSeenText(lease, at)}`;
+  return `${isPermanent(lease) ? "copy" : "replica"} "${printable(lease.name)}", last seen ${lastSeenText(lease, at)}`;
 }
 
 /** What happens when the wait is over. */
@@ -105,7 +105,7 @@ function waitsFor(behind: readonly Lease[], at: ReplicasAt): string {
 /** Those that run end the lease of a replica when they have seen no renewal for as long as it lasts. */
 function endText(lease: Lease, { now }: ReplicasAt): string {
   const { until, forMs } = lease;
-  if (isStanding(lease)) return `until jwksd publish has written it, or jwksd replicas end says that nobody reads it`;
+  if (isPermanent(lease)) return `until jwksd publish has written it, or jwksd replicas end says that nobody reads it`;
   return until > now
     ? `at most until ${timeText(until)}`
     : `until one that runs has seen no renewal of its lease for ${durationText(forMs)}`;
@@ -113,14 +113,15 @@ function endText(lease: Lease, { now }: ReplicasAt): string {
 
 /** Until when the others rely on a replica, in words. */
 export function reliedOnText(lease: Lease, { now }: ReplicasAt): string {
-  return isStanding(lease) ? "it is ended by hand" : `${timeText(lease.until)}, ${relativeText(lease.until, now)}`;
+  return isPermanent(lease) ? "it is ended by hand" : `${timeText(lease.until)}, ${relativeText(lease.until, now)}`;
 }
 
 /** What a replica publishes, in words. */
 export function publishesText({ publishes }: Lease, { revision }: Replicas): string {
   if (publishes === 0) return "nothing yet";
   const behind = revision - publishes;
-  return behind <= 0 ? "the newest" : `${behind} revision${behind === 1 ? "" : "s"} behind`;
+  if (behind < 0) return `revision ${publishes}, which the store no longer has`;
+  return behind === 0 ? "the newest" : `${behind} revision${behind === 1 ? "" : "s"} behind`;
 }
 
 /**
@@ -135,6 +136,8 @@ export function lateText(lease: Lease, records: readonly KeyRecord[], at: Replic
   const signs = old.length === 0 ? "" : `, and sign with ${old.map((kid) => `"${kidText(kid)}"`).join(" and ")}`;
   const refused = gone.length === 0 ? "" : " Verifiers with the new set refuse such tokens.";
   const text = replicaText(lease, at);
-  const end = isStanding(lease) ? "jwksd publish has written it" : `${timeText(lease.until)} at most`;
+  const ahead = `${text.charAt(0).toUpperCase()}${text.slice(1)}, publishes revision ${lease.publishes}, which the store no longer has.`;
+  if (lease.publishes > at.revision) return `${ahead} It refuses an older copy of its store until it is restarted.`;
+  const end = isPermanent(lease) ? "jwksd publish has written it" : `${timeText(lease.until)} at most`;
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}, may serve the keys of before${signs}, until ${end}.${refused}`;
 }

@@ -6,8 +6,8 @@ import { writeNewFile } from "../../library/node/generate.ts";
 import { permissionWarnings, reading } from "../../library/node/key-files.ts";
 import { type RotationPolicy, policyNames, rotationPolicy } from "../../rotation/rules/policy.ts";
 import { jweOf } from "../../rotation/rules/records.ts";
-import { type Owner, type OwnerRule, commandedBy } from "../../rotation/custody/owner.ts";
-import { type VaultOptions, createVault } from "../../rotation/custody/vault.ts";
+import { type Owner, type IssuerCheck, commandedBy } from "../../rotation/custody/issuer-check.ts";
+import { type CustodyOptions, createCustody } from "../../rotation/custody/custody.ts";
 import { type WrappingKeys, headerOf, newWrappingKey, readWrappingKeys } from "../../rotation/custody/wrapping.ts";
 import type { Committed, KeyStore } from "../../rotation/store/store.ts";
 import { postgresStores } from "../../rotation/store/postgres/postgres.ts";
@@ -19,11 +19,11 @@ import { writableByOthers } from "./writable.ts";
 
 type Log = Pick<Logger, "warn">;
 
-export interface OpenOptions extends Pick<VaultOptions, "seals" | "accepts"> {
+export interface OpenOptions extends Pick<CustodyOptions, "seals" | "accepts"> {
   /** Makes a store that is not there, and a wrapping key beside it. */
   readonly create?: boolean | undefined;
   /** Default: that of commands. */
-  readonly ownerRule?: ((wanted: Owner) => OwnerRule) | undefined;
+  readonly issuerCheck?: ((wanted: Owner) => IssuerCheck) | undefined;
 }
 
 /**
@@ -36,7 +36,7 @@ export interface OpenOptions extends Pick<VaultOptions, "seals" | "accepts"> {
 export async function openManaged(
   settings: Settings,
   log: Log,
-  { create = false, ownerRule = commandedBy, ...options }: OpenOptions = {},
+  { create = false, issuerCheck = commandedBy, ...options }: OpenOptions = {},
 ) {
   const policy = policyOf(settings);
   const path = storePath(settings);
@@ -52,8 +52,8 @@ export async function openManaged(
   const store = await openStore(settings, log, { create });
   try {
     const keys = (await wrappingKeysOf(settings, log)) ?? (await firstWrappingKey(path, store, log));
-    const vault = createVault({ store, keys, ownerRule: ownerRule(ownerOf(settings)), ...options });
-    return { vault, policy, wrappingKeys: keys };
+    const custody = createCustody({ store, keys, issuerCheck: issuerCheck(ownerOf(settings)), ...options });
+    return { custody, policy, wrappingKeys: keys };
   } catch (error) {
     await store.close();
     throw error;

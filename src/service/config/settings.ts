@@ -1,7 +1,7 @@
 import { ConfigError } from "../../base/errors.ts";
 import { type Rule, boolean } from "../../base/options.ts";
 import { locate } from "../../library/provider/paths.ts";
-import { hasPassword } from "../../rotation/store/postgres/settings.ts";
+import { hasPassword } from "../../rotation/store/postgres/url.ts";
 import { readJsonObject } from "./json-file.ts";
 import { nearest } from "./nearest.ts";
 import {
@@ -142,6 +142,6 @@ export function checkStore(store: string, flag: string): void {
   if (!hasPassword(store)) return;
   throw new ConfigError(
     "ERR_OPTION_INVALID",
-    `${flag} must hold no password, which every process could read; put it into PGPASSFILE or PGPASSWORD`,
+    `${flag} must hold no password, which every process could read; put it into PGPASSWORD or ~/.pgpass`,
   );
 }

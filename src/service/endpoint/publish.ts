@@ -1,7 +1,7 @@
 import { serial } from "../../base/async.ts";
 import { ServiceError, StateError } from "../../base/errors.ts";
 import { type Copy, manageKeys } from "../../rotation/manager/manager.ts";
-import { servedBy } from "../../rotation/custody/owner.ts";
+import { servedBy } from "../../rotation/custody/issuer-check.ts";
 import type { KeySink, ManagerEvent } from "../../rotation/manager/types.ts";
 import { whyLeft } from "../copies/changed.ts";
 import { type DocumentSet, baseOf, pathsOf, documentSetOf } from "../copies/documents.ts";
@@ -212,7 +212,7 @@ async function startCopyManager(
   log: Logger,
 ) {
   const signers = await signersOf(settings, log);
-  const { vault, policy } = await openManaged(settings, log, { create: true, ownerRule: servedBy });
+  const { custody, policy } = await openManaged(settings, log, { create: true, issuerCheck: servedBy });
   let known: readonly KeyRecord[] = [];
   const onEvent = (event: ManagerEvent): void => {
     if (event.type === "failed") onFailure(event.error);
@@ -220,18 +220,18 @@ async function startCopyManager(
     if (event.type === "changed") known = event.records;
   };
   try {
-    checkOurs(there, (await vault.store.load()).records, copy.name);
-    const manager = await manageKeys(vault, { policy, ...signers, copy, onEvent });
+    checkOurs(there, (await custody.store.load()).records, copy.name);
+    const manager = await manageKeys(custody, { policy, ...signers, copy, onEvent });
     known = manager.records;
     return {
       manager,
       async stop(): Promise<void> {
         await manager.close();
-        await vault.store.close();
+        await custody.store.close();
       },
     };
   } catch (error) {
-    await vault.store.close();
+    await custody.store.close();
     throw error;
   }
 }

@@ -85,6 +85,7 @@ function publishesOf({ publishes, behind, isFenced }: SeenReplica): Html {
   if (isFenced) return html`${badge("fenced")}`;
   if (publishes === 0) return html`nothing yet`;
   if (behind === 0) return html`revision ${publishes}, the newest`;
+  if (behind < 0) return html`revision ${publishes}, <span class="wrong">which the store no longer has</span>`;
   return html`revision ${publishes}, <span class="wrong">${behind} behind</span>`;
 }
 

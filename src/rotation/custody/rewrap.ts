@@ -1,11 +1,11 @@
 import type { KeyRecord } from "../store/store.ts";
 import { type Change, replace } from "../rules/advance.ts";
-import { privateJwkOf } from "./private-keys.ts";
 import { liveRecords, jweOf } from "../rules/records.ts";
-import type { Vault } from "../custody/vault.ts";
+import type { Custody } from "./custody.ts";
+import { privateJwkOf } from "./private-half.ts";
 
 /**
- * Moves all private keys under the first wrapping key and to the issuer of the vault, and has the whole sealed where it is not. Compares
+ * Moves all private keys under the first wrapping key and to the chosen issuer, and has the whole sealed where it is not. Compares
  * both halves of every key.
  *
  * @throws StoreError `ERR_WRAPPING_KEY_MISSING`, `ERR_WRAPPED_KEY`
@@ -13,7 +13,7 @@ import type { Vault } from "../custody/vault.ts";
  */
 export async function rewrap(
   records: readonly KeyRecord[],
-  vault: Pick<Vault, "wrap" | "unwrap" | "isCurrent" | "isSealCurrent">,
+  custody: Pick<Custody, "wrap" | "unwrap" | "isCurrent" | "isSealCurrent">,
   now: number,
   reason: string,
 ): Promise<Change> {
@@ -21,11 +21,11 @@ export async function rewrap(
   for (const record of liveRecords(records)) {
     const { kid } = record;
     const wrapped = jweOf(record);
-    const privateJwk = wrapped === undefined ? undefined : await privateJwkOf(record, vault);
-    if (wrapped !== undefined && privateJwk !== undefined && !vault.isCurrent(wrapped)) {
-      const privateHalf = { jwe: await vault.wrap(kid, privateJwk) };
+    const privateJwk = wrapped === undefined ? undefined : await privateJwkOf(record, custody);
+    if (wrapped !== undefined && privateJwk !== undefined && !custody.isCurrent(wrapped)) {
+      const privateHalf = { jwe: await custody.wrap(kid, privateJwk) };
       change = replace(change, { ...record, privateHalf }, now, "rewrapped", reason);
-    } else if (!vault.isSealCurrent) change = replace(change, record, now, "sealed", reason);
+    } else if (!custody.isSealCurrent) change = replace(change, record, now, "sealed", reason);
   }
   return change;
 }

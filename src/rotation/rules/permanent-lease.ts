@@ -2,13 +2,13 @@ import { textHash } from "../../keys/crypto/text-hash.ts";
 import type { Lease, Snapshot } from "../store/store.ts";
 
 /**
- * How long a standing lease lasts, in milliseconds: a hundred years. It is that of a copy of the documents that is served without the
+ * How long a permanent lease lasts, in milliseconds: a hundred years. It is that of a copy of the documents that is served without the
  * process that writes it, so time alone says nothing about it. It ends when an operator ends it.
  */
-export const standingMs = 100 * 365.25 * 86_400_000;
+export const permanentMs = 100 * 365.25 * 86_400_000;
 
-export function isStanding({ forMs }: Pick<Lease, "forMs">): boolean {
-  return forMs >= standingMs;
+export function isPermanent({ forMs }: Pick<Lease, "forMs">): boolean {
+  return forMs >= permanentMs;
 }
 
 /** The lease of a copy, and where there is none, the id of the next one. One that was ended is never renewed. */

@@ -13,7 +13,7 @@ export interface Owner {
  *
  * @throws StoreError `ERR_STORE_ISSUER`: those of another issuer
  */
-export type OwnerRule = (found: Owner | undefined) => Owner;
+export type IssuerCheck = (found: Owner | undefined) => Owner;
 
 /** To which private keys are bound while no issuer is chosen: what stands in for one changes with host and port. */
 const noIssuer = "http://localhost";
@@ -30,7 +30,7 @@ export function ownerOfBinding(issuer: string, wanted: Owner): Owner {
 }
 
 /** Of who serves the keys: a store for which no issuer was chosen takes the one that is. */
-export function servedBy(wanted: Owner): OwnerRule {
+export function servedBy(wanted: Owner): IssuerCheck {
   return (found = wanted) => {
     if (!wanted.isChosen && found.isChosen) throw other(found, `no issuer is set; ${command(found.issuer)} goes on`);
     if (!wanted.isChosen) return found;
@@ -40,7 +40,7 @@ export function servedBy(wanted: Owner): OwnerRule {
 }
 
 /** Of a command: without an issuer of its own it acts for that of the store. */
-export function commandedBy(wanted: Owner): OwnerRule {
+export function commandedBy(wanted: Owner): IssuerCheck {
   return (found = wanted) => {
     if (!wanted.isChosen || found.issuer === wanted.issuer) return found;
     throw other(found, found.isChosen ? ofAnother(found, wanted) : notTaken(wanted));
@@ -48,7 +48,7 @@ export function commandedBy(wanted: Owner): OwnerRule {
 }
 
 /** Of the command that lets a store take another issuer, if one is set. */
-export function takenBy(wanted: Owner): OwnerRule {
+export function takenBy(wanted: Owner): IssuerCheck {
   return wanted.isChosen ? servedBy(wanted) : commandedBy(wanted);
 }
 

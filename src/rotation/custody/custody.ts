@@ -1,7 +1,6 @@
 import { StoreError, codeOf } from "../../base/errors.ts";
-import { changedRecords } from "../store/changed-records.ts";
 import type { CommitOptions, Committed, KeyEvent, KeyRecord, KeyStore, Snapshot, StoreCall } from "../store/store.ts";
-import { type Owner, type OwnerRule, bindingOf, checkTaking, ownerOfBinding } from "./owner.ts";
+import { type Owner, type IssuerCheck, bindingOf, checkTaking, ownerOfBinding } from "./issuer-check.ts";
 import { liveRecords, jweOf } from "../rules/records.ts";
 import { claimedOwner, makeSeal, notAuthentic, openSeal } from "./seal.ts";
 import { type Wrapping, type WrappingKeys, createWrapping, headerOf } from "./wrapping.ts";
@@ -10,7 +9,7 @@ import { type Wrapping, type WrappingKeys, createWrapping, headerOf } from "./wr
  * A store as far as it can be believed: loading verifies the seal, committing makes it. Wraps and unwraps the private keys of its
  * owner.
  */
-export interface Vault extends Wrapping {
+export interface Custody extends Wrapping {
   /** @throws besides, on loading: StoreError `ERR_STORE_NOT_AUTHENTIC`, `ERR_STORE_ISSUER`, `ERR_WRAPPING_KEY_MISSING` */
   readonly store: KeyStore;
   /** Whose keys they are, since it was last loaded. */
@@ -25,10 +24,10 @@ export interface Vault extends Wrapping {
   noteIssuer(issuer: string): Promise<void>;
 }
 
-export interface VaultOptions {
+export interface CustodyOptions {
   readonly store: KeyStore;
   readonly keys: WrappingKeys;
-  readonly ownerRule: OwnerRule;
+  readonly issuerCheck: IssuerCheck;
   /** Seals a store that has no seal. Default: such a store stays as it is. */
   readonly seals?: boolean | undefined;
   /** Whether records that cannot be believed are taken as they are. Default: never. */
@@ -48,14 +47,18 @@ interface Found {
 const maxAttempts = 20;
 const empty: Found = { owner: undefined, isSealed: true };
 
-export function createVault({ store, keys, ownerRule, seals = false, accepts = () => false }: VaultOptions): Vault {
+export function createCustody({
+  store,
+  keys,
+  issuerCheck,
+  seals = false,
+  accepts = () => false,
+}: CustodyOptions): Custody {
   let found = empty;
   /** Whose keys they will be when they are committed. */
-  let owner = ownerRule(undefined);
+  let owner = issuerCheck(undefined);
   /** What nobody can take back who has no wrapping key, as long as this process lives. */
   let seen = { revision: 0, isSealed: false };
-  /** What was last looked through. */
-  let shaped: readonly KeyRecord[] = [];
 
   const isSealing = (): boolean => found.isSealed || seals;
   const wrapping = (owner: Owner): Wrapping => createWrapping(keys, bindingOf(owner), isSealing());
@@ -63,17 +66,14 @@ export function createVault({ store, keys, ownerRule, seals = false, accepts = (
   async function load(options?: StoreCall): Promise<Snapshot> {
     // As it was before it asked: another commit of this process may come before the answer.
     const before = seen;
-    const loaded = await store.load(options);
-    // A list of one's own never changes, whatever a store does with its own.
-    const snapshot = { ...loaded, records: [...loaded.records] };
-    checkShape(snapshot, shaped);
-    shaped = snapshot.records;
+    const snapshot = await store.load(options);
+    checkShape(snapshot);
     checkNotOlder(snapshot, before.revision);
     const next = await examine(snapshot, before.isSealed).catch(async (problem: unknown) => {
       if (problem instanceof StoreError && accepts(problem, snapshot)) return guess(snapshot);
       throw problem;
     });
-    const nextOwner = ownerRule(next.owner);
+    const nextOwner = issuerCheck(next.owner);
     if (!next.isSealed && !seals) checkTaking(next.owner, nextOwner);
     [found, owner] = [next, nextOwner];
     saw(snapshot.revision, snapshot.seal !== undefined);
@@ -95,7 +95,7 @@ export function createVault({ store, keys, ownerRule, seals = false, accepts = (
 
   /** Of records that were taken as they are. */
   async function guess(snapshot: Committed): Promise<Found> {
-    const wanted = ownerRule(undefined);
+    const wanted = issuerCheck(undefined);
     const wrapped = await ownerOfWrapped(snapshot.records, () => true).catch(() => undefined);
     const owner = wrapped ?? (wanted.isChosen ? wanted : claimedOwner(snapshot));
     // A private key that is wrapped as for a store without a seal would let the seal be taken off from then on.
@@ -114,7 +114,7 @@ export function createVault({ store, keys, ownerRule, seals = false, accepts = (
       if (jwe === undefined || typeof header?.["iss"] !== "string" || !isEvidence(header)) continue;
       try {
         await createWrapping(keys, header["iss"]).unwrap(record.kid, jwe);
-        return ownerOfBinding(header["iss"], ownerRule(undefined));
+        return ownerOfBinding(header["iss"], issuerCheck(undefined));
       } catch (error) {
         if (error instanceof StoreError && error.code === "ERR_WRAPPING_KEY_MISSING") missing = error;
       }
@@ -198,8 +198,8 @@ const isRecord = (value: unknown): boolean =>
   (value["privateHalf"] === undefined || isObject(value["privateHalf"]));
 
 /** What is read here before it is known to be authentic. */
-function checkShape({ records }: Committed, before: readonly KeyRecord[]): void {
-  if (!changedRecords(records, before).every(isRecord)) throw notAuthentic("one of its records is none");
+function checkShape({ records }: Committed): void {
+  if (!records.every(isRecord)) throw notAuthentic("one of its records is none");
 }
 
 function checkNotOlder({ revision }: Committed, seen: number): void {
