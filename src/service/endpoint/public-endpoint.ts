@@ -45,9 +45,7 @@ export async function startPublicEndpoint(
   let provider = await make(options.port);
   const handler = async (port: number): Promise<Handler> => {
     if (port !== options.port) provider = await make(port);
-    const { node } = provider;
-    // Without a body, which `node` would take for the next handler of a framework.
-    return (request, response) => node(request, response);
+    return provider.node;
   };
   const address = { host: options.host, port: options.port, reusePort };
   const refusals = createTally();
