@@ -3,6 +3,7 @@ import { ConfigError, TokenError } from "../../base/errors.ts";
 import { text } from "../../base/options.ts";
 import type { GuardedSign } from "../../keys/signer/guard.ts";
 import { maxTokenBytes } from "./compact-jws.ts";
+import { checkClaimNames, checkHeaderNames } from "./names.ts";
 
 /** Options of `sign`. */
 export interface SignOptions {
@@ -26,10 +27,15 @@ export interface ActiveKey {
   readonly headers: Map<string, string>;
 }
 
+/** What stands before and after a payload in a token, in base64url. */
+export interface SignedPayload {
+  readonly header: string;
+  readonly signature: string;
+}
+
 /** The claims of a token. `iss`, `iat` and `exp` are set by `sign`. */
 export type Claims = Readonly<Record<string, unknown>>;
 
-const reservedHeader = new Set("alg kid typ b64 crit zip jwk jku x5u x5c x5t x5t#S256".split(" "));
 /** Bounds the memory where a caller takes `typ` from outside. */
 const maxHeaders = 16;
 /** 64 bytes in base64url. */
@@ -69,8 +75,8 @@ export async function signToken(
   if (typeof typ !== "string" || typ === "") throw invalid("typ must be a string that is not empty");
   if (signal !== undefined && typeof signal?.addEventListener !== "function")
     throw invalid("signal must be an AbortSignal");
-  const reserved = Object.keys(header).find((name) => reservedHeader.has(name));
-  if (reserved !== undefined) throw invalid(`header "${reserved}" is not for callers to set`);
+  checkHeaderNames(header);
+  checkClaimNames(claims);
   for (const name of ["iat", "exp"]) {
     if (claims[name] !== undefined)
       throw invalid(`claim "${name}" is set from the clock and lifetimeSeconds; leave it out`);
@@ -91,14 +97,10 @@ export async function signToken(
  * Signs a payload as it is, under a header of `alg`, `kid` and the `typ` JWT. Its claims are the caller's to check.
  *
  * @param payload in base64url, as it is in the token
- * @returns header and signature in base64url
  * @throws TokenError `ERR_CLAIMS_INVALID` where the token would be too long
  * @throws SignerError see `guardSigner`
  */
-export async function signPayload(
-  active: ActiveKey,
-  payload: string,
-): Promise<{ readonly header: string; readonly signature: string }> {
+export async function signPayload(active: ActiveKey, payload: string): Promise<SignedPayload> {
   const header = headerOf(active, "JWT", {});
   return { header, signature: await signParts(active, header, payload) };
 }

@@ -1,6 +1,13 @@
 import { notify } from "../../base/async.ts";
 import { systemClock } from "../../base/clock.ts";
-import { ConfigError, type ErrorCode, SignerError, StoreError, asJwksdError } from "../../base/errors.ts";
+import {
+  ConfigError,
+  type ErrorCode,
+  type JwksdError,
+  SignerError,
+  StoreError,
+  asJwksdError,
+} from "../../base/errors.ts";
 import { applyCommand } from "../rules/commands.ts";
 import { rotationPolicy } from "../rules/policy.ts";
 import { nextAlg } from "../rules/records.ts";
@@ -15,13 +22,13 @@ import { managerMetrics } from "./metrics.ts";
 import { checkManagerOptions } from "./options.ts";
 import { servedBy } from "../custody/owner.ts";
 import { keysetsOf } from "./private-keys.ts";
-import { look, ofStore } from "./compare-and-set.ts";
+import { type Changed, type Seen, look, ofStore } from "./compare-and-set.ts";
 import { type LeaseContent, createReplica, leaseEnded } from "./replica.ts";
 import { createSchedule } from "./schedule.ts";
 import { createSinks } from "./sinks.ts";
-import { createSteps } from "./steps.ts";
+import { type Planned, isMakingNext, step } from "./step.ts";
 import type { KeyManager, KeyManagerOptions, KeySink, ManagerEvent } from "./types.ts";
-import type { StoredEvent } from "../store/store.ts";
+import type { KeyRecord, StoredEvent } from "../store/store.ts";
 import { type Vault, createVault } from "../custody/vault.ts";
 import { readWrappingKeys } from "../custody/wrapping.ts";
 
@@ -103,7 +110,8 @@ export async function manageKeys(vault: Vault, options: ManageOptions): Promise<
   const clocks = createClocks(clock, policy.clockSkewSeconds * 1000);
   const schedule = createSchedule(policy, clocks, clock);
   const inUse = createKeysInUse({ policy, keyring, replica, sinks, signs: () => signs && fence === undefined, emit });
-  const steps = createSteps({ policy, vault, keyring, replica, clocks, schedule, inUse, emit });
+  /** By what a record names this process when it makes the next external key. */
+  const maker = crypto.randomUUID();
   const loop = createLoop(turn, { clock, signal, onFailure, onRecovery: () => emit({ type: "recovered" }) });
   /** Whether the store has to be looked at, whatever the plan says: it has changed, or the last look has failed. */
   let mustLook = true;
@@ -137,21 +145,41 @@ export async function manageKeys(vault: Vault, options: ManageOptions): Promise<
     const isRenewed = lookInMs() > 0 && (await replica.tell(replica.told)) === inUse.state.revision;
     if (!isRenewed) {
       mustLook = true;
-      do {
-        const taken = await steps.take();
-        noteFence();
-        await inUse.adopt(taken);
-        if (keyring.createSigner !== undefined && !signal.aborted) await steps.makeExternalKey();
-        // What was just told may be what a step waited for.
-      } while (await inUse.acknowledge());
+      await step({ vault, keyring, maker, caller: { plan, publish, holdBack, orphaned } });
       mustLook = false;
     }
     noteFence();
     // It is tried again.
     sinks.check();
     // After a failure to make the next key, the next attempt tells whether it is mended.
-    return { wakeInMs: Math.min(lookInMs(), replica.renewInMs), isPending: steps.isMaking };
+    const isPending = isMakingNext(inUse.state.records, maker);
+    return { wakeInMs: Math.min(lookInMs(), replica.renewInMs), isPending };
   }
+
+  /** What is due by the clocks that this process has seen, for the replicas whose leases have not ended. */
+  async function plan(records: readonly KeyRecord[], seen: Seen): Promise<Planned> {
+    const { counted, over } = clocks.look(seen);
+    for (const lease of over) await replica.end(lease);
+    schedule.forgetTaken(records, seen.now);
+    const planned = schedule.plan(records, seen.now, { revision: seen.revision, leases: counted });
+    return planned.reliesOnReplicas
+      ? { ...planned, leases: seen.leases.filter((lease) => !over.includes(lease)) }
+      : planned;
+  }
+
+  /** Uses the keys here, and tells the others. */
+  async function publish(change: Changed): Promise<boolean> {
+    noteFence();
+    await inUse.adopt(change);
+    return inUse.acknowledge();
+  }
+
+  function holdBack(kid: string, error: JwksdError): void {
+    schedule.holdBack(kid);
+    emit({ type: "held-back", kid, error });
+  }
+
+  const orphaned = (uri: string, isDestroyed: boolean): void => emit({ type: "orphaned", uri, isDestroyed });
 
   /** Whoever may not sign tells the others so at the next look, and tells them again before it signs. */
   function noteFence(): void {

@@ -6,7 +6,8 @@ import { methodNotAllowed } from "../../library/http/respond.ts";
 import { refusalOf } from "./admin-access.ts";
 import { expose } from "./exposition.ts";
 import type { Overload } from "../listen/connections.ts";
-import { type Handler, type RunningServer, startHttpServer } from "../listen/http-server.ts";
+import type { Handler } from "../listen/gate.ts";
+import { type RunningServer, startHttpServer } from "../listen/http-server.ts";
 
 /** A reply of the admin address, which no cache keeps. */
 export interface AdminReply {

@@ -153,13 +153,12 @@ export async function startService(settings: Settings, givenLog: Logger): Promis
         return false;
       }
     });
-  if (managed !== undefined) await orStop(managed.follow((next) => inTurn(() => change(next, files))));
   const issuer = issuerOf(settings, endpoint.port);
-  await managed?.servedAs(issuer);
+  if (managed !== undefined) await orStop(managed.follow(issuer, (next) => inTurn(() => change(next, files))));
   if (managed?.signing !== undefined) {
     const { maxTokenLifetimeSeconds } = policyOf(settings);
-    const signing = { issuer, keys: managed.signing, maxTokenLifetimeSeconds, log };
-    stops.unshift(await orStop(startSignSockets(sockets, signing)));
+    const common = { issuer, signing: managed.signing, maxTokenLifetimeSeconds, log };
+    stops.unshift(await orStop(startSignSockets(sockets, common)));
   }
   const watch = watchPaths(paths, baseline, reload);
   phase = "running";
