@@ -124,8 +124,8 @@ export function publishesText({ publishes }: Lease, { revision }: Replicas): str
 }
 
 /**
- * What it means that a replica has not followed a change: until when it may publish and sign with the keys of before. A replica whose lease has ended is
- * not ready, and does not sign.
+ * What it means that a replica has not followed a change: until when it may publish and sign with the keys of before. A replica whose lease
+ * has ended is not ready, and does not sign.
  */
 export function lateText(lease: Lease, records: readonly KeyRecord[], at: ReplicasAt): string {
   const old = lease.signsWith.filter((kid) =>

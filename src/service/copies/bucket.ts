@@ -119,7 +119,8 @@ export function bucketTarget(
   }
 
   /**
-   * Looks again after a failure. The object may have been written although the answer was lost, and then the next write under the old condition is refused.
+   * Looks again after a failure. The object may have been written although the answer was lost, and then the next write under the old
+   * condition is refused.
    *
    * @throws ServiceError `ERR_TARGET` unless it is done
    */
