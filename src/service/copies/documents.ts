@@ -24,7 +24,7 @@ export interface Site extends OpenSite {
   readonly issuer: string;
 }
 
-/** The same before it is known what the issuer is. */
+/** A site whose issuer may not be known yet. */
 export interface OpenSite {
   readonly issuer?: string | undefined;
   readonly mountPrefix?: string | undefined;

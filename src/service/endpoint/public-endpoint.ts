@@ -22,7 +22,7 @@ export interface PublicEndpoint {
   readonly port: number;
   readonly jwksUri: string;
   update(this: void, keys: PublicKeys): Promise<void>;
-  /** What it has answered since it was started. */
+  /** Counts of responses since the start. */
   metrics(this: void): Promise<readonly Metric[]>;
   /** What prom-client tells of the processes. @throws ConfigError `ERR_PACKAGE_MISSING` */
   processMetrics(this: void): Promise<readonly Metric[]>;
