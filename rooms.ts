@@ -65,8 +65,8 @@ export const rooms: Readonly<Record<string, Room>> = {
   "doctor/node": { rooms: ["doctor", "library/node"], packages: ["jose", "node:", "ipaddr.js"] },
 
   "service/signing": {
-    rooms: ["keys/crypto", "keys/keyset", "library/provider", "library/token", "rotation/rules", "rotation/store"],
-    packages: ["jose", "#crypto", "node:"],
+    rooms: ["keys/keyset", "library/provider", "library/token", "rotation/rules", "rotation/store"],
+    packages: ["node:"],
   },
   "service/kubernetes": { rooms: ["library/token", "service/signing"], packages: ["node:"] },
   "service/copies": {

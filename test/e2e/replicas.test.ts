@@ -117,10 +117,7 @@ describe("a replica whose lease has ended", { timeout: 60_000, concurrency: true
     try {
       await service.logged(({ msg }) => msg.startsWith("the lease of this replica has ended"));
       await eventually("it is not ready", async () => (await ready()).status === 503);
-      assert.match(
-        (await ready()).text,
-        /^not ready: the other replicas do not rely on this one.*ERR_STORE_UNAVAILABLE\n$/,
-      );
+      assert.match((await ready()).text, /^not ready: the lease of this replica has ended.*ERR_STORE_UNAVAILABLE\n$/);
       const reply = await getOnce(service.port);
       assert.deepEqual(kidsIn(reply), served);
       assert.equal(reply.headers["cache-control"], "public, max-age=300, must-revalidate");

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { standingMs } from "../../src/rotation/rules/standing.ts";
-import type { Copy, CopyManager } from "../../src/rotation/manager/manager.ts";
+import type { Copy, ServiceManager } from "../../src/rotation/manager/manager.ts";
 import { createSinks } from "../../src/rotation/manager/sinks.ts";
 import type { KeySink, ManagedKeysets } from "../../src/rotation/manager/types.ts";
 import { activeKey, announcedKey } from "../../src/rotation/rules/records.ts";
@@ -47,7 +47,8 @@ async function start() {
   const world = new World();
   const bucket = new Bucket(world);
   const one = await world.start({ policy });
-  const publish = (choice: ManagerChoice = {}): Promise<CopyManager> => world.startCopy(bucket, { policy, ...choice });
+  const publish = (choice: ManagerChoice = {}): Promise<ServiceManager> =>
+    world.startCopy(bucket, { policy, ...choice });
   return { world, bucket, one, publish };
 }
 
@@ -144,7 +145,7 @@ describe("the copy of a publisher", () => {
   });
 
   for (const [how, end] of [
-    ["stops in order", async (world: World, manager: CopyManager) => world.stop({ manager })],
+    ["stops in order", async (world: World, manager: ServiceManager) => world.stop({ manager })],
     ["cannot reach the store any more", async () => {}],
   ] as const) {
     test(`that was never read back holds up nothing after its publisher ${how}`, async () => {
@@ -208,7 +209,7 @@ test("whatever happens to publishers, no token bears a key that the copy, or a c
       const choice = random();
       if (choice < 0.2 && publishers.length < 2) publishers.push(await publish());
       else if (choice < 0.45 && publishers.length > 0) {
-        await world.stop({ manager: publishers[0] as CopyManager });
+        await world.stop({ manager: publishers[0] as ServiceManager });
         publishers = publishers.slice(1);
       } else if (choice < 0.55) bucket.fails = !bucket.fails;
       else if (choice < 0.7 && !isAnnounced()) await rotate(world, one);

@@ -85,12 +85,13 @@ describe("a step waits for a replica that has a lease", () => {
   });
 });
 
+const renewalMs = (policy.leaseSeconds * second) / 6;
+
 const endAll = async ({ store }: World): Promise<void> => {
   for (const { id } of (await store.load()).leases) await store.leave(id);
 };
 
 describe("a replica whose lease others have ended", () => {
-  const renewalMs = (policy.leaseSeconds * second) / 6;
   test("joins anew in the moment in which it finds that out, and signs on; nothing has failed", async () => {
     const world = new World();
     const one = await world.start({ policy });
@@ -136,4 +137,58 @@ describe("a replica whose lease others have ended", () => {
       await world.stop(one);
     });
   }
+});
+
+/** A replica, and a store whose clock can be set. */
+async function apart(choice: Parameters<World["start"]>[0] = {}) {
+  let aheadMs = 0;
+  const world = new World((clock) => memoryStore({ clock: { ...clock, now: () => clock.now() + aheadMs } }));
+  const replica = await world.start({ policy, ...choice });
+  return { world, replica, setAhead: (ms: number) => (aheadMs = ms) };
+}
+const signsWith = async ({ store }: World): Promise<readonly string[]> =>
+  (await store.load()).leases.flatMap(({ signsWith }) => signsWith);
+const signs = ({ provider }: Replica): Promise<string> => provider.sign({ sub: "u" }, { lifetimeSeconds: 60 });
+
+describe("a replica whose clock differs from that of the store by more than clockSkewSeconds", () => {
+  for (const offMs of [301 * second, -301 * second]) {
+    test(`is not ready and says so after a step of ${offMs / second} s, and signs again when its clock is right`, async () => {
+      const { world, replica, setAhead } = await apart();
+      const [kid = ""] = await signsWith(world);
+      world.setBy(offMs);
+      // The store is on another machine.
+      setAhead(-offMs);
+      await world.pass(renewalMs);
+      assert.deepEqual([replica.manager.isReady, typesOf(replica.told).at(-1)], [false, "fenced"]);
+      assert.match(replica.manager.health.fence?.message ?? "", /clock/);
+      await assert.rejects(world.until(signs(replica)), { code: "ERR_SIGNER_FENCED" });
+      await world.pass(minute);
+      assert.deepEqual(await signsWith(world), [], "the others know");
+      world.setBy(-offMs);
+      setAhead(0);
+      await world.pass(renewalMs);
+      assert.deepEqual([replica.manager.isReady, typesOf(replica.told).at(-1)], [true, "unfenced"]);
+      assert.deepEqual(await signsWith(world), [kid]);
+      await world.until(signs(replica));
+      await world.stop(replica);
+    });
+  }
+
+  test("takes the steps that are due all the same, by the clock of the store", async () => {
+    const { world, replica, setAhead } = await apart();
+    setAhead(hour);
+    await announce(world, replica);
+    await world.pass(2 * day);
+    assert.equal(replica.manager.isReady, false);
+    assert.ok(replica.manager.records.some(({ state }) => state === "retiring" || state === "removed"));
+    await world.stop(replica);
+  });
+
+  test("is ready where it only publishes", async () => {
+    const { world, replica, setAhead } = await apart({ signs: false });
+    setAhead(hour);
+    await world.pass(2 * hour);
+    assert.deepEqual([replica.manager.isReady, typesOf(replica.told).includes("fenced")], [true, false]);
+    await world.stop(replica);
+  });
 });

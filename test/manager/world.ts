@@ -4,7 +4,7 @@ import type { Clock } from "../../src/base/clock.ts";
 import { type JwksdError, StoreError } from "../../src/base/errors.ts";
 import { type Provider, createProvider } from "../../src/library/provider/provider.ts";
 import type { KeySink, KeyManager, KeyManagerOptions, ManagerEvent } from "../../src/rotation/manager/types.ts";
-import { type Copy, type CopyManager, createKeyManager, manageKeys } from "../../src/rotation/manager/manager.ts";
+import { type Copy, type ServiceManager, createKeyManager, manageKeys } from "../../src/rotation/manager/manager.ts";
 import type { Command } from "../../src/rotation/rules/commands.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
@@ -84,7 +84,7 @@ export class World {
   }
 
   /** Starts a manager that publishes a copy, in the place of a provider. */
-  async startCopy(copy: Copy, choice: ManagerChoice = {}): Promise<CopyManager> {
+  async startCopy(copy: Copy, choice: ManagerChoice = {}): Promise<ServiceManager> {
     const vault = await vaultOf(choice.store ?? this.store, [this.wrappingKey], {
       issuer: choice.issuer ?? issuer,
       isChosen: true,

@@ -111,8 +111,7 @@ test("without prom-client, all is served but the metrics, and /metrics says what
 
 test("jwksd serve starts what runs as processes of their own", async () => {
   const command = join(installed, packageJson.bin.jwksd);
-  for (const name of ["child.js", "watchdog.js", "sign-thread.js"])
-    assert.ok(existsSync(join(dirname(command), name)), name);
+  for (const name of ["child.js", "watchdog.js"]) assert.ok(existsSync(join(dirname(command), name)), name);
   const args = ["serve", "--port", "0", "--admin", "off", "--data", "workers", "--workers", "2", "--json-logs"];
   const child = spawn(process.execPath, [command, ...args], { cwd: project, env: withoutSettings(process.env) });
   let log = "";

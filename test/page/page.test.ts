@@ -44,27 +44,27 @@ function knownWith(hostile: string): Known {
       isVerified: false,
       health: {
         failure,
-        fencedAt: start,
+        fence: failure,
         heldBack: { [`${hostile}2`]: failure },
         unopened: { [hostile]: failure },
         undestroyed: { [hostile]: failure },
-      },
-      store: {
-        lastAttemptAt: start,
-        lastError: failure,
-        revision: 7,
-        revisionSince: start - hour,
-        loaded: {
-          leases: [
-            lease("self", { publishes: 7, name: hostile }),
-            lease("old", { publishes: 6, name: hostile, signsWith: [hostile] }),
-          ],
-          now: start,
-          at: start,
+        store: {
+          lastAttemptAt: start,
+          lastError: failure,
+          revision: 7,
+          revisionSince: start - hour,
+          loaded: {
+            leases: [
+              lease("self", { publishes: 7, name: hostile }),
+              lease("old", { publishes: 6, name: hostile, signsWith: [hostile] }),
+            ],
+            now: start,
+            at: start,
+          },
         },
-        audit: [{ number: 1, at: start - hour, type: "announced", kid: hostile, use: "sig", reason: hostile }],
-        self: { id: "self", name: hostile, publishes: 7, signsWith: [] },
       },
+      audit: [{ number: 1, at: start - hour, type: "announced", kid: hostile, use: "sig", reason: hostile }],
+      lease: { id: "self", publishes: 7, signsWith: [] },
     },
     refused: failure,
     events: [{ at: start, level: "error", message: hostile, details: { [hostile]: hostile } }],
@@ -140,7 +140,7 @@ describe("the page", () => {
     assert.ok(faults.indexOf("warning") > faults.lastIndexOf("error"));
     const count = (severity: string): number => faults.filter((one) => one === severity).length;
     assert.ok(plain.includes(`${count("error")} errors and ${count("warning")} warnings.`));
-    const text = plain.indexOf("The lease of this replica has ended");
+    const text = plain.indexOf("This replica may not sign, and /readyz says 503");
     assert.ok(text > 0 && text < plain.indexOf("At a glance"));
     for (const command of ["jwksd keys", "jwksd replicas", "jwksd keys rewrap", "kill -HUP 42"]) {
       assert.match(plain, new RegExp(`<pre[^>]*>${command}</pre>`));

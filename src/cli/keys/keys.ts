@@ -108,11 +108,11 @@ Examples:
     )
     .action((kid: string, flags: ChangeFlags) =>
       withKeys(io, flags, {}, async (open) => {
-        const [force, asked] = [flags.force === true, systemClock.now()];
+        const force = flags.force === true;
         const { policy } = open.keyring;
-        await changeKeys(open, { flags, breaks: force }, (records, now) => {
+        await changeKeys(open, { flags, breaks: force }, (records, now, _key, seen) => {
           const change = applyCommand(records, { type, kid, force }, policy, now);
-          if (!force && clocksDiffer(now, asked, systemClock, policy.clockSkewSeconds * 1000)) throw uncertain(policy);
+          if (!force && clocksDiffer(seen, systemClock, policy.clockSkewSeconds * 1000)) throw uncertain(policy);
           return change;
         });
       }),

@@ -26,7 +26,14 @@ import {
   checkUnique,
 } from "../../keys/keyset/keyset.ts";
 import { type Metric, gauge, plain } from "../../base/metrics.ts";
-import { type ActiveKey, type Claims, type SignOptions, signToken } from "../token/sign.ts";
+import {
+  type ActiveKey,
+  type Claims,
+  type SignOptions,
+  type SignedPayload,
+  signPayload,
+  signToken,
+} from "../token/sign.ts";
 import { type KeySource, type VerifiedToken, type VerifyOptions, verify } from "../token/verify.ts";
 import { createActiveKeys } from "./active-keys.ts";
 import { discoveryDocument } from "./discovery.ts";
@@ -93,6 +100,12 @@ export interface Provider {
   metrics(this: void): readonly Metric[];
 }
 
+/** A provider for sign sockets, one of which gets payloads that somebody else has composed. */
+export interface PayloadProvider extends Provider {
+  /** Signs a payload as it is, under the `typ` JWT; its claims are the caller's to check. @throws TokenError, SignerError as `sign` does */
+  signPayload(this: void, payload: string): Promise<SignedPayload>;
+}
+
 const updateRules: Rules<KeysetUpdate> = { keyset: array, encryptionKeyset: array };
 
 /** Everything that is derived from the keysets. An update replaces it in one step. */
@@ -121,6 +134,14 @@ interface State {
  * `ERR_ALG_UNSUPPORTED`, `ERR_PRIVATE_KEY_MISSING`, `ERR_NOT_AFTER_INVALID`
  */
 export async function createProvider(...options: readonly (ProviderOptions | null | undefined)[]): Promise<Provider> {
+  const { signPayload: _, ...provider } = await createPayloadProvider(...options);
+  return Object.freeze(provider);
+}
+
+/** {@link createProvider} for sign sockets. */
+export async function createPayloadProvider(
+  ...options: readonly (ProviderOptions | null | undefined)[]
+): Promise<PayloadProvider> {
   const merged = mergeOptions(options);
   const {
     endpoints = {},
@@ -221,7 +242,14 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
     return jwkSets[0];
   }
 
-  return Object.freeze({
+  /** Captured before any await, so that kid and signer belong together. */
+  function activeNow(): ActiveKey {
+    const { active } = state;
+    checkMaySign(active.kid);
+    return active;
+  }
+
+  return {
     issuer,
     jwksUri,
 
@@ -262,12 +290,9 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
       });
     },
 
-    // The active key is captured before any await, so that kid and signer belong together.
-    async sign(claims, options) {
-      const { active } = state;
-      checkMaySign(active.kid);
-      return signToken(active, issuer, claims, options, clock.now());
-    },
+    sign: async (claims, options) => signToken(activeNow(), issuer, claims, options, clock.now()),
+
+    signPayload: async (payload) => signPayload(activeNow(), payload),
 
     signingKey: ({ clientId = issuer } = {}) => {
       const { active, keysets } = state;
@@ -285,5 +310,5 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
         plain(mode() === "rotation"),
       ),
     ],
-  } satisfies Provider);
+  };
 }

@@ -4,6 +4,7 @@ import { ConfigError, TokenError } from "../../base/errors.ts";
 import { text } from "../../base/options.ts";
 import type { GuardedSign } from "../../keys/signer/guard.ts";
 import { maxTokenBytes } from "./compact-jws.ts";
+import { checkClaimNames, checkHeaderNames } from "./names.ts";
 import { timesOf } from "./times.ts";
 
 /** Options of `sign`. */
@@ -28,13 +29,18 @@ export interface ActiveKey {
   readonly headers: Map<string, string>;
 }
 
+/** What stands before and after a payload in a token, in base64url. */
+export interface SignedPayload {
+  readonly header: string;
+  readonly signature: string;
+}
+
 /**
  * The claims of a token. `sign` sets `iss`, `iat` and `exp` where they are not given. `iss` may only be the issuer, `iat` at most a minute
  * ahead, `exp` at most `maxTokenLifetimeSeconds` ahead, and `nbf` before `exp`.
  */
 export type Claims = Readonly<Record<string, unknown>>;
 
-const reservedHeader = new Set("alg kid typ b64 crit zip jwk jku x5u x5c x5t x5t#S256".split(" "));
 /** Bounds the memory where a caller takes `typ` from outside. */
 const maxHeaders = 16;
 /** 64 bytes in base64url. */
@@ -67,7 +73,7 @@ export async function signToken(
   if (typeof typ !== "string" || typ === "") throw invalid("typ must be a string that is not empty");
   if (signal !== undefined && typeof signal?.addEventListener !== "function")
     throw invalid("signal must be an AbortSignal");
-  checkHeader(header);
+  checkHeaderNames(header);
   checkClaims(claims, issuer);
   if (!Number.isFinite(nowMs)) throw new ConfigError("ERR_OPTION_INVALID", '"clock" does not tell the time');
   const times = timesOf(claims, { lifetimeSeconds, maxLifetimeSeconds: active.maxLifetimeSeconds, nowMs });
@@ -81,14 +87,10 @@ export async function signToken(
  * Signs a payload as it is, under a header of `alg`, `kid` and the `typ` JWT. Its claims are the caller's to check.
  *
  * @param payload in base64url, as it is in the token
- * @returns header and signature in base64url
  * @throws TokenError `ERR_CLAIMS_INVALID` where the token would be too long
  * @throws SignerError see `guardSigner`
  */
-export async function signPayload(
-  active: ActiveKey,
-  payload: string,
-): Promise<{ readonly header: string; readonly signature: string }> {
+export async function signPayload(active: ActiveKey, payload: string): Promise<SignedPayload> {
   const header = headerOf(active, "JWT", {});
   return { header, signature: toBase64url(await signParts(active, `${header}.${payload}`)) };
 }
@@ -100,14 +102,10 @@ export async function signParts(active: ActiveKey, signingInput: string, signal?
   return active.sign(encoder.encode(signingInput), signal);
 }
 
-/** Refuses what a caller may not set beside `alg`, `kid` and `typ`. @throws TokenError `ERR_CLAIMS_INVALID` */
-export function checkHeader(header: object): void {
-  const reserved = Object.keys(header).find((name) => reservedHeader.has(name));
-  if (reserved !== undefined) throw invalid(`header "${reserved}" is not for callers to set`);
-}
-
 /** @throws TokenError `ERR_CLAIMS_INVALID` */
-export function checkClaims({ iss, aud }: Claims, issuer: string): void {
+export function checkClaims(claims: Claims, issuer: string): void {
+  checkClaimNames(claims);
+  const { iss, aud } = claims;
   if (iss !== undefined && iss !== issuer) throw invalid(`claim "iss" may only be ${JSON.stringify(issuer)}`);
   if (aud !== undefined) checkAudience(aud);
 }

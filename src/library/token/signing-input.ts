@@ -2,7 +2,8 @@ import * as base64url from "jose/base64url";
 import { TokenError } from "../../base/errors.ts";
 import { jsonOf } from "../../base/json.ts";
 import { object } from "../../base/options.ts";
-import { type ActiveKey, checkClaims, checkHeader, signParts } from "./sign.ts";
+import { checkHeaderNames } from "./names.ts";
+import { type ActiveKey, checkClaims, signParts } from "./sign.ts";
 import { checkLifetime, timesOf } from "./times.ts";
 
 /** Options of `SigningKey.sign`. */
@@ -40,7 +41,7 @@ export async function signInput(
   if (alg !== "ES256") throw invalid("the alg of the header is not ES256");
   if (kid !== active.kid)
     throw invalid(`the kid of the header is not ${JSON.stringify(active.kid)}, the kid of this key`);
-  checkHeader(others);
+  checkHeaderNames(others);
   const claims = jsonIn(payload, "payload");
   checkClaims(claims, issuer);
   const withoutExp = claims["exp"] === undefined;

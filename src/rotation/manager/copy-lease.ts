@@ -1,4 +1,4 @@
-import { monotonicNow } from "../../base/clock.ts";
+import { type Moment, monotonicNow, msBetween } from "../../base/clock.ts";
 import { StoreError } from "../../base/errors.ts";
 import { isStanding, leaseOfCopy, standingMs } from "../rules/standing.ts";
 import type { KeyStore } from "../store/store.ts";
@@ -15,9 +15,12 @@ export function createCopyLease(store: KeyStore, { name, leaseMs, clock, signal,
   let told = nothing;
   /** It was acknowledged once, by whatever process. */
   let stands = false;
-  let renewedAt = -Infinity;
+  let renewedAt: Moment<"monotonic"> | undefined;
 
   return {
+    get id() {
+      return id;
+    },
     get told() {
       return told;
     },
@@ -26,7 +29,8 @@ export function createCopyLease(store: KeyStore, { name, leaseMs, clock, signal,
       return told.publishes > 0;
     },
     get renewInMs() {
-      return Math.max(leaseMs / renewals - (monotonicNow(clock) - renewedAt), 0);
+      if (renewedAt === undefined) return 0;
+      return Math.max(leaseMs / renewals - msBetween(renewedAt, monotonicNow(clock)), 0);
     },
 
     async join() {
@@ -38,7 +42,7 @@ export function createCopyLease(store: KeyStore, { name, leaseMs, clock, signal,
         await ofStore("join", join, { clock, signal, onCall });
       }
       stands = lease !== undefined && isStanding(lease);
-      [id, told, renewedAt] = [lease?.id ?? nextId, { ...nothing, publishes: lease?.publishes ?? 0 }, -Infinity];
+      [id, told, renewedAt] = [lease?.id ?? nextId, { ...nothing, publishes: lease?.publishes ?? 0 }, undefined];
     },
 
     // Renewals have no numbers here: one that arrives late says less than is true, because a copy only becomes newer.

@@ -8,11 +8,11 @@ import type { RotationPolicy } from "../rules/policy.ts";
 import { addedRecords, checkAnnounced, checkRecords, endedExternalKeys, newlyActive, uriOf } from "../rules/records.ts";
 import { checkNotRolledBack } from "../rules/rollback.ts";
 import { noteWaits } from "../rules/waits.ts";
-import type { KeyRecord, KeyUse, Snapshot } from "../store/store.ts";
-import { type Changed, type Decision, compareAndSet, ofStore } from "./compare-and-set.ts";
+import type { KeyRecord, KeyUse } from "../store/store.ts";
+import { type Changed, type Decision, type Seen, compareAndSet, look } from "./compare-and-set.ts";
 import { externalKey, makeLocalKey } from "./make-key.ts";
 import { createKeyOpener, destroyExternal, keysetsOf } from "./private-keys.ts";
-import type { OnCall } from "./metrics.ts";
+import type { OnCall } from "./health.ts";
 import type { KeyManagerOptions } from "./types.ts";
 import type { Vault } from "../custody/vault.ts";
 
@@ -41,7 +41,7 @@ export class CannotSign extends Error {
   }
 }
 
-type Decide = (records: readonly KeyRecord[], now: number, snapshot: Snapshot) => Decision | Promise<Decision>;
+type Decide = (records: readonly KeyRecord[], now: number, seen: Seen) => Decision | Promise<Decision>;
 
 /** An external key that was destroyed, or could not be. */
 interface Destroyed {
@@ -71,14 +71,14 @@ export function createKeyring(vault: Vault, options: KeyringOptions) {
     return withDeadline(work, { clock, timeoutMs: externalMs, signal, expired });
   }
 
-  async function decided(snapshot: Snapshot, decide: Decide): Promise<Decision> {
-    const { records: stored, now } = snapshot;
+  async function decided(seen: Seen, decide: Decide): Promise<Decision> {
+    const { records: stored, now } = seen;
     checkRecords(stored, last);
     checkNotRolledBack(stored, last);
     checkAnnounced(stored);
     if (!passesOverLost) await opener.checkWrapped(stored);
     last = stored;
-    const decision = await decide(stored, now, snapshot);
+    const decision = await decide(stored, now, seen);
     return { ...decision, records: noteWaits(decision.records, policy) };
   }
 
@@ -115,10 +115,10 @@ export function createKeyring(vault: Vault, options: KeyringOptions) {
      * @throws StoreError, KeyMaterialError, and what `decide` throws
      */
     async preview(decide: Decide): Promise<Changed> {
-      const snapshot = await ofStore("load", (signal) => vault.store.load({ signal }), { clock, signal, onCall });
-      const { records: before, now, revision } = snapshot;
-      const { records, events } = await decided(snapshot, decide);
-      return { records, events, before, now, revision };
+      const seen = await look(vault.store, { clock, signal, onCall });
+      const { records: before, revision } = seen;
+      const { records, events } = await decided(seen, decide);
+      return { records, events, before, seen, revision };
     },
 
     /**
@@ -130,10 +130,10 @@ export function createKeyring(vault: Vault, options: KeyringOptions) {
     async change(decide: Decide): Promise<Changed> {
       const changed = await compareAndSet(
         vault.store,
-        async (snapshot) => {
-          const decision = await decided(snapshot, decide);
-          await checkNewKeys(addedRecords(snapshot.records, decision.records));
-          await checkCanSign(newlyActive(snapshot.records, decision.records));
+        async (seen) => {
+          const decision = await decided(seen, decide);
+          await checkNewKeys(addedRecords(seen.records, decision.records));
+          await checkCanSign(newlyActive(seen.records, decision.records));
           return decision;
         },
         { clock, signal, onCall },

@@ -21,7 +21,8 @@ interface Parts {
   readonly keyring: Keyring;
   readonly replica: Replica;
   readonly sinks: Sinks;
-  readonly signs: boolean;
+  /** Whether this process signs now. */
+  readonly signs: () => boolean;
   readonly emit: (event: ManagerEvent) => void;
 }
 
@@ -51,7 +52,7 @@ export function createKeysInUse({ policy, keyring, replica, sinks, signs, emit }
 
   function signingKids(records: readonly KeyRecord[], keys: OpenKeys): string[] {
     const active = activeKey(records, "sig");
-    if (!signs || active === undefined || !keys.signers.has(active.kid)) return [];
+    if (!signs() || active === undefined || !keys.signers.has(active.kid)) return [];
     // What it signs may live longer than others would keep the key.
     return noteWaits([active], policy)[0] === active ? [active.kid] : [];
   }

@@ -67,18 +67,18 @@ export function replicasBehind({ state, use, kid }: KeyRecord, { revision, lease
 /**
  * Lets waits begin for which every replica has followed. Without replicas none begins: nobody publishes the keys.
  *
- * @param replicas default: as if all had followed, for looks ahead
+ * @param replicas default: as if all had followed
  */
 export function beginWaits(
   records: readonly KeyRecord[],
   policy: RotationPolicy,
   now: number,
-  replicas?: Replicas,
+  replicas: Replicas | "all" = "all",
 ): readonly KeyRecord[] {
   const begins = (record: KeyRecord): boolean => {
     const wait = waitOf(record, policy);
     if (wait === undefined || wait.since !== undefined) return false;
-    return replicas === undefined || (replicas.leases.length > 0 && replicasBehind(record, replicas).length === 0);
+    return replicas === "all" || (replicas.leases.length > 0 && replicasBehind(record, replicas).length === 0);
   };
   return mapLive(records, (record) => (begins(record) ? withWaitSince(record, now) : record));
 }

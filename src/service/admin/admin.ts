@@ -3,7 +3,8 @@ import { writeReply } from "../../library/http/node.ts";
 import { methodNotAllowed } from "../../library/http/respond.ts";
 import { refusalOf } from "./admin-access.ts";
 import type { Overload } from "../listen/connections.ts";
-import { type Handler, type RunningServer, startHttpServer } from "../listen/http-server.ts";
+import type { Handler } from "../listen/gate.ts";
+import { type RunningServer, startHttpServer } from "../listen/http-server.ts";
 
 /** A reply of the admin address, which no cache keeps. */
 export interface AdminReply {

@@ -6,7 +6,8 @@ import { isStanding } from "../../rotation/rules/standing.ts";
 import { isLive, isRotating, keyUses, recordTimes, stateSince, uriOf } from "../../rotation/rules/records.ts";
 import type { KeyRecord, KeyState, StoredEvent } from "../../rotation/store/store.ts";
 import { type Fault, faultsOf, replicasAt } from "./faults.ts";
-import type { Known, KnownManager, PublishedKey, StoreSeen } from "./known.ts";
+import type { StoreHealth } from "../../rotation/manager/health.ts";
+import type { Known, KnownManager, PublishedKey } from "./known.ts";
 
 /** One key. */
 export interface KeyStatus extends PublishedKey {
@@ -47,7 +48,7 @@ export interface ReplicaStatus {
   /** By how many revisions. */
   readonly behind: number;
   readonly signsWith: readonly string[];
-  /** It may not sign, because its lease has ended. Only this process knows that of itself. */
+  /** It may not sign: its lease has ended, or its clock is wrong. Only this process knows that of itself. */
   readonly isFenced: boolean;
 }
 
@@ -86,7 +87,7 @@ export interface Status extends Pick<Known, "phase" | "issuer" | "jwksUri" | "pi
     readonly since?: number | undefined;
   };
   readonly store?:
-    | (Pick<StoreSeen, "lastAttemptAt" | "lastSuccessAt" | "lastError"> & {
+    | (Pick<StoreHealth, "lastAttemptAt" | "lastSuccessAt" | "lastError"> & {
         /** How far its clock is ahead of that of this machine, in milliseconds. */
         readonly aheadMs: number;
       })
@@ -123,10 +124,10 @@ export function statusOf(known: Known): Status {
     };
     return { ...told, source, keys: publishedKeys(known), replicas: [], waits: [], past: [], store };
   }
-  const { records, policy, store } = manager;
+  const { records, policy, audit, lease } = manager;
   const ahead = plan(records, policy, at.now);
   const steps = ahead.steps.map(stepOf);
-  const { lastAttemptAt, lastSuccessAt, lastError, self, revision = 0, audit } = store;
+  const { lastAttemptAt, lastSuccessAt, lastError, revision = 0 } = manager.health.store;
   const managed = new Set(records.map(({ kid }) => kid));
   const fromFiles = known.published.filter(({ kid }) => !managed.has(kid));
   return {
@@ -137,7 +138,7 @@ export function statusOf(known: Known): Status {
     plan: ahead,
     replicas: replicasOf(manager, at.now),
     waits: waitsOf(manager, at.now),
-    revision: { published: self?.publishes ?? 0, stored: revision },
+    revision: { published: lease.publishes, stored: revision },
     store: { lastAttemptAt, lastSuccessAt, lastError, aheadMs },
     past: audit.filter(isShowable),
   };
@@ -150,7 +151,7 @@ function isShowable({ at, type, kid, use, reason }: StoredEvent): boolean {
 
 /** How far the clock of the store is ahead. */
 function aheadOf(manager: KnownManager | undefined): number {
-  const { loaded } = manager?.store ?? {};
+  const { loaded } = manager?.health.store ?? {};
   return loaded === undefined ? 0 : loaded.now - loaded.at;
 }
 
@@ -198,12 +199,12 @@ function stepOf({ at, action, use, kid, reason, bound }: PlanStep): StepStatus {
 }
 
 function replicasOf(manager: KnownManager, now: number): ReplicaStatus[] {
-  const { health, store } = manager;
+  const { health, lease: own } = manager;
   const at = replicasAt(manager, now);
   return at.leases.map((lease) => {
     const { id, name, until, signsWith } = lease;
-    const isSelf = id === store.self?.id;
-    const publishes = isSelf ? store.self.publishes : lease.publishes;
+    const isSelf = id === own.id;
+    const publishes = isSelf ? own.publishes : lease.publishes;
     return {
       id,
       name,
@@ -213,7 +214,7 @@ function replicasOf(manager: KnownManager, now: number): ReplicaStatus[] {
       publishes,
       behind: Math.max(at.revision - publishes, 0),
       signsWith,
-      isFenced: isSelf && health.fencedAt !== undefined,
+      isFenced: isSelf && health.fence !== undefined,
     };
   });
 }

@@ -24,8 +24,6 @@ export interface OpenOptions extends Pick<VaultOptions, "seals" | "accepts"> {
   readonly create?: boolean | undefined;
   /** Default: that of commands. */
   readonly ownerRule?: ((wanted: Owner) => OwnerRule) | undefined;
-  /** Puts something between the store and whoever uses it. Default: nothing. */
-  readonly watched?: ((store: KeyStore) => KeyStore) | undefined;
 }
 
 /**
@@ -38,7 +36,7 @@ export interface OpenOptions extends Pick<VaultOptions, "seals" | "accepts"> {
 export async function openManaged(
   settings: Settings,
   log: Log,
-  { create = false, ownerRule = commandedBy, watched = (store) => store, ...options }: OpenOptions = {},
+  { create = false, ownerRule = commandedBy, ...options }: OpenOptions = {},
 ) {
   const policy = policyOf(settings);
   const path = storePath(settings);
@@ -51,7 +49,7 @@ export async function openManaged(
       );
     }
   }
-  const store = watched(await openStore(settings, log, { create }));
+  const store = await openStore(settings, log, { create });
   try {
     const keys = (await wrappingKeysOf(settings, log)) ?? (await firstWrappingKey(path, store, log));
     const vault = createVault({ store, keys, ownerRule: ownerRule(ownerOf(settings)), ...options });

@@ -2,8 +2,8 @@ import { type Metric, counter, createTally, sumMetrics } from "../../base/metric
 import { type OpenPlace, providerAt } from "../copies/documents.ts";
 import type { Overload } from "../listen/connections.ts";
 import { processMetrics } from "../admin/exposition.ts";
-import { isBun } from "../listen/http-of-bun.ts";
-import { type Handler, startHttpServer } from "../listen/http-server.ts";
+import type { Handler } from "../listen/gate.ts";
+import { startHttpServer } from "../listen/http-server.ts";
 import { issuerOf } from "../config/issuer.ts";
 import { type PublicKeys, toKeysets } from "./public-keys.ts";
 
@@ -54,8 +54,6 @@ export async function startPublisher(
   const server = await startHttpServer(address, handler, {
     maxConnections: options.maxConnections,
     onOverload,
-    // Node reads a GET fast enough, and 10,000 connections would each keep a request.
-    takesRepeats: isBun,
     onRefusal: (status) => refusals.add(String(status)),
   });
   return {

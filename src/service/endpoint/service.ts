@@ -18,7 +18,7 @@ import { createStatusPage } from "../admin/page/status-page.ts";
 import { policyOf } from "../config/open-store.ts";
 import { startManagedKeys } from "./run-manager.ts";
 import { recentEvents } from "./recent-events.ts";
-import { type KnownError, knownError } from "../admin/known.ts";
+import { type KnownError, knownError } from "../../rotation/manager/health.ts";
 import { type Status, statusOf } from "../admin/status.ts";
 import { type PublicKeys, keyPathsOf, listedKeys, loadPublicKeys, toKeysets, together } from "./public-keys.ts";
 import type { Settings } from "../config/setting-definitions.ts";
@@ -154,13 +154,12 @@ export async function startService(settings: Settings, givenLog: Logger): Promis
         return false;
       }
     });
-  if (managed !== undefined) await orStop(managed.follow((next) => inTurn(() => change(next, files))));
   const issuer = issuerOf(settings, publisher.port);
-  await managed?.servedAs(issuer);
+  if (managed !== undefined) await orStop(managed.follow(issuer, (next) => inTurn(() => change(next, files))));
   if (managed?.signing !== undefined) {
     const { maxTokenLifetimeSeconds } = policyOf(settings);
-    const signing = { issuer, keys: managed.signing, maxTokenLifetimeSeconds, log };
-    stops.unshift(await orStop(startSignSockets(sockets, signing)));
+    const common = { issuer, signing: managed.signing, maxTokenLifetimeSeconds, log };
+    stops.unshift(await orStop(startSignSockets(sockets, common)));
   }
   const watch = watchPaths(paths, baseline, reload);
   phase = "running";

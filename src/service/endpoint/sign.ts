@@ -1,4 +1,4 @@
-import { type Clock, monotonicNow, systemClock } from "../../base/clock.ts";
+import { type Clock, instantNow, longestSince, systemClock } from "../../base/clock.ts";
 import { StateError } from "../../base/errors.ts";
 import { readKeyset } from "../../library/node/key-files.ts";
 import { createProvider } from "../../library/provider/provider.ts";
@@ -76,10 +76,10 @@ export async function signFresh(
     `${maxReads} times in a row, it took longer than ${signWithinSeconds} s from asking the store to signing`,
   );
   for (let reads = 1; ; reads += 1) {
-    const asked = { wall: clock.now(), monotonic: monotonicNow(clock) };
+    const asked = instantNow(clock);
     // It notes how long its tokens may live.
-    const { records, now } = await keyring.change((records) => ({ records, events: [] }));
-    if (clocksDiffer(now, asked.wall, clock, skewMs)) {
+    const { records, seen } = await keyring.change((records) => ({ records, events: [] }));
+    if (clocksDiffer(seen, clock, skewMs)) {
       throw fenced("the clock of this machine and that of the store differ by more than clockSkewSeconds");
     }
     const active = activeKey(records, "sig");
@@ -91,9 +91,7 @@ export async function signFresh(
       maxTokenLifetimeSeconds: policy.maxTokenLifetimeSeconds,
       clock,
       checkMaySign() {
-        // A paused machine stops the monotonic clock.
-        const passedMs = Math.max(monotonicNow(clock) - asked.monotonic, clock.now() - asked.wall);
-        if (passedMs > signWithinSeconds * 1000) throw tooLate;
+        if (longestSince(asked, clock) > signWithinSeconds * 1000) throw tooLate;
       },
     });
     try {

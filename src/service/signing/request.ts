@@ -12,6 +12,9 @@ interface SignRequest extends Omit<SignOptions, "signal"> {
 /** `sign` checks the values. */
 const rules: Rules<SignRequest> = { claims: object, lifetimeSeconds: anything, typ: anything, header: anything };
 
+/** Objects and arrays inside each other, the whole counted. Some readers of JSON take no more, such as that of .NET. */
+const maxDepth = 64;
+
 const decoder = new TextDecoder("utf-8", { fatal: true });
 
 /**
@@ -40,13 +43,21 @@ export function readJson(bytes: Uint8Array, what: string): Readonly<Record<strin
   let value: unknown;
   try {
     const text = decoder.decode(bytes);
+    value = JSON.parse(text);
+    if (isDeeper(value, maxDepth))
+      throw invalid(`${what} has more than ${maxDepth} objects and arrays inside each other`);
     // A reviver is slow, and most requests have no such number.
-    value = /\d{16}/.test(text) ? JSON.parse(text, refuseRounded) : JSON.parse(text);
+    if (/\d{16}/.test(text)) JSON.parse(text, refuseRounded);
   } catch (error) {
     throw error instanceof TokenError ? error : invalid(`${what} is not JSON in UTF-8`);
   }
   if (!object.holds(value)) throw invalid(`${what} is not a JSON object`);
   return value as Record<string, unknown>;
+}
+
+function isDeeper(value: unknown, most: number): boolean {
+  if (typeof value !== "object" || value === null) return false;
+  return most === 0 || Object.values(value).some((inner) => isDeeper(inner, most - 1));
 }
 
 function refuseRounded(this: unknown, name: string, value: unknown, context?: { readonly source?: string }): unknown {
