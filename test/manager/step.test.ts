@@ -6,7 +6,7 @@ import { advance } from "../../src/rotation/rules/advance.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
 import { day, start } from "../rotation/key-records.ts";
-import { newWrappingKey, vaultOf } from "../support/managed.ts";
+import { newWrappingKey, custodyOf } from "../support/managed.ts";
 
 const policy = rotationPolicy({ rotateEveryDays: 30 });
 
@@ -15,8 +15,8 @@ async function alone() {
   const clock = { now: () => at.now, setTimer: () => () => {} };
   const at = { now: start };
   const store = memoryStore({ clock });
-  const vault = await vaultOf(store, [newWrappingKey()], { issuer: "https://op.example", isChosen: true });
-  const keyring = createKeyring(vault, { policy, clock, signal: new AbortController().signal });
+  const custody = await custodyOf(store, [newWrappingKey()], { issuer: "https://op.example", isChosen: true });
+  const keyring = createKeyring(custody, { policy, clock, signal: new AbortController().signal });
   const published: number[] = [];
   const caller: Caller = {
     plan: async (records, { now }) => advance(records, policy, now, { replicas: "all" }),
@@ -27,7 +27,7 @@ async function alone() {
     holdBack: () => assert.fail(),
     orphaned: () => assert.fail(),
   };
-  const run = () => step({ vault, keyring, maker: "m", caller });
+  const run = () => step({ custody, keyring, maker: "m", caller });
   return { at, store, run, published };
 }
 

@@ -101,11 +101,6 @@ describe("a sign socket", () => {
         "ERR_CLAIMS_INVALID",
       ],
       "a lifetime beyond the policy": [signText({ claims: {}, lifetimeSeconds: 3601 }), 400, "ERR_CLAIMS_INVALID"],
-      "an iat, even that of now": [
-        signText({ claims: { iat: Math.floor(Date.now() / 1000) }, ...hour }),
-        400,
-        "ERR_CLAIMS_INVALID",
-      ],
       "a lifetime that is an object": [
         signText({ claims: {}, lifetimeSeconds: { toString: 1 } }),
         400,
@@ -113,6 +108,11 @@ describe("a sign socket", () => {
       ],
       "more depth than readers take": [nested(65), 400, "ERR_CLAIMS_INVALID"],
       "any depth": [nested(9_000), 400, "ERR_CLAIMS_INVALID"],
+      "an iat, even that of now": [
+        signText({ claims: { iat: Math.floor(Date.now() / 1000) }, ...hour }),
+        400,
+        "ERR_CLAIMS_INVALID",
+      ],
       "a time that is set here": [signText({ claims: { exp: 4e9 }, ...hour }), 400, "ERR_CLAIMS_INVALID"],
       "another issuer": [signText({ claims: { iss: "https://evil.example" }, ...hour }), 400, "ERR_CLAIMS_INVALID"],
       "an audience that some read for another": [

@@ -120,6 +120,8 @@ interface State {
 /**
  * Makes a provider from its options, merged left to right. All options and keys are checked before the first request.
  *
+ * It is asynchronous because Web Crypto is, the only cryptography on every runtime. It checks everything, so that no request has to wait.
+ *
  * @example
  * ```ts
  * const { entries: keyset } = await readKeyset("./keys");

@@ -6,11 +6,11 @@ import { activeKey, announcedKey, nextAlg, uriOf } from "../rules/records.ts";
 import { announceNext, leaseNext, reasonForNext } from "../rules/successor.ts";
 import { noteWaits } from "../rules/waits.ts";
 import type { KeyRecord, LeaseSeen } from "../store/store.ts";
-import type { Vault } from "../custody/vault.ts";
+import type { Custody } from "../custody/custody.ts";
 import type { Changed, Decision, Seen } from "./compare-and-set.ts";
 import { CannotSign, type Keyring } from "./keyring.ts";
 import { makeLocalKey } from "./make-key.ts";
-import { rewrap } from "./rewrap.ts";
+import { rewrap } from "../custody/rewrap.ts";
 
 /** The plan for what was found in a store, and the leases on which it relies: those have to be the same at the commit. */
 export interface Planned extends Advance {
@@ -30,7 +30,7 @@ export interface Caller {
 }
 
 interface Options {
-  readonly vault: Vault;
+  readonly custody: Custody;
   readonly keyring: Keyring;
   /** By what a record names whoever makes the next external key. */
   readonly maker: string;
@@ -61,13 +61,13 @@ export function isMakingNext(records: readonly KeyRecord[], maker: string): bool
 }
 
 /** Takes all that is due in the store. Keys that cannot sign are held back. */
-async function takeDue({ vault, keyring, caller }: Options): Promise<Changed> {
+async function takeDue({ custody, keyring, caller }: Options): Promise<Changed> {
   let found: Changed | undefined;
   for (;;) {
     try {
       return await keyring.change(async (records, _now, seen) => {
         found = { records, events: [], before: records, seen, revision: seen.revision };
-        return due(records, seen, { vault, keyring, caller });
+        return due(records, seen, { custody, keyring, caller });
       });
     } catch (error) {
       if (error instanceof CannotSign) {
@@ -85,17 +85,17 @@ async function takeDue({ vault, keyring, caller }: Options): Promise<Changed> {
 async function due(
   stored: readonly KeyRecord[],
   seen: Seen,
-  { vault, keyring, caller }: Omit<Options, "maker">,
+  { custody, keyring, caller }: Omit<Options, "maker">,
 ): Promise<Decision> {
   const { now } = seen;
-  const own: Change = vault.isTaking
-    ? await rewrap(stored, vault, now, `the issuer ${JSON.stringify(vault.owner.issuer)} was chosen`)
+  const own: Change = custody.isTaking
+    ? await rewrap(stored, custody, now, `the issuer ${JSON.stringify(custody.owner.issuer)} was chosen`)
     : { records: stored, events: [] };
   const planned = await caller.plan(own.records, seen);
   let change: Change = { records: planned.records, events: [...own.events, ...planned.events] };
   for (const use of planned.due) {
     if (use === "sig" && keyring.createSigner !== undefined) continue;
-    const key = await makeLocalKey(use, nextAlg(change.records, use), vault);
+    const key = await makeLocalKey(use, nextAlg(change.records, use), custody);
     change = announce(change, key, now, reasonForNext(change.records.length === 0));
   }
   const records = noteWaits(change.records, keyring.policy, { announces: true });

@@ -3,7 +3,7 @@ import { systemClock } from "../../base/clock.ts";
 import { StoreError } from "../../base/errors.ts";
 import { knownError } from "../../rotation/manager/health.ts";
 import { type ServiceManager, manageKeys } from "../../rotation/manager/manager.ts";
-import { servedBy } from "../../rotation/custody/owner.ts";
+import { servedBy } from "../../rotation/custody/issuer-check.ts";
 import type { Metric } from "../../base/metrics.ts";
 import type { KnownKeys } from "../admin/known.ts";
 import { cachedForSeconds } from "../../rotation/rules/policy.ts";
@@ -99,16 +99,16 @@ function maxKeptSetSeconds(settings: Settings): number {
 
 async function runManager(settings: Settings, log: Logger): Promise<ManagedKeys> {
   const signers = await signersOf(settings, log);
-  const { vault, policy, wrappingKeys } = await openManaged(settings, log, {
+  const { custody, policy, wrappingKeys } = await openManaged(settings, log, {
     create: true,
-    ownerRule: servedBy,
+    issuerCheck: servedBy,
   });
-  const { store } = vault;
+  const { store } = custody;
   const signs = hasSockets(settings);
   let manager: ServiceManager;
   let known: readonly KeyRecord[] = [];
   try {
-    manager = await manageKeys(vault, {
+    manager = await manageKeys(custody, {
       policy,
       ...signers,
       signs,
@@ -128,7 +128,7 @@ async function runManager(settings: Settings, log: Logger): Promise<ManagedKeys>
   const file = keptSetPath(settings);
   const keeper = createSetKeeper(
     file,
-    (set) => keepSet(file, set, vault.owner, wrappingKeys),
+    (set) => keepSet(file, set, custody.owner, wrappingKeys),
     () => manager.health.failure === undefined && manager.isReady,
     { log },
   );
@@ -154,7 +154,7 @@ async function runManager(settings: Settings, log: Logger): Promise<ManagedKeys>
         health: manager.health,
         audit: storeLook.audit(),
         lease: manager.lease,
-        isVerified: vault.isVerified,
+        isVerified: custody.isVerified,
       },
     }),
     look: () => storeLook.look(),
@@ -173,7 +173,7 @@ async function runManager(settings: Settings, log: Logger): Promise<ManagedKeys>
         },
       });
       await keeper.written();
-      await vault.noteIssuer(issuer).catch((error: unknown) => {
+      await custody.noteIssuer(issuer).catch((error: unknown) => {
         const { code, message } = error as { readonly code?: string; readonly message: string };
         log.warn({ code }, `the issuer could not be noted in the store; give it to commands with --issuer: ${message}`);
       });
