@@ -100,6 +100,10 @@ describe("a client finds the metadata wherever a specification puts it", () => {
   });
 });
 
+test("clients may sign with more than the provider, whose algorithms that does not widen", () => {
+  assert.deepEqual(clientAlgorithms, ["RS256", "PS256", "ES256", "EdDSA"]);
+});
+
 describe("conditional requests", () => {
   const rows: [name: string, ifNoneMatch: (etag: string) => string, status: number][] = [
     ["its ETag", (etag) => etag, 304],

@@ -21,7 +21,7 @@ export interface ReplicaStatus {
   readonly until: number;
   /** The revision that it publishes; 0 for none yet. */
   readonly publishes: number;
-  /** By how many revisions. */
+  /** By how many revisions; negative for one that follows a store which an older copy has taken the place of. */
   readonly behind: number;
   readonly signsWith: readonly string[];
 }

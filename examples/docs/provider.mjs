@@ -1,4 +1,4 @@
-// provider.mts: node provider.mts, then curl -i http://localhost:3000/jwks
+// provider.mjs, for Node 22.18 or later: node provider.mjs, then curl -i http://localhost:3000/jwks
 import { createServer } from "node:http";
 import { createProvider } from "jwksd";
 import { createKeyManager } from "jwksd/rotation";
