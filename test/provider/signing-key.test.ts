@@ -68,6 +68,8 @@ describe("what provider.sign would not sign is not signed", () => {
       inputOf({ ...header, [name]: "x" }, {}),
       /is not for callers to set$/,
     ]),
+    ["a kid that some read for another", inputOf({ ...header, KID: "b" }, {}), /is not for callers to set$/],
+    ["an audience that some read for another", inputOf(header, { aud: "api", AUD: "admin" }), /^claim "AUD"/],
     ["another issuer", inputOf(header, { iss: "https://other.example" }), /^claim "iss"/],
     ["an empty audience", inputOf(header, { aud: "" }), /^claim "aud"/],
     ["an exp beyond the policy", inputOf(header, { exp: now + 3601 }), /^claim "exp" is 3601 seconds ahead/],
