@@ -53,12 +53,11 @@ describe("verifiers fail at each defect as src/doctor/verified.ts says", { timeo
   });
 });
 
+const named = (code: Code) =>
+  Object.fromEntries(breaksOf(code).map(({ client, fails, inSomeForms }) => [client, [fails, inSomeForms ?? false]]));
+
 describe("a verdict names verifiers", () => {
   test("that fail at every form of the defect, or at some, and says which", () => {
-    const named = (code: Code) =>
-      Object.fromEntries(
-        breaksOf(code).map(({ client, fails, inSomeForms }) => [client, [fails, inSomeForms ?? false]]),
-      );
     assert.deepEqual(named("JWKS_NOT_JSON")["jose"], ["every token", false]);
     assert.deepEqual(named("JWKS_PRIVATE_MEMBERS")["jose"], ["its tokens", true]);
     assert.deepEqual(named("JWKS_KID_TYPE")["aws-jwt-verify"], ["every token", false]);

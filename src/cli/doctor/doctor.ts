@@ -16,7 +16,7 @@ import { stepLines } from "./explain.ts";
 import { type Io, iso, print, readInput } from "../io.ts";
 import { readToken } from "./verify.ts";
 
-const maxFileBytes = 5_000_000;
+const maxFileBytes = 1_000_000;
 
 interface Flags {
   readonly allowInsecure?: true;
