@@ -150,7 +150,7 @@ function printedVersion(command: string, flag: string): string {
 }
 
 function installedVersion(name: string): string {
-  const manifest = new URL(`../../node_modules/${name}/package.json`, import.meta.url);
+  const manifest = new URL(`../node_modules/${name}/package.json`, import.meta.url);
   return (JSON.parse(readFileSync(manifest, "utf8")) as { version: string }).version;
 }
 

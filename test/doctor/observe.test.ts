@@ -130,9 +130,22 @@ describe("by default only https and public addresses are looked at", () => {
     });
   }
 
-  for (const host of ["169.254.169.254", "[fd00:ec2::254]", "[fd20:ce::254]", "100.100.100.200"]) {
-    test(`--allow-insecure does not open the metadata service of cloud machines at ${host}`, async () => {
-      await assert.rejects(observe(`http://${host}`, local), { code: "ERR_ADDRESS_FORBIDDEN" });
+  for (const host of [
+    "169.254.169.254",
+    "168.63.129.16",
+    "192.0.0.192",
+    "100.100.100.200",
+    "[::ffff:100.100.100.200]",
+    "[fd00:ec2::254]",
+    "[fd00:ec2::23]",
+    "[fd20:ce::254]",
+    "[fd00:c1::a9fe:a9fe]",
+    "[fd00:42::42]",
+    "[fe80::a9fe:a9fe]",
+    "[64:ff9b::a9fe:a9fe]",
+  ]) {
+    test(`--allow-insecure does not open the metadata of cloud machines at ${host}`, async () => {
+      await assert.rejects(observe(`http://${host}`, { ...local, timeoutMs: 1000 }), { code: "ERR_ADDRESS_FORBIDDEN" });
     });
   }
 
@@ -250,15 +263,15 @@ describe("hostile servers: it ends within its limits, and says so", { timeout: 3
     });
   }
 
-  test("10,000 keys: a thousand of them are looked at, and it says so", async (t) => {
+  test("5,000 keys: a thousand of them are looked at, and it says so", async (t) => {
     const one = published("one");
     const many = Buffer.from(
-      bytes({ keys: Array.from({ length: 10_000 }, (_, index) => ({ ...one, kid: `k${index}` })) }),
+      bytes({ keys: Array.from({ length: 5000 }, (_, index) => ({ ...one, kid: `k${index}` })) }),
     );
     const url = await serveHttp(t, providing(good(many)));
     const found = await examine(await observe(url, local));
     assert.deepEqual(found.find(({ code }) => code === "JWKS_KEYS_MANY")?.seen, [
-      "10,000 keys, of which 1,000 were looked at",
+      "5,000 keys, of which 1,000 were looked at",
     ]);
     assert.equal(found.find(({ code }) => code === "JWKS_KEY_TWO_KIDS")?.count, 999);
   });

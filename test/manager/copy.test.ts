@@ -1,7 +1,7 @@
 // A copy of the documents is served without the process that writes it: what that means for rotations.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { standingMs } from "../../src/rotation/rules/standing.ts";
+import { permanentMs } from "../../src/rotation/rules/permanent-lease.ts";
 import type { Copy, ServiceManager } from "../../src/rotation/manager/manager.ts";
 import { createSinks } from "../../src/rotation/manager/sinks.ts";
 import type { KeySink, ManagedKeysets } from "../../src/rotation/manager/types.ts";
@@ -119,7 +119,7 @@ describe("the copy of a publisher", () => {
       const publishers = [await publish(), await publish()];
       await world.pass(2 * leaseMs);
       const leases = (await world.store.load()).leases.filter(({ name }) => name === bucket.name);
-      assert.deepEqual([leases.length, leases[0]?.forMs], [1, standingMs]);
+      assert.deepEqual([leases.length, leases[0]?.forMs], [1, permanentMs]);
       ids.add(leases[0]?.id ?? "");
       for (const manager of publishers) await world.stop({ manager });
     }

@@ -108,7 +108,11 @@ const ownClock: readonly Edit[] = [
     "const { records: stored, now } = seen;",
     "const { records: stored } = seen; const now = clock.now();",
   ],
-  ["rotation/manager/steps.ts", "over } = clocks.look(seen);", "over } = clocks.look({ ...seen, now });"],
+  [
+    "rotation/manager/manager.ts",
+    "over } = clocks.look(seen);",
+    "over } = clocks.look({ ...seen, now: clock.now() });",
+  ],
 ];
 
 /** Each breaks one rule; in the mode in which that shows. The first ones show soonest. */
@@ -163,9 +167,13 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
   "commits without a look at the leases": {
     mode: { faults: ["slow targets", "partition"] },
     edits: [
-      ["rotation/manager/steps.ts", "...(ahead.reliesOnReplicas && { leases })", ""],
       [
-        "rotation/manager/steps.ts",
+        "rotation/manager/step.ts",
+        "return { ...change, records, leases: planned.leases };",
+        "return { ...change, records };",
+      ],
+      [
+        "rotation/manager/manager.ts",
         "{ revision: seen.revision, leases: counted }",
         "{ revision: seen.revision, leases: [{ id: 'x', name: 'x', publishes: seen.revision, signsWith: [], until: 0 }] }",
       ],

@@ -3,8 +3,8 @@ import { flushCompileCache } from "node:module";
 import { decodeJwt, decodeProtectedHeader } from "jose";
 import type { Clock, systemClock as SystemClock } from "../../src/base/clock.ts";
 import type { createKeyring as CreateKeyring } from "../../src/rotation/manager/keyring.ts";
-import type { servedBy as ServedBy } from "../../src/rotation/custody/owner.ts";
-import type { createVault as CreateVault } from "../../src/rotation/custody/vault.ts";
+import type { servedBy as ServedBy } from "../../src/rotation/custody/issuer-check.ts";
+import type { createCustody as CreateVault } from "../../src/rotation/custody/custody.ts";
 import type { readWrappingKeys as ReadWrappingKeys } from "../../src/rotation/custody/wrapping.ts";
 import type { createProvider as CreateProvider } from "../../src/library/provider/provider.ts";
 import type { rotationPolicy as RotationPolicyOf } from "../../src/rotation/rules/policy.ts";
@@ -42,6 +42,7 @@ export type Said =
 const short: readonly Edit[] = [
   ["rotation/rules/policy.ts", "{ long: 3600 + 3600, rotation: 300 }", "{ long: 0.05, rotation: 0.02 }"],
   ["rotation/rules/policy.ts", "signWithinSeconds = 5", "signWithinSeconds = 0.3"],
+  ["rotation/rules/policy.ts", "clockSkewSeconds: number(1)", "clockSkewSeconds: number(0)"],
   // After each fault all connections are made anew, and each of them is a process of the server.
   ["rotation/store/postgres/driver.ts", "maxConnections = 10", "maxConnections = 3"],
 ];
@@ -58,10 +59,11 @@ const config = JSON.parse(process.argv[2] ?? "") as Config;
 const { url, name, role, issuers, leaseSeconds, barrier } = config;
 const wrappingKeys = [Buffer.alloc(32, 7).toString("base64url")];
 const policy = {
-  rotateEveryDays: 1.6 / 86_400,
-  announceForSeconds: 0.1,
+  rotateEveryDays: 2.4 / 86_400,
+  announceForSeconds: 0.35,
   cacheSlackSeconds: 0,
-  clockSkewSeconds: 0.05,
+  // Longer than an answer of a busy server takes.
+  clockSkewSeconds: 0.3,
   maxTokenLifetimeSeconds: 1,
   leaseSeconds,
 };
@@ -172,8 +174,8 @@ async function manage(): Promise<void> {
 async function signWithoutLease(): Promise<void> {
   const { signFresh } = await load<{ signFresh: typeof SignFresh }>("short", "service/endpoint/sign.ts");
   const { createKeyring } = await load<{ createKeyring: typeof CreateKeyring }>("short", "rotation/manager/keyring.ts");
-  const { createVault } = await load<{ createVault: typeof CreateVault }>("short", "rotation/custody/vault.ts");
-  const { servedBy } = await load<{ servedBy: typeof ServedBy }>("short", "rotation/custody/owner.ts");
+  const { createCustody } = await load<{ createCustody: typeof CreateVault }>("short", "rotation/custody/custody.ts");
+  const { servedBy } = await load<{ servedBy: typeof ServedBy }>("short", "rotation/custody/issuer-check.ts");
   const { readWrappingKeys } = await load<{ readWrappingKeys: typeof ReadWrappingKeys }>(
     "short",
     "rotation/custody/wrapping.ts",
@@ -186,9 +188,9 @@ async function signWithoutLease(): Promise<void> {
   const { signal } = new AbortController();
   const keyrings = new Map(
     issuers.map((issuer) => {
-      const ownerRule = servedBy({ issuer, isChosen: true });
-      const vault = createVault({ store: stores.store(issuer), keys, ownerRule });
-      return [issuer, createKeyring(vault, { policy: rotationPolicy(policy), clock, signal })];
+      const issuerCheck = servedBy({ issuer, isChosen: true });
+      const custody = createCustody({ store: stores.store(issuer), keys, issuerCheck });
+      return [issuer, createKeyring(custody, { policy: rotationPolicy(policy), clock, signal })];
     }),
   );
   void forever(100, async (issuer) => {

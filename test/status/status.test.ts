@@ -128,6 +128,10 @@ const table: Readonly<Record<string, readonly [Known, ...[string, string][]]>> =
     managed({ store: leases(lease("old", { publishes: 6 })) }),
     ["REPLICA_BEHIND", "jwksd replicas"],
   ],
+  "a replica is ahead: the store is an older copy": [
+    managed({ store: leases(lease("old", { publishes: 8 })) }),
+    ["REPLICA_BEHIND", "jwksd replicas"],
+  ],
   "a replica was behind until its lease ended": [
     managed({ store: leases(lease("old", { publishes: 6, until: start })) }),
   ],

@@ -71,8 +71,10 @@ async function providerPart(): Promise<readonly Metric[]> {
   const provider = await createProvider({
     issuer: "https://op.example",
     keyset: [{ keyId: "now", signer: await localSigner(ecKey("now")) }],
+    retiredKid: () => "removed",
   });
   await provider.sign({ sub: "u" }, { lifetimeSeconds: 60 });
+  await provider.verify("eyJhbGciOiJFUzI1NiIsImtpZCI6Im9sZCJ9.e30.AA", { audience: "a" }).catch(() => {});
   return provider.metrics();
 }
 

@@ -5,15 +5,14 @@ import { practice } from "../../doctor/practice.ts";
 import { type Code, type Observations, type Severity, codes, examine } from "../../doctor/index.ts";
 import { type Happening, type ObserveOptions, observe, observeBody, seenToken } from "../../doctor/node/index.ts";
 import { ConfigError, ServiceError } from "../../base/errors.ts";
-import { printableJson } from "../../base/printable.ts";
-import { terminalOf } from "../../service/admin/terminal.ts";
+import { terminalOf } from "../terminal.ts";
 import { collect } from "../arguments.ts";
 import { explainToken } from "./token.ts";
 import { findingsPage } from "./page.ts";
 import { happeningLine, report, rotationText, scope } from "./report.ts";
 import { durationMs, watchOn } from "./watch.ts";
 import { stepLines } from "./explain.ts";
-import { type Io, iso, print, readInput } from "../io.ts";
+import { type Io, iso, print, printJson, readInput } from "../io.ts";
 import { readToken } from "./verify.ts";
 
 const maxFileBytes = 1_000_000;
@@ -103,7 +102,7 @@ async function doctor(io: Io, target: string, flags: Flags): Promise<void> {
   if (flags.json === true) {
     const happenings = watch === undefined ? undefined : timeline.map(({ at, text }) => ({ at: iso(at), text }));
     const result = { target, ...scope(observations), findings, rotation, timeline: happenings, token: explanation };
-    print(io, printableJson(result));
+    printJson(io, result);
   } else {
     const terminal = terminalOf(io.stdout, io.environment);
     if (timeline.length > 0) print(io, "");

@@ -4,7 +4,7 @@ import type { Happening } from "../../doctor/node/index.ts";
 import type { Break, Exchange, Finding, Observations, Severity } from "../../doctor/index.ts";
 import { jsonOf } from "../../base/json.ts";
 import { printable } from "../../base/printable.ts";
-import { type Color, type Terminal, indented, painted } from "../../service/admin/terminal.ts";
+import { type Color, type Terminal, indented, painted } from "../terminal.ts";
 
 const labelWidth = 10;
 const colors: Readonly<Record<Severity, Color>> = { broken: "red", risk: "yellow", advice: "cyan" };

@@ -10,7 +10,7 @@ import type { RotationPolicy } from "../../rotation/rules/policy.ts";
 import { recordTimes, uriOf } from "../../rotation/rules/records.ts";
 import { kidText, relativeText, timeText } from "../../rotation/rules/format.ts";
 import { planVerbs } from "../../service/admin/plan-scale.ts";
-import { indented, terminalOf } from "../../service/admin/terminal.ts";
+import { indented, terminalOf } from "../terminal.ts";
 import type { KeyRecord, KeyUse } from "../../rotation/store/store.ts";
 import { waitSeconds } from "../arguments.ts";
 import { destroyEffects, destroyEnded, leaveUnrecorded, placeEffects } from "./external-keys.ts";
@@ -66,9 +66,9 @@ export function addChangeFlags(command: Command, { force = false, yes = false } 
  */
 export async function changeKeys(keys: CommandKeys, options: ChangeOptions, decide: Decide): Promise<void> {
   const { flags, breaks, newKey } = options;
-  const { io, vault, keyring, settings, signers } = keys;
+  const { io, custody, keyring, settings, signers } = keys;
   // A key in an HSM or key service is made only when it is certain that it is wanted.
-  const draft = newKey && (await makeDraft(keys, newKey, await recordsOf(vault.store)));
+  const draft = newKey && (await makeDraft(keys, newKey, await recordsOf(custody.store)));
   const change = await keyring.preview((records, now, seen) => decide(records, now, draft, seen)).catch(explained);
   const note = draft && "The new key was made to look ahead only; the real one has another kid.";
   const external = [...placeEffects(settings, draft, change.before, change), ...destroyEffects(signers, change)];

@@ -4,10 +4,9 @@ import { lookup } from "node:dns/promises";
 import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import { brotliDecompressSync, gunzipSync, inflateSync } from "node:zlib";
-import ipaddr from "ipaddr.js";
 import { withDeadline } from "../../base/async.ts";
 import { systemClock } from "../../base/clock.ts";
-import { isPublicAddress } from "../../library/node/guarded-fetch.ts";
+import { isOwnNetworkAddress, isPublicAddress } from "../../library/node/addresses.ts";
 import { addressesOf, limitInformational, lookupOf } from "../../library/node/outgoing.ts";
 import type { Address } from "../../library/node/host-addresses.ts";
 import type { Exchange, Failure } from "../observations.ts";
@@ -125,7 +124,11 @@ async function checkedAddresses(url: string, family: 4 | 6 | undefined, limits: 
     (address) => (family ?? address.family) === address.family,
   );
   if (addresses.length === 0) throw new Failed("unreachable", "ENOTFOUND");
-  if (!addresses.every(({ address }) => isPublicAddress(address) || (limits.allowInsecure && isOwnNetwork(address)))) {
+  if (
+    !addresses.every(
+      ({ address }) => isPublicAddress(address) || (limits.allowInsecure && isOwnNetworkAddress(address)),
+    )
+  ) {
     throw new Failed("forbidden-address", "its host is at an address that is not public");
   }
   return addresses;
@@ -134,16 +137,6 @@ async function checkedAddresses(url: string, family: 4 | 6 | undefined, limits: 
 /** All addresses of the host of a URL. */
 export function hostAddresses(hostname: string, { resolve }: RequestLimits): Promise<readonly Address[]> {
   return addressesOf(hostname, resolve ?? ((host) => lookup(host, { all: true, verbatim: true })));
-}
-
-/** Metadata services of cloud machines that are not at link-local addresses: of AWS, Google Cloud and Alibaba Cloud. */
-const metadataServices = new Set(["fd00:ec2::254", "fd20:ce::254", "100.100.100.200"]);
-
-/** Where issuers under development run. Not where machines in a cloud have their credentials. */
-function isOwnNetwork(address: string): boolean {
-  const parsed = ipaddr.process(address);
-  if (metadataServices.has(parsed.toString())) return false;
-  return ["loopback", "private", "uniqueLocal", "carrierGradeNat"].includes(parsed.range());
 }
 
 function send(

@@ -1,5 +1,10 @@
 import { ConfigError, KeyMaterialError, TokenError } from "../../base/errors.ts";
-import { type VerificationKeys, entriesOf, verificationKeysOnDemand } from "../../keys/jwk/verification-keys.ts";
+import {
+  type VerificationKeys,
+  entriesOf,
+  maxClientKeys,
+  verificationKeysOnDemand,
+} from "../../keys/jwk/verification-keys.ts";
 import type { Fetch } from "../relying-party/fetch-json.ts";
 import { textHash } from "../../keys/crypto/text-hash.ts";
 import type { KeySource } from "../token/verify.ts";
@@ -35,7 +40,7 @@ export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysO
   function local(clientId: string, jwks: object): ClientKeys {
     return {
       async find({ kid = "", alg = "" }) {
-        const named = [...entriesOf(jwks).entries()].filter(
+        const named = [...entriesOf(jwks, maxClientKeys).entries()].filter(
           ([, entry]) => (entry as { kid?: unknown } | null)?.kid === kid,
         );
         const key = named.length > 0 && (await keysOf(clientId, named)).find(kid, alg);

@@ -9,6 +9,12 @@ import { type ClientEvent, keySetEvent } from "./events.ts";
 
 // Sets of honest clients are small.
 const maxBytes = 65_536;
+/** What a server sends by mistake, or for its users, is no JWK Set. @see RFC 7517 section 8.5 */
+const mediaTypes = ["application/jwk-set+json", "application/json"];
+/** A client may shorten this time, and not prolong it: nobody else can make the provider forget a key that was stolen. */
+const maxFreshSeconds = 300;
+/** Between two fetches of one URL that succeed, of each kind: its set is made or stale, or lacks a kid. */
+const leastSeconds = 20;
 /** All bodies together may have this many bytes for each set that may be kept. */
 const meanBytes = 4_096;
 const timeoutMs = 5_000;
@@ -28,12 +34,21 @@ export interface RemoteSet {
   readonly jwksUri: string;
   readonly keys: RemoteKeySet;
   /** Limits the requests to this URL; outlives the set. */
-  readonly budget: Budget;
+  readonly budgets: Budgets;
   /** Length of the body, in characters. */
   bytes: number;
   /** Whether it has verified a token. */
   isProven: boolean;
 }
+
+/** Each allows one request in 20 s. A set that is made anew is fetched, and a kid that it lacks may be looked for at once. */
+interface Budgets {
+  readonly create: Budget;
+  readonly refetch: Budget;
+}
+
+/** Whatever the server answers: one that makes up a new key each time would otherwise be asked for each token. */
+const evenBudget = (): Budget => ({ ...createBudget(1, [leastSeconds * 1000]), reset() {} });
 
 /**
  * Caches the key sets of many URLs. Anybody can forge a token that causes a fetch. So sets that have verified a token are kept longer
@@ -43,7 +58,7 @@ export function createRemoteSets({ fetch, clock, maxKeySets, emit }: RemoteSetsO
   /** The least recently used first. */
   const sets = new Map<string, RemoteSet>();
   /** Budgets of sets that were dropped within the last minute or so. */
-  const budgets = new Map<string, Budget>();
+  const dropped = new Map<string, Budgets>();
   const unknownKids = createUnknownKids(maxUnknownKids);
   let bytes = 0;
   let requests = 0;
@@ -51,8 +66,8 @@ export function createRemoteSets({ fetch, clock, maxKeySets, emit }: RemoteSetsO
   /** @throws FetchError `ERR_KEYS_LATER`, `ERR_URL_INSECURE` */
   function create(jwksUri: string): RemoteSet {
     const now = clock.now();
-    const budget = budgets.get(jwksUri) ?? createBudget();
-    const pauseMs = budget.waitMs(now);
+    const budgets = dropped.get(jwksUri) ?? { create: evenBudget(), refetch: evenBudget() };
+    const pauseMs = budgets.create.waitMs(now);
     if (pauseMs > 0) throw keysLater(pauseMs);
     const keys = createKeySet(
       {
@@ -61,16 +76,24 @@ export function createRemoteSets({ fetch, clock, maxKeySets, emit }: RemoteSetsO
         clock,
         maxBytes,
         timeoutMs,
+        minFreshSeconds: leastSeconds,
+        maxFreshSeconds,
         onEvent(event) {
           if (event.type === "refreshed") weigh(set);
           const ofClients = keySetEvent(jwksUri, event);
           if (ofClients !== undefined) emit(ofClients);
         },
       },
-      { budget, unknown: unknownKids(), readKeys: verificationKeysOnDemand },
+      {
+        budget: budgets.refetch,
+        unknown: unknownKids(),
+        readKeys: verificationKeysOnDemand,
+        mediaTypes,
+        maxStaleSeconds: 0,
+      },
     );
-    const set = { jwksUri, keys, budget, bytes: 0, isProven: false };
-    budget.spend(now);
+    const set = { jwksUri, keys, budgets, bytes: 0, isProven: false };
+    budgets.create.spend(now);
     return set;
   }
 
@@ -88,7 +111,7 @@ export function createRemoteSets({ fetch, clock, maxKeySets, emit }: RemoteSetsO
 
   function keep(set: RemoteSet): void {
     if (!sets.delete(set.jwksUri)) {
-      budgets.delete(set.jwksUri);
+      dropped.delete(set.jwksUri);
       bytes += set.bytes;
     }
     sets.set(set.jwksUri, set);
@@ -98,13 +121,14 @@ export function createRemoteSets({ fetch, clock, maxKeySets, emit }: RemoteSetsO
     }
   }
 
-  function drop({ jwksUri, budget, ...set }: RemoteSet): void {
-    sets.delete(jwksUri);
+  function drop(set: RemoteSet): void {
+    sets.delete(set.jwksUri);
     bytes -= set.bytes;
-    budgets.set(jwksUri, budget);
-    for (const [uri, budget] of budgets) {
-      if (!budget.isWhole(clock.now())) break;
-      budgets.delete(uri);
+    dropped.set(set.jwksUri, set.budgets);
+    const now = clock.now();
+    for (const [uri, { create, refetch }] of dropped) {
+      if (!create.isWhole(now) || !refetch.isWhole(now)) break;
+      dropped.delete(uri);
     }
   }
 

@@ -87,22 +87,33 @@ export interface KeySetParts {
   readonly unknown?: UnknownKids;
   /** Reads a JWK Set. Default: imports each key at once. */
   readonly readKeys?: ReadKeys;
+  /** The media types that a JWK Set may have. Default: not looked at. */
+  readonly mediaTypes?: readonly string[];
+  /** Cap of `stale-while-revalidate`, in seconds. Default: 86400. */
+  readonly maxStaleSeconds?: number;
 }
 
 /** {@link createRemoteKeySet} from given parts. */
 export function createKeySet(
   options: RemoteKeySetOptions,
-  { budget = createBudget(), unknown = createUnknownKids()(), readKeys = verificationKeys }: KeySetParts = {},
+  {
+    budget = createBudget(),
+    unknown = createUnknownKids()(),
+    readKeys = verificationKeys,
+    mediaTypes,
+    maxStaleSeconds = 86_400,
+  }: KeySetParts = {},
 ): RemoteKeySet {
   const settings = resolveOptions(options);
   const { issuer, clock, maxWaitMs, onEvent } = settings;
+  const bounds = { ...settings.bounds, maxStaleSeconds };
   const closed = new AbortController();
   const { signal } = closed;
   const measured = createKeySetMetrics(settings.issuer ?? (settings.jwksUri as string));
   const anyCallers: CallerGroup = { budget, unknown, waiting: 0 };
   const tokenEndpointCallers: CallerGroup = { budget: createBudget(), unknown: createUnknownKids()(), waiting: 0 };
-  const source = createSource({ ...settings, signal, readKeys });
-  const kept = createKeptSet({ ...settings, signal, readKeys, emit, onNewKeys });
+  const source = createSource({ ...settings, signal, readKeys, mediaTypes });
+  const kept = createKeptSet({ ...settings, bounds, signal, readKeys, emit, onNewKeys });
   const { usable } = kept;
   const fetches = createFetches({
     ...settings,

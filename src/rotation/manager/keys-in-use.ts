@@ -3,7 +3,6 @@ import type { Change } from "../rules/advance.ts";
 import type { RotationPolicy } from "../rules/policy.ts";
 import { activeKey, isRotating, publishedKeys } from "../rules/records.ts";
 import { noteWaits } from "../rules/waits.ts";
-import { changedRecords } from "../store/changed-records.ts";
 import type { KeyRecord } from "../store/store.ts";
 import type { Changed } from "./compare-and-set.ts";
 import type { Keyring } from "./keyring.ts";
@@ -141,6 +140,8 @@ function isOther(
   before: readonly KeyRecord[],
   textOf: (record: KeyRecord) => string,
 ): boolean {
-  const [next, old] = [changedRecords(records, before), changedRecords(before, records)];
-  return next.length !== old.length || next.some((record, index) => textOf(record) !== textOf(old[index] as KeyRecord));
+  return (
+    records.length !== before.length ||
+    records.some((record, index) => textOf(record) !== textOf(before[index] as KeyRecord))
+  );
 }

@@ -1,9 +1,16 @@
 import { notify } from "../../base/async.ts";
 import { systemClock } from "../../base/clock.ts";
-import { ConfigError, type ErrorCode, SignerError, StoreError, asJwksdError } from "../../base/errors.ts";
+import {
+  ConfigError,
+  type ErrorCode,
+  type JwksdError,
+  SignerError,
+  StoreError,
+  asJwksdError,
+} from "../../base/errors.ts";
 import { applyCommand } from "../rules/commands.ts";
 import { rotationPolicy } from "../rules/policy.ts";
-import { nextAlg } from "../rules/records.ts";
+import { endOf, nextAlg } from "../rules/records.ts";
 import { isWaitingForReplicas } from "../rules/waits.ts";
 import { createClocks } from "./clocks.ts";
 import { createCopyLease } from "./copy-lease.ts";
@@ -13,16 +20,16 @@ import { type Turned, createLoop } from "./loop.ts";
 import { createHealth } from "./health.ts";
 import { managerMetrics } from "./metrics.ts";
 import { checkManagerOptions } from "./options.ts";
-import { servedBy } from "../custody/owner.ts";
+import { servedBy } from "../custody/issuer-check.ts";
 import { keysetsOf } from "./private-keys.ts";
-import { look, ofStore } from "./compare-and-set.ts";
+import { type Changed, type Seen, look, ofStore } from "./compare-and-set.ts";
 import { type LeaseContent, createReplica, leaseEnded } from "./replica.ts";
 import { createSchedule } from "./schedule.ts";
 import { createSinks } from "./sinks.ts";
-import { createSteps } from "./steps.ts";
+import { type Planned, isMakingNext, step } from "./step.ts";
 import type { KeyManager, KeyManagerOptions, KeySink, ManagerEvent } from "./types.ts";
-import type { StoredEvent } from "../store/store.ts";
-import { type Vault, createVault } from "../custody/vault.ts";
+import type { KeyRecord, StoredEvent } from "../store/store.ts";
+import { type Custody, createCustody } from "../custody/custody.ts";
 import { readWrappingKeys } from "../custody/wrapping.ts";
 
 /**
@@ -42,7 +49,7 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
   checkManagerOptions(options);
   const { issuer, store } = options;
   const keys = await readWrappingKeys(options.wrappingKeys, (index) => `wrappingKeys[${index}]`);
-  return manageKeys(createVault({ store, keys, ownerRule: servedBy({ issuer, isChosen: true }) }), options);
+  return manageKeys(createCustody({ store, keys, issuerCheck: servedBy({ issuer, isChosen: true }) }), options);
 }
 
 /** Errors of a store that cannot be reached. */
@@ -50,6 +57,12 @@ const outages: ReadonlySet<string> = new Set<ErrorCode>([
   "ERR_STORE_UNAVAILABLE",
   "ERR_COMMIT_UNKNOWN",
   "ERR_LEASE_ENDED",
+]);
+
+/** How often a turn is taken that others have come between. */
+const turnAttempts: ReadonlyMap<string, number> = new Map<ErrorCode, number>([
+  ["ERR_LEASE_ENDED", 2],
+  ["ERR_STORE_CONFLICT", 5],
 ]);
 
 /** How many events of the audit log people see. */
@@ -61,9 +74,9 @@ export interface Copy extends KeySink {
   readonly name: string;
 }
 
-/** The issuer is the owner of the vault. */
+/** The issuer is that of the custody. */
 export interface ManageOptions extends Omit<KeyManagerOptions, "issuer" | "store" | "wrappingKeys"> {
-  /** What this manager publishes, in the place of a service. Its lease stands when the process has ended. It must not sign. */
+  /** What this manager publishes, in the place of a service. Its lease is permanent once the copy was read back. It must not sign. */
   readonly copy?: Copy | undefined;
 }
 
@@ -79,8 +92,8 @@ export interface ServiceManager extends KeyManager {
   observe(): Promise<readonly StoredEvent[]>;
 }
 
-/** Manages the keys of a vault. @throws see {@link createKeyManager} */
-export async function manageKeys(vault: Vault, options: ManageOptions): Promise<ServiceManager> {
+/** Manages the keys in custody. @throws see {@link createKeyManager} */
+export async function manageKeys(custody: Custody, options: ManageOptions): Promise<ServiceManager> {
   const { onEvent, copy, signs = copy === undefined } = options;
   const clock = options.clock ?? systemClock;
   const policy = rotationPolicy(options.policy ?? undefined);
@@ -95,28 +108,34 @@ export async function manageKeys(vault: Vault, options: ManageOptions): Promise<
     health.note(event);
     notify(onEvent, event);
   };
-  const keyring = createKeyring(vault, { ...options, policy, clock, signal, onCall });
+  const keyring = createKeyring(custody, { ...options, policy, clock, signal, onCall });
   const sinks = createSinks(clock, signal, copy);
   const leaseName = copy?.name ?? options.replicaName ?? "jwksd";
   const lease = { name: leaseName, leaseMs, clock, signal, onCall };
-  const replica = copy === undefined ? createReplica(vault.store, lease) : createCopyLease(vault.store, lease);
+  const replica = copy === undefined ? createReplica(custody.store, lease) : createCopyLease(custody.store, lease);
   const clocks = createClocks(clock, policy.clockSkewSeconds * 1000);
   const schedule = createSchedule(policy, clocks, clock);
   const inUse = createKeysInUse({ policy, keyring, replica, sinks, signs: () => signs && fence === undefined, emit });
-  const steps = createSteps({ policy, vault, keyring, replica, clocks, schedule, inUse, emit });
+  /** By what a record names this process when it makes the next external key. */
+  const maker = crypto.randomUUID();
   const loop = createLoop(turn, { clock, signal, onFailure, onRecovery: () => emit({ type: "recovered" }) });
   /** Whether the store has to be looked at, whatever the plan says: it has changed, or the last look has failed. */
   let mustLook = true;
   /** Why this process may not sign. */
   let fence: SignerError | undefined;
 
-  /** A turn. Where others have ended the lease, it joins anew at once; where that is in vain, it waits as after any failure. */
+  /**
+   * A turn. Where others have ended the lease, it joins anew at once; where they were quicker with a commit, it looks again at once. Where
+   * that is in vain, it waits as after any failure.
+   */
   async function turn(): Promise<Turned> {
-    try {
-      return await takeTurn();
-    } catch (error) {
-      if (error instanceof StoreError && error.code === "ERR_LEASE_ENDED") return takeTurn();
-      throw error;
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        return await takeTurn();
+      } catch (error) {
+        const attempts = error instanceof StoreError ? (turnAttempts.get(error.code) ?? 1) : 1;
+        if (attempt >= attempts) throw error;
+      }
     }
   }
 
@@ -133,25 +152,55 @@ export async function manageKeys(vault: Vault, options: ManageOptions): Promise<
 
   /** Takes what is due, takes over what others did, and tells them. */
   async function takeTurn(): Promise<Turned> {
-    await replica.join();
+    await replica.join().catch(async (error: unknown) => {
+      // What others did counts, even if this replica cannot write.
+      if (inUse.state.records.length > 0) await takeOver().catch(() => {});
+      throw error;
+    });
     const isRenewed = lookInMs() > 0 && (await replica.tell(replica.told)) === inUse.state.revision;
     if (!isRenewed) {
       mustLook = true;
-      do {
-        const taken = await steps.take();
-        noteFence();
-        await inUse.adopt(taken);
-        if (keyring.createSigner !== undefined && !signal.aborted) await steps.makeExternalKey();
-        // What was just told may be what a step waited for.
-      } while (await inUse.acknowledge());
+      await step({ custody, keyring, maker, caller: { plan, publish, holdBack, orphaned } });
       mustLook = false;
     }
     noteFence();
     // It is tried again.
     sinks.check();
     // After a failure to make the next key, the next attempt tells whether it is mended.
-    return { wakeInMs: Math.min(lookInMs(), replica.renewInMs), isPending: steps.isMaking };
+    const isPending = isMakingNext(inUse.state.records, maker);
+    return { wakeInMs: Math.min(lookInMs(), replica.renewInMs), isPending };
   }
+
+  /** Takes over what others did, and changes nothing. */
+  async function takeOver(): Promise<void> {
+    const found = await keyring.preview((records) => ({ records, events: [] }));
+    await inUse.adopt({ ...found, records: found.before });
+  }
+
+  /** What is due by the clocks that this process has seen, for the replicas whose leases have not ended. */
+  async function plan(records: readonly KeyRecord[], seen: Seen): Promise<Planned> {
+    const { counted, over } = clocks.look(seen);
+    for (const lease of over) await replica.end(lease);
+    schedule.forgetTaken(records, seen.now);
+    const planned = schedule.plan(records, seen.now, { revision: seen.revision, leases: counted });
+    return planned.reliesOnReplicas
+      ? { ...planned, leases: seen.leases.filter((lease) => !over.includes(lease)) }
+      : planned;
+  }
+
+  /** Uses the keys here, and tells the others. */
+  async function publish(change: Changed): Promise<boolean> {
+    noteFence();
+    await inUse.adopt(change);
+    return inUse.acknowledge();
+  }
+
+  function holdBack(kid: string, error: JwksdError): void {
+    schedule.holdBack(kid);
+    emit({ type: "held-back", kid, error });
+  }
+
+  const orphaned = (uri: string, isDestroyed: boolean): void => emit({ type: "orphaned", uri, isDestroyed });
 
   /** Whoever may not sign tells the others so at the next look, and tells them again before it signs. */
   function noteFence(): void {
@@ -200,13 +249,13 @@ export async function manageKeys(vault: Vault, options: ManageOptions): Promise<
     mustLook = true;
     loop.wake();
   };
-  vault.store.watch(noteChange, { signal });
+  custody.store.watch(noteChange, { signal });
   await loop.turn().catch(async (error: unknown) => {
     if (inUse.state.records.length > 0) return;
     await close();
     throw error;
   });
-  if (!vault.isVerified) emit({ type: "unsealed" });
+  if (!custody.isVerified) emit({ type: "unsealed" });
 
   return {
     policy,
@@ -221,11 +270,12 @@ export async function manageKeys(vault: Vault, options: ManageOptions): Promise<
     },
     get options() {
       return {
-        issuer: vault.owner.issuer,
+        issuer: custody.owner.issuer,
         ...keysetsOf(inUse.state.records, inUse.state.keys),
         jwksRotationActive: () => inUse.isShort,
         maxTokenLifetimeSeconds: policy.maxTokenLifetimeSeconds,
         checkMaySign,
+        retiredKid: (kid: string) => endOf(inUse.state.records, kid),
       };
     },
     get lease() {
@@ -236,7 +286,7 @@ export async function manageKeys(vault: Vault, options: ManageOptions): Promise<
       await loop.turn();
     },
     async observe() {
-      const { store } = vault;
+      const { store } = custody;
       await look(store, { clock, signal, onCall });
       const read = (signal: AbortSignal) => store.events({ limit: maxObserved, signal });
       return ofStore("events", read, { clock, signal, onCall });

@@ -103,6 +103,7 @@ export interface KeyManager {
     readonly jwksRotationActive: () => boolean;
     readonly maxTokenLifetimeSeconds: number;
     readonly checkMaySign: (kid: string) => void;
+    readonly retiredKid: (kid: string) => "removed" | "revoked" | undefined;
   };
   /**
    * Gives a provider (or whatever else has its `update`) the keysets now and after every change; resolves after the first time. Where a

@@ -1,7 +1,7 @@
-import { heldUpSteps, heardOf, heldUpText, lateText, type ReplicasAt } from "./replicas.ts";
+import { type ReplicasAt, lateText, runningLeases, waitsOf } from "./replicas.ts";
 import { dueSteps } from "../../rotation/rules/due.ts";
 import { durationText, kidText, relativeText, timeText } from "../../rotation/rules/format.ts";
-import { stateSince } from "../../rotation/rules/records.ts";
+import { hasFollowed } from "../../rotation/rules/waits.ts";
 import type { KeyRecord } from "../../rotation/store/store.ts";
 import type { KnownError } from "../../rotation/manager/health.ts";
 import type { Known, KnownManager, KnownWithoutStore } from "./known.ts";
@@ -173,16 +173,16 @@ function noSuccessor(manager: KnownManager, now: number): Fault[] {
 
 /** Steps whose wait has not begun. For some seconds that is so in every rotation. */
 function waiting({ records, policy }: KnownManager, at: ReplicasAt): Fault[] {
-  return heldUpSteps(records, policy, at)
-    .filter(({ record }) => at.now > stateSince(record) + graceMs)
-    .map((step) => ({
+  return waitsOf(records, policy, at)
+    .filter(({ since }) => at.now > since + graceMs)
+    .map(({ kid, since, text }) => ({
       severity: "warning",
       code: "STEP_WAITS",
-      text: heldUpText(step, at),
-      kid: step.record.kid,
-      since: stateSince(step.record),
+      text,
+      kid,
+      since,
       remedy:
-        "Start that replica again, or stop it in order; at the latest, it is over when its lease ends. Write a copy again with jwksd publish; it holds up the step until then. This command lists the replicas:",
+        "Start that replica again, or stop it in order; at the latest, it is over when its lease ends. Write a copy again with jwksd publish; the step waits for it until then. This command lists the replicas:",
       command: "jwksd replicas",
     }));
 }
@@ -192,7 +192,7 @@ function behind({ records, health }: KnownManager, at: ReplicasAt): Fault[] {
   const { revisionSince = Infinity } = health.store;
   if (at.now <= revisionSince + graceMs) return [];
   return at.leases
-    .filter(({ publishes }) => publishes < at.revision)
+    .filter((lease) => !hasFollowed(lease, at.revision))
     .map((lease) => ({
       severity: "warning",
       code: "REPLICA_BEHIND",
@@ -205,7 +205,7 @@ function behind({ records, health }: KnownManager, at: ReplicasAt): Fault[] {
 /** What the replicas have told the store, as far as it still holds. */
 export function replicasAt({ health }: KnownManager, now: number): ReplicasAt {
   const { loaded, revision = 0 } = health.store;
-  return { now, revision, leases: heardOf(loaded?.leases ?? [], now) };
+  return { now, revision, leases: runningLeases(loaded?.leases ?? [], now) };
 }
 
 function unsealed({ isVerified }: KnownManager): Fault | undefined {

@@ -3,7 +3,7 @@ import { systemClock } from "../../base/clock.ts";
 import { StoreError } from "../../base/errors.ts";
 import { knownError } from "../../rotation/manager/health.ts";
 import { type ServiceManager, manageKeys } from "../../rotation/manager/manager.ts";
-import { servedBy } from "../../rotation/custody/owner.ts";
+import { servedBy } from "../../rotation/custody/issuer-check.ts";
 import type { Metric } from "../../base/metrics.ts";
 import type { KnownKeys } from "../admin/known.ts";
 import { cachedForSeconds } from "../../rotation/rules/policy.ts";
@@ -11,7 +11,7 @@ import type { KeyRecord } from "../../rotation/store/store.ts";
 import { type KeptSet, Unusable, keepSet, readKeptSet } from "./kept-set.ts";
 import type { Logger } from "../config/logger.ts";
 import { hostName, logEvent } from "./manager-events.ts";
-import { createSigningKeys, type SigningKeys } from "../signing/signing-keys.ts";
+import { createSigning, type Signing } from "../signing/signing.ts";
 import { openManaged, ownerOf, policyOf, storePath, wrappingKeysOf } from "../config/open-store.ts";
 import { type PublicKeys, publicHalves } from "./public-keys.ts";
 import { createSetKeeper } from "./set-keeper.ts";
@@ -29,16 +29,18 @@ export interface ManagedKeys {
   notReady(): string | undefined;
   /** See `KeyManager`; none before the store was reached. */
   metrics(): readonly Metric[];
-  /** For those who sign through this process; `undefined` where nobody does. */
-  readonly signing: SigningKeys | undefined;
+  /** For those who sign through this process, once it follows; `undefined` where nobody does. */
+  readonly signing: Signing | undefined;
   /** For the status of the service. */
   known(): KnownKeys;
   /** Looks at the store for what the other replicas have told it. */
   look(): Promise<void>;
-  /** Calls back with the keys as they are, and with every change from now on. */
-  follow(update: (keys: PublicKeys) => Promise<void>): Promise<void>;
-  /** Remembers where they are served, for commands that are given no issuer. */
-  servedAs(issuer: string): Promise<void>;
+  /**
+   * Calls back with the keys as they are, and with every change from now on.
+   *
+   * @param issuer where they are served; remembered for commands that are given none
+   */
+  follow(issuer: string, update: (keys: PublicKeys) => Promise<void>): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -97,16 +99,16 @@ function maxKeptSetSeconds(settings: Settings): number {
 
 async function runManager(settings: Settings, log: Logger): Promise<ManagedKeys> {
   const signers = await signersOf(settings, log);
-  const { vault, policy, wrappingKeys } = await openManaged(settings, log, {
+  const { custody, policy, wrappingKeys } = await openManaged(settings, log, {
     create: true,
-    ownerRule: servedBy,
+    issuerCheck: servedBy,
   });
-  const { store } = vault;
+  const { store } = custody;
   const signs = hasSockets(settings);
   let manager: ServiceManager;
   let known: readonly KeyRecord[] = [];
   try {
-    manager = await manageKeys(vault, {
+    manager = await manageKeys(custody, {
       policy,
       ...signers,
       signs,
@@ -126,15 +128,13 @@ async function runManager(settings: Settings, log: Logger): Promise<ManagedKeys>
   const file = keptSetPath(settings);
   const keeper = createSetKeeper(
     file,
-    (set) => keepSet(file, set, vault.owner, wrappingKeys),
+    (set) => keepSet(file, set, custody.owner, wrappingKeys),
     () => manager.health.failure === undefined && manager.isReady,
     { log },
   );
   const { jwksRotationActive, maxTokenLifetimeSeconds, checkMaySign, ...keysets } = manager.options;
   const records = (): readonly KeyRecord[] => manager.records;
-  const signing = signs
-    ? await createSigningKeys(keysets.keyset, { maxTokenLifetimeSeconds, checkMaySign, records, clock: systemClock })
-    : undefined;
+  let signing: Awaited<ReturnType<typeof createSigning>> | undefined;
   return {
     keys: publicHalves(keysets, jwksRotationActive()),
     notReady() {
@@ -144,7 +144,9 @@ async function runManager(settings: Settings, log: Logger): Promise<ManagedKeys>
       return `${fence?.message ?? "this replica does not publish the keys of the store yet"}${why}`;
     },
     metrics: () => [...manager.metrics(), ...(signing?.metrics() ?? [])],
-    signing,
+    get signing() {
+      return signing;
+    },
     known: () => ({
       manager: {
         policy,
@@ -152,11 +154,15 @@ async function runManager(settings: Settings, log: Logger): Promise<ManagedKeys>
         health: manager.health,
         audit: storeLook.audit(),
         lease: manager.lease,
-        isVerified: vault.isVerified,
+        isVerified: custody.isVerified,
       },
     }),
     look: () => storeLook.look(),
-    async follow(update) {
+    async follow(issuer, update) {
+      if (signs) {
+        const managed = { maxTokenLifetimeSeconds, checkMaySign, records, clock: systemClock };
+        signing = await createSigning(issuer, keysets.keyset, managed);
+      }
       await manager.attach({
         async update(keysets, { isRotating }) {
           const keys = publicHalves(keysets, isRotating);
@@ -167,9 +173,7 @@ async function runManager(settings: Settings, log: Logger): Promise<ManagedKeys>
         },
       });
       await keeper.written();
-    },
-    async servedAs(issuer) {
-      await vault.noteIssuer(issuer).catch((error: unknown) => {
+      await custody.noteIssuer(issuer).catch((error: unknown) => {
         const { code, message } = error as { readonly code?: string; readonly message: string };
         log.warn({ code }, `the issuer could not be noted in the store; give it to commands with --issuer: ${message}`);
       });

@@ -7,7 +7,7 @@ import { type Keyring, createKeyring } from "../../rotation/manager/keyring.ts";
 import { fenced } from "../../rotation/manager/replica.ts";
 import { signWithinSeconds } from "../../rotation/rules/policy.ts";
 import { activeKey } from "../../rotation/rules/records.ts";
-import type { Owner } from "../../rotation/custody/owner.ts";
+import type { Owner } from "../../rotation/custody/issuer-check.ts";
 import type { Signer } from "../../keys/signer/signer.ts";
 import { sqliteStore } from "../../rotation/store/sqlite/sqlite.ts";
 import type { Claims, SignOptions } from "../../library/token/sign.ts";
@@ -38,13 +38,13 @@ export async function signWithSettings(
   }
   const path = storePath(settings);
   if (path !== undefined) await checkHasKey(path);
-  const { vault, policy } = await openManaged(settings, log);
-  const { store } = vault;
+  const { custody, policy } = await openManaged(settings, log);
+  const { store } = custody;
   const { openSigner } = await signersOf(settings);
   const { signal } = new AbortController();
-  const keyring = createKeyring(vault, { policy, openSigner, clock: systemClock, signal });
+  const keyring = createKeyring(custody, { policy, openSigner, clock: systemClock, signal });
   try {
-    return await signFresh(keyring, () => issuerFor(settings, vault.owner), claims, options);
+    return await signFresh(keyring, () => issuerFor(settings, custody.owner), claims, options);
   } finally {
     await keyring.close();
     await store.close();
