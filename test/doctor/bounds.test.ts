@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { type Exchange, type Observations, codes, examine } from "../../src/doctor/index.ts";
-import { breaksOf } from "../../src/doctor/breaks.ts";
+import { breaksOf } from "../../src/doctor/verifiers/breaks.ts";
 import { shown } from "../../src/doctor/format.ts";
 import { rsaKey, withoutPrivate } from "../support/keys.ts";
 import { authorityCertificate, certificate } from "./certificates.ts";
