@@ -39,6 +39,7 @@ describe("what is not what it looks like", () => {
     const { kid: _, ...nameless } = published("svid");
     assert.deepEqual(await codesOf(observed({ keys: [sound, { ...nameless, use: "x509-svid" }] })), []);
     assert.deepEqual(await codesOf(observed({ keys: [{ ...nameless, use: "jwt-svid" }] })), ["JWKS_KID_MISSING"]);
+    assert.deepEqual(await codesOf(observed({ keys: [{ ...nameless, use: "x509-svid" }] })), []);
   });
 
   test("a hex digest is told from one of another certificate, plain and encoded once more", async () => {
