@@ -3,7 +3,14 @@ import { type VerificationKeys, entriesOf, verificationKeysOnDemand } from "../j
 import type { Fetch } from "../relying-party/fetch-json.ts";
 import { textHash } from "../crypto/text-hash.ts";
 import type { KeySource } from "../token/verify.ts";
-import { type RemoteSet, type RemoteSetsOptions, createRemoteSets } from "./remote-sets.ts";
+import type { Clock } from "../clock.ts";
+import { type ClientEvent, keySetEvent } from "./events.ts";
+import { type RemoteSet, createRemoteSets } from "./remote-sets.ts";
+
+// Sets of honest clients are small.
+const maxBytes = 65_536;
+const meanBytes = 4_096;
+const timeoutMs = 5_000;
 
 /** A client as the provider registered it: its id, and its keys by value or by URL. @see RFC 7591 section 2 */
 export interface Client {
@@ -15,8 +22,11 @@ export interface Client {
   readonly jwksUri?: string | null | undefined;
 }
 
-interface ClientKeysOptions extends Omit<RemoteSetsOptions, "fetch"> {
+interface ClientKeysOptions {
   readonly fetch: Fetch | undefined;
+  readonly clock: Clock;
+  readonly maxKeySets: number;
+  readonly emit: (event: ClientEvent) => void;
 }
 
 /** The keys of one client, for one token. */
@@ -30,7 +40,20 @@ export interface ClientKeys {
 export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysOptions) {
   /** Keys by value, under a hash of their entries; the least recently used first. */
   const byValue = new Map<string, VerificationKeys>();
-  const remoteSets = fetch && createRemoteSets({ fetch, clock, maxKeySets, emit });
+  const remoteSets =
+    fetch &&
+    createRemoteSets({
+      fetch,
+      clock,
+      maxKeySets,
+      meanBytes,
+      optionsOf: (jwksUri) => ({ jwksUri, maxBytes, timeoutMs }),
+      partsOf: () => ({ readKeys: verificationKeysOnDemand }),
+      emit({ name }, event) {
+        const ofClients = keySetEvent(name, event);
+        if (ofClients !== undefined) emit(ofClients);
+      },
+    });
 
   function local(clientId: string, jwks: object): ClientKeys {
     return {

@@ -1,17 +1,11 @@
 import type { Clock } from "../clock.ts";
 import { FetchError } from "../errors.ts";
-import { verificationKeysOnDemand } from "../jwk/verification-keys.ts";
 import { type Budget, createBudget } from "../relying-party/budget.ts";
 import type { Fetch } from "../relying-party/fetch-json.ts";
-import { type RemoteKeySet, createKeySet, keysLater } from "../relying-party/remote-key-set.ts";
+import type { KeySetEvent, RemoteKeySetOptions } from "../relying-party/options.ts";
+import { type KeySetParts, type RemoteKeySet, createKeySet, keysLater } from "../relying-party/remote-key-set.ts";
 import { createUnknownKids } from "../relying-party/unknown-kids.ts";
-import { type ClientEvent, keySetEvent } from "./events.ts";
 
-// Sets of honest clients are small.
-const maxBytes = 65_536;
-/** All bodies together may have this many bytes for each set that may be kept. */
-const meanBytes = 4_096;
-const timeoutMs = 5_000;
 const maxUnknownKids = 10_000;
 /** Requests under way. Sets that never verified a token get half of them. */
 const maxRequests = 500;
@@ -20,14 +14,20 @@ export interface RemoteSetsOptions {
   readonly fetch: Fetch;
   readonly clock: Clock;
   readonly maxKeySets: number;
-  readonly emit: (event: ClientEvent) => void;
+  /** All bodies together may have this many bytes for each set that may be kept. */
+  readonly meanBytes: number;
+  /** Where the set of a name is, and its other options. */
+  readonly optionsOf: (name: string) => RemoteKeySetOptions;
+  readonly partsOf: (name: string) => KeySetParts;
+  readonly emit: (set: RemoteSet, event: KeySetEvent) => void;
 }
 
-/** The key set at one URL. */
+/** One key set. */
 export interface RemoteSet {
-  readonly jwksUri: string;
+  /** Its URL or its issuer. */
+  readonly name: string;
   readonly keys: RemoteKeySet;
-  /** Limits the requests to this URL; outlives the set. */
+  /** Limits the requests for this set; outlives it. */
   readonly budget: Budget;
   /** Length of the body, in characters. */
   bytes: number;
@@ -36,10 +36,11 @@ export interface RemoteSet {
 }
 
 /**
- * Caches the key sets of many URLs. Anybody can forge a token that causes a fetch. So sets that have verified a token are kept longer
+ * Caches the key sets of many URLs or issuers. Anybody can forge a token that causes a fetch. So sets that have verified a token are kept longer
  * than those that have not; among equals, the least recently used set is dropped first. Its request budget is kept.
  */
-export function createRemoteSets({ fetch, clock, maxKeySets, emit }: RemoteSetsOptions) {
+export function createRemoteSets(options: RemoteSetsOptions) {
+  const { fetch, clock, maxKeySets, meanBytes, optionsOf, partsOf, emit } = options;
   /** The least recently used first. */
   const sets = new Map<string, RemoteSet>();
   /** Budgets of sets that were dropped within the last minute or so. */
@@ -49,27 +50,24 @@ export function createRemoteSets({ fetch, clock, maxKeySets, emit }: RemoteSetsO
   let requests = 0;
 
   /** @throws FetchError `ERR_KEYS_LATER`, `ERR_URL_INSECURE` */
-  function create(jwksUri: string): RemoteSet {
+  function create(name: string): RemoteSet {
     const now = clock.now();
-    const budget = budgets.get(jwksUri) ?? createBudget();
+    const budget = budgets.get(name) ?? createBudget();
     const pauseMs = budget.waitMs(now);
     if (pauseMs > 0) throw keysLater(pauseMs);
     const keys = createKeySet(
       {
-        jwksUri,
+        ...optionsOf(name),
         fetch: (url, init) => request(set, url, init),
         clock,
-        maxBytes,
-        timeoutMs,
         onEvent(event) {
           if (event.type === "refreshed") weigh(set);
-          const ofClients = keySetEvent(jwksUri, event);
-          if (ofClients !== undefined) emit(ofClients);
+          emit(set, event);
         },
       },
-      { budget, unknown: unknownKids(), readKeys: verificationKeysOnDemand },
+      { ...partsOf(name), budget, unknown: unknownKids() },
     );
-    const set = { jwksUri, keys, budget, bytes: 0, isProven: false };
+    const set: RemoteSet = { name, keys, budget, bytes: 0, isProven: false };
     budget.spend(now);
     return set;
   }
@@ -77,7 +75,7 @@ export function createRemoteSets({ fetch, clock, maxKeySets, emit }: RemoteSetsO
   /** @throws FetchError `ERR_FETCH_BUSY` */
   async function request({ isProven }: RemoteSet, url: string, init: RequestInit): Promise<Response> {
     if (requests >= (isProven ? maxRequests : maxRequests / 2)) {
-      const message = "too many requests for the keys of clients are under way; try again in 1 s";
+      const message = "too many requests for keys are under way; try again in 1 s";
       throw new FetchError("ERR_FETCH_BUSY", message, { retryAfterSeconds: 1 });
     }
     requests += 1;
@@ -87,24 +85,24 @@ export function createRemoteSets({ fetch, clock, maxKeySets, emit }: RemoteSetsO
   }
 
   function keep(set: RemoteSet): void {
-    if (!sets.delete(set.jwksUri)) {
-      budgets.delete(set.jwksUri);
+    if (!sets.delete(set.name)) {
+      budgets.delete(set.name);
       bytes += set.bytes;
     }
-    sets.set(set.jwksUri, set);
+    sets.set(set.name, set);
     if (sets.size > maxKeySets) {
       const others = [...sets.values()].filter((other) => other !== set);
       drop(others.find(({ isProven }) => !isProven) ?? (others[0] as RemoteSet));
     }
   }
 
-  function drop({ jwksUri, budget, ...set }: RemoteSet): void {
-    sets.delete(jwksUri);
+  function drop({ name, budget, ...set }: RemoteSet): void {
+    sets.delete(name);
     bytes -= set.bytes;
-    budgets.set(jwksUri, budget);
-    for (const [uri, budget] of budgets) {
+    budgets.set(name, budget);
+    for (const [name, budget] of budgets) {
       if (!budget.isWhole(clock.now())) break;
-      budgets.delete(uri);
+      budgets.delete(name);
     }
   }
 
@@ -112,7 +110,7 @@ export function createRemoteSets({ fetch, clock, maxKeySets, emit }: RemoteSetsO
   function weigh(set: RemoteSet): void {
     const before = set.bytes;
     set.bytes = set.keys.state()?.body.length ?? 0;
-    if (sets.get(set.jwksUri) !== set) return;
+    if (sets.get(set.name) !== set) return;
     bytes += set.bytes - before;
     while (bytes > maxKeySets * meanBytes)
       drop([...sets.values()].reduce((one, other) => (other.bytes > one.bytes ? other : one)));
@@ -120,15 +118,15 @@ export function createRemoteSets({ fetch, clock, maxKeySets, emit }: RemoteSetsO
 
   return {
     /** @throws FetchError `ERR_KEYS_LATER`, `ERR_URL_INSECURE` */
-    use(jwksUri: string): RemoteSet {
-      const set = sets.get(jwksUri) ?? create(jwksUri);
+    use(name: string): RemoteSet {
+      const set = sets.get(name) ?? create(name);
       keep(set);
       return set;
     },
 
     /** Marks a set that has verified a token, and keeps it even if it was dropped meanwhile. */
     prove(set: RemoteSet): void {
-      const kept = sets.get(set.jwksUri) ?? set;
+      const kept = sets.get(set.name) ?? set;
       kept.isProven = true;
       keep(kept);
     },
