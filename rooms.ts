@@ -1,135 +1,196 @@
+import { posix } from "node:path";
 import packageJson from "./package.json" with { type: "json" };
 
-// Which rooms of src/ may import which. The linter's rules are made from this list, and a test breaks each of them once.
+// Which rooms of src/ may import which. The linter's rules are made from this list, and a test tries each of them with every file there is.
 
-/** One folder of `src/`, or a part of one. */
+/** One folder of `src/`. */
 export interface Room {
-  /** Other rooms. */
+  /** Other rooms. Every room may also import `base`. */
   readonly rooms: readonly string[];
   /** Packages; `node:` stands for all modules of Node, so a room without it runs anywhere. */
   readonly packages: readonly string[];
 }
 
-/** Files of `src/` itself on which every room may build. They know no room. */
-export const base = [
-  "async",
-  "bytes",
-  "child-environment",
-  "clock",
-  "error-table",
-  "errors",
-  "json",
-  "metrics",
-  "optional-package",
-  "options",
-  "printable",
-  "trace",
-  "urls",
-] as const;
-
 export const rooms: Readonly<Record<string, Room>> = {
-  jwk: { rooms: ["crypto"], packages: ["jose"] },
-  crypto: { rooms: [], packages: ["jose"] },
-  signer: { rooms: ["jwk", "crypto"], packages: ["jose"] },
-  keyset: { rooms: ["jwk", "crypto", "signer"], packages: ["jose"] },
-  http: { rooms: ["keyset"], packages: [] },
-  token: { rooms: ["jwk", "crypto", "signer"], packages: ["jose"] },
-  "relying-party": { rooms: ["jwk", "crypto"], packages: ["jose"] },
-  client: { rooms: ["jwk", "crypto", "token", "relying-party"], packages: ["jose"] },
-  provider: { rooms: ["crypto", "keyset", "http", "signer", "token"], packages: ["jose"] },
-  "sign-server": {
-    rooms: ["crypto", "keyset", "token", "provider", "store", "rotation"],
-    packages: ["jose", "node:"],
-  },
-  "sign-client": { rooms: ["token"], packages: ["node:"] },
-  doctor: { rooms: ["crypto"], packages: ["jose"] },
-  store: { rooms: ["jwk"], packages: ["node:", "pg"] },
-  rotation: { rooms: ["jwk", "crypto", "store"], packages: [] },
-  manager: { rooms: ["jwk", "crypto", "keyset", "signer", "store", "rotation", "provider"], packages: ["jose"] },
-  kms: {
-    rooms: ["jwk", "crypto", "signer"],
+  base: { rooms: [], packages: [] },
+
+  "keys/crypto": { rooms: [], packages: ["jose", "#crypto", "node:"] },
+  "keys/jwk": { rooms: ["keys/crypto"], packages: ["jose", "#crypto"] },
+  "keys/signer": { rooms: ["keys/crypto", "keys/jwk"], packages: ["jose", "#crypto"] },
+  "keys/keyset": { rooms: ["keys/jwk", "keys/signer"], packages: ["jose", "#crypto"] },
+  "keys/kms": {
+    rooms: ["keys/crypto", "keys/jwk", "keys/signer"],
     packages: ["jose", "node:", "@aws-sdk/client-kms", "@azure/identity", "@azure/keyvault-keys", "@google-cloud/kms"],
   },
-  pkcs11: { rooms: ["jwk", "signer"], packages: ["jose", "node:", "pkcs11js"] },
-  node: { rooms: ["jwk", "keyset", "signer", "relying-party"], packages: ["jose", "node:", "ipaddr.js"] },
-  publish: {
-    rooms: ["http", "provider", "rotation", "store"],
+  "keys/pkcs11": { rooms: ["keys/jwk", "keys/signer"], packages: ["jose", "node:", "pkcs11js"] },
+  keys: { rooms: ["keys/kms", "keys/pkcs11", "keys/signer"], packages: [] },
+
+  "library/http": { rooms: ["keys/keyset"], packages: [] },
+  "library/token": { rooms: ["keys/crypto", "keys/jwk", "keys/signer"], packages: ["jose", "#crypto"] },
+  "library/relying-party": { rooms: ["keys/crypto", "keys/jwk"], packages: ["jose"] },
+  "library/client": {
+    rooms: ["keys/crypto", "keys/jwk", "library/relying-party", "library/token"],
+    packages: ["jose"],
+  },
+  "library/provider": {
+    rooms: ["keys/crypto", "keys/keyset", "keys/signer", "library/http", "library/token"],
+    packages: ["jose"],
+  },
+  "library/sign-client": { rooms: ["library/token"], packages: ["node:"] },
+  "library/node": {
+    rooms: ["keys/jwk", "keys/keyset", "keys/signer", "library/relying-party"],
+    packages: ["jose", "node:", "ipaddr.js"],
+  },
+
+  "rotation/store": { rooms: ["keys/jwk"], packages: [] },
+  "rotation/store/sqlite": { rooms: ["rotation/store"], packages: ["node:"] },
+  "rotation/store/postgres": { rooms: ["rotation/store"], packages: ["node:", "pg"] },
+  "rotation/rules": { rooms: ["keys/crypto", "keys/jwk", "rotation/store"], packages: [] },
+  "rotation/custody": { rooms: ["keys/crypto", "rotation/rules", "rotation/store"], packages: ["jose"] },
+  "rotation/manager": {
+    rooms: [
+      "keys/jwk",
+      "keys/keyset",
+      "keys/signer",
+      "library/provider",
+      "rotation/custody",
+      "rotation/rules",
+      "rotation/store",
+    ],
+    packages: ["jose"],
+  },
+
+  doctor: { rooms: ["doctor/checks", "keys/crypto"], packages: ["jose"] },
+  "doctor/checks": { rooms: ["doctor"], packages: [] },
+  "doctor/node": { rooms: ["doctor", "library/node"], packages: ["jose", "node:", "ipaddr.js"] },
+
+  "service/signing": {
+    rooms: ["keys/crypto", "keys/keyset", "library/provider", "library/token", "rotation/rules", "rotation/store"],
+    packages: ["jose", "#crypto", "node:"],
+  },
+  "service/kubernetes": { rooms: ["library/token", "service/signing"], packages: ["node:"] },
+  "service/copies": {
+    rooms: ["library/http", "library/provider", "rotation/rules", "rotation/store/sqlite"],
     packages: ["node:", "@aws-sdk/client-s3"],
   },
-  "doctor/node": { rooms: ["doctor", "node"], packages: ["jose", "node:", "ipaddr.js"] },
-  report: { rooms: ["rotation", "store"], packages: ["node:"] },
-  status: { rooms: ["report", "rotation", "store"], packages: [] },
-  page: { rooms: ["report", "rotation", "status"], packages: [] },
-  server: {
+  "service/listen": { rooms: ["library/http"], packages: ["node:"] },
+  "service/config": {
     rooms: [
-      "jwk",
-      "crypto",
-      "keyset",
-      "http",
-      "signer",
-      "token",
-      "provider",
-      "store",
-      "rotation",
-      "manager",
-      "pkcs11",
-      "node",
-      "sign-server",
-      "status",
-      "page",
-      "publish",
+      "keys",
+      "keys/pkcs11",
+      "keys/signer",
+      "library/node",
+      "library/provider",
+      "rotation/custody",
+      "rotation/rules",
+      "rotation/store",
+      "rotation/store/postgres",
+      "rotation/store/sqlite",
+      "service/signing",
     ],
-    packages: ["jose", "node:", "prom-client"],
+    packages: ["node:"],
   },
+  "service/admin": {
+    rooms: ["library/http", "rotation/manager", "rotation/rules", "rotation/store", "service/listen"],
+    packages: ["node:", "prom-client"],
+  },
+  "service/admin/page": { rooms: ["library/http", "rotation/rules", "service/admin"], packages: ["node:"] },
+  "service/endpoint": {
+    rooms: [
+      "keys/crypto",
+      "keys/jwk",
+      "keys/keyset",
+      "keys/signer",
+      "library/node",
+      "library/provider",
+      "library/token",
+      "rotation/custody",
+      "rotation/manager",
+      "rotation/rules",
+      "rotation/store",
+      "rotation/store/sqlite",
+      "service/admin",
+      "service/admin/page",
+      "service/config",
+      "service/copies",
+      "service/kubernetes",
+      "service/listen",
+      "service/signing",
+    ],
+    packages: ["jose", "node:", "package.json"],
+  },
+
   cli: {
     rooms: [
-      "jwk",
-      "crypto",
-      "keyset",
-      "signer",
-      "token",
-      "relying-party",
-      "store",
-      "rotation",
-      "manager",
-      "node",
+      "cli/doctor",
+      "cli/keys",
+      "keys",
+      "keys/signer",
+      "library/node",
+      "service/config",
+      "service/copies",
+      "service/endpoint",
+    ],
+    packages: ["jose", "node:", "commander", "package.json"],
+  },
+  "cli/doctor": {
+    rooms: [
+      "cli",
       "doctor",
       "doctor/node",
-      "publish",
-      "report",
-      "server",
+      "keys/crypto",
+      "keys/jwk",
+      "library/relying-party",
+      "library/token",
+      "rotation/rules",
+      "service/admin",
+    ],
+    packages: ["jose", "node:", "commander"],
+  },
+  "cli/keys": {
+    rooms: [
+      "cli",
+      "keys/jwk",
+      "keys/keyset",
+      "keys/signer",
+      "library/node",
+      "rotation/custody",
+      "rotation/manager",
+      "rotation/rules",
+      "rotation/store",
+      "rotation/store/postgres",
+      "service/admin",
+      "service/config",
     ],
     packages: ["jose", "node:", "commander"],
   },
 };
 
-/** The file that knows every adapter of signers; only these rooms may import it. */
-const compositions: ReadonlySet<string> = new Set(["server", "cli"]);
-
-const packages = [
+/** All that a room could import from outside of `src/`. */
+export const packages: readonly string[] = [
+  "node:",
+  "package.json",
   ...Object.keys({ ...packageJson.dependencies, ...packageJson.peerDependencies }),
   ...Object.keys(packageJson.imports),
 ];
 
-const without = (all: readonly string[], allowed: readonly string[]): string[] =>
-  all.filter((name) => !allowed.includes(name)).map((name) => name.replaceAll(".", "\\."));
+const escaped = (text: string): string => text.replaceAll(/[.$^*+?()[\]{}|\\]/g, "\\$&");
 
-/** Matches what files of a room may not import: all that there is, but what the list allows. */
-export function forbiddenImports(name: string, room: Room): string {
-  const up = "\\.\\./".repeat(name.split("/").length);
-  const others = without(Object.keys(rooms), [name, ...room.rooms]);
-  // Of stores only the port, but where all is put together.
-  const stores = compositions.has(name) || name === "store" ? [] : ["store/(?:index|memory|sqlite|sqlite-.*)\\.ts"];
-  const files = compositions.has(name) ? ["index"] : ["index", "open-signer"];
-  // Its implementation is chosen by the runtime.
-  const crypto = [name, ...room.rooms].includes("crypto") ? ["#crypto"] : [];
-  return [
-    `^${up}(?:${[...others.map((other) => `${other}/[\\w-]+\\.ts`), ...stores, ...files.map((file) => `${file}\\.ts`)].join("|")})$`,
-    // Or a part of one, such as jose/key/import.
-    `^(?:${without(packages, [...room.packages, ...crypto]).join("|")})(?:/.*)?$`,
-    ...(room.packages.includes("node:") ? [] : ["^node:"]),
-  ].join("|");
+/** A package, or a part of it such as `jose/key/import`. */
+function packagePattern(name: string, folder: string): string {
+  if (name === "node:") return "node:.+";
+  if (name === "package.json") return escaped(posix.relative(folder, "package.json"));
+  return `${escaped(name)}(?:/.+)?`;
 }
 
-/** Matches what files on which every room builds may not import: a room, or Node. */
-export const forbiddenToBase = "^\\./[\\w-]+/|^\\./(?:index|open-signer)\\.ts$|^node:|^#";
+/** Matches all that the files of a room may not import, by the shortest relative path. */
+export function forbiddenImports(name: string, room: Room): string {
+  const folder = `src/${name}`;
+  const allowed = new Set([name, "base", ...room.rooms, ...room.packages]);
+  const files = Object.keys(rooms).map((other) => {
+    const path = posix.relative(folder, `src/${other}`);
+    return [other, `${escaped(path.startsWith(".") ? path : `./${path}`)}/[\\w-]+\\.ts`] as const;
+  });
+  const all = [...files, ...packages.map((other) => [other, packagePattern(other, folder)] as const)];
+  return `^(?:${all.flatMap(([other, pattern]) => (allowed.has(other) ? [] : [pattern])).join("|")})$`;
+}

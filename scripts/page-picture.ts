@@ -3,11 +3,11 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { chromium } from "playwright-core";
-import { page } from "../src/page/page.ts";
-import { rotationPolicy } from "../src/rotation/policy.ts";
-import type { Known } from "../src/status/known.ts";
-import { statusOf } from "../src/status/status.ts";
-import type { KeyRecord, Lease } from "../src/store/store.ts";
+import { page } from "../src/service/admin/page/page.ts";
+import { rotationPolicy } from "../src/rotation/rules/policy.ts";
+import type { Known } from "../src/service/admin/known.ts";
+import { statusOf } from "../src/service/admin/status.ts";
+import type { KeyRecord, Lease } from "../src/rotation/store/store.ts";
 
 const [file = "page.png"] = process.argv.slice(2);
 const now = Date.parse("2026-11-20T12:00:00Z");

@@ -3,8 +3,8 @@ import { fileURLToPath } from "node:url";
 
 /** The modules that run as processes of their own, by their names beside this one. */
 const processes: Readonly<Record<string, () => Promise<unknown>>> = {
-  "worker.js": () => import("./server/worker.ts"),
-  "child.js": () => import("./pkcs11/child.ts"),
+  "worker.js": () => import("./service/endpoint/worker.ts"),
+  "child.js": () => import("./keys/pkcs11/child.ts"),
 };
 
 const [, runs] =

@@ -4,11 +4,15 @@
  * @module jwksd
  */
 
-export type { Client } from "./client/client-keys.ts";
-export { type ClientVerifier, type ClientVerifierOptions, createClientVerifier } from "./client/client-tokens.ts";
-export type { ClientEvent, TokenKind } from "./client/events.ts";
-export { type SetIfAbsent, memoryReplayStore } from "./client/replay.ts";
-export { type Clock, systemClock } from "./clock.ts";
+export type { Client } from "./library/client/client-keys.ts";
+export {
+  type ClientVerifier,
+  type ClientVerifierOptions,
+  createClientVerifier,
+} from "./library/client/client-tokens.ts";
+export type { ClientEvent, TokenKind } from "./library/client/events.ts";
+export { type SetIfAbsent, memoryReplayStore } from "./library/client/replay.ts";
+export { type Clock, systemClock } from "./base/clock.ts";
 export {
   ConfigError,
   type CodeOf,
@@ -22,11 +26,11 @@ export {
   StateError,
   StoreError,
   TokenError,
-} from "./errors.ts";
-export type { EcPublicJwk, PublicJwk, RsaPublicJwk } from "./jwk/public.ts";
-export type { CryptoKeyPair, KeyInput, KeyObjectLike } from "./jwk/read.ts";
-export type { NodeRequest, NodeResponse } from "./http/node.ts";
-export type { EncryptionAlg, EncryptionEntry, EncryptionKeyset, Keyset, SigningEntry } from "./keyset/keyset.ts";
+} from "./base/errors.ts";
+export type { EcPublicJwk, PublicJwk, RsaPublicJwk } from "./keys/jwk/public.ts";
+export type { CryptoKeyPair, KeyInput, KeyObjectLike } from "./keys/jwk/read.ts";
+export type { NodeRequest, NodeResponse } from "./library/http/node.ts";
+export type { EncryptionAlg, EncryptionEntry, EncryptionKeyset, Keyset, SigningEntry } from "./keys/keyset/keyset.ts";
 export {
   type Endpoints,
   type Metadata,
@@ -36,13 +40,13 @@ export {
   withEndpoints,
   withJWKSRotationActive,
   withKeyset,
-} from "./provider/options.ts";
-export { type KeysetUpdate, type Provider, createProvider } from "./provider/provider.ts";
-export type { SignerLimits } from "./signer/guard.ts";
-export { localSigner } from "./signer/local.ts";
-export type { ExternalSigner, SignInput, Signer, SignerBackend } from "./signer/signer.ts";
-export type { Metric, MetricValue } from "./metrics.ts";
-export { clientAlgorithms } from "./token/client-algorithms.ts";
-export type { Claims, SignOptions } from "./token/sign.ts";
-export { type KeySource, type VerifiedToken, type VerifyOptions, verify } from "./token/verify.ts";
-export { errorTable } from "./error-table.ts";
+} from "./library/provider/options.ts";
+export { type KeysetUpdate, type Provider, createProvider } from "./library/provider/provider.ts";
+export type { SignerLimits } from "./keys/signer/guard.ts";
+export { localSigner } from "./keys/signer/local.ts";
+export type { ExternalSigner, SignInput, Signer, SignerBackend } from "./keys/signer/signer.ts";
+export type { Metric, MetricValue } from "./base/metrics.ts";
+export { clientAlgorithms } from "./library/token/client-algorithms.ts";
+export type { Claims, SignOptions } from "./library/token/sign.ts";
+export { type KeySource, type VerifiedToken, type VerifyOptions, verify } from "./library/token/verify.ts";
+export { errorTable } from "./base/error-table.ts";

@@ -1,4 +1,4 @@
-import { ServiceError } from "../errors.ts";
+import { ServiceError } from "../base/errors.ts";
 import { type Io, tell } from "./io.ts";
 import { run } from "./run.ts";
 

@@ -1,16 +1,16 @@
 import { Command } from "commander";
-import { sleep } from "../async.ts";
-import { systemClock } from "../clock.ts";
-import { ConfigError, InternalError, JwksdError } from "../errors.ts";
-import { printable } from "../printable.ts";
-import type { Published } from "../publish/publisher.ts";
-import { createCommandLog } from "../server/log.ts";
-import { type Publishing, startPublishing } from "../server/publish.ts";
-import type { SettingName } from "../server/setting-definitions.ts";
+import { sleep } from "../base/async.ts";
+import { systemClock } from "../base/clock.ts";
+import { ConfigError, InternalError, JwksdError } from "../base/errors.ts";
+import { printable } from "../base/printable.ts";
+import type { Published } from "../service/copies/publisher.ts";
+import { createCommandLog } from "../service/config/log.ts";
+import { type Publishing, startPublishing } from "../service/endpoint/publish.ts";
+import type { SettingName } from "../service/config/setting-definitions.ts";
 import { waitSeconds } from "./arguments.ts";
-import { notFollowed } from "./follow.ts";
+import { notFollowed } from "./keys/follow.ts";
 import { type Io, print, tell } from "./io.ts";
-import type { Flags } from "./open-keys.ts";
+import type { Flags } from "./keys/open-keys.ts";
 import { handleSignals } from "./signals.ts";
 import { addSettings, settingsFrom, storeSettings } from "./settings-options.ts";
 

@@ -1,7 +1,7 @@
 import { fileURLToPath } from "node:url";
 import { Command, CommanderError } from "commander";
 import packageJson from "../../package.json" with { type: "json" };
-import { JwksdError } from "../errors.ts";
+import { JwksdError } from "../base/errors.ts";
 import { type Io, tell } from "./io.ts";
 
 /** Each command, in the order of the help. One is loaded without the others, which makes its start twice as fast. */
@@ -16,23 +16,23 @@ const commands: Readonly<Record<string, { description: string; load: (io: Io) =>
   },
   keys: {
     description: "List the managed keys, and change them one step at a time.",
-    load: async (io) => (await import("./keys.ts")).keysCommand(io),
+    load: async (io) => (await import("./keys/keys.ts")).keysCommand(io),
   },
   rotate: {
     description: "Begin a rotation: announce the next key now, instead of when it is due.",
-    load: async (io) => (await import("./rotate.ts")).rotateCommand(io),
+    load: async (io) => (await import("./keys/rotate.ts")).rotateCommand(io),
   },
   plan: {
     description: "Draw the future of the managed keys, and list each step with its time and reason.",
-    load: async (io) => (await import("./plan.ts")).planCommand(io),
+    load: async (io) => (await import("./keys/plan.ts")).planCommand(io),
   },
   replicas: {
     description: "List the processes that publish or sign with the managed keys, and which steps wait for them.",
-    load: async (io) => (await import("./replicas.ts")).replicasCommand(io),
+    load: async (io) => (await import("./keys/replicas.ts")).replicasCommand(io),
   },
   events: {
     description: "Print the audit log of the managed keys, newest first.",
-    load: async (io) => (await import("./events.ts")).eventsCommand(io),
+    load: async (io) => (await import("./keys/events.ts")).eventsCommand(io),
   },
   keygen: {
     description: "Make a P-256 signing key, in a new file that only its owner can read, or on standard output.",
@@ -44,7 +44,7 @@ const commands: Readonly<Record<string, { description: string; load: (io: Io) =>
   },
   store: {
     description: "Look after the database of the managed keys.",
-    load: async (io) => (await import("./store.ts")).storeCommand(io),
+    load: async (io) => (await import("./keys/store.ts")).storeCommand(io),
   },
   token: {
     description: "Print a token, signed with the active key. Use the flags or --config of jwksd serve.",
@@ -52,11 +52,11 @@ const commands: Readonly<Record<string, { description: string; load: (io: Io) =>
   },
   verify: {
     description: "Verify a token as a relying party does, and explain each step.",
-    load: async (io) => (await import("./verify.ts")).verifyCommand(io),
+    load: async (io) => (await import("./doctor/verify.ts")).verifyCommand(io),
   },
   doctor: {
     description: "Find out what is wrong with the keys of any issuer, and which verifiers fail.",
-    load: async (io) => (await import("./doctor.ts")).doctorCommand(io),
+    load: async (io) => (await import("./doctor/doctor.ts")).doctorCommand(io),
   },
 };
 

@@ -1,5 +1,5 @@
 import { Command } from "commander";
-import { printable } from "../printable.ts";
+import { printable } from "../base/printable.ts";
 import { type Io, print } from "./io.ts";
 import { handleSignals } from "./signals.ts";
 import { addSettings, settingsFrom } from "./settings-options.ts";
@@ -28,8 +28,8 @@ async function serve(io: Io, options: Record<string, unknown>): Promise<void> {
   const settings = await settingsFrom(io, options);
   // Help needs none of the service.
   const [{ createLog }, { startService }] = await Promise.all([
-    import("../server/log.ts"),
-    import("../server/service.ts"),
+    import("../service/config/log.ts"),
+    import("../service/endpoint/service.ts"),
   ]);
   const log = createLog(settings.logLevel, settings.jsonLogs, io);
   const starting = startService(settings, log);

@@ -7,8 +7,8 @@ import {
   settingDefinitions,
   settingNames,
   variableName,
-} from "../server/setting-definitions.ts";
-import { resolveSettings } from "../server/settings.ts";
+} from "../service/config/setting-definitions.ts";
+import { resolveSettings } from "../service/config/settings.ts";
 import type { Io } from "./io.ts";
 
 /** Settings of commands that use the managed keys. */

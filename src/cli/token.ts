@@ -1,6 +1,6 @@
 import { Command, InvalidArgumentError } from "commander";
-import { createCommandLog } from "../server/log.ts";
-import { signWithSettings } from "../server/sign.ts";
+import { createCommandLog } from "../service/config/log.ts";
+import { signWithSettings } from "../service/endpoint/sign.ts";
 import { collect, wholeNumber } from "./arguments.ts";
 import { addClaim } from "./claim.ts";
 import { type Io, print } from "./io.ts";

@@ -1,4 +1,4 @@
-import { jsonOf } from "../json.ts";
+import { jsonOf } from "../base/json.ts";
 import { type Note, note } from "./finding.ts";
 
 /** Parses JSON leniently, and notes what strict parsers refuse. The value is `undefined` if it is not JSON. */

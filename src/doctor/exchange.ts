@@ -1,4 +1,4 @@
-import { isLoopback } from "../urls.ts";
+import { isLoopback } from "../base/urls.ts";
 import type { Exchange, Observations } from "./observations.ts";
 
 /** The response with the set: the first one, or the one for a browser. */

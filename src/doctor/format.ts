@@ -1,4 +1,4 @@
-import { shownUrl } from "../urls.ts";
+import { shownUrl } from "../base/urls.ts";
 
 const longest = 60;
 

@@ -1,5 +1,5 @@
 import * as base64url from "jose/base64url";
-import { textHash } from "../crypto/text-hash.ts";
+import { textHash } from "../keys/crypto/text-hash.ts";
 import { type Decoded, decode } from "./base64url.ts";
 import { shown } from "./format.ts";
 

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { Readable } from "node:stream";
 import { describe, test } from "node:test";
-import { follow } from "../../src/cli/follow.ts";
-import type { CommandKeys } from "../../src/cli/open-keys.ts";
-import { StoreError } from "../../src/errors.ts";
-import type { Changed } from "../../src/manager/compare-and-set.ts";
-import { rotationPolicy } from "../../src/rotation/policy.ts";
-import type { Lease, Snapshot } from "../../src/store/store.ts";
+import { follow } from "../../src/cli/keys/follow.ts";
+import type { CommandKeys } from "../../src/cli/keys/open-keys.ts";
+import { StoreError } from "../../src/base/errors.ts";
+import type { Changed } from "../../src/rotation/manager/compare-and-set.ts";
+import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
+import type { Lease, Snapshot } from "../../src/rotation/store/store.ts";
 import { lease, start } from "../rotation/key-records.ts";
 
 const change = { revision: 5, events: [{}] } as unknown as Changed;

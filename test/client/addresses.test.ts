@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { inspect } from "node:util";
-import { createGuardedFetch, guardedFetch, isPublicAddress } from "../../src/node/index.ts";
+import { createGuardedFetch, guardedFetch, isPublicAddress } from "../../src/library/node/index.ts";
 import { verdict } from "../token/compact.ts";
 
 const forbidden: Record<string, string[]> = {

@@ -5,7 +5,7 @@ import { type Server, createServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { type TestContext, describe, test } from "node:test";
 import { gzipSync } from "node:zlib";
-import { type GuardedFetchOptions, createGuardedFetch } from "../../src/node/index.ts";
+import { type GuardedFetchOptions, createGuardedFetch } from "../../src/library/node/index.ts";
 import { settled, simulatedClock } from "../support/simulated.ts";
 import { verdict } from "../token/compact.ts";
 import { type Certificate, certificateFor } from "./certificate.ts";

@@ -1,4 +1,4 @@
-import { awsKmsBackend } from "../../src/kms/aws-kms.ts";
+import { awsKmsBackend } from "../../src/keys/kms/aws-kms.ts";
 import { kmsStub } from "../support/stubs/aws-kms.ts";
 import { checkSigner } from "./signer.ts";
 

@@ -1,4 +1,4 @@
-import { azureKeyVaultBackend } from "../../src/kms/azure-key-vault.ts";
+import { azureKeyVaultBackend } from "../../src/keys/kms/azure-key-vault.ts";
 import { azureStub } from "../support/stubs/azure-key-vault.ts";
 import { checkSigner } from "./signer.ts";
 

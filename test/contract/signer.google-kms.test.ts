@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { googleKmsBackend } from "../../src/kms/google-kms.ts";
+import { googleKmsBackend } from "../../src/keys/kms/google-kms.ts";
 import { keyMaterial } from "../support/keys.ts";
 import { googleStub, serviceAccount } from "../support/stubs/google-kms.ts";
 import { checkSigner } from "./signer.ts";

@@ -1,6 +1,6 @@
 import { describe } from "node:test";
-import type { ExternalSigner } from "../../src/signer/signer.ts";
-import { pkcs11Backend } from "../../src/pkcs11/backend.ts";
+import type { ExternalSigner } from "../../src/keys/signer/signer.ts";
+import { pkcs11Backend } from "../../src/keys/pkcs11/backend.ts";
 import { type Shim, createShim, createSoftHsm, skipWithoutPkcs11 } from "../support/softhsm.ts";
 import { createTpmToken } from "../support/swtpm.ts";
 import { type SignerUnderTest, checkSigner } from "./signer.ts";

@@ -5,7 +5,7 @@ import { after, afterEach, before, beforeEach, describe, test } from "node:test"
 import { inspect } from "node:util";
 import * as jose from "jose";
 import { type ErrorCode, JwksdError, type SignInput, type Signer, type SignerLimits } from "../../src/index.ts";
-import { type GuardedSign, guardSigner } from "../../src/signer/guard.ts";
+import { type GuardedSign, guardSigner } from "../../src/keys/signer/guard.ts";
 import { settled, simulatedClock } from "../support/simulated.ts";
 import { isSoak, soak } from "../support/soak.ts";
 import type { Half, ServiceKey } from "../support/stubs/ecdsa.ts";

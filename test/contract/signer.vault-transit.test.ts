@@ -1,4 +1,4 @@
-import { vaultTransitBackend } from "../../src/kms/vault-transit.ts";
+import { vaultTransitBackend } from "../../src/keys/kms/vault-transit.ts";
 import { vaultStub } from "../support/stubs/vault-transit.ts";
 import { checkSigner } from "./signer.ts";
 

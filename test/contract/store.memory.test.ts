@@ -1,4 +1,4 @@
-import { memoryStore } from "../../src/store/memory.ts";
+import { memoryStore } from "../../src/rotation/store/memory.ts";
 import { checkStore } from "./store.ts";
 
 checkStore("memory", async () => {

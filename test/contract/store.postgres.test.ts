@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { after, before, test } from "node:test";
-import { type PostgresStores, postgresStores } from "../../src/store/postgres.ts";
-import type { KeyStore } from "../../src/store/index.ts";
+import { type PostgresStores, postgresStores } from "../../src/rotation/store/postgres/postgres.ts";
+import type { KeyStore } from "../../src/rotation/store/index.ts";
 import { skipWithout } from "../support/parts.ts";
 import { type PostgresServer, startPgBouncer, startPostgres } from "../support/postgres.ts";
 import { sample } from "../support/samples.ts";

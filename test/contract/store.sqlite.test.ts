@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { sqliteStore } from "../../src/store/sqlite.ts";
+import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import { checkStore } from "./store.ts";
 
 checkStore("sqlite", async () => {

@@ -1,10 +1,10 @@
-import { standingMs } from "../../src/rotation/standing.ts";
+import { standingMs } from "../../src/rotation/rules/standing.ts";
 import assert from "node:assert/strict";
 import { EventEmitter, once } from "node:events";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import { isDeepStrictEqual } from "node:util";
-import { type ErrorCode, JwksdError } from "../../src/errors.ts";
-import type { KeyRecord, KeyStore, Lease, LeaseSeen } from "../../src/store/store.ts";
+import { type ErrorCode, JwksdError } from "../../src/base/errors.ts";
+import type { KeyRecord, KeyStore, Lease, LeaseSeen } from "../../src/rotation/store/store.ts";
 import { committed, eventOf, tombstone } from "../support/records.ts";
 
 /** One store to hold against the contract, empty. */

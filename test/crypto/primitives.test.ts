@@ -2,10 +2,10 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import * as jose from "jose";
-import type { Bytes } from "../../src/bytes.ts";
-import * as node from "../../src/crypto/node.ts";
-import type { Primitives } from "../../src/crypto/primitives.ts";
-import * as web from "../../src/crypto/web.ts";
+import type { Bytes } from "../../src/base/bytes.ts";
+import * as node from "../../src/keys/crypto/node.ts";
+import type { Primitives } from "../../src/keys/crypto/primitives.ts";
+import * as web from "../../src/keys/crypto/web.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 
 // Deno, which has Web Crypto here, knows hashes by other names in node:crypto.

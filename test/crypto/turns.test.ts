@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { inTurn, wholeTurn } from "../../src/crypto/turns.ts";
+import { inTurn, wholeTurn } from "../../src/keys/crypto/turns.ts";
 
 test("four run at once, four more in each turn of the event loop after that, in order", async () => {
   await nextTurn();

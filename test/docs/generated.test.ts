@@ -4,7 +4,7 @@ import { readFile, readdir } from "node:fs/promises";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { errorTable } from "../../src/error-table.ts";
+import { errorTable } from "../../src/base/error-table.ts";
 
 const codes = [...new Set(Object.values(errorTable).flatMap(Object.keys))].sort();
 const root = new URL("../../", import.meta.url);

@@ -1,4 +1,4 @@
-import type { Clock } from "../../src/clock.ts";
+import type { Clock } from "../../src/base/clock.ts";
 
 /** A clock that knows whether somebody waits for it: until then, what was begun is not done, whatever time it is. */
 export function waitedFor(time: Clock): { clock: Clock; waiting: (isOver: () => boolean) => Promise<void> } {

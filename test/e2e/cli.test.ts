@@ -7,8 +7,8 @@ import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import * as jose from "jose";
 import packageJson from "../../package.json" with { type: "json" };
-import { readKeyset } from "../../src/node/index.ts";
-import { flagName, settingDefinitions, variableName } from "../../src/server/setting-definitions.ts";
+import { readKeyset } from "../../src/library/node/index.ts";
+import { flagName, settingDefinitions, variableName } from "../../src/service/config/setting-definitions.ts";
 import { readStore, unwrapAll, wrappingKeyOf } from "../support/managed.ts";
 import { skipped } from "../support/parts.ts";
 import {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
-import { sqliteStore } from "../../src/store/sqlite.ts";
+import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import { named } from "../support/keys.ts";
 import { eventually, runCli, temporaryFolder } from "../support/service.ts";
 import { vaultStub } from "../support/stubs/vault-transit.ts";

@@ -3,8 +3,8 @@ import { access, mkdir, readFile, readdir, stat, writeFile } from "node:fs/promi
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import type * as jose from "jose";
-import { sqliteStore } from "../../src/store/sqlite.ts";
-import type { KeyRecord } from "../../src/store/store.ts";
+import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
+import type { KeyRecord } from "../../src/rotation/store/store.ts";
 import { type NamedKey, named, privateMembers, rsaKey } from "../support/keys.ts";
 import { committed } from "../support/records.ts";
 import {

@@ -4,8 +4,8 @@ import { dirname, join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { inspect } from "node:util";
 import * as jose from "jose";
-import type { KeyRecord } from "../../src/store/store.ts";
-import { sqliteStore } from "../../src/store/sqlite.ts";
+import type { KeyRecord } from "../../src/rotation/store/store.ts";
+import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import { getOnce, kidsIn } from "../support/load.ts";
 import {
   commandStore,

@@ -3,8 +3,8 @@ import { readFile, writeFile } from "node:fs/promises";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
-import type { Lease } from "../../src/store/store.ts";
-import { sqliteStore } from "../../src/store/sqlite.ts";
+import type { Lease } from "../../src/rotation/store/store.ts";
+import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import { getOnce, kidsIn } from "../support/load.ts";
 import { lockStore } from "../support/locked.ts";
 import {

@@ -8,7 +8,7 @@ import * as jose from "jose";
 import { ecKey, named, withoutPrivate } from "../support/keys.ts";
 import { fromBefore, newWrappingKey, readStore, wrappingKeyOf } from "../support/managed.ts";
 import { type Finished, runCli, startService, temporaryFolder } from "../support/service.ts";
-import type { Committed, KeyRecord } from "../../src/store/store.ts";
+import type { Committed, KeyRecord } from "../../src/rotation/store/store.ts";
 
 const timeout = 120_000;
 const isSupported = process.platform === "linux";

@@ -6,9 +6,14 @@ import { Readable } from "node:stream";
 import { describe, test } from "node:test";
 import { Command } from "commander";
 import { addSettings, settingsFrom } from "../../src/cli/settings-options.ts";
-import { ConfigError } from "../../src/errors.ts";
-import { type SettingName, flagName, settingDefinitions, variableName } from "../../src/server/setting-definitions.ts";
-import { resolveSettings } from "../../src/server/settings.ts";
+import { ConfigError } from "../../src/base/errors.ts";
+import {
+  type SettingName,
+  flagName,
+  settingDefinitions,
+  variableName,
+} from "../../src/service/config/setting-definitions.ts";
+import { resolveSettings } from "../../src/service/config/settings.ts";
 import { ecKey, named } from "../support/keys.ts";
 import { Client, kidsIn } from "../support/load.ts";
 import { followService, freePort, keySetText, runCli, spawnCli, temporaryFolder } from "../support/service.ts";

@@ -3,7 +3,7 @@ import { chmod, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { createRemoteJWKSet, jwtVerify } from "jose";
-import { sqliteStore } from "../../src/store/sqlite.ts";
+import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import { type RunningService, keySetText, runCli, startService, temporaryFolder } from "../support/service.ts";
 
 const timeout = 60_000;

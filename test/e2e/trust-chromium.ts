@@ -6,7 +6,7 @@ import { type TestContext, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import type { Browser } from "playwright-core";
 import { createProvider, localSigner } from "../../src/index.ts";
-import type { KeySetState } from "../../src/relying-party/index.ts";
+import type { KeySetState } from "../../src/library/relying-party/index.ts";
 import { pageVerifier } from "../support/chromium.ts";
 import { named } from "../support/keys.ts";
 import type { NextWindow, Window } from "../support/verifier.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import fc from "fast-check";
-import { notModified } from "../../src/http/conditional.ts";
+import { notModified } from "../../src/library/http/conditional.ts";
 import { type Target, faces, wireFaces } from "../support/faces.ts";
 import { named } from "../support/keys.ts";
 import { pipeline } from "../support/wire.ts";

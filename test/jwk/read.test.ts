@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { ErrorCode } from "../../src/index.ts";
-import { readKeySet } from "../../src/jwk/read.ts";
+import { readKeySet } from "../../src/keys/jwk/read.ts";
 import { ecKey, named, rsaKey, withoutPrivate } from "../support/keys.ts";
 import { assertSilent, refusal } from "../support/refusal.ts";
 

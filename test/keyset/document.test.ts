@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { describe, test } from "node:test";
 import { createProvider, localSigner, systemClock } from "../../src/index.ts";
-import { makeDocument } from "../../src/keyset/document.ts";
+import { makeDocument } from "../../src/keys/keyset/document.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 
 describe("a document is ASCII, so that its length is its size in bytes", () => {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { createPrivateKey, createPublicKey, generateKeyPairSync, webcrypto } from "node:crypto";
 import { describe, test } from "node:test";
 import type { EncryptionEntry, ErrorCode, KeyInput, SigningEntry } from "../../src/index.ts";
-import { checkKeyset } from "../../src/keyset/keyset.ts";
+import { checkKeyset } from "../../src/keys/keyset/keyset.ts";
 import { type EcPrivateJwk, type PrivateJwk, ecKey, rsaKey, withoutPrivate } from "../support/keys.ts";
 import { assertSilent, refusal } from "../support/refusal.ts";
 

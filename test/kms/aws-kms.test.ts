@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { type TestContext, describe, test } from "node:test";
 import { calculateJwkThumbprint } from "jose";
-import { type AwsKmsOptions, awsKmsBackend } from "../../src/kms/aws-kms.ts";
+import { type AwsKmsOptions, awsKmsBackend } from "../../src/keys/kms/aws-kms.ts";
 import { inputOf } from "../contract/signer.ts";
 import { type KmsKey, type KmsStub, kmsStub } from "../support/stubs/aws-kms.ts";
 import { derOf, serviceKey } from "../support/stubs/ecdsa.ts";

@@ -5,7 +5,7 @@ import {
   type AzureCredential,
   type AzureKeyVaultOptions,
   azureKeyVaultBackend,
-} from "../../src/kms/azure-key-vault.ts";
+} from "../../src/keys/kms/azure-key-vault.ts";
 import { inputOf } from "../contract/signer.ts";
 import { type AzureKey, type AzureStub, azureError, azureStub } from "../support/stubs/azure-key-vault.ts";
 import { serviceKey } from "../support/stubs/ecdsa.ts";

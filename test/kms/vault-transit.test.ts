@@ -3,7 +3,7 @@ import { mkdtemp, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
-import { type VaultTransitOptions, vaultTransitBackend } from "../../src/kms/vault-transit.ts";
+import { type VaultTransitOptions, vaultTransitBackend } from "../../src/keys/kms/vault-transit.ts";
 import { inputOf } from "../contract/signer.ts";
 import { serviceKey } from "../support/stubs/ecdsa.ts";
 import { type VaultStub, vaultStub } from "../support/stubs/vault-transit.ts";

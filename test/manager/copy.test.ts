@@ -1,11 +1,11 @@
 // A copy of the documents is served without the process that writes it: what that means for rotations.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { standingMs } from "../../src/rotation/standing.ts";
-import type { Copy, CopyManager } from "../../src/manager/manager.ts";
-import { createSinks } from "../../src/manager/sinks.ts";
-import type { KeySink, ManagedKeysets } from "../../src/manager/types.ts";
-import { activeKey, announcedKey } from "../../src/rotation/records.ts";
+import { standingMs } from "../../src/rotation/rules/standing.ts";
+import type { Copy, CopyManager } from "../../src/rotation/manager/manager.ts";
+import { createSinks } from "../../src/rotation/manager/sinks.ts";
+import type { KeySink, ManagedKeysets } from "../../src/rotation/manager/types.ts";
+import { activeKey, announcedKey } from "../../src/rotation/rules/records.ts";
 import { hour, second } from "../rotation/key-records.ts";
 import { isSoak, soak } from "../support/soak.ts";
 import { type ManagerChoice, type Replica, World, seen } from "./world.ts";

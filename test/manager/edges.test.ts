@@ -2,11 +2,11 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { CompactEncrypt, type JWK, compactDecrypt, exportJWK, generateKeyPair } from "jose";
-import { JwksdError } from "../../src/errors.ts";
-import { type KeyManagerOptions, type ManagerEvent, createKeyManager } from "../../src/manager/index.ts";
-import type { Command, NewKey } from "../../src/rotation/commands.ts";
-import { localSigner } from "../../src/signer/local.ts";
-import { memoryStore } from "../../src/store/memory.ts";
+import { JwksdError } from "../../src/base/errors.ts";
+import { type KeyManagerOptions, type ManagerEvent, createKeyManager } from "../../src/rotation/manager/index.ts";
+import type { Command, NewKey } from "../../src/rotation/rules/commands.ts";
+import { localSigner } from "../../src/keys/signer/local.ts";
+import { memoryStore } from "../../src/rotation/store/memory.ts";
 import { newWrappingKey } from "../support/managed.ts";
 import { eventually } from "../support/service.ts";
 import { simulatedClock } from "../support/simulated.ts";

@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import * as jose from "jose";
-import { JwksdError } from "../../src/errors.ts";
-import type { ManagerEvent } from "../../src/manager/types.ts";
-import type { Committed, KeyRecord, KeyStore } from "../../src/store/store.ts";
+import { JwksdError } from "../../src/base/errors.ts";
+import type { ManagerEvent } from "../../src/rotation/manager/types.ts";
+import type { Committed, KeyRecord, KeyStore } from "../../src/rotation/store/store.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import { newWrappingKey, vaultOf } from "../support/managed.ts";
 import { WrittenStore } from "../support/written-store.ts";

@@ -1,12 +1,12 @@
 // Whose keys a store holds, and how one that was made without an issuer comes to one.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { type Owner, type OwnerRule, commandedBy, servedBy, takenBy } from "../../src/manager/owner.ts";
-import { manageKeys } from "../../src/manager/manager.ts";
-import { createVault, type Vault } from "../../src/manager/vault.ts";
-import { readWrappingKeys } from "../../src/manager/wrapping.ts";
-import { memoryStore } from "../../src/store/memory.ts";
-import type { KeyStore } from "../../src/store/store.ts";
+import { type Owner, type OwnerRule, commandedBy, servedBy, takenBy } from "../../src/rotation/custody/owner.ts";
+import { manageKeys } from "../../src/rotation/manager/manager.ts";
+import { createVault, type Vault } from "../../src/rotation/custody/vault.ts";
+import { readWrappingKeys } from "../../src/rotation/custody/wrapping.ts";
+import { memoryStore } from "../../src/rotation/store/memory.ts";
+import type { KeyStore } from "../../src/rotation/store/store.ts";
 import { World } from "./world.ts";
 
 const a: Owner = { issuer: "https://a.example", isChosen: true };

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Clock } from "../../src/clock.ts";
-import { SignerError } from "../../src/errors.ts";
-import { localSigner } from "../../src/signer/local.ts";
-import type { ExternalSigner } from "../../src/signer/signer.ts";
+import type { Clock } from "../../src/base/clock.ts";
+import { SignerError } from "../../src/base/errors.ts";
+import { localSigner } from "../../src/keys/signer/local.ts";
+import type { ExternalSigner } from "../../src/keys/signer/signer.ts";
 import { ecKey } from "../support/keys.ts";
 import { day, hour, second, year } from "../rotation/key-records.ts";
 import { World, seen, typesOf } from "./world.ts";

@@ -1,8 +1,8 @@
 // Until when managers rely on the lease of another one.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { StoreError } from "../../src/errors.ts";
-import { memoryStore } from "../../src/store/memory.ts";
+import { StoreError } from "../../src/base/errors.ts";
+import { memoryStore } from "../../src/rotation/store/memory.ts";
 import { day, hour, second } from "../rotation/key-records.ts";
 import { type Replica, World, leaseMs, seen, typesOf } from "./world.ts";
 

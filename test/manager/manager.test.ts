@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import * as jose from "jose";
-import { JwksdError, type StateError } from "../../src/errors.ts";
-import type { KeySink } from "../../src/manager/types.ts";
-import { createKeyManager } from "../../src/manager/manager.ts";
-import { makeLocalKey } from "../../src/manager/make-key.ts";
-import { checkRecords } from "../../src/rotation/records.ts";
-import { memoryStore } from "../../src/store/memory.ts";
+import { JwksdError, type StateError } from "../../src/base/errors.ts";
+import type { KeySink } from "../../src/rotation/manager/types.ts";
+import { createKeyManager } from "../../src/rotation/manager/manager.ts";
+import { makeLocalKey } from "../../src/rotation/manager/make-key.ts";
+import { checkRecords } from "../../src/rotation/rules/records.ts";
+import { memoryStore } from "../../src/rotation/store/memory.ts";
 import { createWrapping } from "../support/managed.ts";
 import { day, hour, second, year } from "../rotation/key-records.ts";
 import { eventually } from "../support/service.ts";

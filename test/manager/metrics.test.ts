@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { SignerError } from "../../src/errors.ts";
-import { localSigner } from "../../src/signer/local.ts";
+import { SignerError } from "../../src/base/errors.ts";
+import { localSigner } from "../../src/keys/signer/local.ts";
 import { day, hour, second } from "../rotation/key-records.ts";
 import { ecKey } from "../support/keys.ts";
 import { samplesOf } from "../support/scrape.ts";

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import type { Clock } from "../../src/clock.ts";
-import { JwksdError } from "../../src/errors.ts";
-import { type Clocks, createClocks } from "../../src/manager/clocks.ts";
-import { createReplica } from "../../src/manager/replica.ts";
-import { memoryStore } from "../../src/store/memory.ts";
-import type { KeyStore, Lease } from "../../src/store/store.ts";
+import type { Clock } from "../../src/base/clock.ts";
+import { JwksdError } from "../../src/base/errors.ts";
+import { type Clocks, createClocks } from "../../src/rotation/manager/clocks.ts";
+import { createReplica } from "../../src/rotation/manager/replica.ts";
+import { memoryStore } from "../../src/rotation/store/memory.ts";
+import type { KeyStore, Lease } from "../../src/rotation/store/store.ts";
 import { hour, lease, record, second } from "../rotation/key-records.ts";
 
 const leaseMs = hour;

@@ -1,13 +1,13 @@
 // A seal over many records, most of which a store gives as the same objects each time: what is known of those is not computed again.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { servedBy } from "../../src/manager/owner.ts";
-import { makeSeal, openSeal } from "../../src/manager/seal.ts";
-import { createVault } from "../../src/manager/vault.ts";
-import { newWrappingKey, readWrappingKeys } from "../../src/manager/wrapping.ts";
-import { liveRecords } from "../../src/rotation/records.ts";
-import { memoryStore } from "../../src/store/memory.ts";
-import type { KeyRecord, KeyStore } from "../../src/store/store.ts";
+import { servedBy } from "../../src/rotation/custody/owner.ts";
+import { makeSeal, openSeal } from "../../src/rotation/custody/seal.ts";
+import { createVault } from "../../src/rotation/custody/vault.ts";
+import { newWrappingKey, readWrappingKeys } from "../../src/rotation/custody/wrapping.ts";
+import { liveRecords } from "../../src/rotation/rules/records.ts";
+import { memoryStore } from "../../src/rotation/store/memory.ts";
+import type { KeyRecord, KeyStore } from "../../src/rotation/store/store.ts";
 import { tombstone } from "../support/records.ts";
 
 const keys = await readWrappingKeys([newWrappingKey()]);

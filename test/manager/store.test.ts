@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import * as jose from "jose";
-import { JwksdError } from "../../src/errors.ts";
-import { makeLocalKey } from "../../src/manager/make-key.ts";
-import type { ManagerEvent } from "../../src/manager/types.ts";
-import { checkRecords } from "../../src/rotation/records.ts";
-import { memoryStore } from "../../src/store/memory.ts";
-import type { KeyRecord, KeyStore, Snapshot } from "../../src/store/store.ts";
+import { JwksdError } from "../../src/base/errors.ts";
+import { makeLocalKey } from "../../src/rotation/manager/make-key.ts";
+import type { ManagerEvent } from "../../src/rotation/manager/types.ts";
+import { checkRecords } from "../../src/rotation/rules/records.ts";
+import { memoryStore } from "../../src/rotation/store/memory.ts";
+import type { KeyRecord, KeyStore, Snapshot } from "../../src/rotation/store/store.ts";
 import { createWrapping, newWrappingKey } from "../support/managed.ts";
 import { committed } from "../support/records.ts";
 import { day, hour, second, start } from "../rotation/key-records.ts";

@@ -9,13 +9,13 @@ import {
   type Tracer,
   trace,
 } from "@opentelemetry/api";
-import { StoreError } from "../../src/errors.ts";
-import { createKeyManager } from "../../src/manager/manager.ts";
-import { createProvider } from "../../src/provider/provider.ts";
-import { createRemoteKeySet } from "../../src/relying-party/index.ts";
-import { localSigner } from "../../src/signer/local.ts";
-import type { SignInput } from "../../src/signer/signer.ts";
-import { memoryStore } from "../../src/store/memory.ts";
+import { StoreError } from "../../src/base/errors.ts";
+import { createKeyManager } from "../../src/rotation/manager/manager.ts";
+import { createProvider } from "../../src/library/provider/provider.ts";
+import { createRemoteKeySet } from "../../src/library/relying-party/index.ts";
+import { localSigner } from "../../src/keys/signer/local.ts";
+import type { SignInput } from "../../src/keys/signer/signer.ts";
+import { memoryStore } from "../../src/rotation/store/memory.ts";
 import { ecKey } from "../support/keys.ts";
 import { newWrappingKey } from "../support/managed.ts";
 

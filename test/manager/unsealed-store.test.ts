@@ -2,12 +2,12 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import * as jose from "jose";
-import { createVault } from "../../src/manager/vault.ts";
-import { servedBy, takenBy } from "../../src/manager/owner.ts";
-import { rewrap } from "../../src/manager/rewrap.ts";
-import { compareAndSet } from "../../src/manager/compare-and-set.ts";
-import { readWrappingKeys } from "../../src/manager/wrapping.ts";
-import type { Committed, KeyRecord, KeyUse } from "../../src/store/store.ts";
+import { createVault } from "../../src/rotation/custody/vault.ts";
+import { servedBy, takenBy } from "../../src/rotation/custody/owner.ts";
+import { rewrap } from "../../src/rotation/manager/rewrap.ts";
+import { compareAndSet } from "../../src/rotation/manager/compare-and-set.ts";
+import { readWrappingKeys } from "../../src/rotation/custody/wrapping.ts";
+import type { Committed, KeyRecord, KeyUse } from "../../src/rotation/store/store.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import { fromBefore, newWrappingKey } from "../support/managed.ts";
 import { WrittenStore } from "../support/written-store.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { chmod, mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { readEncryptionKeyset, readKeyset } from "../../src/node/index.ts";
+import { readEncryptionKeyset, readKeyset } from "../../src/library/node/index.ts";
 import { ecKey, named } from "../support/keys.ts";
 import { temporaryFolder } from "../support/service.ts";
 import { refusal } from "../support/refusal.ts";

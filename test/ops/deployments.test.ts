@@ -5,7 +5,7 @@ import { join, resolve } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { promisify } from "node:util";
 import { parse, parseAllDocuments } from "yaml";
-import { resolveSettings } from "../../src/server/settings.ts";
+import { resolveSettings } from "../../src/service/config/settings.ts";
 import { part, skipWithout } from "../support/parts.ts";
 import { temporaryFolder } from "../support/service.ts";
 

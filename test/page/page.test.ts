@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import type { Answer } from "../../src/page/answer.ts";
-import { html, lines } from "../../src/page/html.ts";
-import { page, pageParts, pagePolicy, withoutRelative } from "../../src/page/page.ts";
-import { script } from "../../src/page/script.ts";
-import { style } from "../../src/page/style.ts";
-import { rotationPolicy } from "../../src/rotation/policy.ts";
-import type { Known } from "../../src/status/known.ts";
-import { statusOf } from "../../src/status/status.ts";
+import type { Answer } from "../../src/service/admin/page/answer.ts";
+import { html, lines } from "../../src/service/admin/page/html.ts";
+import { page, pageParts, pagePolicy, withoutRelative } from "../../src/service/admin/page/page.ts";
+import { script } from "../../src/service/admin/page/script.ts";
+import { style } from "../../src/service/admin/page/style.ts";
+import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
+import type { Known } from "../../src/service/admin/known.ts";
+import { statusOf } from "../../src/service/admin/status.ts";
 import { day, hour, lease, record, start, waiting } from "../rotation/key-records.ts";
 
 const nonce = "bm9uY2U=";

@@ -11,9 +11,9 @@ import { inspect, promisify } from "node:util";
 import { calculateJwkThumbprint, createRemoteJWKSet, jwtVerify } from "jose";
 import type { Handle, PKCS11, Template } from "pkcs11js";
 import { type Signer, createProvider } from "../../src/index.ts";
-import { CKA, CKM, CKO, p256Params } from "../../src/pkcs11/constants.ts";
-import { type Pkcs11Options, pkcs11Backend } from "../../src/pkcs11/backend.ts";
-import { parseKeyUri } from "../../src/pkcs11/uri.ts";
+import { CKA, CKM, CKO, p256Params } from "../../src/keys/pkcs11/constants.ts";
+import { type Pkcs11Options, pkcs11Backend } from "../../src/keys/pkcs11/backend.ts";
+import { parseKeyUri } from "../../src/keys/pkcs11/uri.ts";
 import { inputOf } from "../contract/signer.ts";
 import { temporaryFolder } from "../support/service.ts";
 import { createShim, createSoftHsm, skipWithoutPkcs11 } from "../support/softhsm.ts";
@@ -273,7 +273,7 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
     await symlink(join(root, "node_modules/jose"), join(folder, "node_modules/jose"));
     await writeFile(join(folder, "package.json"), '{"type":"module"}');
     const script = `
-      const { pkcs11Backend } = await import("./src/pkcs11/backend.ts");
+      const { pkcs11Backend } = await import("./src/keys/pkcs11/backend.ts");
       const backend = pkcs11Backend(${JSON.stringify({ modulePath: token.modulePath, pin })});
       await backend.open("${token.uri};object=k").catch(({ name, code, message }) => console.log(name, code, message));
     `;

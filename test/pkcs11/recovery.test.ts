@@ -9,8 +9,8 @@ import { after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { type JSONWebKeySet, createLocalJWKSet, jwtVerify } from "jose";
 import { JwksdError, type Provider, createProvider } from "../../src/index.ts";
-import { type Pkcs11Options, pkcs11Backend } from "../../src/pkcs11/backend.ts";
-import { parseKeyUri } from "../../src/pkcs11/uri.ts";
+import { type Pkcs11Options, pkcs11Backend } from "../../src/keys/pkcs11/backend.ts";
+import { parseKeyUri } from "../../src/keys/pkcs11/uri.ts";
 import { inputOf } from "../contract/signer.ts";
 import { Client } from "../support/load.ts";
 import { children, statusOf } from "../support/children.ts";
@@ -331,7 +331,7 @@ describe("a module that hangs", { skip: skipWithoutPkcs11("cc") }, () => {
   for (const hang of [[], ["C_SignInit hang"]]) {
     test(`the process ends with its parent${hang.length === 0 ? "" : ", even while the module holds it"}`, async (t) => {
       const { token, shim, signer } = await setUp(t);
-      const backendModule = fileURLToPath(new URL("../../src/pkcs11/backend.ts", import.meta.url));
+      const backendModule = fileURLToPath(new URL("../../src/keys/pkcs11/backend.ts", import.meta.url));
       const options = { modulePath: shim.modulePath, pin: { file: token.pinFile } };
       const script = `
         import { pkcs11Backend } from ${JSON.stringify(backendModule)};

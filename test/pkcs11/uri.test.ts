@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import { inspect } from "node:util";
 import fc from "fast-check";
 import { ConfigError } from "../../src/index.ts";
-import { formatKeyUri, parseKeyUri, parsePkcs11Uri } from "../../src/pkcs11/uri.ts";
+import { formatKeyUri, parseKeyUri, parsePkcs11Uri } from "../../src/keys/pkcs11/uri.ts";
 
 describe("PKCS#11 URIs (RFC 7512)", () => {
   const good: [uri: string, parsed: object][] = [

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { describe, test } from "node:test";
 import { type ProviderOptions, clientAlgorithms, createProvider, localSigner } from "../../src/index.ts";
-import type { NodeResponse } from "../../src/http/node.ts";
-import { missingMembers } from "../../src/provider/discovery.ts";
+import type { NodeResponse } from "../../src/library/http/node.ts";
+import { missingMembers } from "../../src/library/provider/discovery.ts";
 import { ecKey } from "../support/keys.ts";
 import { refusal } from "../support/refusal.ts";
 

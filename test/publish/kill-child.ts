@@ -1,6 +1,6 @@
 // Publishes one set after the other to a target, without an end. It is killed.
-import { bucketTarget } from "../../src/publish/bucket.ts";
-import { folderTarget } from "../../src/publish/folder.ts";
+import { bucketTarget } from "../../src/service/copies/bucket.ts";
+import { folderTarget } from "../../src/service/copies/folder.ts";
 import { place, publicationAt } from "./kill-publications.ts";
 
 const [where = "", text = "0"] = process.argv.slice(2);

@@ -1,5 +1,5 @@
-import { cacheControl } from "../../src/http/respond.ts";
-import type { Place, Publication } from "../../src/publish/documents.ts";
+import { cacheControl } from "../../src/library/http/respond.ts";
+import type { Place, Publication } from "../../src/service/copies/documents.ts";
 
 export const place: Place = { issuer: "https://a.example", cors: true, discovery: true };
 /** The discovery document changes now and then, and always leads to the same JWK Set. */

@@ -2,11 +2,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { decodeJwt, decodeProtectedHeader } from "jose";
-import type { Copy } from "../../src/manager/manager.ts";
-import { publicationOf } from "../../src/publish/documents.ts";
-import { folderTarget } from "../../src/publish/folder.ts";
-import { createCopyWriter } from "../../src/publish/publisher.ts";
-import { publicHalves, toKeysets } from "../../src/server/public-keys.ts";
+import type { Copy } from "../../src/rotation/manager/manager.ts";
+import { publicationOf } from "../../src/service/copies/documents.ts";
+import { folderTarget } from "../../src/service/copies/folder.ts";
+import { createCopyWriter } from "../../src/service/copies/publisher.ts";
+import { publicHalves, toKeysets } from "../../src/service/endpoint/public-keys.ts";
 import { World } from "../manager/world.ts";
 import { hour, second } from "../rotation/key-records.ts";
 import { serveFolder } from "../support/folder-server.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { createRemoteKeySet } from "../../src/relying-party/index.ts";
+import { createRemoteKeySet } from "../../src/library/relying-party/index.ts";
 import { type Script, delayed, reply, routed, served, unreachable } from "../support/simulated.ts";
 import { type Verifier, type VerifierOptions, outcome, verifierOf } from "./setup.ts";
 

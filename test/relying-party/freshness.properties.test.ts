@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { type CachingHeaders, type FreshnessBounds, freshness } from "../../src/relying-party/freshness.ts";
+import { type CachingHeaders, type FreshnessBounds, freshness } from "../../src/library/relying-party/freshness.ts";
 import { type Caching, type Use, useOf } from "./model.ts";
 import { soak } from "../support/soak.ts";
 

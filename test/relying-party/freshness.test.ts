@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { type CachingHeaders, type FreshnessBounds, freshness } from "../../src/relying-party/freshness.ts";
+import { type CachingHeaders, type FreshnessBounds, freshness } from "../../src/library/relying-party/freshness.ts";
 
 // Neither side's local time may matter.
 process.env["TZ"] = "Asia/Kolkata";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { describe, test } from "node:test";
-import type { SkippedKey } from "../../src/relying-party/index.ts";
+import type { SkippedKey } from "../../src/library/relying-party/index.ts";
 import { type EcCurve, ecKey, named, rsaKey, withoutPrivate } from "../support/keys.ts";
 import { entry, entryOf, servedSet } from "../support/simulated.ts";
 import { outcome, verifierOf } from "./setup.ts";

@@ -8,7 +8,7 @@ import {
   type KeySetState,
   type RemoteKeySetOptions,
   createRemoteKeySet,
-} from "../../src/relying-party/index.ts";
+} from "../../src/library/relying-party/index.ts";
 import { named } from "../support/keys.ts";
 import {
   delayed,

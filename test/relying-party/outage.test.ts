@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import type { FetchError } from "../../src/relying-party/index.ts";
+import type { FetchError } from "../../src/library/relying-party/index.ts";
 import {
   type Script,
   delayed,

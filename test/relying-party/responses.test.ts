@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import type { ErrorCode, FetchError } from "../../src/relying-party/index.ts";
+import type { ErrorCode, FetchError } from "../../src/library/relying-party/index.ts";
 import { type Script, delayed, entry, hanging, reply, served, settled, unreachable } from "../support/simulated.ts";
 import { failure, isPending, verifierOf, warmVerifier } from "./setup.ts";
 

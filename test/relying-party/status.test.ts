@@ -7,7 +7,7 @@ import express from "express";
 import fastify from "fastify";
 import * as jose from "jose";
 import { type CodeOf, FetchError, TokenError, errorTable, verify } from "../../src/index.ts";
-import type { RemoteKeySet } from "../../src/relying-party/index.ts";
+import type { RemoteKeySet } from "../../src/library/relying-party/index.ts";
 import { named } from "../support/keys.ts";
 import { type Script, reply, served, unreachable } from "../support/simulated.ts";
 import { verifierOf } from "./setup.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import type { FetchError } from "../../src/relying-party/index.ts";
+import type { FetchError } from "../../src/library/relying-party/index.ts";
 import { type Script, delayed, entry, reply, served, servedSet, settled, unreachable } from "../support/simulated.ts";
 import { type KeyFunction, type Verifier, failure, isPending, verifierOf, warmVerifier } from "./setup.ts";
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { describe, test } from "node:test";
-import { createUnknownKids } from "../../src/relying-party/unknown-kids.ts";
+import { createUnknownKids } from "../../src/library/relying-party/unknown-kids.ts";
 import { heapUsed } from "../support/heap.ts";
 
 describe("the memory of unknown kids", () => {

@@ -4,8 +4,8 @@ import { type IncomingHttpHeaders, type RequestListener, type ServerResponse, cr
 import type { AddressInfo } from "node:net";
 import { type TestContext, describe, test } from "node:test";
 import { brotliCompressSync, deflateSync, gzipSync } from "node:zlib";
-import type { FetchError, RemoteKeySetOptions } from "../../src/relying-party/index.ts";
-import { createRemoteKeySet } from "../../src/relying-party/index.ts";
+import type { FetchError, RemoteKeySetOptions } from "../../src/library/relying-party/index.ts";
+import { createRemoteKeySet } from "../../src/library/relying-party/index.ts";
 import { entry, simulatedClock } from "../support/simulated.ts";
 import { failure, outcome } from "./setup.ts";
 

@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { registerHooks } from "node:module";
 import { fileURLToPath } from "node:url";
-import type { JwksdError, StoreError } from "../../src/errors.ts";
-import type { createKeyManager } from "../../src/manager/manager.ts";
-import type { memoryStore } from "../../src/store/memory.ts";
+import type { JwksdError, StoreError } from "../../src/base/errors.ts";
+import type { createKeyManager } from "../../src/rotation/manager/manager.ts";
+import type { memoryStore } from "../../src/rotation/store/memory.ts";
 
 /*
  * The managers of this process with one rule changed: each change is a graph of modules of its own, whose text is changed while it is loaded.

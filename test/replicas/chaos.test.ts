@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import type { ChildProcess } from "node:child_process";
 import { after, afterEach, before, describe, test } from "node:test";
-import type { KeyRecord } from "../../src/store/store.ts";
-import { createKeyManager } from "../../src/manager/manager.ts";
-import { postgresStores } from "../../src/store/postgres.ts";
+import type { KeyRecord } from "../../src/rotation/store/store.ts";
+import { createKeyManager } from "../../src/rotation/manager/manager.ts";
+import { postgresStores } from "../../src/rotation/store/postgres/postgres.ts";
 import { skipWithout } from "../support/parts.ts";
 import { eventually, runCli } from "../support/service.ts";
 import { isSoak, soak } from "../support/soak.ts";

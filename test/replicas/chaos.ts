@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { type ChildProcess, fork } from "node:child_process";
 import { fileURLToPath } from "node:url";
-import type { KeyRecord } from "../../src/store/store.ts";
+import type { KeyRecord } from "../../src/rotation/store/store.ts";
 import { type Cuttable, cuttable } from "../support/cuttable.ts";
 import { type PostgresServer, startPostgres, startStandby } from "../support/postgres.ts";
 import { eventually } from "../support/service.ts";

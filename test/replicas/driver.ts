@@ -1,9 +1,9 @@
 import { createHash } from "node:crypto";
-import type { Clock } from "../../src/clock.ts";
-import type { KeyManager, ManagedKeysets } from "../../src/manager/types.ts";
-import type { RotationPolicyOptions } from "../../src/rotation/policy.ts";
-import { activeKey } from "../../src/rotation/records.ts";
-import type { KeyRecord, KeyStore } from "../../src/store/store.ts";
+import type { Clock } from "../../src/base/clock.ts";
+import type { KeyManager, ManagedKeysets } from "../../src/rotation/manager/types.ts";
+import type { RotationPolicyOptions } from "../../src/rotation/rules/policy.ts";
+import { activeKey } from "../../src/rotation/rules/records.ts";
+import type { KeyRecord, KeyStore } from "../../src/rotation/store/store.ts";
 import type { Code } from "./changed.ts";
 import { Machine, type Random, randomOf, second, minute, hour, day } from "./machine.ts";
 import { Oracle } from "./oracle.ts";

@@ -1,4 +1,4 @@
-import { cachedForSeconds } from "../../src/rotation/policy.ts";
+import { cachedForSeconds } from "../../src/rotation/rules/policy.ts";
 
 /** What a replica that calls itself ready serves at one moment. */
 export interface Served {

@@ -1,15 +1,15 @@
 import assert from "node:assert/strict";
 import { flushCompileCache } from "node:module";
 import { decodeJwt, decodeProtectedHeader } from "jose";
-import type { Clock, systemClock as SystemClock } from "../../src/clock.ts";
-import type { createKeyring as CreateKeyring } from "../../src/manager/keyring.ts";
-import type { servedBy as ServedBy } from "../../src/manager/owner.ts";
-import type { createVault as CreateVault } from "../../src/manager/vault.ts";
-import type { readWrappingKeys as ReadWrappingKeys } from "../../src/manager/wrapping.ts";
-import type { createProvider as CreateProvider } from "../../src/provider/provider.ts";
-import type { rotationPolicy as RotationPolicyOf } from "../../src/rotation/policy.ts";
-import type { signFresh as SignFresh } from "../../src/server/sign.ts";
-import type { postgresStores as PostgresStores } from "../../src/store/postgres.ts";
+import type { Clock, systemClock as SystemClock } from "../../src/base/clock.ts";
+import type { createKeyring as CreateKeyring } from "../../src/rotation/manager/keyring.ts";
+import type { servedBy as ServedBy } from "../../src/rotation/custody/owner.ts";
+import type { createVault as CreateVault } from "../../src/rotation/custody/vault.ts";
+import type { readWrappingKeys as ReadWrappingKeys } from "../../src/rotation/custody/wrapping.ts";
+import type { createProvider as CreateProvider } from "../../src/library/provider/provider.ts";
+import type { rotationPolicy as RotationPolicyOf } from "../../src/rotation/rules/policy.ts";
+import type { signFresh as SignFresh } from "../../src/service/endpoint/sign.ts";
+import type { postgresStores as PostgresStores } from "../../src/rotation/store/postgres/postgres.ts";
 import { type Edit, codeWith, load } from "./changed.ts";
 
 /*

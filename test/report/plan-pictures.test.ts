@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { plan } from "../../src/rotation/plan.ts";
-import { rotationPolicy } from "../../src/rotation/policy.ts";
-import { planPicture } from "../../src/report/plan-picture.ts";
-import { planSvg } from "../../src/report/plan-svg.ts";
-import { terminalOf } from "../../src/report/terminal.ts";
+import { plan } from "../../src/rotation/rules/plan.ts";
+import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
+import { planPicture } from "../../src/service/admin/plan-picture.ts";
+import { planSvg } from "../../src/service/admin/plan-svg.ts";
+import { terminalOf } from "../../src/service/admin/terminal.ts";
 import { day, hour, record, start } from "../rotation/key-records.ts";
 
 const policy = rotationPolicy();

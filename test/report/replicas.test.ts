@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { type ReplicasAt, heldUpSteps, heldUpText, lateText, publishesText } from "../../src/report/replicas.ts";
-import { rotationPolicy } from "../../src/rotation/policy.ts";
-import type { KeyRecord, Lease } from "../../src/store/store.ts";
+import { type ReplicasAt, heldUpSteps, heldUpText, lateText, publishesText } from "../../src/service/admin/replicas.ts";
+import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
+import type { KeyRecord, Lease } from "../../src/rotation/store/store.ts";
 import { day, hour, lease, record, second, start, waiting } from "../rotation/key-records.ts";
 
 const policy = rotationPolicy();

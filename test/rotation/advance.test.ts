@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { activate, advance, end, leaseNextForMs } from "../../src/rotation/advance.ts";
-import { announceForMs, retireForMs, rotateEveryMs, rotationPolicy } from "../../src/rotation/policy.ts";
-import { checkAnnounced } from "../../src/rotation/records.ts";
-import { noteWaits } from "../../src/rotation/waits.ts";
-import type { KeyRecord, KeyUse } from "../../src/store/store.ts";
+import { activate, advance, end, leaseNextForMs } from "../../src/rotation/rules/advance.ts";
+import { announceForMs, retireForMs, rotateEveryMs, rotationPolicy } from "../../src/rotation/rules/policy.ts";
+import { checkAnnounced } from "../../src/rotation/rules/records.ts";
+import { noteWaits } from "../../src/rotation/rules/waits.ts";
+import type { KeyRecord, KeyUse } from "../../src/rotation/store/store.ts";
 import { frozen, hour, lease, record, start, states, waiting, year } from "./key-records.ts";
 
 const policy = rotationPolicy({

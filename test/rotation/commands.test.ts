@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { StateError } from "../../src/errors.ts";
-import type { ErrorCode } from "../../src/errors.ts";
-import { type Command, announce, applyCommand } from "../../src/rotation/commands.ts";
-import { announceForMs, retireForMs, rotationPolicy } from "../../src/rotation/policy.ts";
-import type { KeyRecord } from "../../src/store/store.ts";
+import { StateError } from "../../src/base/errors.ts";
+import type { ErrorCode } from "../../src/base/errors.ts";
+import { type Command, announce, applyCommand } from "../../src/rotation/rules/commands.ts";
+import { announceForMs, retireForMs, rotationPolicy } from "../../src/rotation/rules/policy.ts";
+import type { KeyRecord } from "../../src/rotation/store/store.ts";
 import { refusal } from "../support/refusal.ts";
 import { day, frozen, hour, newKey, record, start, states, waiting, year } from "./key-records.ts";
 

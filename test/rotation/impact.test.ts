@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import type { Change } from "../../src/rotation/advance.ts";
-import { advance } from "../../src/rotation/advance.ts";
-import { type Command, applyCommand } from "../../src/rotation/commands.ts";
-import { aftermath, impactOf, trustAfterRevocation } from "../../src/rotation/impact.ts";
-import { rotationPolicy } from "../../src/rotation/policy.ts";
-import type { KeyRecord } from "../../src/store/store.ts";
+import type { Change } from "../../src/rotation/rules/advance.ts";
+import { advance } from "../../src/rotation/rules/advance.ts";
+import { type Command, applyCommand } from "../../src/rotation/rules/commands.ts";
+import { aftermath, impactOf, trustAfterRevocation } from "../../src/rotation/rules/impact.ts";
+import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
+import type { KeyRecord } from "../../src/rotation/store/store.ts";
 import { day, hour, newKey, record, second, start, waiting } from "./key-records.ts";
 
 const policy = rotationPolicy();

@@ -1,5 +1,5 @@
-import type { NewKey } from "../../src/rotation/commands.ts";
-import type { KeyRecord, KeyUse, Lease } from "../../src/store/store.ts";
+import type { NewKey } from "../../src/rotation/rules/commands.ts";
+import type { KeyRecord, KeyUse, Lease } from "../../src/rotation/store/store.ts";
 
 export const second = 1_000;
 export const hour = 3_600 * second;

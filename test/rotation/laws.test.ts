@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { StateError } from "../../src/errors.ts";
-import { type Change, type View, advance } from "../../src/rotation/advance.ts";
-import { type Command, announce, applyCommand } from "../../src/rotation/commands.ts";
-import { announceForMs, retireForMs, rotateEveryMs, rotationPolicy } from "../../src/rotation/policy.ts";
-import { activeKey, keyUses } from "../../src/rotation/records.ts";
-import { beginWaits } from "../../src/rotation/waits.ts";
-import type { KeyRecord, KeyUse } from "../../src/store/store.ts";
+import { StateError } from "../../src/base/errors.ts";
+import { type Change, type View, advance } from "../../src/rotation/rules/advance.ts";
+import { type Command, announce, applyCommand } from "../../src/rotation/rules/commands.ts";
+import { announceForMs, retireForMs, rotateEveryMs, rotationPolicy } from "../../src/rotation/rules/policy.ts";
+import { activeKey, keyUses } from "../../src/rotation/rules/records.ts";
+import { beginWaits } from "../../src/rotation/rules/waits.ts";
+import type { KeyRecord, KeyUse } from "../../src/rotation/store/store.ts";
 import { day, frozen, hour, newKey, second, start, year } from "./key-records.ts";
 import { soak } from "../support/soak.ts";
 

@@ -1,16 +1,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import type { Clock } from "../../src/clock.ts";
-import { StateError } from "../../src/errors.ts";
-import { type Change, advance } from "../../src/rotation/advance.ts";
-import { type Command, announce, applyCommand } from "../../src/rotation/commands.ts";
-import { rotationPolicy } from "../../src/rotation/policy.ts";
-import { checkRecords } from "../../src/rotation/records.ts";
-import { beginWaits } from "../../src/rotation/waits.ts";
-import { compareAndSet } from "../../src/manager/compare-and-set.ts";
-import { memoryStore } from "../../src/store/memory.ts";
-import type { KeyEvent, KeyRecord, KeyState, KeyUse } from "../../src/store/store.ts";
+import type { Clock } from "../../src/base/clock.ts";
+import { StateError } from "../../src/base/errors.ts";
+import { type Change, advance } from "../../src/rotation/rules/advance.ts";
+import { type Command, announce, applyCommand } from "../../src/rotation/rules/commands.ts";
+import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
+import { checkRecords } from "../../src/rotation/rules/records.ts";
+import { beginWaits } from "../../src/rotation/rules/waits.ts";
+import { compareAndSet } from "../../src/rotation/manager/compare-and-set.ts";
+import { memoryStore } from "../../src/rotation/store/memory.ts";
+import type { KeyEvent, KeyRecord, KeyState, KeyUse } from "../../src/rotation/store/store.ts";
 import { day, hour, newKey, start, second } from "./key-records.ts";
 import { soak } from "../support/soak.ts";
 

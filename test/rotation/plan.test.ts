@@ -1,15 +1,20 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
-import { StateError } from "../../src/errors.ts";
-import { type Change, advance } from "../../src/rotation/advance.ts";
-import { type Command, announce, applyCommand } from "../../src/rotation/commands.ts";
-import { rotatingSince, rotationIntervals } from "../../src/rotation/mode-intervals.ts";
-import { type RotationPlan, plan } from "../../src/rotation/plan.ts";
-import { announceForMs, leastAnnouncementSeconds, retireForMs, rotationPolicy } from "../../src/rotation/policy.ts";
-import { activeKey, isRotating, keyUses } from "../../src/rotation/records.ts";
-import { beginWaits } from "../../src/rotation/waits.ts";
-import type { KeyRecord, KeyUse } from "../../src/store/store.ts";
+import { StateError } from "../../src/base/errors.ts";
+import { type Change, advance } from "../../src/rotation/rules/advance.ts";
+import { type Command, announce, applyCommand } from "../../src/rotation/rules/commands.ts";
+import { rotatingSince, rotationIntervals } from "../../src/rotation/rules/mode-intervals.ts";
+import { type RotationPlan, plan } from "../../src/rotation/rules/plan.ts";
+import {
+  announceForMs,
+  leastAnnouncementSeconds,
+  retireForMs,
+  rotationPolicy,
+} from "../../src/rotation/rules/policy.ts";
+import { activeKey, isRotating, keyUses } from "../../src/rotation/rules/records.ts";
+import { beginWaits } from "../../src/rotation/rules/waits.ts";
+import type { KeyRecord, KeyUse } from "../../src/rotation/store/store.ts";
 import { day, frozen, hour, newKey, record, second, start, waiting } from "./key-records.ts";
 import { soak } from "../support/soak.ts";
 

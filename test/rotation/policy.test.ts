@@ -8,7 +8,7 @@ import {
   retireForMs,
   rotateEveryMs,
   rotationPolicy,
-} from "../../src/rotation/policy.ts";
+} from "../../src/rotation/rules/policy.ts";
 import { refusal } from "../support/refusal.ts";
 
 const defaults = {

@@ -10,8 +10,8 @@ import {
   publishedKeys,
   retiringKeys,
   stateSince,
-} from "../../src/rotation/records.ts";
-import type { KeyRecord, KeyState } from "../../src/store/store.ts";
+} from "../../src/rotation/rules/records.ts";
+import type { KeyRecord, KeyState } from "../../src/rotation/store/store.ts";
 import { refusal } from "../support/refusal.ts";
 import { day, record, second, start, year } from "./key-records.ts";
 

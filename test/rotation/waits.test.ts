@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
-import { type View, advance } from "../../src/rotation/advance.ts";
-import { announceForMs, retireForMs, rotationPolicy } from "../../src/rotation/policy.ts";
-import { checkAnnounced } from "../../src/rotation/records.ts";
+import { type View, advance } from "../../src/rotation/rules/advance.ts";
+import { announceForMs, retireForMs, rotationPolicy } from "../../src/rotation/rules/policy.ts";
+import { checkAnnounced } from "../../src/rotation/rules/records.ts";
 import {
   beginWaits,
   earliestEndOfWait,
@@ -11,8 +11,8 @@ import {
   isWaitingForReplicas,
   noteWaits,
   replicasBehind,
-} from "../../src/rotation/waits.ts";
-import type { KeyRecord, Lease } from "../../src/store/store.ts";
+} from "../../src/rotation/rules/waits.ts";
+import type { KeyRecord, Lease } from "../../src/rotation/store/store.ts";
 import { day, frozen, hour, lease, record, second, start, states, waiting } from "./key-records.ts";
 
 const policy = rotationPolicy();

@@ -41,7 +41,7 @@ describe("each runtime takes what is best there", () => {
   ];
   for (const [name, [program, ...args], isSynchronous] of runtimes) {
     test(`${name}: ${isSynchronous ? "node:crypto, at once" : "Web Crypto"}, from the sources and from the build`, async () => {
-      const modules = [join(root, "src/signer/local.ts"), join(clone, "dist/signer/local.js")];
+      const modules = [join(root, "src/keys/signer/local.ts"), join(clone, "dist/keys/signer/local.js")];
       const script = `
         for (const module of ${JSON.stringify(modules.map((module) => pathToFileURL(module)))}) {
           const { localSign, localSigner } = await import(module);

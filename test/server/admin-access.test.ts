@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { refusalOf } from "../../src/server/admin-access.ts";
+import { refusalOf } from "../../src/service/admin/admin-access.ts";
 
 type Headers = Readonly<Record<string, string | undefined>>;
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
-import { type RunningServer, startHttpServer } from "../../src/server/http-server.ts";
+import { type RunningServer, startHttpServer } from "../../src/service/listen/http-server.ts";
 import { exchange, parseReplies } from "../support/wire.ts";
 
 const good = [

@@ -3,8 +3,8 @@ import { once } from "node:events";
 import { type IncomingMessage, type Server, createServer, get } from "node:http";
 import type { AddressInfo } from "node:net";
 import { type TestContext, describe, test } from "node:test";
-import type { Parts } from "../../src/page/page.ts";
-import { createLive } from "../../src/server/live.ts";
+import type { Parts } from "../../src/service/admin/page/page.ts";
+import { createLive } from "../../src/service/admin/page/live.ts";
 import { settled, simulatedClock } from "../support/simulated.ts";
 
 const empty = { glance: "", timeline: "", keys: "", replicas: "", answer: "", events: "" };

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { createLog } from "../../src/server/log.ts";
+import { createLog } from "../../src/service/config/log.ts";
 
 // A new line, a clear screen, its one-character form, a change of direction, a line separator.
 const odd = "a\n12:00:00 error b\u001b[2J\u009b2J\u202e\u2028";

@@ -5,10 +5,10 @@ import { closeSync, existsSync, openSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { describe, test } from "node:test";
-import { createLogger, fileWriter } from "../../src/server/logger.ts";
+import { createLogger, fileWriter } from "../../src/service/config/logger.ts";
 import { temporaryFolder } from "../support/service.ts";
 
-const source = import.meta.resolve("../../src/server/logger.ts");
+const source = import.meta.resolve("../../src/service/config/logger.ts");
 
 describe("a logger", () => {
   test("writes a line of JSON with level, time, fields and message", () => {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { nearest } from "../../src/server/nearest.ts";
+import { nearest } from "../../src/service/config/nearest.ts";
 
 const known = ["port", "host", "issuer", "jwksPath"];
 

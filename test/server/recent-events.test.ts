@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createLogger } from "../../src/server/logger.ts";
-import { recentEvents } from "../../src/server/recent-events.ts";
+import { createLogger } from "../../src/service/config/logger.ts";
+import { recentEvents } from "../../src/service/endpoint/recent-events.ts";
 import { simulatedClock } from "../support/simulated.ts";
 
 test("the newest 50 events are remembered, newest first, whatever the log leaves out", () => {

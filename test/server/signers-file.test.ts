@@ -3,8 +3,8 @@ import { chmod, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { inspect } from "node:util";
 import { describe, test } from "node:test";
-import { ConfigError } from "../../src/errors.ts";
-import { signersOf } from "../../src/server/signers.ts";
+import { ConfigError } from "../../src/base/errors.ts";
+import { signersOf } from "../../src/service/config/signers.ts";
 import { temporaryFolder } from "../support/service.ts";
 
 const secret = "a-secret";

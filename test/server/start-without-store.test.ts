@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { StoreError } from "../../src/errors.ts";
-import { createLogger } from "../../src/server/logger.ts";
-import type { PublicKeys } from "../../src/server/public-keys.ts";
-import type { ManagedKeys } from "../../src/server/run-manager.ts";
-import { startWithoutStore } from "../../src/server/start-without-store.ts";
-import type { ActiveKey } from "../../src/token/sign.ts";
+import { StoreError } from "../../src/base/errors.ts";
+import { createLogger } from "../../src/service/config/logger.ts";
+import type { PublicKeys } from "../../src/service/endpoint/public-keys.ts";
+import type { ManagedKeys } from "../../src/service/endpoint/run-manager.ts";
+import { startWithoutStore } from "../../src/service/endpoint/start-without-store.ts";
+import type { ActiveKey } from "../../src/library/token/sign.ts";
 import { settled, simulatedClock } from "../support/simulated.ts";
 
 const none: PublicKeys = { signing: [], encryption: [], isRotating: true };

@@ -5,7 +5,7 @@ import { chmodSync, lstatSync, mkdirSync, readdirSync, statSync, symlinkSync, wr
 import { type Server, createServer } from "node:net";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
-import { type SocketAddress, listenOnSocket } from "../../src/server/unix-socket.ts";
+import { type SocketAddress, listenOnSocket } from "../../src/service/listen/unix-socket.ts";
 import { skipped } from "../support/parts.ts";
 import { temporaryFolder } from "../support/service.ts";
 import { openSocket } from "../support/sign-socket.ts";

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { StoreError } from "../../src/errors.ts";
-import { watchedStore } from "../../src/server/watched-store.ts";
-import { memoryStore } from "../../src/store/memory.ts";
-import type { KeyStore } from "../../src/store/store.ts";
+import { StoreError } from "../../src/base/errors.ts";
+import { watchedStore } from "../../src/service/endpoint/watched-store.ts";
+import { memoryStore } from "../../src/rotation/store/memory.ts";
+import type { KeyStore } from "../../src/rotation/store/store.ts";
 import { settled, simulatedClock } from "../support/simulated.ts";
 
 function watched(over: Partial<KeyStore> = {}) {

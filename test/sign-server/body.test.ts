@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { IncomingMessage } from "node:http";
 import { test } from "node:test";
-import { TooLong, readBody } from "../../src/sign-server/body.ts";
+import { TooLong, readBody } from "../../src/service/signing/body.ts";
 
 test("a body that is here already has at most 64 KiB, too", async () => {
   const request = {} as IncomingMessage;

@@ -8,11 +8,11 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { once } from "node:events";
 import { after, before, describe, test } from "node:test";
-import { systemClock } from "../../src/clock.ts";
-import { SignerError } from "../../src/errors.ts";
-import { createAudit } from "../../src/sign-server/audit.ts";
-import { createKubernetesSigner } from "../../src/sign-server/kubernetes.ts";
-import type { SigningKeys } from "../../src/sign-server/signing-keys.ts";
+import { systemClock } from "../../src/base/clock.ts";
+import { SignerError } from "../../src/base/errors.ts";
+import { createAudit } from "../../src/service/signing/audit.ts";
+import { createKubernetesSigner } from "../../src/service/kubernetes/kubernetes.ts";
+import type { SigningKeys } from "../../src/service/signing/signing-keys.ts";
 import { skipWithout, skipped } from "../support/parts.ts";
 import { type RunningService, startService, temporaryFolder } from "../support/service.ts";
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createAudit } from "../../src/sign-server/audit.ts";
-import { createPlaces } from "../../src/sign-server/places.ts";
+import { createAudit } from "../../src/service/signing/audit.ts";
+import { createPlaces } from "../../src/service/signing/places.ts";
 import { simulatedClock } from "../support/simulated.ts";
 
 const busy = { code: "ERR_SIGNER_BUSY", retryable: true };

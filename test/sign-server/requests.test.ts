@@ -4,7 +4,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type TestContext, after, before, describe, test } from "node:test";
 import { decodeJwt, jwtVerify } from "jose";
-import { createRemoteKeySet } from "../../src/relying-party/index.ts";
+import { createRemoteKeySet } from "../../src/library/relying-party/index.ts";
 import { type RunningService, startService, temporaryFolder } from "../support/service.ts";
 import { askSocket, openSocket, requestText, signText } from "../support/sign-socket.ts";
 import type { WireReply } from "../support/wire.ts";

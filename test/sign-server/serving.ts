@@ -2,10 +2,10 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
-import { createAudit } from "../../src/sign-server/audit.ts";
-import { signHandler } from "../../src/sign-server/handler.ts";
-import { createKubernetesSigner } from "../../src/sign-server/kubernetes.ts";
-import { createSigningKeys } from "../../src/sign-server/signing-keys.ts";
+import { createAudit } from "../../src/service/signing/audit.ts";
+import { signHandler } from "../../src/service/signing/handler.ts";
+import { createKubernetesSigner } from "../../src/service/kubernetes/kubernetes.ts";
+import { createSigningKeys } from "../../src/service/signing/signing-keys.ts";
 import { type Replica, type World, issuer } from "../manager/world.ts";
 import { temporaryFolder } from "../support/service.ts";
 

@@ -3,10 +3,10 @@ import { once } from "node:events";
 import { test } from "node:test";
 import type { Worker } from "node:worker_threads";
 import type { CryptoKey } from "jose";
-import { verify } from "../../src/crypto/node.ts";
-import { signBeside } from "../../src/sign-server/sign-beside.ts";
+import { verify } from "../../src/keys/crypto/node.ts";
+import { signBeside } from "../../src/service/signing/sign-beside.ts";
 
-const beside = import.meta.resolve("../../src/sign-server/sign-beside.ts");
+const beside = import.meta.resolve("../../src/service/signing/sign-beside.ts");
 
 const pairOf = async (extractable = true): Promise<{ privateKey: CryptoKey; publicKey: CryptoKey }> =>
   crypto.subtle.generateKey({ name: "ECDSA", namedCurve: "P-256" }, extractable, ["sign", "verify"]);

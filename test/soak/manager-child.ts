@@ -4,12 +4,12 @@ import { appendFileSync, existsSync, rmSync, writeFileSync, writeSync } from "no
 import { createInterface } from "node:readline";
 import { setTimeout as wait } from "node:timers/promises";
 import { decodeProtectedHeader } from "jose";
-import type { Clock } from "../../src/clock.ts";
-import { JwksdError } from "../../src/errors.ts";
-import { createProvider } from "../../src/provider/provider.ts";
-import type { KeySink, ManagerEvent } from "../../src/manager/types.ts";
-import { createKeyManager } from "../../src/manager/manager.ts";
-import { sqliteStore } from "../../src/store/sqlite.ts";
+import type { Clock } from "../../src/base/clock.ts";
+import { JwksdError } from "../../src/base/errors.ts";
+import { createProvider } from "../../src/library/provider/provider.ts";
+import type { KeySink, ManagerEvent } from "../../src/rotation/manager/types.ts";
+import { createKeyManager } from "../../src/rotation/manager/manager.ts";
+import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import { soak } from "../support/soak.ts";
 
 const [command = "", path = "", wrappingKey = "", start = "0"] = process.argv.slice(2);

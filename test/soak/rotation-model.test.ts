@@ -2,13 +2,24 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isDeepStrictEqual } from "node:util";
 import fc from "fast-check";
-import { StateError } from "../../src/errors.ts";
-import { type Change, type View, advance, leaseNextForMs } from "../../src/rotation/advance.ts";
-import { type Command, announce, applyCommand } from "../../src/rotation/commands.ts";
-import { type RotationPolicy, cachedForSeconds, rotationPolicy, signWithinSeconds } from "../../src/rotation/policy.ts";
-import { activeKey, checkAnnounced, checkRecords, isRotating, publishedKeys } from "../../src/rotation/records.ts";
-import { noteWaits, replicasBehind } from "../../src/rotation/waits.ts";
-import type { Committed, KeyEvent, KeyRecord, KeyUse, Lease } from "../../src/store/store.ts";
+import { StateError } from "../../src/base/errors.ts";
+import { type Change, type View, advance, leaseNextForMs } from "../../src/rotation/rules/advance.ts";
+import { type Command, announce, applyCommand } from "../../src/rotation/rules/commands.ts";
+import {
+  type RotationPolicy,
+  cachedForSeconds,
+  rotationPolicy,
+  signWithinSeconds,
+} from "../../src/rotation/rules/policy.ts";
+import {
+  activeKey,
+  checkAnnounced,
+  checkRecords,
+  isRotating,
+  publishedKeys,
+} from "../../src/rotation/rules/records.ts";
+import { noteWaits, replicasBehind } from "../../src/rotation/rules/waits.ts";
+import type { Committed, KeyEvent, KeyRecord, KeyUse, Lease } from "../../src/rotation/store/store.ts";
 import { day, frozen, hour, newKey, second, start, year } from "../rotation/key-records.ts";
 import { soak } from "../support/soak.ts";
 

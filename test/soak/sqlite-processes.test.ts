@@ -8,7 +8,7 @@ import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
-import { sqliteStore } from "../../src/store/sqlite.ts";
+import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import { committed, tombstone } from "../support/records.ts";
 import { temporaryFolder } from "../support/service.ts";
 import { soak } from "../support/soak.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { test } from "node:test";
-import { shellWord } from "../../src/status/remedies.ts";
+import { shellWord } from "../../src/service/admin/remedies.ts";
 
 test("a shell takes a word as it is, whatever is in it", () => {
   const texts = [

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { rotationPolicy } from "../../src/rotation/policy.ts";
-import type { Known, KnownManager, ManagerHealth, StoreSeen } from "../../src/status/known.ts";
-import { statusOf } from "../../src/status/status.ts";
+import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
+import type { Known, KnownManager, ManagerHealth, StoreSeen } from "../../src/service/admin/known.ts";
+import { statusOf } from "../../src/service/admin/status.ts";
 import { day, hour, lease, record, second, start, waiting } from "../rotation/key-records.ts";
 
 const policy = rotationPolicy();

@@ -2,10 +2,10 @@
 import { rmSync, writeFileSync, writeSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { DatabaseSync } from "node:sqlite";
-import { JwksdError } from "../../src/errors.ts";
-import { postgresStores } from "../../src/store/postgres.ts";
-import { sqliteStore } from "../../src/store/sqlite.ts";
-import type { KeyStore } from "../../src/store/store.ts";
+import { JwksdError } from "../../src/base/errors.ts";
+import { postgresStores } from "../../src/rotation/store/postgres/postgres.ts";
+import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
+import type { KeyStore } from "../../src/rotation/store/store.ts";
 import { eventOf, tombstone } from "../support/records.ts";
 import { checkSteps, nextCommit } from "./steps.ts";
 

@@ -8,10 +8,10 @@ import { join } from "node:path";
 import { type TestContext, after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { inspect } from "node:util";
-import { JwksdError } from "../../src/errors.ts";
-import { rights } from "../../src/store/postgres-schema.ts";
-import { type PostgresStores, postgresStores } from "../../src/store/postgres.ts";
-import type { KeyStore } from "../../src/store/store.ts";
+import { JwksdError } from "../../src/base/errors.ts";
+import { rights } from "../../src/rotation/store/postgres/schema.ts";
+import { type PostgresStores, postgresStores } from "../../src/rotation/store/postgres/postgres.ts";
+import type { KeyStore } from "../../src/rotation/store/store.ts";
 import { type Cuttable, cuttable } from "../support/cuttable.ts";
 import { part, skipWithout } from "../support/parts.ts";
 import { type PostgresServer, startPostgres, startStandby } from "../support/postgres.ts";
@@ -101,7 +101,7 @@ test("without the package pg the error names what to install", async (t) => {
   cpSync(fileURLToPath(new URL("../../src", import.meta.url)), join(folder, "src"), { recursive: true });
   writeFileSync(join(folder, "package.json"), '{"type":"module"}');
   const script = `
-    const { postgresStores } = await import("./src/store/postgres.ts");
+    const { postgresStores } = await import("./src/rotation/store/postgres/postgres.ts");
     await postgresStores("postgres://127.0.0.1/a").catch(({ name, code, message }) => console.log(name, code, message));
   `;
   const stdout = execFileSync(process.execPath, ["--input-type=module", "-e", script], {

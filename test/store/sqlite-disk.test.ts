@@ -3,7 +3,7 @@ import { spawnSync } from "node:child_process";
 import { chmodSync, chownSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { sqliteStore } from "../../src/store/sqlite.ts";
+import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import { tombstone } from "../support/records.ts";
 import { part, skipWithout, skipped } from "../support/parts.ts";
 import { temporaryFolder } from "../support/service.ts";

@@ -5,11 +5,11 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
 import { inspect } from "node:util";
-import { type ErrorCode, StoreError } from "../../src/errors.ts";
-import { nodeSqlite } from "../../src/store/node-sqlite.ts";
-import { migrate } from "../../src/store/sqlite-schema.ts";
-import { sqliteStore } from "../../src/store/sqlite.ts";
-import type { KeyStore } from "../../src/store/store.ts";
+import { type ErrorCode, StoreError } from "../../src/base/errors.ts";
+import { nodeSqlite } from "../../src/rotation/store/sqlite/node-sqlite.ts";
+import { migrate } from "../../src/rotation/store/sqlite/schema.ts";
+import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
+import type { KeyStore } from "../../src/rotation/store/store.ts";
 import { committed, eventOf, tombstone } from "../support/records.ts";
 import { temporaryFolder } from "../support/service.ts";
 

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { KeyEvent, KeyRecord, KeyStore } from "../../src/store/store.ts";
+import type { KeyEvent, KeyRecord, KeyStore } from "../../src/rotation/store/store.ts";
 import { eventOf, tombstone } from "../support/records.ts";
 
 const recordsAt = (revision: number): KeyRecord[] => [

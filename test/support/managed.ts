@@ -1,17 +1,21 @@
 import { readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import * as jose from "jose";
-import { systemClock } from "../../src/clock.ts";
-import type { Change } from "../../src/rotation/advance.ts";
-import { type Command, type NewKey, applyCommand } from "../../src/rotation/commands.ts";
-import { makeLocalKey } from "../../src/manager/make-key.ts";
-import { type Owner, commandedBy } from "../../src/manager/owner.ts";
-import { rotationPolicy } from "../../src/rotation/policy.ts";
-import { compareAndSet } from "../../src/manager/compare-and-set.ts";
-import { type Vault, createVault } from "../../src/manager/vault.ts";
-import { type Wrapping, createWrapping as wrappingUnder, readWrappingKeys } from "../../src/manager/wrapping.ts";
-import type { Committed, KeyRecord, KeyStore, KeyUse, Snapshot, StoredEvent } from "../../src/store/store.ts";
-import { sqliteStore } from "../../src/store/sqlite.ts";
+import { systemClock } from "../../src/base/clock.ts";
+import type { Change } from "../../src/rotation/rules/advance.ts";
+import { type Command, type NewKey, applyCommand } from "../../src/rotation/rules/commands.ts";
+import { makeLocalKey } from "../../src/rotation/manager/make-key.ts";
+import { type Owner, commandedBy } from "../../src/rotation/custody/owner.ts";
+import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
+import { compareAndSet } from "../../src/rotation/manager/compare-and-set.ts";
+import { type Vault, createVault } from "../../src/rotation/custody/vault.ts";
+import {
+  type Wrapping,
+  createWrapping as wrappingUnder,
+  readWrappingKeys,
+} from "../../src/rotation/custody/wrapping.ts";
+import type { Committed, KeyRecord, KeyStore, KeyUse, Snapshot, StoredEvent } from "../../src/rotation/store/store.ts";
+import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import { committed } from "./records.ts";
 
 /** What a store holds. */
@@ -30,7 +34,7 @@ export async function readStore(path: string): Promise<Stored> {
   }
 }
 
-export { newWrappingKey } from "../../src/manager/wrapping.ts";
+export { newWrappingKey } from "../../src/rotation/custody/wrapping.ts";
 
 /** What a store with these wrapping keys wraps its private keys with. */
 export const createWrapping = async (wrappingKeys: readonly string[], issuer: string): Promise<Wrapping> =>

@@ -1,4 +1,4 @@
-import type { Committed, KeyEvent, KeyRecord, KeyStore } from "../../src/store/store.ts";
+import type { Committed, KeyEvent, KeyRecord, KeyStore } from "../../src/rotation/store/store.ts";
 
 /** A tombstone as most records of an old store are, made from its kid. */
 export const tombstone = (kid: string): KeyRecord => ({

@@ -12,8 +12,8 @@ import { Command } from "commander";
 import type { Io } from "../../src/cli/io.ts";
 import { run } from "../../src/cli/run.ts";
 import { addSettings, settingsFrom } from "../../src/cli/settings-options.ts";
-import { createLog } from "../../src/server/log.ts";
-import { startService as startServiceHere } from "../../src/server/service.ts";
+import { createLog } from "../../src/service/config/log.ts";
+import { startService as startServiceHere } from "../../src/service/endpoint/service.ts";
 import { named } from "./keys.ts";
 
 /** The one executable, to be tested in place of the sources. */

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { Clock } from "../../src/clock.ts";
+import type { Clock } from "../../src/base/clock.ts";
 import { type NamedKey, named, withoutPrivate } from "./keys.ts";
 
 /** A clock that stands still until it is told to go on. */

@@ -1,6 +1,6 @@
 // @ts-expect-error There are no types for it here.
 import { env } from "cloudflare:workers";
-import { type KeySetState, type RemoteKeySet, createRemoteKeySet } from "../../src/relying-party/index.ts";
+import { type KeySetState, type RemoteKeySet, createRemoteKeySet } from "../../src/library/relying-party/index.ts";
 import { verifyByBoth } from "./verifier.ts";
 
 interface Settings {

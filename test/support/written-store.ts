@@ -1,6 +1,6 @@
-import { type Clock, systemClock } from "../../src/clock.ts";
-import { checkRevision } from "../../src/store/check.ts";
-import { memoryStore } from "../../src/store/memory.ts";
+import { type Clock, systemClock } from "../../src/base/clock.ts";
+import { checkRevision } from "../../src/rotation/store/check.ts";
+import { memoryStore } from "../../src/rotation/store/memory.ts";
 import type {
   CommitOptions,
   Committed,
@@ -9,7 +9,7 @@ import type {
   KeyStore,
   Snapshot,
   StoredEvent,
-} from "../../src/store/store.ts";
+} from "../../src/rotation/store/store.ts";
 
 /** A store that somebody else can write as well, byte by byte, past every rule: as whoever can write its file. */
 export class WrittenStore implements KeyStore {

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import * as jose from "jose";
 import { SignerError } from "../../src/index.ts";
-import { guardSigner } from "../../src/signer/guard.ts";
+import { guardSigner } from "../../src/keys/signer/guard.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import { settled, simulatedClock } from "../support/simulated.ts";
 import { signature } from "./compact.ts";

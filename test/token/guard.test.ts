@@ -12,7 +12,7 @@ import {
   SignerError,
   localSigner,
 } from "../../src/index.ts";
-import { type GuardedSign, guardSigner } from "../../src/signer/guard.ts";
+import { type GuardedSign, guardSigner } from "../../src/keys/signer/guard.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import { type SimulatedClock, settled, simulatedClock } from "../support/simulated.ts";
 import { signature, verdict } from "./compact.ts";

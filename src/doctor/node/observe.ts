@@ -1,4 +1,4 @@
-import { FetchError } from "../../errors.ts";
+import { FetchError } from "../../base/errors.ts";
 import { isObject, readJson } from "../document.ts";
 import { field, setResponse, wellKnown } from "../exchange.ts";
 import type { Exchange, Observations, Probes } from "../observations.ts";

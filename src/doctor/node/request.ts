@@ -4,10 +4,10 @@ import { lookup } from "node:dns/promises";
 import type { TLSSocket } from "node:tls";
 import { brotliDecompressSync, gunzipSync, inflateSync } from "node:zlib";
 import ipaddr from "ipaddr.js";
-import { abortable } from "../../async.ts";
-import { isPublicAddress } from "../../node/guarded-fetch.ts";
-import { addressesOf, limitInformational, lookupOf } from "../../node/outgoing.ts";
-import type { Address } from "../../node/host-addresses.ts";
+import { abortable } from "../../base/async.ts";
+import { isPublicAddress } from "../../library/node/guarded-fetch.ts";
+import { addressesOf, limitInformational, lookupOf } from "../../library/node/outgoing.ts";
+import type { Address } from "../../library/node/host-addresses.ts";
 import type { Exchange, Failure } from "../observations.ts";
 
 // An import of node:http loads undici as well, which takes longer than all that the doctor needs.

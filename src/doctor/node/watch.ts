@@ -1,7 +1,7 @@
 import { decodeJwt } from "jose/jwt/decode";
 import { decodeProtectedHeader } from "jose/decode/protected_header";
-import { sleep } from "../../async.ts";
-import type { Clock } from "../../clock.ts";
+import { sleep } from "../../base/async.ts";
+import type { Clock } from "../../base/clock.ts";
 import { field, sameBytes } from "../exchange.ts";
 import type { Exchange, Look, Observations, SeenToken } from "../observations.ts";
 import { type Seen, type State, stateOf } from "../sequence.ts";

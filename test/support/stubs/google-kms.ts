@@ -1,5 +1,5 @@
 import { createPrivateKey, createPublicKey, verify } from "node:crypto";
-import { crc32c } from "../../../src/kms/google-crc32c.ts";
+import { crc32c } from "../../../src/keys/kms/google-crc32c.ts";
 import { rsaKey } from "../keys.ts";
 import { type ServiceKey, derOf, serviceKey } from "./ecdsa.ts";
 import { Refusal, type StubAnswer, type StubRequest, type StubServer, stubServer } from "./stub-server.ts";

@@ -1,0 +1,140 @@
+// One contestant of the flood, on a simulated clock: `node flood-run.ts NAME PHASE_SECONDS` prints a FloodResult.
+import { mock } from "node:test";
+import { JwtVerifier } from "aws-jwt-verify";
+import { SimpleJwksCache } from "aws-jwt-verify/jwk";
+import buildGetJwks from "get-jwks";
+import { createRemoteJWKSet } from "jose";
+import jwksClient from "jwks-rsa";
+import { createProvider, localSigner } from "../src/index.ts";
+import { createRemoteKeySet } from "../src/library/relying-party/index.ts";
+
+export interface FloodResult {
+  readonly name: string;
+  /** In ten minutes. */
+  readonly fetches: number;
+  /** Valid tokens in the two minutes after the rotation, and how many of them were refused. */
+  readonly valid: number;
+  readonly refused: number;
+}
+
+/** Finds the key of a kid, or rejects. `valid` says that the token came straight from the token endpoint. */
+type FindKey = (kid: string, valid: boolean) => unknown;
+
+const issuer = "https://op.example";
+const jwksUri = `${issuer}/jwks`;
+
+/** Each with its own defaults, and the rate limit that its documentation offers where there is one. */
+export const contestants: Readonly<Record<string, () => FindKey>> = {
+  "jwksd, fromTokenEndpoint": () => {
+    const keys = createRemoteKeySet({ jwksUri });
+    return (kid, valid) => (valid ? keys.fromTokenEndpoint : keys)({ alg: "ES256", kid });
+  },
+  "jwksd, getKey": () => {
+    const keys = createRemoteKeySet({ jwksUri });
+    return (kid) => keys({ alg: "ES256", kid });
+  },
+  jose: () => {
+    const keys = createRemoteJWKSet(new URL(jwksUri));
+    return (kid) => keys({ alg: "ES256", kid }, { payload: "", signature: "" });
+  },
+  "jwks-rsa": () => {
+    const keys = jwksClient({
+      jwksUri,
+      fetcher: async (uri) => (await fetch(uri)).json() as Promise<{ keys: object }>,
+    });
+    return (kid) => keys.getSigningKey(kid);
+  },
+  "jwks-rsa, rateLimit": () => {
+    const keys = jwksClient({
+      jwksUri,
+      rateLimit: true,
+      fetcher: async (uri) => (await fetch(uri)).json() as Promise<{ keys: object }>,
+    });
+    return (kid) => keys.getSigningKey(kid);
+  },
+  "get-jwks": () => {
+    const keys = buildGetJwks({ jwksPath: "jwks" });
+    return (kid) => keys.getPublicKey({ domain: issuer, alg: "ES256", kid });
+  },
+  "aws-jwt-verify": () => {
+    const jwksCache = new SimpleJwksCache({ fetcher: { fetch: async (uri) => (await fetch(uri)).arrayBuffer() } });
+    JwtVerifier.create({ issuer, audience: null, jwksUri }, { jwksCache });
+    return (kid) => jwksCache.getJwk(jwksUri, { header: { alg: "ES256", kid }, payload: {} });
+  },
+};
+
+const tickMs = 20;
+const minuteMs = 60_000;
+const lengthMs = 10 * minuteMs;
+
+if (import.meta.main)
+  console.log(JSON.stringify(await run(process.argv[2] ?? "", 5 * minuteMs + Number(process.argv[3]) * 1000)));
+
+async function run(name: string, rotationMs: number): Promise<FloodResult> {
+  const [before, after] = await Promise.all([entry("before"), entry("after")]);
+  const provider = await createProvider({ issuer, keyset: [before] });
+  let fetches = 0;
+  globalThis.fetch = async (input, init) => {
+    fetches += 1;
+    return provider.fetch(new Request(input, init));
+  };
+  const settle = realSettle();
+  mock.timers.enable({ apis: ["Date", "setTimeout", "setInterval"], now: Date.now() });
+  let elapsedMs = 0;
+  // Not everything reads the time from Date.
+  const start = performance.now();
+  performance.now = () => start + elapsedMs;
+  const hrStart = process.hrtime();
+  process.hrtime = Object.assign(
+    (since: [number, number] = [0, 0]): [number, number] => {
+      const now = hrStart[0] * 1e9 + hrStart[1] + elapsedMs * 1e6 - (since[0] * 1e9 + since[1]);
+      return [Math.floor(now / 1e9), now % 1e9];
+    },
+    { bigint: () => BigInt(hrStart[0] * 1e9 + hrStart[1] + elapsedMs * 1e6) },
+  );
+
+  const findKey = contestants[name]?.();
+  if (findKey === undefined) throw new Error(`there is no contestant "${name}"`);
+  let valid = 0;
+  let refused = 0;
+  const pending: Promise<void>[] = [];
+  await findKey("before", true);
+  for (let tick = 0; elapsedMs < lengthMs; tick += 1) {
+    elapsedMs += tickMs;
+    mock.timers.tick(tickMs);
+    if (elapsedMs === rotationMs) await provider.update({ keyset: [after, before] });
+    void attempt(findKey, `made-up-${tick}`, false);
+    if (elapsedMs % 1000 === 500) {
+      const counts = elapsedMs > rotationMs && elapsedMs < rotationMs + 2 * minuteMs;
+      if (counts) valid += 1;
+      const kid = elapsedMs > rotationMs ? "after" : "before";
+      pending.push(attempt(findKey, kid, true).then((found) => void (refused += counts && !found ? 1 : 0)));
+    }
+    await settle();
+  }
+  mock.timers.tick(minuteMs);
+  await Promise.all(pending);
+  return { name, fetches, valid, refused };
+}
+
+async function attempt(findKey: FindKey, kid: string, valid: boolean): Promise<boolean> {
+  try {
+    await findKey(kid, valid);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Lets everything that waits for no time go on: some of it needs several turns of the event loop. */
+function realSettle(): () => Promise<void> {
+  const turn = setImmediate;
+  return async () => {
+    for (let turns = 0; turns < 4; turns += 1) await new Promise<void>((resolve) => turn(resolve));
+  };
+}
+
+async function entry(keyId: string) {
+  const pair = await crypto.subtle.generateKey({ name: "ECDSA", namedCurve: "P-256" }, true, ["sign", "verify"]);
+  return { keyId, signer: await localSigner(pair) };
+}

@@ -1,0 +1,301 @@
+import { spawn } from "node:child_process";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { systemClock } from "../src/base/clock.ts";
+import { compareAndSet } from "../src/rotation/manager/compare-and-set.ts";
+import { createKeyManager } from "../src/rotation/manager/manager.ts";
+import { type Command, applyCommand } from "../src/rotation/rules/commands.ts";
+import { rotationPolicy } from "../src/rotation/rules/policy.ts";
+import { postgresStores } from "../src/rotation/store/postgres/postgres.ts";
+import type { KeyStore } from "../src/rotation/store/store.ts";
+import { keyFor, newWrappingKey, noIssuer, vaultOf } from "../test/support/managed.ts";
+import { type PostgresServer, startPgBouncer, startPostgres } from "../test/support/postgres.ts";
+import type { Plan } from "./comparisons.ts";
+import { type Server, median, start } from "./measure.ts";
+import { type Goal, type Section, table } from "./report.ts";
+import { fill, sealed, timed, touch } from "./rotation.ts";
+
+const main = fileURLToPath(new URL("../src/cli/main.ts", import.meta.url));
+const manyIssuers = fileURLToPath(new URL("many-issuers.ts", import.meta.url));
+const issuer = "https://login.example.com";
+const replicaCount = 10;
+
+/** One part of the section. */
+interface Part {
+  readonly text: string;
+  readonly goals: readonly Goal[];
+}
+
+/** What replicas over PostgreSQL cost: how soon they follow, what they ask when nothing happens, and what many of everything change. */
+export async function replicas({ rounds }: Plan): Promise<Section> {
+  const server = await startPostgres([
+    "shared_preload_libraries = 'pg_stat_statements'",
+    "pg_stat_statements.track_utility = on",
+    "max_connections = 200",
+  ]);
+  const folder = await mkdtemp(join(tmpdir(), "jwksd-bench-replicas-"));
+  try {
+    const wrappingKey = newWrappingKey();
+    await writeFile(join(folder, "wrapping.key"), `${wrappingKey}\n`, { mode: 0o600 });
+    const parts = [
+      await toTheWire(server, folder, wrappingKey, rounds * 4),
+      await idle(server, folder, rounds * 10),
+      await issuers(server, wrappingKey, rounds === 1 ? 200 : 10_000),
+      await leases(server, wrappingKey, rounds * 10),
+      await tombstones(server, wrappingKey, rounds * 10),
+    ];
+    return {
+      title: "Replicas over PostgreSQL",
+      text: parts.map(({ text }) => text).join("\n\n"),
+      goals: parts.flatMap(({ goals }) => goals),
+    };
+  } finally {
+    await server.stop();
+    await rm(folder, { recursive: true });
+  }
+}
+
+function database(server: PostgresServer, name: string): string {
+  server.sql(`CREATE DATABASE ${name}`);
+  server.sql("CREATE EXTENSION pg_stat_statements", name);
+  return server.url(name);
+}
+
+function serve(url: string, folder: string, name: string): Promise<Server> {
+  const keys = ["--store", url, "--issuer", issuer, "--wrapping-key-file", join(folder, "wrapping.key")];
+  const own = ["--data", join(folder, name), "--replica-name", name, "--port", "0", "--admin", "off", "--json-logs"];
+  return start([process.execPath, main, "serve", ...keys, ...own]);
+}
+
+// ---- how soon replicas follow
+
+async function toTheWire(server: PostgresServer, folder: string, wrappingKey: string, rounds: number): Promise<Part> {
+  const url = database(server, "wire");
+  const bouncer = await startPgBouncer(server);
+  const rows: string[][] = [];
+  const goals: Goal[] = [];
+  try {
+    for (const [name, through] of [
+      ["with NOTIFY", url],
+      ["with polling alone (PgBouncer in transaction mode)", bouncer.url("wire")],
+    ] as const) {
+      const running: Server[] = [];
+      for (let index = 0; index < replicaCount; index += 1) running.push(await serve(through, folder, `r${index}`));
+      const times = await follow(through, running, wrappingKey, rounds);
+      await Promise.all(running.map((each) => each.stop()));
+      const sorted = times.toSorted((a, b) => a - b);
+      const p99 = sorted[Math.ceil(sorted.length * 0.99) - 1] ?? Number.NaN;
+      rows.push([name, median(times).toFixed(0), p99.toFixed(0), `${times.length}`]);
+      goals.push({
+        name: `commit to the wire on ${replicaCount} replicas ${name}: p99 within ${name === "with NOTIFY" ? "a second" : "two seconds"}`,
+        reached: p99 < (name === "with NOTIFY" ? 1_000 : 2_000),
+        measured: `${median(times).toFixed(0)} ms, p99 ${p99.toFixed(0)} ms`,
+      });
+    }
+  } finally {
+    await bouncer.stop();
+  }
+  const text = `From a commit by another process to the first reply of each of ${replicaCount} replicas that shows it, all on one core; milliseconds:`;
+  return { text: [text, table(["", "median", "p99", "samples"], rows)].join("\n\n"), goals };
+}
+
+async function etag({ url }: Server): Promise<string | null> {
+  const reply = await fetch(url);
+  await reply.arrayBuffer();
+  return reply.headers.get("etag");
+}
+
+async function follow(url: string, servers: readonly Server[], wrappingKey: string, rounds: number): Promise<number[]> {
+  const stores = await postgresStores(url);
+  const { store } = await vaultOf(stores.store(issuer), [wrappingKey], { issuer, isChosen: true });
+  const times: number[] = [];
+  try {
+    for (let round = 0; round < rounds; round += 1) {
+      const key = await keyFor(wrappingKey, issuer);
+      for (const command of [{ type: "announce", key } as const, { type: "remove", kid: key.kid } as const]) {
+        // At any time of their polls.
+        await new Promise((resolve) => setTimeout(resolve, Math.random() * 1_000));
+        const before = await Promise.all(servers.map(etag));
+        const doneMs = await commit(store, command);
+        await Promise.all(
+          servers.map(async (server, index) => {
+            while ((await etag(server)) === before[index]) {
+              if (performance.now() > doneMs + 10_000) throw new Error("nothing changes");
+              await new Promise((resolve) => setTimeout(resolve, 5));
+            }
+            times.push(performance.now() - doneMs);
+          }),
+        );
+      }
+    }
+  } finally {
+    await stores.close();
+  }
+  return times;
+}
+
+/** Gives when it was done. */
+async function commit(store: KeyStore, command: Command): Promise<number> {
+  await compareAndSet(store, ({ records, now }) => applyCommand(records, command, rotationPolicy(), now), {
+    clock: systemClock,
+  });
+  return performance.now();
+}
+
+// ---- what they ask when nothing happens
+
+async function idle(server: PostgresServer, folder: string, seconds: number): Promise<Part> {
+  const url = database(server, "idle");
+  const replica = await serve(url, folder, "idle");
+  server.sql("SELECT pg_stat_statements_reset()", "idle");
+  await new Promise((resolve) => setTimeout(resolve, seconds * 1000));
+  const calls = callsOf(server, "idle");
+  await replica.stop();
+  const perMinute = (calls * 60) / seconds;
+  const measured = `${perMinute.toFixed(1)}, counted over ${seconds} s`;
+  return {
+    text: `An idle replica asks the database ${perMinute.toFixed(0)} times a minute: one poll a second, and a renewal of its lease every ten minutes.`,
+    goals: [{ name: "queries of an idle replica in a minute: at most 70", reached: perMinute <= 70, measured }],
+  };
+}
+
+const statements = (name: string): string =>
+  `FROM pg_stat_statements WHERE dbid = (SELECT oid FROM pg_database WHERE datname = '${name}') AND query NOT LIKE '%pg_stat_statements%'`;
+
+const callsOf = (server: PostgresServer, name: string): number =>
+  Number(server.sql(`SELECT coalesce(sum(calls), 0) ${statements(name)}`, name)[0]);
+
+// ---- many of everything
+
+interface Many {
+  readonly startMs: number;
+  /** KiB for each issuer. */
+  readonly heap: number;
+  readonly rss: number;
+  /** Of one core. */
+  readonly idleCpu: number;
+}
+
+async function issuers(server: PostgresServer, wrappingKey: string, most: number): Promise<Part> {
+  const rows: string[][] = [];
+  let [last, pollMs, perMinute] = [undefined as Many | undefined, 0, 0];
+  for (const count of [most / 10, most]) {
+    const name = `issuers_${count}`;
+    const url = database(server, name);
+    const seconds = 30;
+    const first = await startMany(url, wrappingKey, count, 0);
+    last = await startMany(url, wrappingKey, count, seconds, () => {
+      server.sql("SELECT pg_stat_statements_reset()", name);
+    });
+    pollMs = Number(server.sql(`SELECT mean_exec_time ${statements(name)} AND query LIKE '%fingerprint%'`, name)[0]);
+    perMinute = (callsOf(server, name) * 60) / seconds;
+    const { startMs, heap, rss, idleCpu } = last;
+    const times = [first.startMs, startMs, pollMs].map((ms) => ms.toFixed(2));
+    const rest = [heap.toFixed(0), rss.toFixed(0), (idleCpu * 100).toFixed(1), perMinute.toFixed(0)];
+    rows.push([count.toLocaleString("en"), ...times, ...rest]);
+  }
+  const head = ["issuers", "first start", "start", "poll in the server"].concat([
+    "heap KiB",
+    "RSS KiB",
+    "CPU %, idle",
+    "queries/min, idle",
+  ]);
+  return {
+    text: `One process with so many issuers in one database; start and memory for each issuer, times in milliseconds:\n\n${table(head, rows)}`,
+    goals: [
+      {
+        name: `${most.toLocaleString("en")} issuers: a poll within 10 ms`,
+        reached: pollMs <= 10,
+        measured: `${pollMs.toFixed(2)} ms, ${(last?.heap ?? 0).toFixed(0)} KiB of heap and ${(last?.startMs ?? 0).toFixed(1)} ms of start for each issuer`,
+      },
+    ],
+  };
+}
+
+async function startMany(
+  url: string,
+  wrappingKey: string,
+  count: number,
+  idleSeconds: number,
+  onIdle: () => void = () => {},
+): Promise<Many> {
+  const args = ["--expose-gc", manyIssuers, url, wrappingKey, `${count}`, `${idleSeconds}`];
+  const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit"] });
+  for await (const line of createInterface({ input: child.stdout })) {
+    if (line !== "idle") return JSON.parse(line) as Many;
+    onIdle();
+  }
+  throw new Error("the process of many issuers ended early");
+}
+
+async function leases(server: PostgresServer, wrappingKey: string, rounds: number): Promise<Part> {
+  const url = database(server, "leases");
+  const stores = await postgresStores(url);
+  const store = await sealed(stores.store(issuer), wrappingKey);
+  await fill(store, wrappingKey, 0);
+  const rows: string[][] = [];
+  const medians: number[] = [];
+  for (const count of [1, 1_000]) {
+    server.sql(
+      `INSERT INTO jwksd.leases (issuer_id, id, name, publishes, signs_with, for_ms, until)
+       SELECT 1, n::text, n::text, 1, '[]', 1, 4102444800000 FROM generate_series(1, ${count}) AS n ON CONFLICT DO NOTHING`,
+      "leases",
+    );
+    const times = { load: [] as number[], renew: [] as number[], commit: [] as number[] };
+    for (let round = 0; round < rounds; round += 1) {
+      const { revision, records, leases } = await timed(times.load, () => store.load());
+      await timed(times.renew, () => store.renew({ id: "1", publishes: 1, signsWith: [] }, 1e9));
+      await timed(times.commit, () => store.commit(revision, records, [], { leases }));
+    }
+    medians.push(median(times.commit));
+    rows.push([count.toLocaleString("en"), ...Object.values(times).map((each) => median(each).toFixed(1))]);
+  }
+  await stores.close();
+  const commitMs = medians.at(-1) ?? Number.NaN;
+  return {
+    text: `So many leases of one issuer; milliseconds, medians. The commit relies on all of them:\n\n${table(["leases", "load", "renew", "commit"], rows)}`,
+    goals: [
+      {
+        name: "a commit that relies on 1,000 leases: within 50 ms",
+        reached: commitMs <= 50,
+        measured: `${commitMs.toFixed(1)} ms`,
+      },
+    ],
+  };
+}
+
+async function tombstones(server: PostgresServer, wrappingKey: string, rounds: number): Promise<Part> {
+  const stores = await postgresStores(database(server, "tombstones"));
+  const rows: string[][] = [];
+  const steps: number[] = [];
+  for (const count of [200, 1_000, 5_000]) {
+    const store = await sealed(stores.store(`https://${count}.example`), wrappingKey);
+    await fill(store, wrappingKey, count);
+    const times = { start: [] as number[], step: [] as number[] };
+    for (let round = 0; round < Math.ceil(rounds / 5); round += 1) {
+      const cold = stores.store(`https://${count}.example`);
+      const options = { issuer: noIssuer, store: cold, wrappingKeys: [wrappingKey] };
+      const manager = await timed(times.start, () => createKeyManager(options));
+      await manager.close();
+    }
+    await touch(store);
+    for (let round = 0; round < rounds; round += 1) await timed(times.step, () => touch(store));
+    steps.push(median(times.step));
+    rows.push([count.toLocaleString("en"), ...Object.values(times).map((each) => median(each).toFixed(1))]);
+  }
+  await stores.close();
+  const [few = Number.NaN, , many = Number.NaN] = steps;
+  return {
+    text: `Tombstones of so many removed keys; milliseconds, medians. A step loads what has changed, and commits it:\n\n${table(["tombstones", "start a manager", "step"], rows)}`,
+    goals: [
+      {
+        name: "a step in PostgreSQL with 5,000 tombstones: at most 1.5 times as long as with 200",
+        reached: many <= few * 1.5,
+        measured: `${many.toFixed(1)} ms, ${few.toFixed(1)} ms with 200`,
+      },
+    ],
+  };
+}

@@ -1,0 +1,171 @@
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { createKeyManager } from "../src/rotation/manager/manager.ts";
+import type { KeyRecord, KeyStore } from "../src/rotation/store/store.ts";
+import { sqliteStore } from "../src/rotation/store/sqlite/sqlite.ts";
+import { commandStore, keyFor, newWrappingKey, noIssuer, vaultOf } from "../test/support/managed.ts";
+import type { Plan } from "./comparisons.ts";
+import { median, start } from "./measure.ts";
+import { type Section, table } from "./report.ts";
+
+const counts = [200, 1_000, 5_000] as const;
+const main = fileURLToPath(new URL("../src/cli/main.ts", import.meta.url));
+
+/** Medians in milliseconds. */
+interface Measured {
+  readonly count: number;
+  readonly open: number;
+  readonly manager: number;
+  readonly step: number;
+  readonly follow: number;
+  readonly wire: number;
+}
+
+/** A store in SQLite whose keys have rotated so often: what opening it, a step, and a step of another process cost. */
+export async function rotation({ rounds }: Plan): Promise<Section> {
+  const results: Measured[] = [];
+  for (const count of counts) results.push(await measure(count, rounds * 3));
+  const of = (count: number): Measured => results.find((result) => result.count === count) as Measured;
+  const rows = results.map(({ count, open, manager, step, follow, wire }) =>
+    [count.toLocaleString("en")].concat([open, manager, step, follow, wire].map((ms) => ms.toFixed(1))),
+  );
+  const { wire } = of(1_000);
+  // Five times as many may take five times as long, and half as long again for what the machine does meanwhile.
+  const growth = (["open", "manager"] as const).map((what) => of(5_000)[what] / of(1_000)[what]);
+  const [few, many] = [of(200), of(5_000)];
+  return {
+    title: "Rotation",
+    text: [
+      "A store in SQLite with the tombstones of so many removed keys, beside the active key; milliseconds, medians:",
+      table(["tombstones", "open and load", "start a manager", "step", "load of one", "commit to the wire"], rows),
+    ].join("\n\n"),
+    goals: [
+      {
+        name: "commit by another process to the wire: within a second",
+        reached: wire < 1_000,
+        measured: `${Math.round(wire)} ms with 1,000 tombstones`,
+      },
+      {
+        name: "a start with 5,000 tombstones to 1,000: at most 7.5 times as long",
+        reached: Math.max(...growth) <= 7.5,
+        measured: growth.map((times) => times.toFixed(2)).join(", "),
+      },
+      {
+        name: "a step in SQLite with 5,000 tombstones: at most 1.5 times as long as with 200",
+        reached: many.step <= few.step * 1.5 && many.follow <= few.follow * 1.5,
+        measured: `${many.step.toFixed(1)} ms to ${few.step.toFixed(1)}, ${many.follow.toFixed(1)} ms to ${few.follow.toFixed(1)} for a process that loads it`,
+      },
+    ],
+  };
+}
+
+async function measure(count: number, rounds: number): Promise<Measured> {
+  const folder = await mkdtemp(join(tmpdir(), "jwksd-bench-rotation-"));
+  try {
+    const wrappingKey = newWrappingKey();
+    const path = join(folder, "keys.db");
+    await writeFile(join(folder, "wrapping.key"), `${wrappingKey}\n`, { mode: 0o600 });
+    const filled = await sqliteStore(path);
+    await fill(await sealed(filled, wrappingKey), wrappingKey, count);
+    await filled.close();
+    const times = { open: [] as number[], manager: [] as number[], step: [] as number[], follow: [] as number[] };
+    for (let round = 0; round < rounds; round += 1) {
+      const store = await timed(times.open, async () => {
+        const store = await sqliteStore(path);
+        await store.load();
+        return store;
+      });
+      const options = { issuer: noIssuer, store, wrappingKeys: [wrappingKey] };
+      const manager = await timed(times.manager, () => createKeyManager(options));
+      await manager.close();
+      await store.close();
+    }
+    const running = [await sqliteStore(path), await sqliteStore(path)];
+    const [one, other] = (await Promise.all(running.map((store) => sealed(store, wrappingKey)))) as [
+      KeyStore,
+      KeyStore,
+    ];
+    await Promise.all([one.load(), other.load()]);
+    for (let round = 0; round < rounds * 3; round += 1) {
+      await timed(times.step, () => touch(one));
+      await timed(times.follow, () => other.load());
+    }
+    for (const store of running) await store.close();
+    const wire = await toTheWire(folder, path, wrappingKey, rounds);
+    const { open, manager, step, follow } = times;
+    const steps = { step: median(step), follow: median(follow) };
+    return { count, open: median(open), manager: median(manager), ...steps, wire: median(wire) };
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+}
+
+export async function timed<T>(times: number[], action: () => Promise<T>): Promise<T> {
+  const begunMs = performance.now();
+  const result = await action();
+  times.push(performance.now() - begunMs);
+  return result;
+}
+
+/** As whoever holds the wrapping key sees it, for keys of {@link noIssuer}. */
+export async function sealed(store: KeyStore, wrappingKey: string): Promise<KeyStore> {
+  return (await vaultOf(store, [wrappingKey], { issuer: noIssuer, isChosen: true })).store;
+}
+
+/** As if keys had rotated so often. */
+export async function fill(store: KeyStore, wrappingKey: string, count: number): Promise<void> {
+  const now = Date.now();
+  // 32 random bytes are as long as a thumbprint and a coordinate.
+  const times = { announcedAt: now - 9_000, activatedAt: now - 8_000, retiredAt: now - 7_000, endedAt: now - 6_000 };
+  const tombstones = Array.from({ length: count }, (): KeyRecord => {
+    const publicJwk = { kty: "EC", crv: "P-256", x: newWrappingKey(), y: newWrappingKey() } as const;
+    return { kid: newWrappingKey(), use: "sig", alg: "ES256", state: "removed", ...times, publicJwk };
+  });
+  const key = await keyFor(wrappingKey);
+  const active: KeyRecord = { ...key, state: "active", unannounced: true, announcedAt: now, activatedAt: now };
+  const event = {
+    at: now,
+    type: "removed",
+    use: "sig",
+    reason: "no token that it signed can be valid any more",
+  } as const;
+  const events = tombstones.map(({ kid }) => Object.assign({ kid }, event));
+  await store.commit(0, [...tombstones, active], events);
+}
+
+/** Load, change one record, commit: what every planned step does. */
+export async function touch(store: KeyStore): Promise<void> {
+  const { revision, records } = await store.load();
+  const active = records.at(-1) as KeyRecord;
+  const changed = { ...active, activatedAt: (active.activatedAt ?? 0) + 1 };
+  const event = { at: Date.now(), type: "rewrapped", kid: active.kid, use: "sig", reason: "benchmark" } as const;
+  await store.commit(revision, [...records.slice(0, -1), changed], [event]);
+}
+
+/** From the commit of a command by this process to the first reply of the service that shows it. */
+async function toTheWire(folder: string, path: string, wrappingKey: string, rounds: number): Promise<number[]> {
+  const args = ["serve", "--data", folder, "--issuer", noIssuer, "--port", "0", "--admin", "off", "--json-logs"];
+  const server = await start([process.execPath, main, ...args]);
+  const etag = async (): Promise<string | null> => {
+    const reply = await fetch(server.url);
+    await reply.arrayBuffer();
+    return reply.headers.get("etag");
+  };
+  const times: number[] = [];
+  try {
+    for (let round = 0; round < rounds; round += 1) {
+      const key = await keyFor(wrappingKey);
+      for (const command of [{ type: "announce", key } as const, { type: "remove", kid: key.kid } as const]) {
+        const before = await etag();
+        const { doneMs } = await commandStore(path, command);
+        while ((await etag()) === before) if (performance.now() > doneMs + 10_000) throw new Error("nothing changes");
+        times.push(performance.now() - doneMs);
+      }
+    }
+  } finally {
+    await server.stop();
+  }
+  return times;
+}

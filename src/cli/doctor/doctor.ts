@@ -1,0 +1,177 @@
+import { readFile } from "node:fs/promises";
+import { Command, InvalidArgumentError, Option } from "commander";
+import { atLeast, severities } from "../../doctor/finding.ts";
+import { type Code, type Observations, type Severity, codes, examine } from "../../doctor/index.ts";
+import { type Happening, type ObserveOptions, observe, observeBody } from "../../doctor/node/index.ts";
+import { ConfigError, ServiceError } from "../../base/errors.ts";
+import { printableJson } from "../../base/printable.ts";
+import { terminalOf } from "../../service/admin/terminal.ts";
+import { collect } from "../arguments.ts";
+import { explainToken } from "./token.ts";
+import { happeningLine, report, scope } from "./report.ts";
+import { durationMs, watchOn } from "./watch.ts";
+import { stepLines } from "./explain.ts";
+import { type Io, iso, print, readInput } from "../io.ts";
+import { readToken } from "./verify.ts";
+
+const maxFileBytes = 5_000_000;
+
+interface Flags {
+  readonly allowInsecure?: true;
+  readonly failOn: Severity;
+  readonly only?: readonly string[];
+  readonly skip?: readonly string[];
+  readonly blocklist?: string;
+  readonly token?: string;
+  readonly watch?: number | true;
+  readonly tokenCommand?: string;
+  readonly json?: true;
+}
+
+export function doctorCommand(io: Io): Command {
+  return new Command("doctor")
+    .argument(
+      "<url>",
+      'an issuer, the URL of a discovery document or of a JWK Set, or a file with one of these; "-" reads standard input',
+    )
+    .option("--allow-insecure", "allow http URLs, and hosts at private and loopback addresses")
+    .addOption(
+      new Option("--fail-on <severity>", "exit with 1 for a finding of at least this severity")
+        .choices(severities)
+        .default("broken"),
+    )
+    .option("--only <code>", "report only this code or group of codes; may be given several times", addCodes)
+    .option("--skip <code>", "do not report this code or group of codes; may be given several times", addCodes)
+    .option(
+      "--blocklist <file>",
+      "file of keys that must not be used: RFC 7638 thumbprints, or lines of Debian's openssl-blacklist",
+    )
+    .option(
+      "--token <token>",
+      'also verify this token with the found keys, and explain each step; "-" reads standard input',
+    )
+    .option(
+      "--watch [duration]",
+      "look again every 5 s for this time (90s, 10m, 2h; default: 1m), and print each change",
+      durationMs,
+    )
+    .option(
+      "--token-command <command>",
+      "with --watch: shell command that prints a new token; it runs at each look (or --token - reads one token per line)",
+    )
+    .option("--json", "print the findings as JSON")
+    .addHelpText(
+      "after",
+      `
+Exit codes: 0, nothing is broken; 1, something is broken, or the token is refused; 2, there was nothing to check.
+docs/doctor.md explains every code. Groups of codes are ${groups().join(", ")}.
+
+Examples:
+  $ jwksd doctor https://login.example.com
+  $ jwksd doctor https://login.example.com/jwks --fail-on risk --skip HTTP_NO_CORS
+  $ jwksd doctor http://127.0.0.1:9900 --allow-insecure --json
+  $ jwksd doctor https://login.example.com --token "$TOKEN"
+  $ jwksd doctor https://login.example.com --watch 2h --token-command ./get-token
+  $ jwksd doctor keys.json --only JWKS`,
+    )
+    .action((target: string, flags: Flags) => doctor(io, target, flags));
+}
+
+async function doctor(io: Io, target: string, flags: Flags): Promise<void> {
+  checkFlags(target, flags);
+  const { watch } = flags;
+  const readsLines = watch !== undefined && flags.token === "-";
+  const token = flags.token === undefined || readsLines ? undefined : await readToken(io, flags.token);
+  const blocklist = flags.blocklist === undefined ? new Set<string>() : await readBlocklist(flags.blocklist);
+  const options = { allowInsecure: flags.allowInsecure === true };
+  const first = { ...(await look(io, target, options)), blocklist };
+  const timeline: Happening[] = [];
+  const happened = (happening: Happening): void => {
+    timeline.push(happening);
+    if (flags.json !== true) print(io, happeningLine(happening));
+  };
+  const observations = watch === undefined ? first : await watchOn(io, first, { ...flags, watch }, options, happened);
+  const findings = (await examine(observations)).filter(({ code }) => isWanted(code, flags));
+  const explanation = token === undefined ? undefined : await explainToken(token, observations);
+  if (flags.json === true) {
+    const happenings = watch === undefined ? undefined : timeline.map(({ at, text }) => ({ at: iso(at), text }));
+    print(io, printableJson({ target, ...scope(observations), findings, timeline: happenings, token: explanation }));
+  } else {
+    if (timeline.length > 0) print(io, "");
+    print(io, report(target, observations, findings, terminalOf(io.stdout, io.environment)));
+    if (explanation !== undefined) print(io, ["", "The token:", ...stepLines(explanation)].join("\n"));
+  }
+  const isRefused = explanation?.verified === false;
+  if (isRefused || findings.some(({ severity }) => atLeast(severity, flags.failOn))) io.exitCode = 1;
+}
+
+function checkFlags(target: string, { token, watch, tokenCommand }: Flags): void {
+  const wrong =
+    target === "-" && token === "-"
+      ? "standard input cannot be both the document and the token"
+      : watch !== undefined && !isUrl(target)
+        ? "--watch needs a URL, not a file"
+        : watch === undefined && tokenCommand !== undefined
+          ? "--token-command needs --watch"
+          : tokenCommand !== undefined && token === "-"
+            ? "--token-command and --token - exclude each other"
+            : undefined;
+  if (wrong !== undefined) throw new ConfigError("ERR_OPTION_INVALID", wrong);
+}
+
+const isUrl = (target: string): boolean => /^[a-z][a-z\d+.-]*:\/\//i.test(target);
+
+async function look(io: Io, target: string, options: ObserveOptions): Promise<Observations> {
+  if (isUrl(target)) return observe(target, options);
+  if (target !== "-") return observeBody(await readBounded(target), Date.now());
+  const body = await readInput(io, maxFileBytes);
+  if (body.length > maxFileBytes) throw tooLarge("standard input");
+  return observeBody(body, Date.now());
+}
+
+async function readBounded(file: string): Promise<Buffer> {
+  let body: Buffer;
+  try {
+    body = await readFile(file);
+  } catch (error) {
+    const { code = "no such file" } = error as NodeJS.ErrnoException;
+    throw new ServiceError("ERR_FILE_UNREADABLE", `cannot read the file ${file} (${code}); a URL begins with https://`);
+  }
+  if (body.length > maxFileBytes) throw tooLarge(file);
+  return body;
+}
+
+const tooLarge = (name: string): ServiceError =>
+  new ServiceError("ERR_FILE_UNREADABLE", `${name}: is larger than ${maxFileBytes.toLocaleString("en")} bytes`);
+
+async function readBlocklist(file: string): Promise<Set<string>> {
+  const text = (await readBounded(file)).toString("utf8");
+  const listed = text.split("\n").map((line) => line.replace(/#.*/, "").trim());
+  const wrong = listed.findIndex((line) => line !== "" && !/^([\w-]{43}|[\da-f]{20})$/.test(line));
+  if (wrong !== -1) {
+    throw new ConfigError(
+      "ERR_CONFIG_FORMAT",
+      `${file}: line ${wrong + 1} is neither an RFC 7638 thumbprint nor 20 hex digits of openssl-blacklist`,
+    );
+  }
+  return new Set(listed.filter((line) => line !== ""));
+}
+
+function groups(): string[] {
+  return [...new Set(Object.keys(codes).map((code) => code.slice(0, code.indexOf("_"))))];
+}
+
+function addCodes(value: string, before: readonly string[] = []): string[] {
+  if (!Object.hasOwn(codes, value) && !groups().includes(value)) {
+    throw new InvalidArgumentError(
+      `There is no such code; docs/doctor.md lists them. Groups are ${groups().join(", ")}.`,
+    );
+  }
+  return collect(value, before);
+}
+
+function isWanted(code: Code, { only, skip = [] }: Flags): boolean {
+  const isIn = (list: readonly string[]): boolean =>
+    list.some((wanted) => code === wanted || code.startsWith(`${wanted}_`));
+  return (only === undefined || isIn(only)) && !isIn(skip);
+}

@@ -1,0 +1,61 @@
+import { Command } from "commander";
+import { explainVerification, stepLines } from "./explain.ts";
+import { printableJson } from "../../base/printable.ts";
+import { maxTokenBytes } from "../../library/token/compact-jws.ts";
+import { collect } from "../arguments.ts";
+import { type Io, print, readInput } from "../io.ts";
+
+/** Room for whitespace around the longest token. */
+const maxInputBytes = maxTokenBytes + 1024;
+
+type VerifyFlags = {
+  issuer: string;
+  jwksUri?: string;
+  aud: string[];
+  alg?: string[];
+  typ?: string;
+  allowInsecure?: true;
+  json?: true;
+};
+
+export function verifyCommand(io: Io): Command {
+  return new Command("verify")
+    .argument("<token>", 'the token; "-" reads it from standard input, so that it is not in the process list')
+    .requiredOption("--issuer <url>", "issuer identifier of the provider")
+    .requiredOption("--aud <audience>", "accepted audience; may be given several times", collect)
+    .option("--alg <algorithm>", "accepted algorithm; may be given several times (default: ES256)", collect)
+    .option("--typ <type>", "expected header typ (default: not checked)")
+    .option("--jwks-uri <url>", "URL of the JWK Set (default: that of the discovery document of the issuer)")
+    .option("--allow-insecure", "allow http for hosts that are not loopback")
+    .option("--json", "print the steps as JSON")
+    .addHelpText(
+      "after",
+      `
+Exit codes: 0, the token is good; 1, it is refused, or could not be checked.
+
+Examples:
+  $ jwksd token --aud my-api | jwksd verify - --issuer http://127.0.0.1:9900 --aud my-api
+  $ jwksd verify "$TOKEN" --issuer https://login.example.com --aud my-api --typ at+jwt --json`,
+    )
+    .action(async (token: string, flags: VerifyFlags) => {
+      const explanation = await explainVerification(await readToken(io, token), {
+        issuer: flags.issuer,
+        jwksUri: flags.jwksUri,
+        audience: flags.aud,
+        algorithms: flags.alg ?? ["ES256"],
+        typ: flags.typ,
+        allowInsecure: flags.allowInsecure,
+      });
+      print(io, flags.json === true ? printableJson(explanation) : stepLines(explanation).join("\n"));
+      if (!explanation.verified) io.exitCode = 1;
+    });
+}
+
+/** The token of an argument, or that of standard input for "-". */
+export async function readToken(io: Io, token: string): Promise<string> {
+  if (token !== "-") return token.trim();
+  const input = await readInput(io, maxInputBytes);
+  const text = input.toString("utf8");
+  // Longer input is not trimmed, so that its size is the reason why it is refused.
+  return input.length > maxInputBytes ? text : text.trim();
+}

@@ -1,0 +1,98 @@
+import { exec } from "node:child_process";
+import { promisify } from "node:util";
+import { InvalidArgumentError } from "commander";
+import { systemClock } from "../../base/clock.ts";
+import type { Observations } from "../../doctor/index.ts";
+import { type Happening, type ObserveOptions, asking, watch } from "../../doctor/node/index.ts";
+import { maxTokenBytes } from "../../library/token/compact-jws.ts";
+import { type Io, tell } from "../io.ts";
+
+const unitMs = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
+const longestMs = 30 * unitMs.d;
+const commandTimeoutMs = 10_000;
+const maxWaiting = 10_000;
+
+/** A duration such as 90s, 10m or 2h, in milliseconds. */
+export function durationMs(text: string): number {
+  const [, count = "", unit = ""] = /^([1-9]\d{0,6})([smhd])$/.exec(text) ?? [];
+  const ms = Number(count) * (unitMs[unit as keyof typeof unitMs] ?? 0);
+  if (ms === 0 || ms > longestMs)
+    throw new InvalidArgumentError("Not a duration such as 90s, 10m or 2h, of at most 30d.");
+  return ms;
+}
+
+/** Flags of a watch. */
+export interface WatchFlags {
+  /** In milliseconds; `true` for one minute. */
+  readonly watch: number | true;
+  readonly tokenCommand?: string;
+  /** "-" reads tokens from standard input, one per line. */
+  readonly token?: string;
+}
+
+/** Watches the JWK Set until the time is over or the user presses Ctrl-C. */
+export async function watchOn(
+  io: Io,
+  observations: Observations,
+  flags: WatchFlags,
+  options: ObserveOptions,
+  onHappening: (happening: Happening) => void,
+): Promise<Observations> {
+  const url = observations.set?.url;
+  if (url === undefined) return observations;
+  const controller = new AbortController();
+  const stop = (): void => controller.abort();
+  process.once("SIGINT", stop);
+  try {
+    return await watch(observations, {
+      durationMs: flags.watch === true ? unitMs.m : flags.watch,
+      clock: systemClock,
+      ask: asking(url, options),
+      tokens: tokenSource(io, flags),
+      onHappening,
+      signal: controller.signal,
+    });
+  } finally {
+    process.off("SIGINT", stop);
+    // An open pipe would keep the process alive.
+    if (flags.token === "-") (io.stdin as { destroy?: () => void }).destroy?.();
+  }
+}
+
+function tokenSource(io: Io, { tokenCommand, token }: WatchFlags): (() => Promise<readonly string[]>) | undefined {
+  if (tokenCommand !== undefined) return commandTokens(io, tokenCommand);
+  return token === "-" ? pipedTokens(io) : undefined;
+}
+
+/** Runs the token command of the user at each look. */
+function commandTokens(io: Io, command: string): () => Promise<readonly string[]> {
+  const run = promisify(exec);
+  let hasFailed = false;
+  return async () => {
+    try {
+      const { stdout } = await run(command, { timeout: commandTimeoutMs, maxBuffer: 4 * maxTokenBytes });
+      return [stdout.trim()];
+    } catch (error) {
+      const { code, killed } = error as { code?: unknown; killed?: unknown };
+      if (!hasFailed) tell(io, `the token command ${killed === true ? "took too long" : `failed (${String(code)})`}`);
+      hasFailed = true;
+      return [];
+    }
+  };
+}
+
+/** Reads tokens from standard input, one per line, as they come. */
+function pipedTokens({ stdin }: Io): () => Promise<readonly string[]> {
+  const waiting: string[] = [];
+  let line = "";
+  const read = async (): Promise<void> => {
+    for await (const chunk of stdin) {
+      const lines = `${line}${Buffer.from(chunk).toString("latin1")}`.split("\n");
+      line = (lines.pop() ?? "").slice(0, maxTokenBytes + 1);
+      waiting.push(...lines.map((text) => text.trim()).slice(0, maxWaiting - waiting.length));
+    }
+    waiting.push(line.trim());
+  };
+  read().catch(() => {});
+  return async () => waiting.splice(0);
+}

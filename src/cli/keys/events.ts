@@ -1,0 +1,49 @@
+import { Command } from "commander";
+import { kidText, timeText } from "../../rotation/rules/format.ts";
+import { indented, terminalOf } from "../../service/admin/terminal.ts";
+import { count } from "../arguments.ts";
+import { type Io, iso, print, printJson, tell } from "../io.ts";
+import { type Flags, addLookSettings, withStore } from "./open-keys.ts";
+
+type EventsFlags = Flags & { readonly limit: number; readonly before?: number };
+
+export function eventsCommand(io: Io): Command {
+  const command = new Command("events")
+    .option("--limit <count>", "how many events to print", count, 20)
+    .option("--before <number>", "print events before this number, to read the next page", count);
+  return addLookSettings(command)
+    .addHelpText(
+      "after",
+      `
+Examples:
+  $ jwksd events
+  $ jwksd events --limit 1000 --json | jq '.[] | select(.type == "revoked")'`,
+    )
+    .action((flags: EventsFlags) => events(io, flags));
+}
+
+async function events(io: Io, flags: EventsFlags): Promise<void> {
+  const { limit, before } = flags;
+  const found = await withStore(io, flags, (store) => {
+    tell(io, "what is shown is not verified: the seal of the store is over its keys, not over its audit log");
+    return store.events({ limit, before });
+  });
+  if (flags["json"] === true) {
+    const shown = found.map(({ number, at, type, kid, use, reason }) => ({
+      number,
+      at: iso(at),
+      type,
+      use,
+      kid,
+      reason,
+    }));
+    return printJson(io, shown);
+  }
+  const { columns } = terminalOf(io.stdout, io.environment);
+  const width = String(found[0]?.number ?? 0).length;
+  for (const { number, at, type, kid, use, reason } of found) {
+    const heading = `${String(number).padStart(width)}  ${timeText(at)}  ${type} ${use} ${kidText(kid)}`;
+    print(io, [heading, ...indented(reason, columns, width + 2)].join("\n"));
+  }
+  if (found.length === 0) print(io, "There are no events.");
+}

@@ -1,0 +1,69 @@
+import { Command } from "commander";
+import { ConfigError, StateError } from "../../base/errors.ts";
+import { makeDocument } from "../../keys/keyset/document.ts";
+import { writeNewFile } from "../../library/node/generate.ts";
+import { privateJwkOf } from "../../rotation/manager/private-keys.ts";
+import { jweOf, keyUses, publishedKeys, recordOf, uriOf } from "../../rotation/rules/records.ts";
+import type { KeyRecord } from "../../rotation/store/store.ts";
+import { type Io, print } from "../io.ts";
+import { type Flags, addLookSettings, recordsOf, takesKid, withKeys } from "./open-keys.ts";
+
+type ExportFlags = Flags & { readonly private?: true; readonly yes?: true; readonly out?: string };
+
+export function exportCommand(io: Io): Command {
+  const described = new Command("export").description(
+    "Print public keys: one key by its kid, as a JWK, or all published keys, as a JWK Set.",
+  );
+  const command = takesKid(described, "[kid]", "default: all published keys")
+    .option("--private", "export the private key; needs a kid, --out and --yes")
+    .option("--out <file>", "write a new file of mode 0600 (default: standard output, public keys only)")
+    .option("--yes", "confirm that the private key is written to a file unencrypted");
+  return addLookSettings(command)
+    .addHelpText(
+      "after",
+      `
+Examples:
+  $ jwksd keys export > jwks.json
+  $ jwksd keys export KID --private --out key.jwk --yes`,
+    )
+    .action((kid: string | undefined, flags: ExportFlags) => exportKeys(io, kid, flags));
+}
+
+async function exportKeys(io: Io, kid: string | undefined, flags: ExportFlags): Promise<void> {
+  if (flags.private === true) return exportPrivate(io, kid, flags);
+  const records = await withKeys(io, flags, {}, ({ vault }) => recordsOf(vault.store));
+  const published = keyUses.flatMap((use) => publishedKeys(records, use));
+  const value = kid === undefined ? { keys: published.map(publicJwkOf) } : publicJwkOf(recordOf(records, kid));
+  const { text } = await makeDocument(value);
+  if (flags.out === undefined) return print(io, text);
+  await writeNewFile(flags.out, `${text}\n`);
+  print(io, `wrote ${flags.out}`);
+}
+
+async function exportPrivate(io: Io, kid: string | undefined, flags: ExportFlags): Promise<void> {
+  const { out } = flags;
+  if (kid === undefined || out === undefined) {
+    throw new ConfigError("ERR_OPTION_INVALID", "--private needs the kid of a key, and --out FILE for a new file");
+  }
+  if (flags.yes !== true) {
+    throw new ConfigError(
+      "ERR_CONFIRMATION",
+      `nothing was written; with --yes, the private key is written to ${out} unencrypted, protected by its file mode only`,
+    );
+  }
+  await withKeys(io, flags, {}, async ({ vault }) => {
+    const record = recordOf(await recordsOf(vault.store), kid);
+    if (jweOf(record) === undefined) {
+      const uri = uriOf(record);
+      const why = uri === undefined ? `it is ${record.state}` : `it is in ${uri}`;
+      throw new StateError("ERR_TRANSITION", `kid ${JSON.stringify(kid)} has no private key here: ${why}`);
+    }
+    const privateJwk = await privateJwkOf(record, vault);
+    await writeNewFile(out, `${JSON.stringify({ ...privateJwk, ...publicJwkOf(record) }, undefined, 2)}\n`);
+  });
+  print(io, `wrote ${out}`);
+}
+
+function publicJwkOf({ publicJwk, kid, alg, use }: KeyRecord) {
+  return { ...publicJwk, kid, alg, use };
+}

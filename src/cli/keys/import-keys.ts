@@ -1,0 +1,112 @@
+import { Command, Option } from "commander";
+import { ConfigError, StateError } from "../../base/errors.ts";
+import type { Change } from "../../rotation/rules/advance.ts";
+import { type Command as KeyCommand, type NewKey, applyCommand } from "../../rotation/rules/commands.ts";
+import { wrapKey } from "../../rotation/manager/make-key.ts";
+import { activeKey, keyUses } from "../../rotation/rules/records.ts";
+import { readImport } from "./read-import.ts";
+import { looksLikeSecret } from "../../service/config/setting-definitions.ts";
+import type { Signers } from "../../service/config/signers.ts";
+import type { KeyRecord, KeyUse } from "../../rotation/store/store.ts";
+import { type ChangeFlags, addChangeFlags, changeKeys } from "./change-keys.ts";
+import type { Io } from "../io.ts";
+import { openExternal } from "./make-keys.ts";
+import { recordsOf, useOption, withKeys } from "./open-keys.ts";
+
+type ImportFlags = ChangeFlags & {
+  readonly signer?: string;
+  readonly state?: "announced" | "active" | "retiring";
+  readonly use?: KeyUse;
+  readonly kid?: string;
+};
+
+export function importCommand(io: Io): Command {
+  const command = new Command("import")
+    .description("Import private keys of another provider: PEM, a private JWK, or a private JWK Set.")
+    .argument("[file]", "file of the private key or keys; import does not change it")
+    .option("--signer <uri>", "instead of a file: key URI of a signing key in an HSM or key service")
+    .addOption(
+      new Option(
+        "--state <state>",
+        "state of a single key (default: active if it is the first key of its use, else announced)",
+      ).choices(["announced", "active", "retiring"]),
+    )
+    .addOption(useOption())
+    .option("--kid <kid>", "of a set: import only this key; of a PEM file or --signer: the published kid of the key");
+  return addChangeFlags(command, { force: true })
+    .addHelpText(
+      "after",
+      `
+Without --kid, all keys of a set are imported, into a store without keys: the first key of each use becomes active, the
+others retiring. The kid is that of the JWK, else --kid, else the RFC 7638 thumbprint of the key. Signing keys must be EC on
+P-256 (ES256). Keys of other types are encryption keys: use or alg of the JWK must say so; a PEM file needs --use enc.
+
+Examples:
+  $ jwksd keys import key.pem --kid 2026-11      tokens with this kid stay valid
+  $ jwksd keys import jwks.json                  a private JWK Set, such as that of oidc-provider
+  $ jwksd keys import jwks.json --kid old --state retiring
+  $ jwksd keys import --signer aws-kms:arn:aws:kms:…     see docs/signers.md`,
+    )
+    .action((file: string | undefined, flags: ImportFlags) => importKeys(io, file, flags));
+}
+
+async function importKeys(io: Io, file: string | undefined, flags: ImportFlags): Promise<void> {
+  const { signer } = flags;
+  if ((file === undefined) === (signer === undefined)) throw invalid("import takes either a file or --signer URI");
+  if (file !== undefined && looksLikeSecret(file)) {
+    throw invalid("import takes the path of a file, but got something that looks like a key");
+  }
+  if (signer !== undefined && flags.use === "enc") {
+    throw invalid("--use enc and --signer exclude each other: keys in HSMs and key services are signing keys");
+  }
+  const { isSet, keys } = file === undefined ? { isSet: false, keys: [] } : await readImport(file, flags);
+  if (isSet && flags.state !== undefined) {
+    throw new ConfigError("ERR_OPTION_INVALID", "--state is for a single key; choose one of the set with --kid");
+  }
+  let external: NewKey | undefined;
+  const prepare = async (signers: Signers): Promise<void> => {
+    if (signer !== undefined) external = await openExternal(signers, signer, flags.kid);
+  };
+  await withKeys(io, flags, { create: true, dryRun: flags.dryRun === true, prepare }, async (open) => {
+    const before = await recordsOf(open.vault.store);
+    if (isSet && before.length > 0) {
+      throw new StateError(
+        "ERR_TRANSITION",
+        "all keys of a set can be imported only into a store without keys; choose one key with --kid",
+      );
+    }
+    const found =
+      external === undefined
+        ? await Promise.all(keys.map(({ kid, use, alg, privateJwk }) => wrapKey(use, alg, privateJwk, open.vault, kid)))
+        : [external];
+    const force = flags.force === true;
+    const commands = importCommands(found, before, flags);
+    await changeKeys(open, { flags, breaks: force }, (records, now) => {
+      let change: Change = { records, events: [] };
+      for (const command of commands) {
+        const next = applyCommand(change.records, command, open.keyring.policy, now);
+        change = { records: next.records, events: [...change.events, ...next.events] };
+      }
+      return change;
+    });
+  });
+}
+
+/** Import commands: signing keys first, because every store needs one. The first key of each use becomes active. */
+export function importCommands(
+  found: readonly NewKey[],
+  before: readonly KeyRecord[],
+  flags: ImportFlags,
+): KeyCommand[] {
+  return keyUses.flatMap((use) => {
+    const hasActive = activeKey(before, use) !== undefined;
+    return found
+      .filter((key) => key.use === use)
+      .map((key, index): KeyCommand => {
+        const place = index === 0 ? "active" : "retiring";
+        return { type: "import", key, state: flags.state ?? (hasActive ? "announced" : place), force: flags.force };
+      });
+  });
+}
+
+const invalid = (message: string): ConfigError => new ConfigError("ERR_OPTION_INVALID", message);

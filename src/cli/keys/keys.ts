@@ -1,0 +1,231 @@
+import { Command } from "commander";
+import { systemClock } from "../../base/clock.ts";
+import { ConfigError, StateError, StoreError } from "../../base/errors.ts";
+import { clocksDiffer } from "../../rotation/manager/clocks.ts";
+import { type NewKey, applyCommand } from "../../rotation/rules/commands.ts";
+import { takenBy } from "../../rotation/custody/owner.ts";
+import { activeKey, announcedKey, isLive, uriOf } from "../../rotation/rules/records.ts";
+import { rewrap } from "../../rotation/manager/rewrap.ts";
+import type { VaultOptions } from "../../rotation/custody/vault.ts";
+import { kidText } from "../../rotation/rules/format.ts";
+import type { RotationPolicy } from "../../rotation/rules/policy.ts";
+import type { KeyUse } from "../../rotation/store/store.ts";
+import { type ChangeFlags, addChangeFlags, changeKeys } from "./change-keys.ts";
+import { destroyCommand } from "./destroy-key.ts";
+import { exportCommand } from "./export-keys.ts";
+import { importCommand } from "./import-keys.ts";
+import { type Io, tell } from "../io.ts";
+import { addListFlags, listKeys } from "./list-keys.ts";
+import { addNewKeyFlags } from "./make-keys.ts";
+import { type Flags, recordsOf, takesKid, withKeys } from "./open-keys.ts";
+
+type RevokeFlags = ChangeFlags & { readonly lostWrappingKey?: true };
+
+export function keysCommand(io: Io): Command {
+  return new Command("keys")
+    .addCommand(listCommand(io), { isDefault: true })
+    .addCommand(announceCommand(io))
+    .addCommand(stepCommand(io, "activate", "Let an announced key sign now; the active key retires."))
+    .addCommand(stepCommand(io, "retire", "Retire the active key; the announced key takes its place."))
+    .addCommand(stepCommand(io, "remove", "Remove a retiring or announced key, for good."))
+    .addCommand(revokeCommand(io))
+    .addCommand(destroyCommand(io))
+    .addCommand(importCommand(io))
+    .addCommand(exportCommand(io))
+    .addCommand(rewrapCommand(io))
+    .addHelpText(
+      "after",
+      `
+jwksd serve takes each planned step by itself; these commands are for everything else. Commands that change keys have --dry-run,
+which prints the exact change and what it means for verifiers. All commands have --json. A jwksd serve on the same store takes
+up a change within a second. Exit code 3: the change is done, and not every replica has followed within --wait (jwksd replicas).
+
+Examples:
+  $ jwksd keys                            list the keys, and the next step of each
+  $ jwksd keys revoke KID --dry-run       until when caches may still trust a key that has leaked
+  $ jwksd keys import key.pem             take over a key from elsewhere
+  $ jwksd keys help import                the flags of one command`,
+    );
+}
+
+function listCommand(io: Io): Command {
+  const command = new Command("list").description("List the managed keys, as jwksd keys without a command does.");
+  return addListFlags(command)
+    .addHelpText(
+      "after",
+      `
+A key in an HSM or key service has its URI below it; --json has the URI as uri. The next step of a key follows from the policy,
+so use the environment, --config or flags of jwksd serve; jwksd help serve lists them.`,
+    )
+    .allowExcessArguments()
+    .action((flags: Flags) => {
+      // It is the default, so what it is given is a command that does not exist.
+      const [unknown] = command.args;
+      if (unknown !== undefined)
+        command.error(`error: unknown command '${unknown}'; jwksd help keys lists the commands`);
+      return listKeys(io, flags);
+    });
+}
+
+function announceCommand(io: Io): Command {
+  const command = new Command("announce").description(
+    "Publish a new key. It becomes active when every cache knows it; the first signing or encryption key, at once.",
+  );
+  return addChangeFlags(addNewKeyFlags(command))
+    .addHelpText(
+      "after",
+      `
+Examples:
+  $ jwksd keys announce                   the next signing key, as jwksd rotate does
+  $ jwksd keys announce --use enc         the first encryption key, or the next one`,
+    )
+    .action((flags: ChangeFlags & { readonly use: KeyUse; readonly alg?: string }) =>
+      withKeys(io, flags, {}, async (open) => {
+        const newKey = { use: flags.use, alg: flags.alg };
+        await changeKeys(open, { flags, breaks: false, newKey }, (records, now, key) =>
+          applyCommand(records, { type: "announce", key: key as NewKey }, open.keyring.policy, now),
+        );
+      }),
+    );
+}
+
+const destroyHelp = `
+With --destroy-external, a key in an HSM or key service is also destroyed there, for good, even an imported key that jwksd did
+not make. --dry-run names the key.
+`;
+
+function stepCommand(io: Io, type: "activate" | "retire" | "remove", description: string): Command {
+  return addChangeFlags(takesKid(new Command(type).description(description)), { force: true })
+    .addHelpText(
+      "after",
+      `
+A step that would break verifications is refused; the message says when the step will be safe. --force --yes takes it now.
+${type === "remove" ? destroyHelp : ""}
+Examples:
+  $ jwksd keys ${type} KID --dry-run
+  $ jwksd keys ${type} KID
+  $ jwksd keys ${type} KID --force --yes`,
+    )
+    .action((kid: string, flags: ChangeFlags) =>
+      withKeys(io, flags, {}, async (open) => {
+        const [force, asked] = [flags.force === true, systemClock.now()];
+        const { policy } = open.keyring;
+        await changeKeys(open, { flags, breaks: force }, (records, now) => {
+          const change = applyCommand(records, { type, kid, force }, policy, now);
+          if (!force && clocksDiffer(now, asked, systemClock, policy.clockSkewSeconds * 1000)) throw uncertain(policy);
+          return change;
+        });
+      }),
+    );
+}
+
+/** A process that has just begun knows no other clock that could tell which of the two is wrong. */
+function uncertain({ clockSkewSeconds }: RotationPolicy): StateError {
+  return new StateError(
+    "ERR_TOO_EARLY",
+    `nothing was changed, because nobody knows whether it is too early: the clocks of this machine and of the store differ by more than clockSkewSeconds ${clockSkewSeconds}; set them, or leave the step to jwksd serve, or take it now with --force --yes`,
+  );
+}
+
+function revokeCommand(io: Io): Command {
+  const command = new Command("revoke").description(
+    "Remove a key at once and for good, because others may know its private half.",
+  );
+  const help = "the wrapping key of the store is lost: new keys are wrapped under the one that is given";
+  return addChangeFlags(takesKid(command.option("--lost-wrapping-key", help)), { yes: true })
+    .addHelpText(
+      "after",
+      `
+If the key was active, the announced key takes its place, else a new key. Caches may trust the revoked key for up to 7,200 seconds,
+or 300 if the rotation mode (--rotation-mode, or a rotation) has been on for 7,200. --dry-run prints which.
+${destroyHelp}
+Examples:
+  $ jwksd keys revoke KID --dry-run
+  $ jwksd keys revoke KID --yes`,
+    )
+    .action((kid: string, flags: RevokeFlags) => {
+      const passesOverLost = flags.lostWrappingKey === true;
+      return withKeys(io, flags, { accepts: lost(io, flags), passesOverLost }, async (open) => {
+        const records = await recordsOf(open.vault.store);
+        const use = records.find((record) => record.kid === kid)?.use ?? "sig";
+        const isNeeded = activeKey(records, use)?.kid === kid && announcedKey(records, use) === undefined;
+        const newKey = isNeeded ? { use } : undefined;
+        if (passesOverLost) tell(io, "a jwksd serve that has other wrapping keys than this command cannot follow");
+        await changeKeys(open, { flags, breaks: true, newKey }, (records, now, replacement) =>
+          applyCommand(records, { type: "revoke", kid, replacement }, open.keyring.policy, now),
+        );
+      });
+    });
+}
+
+function rewrapCommand(io: Io): Command {
+  const command = new Command("rewrap").description(
+    "Encrypt all private keys again under the first wrapping key, and seal the store. Verifiers do not notice.",
+  );
+  return addChangeFlags(command.option("--yes", "seal keys that are not authentic, because you know each of them"))
+    .addHelpText(
+      "after",
+      `
+To change the wrapping key:
+  1. Add a new one as the second line of --wrapping-key-file, and restart every jwksd serve.
+  2. Put the new one first, and restart again.
+  3. Run jwksd keys rewrap.
+  4. Remove the old one.
+
+It also seals a store that an earlier jwksd made, and sets the first --issuer of a store that was made without one. If the store is
+not authentic, read docs/operations.md first. --yes then vouches for every key in it.
+
+Examples:
+  $ jwksd keys rewrap --wrapping-key-file /etc/jwksd/wrapping.key
+  $ jwksd keys rewrap --issuer https://login.example.com`,
+    )
+    .action((flags: ChangeFlags) =>
+      withKeys(io, flags, { ownerRule: takenBy, seals: true, accepts: vouching(io, flags) }, (open) =>
+        changeKeys(open, { flags, breaks: false }, (records, now) =>
+          rewrap(records, open.vault, now, "an operator moved it under the first wrapping key"),
+        ),
+      ),
+    );
+}
+
+/** An operator who has looked can vouch for records that are not authentic. */
+function vouching(io: Io, flags: ChangeFlags): VaultOptions["accepts"] {
+  return once((problem, { records }) => {
+    if (problem.code !== "ERR_STORE_NOT_AUTHENTIC") return false;
+    const live = records.filter(isLive).map((record) => {
+      const place = uriOf(record);
+      return `\n- ${kidText(record.kid)}, ${record.use} ${record.state}${place === undefined ? "" : `, in ${kidText(place)}`}`;
+    });
+    if (flags.yes === true || flags.dryRun === true) {
+      tell(io, `not verified: ${problem.message}; sealed as they are:${live.join("")}`);
+      return true;
+    }
+    const rule =
+      "nothing was changed; if you know each of these keys and what has happened, --yes seals them as they are";
+    throw new ConfigError("ERR_CONFIRMATION", `${rule}:${live.join("")}\n${problem.message}`);
+  });
+}
+
+/** Where the wrapping key is lost, nobody can verify what is in the store. */
+function lost(io: Io, flags: RevokeFlags): VaultOptions["accepts"] {
+  return once((problem) => {
+    if (problem.code !== "ERR_WRAPPING_KEY_MISSING") return false;
+    if (flags.lostWrappingKey === true) {
+      tell(io, `not verified: ${problem.message}; revoke every key that jwksd keys shows`);
+      return true;
+    }
+    const way = 'if it is lost for good, see "A lost wrapping key" in docs/operations.md';
+    throw new StoreError(problem.code, `nothing was changed: ${problem.message}; ${way}`, { cause: problem });
+  });
+}
+
+/** Asks and tells once, however often the same is loaded. */
+function once(accepts: NonNullable<VaultOptions["accepts"]>): NonNullable<VaultOptions["accepts"]> {
+  let accepted: string | undefined;
+  return (problem, snapshot) => {
+    const text = JSON.stringify(snapshot);
+    const isAccepted = text === accepted || accepts(problem, snapshot);
+    if (isAccepted) accepted = text;
+    return isAccepted;
+  };
+}

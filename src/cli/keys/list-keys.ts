@@ -1,0 +1,130 @@
+import type { Command } from "commander";
+import { aftermath } from "../../rotation/rules/impact.ts";
+import { rotatingSince } from "../../rotation/rules/mode-intervals.ts";
+import { type PlanStep, plan } from "../../rotation/rules/plan.ts";
+import { isLive, isRotating, keyUses, stateSince, uriOf } from "../../rotation/rules/records.ts";
+import { kidText, relativeText, timeText } from "../../rotation/rules/format.ts";
+import { planVerbs } from "../../service/admin/plan-scale.ts";
+import { aligned, indented, terminalOf } from "../../service/admin/terminal.ts";
+import type { KeyRecord } from "../../rotation/store/store.ts";
+import { publicRecord } from "./change-keys.ts";
+import { type Io, iso, print, printJson } from "../io.ts";
+import { type Flags, addLookSettings, look } from "./open-keys.ts";
+import { printWaits, waitsJson } from "./replicas.ts";
+
+type ListFlags = Flags & { readonly all?: true; readonly json?: true };
+
+export function addListFlags(command: Command): Command {
+  return addLookSettings(command.option("--all", "list removed and revoked keys too"));
+}
+
+/** Prints the keys: the state of each, since when, and its next step. */
+export async function listKeys(io: Io, flags: ListFlags): Promise<void> {
+  const found = await look(io, flags);
+  const { records, policy, isVerified } = found;
+  const { now } = found.replicas;
+  const ahead = plan(records, policy, now);
+  const still = aftermath(records, policy, now);
+  const shown = keyUses.flatMap((use) =>
+    records.filter((record) => record.use === use && (flags.all === true || isLive(record))),
+  );
+  const rows = shown.map((record) => ({ record, next: ahead.steps.find(({ kid }) => kid === record.kid) }));
+  const since = isRotating(records) ? (rotatingSince(records, now) ?? now) : undefined;
+  if (flags.json === true) {
+    const keys = rows.map(({ record, next }) =>
+      publicRecord(record, { since: iso(stateSince(record)), next: next === undefined ? null : stepJson(next) }),
+    );
+    const json = {
+      verified: isVerified,
+      keys,
+      waits: waitsJson(found),
+      rotatingSince: since === undefined ? null : iso(since),
+      effects: still,
+    };
+    return printJson(io, json);
+  }
+  const { columns } = terminalOf(io.stdout, io.environment);
+  const lines =
+    shown.length === 0 ? ["There are no keys yet; jwksd serve makes the first one."] : table(rows, now, columns);
+  const ended = records.length - records.filter(isLive).length;
+  const hidden = flags.all !== true && ended > 0 ? `${ended} removed or revoked; --all lists them.` : "";
+  const mode =
+    since === undefined
+      ? "Rotation mode: off."
+      : `Rotation mode: on since ${timeText(since)}; caches keep the set for 5 minutes.`;
+  print(io, [...lines, "", ...indented(`${mode} ${hidden}`.trim(), columns, 0)].join("\n"));
+  printWaits(io, found, columns);
+  for (const line of still) print(io, ["", ...indented(line, columns, 0)].join("\n"));
+}
+
+function stepJson({ at, action, reason, bound }: PlanStep) {
+  return { action, at: iso(at), reason, bound };
+}
+
+interface Row {
+  readonly record: KeyRecord;
+  readonly next: PlanStep | undefined;
+}
+
+/**
+ * One line per key if that fits. Else the kid has its own line, unwrapped, so that it can be copied; the URI of a key in an HSM or key
+ * service always has.
+ */
+function table(rows: readonly Row[], now: number, columns: number): string[] {
+  const kids = rows.map(({ record }) => kidText(record.kid));
+  const cells = rows.map((row) => cellsOf(row, now, timeText, (text) => text));
+  const wide = aligned([
+    ["KID", "USE", "STATE", "SINCE", "NEXT STEP"],
+    ...cells.map((row, index) => [kids[index] ?? "", ...row]),
+  ]);
+  if (fits(wide, columns)) return wide.flatMap((line, index) => [line].concat(placeOf(rows[index - 1], 2)));
+  const short = rows.map((row) => cellsOf(row, now, minuteText, largestUnit));
+  const [heading = "", ...narrow] = aligned([["USE", "STATE", "SINCE (UTC)", "NEXT STEP (UTC)"], ...short]);
+  if (fits([heading, ...narrow], columns)) {
+    return [heading].concat(
+      narrow.flatMap((line, index) => [line, `     ${kids[index]}`].concat(placeOf(rows[index], 5))),
+    );
+  }
+  const lines: string[] = [];
+  for (const [index, [use, state, since, next]] of cells.entries()) {
+    lines.push(kids[index] ?? "", ...indented(`${use}, ${state} since ${since}`, columns, 2));
+    lines.push(...indented(`next: ${next}`, columns, 2), ...placeOf(rows[index], 2));
+  }
+  return lines;
+}
+
+/** Where the private half is, or was if the key was removed or revoked, unless it is in the store. */
+function placeOf(row: Row | undefined, indent: number): string[] {
+  const uri = row && uriOf(row.record);
+  if (row === undefined || uri === undefined) return [];
+  return [`${" ".repeat(indent)}${isLive(row.record) ? "in" : "was in"} ${kidText(uri)}`];
+}
+
+function cellsOf(
+  { record, next }: Row,
+  now: number,
+  absolute: (time: number) => string,
+  shorten: (relative: string) => string,
+): [use: string, state: string, since: string, next: string] {
+  const since = stateSince(record);
+  const when = (time: number): string => `${absolute(time)}, ${shorten(relativeText(time, now))}`;
+  return [
+    record.use,
+    record.state,
+    when(since),
+    next === undefined ? "-" : `${planVerbs[next.action]} ${when(next.at)}`,
+  ];
+}
+
+function minuteText(time: number): string {
+  return timeText(time).slice(0, 16);
+}
+
+/** "in 1 h 10 min" as "in 1 h". */
+function largestUnit(relative: string): string {
+  return relative.replace(/(\d+ \w+) \d+ \w+/, "$1");
+}
+
+function fits(lines: readonly string[], columns: number): boolean {
+  return lines.every((line) => line.length <= columns);
+}

@@ -1,0 +1,63 @@
+import { Option, type Command } from "commander";
+import { ConfigError } from "../../base/errors.ts";
+import type { NewKey } from "../../rotation/rules/commands.ts";
+import { externalKey, makeLocalKey } from "../../rotation/manager/make-key.ts";
+import { probeSigner } from "../../rotation/manager/private-keys.ts";
+import { nextAlg } from "../../rotation/rules/records.ts";
+import type { Signers } from "../../service/config/signers.ts";
+import type { KeyRecord, KeyUse } from "../../rotation/store/store.ts";
+import { tell } from "../io.ts";
+import { type CommandKeys, useOption } from "./open-keys.ts";
+
+const algs = [
+  "ES256",
+  "RSA-OAEP-256",
+  "RSA-OAEP-384",
+  "RSA-OAEP-512",
+  "RSA-OAEP",
+  "ECDH-ES",
+  "ECDH-ES+A128KW",
+  "ECDH-ES+A256KW",
+];
+
+/** Flags of commands that make a key. */
+export function addNewKeyFlags(command: Command): Command {
+  const help = "of the new encryption key; signing keys are ES256 (default: that of the active one)";
+  return command.addOption(useOption().default("sig")).addOption(new Option("--alg <alg>", help).choices(algs));
+}
+
+/** A key in memory, with the alg that was asked for, else with that of the active one. */
+export function makeDraft(
+  { vault }: CommandKeys,
+  { use, alg }: { readonly use: KeyUse; readonly alg?: string | undefined },
+  records: readonly KeyRecord[],
+): Promise<NewKey> {
+  if (alg !== undefined && (alg === "ES256") !== (use === "sig")) {
+    throw new ConfigError("ERR_OPTION_INVALID", `--alg ${alg} is not for keys of use "${use}"`);
+  }
+  return makeLocalKey(use, alg ?? nextAlg(records, use), vault);
+}
+
+/** The draft itself, or a new key in the HSM or key service in which the configuration has signing keys made. */
+export async function makeReal({ io, keyring, settings }: CommandKeys, draft: NewKey): Promise<NewKey> {
+  if (draft.use === "enc" || keyring.createSigner === undefined) return draft;
+  return keyring.makeKey("sig", "ES256").catch((error: unknown) => {
+    tell(
+      io,
+      `nothing was changed, because no key can be made in ${settings.signerType} now; --signer-type local makes it in the store`,
+    );
+    throw error;
+  });
+}
+
+/** A key that exists in an HSM or key service. */
+export async function openExternal({ openSigner }: Signers, uri: string, kid: string | undefined): Promise<NewKey> {
+  const signer = await openSigner(uri);
+  try {
+    const key = await externalKey(signer, kid);
+    await probeSigner(signer, key.publicJwk, uri);
+    return key;
+  } finally {
+    await signer.close();
+  }
+}

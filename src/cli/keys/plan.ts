@@ -1,0 +1,105 @@
+import { readFile, stat, writeFile } from "node:fs/promises";
+import { Command } from "commander";
+import { ServiceError } from "../../base/errors.ts";
+import { aftermath } from "../../rotation/rules/impact.ts";
+import { type RotationPlan, plan } from "../../rotation/rules/plan.ts";
+import { planPicture } from "../../service/admin/plan-picture.ts";
+import { planSvg } from "../../service/admin/plan-svg.ts";
+import { indented, terminalOf } from "../../service/admin/terminal.ts";
+import { count } from "../arguments.ts";
+import { type Io, iso, print, printJson } from "../io.ts";
+import { type Flags, addStoreSettings, look } from "./open-keys.ts";
+import { printWaits, waitsJson } from "./replicas.ts";
+
+type PlanFlags = Flags & { readonly svg?: string; readonly days?: number; readonly json?: true };
+
+export function planCommand(io: Io): Command {
+  const command = new Command("plan")
+    .option(
+      "--days <days>",
+      "how many days ahead (default: until the next rotation of each kind of key is complete)",
+      count,
+    )
+    .option("--svg <file>", "also write the picture to this file; replaces an existing picture");
+  return addStoreSettings(command)
+    .addHelpText(
+      "after",
+      `
+The plan shows what jwksd serve will do if no command changes the keys. Where a step waits for a replica, the plan assumes that
+it follows now, and says for whom it waits. This command changes nothing. It prints colours only
+in terminals, and only if NO_COLOR is not set.
+
+Examples:
+  $ jwksd plan
+  $ jwksd plan --svg rotation.svg         for a runbook; follows the light or dark mode of its reader
+  $ jwksd plan --days 365 --rotate-every-days 30    try another policy`,
+    )
+    .action((flags: PlanFlags) => showPlan(io, flags));
+}
+
+async function showPlan(io: Io, flags: PlanFlags): Promise<void> {
+  const found = await look(io, flags);
+  const { records, policy, owner, isVerified } = found;
+  const { now } = found.replicas;
+  const until = flags.days === undefined ? undefined : now + flags.days * 86_400_000;
+  const ahead = plan(records, policy, now, until);
+  const still = aftermath(records, policy, now);
+  const title = `Key rotation of ${owner.issuer}`;
+  if (flags.svg !== undefined) await write(flags.svg, planSvg(ahead, title));
+  if (flags.json === true) {
+    const json = { verified: isVerified, ...asJson(ahead, still), waits: waitsJson(found) };
+    return printJson(io, json);
+  }
+  const terminal = terminalOf(io.stdout, io.environment);
+  print(io, planPicture(ahead, terminal));
+  printWaits(io, found, terminal.columns);
+  for (const line of still) print(io, ["", ...indented(line, terminal.columns, 0)].join("\n"));
+  if (flags.svg !== undefined) print(io, `\nwrote ${flags.svg}`);
+}
+
+function asJson({ now, until, steps, segments, rotation }: RotationPlan, still: readonly string[]) {
+  return {
+    now: iso(now),
+    until: iso(until),
+    steps: steps.map(({ at, key, use, kid, action, reason, bound }) => ({
+      at: iso(at),
+      key,
+      use,
+      kid: kid ?? null,
+      action,
+      reason,
+      bound,
+    })),
+    segments: segments.map(({ key, use, kid, state, from, to }) => ({
+      key,
+      use,
+      kid: kid ?? null,
+      state,
+      from: iso(from),
+      to: to === undefined ? null : iso(to),
+    })),
+    rotationMode: rotation.map(({ from, to }) => ({ from: iso(from), to: to === undefined ? null : iso(to) })),
+    effects: still,
+  };
+}
+
+/** Writes a picture. Replaces only another picture, so that a mistyped name costs no other file. */
+async function write(file: string, text: string): Promise<void> {
+  try {
+    const isFile = await stat(file).then(
+      (found) => found.isFile() && found.size > 0,
+      () => false,
+    );
+    if (isFile && !(await readFile(file, "latin1")).startsWith("<svg ")) {
+      throw new ServiceError(
+        "ERR_FILE_EXISTS",
+        `${file} exists and is not a picture; choose another name or remove it`,
+      );
+    }
+    await writeFile(file, text);
+  } catch (error) {
+    if (error instanceof ServiceError) throw error;
+    const { code } = error as NodeJS.ErrnoException;
+    throw new ServiceError("ERR_FILE_UNWRITABLE", `cannot write ${file} (${code})`, { cause: error });
+  }
+}

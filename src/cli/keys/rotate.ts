@@ -1,0 +1,48 @@
+import { Command } from "commander";
+import { applyCommand } from "../../rotation/rules/commands.ts";
+import { announcedKey } from "../../rotation/rules/records.ts";
+import type { KeyUse } from "../../rotation/store/store.ts";
+import { type ChangeFlags, addChangeFlags, changeKeys } from "./change-keys.ts";
+import type { Io } from "../io.ts";
+import { addNewKeyFlags } from "./make-keys.ts";
+import { recordsOf, withKeys } from "./open-keys.ts";
+
+type RotateFlags = ChangeFlags & { readonly use: KeyUse; readonly alg?: string; readonly now?: true };
+
+export function rotateCommand(io: Io): Command {
+  const command = new Command("rotate");
+  addNewKeyFlags(command).option("--now", "let the next key sign at once, before caches know it; needs --yes");
+  return addChangeFlags(command, { yes: true })
+    .addHelpText(
+      "after",
+      `
+A rotation without --now breaks nothing: the new key signs when every cache knows it. With --now it signs at once. Verifiers that
+do not fetch again on an unknown kid then refuse its tokens for hours; --dry-run prints which, and until when. The old key stays
+published for as long as its tokens live; jwksd keys revoke removes it at once.
+
+The new signing key is made in the store, or where --signer-type says. If serve has --signer-type, give it here, too.
+
+A jwksd serve on the same store follows within a second. Exit code 3: the rotation has begun, and not every replica has followed
+within --wait; the message says until when which replica may act on the keys of before.
+
+Examples:
+  $ jwksd rotate                          announce the next signing key
+  $ jwksd rotate --use enc --alg ECDH-ES  announce the next encryption key
+  $ jwksd rotate --now --dry-run          what an emergency rotation would break
+  $ jwksd rotate --now --yes              the next key signs at once`,
+    )
+    .action((flags: RotateFlags) => rotate(io, flags));
+}
+
+async function rotate(io: Io, flags: RotateFlags): Promise<void> {
+  const { use, alg } = flags;
+  const immediately = flags.now === true;
+  await withKeys(io, flags, {}, async (open) => {
+    const isAnnounced = announcedKey(await recordsOf(open.vault.store), use) !== undefined;
+    // Where one is announced, that one is next.
+    const newKey = immediately && isAnnounced ? undefined : { use, alg };
+    await changeKeys(open, { flags, breaks: immediately, newKey }, (records, now, key) =>
+      applyCommand(records, { type: "rotate", use, key, now: immediately }, open.keyring.policy, now),
+    );
+  });
+}

@@ -1,0 +1,143 @@
+import { isDeepStrictEqual } from "node:util";
+import { Command } from "commander";
+import { ConfigError, StateError, StoreError } from "../../base/errors.ts";
+import { commandedBy } from "../../rotation/custody/owner.ts";
+import { createVault } from "../../rotation/custody/vault.ts";
+import type { WrappingKeys } from "../../rotation/custody/wrapping.ts";
+import { heardOf } from "../../service/admin/replicas.ts";
+import { isStanding, standingMs } from "../../rotation/rules/standing.ts";
+import { createCommandLog } from "../../service/config/log.ts";
+import { openStore, ownerOf, wrappingKeysOf } from "../../service/config/open-store.ts";
+import type { Settings } from "../../service/config/setting-definitions.ts";
+import { checkStore } from "../../service/config/settings.ts";
+import { pendingMigration, postgresStores } from "../../rotation/store/postgres/postgres.ts";
+import type { KeyEvent, KeyStore, Lease } from "../../rotation/store/store.ts";
+import { type Io, print, tell } from "../io.ts";
+import { type Flags, closing } from "./open-keys.ts";
+import { addSettings, settingsFrom } from "../settings-options.ts";
+
+export function storeCommand(io: Io): Command {
+  const migrate = new Command("migrate").description("Make or update the schema of a PostgreSQL database.");
+  addSettings(migrate.option("--dry-run", "print the SQL, and change nothing"), ["store"])
+    .addHelpText(
+      "after",
+      `
+jwksd serve does this by itself where its user may. Where it may not, have the printed SQL run by somebody who may.
+
+Examples:
+  $ jwksd store migrate --dry-run --store postgres://admin@db.example/jwksd | less
+  $ jwksd store migrate --store postgres://admin@db.example/jwksd`,
+    )
+    .action((flags: Flags) => migrateStore(io, flags));
+
+  const copy = new Command("copy")
+    .description("Copy the managed keys and their audit log into another store, which holds none yet.")
+    .requiredOption("--from <url>", "the store that is there: sqlite:PATH or postgres://USER@HOST:PORT/DATABASE")
+    .requiredOption("--to <url>", "the store to fill, in the same forms");
+  addSettings(copy, ["issuer", "wrappingKeyFile"])
+    .addHelpText(
+      "after",
+      `
+Stop every jwksd on the old store first. The keys are verified before they are written, and read back and compared after that. The wrapping
+key stays the same; give it with --wrapping-key-file or JWKSD_WRAPPING_KEYS to whatever runs on the new store.
+
+Examples:
+  $ jwksd store copy --from sqlite:.jwksd/keys.db --to postgres://jwksd@db.example/jwksd --issuer https://login.example.com`,
+    )
+    .action((flags: Flags) => copyStore(io, flags));
+
+  return new Command("store").addCommand(migrate).addCommand(copy);
+}
+
+async function migrateStore(io: Io, flags: Flags): Promise<void> {
+  const { store } = await settingsFrom(io, { ...flags });
+  if (store === undefined || store.startsWith("sqlite:")) {
+    throw new ConfigError(
+      "ERR_OPTION_INVALID",
+      "--store must name a PostgreSQL database; a SQLite store is updated when it is opened",
+    );
+  }
+  const { steps, rights } = await pendingMigration(store);
+  if (flags["dryRun"] === true) {
+    const needed = `-- Rights of a user who may not make the schema; put the user in the place of :user.\n${rights}`;
+    print(io, [...(steps.length === 0 ? ["-- The schema is the newest."] : steps), needed].join("\n"));
+    return;
+  }
+  const stores = await postgresStores(store);
+  await stores.close();
+  print(io, steps.length === 0 ? `The schema of ${stores.name} is the newest already.` : `Updated ${stores.name}.`);
+}
+
+async function copyStore(io: Io, flags: Flags): Promise<void> {
+  const settings = await settingsFrom(io, { ...flags });
+  const [from, to] = [storeIn(settings, flags, "from"), storeIn(settings, flags, "to")];
+  const log = createCommandLog(settings.logLevel, settings.jsonLogs, io);
+  const keys = (await wrappingKeysOf(from, log)) ?? (await wrappingKeysOf(to, log));
+  if (keys === undefined) {
+    throw new StoreError(
+      "ERR_WRAPPING_KEY_MISSING",
+      "no wrapping key is here, without which the keys cannot be verified; name it with --wrapping-key-file or JWKSD_WRAPPING_KEYS",
+    );
+  }
+  const source = await openStore(from, log);
+  await closing(source, async () => {
+    const target = await openStore(to, log, { create: true });
+    const { records, events } = await closing(target, () => copied(source, target, settings, keys));
+    print(io, `Copied ${records} keys and ${events} events, and compared them.`);
+  });
+  tell(io, `start jwksd with --store ${JSON.stringify(flags["to"])} now, and put the old store away`);
+}
+
+/** The settings with a store that a flag names. */
+function storeIn(settings: Settings, flags: Flags, flag: "from" | "to"): Settings {
+  const store = String(flags[flag]);
+  checkStore(store, `--${flag}`);
+  return { ...settings, store };
+}
+
+/**
+ * Copies what is authentic into a store that holds nothing, and compares.
+ *
+ * @throws StateError `ERR_TRANSITION`: somebody runs on the source, it has no seal or no keys, or the target is in use
+ * @throws StoreError `ERR_STORE_CONFLICT`: one of them has changed in the meantime
+ */
+async function copied(source: KeyStore, target: KeyStore, settings: Settings, keys: WrappingKeys) {
+  const ownerRule = commandedBy(ownerOf(settings));
+  const from = createVault({ store: source, keys, ownerRule });
+  const { revision, records, seal, leases, now } = await from.store.load();
+  const replica = heardOf(leases, now).find((lease) => !isStanding(lease));
+  if (replica !== undefined) refuse(`the replica ${replica.name} runs on the store to copy; stop it, and all others`);
+  if (records.length === 0) refuse("the store to copy holds no keys");
+  if (seal === undefined) refuse("the store to copy has no seal; run: jwksd keys rewrap");
+  if ((await target.load()).revision > 0) refuse("the store to fill is in use already; nothing was written");
+
+  const events = await eventsOf(source);
+  for (const lease of leases.filter(isStanding)) await addCopy(target, lease);
+  // The keys stay bound to whom they are.
+  const to = createVault({ store: target, keys, ownerRule: () => from.owner });
+  await to.store.commit(0, records, events);
+
+  const written = await createVault({ store: target, keys, ownerRule }).store.load();
+  const isSame = isDeepStrictEqual([written.records, await eventsOf(target)], [records, events]);
+  if (isSame && (await source.load()).revision === revision) return { records: records.length, events: events.length };
+  throw new StoreError(
+    "ERR_STORE_CONFLICT",
+    "one of the two stores has changed while it was copied; stop all that runs on them, and copy into a store that is empty",
+  );
+}
+
+/** A copy that is served holds up the rotations of the new store, too, until it is published from there. */
+async function addCopy(target: KeyStore, { id, name }: Lease): Promise<void> {
+  const isThere = (await target.load()).leases.some((lease) => lease.id === id);
+  if (!isThere) await target.join({ id, name }, standingMs);
+}
+
+function refuse(rule: string): never {
+  throw new StateError("ERR_TRANSITION", rule);
+}
+
+/** The audit log, oldest first. */
+async function eventsOf(store: KeyStore): Promise<KeyEvent[]> {
+  const events = (await store.events()).toReversed();
+  return events.map(({ at, type, kid, use, reason }) => ({ at, type, kid, use, reason }));
+}

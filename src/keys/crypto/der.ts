@@ -1,0 +1,55 @@
+import type { Bytes } from "../../base/bytes.ts";
+import { SignerError } from "../../base/errors.ts";
+
+/**
+ * Converts an ECDSA signature to DER from r, then s, each of the full size of its curve. OpenSSL checks their range.
+ *
+ * @see RFC 3279 section 2.2.3; ITU-T X.690 section 8.3; RFC 7518 section 3.4
+ */
+export function derFromRaw(signature: Uint8Array): Bytes {
+  const half = signature.length / 2;
+  // A SEQUENCE has a head of at most three bytes; so has each INTEGER, with the zero that keeps it positive.
+  const der = new Uint8Array(9 + signature.length);
+  let at = 3;
+  for (let end = half; end <= 2 * half; end += half) {
+    let start = end - half;
+    while (start < end - 1 && signature[start] === 0) start += 1;
+    const zero = Number((signature[start] ?? 0) > 127);
+    der[at] = 0x02;
+    der[at + 1] = zero + end - start;
+    at += 2 + zero;
+    der.set(signature.subarray(start, end), at);
+    at += end - start;
+  }
+  const length = at - 3;
+  const begin = length > 127 ? 0 : 1;
+  if (begin === 0) der[1] = 0x81;
+  der[begin] = 0x30;
+  der[2] = length;
+  return der.subarray(begin, at);
+}
+
+/**
+ * Converts an ECDSA signature on P-256 from DER to the 64 bytes of ES256: r, then s, each padded on the left. Takes the shortest
+ * encoding alone, with nothing after it. The later verification checks the range of r and s.
+ *
+ * @param name how messages name the key
+ * @throws SignerError `ERR_SIGNER_BAD_SIGNATURE`
+ * @see RFC 3279 section 2.2.3; ITU-T X.690 sections 8.3 and 10.1; RFC 7518 section 3.4
+ */
+export function es256FromDer(der: Uint8Array, name: string): Bytes {
+  const signature = new Uint8Array(64);
+  let at = 2;
+  for (let end = 32; end <= 64; end += 32) {
+    const next = at + 2 + (der[at + 1] ?? 0);
+    // Without the zero that keeps 32 bytes positive.
+    for (let from = Math.max(at + 2, next - 32); from < next; from += 1) signature[end - next + from] = der[from] ?? 0;
+    at = next;
+  }
+  // Only valid DER gives the same bytes when it is encoded again.
+  const again = derFromRaw(signature);
+  let same = 0;
+  while (same < der.length && der[same] === again[same]) same += 1;
+  if (same === der.length && same === again.length) return signature;
+  throw new SignerError("ERR_SIGNER_BAD_SIGNATURE", `${name}: the signature is not ECDSA-Sig-Value in DER`);
+}

@@ -1,0 +1,224 @@
+import { readSec1OrPkcs1 } from "#crypto";
+import type { CryptoKey, JWK } from "jose";
+import { exportJWK } from "jose/key/export";
+import { importPKCS8, importSPKI } from "jose/key/import";
+import { keyError } from "../../base/errors.ts";
+import { type PublicJwk, checkSize, publicMembers } from "./public.ts";
+
+/** A key pair of Web Crypto. */
+export interface CryptoKeyPair {
+  /** Need not be extractable. */
+  readonly privateKey: CryptoKey;
+  /** Extractable, as Web Crypto makes every public key. */
+  readonly publicKey: CryptoKey;
+}
+
+/** The part of a `KeyObject` of `node:crypto` that jwksd uses. */
+export interface KeyObjectLike {
+  /** `private`, `public` or `secret`; a secret key is refused. */
+  readonly type: string;
+  /** Such as `ec` or `rsa`. */
+  readonly asymmetricKeyType?: string | undefined;
+  /** Gives the key as a JWK. */
+  export(options: { format: "jwk" }): unknown;
+}
+
+/**
+ * A key: a JWK (object or JSON text), PEM text (PKCS#8, SPKI, SEC1 or PKCS#1), a `KeyObject`, a `CryptoKey`, or, for a private key that
+ * is not extractable, a `CryptoKeyPair`.
+ */
+export type KeyInput = string | Readonly<Record<string, unknown>> | KeyObjectLike | CryptoKey | CryptoKeyPair;
+
+const forSignatures = /^(ECDSA|RSASSA-PKCS1-v1_5|RSA-PSS|Ed25519)$/;
+
+/** A key that was read: its public members, its private half if it had one, and other members of a JWK. */
+export interface KeyMaterial {
+  readonly publicJwk: PublicJwk;
+  /** A private JWK, or a private `CryptoKey` that is not extractable. */
+  readonly privateKey?: JWK | CryptoKey;
+  readonly kid?: string;
+  readonly alg?: string;
+  readonly use?: string;
+  readonly keyOps?: readonly unknown[];
+  /** `exp` of a JWK, in seconds since the epoch. @see OpenID Federation 1.0 section 8.7.2 */
+  readonly exp?: number;
+}
+
+/**
+ * Reads one key in any format of {@link KeyInput}. No message quotes the input.
+ *
+ * @param name how messages name the key, such as `kid "2026-11"` or a file name
+ * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`
+ */
+export async function readKey(input: KeyInput, name: string): Promise<KeyMaterial> {
+  if (typeof input === "string") return readText(input, name);
+  if (typeof input !== "object" || input === null) {
+    throw keyError("ERR_KEY_FORMAT", name, `a key is a JWK, PEM text, a KeyObject or a CryptoKey, not ${typeof input}`);
+  }
+  if (isKeyPair(input)) {
+    const { publicJwk, use } = await readKey(input.publicKey, name);
+    const isOpaque = isCryptoKey(Object(input.privateKey) as object) && !input.privateKey.extractable;
+    const half = isOpaque ? { privateKey: input.privateKey } : await readKey(input.privateKey, name);
+    return { publicJwk, ...(use !== undefined && { use }), ...(half.privateKey && { privateKey: half.privateKey }) };
+  }
+  if (isCryptoKey(input)) {
+    if (!input.extractable) {
+      const hint = input.type === "private" ? "; pass the CryptoKeyPair with its public key" : "";
+      throw keyError("ERR_KEY_FORMAT", name, `this CryptoKey is not extractable${hint}`);
+    }
+    // The JWK of a CryptoKey has no "use".
+    const use = forSignatures.test(input.algorithm.name) ? "sig" : "enc";
+    return { ...readJwk(await exportJWK(input), name), use };
+  }
+  if (isKeyObject(input)) {
+    if (input.type === "secret") throw keyError("ERR_KEY_UNSUPPORTED", name, "a secret key has no public half");
+    return readJwk(await exported(() => exportJWK(input as Parameters<typeof exportJWK>[0]), name), name);
+  }
+  return readJwk(input, name);
+}
+
+/**
+ * Reads a JWK Set (object or JSON text) into its keys, in order.
+ *
+ * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`
+ * @see RFC 7517 section 5
+ */
+export function readKeySet(input: string | object, name: string): KeyMaterial[] {
+  const set = typeof input === "string" ? parseJson(input, name) : input;
+  const keys: unknown = (set as { keys?: unknown } | null)?.keys;
+  if (!Array.isArray(keys)) {
+    throw keyError("ERR_KEY_FORMAT", name, 'a JWK Set is a JSON object with an array "keys" (RFC 7517 section 5)');
+  }
+  return keys.map((key: unknown, index) => {
+    const where = `${name}, key ${index + 1} of ${keys.length}`;
+    if (typeof key !== "object" || key === null) {
+      throw keyError("ERR_KEY_FORMAT", where, "not a JSON object");
+    }
+    return readJwk(key as Record<string, unknown>, where);
+  });
+}
+
+/** Whether a JSON value has the shape of a JWK Set rather than of a JWK. */
+export function isKeySet(value: unknown): boolean {
+  return typeof value === "object" && value !== null && "keys" in value;
+}
+
+function readJwk(jwk: Readonly<Record<string, unknown>>, name: string): KeyMaterial {
+  const { kid, alg, use, exp, key_ops: keyOps } = jwk;
+  for (const [member, value] of Object.entries({ kid, alg, use })) {
+    if (value !== undefined && typeof value !== "string") {
+      throw keyError("ERR_KEY_FORMAT", name, `"${member}" is not a string (RFC 7517 section 4)`);
+    }
+  }
+  if (exp !== undefined && !(typeof exp === "number" && Number.isFinite(exp))) {
+    throw keyError("ERR_KEY_FORMAT", name, '"exp" is not a number of seconds since the epoch');
+  }
+  if (keyOps !== undefined && !Array.isArray(keyOps)) {
+    throw keyError("ERR_KEY_FORMAT", name, '"key_ops" is not an array (RFC 7517 section 4.3)');
+  }
+  const shownName = typeof kid === "string" ? `${name}, kid ${JSON.stringify(kid)}` : name;
+  const publicJwk = publicMembers(jwk, shownName);
+  return {
+    publicJwk,
+    ...(jwk["d"] !== undefined && { privateKey: privateMembers(jwk, publicJwk, shownName) }),
+    ...(typeof kid === "string" && { kid }),
+    ...(typeof alg === "string" && { alg }),
+    ...(typeof use === "string" && { use }),
+    ...(typeof exp === "number" && { exp }),
+    ...(Array.isArray(keyOps) && { keyOps }),
+  };
+}
+
+function privateMembers(jwk: Readonly<Record<string, unknown>>, publicJwk: PublicJwk, name: string): JWK {
+  // RSA keys are published for encryption and never sign, so the private half is dropped.
+  if (publicJwk.kty === "RSA") return { ...publicJwk };
+  checkSize(jwk, "d", publicJwk.crv, name);
+  return { ...publicJwk, d: jwk["d"] as string };
+}
+
+async function readText(text: string, name: string): Promise<KeyMaterial> {
+  if (!text.includes("-----BEGIN ")) {
+    const value = parseJson(text, name);
+    if (isKeySet(value)) {
+      throw keyError("ERR_KEY_FORMAT", name, "this is a JWK Set where one key is expected");
+    }
+    if (typeof value !== "object" || value === null)
+      throw keyError("ERR_KEY_FORMAT", name, "not a JWK (a JSON object)");
+    return readJwk(value as Record<string, unknown>, name);
+  }
+  // `openssl ecparam -genkey` writes a block "EC PARAMETERS" first, which is ignored.
+  if ((text.match(/-----BEGIN (EC |RSA |ENCRYPTED )?PRIVATE KEY-----/g) ?? []).length > 1) {
+    throw keyError("ERR_KEY_FORMAT", name, "this PEM holds several private keys; put each into a file of its own");
+  }
+  const [, label] = /-----BEGIN ((?:EC |RSA |ENCRYPTED )?PRIVATE KEY|PUBLIC KEY)-----/.exec(text) ?? [];
+  if (label === "PRIVATE KEY")
+    return readPem((alg) => importPKCS8(block(text, label), alg, { extractable: true }), name);
+  if (label === "PUBLIC KEY") return readPem((alg) => importSPKI(block(text, label), alg, { extractable: true }), name);
+  if ((label === "EC PRIVATE KEY" || label === "RSA PRIVATE KEY") && !text.includes("ENCRYPTED")) {
+    return readTraditionalPem(block(text, label), name);
+  }
+  const problem =
+    label !== undefined
+      ? "is encrypted; make a PKCS#8 key of it with: openssl pkcs8 -topk8 -nocrypt -in FILE"
+      : text.includes("-----BEGIN CERTIFICATE-----")
+        ? "is a certificate; take the public key out of it with: openssl x509 -pubkey -noout -in FILE"
+        : "holds no private or public key";
+  throw keyError("ERR_KEY_FORMAT", name, `this PEM ${problem}`);
+}
+
+/** jose needs an algorithm to read a key, and the PEM names none: tries one of each type. */
+async function readPem(read: (alg: string) => Promise<CryptoKey>, name: string): Promise<KeyMaterial> {
+  const readAs = (...algs: readonly string[]) => Promise.any(algs.map(read));
+  // Ed25519 is read too, so that the message can name the type that is refused.
+  const key = await exported(() => readAs("ECDH-ES", "RSA-OAEP-256", "Ed25519"), name);
+  return readJwk(await exportJWK(key), name);
+}
+
+async function readTraditionalPem(pem: string, name: string): Promise<KeyMaterial> {
+  const read = readSec1OrPkcs1;
+  if (read === undefined) {
+    throw keyError(
+      "ERR_KEY_FORMAT",
+      name,
+      "this runtime reads PKCS#8 only; convert with: openssl pkcs8 -topk8 -nocrypt -in FILE",
+    );
+  }
+  return readJwk(await exported(async () => read(pem), name), name);
+}
+
+/** Runs a parser, and replaces its error, which might quote the key. */
+async function exported<T>(parse: () => Promise<T>, name: string): Promise<T> {
+  try {
+    return await parse();
+  } catch {
+    throw keyError("ERR_KEY_FORMAT", name, "not a readable EC or RSA key");
+  }
+}
+
+function block(text: string, label: string): string {
+  const end = `-----END ${label}-----`;
+  const start = text.indexOf(`-----BEGIN ${label}-----`);
+  return text.slice(start, text.indexOf(end, start) + end.length);
+}
+
+function parseJson(text: string, name: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    // The parser's own message quotes the text around the error.
+    throw keyError("ERR_KEY_FORMAT", name, "neither PEM nor JSON");
+  }
+}
+
+function isKeyPair(input: object): input is CryptoKeyPair {
+  return "privateKey" in input && "publicKey" in input;
+}
+
+/** Tells a `CryptoKey` from the other forms of a key. */
+export function isCryptoKey(input: object): input is CryptoKey {
+  return "algorithm" in input && "extractable" in input && "usages" in input;
+}
+
+function isKeyObject(input: object): input is KeyObjectLike {
+  return "type" in input && "export" in input && typeof input.export === "function";
+}

@@ -1,0 +1,187 @@
+import { importPublicKey } from "#crypto";
+import type { CryptoKey } from "jose";
+import { KeyMaterialError, TokenError } from "../../base/errors.ts";
+import { type OkpPublicJwk, type PublicJwk, ed25519Members, keyIdentity, publicMembers, rsaBits } from "./public.ts";
+
+/** An entry of a JWK Set that is not used. The other entries are. */
+export interface SkippedKey {
+  /** Its place in the set, from 0. */
+  readonly index: number;
+  /** Its kid, if it has one. */
+  readonly kid: string | undefined;
+  /** Why it is not used, as a sentence without key material. */
+  readonly reason: string;
+}
+
+/** The keys of a JWK Set that may verify signatures. */
+export interface VerificationKeys {
+  /** A text by kid that is equal for equal keys. */
+  readonly identities: ReadonlyMap<string, string>;
+  readonly skipped: readonly SkippedKey[];
+  /**
+   * The key for the kid and alg of a token; `undefined` when the set has no usable key of this kid.
+   *
+   * @throws TokenError `ERR_TOKEN_ALG` when the key of this kid is for another alg
+   */
+  find(kid: string, alg: string): CryptoKey | Promise<CryptoKey> | undefined;
+}
+
+interface Candidate {
+  readonly index: number;
+  readonly kid: string;
+  readonly jwk: PublicJwk | OkpPublicJwk;
+  readonly algs: readonly string[];
+  /** By alg; each is imported once, and most never. */
+  imported?: Map<string, CryptoKey | Promise<CryptoKey>>;
+}
+
+const ecAlgs = { "P-256": "ES256", "P-384": "ES384", "P-521": "ES512" } as const;
+const rsaAlgs = ["RS256", "PS256", "RS384", "PS384", "RS512", "PS512"];
+const edAlgs = ["EdDSA", "Ed25519"];
+/** @see RFC 7518 sections 6.2.2 and 6.3.2; RFC 8037 section 2 */
+const privateMembers = ["d", "p", "q", "dp", "dq", "qi", "oth"];
+const maxRsaBits = { modulus: 4096, exponent: 32 } as const;
+const maxKeys = 256;
+
+/**
+ * Reads a JWK Set for verification and imports its keys. Skips an entry that has no kid, is not for signatures, holds a private key, is
+ * malformed, or is of an unknown type, curve or size (RSA: modulus of 2048 to 4096 bits, exponent of at most 32 bits). Where two
+ * different keys share a kid and an alg, skips both for that alg.
+ *
+ * @throws KeyMaterialError `ERR_KEY_FORMAT` when it is no JWK Set, or one of more than 256 keys
+ * @see RFC 7517 sections 4.5 and 5 (unusable entries are ignored)
+ */
+export async function verificationKeys(jwkSet: unknown): Promise<VerificationKeys> {
+  const { candidates, skipped } = candidatesOf(entriesOf(jwkSet));
+  const valid: Candidate[] = [];
+  for (const candidate of candidates) {
+    try {
+      await importFor(candidate, candidate.algs[0] as string);
+      valid.push(candidate);
+    } catch {
+      skipped.push({ index: candidate.index, kid: candidate.kid, reason: "it is not a valid key" });
+    }
+  }
+  return keysOf(valid, skipped);
+}
+
+/**
+ * Reads a JWK Set of an untrusted client. Importing costs CPU time, so each key is imported when it is first asked for. `find` then
+ * rejects with KeyMaterialError `ERR_KEY_FORMAT` if the key is not valid, such as a point that is not on its curve.
+ *
+ * @throws KeyMaterialError `ERR_KEY_FORMAT` when it is no JWK Set, or one of more than 256 keys
+ */
+export function verificationKeysOnDemand(jwkSet: unknown): VerificationKeys {
+  const { candidates, skipped } = candidatesOf(entriesOf(jwkSet));
+  return keysOf(candidates, skipped);
+}
+
+/** @throws KeyMaterialError `ERR_KEY_FORMAT` when it is no JWK Set, or one of more than 256 keys */
+export function entriesOf(jwkSet: unknown): readonly unknown[] {
+  const entries = (jwkSet as { keys?: unknown } | null | undefined)?.keys;
+  if (!Array.isArray(entries))
+    throw new KeyMaterialError("ERR_KEY_FORMAT", 'a JWK Set has an array "keys" (RFC 7517 section 5)');
+  if (entries.length > maxKeys)
+    throw new KeyMaterialError("ERR_KEY_FORMAT", `a JWK Set of more than ${maxKeys} keys is refused`);
+  return entries as unknown[];
+}
+
+function candidatesOf(entries: readonly unknown[]): { candidates: Candidate[]; skipped: SkippedKey[] } {
+  const candidates: Candidate[] = [];
+  const skipped: SkippedKey[] = [];
+  for (const [index, entry] of entries.entries()) {
+    const kid = (entry as { kid?: unknown } | null)?.kid;
+    const named = typeof kid === "string" && kid !== "" ? kid : undefined;
+    try {
+      if (named === undefined) throw new KeyMaterialError("ERR_KID_INVALID", "it has no kid");
+      candidates.push({ index, kid: named, ...publicKeyOf(entry as Record<string, unknown>) });
+    } catch (error) {
+      const reason = error instanceof KeyMaterialError ? error.message : "it is not a valid key";
+      skipped.push({ index, kid: named, reason });
+    }
+  }
+  return { candidates, skipped };
+}
+
+function keysOf(candidates: readonly Candidate[], skipped: SkippedKey[]): VerificationKeys {
+  const byKid = new Map<string, readonly Candidate[]>();
+  for (const [kid, sharing] of Map.groupBy(candidates, ({ kid }) => kid)) {
+    const { used, ambiguous } = apart(sharing);
+    if (used.length > 0) byKid.set(kid, used);
+    const reason = "its kid names another key of the same alg, so neither is used";
+    skipped.push(...ambiguous.map(({ index }) => ({ index, kid, reason })));
+  }
+  return {
+    identities: new Map([...byKid].map(([kid, used]) => [kid, [...new Set(used.map(identity))].join()])),
+    skipped: skipped.sort((one, other) => one.index - other.index),
+    find(kid, alg) {
+      const named = byKid.get(kid);
+      if (named === undefined) return undefined;
+      const candidate = named.find(({ algs }) => algs.includes(alg));
+      if (candidate === undefined)
+        throw new TokenError("ERR_TOKEN_ALG", "the alg of the token is not that of the key of its kid");
+      return candidate.imported?.get(alg) ?? importFor(candidate, alg);
+    },
+  };
+}
+
+/** Entries that share a kid, each with the algs that no other key of this kid has. @see RFC 7517 section 4.5 */
+function apart(sharing: readonly Candidate[]): { used: readonly Candidate[]; ambiguous: readonly Candidate[] } {
+  if (sharing.length === 1) return { used: sharing, ambiguous: [] };
+  const isOwn = (candidate: Candidate, alg: string): boolean =>
+    sharing.every((other) => !other.algs.includes(alg) || identity(other) === identity(candidate));
+  const own = sharing.map((candidate) => ({
+    ...candidate,
+    algs: candidate.algs.filter((alg) => isOwn(candidate, alg)),
+  }));
+  return { used: own.filter(({ algs }) => algs.length > 0), ambiguous: own.filter(({ algs }) => algs.length === 0) };
+}
+
+function publicKeyOf(entry: Readonly<Record<string, unknown>>): Pick<Candidate, "jwk" | "algs"> {
+  const { kty, use, alg, key_ops: keyOps } = entry;
+  if (privateMembers.some((member) => entry[member] !== undefined))
+    throw new KeyMaterialError("ERR_KEY_PURPOSE", "it holds a private key, so whoever reads the set can sign with it");
+  if (use !== undefined && use !== "sig") throw new KeyMaterialError("ERR_KEY_PURPOSE", 'its "use" is not "sig"');
+  if (keyOps !== undefined && !(Array.isArray(keyOps) && keyOps.includes("verify"))) {
+    throw new KeyMaterialError("ERR_KEY_PURPOSE", 'its "key_ops" does not include "verify"');
+  }
+  if (Array.isArray(keyOps) && new Set(keyOps).size < keyOps.length)
+    throw new KeyMaterialError("ERR_KEY_FORMAT", 'its "key_ops" has a member twice (RFC 7517 section 4.3)');
+  const jwk = kty === "OKP" ? ed25519Members(entry, "the entry") : publicMembers(entry, "the entry");
+  if (jwk.kty === "RSA") checkRsa(rsaBits(jwk));
+  const fitting: readonly string[] = jwk.kty === "EC" ? [ecAlgs[jwk.crv]] : jwk.kty === "RSA" ? rsaAlgs : edAlgs;
+  // An Ed25519 key serves under both of its names (RFC 9864 section 2.2).
+  const algs =
+    alg === undefined || (jwk.kty === "OKP" && edAlgs.includes(alg as string))
+      ? fitting
+      : fitting.filter((name) => name === alg);
+  if (algs.length === 0) throw new KeyMaterialError("ERR_ALG_UNSUPPORTED", 'its "alg" does not fit the key');
+  return { jwk, algs };
+}
+
+function checkRsa(bits: ReturnType<typeof rsaBits>): void {
+  for (const part of ["modulus", "exponent"] as const) {
+    const most = maxRsaBits[part];
+    if (bits[part] <= most) continue;
+    throw new KeyMaterialError("ERR_KEY_UNSUPPORTED", `an RSA ${part} of more than ${most} bits is refused`);
+  }
+}
+
+function importFor(candidate: Candidate, alg: string): Promise<CryptoKey> {
+  const imported = (candidate.imported ??= new Map());
+  const importing = importPublicKey({ ...candidate.jwk }, alg).then(
+    (key) => {
+      imported.set(alg, key);
+      return key;
+    },
+    (cause: unknown) => {
+      throw new KeyMaterialError("ERR_KEY_FORMAT", "the key of the kid is not a valid key", { cause });
+    },
+  );
+  imported.set(alg, importing);
+  return importing;
+}
+
+function identity({ jwk }: Candidate): string {
+  return jwk.kty === "OKP" ? `OKP ${jwk.crv} ${jwk.x}` : keyIdentity(jwk);
+}

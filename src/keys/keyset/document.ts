@@ -1,0 +1,36 @@
+import { sha256 } from "#crypto";
+import { escapedUnit } from "../../base/printable.ts";
+import type { CheckedKeysets } from "./keyset.ts";
+
+/** A serialized JSON document and its ETag, made once per change. */
+export interface Document {
+  /** The JSON in ASCII; other characters are escaped. So its length is its size in bytes. */
+  readonly text: string;
+  /** Strong validator: the lowercase hex SHA-256 of the text, in double quotes. @see RFC 9110 section 8.8.3 */
+  readonly etag: string;
+  /** When the next document replaces this one, in epoch milliseconds; `Infinity` for the last one. */
+  readonly until: number;
+}
+
+/** Serializes a JSON value. Equal values have equal bytes and ETags on every replica. */
+export async function makeDocument(value: unknown, until = Infinity): Promise<Document> {
+  const text = JSON.stringify(value).replace(/[\u0080-\uffff]/g, escapedUnit);
+  const digest = await sha256(new TextEncoder().encode(text));
+  const hex = Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  return Object.freeze({ text, etag: `"${hex}"`, until });
+}
+
+/**
+ * The documents of a keyset from `now` on: one, and one more for each `notAfter` of an encryption key in the future. Signing keys come
+ * first, then encryption keys, each in keyset order.
+ */
+export async function makeDocuments({ signing, encryption }: CheckedKeysets, now: number): Promise<Document[]> {
+  const future = encryption.map(({ notAfter }) => notAfter).filter((notAfter) => notAfter > now);
+  const ends = [...new Set([...future, Infinity])].sort((a, b) => a - b);
+  return Promise.all(
+    ends.map((until) => {
+      const published = encryption.filter(({ notAfter }) => notAfter >= until);
+      return makeDocument({ keys: [...signing, ...published].map(({ jwk }) => jwk) }, until);
+    }),
+  );
+}

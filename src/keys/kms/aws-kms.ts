@@ -1,0 +1,207 @@
+/**
+ * Keys in AWS KMS.
+ *
+ * @module jwksd/signer/aws-kms
+ */
+
+import type * as Sdk from "@aws-sdk/client-kms";
+import { type Rules, callback, text, wholeNumber } from "../../base/options.ts";
+import { backendRules, checkBackendOptions, httpUrl, needsOption, onlyFromCode } from "../signer/backend-options.ts";
+import { es256FromDer } from "../crypto/der.ts";
+import { notP256, wrongPurpose } from "../signer/external.ts";
+import type { SignerBackend } from "../signer/signer.ts";
+import { loadPackage } from "../../base/optional-package.ts";
+import {
+  type FailureCode,
+  type KeyService,
+  type KeyServiceOptions,
+  type KeyCall,
+  codeOfStatus,
+  failure,
+  keyServiceBackend,
+  word,
+} from "./key-service.ts";
+
+/** Options of `awsKmsBackend`. For a missing option, the SDK uses its environment variables, profiles and roles. */
+export interface AwsKmsOptions extends KeyServiceOptions {
+  /** Region of new keys, such as `eu-central-1`; an existing key has its region in its ARN. Default: `AWS_REGION`, or that of the profile. */
+  readonly region?: string | undefined;
+  /** URL of a VPC endpoint. Default: `AWS_ENDPOINT_URL_KMS`, or that of the region. */
+  readonly endpoint?: string | undefined;
+  /** Default: the credential chain of the SDK. */
+  readonly credentials?: (() => Promise<AwsCredentials>) | undefined;
+  /** Days from `destroy` until the key is deleted, 7 to 30. Default: 30. */
+  readonly deletionWindowDays?: number | undefined;
+}
+
+/** Credentials of AWS. @see https://docs.aws.amazon.com/STS/latest/APIReference/API_Credentials.html */
+export interface AwsCredentials {
+  /** Id of the access key. */
+  readonly accessKeyId: string;
+  /** The access key itself. */
+  readonly secretAccessKey: string;
+  /** Of temporary credentials. */
+  readonly sessionToken?: string;
+  /** When the SDK asks for new credentials. Default: never. */
+  readonly expiration?: Date;
+}
+
+const rules: Rules<AwsKmsOptions> = {
+  region: text,
+  endpoint: httpUrl,
+  credentials: onlyFromCode(
+    callback,
+    "without it the SDK takes them from its environment variables (AWS_PROFILE, AWS_ACCESS_KEY_ID and so on), profiles and roles",
+  ),
+  deletionWindowDays: wholeNumber(7, 30),
+  ...backendRules,
+};
+
+interface Key {
+  readonly arn: string;
+  readonly region: string;
+}
+
+interface Client {
+  readonly sdk: typeof Sdk;
+  readonly kms: Sdk.KMSClient;
+}
+
+const algorithm = "ECDSA_SHA_256";
+const uriPattern =
+  /^aws-kms:(arn:aws[a-z-]*:kms:([a-z0-9-]+):\d{12}:key\/(?:mrk-[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}))$/;
+
+/**
+ * Keys in AWS KMS, through the SDK `@aws-sdk/client-kms`. AWS never rotates asymmetric keys, so a key ID names one key version.
+ *
+ * @example
+ * ```ts
+ * const backend = awsKmsBackend({ region: "eu-central-1" });
+ * const signer = await backend.create({ issuer: "https://login.example.com" });
+ * ```
+ *
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
+ * @see https://docs.aws.amazon.com/kms/latest/APIReference/API_Sign.html
+ */
+export function awsKmsBackend(options: AwsKmsOptions = {}): SignerBackend {
+  const { region, endpoint, credentials, deletionWindowDays = 30, ...limits } = checkBackendOptions(options, rules);
+
+  const service: KeyService<Key, Client> = {
+    place: "aws-kms",
+    uriForm: "aws-kms:arn:aws:kms:REGION:ACCOUNT:key/ID (an alias can be moved to another key)",
+    failureOf,
+
+    parse(uri) {
+      const [, arn, region] = uriPattern.exec(uri) ?? [];
+      return arn === undefined || region === undefined ? undefined : { arn, region };
+    },
+
+    async connect(key) {
+      const sdk = await loadPackage("@aws-sdk/client-kms", () => import("@aws-sdk/client-kms"));
+      const place = key === undefined ? region : key.region;
+      const kms = new sdk.KMSClient({
+        ...(place !== undefined && { region: place }),
+        ...(endpoint !== undefined && { endpoint }),
+        ...(credentials !== undefined && { credentials }),
+      });
+      return { sdk, kms };
+    },
+
+    async publicKey(call) {
+      const { name, key, signal } = call;
+      const { sdk, kms } = call.client;
+      const command = new sdk.GetPublicKeyCommand({ KeyId: key.arn });
+      const answer = await whenKnown(call, () => kms.send(command, { abortSignal: signal }));
+      const { KeyId, KeySpec, KeyUsage, PublicKey, SigningAlgorithms } = answer;
+      if (KeySpec !== "ECC_NIST_P256") throw notP256(name, word(KeySpec));
+      if (KeyUsage !== "SIGN_VERIFY" || SigningAlgorithms?.includes(algorithm) !== true) {
+        throw wrongPurpose(name, word(KeyUsage));
+      }
+      if (KeyId !== key.arn || PublicKey === undefined) throw wrongAnswer(name);
+      return `-----BEGIN PUBLIC KEY-----\n${Buffer.from(PublicKey).toString("base64")}\n-----END PUBLIC KEY-----\n`;
+    },
+
+    async sign({ name, key, client: { sdk, kms }, signal }, digest) {
+      const request = { KeyId: key.arn, Message: digest, MessageType: "DIGEST", SigningAlgorithm: algorithm } as const;
+      const answer = await kms.send(new sdk.SignCommand(request), { abortSignal: signal });
+      const { KeyId, Signature, SigningAlgorithm } = answer;
+      if (KeyId !== key.arn || SigningAlgorithm !== algorithm || Signature === undefined) throw wrongAnswer(name);
+      return es256FromDer(Signature, name);
+    },
+
+    async create({ client: { sdk, kms }, signal }, issuer) {
+      await kms.config.region().catch(() => {
+        throw needsOption("AWS KMS", "region", "awsKms", "eu-central-1, or the variable AWS_REGION");
+      });
+      const command = new sdk.CreateKeyCommand({
+        KeySpec: "ECC_NIST_P256",
+        KeyUsage: "SIGN_VERIFY",
+        Description: `jwksd: signing key of ${issuer}`,
+        Tags: [{ TagKey: "jwksd:issuer", TagValue: tagValue(issuer) }],
+      });
+      const { KeyMetadata } = await kms.send(command, { abortSignal: signal });
+      return `aws-kms:${KeyMetadata?.Arn}`;
+    },
+
+    async tag(call, _issuer, kid) {
+      const { key, signal } = call;
+      const { sdk, kms } = call.client;
+      const command = new sdk.TagResourceCommand({ KeyId: key.arn, Tags: [{ TagKey: "jwksd:kid", TagValue: kid }] });
+      await whenKnown(call, () => kms.send(command, { abortSignal: signal }));
+    },
+
+    async destroy({ name, key, client: { sdk, kms }, signal }) {
+      const request = { KeyId: key.arn, PendingWindowInDays: deletionWindowDays };
+      const { DeletionDate } = await kms.send(new sdk.ScheduleKeyDeletionCommand(request), { abortSignal: signal });
+      if (DeletionDate === undefined) throw wrongAnswer(name);
+      return Number(DeletionDate);
+    },
+  };
+  return keyServiceBackend(service, limits);
+}
+
+/** Repeats a request for a new key until all servers of the service know the key. */
+async function whenKnown<T>({ isNew, pause }: KeyCall<Key, Client>, ask: () => Promise<T>): Promise<T> {
+  for (;;) {
+    try {
+      return await ask();
+    } catch (error) {
+      if (!isNew || (error as Error).name !== "NotFoundException") throw error;
+      await pause();
+    }
+  }
+}
+
+/** An issuer as a tag, which cannot hold every URL. The description of the key has the exact issuer. */
+function tagValue(issuer: string): string {
+  return issuer.replaceAll(/[^\p{L}\p{N}_.:/=+@-]/gu, "_").slice(0, 256);
+}
+
+const wrongAnswer = (name: string): Error => failure(name, "ERR_SIGNER_BAD_SIGNATURE", "another key or algorithm");
+
+const names: Readonly<Partial<Record<FailureCode, string>>> = {
+  ERR_SIGNER_UNAUTHORIZED:
+    "AccessDenied AccessDeniedException CredentialsProviderError TokenProviderError ExpiredTokenException IncompleteSignature " +
+    "InvalidClientTokenId InvalidSignatureException MissingAuthenticationTokenException NotAuthorized OptInRequired UnrecognizedClientException",
+  ERR_SIGNER_THROTTLED: "LimitExceededException RequestLimitExceeded ThrottlingException TooManyRequestsException",
+  ERR_SIGNER_KEY_STATE: "DisabledException KMSInvalidStateException NotFoundException",
+  ERR_SIGNER_UNAVAILABLE: "KeyUnavailableException DependencyTimeoutException",
+};
+const codes = new Map(
+  Object.entries(names).flatMap(([code, names]) =>
+    names.split(" ").map((name) => [name, code as FailureCode] as const),
+  ),
+);
+
+/** @see https://docs.aws.amazon.com/kms/latest/APIReference/CommonErrors.html */
+function failureOf(error: unknown): readonly [FailureCode, string] {
+  const { name, code, $metadata } = error as {
+    readonly name: string;
+    readonly code?: unknown;
+    readonly $metadata?: { readonly httpStatusCode?: number };
+  };
+  const status = $metadata?.httpStatusCode;
+  // Without a response, `code` is that of the system, such as ECONNREFUSED.
+  const detail = word(status === undefined ? (code ?? name) : name) ?? "no connection";
+  return [codes.get(name) ?? (status === undefined ? "ERR_SIGNER_UNAVAILABLE" : codeOfStatus(status)), detail];
+}

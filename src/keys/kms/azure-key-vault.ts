@@ -1,0 +1,216 @@
+/**
+ * Keys in Azure Key Vault.
+ *
+ * @module jwksd/signer/azure-key-vault
+ */
+
+import type { CryptographyClient, KeyClient, KeyVaultKey } from "@azure/keyvault-keys";
+import * as base64url from "jose/base64url";
+import { systemClock } from "../../base/clock.ts";
+import { type Rules, oneOf, textThat, withMethods } from "../../base/options.ts";
+import { backendRules, checkBackendOptions, needsOption, onlyFromCode } from "../signer/backend-options.ts";
+import { notP256, wrongPurpose } from "../signer/external.ts";
+import type { SignerBackend } from "../signer/signer.ts";
+import { loadPackage } from "../../base/optional-package.ts";
+import {
+  type FailureCode,
+  type KeyService,
+  type KeyServiceOptions,
+  codeOfStatus,
+  failure,
+  keyPrefixRule,
+  keyServiceBackend,
+  newKeyName,
+  word,
+} from "./key-service.ts";
+
+/** Options of `azureKeyVaultBackend`, for Azure Key Vault and Managed HSM. */
+export interface AzureKeyVaultOptions extends KeyServiceOptions {
+  /** Vault of new keys: `https://NAME.vault.azure.net`. Only `create` needs it. Default: none. */
+  readonly vault?: string | undefined;
+  /** Protection of new keys. Default: `EC-HSM`, which needs a Premium vault or a Managed HSM. */
+  readonly keyType?: "EC-HSM" | "EC" | undefined;
+  /** Prefix of the names of new keys. Default: `jwksd`. */
+  readonly keyPrefix?: string | undefined;
+  /** Default: `DefaultAzureCredential` of the package `@azure/identity`. */
+  readonly credential?: AzureCredential | undefined;
+}
+
+/** The part of `TokenCredential` of the Azure SDKs that is used. */
+export interface AzureCredential {
+  /** Gets an access token; `expiresOnTimestamp` is in epoch milliseconds. */
+  getToken(
+    scopes: string | string[],
+    options?: object,
+  ): Promise<{ readonly token: string; readonly expiresOnTimestamp: number } | null>;
+}
+
+const rules: Rules<AzureKeyVaultOptions> = {
+  vault: textThat("https://NAME.vault.azure.net", (value) => isVaultUrl(value.replace(/\/$/, ""))),
+  keyType: oneOf("EC-HSM", "EC"),
+  keyPrefix: keyPrefixRule,
+  credential: onlyFromCode(
+    withMethods("getToken"),
+    "without it DefaultAzureCredential finds a managed identity, a workload identity or environment variables (AZURE_CLIENT_ID and so on)",
+  ),
+  ...backendRules,
+};
+
+interface Key {
+  readonly vaultUrl: string;
+  readonly keyName: string;
+  readonly version: string;
+}
+
+interface Client {
+  readonly keys: KeyClient;
+  /** Of a key that exists. */
+  readonly signing: CryptographyClient | undefined;
+}
+
+// By default, the SDK waits one second before the second attempt, and two before the third.
+const pipeline = { retryOptions: { maxRetries: 2, retryDelayInMs: 100, maxRetryDelayInMs: 1000 } } as const;
+
+/**
+ * Keys in Azure Key Vault or a Managed HSM, through the SDK `@azure/keyvault-keys`. Each rotation makes a key, not a version of one key,
+ * because the service cannot delete single versions.
+ *
+ * @example
+ * ```ts
+ * const backend = azureKeyVaultBackend({ vault: "https://login-keys.vault.azure.net" });
+ * const signer = await backend.create({ issuer: "https://login.example.com" });
+ * ```
+ *
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
+ * @see https://learn.microsoft.com/rest/api/keyvault/keys/sign/sign
+ */
+export function azureKeyVaultBackend(options: AzureKeyVaultOptions = {}): SignerBackend {
+  const { keyType = "EC-HSM", keyPrefix = "jwksd", ...given } = checkBackendOptions(options, rules);
+  const { clock = systemClock } = given;
+  const vault = given.vault?.replace(/\/$/, "");
+
+  const service: KeyService<Key, Client> = {
+    place: `azure-kv:${vault}`,
+    uriForm: "azure-kv:https://NAME.vault.azure.net/keys/NAME/VERSION",
+    failureOf,
+
+    parse(uri) {
+      const [, vaultUrl = "", keyName, version] =
+        /^azure-kv:(.+)\/keys\/([A-Za-z0-9-]{1,127})\/([0-9a-f]{32})$/.exec(uri) ?? [];
+      if (!isVaultUrl(vaultUrl) || keyName === undefined || version === undefined) return undefined;
+      return { vaultUrl, keyName, version };
+    },
+
+    async connect(key) {
+      const vaultUrl = key === undefined ? vault : key.vaultUrl;
+      if (vaultUrl === undefined) {
+        throw needsOption("Azure Key Vault", "vault", "azureKeyVault", "https://NAME.vault.azure.net");
+      }
+      const sdk = await loadPackage("@azure/keyvault-keys", () => import("@azure/keyvault-keys"));
+      const credential = given.credential ?? (await defaultCredential());
+      return {
+        keys: new sdk.KeyClient(vaultUrl, credential, pipeline),
+        // Without the properties of the key, so that the service, not an old copy, decides whether the key has expired.
+        signing: key && new sdk.CryptographyClient(bareKey(key), credential, pipeline),
+      };
+    },
+
+    async publicKey({ name, key: { keyName, version }, client, signal }) {
+      const key = await client.keys.getKey(keyName, { version, abortSignal: signal });
+      checkUsable(name, key, clock.now());
+      const { x = new Uint8Array(), y = new Uint8Array() } = key.key ?? {};
+      return { kty: "EC", crv: "P-256", x: base64url.encode(x), y: base64url.encode(y) };
+    },
+
+    async sign({ name, client, signal }, digest) {
+      const { result } = (await client.signing?.sign("ES256", digest, { abortSignal: signal })) ?? {};
+      if (result?.length !== 64) throw failure(name, "ERR_SIGNER_BAD_SIGNATURE", "not 64 bytes, r then s");
+      return Uint8Array.from(result);
+    },
+
+    async create({ client, signal }, issuer) {
+      const name = newKeyName(keyPrefix, issuer);
+      const { properties } = await client.keys.createEcKey(name, {
+        curve: "P-256",
+        hsm: keyType === "EC-HSM",
+        keyOps: ["sign", "verify"],
+        tags: tagsOf(issuer),
+        abortSignal: signal,
+      });
+      return `azure-kv:${vault}/keys/${name}/${properties.version}`;
+    },
+
+    async tag({ key: { keyName, version }, client, signal }, issuer, kid) {
+      const tags = { ...tagsOf(issuer), "jwksd-kid": kid };
+      await client.keys.updateKeyProperties(keyName, version, { tags, abortSignal: signal });
+    },
+
+    async destroy({ name, key: { keyName, version }, client, signal }) {
+      for await (const other of client.keys.listPropertiesOfKeyVersions(keyName, { abortSignal: signal })) {
+        if (other.version === version) continue;
+        throw failure(name, "ERR_SIGNER_KEY_STATE", "the key has other versions, which would be deleted with it");
+      }
+      const poller = await client.keys.beginDeleteKey(keyName, { abortSignal: signal });
+      const deleted = poller.getOperationState().result;
+      // Without a recovery period, the key is gone at once.
+      return deleted?.properties.scheduledPurgeDate?.getTime() ?? clock.now();
+    },
+  };
+  return keyServiceBackend(service, given);
+}
+
+async function defaultCredential(): Promise<AzureCredential> {
+  const { DefaultAzureCredential } = await loadPackage("@azure/identity", () => import("@azure/identity"));
+  return new DefaultAzureCredential();
+}
+
+const tagsOf = (issuer: string): Record<string, string> => ({ "jwksd-issuer": issuer.slice(0, 256) });
+
+function bareKey({ vaultUrl, keyName, version }: Key): KeyVaultKey {
+  return {
+    id: `${vaultUrl}/keys/${keyName}/${version}`,
+    name: keyName,
+    properties: { vaultUrl, version, name: keyName },
+  };
+}
+
+function checkUsable(
+  name: string,
+  { keyType, keyOperations = [], key = {}, properties }: KeyVaultKey,
+  now: number,
+): void {
+  const { enabled, notBefore, expiresOn } = properties;
+  if (key.crv !== "P-256") throw notP256(name, word(key.crv ?? keyType));
+  if (!keyOperations.includes("sign")) throw wrongPurpose(name, word(keyOperations.join(".")));
+  if (enabled === false) throw failure(name, "ERR_SIGNER_KEY_STATE", "disabled");
+  if (now < Number(notBefore ?? 0) || now >= Number(expiresOn ?? Infinity)) {
+    throw failure(name, "ERR_SIGNER_KEY_STATE", "not valid now");
+  }
+}
+
+/** Whether a URL is an https origin in canonical form, so that a key has only one URI. */
+function isVaultUrl(url: string): boolean {
+  return url.startsWith("https://") && URL.canParse(url) && new URL(url).origin === url;
+}
+
+// Responses with status 403 that concern the key, not the caller. @see https://learn.microsoft.com/azure/key-vault/general/rest-error-codes
+const stateCodes = new Set(["KeyDisabled", "KeyExpired", "KeyNotYetValid", "KeyOperationForbidden"]);
+
+interface AzureError {
+  readonly name?: unknown;
+  readonly code?: unknown;
+  readonly statusCode?: number;
+  readonly details?: { readonly error?: { readonly innerError?: { readonly code?: unknown } } };
+  readonly message?: string;
+}
+
+function failureOf(error: unknown): readonly [FailureCode, string] {
+  const { name, code, statusCode, details, message } = error as AzureError;
+  const inner = word(details?.error?.innerError?.code);
+  if (inner !== undefined && stateCodes.has(inner)) return ["ERR_SIGNER_KEY_STATE", inner];
+  const isRefused =
+    /Credential|Authentication/.test(String(name)) || message?.startsWith("The challenge resource") === true;
+  if (isRefused) return ["ERR_SIGNER_UNAUTHORIZED", word(name) ?? "no token"];
+  if (statusCode === undefined) return ["ERR_SIGNER_UNAVAILABLE", word(code) ?? "no answer of use"];
+  return [codeOfStatus(statusCode), `status ${statusCode}`];
+}

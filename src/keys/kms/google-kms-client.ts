@@ -1,0 +1,95 @@
+import type { KeyManagementServiceClient } from "@google-cloud/kms";
+import { loadPackage } from "../../base/optional-package.ts";
+import type { FailureCode, ServiceCall } from "./key-service.ts";
+
+// Making a client costs half a second of CPU time, and a client in REST mode need not be closed.
+const clients = new Map<string, Promise<KeyManagementServiceClient>>();
+
+/** The shared client of an endpoint. */
+export function clientFor(endpoint: string | undefined): Promise<KeyManagementServiceClient> {
+  const place = endpoint ?? "";
+  const known = clients.get(place);
+  if (known !== undefined) return known;
+  const connecting = connect(endpoint);
+  clients.set(place, connecting);
+  connecting.catch(() => clients.delete(place));
+  return connecting;
+}
+
+async function connect(endpoint: string | undefined): Promise<KeyManagementServiceClient> {
+  const { KeyManagementServiceClient } = await loadPackage("@google-cloud/kms", () => import("@google-cloud/kms"));
+  const url = endpoint === undefined ? undefined : new URL(endpoint);
+  const client = new KeyManagementServiceClient({
+    fallback: true,
+    ...(url !== undefined && {
+      apiEndpoint: url.hostname,
+      protocol: url.protocol.replace(":", ""),
+      port: Number(url.port) || (url.protocol === "http:" ? 80 : 443),
+    }),
+  });
+  try {
+    // Otherwise the SDK ends the process if it finds no credentials.
+    await client.initialize();
+  } catch (error) {
+    throw new CredentialsError(error);
+  }
+  return client;
+}
+
+/** The SDK has no credentials; the cause says why. */
+class CredentialsError extends Error {
+  constructor(cause: unknown) {
+    super("no credentials", { cause });
+  }
+}
+
+/** At most three retries. By default, the SDK tries for ten minutes. */
+export function settingsFor({ signal, timeoutMs }: ServiceCall<unknown>): { signal: AbortSignal; retry: object } {
+  return {
+    signal,
+    retry: {
+      backoffSettings: {
+        initialRetryDelayMillis: 100,
+        retryDelayMultiplier: 2,
+        maxRetryDelayMillis: 1000,
+        initialRpcTimeoutMillis: timeoutMs,
+        rpcTimeoutMultiplier: 1,
+        maxRpcTimeoutMillis: timeoutMs,
+        totalTimeoutMillis: null,
+        maxRetries: 3,
+      },
+    },
+  };
+}
+
+/** Status codes of gRPC, which the SDK also uses over REST. */
+export const status = { notFound: 5, alreadyExists: 6 } as const;
+// @see https://grpc.io/docs/guides/status-codes/
+const failures: ReadonlyMap<unknown, readonly [FailureCode, detail: string]> = new Map([
+  [3, ["ERR_SIGNER_KEY_STATE", "INVALID_ARGUMENT"]],
+  [4, ["ERR_SIGNER_UNAVAILABLE", "DEADLINE_EXCEEDED"]],
+  [5, ["ERR_SIGNER_KEY_STATE", "NOT_FOUND"]],
+  [7, ["ERR_SIGNER_UNAUTHORIZED", "PERMISSION_DENIED"]],
+  [8, ["ERR_SIGNER_THROTTLED", "RESOURCE_EXHAUSTED"]],
+  [9, ["ERR_SIGNER_KEY_STATE", "FAILED_PRECONDITION"]],
+  [13, ["ERR_SIGNER_UNAVAILABLE", "INTERNAL"]],
+  [14, ["ERR_SIGNER_UNAVAILABLE", "UNAVAILABLE"]],
+  [16, ["ERR_SIGNER_UNAUTHORIZED", "UNAUTHENTICATED"]],
+]);
+
+export const codeOf = (error: unknown): unknown => (error as { code?: unknown } | undefined)?.code;
+
+export function failureOf(error: unknown): readonly [FailureCode, detail: string] {
+  const { cause } = error as { cause?: { status?: unknown; config?: unknown } };
+  // The status of the token service; the API itself answers with a code.
+  const tokenStatus = typeof cause?.status === "number" ? cause.status : undefined;
+  if (error instanceof CredentialsError) {
+    const isFailing = tokenStatus === undefined ? cause?.config !== undefined : tokenStatus >= 500;
+    return [
+      isFailing ? "ERR_SIGNER_UNAVAILABLE" : "ERR_SIGNER_UNAUTHORIZED",
+      tokenStatus === undefined ? "no credentials found" : `no credentials: status ${tokenStatus}`,
+    ];
+  }
+  if (tokenStatus === 400) return ["ERR_SIGNER_UNAUTHORIZED", "no token: status 400"];
+  return failures.get(codeOf(error)) ?? ["ERR_SIGNER_UNAVAILABLE", "no answer of use"];
+}

@@ -1,0 +1,173 @@
+/**
+ * Keys in Google Cloud KMS.
+ *
+ * @module jwksd/signer/google-kms
+ */
+
+import type { KeyManagementServiceClient } from "@google-cloud/kms";
+import { ConfigError, type SignerError } from "../../base/errors.ts";
+import { type Rules, oneOf, textThat } from "../../base/options.ts";
+import { backendRules, checkBackendOptions, httpUrl, needsOption } from "../signer/backend-options.ts";
+import { es256FromDer } from "../crypto/der.ts";
+import { notP256 } from "../signer/external.ts";
+import type { SignerBackend } from "../signer/signer.ts";
+import { crc32c } from "./google-crc32c.ts";
+import { clientFor, codeOf, failureOf, settingsFor, status } from "./google-kms-client.ts";
+import {
+  type KeyCall,
+  type KeyService,
+  type KeyServiceOptions,
+  failure,
+  keyServiceBackend,
+  word,
+} from "./key-service.ts";
+
+/** Options of `googleKmsBackend`. The SDK finds credentials by itself (Application Default Credentials). */
+export interface GoogleKmsOptions extends KeyServiceOptions {
+  /**
+   * CryptoKey of new keys: `projects/P/locations/L/keyRings/R/cryptoKeys/K`. Each new key is a version of it. A missing CryptoKey is made.
+   * Only `create` needs it. Default: none.
+   */
+  readonly cryptoKey?: string | undefined;
+  /** Protection of new keys. Default: `HSM`. */
+  readonly protectionLevel?: "HSM" | "SOFTWARE" | undefined;
+  /** URL of a private endpoint. Default: that of the universe, `https://cloudkms.googleapis.com`. */
+  readonly endpoint?: string | undefined;
+}
+
+const cryptoKeyPattern = /^(projects\/[\w.:-]+\/locations\/[\w-]+\/keyRings\/[\w-]{1,63})\/cryptoKeys\/([\w-]{1,63})$/;
+const cryptoKeyForm = "projects/P/locations/L/keyRings/R/cryptoKeys/K";
+
+const rules: Rules<GoogleKmsOptions> = {
+  cryptoKey: textThat(cryptoKeyForm, (value) => cryptoKeyPattern.test(value)),
+  protectionLevel: oneOf("HSM", "SOFTWARE"),
+  endpoint: httpUrl,
+  ...backendRules,
+};
+
+/** The name of a version. */
+type Key = string;
+type Client = KeyManagementServiceClient;
+
+const algorithm = "EC_SIGN_P256_SHA256";
+
+/**
+ * Keys in Google Cloud KMS, through the SDK `@google-cloud/kms` in its REST mode (HTTP/1.1), which passes every proxy. Each key is a
+ * version of one CryptoKey, because the service can destroy versions but not CryptoKeys.
+ *
+ * @example
+ * ```ts
+ * const backend = googleKmsBackend({ cryptoKey: "projects/login/locations/europe-west3/keyRings/login/cryptoKeys/signing" });
+ * const signer = await backend.create({ issuer: "https://login.example.com" });
+ * ```
+ *
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
+ * @see https://cloud.google.com/kms/docs/reference/rest/v1/projects.locations.keyRings.cryptoKeys.cryptoKeyVersions/asymmetricSign
+ */
+export function googleKmsBackend(options: GoogleKmsOptions = {}): SignerBackend {
+  const { cryptoKey, protectionLevel = "HSM", endpoint, ...limits } = checkBackendOptions(options, rules);
+
+  const service: KeyService<Key, Client> = {
+    place: `gcp-kms:${cryptoKey}`,
+    uriForm: `gcp-kms:${cryptoKeyForm}/cryptoKeyVersions/N`,
+    failureOf,
+
+    parse(uri) {
+      const [, version, cryptoKey = ""] = /^gcp-kms:((.+)\/cryptoKeyVersions\/[1-9]\d{0,9})$/.exec(uri) ?? [];
+      return cryptoKeyPattern.test(cryptoKey) ? version : undefined;
+    },
+
+    connect(key) {
+      if (key === undefined && cryptoKey === undefined) {
+        throw needsOption("Google Cloud KMS", "cryptoKey", "googleKms", cryptoKeyForm);
+      }
+      return clientFor(endpoint);
+    },
+
+    async publicKey(call) {
+      if (call.isNew) await whenGenerated(call);
+      const { name, key, client } = call;
+      const [answer] = await client.getPublicKey({ name: key }, settingsFor(call));
+      const { pem = "" } = answer;
+      if (answer.algorithm !== algorithm) throw notP256(name, word(answer.algorithm));
+      checkName(call, answer.name);
+      checkSum(name, "pemCrc32c", answer.pemCrc32c?.value, Buffer.from(pem ?? ""));
+      return pem ?? "";
+    },
+
+    async sign(call, digest) {
+      const { name, key, client } = call;
+      const request = { name: key, digest: { sha256: digest }, digestCrc32c: { value: crc32c(digest) } };
+      const [answer] = await client.asymmetricSign(request, settingsFor(call));
+      checkName(call, answer.name);
+      if (answer.verifiedDigestCrc32c !== true) throw damaged(name, "digestCrc32c");
+      const signature = answer.signature instanceof Uint8Array ? answer.signature : new Uint8Array();
+      checkSum(name, "signatureCrc32c", answer.signatureCrc32c?.value, signature);
+      return es256FromDer(signature, name);
+    },
+
+    async create(call, issuer) {
+      const { client } = call;
+      const settings = settingsFor(call);
+      const newVersion = () => client.createCryptoKeyVersion({ parent: cryptoKey ?? "" }, settings);
+      const [version] = await newVersion().catch(async (error: unknown) => {
+        if (codeOf(error) !== status.notFound) throw error;
+        const [, parent = "", cryptoKeyId = ""] = cryptoKeyPattern.exec(cryptoKey ?? "") ?? [];
+        const versionTemplate = { algorithm, protectionLevel } as const;
+        const labels = { "jwksd-issuer": label(issuer) };
+        const template = { purpose: "ASYMMETRIC_SIGN", versionTemplate, labels } as const;
+        const request = { parent, cryptoKeyId, cryptoKey: template, skipInitialVersionCreation: true };
+        await client.createCryptoKey(request, settings).catch((error: unknown) => {
+          // Another replica has made it meanwhile.
+          if (codeOf(error) !== status.alreadyExists) throw error;
+        });
+        return newVersion();
+      });
+      return `gcp-kms:${version.name}`;
+    },
+
+    async destroy(call) {
+      const [version] = await call.client.destroyCryptoKeyVersion({ name: call.key }, settingsFor(call));
+      checkName(call, version.name);
+      return Number(version.destroyTime?.seconds ?? Number.NaN) * 1000;
+    },
+  };
+
+  async function whenGenerated(call: KeyCall<Key, Client>): Promise<void> {
+    const { name, key, client, pause } = call;
+    for (;;) {
+      const [version] = await client.getCryptoKeyVersion({ name: key }, settingsFor(call));
+      if (version.state === "ENABLED") {
+        if (version.protectionLevel === protectionLevel) return;
+        const rule = `keys of protection level ${version.protectionLevel}, not ${protectionLevel}`;
+        throw new ConfigError("ERR_OPTION_INVALID", `gcp-kms:${cryptoKey} makes ${rule}`);
+      }
+      if (version.state !== "PENDING_GENERATION") throw failure(name, "ERR_SIGNER_KEY_STATE", String(version.state));
+      await pause();
+    }
+  }
+
+  return keyServiceBackend(service, limits);
+}
+
+/** An issuer as a label, which cannot hold every URL. */
+function label(issuer: string): string {
+  return issuer
+    .replace(/^https:\/\//, "")
+    .toLowerCase()
+    .replaceAll(/[^a-z0-9_-]/g, "_")
+    .slice(0, 63);
+}
+
+function checkName({ name, key }: KeyCall<Key, Client>, given: unknown): void {
+  if (given !== key) throw failure(name, "ERR_SIGNER_BAD_SIGNATURE", "another key version");
+}
+
+function checkSum(name: string, what: string, given: unknown, bytes: Uint8Array): void {
+  if (String(given) !== String(crc32c(bytes))) throw damaged(name, what);
+}
+
+/** @see https://cloud.google.com/kms/docs/data-integrity-guidelines */
+function damaged(name: string, what: string): SignerError {
+  return failure(name, "ERR_SIGNER_UNAVAILABLE", `damaged on the way: ${what}`);
+}

@@ -1,0 +1,109 @@
+import { readFile } from "node:fs/promises";
+import { SignerError } from "../../base/errors.ts";
+import { jsonOf } from "../../base/json.ts";
+import { type FailureCode, type ServiceCall, codeOfStatus, failure, word } from "./key-service.ts";
+
+/** Access to a Vault or OpenBao. */
+export interface VaultAccess {
+  /** File with the token, such as the sink of a Vault Agent. It is read again when the token is refused. Default: none. */
+  readonly tokenFile?: string | undefined;
+  /** Environment variable with the token, if there is no file. Default: `VAULT_TOKEN`. */
+  readonly tokenVariable?: string | undefined;
+  /** Namespace of Vault Enterprise, HCP Vault or OpenBao. Default: none. */
+  readonly namespace?: string | undefined;
+  /** Default: the `fetch` of the platform. */
+  readonly fetch?: typeof globalThis.fetch | undefined;
+}
+
+const maxBytes = 256 * 1024;
+
+/** Classifies an error of `fetch`. */
+export function failureOf(error: unknown): readonly [FailureCode, detail: string] {
+  const reason = (error as { cause?: { code?: unknown } } | undefined)?.cause?.code;
+  return ["ERR_SIGNER_UNAVAILABLE", word(reason) ?? "no connection"];
+}
+
+type VaultCall = Pick<ServiceCall<unknown>, "name" | "signal">;
+
+/** Sends a request. @returns the member `data` of the response */
+export type VaultRequest = (call: VaultCall, method: string, url: string, body?: object) => Promise<unknown>;
+
+/** Makes a client that sends the current token. */
+export function vaultClient(options: VaultAccess): VaultRequest {
+  const { namespace, fetch = globalThis.fetch } = options;
+  let token: string | undefined;
+
+  async function send(token: string, ...[{ signal }, method, url, body]: Parameters<VaultRequest>): Promise<Response> {
+    const init: RequestInit = {
+      method,
+      signal,
+      redirect: "manual",
+      headers: {
+        "X-Vault-Token": token,
+        "X-Vault-Request": "true",
+        ...(namespace !== undefined && { "X-Vault-Namespace": namespace }),
+        ...(body !== undefined && { "Content-Type": "application/json" }),
+      },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    };
+    try {
+      return await fetch(url, init);
+    } catch (error) {
+      if (signal.aborted) throw error;
+      // The server may have closed the idle connection. Every request here is safe to send twice.
+      return fetch(url, init);
+    }
+  }
+
+  return async (...request) => {
+    const sent = (token ??= await readToken(options));
+    let response = await send(sent, ...request);
+    if (response.status === 403) {
+      // An agent may have renewed the token.
+      token = await readToken(options);
+      if (token !== sent) {
+        await response.body?.cancel();
+        response = await send(token, ...request);
+      }
+    }
+    const { status } = response;
+    const [{ name }] = request;
+    const text = await readBounded(response);
+    if (text === undefined) throw failure(name, "ERR_SIGNER_UNAVAILABLE", "the body is too large");
+    if (status === 204) return undefined;
+    // Not the body, which may quote the request.
+    if (status !== 200) throw failure(name, codeOfStatus(status), `status ${status}`);
+    const answer = jsonOf(text) as { data?: unknown } | null | undefined;
+    if (answer === undefined) throw failure(name, "ERR_SIGNER_UNAVAILABLE", "the body is not JSON");
+    return answer?.data;
+  };
+}
+
+/** The body; `undefined` if it is too large. */
+async function readBounded(response: Response): Promise<string | undefined> {
+  const decoder = new TextDecoder();
+  let text = "";
+  for await (const chunk of response.body ?? []) {
+    text += decoder.decode(chunk, { stream: true });
+    if (text.length > maxBytes) return undefined;
+  }
+  return text + decoder.decode();
+}
+
+/** Reads the token. No message shows it. */
+async function readToken({ tokenFile, tokenVariable = "VAULT_TOKEN" }: VaultAccess): Promise<string> {
+  const where = tokenFile ?? `environment variable ${tokenVariable}`;
+  const text =
+    tokenFile === undefined
+      ? process.env[tokenVariable]
+      : await readFile(tokenFile, "utf8").catch((error: NodeJS.ErrnoException) => {
+          throw unauthorized(`the token file ${tokenFile} cannot be read (${error.code})`);
+        });
+  const token = text?.trim() ?? "";
+  if (!/^[\x21-\x7e]+$/.test(token)) throw unauthorized(`no token in ${where}`);
+  return token;
+}
+
+function unauthorized(message: string): SignerError {
+  return new SignerError("ERR_SIGNER_UNAUTHORIZED", `Vault: ${message}`);
+}

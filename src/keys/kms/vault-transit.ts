@@ -1,0 +1,174 @@
+/**
+ * Keys in the transit engine of Vault or OpenBao.
+ *
+ * @module jwksd/signer/vault-transit
+ */
+
+import * as base64url from "jose/base64url";
+import { systemClock } from "../../base/clock.ts";
+import { type Rules, callback, text, textThat } from "../../base/options.ts";
+import { backendRules, checkBackendOptions, needsOption, onlyFromCode } from "../signer/backend-options.ts";
+import { notP256 } from "../signer/external.ts";
+import type { SignerBackend } from "../signer/signer.ts";
+import { isLoopback } from "../../base/urls.ts";
+import {
+  type KeyCall,
+  type KeyService,
+  type KeyServiceOptions,
+  failure,
+  keyPrefixRule,
+  keyServiceBackend,
+  newKeyName,
+  word,
+} from "./key-service.ts";
+import { type VaultAccess, type VaultRequest, failureOf, vaultClient } from "./vault-transit-client.ts";
+
+/** Options of `vaultTransitBackend`, for HashiCorp Vault and OpenBao. */
+export interface VaultTransitOptions extends KeyServiceOptions, VaultAccess {
+  /** Mount of the Transit engine for new keys: `https://HOST/MOUNT`. Only `create` needs it. Default: none. */
+  readonly mount?: string | undefined;
+  /** Prefix of the names of new keys. Default: `jwksd`. */
+  readonly keyPrefix?: string | undefined;
+}
+
+const rules: Rules<VaultTransitOptions> = {
+  mount: textThat(
+    "https://HOST/MOUNT",
+    (value) => parse(`vault-transit:${value.replace(/\/$/, "")}/key/1`) !== undefined,
+  ),
+  keyPrefix: keyPrefixRule,
+  tokenFile: text,
+  tokenVariable: text,
+  namespace: text,
+  fetch: onlyFromCode(callback, "put a certificate authority of your own into NODE_EXTRA_CA_CERTS"),
+  ...backendRules,
+};
+
+interface Key {
+  readonly mountUrl: string;
+  readonly keyName: string;
+  readonly version: number;
+}
+
+/** The part of a key description that is used. @see https://developer.hashicorp.com/vault/api-docs/secret/transit#read-key */
+interface KeyInfo {
+  readonly type?: unknown;
+  readonly min_encryption_version?: unknown;
+  readonly keys?: Readonly<Record<string, { readonly public_key?: unknown } | undefined>>;
+}
+
+/**
+ * Keys in the Transit engine of HashiCorp Vault or OpenBao, over its HTTP API. Each rotation makes a key, not a version of one key, because
+ * Transit cannot destroy single versions.
+ *
+ * Connections use https (http is accepted for loopback hosts). Redirects are not followed.
+ *
+ * @example
+ * ```ts
+ * const backend = vaultTransitBackend({ mount: "https://vault.example.com/transit", tokenFile: "/run/vault/token" });
+ * const signer = await backend.create({ issuer: "https://login.example.com" });
+ * ```
+ *
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
+ * @see https://developer.hashicorp.com/vault/api-docs/secret/transit
+ */
+export function vaultTransitBackend(options: VaultTransitOptions = {}): SignerBackend {
+  const given = checkBackendOptions(options, rules);
+  const { keyPrefix = "jwksd", clock = systemClock } = given;
+  const mount = given.mount?.replace(/\/$/, "");
+  const request = vaultClient(given);
+
+  const service: KeyService<Key, VaultRequest> = {
+    place: `vault-transit:${mount}`,
+    uriForm: "vault-transit:https://HOST/MOUNT/KEY/VERSION (https, or http for a loopback host)",
+    failureOf,
+    parse,
+
+    connect(key) {
+      if (key === undefined && mount === undefined) {
+        throw needsOption("Vault", "mount", "vaultTransit", "https://HOST/MOUNT");
+      }
+      return request;
+    },
+
+    async publicKey(call) {
+      const { name, key } = call;
+      const info = await read(call);
+      if (info?.type !== "ecdsa-p256") throw notP256(name, word(info?.type));
+      const pem = info.keys?.[key.version]?.public_key;
+      if (typeof pem !== "string") throw failure(name, "ERR_SIGNER_KEY_STATE", "no such version");
+      // An older version can verify, but no longer sign.
+      if (Number(info.min_encryption_version ?? 0) > key.version) {
+        throw failure(name, "ERR_SIGNER_KEY_STATE", "below min_encryption_version");
+      }
+      return pem;
+    },
+
+    async sign(call, digest) {
+      const { mountUrl, keyName, version } = call.key;
+      const answer = await request(call, "POST", `${mountUrl}/sign/${keyName}`, {
+        input: Buffer.from(digest).toString("base64"),
+        prehashed: true,
+        hash_algorithm: "sha2-256",
+        marshaling_algorithm: "jws",
+        key_version: version,
+      });
+      return signatureOf(call, answer);
+    },
+
+    async create(call, issuer) {
+      const uri = `${service.place}/${newKeyName(keyPrefix, issuer)}/1`;
+      const key = parse(uri);
+      // Transit cannot switch `exportable` off again.
+      const settings = { type: "ecdsa-p256", exportable: false, allow_plaintext_backup: false };
+      if (key !== undefined) await request(call, "POST", urlOf(key), settings);
+      return uri;
+    },
+
+    async destroy(call) {
+      const { name, key } = call;
+      const versions = Object.keys((await read(call))?.keys ?? {});
+      if (versions.some((other) => other !== String(key.version))) {
+        const detail = "the key has other versions, which would be destroyed with it";
+        throw failure(name, "ERR_SIGNER_KEY_STATE", detail);
+      }
+      await request(call, "POST", `${urlOf(key)}/config`, { deletion_allowed: true });
+      await request(call, "DELETE", urlOf(key));
+      return clock.now();
+    },
+  };
+
+  async function read(call: KeyCall<Key, VaultRequest>): Promise<KeyInfo | undefined> {
+    return (await request(call, "GET", urlOf(call.key))) as KeyInfo | undefined;
+  }
+
+  return keyServiceBackend(service, given);
+}
+
+const urlOf = ({ mountUrl, keyName }: Key): string => `${mountUrl}/keys/${keyName}`;
+
+function parse(uri: string): Key | undefined {
+  const [, address] = /^vault-transit:(.+)$/.exec(uri) ?? [];
+  const url = address !== undefined && URL.canParse(address) ? new URL(address) : undefined;
+  const [, mount, keyName, version] =
+    /^\/([\w.-]+(?:\/[\w.-]+)*)\/([\w.-]+)\/([1-9]\d{0,8})$/.exec(url?.pathname ?? "") ?? [];
+  if (
+    url === undefined ||
+    // A key has only one URI: without password, query, fragment, escapes and dot segments.
+    `${url.origin}${url.pathname}` !== address ||
+    (url.protocol !== "https:" && !(url.protocol === "http:" && isLoopback(url.hostname))) ||
+    keyName === undefined
+  ) {
+    return undefined;
+  }
+  return { mountUrl: `${url.origin}/v1/${mount}`, keyName, version: Number(version) };
+}
+
+/** @see https://developer.hashicorp.com/vault/api-docs/secret/transit#sign-data */
+function signatureOf({ name, key }: KeyCall<Key, VaultRequest>, answer: unknown): Uint8Array {
+  const text = (answer as { signature?: unknown } | undefined)?.signature;
+  const [, signedBy, encoded] = /^vault:v(\d+):([\w-]{86})$/.exec(typeof text === "string" ? text : "") ?? [];
+  if (encoded === undefined) throw failure(name, "ERR_SIGNER_BAD_SIGNATURE", "no signature in the form jws");
+  if (Number(signedBy) === key.version) return base64url.decode(encoded);
+  throw failure(name, "ERR_SIGNER_BAD_SIGNATURE", "signed by another key version");
+}

@@ -1,0 +1,196 @@
+/**
+ * Keys in an HSM with PKCS#11.
+ *
+ * @module jwksd/signer/pkcs11
+ */
+
+import { randomBytes } from "node:crypto";
+import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
+import { abortable } from "../../base/async.ts";
+import { systemClock } from "../../base/clock.ts";
+import { ConfigError, SignerError } from "../../base/errors.ts";
+import { checkBackendOptions, needsOption } from "../signer/backend-options.ts";
+import { abortedBy } from "../signer/external.ts";
+import type { SignerBackend } from "../signer/signer.ts";
+import { Connection, type ConnectionTarget } from "./connection.ts";
+import { errorFor } from "./failure.ts";
+import { type Pkcs11Options, pkcs11Rules } from "./options.ts";
+import { type TokenKey, checkKey, pkcs11Signer } from "./signer.ts";
+import type { TokenProcess } from "./token-process.ts";
+import {
+  type KeySelector,
+  type Pkcs11Uri,
+  formatKeyUri,
+  nameOfKey,
+  nameOfToken,
+  parseKeyUri,
+  parseTokenUri,
+  withId,
+} from "./uri.ts";
+
+export type { Pkcs11Options } from "./options.ts";
+export type { PinSource } from "./pin.ts";
+
+/**
+ * Keys in PKCS#11 tokens (HSMs, TPMs, smart cards). Each token in use has its own child process, which loads the module. If the module
+ * hangs or crashes, jwksd replaces that process. It runs until its signers are closed. Needs the package `pkcs11js`.
+ *
+ * While a token is away, signatures fail with a retryable error; when the token is back, it is opened again. A PIN is tried once: after a
+ * refusal, this backend throws `ERR_SIGNER_UNAUTHORIZED` until the process is restarted.
+ *
+ * @example
+ * ```ts
+ * const backend = pkcs11Backend({ modulePath: "/usr/lib/softhsm/libsofthsm2.so", pin: { file: "/run/secrets/pin" } });
+ * const signer = await backend.open("pkcs11:token=jwksd;object=login");
+ * ```
+ *
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_SIGNER_URI`
+ * @see RFC 7512 for the URIs
+ */
+export function pkcs11Backend(options: Pkcs11Options = {}): SignerBackend {
+  const given = checkBackendOptions(options, pkcs11Rules);
+  const { modulePath, pin, token, sessions = 16, timeoutMs = 5_000, slowTimeoutMs = 30_000 } = given;
+  const { environment: variables = [], clock = systemClock } = given;
+  // The module gets the PIN by C_Login only, even if its variable is on the list.
+  const environment = variables.filter(
+    (name) => !(pin !== undefined && "environment" in pin && name === pin.environment),
+  );
+  const tokenForNewKeys = token === undefined ? undefined : parseTokenUri(token);
+  const settings = { timeoutMs, slowTimeoutMs, environment, clock };
+  const connections = new Map<string, Connection>();
+
+  function targetOf(uri: Pkcs11Uri): ConnectionTarget {
+    const path = modulePath ?? uri.modulePath;
+    if (path === undefined) {
+      const ways =
+        '--pkcs11-module of jwksd signer check, the option modulePath (pkcs11.modulePath of the signers file) or "module-path" of the URI';
+      throw new ConfigError("ERR_SIGNER_URI", `no PKCS#11 module is given; give its path by ${ways}`);
+    }
+    // A module runs with the rights of this process, so a URI must not choose another one.
+    if (uri.modulePath !== undefined && uri.modulePath !== path) {
+      const paths = `"module-path" of the URI is ${uri.modulePath}, and the configured modulePath is ${path}`;
+      throw new ConfigError("ERR_SIGNER_URI", `${paths}; take "module-path" out of the URI, or configure this module`);
+    }
+    const pinSource = uri.pinFile === undefined ? pin : { file: uri.pinFile };
+    return { modulePath: path, token: uri.token, pin: pinSource, sessions };
+  }
+
+  function connectionFor(uri: Pkcs11Uri): Connection {
+    const target = targetOf(uri);
+    const name = JSON.stringify(target);
+    const connection = connections.get(name) ?? new Connection(target, settings);
+    connections.set(name, connection);
+    return connection;
+  }
+
+  /** Runs `task` with the token open. */
+  async function withToken<T>(
+    uri: Pkcs11Uri,
+    signal: AbortSignal | undefined,
+    task: (process: TokenProcess, connection: Connection) => Promise<T>,
+  ): Promise<T> {
+    const run = async (): Promise<T> => {
+      const connection = connectionFor(uri);
+      signal?.throwIfAborted();
+      connection.acquire();
+      try {
+        const process = await connection.process();
+        signal?.throwIfAborted();
+        return await task(process, connection);
+      } finally {
+        await connection.release();
+      }
+    };
+    try {
+      return await abortable(run(), signal);
+    } catch (error) {
+      throw signal?.aborted === true ? abortedBy(signal, "PKCS#11") : errorFor(error);
+    }
+  }
+
+  const destroy = (uri: Pkcs11Uri, key: KeySelector, signal?: AbortSignal): Promise<void> =>
+    withToken(uri, signal, (process) => process.call<"destroy">({ kind: "destroy", key }));
+
+  /** Destroys a key after `create` failed. If that fails too, the error names the key. */
+  async function takeBack(uri: Pkcs11Uri, names: readonly KeySelector[], error: unknown): Promise<unknown> {
+    const left = new Set<string>();
+    for (const name of names) {
+      await destroy(uri, name).catch((error: unknown) => {
+        const isGone = error instanceof SignerError && error.code === "ERR_SIGNER_KEY_STATE";
+        if (!isGone) left.add(JSON.stringify(name.label));
+      });
+    }
+    if (left.size === 0 || !(error instanceof SignerError)) return error;
+    const labels = [...left].join(" or ");
+    const message = `${error.message}; a key that nothing uses may be left on the token, labelled ${labels}`;
+    return new SignerError(error.code, message);
+  }
+
+  return {
+    async open(uri, { signal } = {}) {
+      const parsed = parseKeyUri(uri);
+      return withToken(parsed, signal, async (process, connection) => {
+        const found = await process.call<"find">({ kind: "find", key: parsed.key });
+        const name = `the key with ${nameOfKey(parsed.key)} of ${nameOfToken(parsed.token)}`;
+        const publicKey = await checkKey(process, found, name);
+        signal?.throwIfAborted();
+        const exact = withId(uri, parsed.key, found.id);
+        return pkcs11Signer(connection, { ...exact, publicKey, process, number: found.key });
+      });
+    },
+
+    async create({ issuer, signal }) {
+      if (token === undefined || tokenForNewKeys === undefined) {
+        throw needsOption("a PKCS#11 token", "token", "pkcs11", '"pkcs11:token=jwksd"');
+      }
+      const names: KeySelector[] = [];
+      try {
+        return await withToken(tokenForNewKeys, signal, async (process, connection) => {
+          const made = await makeKey(process, issuer, names);
+          signal?.throwIfAborted();
+          // The URI of the new key has the module and PIN source of the URI of the token.
+          const query = token.includes("?") ? token.slice(token.indexOf("?")) : "";
+          const uri = formatKeyUri(process.token, made.selector) + query;
+          // That URI also has the serial of the token, and must lead to the same process.
+          const name = JSON.stringify(targetOf(parseKeyUri(uri)));
+          if (!connections.has(name)) connections.set(name, connection);
+          return pkcs11Signer(connection, { uri, process, ...made });
+        });
+      } catch (error) {
+        throw await takeBack(tokenForNewKeys, names, error);
+      }
+    },
+
+    async destroy(uri, { signal } = {}) {
+      const parsed = parseKeyUri(uri);
+      await destroy(parsed, parsed.key, signal);
+      return { destroyedAt: clock.now() };
+    },
+  };
+}
+
+/** Makes a key. @param names is filled with every name that the key may get */
+async function makeKey(
+  process: TokenProcess,
+  issuer: string,
+  names: KeySelector[],
+): Promise<Pick<TokenKey, "selector" | "publicKey" | "number">> {
+  const nameFor = (id: Buffer, suffix: string) => {
+    const name = { id: Uint8Array.from(id), label: `jwksd ${issuer} ${suffix}` };
+    names.push(name);
+    return name;
+  };
+  // The kid depends on the key. Until the key is made, and on tokens that cannot rename, its id is random.
+  const random = randomBytes(16);
+  const first = nameFor(random, random.toString("hex"));
+  const generated = await process.call<"generate">({ kind: "generate", ...first });
+  const number = generated.key;
+  const publicKey = await checkKey(process, generated, "the new key");
+  const kid = await calculateJwkThumbprint(publicKey);
+  const second = nameFor(Buffer.from(kid, "base64url"), kid);
+  const selector = await process.call<"rename">({ kind: "rename", key: number, ...second }).then(
+    () => second,
+    () => ({ id: generated.id, label: generated.label }),
+  );
+  return { selector, publicKey, number };
+}

@@ -1,0 +1,90 @@
+import { ConfigError, type JwksdError, SignerError } from "../../base/errors.ts";
+
+const later = "try again later";
+const restart = "is tried until jwksd is restarted";
+const signerError =
+  (code: SignerError["code"], advice?: string) =>
+  (message: string): JwksdError =>
+    new SignerError(code, advice === undefined ? message : `${message}; ${advice}`);
+
+/** The error for callers, by the reason of a failure. */
+const errors = {
+  // pkcs11js cannot be loaded.
+  package: (message: string) =>
+    new ConfigError("ERR_PACKAGE_MISSING", `${message}; run: npm install pkcs11js (compiled with C++ and Python)`),
+  module: (message: string) => new ConfigError("ERR_OPTION_INVALID", message),
+  // Several tokens or keys match.
+  ambiguous: (message: string) => new ConfigError("ERR_SIGNER_URI", message),
+  // No key matches, or the key cannot do it.
+  key: signerError("ERR_SIGNER_KEY_STATE"),
+  // The token does not allow it.
+  refused: signerError("ERR_SIGNER_UNAUTHORIZED"),
+  // The PIN was refused, or must not be tried.
+  pin: signerError("ERR_SIGNER_UNAUTHORIZED", `no PIN ${restart} with the right one`),
+  login: signerError("ERR_SIGNER_UNAUTHORIZED", `the PIN may have been refused, so none ${restart}`),
+  throttled: signerError("ERR_SIGNER_THROTTLED", later),
+  timeout: signerError("ERR_SIGNER_TIMEOUT", later),
+  unavailable: signerError("ERR_SIGNER_UNAVAILABLE", later),
+} as const satisfies Record<string, (message: string) => JwksdError>;
+
+type Reason = keyof typeof errors;
+
+/** A failure at a token. The message may have names of functions, return values and parts of a URI, but no PIN. */
+export class TokenFailure extends Error {
+  readonly reason: Reason;
+  /** Whether only a new process can help, because sessions and handles are gone or the module is in a bad state. */
+  readonly lost: boolean;
+
+  constructor(reason: Reason, message: string, lost = false) {
+    super(message);
+    this.reason = reason;
+    this.lost = lost;
+  }
+}
+
+/** A failure for a message between processes, where an error would lose its members. */
+export type FailureData = Pick<TokenFailure, "reason" | "message" | "lost">;
+
+export const toData = ({ reason, message, lost }: TokenFailure): FailureData => ({ reason, message, lost });
+
+export const fromData = ({ reason, message, lost }: FailureData): TokenFailure =>
+  new TokenFailure(reason, message, lost);
+
+/** Converts a failure to an error for callers. Other errors stay as they are. */
+export function errorFor(error: unknown): unknown {
+  return error instanceof TokenFailure ? errors[error.reason](`PKCS#11: ${error.message}`) : error;
+}
+
+// After these, sessions and handles of the child are invalid. A token that was removed and inserted again also forgets the login.
+const lostValues =
+  /^CKR_(DEVICE_REMOVED|TOKEN_NOT_PRESENT|TOKEN_NOT_RECOGNIZED|SLOT_ID_INVALID|CRYPTOKI_NOT_INITIALIZED|SESSION_CLOSED|SESSION_HANDLE_INVALID|USER_NOT_LOGGED_IN|KEY_HANDLE_INVALID|OBJECT_HANDLE_INVALID)$/;
+
+const reasons: readonly [reason: Reason, values: RegExp][] = [
+  ["unavailable", lostValues],
+  ["pin", /^CKR_(PIN_\w+|USER_PIN_NOT_INITIALIZED)$/],
+  ["refused", /^CKR_(USER_\w+|TOKEN_WRITE_PROTECTED|SESSION_READ_ONLY|ACTION_PROHIBITED|FUNCTION_REJECTED)$/],
+  ["throttled", /^CKR_(DEVICE_MEMORY|SESSION_COUNT)$/],
+  [
+    "key",
+    /^CKR_(KEY_FUNCTION_NOT_PERMITTED|KEY_TYPE_INCONSISTENT|KEY_SIZE_RANGE|MECHANISM_\w+|ATTRIBUTE_\w+|CURVE_\w+)$/,
+  ],
+];
+
+/** The return value of a module function, such as `CKR_DEVICE_ERROR`. Messages of other errors are not shown. */
+export function returnValue(error: unknown): string {
+  const message = error instanceof Error ? error.message : "";
+  return /^CKR_\w+/.exec(message)?.[0] ?? "an unknown error";
+}
+
+/**
+ * Classifies an error of a module function.
+ *
+ * @param functionName for errors of asynchronous functions, which do not have it
+ */
+export function failureOf(error: unknown, functionName = "the module"): TokenFailure {
+  if (error instanceof TokenFailure) return error;
+  const value = returnValue(error);
+  const [reason] = reasons.find(([, values]) => values.test(value)) ?? ["unavailable" as const];
+  const { method = "" } = error as { readonly method?: string };
+  return new TokenFailure(reason, `${method === "" ? functionName : method}: ${value}`, lostValues.test(value));
+}

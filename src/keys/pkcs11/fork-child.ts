@@ -1,0 +1,43 @@
+import { type ChildProcess, fork } from "node:child_process";
+import { childEnvironment } from "../../base/child-environment.ts";
+
+const childModule = new URL(`./child${import.meta.url.endsWith(".ts") ? ".ts" : ".js"}`, import.meta.url);
+
+/**
+ * Variables with the configuration, device and log of common modules: SoftHSM, TPMs, p11-kit, YubiHSM, smart cards (OpenSC, PC/SC),
+ * Thales Luna, Entrust nShield, Utimaco, NetHSM.
+ */
+const ofModules = [
+  "SOFTHSM2_CONF",
+  "TPM2_PKCS11_*",
+  "TSS2_*",
+  "P11_KIT_*",
+  "YUBIHSM_PKCS11_*",
+  "OPENSC_*",
+  "PCSCLITE_*",
+  "ChrystokiConfigurationPath",
+  "NFAST_*",
+  "CKNFAST_*",
+  "CS_PKCS11_*",
+  "P11NETHSM_CONFIG_FILE",
+];
+
+/**
+ * Starts the process that loads the module. It ends when this process does.
+ *
+ * @param variables names of more environment variables that the module needs
+ */
+export function forkChild(sessions: number, variables: readonly string[]): ChildProcess {
+  return fork(childModule, {
+    serialization: "advanced",
+    execArgv: [],
+    env: {
+      // Without NODE_OPTIONS and LD_PRELOAD, which could load code that reads the PIN.
+      ...childEnvironment(process.env, [...ofModules, ...variables]),
+      // Each signature blocks a thread. Two more are for Node itself.
+      UV_THREADPOOL_SIZE: String(sessions + 2),
+    },
+    // The watchdog of the child reads standard input. Prints of a module are not output of jwksd.
+    stdio: ["pipe", "ignore", "inherit", "ipc"],
+  });
+}

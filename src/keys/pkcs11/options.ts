@@ -1,0 +1,45 @@
+import { isAbsolute } from "node:path";
+import type { Clock } from "../../base/clock.ts";
+import { type Rule, type Rules, text, textThat, texts, wholeNumber } from "../../base/options.ts";
+import { backendRules } from "../signer/backend-options.ts";
+import { type PinSource, pinRule } from "./pin.ts";
+
+/** Options of `pkcs11Backend`. */
+export interface Pkcs11Options {
+  /** Absolute path of the PKCS#11 module (a shared library). Default: the `module-path` of each URI. */
+  readonly modulePath?: string | undefined;
+  /** Where the user PIN comes from. The `pin-source` of a URI takes precedence. Default: none, for tokens without a PIN. */
+  readonly pin?: PinSource | undefined;
+  /** The token of new keys, as a URI without a key: `pkcs11:token=jwksd`. Only `create` needs it. Default: none. */
+  readonly token?: string | undefined;
+  /**
+   * Names of environment variables that the module needs. It also gets common ones (`PATH`, `HOME`, `LANG` and so on) and those of
+   * SoftHSM, TPM, p11-kit, YubiHSM, OpenSC, PC/SC, Luna, nShield, Utimaco and NetHSM, but no others. Default: none.
+   */
+  readonly environment?: readonly string[] | undefined;
+  /** Signatures at once; each has its own session and thread. Default: 16. */
+  readonly sessions?: number | undefined;
+  /** Time for one signature, in milliseconds. A module that takes longer counts as hanging, and its process is replaced. Default: 5000. */
+  readonly timeoutMs?: number | undefined;
+  /** Time to start the module and log in, and to make or destroy a key, in milliseconds. Default: 30000. */
+  readonly slowTimeoutMs?: number | undefined;
+  /** Default: the clock of the machine. */
+  readonly clock?: Clock | undefined;
+}
+
+/** Variables of jwksd may hold wrapping keys, so no module gets them. */
+const variables: Rule<readonly string[]> = {
+  must: "an array of the names of environment variables, none of which begins with JWKSD_",
+  holds: (value): value is string[] =>
+    texts.holds(value) && value.every((name) => /^[a-z_]\w*$/i.test(name) && !/^JWKSD_/i.test(name)),
+};
+
+export const pkcs11Rules: Rules<Pkcs11Options> = {
+  modulePath: textThat("the absolute path of a PKCS#11 module", isAbsolute),
+  pin: pinRule,
+  token: text,
+  environment: variables,
+  // Node's thread pool has at most 1,024 threads.
+  sessions: wholeNumber(1, 1_000),
+  ...backendRules,
+};

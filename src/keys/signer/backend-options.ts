@@ -1,0 +1,34 @@
+import { ConfigError } from "../../base/errors.ts";
+import { type Rule, type Rules, checkOptions, clock, textThat, timeout } from "../../base/options.ts";
+
+/** An option that a signers file cannot have. @param otherwise what to do in a file */
+export const onlyFromCode = ({ must, holds }: Rule, otherwise: string): Rule => ({
+  must: `${must}, which only code can give (${otherwise})`,
+  holds,
+});
+
+export const httpUrl = textThat(
+  "an https URL",
+  (value) => URL.canParse(value) && /^https?:$/.test(new URL(value).protocol),
+);
+
+/** Options of all backends. */
+export const backendRules = {
+  timeoutMs: timeout,
+  slowTimeoutMs: timeout,
+  clock: onlyFromCode(clock, "leave it out in a file"),
+} as const;
+
+/** Checks options, which may come from a file. @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` */
+export const checkBackendOptions = <Options>(options: Options, rules: Rules<Options>): Options =>
+  checkOptions(options, rules, "signer option");
+
+/**
+ * The error when an option is missing that making a key needs.
+ *
+ * @param member of the signers file that has the option
+ */
+export function needsOption(where: string, option: string, member: string, example: string): ConfigError {
+  const name = `the option ${option} (${member}.${option} of the signers file)`;
+  return new ConfigError("ERR_OPTION_INVALID", `making a key in ${where} needs ${name}, such as ${example}`);
+}

@@ -1,0 +1,114 @@
+import { sign, verify } from "#crypto";
+import type { CryptoKey, JWK } from "jose";
+import { importJWK } from "jose/key/import";
+import type { Bytes } from "../../base/bytes.ts";
+import type { Primitives } from "../crypto/primitives.ts";
+import { KeyMaterialError, SignerError } from "../../base/errors.ts";
+import type { PublicJwk } from "../jwk/public.ts";
+import { type KeyInput, type KeyMaterial, isCryptoKey, readKey } from "../jwk/read.ts";
+import { notP256 } from "./external.ts";
+import type { SignInput, Signer } from "./signer.ts";
+
+type LocalSign = (message: Bytes) => Bytes | Promise<Bytes>;
+
+const localKeys = new WeakMap<Signer, CryptoKey>();
+
+/**
+ * Signs with the key of a signer that this module made, which was checked when it was loaded; `undefined` for every other signer. It goes
+ * by the frozen object, so no other signer can pass for one.
+ *
+ * @param by of `#crypto`
+ */
+export function localSign(signer: Signer, by: Primitives["sign"] = sign): LocalSign | undefined {
+  const key = localKeys.get(signer);
+  return key && ((message) => by(key, message));
+}
+
+/**
+ * A signer over a private key in the memory of this process. A test signature checks first that both halves of the key belong together.
+ *
+ * @example
+ * ```ts
+ * const signer = await localSigner(await readFile("signing.pem", "utf8"));
+ * const provider = await createProvider({ issuer, keyset: [{ keyId: "2026-11", signer }] });
+ * ```
+ *
+ * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_NOT_P256`, `ERR_KEY_PURPOSE`,
+ * `ERR_PRIVATE_KEY_MISSING`, `ERR_KEY_MISMATCH`
+ */
+export async function localSigner(key: KeyInput): Promise<Signer> {
+  return signerFrom(await readKey(key, "the signing key"), "the signing key");
+}
+
+/** {@link localSigner} for a key that was read. @param name how messages name the key */
+export async function signerFrom(material: KeyMaterial, name: string): Promise<Signer> {
+  const { publicJwk, privateKey } = material;
+  if (publicJwk.kty !== "EC" || publicJwk.crv !== "P-256") {
+    throw notP256(name, publicJwk.kty === "EC" ? publicJwk.crv : publicJwk.kty);
+  }
+  checkPurpose(material, name);
+  if (privateKey === undefined) {
+    throw new KeyMaterialError(
+      "ERR_PRIVATE_KEY_MISSING",
+      `${name}: this is a public key; a signing key needs its private part`,
+    );
+  }
+  const key = await importPrivate(publicJwk, privateKey, name);
+  const signer: Signer = Object.freeze({
+    publicKey: Object.freeze(publicJwk),
+    sign: async ({ message }: SignInput) => sign(key, message as Bytes),
+  });
+  localKeys.set(signer, key);
+  return signer;
+}
+
+/** A signer for a process that only publishes the key. */
+export function publishOnlySigner(publicKey: PublicJwk): Signer {
+  return {
+    publicKey,
+    sign: () =>
+      Promise.reject(
+        new SignerError("ERR_SIGNER_PUBLISH_ONLY", "this process publishes public keys and holds no private key"),
+      ),
+  };
+}
+
+function checkPurpose({ use, alg, keyOps }: KeyMaterial, name: string): void {
+  const wrong =
+    use !== undefined && use !== "sig"
+      ? `"use" is ${JSON.stringify(use)}, not "sig"`
+      : alg !== undefined && alg !== "ES256"
+        ? `"alg" is ${JSON.stringify(alg)}, not "ES256"`
+        : keyOps !== undefined && !keyOps.includes("sign")
+          ? '"key_ops" does not include "sign"'
+          : undefined;
+  if (wrong !== undefined) {
+    throw new KeyMaterialError("ERR_KEY_PURPOSE", `${name}: ${wrong}, so it cannot sign for the provider`);
+  }
+}
+
+/** Imports the private half, and checks by a test signature that it belongs to the public one. */
+async function importPrivate(publicJwk: PublicJwk, privateKey: JWK | CryptoKey, name: string): Promise<CryptoKey> {
+  try {
+    const publicKey = await importEs256(publicJwk);
+    // The public half is valid here, so a private JWK that cannot be imported does not belong to it.
+    const secret = isCryptoKey(privateKey) ? privateKey : await importEs256(privateKey).catch(() => undefined);
+    if (secret === undefined) throw mismatch(name);
+    const probe = new TextEncoder().encode("jwksd probe");
+    if (!(await verify(publicKey, "ES256", probe, await sign(secret, probe)))) throw mismatch(name);
+    return secret;
+  } catch (error) {
+    if (error instanceof KeyMaterialError) throw error;
+    throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: not a valid P-256 key that may sign`);
+  }
+}
+
+/** An asymmetric JWK always imports as a `CryptoKey`. */
+async function importEs256(jwk: JWK | PublicJwk): Promise<CryptoKey> {
+  const key = await importJWK({ ...jwk }, "ES256", { extractable: true });
+  return key as CryptoKey;
+}
+
+function mismatch(name: string): KeyMaterialError {
+  return new KeyMaterialError("ERR_KEY_MISMATCH", `${name}: its private and its public part do not belong together`);
+}

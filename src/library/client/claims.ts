@@ -1,0 +1,68 @@
+import type { JWTHeaderParameters, JWTPayload } from "jose";
+import { TokenError } from "../../base/errors.ts";
+
+/** Seconds by which `nbf` and `iat` may always lie ahead, and by which they may never. @see FAPI 2.0 Security Profile section 5.3.2.1 */
+export const futureSeconds = { accepted: 10, refused: 60 } as const;
+
+/**
+ * Refuses a token that was signed for another use, such as `dpop+jwt` or `logout+jwt`. Without a typ, or with `JWT`, later checks of the
+ * claims decide.
+ *
+ * @throws TokenError `ERR_TOKEN_TYP`
+ * @see RFC 8725 section 3.11; RFC 7515 section 4.1.9 (compared as a media type)
+ */
+export function checkTyp({ typ }: JWTHeaderParameters, own: string): void {
+  const given: unknown = typ;
+  if (given === undefined) return;
+  const type = typeof given === "string" ? given.toLowerCase().replace(/^application\/(?!.*\/)/, "") : "";
+  if (type !== "jwt" && type !== own) throw new TokenError("ERR_TOKEN_TYP", `the header typ is neither ${own} nor JWT`);
+}
+
+/**
+ * Refuses an assertion with other audiences, because each of them could replay it here.
+ *
+ * @throws TokenError `ERR_TOKEN_CLAIM`
+ * @see draft-ietf-oauth-rfc7523bis section 4; CVE-2025-27370, CVE-2025-27371
+ */
+export function checkSoleAudience({ aud }: JWTPayload, names: readonly string[]): void {
+  const other = [aud].flat().some((name) => !names.includes(name as string));
+  if (other) throw new TokenError("ERR_TOKEN_CLAIM", 'claim "aud" names others than this provider');
+}
+
+/** Bounds of the times in a token, in seconds. */
+export interface TimeBounds {
+  readonly nowSeconds: number;
+  readonly maxLifetimeSeconds: number;
+  readonly clockToleranceSeconds: number;
+}
+
+/**
+ * Refuses a token with times far in the future, which RFC 7519 allows.
+ *
+ * @throws TokenError `ERR_TOKEN_EXPIRED`, `ERR_TOKEN_CLAIM`
+ * @see RFC 7523 section 3, points 4 to 6; FAPI 2.0 Security Profile section 5.3.2.1
+ */
+export function checkTimes(claims: JWTPayload, bounds: TimeBounds): void {
+  const { nowSeconds, maxLifetimeSeconds, clockToleranceSeconds } = bounds;
+  const { exp = 0 } = claims;
+  if (exp <= Math.floor(nowSeconds) - clockToleranceSeconds)
+    throw new TokenError("ERR_TOKEN_EXPIRED", "the token has expired");
+  if (exp > nowSeconds + maxLifetimeSeconds + clockToleranceSeconds)
+    throw new TokenError("ERR_TOKEN_CLAIM", `claim "exp" is more than ${maxLifetimeSeconds} seconds ahead`);
+  const aheadSeconds = Math.min(Math.max(clockToleranceSeconds, futureSeconds.accepted), futureSeconds.refused);
+  for (const name of ["nbf", "iat"] as const) {
+    if ((claims[name] ?? 0) > Math.floor(nowSeconds) + aheadSeconds)
+      throw new TokenError("ERR_TOKEN_CLAIM", `claim "${name}" is more than ${aheadSeconds} seconds ahead`);
+  }
+}
+
+/**
+ * Refuses a request object with a longer lifetime. With the default of one hour, its `nbf` is then at most an hour old.
+ *
+ * @throws TokenError `ERR_TOKEN_CLAIM`
+ * @see FAPI 2.0 Message Signing section 5.3.1
+ */
+export function checkLifetime({ nbf, exp = 0 }: JWTPayload, maxLifetimeSeconds: number): void {
+  if (nbf !== undefined && exp - nbf > maxLifetimeSeconds)
+    throw new TokenError("ERR_TOKEN_CLAIM", `claim "exp" is more than ${maxLifetimeSeconds} seconds after "nbf"`);
+}

@@ -1,0 +1,121 @@
+import type { Clock } from "../../base/clock.ts";
+import { ConfigError, KeyMaterialError, TokenError } from "../../base/errors.ts";
+import { type VerificationKeys, entriesOf, verificationKeysOnDemand } from "../../keys/jwk/verification-keys.ts";
+import type { Fetch } from "../relying-party/fetch-json.ts";
+import { textHash } from "../../keys/crypto/text-hash.ts";
+import type { KeySource } from "../token/verify.ts";
+import { type ClientEvent, keySetEvent } from "./events.ts";
+import { type RemoteSet, createRemoteSets } from "./remote-sets.ts";
+
+// Sets of honest clients are small.
+const maxBytes = 65_536;
+const meanBytes = 4_096;
+const timeoutMs = 5_000;
+
+/** A client as the provider registered it: its id, and its keys by value or by URL. @see RFC 7591 section 2 */
+export interface Client {
+  /** Its identifier, the expected `iss` and `sub` of its tokens. */
+  readonly clientId: string;
+  /** Its keys as a JWK Set. Takes precedence over `jwksUri`. */
+  readonly jwks?: { readonly keys: readonly object[] } | null | undefined;
+  /** The https URL of its JWK Set. */
+  readonly jwksUri?: string | null | undefined;
+}
+
+interface ClientKeysOptions {
+  readonly fetch: Fetch | undefined;
+  readonly clock: Clock;
+  readonly maxKeySets: number;
+  readonly emit: (event: ClientEvent) => void;
+}
+
+/** The keys of one client, for one token. */
+export interface ClientKeys {
+  readonly find: KeySource;
+  /** To be called when the keys have verified the token. */
+  prove(this: void): void;
+}
+
+/** Makes a function that finds the keys of a client. */
+export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysOptions) {
+  /** Keys by value, under a hash of their entries; the least recently used first. */
+  const byValue = new Map<string, VerificationKeys>();
+  const remoteSets =
+    fetch &&
+    createRemoteSets({
+      fetch,
+      clock,
+      maxKeySets,
+      meanBytes,
+      optionsOf: (jwksUri) => ({ jwksUri, maxBytes, timeoutMs }),
+      partsOf: () => ({ readKeys: verificationKeysOnDemand }),
+      emit({ name }, event) {
+        const ofClients = keySetEvent(name, event);
+        if (ofClients !== undefined) emit(ofClients);
+      },
+    });
+
+  function local(clientId: string, jwks: object): ClientKeys {
+    return {
+      async find({ kid = "", alg = "" }) {
+        const named = [...entriesOf(jwks).entries()].filter(
+          ([, entry]) => (entry as { kid?: unknown } | null)?.kid === kid,
+        );
+        const key = named.length > 0 && (await keysOf(clientId, named)).find(kid, alg);
+        if (!key) throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "the kid of the token names no key of the client");
+        return key;
+      },
+      prove() {},
+    };
+  }
+
+  /** Keys of the entries with one kid, cached by content. Other entries are not read: the set may be large, and the token forged. */
+  async function keysOf(clientId: string, named: readonly (readonly [index: number, entry: unknown])[]) {
+    const text = jsonOf(named.map(([, entry]) => entry));
+    const name = await textHash(text);
+    const known = byValue.get(name);
+    byValue.delete(name);
+    const keys = known ?? verificationKeysOnDemand({ keys: JSON.parse(text) });
+    byValue.set(name, keys);
+    if (byValue.size > maxKeySets) byValue.delete(byValue.keys().next().value as string);
+    if (known === undefined && keys.skipped.length > 0) {
+      const skipped = keys.skipped.map((key) => ({ ...key, index: named[key.index]?.[0] ?? 0 }));
+      emit({ type: "skipped", clientId, keys: skipped });
+    }
+    return keys;
+  }
+
+  function remote(jwksUri: string): ClientKeys {
+    if (remoteSets === undefined) {
+      throw new ConfigError(
+        "ERR_OPTION_INVALID",
+        'a jwks_uri comes from outside and needs the option "fetch", which must refuse private addresses; on Node, pass guardedFetch of "jwksd/node"',
+      );
+    }
+    let used: RemoteSet | undefined;
+    return {
+      // Only a token that passed the first checks gets here, so that no other can drop the set of another client.
+      find(header) {
+        used = remoteSets.use(jwksUri);
+        return used.keys.getKey(header);
+      },
+      prove() {
+        if (used !== undefined) remoteSets.prove(used);
+      },
+    };
+  }
+
+  return ({ clientId, jwks, jwksUri }: Client): ClientKeys => {
+    if (jwks !== undefined && jwks !== null) return local(clientId, jwks);
+    if (jwksUri !== undefined && jwksUri !== null) return remote(jwksUri);
+    throw new ConfigError("ERR_OPTION_INVALID", `client ${JSON.stringify(clientId)} has neither jwks nor jwksUri`);
+  };
+}
+
+function jsonOf(value: unknown): string {
+  try {
+    return JSON.stringify(value);
+  } catch {
+    throw new KeyMaterialError("ERR_KEY_FORMAT", "the jwks of a client is not what JSON can hold");
+  }
+}

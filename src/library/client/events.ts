@@ -1,0 +1,58 @@
+import { notify } from "../../base/async.ts";
+import type { ErrorCode } from "../../base/errors.ts";
+import type { SkippedKey } from "../../keys/jwk/verification-keys.ts";
+import { printable } from "../../base/printable.ts";
+import type { KeySetEvent } from "../relying-party/options.ts";
+
+/** The kind of a token that a client signed. */
+export type TokenKind = "clientAssertion" | "requestObject";
+
+/**
+ * What happened to tokens and keys of clients. Events hold no tokens and no keys. Text from outside, such as a kid, is cut at 200
+ * characters, with control characters escaped.
+ */
+export type ClientEvent =
+  /** A token was refused. */
+  | { readonly type: "refused"; readonly kind: TokenKind; readonly clientId: string; readonly code: ErrorCode }
+  /** The refusal had this reason: too many requests for the keys of the client, too many requests in all, or a full replay store. */
+  | {
+      readonly type: "exhausted";
+      readonly budget: "keys" | "fetches" | "replay";
+      readonly kind: TokenKind;
+      readonly clientId: string;
+    }
+  /** The event of the key set at a `jwks_uri`. */
+  | (Exclude<KeySetEvent, { type: "failed" | RefusedType }> & { readonly jwksUri: string })
+  /** A `jwks_uri` could not be fetched, or was no JWK Set. */
+  | { readonly type: "failed"; readonly jwksUri: string; readonly code: ErrorCode; readonly message: string }
+  /** Keys by value with the kid of a token that cannot be used. */
+  | { readonly type: "skipped"; readonly clientId: string; readonly keys: readonly SkippedKey[] };
+
+/** Events of a key set about refused tokens, which are refusals of the client. */
+type RefusedType = "unknown-kid" | "exhausted";
+
+const maxLength = 200;
+
+/** Makes a function that sends printable events to the listener. */
+export function clientEvents(onEvent: ((event: ClientEvent) => void) | undefined): (event: ClientEvent) => void {
+  if (onEvent === undefined) return () => {};
+  return (event) => notify(onEvent, shown(event));
+}
+
+/** The event of one key set as an event of clients; `undefined` for those that clients have as refusals. */
+export function keySetEvent(jwksUri: string, event: KeySetEvent): ClientEvent | undefined {
+  if (event.type === "unknown-kid" || event.type === "exhausted") return undefined;
+  if (event.type !== "failed") return { ...event, jwksUri };
+  // The cause of the error may quote the response.
+  const { code, message } = event.error;
+  return { type: "failed", jwksUri, code, message };
+}
+
+/** The value, with all text in it cut and printable. */
+function shown<Value>(value: Value): Value {
+  if (typeof value === "string")
+    return printable(value.length > maxLength ? `${value.slice(0, maxLength)}…` : value) as Value;
+  if (Array.isArray(value)) return value.map(shown) as Value;
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, shown(member)])) as Value;
+}

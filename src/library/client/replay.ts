@@ -1,0 +1,95 @@
+import { type Clock, systemClock } from "../../base/clock.ts";
+import { TokenError } from "../../base/errors.ts";
+import { checkOptions, number } from "../../base/options.ts";
+
+/**
+ * Remembers a used token, in one atomic step. Returns `false` if the token was used before. All replicas of a provider must share one
+ * store; otherwise a token can be used once at each.
+ *
+ * @param key the token: a hash of its client and its `jti`, 43 characters
+ * @param expiresAt epoch milliseconds; an expired token is refused anyway, so the store may forget it
+ * @param clientId the client, for a store of limited size, so that no client can fill it for the others
+ * @example Redis: (key, expiresAt) => redis.set(key, "", { NX: true, PXAT: expiresAt }).then((reply) => reply === "OK")
+ */
+export type SetIfAbsent = (key: string, expiresAt: number, clientId: string) => boolean | Promise<boolean>;
+
+/** The tokens of one client. */
+interface Used {
+  /** When each token expires, by key. */
+  readonly tokens: Map<string, number>;
+  /** Tokens that expire by then may have been forgotten, so they count as used. */
+  forgottenUntil: number;
+}
+
+/** How much of a full store is kept, to leave room for the next tokens. */
+const keptShare = 3 / 4;
+
+/**
+ * A store in the memory of this process. When it is full, it forgets tokens of the clients that have the most, those that expire first.
+ * A later token of such a client is refused if it expires no later than a forgotten one, because it may be that one. So no client can
+ * fill the store for another, and no token is accepted twice.
+ *
+ * The returned function throws TokenError `ERR_REPLAY_FULL` when it cannot tell whether a token was used before.
+ *
+ * @throws ConfigError `ERR_OPTION_INVALID`
+ */
+export function memoryReplayStore({
+  maxEntries = 100_000,
+  clock = systemClock,
+}: { readonly maxEntries?: number; readonly clock?: Pick<Clock, "now"> } = {}): SetIfAbsent {
+  checkOptions({ maxEntries }, { maxEntries: number(1) });
+  const clients = new Map<string, Used>();
+  let size = 0;
+
+  function forgetExpired(now: number): void {
+    for (const [clientId, { tokens, forgottenUntil }] of clients) {
+      for (const [key, end] of tokens) if (end <= now) size -= Number(tokens.delete(key));
+      if (tokens.size === 0 && forgottenUntil <= now) clients.delete(clientId);
+    }
+  }
+
+  function makeRoom(now: number): void {
+    forgetExpired(now);
+    const sizes = [...clients.values()].map(({ tokens }) => tokens.size);
+    const share = fairShare(sizes, Math.floor(maxEntries * keptShare));
+    for (const used of clients.values()) {
+      if (used.tokens.size <= share) continue;
+      const byExpiry = [...used.tokens].sort(([, one], [, other]) => one - other);
+      for (const [key, end] of byExpiry.slice(0, byExpiry.length - share)) {
+        size -= Number(used.tokens.delete(key));
+        used.forgottenUntil = Math.max(used.forgottenUntil, end);
+      }
+    }
+  }
+
+  return (key, expiresAt, clientId) => {
+    const now = clock.now();
+    const until = clients.get(clientId)?.tokens.get(key);
+    if (until !== undefined && now < until) return false;
+    if (until === undefined && (size >= maxEntries || clients.size >= maxEntries)) makeRoom(now);
+    const used = clients.get(clientId) ?? { tokens: new Map<string, number>(), forgottenUntil: -Infinity };
+    if (expiresAt <= used.forgottenUntil) {
+      throw new TokenError(
+        "ERR_REPLAY_FULL",
+        "the client has used more tokens than the store can remember; a token that expires later is accepted",
+      );
+    }
+    if (!clients.has(clientId) && clients.size >= maxEntries)
+      throw new TokenError("ERR_REPLAY_FULL", `the store is full: it has tokens of ${clients.size} clients`);
+    clients.set(clientId, used);
+    if (until === undefined) size += 1;
+    used.tokens.set(key, expiresAt);
+    return true;
+  };
+}
+
+/** The largest limit for each size under which all sizes together fit into the room. */
+function fairShare(sizes: readonly number[], room: number): number {
+  let left = room;
+  for (const [index, size] of sizes.toSorted((one, other) => one - other).entries()) {
+    const equal = Math.floor(left / (sizes.length - index));
+    if (size > equal) return equal;
+    left -= size;
+  }
+  return Infinity;
+}

@@ -1,0 +1,153 @@
+import type { IncomingMessage } from "node:http";
+import { type RequestOptions, request } from "node:https";
+import { isIP } from "node:net";
+import { Readable } from "node:stream";
+import ipaddr from "ipaddr.js";
+import { FetchError } from "../../base/errors.ts";
+import { shownUrl } from "../../base/urls.ts";
+import type { Fetch } from "../relying-party/fetch-json.ts";
+import { type Address, createHostLookup } from "./host-addresses.ts";
+import { addressesOf, limitInformational, lookupOf } from "./outgoing.ts";
+
+/** Lookups under way, because the option `resolve` may ignore its signal. */
+const maxLookups = 500;
+
+/** Options of `createGuardedFetch`; the defaults are those of `guardedFetch`. */
+export interface GuardedFetchOptions {
+  /**
+   * Finds all addresses of a host name, until the signal aborts. Default: the hosts file of the system, then DNS, without threads of the
+   * pool. For other sources of nsswitch.conf, such as LDAP, pass `(host) => dns.promises.lookup(host, { all: true })`; it takes a thread
+   * and ignores the signal.
+   */
+  readonly resolve?:
+    | ((host: string, options: { readonly signal?: AbortSignal }) => Promise<readonly Address[]>)
+    | undefined;
+  /** Whether an address may be connected to. Default: public unicast addresses only. */
+  readonly isAllowed?: ((address: string) => boolean) | undefined;
+  /** Certificates to trust instead of those of the system, as PEM. */
+  readonly ca?: string | undefined;
+}
+
+/** The rest of IPv6 is special or not assigned. @see RFC 4291 section 2.4; https://www.iana.org/assignments/ipv6-address-space */
+const globalUnicast = ipaddr.IPv6.parseCIDR("2000::/3");
+
+/**
+ * Among public addresses, but in every network of Azure the platform itself: resolver, agent and machine metadata.
+ *
+ * @see https://learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16
+ */
+const azurePlatform = "168.63.129.16";
+
+/**
+ * Whether an address is public: not private, loopback, link-local (cloud metadata services), of the platform of Azure, unique local,
+ * multicast or reserved, and not an IPv6 form of such an IPv4 address.
+ */
+export function isPublicAddress(address: string): boolean {
+  // The library would accept 010.0.0.1 (as 8.0.0.1) and 1.2.3.
+  if (isIP(address) === 0) return false;
+  const parsed = ipaddr.process(address);
+  if (parsed.range() !== "unicast" || parsed.toString() === azurePlatform) return false;
+  // The library calls ::127.0.0.1 and unassigned ranges of IPv6 "unicast" too.
+  return parsed instanceof ipaddr.IPv4 || parsed.match(globalUnicast);
+}
+
+/**
+ * Makes a `fetch` for URLs from outside, such as the `jwks_uri` of clients. It takes https only, requires that every address of the host
+ * is allowed, and connects to a checked address, even if the host name changes meanwhile. It follows no redirects and refuses compressed
+ * responses.
+ *
+ * The returned function throws FetchError `ERR_URL_INSECURE`, `ERR_ADDRESS_FORBIDDEN`, `ERR_FETCH_BUSY`, `ERR_FETCH_STATUS` and
+ * `ERR_FETCH_BODY`, and the errors of lookup and connection.
+ *
+ * @example
+ * ```ts
+ * // A client in a private network that you trust.
+ * const fetch = createGuardedFetch({ isAllowed: (address) => address === "10.0.0.7" || isPublicAddress(address) });
+ * ```
+ */
+export function createGuardedFetch({
+  resolve = createHostLookup(),
+  isAllowed = isPublicAddress,
+  ca,
+}: GuardedFetchOptions = {}): Fetch {
+  let lookups = 0;
+
+  async function lookUp(host: string, signal: AbortSignal | null | undefined): Promise<readonly Address[]> {
+    if (lookups >= maxLookups) {
+      const message = "too many lookups of hosts are under way; try again in 1 s";
+      throw new FetchError("ERR_FETCH_BUSY", message, { retryAfterSeconds: 1 });
+    }
+    lookups += 1;
+    try {
+      return await resolve(host, signal ? { signal } : {});
+    } finally {
+      lookups -= 1;
+    }
+  }
+
+  return async (url, init) => {
+    const { protocol, hostname } = new URL(url);
+    if (protocol !== "https:") throw new FetchError("ERR_URL_INSECURE", `${shownUrl(url)} is not an https URL`);
+    const addresses = await addressesOf(hostname, (host) => lookUp(host, init.signal));
+    // Only `true` allows an address: a promise of an async function is truthy.
+    const forbidden = addresses.find(({ address }) => (isAllowed(address) as unknown) !== true);
+    if (forbidden !== undefined || addresses.length === 0) {
+      throw new FetchError(
+        "ERR_ADDRESS_FORBIDDEN",
+        `${shownUrl(url)}: its host has no address, or one that is not public`,
+      );
+    }
+    return send(url, init, { ca, lookup: lookupOf(addresses) });
+  };
+}
+
+/** {@link createGuardedFetch} with its defaults. */
+export const guardedFetch: Fetch = createGuardedFetch();
+
+function send(url: string, init: RequestInit, connection: RequestOptions): Promise<Response> {
+  return new Promise((resolve, reject) => {
+    const headers = Object.fromEntries(new Headers(init.headers));
+    const outgoing = request(url, {
+      ...connection,
+      // A pooled connection may lead to an unchecked address.
+      agent: false,
+      headers: { ...headers, "accept-encoding": "identity" },
+      ...(init.signal && { signal: init.signal }),
+    });
+    limitInformational(outgoing, (status) => {
+      const message = `${shownUrl(url)}: answered again and again with status ${status}`;
+      return new FetchError("ERR_FETCH_STATUS", message);
+    });
+    outgoing.on("error", reject).once("response", (incoming) => {
+      const status = incoming.statusCode ?? 0;
+      if ((incoming.headers["content-encoding"] ?? "identity") !== "identity") {
+        incoming.destroy();
+        reject(
+          new FetchError(
+            "ERR_FETCH_BODY",
+            `${shownUrl(url)}: the body is compressed, although the request asked for identity`,
+          ),
+        );
+        return;
+      }
+      // The Response constructor throws for some statuses and fields, such as 205 with a body, or 600.
+      try {
+        resolve(responseOf(incoming, status));
+      } catch {
+        incoming.destroy();
+        reject(new FetchError("ERR_FETCH_STATUS", `${shownUrl(url)}: answered with status ${status}`));
+      }
+    });
+    outgoing.end();
+  });
+}
+
+function responseOf(incoming: IncomingMessage, status: number): Response {
+  const hasBody = status !== 204 && status !== 304;
+  if (!hasBody) incoming.resume();
+  const fields = Object.entries(incoming.headersDistinct).flatMap(([name, values = []]) =>
+    values.map((value): [string, string] => [name, value]),
+  );
+  const body = hasBody ? (Readable.toWeb(incoming) as ReadableStream<Uint8Array<ArrayBuffer>>) : null;
+  return new Response(body, { status, headers: fields });
+}

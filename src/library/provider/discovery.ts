@@ -1,0 +1,45 @@
+import { ConfigError } from "../../base/errors.ts";
+import type { Metadata } from "./options.ts";
+
+/** Required members that jwksd does not set. @see OpenID Connect Discovery 1.0 section 3 */
+const required = ["authorization_endpoint", "token_endpoint", "response_types_supported", "subject_types_supported"];
+
+/** Members that jwksd sets. */
+const own = ["issuer", "jwks_uri", "id_token_signing_alg_values_supported"];
+
+/**
+ * The discovery document: the members that jwksd sets, then the metadata of the provider.
+ *
+ * @throws ConfigError `ERR_METADATA_RESERVED`; `ERR_OPTION_INVALID` when the metadata is no plain data
+ * @see OpenID Connect Discovery 1.0 section 3
+ */
+export function discoveryDocument(issuer: string, jwksUri: string, metadata: Metadata): Record<string, unknown> {
+  checkMetadata(metadata, "metadata");
+  // toJSON() could replace the whole document.
+  if (typeof metadata["toJSON"] === "function")
+    throw new ConfigError("ERR_OPTION_INVALID", 'option "metadata" must be plain data, without toJSON()');
+  const document = { issuer, jwks_uri: jwksUri, id_token_signing_alg_values_supported: ["ES256"], ...metadata };
+  try {
+    return JSON.parse(JSON.stringify(document)) as Record<string, unknown>;
+  } catch {
+    throw new ConfigError("ERR_OPTION_INVALID", 'option "metadata" cannot be written as JSON');
+  }
+}
+
+/**
+ * @param where where the metadata is from, for messages
+ * @throws ConfigError `ERR_METADATA_RESERVED`
+ */
+export function checkMetadata(metadata: Metadata, where: string): void {
+  const reserved = own.find((name) => Object.hasOwn(metadata, name));
+  if (reserved === undefined) return;
+  throw new ConfigError(
+    "ERR_METADATA_RESERVED",
+    `${where} may not set "${reserved}"; jwksd sets it from the other options, so take it out`,
+  );
+}
+
+/** Required members that a document with this metadata lacks. Clients need them, verifiers do not. */
+export function missingMembers(metadata: Metadata): string[] {
+  return required.filter((name) => (metadata[name] ?? undefined) === undefined);
+}

@@ -1,0 +1,124 @@
+import type { Clock } from "../../base/clock.ts";
+import type { JwksdError } from "../../base/errors.ts";
+import {
+  type Rules,
+  array,
+  boolean,
+  callback,
+  checkOptions,
+  clock,
+  number,
+  object,
+  string,
+} from "../../base/options.ts";
+import type { SignerLimits } from "../../keys/signer/guard.ts";
+import type { EncryptionKeyset, Keyset } from "../../keys/keyset/keyset.ts";
+
+/** Paths of the provider's endpoints. */
+export interface Endpoints {
+  /** Absolute path of the JWK Set below issuer and mount prefix. Default: `/jwks`. */
+  readonly jwks?: string | null | undefined;
+}
+
+/** More members of the discovery document. @see OpenID Connect Discovery 1.0 section 3 */
+export type Metadata = Readonly<Record<string, unknown>>;
+
+/** What happened to a provider. */
+export type ProviderEvent =
+  /** It has other keys than before. Kids of the signing keys, the active one first. */
+  | { readonly type: "updated"; readonly kids: readonly string[] }
+  /** An update was refused; the keysets stay as they were. */
+  | { readonly type: "refused"; readonly error: JwksdError }
+  /** A signature failed, and not because its caller aborted it. */
+  | { readonly type: "signature-failed"; readonly kid: string; readonly error: JwksdError };
+
+/** Options of `createProvider`. Of an option that is given several times, the last value counts. `null` and `undefined` mean not given. */
+export interface ProviderOptions {
+  /** Issuer identifier: an https URL without query or fragment (http is accepted for loopback hosts). Required. */
+  readonly issuer?: string | null | undefined;
+  /** Path between the issuer and the endpoints, such as `/oidc`. Default: none. */
+  readonly mountPrefix?: string | null | undefined;
+  /** Paths of the endpoints. Default: those of {@link Endpoints}. */
+  readonly endpoints?: Endpoints | null | undefined;
+  /** Signing keys, the active one first. Required. */
+  readonly keyset?: Keyset | null | undefined;
+  /** Public keys to which relying parties encrypt. Default: none. */
+  readonly encryptionKeyset?: EncryptionKeyset | null | undefined;
+  /**
+   * Called for each request of the JWK Set, so it must be cheap. `true` means a rotation: `Cache-Control: public, max-age=300,
+   * must-revalidate`. `false` means `public, max-age=3600, stale-while-revalidate=3600`. Default: always `false`.
+   */
+  readonly jwksRotationActive?: (() => boolean) | null | undefined;
+  /**
+   * Whether jwksd serves the discovery document. With `false`, serve your own and put `provider.jwksUri` into it. Default: `true`.
+   */
+  readonly discovery?: boolean | null | undefined;
+  /**
+   * More members of the discovery document. Verifiers need none. Clients need `authorization_endpoint`, `token_endpoint`,
+   * `response_types_supported` and `subject_types_supported`. Where clients sign assertions or request objects, set
+   * `token_endpoint_auth_signing_alg_values_supported` and `request_object_signing_alg_values_supported` to `clientAlgorithms`.
+   * Default: none.
+   */
+  readonly metadata?: Metadata | null | undefined;
+  /** Whether browsers of other origins may read the documents, and `ETag`, `Age` and `Date`. Default: `true`. */
+  readonly cors?: boolean | null | undefined;
+  /** Gets problems that do not stop the service. Default: `console.warn` of the message. */
+  readonly onWarning?: ((warning: JwksdError) => void) | null | undefined;
+  /** Gets updates and failures. Numbers are in `metrics()`. Default: nobody listens. */
+  readonly onEvent?: ((event: ProviderEvent) => void) | null | undefined;
+  /** Longest `lifetimeSeconds` that `sign` accepts. Keep a retiring key published for at least this long. Default: no limit. */
+  readonly maxTokenLifetimeSeconds?: number | null | undefined;
+  /**
+   * Called with the kid before each signature, when `iat` is taken. Throws if this process may not sign with that key now. The options of
+   * a key manager have one. Default: none.
+   */
+  readonly checkMaySign?: ((kid: string) => void) | null | undefined;
+  /** Limits for calls of the active signer. Default: those of {@link SignerLimits}. */
+  readonly signerLimits?: SignerLimits | null | undefined;
+  /** Default: the clock of the machine. */
+  readonly clock?: Clock | null | undefined;
+}
+
+const rules: Rules<ProviderOptions> = {
+  issuer: string,
+  mountPrefix: string,
+  endpoints: object,
+  keyset: array,
+  encryptionKeyset: array,
+  jwksRotationActive: callback,
+  discovery: boolean,
+  metadata: object,
+  cors: boolean,
+  onWarning: callback,
+  onEvent: callback,
+  maxTokenLifetimeSeconds: number(1),
+  checkMaySign: callback,
+  signerLimits: object,
+  clock,
+};
+
+/** The option `keyset`. */
+export const withKeyset = (keyset: Keyset | null | undefined): ProviderOptions => ({ keyset });
+
+/** The option `encryptionKeyset`. */
+export const withEncryptionKeyset = (encryptionKeyset: EncryptionKeyset | null | undefined): ProviderOptions => ({
+  encryptionKeyset,
+});
+
+/** The option `endpoints`. */
+export const withEndpoints = (endpoints: Endpoints | null | undefined): ProviderOptions => ({ endpoints });
+
+/** The option `jwksRotationActive`. `null` and `undefined` mean the long cache, and take an earlier predicate back. */
+export const withJWKSRotationActive = (predicate: (() => boolean) | null | undefined): ProviderOptions => ({
+  jwksRotationActive: predicate ?? (() => false),
+});
+
+/**
+ * Merges left to right, and checks names and types.
+ *
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
+ */
+export function mergeOptions(options: readonly (ProviderOptions | null | undefined)[]) {
+  const checked = options.map((option) => checkOptions<ProviderOptions>(option ?? {}, rules));
+  return Object.assign({}, ...checked) as (typeof checked)[number];
+}

@@ -1,0 +1,79 @@
+import { type Clock, monotonicNow } from "../../base/clock.ts";
+import { JwksdError, codeOf } from "../../base/errors.ts";
+import {
+  type Durations,
+  type Metric,
+  type Tally,
+  counter,
+  createDurations,
+  createTally,
+  gauge,
+} from "../../base/metrics.ts";
+import type { GuardedSign } from "../../keys/signer/guard.ts";
+
+interface Signed {
+  readonly results: Tally;
+  readonly durations: Durations;
+  readonly queued: () => number;
+}
+
+/** Counts and times the signatures of each key. */
+export function createSignatures(clock: Clock, onFailure: (kid: string, error: JwksdError) => void) {
+  const keys = new Map<string, Signed>();
+
+  function signedWith(kid: string, { queued }: GuardedSign): Signed {
+    const known = keys.get(kid);
+    if (known !== undefined && known.queued === queued) return known;
+    const { results = createTally(), durations = createDurations() } = known ?? {};
+    const signed = { results, durations, queued };
+    keys.set(kid, signed);
+    return signed;
+  }
+
+  return {
+    /** The function, which is counted and timed from now on. */
+    measured(kid: string, sign: GuardedSign): GuardedSign {
+      signedWith(kid, sign);
+      const measured = async (...call: Parameters<GuardedSign>): ReturnType<GuardedSign> => {
+        const began = monotonicNow(clock);
+        try {
+          const signature = await sign(...call);
+          const { results, durations } = signedWith(kid, sign);
+          durations.add((monotonicNow(clock) - began) / 1000);
+          results.add("ok");
+          return signature;
+        } catch (error) {
+          signedWith(kid, sign).results.add(codeOf(error));
+          if (error instanceof JwksdError && error.code !== "ERR_SIGNER_ABORTED") onFailure(kid, error);
+          throw error;
+        }
+      };
+      return Object.assign(measured, { queued: sign.queued });
+    },
+    /** Forgets all other keys, so that rotations do not add up. */
+    keep(kids: readonly string[]): void {
+      for (const kid of keys.keys()) if (!kids.includes(kid)) keys.delete(kid);
+    },
+    metrics(): Metric[] {
+      // Of a key that only is published there is nothing to tell.
+      const signed = [...keys].filter(([, { results }]) => results.values("").length > 0);
+      const name = "jwksd_signature_duration_seconds";
+      return [
+        counter(
+          ["jwksd_signatures_total", "Signatures by key and result: ok, or the error code."],
+          signed.flatMap(([kid, { results }]) => results.values("result", { kid })),
+        ),
+        {
+          name,
+          help: "How long signatures took that succeeded, waiting included.",
+          type: "histogram",
+          values: signed.flatMap(([kid, { durations }]) => durations.values(name, { kid })),
+        },
+        gauge(
+          ["jwksd_signatures_queued", "Signatures that wait for their turn at the signer."],
+          [...keys].map(([kid, { queued }]) => ({ labels: { kid }, value: queued() })),
+        ),
+      ];
+    },
+  };
+}

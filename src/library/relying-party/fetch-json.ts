@@ -1,0 +1,146 @@
+import { withDeadline } from "../../base/async.ts";
+import type { Clock } from "../../base/clock.ts";
+import { FetchError } from "../../base/errors.ts";
+import type { CachingHeaders } from "./freshness.ts";
+import { retryAfterSeconds } from "./header-values.ts";
+import { traced } from "../../base/trace.ts";
+import { shownUrl } from "../../base/urls.ts";
+
+/** The part of the global `fetch` that jwksd uses. */
+export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
+
+export interface FetchOptions {
+  readonly fetch: Fetch;
+  readonly clock: Clock;
+  /** For the whole response. */
+  readonly timeoutMs: number;
+  /** Largest decoded body. */
+  readonly maxBytes: number;
+  /** Aborts the request. */
+  readonly signal: AbortSignal;
+  /** ETag of the stored response. */
+  readonly etag?: string | undefined;
+  /** Asks caches on the way to revalidate with the origin. */
+  readonly bypassCaches?: boolean;
+}
+
+/** A 200 with its body, or a 304 without one. */
+export interface Fetched {
+  readonly text: string | undefined;
+  /** Size of the decompressed body. */
+  readonly bytes: number;
+  readonly etag: string | undefined;
+  readonly headers: CachingHeaders;
+}
+
+/**
+ * Gets a document of limited size in limited time, without following redirects.
+ *
+ * @throws FetchError `ERR_FETCH_FAILED`, `ERR_FETCH_TIMEOUT`, `ERR_FETCH_STATUS`, `ERR_FETCH_REDIRECT`, `ERR_FETCH_TOO_LARGE`
+ */
+export function fetchJson(url: string, options: FetchOptions): Promise<Fetched> {
+  return traced("jwksd fetch", { "url.full": shownUrl(url) }, () => fetchUntraced(url, options));
+}
+
+async function fetchUntraced(url: string, options: FetchOptions): Promise<Fetched> {
+  const { clock, timeoutMs, signal } = options;
+  const expired = (): FetchError =>
+    new FetchError("ERR_FETCH_TIMEOUT", `${shownUrl(url)}: no response within ${timeoutMs} ms`);
+  // Ends a body that nobody reads to its end.
+  const end = new AbortController();
+  try {
+    return await withDeadline((signal) => request(url, options, AbortSignal.any([signal, end.signal])), {
+      clock,
+      timeoutMs,
+      signal,
+      expired,
+    });
+  } catch (error) {
+    if (error instanceof FetchError) throw error;
+    signal.throwIfAborted();
+    throw new FetchError("ERR_FETCH_FAILED", `${shownUrl(url)}: no response (${why(error)})`, { cause: error });
+  } finally {
+    end.abort();
+  }
+}
+
+async function request(url: string, options: FetchOptions, signal: AbortSignal): Promise<Fetched> {
+  const response = await options.fetch(url, requestInit(options, signal));
+  const reader = response.body?.getReader();
+  // A fetch of the caller may ignore its signal, and give its response after the abort.
+  const leave = (): void => void reader?.cancel().catch(() => {});
+  if (signal.aborted) leave();
+  else signal.addEventListener("abort", leave, { once: true });
+  const { status } = response;
+  // A browser hides the status of a redirect.
+  if (response.type === "opaqueredirect" || (status >= 300 && status < 400 && status !== 304)) {
+    throw new FetchError("ERR_FETCH_REDIRECT", `${shownUrl(url)}: answered with a redirect, which is not followed`);
+  }
+  const isUseful = status === 200 || (status === 304 && options.etag !== undefined);
+  if (!isUseful) {
+    throw new FetchError("ERR_FETCH_STATUS", `${shownUrl(url)}: answered with status ${status}`, {
+      retryAfterSeconds: retryAfterSeconds(response.headers, options.clock.now()),
+    });
+  }
+  const header = (name: string): string | undefined => response.headers.get(name) ?? undefined;
+  return {
+    ...(status === 200 ? await readText(url, reader, options.maxBytes) : { text: undefined, bytes: 0 }),
+    etag: header("etag"),
+    headers: {
+      cacheControl: header("cache-control"),
+      age: header("age"),
+      date: header("date"),
+      expires: header("expires"),
+    },
+  };
+}
+
+const inBrowser = (globalThis as { location?: { origin?: string } }).location?.origin !== undefined;
+export const inWorkerd: boolean = globalThis.navigator?.userAgent === "Cloudflare-Workers";
+
+function requestInit({ etag, bypassCaches = false }: FetchOptions, signal: AbortSignal): RequestInit {
+  const headers: Record<string, string> = { Accept: "application/jwk-set+json, application/json" };
+  // The cache of a browser would add its max-age to that of this cache. A script that sets If-None-Match itself causes a CORS preflight,
+  // so a browser sends no conditional requests.
+  if (inBrowser) return { redirect: "manual", signal, headers, credentials: "omit", cache: "no-store" };
+  if (etag !== undefined) headers["If-None-Match"] = etag;
+  if (bypassCaches) headers["Cache-Control"] = "no-cache";
+  return { redirect: "manual", signal, headers, ...(bypassCaches && hasNoCache() && { cache: "no-cache" }) };
+}
+
+/** workerd knows this mode from the compatibility date 2025-08-07 on, and throws before. */
+function hasNoCache(): boolean {
+  try {
+    return !inWorkerd || new Request("https://localhost", { cache: "no-cache" }).cache === "no-cache";
+  } catch {
+    return false;
+  }
+}
+
+/** Reads chunk by chunk and stops at the limit. The limit counts decompressed bytes. */
+async function readText(url: string, reader: ReadableStreamDefaultReader<Uint8Array> | undefined, maxBytes: number) {
+  const decoder = new TextDecoder("utf-8", { fatal: true });
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for (let read = await reader?.read(); read !== undefined && !read.done; read = await reader?.read()) {
+    bytes += read.value.length;
+    if (bytes > maxBytes)
+      throw new FetchError("ERR_FETCH_TOO_LARGE", `${shownUrl(url)}: the body is larger than ${maxBytes} bytes`);
+    chunks.push(read.value);
+  }
+  try {
+    return { text: chunks.map((chunk) => decoder.decode(chunk, { stream: true })).join("") + decoder.decode(), bytes };
+  } catch {
+    throw new FetchError("ERR_FETCH_BODY", `${shownUrl(url)}: the body is not UTF-8`);
+  }
+}
+
+/** The system error code: `fetch` of Node has it in `cause`, `node:https` in the error. Only a single word is shown. */
+function why(error: unknown): string {
+  const { code, cause, name } = Object(error) as { code?: unknown; cause?: { code?: unknown }; name?: unknown };
+  return [cause?.code, code, name].find(isWord) ?? typeof error;
+}
+
+function isWord(value: unknown): value is string {
+  return typeof value === "string" && /^\w{1,64}$/.test(value);
+}

@@ -1,0 +1,110 @@
+import { ConfigError, type JwksdError } from "../../base/errors.ts";
+import type { VerificationKeys } from "../../keys/jwk/verification-keys.ts";
+import { type Freshness, type FreshnessBounds, type Until, freshness, mayUse } from "./freshness.ts";
+import type { KeySetEvent, RemoteKeySetOptions } from "./options.ts";
+import type { FetchedSet, SourceOptions } from "./source.ts";
+import { type KeySetState, type StoredSet, difference, isKeySetState, isOutdated, storedSet } from "./stored.ts";
+import { checkSecureUrl } from "./urls.ts";
+
+export interface KeptSetOptions
+  extends
+    Pick<SourceOptions, "issuer" | "jwksUri" | "allowInsecure" | "readKeys" | "clock" | "signal">,
+    Pick<RemoteKeySetOptions, "state"> {
+  readonly bounds: FreshnessBounds;
+  readonly emit: (event: KeySetEvent) => void;
+  /** Called when a set holds a key that no earlier set held. */
+  readonly onNewKeys: () => void;
+}
+
+/** A set, and until when it may be used. */
+export type KeptSet = StoredSet & Freshness;
+
+const maxSeen = 1_000;
+
+/** Keeps the newest set. */
+export function createKeptSet({ signal, clock, bounds, emit, onNewKeys, state, ...source }: KeptSetOptions) {
+  const strictBounds = { ...bounds, maxStaleSeconds: 0, outageToleranceSeconds: 0 };
+  let kept: KeptSet | undefined;
+  /** Keys of this set and of earlier ones. */
+  const seen = new Set<string>();
+  let unrestored = state;
+  let restoring: Promise<void> | undefined;
+
+  function usable(until: Until, now: number = clock.now()): KeptSet | undefined {
+    return kept !== undefined && mayUse(kept, until, now) ? kept : undefined;
+  }
+
+  function replace(next: StoredSet): void {
+    signal.throwIfAborted();
+    const before = kept;
+    const { added, removed } = difference(before?.keys, next.keys);
+    const known = added.filter((kid) => seen.has(identityOf(next.keys, kid)));
+    remember(next.keys);
+    // A removed key is back, perhaps from a replica with an old set. It may have been revoked, so the set is used only while it is fresh.
+    const comesBack = known.length > 0;
+    kept = { ...next, ...freshness(next.headers, next.requestedAt, comesBack ? strictBounds : bounds) };
+    if (before?.keys !== next.keys && next.keys.skipped.length > 0) emit({ type: "skipped", keys: next.keys.skipped });
+    if (added.length + removed.length === 0) return;
+    // The keys of the first set are not new: the caller may have had them before it passed an older `state`.
+    if (before !== undefined && known.length < added.length) onNewKeys();
+    emit({ type: "changed", added, removed });
+  }
+
+  function remember(keys: VerificationKeys): void {
+    for (const kid of keys.identities.keys()) {
+      const name = identityOf(keys, kid);
+      seen.delete(name);
+      seen.add(name);
+      if (seen.size > maxSeen) seen.delete(seen.values().next().value as string);
+    }
+  }
+
+  async function takeState(state: KeySetState): Promise<void> {
+    const { issuer, jwksUri, allowInsecure, readKeys } = source;
+    try {
+      if (!isKeySetState(state)) throw new ConfigError("ERR_OPTION_INVALID", "state is not one that state() gave");
+      checkSecureUrl(state.jwksUri, "jwksUri of the state", allowInsecure);
+      const fits = state.issuer === issuer && (jwksUri === undefined || state.jwksUri === jwksUri);
+      if (fits) replace(await storedSet(state, readKeys));
+    } catch (error) {
+      emit({ type: "failed", error: error as JwksdError });
+    }
+  }
+
+  return {
+    current: () => kept,
+    /** The set, if it may be used now. */
+    usable,
+
+    /** Stores a fetched set. */
+    take({ set, status, bytes, ageSeconds }: FetchedSet, bypassCaches: boolean): void {
+      if (kept !== undefined && isOutdated(set, kept) && usable("freshUntil") !== undefined) {
+        // A cache on the way ignored the bypass and gave a set that is older than the kept one, which stays until it gets stale.
+        kept = { ...kept, refreshFrom: Infinity };
+      } else {
+        replace(set);
+      }
+      emit({ type: "refreshed", status, bytes });
+      if (bypassCaches && ageSeconds > 0) emit({ type: "bypass-ineffective", ageSeconds });
+    },
+
+    /** Takes the option `state`. In workerd the clock is 0 until the first request, so a state from the future is tried again later. */
+    restore(): Promise<void> | undefined {
+      const state = unrestored;
+      if (state !== undefined && kept === undefined && !(state?.requestedAt > clock.now())) {
+        unrestored = undefined;
+        restoring = takeState(state);
+      }
+      return restoring;
+    },
+
+    drop(): void {
+      kept = undefined;
+    },
+  };
+}
+
+/** Of a key under its kid. */
+function identityOf(keys: VerificationKeys, kid: string): string {
+  return `${keys.identities.get(kid)} ${kid}`;
+}

@@ -1,0 +1,45 @@
+import { FetchError } from "../../base/errors.ts";
+import { type Metric, counter, createTally, gauge, seconds } from "../../base/metrics.ts";
+import type { KeySetEvent } from "./options.ts";
+
+/** Counts the events of a key set. @param set what the label `set` says: its issuer, or its URL */
+export function createKeySetMetrics(set: string) {
+  const labels = { set };
+  const fetches = createTally();
+  const counts = { bytes: 0, unknown: 0, exhausted: 0 };
+  return {
+    note(event: KeySetEvent): void {
+      if (event.type === "refreshed") {
+        fetches.add(String(event.status));
+        counts.bytes += event.bytes;
+      } else if (event.type === "failed") {
+        // Else a state could not be used.
+        if (event.error instanceof FetchError) fetches.add(event.error.code);
+      } else if (event.type === "unknown-kid") counts.unknown += 1;
+      else if (event.type === "exhausted") counts.exhausted += 1;
+    },
+    /** @param requestedAt that of the stored set, in epoch milliseconds */
+    metrics: (requestedAt: number | undefined): Metric[] => [
+      counter(
+        ["jwksd_remote_set_fetches_total", "Fetches of the set by result: 200, 304, or the error code."],
+        fetches.values("result", labels),
+      ),
+      counter(
+        ["jwksd_remote_set_bytes_total", "Bytes of sets that were fetched, decompressed."],
+        [{ labels, value: counts.bytes }],
+      ),
+      counter(
+        ["jwksd_remote_set_unknown_kids_total", "Tokens that were refused because their kid names no key of the set."],
+        [{ labels, value: counts.unknown }],
+      ),
+      counter(
+        ["jwksd_remote_set_exhausted_total", "Tokens that were refused because no request is allowed yet."],
+        [{ labels, value: counts.exhausted }],
+      ),
+      gauge(
+        ["jwksd_remote_set_requested_timestamp_seconds", "When the stored set was last requested or confirmed."],
+        seconds(requestedAt, labels),
+      ),
+    ],
+  };
+}

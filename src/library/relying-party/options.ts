@@ -1,0 +1,105 @@
+import { type Clock, systemClock } from "../../base/clock.ts";
+import { ConfigError, type JwksdError } from "../../base/errors.ts";
+import {
+  type Rules,
+  anything,
+  boolean,
+  callback,
+  checkOptions,
+  clock,
+  number,
+  string,
+  timeout,
+} from "../../base/options.ts";
+import type { SkippedKey } from "../../keys/jwk/verification-keys.ts";
+import type { Fetch } from "./fetch-json.ts";
+import type { KeySetState } from "./stored.ts";
+import { checkSecureUrl } from "./urls.ts";
+
+/** What happened to a key set. */
+export type KeySetEvent =
+  /** The set was fetched (200) or confirmed (304). `bytes` is the size of the decompressed body. */
+  | { readonly type: "refreshed"; readonly status: 200 | 304; readonly bytes: number }
+  /** The kids that came and went. A kid whose key was replaced is in both. */
+  | { readonly type: "changed"; readonly added: readonly string[]; readonly removed: readonly string[] }
+  /** Entries of the set that cannot be used. */
+  | { readonly type: "skipped"; readonly keys: readonly SkippedKey[] }
+  /** A fetch failed, or the option `state` could not be used. */
+  | { readonly type: "failed"; readonly error: JwksdError }
+  /** A cache on the way answered although the request had `no-cache`. New keys may reach this verifier late. */
+  | { readonly type: "bypass-ineffective"; readonly ageSeconds: number }
+  /** A token was refused (`ERR_TOKEN_KID_UNKNOWN`). Its kid is not told, because anybody can choose one. */
+  | { readonly type: "unknown-kid" }
+  /** A token was refused, because the keys may not be fetched again yet (`ERR_KEYS_LATER`). */
+  | { readonly type: "exhausted" };
+
+/** Options of `createRemoteKeySet`. Either `issuer` or `jwksUri` is required. */
+export interface RemoteKeySetOptions {
+  /** Issuer of an OpenID provider; its discovery document names the JWK Set. */
+  readonly issuer?: string | null | undefined;
+  /** URL of the JWK Set. */
+  readonly jwksUri?: string | null | undefined;
+  /** Allows http for hosts that are not loopback. Default: `false`. */
+  readonly allowInsecure?: boolean | undefined;
+  /** Default: the global `fetch`. */
+  readonly fetch?: Fetch | undefined;
+  /** Default: the clock of the machine. */
+  readonly clock?: Clock | undefined;
+  /** Timeout of one request, body included, in milliseconds. Default: 5000. */
+  readonly timeoutMs?: number | undefined;
+  /** Largest decoded body, in bytes. Default: 262144. */
+  readonly maxBytes?: number | undefined;
+  /** Shortest time for which a set is fresh, whatever its server says, in seconds. Default: 5. */
+  readonly minFreshSeconds?: number | undefined;
+  /** Longest time for which a set is fresh, in seconds. Default: 86400. */
+  readonly maxFreshSeconds?: number | undefined;
+  /**
+   * How long a set that is no longer fresh is used while its server is down, in seconds; 0 for never. `must-revalidate`, `no-cache` and
+   * `no-store` of the server forbid that use, and `stale-if-error` may shorten it. Default: 3600.
+   */
+  readonly outageToleranceSeconds?: number | undefined;
+  /** How long a call waits until the next request is allowed, in milliseconds. Default: 1000. */
+  readonly maxWaitMs?: number | undefined;
+  /** Default: nobody listens. */
+  readonly onEvent?: ((event: KeySetEvent) => void) | undefined;
+  /** What `state()` of an earlier process returned. A state of another issuer or URL is ignored. Default: none. */
+  readonly state?: KeySetState | undefined;
+}
+
+const rules: Rules<RemoteKeySetOptions> = {
+  issuer: string,
+  jwksUri: string,
+  allowInsecure: boolean,
+  fetch: callback,
+  clock,
+  timeoutMs: timeout,
+  maxBytes: number(1),
+  minFreshSeconds: number(0),
+  maxFreshSeconds: number(0),
+  outageToleranceSeconds: number(0),
+  maxWaitMs: number(0),
+  onEvent: callback,
+  // A state comes from a store. A damaged one must not prevent the start.
+  state: anything,
+};
+
+const defaultFreshSeconds = 300;
+const maxStaleSeconds = 86_400;
+
+/** The options with their defaults. @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, FetchError `ERR_URL_INSECURE` */
+export function resolveOptions(options: RemoteKeySetOptions) {
+  const given = checkOptions(options, rules);
+  const { issuer, jwksUri, allowInsecure = false, clock = systemClock, onEvent } = given;
+  const { fetch = (url: string, init: RequestInit) => globalThis.fetch(url, init) } = given;
+  const { timeoutMs = 5_000, maxBytes = 262_144, maxWaitMs = 1_000 } = given;
+  const { minFreshSeconds = 5, maxFreshSeconds = 86_400, outageToleranceSeconds = 3_600 } = given;
+  // A state that is null is a damaged one.
+  const { state } = options;
+  if ((issuer === undefined) === (jwksUri === undefined)) {
+    throw new ConfigError("ERR_OPTION_INVALID", "give either issuer or jwksUri");
+  }
+  if (issuer !== undefined) checkSecureUrl(issuer, "issuer", allowInsecure);
+  if (jwksUri !== undefined) checkSecureUrl(jwksUri, "jwksUri", allowInsecure);
+  const bounds = { minFreshSeconds, maxFreshSeconds, defaultFreshSeconds, maxStaleSeconds, outageToleranceSeconds };
+  return { issuer, jwksUri, allowInsecure, fetch, clock, timeoutMs, maxBytes, maxWaitMs, bounds, onEvent, state };
+}

@@ -1,0 +1,278 @@
+import { notify, sleep } from "../../base/async.ts";
+import type { CryptoKey, JWSHeaderParameters } from "jose";
+import { FetchError, TokenError } from "../../base/errors.ts";
+import type { Metric } from "../../base/metrics.ts";
+import { verificationKeys } from "../../keys/jwk/verification-keys.ts";
+import { type Budget, createBudget } from "./budget.ts";
+import { inWorkerd } from "./fetch-json.ts";
+import { createFetches, withPause } from "./fetches.ts";
+import { type KeptSet, createKeptSet } from "./kept-set.ts";
+import { createKeySetMetrics } from "./metrics.ts";
+import { type KeySetEvent, type RemoteKeySetOptions, resolveOptions } from "./options.ts";
+import { createSource, isOutage } from "./source.ts";
+import type { KeySetState, ReadKeys } from "./stored.ts";
+import { type UnknownKids, createUnknownKids } from "./unknown-kids.ts";
+
+/** Finds the key for the header of a token. The key has this `kid`, and is for this `alg`. */
+export type GetKey = (header: JWSHeaderParameters) => Promise<CryptoKey>;
+
+/**
+ * The keys of a provider: a function for `jose.jwtVerify`, and for the option `keys` of `verify` of this package.
+ *
+ * It throws TokenError `ERR_TOKEN_KID_MISSING`, `ERR_TOKEN_KID_UNKNOWN` and `ERR_TOKEN_ALG`: the token names no key of the provider. It
+ * throws FetchError when it cannot tell, because the keys cannot be fetched now: `ERR_KEYS_LATER`, `ERR_FETCH_FAILED`,
+ * `ERR_FETCH_TIMEOUT`, `ERR_FETCH_STATUS`, `ERR_FETCH_REDIRECT`, `ERR_FETCH_TOO_LARGE` and `ERR_FETCH_BODY`, which are `retryable`, and
+ * `ERR_DISCOVERY_ISSUER`, `ERR_URL_INSECURE`, `ERR_CLOSED`, which are not.
+ */
+export interface RemoteKeySet extends GetKey {
+  /** The same function as a member. */
+  readonly getKey: GetKey;
+  /**
+   * The same, for tokens that came directly from the token endpoint of the provider. Unknown kids of these tokens have a request budget
+   * of their own, so a flood of forged tokens cannot use it up.
+   */
+  readonly fromTokenEndpoint: GetKey;
+  /** Fetches the discovery document and the set now, bypassing all caches. */
+  refresh(this: void): Promise<void>;
+  /** The stored response, for the option `state` of a later process; `undefined` before the first one. */
+  state(this: void): KeySetState | undefined;
+  /** What was fetched and refused since it was made; for each scrape. See docs/metrics.md. */
+  metrics(this: void): readonly Metric[];
+  /** Aborts requests. Later calls throw `ERR_CLOSED`, and no more events are sent. */
+  close(this: void): void;
+}
+
+/** What callers with tokens from one source share. */
+interface CallerGroup {
+  readonly budget: Budget;
+  readonly unknown: UnknownKids;
+  /** How many of them wait. */
+  waiting: number;
+}
+
+/** One call for a key that the stored set does not give. */
+interface Call {
+  readonly group: CallerGroup;
+  /** How many fetches were started before this call. */
+  readonly startedBefore: number;
+  /** How much longer the call may wait. */
+  patienceMs: number;
+}
+
+const maxWaiting = 1_000;
+
+/**
+ * Makes a cache of the JWK Set of a provider. The set is fetched when the first key is asked for, and refreshed before it gets stale. A
+ * kid that is not in the set causes one request that bypasses all caches, within a budget. No other key stands in for an unknown kid.
+ * There are no timers in the background.
+ *
+ * @example
+ * ```ts
+ * const issuer = "https://login.example.com";
+ * const keys = createRemoteKeySet({ issuer });
+ * const { payload } = await jwtVerify(token, keys, { issuer, audience: "my-api" });
+ * ```
+ *
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
+ * @throws FetchError `ERR_URL_INSECURE`
+ * @see OpenID Connect Core 1.0 section 10.1.1 (rotation); RFC 9111 and RFC 5861 (caching)
+ */
+export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
+  return createKeySet(options);
+}
+
+/** Parts that several sets share, or that outlive one set. */
+export interface KeySetParts {
+  readonly budget?: Budget;
+  readonly unknown?: UnknownKids;
+  /** Reads a JWK Set. Default: imports each key at once. */
+  readonly readKeys?: ReadKeys;
+}
+
+/** {@link createRemoteKeySet} from given parts. */
+export function createKeySet(
+  options: RemoteKeySetOptions,
+  { budget = createBudget(), unknown = createUnknownKids()(), readKeys = verificationKeys }: KeySetParts = {},
+): RemoteKeySet {
+  const settings = resolveOptions(options);
+  const { issuer, clock, maxWaitMs, onEvent } = settings;
+  const closed = new AbortController();
+  const { signal } = closed;
+  const measured = createKeySetMetrics(settings.issuer ?? (settings.jwksUri as string));
+  const anyCallers: CallerGroup = { budget, unknown, waiting: 0 };
+  const tokenEndpointCallers: CallerGroup = { budget: createBudget(), unknown: createUnknownKids()(), waiting: 0 };
+  const source = createSource({ ...settings, signal, readKeys });
+  const kept = createKeptSet({ ...settings, signal, readKeys, emit, onNewKeys });
+  const { usable } = kept;
+  const fetches = createFetches({
+    ...settings,
+    signal,
+    load: (bypass) => source.load(kept.current(), bypass),
+    take: (fetched, bypass) => kept.take(fetched, bypass),
+    emit,
+  });
+  void kept.restore();
+
+  function getKeyFor(group: CallerGroup): GetKey {
+    return async ({ kid, alg = "" }) => {
+      if (typeof kid !== "string" || kid === "") {
+        throw new TokenError("ERR_TOKEN_KID_MISSING", "the token names no key: its header has no kid");
+      }
+      const now = clock.now();
+      const set = usable("freshUntil", now);
+      const key = set?.keys.find(kid, alg);
+      if (set === undefined || key === undefined) return getKeyAfterFetch(kid, alg, group);
+      // In workerd a call would have to wait for this request, so the set is used until it gets stale.
+      if (now >= set.refreshFrom && !inWorkerd) void revalidate(now);
+      return key;
+    };
+  }
+
+  async function getKeyAfterFetch(kid: string, alg: string, group: CallerGroup): Promise<CryptoKey> {
+    const call = { group, startedBefore: fetches.started(), patienceMs: maxWaitMs };
+    signal.throwIfAborted();
+    await kept.restore();
+    const set = await usableSet(call);
+    return set.keys.find(kid, alg) ?? findAfterRefetch(kid, alg, call);
+  }
+
+  /** The stored set if it may be used, else a fetched one. */
+  async function usableSet(call: Call): Promise<KeptSet> {
+    const fresh = usable("freshUntil");
+    if (fresh !== undefined) return fresh;
+    const now = clock.now();
+    const stale = usable("staleUntil") ?? usableInOutage(fetches.lastError());
+    if (stale !== undefined) {
+      await revalidate(now);
+      signal.throwIfAborted();
+      return kept.current() ?? stale;
+    }
+    const pauseMs = fetches.current() === undefined ? fetches.waitMs(now) : 0;
+    if (pauseMs > 0) {
+      await pause(pauseMs, call);
+      // Another call may have fetched the set meanwhile.
+      return usableSet(call);
+    }
+    try {
+      await fetches.wait(fetches.join(false));
+    } catch (error) {
+      const old = usableInOutage(error);
+      if (old !== undefined) return old;
+      throw error;
+    }
+    return kept.current() as KeptSet;
+  }
+
+  /** The stored set, if it may be used although fetching failed with this error. */
+  function usableInOutage(error: unknown): KeptSet | undefined {
+    return isOutage(error) ? usable("outageUntil") : undefined;
+  }
+
+  /** Fetches in the background, unless a fetch is under way or a failure is too recent. */
+  async function revalidate(now: number): Promise<void> {
+    if (fetches.current() !== undefined || fetches.waitMs(now) > 0) return;
+    const fetch = fetches.join(false);
+    // In workerd a fetch ends with the response to the request that started it, so this request waits.
+    if (inWorkerd) await fetches.wait(fetch, now + maxWaitMs).catch(() => fetches.giveUp(fetch));
+  }
+
+  /** The stored set lacks the kid: fetches once more, bypassing caches, if the budget allows. */
+  async function findAfterRefetch(kid: string, alg: string, call: Call): Promise<CryptoKey> {
+    const { group, startedBefore } = call;
+    for (;;) {
+      const now = clock.now();
+      if (await group.unknown.has(kid, now)) throw unknownKid();
+      const pauseMs = Math.max(group.budget.waitMs(now), fetches.waitMs(now));
+      const joined = fetches.current();
+      let set: KeptSet | undefined;
+      if (joined === undefined && pauseMs > 0) {
+        await pause(pauseMs, call);
+        set = await usableSet(call);
+      } else {
+        if (joined === undefined) group.budget.spend(now);
+        await fetches.wait(joined ?? fetches.join(true)).catch((error: unknown) => {
+          throw withPause(error, group.budget.waitMs(clock.now()));
+        });
+        set = kept.current();
+      }
+      const key = set?.keys.find(kid, alg);
+      if (key !== undefined) return key;
+      // Only a fetch after this token came, and past all caches, proves that its kid is unknown.
+      if (fetches.bypassedSince(startedBefore)) {
+        await group.unknown.add(kid, clock.now());
+        throw unknownKid();
+      }
+    }
+  }
+
+  /** Waits if the pause is short and not too many calls wait. @throws FetchError `ERR_KEYS_LATER` */
+  async function pause(pauseMs: number, call: Call): Promise<void> {
+    const { group } = call;
+    if (pauseMs > call.patienceMs || group.waiting >= maxWaiting) {
+      emit({ type: "exhausted" });
+      throw keysLater(pauseMs, fetches.lastError());
+    }
+    call.patienceMs -= pauseMs;
+    group.waiting += 1;
+    try {
+      await sleep(pauseMs, clock, signal);
+    } finally {
+      group.waiting -= 1;
+    }
+  }
+
+  /**
+   * A rotation makes the budgets whole. Changes alone do not: while replicas of the provider disagree, each fetch may bring a change, but no
+   * new key.
+   */
+  function onNewKeys(): void {
+    for (const group of [anyCallers, tokenEndpointCallers]) {
+      group.budget.reset();
+      group.unknown.clear();
+    }
+  }
+
+  function emit(event: KeySetEvent): void {
+    if (signal.aborted) return;
+    measured.note(event);
+    notify(onEvent, event);
+  }
+
+  function unknownKid(): TokenError {
+    emit({ type: "unknown-kid" });
+    return new TokenError("ERR_TOKEN_KID_UNKNOWN", "the kid of the token names no key of the provider");
+  }
+
+  return Object.assign(getKeyFor(anyCallers), {
+    getKey: getKeyFor(anyCallers),
+    fromTokenEndpoint: getKeyFor(tokenEndpointCallers),
+    async refresh() {
+      source.lookUpAgain();
+      const startedBefore = fetches.started();
+      await kept.restore();
+      for (let joined = fetches.current(); joined !== undefined; joined = fetches.current()) {
+        if (joined.bypassCaches && joined.number > startedBefore) break;
+        await fetches.wait(joined).catch(() => {});
+      }
+      await fetches.wait(fetches.join(true));
+    },
+    state() {
+      const set = kept.current();
+      if (set === undefined) return undefined;
+      const { jwksUri, body, etag, headers, requestedAt } = set;
+      return { issuer, jwksUri, body, etag, headers, requestedAt };
+    },
+    metrics: () => measured.metrics(kept.current()?.requestedAt),
+    close() {
+      closed.abort(new FetchError("ERR_CLOSED", "the key set was closed"));
+      kept.drop();
+    },
+  });
+}
+
+/** @param cause the last failure, if one is the reason */
+export function keysLater(pauseMs: number, cause?: FetchError): FetchError {
+  const retryAfterSeconds = Math.ceil(pauseMs / 1000);
+  const message = `the keys may not be fetched again yet; try again in ${retryAfterSeconds} s`;
+  return new FetchError("ERR_KEYS_LATER", message, { cause, retryAfterSeconds });
+}

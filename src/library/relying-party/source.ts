@@ -1,0 +1,141 @@
+import { FetchError } from "../../base/errors.ts";
+import { jsonOf } from "../../base/json.ts";
+import { type FetchOptions, fetchJson } from "./fetch-json.ts";
+import { type Freshness, ageSeconds, freshness, mayUse } from "./freshness.ts";
+import { type ReadKeys, type StoredSet, isOutdated, storedSet } from "./stored.ts";
+import { shownUrl } from "../../base/urls.ts";
+import { checkSecureUrl, shownIssuer } from "./urls.ts";
+
+export interface SourceOptions extends Omit<FetchOptions, "etag" | "bypassCaches"> {
+  readonly issuer: string | undefined;
+  readonly jwksUri: string | undefined;
+  readonly allowInsecure: boolean;
+  readonly readKeys: ReadKeys;
+}
+
+/** The JWK Set after a request for it. */
+export interface FetchedSet {
+  readonly set: StoredSet;
+  readonly status: 200 | 304;
+  /** Size of the decompressed body. */
+  readonly bytes: number;
+  /** How long caches on the way kept the response. */
+  readonly ageSeconds: number;
+}
+
+// Discovery documents change rarely, and many providers send no caching headers.
+const discoveryBounds = {
+  minFreshSeconds: 300,
+  maxFreshSeconds: 86_400,
+  defaultFreshSeconds: 3_600,
+  maxStaleSeconds: 0,
+  outageToleranceSeconds: 86_400,
+};
+
+/** A discovery document is fetched at most once in this time, `refresh` aside. */
+const recentMs = 60_000;
+
+/** Fetches a JWK Set from a URL, or from where the discovery document of an issuer says. */
+export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, readKeys, ...fetchOptions }: SourceOptions) {
+  let discovered: ({ readonly jwksUri: string } & Freshness) | undefined;
+  /** When the discovery document was last requested. */
+  let lookedUpAt: number | undefined;
+  /** Whether the last request for the set failed. */
+  let hasFailed = false;
+
+  return {
+    /** Makes the next `load` fetch the discovery document, however fresh it is. */
+    lookUpAgain(): void {
+      lookedUpAt = undefined;
+    },
+
+    /**
+     * Fetches the set; an unchanged set keeps its imported keys. The set may have moved if the last fetch failed, or if caches are
+     * bypassed for an unknown kid. Then the discovery document is fetched too, at most once a minute.
+     *
+     * @throws FetchError see `fetchJson`, and `ERR_FETCH_BODY`, `ERR_DISCOVERY_ISSUER`, `ERR_URL_INSECURE`
+     */
+    async load(stored: StoredSet | undefined, bypassCaches: boolean): Promise<FetchedSet> {
+      const jwksUri = fixedUri ?? (await discover(issuer as string, bypassCaches));
+      const known = stored?.jwksUri === jwksUri ? stored : undefined;
+      hasFailed = true;
+      let fetched = await fetchSet(jwksUri, known, bypassCaches);
+      // A set from a cache must not bring back a key that the origin has removed since.
+      if (!bypassCaches && isOutdated(fetched.set, known)) fetched = await fetchSet(jwksUri, known, true);
+      hasFailed = false;
+      return fetched;
+    },
+  };
+
+  async function fetchSet(jwksUri: string, known: StoredSet | undefined, bypassCaches: boolean): Promise<FetchedSet> {
+    const requestedAt = fetchOptions.clock.now();
+    const { text, bytes, etag, headers } = await fetchJson(jwksUri, {
+      ...fetchOptions,
+      etag: known?.etag,
+      bypassCaches,
+    });
+    const status = text === undefined ? 304 : 200;
+    if (known === undefined || (text !== undefined && text !== known.body)) {
+      const state = { issuer, jwksUri, body: text ?? "", etag, headers, requestedAt };
+      const set = await storedSet(state, readKeys);
+      return { set, status, bytes, ageSeconds: ageSeconds(headers) };
+    }
+    // The fields of a 304 replace the stored ones. RFC 9111 section 4.3.4
+    const { cacheControl = known.headers.cacheControl, expires = known.headers.expires } = headers;
+    const updated = status === 304 ? { ...headers, cacheControl, expires } : headers;
+    // With the ETag of another body, every later request would get a 304 and never that body.
+    const isTagOfBody = etag !== undefined && (status === 200 || opaqueTag(etag) === opaqueTag(known.etag));
+    const set = { ...known, etag: isTagOfBody ? etag : known.etag, headers: updated, requestedAt };
+    return { set, status, bytes, ageSeconds: ageSeconds(headers) };
+  }
+
+  async function discover(wanted: string, bypassCaches: boolean): Promise<string> {
+    const now = fetchOptions.clock.now();
+    if (discovered !== undefined && lookedUpAt !== undefined) {
+      const isRecent = lookedUpAt <= now && now < lookedUpAt + recentMs;
+      const mayKeep = isRecent ? "outageUntil" : "freshUntil";
+      if ((isRecent || !(bypassCaches || hasFailed)) && mayUse(discovered, mayKeep, now)) return discovered.jwksUri;
+    }
+    lookedUpAt = now;
+    try {
+      const url = `${wanted.replace(/\/$/, "")}/.well-known/openid-configuration`;
+      const { text = "", headers } = await fetchJson(url, { ...fetchOptions, bypassCaches });
+      const jwksUri = jwksUriOf(text, wanted, shownUrl(url));
+      discovered = { jwksUri, ...freshness(headers, now, discoveryBounds) };
+      return jwksUri;
+    } catch (error) {
+      if (isOutage(error) && discovered !== undefined && mayUse(discovered, "outageUntil", now)) {
+        return discovered.jwksUri;
+      }
+      throw error;
+    }
+  }
+
+  /** Checks that the document is that of the issuer. @see OpenID Connect Discovery 1.0 section 4.3 */
+  function jwksUriOf(text: string, wanted: string, document: string): string {
+    const metadata = jsonOf(text) as { issuer?: unknown; jwks_uri?: unknown } | null | undefined;
+    if (metadata === undefined) throw new FetchError("ERR_FETCH_BODY", `${document}: the body is not JSON`);
+    if (metadata?.issuer !== wanted) {
+      const issuers = `${shownIssuer(metadata?.issuer)} and not ${shownIssuer(wanted)}`;
+      throw new FetchError("ERR_DISCOVERY_ISSUER", `${document}: it is the document of another issuer, ${issuers}`);
+    }
+    const jwksUri = checkSecureUrl(metadata.jwks_uri, `jwks_uri of ${document}`, allowInsecure);
+    if (wanted.startsWith("https:") && !allowInsecure && !jwksUri.toLowerCase().startsWith("https:")) {
+      throw new FetchError("ERR_URL_INSECURE", `jwks_uri of ${document} is not an https URL, and the issuer is`);
+    }
+    return jwksUri;
+  }
+}
+
+/**
+ * Whether a stored set may be used in spite of this error. Not if the discovery document is that of another issuer, or names an insecure
+ * URL: those are wrong configurations, and waiting does not mend them.
+ */
+export function isOutage(error: unknown): boolean {
+  return error instanceof FetchError && error.retryable;
+}
+
+/** An ETag without `W/`. @see RFC 9110 section 8.8.3 */
+function opaqueTag(etag: string | undefined): string | undefined {
+  return etag?.replace(/^W\//, "");
+}

@@ -1,0 +1,50 @@
+import { textHash } from "../../keys/crypto/text-hash.ts";
+
+const negativeMs = 10_000;
+/** Attackers choose kids. Of a longer kid, the hash is kept: 43 characters in base64url. */
+const maxKidLength = 43;
+
+/** Those of one set. */
+export type UnknownKids = ReturnType<ReturnType<typeof createUnknownKids>>;
+
+/**
+ * Kids that name no key, each remembered for ten seconds, of many sets with one limit for all of them.
+ *
+ * @returns a function that adds a set
+ */
+export function createUnknownKids(maxKids = 1_000) {
+  /** When each kid of each set was remembered, the oldest first. */
+  const since = new Map<string, number>();
+  let sets = 0;
+
+  function forgetOld(now: number): void {
+    for (const [name, from] of since) {
+      if (from <= now && now < from + negativeMs && since.size <= maxKids) return;
+      since.delete(name);
+    }
+  }
+
+  return () => {
+    let set = (sets += 1);
+    // "#" and a hash have 44 characters, so no short kid is equal.
+    const nameOf = async (kid: string): Promise<string> =>
+      `${set} ${kid.length <= maxKidLength ? kid : `#${await textHash(kid)}`}`;
+    return {
+      async has(kid: string, now: number): Promise<boolean> {
+        const name = await nameOf(kid);
+        forgetOld(now);
+        return since.has(name);
+      },
+      /** Remembers a kid. Of too many, the oldest is forgotten. */
+      async add(kid: string, now: number): Promise<void> {
+        const name = await nameOf(kid);
+        since.delete(name);
+        since.set(name, now);
+        forgetOld(now);
+      },
+      clear(): void {
+        set = sets += 1;
+      },
+    };
+  };
+}

@@ -1,0 +1,174 @@
+import http, { type Agent, type ClientRequestArgs, type IncomingMessage } from "node:http";
+import https from "node:https";
+import { withDeadline } from "../../base/async.ts";
+import { systemClock } from "../../base/clock.ts";
+import { ConfigError, JwksdError, SignerError, TokenError } from "../../base/errors.ts";
+import { jsonOf } from "../../base/json.ts";
+import { type Rules, checkOptions, number, text, textThat, timeout } from "../../base/options.ts";
+import type { Claims, SignOptions } from "../token/sign.ts";
+
+/** Options of `createSignClient`. */
+export interface SignClientOptions {
+  /** Path of a socket of `jwksd serve --sign-socket`. This or `address` is required. */
+  readonly socket?: string | undefined;
+  /** HOST:PORT of `jwksd serve --sign-address`, with the three that follow, in PEM. The host is one of those that its certificate names. */
+  readonly address?: string | undefined;
+  /** Certificate of this client. */
+  readonly cert?: string | undefined;
+  /** Its key. */
+  readonly key?: string | undefined;
+  /** Authority of the server's certificate. */
+  readonly ca?: string | undefined;
+  /** Time for one token, in milliseconds. Default: 10,000. */
+  readonly timeoutMs?: number | undefined;
+  /** Connections at once; other calls wait for one. Default: 16. */
+  readonly maxConnections?: number | undefined;
+}
+
+/** Signs tokens as a provider does, through the sign socket of another process that has the keys. */
+export interface SignClient {
+  /**
+   * Signs claims with the active key, as `provider.sign` does.
+   *
+   * @throws TokenError `ERR_CLAIMS_INVALID`; `ERR_CLAIMS_FORBIDDEN` by the policy of the socket
+   * @throws SignerError those of `provider.sign`; `ERR_SIGNER_FENCED`; `ERR_SIGNER_UNAVAILABLE` where nobody listens,
+   * `ERR_SIGNER_UNAUTHORIZED` where this user may not connect
+   */
+  sign(this: void, claims: Claims, options: SignOptions): Promise<string>;
+  /** Closes the connections that are idle. */
+  close(this: void): void;
+}
+
+const rules: Rules<SignClientOptions> = {
+  socket: text,
+  address: textThat("HOST:PORT", (value) => /^[^/@]+:\d+$/.test(value) && URL.canParse(`https://${value}`)),
+  cert: text,
+  key: text,
+  ca: text,
+  timeoutMs: timeout,
+  maxConnections: number(1),
+};
+
+/**
+ * A client of a sign socket, for processes that must hold no keys. It is no `Signer`: a sign socket signs claims, and never a digest.
+ *
+ * @example
+ * ```ts
+ * const tokens = createSignClient({ socket: "/run/jwksd/sign.sock" });
+ * const token = await tokens.sign({ sub: "alice", aud: "my-api" }, { typ: "at+jwt", lifetimeSeconds: 300 });
+ * ```
+ *
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
+ */
+export function createSignClient(options: SignClientOptions): SignClient {
+  const { timeoutMs = 10_000, maxConnections = 16, ...where } = checkOptions(options, rules);
+  const server = serverAt(where, { keepAlive: true, maxSockets: maxConnections });
+  const { name } = server;
+  const expired = () => new SignerError("ERR_SIGNER_TIMEOUT", `${name}: no token within ${timeoutMs} ms`);
+
+  async function post(body: string, signal: AbortSignal): Promise<Answer> {
+    for (;;) {
+      const exchange = send(server, body, signal);
+      try {
+        return await exchange.answer;
+      } catch (error) {
+        // The server had closed this connection while it was idle. A token that is signed twice does no harm.
+        if (!exchange.request.reusedSocket || (error as NodeJS.ErrnoException).code !== "ECONNRESET") throw error;
+      }
+    }
+  }
+
+  return {
+    async sign(claims, options) {
+      const { signal, ...more } = options ?? {};
+      const body = bodyOf({ ...more, claims });
+      const work = (signal: AbortSignal): Promise<Answer> => post(body, signal);
+      const limits = { clock: systemClock, timeoutMs, signal, expired, aborted };
+      const answer = await withDeadline(work, limits).catch((error: unknown) => {
+        throw error instanceof JwksdError ? error : unreachable(name, error);
+      });
+      if (answer.status === 200) return answer.text;
+      throw refusal(name, answer);
+    },
+    close: () => server.agent.destroy(),
+  };
+}
+
+/** Where requests go. */
+interface SignServer {
+  /** For messages. */
+  readonly name: string;
+  readonly agent: Agent;
+  readonly request: typeof http.request;
+  readonly target: ClientRequestArgs;
+}
+
+function serverAt({ socket, address, cert, key, ca }: SignClientOptions, limits: http.AgentOptions): SignServer {
+  if ((socket === undefined) === (address === undefined)) {
+    throw new ConfigError("ERR_OPTION_INVALID", 'one of the options "socket" and "address" is needed');
+  }
+  if (address === undefined) {
+    const target = { socketPath: socket };
+    return { name: socket ?? "", agent: new http.Agent(limits), request: http.request, target };
+  }
+  if (cert === undefined || key === undefined || ca === undefined) {
+    throw new ConfigError("ERR_OPTION_INVALID", 'the option "address" needs "cert", "key" and "ca"');
+  }
+  const { hostname, port } = new URL(`https://${address}`);
+  const target = { host: hostname.replace(/^\[(.*)\]$/, "$1"), port: port || 443 };
+  const agent = new https.Agent({ ...limits, cert, key, ca, minVersion: "TLSv1.3" });
+  return { name: address, agent, request: https.request, target };
+}
+
+const aborted = (): SignerError => new SignerError("ERR_SIGNER_ABORTED", "the caller aborted the signature");
+
+/** @throws TokenError `ERR_CLAIMS_INVALID` */
+function bodyOf(request: object): string {
+  try {
+    return JSON.stringify(request);
+  } catch (cause) {
+    throw new TokenError("ERR_CLAIMS_INVALID", "claims and header must be what JSON can hold", { cause });
+  }
+}
+
+interface Answer {
+  readonly status: number | undefined;
+  readonly text: string;
+}
+
+function send({ agent, request: start, target }: SignServer, body: string, signal: AbortSignal) {
+  const headers = { "Content-Type": "application/json", "Content-Length": Buffer.byteLength(body) };
+  const request = start({ ...target, agent, path: "/sign", method: "POST", headers, signal });
+  const answer = new Promise<Answer>((resolve, reject) => {
+    request.once("error", reject);
+    request.once("response", (response: IncomingMessage) => {
+      let text = "";
+      response.setEncoding("utf8").on("data", (chunk: string) => (text += chunk));
+      response.once("error", reject);
+      response.once("end", () => resolve({ status: response.statusCode, text }));
+    });
+  });
+  request.end(body);
+  return { request, answer };
+}
+
+function unreachable(socket: string, cause: unknown): SignerError {
+  const { code } = cause as NodeJS.ErrnoException;
+  if (code === "EACCES") {
+    return new SignerError("ERR_SIGNER_UNAUTHORIZED", `${socket}: this user may not connect`, { cause });
+  }
+  if (/^ERR_(?:SSL|TLS)_|CERT/.test(code ?? "")) {
+    return new SignerError("ERR_SIGNER_UNAUTHORIZED", `${socket}: the certificates do not fit (${code})`, { cause });
+  }
+  return new SignerError("ERR_SIGNER_UNAVAILABLE", `${socket}: nobody answers (${code}); try again later`, { cause });
+}
+
+/** The error that the server has answered with. */
+function refusal(socket: string, { status, text }: Answer): JwksdError {
+  const { code = "", detail = "" } = Object(jsonOf(text)) as { readonly code?: string; readonly detail?: string };
+  const [, kind] = /^ERR_([A-Z]+)_/.exec(code) ?? [];
+  if (kind === "CLAIMS") return new TokenError(code as never, detail);
+  if (kind === "OPTION") return new ConfigError(code as never, detail);
+  if (kind === "SIGNER") return new SignerError(code as never, detail);
+  return new SignerError("ERR_SIGNER_UNAVAILABLE", `${socket} answers ${status} ${code}`);
+}

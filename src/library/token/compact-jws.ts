@@ -1,0 +1,62 @@
+import type { JWTHeaderParameters } from "jose";
+import { decodeProtectedHeader } from "jose/decode/protected_header";
+import { TokenError } from "../../base/errors.ts";
+
+/** Longer tokens are refused before they are parsed. */
+export const maxTokenBytes = 16_384;
+const base64url = "(?:[\\w-]{4})*(?:[\\w-][AQgw]|[\\w-]{2}[AEIMQUYcgkosw048])?";
+/**
+ * Strict base64url. Lenient decoders would take one token in many spellings: with whitespace, padding or unused bits.
+ *
+ * @see RFC 7515 section 5.2; RFC 4648 section 3.5
+ */
+const compactJws = new RegExp(`^${base64url}\\.${base64url}\\.${base64url}$`);
+
+/**
+ * Reads the protected header of a compact JWS, before the signature is verified. Refuses unknown critical parameters and other algorithms.
+ *
+ * @throws TokenError `ERR_TOKEN_TOO_LARGE`, `ERR_TOKEN_MALFORMED`, `ERR_TOKEN_CRIT`, `ERR_TOKEN_ALG`
+ * @see RFC 7515 section 5.2
+ */
+export function headerOf(token: string, algorithms: readonly string[]): JWTHeaderParameters {
+  if (typeof token !== "string") throw malformed("the token is not a string");
+  if (token.length > maxTokenBytes) {
+    throw new TokenError("ERR_TOKEN_TOO_LARGE", `the token is longer than ${maxTokenBytes} bytes`);
+  }
+  if (!compactJws.test(token)) throw malformed();
+  const header = parse(token);
+  if (header.crit !== undefined) checkCritical(header);
+  if (typeof header.alg !== "string" || header.alg === "") throw malformed();
+  if (!algorithms.includes(header.alg)) throw new TokenError("ERR_TOKEN_ALG", "the alg of the token is not allowed");
+  return header;
+}
+
+export function malformed(message: string = "the token is not a well-formed signed JWT"): TokenError {
+  return new TokenError("ERR_TOKEN_MALFORMED", message);
+}
+
+function parse(token: string): JWTHeaderParameters {
+  try {
+    return decodeProtectedHeader(token) as JWTHeaderParameters;
+  } catch {
+    throw malformed();
+  }
+}
+
+/**
+ * Accepts no extension but `b64: true`, because claims are always base64url.
+ *
+ * @see RFC 7515 section 4.1.11; RFC 7797 section 7
+ */
+function checkCritical({ crit, ...others }: JWTHeaderParameters): void {
+  if (
+    !Array.isArray(crit) ||
+    crit.length === 0 ||
+    crit.some((name: unknown) => typeof name !== "string" || name === "")
+  )
+    throw malformed();
+  if (crit.some((name) => name !== "b64")) {
+    throw new TokenError("ERR_TOKEN_CRIT", "the token has critical header parameters that are not understood");
+  }
+  if (others.b64 !== true) throw malformed();
+}

@@ -1,0 +1,148 @@
+import { toBase64url } from "#crypto";
+import { ConfigError, TokenError } from "../../base/errors.ts";
+import { text } from "../../base/options.ts";
+import type { GuardedSign } from "../../keys/signer/guard.ts";
+import { maxTokenBytes } from "./compact-jws.ts";
+
+/** Options of `sign`. */
+export interface SignOptions {
+  /** Time from `iat` to `exp`, in whole seconds. Required. */
+  readonly lifetimeSeconds: number;
+  /** Header `typ`: `at+jwt` for access tokens (RFC 9068 section 2.1). Default: `JWT`. */
+  readonly typ?: string | undefined;
+  /** More protected header parameters, without `alg`, `kid`, `typ`, keys and certificates. Default: none. */
+  readonly header?: Readonly<Record<string, unknown>> | undefined;
+  /** Aborts the signature. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** The signing key. Kid and signer are one object, so that a rotation cannot mix them up. */
+export interface ActiveKey {
+  readonly kid: string;
+  /** `Infinity` for no limit. */
+  readonly maxLifetimeSeconds: number;
+  readonly sign: GuardedSign;
+  /** Encoded headers without extra parameters, by typ; `signToken` fills it. */
+  readonly headers: Map<string, string>;
+}
+
+/** The claims of a token. `iss`, `iat` and `exp` are set by `sign`. */
+export type Claims = Readonly<Record<string, unknown>>;
+
+const reservedHeader = new Set("alg kid typ b64 crit zip jwk jku x5u x5c x5t x5t#S256".split(" "));
+/** Bounds the memory where a caller takes `typ` from outside. */
+const maxHeaders = 16;
+/** 64 bytes in base64url. */
+const signatureLength = 86;
+const encoder = new TextEncoder();
+
+/**
+ * Signs claims as a compact JWS with ES256.
+ *
+ * @throws TokenError `ERR_CLAIMS_INVALID`
+ * @throws ConfigError `ERR_OPTION_INVALID` when the clock gives no time
+ * @throws SignerError see `guardSigner`
+ * @see RFC 7515 section 7.1; RFC 7519 section 4.1
+ */
+export async function signToken(
+  active: ActiveKey,
+  issuer: string,
+  claims: Claims,
+  options: SignOptions,
+  nowMs: number,
+): Promise<string> {
+  // Missing options have no lifetime, which is refused next.
+  const { lifetimeSeconds, typ = "JWT", header = {}, signal } = options ?? {};
+  if (!Number.isSafeInteger(lifetimeSeconds) || lifetimeSeconds <= 0)
+    throw invalid("lifetimeSeconds must be a whole number of seconds above 0");
+  if (lifetimeSeconds > active.maxLifetimeSeconds)
+    throw invalid(
+      `lifetimeSeconds is ${lifetimeSeconds}, and maxTokenLifetimeSeconds ${active.maxLifetimeSeconds}: the key may be removed before such a token expires`,
+    );
+  for (const [name, value] of Object.entries({ claims, header })) {
+    // The JSON of a Map, an Error or a Promise is an empty object.
+    if (!isPlainObject(value)) throw invalid(`${name} must be a plain object`);
+    // toJSON() could replace what is set here: iss and exp, or alg and kid.
+    if (typeof (value as { toJSON?: unknown }).toJSON === "function")
+      throw invalid(`${name} must be plain data, without toJSON()`);
+  }
+  if (typeof typ !== "string" || typ === "") throw invalid("typ must be a string that is not empty");
+  if (signal !== undefined && typeof signal?.addEventListener !== "function")
+    throw invalid("signal must be an AbortSignal");
+  const reserved = Object.keys(header).find((name) => reservedHeader.has(name));
+  if (reserved !== undefined) throw invalid(`header "${reserved}" is not for callers to set`);
+  for (const name of ["iat", "exp"]) {
+    if (claims[name] !== undefined)
+      throw invalid(`claim "${name}" is set from the clock and lifetimeSeconds; leave it out`);
+  }
+  if (claims["iss"] !== undefined && claims["iss"] !== issuer)
+    throw invalid('claim "iss" is the issuer of the provider; leave it out');
+  const { aud, nbf } = claims;
+  if (aud !== undefined) checkAudience(aud);
+  if (nbf !== undefined && !Number.isFinite(nbf)) throw invalid('claim "nbf" must be a number of seconds');
+  if (!Number.isFinite(nowMs)) throw new ConfigError("ERR_OPTION_INVALID", '"clock" does not tell the time');
+  const iat = Math.floor(nowMs / 1000);
+  const protectedHeader = headerOf(active, typ, header);
+  const payload = encode({ ...claims, iss: issuer, iat, exp: iat + lifetimeSeconds });
+  return `${protectedHeader}.${payload}.${await signParts(active, protectedHeader, payload, signal)}`;
+}
+
+/**
+ * Signs a payload as it is, under a header of `alg`, `kid` and the `typ` JWT. Its claims are the caller's to check.
+ *
+ * @param payload in base64url, as it is in the token
+ * @returns header and signature in base64url
+ * @throws TokenError `ERR_CLAIMS_INVALID` where the token would be too long
+ * @throws SignerError see `guardSigner`
+ */
+export async function signPayload(
+  active: ActiveKey,
+  payload: string,
+): Promise<{ readonly header: string; readonly signature: string }> {
+  const header = headerOf(active, "JWT", {});
+  return { header, signature: await signParts(active, header, payload) };
+}
+
+/** The signature over header and payload, all of them in base64url. */
+async function signParts(active: ActiveKey, header: string, payload: string, signal?: AbortSignal): Promise<string> {
+  const signingInput = `${header}.${payload}`;
+  if (signingInput.length + 1 + signatureLength > maxTokenBytes)
+    throw invalid(`the token would be longer than the ${maxTokenBytes} bytes that verify takes`);
+  return toBase64url(await active.sign(encoder.encode(signingInput), signal));
+}
+
+/** The encoded header, which is made once per key and typ. */
+function headerOf({ kid, headers }: ActiveKey, typ: string, more: object): string {
+  const isUsual = Object.keys(more).length === 0;
+  const known = isUsual ? headers.get(typ) : undefined;
+  if (known !== undefined) return known;
+  const encoded = encode({ ...more, alg: "ES256", kid, typ });
+  if (isUsual && headers.size < maxHeaders) headers.set(typ, encoded);
+  return encoded;
+}
+
+function isPlainObject(value: unknown): boolean {
+  if (typeof value !== "object" || value === null) return false;
+  const prototype: unknown = Object.getPrototypeOf(value);
+  // Object.prototype of another realm counts as well.
+  return prototype === null || Object.getPrototypeOf(prototype) === null;
+}
+
+/** Refuses an `aud` in which no verifier could find its name. @throws TokenError `ERR_CLAIMS_INVALID` */
+export function checkAudience(aud: unknown): void {
+  const names: readonly unknown[] = Array.isArray(aud) ? [...(aud as unknown[])] : [aud];
+  if (names.length > 0 && names.every(text.holds)) return;
+  throw invalid('claim "aud" must be a string or a list of strings, none of them empty');
+}
+
+function invalid(message: string, options?: ErrorOptions): TokenError {
+  return new TokenError("ERR_CLAIMS_INVALID", message, options);
+}
+
+function encode(value: object): string {
+  try {
+    return toBase64url(JSON.stringify(value));
+  } catch (cause) {
+    throw invalid("claims and header must be what JSON can hold", { cause });
+  }
+}

@@ -1,0 +1,201 @@
+import { verify as verifySignature } from "#crypto";
+import * as base64url from "jose/base64url";
+import * as errors from "jose/errors";
+import type {
+  CryptoKey,
+  JWSHeaderParameters,
+  JWTClaimVerificationOptions,
+  JWTHeaderParameters,
+  JWTPayload,
+} from "jose";
+import { UnsecuredJWT } from "jose/jwt/unsecured";
+import type { Bytes } from "../../base/bytes.ts";
+import { type Rule, type Rules, anything, callback, checkOptions, number, text, texts } from "../../base/options.ts";
+import { type Clock, systemClock } from "../../base/clock.ts";
+import { isPublicKeyAlgorithm } from "../../keys/crypto/algorithms.ts";
+import { ConfigError, TokenError } from "../../base/errors.ts";
+import { isCryptoKey } from "../../keys/jwk/read.ts";
+import { headerOf, malformed } from "./compact-jws.ts";
+
+/**
+ * Finds the public key for the header of a token, such as a `createRemoteKeySet`. Throws or returns `undefined` for an unknown kid, and
+ * never returns the key of another one.
+ */
+export type KeySource = (header: JWSHeaderParameters) => CryptoKey | undefined | Promise<CryptoKey | undefined>;
+
+/** What `verify` asks of a token. */
+export interface VerifyOptions {
+  /** Finds the key of the token. */
+  readonly keys: KeySource;
+  /** `iss` must be this, or one of these. */
+  readonly issuer: string | readonly string[];
+  /** `aud` must be or hold this, or one of these. */
+  readonly audience: string | readonly string[];
+  /** `alg` must be one of these algorithms of RFC 7518 and RFC 8037, which have public keys: not `none`, not HMAC. */
+  readonly algorithms: readonly string[];
+  /** Header `typ` must be this, compared as a media type. Default: not checked. @see RFC 8725 section 3.11 */
+  readonly typ?: string | undefined;
+  /** Allowed difference of the clocks, in seconds. Default: 0. */
+  readonly clockToleranceSeconds?: number | undefined;
+  /** Claims that a token must have beside `iss`, `aud` and `exp`. Default: none. */
+  readonly requiredClaims?: readonly string[] | undefined;
+  /** Default: the clock of the machine. */
+  readonly clock?: Pick<Clock, "now"> | undefined;
+}
+
+/** An accepted token. */
+export interface VerifiedToken {
+  /** The protected header. */
+  readonly header: JWTHeaderParameters;
+  /** The claims, all of which are signed. */
+  readonly claims: JWTPayload;
+}
+
+const encoder = new TextEncoder();
+const unsecured = base64url.encode('{"alg":"none"}');
+const oneOrMoreTexts: Rule = {
+  must: "a string, or an array of strings, none of them empty",
+  holds: (value): value is unknown => text.holds(value) || (texts.holds(value) && value.length > 0),
+};
+const rules: Rules<VerifyOptions> = {
+  keys: { ...callback, must: "a function from the header of a token to its key, such as a createRemoteKeySet" },
+  issuer: oneOrMoreTexts,
+  audience: oneOrMoreTexts,
+  algorithms: {
+    must: "an array of algorithms",
+    holds: (value): value is unknown => texts.holds(value) && value.length > 0,
+  },
+  typ: text,
+  clockToleranceSeconds: number(0),
+  requiredClaims: texts,
+  // Checked when the time is read.
+  clock: anything,
+};
+
+/**
+ * Verifies a signed token: size, header, key by kid, signature, then claims. Ignores keys in the header of the token (`jwk`, `jku`,
+ * `x5u`, `x5c`).
+ *
+ * @example
+ * ```ts
+ * const keys = createRemoteKeySet({ issuer });
+ * const { claims } = await verify(token, { keys, issuer, audience: "my-api", algorithms: ["ES256"], typ: "at+jwt" });
+ * ```
+ *
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` (also when `keys` returns no public key, or `clock` no time)
+ * @throws TokenError `ERR_TOKEN_TOO_LARGE`, `ERR_TOKEN_MALFORMED`, `ERR_TOKEN_ALG`, `ERR_TOKEN_CRIT`, `ERR_TOKEN_TYP`,
+ * `ERR_TOKEN_KID_MISSING`, `ERR_TOKEN_KID_UNKNOWN`, `ERR_TOKEN_SIGNATURE`, `ERR_TOKEN_EXPIRED`, `ERR_TOKEN_CLAIM`
+ * @throws the errors of `keys`
+ * @see RFC 7519 section 7.2; RFC 8725
+ */
+export async function verify(token: string, options: VerifyOptions): Promise<VerifiedToken> {
+  checkVerifyOptions(options);
+  return verifyRead(token, headerOf(token, options.algorithms), options);
+}
+
+/** The same with checked options, for a token whose header was read by `headerOf`. */
+export async function verifyRead(
+  token: string,
+  header: JWTHeaderParameters,
+  options: VerifyOptions,
+): Promise<VerifiedToken> {
+  const { keys, issuer, audience, typ, clockToleranceSeconds = 0, requiredClaims = [] } = options;
+  const expected = {
+    issuer: issuer as string | string[],
+    audience: audience as string | string[],
+    clockTolerance: clockToleranceSeconds,
+    requiredClaims: ["exp", ...requiredClaims],
+    currentDate: dateOf(options.clock ?? systemClock),
+    ...(typ !== undefined && { typ }),
+  };
+  if (typeof header.kid !== "string" || header.kid === "") {
+    throw new TokenError("ERR_TOKEN_KID_MISSING", "the token names no key: its header has no kid");
+  }
+  await checkSignature(token, header.alg, publicKey(await keys(header)));
+  return { header, claims: claimsOf(token, header, expected) };
+}
+
+/** Checks options before the first token. @throws ConfigError see `verify` */
+export function checkVerifyOptions(options: VerifyOptions): void {
+  checkOptions(options ?? {}, rules);
+  for (const name of ["keys", "issuer", "audience", "algorithms"] as const) {
+    if ((options?.[name] ?? undefined) === undefined) {
+      throw new ConfigError("ERR_OPTION_INVALID", `verify needs "${name}"; there is no default that accepts anything`);
+    }
+  }
+  // Elsewhere null means not given, but here it could switch a check off by accident.
+  const empty = Object.entries(options).find(([, value]) => value === null);
+  if (empty !== undefined) throw new ConfigError("ERR_OPTION_INVALID", `option "${empty[0]}" of verify is null`);
+  const unfit = options.algorithms.find((alg) => !isPublicKeyAlgorithm(alg));
+  if (unfit === undefined) return;
+  throw new ConfigError(
+    "ERR_OPTION_INVALID",
+    `${JSON.stringify(unfit)} is no algorithm that verifies with a public key`,
+  );
+}
+
+/** Checks the result of `keys`. */
+function publicKey(key: CryptoKey | null | undefined): CryptoKey {
+  if (key === undefined || key === null)
+    throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "the kid of the token names no key");
+  if (key.type !== "public" || !isCryptoKey(key))
+    throw new ConfigError("ERR_OPTION_INVALID", '"keys" did not return a public key');
+  return key;
+}
+
+/** The time, which must be valid: with NaN, no token would ever expire. */
+function dateOf(clock: Pick<Clock, "now">): Date {
+  const now: unknown = typeof clock.now === "function" ? clock.now() : undefined;
+  const date = new Date(typeof now === "number" ? now : Number.NaN);
+  if (Number.isNaN(date.getTime()))
+    throw new ConfigError("ERR_OPTION_INVALID", '"clock" has no now() that gives the milliseconds since 1970');
+  return date;
+}
+
+/** @throws TokenError `ERR_TOKEN_SIGNATURE`, `ERR_TOKEN_ALG` */
+export async function checkSignature(token: string, alg: string, key: CryptoKey): Promise<void> {
+  const end = token.lastIndexOf(".");
+  const input = encoder.encode(token.slice(0, end));
+  const signature = base64url.decode(token.slice(end + 1)) as Bytes;
+  let isGood: boolean;
+  try {
+    isGood = await verifySignature(key, alg, input, signature);
+  } catch (cause) {
+    const message = "the alg of the token is not that of the key of its kid";
+    throw new TokenError("ERR_TOKEN_ALG", message, { cause });
+  }
+  if (!isGood)
+    throw new TokenError("ERR_TOKEN_SIGNATURE", "the signature does not belong to the token and the key of its kid");
+}
+
+/** The claims of a token with a verified signature, after they are checked. @throws TokenError */
+function claimsOf(token: string, { typ }: JWTHeaderParameters, expected: JWTClaimVerificationOptions): JWTPayload {
+  // jose checks claims without a signature only in an unsecured JWT, so they get the header of one, with their typ.
+  const header = expected.typ === undefined ? unsecured : base64url.encode(JSON.stringify({ alg: "none", typ }));
+  const payload = token.slice(token.indexOf("."), token.lastIndexOf(".") + 1);
+  try {
+    const { payload: claims } = UnsecuredJWT.decode(header + payload, expected);
+    checkTimes(claims);
+    return claims;
+  } catch (error) {
+    throw tokenError(error);
+  }
+}
+
+/** JSON.parse turns 1e400 into `Infinity`, and a token with this `exp` would never expire. */
+function checkTimes(claims: JWTPayload): void {
+  for (const name of ["exp", "nbf", "iat"]) {
+    if (claims[name] !== undefined && !Number.isFinite(claims[name]))
+      throw new TokenError("ERR_TOKEN_CLAIM", `claim "${name}" is no finite number`);
+  }
+}
+
+function tokenError(error: unknown): unknown {
+  if (error instanceof errors.JWTExpired) return new TokenError("ERR_TOKEN_EXPIRED", "the token has expired");
+  if (error instanceof errors.JWTClaimValidationFailed) {
+    if (error.claim === "typ") return new TokenError("ERR_TOKEN_TYP", "the token is of another type (header typ)");
+    const what = error.reason === "missing" ? "is missing" : "is not what is expected";
+    return new TokenError("ERR_TOKEN_CLAIM", `claim "${error.claim}" ${what}`);
+  }
+  return error instanceof errors.JOSEError ? malformed() : error;
+}

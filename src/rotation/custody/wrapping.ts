@@ -1,0 +1,162 @@
+import * as base64url from "jose/base64url";
+import type { CryptoKey, JWK, ProtectedHeaderParameters } from "jose";
+import { CompactEncrypt } from "jose/jwe/compact/encrypt";
+import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
+import { compactDecrypt } from "jose/jwe/compact/decrypt";
+import { decodeProtectedHeader } from "jose/decode/protected_header";
+import { ConfigError, StoreError } from "../../base/errors.ts";
+
+/** Wraps private keys for a store, and unwraps them. */
+export interface Wrapping {
+  /** Wraps a private JWK under the first wrapping key, bound to its kid. */
+  wrap(kid: string, privateJwk: JWK): Promise<string>;
+  /**
+   * @throws StoreError `ERR_WRAPPING_KEY_MISSING`, `ERR_WRAPPED_KEY`
+   */
+  unwrap(kid: string, jwe: string): Promise<JWK>;
+  /** Whether it is wrapped as {@link wrap} would wrap it now; not so of what is damaged. */
+  isCurrent(jwe: string): boolean;
+}
+
+/** A wrapping key, and the key that is derived from it for the seal of the store. */
+export interface WrappingKey {
+  /** Its RFC 7638 thumbprint, which says nothing about 32 random bytes. */
+  readonly id: string;
+  readonly bytes: Uint8Array;
+  readonly sealKey: CryptoKey;
+}
+
+/** At least one; the first one wraps and seals, all of them unwrap and verify. */
+export type WrappingKeys = readonly [WrappingKey, ...WrappingKey[]];
+
+/**
+ * Wraps private JWKs as JWE (`dir`, `A256GCM`). The protected header, which the encryption authenticates, names the wrapping key
+ * (`kid`, its RFC 7638 thumbprint), the issuer (`iss`) and the kid of the key (`sub`), so no wrapped key can take the place of another;
+ * and `sealed` says that the store which it was wrapped for has a seal, so that one without has lost it.
+ *
+ * @see RFC 7516; RFC 7519 section 5.3 (claims as header parameters)
+ */
+export function createWrapping(keys: WrappingKeys, issuer: string, isSealed = true): Wrapping {
+  const [first] = keys;
+  const marks = { kid: first.id, iss: issuer, ...(isSealed && { sealed: true }) };
+
+  return {
+    wrap: async (kid, privateJwk) =>
+      new CompactEncrypt(new TextEncoder().encode(JSON.stringify(privateJwk)))
+        .setProtectedHeader({ alg: "dir", enc: "A256GCM", ...marks, sub: kid })
+        .encrypt(first.bytes),
+
+    async unwrap(kid, jwe) {
+      const header = headerOf(jwe);
+      if (header === undefined) throw damaged(kid);
+      const key = keys.find(({ id }) => id === header.kid);
+      if (key === undefined) throw missing(`kid ${JSON.stringify(kid)} is wrapped`, header.kid);
+      if (header["iss"] !== issuer || header["sub"] !== kid) {
+        const belongs = `kid ${JSON.stringify(header["sub"])} of issuer ${JSON.stringify(header["iss"])}`;
+        throw new StoreError(
+          "ERR_WRAPPED_KEY",
+          `kid ${JSON.stringify(kid)} of issuer ${JSON.stringify(issuer)}: its private half is that of ${belongs}; give the issuer for which it was made, or use another store`,
+        );
+      }
+      try {
+        const { plaintext } = await compactDecrypt(jwe, key.bytes, {
+          keyManagementAlgorithms: ["dir"],
+          contentEncryptionAlgorithms: ["A256GCM"],
+        });
+        return JSON.parse(new TextDecoder().decode(plaintext)) as JWK;
+      } catch {
+        // What went wrong could quote the plaintext.
+        throw damaged(kid);
+      }
+    },
+
+    isCurrent(jwe) {
+      const { kid, iss, sealed } = headerOf(jwe) ?? {};
+      return kid === marks.kid && iss === marks.iss && (sealed === true) === isSealed;
+    },
+  };
+}
+
+/** What a wrapped key, or a seal, says about itself, which is true once it was verified; `undefined` where it is damaged. */
+export function headerOf(jwe: string): ProtectedHeaderParameters | undefined {
+  try {
+    return decodeProtectedHeader(jwe);
+  } catch {
+    return undefined;
+  }
+}
+
+/** A new wrapping key: 32 random bytes in base64url. */
+export function newWrappingKey(): string {
+  return base64url.encode(crypto.getRandomValues(new Uint8Array(32)));
+}
+
+const rule =
+  "a wrapping key is 32 random bytes in base64url, 43 characters; make one with: openssl rand -base64 32 | tr '+/' '-_'";
+
+/**
+ * Reads wrapping keys, and derives the keys for seals from them.
+ *
+ * @param texts each 32 bytes in base64url; one `=` at the end is allowed
+ * @param place how messages name one of them
+ * @throws ConfigError `ERR_WRAPPING_KEY_INVALID`
+ */
+export async function readWrappingKeys(
+  texts: readonly string[],
+  place = (index: number): string => `wrapping key ${index + 1}`,
+): Promise<WrappingKeys> {
+  for (const [index, text] of texts.entries()) {
+    const fault = faultOf(text);
+    if (fault !== undefined) throw invalid(`${place(index)} ${fault}; ${rule}`);
+  }
+  const [first, ...others] = await Promise.all(texts.map(readWrappingKey));
+  if (first === undefined) throw invalid(`there is no wrapping key; ${rule}`);
+  return [first, ...others];
+}
+
+/** What is wrong with a wrapping key, without a character of it. */
+function faultOf(text: unknown): string | undefined {
+  if (typeof text !== "string") return "is no text";
+  if (text === "") return "is empty";
+  if (/^[\w-]{43}=?$/.test(text)) return undefined;
+  if (/^[\da-f]{64}$/i.test(text)) return "is in hexadecimal digits";
+  if (/^[A-Za-z\d+/]{43}=?$/.test(text)) return "is in base64, with + or / in the place of - and _";
+  if (!/^[\w-]+=*$/.test(text)) return "has characters that base64url does not have";
+  const count = text.replace(/=+$/, "").length;
+  return count === 43 ? "ends in more than one =" : `has ${count} characters, not 43`;
+}
+
+async function readWrappingKey(text: string): Promise<WrappingKey> {
+  const bytes = new Uint8Array(base64url.decode(text.slice(0, 43)));
+  // The last of the 43 characters has two bits to spare; one key has one id, whatever they are.
+  const id = await calculateJwkThumbprint({ kty: "oct", k: base64url.encode(bytes) });
+  return { id, bytes, sealKey: await deriveSealKey(bytes) };
+}
+
+/** @see RFC 5869 */
+async function deriveSealKey(bytes: Uint8Array<ArrayBuffer>): Promise<CryptoKey> {
+  const secret = await crypto.subtle.importKey("raw", bytes, "HKDF", false, ["deriveKey"]);
+  const info = new TextEncoder().encode("jwksd: seal of a key store");
+  return crypto.subtle.deriveKey(
+    { name: "HKDF", hash: "SHA-256", salt: new Uint8Array(), info },
+    secret,
+    { name: "HMAC", hash: "SHA-256", length: 256 },
+    false,
+    ["sign", "verify"],
+  );
+}
+
+export function missing(what: string, id: unknown): StoreError {
+  return new StoreError(
+    "ERR_WRAPPING_KEY_MISSING",
+    `${what} under the wrapping key ${JSON.stringify(id)}, which was not given`,
+  );
+}
+
+function invalid(message: string): ConfigError {
+  return new ConfigError("ERR_WRAPPING_KEY_INVALID", message);
+}
+
+function damaged(kid: string): StoreError {
+  return new StoreError("ERR_WRAPPED_KEY", `kid ${JSON.stringify(kid)}: its wrapped private half is damaged`);
+}

@@ -1,0 +1,84 @@
+import { sleep, withDeadline } from "../../base/async.ts";
+import type { Clock } from "../../base/clock.ts";
+import { StoreError, codeOf } from "../../base/errors.ts";
+import type { Change } from "../rules/advance.ts";
+import { traced } from "../../base/trace.ts";
+import type { OnCall, StoreOperation } from "./metrics.ts";
+import type { KeyRecord, KeyStore, LeaseSeen, Snapshot } from "../store/store.ts";
+
+const maxAttempts = 20;
+const maxPauseMs = 1_000;
+/** How long one call of the store may take. */
+const storeMs = 10_000;
+
+/** What may be committed. */
+export interface Decision extends Change {
+  /** The leases that it relies on. The commit is a conflict if they have changed. Default: none. */
+  readonly leases?: readonly LeaseSeen[] | undefined;
+}
+
+/** A change, and the records before it. */
+export interface Changed extends Change {
+  readonly before: readonly KeyRecord[];
+  /** When it was decided, in epoch milliseconds by the clock of the store. */
+  readonly now: number;
+  /** That of the records; of a preview, that of the records before. */
+  readonly revision: number;
+}
+
+interface Options {
+  readonly clock: Clock;
+  readonly signal?: AbortSignal | undefined;
+  readonly onCall?: OnCall | undefined;
+}
+
+/**
+ * Loads the records, lets `decide` change them, and commits; where another commit came first, all of it again. What `decide` gives
+ * back unchanged is not committed.
+ *
+ * @throws StoreError `ERR_STORE_UNAVAILABLE` (also after 10 s without an answer), `ERR_COMMIT_UNKNOWN`, `ERR_RECORDS_INVALID`,
+ * `ERR_STORE_CONFLICT` after 20 attempts
+ * @throws what `decide` throws, and the reason of a signal that aborts
+ */
+export async function compareAndSet(
+  store: KeyStore,
+  decide: (snapshot: Snapshot) => Decision | Promise<Decision>,
+  { clock, signal = new AbortController().signal, onCall }: Options,
+): Promise<Changed> {
+  for (let attempt = 1; ; attempt += 1) {
+    const snapshot = await ofStore("load", (signal) => store.load({ signal }), { clock, signal, onCall });
+    const { records: before, now, revision } = snapshot;
+    const { records, events, leases } = await decide(snapshot);
+    if (records === before && events.length === 0) return { records, events, before, now, revision };
+    try {
+      const commit = (signal: AbortSignal): Promise<number> =>
+        store.commit(revision, records, events, { signal, leases });
+      return { records, events, before, now, revision: await ofStore("commit", commit, { clock, signal, onCall }) };
+    } catch (error) {
+      if (codeOf(error) !== "ERR_STORE_CONFLICT" || attempt === maxAttempts) throw error;
+    }
+    // At random, so that replicas that collided do not collide again.
+    await sleep(Math.random() * Math.min(2 ** attempt, maxPauseMs), clock, signal);
+  }
+}
+
+/** A call of a store, which is not waited for longer than 10 s, even if the store does not look at its signal. */
+export async function ofStore<T>(
+  operation: StoreOperation,
+  call: (signal: AbortSignal) => Promise<T>,
+  { clock, signal, onCall }: Options,
+): Promise<T> {
+  try {
+    const answer = await traced(`jwksd store ${operation}`, {}, () =>
+      withDeadline(call, { clock, timeoutMs: storeMs, signal, expired: storeHangs }),
+    );
+    onCall?.(operation);
+    return answer;
+  } catch (error) {
+    onCall?.(operation, error);
+    throw error;
+  }
+}
+
+const storeHangs = (): StoreError =>
+  new StoreError("ERR_STORE_UNAVAILABLE", `the store has not answered within ${storeMs / 1000} s`);

@@ -1,0 +1,75 @@
+import { monotonicNow } from "../../base/clock.ts";
+import { StoreError } from "../../base/errors.ts";
+import { isStanding, leaseOfCopy, standingMs } from "../rules/standing.ts";
+import type { KeyStore } from "../store/store.ts";
+import { ofStore } from "./compare-and-set.ts";
+import { type LeaseOptions, type Replica, type LeaseContent, endLease, fenced, nothing, renewals } from "./replica.ts";
+
+/**
+ * The lease of a copy that is served without the process that writes it, such as a bucket. Whoever writes that copy renews the same lease, one
+ * process after the other. Once the copy has been read back it stands: it ends neither with time nor with the process, because the copy
+ * goes on being served. Until then nobody is known to read the copy, and its lease is one like any other.
+ */
+export function createCopyLease(store: KeyStore, { name, leaseMs, clock, signal, onCall }: LeaseOptions): Replica {
+  let id: string | undefined;
+  let told = nothing;
+  /** It was acknowledged once, by whatever process. */
+  let stands = false;
+  let renewedAt = -Infinity;
+
+  return {
+    get told() {
+      return told;
+    },
+    holds: true,
+    get isReady() {
+      return told.publishes > 0;
+    },
+    get renewInMs() {
+      return Math.max(leaseMs / renewals - (monotonicNow(clock) - renewedAt), 0);
+    },
+
+    async join() {
+      if (id !== undefined) return;
+      const snapshot = await ofStore("load", (signal) => store.load({ signal }), { clock, signal, onCall });
+      const { lease, nextId } = await leaseOfCopy(name, snapshot);
+      if (lease === undefined) {
+        const join = (signal: AbortSignal): Promise<void> => store.join({ id: nextId, name }, leaseMs, { signal });
+        await ofStore("join", join, { clock, signal, onCall });
+      }
+      stands = lease !== undefined && isStanding(lease);
+      [id, told, renewedAt] = [lease?.id ?? nextId, { ...nothing, publishes: lease?.publishes ?? 0 }, -Infinity];
+    },
+
+    // Renewals have no numbers here: one that arrives late says less than is true, because a copy only becomes newer.
+    async tell({ publishes }: LeaseContent, ifRevision?: number) {
+      if (id === undefined)
+        throw new StoreError("ERR_LEASE_ENDED", "this copy has no lease; its publisher joins again");
+      const next = { ...nothing, publishes };
+      const lease = { id, ...next };
+      const forMs = stands || publishes > 0 ? standingMs : leaseMs;
+      const sentAt = monotonicNow(clock);
+      try {
+        const renew = (signal: AbortSignal): Promise<number> => store.renew(lease, forMs, { ifRevision, signal });
+        const revision = await ofStore("renew", renew, { clock, signal, onCall });
+        [told, stands, renewedAt] = [next, forMs === standingMs, sentAt];
+        return revision;
+      } catch (error) {
+        if (error instanceof StoreError && error.code === "ERR_LEASE_ENDED") [id, told] = [undefined, nothing];
+        throw error;
+      }
+    },
+
+    checkMaySign() {
+      throw fenced("it writes copies of the documents, and signs nothing");
+    },
+
+    end: ({ id, serial }) => endLease(store, id, { ifSerial: serial, clock, signal, onCall }),
+
+    async leave() {
+      // One that stands is relied on for as long as the copy is served.
+      if (id === undefined || stands) return;
+      await endLease(store, id, { clock, onCall }).catch(() => {});
+    },
+  };
+}

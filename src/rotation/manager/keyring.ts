@@ -1,0 +1,177 @@
+import { withDeadline } from "../../base/async.ts";
+import type { Clock } from "../../base/clock.ts";
+import { SignerError } from "../../base/errors.ts";
+import { checkEncryption, checkSigning } from "../../keys/keyset/keyset.ts";
+import type { Change } from "../rules/advance.ts";
+import type { NewKey } from "../rules/commands.ts";
+import type { RotationPolicy } from "../rules/policy.ts";
+import { addedRecords, checkAnnounced, checkRecords, endedExternalKeys, newlyActive, uriOf } from "../rules/records.ts";
+import { checkNotRolledBack } from "../rules/rollback.ts";
+import { noteWaits } from "../rules/waits.ts";
+import type { KeyRecord, KeyUse, Snapshot } from "../store/store.ts";
+import { type Changed, type Decision, compareAndSet, ofStore } from "./compare-and-set.ts";
+import { externalKey, makeLocalKey } from "./make-key.ts";
+import { createKeyOpener, destroyExternal, keysetsOf } from "./private-keys.ts";
+import type { OnCall } from "./metrics.ts";
+import type { KeyManagerOptions } from "./types.ts";
+import type { Vault } from "../custody/vault.ts";
+
+/** How long a key may take to be made, opened or destroyed where it is. */
+const externalMs = 60_000;
+
+export interface KeyringOptions extends Pick<
+  KeyManagerOptions,
+  "createSigner" | "openSigner" | "destroySigner" | "signs"
+> {
+  readonly policy: RotationPolicy;
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+  readonly onCall?: OnCall | undefined;
+  /** Passes over keys whose wrapping key was lost, so that they can be revoked. Default: refuses them. */
+  readonly passesOverLost?: boolean;
+}
+
+/** A key was to become active, and cannot sign; nothing was changed. */
+export class CannotSign extends Error {
+  readonly kid: string;
+
+  constructor(kid: string, cause: unknown) {
+    super(`kid ${JSON.stringify(kid)} cannot sign`, { cause });
+    this.kid = kid;
+  }
+}
+
+type Decide = (records: readonly KeyRecord[], now: number, snapshot: Snapshot) => Decision | Promise<Decision>;
+
+/** An external key that was destroyed, or could not be. */
+interface Destroyed {
+  readonly kid: string;
+  readonly uri: string;
+  readonly error?: unknown;
+}
+
+export type Keyring = ReturnType<typeof createKeyring>;
+
+/** The keys of a store, for everybody who changes them or signs with them: manager, commands, single tokens. */
+export function createKeyring(vault: Vault, options: KeyringOptions) {
+  const { policy, clock, signal, onCall, signs, passesOverLost = false } = options;
+  const { createSigner: create, openSigner: open, destroySigner: destroy } = options;
+  const createSigner =
+    create && ((request: { readonly issuer: string }) => limited((signal) => create({ ...request, signal })));
+  const openSigner = open && ((uri: string) => limited((signal) => open(uri, { signal })));
+  const destroySigner = destroy && ((uri: string) => limited((signal) => destroy(uri, { signal })));
+  const opener = createKeyOpener(vault, openSigner, signal, { signs });
+  /** As they were last found in the store, or put there. */
+  let last: readonly KeyRecord[] = [];
+
+  /** A module, a driver or a network that hangs must not stop whoever waits for it. */
+  function limited<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    const expired = (): Error =>
+      new SignerError("ERR_SIGNER_TIMEOUT", `an HSM or key service has not answered within ${externalMs / 1000} s`);
+    return withDeadline(work, { clock, timeoutMs: externalMs, signal, expired });
+  }
+
+  async function decided(snapshot: Snapshot, decide: Decide): Promise<Decision> {
+    const { records: stored, now } = snapshot;
+    checkRecords(stored, last);
+    checkNotRolledBack(stored, last);
+    checkAnnounced(stored);
+    if (!passesOverLost) await opener.checkWrapped(stored);
+    last = stored;
+    const decision = await decide(stored, now, snapshot);
+    return { ...decision, records: noteWaits(decision.records, policy) };
+  }
+
+  /** A key that is recorded once stays for good. So it has to open, to sign, and to be one that a provider publishes. */
+  async function checkNewKeys(added: readonly KeyRecord[]): Promise<void> {
+    if (added.length === 0) return;
+    const trial = createKeyOpener(vault, openSigner, signal);
+    try {
+      const { keyset, encryptionKeyset } = keysetsOf(added, await trial.open(added));
+      if (keyset.length > 0) await checkSigning(keyset);
+      await checkEncryption(encryptionKeyset);
+      for (const record of added) if (uriOf(record) !== undefined) await trial.probe(record);
+    } finally {
+      await trial.close();
+    }
+  }
+
+  async function checkCanSign(key: KeyRecord | undefined): Promise<void> {
+    if (key === undefined) return;
+    await opener.probe(key).catch((error: unknown) => {
+      throw new CannotSign(key.kid, error);
+    });
+  }
+
+  return {
+    policy,
+    /** Where new signing keys are made; `undefined` for the store. */
+    createSigner,
+
+    /**
+     * What `decide` would change, if the records may be used: they are no older copy, the active key was published for as long as was
+     * agreed, and every wrapped key unwraps to the private half of what is published.
+     *
+     * @throws StoreError, KeyMaterialError, and what `decide` throws
+     */
+    async preview(decide: Decide): Promise<Changed> {
+      const snapshot = await ofStore("load", (signal) => vault.store.load({ signal }), { clock, signal, onCall });
+      const { records: before, now, revision } = snapshot;
+      const { records, events } = await decided(snapshot, decide);
+      return { records, events, before, now, revision };
+    },
+
+    /**
+     * Changes the records by compare-and-set. `decide` runs again after a conflict. New keys have to open, and a key that becomes active
+     * has to sign first.
+     *
+     * @throws see `preview` and `compareAndSet`; CannotSign
+     */
+    async change(decide: Decide): Promise<Changed> {
+      const changed = await compareAndSet(
+        vault.store,
+        async (snapshot) => {
+          const decision = await decided(snapshot, decide);
+          await checkNewKeys(addedRecords(snapshot.records, decision.records));
+          await checkCanSign(newlyActive(snapshot.records, decision.records));
+          return decision;
+        },
+        { clock, signal, onCall },
+      );
+      last = changed.records;
+      return changed;
+    },
+
+    open: (records: readonly KeyRecord[]) => opener.open(records),
+    closeUnused: (records: readonly KeyRecord[]) => opener.closeUnused(records),
+    close: () => opener.close(),
+
+    /** A key that is in no store yet: in an HSM or key service, where signing keys are made there. */
+    async makeKey(use: KeyUse, alg: string): Promise<NewKey> {
+      if (use !== "sig" || createSigner === undefined) return makeLocalKey(use, alg, vault);
+      const signer = await createSigner({ issuer: vault.owner.issuer });
+      return externalKey(signer).finally(() => signer.close());
+    },
+
+    /** Destroys a key that was made and that no record names. Resolves to whether it is gone. */
+    async destroyUnrecorded(uri: string): Promise<boolean> {
+      if (destroySigner === undefined) return false;
+      return destroySigner(uri).then(
+        () => true,
+        () => false,
+      );
+    },
+
+    /** Destroys the external keys that a change has ended, one after the other. Without `destroySigner` none. */
+    async *destroyEnded({ records, events }: Change): AsyncGenerator<Destroyed> {
+      if (destroySigner === undefined || openSigner === undefined) return;
+      for (const key of endedExternalKeys(records, events)) {
+        const { kid, uri } = key;
+        yield await destroyExternal(key, openSigner, destroySigner).then(
+          () => ({ kid, uri }),
+          (error: unknown) => ({ kid, uri, error }),
+        );
+      }
+    },
+  };
+}

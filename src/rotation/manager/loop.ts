@@ -1,0 +1,83 @@
+import { serial } from "../../base/async.ts";
+import type { Clock } from "../../base/clock.ts";
+
+const retryMs = { first: 1_000, last: 30_000 } as const;
+
+/** What a turn leaves behind. */
+export interface Turned {
+  /** When the next turn is due, in milliseconds from now; `Infinity` for never. */
+  readonly wakeInMs: number;
+  /** Whether something that failed before is still to be done. */
+  readonly isPending: boolean;
+}
+
+interface LoopOptions {
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+  readonly onFailure: (error: unknown, retryInMs: number) => Promise<void>;
+  readonly onRecovery: () => void;
+}
+
+/** Takes turns: one thing after the other, the next one when it is due, and after a failure again at growing intervals. */
+export function createLoop(turn: () => Promise<Turned>, { clock, signal, onFailure, onRecovery }: LoopOptions) {
+  const run = serial();
+  let failures = 0;
+  let cancelTimer: (() => void) | undefined;
+  let asked: { readonly at: number; readonly done: Promise<void> } | undefined;
+
+  function sleep(wakeInMs: number): void {
+    cancelTimer?.();
+    if (!signal.aborted && wakeInMs !== Infinity) cancelTimer = clock.setTimer(wake, wakeInMs);
+  }
+
+  async function ended(outcome: Promise<Turned>): Promise<void> {
+    try {
+      const { wakeInMs, isPending } = await outcome;
+      if (failures > 0 && !isPending) {
+        failures = 0;
+        onRecovery();
+      }
+      sleep(wakeInMs);
+    } catch (error) {
+      if (!signal.aborted) {
+        failures += 1;
+        const retryInMs = Math.min(retryMs.first * 2 ** (failures - 1), retryMs.last);
+        sleep(retryInMs);
+        await onFailure(error, retryInMs);
+      }
+      throw error;
+    }
+  }
+
+  function turnNow(): Promise<void> {
+    return run(async () => {
+      cancelTimer?.();
+      if (!signal.aborted) await ended(turn());
+    });
+  }
+
+  const wake = (): void => void turnNow().catch(() => {});
+
+  return {
+    /** Runs an action when no other one runs. */
+    run,
+    /** Takes a turn now, whether or not one is due. Rejects as the turn does. */
+    turn: turnNow,
+    /** Reports a success or failure that came about outside of a turn. */
+    ended,
+    /** A turn soon, for somebody who does not wait. */
+    wake,
+    /** A turn for somebody who waits: once a second at most, for all who ask together. */
+    ask(): Promise<void> {
+      const now = clock.now();
+      if (asked === undefined || Math.abs(now - asked.at) >= retryMs.first) asked = { at: now, done: turnNow() };
+      return asked.done;
+    },
+    /** Cancels the timer, and resolves when nothing runs. */
+    async stop(): Promise<void> {
+      cancelTimer?.();
+      await run(async () => {});
+      cancelTimer?.();
+    },
+  };
+}

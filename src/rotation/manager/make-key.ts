@@ -1,0 +1,79 @@
+import type { JWK } from "jose";
+import { CompactEncrypt } from "jose/jwe/compact/encrypt";
+import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
+import { compactDecrypt } from "jose/jwe/compact/decrypt";
+import { exportJWK } from "jose/key/export";
+import { generateKeyPair } from "jose/key/generate/keypair";
+import { importJWK } from "jose/key/import";
+import { KeyMaterialError } from "../../base/errors.ts";
+import { type PublicJwk, publicMembers } from "../../keys/jwk/public.ts";
+import { readKey } from "../../keys/jwk/read.ts";
+import { type EncryptionEntry, checkEncryption, checkSigning } from "../../keys/keyset/keyset.ts";
+import { signerFrom } from "../../keys/signer/local.ts";
+import type { ExternalSigner } from "../../keys/signer/signer.ts";
+import type { KeyUse } from "../store/store.ts";
+import type { NewKey } from "../rules/commands.ts";
+import type { Wrapping } from "../custody/wrapping.ts";
+
+/** Makes a key in the memory of this process, and wraps its private half; its kid is its RFC 7638 thumbprint. */
+export async function makeLocalKey(use: KeyUse, alg: string, wrapping: Wrapping): Promise<NewKey> {
+  const { privateKey } = await generateKeyPair(alg, { extractable: true, modulusLength: 2048 });
+  const key = await wrapKey(use, alg, await exportJWK(privateKey), wrapping);
+  // A command line would take such a kid for an option.
+  return key.kid.startsWith("-") ? makeLocalKey(use, alg, wrapping) : key;
+}
+
+/**
+ * A record for a private JWK that exists. `kid` defaults to its RFC 7638 thumbprint.
+ *
+ * @throws KeyMaterialError for every key that a provider would refuse: a kid that is recorded once stays for good
+ */
+export async function wrapKey(
+  use: KeyUse,
+  alg: string,
+  privateJwk: JWK,
+  wrapping: Wrapping,
+  kid?: string,
+): Promise<NewKey> {
+  const publicJwk = publicMembers(privateJwk, "the new key");
+  const keyId = kid ?? (await calculateJwkThumbprint({ ...publicJwk }));
+  await (use === "sig" ? checkSigningKey(keyId, privateJwk) : checkEncryptionKey(keyId, alg, privateJwk));
+  return { kid: keyId, use, alg, publicJwk, privateHalf: { jwe: await wrapping.wrap(keyId, privateJwk) } };
+}
+
+/** A record for a key in an HSM or key service. Its default kid is its RFC 7638 thumbprint. */
+export async function externalKey(signer: ExternalSigner, kid?: string): Promise<NewKey> {
+  const { publicKey, uri } = signer;
+  const publicJwk = publicMembers(publicKey as Readonly<Record<string, unknown>>, uri);
+  const keyId = kid ?? (await calculateJwkThumbprint({ ...publicJwk }));
+  return { kid: keyId, use: "sig", alg: "ES256", publicJwk, privateHalf: { uri } };
+}
+
+async function checkSigningKey(keyId: string, privateJwk: JWK): Promise<void> {
+  const name = `kid ${JSON.stringify(keyId)}`;
+  await checkSigning([{ keyId, signer: await signerFrom(await readKey({ ...privateJwk }, name), name) }]);
+}
+
+async function checkEncryptionKey(keyId: string, alg: string, privateJwk: JWK): Promise<void> {
+  await checkEncryption([{ keyId, publicKey: { ...privateJwk }, alg: alg as EncryptionEntry["alg"] }]);
+  const name = `kid ${JSON.stringify(keyId)}`;
+  const { publicJwk, privateKey } = await readKey({ ...privateJwk }, name);
+  if (privateKey === undefined) {
+    throw new KeyMaterialError("ERR_PRIVATE_KEY_MISSING", `${name}: this is a public key; its private part is needed`);
+  }
+  await checkDecrypts(publicJwk, privateJwk, alg, name);
+}
+
+/** A private half that belongs to another public one would be found when it is too late. @throws KeyMaterialError `ERR_KEY_MISMATCH` */
+export async function checkDecrypts(publicJwk: PublicJwk, privateJwk: JWK, alg: string, name: string): Promise<void> {
+  try {
+    const probe = new CompactEncrypt(new Uint8Array(1)).setProtectedHeader({ alg, enc: "A128GCM" });
+    const jwe = await probe.encrypt(await importJWK({ ...publicJwk }, alg));
+    await compactDecrypt(jwe, await importJWK(privateJwk, alg));
+  } catch {
+    throw new KeyMaterialError(
+      "ERR_KEY_MISMATCH",
+      `${name}: its private half cannot decrypt what its public half encrypts`,
+    );
+  }
+}

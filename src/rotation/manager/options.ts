@@ -1,0 +1,46 @@
+import { ConfigError } from "../../base/errors.ts";
+import {
+  type Rules,
+  array,
+  boolean,
+  callback,
+  checkOptions,
+  clock,
+  object,
+  string,
+  withMethods,
+} from "../../base/options.ts";
+import { locate } from "../../library/provider/paths.ts";
+import type { KeyManagerOptions } from "./types.ts";
+
+const rules: Rules<KeyManagerOptions> = {
+  issuer: string,
+  store: withMethods("load", "commit", "join", "renew", "leave", "watch"),
+  policy: object,
+  wrappingKeys: array,
+  createSigner: callback,
+  openSigner: callback,
+  destroySigner: callback,
+  signs: boolean,
+  replicaName: string,
+  onEvent: callback,
+  clock,
+};
+
+/**
+ * Refuses wrong options before a key is made and bound to them.
+ *
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_ISSUER_INVALID`
+ */
+export function checkManagerOptions(options: KeyManagerOptions): void {
+  checkOptions(options, rules);
+  for (const name of ["store", "wrappingKeys"] as const) {
+    if ((options[name] ?? undefined) === undefined) throw invalid(`option "${name}" is missing`);
+  }
+  if ((options.createSigner ?? options.destroySigner) !== undefined && options.openSigner === undefined) {
+    throw invalid("createSigner and destroySigner need openSigner, which opens a key by its URI again");
+  }
+  locate(options.issuer);
+}
+
+const invalid = (rule: string): ConfigError => new ConfigError("ERR_OPTION_INVALID", rule);

@@ -1,0 +1,212 @@
+import type { CryptoKey, JWK } from "jose";
+import { importJWK } from "jose/key/import";
+import { ConfigError, type JwksdError, KeyMaterialError, SignerError } from "../../base/errors.ts";
+import type { EncryptionEntry } from "../../keys/keyset/keyset.ts";
+import { type PublicJwk, keyIdentity, publicMembers } from "../../keys/jwk/public.ts";
+import { guardSigner } from "../../keys/signer/guard.ts";
+import { localSigner, publishOnlySigner } from "../../keys/signer/local.ts";
+import type { ExternalSigner, Signer } from "../../keys/signer/signer.ts";
+import type { KeyRecord } from "../store/store.ts";
+import type { ManagedKeysets } from "./types.ts";
+import { type ExternalKey, liveRecords, jweOf, publishedKeys, uriOf } from "../rules/records.ts";
+import type { Wrapping } from "../custody/wrapping.ts";
+
+/** The private halves that are in use, by kid. */
+export interface OpenKeys {
+  /** Of active and announced signing keys; the others sign nothing any more. */
+  readonly signers: ReadonlyMap<string, Signer>;
+  /** Of live encryption keys. */
+  readonly decryptionKeys: ReadonlyMap<string, CryptoKey>;
+  /** Announced external keys that could not be opened, and why. */
+  readonly unopened: ReadonlyMap<string, unknown>;
+}
+
+/** Makes one signature, which is verified; that of a local key was, when it was loaded. @throws SignerError see `guardSigner` */
+export async function probeSigner(
+  signer: Signer,
+  publicJwk: PublicJwk,
+  name: string,
+  signal?: AbortSignal,
+): Promise<void> {
+  const sign = guardSigner(signer, await importJWK({ ...publicJwk }, "ES256"), name);
+  await sign(new TextEncoder().encode("jwksd probe"), signal);
+}
+
+/** The same error, and which of several keys it is about. */
+function ofKey(error: unknown, name: string): unknown {
+  const SameError = [SignerError, KeyMaterialError, ConfigError].find((Class) => error instanceof Class);
+  if (SameError === undefined) return error;
+  const { code, message } = error as JwksdError;
+  // The class is that of the code.
+  return new SameError(code as never, `${name}: ${message}`, { cause: error });
+}
+
+type OpenExternal = (uri: string) => Promise<ExternalSigner>;
+type DestroyExternal = (uri: string) => Promise<unknown>;
+
+/**
+ * Destroys a key in its HSM or key service, after a look at it: what a URI names may be another key by now, which somebody else needs.
+ *
+ * @throws KeyMaterialError `ERR_KEY_MISMATCH`
+ */
+export async function destroyExternal(
+  { kid, uri, publicJwk }: ExternalKey,
+  open: OpenExternal,
+  destroy: DestroyExternal,
+): Promise<void> {
+  const signer = await open(uri);
+  await signer.close();
+  if (!isSameKey(signer, { publicJwk })) throw mismatch(`kid ${JSON.stringify(kid)}`);
+  await destroy(uri);
+}
+
+function isSameKey({ publicKey }: Signer, { publicJwk }: Pick<KeyRecord, "publicJwk">): boolean {
+  return keyIdentity(publicMembers({ ...publicKey }, "the key of a signer")) === keyIdentity(publicJwk);
+}
+
+/**
+ * The private half of a live record, which is that of its public one.
+ *
+ * @throws StoreError `ERR_WRAPPING_KEY_MISSING`, `ERR_WRAPPED_KEY`
+ * @throws KeyMaterialError `ERR_KEY_MISMATCH`
+ */
+export async function privateJwkOf(record: KeyRecord, wrapping: Pick<Wrapping, "unwrap">): Promise<JWK> {
+  const { kid, publicJwk } = record;
+  const privateJwk = await wrapping.unwrap(kid, jweOf(record) ?? "");
+  // It was checked against its own public members before it was wrapped.
+  const name = `kid ${JSON.stringify(kid)}`;
+  if (keyIdentity(publicMembers({ ...privateJwk }, name)) !== keyIdentity(publicJwk)) throw mismatch(name);
+  return privateJwk;
+}
+
+const mismatch = (name: string): KeyMaterialError =>
+  new KeyMaterialError("ERR_KEY_MISMATCH", `${name}: its private half belongs to another public key`);
+
+export function createKeyOpener(
+  wrapping: Wrapping,
+  openExternal: OpenExternal | undefined,
+  signal: AbortSignal,
+  { signs = true }: { readonly signs?: boolean | undefined } = {},
+) {
+  const signers = new Map<string, Signer>();
+  const decryptionKeys = new Map<string, CryptoKey>();
+  /** By kid, both halves of a record that were found to belong together. */
+  const seen = new Map<string, string>();
+
+  async function openSigner(record: KeyRecord): Promise<Signer> {
+    const { kid } = record;
+    const opened = signers.get(kid);
+    if (opened !== undefined) return opened;
+    const name = `kid ${JSON.stringify(kid)}`;
+    const uri = uriOf(record);
+    const signer =
+      uri === undefined
+        ? await localSigner({ ...(await privateJwkOf(record, wrapping)) })
+        : await openUri(uri).catch((error: unknown) => {
+            throw ofKey(error, name);
+          });
+    if (!isSameKey(signer, record)) {
+      await signer.close?.();
+      throw mismatch(name);
+    }
+    signers.set(kid, signer);
+    return signer;
+  }
+
+  async function openUri(uri: string): Promise<ExternalSigner> {
+    if (openExternal === undefined) {
+      throw new SignerError(
+        "ERR_SIGNER_UNAVAILABLE",
+        `${uri}: nothing was given to open external keys with (openSigner)`,
+      );
+    }
+    return openExternal(uri);
+  }
+
+  async function openOne(record: KeyRecord, unopened: Map<string, unknown>): Promise<void> {
+    const { kid, use, alg, state } = record;
+    if (use === "enc") {
+      if (decryptionKeys.has(kid)) return;
+      decryptionKeys.set(kid, (await importJWK(await privateJwkOf(record, wrapping), alg)) as CryptoKey);
+    } else if (state === "active" && signs) {
+      await openSigner(record);
+    } else if (state === "active" || state === "announced") {
+      // An announced external one may still be on its way; it is tried again before it becomes active.
+      await openSigner(record).catch((error: unknown) => {
+        if (uriOf(record) === undefined) throw error;
+        unopened.set(kid, error);
+      });
+    }
+  }
+
+  async function closeSigner(kid: string): Promise<void> {
+    const signer = signers.get(kid);
+    signers.delete(kid);
+    await signer?.close?.();
+  }
+
+  /** Whether all wrapped keys unwrap, and belong to what is published. @throws see {@link privateJwkOf} */
+  async function checkWrapped(records: readonly KeyRecord[]): Promise<void> {
+    for (const record of liveRecords(records)) {
+      if (uriOf(record) !== undefined) continue;
+      const halves = JSON.stringify([record.publicJwk, record.privateHalf]);
+      if (seen.get(record.kid) === halves) continue;
+      await privateJwkOf(record, wrapping);
+      seen.set(record.kid, halves);
+    }
+  }
+
+  return {
+    checkWrapped,
+
+    /**
+     * Opens what is not open yet. All wrapped keys must unwrap, and the active key must open; an announced external key that cannot
+     * be opened is published all the same.
+     */
+    async open(records: readonly KeyRecord[]): Promise<OpenKeys> {
+      await checkWrapped(records);
+      const live = liveRecords(records);
+      const unopened = new Map<string, unknown>();
+      for (const record of live) await openOne(record, unopened);
+      const kids = new Set(live.map(({ kid }) => kid));
+      const ofLive = ([kid]: readonly [string, unknown]): boolean => kids.has(kid);
+      return {
+        signers: new Map([...signers].filter(ofLive)),
+        decryptionKeys: new Map([...decryptionKeys].filter(ofLive)),
+        unopened,
+      };
+    },
+
+    /** Closes what is open of other keys than these. */
+    async closeUnused(records: readonly KeyRecord[]): Promise<void> {
+      const kids = new Set(liveRecords(records).map(({ kid }) => kid));
+      for (const kid of decryptionKeys.keys()) if (!kids.has(kid)) decryptionKeys.delete(kid);
+      // What is closed is not used any more, so a failure is none.
+      for (const kid of signers.keys()) if (!kids.has(kid)) await closeSigner(kid).catch(() => {});
+    },
+
+    /** Makes one signature with a key, and verifies it against what is published. */
+    async probe(record: KeyRecord): Promise<void> {
+      await probeSigner(await openSigner(record), record.publicJwk, `kid ${JSON.stringify(record.kid)}`, signal);
+    },
+
+    async close(): Promise<void> {
+      for (const kid of signers.keys()) await closeSigner(kid);
+    },
+  };
+}
+
+/** What a provider publishes and signs with. */
+export function keysetsOf(records: readonly KeyRecord[], { signers }: OpenKeys): ManagedKeysets {
+  return {
+    keyset: publishedKeys(records, "sig").map(({ kid, publicJwk }) => ({
+      keyId: kid,
+      signer: signers.get(kid) ?? publishOnlySigner(publicJwk),
+    })),
+    encryptionKeyset: publishedKeys(records, "enc").map(({ kid, alg, publicJwk }) => ({
+      keyId: kid,
+      publicKey: { ...publicJwk },
+      alg: alg as EncryptionEntry["alg"],
+    })),
+  };
+}

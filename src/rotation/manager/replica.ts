@@ -1,0 +1,146 @@
+import { type Clock, monotonicNow } from "../../base/clock.ts";
+import { SignerError, StoreError } from "../../base/errors.ts";
+import type { KeyStore, Lease, StoreCall } from "../store/store.ts";
+import { ofStore } from "./compare-and-set.ts";
+import type { OnCall } from "./metrics.ts";
+
+/** What a lease says of a replica: the revision that it publishes, and the kids that it may sign with. */
+export interface LeaseContent {
+  readonly publishes: number;
+  readonly signsWith: readonly string[];
+}
+
+/** The part of a lease that a replica does not use, because clocks run at different rates. */
+const margin = 0.01;
+/** How often a lease is renewed before it would end. */
+export const renewals = 6;
+
+export const nothing: LeaseContent = { publishes: 0, signsWith: [] };
+
+/** What a lease is made with, that of a process and that of a copy. */
+export interface LeaseOptions {
+  readonly name: string;
+  readonly leaseMs: number;
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+  readonly onCall?: OnCall | undefined;
+}
+
+/**
+ * The lease by which the others rely on this process. It ends here before it ends in the store: its time counts from when the last
+ * renewal that was confirmed was sent, by the monotonic clock or the wall clock, whichever has moved further.
+ */
+export function createReplica(store: KeyStore, { name, leaseMs, clock, signal, onCall }: LeaseOptions) {
+  const marks = () => ({ monotonic: monotonicNow(clock), wall: clock.now() });
+  let id: string | undefined;
+  /** One that is not used, and may be in the store. */
+  let former: string | undefined;
+  let told = nothing;
+  let serial = 0;
+  let confirmed: ReturnType<typeof marks> | undefined;
+
+  const elapsedMs = (): number =>
+    confirmed === undefined
+      ? Infinity
+      : Math.max(monotonicNow(clock) - confirmed.monotonic, clock.now() - confirmed.wall);
+  const holds = (): boolean => elapsedMs() < leaseMs * (1 - margin);
+
+  return {
+    get told() {
+      return told;
+    },
+
+    /** Whether the others still rely on this process. */
+    get holds() {
+      return holds();
+    },
+
+    /** Whether they do, and it publishes what it has told. */
+    get isReady() {
+      return holds() && told.publishes > 0;
+    },
+
+    /** When the next renewal is due, in milliseconds from now. */
+    get renewInMs() {
+      return Math.max(leaseMs / renewals - elapsedMs(), 0);
+    },
+
+    /** Makes a lease, unless one is held. Whoever joins has published nothing yet, so it loads the keys only after that. */
+    async join(): Promise<void> {
+      if (id !== undefined && elapsedMs() < leaseMs) return;
+      former = id ?? former;
+      [id, told, confirmed] = [undefined, nothing, undefined];
+      if (former !== undefined) await endLease(store, former, { clock, signal, onCall });
+      const [next, sent] = [crypto.randomUUID(), marks()];
+      former = next;
+      await ofStore("join", (signal) => store.join({ id: next, name }, leaseMs, { signal }), { clock, signal, onCall });
+      [id, former, confirmed] = [next, undefined, sent];
+    },
+
+    /**
+     * Renews the lease, and says what this process does now. What was told before stays in force if this fails.
+     *
+     * @param ifRevision changes nothing unless the store is at this revision
+     * @returns the revision of the store
+     * @throws StoreError `ERR_LEASE_ENDED`, `ERR_STORE_CONFLICT`, `ERR_STORE_UNAVAILABLE`
+     */
+    async tell(next: LeaseContent, ifRevision?: number): Promise<number> {
+      if (id === undefined) throw new StoreError("ERR_LEASE_ENDED", "this replica has no lease; it joins again");
+      const [lease, sent] = [{ id, ...next }, marks()];
+      try {
+        // A renewal that was given up may still arrive, after this one.
+        serial += 1;
+        const options = { ifRevision, serial };
+        const renew = (signal: AbortSignal): Promise<number> => store.renew(lease, leaseMs, { ...options, signal });
+        const revision = await ofStore("renew", renew, { clock, signal, onCall });
+        [told, confirmed] = [next, sent];
+        return revision;
+      } catch (error) {
+        if (error instanceof StoreError && error.code === "ERR_LEASE_ENDED") {
+          [former, id, told, confirmed] = [id, undefined, nothing, undefined];
+        }
+        throw error;
+      }
+    },
+
+    /** @throws SignerError `ERR_SIGNER_FENCED` */
+    checkMaySign(kid: string): void {
+      if (!holds()) {
+        throw fenced(
+          signal.aborted
+            ? "its key manager was closed"
+            : "it has not reached the store for almost the whole of its lease, so the others no longer rely on it",
+        );
+      }
+      if (!told.signsWith.includes(kid))
+        throw fenced(`the others do not know yet that it signs with ${JSON.stringify(kid)}`);
+    },
+
+    /** Ends the lease of another replica, unless it has been renewed since it was seen. */
+    end: ({ id, serial }: Lease): Promise<void> => endLease(store, id, { ifSerial: serial, clock, signal, onCall }),
+
+    /** Ends the lease, so that nobody waits for this process. */
+    async leave(): Promise<void> {
+      const left = id ?? former;
+      [id, told, confirmed] = [undefined, nothing, undefined];
+      // What cannot be reached ends by itself.
+      if (left !== undefined) await endLease(store, left, { clock, onCall }).catch(() => {});
+    },
+  };
+}
+
+/** The lease of this process, as its manager uses it. */
+export type Replica = ReturnType<typeof createReplica>;
+
+/** Ends a lease; with `ifSerial`, unless it has been renewed since it was seen. */
+export function endLease(
+  store: KeyStore,
+  id: string,
+  { ifSerial, ...options }: Pick<LeaseOptions, "clock" | "onCall"> & StoreCall & { readonly ifSerial?: number },
+): Promise<void> {
+  return ofStore("leave", (signal) => store.leave(id, { ifSerial, signal }), options);
+}
+
+export function fenced(why: string): SignerError {
+  return new SignerError("ERR_SIGNER_FENCED", `this replica does not sign now: ${why}`);
+}

@@ -1,0 +1,67 @@
+import { type Advance, type View, advance } from "../rules/advance.ts";
+import type { RotationPolicy } from "../rules/policy.ts";
+import { liveRecords, mapLive } from "../rules/records.ts";
+import { type Replicas, endOfWait, waitOf, withWaitSince } from "../rules/waits.ts";
+import type { KeyRecord } from "../store/store.ts";
+import type { Clocks } from "./clocks.ts";
+
+/** How soon a key that could not sign is tried again. */
+const heldBackMs = 60_000;
+
+/** When this replica takes which step: the plan, by its clocks, without the keys that could not sign when their wait was over. */
+export function createSchedule(policy: RotationPolicy, clocks: Clocks) {
+  /** Announced keys that could not sign when their wait was over, and until when they are not tried again. */
+  const heldBack = new Map<string, number>();
+  /** Keys whose step this replica tried to take when it was due. They have missed nothing, however late they take it. */
+  const tried = new Set<string>();
+
+  const dueNow = (records: readonly KeyRecord[], now: number): readonly KeyRecord[] =>
+    liveRecords(records).filter((record) => (endOfWait(record, policy) ?? Infinity) <= now);
+
+  return {
+    plan(records: readonly KeyRecord[], now: number, replicas: Replicas = { revision: 0, leases: [] }): Advance {
+      const cannotSign = new Set([...heldBack].flatMap(([kid, until]) => (until > now ? [kid] : [])));
+      const leftMs: View["leftMs"] = (record, wait) => clocks.leftMs(record, wait, now);
+      return advance(records, policy, now, { replicas, cannotSign, tried, leftMs });
+    },
+
+    /** How long it is until each key that is held back is tried again, in milliseconds. */
+    triesInMs(now: number): readonly number[] {
+      // One whose time is over has just been tried.
+      return [...heldBack.values()].map((until) => Math.max(until - now, 1_000));
+    },
+
+    holdBack(kid: string): void {
+      heldBack.set(kid, clocks.now() + heldBackMs);
+      tried.add(kid);
+    },
+
+    /** Notes that the steps that are due could not be taken. */
+    noteTried(records: readonly KeyRecord[]): void {
+      for (const { kid } of dueNow(records, clocks.now())) tried.add(kid);
+    },
+
+    /** Forgets what is not due any more. */
+    forgetTaken(records: readonly KeyRecord[], now: number): void {
+      const due = new Set(dueNow(records, now).map(({ kid }) => kid));
+      for (const kid of tried) if (!due.has(kid)) tried.delete(kid);
+      for (const [kid, until] of heldBack) {
+        if (!due.has(kid)) heldBack.delete(kid);
+        // A clock that was years ahead would hold it back for years.
+        else if (until > now + heldBackMs) heldBack.set(kid, now);
+      }
+    },
+
+    /** The store's clock may have been set: no wait is over for a command before it is over for this process. */
+    withWaitsAsSeen(records: readonly KeyRecord[], now: number): readonly KeyRecord[] {
+      return mapLive(records, (record) => {
+        const { since, forMs = 0 } = waitOf(record, policy) ?? {};
+        if (since === undefined) return record;
+        const leftMs = clocks.leftMs(record, { since, forMs }, now);
+        return leftMs > since + forMs - now && leftMs > 0 ? withWaitSince(record, now + leftMs - forMs) : record;
+      });
+    },
+  };
+}
+
+export type Schedule = ReturnType<typeof createSchedule>;

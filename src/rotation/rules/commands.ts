@@ -1,0 +1,257 @@
+import { StateError } from "../../base/errors.ts";
+import { isSameKey } from "../../keys/jwk/public.ts";
+import type { KeyRecord, KeyUse } from "../store/store.ts";
+import { type Change, activate as activateKey, end, replace, restartWaits } from "./advance.ts";
+import { type RotationPolicy, announceForMs } from "./policy.ts";
+import { earliestEndOfWait, endOfWait } from "./waits.ts";
+import { activeKey, announcedKey, checkRecords, isLive, keyUses, recordOf } from "./records.ts";
+
+/** A key that no record has yet. */
+export type NewKey = Required<Pick<KeyRecord, "kid" | "use" | "alg" | "publicJwk" | "privateHalf">>;
+
+/**
+ * What an operator can ask for. `force` does a step although it breaks verifications.
+ *
+ * - `announce`: publishes a key; it becomes active when its announcement is over
+ * - `activate`: an announced key signs from now on, and the active one retires
+ * - `retire`: the active key retires, and the announced one takes its place
+ * - `remove`: a retiring or announced key goes for good; an announced encryption key, which somebody may have encrypted to, retires
+ * - `revoke`: a key goes for good, at once; in the place of the active one comes the announced one, else `replacement`
+ * - `rotate`: announces `key`; with `now`, the announced key or else `key` signs at once
+ * - `import`: takes over a key that was published and used elsewhere
+ */
+export type Command =
+  | { readonly type: "announce"; readonly key: NewKey }
+  | { readonly type: "activate" | "retire" | "remove"; readonly kid: string; readonly force?: boolean | undefined }
+  | { readonly type: "revoke"; readonly kid: string; readonly replacement?: NewKey | undefined }
+  | {
+      readonly type: "rotate";
+      readonly use: KeyUse;
+      readonly key?: NewKey | undefined;
+      readonly now?: boolean | undefined;
+    }
+  | {
+      readonly type: "import";
+      readonly key: NewKey;
+      readonly state: "announced" | "active" | "retiring";
+      readonly force?: boolean | undefined;
+    };
+
+/**
+ * Does what a command asks for, or refuses it and changes nothing.
+ *
+ * @throws StateError `ERR_KID_USED`, `ERR_KID_UNMANAGED`, `ERR_TRANSITION`, `ERR_TOO_EARLY` (`allowedAt` says from when on it is not)
+ */
+export function applyCommand(
+  records: readonly KeyRecord[],
+  command: Command,
+  policy: RotationPolicy,
+  now: number,
+): Change {
+  // A wait that was missed is not over, whoever asks.
+  const change = apply(restartWaits({ records, events: [] }, policy, now), command, { policy, now });
+  checkRecords(change.records, records);
+  return change;
+}
+
+/** By which rules a command is judged, and when. */
+interface At {
+  readonly policy: RotationPolicy;
+  readonly now: number;
+}
+
+function apply(change: Change, command: Command, at: At): Change {
+  switch (command.type) {
+    case "announce":
+      return announce(change, command.key, at.now, "an operator announced it");
+    case "activate":
+      return activate(change, recordOf(change.records, command.kid), command.force === true, at);
+    case "retire":
+      return retire(change, recordOf(change.records, command.kid), command.force === true, at);
+    case "remove":
+      return remove(change, recordOf(change.records, command.kid), command.force === true, at);
+    case "revoke":
+      return revoke(change, recordOf(change.records, command.kid), command.replacement, at);
+    case "rotate":
+      return rotate(change, command, at);
+    default:
+      return importKey(change, command, at);
+  }
+}
+
+/** Publishes a new key. The first key of its use is active at once: there is no other. */
+export function announce(change: Change, key: NewKey, now: number, reason: string): Change {
+  checkNew(change, key);
+  const announced = announcedKey(change.records, key.use);
+  if (announced !== undefined) {
+    throw refused(
+      announced,
+      "is announced already, and one key at a time is; remove it first, or let it become active",
+    );
+  }
+  const record = announcedRecord(key, now);
+  const added = add(change, record, now, reason);
+  const isFirst = activeKey(change.records, key.use) === undefined;
+  return isFirst ? unannounced(added, record, now, "it is the first key") : added;
+}
+
+function activate(change: Change, key: KeyRecord, force: boolean, at: At): Change {
+  if (key.state !== "announced") throw refused(key, `is ${key.state}; only an announced key can become active`);
+  const { policy, now } = at;
+  if (now >= earliestEndOfWait(key, policy, now)) return activateKey(change, key, now, "an operator activated it");
+  if (!force) {
+    throw tooEarly(key, at, {
+      behind: "may not sign yet: not every replica publishes it",
+      waits:
+        "may not sign before its announcement is over: caches do not know it yet, and verifiers that do not ask again would refuse its tokens",
+    });
+  }
+  return unannounced(change, key, now, "an operator forced it before its announcement was over");
+}
+
+function retire(change: Change, key: KeyRecord, force: boolean, at: At): Change {
+  if (key.state !== "active") throw refused(key, `is ${key.state}; only the active key can retire`);
+  const next = announcedKey(change.records, key.use);
+  if (next === undefined) throw refused(key, "cannot retire before another key is announced; see jwksd rotate");
+  return activate(change, next, force, at);
+}
+
+function remove(change: Change, key: KeyRecord, force: boolean, at: At): Change {
+  const { policy, now } = at;
+  if (key.state === "announced" && (key.use === "sig" || force))
+    return end(change, key.kid, "removed", now, "an operator withdrew it before it was in use");
+  if (key.state === "announced") {
+    const withdrawn = { ...key, state: "retiring" as const, retiredAt: now };
+    return replace(change, withdrawn, now, "retired", "an operator withdrew it; somebody may have encrypted to it");
+  }
+  if (key.state !== "retiring") throw refused(key, `is ${key.state}; only a retiring or announced key can be removed`);
+  if (now >= earliestEndOfWait(key, policy, now)) return end(change, key.kid, "removed", now, "an operator removed it");
+  if (!force) {
+    throw tooEarly(key, at, {
+      behind: "may not be removed yet: a replica may still sign with it, or publish it for encryption",
+      waits: "may not be removed yet: what it signed, or what is encrypted to it, is still in use",
+    });
+  }
+  return end(change, key.kid, "removed", now, "an operator forced it while it was still needed");
+}
+
+function revoke(change: Change, key: KeyRecord, replacement: NewKey | undefined, at: At): Change {
+  if (!isLive(key)) throw refused(key, `is ${key.state} already`);
+  const reason = "an operator revoked it";
+  if (key.state !== "active") return end(change, key.kid, "revoked", at.now, reason);
+  const replaced = replaceActive(change, key.use, replacement, at);
+  if (replaced !== undefined) return end(replaced, key.kid, "revoked", at.now, reason);
+  if (key.use === "enc") return end(change, key.kid, "revoked", at.now, reason);
+  throw refused(key, "is the active key, and no other key is announced; a replacement is needed");
+}
+
+function rotate(change: Change, { use, key, now }: Extract<Command, { type: "rotate" }>, at: At): Change {
+  if (now !== true) {
+    if (key === undefined) throw new StateError("ERR_TRANSITION", "a planned rotation needs a new key to announce");
+    checkNew(change, key, use);
+    return announce(change, key, at.now, "an operator began a rotation");
+  }
+  const replaced = replaceActive(change, use, key, at);
+  if (replaced !== undefined) return replaced;
+  throw new StateError("ERR_TRANSITION", `no key of use "${use}" is announced; a new key is needed`);
+}
+
+/** Lets the announced key, or else a new one, sign at once; `undefined` where there is neither. */
+function replaceActive(change: Change, use: KeyUse, key: NewKey | undefined, at: At): Change | undefined {
+  const announced = announcedKey(change.records, use);
+  if (announced !== undefined) return activate(change, announced, true, at);
+  if (key === undefined) return undefined;
+  checkNew(change, key, use);
+  const record = announcedRecord(key, at.now);
+  const added = add(change, record, at.now, "it is needed at once");
+  return unannounced(added, record, at.now, "an operator asked for it to sign at once");
+}
+
+function importKey(
+  change: Change,
+  { key, state, force }: Extract<Command, { type: "import" }>,
+  { policy, now }: At,
+): Change {
+  checkNew(change, key);
+  if (!["announced", "active", "retiring"].includes(state))
+    throw refused(key, `cannot be imported as ${JSON.stringify(state)}`);
+  const active = activeKey(change.records, key.use);
+  if (state === "announced" && active !== undefined) return announce(change, key, now, "an operator imported it");
+  if (state === "retiring") {
+    if (active === undefined)
+      throw new StateError("ERR_TRANSITION", "the active key must be imported before those that retire");
+    return add(
+      change,
+      { ...key, state, announcedAt: now, activatedAt: now, retiredAt: now },
+      now,
+      "it was active elsewhere",
+      "imported",
+    );
+  }
+  if (active !== undefined && force !== true) {
+    throw new StateError(
+      "ERR_TOO_EARLY",
+      `kid ${JSON.stringify(active.kid)} is active, and caches of this provider do not know the imported key: verifiers that do not ask again would refuse its tokens; import it as announced, and it signs from ${new Date(now + announceForMs(policy)).toISOString()} on`,
+      { allowedAt: now + announceForMs(policy) },
+    );
+  }
+  const record = announcedRecord(key, now);
+  const added = add(change, record, now, "an operator imported it", "imported");
+  return unannounced(added, record, now, "it was imported as the active key");
+}
+
+/** Makes a key active that caches may not know. */
+function unannounced(change: Change, key: KeyRecord, now: number, reason: string): Change {
+  return activateKey(change, { ...key, unannounced: true }, now, reason);
+}
+
+function announcedRecord(key: NewKey, now: number): KeyRecord {
+  return { ...key, state: "announced", announcedAt: now };
+}
+
+function add(
+  change: Change,
+  record: KeyRecord,
+  at: number,
+  reason: string,
+  type: "announced" | "imported" = "announced",
+): Change {
+  return {
+    records: [...change.records, record],
+    events: [...change.events, { at, type, kid: record.kid, use: record.use, reason }],
+  };
+}
+
+function checkNew({ records }: Change, key: NewKey, use: KeyUse = key.use): void {
+  if (!keyUses.includes(key.use))
+    throw refused(key, `is a key of use ${JSON.stringify(key.use)}, and there is sig and enc`);
+  if (key.use !== use) throw refused(key, `is a key of use "${key.use}", and one of use "${use}" is needed`);
+  if (use === "enc" && activeKey(records, "sig") === undefined)
+    throw refused(key, "is an encryption key, and the first key of a store is a signing key");
+  const used = records.find(({ kid }) => kid === key.kid);
+  if (used !== undefined) {
+    const message = `kid ${JSON.stringify(key.kid)} is the kid of a key that is ${used.state}; a kid is never used twice`;
+    throw new StateError("ERR_KID_USED", message);
+  }
+  const twin = records.find(({ publicJwk }) => isSameKey(publicJwk, key.publicJwk));
+  if (twin !== undefined) throw refused(twin, `is the same key, and is ${twin.state}`);
+}
+
+function refused({ kid }: Pick<KeyRecord, "kid">, rule: string): StateError {
+  return new StateError("ERR_TRANSITION", `kid ${JSON.stringify(kid)} ${rule}`);
+}
+
+/** @param rules what is broken while replicas are behind, and while the wait goes on */
+function tooEarly(
+  record: KeyRecord,
+  { policy, now }: At,
+  rules: { readonly behind: string; readonly waits: string },
+): StateError {
+  const allowedAt = earliestEndOfWait(record, policy, now);
+  const isBehind = endOfWait(record, policy) === undefined;
+  const rule = isBehind ? `${rules.behind}; jwksd replicas shows them` : rules.waits;
+  const from = `${new Date(allowedAt).toISOString()} on${isBehind ? " at the earliest" : ""}`;
+  return new StateError("ERR_TOO_EARLY", `kid ${JSON.stringify(record.kid)} ${rule}; allowed from ${from}`, {
+    allowedAt,
+  });
+}

@@ -1,0 +1,124 @@
+import { type Rules, checkOptions, number } from "../../base/options.ts";
+import { ConfigError } from "../../base/errors.ts";
+import type { KeyUse } from "../store/store.ts";
+
+/** How keys rotate. */
+export interface RotationPolicyOptions {
+  /** Days for which a key is active, 36,500 at most. Default: 90. */
+  readonly rotateEveryDays?: number | undefined;
+  /** How long a key is published before it signs. Default: 86,400 (a day). */
+  readonly announceForSeconds?: number | undefined;
+  /** The longest lifetime of any token that the keys sign. Default: 3,600. */
+  readonly maxTokenLifetimeSeconds?: number | undefined;
+  /** How far apart the clocks of providers and verifiers may be. Default: 300. */
+  readonly clockSkewSeconds?: number | undefined;
+  /**
+   * For how much longer than they were told caches may keep a copy. Default: 7,200, for a tier of caches that sends no `Age`, as
+   * nginx does: what is behind it counts from the beginning again.
+   */
+  readonly cacheSlackSeconds?: number | undefined;
+  /**
+   * For how long the others rely on a replica that is not heard of any more. A replica that cannot reach the store stops signing
+   * before. Default: 3,600.
+   */
+  readonly leaseSeconds?: number | undefined;
+}
+
+/** A checked policy. */
+export type RotationPolicy = { readonly [Name in keyof RotationPolicyOptions]-?: number };
+
+/** For how long a cache may serve a copy that left the origin in each cache mode, in seconds: `max-age` and `stale-while-revalidate` (RFC 5861 section 3) */
+export const cachedForSeconds = { long: 3600 + 3600, rotation: 300 } as const;
+
+/** How soon after its read of the store a process signs that has no lease, in seconds. */
+export const signWithinSeconds = 5;
+
+const secondsPerDay = 86_400;
+/** So that every date of a plan is one. All other durations are parts of this one. */
+const maxDays = 36_500;
+
+const defaults: RotationPolicy = {
+  rotateEveryDays: 90,
+  announceForSeconds: 86_400,
+  maxTokenLifetimeSeconds: 3600,
+  clockSkewSeconds: 300,
+  cacheSlackSeconds: 7200,
+  leaseSeconds: 3600,
+};
+
+/** The names of its members. */
+export const policyNames = Object.keys(defaults) as readonly (keyof RotationPolicy)[];
+
+const rules: Rules<RotationPolicyOptions> = {
+  rotateEveryDays: number(0),
+  announceForSeconds: number(0),
+  maxTokenLifetimeSeconds: number(1),
+  clockSkewSeconds: number(0),
+  cacheSlackSeconds: number(0),
+  leaseSeconds: number(1),
+};
+
+/**
+ * Checks a policy against the arithmetic of caches: a new key must have reached every cache before the first token bears it, an old
+ * one must be published for as long as its last token is valid, and one rotation must be over before the next one begins.
+ *
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_POLICY_INVALID`
+ */
+export function rotationPolicy(options: RotationPolicyOptions = {}): RotationPolicy {
+  const given = checkOptions(options, rules, "member of the rotation policy") as Partial<RotationPolicy>;
+  const policy: RotationPolicy = Object.freeze({ ...defaults, ...given });
+  checkAnnouncement(policy);
+  checkPeriod(policy);
+  return policy;
+}
+
+function checkAnnouncement(policy: RotationPolicy): void {
+  const { announceForSeconds, cacheSlackSeconds, clockSkewSeconds } = policy;
+  const least = leastAnnouncementSeconds(policy);
+  if (announceForSeconds >= least) return;
+  throw new ConfigError(
+    "ERR_POLICY_INVALID",
+    `announceForSeconds is ${announceForSeconds}, and must be at least ${least}: a cache may keep a set without the new key for ` +
+      `${cachedForSeconds.long} s, and cacheSlackSeconds (${cacheSlackSeconds}) and clockSkewSeconds (${clockSkewSeconds}) come on top`,
+  );
+}
+
+function checkPeriod(policy: RotationPolicy): void {
+  const { rotateEveryDays, announceForSeconds } = policy;
+  const retireForSeconds = retireForMs(policy, "enc") / 1000;
+  const least = announceForSeconds + retireForSeconds;
+  if (rotateEveryDays > maxDays) {
+    throw new ConfigError("ERR_POLICY_INVALID", `rotateEveryDays is ${rotateEveryDays}, and may be ${maxDays} at most`);
+  }
+  if (rotateEveryDays * secondsPerDay >= least) return;
+  throw new ConfigError(
+    "ERR_POLICY_INVALID",
+    `rotateEveryDays is ${rotateEveryDays}, and must be at least ${Math.ceil((least / secondsPerDay) * 100) / 100}: one rotation ` +
+      `takes announceForSeconds (${announceForSeconds}) and ${retireForSeconds} s in which the old key leaves, and must be over ` +
+      "before the next one begins",
+  );
+}
+
+/** How long it takes until every cache knows a key, in seconds. */
+export function leastAnnouncementSeconds(policy: RotationPolicy): number {
+  return cachedForSeconds.long + policy.cacheSlackSeconds + policy.clockSkewSeconds;
+}
+
+export function rotateEveryMs(policy: RotationPolicy): number {
+  return policy.rotateEveryDays * secondsPerDay * 1000;
+}
+
+export function announceForMs(policy: RotationPolicy): number {
+  return policy.announceForSeconds * 1000;
+}
+
+/**
+ * How long a key is kept after its last use. A signing key: until the last token that it signed has expired for every verifier. An
+ * encryption key, too: until no cache gives it to relying parties any more.
+ */
+export function retireForMs(policy: RotationPolicy, use: KeyUse): number {
+  const { maxTokenLifetimeSeconds, clockSkewSeconds, cacheSlackSeconds } = policy;
+  const cached = use === "enc" ? cachedForSeconds.long + cacheSlackSeconds : 0;
+  // Once for the clocks of the replica that signed last and of the verifier, once for those that begin and end the wait.
+  return (signWithinSeconds + maxTokenLifetimeSeconds + 2 * clockSkewSeconds + cached) * 1000;
+}

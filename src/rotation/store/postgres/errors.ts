@@ -1,0 +1,58 @@
+import { JwksdError, StoreError } from "../../../base/errors.ts";
+
+/** What SQLSTATEs mean here, and what to do. A class stands for all of its codes. @see PostgreSQL's "Appendix A: Error Codes" */
+const advice = new Map([
+  ["28", "it refuses the user or the password; check PGUSER, PGPASSFILE and pg_hba.conf"],
+  ["3D000", "there is no such database; make it with createdb"],
+  ["42501", "the user lacks a right; see the SQL of: jwksd store migrate --dry-run"],
+  ["3F000", "its schema is not there; see: jwksd store migrate"],
+  ["42P01", "its tables are not there; see: jwksd store migrate"],
+  ["25006", "it can only be read, as a standby; name the primary"],
+  ["53100", "its disk is full; make room"],
+  ["53300", "it takes no more connections; end others, or put PgBouncer before it"],
+  ["57P03", "it is starting or stopping; try again"],
+  ["57", "it stops, or has stopped the query; try again"],
+  ["55P03", "another process holds the keys locked; try again"],
+]);
+
+const network = new Map([
+  ["ECONNREFUSED", "nothing listens there; start the server, or check host and port"],
+  ["ENOENT", "there is no such socket; start the server, or check the path"],
+  ["ENOTFOUND", "there is no such host; check its name"],
+  ["EAI_AGAIN", "the name of its host cannot be looked up now; try again"],
+]);
+/** Codes of Node.js for certificates: those of OpenSSL, and its own. */
+const certificates = [
+  [/ALTNAME/, "its certificate is for another name; name the host as the certificate does"],
+  [/^(CERT|SELF_SIGNED|DEPTH_ZERO|UNABLE_TO)_|TLS|SSL/, "its certificate is not trusted; see sslmode and sslrootcert"],
+] as const;
+
+/** The SQLSTATE of an error that the server sent. */
+export function sqlState(error: unknown): string | undefined {
+  const { code, severity } = error as { readonly code?: unknown; readonly severity?: unknown };
+  return typeof severity === "string" && typeof code === "string" ? code : undefined;
+}
+
+/** Others were quicker, and the transaction has changed nothing: serialization_failure, deadlock_detected. */
+export const isSerialization = (error: unknown): boolean => ["40001", "40P01"].includes(sqlState(error) ?? "");
+
+/**
+ * What went wrong, in terms of the store.
+ *
+ * @returns StoreError `ERR_STORE_UNAVAILABLE`; an error of jwksd as it is
+ */
+export function postgresError(error: unknown, name: string): JwksdError {
+  if (error instanceof JwksdError) return error;
+  const { code, message } = error as { readonly code?: unknown; readonly message: string };
+  const state = sqlState(error);
+  const word = typeof code === "string" ? code : "no answer in time, or the connection broke";
+  const why =
+    (state === undefined ? network.get(word) : (advice.get(state) ?? advice.get(state.slice(0, 2)))) ??
+    certificates.find(([codes]) => codes.test(word))?.[1] ??
+    (message.includes("does not support SSL") ? "it has no TLS; see sslmode" : undefined) ??
+    (/SASL|password must be/.test(message) ? "it wants a password; see PGPASSFILE and PGPASSWORD" : undefined) ??
+    "try again";
+  // Not the error itself: its details may show rows.
+  const cause = new Error(state === undefined ? message : `${state}: ${message}`);
+  return new StoreError("ERR_STORE_UNAVAILABLE", `cannot use the store ${name} (${word}): ${why}`, { cause });
+}

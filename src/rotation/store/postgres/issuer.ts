@@ -1,0 +1,241 @@
+import { randomUUID } from "node:crypto";
+import { setTimeout as delay } from "node:timers/promises";
+import { JwksdError, StoreError } from "../../../base/errors.ts";
+import { checkRevision, damagedIn } from "../check.ts";
+import { KeptRecords, parseObject } from "../kept-records.ts";
+import {
+  checkLeases,
+  checkRenewal,
+  forgottenAt,
+  leaseEnded,
+  leaseExists,
+  newLease,
+  readLease,
+  timeOf,
+} from "../leases.ts";
+import type { Changes } from "./changes.ts";
+import { CommitLost, type Connections, type Query } from "./driver.ts";
+import { isSerialization, postgresError } from "./errors.ts";
+import {
+  addCommitQuery,
+  addEventsQuery,
+  commitQuery,
+  eventsQuery,
+  forgetLeasesQuery,
+  holdQuery,
+  joinQuery,
+  leaveQuery,
+  renewQuery,
+  snapshotQuery,
+  writeRecordsQuery,
+} from "./queries.ts";
+import type { KeyEvent, KeyStore, Snapshot } from "../store.ts";
+
+const maxAttempts = 10;
+
+type UnknownCode = "ERR_COMMIT_UNKNOWN" | "ERR_STORE_UNAVAILABLE";
+
+/** What a writer holds until its transaction ends. */
+interface Held {
+  readonly query: Query;
+  readonly id: string;
+  readonly revision: number;
+  readonly now: number;
+  /** Whether an attempt came before of which nobody knows what it did. */
+  readonly isRepeated: boolean;
+}
+
+/** The store of one issuer. Its `close` leaves the connections to the others. @param name how messages call it */
+export function postgresStore(connections: Connections, changes: Changes, issuer: string, name: string): KeyStore {
+  const kept = new KeptRecords();
+  /** The newest commit that this handle has seen. Its history is the only one that it takes. */
+  let seen: { readonly revision: number; readonly commit: string | undefined } = { revision: 0, commit: undefined };
+  const closing = new AbortController();
+  const damaged = (what: string): StoreError => damagedIn(what, name);
+
+  /** Reads what has changed, and keeps it. */
+  async function read(query: Query): Promise<Snapshot> {
+    const before = seen;
+    const [row = {}] = await query(snapshotQuery, [issuer, before.revision]);
+    if (row["readOnly"] === "true") {
+      throw new StoreError(
+        "ERR_STORE_UNAVAILABLE",
+        `the store ${name} can only be read, as a standby; name the primary`,
+      );
+    }
+    const revision = Number(row["revision"] ?? 0);
+    if (before.commit !== undefined && row["known"] !== before.commit) {
+      throw new StoreError(
+        "ERR_RECORDS_INVALID",
+        `the store ${name} is at revision ${revision}, and revision ${before.revision}, which it had, is no longer there: it is an older copy; put the newest one back, or restart to go on with this one`,
+      );
+    }
+    // Another call has read in the meantime, and what changed since then is not what this one asked for.
+    if (seen !== before) return read(query);
+    kept.update(jsonIn(row["records"]) as [number, string, string][], damaged);
+    if (revision !== before.revision) seen = { revision, commit: row["commit"] as string };
+    const seal = (row["seal"] as string | null) ?? undefined;
+    const leases = jsonIn(row["leases"]) as Parameters<typeof readLease>[0][];
+    return {
+      revision,
+      records: kept.records,
+      ...(seal !== undefined && { seal }),
+      now: Number(row["now"]),
+      leases: leases.map((lease) => readLease(lease, `the store ${name}`)),
+      ended: jsonIn(row["ended"]) as string[],
+    };
+  }
+
+  /** Runs a transaction of one issuer, alone. @param unknown as of {@link repeat} */
+  function write<T>(
+    signal: AbortSignal | undefined,
+    unknown: UnknownCode,
+    work: (held: Held) => Promise<T>,
+  ): Promise<T> {
+    return repeat(signal, unknown, (isRepeated) =>
+      connections.transaction(async (query) => {
+        const [row = {}] = await query(holdQuery, [issuer]);
+        const [revision, now] = [Number(row["revision"]), Number(row["now"])];
+        const result = await work({ query, id: row["id"] as string, revision, now, isRepeated });
+        signal?.throwIfAborted();
+        return result;
+      }),
+    );
+  }
+
+  /**
+   * Writes; again where others were quicker, and where nobody knows what became of it.
+   *
+   * @param unknown the code of the error where that stays so
+   */
+  async function repeat<T>(
+    signal: AbortSignal | undefined,
+    unknown: UnknownCode,
+    write: (isRepeated: boolean) => Promise<T>,
+  ): Promise<T> {
+    let lost: CommitLost | undefined;
+    const startMs = performance.now();
+    for (let attempt = 1; ; attempt += 1) {
+      check(signal);
+      try {
+        return await write(lost !== undefined);
+      } catch (error) {
+        if (error instanceof CommitLost) lost = error;
+        else if (lost === undefined) {
+          if (!isSerialization(error) || attempt === maxAttempts) throw translated(error, signal);
+        }
+        // What was decided while nobody else could write is certain, also of the attempts before.
+        else if (error instanceof JwksdError && error.code !== "ERR_STORE_UNAVAILABLE") throw error;
+      }
+      if (lost !== undefined && performance.now() - startMs > connections.timeoutMs * 2) {
+        const message = `the answer to a commit was lost, and the store ${name} cannot be asked for it; it may have been written`;
+        throw new StoreError(unknown, message, { cause: postgresError(lost.cause, name) });
+      }
+      // At random, so that those who collided do not collide again.
+      await delay(Math.random() * Math.min(2 ** attempt, 500));
+    }
+  }
+
+  function check(signal: AbortSignal | undefined): void {
+    signal?.throwIfAborted();
+    if (!closing.signal.aborted) return;
+    throw new StoreError("ERR_STORE_UNAVAILABLE", `the store ${name} was closed; open it again`);
+  }
+
+  function translated(error: unknown, signal: AbortSignal | undefined): unknown {
+    return signal?.aborted === true ? error : postgresError(error, name);
+  }
+
+  return {
+    async load({ signal } = {}) {
+      check(signal);
+      try {
+        const snapshot = await read((...args) => connections.query(...args));
+        changes.loaded(issuer, snapshot.revision);
+        return snapshot;
+      } catch (error) {
+        throw translated(error, signal);
+      }
+    },
+
+    async commit(expectedRevision, records, events, { signal, seal, leases } = {}) {
+      const commit = randomUUID();
+      const revision = expectedRevision + 1;
+      const written = await write(signal, "ERR_COMMIT_UNKNOWN", async (held) => {
+        const { query, id, revision: stored, isRepeated } = held;
+        if (isRepeated && (await query(commitQuery, [id, revision, commit])).length > 0) return undefined;
+        const snapshot = await read(query);
+        checkRevision(stored, expectedRevision);
+        const changes = kept.changesTo(records);
+        if (leases !== undefined) checkLeases(snapshot.leases, leases);
+        const columns = (["position", "kid", "record"] as const).map((name) => changes.map((change) => change[name]));
+        await query(writeRecordsQuery, [id, revision, ...columns]);
+        await query(addEventsQuery, [id, events.map((event) => JSON.stringify(event))]);
+        await query(addCommitQuery, [id, revision, commit, seal ?? null]);
+        await query("UPDATE jwksd.issuers SET revision = $2 WHERE id = $1", [id, revision]);
+        return changes;
+      });
+      // Where the answer was lost, loading reads what was written.
+      if (written !== undefined && seen.revision === expectedRevision) {
+        kept.apply(written);
+        seen = { revision, commit };
+      }
+      changes.announce();
+      return revision;
+    },
+
+    async join(lease, forMs, { signal } = {}) {
+      const { id: leaseId, name } = newLease(lease, 0, forMs);
+      await write(signal, "ERR_STORE_UNAVAILABLE", async ({ query, id, now, isRepeated }) => {
+        await query(forgetLeasesQuery, [id, forgottenAt(now)]);
+        const time = timeOf(now, forMs);
+        const joined = await query(joinQuery, [id, leaseId, name, time.forMs, time.until]);
+        // The one that is there may be one's own, whose answer was lost: ids are new.
+        if (joined.length === 0 && !isRepeated) throw leaseExists(leaseId);
+      });
+    },
+
+    async renew(lease, forMs, { signal, ifRevision, serial } = {}) {
+      checkRenewal(lease);
+      const { id, publishes, signsWith } = lease;
+      const told = [publishes, JSON.stringify(signsWith), timeOf(0, forMs).forMs, serial ?? null];
+      const values = [issuer, id, ...told, ifRevision ?? null, connections.limit];
+      const renew = () => connections.query(renewQuery, values);
+      const [row = {}] = await repeat(signal, "ERR_STORE_UNAVAILABLE", renew);
+      const revision = Number(row["revision"] ?? 0);
+      if (row["renewed"] === "true") return revision;
+      checkRevision(revision, ifRevision ?? revision);
+      throw leaseEnded(id);
+    },
+
+    async leave(leaseId, { signal, ifSerial } = {}) {
+      await write(signal, "ERR_STORE_UNAVAILABLE", ({ query, id }) =>
+        query(leaveQuery, [id, leaseId, ifSerial ?? null]),
+      );
+    },
+
+    async events({ limit = Infinity, before = Infinity, signal } = {}) {
+      check(signal);
+      const range = [before, limit].map((value) => Math.min(value, Number.MAX_SAFE_INTEGER));
+      const rows = await connections.query(eventsQuery, [issuer, ...range]).catch((error: unknown) => {
+        throw translated(error, signal);
+      });
+      return rows.map(({ number, event }) => {
+        const parsed = parseObject(event as string, () => damaged(`event ${String(number)}`)) as KeyEvent;
+        return Object.assign(parsed, { number: Number(number) });
+      });
+    },
+
+    watch(onChange, { signal }) {
+      const both = AbortSignal.any([signal, closing.signal]);
+      if (!both.aborted) changes.watch(issuer, seen.revision, onChange, both);
+    },
+
+    async close() {
+      closing.abort();
+    },
+  };
+}
+
+/** What the query makes, of which the values may be somebody else's. */
+const jsonIn = (text: unknown): unknown => JSON.parse((text as string | null) ?? "[]");

@@ -1,0 +1,28 @@
+import type * as Sqlite from "node:sqlite";
+import { StoreError } from "../../../base/errors.ts";
+
+/**
+ * `node:sqlite`, loaded when it is first needed. Node 22 warns that it is experimental; that one warning is kept back, since users of
+ * jwksd can do nothing about it. @see https://nodejs.org/docs/latest-v22.x/api/sqlite.html
+ *
+ * @throws StoreError `ERR_STORE_UNAVAILABLE` where the runtime has no SQLite
+ */
+export function nodeSqlite(): typeof Sqlite {
+  const emitWarning = process.emitWarning.bind(process) as (...args: unknown[]) => void;
+  const original = Object.getOwnPropertyDescriptor(process, "emitWarning");
+  // Loading is synchronous, so nobody else's warning can come while this is in place.
+  process.emitWarning = (...args: unknown[]): void => {
+    if (!(args[1] === "ExperimentalWarning" && String(args[0]).startsWith("SQLite "))) emitWarning(...args);
+  };
+  let sqlite: typeof Sqlite | undefined;
+  try {
+    sqlite = process.getBuiltinModule("node:sqlite") as typeof Sqlite | undefined;
+  } finally {
+    if (original === undefined) Reflect.deleteProperty(process, "emitWarning");
+    else Object.defineProperty(process, "emitWarning", original);
+  }
+  if (sqlite === undefined) {
+    throw new StoreError("ERR_STORE_UNAVAILABLE", "this runtime has no node:sqlite; use Node 22.18 or later");
+  }
+  return sqlite;
+}

@@ -1,0 +1,78 @@
+import type { DatabaseSync } from "node:sqlite";
+import { StoreError } from "../../../base/errors.ts";
+
+/** "jwks" in ASCII: tells our files from other SQLite files. */
+const applicationId = 0x6a776b73;
+
+/** Each takes a file from the version that is its index to the next one. What has been released is never changed. */
+const migrations: readonly string[] = [
+  `CREATE TABLE state (id INTEGER PRIMARY KEY CHECK (id = 1), revision INTEGER NOT NULL) STRICT;
+   INSERT INTO state (id, revision) VALUES (1, 0);
+   CREATE TABLE keys (position INTEGER PRIMARY KEY, kid TEXT NOT NULL UNIQUE, record TEXT NOT NULL) STRICT;
+   CREATE TABLE events (number INTEGER PRIMARY KEY AUTOINCREMENT, event TEXT NOT NULL) STRICT;`,
+  // Whoever has had the file open since before knows no seal. A commit without a new one would leave a seal that no longer fits.
+  `ALTER TABLE state ADD COLUMN seal TEXT;
+   CREATE TRIGGER sealed BEFORE UPDATE ON state WHEN OLD.seal IS NOT NULL AND NEW.seal IS OLD.seal
+   BEGIN SELECT RAISE(ABORT, 'this store is sealed; update jwksd'); END;`,
+  `CREATE TABLE leases (
+     number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, name TEXT NOT NULL, publishes INTEGER NOT NULL,
+     signs_with TEXT NOT NULL, until INTEGER NOT NULL, serial INTEGER NOT NULL DEFAULT 0,
+     for_ms INTEGER NOT NULL, ended INTEGER NOT NULL DEFAULT 0
+   ) STRICT;`,
+  // So that only what has changed is read. The id tells two histories apart.
+  `ALTER TABLE keys ADD COLUMN revision INTEGER NOT NULL DEFAULT 0;
+   CREATE INDEX keys_by_revision ON keys (revision);
+   CREATE TABLE commits (revision INTEGER PRIMARY KEY, id TEXT NOT NULL) STRICT;`,
+];
+
+/**
+ * Brings a file to the newest schema; an empty one too.
+ *
+ * @throws StoreError `ERR_STORE_FORMAT`: of another program, or of a later version; then the file was not touched
+ */
+export function migrate(db: DatabaseSync, path: string, steps = migrations): void {
+  if (versionOf(db, path, steps.length) === steps.length) return;
+  transaction(db, "IMMEDIATE", () => {
+    // Another process may have come first.
+    const version = versionOf(db, path, steps.length);
+    for (const step of steps.slice(version)) db.exec(step);
+    db.exec(`PRAGMA application_id = ${applicationId}; PRAGMA user_version = ${steps.length}`);
+  });
+}
+
+/** Runs the action in a transaction; if it or the commit throws, nothing has changed. */
+export function transaction<T>(db: DatabaseSync, kind: "DEFERRED" | "IMMEDIATE", action: () => T): T {
+  db.exec(`BEGIN ${kind}`);
+  try {
+    const result = action();
+    db.exec("COMMIT");
+    return result;
+  } catch (error) {
+    // After some errors, such as that of a full disk, SQLite has rolled back by itself.
+    if (db.isTransaction) db.exec("ROLLBACK");
+    throw error;
+  }
+}
+
+/** @throws StoreError `ERR_STORE_FORMAT` */
+export function versionOf(db: DatabaseSync, path: string, newest = migrations.length): number {
+  // One statement, so that it sees one state of a file that another process is just setting up.
+  const { application, version, objects } = db
+    .prepare(
+      `SELECT (SELECT application_id FROM pragma_application_id) AS application,
+              (SELECT user_version FROM pragma_user_version) AS version,
+              (SELECT count(*) FROM sqlite_schema) AS objects`,
+    )
+    .get() as { application: number; version: number; objects: number };
+  if (application === 0 && version === 0 && objects === 0) return 0;
+  if (application !== applicationId) {
+    throw new StoreError("ERR_STORE_FORMAT", `the file ${path} belongs to another program; choose another path`);
+  }
+  if (version > newest) {
+    throw new StoreError(
+      "ERR_STORE_FORMAT",
+      `the store ${path} has version ${version}, but this jwksd knows versions up to ${newest}; update jwksd`,
+    );
+  }
+  return version;
+}

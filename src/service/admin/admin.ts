@@ -1,0 +1,71 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { writeReply } from "../../library/http/node.ts";
+import { methodNotAllowed } from "../../library/http/respond.ts";
+import { refusalOf } from "./admin-access.ts";
+import type { Overload } from "../listen/connections.ts";
+import { type Handler, type RunningServer, startHttpServer } from "../listen/http-server.ts";
+
+/** A reply of the admin address, which no cache keeps. */
+export interface AdminReply {
+  readonly status: number;
+  readonly contentType: string;
+  readonly text: string;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+/** Answers a GET or HEAD of one path. */
+export type AdminPage = (request: IncomingMessage) => AdminReply | Promise<AdminReply>;
+
+/** What there is at the admin address, by path. All of it only shows. */
+export interface AdminPaths {
+  readonly pages: Readonly<Record<string, AdminPage>>;
+  /** Answers that go on. */
+  readonly streams: Readonly<Record<string, (response: ServerResponse) => void>>;
+}
+
+export const plainText = (status: number, text: string): AdminReply => ({
+  status,
+  contentType: "text/plain; charset=utf-8",
+  text: `${text}\n`,
+});
+
+/** `/readyz`, and `/livez` where nothing is ever wrong. @param faultOf why it is not; `undefined` when it is */
+export function healthPage(faultOf: () => string | undefined): AdminPage {
+  return () => {
+    const fault = faultOf();
+    return fault === undefined ? plainText(200, "ok") : plainText(503, `not ready: ${fault}`);
+  };
+}
+
+const notFound: AdminPage = () => plainText(404, "not found");
+
+/** Serves what there is for operators and orchestrators, to whom {@link refusalOf} does not refuse it. */
+export function startAdmin(
+  address: { readonly host: string; readonly port: number },
+  { pages, streams }: AdminPaths,
+  onOverload: (overload: Overload) => void,
+): Promise<RunningServer> {
+  const handler: Handler = (request, response) => {
+    const { headers, method, socket, url } = request;
+    const path = url?.split("?")[0] ?? "";
+    const refusal = refusalOf({ path, headers, localAddress: socket.localAddress }, address.host);
+    if (refusal !== undefined) return writeReply(response, refusal);
+    if (method !== "GET" && method !== "HEAD") return writeReply(response, methodNotAllowed.get);
+    const stream = Object.hasOwn(streams, path) ? streams[path] : undefined;
+    if (stream !== undefined) return stream(response);
+    const page = (Object.hasOwn(pages, path) ? pages[path] : undefined) ?? notFound;
+    const answer = async (): Promise<void> => {
+      const { status, contentType, text, headers } = await page(request);
+      response.writeHead(status, {
+        "Content-Type": contentType,
+        "Content-Length": Buffer.byteLength(text),
+        "Cache-Control": "no-store",
+        "X-Content-Type-Options": "nosniff",
+        ...headers,
+      });
+      response.end(text);
+    };
+    answer().catch(() => response.destroy());
+  };
+  return startHttpServer(address, () => handler, { onOverload });
+}

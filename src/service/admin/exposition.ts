@@ -1,0 +1,78 @@
+import type * as PromClient from "prom-client";
+import type { Metric } from "../../base/metrics.ts";
+import { loadPackage } from "../../base/optional-package.ts";
+
+/** The part of prom-client that is used; its own types do not know plain metric objects. */
+interface PromClientModule {
+  readonly Registry: new (contentType: string) => {
+    registerMetric(metric: object): void;
+    metrics(): Promise<string>;
+    getMetricsAsJSON(): Promise<object[]>;
+  };
+  readonly AggregatorRegistry: { aggregate(all: readonly object[]): { getMetricsAsJSON(): Promise<object[]> } };
+  readonly collectDefaultMetrics: (options: { readonly register: object }) => void;
+  readonly prometheusContentType: string;
+  readonly openMetricsContentType: string;
+}
+
+let loading: Promise<PromClientModule> | undefined;
+
+/** @throws ConfigError `ERR_PACKAGE_MISSING` */
+async function promClient(): Promise<PromClientModule> {
+  loading ??= loadPackage("prom-client", async () => {
+    const module = (await import("prom-client")) as unknown as { readonly default: typeof PromClient };
+    return module.default as unknown as PromClientModule;
+  });
+  return loading;
+}
+
+let defaults: Promise<InstanceType<PromClientModule["Registry"]>> | undefined;
+
+/**
+ * What prom-client tells of this process: processor time, memory, file descriptors, event loop, garbage collection. Counted from the first
+ * call on.
+ *
+ * @throws ConfigError `ERR_PACKAGE_MISSING`
+ */
+export async function processMetrics(): Promise<Metric[]> {
+  defaults ??= promClient().then(({ Registry, collectDefaultMetrics, prometheusContentType }) => {
+    const register = new Registry(prometheusContentType);
+    collectDefaultMetrics({ register });
+    return register;
+  });
+  const metrics = (await (await defaults).getMetricsAsJSON()) as Metric[];
+  // Three of its gauges are named as counters are.
+  return metrics.filter(({ name, type }) => type === "counter" || !name.endsWith("_total"));
+}
+
+/** The process metrics of several processes as one: sums, and of the event loop averages, the least and the greatest. */
+export async function aggregated(all: readonly (readonly Metric[])[]): Promise<Metric[]> {
+  const { AggregatorRegistry } = await promClient();
+  return (await AggregatorRegistry.aggregate(all).getMetricsAsJSON()) as Metric[];
+}
+
+/**
+ * Writes metrics in the text format of Prometheus, or that of OpenMetrics where `accept` names it.
+ *
+ * @throws ConfigError `ERR_PACKAGE_MISSING`
+ */
+export async function expose(metrics: readonly Metric[], accept: string | undefined) {
+  const { Registry, prometheusContentType, openMetricsContentType } = await promClient();
+  const contentType = acceptsOpenMetrics(accept) ? openMetricsContentType : prometheusContentType;
+  const registry = new Registry(contentType);
+  for (const metric of metrics) {
+    // For OpenMetrics, the registry takes the suffix of a counter from its name, for good.
+    const named = { ...metric, get: () => ({ ...metric, name: named.name }) };
+    registry.registerMetric(named);
+  }
+  return { contentType, text: await registry.metrics() };
+}
+
+/** @see RFC 9110 section 12.5.1 */
+function acceptsOpenMetrics(accept = ""): boolean {
+  return accept.split(",").some((range) => {
+    const [type = "", ...parameters] = range.toLowerCase().split(";");
+    const isRefused = parameters.some((parameter) => /^\s*q\s*=\s*0(?:\.0*)?\s*$/.test(parameter));
+    return type.trim() === "application/openmetrics-text" && !isRefused;
+  });
+}

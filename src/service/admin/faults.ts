@@ -1,0 +1,222 @@
+import { heldUpSteps, heardOf, heldUpText, lateText, type ReplicasAt } from "./replicas.ts";
+import { dueSteps } from "../../rotation/rules/due.ts";
+import { durationText, kidText, relativeText, timeText } from "../../rotation/rules/format.ts";
+import { stateSince } from "../../rotation/rules/records.ts";
+import type { KeyRecord } from "../../rotation/store/store.ts";
+import type { Known, KnownError, KnownManager, KnownWithoutStore } from "./known.ts";
+import { type Remedy, remedyOf, shellWord } from "./remedies.ts";
+
+/** Something that is wrong, in words. */
+export interface Fault extends Remedy {
+  readonly severity: "error" | "warning";
+  /** A stable code: that of an error, or one of the table in `docs/operations.md`. */
+  readonly code: string;
+  readonly text: string;
+  readonly kid?: string | undefined;
+  /** Since when, in epoch milliseconds, where that is known. */
+  readonly since?: number | undefined;
+}
+
+/** How late something may be before it is a fault. */
+const graceMs = 60_000;
+
+/**
+ * What is wrong with a service, the worst first.
+ *
+ * @param aheadMs how far the clock of the store is ahead of that of this machine
+ */
+export function faultsOf(known: Known, aheadMs: number): Fault[] {
+  const { manager, withoutStore, refused, now, pid } = known;
+  const faults = [
+    ...(withoutStore === undefined ? [] : [keptSet(withoutStore)]),
+    ...(manager === undefined ? [] : managerFaults(manager, now, aheadMs)),
+    ...(refused === undefined ? [] : [refusedFiles(refused, pid)]),
+  ];
+  const isUnexplained = faults.length === 0 && known.phase === "running" && known.notReady !== undefined;
+  const all = isUnexplained ? [notReady(known.notReady ?? "")] : faults;
+  return all.toSorted((a, b) => Number(a.severity === "warning") - Number(b.severity === "warning"));
+}
+
+function managerFaults(manager: KnownManager, now: number, aheadMs: number): Fault[] {
+  const { records, health } = manager;
+  const recordOf = (kid: string): KeyRecord | undefined => records.find((record) => record.kid === kid);
+  const at = replicasAt(manager, now);
+  const faults = [
+    unmanaged(manager),
+    fenced(manager),
+    ...Object.entries(health.unopened).map(([kid, error]) => {
+      const what = `The active key "${kidText(kid)}" cannot be opened here, and is published all the same`;
+      return faultOf(what, error, remedyOf(error.code, recordOf(kid)), kid);
+    }),
+    ...Object.entries(health.heldBack).map(([kid, error]) => {
+      const what = `The next key "${kidText(kid)}" cannot sign, so the active one stays`;
+      return faultOf(what, error, remedyOf(error.code, recordOf(kid)), kid);
+    }),
+    clockDiffers(manager, aheadMs),
+    ...overdue(manager, now),
+    ...noSuccessor(manager, now),
+    ...waiting(manager, at),
+    ...behind(manager, at),
+    unsealed(manager),
+    ...Object.entries(health.undestroyed).map(([kid, error]) => {
+      const what = `The key "${kidText(kid)}" is gone, and could not be destroyed where it was made`;
+      const again = { remedy: "This command tries it again:", command: `jwksd keys destroy ${shellWord(kid)}` };
+      return faultOf(what, error, again, kid, "warning");
+    }),
+  ];
+  return faults.filter((fault) => fault !== undefined);
+}
+
+function faultOf(
+  what: string,
+  { at, code, message }: KnownError,
+  remedy: Remedy,
+  kid?: string,
+  severity: Fault["severity"] = "error",
+): Fault {
+  return { severity, code, text: `${what}: ${ended(message)}`, kid, since: at, ...remedy };
+}
+
+function keptSet({ keptAt, outage }: KnownWithoutStore): Fault {
+  const what = `The store was not reached since the start, so the set of ${timeText(keptAt)} is published, and nothing is signed`;
+  return faultOf(what, outage, remedyOf(outage.code));
+}
+
+function refusedFiles(refused: KnownError, pid: number): Fault {
+  return faultOf("The key files were refused, and the keys of before stay in use", refused, {
+    remedy: "Correct the files. They are read again when they change, and after this command:",
+    command: `kill -HUP ${pid}`,
+  });
+}
+
+function notReady(why: string): Fault {
+  return {
+    severity: "error",
+    code: "NOT_READY",
+    text: `This service is not ready: ${ended(why)}`,
+    remedy: "This command lists the replicas, and what waits for them:",
+    command: "jwksd replicas",
+  };
+}
+
+function fenced({ health: { fencedAt } }: KnownManager): Fault | undefined {
+  if (fencedAt === undefined) return undefined;
+  return {
+    severity: "error",
+    code: "REPLICA_FENCED",
+    text: "The lease of this replica has ended, so the others no longer rely on it: it does not sign, and /readyz says 503.",
+    since: fencedAt,
+    remedy: "It joins again by itself as soon as it reaches the store. This command lists the replicas:",
+    command: "jwksd replicas",
+  };
+}
+
+function unmanaged({ health, store: { lastError, lastSuccessAt = 0 } }: KnownManager): Fault | undefined {
+  const outage = lastError !== undefined && lastError.at > lastSuccessAt ? lastError : undefined;
+  const cause = health.failure ?? outage;
+  if (cause === undefined) return undefined;
+  const { code } = cause;
+  const what =
+    code === "ERR_UPDATE"
+      ? "The newest keys could not be published"
+      : "Keys cannot be managed, so no step is taken, and the last good keys stay in use";
+  return faultOf(what, cause, remedyOf(code));
+}
+
+function clockDiffers({ policy }: KnownManager, aheadMs: number): Fault | undefined {
+  if (Math.abs(aheadMs) <= policy.clockSkewSeconds * 1000) return undefined;
+  const by = `${durationText(aheadMs)} ${aheadMs > 0 ? "behind" : "ahead of"}`;
+  return {
+    severity: "error",
+    code: "CLOCK_DIFFERS",
+    text: `The clock of this machine is ${by} that of the store, more than clockSkewSeconds ${policy.clockSkewSeconds} allows, so this replica does not sign.`,
+    remedy: "Set the clock of the machine that is wrong. This command says whether this one is synchronized:",
+    command: "timedatectl",
+  };
+}
+
+/** The steps that should have been taken, with the time at which they were due. */
+function lateSteps({ records, policy }: KnownManager, now: number) {
+  return dueSteps(records, policy).flatMap((step) => {
+    const { at = Infinity } = step;
+    return now > at + graceMs ? [{ ...step, at }] : [];
+  });
+}
+
+function overdue(manager: KnownManager, now: number): Fault[] {
+  const late = lateSteps(manager, now).filter(({ step }) => step !== "announce");
+  return late.map(({ kid, use, step, at }) => ({
+    severity: "error",
+    code: "STEP_OVERDUE",
+    text: `The ${useText(use)} "${kidText(kid)}" should have ${step === "activate" ? "become active" : "been removed"} at ${timeText(at)}, ${relativeText(at, now)}.`,
+    kid,
+    since: at,
+    remedy: "Mend what else is wrong; the step is taken by itself then. This command shows the steps ahead:",
+    command: "jwksd plan",
+  }));
+}
+
+function noSuccessor(manager: KnownManager, now: number): Fault[] {
+  const late = lateSteps(manager, now).filter(({ step }) => step === "announce");
+  return late.map(({ kid, use, at }) => ({
+    severity: "error",
+    code: "NO_SUCCESSOR",
+    text: `The successor of the ${useText(use)} "${kidText(kid)}" should have been announced at ${timeText(at)}, ${relativeText(at, now)}, and is not there.`,
+    kid,
+    since: at,
+    remedy: "Mend what else is wrong; jwksd then announces one by itself. This command announces one now:",
+    command: use === "sig" ? "jwksd rotate" : "jwksd keys announce --use enc",
+  }));
+}
+
+/** Steps whose wait has not begun. For some seconds that is so in every rotation. */
+function waiting({ records, policy }: KnownManager, at: ReplicasAt): Fault[] {
+  return heldUpSteps(records, policy, at)
+    .filter(({ record }) => at.now > stateSince(record) + graceMs)
+    .map((step) => ({
+      severity: "warning",
+      code: "STEP_WAITS",
+      text: heldUpText(step, at),
+      kid: step.record.kid,
+      since: stateSince(step.record),
+      remedy:
+        "Start that replica again, or stop it in order; at the latest, it is over when its lease ends. Write a copy again with jwksd publish; it holds up the step until then. This command lists the replicas:",
+      command: "jwksd replicas",
+    }));
+}
+
+/** Replicas that do not publish the newest revision, although it has been there for a while. */
+function behind({ records, store }: KnownManager, at: ReplicasAt): Fault[] {
+  if (store.revisionSince === undefined || at.now <= store.revisionSince + graceMs) return [];
+  return at.leases
+    .filter(({ publishes }) => publishes < at.revision)
+    .map((lease) => ({
+      severity: "warning",
+      code: "REPLICA_BEHIND",
+      text: lateText(lease, records, at),
+      remedy: "Look at the log of that replica. This command lists the replicas:",
+      command: "jwksd replicas",
+    }));
+}
+
+/** What the replicas have told the store, as far as it still holds. */
+export function replicasAt({ store }: Pick<KnownManager, "store">, now: number): ReplicasAt {
+  const { loaded, revision = 0 } = store;
+  return { now, revision, leases: heardOf(loaded?.leases ?? [], now) };
+}
+
+function unsealed({ isVerified }: KnownManager): Fault | undefined {
+  if (isVerified) return undefined;
+  return {
+    severity: "warning",
+    code: "STORE_UNSEALED",
+    text: "The store has no seal, since an earlier jwksd made it: whoever can write it can have keys of their own published.",
+    remedy: "This command seals it:",
+    command: "jwksd keys rewrap",
+  };
+}
+
+const useText = (use: string): string => (use === "sig" ? "signing key" : "encryption key");
+
+/** A message as the end of a sentence. */
+const ended = (message: string): string => (/[.!?]$/.test(message) ? message : `${message}.`);

@@ -1,0 +1,101 @@
+import { kidText } from "../../../rotation/rules/format.ts";
+import type { Status, StepStatus } from "../status.ts";
+import { type Html, html } from "./html.ts";
+import { moment, plural, relative } from "./words.ts";
+
+/** Which key signs, what happens next, and whether all follow. */
+export function glancePart(status: Status): Html {
+  const { keys, next, now, waits, source } = status;
+  const active = keys.find(({ use, state }) => use === "sig" && state === "active");
+  const signs =
+    active === undefined
+      ? html`<span class="quiet">no key</span>`
+      : html`<code>${kidText(active.kid)}</code>
+          <span class="quiet"
+            >${active.alg}${active.since === undefined ? undefined : html`, since ${sinceText(active.since)}`}</span
+          >`;
+  const waiting =
+    waits.length === 0 ? undefined : html` <span class="quiet">${plural(waits.length, "step")} waiting</span>`;
+  return html`<dl class="facts glance">
+    <div>
+      <dt>${source === "kept-set" ? "First key" : "Active key"}</dt>
+      <dd>${signs}</dd>
+    </div>
+    <div>
+      <dt>Next step</dt>
+      <dd>
+        ${next === undefined ? nothingNext(source) : html`<span class="verb">${stepText(next)}</span> ${moment(next.at, now)}`}${waiting}
+      </dd>
+    </div>
+    <div>
+      <dt>Rotation mode</dt>
+      <dd>${modeText(status)}</dd>
+    </div>
+    <div>
+      <dt>Replicas</dt>
+      <dd>${replicasText(status)}</dd>
+    </div>
+    <div>
+      <dt>Store</dt>
+      <dd>${storeText(status)}</dd>
+    </div>
+    <div>
+      <dt>This process</dt>
+      <dd>${processText(status)}</dd>
+    </div>
+  </dl>`;
+}
+
+function processText({ phase, notReady, pid }: Status): Html {
+  const state = notReady === undefined ? html`ready` : html`<span class="wrong">not ready</span>: ${notReady}`;
+  return html`${phase}, ${state} <span class="quiet">process ${pid}</span>`;
+}
+
+function nothingNext(source: Status["source"]): Html {
+  if (source === "store") return html`<span class="quiet">none</span>`;
+  return source === "files"
+    ? html`<span class="quiet">jwksd does not manage these keys: they are read from files</span>`
+    : html`<span class="quiet">none until the store is reached</span>`;
+}
+
+function stepText({ verb, use, kid }: StepStatus): Html {
+  return html`${verb} ${use} ${kid === undefined ? "(next)" : html`<code>${kidText(kid)}</code>`}`;
+}
+
+function modeText({ rotationMode: { isOn, because, since } }: Status): Html {
+  if (!isOn) return html`off: caches keep the set for up to 2 hours`;
+  const why = {
+    keys: "a key is on its way in or out",
+    setting: "--rotation-mode asks for it",
+    outage: "the store is out of reach",
+  }[because ?? "setting"];
+  return html`on: caches keep the set for 5 minutes
+    <span class="quiet">${why}${since === undefined ? undefined : html`, since ${sinceText(since)}`}</span>`;
+}
+
+function replicasText({ source, replicas, revision }: Status): Html {
+  if (source === "files") return html`<span class="quiet">none: there is no store</span>`;
+  const following = replicas.filter(({ behind, isFenced }) => behind === 0 && !isFenced).length;
+  const published =
+    revision === undefined
+      ? undefined
+      : html` <span class="quiet">revision ${revision.published} published here, ${revision.stored} stored</span>`;
+  return html`${following} of ${replicas.length} ${replicas.length === 1 ? "follows" : "follow"}${published}`;
+}
+
+function storeText({ source, store, now }: Status): Html {
+  if (source === "files" || store === undefined) return html`<span class="quiet">none: keys are read from files</span>`;
+  const { lastSuccessAt, lastError } = store;
+  const isOut = lastError !== undefined && lastError.at > (lastSuccessAt ?? 0);
+  const reached =
+    lastSuccessAt === undefined ? html`never reached` : html`last reached ${relative(lastSuccessAt, now)}`;
+  return isOut
+    ? html`<span class="wrong">out of reach</span> <span class="quiet">${reached}, ${lastError.code}</span>`
+    : reached;
+}
+
+/** "2026-11-20" says enough of a time that is past. */
+function sinceText(at: number): Html {
+  const date = new Date(at).toISOString();
+  return html`<time datetime="${date}">${date.slice(0, 10)}</time>`;
+}

@@ -1,0 +1,33 @@
+import type { Fault } from "../faults.ts";
+import type { Status } from "../status.ts";
+import { type Html, html } from "./html.ts";
+import { copyable, plural, relative } from "./words.ts";
+
+/** The state of the service in a sentence. A screen reader says it when it changes, so nothing is in it that time alone changes. */
+export function headlinePart({ faults, phase }: Status): Html {
+  if (phase !== "running") return html`<strong class="verdict wrong">The service is ${phase}.</strong>`;
+  if (faults.length === 0) return html`<strong class="verdict good">All is well.</strong>`;
+  const errors = faults.filter(({ severity }) => severity === "error").length;
+  const warnings = faults.length - errors;
+  const counts = [errors > 0 ? plural(errors, "error") : "", warnings > 0 ? plural(warnings, "warning") : ""];
+  const text = counts.filter((count) => count !== "").join(" and ");
+  return html`<strong class="verdict ${errors > 0 ? "wrong" : "doubtful"}">${text}.</strong>`;
+}
+
+/** What is wrong, the worst first. */
+export function healthPart({ faults, now }: Status): Html {
+  if (faults.length === 0) return html``;
+  return html`<ol class="faults">
+    ${faults.map((fault, index) => faultItem(fault, index, now))}
+  </ol>`;
+}
+
+function faultItem({ severity, code, text, since, remedy, command }: Fault, index: number, now: number): Html {
+  const began = since === undefined || since > now ? undefined : html`, began ${relative(since, now)}`;
+  return html`<li class="fault ${severity}">
+    <p class="fault-kind"><span class="badge ${severity}">${severity}</span> <code>${code}</code>${began}</p>
+    <p>${text}</p>
+    <p>${remedy}</p>
+    ${copyable(`command-${index + 1}`, "Command", html`${command}`)}
+  </li>`;
+}

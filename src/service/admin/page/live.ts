@@ -1,0 +1,100 @@
+import type { ServerResponse } from "node:http";
+import type { Clock } from "../../../base/clock.ts";
+import { writeReply } from "../../../library/http/node.ts";
+import { problem } from "../../../library/http/respond.ts";
+import { type Parts, withoutRelative } from "./page.ts";
+
+/** Bounds of the streams of events; times in milliseconds. */
+const limits = {
+  maxStreams: 8,
+  /** What a reader may leave unread before it is cut off. It asks again then, and gets all anew. */
+  maxUnreadBytes: 1_048_576,
+  /** Changes within this time are sent as one. */
+  gatherMs: 50,
+  /** How often the parts are made anew without an event: what replicas tell is no event. */
+  everyMs: 5_000,
+} as const;
+
+const tooMany = problem(503, "Service Unavailable", `There are ${limits.maxStreams} streams of events already.`).get;
+const stopping = problem(503, "Service Unavailable", "The service is stopping.").get;
+
+/** Streams of the parts of the page: makes them while anybody looks, and sends each those that are new to them. */
+export function createLive(make: () => Promise<Parts>, clock: Clock) {
+  /** For each stream, what it has of each part. */
+  const streams = new Map<ServerResponse, Map<string, string>>();
+  let cancelTimer: (() => void) | undefined;
+  let dueInMs = Infinity;
+  let isMaking = false;
+  let isClosed = false;
+
+  function schedule(delayMs: number): void {
+    if (isClosed || streams.size === 0) return;
+    if (isMaking || delayMs >= dueInMs) {
+      dueInMs = Math.min(dueInMs, delayMs);
+      return;
+    }
+    cancelTimer?.();
+    dueInMs = delayMs;
+    cancelTimer = clock.setTimer(() => void refresh(), delayMs);
+  }
+
+  async function refresh(): Promise<void> {
+    isMaking = true;
+    [dueInMs, cancelTimer] = [Infinity, undefined];
+    const parts = await make().catch(() => undefined);
+    isMaking = false;
+    const made = Object.entries(parts ?? {}).map(([id, markup]) => ({ id, markup, text: withoutRelative(markup) }));
+    if (parts !== undefined) for (const [response, known] of streams) send(response, known, made);
+    const nextMs = Math.min(dueInMs, limits.everyMs);
+    dueInMs = Infinity;
+    schedule(nextMs);
+  }
+
+  return {
+    /** Answers with a stream of events, whose first one has all parts. @see HTML Standard, server-sent events */
+    open(this: void, response: ServerResponse): void {
+      if (isClosed) return writeReply(response, stopping);
+      if (streams.size >= limits.maxStreams) return writeReply(response, tooMany);
+      response.writeHead(200, {
+        "Content-Type": "text/event-stream; charset=utf-8",
+        "Cache-Control": "no-store",
+        "X-Content-Type-Options": "nosniff",
+      });
+      if (response.req.method === "HEAD") return void response.end();
+      response.write("retry: 1000\n\n");
+      streams.set(response, new Map());
+      response.once("close", () => {
+        streams.delete(response);
+        if (streams.size > 0) return;
+        cancelTimer?.();
+        [dueInMs, cancelTimer] = [Infinity, undefined];
+      });
+      schedule(0);
+    },
+    /** Something may have changed. */
+    touch: (): void => schedule(limits.gatherMs),
+    /** Ends all streams, and refuses new ones. */
+    close(this: void): void {
+      isClosed = true;
+      cancelTimer?.();
+      for (const response of streams.keys()) response.end();
+    },
+  };
+}
+
+/** A part of the page, and what of it is compared. */
+interface MadePart {
+  readonly id: string;
+  readonly markup: string;
+  readonly text: string;
+}
+
+/** Sends what is new to a reader, and notes it. */
+function send(response: ServerResponse, known: Map<string, string>, made: readonly MadePart[]): void {
+  const news = made.filter(({ id, text }) => known.get(id) !== text);
+  for (const { id, text } of news) known.set(id, text);
+  const markups = Object.fromEntries(news.map(({ id, markup }) => [id, markup]));
+  // A comment, where there is nothing new, finds out whether the reader is still there.
+  response.write(news.length === 0 ? ":\n\n" : `data: ${JSON.stringify(markups)}\n\n`);
+  if (response.writableLength > limits.maxUnreadBytes) response.destroy();
+}

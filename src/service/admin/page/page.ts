@@ -1,0 +1,118 @@
+import type { Status } from "../status.ts";
+import { type Answer, answerPart, faultOfAnswer } from "./answer.ts";
+import { glancePart } from "./glance.ts";
+import { headlinePart, healthPart } from "./health.ts";
+import { Html, html } from "./html.ts";
+import { script } from "./script.ts";
+import { style } from "./style.ts";
+import { eventsPart, keysPart, replicasPart } from "./tables.ts";
+import { timelinePart } from "./timeline.ts";
+
+export { withoutRelative } from "./words.ts";
+
+/** The parts of the page that change, by the id of their element. */
+export type Parts = Readonly<Record<PartId, string>>;
+type PartId = "headline" | "health" | "glance" | "timeline" | "keys" | "replicas" | "answer" | "events";
+
+/** Makes the parts of the page. */
+export function pageParts(known: Status, answer: Answer): Parts {
+  const fault = faultOfAnswer(answer, known.jwksUri);
+  const status = fault === undefined ? known : { ...known, faults: [fault, ...known.faults] };
+  return {
+    headline: headlinePart(status).text,
+    health: healthPart(status).text,
+    glance: glancePart(status).text,
+    timeline: timelinePart(status).text,
+    keys: keysPart(status).text,
+    replicas: replicasPart(status).text,
+    answer: answerPart(answer, status.jwksUri).text,
+    events: eventsPart(status).text,
+  };
+}
+
+/** What the page may do: run its own script and style, and ask its own origin. @see Content Security Policy Level 3 */
+export function pagePolicy(nonce: string): string {
+  return [
+    "default-src 'none'",
+    `script-src 'nonce-${nonce}'`,
+    `style-src 'nonce-${nonce}'`,
+    "img-src data:",
+    "connect-src 'self'",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+  ].join("; ");
+}
+
+const sections: readonly (readonly [id: PartId, heading: string])[] = [
+  ["glance", "At a glance"],
+  ["timeline", "Timeline"],
+  ["keys", "Keys"],
+  ["replicas", "Replicas"],
+  ["answer", "The JWK Set, as it is served now"],
+  ["events", "Last events"],
+];
+
+/**
+ * The whole page of a service, readable without its script.
+ *
+ * @param nonce new for each response, and the one of its {@link pagePolicy}
+ */
+export function page(status: Status, answer: Answer, nonce: string): string {
+  const parts = pageParts(status, answer);
+  const { issuer, now } = status;
+  const { text } = html`<!doctype html>
+    <html lang="en">
+      <head>
+        <meta charset="utf-8" />
+        <meta name="viewport" content="width=device-width, initial-scale=1" />
+        <meta name="color-scheme" content="light dark" />
+        <title>jwksd: ${issuer}</title>
+        <link rel="icon" href="data:image/svg+xml,${icon}" />
+        <style nonce="${nonce}">
+          ${new Html(style)}
+        </style>
+      </head>
+      <body data-now="${now}">
+        <a class="skip" href="#main">Skip to the content</a>
+        <header>
+          <h1><span class="brand">jwksd</span> <span class="issuer">${issuer}</span></h1>
+          <p class="live" id="live">
+            As of
+            <time datetime="${new Date(now).toISOString()}"
+              >${new Date(now).toISOString().slice(0, 19).replace("T", " ")} UTC</time
+            >. Load the page again to see what is new.
+          </p>
+        </header>
+        <main id="main">
+          <section aria-labelledby="health-heading">
+            <h2 id="health-heading">Health</h2>
+            <p id="headline" role="status">${new Html(parts.headline)}</p>
+            <div id="health">${new Html(parts.health)}</div>
+          </section>
+          ${sections.map(
+            ([id, heading]) =>
+              html`<section aria-labelledby="${id}-heading">
+                <h2 id="${id}-heading">${heading}</h2>
+                <div id="${id}">${new Html(parts[id])}</div>
+              </section>`,
+          )}
+        </main>
+        <footer>
+          <p>
+            This page only shows. Steps are taken with <code>jwksd keys</code>, <code>jwksd rotate</code> and
+            <code>jwksd plan</code>; give each command the settings of this service.
+          </p>
+        </footer>
+        <script nonce="${nonce}">
+          ${new Html(script)};
+        </script>
+      </body>
+    </html> `;
+  return text;
+}
+
+/** A key: a ring and a bit. */
+const icon = encodeURIComponent(
+  '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><path d="M7 9l7-7M11 5l2 2" stroke="#2f7d4f" stroke-width="2" fill="none"/><circle cx="5" cy="11" r="3" stroke="#2f7d4f" stroke-width="2" fill="none"/></svg>',
+);

@@ -1,0 +1,62 @@
+import { randomBytes } from "node:crypto";
+import type { Answer } from "./answer.ts";
+import { page, pageParts, pagePolicy } from "./page.ts";
+import type { Status } from "../status.ts";
+import { createLive } from "./live.ts";
+import { systemClock } from "../../../base/clock.ts";
+
+// An import would load undici as well.
+const { get } = process.getBuiltinModule("node:http");
+
+/** Bounds of the question that this service asks itself. */
+const limits = { timeoutMs: 1_000, maxBytes: 1_048_576 } as const;
+
+/** Fields of the connection, and the time of the request. */
+const left: ReadonlySet<string> = new Set(["connection", "keep-alive", "date", "transfer-encoding"]);
+
+/** The page of a service, and its stream. @param jwksUrl of the JWK Set on this machine */
+export function createStatusPage(statusOf: () => Promise<Status>, jwksUrl: string) {
+  const look = (): Promise<[Status, Answer]> => Promise.all([statusOf(), answerOf(jwksUrl)]);
+  return {
+    async page(this: void) {
+      const nonce = randomBytes(16).toString("base64");
+      return {
+        status: 200,
+        contentType: "text/html; charset=utf-8",
+        text: page(...(await look()), nonce),
+        headers: {
+          "Content-Security-Policy": pagePolicy(nonce),
+          "Cross-Origin-Opener-Policy": "same-origin",
+          "Cross-Origin-Resource-Policy": "same-origin",
+          "Referrer-Policy": "no-referrer",
+        },
+      };
+    },
+    live: createLive(async () => pageParts(...(await look())), systemClock),
+  };
+}
+
+/** Asks the public endpoint of this service, as anybody does: what it says is what is served, by whichever worker. Never rejects. */
+function answerOf(url: string): Promise<Answer> {
+  return new Promise((resolve) => {
+    const fail = ({ code, message }: NodeJS.ErrnoException): void =>
+      resolve({ failure: code === "ABORT_ERR" ? `nothing within ${limits.timeoutMs} ms` : (code ?? message) });
+    const request = get(url, { agent: false, signal: AbortSignal.timeout(limits.timeoutMs) }, (response) => {
+      let body = "";
+      response.setEncoding("utf8").on("error", fail);
+      response.on("data", (text: string) => {
+        body += text;
+        if (body.length > limits.maxBytes) request.destroy(new Error("its answer is longer than 1 MiB"));
+      });
+      response.on("end", () => {
+        const { statusCode = 0, statusMessage = "", rawHeaders } = response;
+        const pairs = rawHeaders.flatMap((name, index) =>
+          index % 2 === 0 ? [[name, rawHeaders[index + 1] ?? ""] as const] : [],
+        );
+        const headers = pairs.filter(([name]) => !left.has(name.toLowerCase()));
+        resolve({ status: `${statusCode} ${statusMessage}`, headers, body });
+      });
+    });
+    request.on("error", fail);
+  });
+}

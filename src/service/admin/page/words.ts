@@ -1,0 +1,34 @@
+import { relativeText, timeText } from "../../../rotation/rules/format.ts";
+import { type Html, html } from "./html.ts";
+
+/** A moment, and how far away it is. */
+export function moment(at: number | undefined, now: number): Html {
+  if (at === undefined || !Number.isFinite(at)) return html`<span class="quiet">never</span>`;
+  return html`<time datetime="${isoText(at)}">${timeText(at)}</time> <span class="quiet">${relative(at, now)}</span>`;
+}
+
+/** How far away a moment is, which the script keeps current. */
+export function relative(at: number, now: number): Html {
+  return html`<time class="relative" datetime="${isoText(at)}" title="${timeText(at)}">${relativeText(at, now)}</time>`;
+}
+
+/** Markup without what time alone changes, to tell whether anything else has changed. */
+export function withoutRelative(markup: string): string {
+  return markup.replace(/(<time class="relative"[^>]*>)[^<]*/g, "$1");
+}
+
+/** A text with a button that copies it. The button is there only with the script. */
+export function copyable(id: string, what: string, content: Html): Html {
+  return html`<div class="copyable">
+    <pre id="${id}" tabindex="0" role="region" aria-label="${what}">${content}</pre>
+    <button type="button" id="copy-${id}" data-copy="${id}" aria-label="Copy: ${what}">Copy</button>
+  </div>`;
+}
+
+export function badge(state: string): Html {
+  return html`<span class="badge ${state}">${state}</span>`;
+}
+
+export const plural = (count: number, one: string): string => `${count} ${one}${count === 1 ? "" : "s"}`;
+
+const isoText = (at: number): string => new Date(at).toISOString();

@@ -1,0 +1,85 @@
+import { type Metric, gauge, plain, seconds } from "../../base/metrics.ts";
+import { definitions } from "../../rotation/manager/metrics.ts";
+import type { Status } from "./status.ts";
+
+/** What a service is, beside its keys and requests. */
+export interface ServiceFacts {
+  readonly status: Status;
+  /** By the clock of this machine, in epoch milliseconds. */
+  readonly now: number;
+  readonly version: string;
+  readonly workers: number;
+  /** Whether the key files were refused at the last reading. */
+  readonly isRefused: boolean;
+}
+
+/** Metrics of a service, from its status. */
+export function serviceMetrics({ status, now, version, workers, isRefused }: ServiceFacts): Metric[] {
+  const { store } = status;
+  return [
+    gauge(
+      ["jwksd_build_info", "The version of jwksd and of Node."],
+      [{ labels: { version, node: process.versions.node }, value: 1 }],
+    ),
+    gauge(["jwksd_workers", "How many processes are to serve the public endpoint."], plain(workers)),
+    gauge(["jwksd_ready", "Whether /readyz says 200."], plain(status.notReady === undefined)),
+    gauge(["jwksd_update_refused", "Whether the key files were refused when they were last read."], plain(isRefused)),
+    gauge(
+      ["jwksd_fault", "1 for each thing that is wrong, by its code on the page of the admin address."],
+      Array.from(new Map(status.faults.map(({ code, severity }) => [code, severity])), ([code, severity]) => ({
+        labels: { code, severity },
+        value: 1,
+      })),
+    ),
+    gauge(["jwksd_clock_timestamp_seconds", "The clock of this machine at the scrape."], seconds(now)),
+    ...(store === undefined ? [] : storeMetrics(status, store)),
+    ...keptSetMetrics(status),
+    ...fileKeyMetrics(status),
+  ];
+}
+
+function storeMetrics(status: Status, store: NonNullable<Status["store"]>): Metric[] {
+  const { replicas, waits, revision } = status;
+  const states = { current: 0, behind: 0 };
+  for (const { behind } of replicas) states[behind === 0 ? "current" : "behind"] += 1;
+  const heard = new Map<string, number>();
+  for (const { name, lastSeenAt } of replicas) heard.set(name, Math.min(lastSeenAt, heard.get(name) ?? Infinity));
+  return [
+    gauge(
+      ["jwksd_replicas", "Replicas with a lease: those that publish the newest revision, and those that do not."],
+      Object.entries(states).map(([state, value]) => ({ labels: { state }, value })),
+    ),
+    gauge(
+      ["jwksd_replica_heard_timestamp_seconds", "When the lease of a replica was last renewed, by its name."],
+      [...heard].flatMap(([replica, at]) => seconds(at, { replica })),
+    ),
+    gauge(
+      ["jwksd_step_held_up_replicas", "How many replicas the next step of a key waits for."],
+      waits.map(({ kid, use, action, replicas }) => ({
+        labels: { kid, use, step: action === "activated" ? "activate" : "remove" },
+        value: replicas.length,
+      })),
+    ),
+    gauge(
+      ["jwksd_store_clock_ahead_seconds", "How far the clock of the store is ahead of that of this machine."],
+      plain(store.aheadMs / 1000),
+    ),
+    ...(revision === undefined ? [] : [gauge(definitions.stored, plain(revision.stored))]),
+    gauge(definitions.attempt, seconds(store.lastAttemptAt)),
+    gauge(definitions.success, seconds(store.lastSuccessAt)),
+  ];
+}
+
+/** Before the store was reached there is no manager that tells its failure. */
+function keptSetMetrics({ source, store }: Status): Metric[] {
+  const { code } = store?.lastError ?? {};
+  if (source !== "kept-set" || code === undefined) return [];
+  return [gauge(definitions.failure, [{ labels: { code }, value: 1 }])];
+}
+
+function fileKeyMetrics({ keys }: Status): Metric[] {
+  const values = keys
+    .filter(({ privateHalf }) => privateHalf === "not in jwksd")
+    .map(({ kid, use, alg, state }) => ({ labels: { kid, use, alg, state, private_half: "elsewhere" }, value: 1 }));
+  return [gauge(definitions.keyInfo, values)];
+}

@@ -1,0 +1,223 @@
+import { readFile, stat } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { ConfigError, ServiceError, StoreError } from "../../base/errors.ts";
+import { makeFolder } from "../../library/node/folders.ts";
+import { writeNewFile } from "../../library/node/generate.ts";
+import { permissionWarnings, reading } from "../../library/node/key-files.ts";
+import { type RotationPolicy, policyNames, rotationPolicy } from "../../rotation/rules/policy.ts";
+import { jweOf } from "../../rotation/rules/records.ts";
+import { type Owner, type OwnerRule, commandedBy } from "../../rotation/custody/owner.ts";
+import { type VaultOptions, createVault } from "../../rotation/custody/vault.ts";
+import { type WrappingKeys, headerOf, newWrappingKey, readWrappingKeys } from "../../rotation/custody/wrapping.ts";
+import type { Committed, KeyStore } from "../../rotation/store/store.ts";
+import { postgresStores } from "../../rotation/store/postgres/postgres.ts";
+import { sqliteStore } from "../../rotation/store/sqlite/sqlite.ts";
+import { issuerOf } from "./issuer.ts";
+import type { Logger } from "./logger.ts";
+import type { Settings } from "./setting-definitions.ts";
+import { writableByOthers } from "./writable.ts";
+
+type Log = Pick<Logger, "warn">;
+
+export interface OpenOptions extends Pick<VaultOptions, "seals" | "accepts"> {
+  /** Makes a store that is not there, and a wrapping key beside it. */
+  readonly create?: boolean | undefined;
+  /** Default: that of commands. */
+  readonly ownerRule?: ((wanted: Owner) => OwnerRule) | undefined;
+  /** Puts something between the store and whoever uses it. Default: nothing. */
+  readonly watched?: ((store: KeyStore) => KeyStore) | undefined;
+}
+
+/**
+ * Opens the store of a configuration, and its wrapping keys.
+ *
+ * @throws ConfigError `ERR_POLICY_INVALID`, `ERR_WRAPPING_KEY_INVALID`
+ * @throws StoreError `ERR_STORE_UNAVAILABLE`, `ERR_STORE_FORMAT`, `ERR_WRAPPING_KEY_MISSING`
+ * @throws ServiceError `ERR_FILE_UNREADABLE`, `ERR_FILE_UNWRITABLE`
+ */
+export async function openManaged(
+  settings: Settings,
+  log: Log,
+  { create = false, ownerRule = commandedBy, watched = (store) => store, ...options }: OpenOptions = {},
+) {
+  const policy = policyOf(settings);
+  const path = storePath(settings);
+  if (create && path !== undefined) {
+    await makeDataFolder(dirname(path));
+    if (!(await exists(path)) && (await exists(besidePath(path)))) {
+      log.warn(
+        { store: path },
+        "there is a wrapping key but no store, so a new one is made; if there was one, stop and put it back: its keys are not in the new one",
+      );
+    }
+  }
+  const store = watched(await openStore(settings, log, { create }));
+  try {
+    const keys = (await wrappingKeysOf(settings, log)) ?? (await firstWrappingKey(path, store, log));
+    const vault = createVault({ store, keys, ownerRule: ownerRule(ownerOf(settings)), ...options });
+    return { vault, policy, wrappingKeys: keys };
+  } catch (error) {
+    await store.close();
+    throw error;
+  }
+}
+
+/**
+ * Opens the store of a configuration by itself.
+ *
+ * @throws StoreError `ERR_STORE_UNAVAILABLE`, `ERR_STORE_FORMAT`
+ */
+export async function openStore(settings: Settings, log: Log, { create = false } = {}): Promise<KeyStore> {
+  const path = storePath(settings);
+  if (path === undefined) return openPostgres(settings);
+  if (!create && !(await exists(path))) {
+    throw new StoreError(
+      "ERR_STORE_UNAVAILABLE",
+      `there is no store at ${path}; jwksd serve and jwksd keys import make one`,
+    );
+  }
+  const store = await sqliteStore(path);
+  for (const warning of await writableByOthers(path)) log.warn({ store: path }, warning);
+  return store;
+}
+
+async function openPostgres({ store: url = "", issuer }: Settings): Promise<KeyStore> {
+  if (issuer === undefined) {
+    throw new ConfigError(
+      "ERR_OPTION_INVALID",
+      "a PostgreSQL database holds the keys of many issuers; say with --issuer which is meant",
+    );
+  }
+  const stores = await postgresStores(url);
+  const store = stores.store(issuer);
+  return {
+    ...store,
+    async close() {
+      await store.close();
+      await stores.close();
+    },
+  };
+}
+
+/** Whose keys those of a configuration are. */
+export function ownerOf(settings: Settings): Owner {
+  return { issuer: issuerOf(settings, settings.port), isChosen: settings.issuer !== undefined };
+}
+
+/** @throws ConfigError `ERR_POLICY_INVALID` */
+export function policyOf(settings: Settings): RotationPolicy {
+  return rotationPolicy(Object.fromEntries(policyNames.map((name) => [name, settings[name]])));
+}
+
+/** The file of the store; `undefined` where it is in a database server. */
+export function storePath({ store, data }: Settings): string | undefined {
+  if (store === undefined) return join(data, "keys.db");
+  return store.startsWith("sqlite:") ? store.slice("sqlite:".length) : undefined;
+}
+
+/** A folder that exists already keeps its mode: it may be anybody's. */
+async function makeDataFolder(folder: string): Promise<void> {
+  try {
+    await makeFolder(folder);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    throw new ServiceError("ERR_FILE_UNWRITABLE", `cannot make the data folder ${folder} (${code})`, { cause: error });
+  }
+}
+
+/**
+ * The wrapping keys that a configuration names, else those beside the store; `undefined` where there are none.
+ *
+ * @throws ConfigError `ERR_WRAPPING_KEY_INVALID`
+ * @throws ServiceError `ERR_FILE_UNREADABLE`
+ */
+export async function wrappingKeysOf(settings: Settings, log: Log): Promise<WrappingKeys | undefined> {
+  if (settings.wrappingKeys !== undefined) {
+    const from = "JWKSD_WRAPPING_KEYS";
+    return keysAt(
+      wordsOf(settings.wrappingKeys).map((text, index) => ({ text, place: `${from}, word ${index + 1},` })),
+      from,
+    );
+  }
+  if (settings.wrappingKeyFile !== undefined) return readKeyFile(settings.wrappingKeyFile, log);
+  const path = storePath(settings);
+  if (path === undefined) return undefined;
+  const file = besidePath(path);
+  return (await exists(file)) ? readKeyFile(file, log) : undefined;
+}
+
+/** Makes a wrapping key beside a store that has none yet. */
+async function firstWrappingKey(path: string | undefined, store: KeyStore, log: Log): Promise<WrappingKeys> {
+  if (path === undefined) {
+    throw new StoreError(
+      "ERR_WRAPPING_KEY_MISSING",
+      "replicas that share a database need the same wrapping key, so none is made; make one with `openssl rand 32 | basenc --base64url -w0`, and give it to all with --wrapping-key-file or JWKSD_WRAPPING_KEYS",
+    );
+  }
+  const file = besidePath(path);
+  const ids = wrappingKeyIds(await store.load());
+  if (ids.length > 0) {
+    throw new StoreError(
+      "ERR_WRAPPING_KEY_MISSING",
+      `private keys are wrapped under the wrapping key ${ids.join(", ")}, and ${file} is not there; put it back, or name it with --wrapping-key-file`,
+    );
+  }
+  await makeKey(file, log);
+  return readKeyFile(file, log);
+}
+
+/** The wrapping key that is made beside a store. */
+const besidePath = (path: string): string => join(dirname(path), "wrapping.key");
+
+export async function exists(path: string): Promise<boolean> {
+  try {
+    await stat(path);
+    return true;
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "ENOENT" || code === "ENOTDIR") return false;
+    throw new ServiceError("ERR_FILE_UNREADABLE", `cannot look at ${path} (${code})`, { cause: error });
+  }
+}
+
+async function makeKey(file: string, log: Log): Promise<void> {
+  try {
+    await writeNewFile(file, `${newWrappingKey()}\n`);
+  } catch (error) {
+    // Another first start was quicker; its key is the one.
+    if (error instanceof ServiceError && error.code === "ERR_FILE_EXISTS") return;
+    throw error;
+  }
+  log.warn(
+    { file },
+    "first start: made a wrapping key, which encrypts the private keys; whoever copies the folder has both, so keep it elsewhere: see --wrapping-key-file and JWKSD_WRAPPING_KEYS",
+  );
+}
+
+async function readKeyFile(file: string, log: Log): Promise<WrappingKeys> {
+  const { mode } = await reading(file, () => stat(file));
+  for (const warning of permissionWarnings(file, mode & 0o777)) log.warn({ file }, warning);
+  const text = await reading(file, () => readFile(file, "utf8"));
+  const inLine = (line: string, index: number) =>
+    wordsOf(line).map((text) => ({ text, place: `${file}, line ${index + 1},` }));
+  return keysAt(text.split("\n").flatMap(inLine), file);
+}
+
+async function keysAt(
+  found: readonly { readonly text: string; readonly place: string }[],
+  from: string,
+): Promise<WrappingKeys> {
+  if (found.length === 0) throw new ConfigError("ERR_WRAPPING_KEY_INVALID", `${from} holds no wrapping key`);
+  return readWrappingKeys(
+    found.map(({ text }) => text),
+    (index) => found[index]?.place ?? from,
+  );
+}
+
+const wordsOf = (text: string): string[] => text.split(/\s+/).filter((word) => word !== "");
+
+/** Under which wrapping keys a store is sealed, and its private keys are. */
+function wrappingKeyIds({ records, seal }: Committed): string[] {
+  const texts = [...records.map((record) => jweOf(record)), seal].filter((text) => text !== undefined);
+  return [...new Set(texts.map((text) => headerOf(text)?.kid ?? "?"))];
+}

@@ -1,0 +1,161 @@
+import { ConfigError } from "../../base/errors.ts";
+import { type Rule, boolean } from "../../base/options.ts";
+import { locate } from "../../library/provider/paths.ts";
+import { hasPassword } from "../../rotation/store/postgres/settings.ts";
+import { readJsonObject } from "./json-file.ts";
+import { nearest } from "./nearest.ts";
+import {
+  type SettingName,
+  type Settings,
+  flagName,
+  looksLikeSecret,
+  managedOnly,
+  settingDefinitions,
+  settingNames,
+  variableName,
+} from "./setting-definitions.ts";
+
+/** Settings where somebody may give a secret by mistake. No message shows their values. */
+const nearSecrets: ReadonlySet<SettingName> = new Set([
+  "keys",
+  "encryptionKeys",
+  "store",
+  "wrappingKeyFile",
+  "signers",
+] as const);
+/** More of them, which only `serve` has. */
+const managedServe = [
+  "replicaName",
+  "readyWithoutStore",
+  "maxKeptSetSeconds",
+  "signSocket",
+  "signAddress",
+  "signTls",
+  "signConfig",
+] as const satisfies readonly SettingName[];
+/** Pairs of settings that exclude each other. */
+const exclusive = [
+  ...[...managedOnly, ...managedServe, "wrappingKeys" as const].map((name) => ["keys", name] as const),
+  ["wrappingKeyFile", "wrappingKeys"] as const,
+  ["metadata", "noDiscovery"] as const,
+];
+
+/** Sources of settings. A flag wins over the environment, the environment over the file, the file over the default. */
+export interface SettingSources {
+  /** By setting name, as text (or `true` for a flag without a value). */
+  readonly flags: Readonly<Record<string, unknown>>;
+  /** Environment variables by name. */
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  /** Path of a JSON file. */
+  readonly configFile?: string | undefined;
+}
+
+/**
+ * Collects and checks all settings.
+ *
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_CONFIG_FORMAT`, `ERR_ISSUER_INVALID`, `ERR_PATH_INVALID`
+ */
+export async function resolveSettings(sources: SettingSources): Promise<Settings> {
+  const { flags, configFile } = sources;
+  const environment = ownVariables(sources.environment);
+  const configVariable = variableName("config");
+  const wrappingVariable = variableName("wrappingKeys");
+  const variables = [...settingNames.map(variableName), configVariable, wrappingVariable];
+  checkKnown(Object.keys(environment), variables, "environment variable");
+  const file = await readConfigFile(configFile ?? environment[configVariable]);
+
+  const settings: Partial<Record<keyof Settings, unknown>> = { wrappingKeys: environment[wrappingVariable] };
+  for (const name of settingNames) {
+    const { rule, fallback } = settingDefinitions[name];
+    const given = [
+      { from: flagName(name), value: fromText(flags[name], rule) },
+      { from: variableName(name), value: fromText(environment[variableName(name)], rule) },
+      { from: `"${name}" of the configuration file`, value: file[name] },
+    ].find(({ value }) => value !== undefined && value !== null);
+    settings[name] = given === undefined ? fallback : check(name, given.value, given.from);
+  }
+  if (typeof flags["store"] === "string") checkStore(flags["store"], "--store");
+  const isGiven = (name: keyof Settings): boolean =>
+    settings[name] !== (name === "wrappingKeys" ? undefined : settingDefinitions[name].fallback);
+  for (const [one, other] of exclusive) {
+    if (isGiven(one) && isGiven(other)) {
+      throw new ConfigError("ERR_OPTION_INVALID", `${one} and ${other} exclude each other; give one of them`);
+    }
+  }
+  // Here already, because commands show the issuer, and this check refuses one with a password.
+  if (settings.issuer !== undefined) locate(settings.issuer as string);
+  return settings as Settings;
+}
+
+/**
+ * The variables of jwksd. For a Kubernetes service named "jwksd", the pods of its namespace also get variables such as JWKSD_PORT with
+ * "tcp://10.0.0.1:9900". Those are left out.
+ *
+ * @see https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables
+ */
+function ownVariables(environment: SettingSources["environment"]): Record<string, string | undefined> {
+  const serviceLink = /_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$/;
+  return Object.fromEntries(
+    Object.entries(environment).filter(
+      ([name, value]) =>
+        name.startsWith("JWKSD_") && !serviceLink.test(name) && !/^(tcp|udp|sctp):\/\//.test(value ?? ""),
+    ),
+  );
+}
+
+async function readConfigFile(path: string | undefined): Promise<Record<string, unknown>> {
+  if (path === undefined) return {};
+  if (looksLikeSecret(path)) {
+    throw new ConfigError("ERR_CONFIG_FORMAT", "the configuration file is given by its path, not by its content");
+  }
+  const members = await readJsonObject(path, "the configuration file");
+  checkKnown(Object.keys(members), settingNames, `member of ${path}:`);
+  return members;
+}
+
+function checkKnown(given: readonly string[], known: readonly string[], what: string): void {
+  for (const name of given) {
+    if (known.includes(name)) continue;
+    const meant = nearest(name, known);
+    const hint = meant === undefined ? "jwksd help serve lists them all" : `did you mean ${meant}?`;
+    throw new ConfigError("ERR_OPTION_UNKNOWN", `unknown ${what} ${name} (${hint})`);
+  }
+}
+
+const switchTexts = new Map([
+  ["true", true],
+  ["1", true],
+  ["false", false],
+  ["0", false],
+]);
+
+/** Converts the text of a flag or variable to the type that the rule wants. */
+function fromText(value: unknown, rule: Rule): unknown {
+  if (typeof value !== "string") return value;
+  if (rule === boolean) return switchTexts.get(value) ?? value;
+  return /^\d+$/.test(value) && !rule.holds(value) ? Number(value) : value;
+}
+
+function check(name: SettingName, value: unknown, from: string): unknown {
+  const { must, holds }: Rule = settingDefinitions[name].rule;
+  if (holds(value)) return value;
+  const message = `${from} must be ${must}`;
+  throw new ConfigError("ERR_OPTION_INVALID", nearSecrets.has(name) ? message : `${message}, not ${shown(value)}`);
+}
+
+/** A value for a message. An object may be part of another file, with a secret, and is not shown. */
+function shown(value: unknown): string {
+  if (typeof value !== "object") return JSON.stringify(value);
+  return Array.isArray(value) ? "an array" : "an object";
+}
+
+/** The store that a flag names: every process can read what is on a command line. @throws ConfigError `ERR_OPTION_INVALID` */
+export function checkStore(store: string, flag: string): void {
+  const { must, holds } = settingDefinitions.store.rule;
+  if (!holds(store)) throw new ConfigError("ERR_OPTION_INVALID", `${flag} must be ${must}`);
+  if (!hasPassword(store)) return;
+  throw new ConfigError(
+    "ERR_OPTION_INVALID",
+    `${flag} must hold no password, which every process could read; put it into PGPASSFILE or PGPASSWORD`,
+  );
+}

@@ -1,0 +1,83 @@
+import { stat } from "node:fs/promises";
+import { ConfigError } from "../../base/errors.ts";
+import { object } from "../../base/options.ts";
+import { permissionWarnings } from "../../library/node/key-files.ts";
+import { type BackendOptions, type SignerBackend, signerBackend, typesOf } from "../../keys/open.ts";
+import { parsePkcs11Uri } from "../../keys/pkcs11/uri.ts";
+import type { ExternalSigner } from "../../keys/signer/signer.ts";
+import { readJsonObject } from "./json-file.ts";
+import type { Logger } from "./logger.ts";
+import type { Settings } from "./setting-definitions.ts";
+
+type SignalOption = { readonly signal?: AbortSignal | undefined };
+
+/** The configured HSMs and key services, as options for a key manager. */
+export type Signers = Awaited<ReturnType<typeof signersOf>>;
+
+/**
+ * Reads the signers file. All options are checked now, but connections are made when they are needed.
+ *
+ * @param log gets warnings about secret files that others can read
+ * @throws ConfigError `ERR_CONFIG_FORMAT`, and see `signerBackend`
+ */
+export async function signersOf(
+  settings: Pick<Settings, "signers" | "signerType" | "destroyExternal">,
+  log?: Pick<Logger, "warn">,
+) {
+  const options = settings.signers === undefined ? {} : await readOptions(settings.signers);
+  const backends = new Map<string, Promise<SignerBackend>>();
+  /** One backend per kind, because some share a process or connections between keys. */
+  const backendOf = (uriOrType: string): Promise<SignerBackend> => {
+    const [type = ""] = uriOrType.split(":", 1);
+    const backend = backends.get(type) ?? signerBackend(uriOrType, options);
+    backends.set(type, backend);
+    // A failed backend is made again at the next call.
+    backend.catch(() => backends.delete(type));
+    return backend;
+  };
+  // Options of unused kinds are checked too: a mistake must not wait for the first key.
+  for (const type of typesOf(options)) await backendOf(type);
+  if (settings.signerType !== "local") await backendOf(settings.signerType);
+  const warn = warnOnce(log);
+  const { pin } = options.pkcs11 ?? {};
+  await warn(pin !== undefined && "file" in pin ? pin.file : undefined);
+  await warn(options.vaultTransit?.tokenFile);
+  return {
+    /** Opens a key by its URI. */
+    async openSigner(this: void, uri: string, { signal }: SignalOption = {}): Promise<ExternalSigner> {
+      const backend = await backendOf(uri);
+      if (uri.startsWith("pkcs11:")) await warn(parsePkcs11Uri(uri).pinFile);
+      return backend.open(uri, { signal });
+    },
+    /** Makes a signing key; `undefined` if new keys are made in the store. */
+    createSigner:
+      settings.signerType === "local"
+        ? undefined
+        : async (request: { readonly issuer: string } & SignalOption) =>
+            (await backendOf(settings.signerType)).create(request),
+    /** Destroys a removed key; `undefined` if such keys are kept. */
+    destroySigner: settings.destroyExternal
+      ? async (uri: string, { signal }: SignalOption = {}) => (await backendOf(uri)).destroy(uri, { signal })
+      : undefined,
+  };
+}
+
+/** Warns about secret files that others can read, once per file. A missing file is an error when it is used. */
+function warnOnce(log: Pick<Logger, "warn"> | undefined): (file: string | undefined) => Promise<void> {
+  const seen = new Set<string>();
+  return async (file) => {
+    if (log === undefined || file === undefined || seen.has(file)) return;
+    seen.add(file);
+    const stats = await stat(file).catch(() => undefined);
+    const warnings = stats?.isFile() === true ? permissionWarnings(file, stats.mode & 0o777) : [];
+    for (const warning of warnings) log.warn({ file }, warning);
+  };
+}
+
+async function readOptions(path: string): Promise<BackendOptions> {
+  const options = await readJsonObject(path, "the signers file");
+  if (!Object.values(options).every(object.holds)) {
+    throw new ConfigError("ERR_CONFIG_FORMAT", `the signers file ${path} has a member that is not a JSON object`);
+  }
+  return options;
+}

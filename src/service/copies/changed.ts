@@ -1,0 +1,71 @@
+import { cacheControl } from "../../library/http/respond.ts";
+import { jsonOf } from "../../base/json.ts";
+import type { Publication, StaticDocument } from "./documents.ts";
+
+/** A file of a target as it was seen there. */
+export interface Found {
+  readonly body: Uint8Array;
+  readonly etag?: string | undefined;
+  readonly contentType?: string | undefined;
+  readonly cacheControl?: string | undefined;
+}
+
+/** A file that is not as it was published. */
+export interface Changed {
+  readonly path: string;
+  /** `undefined` where it is gone. */
+  readonly there: Found | undefined;
+}
+
+/**
+ * Why a file that somebody else has changed is left as it is, or `undefined` where it is to be written again. What says the same is left, and
+ * so is what another store or a newer file may have made. So two publishers of one target never write it by turns.
+ *
+ * @param knows whether a key with this kid has ever been in the store or is in the files of this publisher
+ */
+export function whyLeft(
+  { path, there }: Changed,
+  { documents }: Publication,
+  knows: (kid: string) => boolean,
+): string | undefined {
+  const ours = documents.find((document) => document.path === path);
+  // Configurations for servers are nobody else's.
+  if (ours === undefined || there === undefined) return undefined;
+  const [own, theirs] = [objectOf(ours.body), objectOf(there.body)];
+  if (Array.isArray(own["keys"])) {
+    const keys = keysOf(theirs);
+    const unknown = keys?.find(({ kid }) => !knows(kid));
+    if (unknown !== undefined) return `the key ${JSON.stringify(unknown.kid)}, which is not known here`;
+    if (keys === undefined || textOf(keys) !== textOf(own["keys"])) return undefined;
+  } else {
+    if (typeof theirs["issuer"] !== "string") return undefined;
+    for (const name of ["issuer", "jwks_uri"])
+      if (theirs[name] !== own[name]) return `the ${name} ${JSON.stringify(theirs[name])}`;
+  }
+  return isSent(there, ours) ? "the same keys and other text" : undefined;
+}
+
+/** Whether relying parties can use it, and caches keep it for no longer than a rotation waits. */
+function isSent(there: Found, ours: StaticDocument): boolean {
+  const modes: readonly unknown[] = [ours.cacheControl, cacheControl.long, cacheControl.rotation];
+  return there.contentType === ours.contentType && modes.includes(there.cacheControl);
+}
+
+type Json = Readonly<Record<string, unknown>>;
+
+/** What is no JSON object has no members. */
+function objectOf(body: Uint8Array): Json {
+  return Object(jsonOf(Buffer.from(body).toString())) as Json;
+}
+
+/** `undefined` for what is no JWK Set. */
+function keysOf({ keys }: Json): readonly { readonly kid: string }[] | undefined {
+  const isKey = (key: unknown): key is { kid: string } => typeof (key as Json | null)?.["kid"] === "string";
+  return Array.isArray(keys) && keys.every(isKey) ? keys : undefined;
+}
+
+const textOf = (keys: readonly unknown[]): string =>
+  keys
+    .map((key) => JSON.stringify(key))
+    .toSorted()
+    .join();

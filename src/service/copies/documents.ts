@@ -1,0 +1,88 @@
+import { cacheControl } from "../../library/http/respond.ts";
+import type { Metadata, ProviderOptions } from "../../library/provider/options.ts";
+import { locate } from "../../library/provider/paths.ts";
+import { type Provider, createProvider } from "../../library/provider/provider.ts";
+
+/** One document, byte for byte as `jwksd serve` answers it. */
+export interface StaticDocument {
+  /** Below the issuer: `jwks`, `.well-known/openid-configuration`. */
+  readonly path: string;
+  readonly body: Uint8Array;
+  readonly contentType: string;
+  readonly cacheControl: string;
+}
+
+/** What there is to publish: the JWK Set first, because the discovery document leads to it. */
+export interface Publication {
+  readonly documents: readonly StaticDocument[];
+  /** Whether the short Cache-Control of the rotation mode is sent. */
+  readonly isShort: boolean;
+}
+
+/** Where the documents are, and how they are sent. */
+export interface Place extends OpenPlace {
+  readonly issuer: string;
+}
+
+/** The same before it is known what the issuer is. */
+export interface OpenPlace {
+  readonly issuer?: string | undefined;
+  readonly mountPrefix?: string | undefined;
+  readonly jwksPath?: string | undefined;
+  readonly cors: boolean;
+  readonly discovery: boolean;
+  readonly metadata?: Metadata | undefined;
+}
+
+const discoveryPath = ".well-known/openid-configuration";
+
+/** The paths of the documents below the issuer, in the order in which they are published. */
+export function pathsOf({ issuer, mountPrefix, jwksPath, discovery }: Place): readonly string[] {
+  const { jwksUri } = locate(issuer, mountPrefix, jwksPath, { discovery });
+  return [jwksUri.slice(baseOf(issuer).length), ...(discovery ? [discoveryPath] : [])];
+}
+
+/** The URL under which the documents are, with a slash at its end. */
+export const baseOf = (issuer: string): string => issuer.replace(/\/?$/, "/");
+
+type Keysets = Pick<ProviderOptions, "keyset" | "encryptionKeyset">;
+
+/** Answers the documents of a place. @throws ConfigError, KeyMaterialError see `createProvider` */
+export function providerAt(
+  { issuer, mountPrefix, jwksPath, cors, discovery, metadata }: Place,
+  keysets: Keysets,
+  jwksRotationActive: () => boolean,
+): Promise<Provider> {
+  const endpoints = { jwks: jwksPath };
+  return createProvider(keysets, { issuer, mountPrefix, endpoints, jwksRotationActive, cors, discovery, metadata });
+}
+
+/** The documents of keysets. @throws see {@link providerAt} */
+export async function publicationOf(keysets: Keysets, place: Place, isShort: boolean): Promise<Publication> {
+  const provider = await providerAt(place, keysets, () => isShort);
+  const documents = pathsOf(place).map(async (path): Promise<StaticDocument> => {
+    const { headers, body } = provider.fetch(new Request(baseOf(place.issuer) + path));
+    return {
+      path,
+      body: new Uint8Array(await new Response(body).arrayBuffer()),
+      contentType: headers.get("content-type") ?? "",
+      cacheControl: headers.get("cache-control") ?? "",
+    };
+  });
+  return { documents: await Promise.all(documents), isShort };
+}
+
+/** The header fields of a document in each mode, for the configuration of a server. */
+export function headersOf({ path, contentType, ...document }: StaticDocument, { cors }: Place) {
+  const hasModes = path !== discoveryPath;
+  return {
+    contentType,
+    long: hasModes ? cacheControl.long : document.cacheControl,
+    short: hasModes ? cacheControl.rotation : undefined,
+    others: [
+      ...(cors ? [["Access-Control-Allow-Origin", "*"] as const] : []),
+      ...(cors ? [["Access-Control-Expose-Headers", "ETag, Age, Date"] as const] : []),
+      ["X-Content-Type-Options", "nosniff"] as const,
+    ],
+  };
+}

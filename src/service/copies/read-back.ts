@@ -1,0 +1,80 @@
+import { randomUUID } from "node:crypto";
+import { ServiceError } from "../../base/errors.ts";
+import { cachedForSeconds } from "../../rotation/rules/policy.ts";
+import type { StaticDocument } from "./documents.ts";
+
+const timeoutMs = 10_000;
+
+/**
+ * Reads documents as relying parties do, but past caches, and compares them byte for byte. Also refuses a Cache-Control by which caches
+ * could keep them for longer than a rotation waits.
+ *
+ * @param base the URL under which they are, with a slash at its end
+ * @throws ServiceError `ERR_NOT_SERVED`
+ */
+export async function readBack(base: string, documents: readonly StaticDocument[]): Promise<void> {
+  await Promise.all(documents.map((document) => readOne(base + document.path, document)));
+}
+
+async function readOne(url: string, { body }: StaticDocument): Promise<void> {
+  const response = await fetch(`${url}?jwksd=${randomUUID()}`, {
+    headers: { "Cache-Control": "no-cache", Pragma: "no-cache" },
+    redirect: "manual",
+    signal: AbortSignal.timeout(timeoutMs),
+  }).catch((error: unknown) => {
+    throw notServed(url, `cannot be read (${reasonOf(error)})`, error);
+  });
+  const read = await bytesOf(response, body.length + 1).catch((error: unknown) => {
+    throw notServed(url, `cannot be read to its end (${reasonOf(error)})`, error);
+  });
+  if (response.status !== 200) throw notServed(url, `answers ${response.status}, and not 200`);
+  if (!Buffer.from(read).equals(body)) throw notServed(url, "does not answer with what was written, yet");
+  const seconds = keptFor(response.headers.get("cache-control") ?? "");
+  if (seconds <= cachedForSeconds.long) return;
+  const kept = Number.isFinite(seconds) ? `for ${seconds} s` : "for as long as they please";
+  throw notServed(
+    url,
+    `has a Cache-Control by which caches may keep it ${kept}, and a rotation waits for ${cachedForSeconds.long} s; let the server send that of the document`,
+  );
+}
+
+/** The body, but no more than `most` bytes of it. */
+async function bytesOf({ body }: Response, most: number): Promise<Uint8Array> {
+  const chunks: Uint8Array[] = [];
+  let length = 0;
+  for await (const chunk of body ?? []) {
+    chunks.push(chunk as Uint8Array);
+    length += (chunk as Uint8Array).length;
+    if (length >= most) break;
+  }
+  return Buffer.concat(chunks);
+}
+
+/** For how long any cache may serve what came with it, in seconds. @see RFC 9111 section 5.2.2; RFC 5861 section 3 */
+function keptFor(cacheControl: string): number {
+  const directives = cacheControl.toLowerCase().split(",");
+  const named = new Map(
+    directives.map((directive) => {
+      const [name = "", value = ""] = directive.trim().split("=", 2);
+      return [name, value.replaceAll('"', "")];
+    }),
+  );
+  if (named.has("no-store") || named.has("no-cache")) return 0;
+  const seconds = (name: string): number | undefined => {
+    const value = named.get(name) ?? "";
+    return /^\d+$/.test(value) ? Number(value) : undefined;
+  };
+  const ages = [seconds("max-age"), seconds("s-maxage")].filter((age) => age !== undefined);
+  // Without them caches guess (RFC 9111 section 4.2.2).
+  if (ages.length === 0) return Infinity;
+  return Math.max(...ages) + (named.has("must-revalidate") ? 0 : (seconds("stale-while-revalidate") ?? 0));
+}
+
+function reasonOf(error: unknown): string {
+  const { cause, name } = error as { readonly name: string; readonly cause?: { readonly code?: string } };
+  return cause?.code ?? name;
+}
+
+function notServed(url: string, what: string, cause?: unknown): ServiceError {
+  return new ServiceError("ERR_NOT_SERVED", `${url} ${what}`, { cause });
+}

@@ -1,0 +1,142 @@
+import { randomUUID } from "node:crypto";
+import { readFile, rename, rm, writeFile } from "node:fs/promises";
+import { dirname } from "node:path";
+import type { JWTPayload } from "jose";
+import { SignJWT } from "jose/jwt/sign";
+import { jwtVerify } from "jose/jwt/verify";
+import { jsonOf } from "../../base/json.ts";
+import type { EncryptionEntry } from "../../keys/keyset/keyset.ts";
+import { type PublicJwk, publicMembers } from "../../keys/jwk/public.ts";
+import { type Owner, servedBy } from "../../rotation/custody/owner.ts";
+import { canonical } from "../../rotation/custody/seal.ts";
+import type { WrappingKeys } from "../../rotation/custody/wrapping.ts";
+import { makeFolder } from "../../library/node/folders.ts";
+import { durationText } from "../../rotation/rules/format.ts";
+import { textHash } from "../../keys/crypto/text-hash.ts";
+import type { PublicKeys } from "./public-keys.ts";
+
+const typ = "jwksd-kept-set+jwt";
+
+/** The last set of a store, for a start without it. */
+export interface KeptSet {
+  readonly keys: PublicKeys;
+  /** When the store was last known to hold these keys, in epoch milliseconds. */
+  readonly at: number;
+}
+
+/** Why a kept set is not used, in words. */
+export class Unusable extends Error {}
+
+/**
+ * Writes the public keys, and a seal over them, their issuer and the time: a JWT with a MAC (`HS256`) under a key that is derived from the
+ * wrapping key. So nobody who can write the file, and has no wrapping key, can have keys of their own published.
+ *
+ * @throws what the file system throws
+ */
+export async function keepSet(
+  file: string,
+  { keys, at }: KeptSet,
+  { issuer, isChosen }: Owner,
+  [{ id, sealKey }]: WrappingKeys,
+): Promise<void> {
+  const jwks = jwksOf(keys);
+  const seal = await new SignJWT({ iss: issuer, chosen: isChosen, at, set: await textHash(canonical(jwks)) })
+    .setProtectedHeader({ alg: "HS256", typ, kid: id })
+    .sign(sealKey);
+  await makeFolder(dirname(file));
+  const draft = `${file}.${randomUUID()}`;
+  try {
+    await writeFile(draft, `${JSON.stringify({ keys: jwks, seal }, undefined, 2)}\n`, { mode: 0o600 });
+    await rename(draft, file);
+  } catch (error) {
+    await rm(draft, { force: true });
+    throw error;
+  }
+}
+
+export interface KeptSetRule {
+  /** Whose keys are wanted. */
+  readonly wanted: Owner;
+  readonly wrappingKeys: WrappingKeys;
+  readonly now: number;
+  readonly maxAgeSeconds: number;
+  readonly clockSkewSeconds: number;
+}
+
+/**
+ * Reads a set that was kept; `undefined` where there is none.
+ *
+ * @throws Unusable it is damaged, not authentic, of another issuer, or too old
+ * @throws what the file system throws
+ */
+export async function readKeptSet(file: string, rule: KeptSetRule): Promise<KeptSet | undefined> {
+  const text = await readFile(file, "utf8").catch((error: NodeJS.ErrnoException) => {
+    if (error.code === "ENOENT" || error.code === "ENOTDIR") return undefined;
+    throw error;
+  });
+  if (text === undefined) return undefined;
+  const { keys, seal } = parse(text);
+  const claims = await verified(seal, rule.wrappingKeys);
+  if (claims["set"] !== (await textHash(canonical(keys))))
+    throw new Unusable("its keys are others than those that were sealed");
+  const { iss, chosen, at } = claims as { iss: string; chosen: boolean; at: number };
+  checkOwner({ issuer: iss, isChosen: chosen }, rule.wanted);
+  checkAge(at, rule);
+  return { keys: publicKeysOf(keys as readonly KeptJwk[]), at };
+}
+
+type KeptJwk = PublicJwk & { readonly kid: string; readonly use: "sig" | "enc"; readonly alg: string };
+
+function jwksOf({ signing, encryption }: PublicKeys): KeptJwk[] {
+  const sig = signing.map(({ keyId, publicKey }) => kept(publicKey, keyId, "sig", "ES256"));
+  const enc = encryption.map(({ keyId, publicKey, alg }) => kept(publicKey as object, keyId, "enc", String(alg)));
+  return [...sig, ...enc];
+}
+
+function kept(publicKey: object, kid: string, use: "sig" | "enc", alg: string): KeptJwk {
+  return { ...publicMembers({ ...publicKey }, `kid ${JSON.stringify(kid)}`), kid, use, alg };
+}
+
+function publicKeysOf(jwks: readonly KeptJwk[]): PublicKeys {
+  const all = jwks.map(({ kid, use, alg, ...publicKey }) => ({ keyId: kid, use, alg, publicKey }));
+  return {
+    signing: all.filter(({ use }) => use === "sig").map(({ keyId, publicKey }) => ({ keyId, publicKey })),
+    encryption: all
+      .filter(({ use }) => use === "enc")
+      .map(({ keyId, alg, publicKey }) => ({ keyId, alg, publicKey }) as EncryptionEntry),
+    // It may be old.
+    isRotating: true,
+  };
+}
+
+function parse(text: string): { readonly keys: readonly unknown[]; readonly seal: string } {
+  const { keys, seal } = Object(jsonOf(text)) as { keys?: unknown; seal?: unknown };
+  if (Array.isArray(keys) && typeof seal === "string") return { keys, seal };
+  throw new Unusable("it is damaged");
+}
+
+async function verified(seal: string, keys: WrappingKeys): Promise<JWTPayload> {
+  for (const { sealKey } of keys) {
+    try {
+      return (await jwtVerify(seal, sealKey, { algorithms: ["HS256"], typ })).payload;
+    } catch {}
+  }
+  throw new Unusable("it was not sealed under a wrapping key that is given");
+}
+
+function checkOwner(found: Owner, wanted: Owner): void {
+  try {
+    servedBy(wanted)(found);
+  } catch {
+    throw new Unusable(`it is of issuer ${JSON.stringify(found.issuer)}`);
+  }
+}
+
+function checkAge(at: number, { now, maxAgeSeconds, clockSkewSeconds }: KeptSetRule): void {
+  if (at > now + clockSkewSeconds * 1000)
+    throw new Unusable(`it is from ${durationText(at - now)} ahead; set the clock`);
+  if (now - at <= maxAgeSeconds * 1000) return;
+  throw new Unusable(
+    `it was up to date ${durationText(now - at)} ago, and ${maxAgeSeconds} s are allowed (--max-kept-set-seconds)`,
+  );
+}

@@ -1,0 +1,69 @@
+import { hostname } from "node:os";
+import type { ManagerEvent } from "../../rotation/manager/types.ts";
+import { printable } from "../../base/printable.ts";
+import type { KeyRecord } from "../../rotation/store/store.ts";
+import type { Logger } from "../config/logger.ts";
+
+/** As a lease can bear it. */
+export function hostName(): string {
+  return printable(hostname()).slice(0, 255).toWellFormed() || "jwksd";
+}
+
+/** Logs what happened to the keys of a manager. @param before the records as they were */
+export function logEvent(event: ManagerEvent, before: readonly KeyRecord[], log: Logger): void {
+  switch (event.type) {
+    case "changed":
+      for (const { type, kid, use, reason } of event.events) {
+        log.info({ kid, use, reason }, `key ${type}`);
+      }
+      if (event.by !== "another") break;
+      for (const { kid, use, state } of event.records) {
+        const isSame = before.some((record) => record.kid === kid && record.state === state);
+        if (!isSame) log.info({ kid, use }, `key ${state}, by another process`);
+      }
+      break;
+    case "failed":
+      log.error(
+        { code: event.error.code, retryInMs: event.retryInMs },
+        `keys cannot be managed, the last good ones stay: ${event.error.message}`,
+      );
+      break;
+    case "fenced":
+      log.error(
+        "the lease of this replica has ended, so the others no longer rely on it: /readyz says 503 until the store is reached again; /jwks is answered all the same",
+      );
+      break;
+    case "unsealed":
+      log.warn(
+        "the store has no seal, since an earlier jwksd made it: whoever can write it can have keys of their own published; seal it with: jwksd keys rewrap",
+      );
+      break;
+    case "held-back":
+      log.error(
+        { kid: event.kid, code: event.error.code },
+        `the next key cannot sign, the active one stays: ${event.error.message}`,
+      );
+      break;
+    case "unopened":
+      log.error(
+        { kid: event.kid, code: event.error.code },
+        `the active key cannot be opened here, and is published all the same: ${event.error.message}`,
+      );
+      break;
+    case "destroyed":
+      if (event.error === undefined) log.info({ kid: event.kid, uri: event.uri }, "key destroyed where it was made");
+      else {
+        log.error(
+          { kid: event.kid, uri: event.uri, code: event.error.code },
+          `a key that is gone could not be destroyed where it was made: ${event.error.message}`,
+        );
+      }
+      break;
+    case "orphaned":
+      if (event.isDestroyed) log.info({ uri: event.uri }, "a key was made that was not needed, and destroyed again");
+      else log.warn({ uri: event.uri }, "a key was made that could not be recorded or was not needed; nothing uses it");
+      break;
+    case "recovered":
+      log.info("keys are managed again");
+  }
+}

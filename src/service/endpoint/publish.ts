@@ -1,0 +1,221 @@
+import { serial } from "../../base/async.ts";
+import { ServiceError, StateError } from "../../base/errors.ts";
+import { type Copy, manageKeys } from "../../rotation/manager/manager.ts";
+import { servedBy } from "../../rotation/custody/owner.ts";
+import type { KeySink, ManagerEvent } from "../../rotation/manager/types.ts";
+import { whyLeft } from "../copies/changed.ts";
+import { type Publication, baseOf, pathsOf, publicationOf } from "../copies/documents.ts";
+import { type Published, createCopyWriter } from "../copies/publisher.ts";
+import { runPurge } from "../copies/purge.ts";
+import type { KeyRecord } from "../../rotation/store/store.ts";
+import type { Logger } from "../config/logger.ts";
+import { logEvent } from "./manager-events.ts";
+import { openManaged } from "../config/open-store.ts";
+import {
+  type PublicKeys,
+  keyPathsOf,
+  listedKeys,
+  loadPublicKeys,
+  publicHalves,
+  toKeysets,
+  together,
+} from "./public-keys.ts";
+import { placeOf, targetOf } from "./publish-target.ts";
+import type { Settings } from "../config/setting-definitions.ts";
+import { signersOf } from "../config/signers.ts";
+import { every, fingerprint, watchPaths } from "../config/watch.ts";
+
+/** How often documents are made anew: a target may be away for a while, and encryption keys of files come to their end. */
+const everyMs = 10_000;
+
+export interface PublishOptions {
+  /** A folder, or `s3://BUCKET/PREFIX`. */
+  readonly target: string;
+  /** Default: the issuer. */
+  readonly verifyUrl?: string | undefined;
+  readonly purgeCommand?: string | undefined;
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  readonly onPublished: (published: Published) => void;
+  /** Is told of each failure. It is tried again. */
+  readonly onFailure: (error: unknown) => void;
+}
+
+/** A running `jwksd publish`. */
+export type Publishing = Awaited<ReturnType<typeof startPublishing>>;
+
+/**
+ * Publishes the keys of a configuration to a target, and goes on when they change.
+ *
+ * @throws ConfigError `ERR_OPTION_INVALID`; ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`; and what `startService` throws
+ */
+export async function startPublishing(settings: Settings, options: PublishOptions, log: Logger) {
+  const { environment, purgeCommand, onPublished, onFailure } = options;
+  const place = await placeOf(settings);
+  const target = targetOf(options.target, place, settings, environment);
+  const urls = pathsOf(place).map((path) => baseOf(place.issuer) + path);
+  const verifyUrl = options.verifyUrl ?? place.issuer;
+  const purge = purgeCommand === undefined ? undefined : () => runPurge(purgeCommand, urls, environment);
+  const writeCopy = createCopyWriter({ target, verifyUrl, purge, onPublished });
+
+  let managed: PublicKeys | undefined;
+  let files: PublicKeys;
+  let done: Publication | undefined;
+  const inTurn = serial();
+
+  const newest = (): Promise<Publication> => {
+    const keys = together(managed, files);
+    return publicationOf(toKeysets(keys), place, keys.isRotating || settings.rotationMode);
+  };
+  const publish = (): Promise<void> =>
+    inTurn(async () => {
+      const publication = await newest();
+      await writeCopy(publication);
+      done = publication;
+    });
+  const load = async (): Promise<void> => {
+    files = await loadPublicKeys(settings, log);
+  };
+
+  // Before the keys are read, so that an older set never takes the place of a newer one.
+  await target.open();
+  const paths = keyPathsOf(settings);
+  let managing: Awaited<ReturnType<typeof startCopyManager>> | undefined;
+  const baseline = await fingerprint(paths);
+  try {
+    await load();
+    if (settings.keys === undefined) {
+      const update: KeySink["update"] = async (keysets, { isRotating }) => {
+        managed = publicHalves(keysets, isRotating);
+        await publish();
+      };
+      const there = await target.content(pathsOf(place)[0] as string);
+      managing = await startCopyManager(settings, { name: target.name, update }, there, onFailure, log);
+    }
+  } catch (error) {
+    await target.close();
+    throw error;
+  }
+
+  /** Publishes what has changed but for the keys of the manager, which tries those again by itself. */
+  const refresh = async (): Promise<void> => {
+    if (managing?.manager.isAcknowledged === false || isSame(await newest(), done)) return;
+    await managing?.manager.look();
+    await publish();
+  };
+  /** Writes again what somebody else has changed or taken away since it was published. */
+  const mend = async (): Promise<void> => {
+    const publication = done;
+    const changed = publication === undefined ? [] : await target.changed(publication);
+    if (publication === undefined || changed.length === 0) return;
+    // Asked after the look, the store knows whatever another publisher of it may have written.
+    await managing?.manager.look();
+    await inTurn(async () => {
+      if (!isSame(await newest(), publication)) return;
+      const known = new Set([...(managing?.manager.records ?? []), ...listedKeys(files)].map(({ kid }) => kid));
+      for (const change of changed) {
+        const why = whyLeft(change, publication, (kid) => known.has(kid));
+        if (why !== undefined) {
+          throw new ServiceError(
+            "ERR_TARGET",
+            `somebody else has written ${change.path} of ${target.name}, with ${why}, and it is left as it is; let one configuration of jwksd publish write there, and nothing else`,
+          );
+        }
+      }
+      const paths = changed.map(({ path }) => path).join(", ");
+      log.warn(`somebody else has changed ${target.name}, and it is written again: ${paths}`);
+      done = undefined;
+      await writeCopy(publication, changed);
+      done = publication;
+    });
+  };
+  const turn = (): Promise<void> => mend().catch(onFailure).then(refresh);
+  const reload = (): Promise<void> => load().then(turn);
+  const timer = every(everyMs, () => turn().catch(onFailure));
+  const watch = watchPaths(paths, baseline, () => reload().catch(onFailure));
+  await refresh().catch(onFailure);
+  return {
+    /** What the target is called, among replicas as well. */
+    target: target.name,
+    place,
+    /** Whether the newest keys are published and were read back, and the other replicas know. */
+    get isDone() {
+      return done !== undefined && managing?.manager.isAcknowledged !== false;
+    },
+    /** Reads the key files again. */
+    reload: () => reload().catch(onFailure),
+    async stop(): Promise<void> {
+      watch.stop();
+      timer.stop();
+      await inTurn(async () => {});
+      await managing?.stop();
+      await target.close();
+    },
+  };
+}
+
+const textOf = ({ documents }: Publication): string =>
+  JSON.stringify(documents.map((document) => ({ ...document, body: Buffer.from(document.body).toString() })));
+
+/** Documents come with header fields, so both modes differ. */
+function isSame(publication: Publication, other: Publication | undefined): boolean {
+  return other !== undefined && textOf(publication) === textOf(other);
+}
+
+/**
+ * A set with keys that the store has never had is that of another store, of a newer one, or was made by hand. To replace it would fail
+ * the tokens of those keys.
+ *
+ * @throws StateError `ERR_KID_UNMANAGED`
+ */
+function checkOurs(there: Uint8Array | undefined, records: readonly KeyRecord[], name: string): void {
+  const known = new Set(records.map(({ kid }) => kid));
+  const unknown = signingKidsOf(there).find((kid) => !known.has(kid));
+  if (unknown === undefined) return;
+  throw new StateError(
+    "ERR_KID_UNMANAGED",
+    `${name} holds the signing key ${JSON.stringify(unknown)}, which this store has never had, and nothing was written; give the right store, or take over the key (jwksd keys import), or remove the JWK Set there if no token of that key is in use`,
+  );
+}
+
+/** Those of no JWK Set are none. */
+function signingKidsOf(body: Uint8Array | undefined): string[] {
+  try {
+    const { keys } = JSON.parse(Buffer.from(body ?? []).toString()) as { keys: { kid: string; use?: string }[] };
+    return keys.filter(({ use = "sig" }) => use === "sig").map(({ kid }) => kid);
+  } catch {
+    return [];
+  }
+}
+
+/** Manages the keys of a store for a copy of the documents. @param there the JWK Set that the copy has now */
+async function startCopyManager(
+  settings: Settings,
+  copy: Copy,
+  there: Uint8Array | undefined,
+  onFailure: PublishOptions["onFailure"],
+  log: Logger,
+) {
+  const signers = await signersOf(settings, log);
+  const { vault, policy } = await openManaged(settings, log, { create: true, ownerRule: servedBy });
+  let known: readonly KeyRecord[] = [];
+  const onEvent = (event: ManagerEvent): void => {
+    if (event.type === "failed") onFailure(event.error);
+    else logEvent(event, known, log);
+    if (event.type === "changed") known = event.records;
+  };
+  try {
+    checkOurs(there, (await vault.store.load()).records, copy.name);
+    const manager = await manageKeys(vault, { policy, ...signers, copy, onEvent });
+    known = manager.records;
+    return {
+      manager,
+      async stop(): Promise<void> {
+        await manager.close();
+        await vault.store.close();
+      },
+    };
+  } catch (error) {
+    await vault.store.close();
+    throw error;
+  }
+}

@@ -1,0 +1,186 @@
+import { dirname, join } from "node:path";
+import { systemClock } from "../../base/clock.ts";
+import { StoreError } from "../../base/errors.ts";
+import type { KeyManager } from "../../rotation/manager/types.ts";
+import { manageKeys } from "../../rotation/manager/manager.ts";
+import { servedBy } from "../../rotation/custody/owner.ts";
+import type { Metric } from "../../base/metrics.ts";
+import { type KnownKeys, knownError } from "../admin/known.ts";
+import { cachedForSeconds } from "../../rotation/rules/policy.ts";
+import type { KeyRecord } from "../../rotation/store/store.ts";
+import { type KeptSet, Unusable, keepSet, readKeptSet } from "./kept-set.ts";
+import type { Logger } from "../config/logger.ts";
+import { hostName, logEvent } from "./manager-events.ts";
+import { createSigningKeys, type SigningKeys } from "../signing/signing-keys.ts";
+import { healthAfter, healthy } from "./manager-health.ts";
+import { openManaged, ownerOf, policyOf, storePath, wrappingKeysOf } from "../config/open-store.ts";
+import { type PublicKeys, publicHalves } from "./public-keys.ts";
+import { createSetKeeper } from "./set-keeper.ts";
+import type { Settings } from "../config/setting-definitions.ts";
+import { signersOf } from "../config/signers.ts";
+import { hasSockets } from "./sign-sockets.ts";
+import { startWithoutStore } from "./start-without-store.ts";
+import { type WatchedStore, watchedStore } from "./watched-store.ts";
+
+/** Keys that a manager of this process drives through their lives. */
+export interface ManagedKeys {
+  /** As they were when it started. */
+  readonly keys: PublicKeys;
+  /** Why the other replicas do not rely on this process, so that it should get no requests; `undefined` where they do. */
+  notReady(): string | undefined;
+  /** See `KeyManager`; none before the store was reached. */
+  metrics(): readonly Metric[];
+  /** For those who sign through this process; `undefined` where nobody does. */
+  readonly signing: SigningKeys | undefined;
+  /** For the status of the service. */
+  known(): KnownKeys;
+  /** Looks at the store for what the other replicas have told it. */
+  look(): Promise<void>;
+  /** Calls back with the keys as they are, and with every change from now on. */
+  follow(update: (keys: PublicKeys) => Promise<void>): Promise<void>;
+  /** Remembers where they are served, for commands that are given no issuer. */
+  servedAs(issuer: string): Promise<void>;
+  stop(): Promise<void>;
+}
+
+/**
+ * Starts to manage the keys of a configuration. Without its store it publishes the last set that was kept, if that may be used.
+ *
+ * @throws see `openManaged` and `createKeyManager`
+ */
+export async function startManagedKeys(settings: Settings, log: Logger): Promise<ManagedKeys> {
+  const start = (): Promise<ManagedKeys> => runManager(settings, log);
+  try {
+    return await start();
+  } catch (error) {
+    if (!(error instanceof StoreError) || error.code !== "ERR_STORE_UNAVAILABLE") throw error;
+    const kept = await keptSetOf(settings, log, error);
+    if (kept === undefined) throw error;
+    log.error(
+      { code: error.code, of: new Date(kept.at).toISOString() },
+      `the store is out of reach, so the last set that was kept is published, nothing is signed, and the store is tried again: ${error.message}`,
+    );
+    const outage = knownError(error, systemClock.now());
+    const signs = hasSockets(settings);
+    return startWithoutStore(kept, start, { log, isReady: settings.readyWithoutStore, signs, outage });
+  }
+}
+
+/** @throws StoreError the outage, and why the kept set is not used */
+async function keptSetOf(settings: Settings, log: Logger, outage: StoreError): Promise<KeptSet | undefined> {
+  const { clockSkewSeconds } = policyOf(settings);
+  const maxAgeSeconds = maxKeptSetSeconds(settings);
+  const wrappingKeys = maxAgeSeconds === 0 ? undefined : await wrappingKeysOf(settings, log);
+  if (wrappingKeys === undefined) return undefined;
+  const file = keptSetPath(settings);
+  const rule = { wanted: ownerOf(settings), wrappingKeys, now: systemClock.now(), maxAgeSeconds, clockSkewSeconds };
+  return readKeptSet(file, rule).catch((error: Error) => {
+    const why = error instanceof Unusable ? error.message : `it cannot be read (${(error as { code?: string }).code})`;
+    throw new StoreError(outage.code, `${outage.message}; the set kept in ${file} is not used: ${why}`, {
+      cause: outage,
+    });
+  });
+}
+
+function keptSetPath(settings: Settings): string {
+  const store = storePath(settings);
+  return join(store === undefined ? settings.data : dirname(store), "last-set.json");
+}
+
+/**
+ * By default, for as long as no key can sign that the set lacks, unless an operator forced it: a key that was announced after the set was
+ * up to date does not sign before, and what caches hold of the set has expired by then.
+ */
+function maxKeptSetSeconds(settings: Settings): number {
+  const { announceForSeconds, clockSkewSeconds } = policyOf(settings);
+  return settings.maxKeptSetSeconds ?? Math.max(announceForSeconds - cachedForSeconds.rotation - clockSkewSeconds, 0);
+}
+
+async function runManager(settings: Settings, log: Logger): Promise<ManagedKeys> {
+  const signers = await signersOf(settings, log);
+  let watch: WatchedStore | undefined;
+  const { vault, policy, wrappingKeys } = await openManaged(settings, log, {
+    create: true,
+    ownerRule: servedBy,
+    watched: (store) => (watch = watchedStore(store, systemClock)).store,
+  });
+  const { store } = vault;
+  const signs = hasSockets(settings);
+  let manager: KeyManager;
+  let known: readonly KeyRecord[] = [];
+  let health = healthy;
+  try {
+    manager = await manageKeys(vault, {
+      policy,
+      ...signers,
+      signs,
+      replicaName: settings.replicaName ?? hostName(),
+      onEvent: (event) => {
+        const before = known;
+        // Before it is logged, because whoever watches the log looks at it then.
+        health = healthAfter(health, event, systemClock.now());
+        if (event.type === "changed") known = event.records;
+        logEvent(event, before, log);
+      },
+    });
+  } catch (error) {
+    await store.close();
+    throw error;
+  }
+  known = manager.records;
+  const file = keptSetPath(settings);
+  const keeper = createSetKeeper(
+    file,
+    (set) => keepSet(file, set, vault.owner, wrappingKeys),
+    () => health.failure === undefined && manager.isReady,
+    { log },
+  );
+  const { jwksRotationActive, maxTokenLifetimeSeconds, checkMaySign, ...keysets } = manager.options;
+  const records = (): readonly KeyRecord[] => manager.records;
+  const signing = signs
+    ? await createSigningKeys(keysets.keyset, { maxTokenLifetimeSeconds, checkMaySign, records, clock: systemClock })
+    : undefined;
+  return {
+    keys: publicHalves(keysets, jwksRotationActive()),
+    notReady() {
+      if (manager.isReady || settings.readyWithoutStore) return undefined;
+      const why = health.failure === undefined ? "" : `; the last failure is ${health.failure.code}`;
+      return `the other replicas do not rely on this one: its lease has ended, or it does not publish the keys of the store yet${why}`;
+    },
+    metrics: () => [...manager.metrics(), ...(signing?.metrics() ?? [])],
+    signing,
+    known: () => ({
+      manager: {
+        policy,
+        records: manager.records,
+        health,
+        store: watch?.seen() ?? { audit: [] },
+        isVerified: vault.isVerified,
+      },
+    }),
+    look: async () => watch?.look(),
+    async follow(update) {
+      await manager.attach({
+        async update(keysets, { isRotating }) {
+          const keys = publicHalves(keysets, isRotating);
+          await update(keys);
+          // Nothing is signed with a key before it is published.
+          await signing?.update(keysets.keyset);
+          if (maxKeptSetSeconds(settings) > 0) keeper.keep(keys);
+        },
+      });
+      await keeper.written();
+    },
+    async servedAs(issuer) {
+      await vault.noteIssuer(issuer).catch((error: unknown) => {
+        const { code, message } = error as { readonly code?: string; readonly message: string };
+        log.warn({ code }, `the issuer could not be noted in the store; give it to commands with --issuer: ${message}`);
+      });
+    },
+    async stop() {
+      await keeper.stop();
+      await manager.close();
+      await store.close();
+    },
+  };
+}

@@ -1,0 +1,212 @@
+import { serial } from "../../base/async.ts";
+import { systemClock } from "../../base/clock.ts";
+import { checkKeyset } from "../../keys/keyset/keyset.ts";
+import { missingMembers } from "../../library/provider/discovery.ts";
+import { locate } from "../../library/provider/paths.ts";
+import { sumMetrics } from "../../base/metrics.ts";
+import packageJson from "../../../package.json" with { type: "json" };
+import { type AdminPaths, healthPage, startAdmin } from "../admin/admin.ts";
+import { type Overload, logOverload } from "../listen/connections.ts";
+import type { Logger } from "../config/logger.ts";
+import { metricsPage } from "../admin/metrics-page.ts";
+import { issuerOf, urlHost } from "../config/issuer.ts";
+import { readPlace } from "./place.ts";
+import { type Publisher, startPublisher } from "./publisher.ts";
+import { serviceMetrics } from "../admin/service-metrics.ts";
+import { readSockets, startSignSockets } from "./sign-sockets.ts";
+import { createStatusPage } from "../admin/page/status-page.ts";
+import { policyOf } from "../config/open-store.ts";
+import { startManagedKeys } from "./run-manager.ts";
+import { recentEvents } from "./recent-events.ts";
+import { type KnownError, knownError } from "../admin/known.ts";
+import { type Status, statusOf } from "../admin/status.ts";
+import { type PublicKeys, keyPathsOf, listedKeys, loadPublicKeys, toKeysets, together } from "./public-keys.ts";
+import type { Settings } from "../config/setting-definitions.ts";
+import { fingerprint, watchPaths } from "../config/watch.ts";
+import { startWorkers } from "./workers.ts";
+
+/** A running `jwksd serve`. */
+export interface Service {
+  /** URL of the JWK Set on this machine. */
+  readonly url: string;
+  /** URL of the JWK Set as relying parties know it. */
+  readonly jwksUri: string;
+  /** The active kid first. */
+  readonly kids: readonly string[];
+  /** URL of the admin address; `undefined` when it is off. */
+  readonly adminUrl: string | undefined;
+  /** What it knows of itself. Looks at the store first, unless that was done within 2 s. */
+  status(): Promise<Status>;
+  /** Reads the key files again. Resolves to `false` if they are bad: that is logged, and the old keys stay in use. */
+  reload(): Promise<boolean>;
+  /** Stops accepting, answers requests under way, and resolves within 16 seconds. */
+  stop(): Promise<void>;
+}
+
+/**
+ * Starts the service. The caller handles signals.
+ *
+ * @throws ServiceError `ERR_FILE_UNREADABLE`, `ERR_FILE_UNWRITABLE`, `ERR_NO_KEY_FILES`, `ERR_LISTEN`, `ERR_WORKER`
+ * @throws ConfigError, KeyMaterialError see `createProvider`
+ * @throws ConfigError `ERR_CONFIG_FORMAT`, `ERR_METADATA_RESERVED` for the metadata file
+ * @throws ConfigError `ERR_CONFIG_FORMAT`, `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` for the file of sign sockets
+ * @throws ConfigError, StoreError see `createKeyManager`
+ */
+export async function startService(settings: Settings, givenLog: Logger): Promise<Service> {
+  const recent = recentEvents(givenLog, systemClock);
+  const { log } = recent;
+  // First, so that a wrong setting leaves no files behind.
+  const { host, port, rotationMode, mountPrefix, jwksPath } = settings;
+  locate(issuerOf(settings, port), mountPrefix, jwksPath, { discovery: !settings.noDiscovery });
+  const sockets = await readSockets(settings);
+  const place = await readPlace(settings);
+  if (settings.issuer === undefined && /^(0\.0\.0\.0|::)$/.test(host)) {
+    log.warn(
+      "no issuer is set, so the discovery document names localhost, which only this machine can use; set --issuer",
+    );
+  }
+  const paths = keyPathsOf(settings);
+  // Before the files are read, so that no change is missed.
+  const baseline = await fingerprint(paths);
+  let files = await loadPublicKeys(settings, log);
+  /** What has started, in the order in which it stops. */
+  const stops: (() => Promise<void> | void)[] = [];
+  const stopAll = async (): Promise<void> => {
+    for (const stop of stops) await stop();
+  };
+  const orStop = <T>(start: Promise<T>): Promise<T> =>
+    start.catch(async (error: unknown) => {
+      await stopAll();
+      throw error;
+    });
+
+  const managed = settings.keys === undefined ? await startManagedKeys(settings, log) : undefined;
+  if (managed !== undefined) stops.push(() => managed.stop());
+  let managedKeys = managed?.keys;
+  let keys = together(managedKeys, files);
+  // No more than these, because workers get them, and have no secrets.
+  const options = { ...place, host, port, rotationMode };
+  const publisher: Publisher = await orStop(
+    settings.workers === 1
+      ? startPublisher(options, keys, (overload) => logOverload(log, overload))
+      : startWorkers(settings.workers, options, keys, log),
+  );
+  stops.push(publisher.stop);
+  let refused: KnownError | undefined;
+  let phase: "starting" | "running" | "stopping" = "starting";
+  const notReady = (): string | undefined => (phase === "running" ? managed?.notReady() : `it is ${phase}`);
+  const status = async (): Promise<Status> => {
+    await managed?.look();
+    return statusOf({
+      now: systemClock.now(),
+      phase,
+      issuer: issuerOf(settings, publisher.port),
+      jwksUri: publisher.jwksUri,
+      pid: process.pid,
+      notReady: notReady(),
+      isShortBySetting: rotationMode,
+      isShort: keys.isRotating,
+      published: listedKeys(keys),
+      ...managed?.known(),
+      refused,
+      events: recent.events(),
+    });
+  };
+
+  const metrics = metricsPage(async () => {
+    const facts = { version: packageJson.version, workers: settings.workers, isRefused: refused !== undefined };
+    const own = serviceMetrics({ ...facts, status: await status(), now: systemClock.now() });
+    const all = sumMetrics([own, managed?.metrics() ?? [], await publisher.metrics()]);
+    return [...all, ...(await publisher.processMetrics())];
+  });
+  const url = `http://${urlHost(host)}:${publisher.port}${new URL(publisher.jwksUri).pathname}`;
+  const { page, live } = createStatusPage(status, url);
+  const health = { "/livez": healthPage(() => undefined), "/readyz": healthPage(notReady) };
+  const served = { pages: { "/": page, "/metrics": metrics, ...health }, streams: { "/events": live.open } };
+  const admin = await orStop(
+    startAdminAt(settings.admin, served, (overload) => logOverload(log, overload, { admin: settings.admin })),
+  );
+  stops.push(live.close);
+  if (admin !== undefined) stops.push(admin.stop);
+  recent.watch(live.touch);
+
+  const kids = (): string[] => keys.signing.map(({ keyId }) => keyId);
+  // One change after the other, so that none undoes a newer one.
+  const inTurn = serial();
+  const change = async (nextManaged: PublicKeys | undefined, nextFiles: PublicKeys): Promise<void> => {
+    const all = together(nextManaged, nextFiles);
+    const { keyset, encryptionKeyset } = toKeysets(all);
+    // Each part was checked alone, but both together may break a rule.
+    await checkKeyset(keyset, encryptionKeyset);
+    await publisher.update(all);
+    [managedKeys, files, keys] = [nextManaged, nextFiles, all];
+  };
+  const reload = (): Promise<boolean> =>
+    inTurn(async () => {
+      try {
+        await change(managedKeys, await loadPublicKeys(settings, log));
+        refused = undefined;
+        log.info({ kids: kids(), encryptionKeys: keys.encryption.length }, "keys reloaded");
+        return true;
+      } catch (error) {
+        refused = knownError(error, systemClock.now());
+        log.error({ code: refused.code }, `new keys refused, the old ones stay in use: ${refused.message}`);
+        return false;
+      }
+    });
+  if (managed !== undefined) await orStop(managed.follow((next) => inTurn(() => change(next, files))));
+  const issuer = issuerOf(settings, publisher.port);
+  await managed?.servedAs(issuer);
+  if (managed?.signing !== undefined) {
+    const { maxTokenLifetimeSeconds } = policyOf(settings);
+    const signing = { issuer, keys: managed.signing, maxTokenLifetimeSeconds, log };
+    stops.unshift(await orStop(startSignSockets(sockets, signing)));
+  }
+  const watch = watchPaths(paths, baseline, reload);
+  phase = "running";
+
+  const missing = place.discovery ? missingMembers(place.metadata ?? {}) : [];
+  if (missing.length > 0) {
+    log.info(
+      { missing },
+      "the discovery document lacks members that clients need (verifiers do not): add them with --metadata FILE, or let your provider serve its own with --no-discovery",
+    );
+  }
+  log.info(
+    {
+      jwksUri: publisher.jwksUri,
+      port: publisher.port,
+      admin: admin?.url,
+      kids: kids(),
+      workers: settings.workers,
+      pid: process.pid,
+    },
+    "started",
+  );
+  return {
+    url,
+    jwksUri: publisher.jwksUri,
+    get kids() {
+      return kids();
+    },
+    adminUrl: admin?.url,
+    status,
+    reload,
+    async stop() {
+      phase = "stopping";
+      log.info("stopping");
+      watch.stop();
+      await inTurn(async () => {});
+      await stopAll();
+      log.info("stopped");
+    },
+  };
+}
+
+async function startAdminAt(address: string, paths: AdminPaths, onOverload: (overload: Overload) => void) {
+  if (address === "off") return undefined;
+  const separator = address.lastIndexOf(":");
+  const host = address.slice(0, separator).replace(/^\[(.*)\]$/, "$1");
+  const server = await startAdmin({ host, port: Number(address.slice(separator + 1)) }, paths, onOverload);
+  return { url: `http://${urlHost(host)}:${server.port}`, stop: server.stop };
+}

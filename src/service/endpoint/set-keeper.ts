@@ -1,0 +1,60 @@
+import { serial } from "../../base/async.ts";
+import { type Clock, systemClock } from "../../base/clock.ts";
+import type { KeptSet } from "./kept-set.ts";
+import type { Logger } from "../config/logger.ts";
+import type { PublicKeys } from "./public-keys.ts";
+
+const everyMs = 60_000;
+
+/**
+ * Keeps the newest set in a file, and notes every minute that it still is the newest. A file that cannot be written is logged, and stops
+ * nothing.
+ *
+ * @param write writes the set to the file
+ * @param isConfirmed whether the store says now that the set is the newest
+ */
+export function createSetKeeper(
+  file: string,
+  write: (set: KeptSet) => Promise<void>,
+  isConfirmed: () => boolean,
+  { log, clock = systemClock }: { readonly log: Pick<Logger, "warn">; readonly clock?: Clock | undefined },
+) {
+  const inTurn = serial();
+  let newest: PublicKeys | undefined;
+  let isWarned = false;
+  let cancelTimer: (() => void) | undefined;
+
+  async function writeNow(): Promise<void> {
+    cancelTimer?.();
+    cancelTimer = clock.setTimer(wake, everyMs);
+    if (newest === undefined || !isConfirmed()) return;
+    try {
+      await write({ keys: newest, at: clock.now() });
+      isWarned = false;
+    } catch (error) {
+      const { code, message } = error as { readonly code?: string; readonly message: string };
+      if (!isWarned)
+        log.warn(
+          { file, code },
+          `the set cannot be kept for a start without the store (--data, --max-kept-set-seconds): ${message}`,
+        );
+      isWarned = true;
+    }
+  }
+  const wake = (): void => void inTurn(writeNow);
+  const written = (): Promise<void> => inTurn(async () => {});
+
+  return {
+    keep(keys: PublicKeys): void {
+      newest = keys;
+      wake();
+    },
+    /** Resolves when what was to be kept has been written, or could not be. */
+    written,
+    async stop(): Promise<void> {
+      // What is under way sets a timer.
+      await written();
+      cancelTimer?.();
+    },
+  };
+}

@@ -1,0 +1,145 @@
+import { createHash, createPublicKey } from "node:crypto";
+import { systemClock } from "../../base/clock.ts";
+import { ConfigError, KeyMaterialError } from "../../base/errors.ts";
+import { createAudit } from "../signing/audit.ts";
+import { type SignOf, signHandler } from "../signing/handler.ts";
+import { type FormerKey, createKubernetesSigner } from "../kubernetes/kubernetes.ts";
+import type { SigningKeys } from "../signing/signing-keys.ts";
+import { type SignSocket, checkAddress, checkSockets, hostAndPort } from "../signing/sockets.ts";
+import { logOverload } from "../listen/connections.ts";
+import { type RunningServer, startHttpServer } from "../listen/http-server.ts";
+import { readJsonObject } from "../config/json-file.ts";
+import type { Logger } from "../config/logger.ts";
+import { readMutualTls, readText, tlsFiles } from "../listen/mutual-tls.ts";
+import { policyOf } from "../config/open-store.ts";
+import type { Settings } from "../config/setting-definitions.ts";
+import { listenOnSocket } from "../listen/unix-socket.ts";
+import { fingerprint, watchPaths } from "../config/watch.ts";
+
+/** Each needs a file descriptor, of which a process often has 1,024. */
+const maxConnections = 512;
+
+const usual = { mode: 0o600, policy: {}, protocol: "http", formerKeys: [] } as const;
+
+type SocketSettings = Pick<Settings, "signSocket" | "signAddress" | "signTls" | "signConfig">;
+
+/** Whether others sign through this process. */
+export function hasSockets({ signSocket, signAddress, signConfig }: SocketSettings): boolean {
+  return [signSocket, signAddress, signConfig].some((setting) => setting !== undefined);
+}
+
+/** @throws ConfigError `ERR_CONFIG_FORMAT`, `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` */
+export async function readSockets(settings: Settings): Promise<readonly SignSocket[]> {
+  const { signSocket, signAddress, signTls: tls, signConfig } = settings;
+  if (signAddress !== undefined) checkAddress(signAddress, "--sign-address", tls);
+  else if (tls !== undefined) throw new ConfigError("ERR_OPTION_INVALID", "--sign-tls is for --sign-address; set both");
+  const given: readonly SignSocket[] = [
+    ...(signSocket === undefined ? [] : [{ address: signSocket, ...usual }]),
+    ...(signAddress === undefined ? [] : [{ address: signAddress, tls, ...usual }]),
+  ];
+  if (signConfig === undefined) return given;
+  const members = await readJsonObject(signConfig, "the file of sign sockets");
+  return [...given, ...checkSockets(members, signConfig, policyOf(settings).maxTokenLifetimeSeconds)];
+}
+
+/** What sockets sign with, and whom they tell. */
+interface Signing {
+  readonly issuer: string;
+  readonly keys: SigningKeys;
+  readonly maxTokenLifetimeSeconds: number;
+  readonly log: Logger;
+}
+
+/**
+ * Opens the sockets where others get tokens signed.
+ *
+ * @returns stops accepting, and answers requests under way
+ * @throws ServiceError `ERR_LISTEN`, `ERR_FILE_UNREADABLE`
+ * @throws KeyMaterialError `ERR_KEY_FORMAT`
+ */
+export async function startSignSockets(sockets: readonly SignSocket[], signing: Signing): Promise<() => Promise<void>> {
+  const ends: (() => Promise<void>)[] = [];
+  const stop = async (): Promise<void> => void (await Promise.all(ends.map((end) => end())));
+  try {
+    for (const socket of sockets) {
+      const { address, protocol } = socket;
+      ends.push(
+        await (protocol === "kubernetes" ? startKubernetes : startHttp)(socket, signOf(socket, signing), signing),
+      );
+      signing.log.info({ socket: address, protocol }, "signs");
+    }
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+  return stop;
+}
+
+function signOf({ address, policy }: SignSocket, { issuer, keys, log }: Signing): SignOf {
+  const audit = createAudit(systemClock, (counts) => log.info({ socket: address, ...counts }, "tokens signed"));
+  return { issuer, keys, policy, audit, clock: systemClock };
+}
+
+async function startHttp(
+  { address, tls: folder, mode, group }: SignSocket,
+  sign: SignOf,
+  { log }: Signing,
+): Promise<() => Promise<void>> {
+  const handle = signHandler(sign);
+  const start = (where: Parameters<typeof startHttpServer>[0]): Promise<RunningServer> =>
+    startHttpServer(where, () => handle, {
+      maxConnections,
+      takesRepeats: true,
+      onOverload: (overload) => logOverload(log, overload, { socket: address }),
+    });
+  const hostPort = hostAndPort(address);
+  if (folder === undefined || hostPort === undefined) {
+    const server = await start({ path: address, mode, group });
+    return () => server.stop().finally(sign.audit.end);
+  }
+  // Before the files are read, so that no change is missed.
+  const baseline = await fingerprint(tlsFiles(folder));
+  const server = await start({ ...hostPort, tls: await readMutualTls(folder) });
+  const watch = watchPaths(tlsFiles(folder), baseline, async () => {
+    try {
+      server.renew(await readMutualTls(folder));
+      log.info({ socket: address }, "certificates reloaded");
+    } catch (error) {
+      log.error({ socket: address }, `new certificates refused, the old ones stay in use: ${(error as Error).message}`);
+    }
+  });
+  return () => {
+    watch.stop();
+    return server.stop().finally(sign.audit.end);
+  };
+}
+
+async function startKubernetes(
+  { address: path, mode, group, formerKeys }: SignSocket,
+  sign: SignOf,
+  { maxTokenLifetimeSeconds }: Signing,
+): Promise<() => Promise<void>> {
+  const maxLifetimeSeconds = sign.policy.maxLifetimeSeconds ?? maxTokenLifetimeSeconds;
+  const { server, stop } = createKubernetesSigner(sign, maxLifetimeSeconds, await readFormerKeys(formerKeys));
+  await listenOnSocket(server, { path, mode, group });
+  return () => stop().finally(sign.audit.end);
+}
+
+/** The kid is that of Kubernetes: the SHA-256 of the key in base64url. */
+function readFormerKeys(files: readonly string[]): Promise<FormerKey[]> {
+  return Promise.all(
+    files.map(async (file) => {
+      const text = await readText(file);
+      if (!text.includes("-----BEGIN PUBLIC KEY-----")) throw noPublicKey(file);
+      try {
+        const spki = createPublicKey(text).export({ type: "spki", format: "der" });
+        return { kid: createHash("sha256").update(spki).digest("base64url"), spki };
+      } catch {
+        throw noPublicKey(file);
+      }
+    }),
+  );
+}
+
+const noPublicKey = (file: string): KeyMaterialError =>
+  new KeyMaterialError("ERR_KEY_FORMAT", `${file} is no public key in PEM ("BEGIN PUBLIC KEY")`);

@@ -1,0 +1,125 @@
+import { type Clock, monotonicNow, systemClock } from "../../base/clock.ts";
+import { StateError } from "../../base/errors.ts";
+import { readKeyset } from "../../library/node/key-files.ts";
+import { createProvider } from "../../library/provider/provider.ts";
+import { clocksDiffer } from "../../rotation/manager/clocks.ts";
+import { type Keyring, createKeyring } from "../../rotation/manager/keyring.ts";
+import { fenced } from "../../rotation/manager/replica.ts";
+import { signWithinSeconds } from "../../rotation/rules/policy.ts";
+import { activeKey } from "../../rotation/rules/records.ts";
+import type { Owner } from "../../rotation/custody/owner.ts";
+import type { Signer } from "../../keys/signer/signer.ts";
+import { sqliteStore } from "../../rotation/store/sqlite/sqlite.ts";
+import type { Claims, SignOptions } from "../../library/token/sign.ts";
+import type { Logger } from "../config/logger.ts";
+import { exists, openManaged, storePath } from "../config/open-store.ts";
+import { issuerOf } from "../config/issuer.ts";
+import { type Settings, settingDefinitions } from "../config/setting-definitions.ts";
+import { signersOf } from "../config/signers.ts";
+
+/**
+ * Signs a token with the active key of a configuration of `jwksd serve`; nothing has to be running.
+ *
+ * @throws ServiceError `ERR_FILE_UNREADABLE`, `ERR_NO_KEY_FILES`
+ * @throws StateError, SignerError as `sign` of a provider throws them
+ * @throws TokenError `ERR_CLAIMS_INVALID`
+ * @throws ConfigError, KeyMaterialError see `createProvider`
+ */
+export async function signWithSettings(
+  settings: Settings,
+  claims: Claims,
+  options: SignOptions,
+  log: Logger,
+): Promise<string> {
+  if (settings.keys !== undefined) {
+    const { entries } = await readKeyset(settings.keys);
+    const provider = await createProvider({ issuer: issuerOf(settings, settings.port), keyset: entries });
+    return provider.sign(claims, options);
+  }
+  const path = storePath(settings);
+  if (path !== undefined) await checkHasKey(path);
+  const { vault, policy } = await openManaged(settings, log);
+  const { store } = vault;
+  const { openSigner } = await signersOf(settings);
+  const { signal } = new AbortController();
+  const keyring = createKeyring(vault, { policy, openSigner, clock: systemClock, signal });
+  try {
+    return await signFresh(keyring, () => issuerFor(settings, vault.owner), claims, options);
+  } finally {
+    await keyring.close();
+    await store.close();
+  }
+}
+
+/** How often the store is read for one token. */
+const maxReads = 3;
+
+/**
+ * Signs with the active key of a store. Whoever has no lease may sign only for seconds after its read of the store, because the others do
+ * not know of it: the claims get their times within them, else the store is read again.
+ *
+ * @param issuer called after the store was read
+ * @throws StateError `ERR_TRANSITION`: the store holds no key yet
+ * @throws SignerError `ERR_SIGNER_FENCED`: store or signer are too slow, or the clock of this machine and that of the store differ by
+ * more than `clockSkewSeconds`
+ */
+export async function signFresh(
+  keyring: Keyring,
+  issuer: () => string,
+  claims: Claims,
+  options: SignOptions,
+  clock: Clock = systemClock,
+): Promise<string> {
+  const { policy } = keyring;
+  const skewMs = policy.clockSkewSeconds * 1000;
+  const tooLate = fenced(
+    `${maxReads} times in a row, it took longer than ${signWithinSeconds} s from asking the store to signing`,
+  );
+  for (let reads = 1; ; reads += 1) {
+    const asked = { wall: clock.now(), monotonic: monotonicNow(clock) };
+    // It notes how long its tokens may live.
+    const { records, now } = await keyring.change((records) => ({ records, events: [] }));
+    if (clocksDiffer(now, asked.wall, clock, skewMs)) {
+      throw fenced("the clock of this machine and that of the store differ by more than clockSkewSeconds");
+    }
+    const active = activeKey(records, "sig");
+    if (active === undefined) throw noKeyYet();
+    const { signers } = await keyring.open([active]);
+    const provider = await createProvider({
+      issuer: issuer(),
+      keyset: [{ keyId: active.kid, signer: signers.get(active.kid) as Signer }],
+      maxTokenLifetimeSeconds: policy.maxTokenLifetimeSeconds,
+      clock,
+      checkMaySign() {
+        // A paused machine stops the monotonic clock.
+        const passedMs = Math.max(monotonicNow(clock) - asked.monotonic, clock.now() - asked.wall);
+        if (passedMs > signWithinSeconds * 1000) throw tooLate;
+      },
+    });
+    try {
+      return await provider.sign(claims, options);
+    } catch (error) {
+      if (error !== tooLate || reads === maxReads) throw error;
+    }
+  }
+}
+
+/** A wrapping key is not made for a store in which it would wrap nothing. @throws StateError `ERR_TRANSITION` */
+async function checkHasKey(path: string): Promise<void> {
+  // Opening a store that is not there says what is missing.
+  if (!(await exists(path))) return;
+  const store = await sqliteStore(path);
+  const { records } = await store.load().finally(() => store.close());
+  if (activeKey(records, "sig") === undefined) throw noKeyYet();
+}
+
+function noKeyYet(): StateError {
+  return new StateError("ERR_TRANSITION", "the store holds no key yet; jwksd serve makes the first one");
+}
+
+/** As `serve` publishes it: what the store says, unless an address is given for keys that have no chosen issuer. */
+function issuerFor(settings: Settings, { issuer, isChosen }: Owner): string {
+  const { host, port } = settingDefinitions;
+  const isGiven = settings.host !== host.fallback || settings.port !== port.fallback;
+  return isGiven && !isChosen ? issuerOf(settings, settings.port) : issuer;
+}

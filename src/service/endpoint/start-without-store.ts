@@ -1,0 +1,101 @@
+import { sleep } from "../../base/async.ts";
+import { type Clock, systemClock } from "../../base/clock.ts";
+import { fenced } from "../../rotation/manager/replica.ts";
+import { timeText } from "../../rotation/rules/format.ts";
+import type { SigningKeys } from "../signing/signing-keys.ts";
+import { type KnownError, knownError } from "../admin/known.ts";
+import type { KeptSet } from "./kept-set.ts";
+import type { Logger } from "../config/logger.ts";
+import type { PublicKeys } from "./public-keys.ts";
+import type { ManagedKeys } from "./run-manager.ts";
+
+const retryMs = { first: 1_000, last: 30_000 } as const;
+
+interface Options {
+  readonly log: Logger;
+  readonly isReady: boolean;
+  /** Whether others sign through this process. */
+  readonly signs: boolean;
+  /** Why the store could not be reached at the start. */
+  readonly outage: KnownError;
+  readonly clock?: Clock;
+}
+
+/**
+ * Publishes a kept set until the store is back; then what `start` gives goes on.
+ *
+ * @param start starts the manager; tried again and again
+ */
+export function startWithoutStore(
+  { keys, at }: KeptSet,
+  start: () => Promise<ManagedKeys>,
+  { log, isReady, signs, outage, clock = systemClock }: Options,
+): ManagedKeys {
+  const stopping = new AbortController();
+  const { signal } = stopping;
+  let managed: ManagedKeys | undefined;
+  let last = outage;
+  let issuer: string | undefined;
+  let running = Promise.resolve();
+
+  async function run(update: (keys: PublicKeys) => Promise<void>): Promise<void> {
+    for (let delayMs: number = retryMs.first; ; delayMs = Math.min(delayMs * 2, retryMs.last)) {
+      await sleep(delayMs, clock, signal);
+      try {
+        const next = await start();
+        await join(next, update);
+        managed = next;
+        log.info({}, "the store is back, and its keys are published");
+        if (issuer !== undefined) await next.servedAs(issuer);
+        return;
+      } catch (error) {
+        last = knownError(error, clock.now());
+        if (signal.aborted) continue;
+        log.error({ code: last.code }, `keys cannot be managed, the kept set stays: ${last.message}`);
+      }
+    }
+  }
+
+  async function join(next: ManagedKeys, update: (keys: PublicKeys) => Promise<void>): Promise<void> {
+    try {
+      signal.throwIfAborted();
+      await next.follow(update);
+    } catch (error) {
+      await next.stop();
+      throw error;
+    }
+  }
+
+  const signing: SigningKeys = {
+    active() {
+      if (managed?.signing === undefined) throw fenced("the store was not reached since the start");
+      return managed.signing.active();
+    },
+    published: () => managed?.signing?.published() ?? [],
+    takenAt: () => managed?.signing?.takenAt() ?? at,
+  };
+
+  return {
+    keys,
+    notReady() {
+      if (managed !== undefined) return managed.notReady();
+      return isReady ? undefined : `the store was not reached since the start; the set is of ${timeText(at)}`;
+    },
+    signing: signs ? signing : undefined,
+    metrics: () => managed?.metrics() ?? [],
+    known: () => managed?.known() ?? { withoutStore: { keptAt: at, outage: last } },
+    look: async () => managed?.look(),
+    async follow(update) {
+      running = run(update).catch(() => {});
+    },
+    async servedAs(served) {
+      issuer = served;
+      await managed?.servedAs(served);
+    },
+    async stop() {
+      stopping.abort();
+      await running;
+      await managed?.stop();
+    },
+  };
+}

@@ -1,0 +1,67 @@
+import { TokenError } from "../../base/errors.ts";
+import { checkAudience } from "../../library/token/sign.ts";
+import { type SignPolicy, checkAllowedAudience, forbidden } from "../signing/policy.ts";
+import { readJson } from "../signing/request.ts";
+
+interface Rule {
+  readonly issuer: string;
+  readonly policy: SignPolicy;
+  readonly maxLifetimeSeconds: number;
+  /** Epoch milliseconds. */
+  readonly now: number;
+}
+
+/** The caller is on the same machine. It may have waited for a connection. */
+const toleranceSeconds = 60;
+
+const label = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?";
+/** Namespaces are labels of DNS, and names of service accounts are names of DNS. @see RFC 1123 section 2.1 */
+const serviceAccount = new RegExp(`^system:serviceaccount:${label}:(?=.{1,253}$)${label}(?:\\.${label})*$`);
+
+/**
+ * Refuses what is no token of a Kubernetes service account of this issuer: the API server composes its claims itself, and they are signed as they
+ * are. So whoever may connect gets no other tokens.
+ *
+ * @param payload in base64url
+ * @throws TokenError `ERR_CLAIMS_INVALID`, `ERR_CLAIMS_FORBIDDEN`
+ */
+export function checkServiceAccountClaims(payload: string, { issuer, policy, maxLifetimeSeconds, now }: Rule): void {
+  const bytes = Buffer.from(payload, "base64url");
+  if (payload === "" || bytes.toString("base64url") !== payload) throw invalid("the claims are not in base64url");
+  const claims = readJson(bytes, "the payload");
+  // Verifiers differ in which of two they take.
+  if (membersIn(bytes.toString()) !== membersOf(claims)) throw invalid("a member of the payload is there twice");
+  const { iss, sub, aud, iat, nbf, exp } = claims;
+  if (iss !== issuer) {
+    throw forbidden(`the "iss" ${JSON.stringify(issuer)} (set --service-account-issuer of the API server to it)`);
+  }
+  if (typeof sub !== "string" || !serviceAccount.test(sub)) throw forbidden("service accounts as the subject");
+  checkAudience(aud);
+  checkAllowedAudience(policy, aud);
+  const seconds = Math.floor(now / 1000);
+  const begins = [iat, nbf ?? iat];
+  if (!begins.every((time) => isSeconds(time) && Math.abs(time - seconds) <= toleranceSeconds)) {
+    throw invalid('claims "iat" and "nbf" must be the time of now; compare the clocks');
+  }
+  if (!isSeconds(exp) || exp <= seconds) throw invalid('claim "exp" must be a time in the future');
+  // The second may have begun that the caller has named.
+  if (exp > seconds + 1 + maxLifetimeSeconds) throw forbidden(`lifetimes of up to ${maxLifetimeSeconds} seconds`);
+}
+
+const isSeconds = (value: unknown): value is number => Number.isSafeInteger(value);
+
+/** How many members a text of JSON has, in all its objects. */
+function membersIn(text: string): number {
+  return text.replace(/"(?:[^"\\]|\\.)*"/g, "").split(":").length - 1;
+}
+
+function membersOf(value: unknown): number {
+  if (typeof value !== "object" || value === null) return 0;
+  const values = Object.values(value);
+  const own = Array.isArray(value) ? 0 : values.length;
+  return values.reduce((sum: number, inner) => sum + membersOf(inner), own);
+}
+
+function invalid(message: string): TokenError {
+  return new TokenError("ERR_CLAIMS_INVALID", message);
+}

@@ -1,0 +1,278 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Server as NetServer, Socket } from "node:net";
+import type { Server as TlsServer, TlsOptions } from "node:tls";
+import { type Clock, systemClock } from "../../base/clock.ts";
+import { ServiceError } from "../../base/errors.ts";
+import { type NodeResponse, writeReply } from "../../library/http/node.ts";
+import { type Reply, methodNotAllowed, problem, withoutBodyOnHead } from "../../library/http/respond.ts";
+import { type Connections, type Overload, boundConnections } from "./connections.ts";
+import { drain } from "./drain.ts";
+import { isHost } from "./host.ts";
+import { isBun, keepDeadlines, keepOpen, listenerOf } from "./http-of-bun.ts";
+import { answerRepeats, headText } from "./repeated-requests.ts";
+import { type SocketAddress, listenOnSocket } from "./unix-socket.ts";
+
+// An import of node:http reads all of its exports, and with WebSocket it loads undici: a third of the time of a start.
+const { createServer } = process.getBuiltinModule("node:http");
+
+/** Limits of one HTTP server; times in milliseconds. */
+const limits = {
+  headersTimeoutMs: 10_000,
+  requestTimeoutMs: 15_000,
+  // Longer than the idle timeout of common load balancers (60 s), so that they close first and no request is lost.
+  keepAliveTimeoutMs: 75_000,
+  checkingIntervalMs: 1_000,
+  maxHeaderBytes: 16_384,
+  maxConnections: 10_000,
+  reportEveryMs: 60_000,
+  stallMs: 5_000,
+  /** How long to read from a refused peer, because an early close could reset the connection before the reply is read. */
+  lingerMs: 1_000,
+} as const;
+
+interface TcpAddress {
+  readonly host: string;
+  readonly port: number;
+  readonly reusePort?: boolean;
+  /** Default: none. */
+  readonly tls?: TlsOptions;
+}
+
+/** Answers a request. @param body if it is here already */
+export type Handler = (request: IncomingMessage, response: ServerResponse, body?: Uint8Array) => void;
+
+/** An HTTP server that is listening. */
+export type RunningServer = Awaited<ReturnType<typeof startHttpServer>>;
+
+/** Options of an HTTP server. */
+export interface HttpServerOptions {
+  /** Default: 10,000. */
+  readonly maxConnections?: number | undefined;
+  /** Default: the clock of the machine. */
+  readonly clock?: Clock | undefined;
+  /** Called at most once a minute, with the connections that were lost. */
+  readonly onOverload?: ((overload: Overload) => void) | undefined;
+  /** Called with the status of each refusal of a request that reached no handler. */
+  readonly onRefusal?: ((status: number) => void) | undefined;
+  /**
+   * Whether repeated requests go to the handler without node:http, and with their bodies. It may then use no more of a response than
+   * `writeHead`, `end` and `headersSent`. Default: `false`.
+   */
+  readonly takesRepeats?: boolean | undefined;
+}
+
+const refusals: Readonly<Record<string, typeof badRequest>> = {
+  HPE_HEADER_OVERFLOW: problem(431, "Request Header Fields Too Large", "The request head is too large."),
+  ERR_HTTP_REQUEST_TIMEOUT: problem(408, "Request Timeout", "The request did not arrive in time."),
+};
+const badRequest = problem(400, "Bad Request", "This is not a valid HTTP/1.1 request, and TLS is not spoken here.");
+const badHost = problem(400, "Bad Request", "A request has one Host field, with a host and maybe a port.").get;
+const expectationFailed = problem(417, "Expectation Failed", "Only 100-continue may be expected.").get;
+
+/**
+ * Listens and answers with `handler`. Request bodies that it does not read are discarded as they arrive.
+ *
+ * @throws ServiceError `ERR_LISTEN`
+ */
+export async function startHttpServer(
+  address: TcpAddress | SocketAddress,
+  handler: (port: number) => Handler | Promise<Handler>,
+  {
+    maxConnections = limits.maxConnections,
+    clock = systemClock,
+    onOverload = () => {},
+    onRefusal = () => {},
+    takesRepeats = false,
+  }: HttpServerOptions = {},
+) {
+  const server = createServer({
+    headersTimeout: limits.headersTimeoutMs,
+    requestTimeout: limits.requestTimeoutMs,
+    keepAliveTimeout: limits.keepAliveTimeoutMs,
+    connectionsCheckingInterval: limits.checkingIntervalMs,
+    maxHeaderSize: limits.maxHeaderBytes,
+    // Checked below, because the refusal of node:http is chunked and has no body.
+    requireHostHeader: false,
+    // Joins two Host fields into one, which is invalid.
+    joinDuplicateHeaders: true,
+  });
+  const connections = boundConnections(server, { ...limits, maxConnections, clock, onOverload });
+  const refuse = (socket: Socket, reply: Reply): void => {
+    if (refuseOnce(socket, reply, connections)) onRefusal(reply.status);
+  };
+  server.on("clientError", (error: ClientError, socket) => {
+    if (error.code === "ECONNRESET") socket.destroy();
+    else refuse(socket as Socket, withoutBodyOnHead(refusalOf(error), methodOf(error)));
+  });
+  server.on("connect", (request, socket) =>
+    refuse(socket as Socket, hasGoodHost(request) ? methodNotAllowed.get : badHost),
+  );
+
+  // The handler may need the port, so early requests wait for the handler.
+  const gate = closedGate();
+  const handle: Handler = (request, response) => {
+    connections.begin(request.socket, response);
+    keepOpen(request, response);
+    // node:http of Bun sends the head and the body apart.
+    response.cork();
+    if (hasGoodHost(request)) gate.pass(request, response);
+    else answerRefused(response, badHost);
+    response.uncork();
+  };
+  const answerRefused = (response: NodeResponse, reply: Reply): void => {
+    onRefusal(reply.status);
+    writeReply(response, reply);
+  };
+  server.on("request", handle);
+  server.on("checkExpectation", (request, response) => {
+    const isRead = request.method === "GET" || request.method === "HEAD";
+    // Other methods are refused, whatever they expect.
+    if (!isRead || !hasGoodHost(request)) return handle(request, response);
+    connections.begin(request.socket, response);
+    answerRefused(response, expectationFailed);
+  });
+  let stopped: Promise<void> | undefined;
+  const noteRequest = isBun ? keepDeadlines(server, limits) : () => {};
+  const listener = listenerOf(server, !takesRepeats, "tls" in address ? address.tls : undefined);
+  if (takesRepeats) {
+    const repeat: Handler = (request, response, body) => {
+      if (hasGoodHost(request)) answer(request, response, body);
+      else answerRefused(response, badHost);
+    };
+    answerRepeats(server, {
+      ...limits,
+      // While the server stops, replies differ.
+      handler: () => (stopped === undefined ? repeat : undefined),
+      onRepeat(socket, response) {
+        noteRequest(socket);
+        connections.begin(socket, response);
+      },
+    });
+  }
+  // The others are counted once their handshake is done.
+  if (listener !== server) listener.maxConnections = 2 * maxConnections;
+  let port = 0;
+  if ("path" in address) await listenOnSocket(listener, address);
+  else port = await listen(listener, address);
+  const answer = await handler(port);
+  gate.open(answer);
+
+  return {
+    /** 0 for a Unix socket. */
+    port,
+    /** Takes other certificates for new connections. */
+    renew: (tls: TlsOptions): void => (listener as TlsServer).setSecureContext(tls),
+    /** Stops accepting, answers requests under way with `Connection: close`, and ends within 7 seconds. */
+    stop: (): Promise<void> => (stopped ??= drain(server, listener, connections, gate, answer)),
+  };
+}
+
+/** Whether a request has a valid Host field. @see RFC 9112 section 3.2 */
+function hasGoodHost({ headers: { host }, httpVersionMinor }: IncomingMessage): boolean {
+  return host === undefined ? httpVersionMinor === 0 : isHost(host);
+}
+
+export type Gate = ReturnType<typeof closedGate>;
+
+/** Passes requests to their handler while it is open, and holds them while it is closed. */
+function closedGate() {
+  const held: Parameters<Handler>[] = [];
+  let handle: Handler | undefined;
+  return {
+    pass(...exchange: Parameters<Handler>): void {
+      if (handle === undefined) held.push(exchange);
+      else handle(...exchange);
+    },
+    open(next: Handler): void {
+      handle = next;
+      for (const exchange of held.splice(0)) next(...exchange);
+    },
+    close(): void {
+      handle = undefined;
+    },
+  };
+}
+
+/** An error of the HTTP parser. An error of a timeout has the code only. */
+interface ClientError extends NodeJS.ErrnoException {
+  readonly reason?: string;
+  readonly rawPacket?: Buffer;
+  /** Where the parser stopped. */
+  readonly bytesParsed?: number;
+}
+
+/** Reasons of the parser for methods of RTSP and HTTP/2. */
+const foreignMethod = new Set(["Invalid method for HTTP/x.x request", "Expected HTTP/2 Connection Preface"]);
+
+/** The refusal for an error: 405 for a method that the parser does not know, else by the code. */
+function refusalOf({ code = "", reason = "", rawPacket, bytesParsed }: ClientError): typeof badRequest {
+  if (foreignMethod.has(reason)) return methodNotAllowed;
+  // The parser stops inside the method, which may end in a later packet.
+  const isMethod = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]*(?: |$)/.test(rawPacket?.toString("latin1", bytesParsed) ?? "");
+  return code === "HPE_INVALID_METHOD" && isMethod ? methodNotAllowed : (refusals[code] ?? badRequest);
+}
+
+/** The method of a refused request. If the request came in several packets, this may be another text. */
+function methodOf({ rawPacket, bytesParsed }: ClientError): string {
+  const heads = rawPacket?.toString("latin1", 0, bytesParsed).split("\r\n\r\n");
+  return heads?.at(-1)?.split(" ", 1)[0] ?? "";
+}
+
+const listenHints: Readonly<Record<string, string>> = {
+  EADDRINUSE: "it is in use; stop the other process or choose another port",
+  EACCES: "ports below 1024 need a privilege; choose another port",
+  ENOTSUP: "this system cannot share a port between processes; use --workers 1",
+};
+
+/** Listens. @returns the port @throws ServiceError `ERR_LISTEN` */
+export function listen(server: NetServer, address: TcpAddress): Promise<number> {
+  return new Promise((resolve, reject) => {
+    server.once("error", (error: NodeJS.ErrnoException) => {
+      const where = `${address.host}:${address.port}`;
+      const { code = error.message } = error;
+      const hint = listenHints[code] ?? code;
+      reject(new ServiceError("ERR_LISTEN", `cannot listen on ${where}: ${hint}`, { cause: error }));
+    });
+    server.listen({ backlog: 1024, ...address }, () => {
+      const bound = server.address();
+      resolve(typeof bound === "object" && bound !== null ? bound.port : address.port);
+    });
+  });
+}
+
+const refusedSockets = new WeakSet<Socket>();
+
+/** Answers an invalid request, and closes its connection. Whether it was not done yet. */
+function refuseOnce(socket: Socket, reply: Reply, connections: Connections): boolean {
+  // Further chunks of the same request cause the same error.
+  if (refusedSockets.has(socket)) return false;
+  refusedSockets.add(socket);
+  // node:http no longer handles errors of this socket, and an unhandled one would end the process.
+  socket.on("error", () => {});
+  const end = (): void => {
+    if (!socket.writable) return void socket.destroy();
+    socket.end(raw(reply));
+    // With unread bytes, the kernel would reset the connection, and the reply could be lost.
+    socket.resume();
+    const timer = setTimeout(() => socket.destroy(), limits.lingerMs);
+    socket.once("close", () => clearTimeout(timer));
+  };
+  const underWay = connections.replyUnderWay(socket);
+  // A request that node:http does not see has come whole, and the kernel gets what was written in order.
+  const before = underWay !== undefined && "req" in underWay ? underWay : undefined;
+  // The body of that request is what is broken or late, and the handler may wait for it: this is its reply.
+  if (before?.req.complete === false && !before.headersSent) {
+    before.setHeader("Connection", "close");
+    writeReply(before, reply);
+    return true;
+  }
+  // Earlier requests on this connection get their replies first.
+  if (before === undefined) end();
+  else before.once("close", end);
+  return true;
+}
+
+/** A response as text for a socket. */
+function raw({ status, headers, body }: Reply): string {
+  return `${headText(status, headers)}Connection: close\r\n\r\n${body ?? ""}`;
+}

@@ -1,0 +1,59 @@
+import { X509Certificate, createPrivateKey } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { TlsOptions } from "node:tls";
+import { ServiceError } from "../../base/errors.ts";
+
+/** As a Kubernetes secret names them: the certificate of the server with those between it and its authority, its key, the authority of clients. */
+const names = ["tls.crt", "tls.key", "ca.crt"] as const;
+
+export const tlsFiles = (folder: string): string[] => names.map((name) => join(folder, name));
+
+/**
+ * Reads what a server of TLS 1.3 needs that takes no client without a certificate.
+ *
+ * @throws ServiceError `ERR_FILE_UNREADABLE`, `ERR_LISTEN`
+ * @see RFC 8446 section 4.3.2
+ */
+export async function readMutualTls(folder: string): Promise<TlsOptions> {
+  const [cert = "", key = "", ca = ""] = await Promise.all(tlsFiles(folder).map(readText));
+  const [certFile = "", keyFile = "", caFile = ""] = tlsFiles(folder);
+  const certificate = certificateIn(cert, certFile);
+  // node:tls passes over what is no certificate, and takes the public authorities where nothing is left.
+  certificateIn(ca, caFile);
+  if (!certificate.checkPrivateKey(privateKeyIn(key, keyFile))) {
+    throw new ServiceError("ERR_LISTEN", `${keyFile} is not the key of ${certFile}; put the files of one pair there`);
+  }
+  return {
+    cert,
+    key,
+    ca,
+    requestCert: true,
+    rejectUnauthorized: true,
+    minVersion: "TLSv1.3",
+    handshakeTimeout: 5_000,
+  };
+}
+
+/** @throws ServiceError `ERR_FILE_UNREADABLE` */
+export function readText(file: string): Promise<string> {
+  return readFile(file, "utf8").catch((cause: NodeJS.ErrnoException) => {
+    throw new ServiceError("ERR_FILE_UNREADABLE", `${file} cannot be read (${cause.code})`, { cause });
+  });
+}
+
+function certificateIn(text: string, file: string): X509Certificate {
+  try {
+    return new X509Certificate(text);
+  } catch {
+    throw new ServiceError("ERR_LISTEN", `${file} is no certificate in PEM ("BEGIN CERTIFICATE")`);
+  }
+}
+
+function privateKeyIn(text: string, file: string) {
+  try {
+    return createPrivateKey(text);
+  } catch {
+    throw new ServiceError("ERR_LISTEN", `${file} is no private key in PEM without a password`);
+  }
+}

@@ -1,0 +1,38 @@
+import type { Clock } from "../../base/clock.ts";
+
+/** What was asked of a socket in one minute. Never what was signed. */
+export interface SignCounts {
+  readonly signed: number;
+  /** Counts by error code. */
+  readonly refused: Readonly<Record<string, number>>;
+}
+
+const everyMs = 60_000;
+
+/** Counts what is asked of one socket, and reports it once a minute, where there was anything. */
+export function createAudit(clock: Clock, report: (counts: SignCounts) => void) {
+  let signed = 0;
+  let refused: Record<string, number> = {};
+  let cancel: (() => void) | undefined;
+
+  function tell(): void {
+    cancel?.();
+    cancel = undefined;
+    if (signed === 0 && Object.keys(refused).length === 0) return;
+    report({ signed, refused });
+    [signed, refused] = [0, {}];
+  }
+
+  return {
+    /** @param code of the error; `undefined` where a token was signed */
+    count(code?: string): void {
+      if (code === undefined) signed += 1;
+      else refused[code] = (refused[code] ?? 0) + 1;
+      cancel ??= clock.setTimer(tell, everyMs);
+    },
+    /** Reports the rest. */
+    end: tell,
+  };
+}
+
+export type Audit = ReturnType<typeof createAudit>;

@@ -1,0 +1,43 @@
+import type { IncomingMessage } from "node:http";
+import { TokenError } from "../../base/errors.ts";
+
+/** A token has at most 16 KiB. Escapes can make its claims longer on the way. */
+const maxBytes = 65_536;
+
+/** A body is longer than {@link maxBytes}. What is left of it is thrown away as it arrives. */
+export class TooLong extends TokenError {
+  constructor() {
+    super("ERR_CLAIMS_INVALID", `the body is longer than ${maxBytes} bytes`);
+  }
+}
+
+/** Reads the body of a request, unless it is `here` already. Rejects with {@link TooLong}, or when the connection ends. */
+export async function readBody(request: IncomingMessage, here?: Uint8Array): Promise<Uint8Array> {
+  if (here === undefined) return arriving(request);
+  if (here.length > maxBytes) throw new TooLong();
+  return here;
+}
+
+function arriving(request: IncomingMessage): Promise<Uint8Array> {
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = [];
+    let length = 0;
+    const refuse = (): void => {
+      request.removeAllListeners("data");
+      request.resume();
+      reject(new TooLong());
+    };
+    request.once("error", reject);
+    if (Number(request.headers["content-length"] ?? 0) > maxBytes) return refuse();
+    request.on("data", (chunk: Buffer) => {
+      length += chunk.length;
+      if (length > maxBytes) return refuse();
+      chunks.push(chunk);
+    });
+    request.once("end", () => {
+      resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks));
+      // The request may be remembered for long.
+      chunks.length = 0;
+    });
+  });
+}

@@ -1,0 +1,44 @@
+import { TokenError } from "../../base/errors.ts";
+import { type Rules, texts, wholeNumber } from "../../base/options.ts";
+import type { Claims, SignOptions } from "../../library/token/sign.ts";
+
+/** What may be signed through one socket. */
+export interface SignPolicy {
+  /** Header types, such as `at+jwt`. Default: all. */
+  readonly typ?: readonly string[] | undefined;
+  /** Each audience of a token is one of these, and it has one. Default: all, or none. */
+  readonly audiences?: readonly string[] | undefined;
+  /** Default: `maxTokenLifetimeSeconds` of the rotation policy, which always holds as well. */
+  readonly maxLifetimeSeconds?: number | undefined;
+}
+
+export const policyRules: Rules<SignPolicy> = {
+  typ: texts,
+  audiences: texts,
+  maxLifetimeSeconds: wholeNumber(1, 1_000_000_000),
+};
+
+/** Refuses what the policy of a socket does not allow. @throws TokenError `ERR_CLAIMS_FORBIDDEN` */
+export function checkAllowed(
+  { typ: types, maxLifetimeSeconds = Infinity, ...policy }: SignPolicy,
+  { aud }: Claims,
+  { typ = "JWT", lifetimeSeconds }: Pick<SignOptions, "typ" | "lifetimeSeconds">,
+): void {
+  if (types !== undefined && !types.includes(typ)) throw forbidden(`typ ${oneOf(types)}`);
+  if (lifetimeSeconds > maxLifetimeSeconds) throw forbidden(`lifetimes of up to ${maxLifetimeSeconds} seconds`);
+  checkAllowedAudience(policy, aud);
+}
+
+/** @throws TokenError `ERR_CLAIMS_FORBIDDEN` */
+export function checkAllowedAudience({ audiences }: Pick<SignPolicy, "audiences">, aud: unknown): void {
+  if (audiences === undefined) return;
+  const given: readonly unknown[] = Array.isArray(aud) ? [...(aud as unknown[])] : [aud];
+  const isAllowed = given.length > 0 && given.every((name) => audiences.includes(name as string));
+  if (!isAllowed) throw forbidden(`the audiences ${oneOf(audiences)}`);
+}
+
+export function forbidden(allowed: string): TokenError {
+  return new TokenError("ERR_CLAIMS_FORBIDDEN", `this socket allows ${allowed}, and nothing else`);
+}
+
+const oneOf = (names: readonly string[]): string => names.map((name) => JSON.stringify(name)).join(", ");

@@ -1,0 +1,53 @@
+import { TokenError } from "../../base/errors.ts";
+import { type Rules, anything, checkOptions, object } from "../../base/options.ts";
+import type { Claims, SignOptions } from "../../library/token/sign.ts";
+
+/** The body of `POST /sign`: claims, beside the options of `provider.sign`. */
+interface SignRequest extends Omit<SignOptions, "signal"> {
+  readonly claims: Claims;
+}
+
+/** `sign` checks the values. */
+const rules: Rules<SignRequest> = { claims: object, lifetimeSeconds: anything, typ: anything, header: anything };
+
+const decoder = new TextDecoder("utf-8", { fatal: true });
+
+/**
+ * Reads the body of a request. No message quotes it.
+ *
+ * @throws TokenError `ERR_CLAIMS_INVALID`
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
+ */
+export function readSignRequest(body: Uint8Array): SignRequest {
+  const request = checkOptions<Partial<SignRequest>>(readJson(body, "the body"), rules, "member");
+  if (request.claims === undefined) throw invalid('member "claims" is missing');
+  return request as SignRequest;
+}
+
+/**
+ * Reads an object of JSON.
+ *
+ * @throws TokenError `ERR_CLAIMS_INVALID` also where a number would not be signed as it was sent
+ * @see RFC 8259 sections 6 and 8.1
+ */
+export function readJson(bytes: Uint8Array, what: string): Readonly<Record<string, unknown>> {
+  let value: unknown;
+  try {
+    const text = decoder.decode(bytes);
+    // A reviver is slow, and most requests have no such number.
+    value = /\d{16}/.test(text) ? JSON.parse(text, refuseRounded) : JSON.parse(text);
+  } catch (error) {
+    throw error instanceof TokenError ? error : invalid(`${what} is not JSON in UTF-8`);
+  }
+  if (!object.holds(value)) throw invalid(`${what} is not a JSON object`);
+  return value as Record<string, unknown>;
+}
+
+function refuseRounded(this: unknown, name: string, value: unknown, context?: { readonly source?: string }): unknown {
+  if (typeof value !== "number" || Number.isSafeInteger(value) || !/^-?\d+$/.test(context?.source ?? "")) return value;
+  throw invalid(`the number of "${name}" is beyond 2^53 - 1 and would be rounded; send it as a string`);
+}
+
+function invalid(message: string): TokenError {
+  return new TokenError("ERR_CLAIMS_INVALID", message);
+}

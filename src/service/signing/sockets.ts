@@ -1,0 +1,127 @@
+import { ConfigError } from "../../base/errors.ts";
+import { isLoopback } from "../../base/urls.ts";
+import { type Rule, type Rules, checkOptions, object, oneOf, text, textThat, texts } from "../../base/options.ts";
+import { type SignPolicy, policyRules } from "./policy.ts";
+
+/** One sign socket. */
+export interface SignSocket {
+  /** The path of a Unix socket, or with `tls` HOST:PORT of this machine. */
+  readonly address: string;
+  /** Folder of the certificates, with `tls.crt`, `tls.key` and the `ca.crt` of clients. */
+  readonly tls?: string | undefined;
+  /** Who may connect, as bits: 0o600 for the user of the service, 0o660 for a group as well. */
+  readonly mode: number;
+  /** Name or number. Default: that of the service. */
+  readonly group?: string | undefined;
+  readonly policy: SignPolicy;
+  /** HTTP, or the external signer of Kubernetes. */
+  readonly protocol: (typeof protocols)[number];
+  /** Files of public keys with which Kubernetes has signed before. */
+  readonly formerKeys: readonly string[];
+}
+
+const protocols = ["http", "kubernetes"] as const;
+/** The API server refuses less. @see `MetadataResponse` of k8s.io/externaljwt/apis/v1 */
+const leastLifetimeSeconds = 600;
+
+type SocketMembers = SignPolicy & {
+  readonly tls?: string;
+  readonly mode?: string;
+  readonly group?: string;
+  readonly protocol?: SignSocket["protocol"];
+  readonly formerKeys?: readonly string[];
+};
+
+/** Nobody else may connect: neither all users of the machine, nor those who may only read. */
+const mode = textThat('"0600" or "0660"', (value) => /^0?6[06]0$/.test(value));
+const rules: Rules<SocketMembers> = {
+  ...policyRules,
+  tls: text,
+  mode,
+  group: text,
+  protocol: oneOf(...protocols),
+  formerKeys: texts,
+};
+
+/** As long as the kernel takes. @see unix(7) */
+const maxPathBytes = 107;
+
+export const socketPath: Rule<string> = textThat(
+  `a path of at most ${maxPathBytes} bytes`,
+  (value) => !value.includes("\0") && new TextEncoder().encode(value).length <= maxPathBytes,
+);
+
+/** Host and port; `undefined` for what is a path. */
+export function hostAndPort(address: string): { readonly host: string; readonly port: number } | undefined {
+  const [, host = "", port] = /^([^/]+):(\d{1,5})$/.exec(address) ?? [];
+  return port === undefined ? undefined : { host: host.replace(/^\[(.*)\]$/, "$1"), port: Number(port) };
+}
+
+/**
+ * Checks an address with TLS.
+ *
+ * @throws ConfigError `ERR_OPTION_INVALID`
+ */
+export function checkAddress(address: string, name: string, tls: string | undefined): void {
+  const { host = "", port = Infinity } = hostAndPort(address) ?? {};
+  if (port > 65_535) throw invalid(`${name} must be HOST:PORT, such as 127.0.0.1:9902`);
+  if (!isLoopback(host.includes(":") ? `[${host}]` : host)) {
+    throw invalid(
+      `${name} must be an address of this machine alone, such as 127.0.0.1: whoever reaches it and has a certificate gets tokens, so run jwksd beside each program`,
+    );
+  }
+  if (tls === undefined) {
+    throw invalid(
+      `${name} needs a folder with tls.crt, tls.key and ca.crt (--sign-tls, or "tls" in the file): without client certificates, each user of this machine would get tokens`,
+    );
+  }
+}
+
+/**
+ * Checks the file of sign sockets: an object with a member for each socket, by its path.
+ *
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
+ */
+export function checkSockets(
+  members: Readonly<Record<string, unknown>>,
+  file: string,
+  maxTokenLifetimeSeconds: number,
+): SignSocket[] {
+  return Object.entries(members).map(([address, given]) => {
+    const name = `socket ${JSON.stringify(address)} of ${file}`;
+    if (!socketPath.holds(address)) throw invalid(`${name} must be named by ${socketPath.must}`);
+    if (!object.holds(given)) throw invalid(`${name} must be an object`);
+    const {
+      tls,
+      mode,
+      group,
+      protocol = "http",
+      formerKeys = [],
+      ...policy
+    } = checkOptions(given as SocketMembers, rules, `member of ${name}:`);
+    if (hostAndPort(address) !== undefined) {
+      checkAddress(address, name, tls);
+      if (mode !== undefined || group !== undefined || protocol !== "http") {
+        throw invalid(`mode, group and protocol of ${name} are for Unix sockets`);
+      }
+    } else if (tls !== undefined) {
+      throw invalid(`tls of ${name} is for HOST:PORT; files have permissions`);
+    }
+    if ((policy.maxLifetimeSeconds ?? 0) > maxTokenLifetimeSeconds) {
+      throw invalid(
+        `maxLifetimeSeconds of ${name} is ${policy.maxLifetimeSeconds}, and maxTokenLifetimeSeconds ${maxTokenLifetimeSeconds}: a key may be removed before such a token expires`,
+      );
+    }
+    if (protocol === "http" && formerKeys.length > 0) throw invalid(`formerKeys of ${name} are for "kubernetes"`);
+    if (protocol === "kubernetes") {
+      if (policy.typ !== undefined) throw invalid(`${name} is for "kubernetes", where each typ is JWT; leave it out`);
+      const longest = policy.maxLifetimeSeconds ?? maxTokenLifetimeSeconds;
+      if (longest < leastLifetimeSeconds) {
+        throw invalid(`tokens of ${name} live for ${longest} s, and Kubernetes needs ${leastLifetimeSeconds} or more`);
+      }
+    }
+    return { address, tls, mode: Number.parseInt(mode ?? "0600", 8), group, policy, protocol, formerKeys };
+  });
+}
+
+const invalid = (message: string): ConfigError => new ConfigError("ERR_OPTION_INVALID", message);
