@@ -32,7 +32,8 @@ import { createActiveKeys } from "./active-keys.ts";
 import { discoveryDocument } from "./discovery.ts";
 import { type Rules, array, checkOptions, string } from "../../base/options.ts";
 import { type ProviderEvent, type ProviderOptions, mergeOptions } from "./options.ts";
-import { locate, targetPath } from "./paths.ts";
+import { targetPath } from "../../base/urls.ts";
+import { locate } from "./paths.ts";
 import { createResponses, documents } from "./responses.ts";
 import { rotationMode } from "./rotation-mode.ts";
 

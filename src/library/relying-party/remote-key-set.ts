@@ -87,12 +87,19 @@ export interface KeySetParts {
   readonly unknown?: UnknownKids;
   /** Reads a JWK Set. Default: imports each key at once. */
   readonly readKeys?: ReadKeys;
+  /** Finds the option `state` when the first key is asked for. */
+  readonly loadState?: () => Promise<KeySetState | undefined>;
 }
 
 /** {@link createRemoteKeySet} from given parts. */
 export function createKeySet(
   options: RemoteKeySetOptions,
-  { budget = createBudget(), unknown = createUnknownKids()(), readKeys = verificationKeys }: KeySetParts = {},
+  {
+    budget = createBudget(),
+    unknown = createUnknownKids()(),
+    readKeys = verificationKeys,
+    loadState,
+  }: KeySetParts = {},
 ): RemoteKeySet {
   const settings = resolveOptions(options);
   const { issuer, clock, maxWaitMs, onEvent } = settings;
@@ -102,7 +109,7 @@ export function createKeySet(
   const anyCallers: CallerGroup = { budget, unknown, waiting: 0 };
   const tokenEndpointCallers: CallerGroup = { budget: createBudget(), unknown: createUnknownKids()(), waiting: 0 };
   const source = createSource({ ...settings, signal, readKeys });
-  const kept = createKeptSet({ ...settings, signal, readKeys, emit, onNewKeys });
+  const kept = createKeptSet({ ...settings, signal, readKeys, loadState, emit, onNewKeys });
   const { usable } = kept;
   const fetches = createFetches({
     ...settings,
@@ -131,6 +138,7 @@ export function createKeySet(
   async function getKeyAfterFetch(kid: string, alg: string, group: CallerGroup): Promise<CryptoKey> {
     const call = { group, startedBefore: fetches.started(), patienceMs: maxWaitMs };
     signal.throwIfAborted();
+    await kept.load();
     await kept.restore();
     const set = await usableSet(call);
     return set.keys.find(kid, alg) ?? findAfterRefetch(kid, alg, call);
