@@ -42,8 +42,12 @@ async function thumbprint(certificate: string | Uint8Array | undefined): Promise
   return der && toBase64url(await sha256(Uint8Array.from(der)));
 }
 
-/** The first certificate of a PEM. @see RFC 7468 section 5 */
+/** The first certificate of a PEM; `undefined` for what is none. @see RFC 7468 section 5 */
 function derOf(pem: string): Uint8Array | undefined {
-  const [, base64] = /-----BEGIN CERTIFICATE-----([\sA-Za-z0-9+/=]+)-----END CERTIFICATE-----/.exec(pem) ?? [];
-  return base64 === undefined ? undefined : Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
+  const [, text = ""] = /-----BEGIN CERTIFICATE-----([\sA-Za-z0-9+/=]+)-----END CERTIFICATE-----/.exec(pem) ?? [];
+  try {
+    return text === "" ? undefined : Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+  } catch {
+    return undefined;
+  }
 }
