@@ -9,11 +9,14 @@ import { otherKeys, providerKeys } from "./requests.ts";
 export interface TestProviders extends Setup {
   /** Every request that reached them, such as `GET /jwks`. */
   readonly requests: string[];
+  /** Whether they answer 500. */
+  isBroken: boolean;
 }
 
 /** Two providers that answer, and one that does not. */
 export async function startProviders(t: Pick<TestContext, "after">): Promise<TestProviders> {
   const requests: string[] = [];
+  const providers: TestProviders = { issuer: "", other: "", down: "", requests, isBroken: false };
   const start = async (keys: typeof providerKeys): Promise<string> => {
     const server = createServer(({ method, url }, response) => {
       requests.push(`${method} ${url}`);
@@ -22,7 +25,8 @@ export async function startProviders(t: Pick<TestContext, "after">): Promise<Tes
         "/jwks": { keys: Object.entries(keys).map(([kid, { alg, jwk }]) => withoutPrivate({ ...jwk, kid, alg })) },
       };
       const document = documents[url ?? ""];
-      response.writeHead(document === undefined ? 404 : 200, { "Cache-Control": "max-age=3600" });
+      const status = providers.isBroken ? 500 : document === undefined ? 404 : 200;
+      response.writeHead(status, { "Cache-Control": "max-age=3600" });
       response.end(JSON.stringify(document ?? {}));
     });
     await once(server.listen(0, "127.0.0.1"), "listening");
@@ -36,5 +40,6 @@ export async function startProviders(t: Pick<TestContext, "after">): Promise<Tes
   await once(gone.listen(0, "127.0.0.1"), "listening");
   const down = `http://127.0.0.1:${(gone.address() as AddressInfo).port}`;
   gone.close();
-  return { issuer, other, down, requests };
+  Object.assign(providers, { issuer, other, down });
+  return providers;
 }

@@ -1,5 +1,5 @@
 import { notify, sleep } from "../../base/async.ts";
-import type { CryptoKey, JWSHeaderParameters } from "jose";
+import type { CryptoKey } from "jose";
 import { FetchError, TokenError } from "../../base/errors.ts";
 import type { Metric } from "../../base/metrics.ts";
 import { verificationKeys } from "../../keys/jwk/verification-keys.ts";
@@ -13,8 +13,14 @@ import { createSource, isOutage } from "./source.ts";
 import type { KeySetState, ReadKeys } from "./stored.ts";
 import { type UnknownKids, createUnknownKids } from "./unknown-kids.ts";
 
+/** The members of a header that choose a key; others are not looked at. */
+export interface KeyHeader {
+  readonly kid?: string | undefined;
+  readonly alg?: string | undefined;
+}
+
 /** Finds the key for the header of a token. The key has this `kid`, and is for this `alg`. */
-export type GetKey = (header: JWSHeaderParameters) => Promise<CryptoKey>;
+export type GetKey = (header: KeyHeader) => Promise<CryptoKey>;
 
 /**
  * The keys of a provider: a function for `jose.jwtVerify`, and for the option `keys` of `verify` of this package.
