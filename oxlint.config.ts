@@ -38,7 +38,7 @@ export default defineConfig({
   },
   overrides: [
     // Express 5 waits for them.
-    { files: ["examples/**"], rules: { "oxc/no-async-endpoint-handlers": "off" } },
+    { files: ["examples/**", "test/**"], rules: { "oxc/no-async-endpoint-handlers": "off" } },
     { files: ["test/**"], rules: { "typescript/no-floating-promises": "off" } },
     ...Object.entries(rooms).map(([name, room]) => ({
       files: [`src/${name}/*.ts`],
