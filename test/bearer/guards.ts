@@ -37,6 +37,7 @@ export function guardsOf({ issuer, other, down }: Setup): Readonly<Record<string
     "/several": guarded(guard({ issuer: [issuer, { issuer: other, jwksUri: `${other}/jwks` }] })),
     "/function": guarded(guard({ issuer: async (name) => name.startsWith(issuer) })),
     "/down": guarded(guard({ issuer: [issuer, down] })),
+    "/down/several": guarded(guard({ issuer: [issuer, down] })),
     "/resource": guarded(guard({ resource }), { scope: "orders:read" }),
     "/dpop": guarded(guard(dpop)),
     "/dpop/scope": guarded(guard(dpop), { scope: "orders:read" }),
