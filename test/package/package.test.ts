@@ -142,6 +142,7 @@ describe("packages", () => {
   /** The packages that are loaded by each; others are for what is not loaded. */
   const loads: Readonly<Record<string, readonly string[]>> = {
     jwksd: ["jose"],
+    "jwksd/bearer": ["jose"],
     "jwksd/doctor": ["jose"],
     "jwksd/doctor/node": ["ipaddr.js", "jose"],
     "jwksd/node": ["ipaddr.js", "jose"],
