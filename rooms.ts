@@ -58,7 +58,7 @@ export const rooms: Readonly<Record<string, Room>> = {
   "rotation/store/sqlite": { rooms: ["rotation/store"], packages: ["node:"] },
   "rotation/store/postgres": { rooms: ["rotation/store"], packages: ["node:", "pg"] },
   "rotation/rules": { rooms: ["keys/crypto", "keys/jwk", "rotation/store"], packages: [] },
-  "rotation/custody": { rooms: ["keys/crypto", "rotation/rules", "rotation/store"], packages: ["jose"] },
+  "rotation/custody": { rooms: ["keys/crypto", "keys/jwk", "rotation/rules", "rotation/store"], packages: ["jose"] },
   "rotation/manager": {
     rooms: [
       "keys/jwk",
@@ -74,11 +74,11 @@ export const rooms: Readonly<Record<string, Room>> = {
 
   doctor: { rooms: ["doctor/checks", "keys/crypto"], packages: ["jose"] },
   "doctor/checks": { rooms: ["doctor"], packages: [] },
-  "doctor/node": { rooms: ["doctor", "library/node"], packages: ["jose", "node:", "ipaddr.js"] },
+  "doctor/node": { rooms: ["doctor", "library/node"], packages: ["jose", "node:"] },
 
   "service/signing": {
-    rooms: ["keys/crypto", "keys/keyset", "library/provider", "library/token", "rotation/rules", "rotation/store"],
-    packages: ["jose", "#crypto", "node:"],
+    rooms: ["keys/keyset", "library/http", "library/provider", "library/token", "rotation/rules", "rotation/store"],
+    packages: ["node:"],
   },
   "service/kubernetes": { rooms: ["library/token", "service/signing"], packages: ["node:"] },
   "service/copies": {
@@ -155,7 +155,7 @@ export const rooms: Readonly<Record<string, Room>> = {
       "library/relying-party",
       "library/token",
       "rotation/rules",
-      "service/admin",
+      "service/admin/page",
     ],
     packages: ["jose", "node:", "commander"],
   },

@@ -1,7 +1,7 @@
 // Makes the picture of a rotation in README.md: node scripts/rotation-picture.ts > docs/rotation.svg
 import { plan } from "../src/rotation/rules/plan.ts";
 import { rotationPolicy } from "../src/rotation/rules/policy.ts";
-import { planSvg } from "../src/service/admin/plan-svg.ts";
+import { planSvg } from "../src/cli/keys/plan-svg.ts";
 import type { KeyRecord } from "../src/rotation/store/store.ts";
 
 const now = Date.parse("2026-11-20T12:00:00Z");

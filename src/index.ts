@@ -6,6 +6,13 @@
 
 export type { Client } from "./library/client/client-keys.ts";
 export {
+  type ClientAssertionOptions,
+  type ClientSigner,
+  type RequestObjectOptions,
+  createClientAssertion,
+  createRequestObject,
+} from "./library/client/client-signing.ts";
+export {
   type ClientVerifier,
   type ClientVerifierOptions,
   createClientVerifier,
@@ -30,7 +37,14 @@ export {
 export type { EcPublicJwk, PublicJwk, RsaPublicJwk } from "./keys/jwk/public.ts";
 export type { CryptoKeyPair, KeyInput, KeyObjectLike } from "./keys/jwk/read.ts";
 export type { NodeRequest, NodeResponse } from "./library/http/node.ts";
-export type { EncryptionAlg, EncryptionEntry, EncryptionKeyset, Keyset, SigningEntry } from "./keys/keyset/keyset.ts";
+export type {
+  EncryptionAlg,
+  EncryptionEntry,
+  EncryptionKeyset,
+  Jwk,
+  Keyset,
+  SigningEntry,
+} from "./keys/keyset/keyset.ts";
 export {
   type Endpoints,
   type Metadata,
@@ -42,11 +56,14 @@ export {
   withKeyset,
 } from "./library/provider/options.ts";
 export { type KeysetUpdate, type Provider, createProvider } from "./library/provider/provider.ts";
+export type { KeyEnd } from "./library/provider/retired-kids.ts";
+export type { SigningKey } from "./library/provider/signing-key.ts";
 export type { SignerLimits } from "./keys/signer/guard.ts";
 export { localSigner } from "./keys/signer/local.ts";
 export type { ExternalSigner, SignInput, Signer, SignerBackend } from "./keys/signer/signer.ts";
 export type { Metric, MetricValue } from "./base/metrics.ts";
 export { clientAlgorithms } from "./library/token/client-algorithms.ts";
 export type { Claims, SignOptions } from "./library/token/sign.ts";
+export type { SignInputOptions } from "./library/token/signing-input.ts";
 export { type KeySource, type VerifiedToken, type VerifyOptions, verify } from "./library/token/verify.ts";
 export { errorTable } from "./base/error-table.ts";

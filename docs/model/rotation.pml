@@ -47,6 +47,7 @@
 #define LEASES_VANISH 16                /* a failover loses them, or a clock ends them that was set */
 #define ENDS_RENEWED_LEASE 17           /* counts from when a lease was first seen, not from its last renewal */
 #define LEAVES_BEFORE_IT_STOPS 18       /* ends its lease, and goes on until it hears that */
+#define DRAINS_WITHOUT_LEASE 19         /* ends what it had begun with A, and its lease names A no more */
 #define NOTHING 0
 #ifndef CHANGE
 #define CHANGE NOTHING
@@ -84,6 +85,7 @@ typedef Replica {
   unsigned state : 2;
   unsigned set : 2;
   unsigned kid : 2;     /* signs with this key */
+  bit drains;           /* and with A, for requests that began with it */
   unsigned own : 3;     /* ticks until it stops, by its own clocks */
   bit asked;            /* the store has renewed the lease; the answer is under way, or lost */
   unsigned late : 2;    /* RENEWALS_OVERTAKE: a renewal under way, 1 + its kid */
@@ -119,7 +121,7 @@ bit tokenB;             /* there are tokens of B */
 #define LACKS_A(n) (IS_READY(n) && r[n].set == SET_B)
 #define LACKS_B(n) (IS_READY(n) && r[n].set == SET_A)
 #define MAY_SIGN(n) (r[n].own > 0 || CHANGED(NO_FENCE))
-#define SIGNS_A(n) (r[n].kid == A && MAY_SIGN(n))
+#define SIGNS_A(n) ((r[n].kid == A || r[n].drains) && MAY_SIGN(n))
 #define SIGNS_B(n) (r[n].kid == B && MAY_SIGN(n))
 #define SOMEBODY_SIGNS_A (ANY(SIGNS_A) || readA > 0)
 #define SOMEBODY_SIGNS_B (ANY(SIGNS_B) || step >= ACTIVATED)
@@ -133,6 +135,8 @@ bit tokenB;             /* there are tokens of B */
 #define DEAD(n) (r[n].state == OUT && LEASE_WITH_A(n))
 #define A_DEAD_REPLICA_DELAYS_A_STEP (step == ACTIVATED && ANY(DEAD))
 #define BOTH_KEYS_SIGN (ANY(SIGNS_A) && ANY(SIGNS_B))
+#define DRAINS(n) (r[n].drains && MAY_SIGN(n) && step == ACTIVATED)
+#define A_REPLICA_DRAINS ANY(DRAINS)
 #define LAGS(n) (IS_READY(n) && r[n].set == SET_AB)
 #define A_READY_REPLICA_LAGS_TO_THE_END (step == REMOVED && ANY(LAGS))
 #ifndef NEVER
@@ -176,7 +180,7 @@ inline forget_and_sort() {
 }
 
 inline ends(n) {
-  r[n].state = OUT; r[n].kid = NONE; r[n].own = 0; r[n].asked = 0; r[n].late = 0;
+  r[n].state = OUT; r[n].kid = NONE; r[n].drains = 0; r[n].own = 0; r[n].asked = 0; r[n].late = 0;
   r[n].set = (CHANGED(READY_BEFORE_LOADING) || CHANGED(LOADS_BEFORE_JOINING) -> r[n].set : SET_A)
 }
 
@@ -217,7 +221,7 @@ inline renews(n) {
   r[n].until = (CHANGED(ENDS_RENEWED_LEASE) -> r[n].until : LEASE);
   r[n].own = (CHANGED(ENDS_RENEWED_LEASE) -> LEASE - MARGIN + DRIFT : r[n].own);
   r[n].publishes = ((CHANGED(ACKNOWLEDGES_BEFORE_PUBLISHING) -> STORED : r[n].set) >= SET_AB);
-  r[n].signsA = (r[n].kid == A || ADDS(n, A));
+  r[n].signsA = (r[n].kid == A || r[n].drains && !CHANGED(DRAINS_WITHOUT_LEASE) || ADDS(n, A));
   r[n].signsB = (r[n].kid == B || ADDS(n, B))
 }
 
@@ -229,8 +233,14 @@ inline hears(n, drift) {
   left = left + drift - (CHANGED(LEASE_IS_LONGER_AT_REPLICA) -> 0 : MARGIN);
   r[n].own = (left > r[n].own -> left : r[n].own);
   r[n].state = READY;
+  r[n].drains = (r[n].drains || r[n].kid == A && r[n].signsB);
   r[n].kid = (r[n].signsB -> B : (r[n].signsA -> A : r[n].kid));
   left = 0
+}
+
+/* The drain is over after any time: until the next renewal, the lease still names A. */
+inline stops_draining(n) {
+  r[n].drains -> r[n].drains = 0
 }
 
 /* A step of the rotation: by anybody, under compare-and-set. */
@@ -253,6 +263,7 @@ inline next_rotation() {
   for (i : 0 .. REPLICAS - 1) {
     r[i].set = SET_A;
     r[i].kid = (r[i].kid == B -> A : NONE);
+    r[i].drains = 0;
     r[i].late = (r[i].late > 1 -> r[i].late - 1 : r[i].late);
     r[i].publishes = 0; r[i].signsA = r[i].signsB; r[i].signsB = 0
   }
@@ -308,7 +319,7 @@ inline all_have_died() {
   assert(left <= LEASE + ANNOUNCE + RETIRE)
 }
 
-#define DIFFER(x, y) (r[x].state != r[y].state || r[x].set != r[y].set || r[x].kid != r[y].kid || r[x].own != r[y].own || \
+#define DIFFER(x, y) (r[x].state != r[y].state || r[x].set != r[y].set || r[x].kid != r[y].kid || r[x].drains != r[y].drains || r[x].own != r[y].own || \
                       r[x].asked != r[y].asked || r[x].late != r[y].late || r[x].until != r[y].until || \
                       r[x].publishes != r[y].publishes || r[x].signsA != r[y].signsA || r[x].signsB != r[y].signsB)
 #define OPTION(action) :: d_step { action; printf(#action); printf(", n = %d\n", n); n = 0 }
@@ -333,6 +344,7 @@ active proctype rotation() {
       OPTION(renews(n))
       OPTION(hears(n, 0))
       OPTION(hears(n, DRIFT))
+      OPTION(stops_draining(n))
       OPTION(dies(n))
       OPTION(leaves(n))
       OPTION(acts_by_plan(n))

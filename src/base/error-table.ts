@@ -114,8 +114,9 @@ export const errorTable = {
       remedy: "check that the signer holds the key of its kid, and returns 64 bytes: r, then s",
     },
     ERR_SIGNER_FENCED: {
-      when: "this replica has not reached the store for so long that the others no longer rely on it, or its clock is wrong",
-      remedy: "retry at another replica; restore the connection to the store, or set the clock",
+      when: "this replica has not reached the store for so long that the others no longer rely on it, its clock is wrong, or the key is no longer active",
+      remedy:
+        "retry, with the key that is active now or at another replica; restore the connection to the store, or set the clock",
       retryable: true,
     },
     ERR_SIGNER_PUBLISH_ONLY: {
@@ -250,7 +251,11 @@ export const errorTable = {
       remedy: "check the URL; see `maxBytes`",
       retryable: true,
     },
-    ERR_FETCH_BODY: { when: "the body is not the expected JSON", remedy: "check the URL", retryable: true },
+    ERR_FETCH_BODY: {
+      when: "the body is not the expected JSON, or that of a client has another media type",
+      remedy: "check the URL",
+      retryable: true,
+    },
     ERR_DISCOVERY_ISSUER: {
       when: "the discovery document names another issuer",
       remedy: "configure the issuer exactly as the provider does",

@@ -1,5 +1,5 @@
 import type { Output } from "../service/config/log.ts";
-import { printableLines } from "../base/printable.ts";
+import { printableJson, printableLines } from "../base/printable.ts";
 
 /** Everything that a command reads and writes, so that it can run inside another process. */
 export interface Io {
@@ -16,9 +16,9 @@ export function print({ stdout }: Io, text: string): void {
   stdout.write(`${text}\n`);
 }
 
-/** Prints a result for programs. */
+/** Prints a result for programs, or for a terminal, which could interpret text from outside. */
 export function printJson(io: Io, value: unknown): void {
-  print(io, JSON.stringify(value, undefined, 2));
+  print(io, printableJson(value));
 }
 
 /** Prints a warning, an error or a hint, not a result. Text from outside is escaped. */

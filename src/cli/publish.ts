@@ -1,9 +1,9 @@
 import { Command } from "commander";
 import { sleep } from "../base/async.ts";
 import { systemClock } from "../base/clock.ts";
-import { ConfigError, InternalError, JwksdError } from "../base/errors.ts";
+import { ConfigError, InternalError, JwksdError, ServiceError } from "../base/errors.ts";
 import { printable } from "../base/printable.ts";
-import type { Published } from "../service/copies/publisher.ts";
+import type { Published } from "../service/copies/copy-writer.ts";
 import { createCommandLog } from "../service/config/log.ts";
 import { type Publishing, startPublishing } from "../service/endpoint/publish.ts";
 import type { SettingName } from "../service/config/setting-definitions.ts";
@@ -76,6 +76,7 @@ async function publish(io: Io, target: string, flags: PublishFlags): Promise<voi
   const settings = await settingsFrom(io, rest);
   checkVerifyUrl(verifyUrl);
   const log = createCommandLog(settings.logLevel, settings.jsonLogs, io);
+  const stopping = new AbortController();
   let failure: unknown;
   let published: Published | undefined;
   const starting = startPublishing(
@@ -85,6 +86,7 @@ async function publish(io: Io, target: string, flags: PublishFlags): Promise<voi
       verifyUrl,
       purgeCommand,
       environment: io.environment,
+      signal: stopping.signal,
       onPublished(now) {
         [published, failure] = [now, undefined];
         if (follow === true) print(io, json === true ? JSON.stringify(jsonOf(target, now)) : lineOf(target, now));
@@ -97,24 +99,34 @@ async function publish(io: Io, target: string, flags: PublishFlags): Promise<voi
     },
     log,
   );
+  const { signal } = stopping;
+  const releaseSignals = handleSignals(starting, () => stopping.abort());
   if (follow === true) {
-    handleSignals(starting);
-    await starting;
+    await starting.catch((error: unknown) => {
+      // A start that was asked to end has not failed.
+      if (!signal.aborted) throw error;
+    });
     return;
   }
-  const publishing = await starting;
   try {
-    await isDoneWithin(publishing, wait);
-    report();
+    const publishing = await starting;
+    try {
+      await isDoneWithin(publishing, wait, signal);
+      report(publishing);
+    } finally {
+      await publishing.stop();
+    }
   } finally {
-    await publishing.stop();
+    releaseSignals();
   }
 
-  function report(): void {
+  function report(publishing: Publishing): void {
     if (publishing.isDone && published !== undefined) {
       print(io, json === true ? JSON.stringify(jsonOf(target, published), undefined, 2) : lineOf(target, published));
       return;
     }
+    if (signal.aborted)
+      throw failure ?? new ServiceError("ERR_TARGET", `${target} was not published: the command was stopped`);
     if (!(failure instanceof JwksdError) || failure.code !== "ERR_NOT_SERVED") {
       throw failure ?? new InternalError("ERR_INTERNAL", "nothing was published, and nothing has failed");
     }
@@ -123,9 +135,9 @@ async function publish(io: Io, target: string, flags: PublishFlags): Promise<voi
   }
 }
 
-async function isDoneWithin(publishing: Publishing, seconds: number): Promise<void> {
+async function isDoneWithin(publishing: Publishing, seconds: number, signal: AbortSignal): Promise<void> {
   const end = performance.now() + seconds * 1000;
-  while (!publishing.isDone && performance.now() < end) await sleep(pollMs, systemClock);
+  while (!publishing.isDone && !signal.aborted && performance.now() < end) await sleep(pollMs, systemClock);
 }
 
 /** @throws ConfigError `ERR_OPTION_INVALID` */
@@ -140,16 +152,16 @@ function messageOf(error: unknown): string {
   return `${message} [${code}]`;
 }
 
-function kidsOf({ publication }: Published): string[] {
-  const [jwks] = publication.documents;
+function kidsOf({ documentSet }: Published): string[] {
+  const [jwks] = documentSet.documents;
   const { keys } = JSON.parse(Buffer.from(jwks?.body ?? []).toString()) as { keys: { kid: string }[] };
   return keys.map(({ kid }) => kid);
 }
 
 function jsonOf(target: string, published: Published) {
-  const { publication, written } = published;
-  const documents = publication.documents.map(({ path, cacheControl }) => ({ path, cacheControl }));
-  return { target, written, documents, kids: kidsOf(published), mode: publication.isShort ? "rotation" : "long" };
+  const { documentSet, written } = published;
+  const documents = documentSet.documents.map(({ path, cacheControl }) => ({ path, cacheControl }));
+  return { target, written, documents, kids: kidsOf(published), mode: documentSet.isShort ? "rotation" : "long" };
 }
 
 function lineOf(target: string, published: Published): string {

@@ -5,19 +5,26 @@ interface Running {
   stop(): Promise<unknown>;
 }
 
-/** Handles signals from the beginning, because an unhandled one ends the process. An early signal waits for the start. */
-export function handleSignals(starting: Promise<Running>): void {
+/**
+ * Handles signals from the beginning, because an unhandled one ends the process. An early signal waits for the start.
+ *
+ * @param onStop is called at once when the process is asked to end, to shorten the start
+ * @returns what gives the signals up
+ */
+export function handleSignals(starting: Promise<Running>, onStop?: () => void): () => void {
   const whenStarted = (action: (running: Running) => Promise<unknown>): void =>
     // Whoever starts it reports a failed start.
     void starting.then(action, () => {});
   let stopping = false;
-  process.on("SIGHUP", () => whenStarted((running) => running.reload()));
-  for (const signal of ["SIGTERM", "SIGINT"] as const) {
-    process.on(signal, () => {
-      // A second Ctrl-C ends the process at once.
-      if (stopping && signal === "SIGINT") process.exit(130);
-      if (!stopping) whenStarted((running) => running.stop());
-      stopping = true;
-    });
-  }
+  const reload = (): void => whenStarted((running) => running.reload());
+  const stop = (signal: NodeJS.Signals): void => {
+    // A second Ctrl-C ends the process at once.
+    if (stopping && signal === "SIGINT") process.exit(130);
+    if (stopping) return;
+    stopping = true;
+    onStop?.();
+    whenStarted((running) => running.stop());
+  };
+  process.on("SIGHUP", reload).on("SIGTERM", stop).on("SIGINT", stop);
+  return () => process.off("SIGHUP", reload).off("SIGTERM", stop).off("SIGINT", stop);
 }

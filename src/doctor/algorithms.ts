@@ -35,10 +35,13 @@ export function isForEncryption(jwk: Members): boolean {
   return use === "enc" || (typeof alg === "string" && encryptionAlgorithms(jwk).includes(alg));
 }
 
+/** What SPIFFE bundles say instead of `sig`. @see SPIFFE Trust Domain and Bundle section 4.2.2 */
+export const spiffeUses: readonly unknown[] = ["x509-svid", "jwt-svid"];
+
 /** Whether tokens may be verified with a key. */
 export function isForSignatures(jwk: Members): boolean {
-  const { key_ops: operations } = jwk;
-  if (isForEncryption(jwk) || signatureAlgorithms(jwk).length === 0) return false;
+  const { key_ops: operations, use } = jwk;
+  if (isForEncryption(jwk) || use === "x509-svid" || signatureAlgorithms(jwk).length === 0) return false;
   return !Array.isArray(operations) || operations.includes("verify") || operations.includes("sign");
 }
 

@@ -11,6 +11,7 @@ export interface Decoded {
 export function decode(text: string): Decoded {
   const bytes = base64url.decode(lax(text));
   if (!/^[\w-]*=*$/.test(text)) return { bytes, problem: "JWKS_BASE64URL_ALPHABET" };
+  if (text.replace(/=+$/, "").length % 4 === 1) return { bytes, problem: "JWKS_BASE64URL_LENGTH" };
   if (text.endsWith("=")) return { bytes, problem: "JWKS_BASE64URL_PADDING" };
   return base64url.encode(bytes) === text ? { bytes } : { bytes, problem: "JWKS_BASE64URL_BITS" };
 }

@@ -4,7 +4,7 @@ import type { Exchange } from "./observations.ts";
 /** How long caches may serve a response, by its headers. */
 export interface Lifetime {
   readonly noStore: boolean;
-  /** `max-age`, else by `Expires`; absent if there is neither, or with `no-cache`. */
+  /** The longer of `max-age` and `s-maxage`, else by `Expires`; absent if there is neither, or with `no-cache`. */
   readonly freshSeconds?: number;
   /** `freshSeconds` plus `stale-while-revalidate`. */
   readonly servedSeconds?: number;
@@ -20,7 +20,8 @@ export function lifetimeOf(exchange: Exchange): Lifetime {
   };
   const noStore = has("no-store");
   if (noStore || has("no-cache")) return { noStore };
-  const freshSeconds = seconds("max-age") ?? untilExpires(exchange);
+  const stated = ["max-age", "s-maxage"].flatMap((directive) => seconds(directive) ?? []);
+  const freshSeconds = stated.length > 0 ? Math.max(...stated) : untilExpires(exchange);
   if (freshSeconds === undefined || freshSeconds <= 0) return { noStore };
   const staleSeconds = has("must-revalidate") ? 0 : (seconds("stale-while-revalidate") ?? 0);
   return { noStore, freshSeconds, servedSeconds: freshSeconds + staleSeconds };

@@ -3,8 +3,10 @@ import { checkEc, checkOkp } from "./checks/ec.ts";
 import { checkHttp } from "./checks/http.ts";
 import { checkMembers } from "./checks/jwk-members.ts";
 import { checkKnown } from "./checks/known.ts";
-import { checkRsa, checkSharedPrimes } from "./checks/rsa.ts";
-import { checkSet } from "./checks/set.ts";
+import { checkPrivate } from "./checks/private.ts";
+import { checkRsaKeys } from "./checks/rsa.ts";
+import { checkSharedPrimes } from "./checks/rsa-shared.ts";
+import { checkPurpose, checkSet } from "./checks/set.ts";
 import { checkTls } from "./checks/tls.ts";
 import { checkWatch } from "./checks/watch.ts";
 import { checkX5c } from "./checks/x5c.ts";
@@ -14,7 +16,8 @@ import { type Key, decodeKey } from "./key.ts";
 import { setResponse } from "./exchange.ts";
 import type { Observations } from "./observations.ts";
 import { sequence } from "./sequence.ts";
-import { shown } from "./format.ts";
+import { beginning, shown } from "./format.ts";
+import { duplicateMembers } from "./duplicates.ts";
 
 /** Keys that are examined. More keys are a finding. */
 export const maxKeys = 1000;
@@ -42,10 +45,10 @@ export async function examine(observations: Observations): Promise<readonly Find
     }
     notes.push(...checkSet(keys, set.entries.length, at));
     for (const key of keys) {
-      notes.push(...checkMembers(key), ...checkEc(key), ...checkOkp(key), ...checkRsa(key));
+      notes.push(...checkMembers(key), ...checkEc(key), ...checkOkp(key));
       notes.push(...(await checkKnown(key, blocklist)), ...(await checkX5c(key, observations)));
     }
-    notes.push(...checkSharedPrimes(keys));
+    notes.push(...checkRsaKeys(keys), ...checkSharedPrimes(keys, blocklist), ...checkPurpose(keys, set.entries.length));
   }
   notes.push(...checkDiscovery(observations, set === undefined ? undefined : keys));
   notes.push(...checkWatch(await sequence(observations), tokens));
@@ -55,9 +58,11 @@ export async function examine(observations: Observations): Promise<readonly Find
 function readSet(observations: Observations): { entries: readonly unknown[]; notes: readonly Note[] } | undefined {
   const body = setResponse(observations)?.body;
   if (body === undefined) return undefined;
-  const { value, notes } = readJson(body, "JWK Set");
+  const { text, value, notes: found } = readJson(body, "JWK Set");
+  const notes = [...found, ...checkPrivate(value ?? text, "JWK Set")];
   const only = (...more: Note[]) => ({ entries: [], notes: [...notes, ...more] });
-  if (value === undefined) return only(note("JWKS_NOT_JSON", "JWK Set"));
+  if (value === undefined) return only(note("JWKS_NOT_JSON", `it begins with ${beginning(text)}`));
+  for (const member of new Set(duplicateMembers(text))) notes.push(note("JWKS_MEMBER_TWICE", shown(member)));
   const keys = isObject(value) ? value["keys"] : undefined;
   if (keys === undefined) return only(note("JWKS_KEYS_MISSING", isObject(value) ? "no member keys" : shown(value)));
   if (!Array.isArray(keys)) return only(note("JWKS_KEYS_NOT_LIST", `keys is ${shown(keys)}`));

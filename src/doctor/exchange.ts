@@ -12,6 +12,9 @@ export function field({ headers = [] }: Exchange, name: string): string | undefi
   return lines.length === 0 ? undefined : lines.join(", ");
 }
 
+/** The origin of the page that a probe pretends to be of. */
+export const probeOrigin = "https://relying-party.example";
+
 /** The path of a discovery document. @see OpenID Connect Discovery 1.0 section 4; RFC 8414 section 3 */
 export const wellKnown = /\/\.well-known\/(openid-configuration|oauth-authorization-server)/;
 

@@ -1,4 +1,4 @@
-import { type Break, breaks } from "./breaks.ts";
+import { type Break, breaksOf, triedOf } from "./breaks.ts";
 import { type Code, type Severity, codes, ruleUrl } from "./codes.ts";
 
 /** The page with a paragraph about each code. */
@@ -16,12 +16,16 @@ export interface Finding {
   readonly seen: readonly string[];
   /** How many places there are. */
   readonly count: number;
+  /** What goes wrong because of it. */
+  readonly effect: string;
   /** The rule that is broken, with its section. */
   readonly rule: string;
   /** Where to read the rule, if it is public. */
   readonly ruleUrl: string | undefined;
-  /** Verifiers that fail, as a test or a public issue shows. Others may fail too. */
+  /** Verifiers that fail, as a run, a public issue or a line of source shows. Others may fail too. */
   readonly breaks: readonly Break[];
+  /** How many verifiers were run against this defect; 0 where a run could show nothing. */
+  readonly tried: number;
   /** What to do, in one sentence. */
   readonly remedy: string;
   /** URL of the paragraph about the code. */
@@ -51,16 +55,18 @@ export function findings(notes: readonly Note[]): Finding[] {
 }
 
 function finding(code: Code, seen: readonly string[]): Finding {
-  const { severity, title, rule, remedy } = codes[code];
+  const { severity, title, why, rule, remedy } = codes[code];
   return {
     code,
     severity,
     title,
     seen: seen.slice(0, maxSeen),
     count: seen.length,
+    effect: why,
     rule,
     ruleUrl: ruleUrl(rule),
-    breaks: breaks[code] ?? [],
+    breaks: breaksOf(code),
+    tried: triedOf(code),
     remedy,
     link: `${page}#${code.toLowerCase()}`,
   };

@@ -12,6 +12,12 @@ export function shown(value: unknown): string {
   return typeof value === "object" && value !== null ? "an object" : JSON.stringify(value);
 }
 
+/** The first characters of a body that cannot be read. Of PEM only the label, because a key may follow. */
+export function beginning(text: string): string {
+  const [label] = /^\s*-----BEGIN [^-\n]{0,40}-----/.exec(text) ?? [];
+  return text === "" ? "nothing: it is empty" : shown(label === undefined ? text.slice(0, longest + 1) : `${label}…`);
+}
+
 /** `one key`, `3 keys`. */
 export const counted = (count: number, noun: string): string =>
   count === 1 ? `one ${noun}` : `${count.toLocaleString("en")} ${noun}s`;

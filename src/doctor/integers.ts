@@ -136,3 +136,14 @@ export function sharedFactors(numbers: readonly bigint[]): bigint[] {
     ? numbers.map(() => 1n)
     : numbers.map((value, index) => gcd((remainders[index] ?? 0n) / value, value));
 }
+
+/** `base` to the power of `exponent`, modulo `modulus`. */
+export function powerOf(base: bigint, exponent: bigint, modulus: bigint): bigint {
+  let result = 1n;
+  // From the first bit on, so that a small base keeps one factor small.
+  for (const bit of exponent.toString(2)) {
+    result = (result * result) % modulus;
+    if (bit === "1") result = (result * base) % modulus;
+  }
+  return result;
+}

@@ -26,6 +26,10 @@ export const required: Readonly<Record<string, readonly string[]>> = {
 
 const plain = new Set(["alg", "crv", "kty"]);
 
+/** Longer values are not decoded: one of RSA with 16,384 bits has 2,731 characters, one of ML-DSA-87 has 3,456. */
+const longest = 16_384;
+export const isTooLong = (value: unknown): boolean => typeof value === "string" && value.length > longest;
+
 /** Decodes an entry. @param index its place in the set, from 0 */
 export async function decodeKey(jwk: Members, index: number): Promise<Key> {
   const { kid, kty } = jwk;
@@ -33,7 +37,8 @@ export async function decodeKey(jwk: Members, index: number): Promise<Key> {
   const members = requiredOf(kty);
   for (const member of members) {
     const value = jwk[member];
-    if (!plain.has(member) && typeof value === "string" && value !== "") values[member] = decode(value);
+    if (plain.has(member) || typeof value !== "string" || value === "" || isTooLong(value)) continue;
+    values[member] = decode(value);
   }
   return {
     jwk,
@@ -54,7 +59,7 @@ async function thumbprint(jwk: Members, members: readonly string[], values: Key[
   for (const member of members) {
     const bytes = values[member]?.bytes;
     const value = bytes === undefined ? jwk[member] : base64url.encode(bytes);
-    if (typeof value !== "string") return undefined;
+    if (typeof value !== "string" || isTooLong(value)) return undefined;
     canonical[member] = value;
   }
   return textHash(JSON.stringify(canonical));

@@ -21,6 +21,7 @@ export interface Exchange {
 /**
  * Why there is no complete response. `forbidden-url`, `forbidden-address`: the request was not sent. `unreachable`: no connection. `tls`: bad
  * certificate. `timeout`, `too-large`, `redirects`: a limit of one request. `limit`: a limit of the whole look. `protocol`: no valid HTTP.
+ * `incomplete`: the body ends early, or cannot be decompressed.
  */
 export interface Failure {
   /** See above. */
@@ -33,7 +34,8 @@ export interface Failure {
     | "too-large"
     | "redirects"
     | "limit"
-    | "protocol";
+    | "protocol"
+    | "incomplete";
   /** An error code of the system, such as `ECONNREFUSED`, or the limit. */
   readonly detail: string;
 }
@@ -74,6 +76,8 @@ export interface CertificateFacts {
   readonly notBefore: number;
   /** In epoch milliseconds. */
   readonly notAfter: number;
+  /** SHA-256 digests, as below, of the certificates of the same `x5c` whose key signed this one. */
+  readonly signers?: readonly string[];
   /** SHA-1 of the DER form, in base64url. */
   readonly sha1: string;
   /** SHA-256 of the DER form, in base64url. */

@@ -1,14 +1,15 @@
 import assert from "node:assert/strict";
-import { createHash } from "node:crypto";
-import { writeFile } from "node:fs/promises";
+import { createHash, generateKeyPairSync } from "node:crypto";
+import { readFile, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { type TestContext, describe, test } from "node:test";
 import { run } from "../../src/cli/run.ts";
+import { codes } from "../../src/doctor/index.ts";
 import { certificateFor } from "../client/certificate.ts";
 import { bytes, published, sound } from "../doctor/observed.ts";
-import { listening, providing, serveHttp, serveTls } from "../doctor/server.ts";
+import { listening, providing, serveHttp, serveRaw, serveTls } from "../doctor/server.ts";
 import { ecKey, keyMaterial, rsaKey } from "../support/keys.ts";
 import { runCli, temporaryFolder } from "../support/service.ts";
 import { compact, signature } from "../token/compact.ts";
@@ -52,11 +53,16 @@ const through = async (input: Iterable<Uint8Array>, ...args: string[]) => {
 };
 
 describe("jwksd doctor", () => {
-  test("a good provider gets one line that says what was checked", async (t) => {
+  test("a good provider gets a line that says what was checked, and how its keys are rotated", async (t) => {
     const url = await provider(t, [sound, published("next")]);
     const { code, stdout, stderr } = await runCli(t, ["doctor", url, insecure]);
     assert.deepEqual([code, stderr], [0, ""]);
-    assert.equal(stdout, `${url}: nothing is wrong. Checked 2 keys, HTTP in 7 requests, discovery.\n`);
+    const [summary, rotation] = stdout.split("\n\n");
+    assert.equal(summary, `${url}: nothing is wrong. Checked as an issuer: 2 keys, HTTP in 7 requests, discovery.`);
+    assert.match(
+      rotation ?? "",
+      /^How keys are rotated:\n  2 signing keys are published: .*\n  Caches may keep the set for 600 s/,
+    );
   });
 
   test("findings come worst first, each with what was seen, the rule, what to do and a link, and a summary", async (t) => {
@@ -75,10 +81,16 @@ describe("jwksd doctor", () => {
     const heads = stdout.match(/^(broken|risk|advice) {2}\w+/gm);
     assert.deepEqual(heads, ["broken  JWKS_KID_TYPE", "risk  HTTP_NO_STORE", "advice  JWKS_ALG_MISSING"]);
     assert.match(stdout, /^ {2}seen {4}key 2 \(kid 7\)$/m);
+    assert.match(stdout, /^ {2}effect {2}It equals no `kid` of a token, and/m);
+    assert.match(stdout, /^ {2}breaks {2}the tokens of the key at jose [\d.]+, jwks-rsa/m);
+    assert.match(stdout, /^ {10}all tokens at aws-jwt-verify [\d.]+, go-jose/m);
     assert.match(stdout, /^ {2}rule {4}RFC 7517 section 4\.5$/m);
     assert.match(stdout, /^ {2}do {6}Write the `kid` as a JSON string\.$/m);
     assert.match(stdout, /^ {2}more {4}https:\S+#jwks_kid_type$/m);
-    assert.match(stdout, /: 1 broken, 1 risk, 1 advice\. Checked 2 keys, HTTP in 7 requests, discovery\.\n$/);
+    assert.match(
+      stdout,
+      /: 1 broken, 1 risk, 1 advice\. Checked as an issuer: 2 keys, HTTP in 7 requests, discovery\.\n/,
+    );
     const long = stdout.split("\n").filter((line) => line.length > 60 && !/https?:/.test(line) && !/^\w/.test(line));
     assert.deepEqual(long, []);
   });
@@ -96,10 +108,54 @@ describe("jwksd doctor", () => {
         severity: "advice",
         seen: ['key 1 (kid "Zürich\\u001b[2J")'],
         count: 1,
+        effect: codes.JWKS_ALG_MISSING.why,
         rule: "RFC 7517 section 4.4",
         ruleUrl: "https://www.rfc-editor.org/rfc/rfc7517#section-4.4",
       },
     ]);
+  });
+
+  test("a body that is no JSON is shown by its first characters, escaped, and of PEM only the label", async (t) => {
+    const shownOf = async (body: string): Promise<string> =>
+      (await runCli(t, ["doctor", await fileOf(t, body)])).stdout;
+    assert.match(await shownOf("\u001b[2J<!doctype html>"), /it begins with "\\u001b\[2J<!doctype html>"\n/);
+    const { privateKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
+    const pem = privateKey.export({ type: "pkcs8", format: "pem" }) as string;
+    const output = await shownOf(pem);
+    assert.match(output, /it begins with "-----BEGIN PRIVATE KEY-----…"/);
+    assert.match(output, /^broken {2}JWKS_PRIVATE_MEMBERS/m);
+    for (const secret of keyMaterial(pem.replaceAll(/-----.*-----/g, ""))) assert.ok(!output.includes(secret));
+  });
+
+  test("--html writes a page without script: the findings, and the documents without their private keys", async (t) => {
+    const evil = "</pre><script>alert(1)</script>";
+    const leaked = { ...ecKey("leaked"), kid: "leaked", use: evil };
+    const url = await provider(t, [sound, leaked], { "x-evil": evil });
+    const page = join(await temporaryFolder(t), "findings.html");
+    const { code, stdout } = await runCli(t, ["doctor", url, insecure, "--html", page]);
+    assert.equal(code, 1);
+    const text = await readFile(page, "utf8");
+    for (const [, finding] of stdout.matchAll(/^(?:broken|risk|advice) {2}(\w+):/gm))
+      assert.ok(text.includes(`>${finding}</a>`));
+    assert.match(text, /How keys are rotated/);
+    assert.match(text, /&quot;d&quot;: &quot;\(removed\)&quot;/);
+    assert.ok(text.includes(String(sound["x"])) && text.includes("jwks_uri"));
+    assert.ok(!text.includes(leaked.d));
+    assert.doesNotMatch(text, /<script|<img|<link|javascript:| on\w+=/i);
+    const unwritable = await runCli(t, ["doctor", url, insecure, "--html", "/nowhere/findings.html"]);
+    assert.equal(unwritable.code, 2);
+    assert.match(unwritable.stderr, /ERR_FILE_UNWRITABLE/);
+  });
+
+  test("one look at a token whose key is not published says what that means", async (t) => {
+    const url = await provider(t, [sound]);
+    const token = compact(
+      { alg: "ES256", kid: "next" },
+      { iss: url, aud: "a", exp: 2 ** 33 },
+      signature("ES256", ecKey("next")),
+    );
+    const { stdout } = await runCli(t, ["doctor", url, insecure, "--token", token]);
+    assert.match(stdout, /kid "next" signs and is not published: its key was withdrawn too early/);
   });
 
   test("--fail-on, --only and --skip say what counts", async (t) => {
@@ -143,6 +199,14 @@ describe("jwksd doctor", () => {
     assert.equal((await runCli(t, ["doctor", "--help"])).code, 0);
   });
 
+  test("a server that switches protocols is broken, and the command ends", async (t) => {
+    const answer = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+    const url = await serveRaw(t, (socket) => void socket.once("data", () => socket.write(answer)));
+    const { code, stdout } = await runCli(t, ["doctor", `${url}/jwks`, insecure]);
+    assert.equal(code, 1);
+    assert.match(stdout, /HTTP_STATUS[^]*status 101, which nobody asked for/);
+  });
+
   test("a certificate that is not accepted is broken", async (t) => {
     const url = await serveTls(t, certificateFor("localhost"), () => {});
     const { code, stdout } = await runCli(t, ["doctor", url, insecure]);
@@ -151,7 +215,10 @@ describe("jwksd doctor", () => {
   });
 
   test("- reads standard input, as far as a set can be long", async () => {
-    assert.deepEqual(await through([bytes({ keys: [sound] })], "-"), [0, "-: nothing is wrong. Checked 1 key.\n"]);
+    assert.deepEqual(await through([bytes({ keys: [sound] })], "-"), [
+      0,
+      "-: nothing is wrong. Checked as a JWK Set: 1 key.\n",
+    ]);
     const [code, output] = await through(
       Array.from({ length: 100 }, () => Buffer.alloc(65_536, " ")),
       "-",
@@ -246,7 +313,7 @@ describe("--token", () => {
     assert.equal(code, 0);
     assert.match(
       stdout,
-      /nothing is wrong\..*\n\nThe token:\nok {4}token .*\nok {4}jwks .*\nok {4}key .*\nok {4}signature .*\nok {4}claims /,
+      /nothing is wrong\.[^]*\n\nThe token:\nok {4}token .*\nok {4}jwks .*\nok {4}key .*\nok {4}signature .*\nok {4}claims /,
     );
   });
 

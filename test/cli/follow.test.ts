@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { Readable } from "node:stream";
 import { describe, test } from "node:test";
-import { follow } from "../../src/cli/keys/follow.ts";
+import { follow, followedLines } from "../../src/cli/keys/follow.ts";
 import type { CommandKeys } from "../../src/cli/keys/open-keys.ts";
 import { StoreError } from "../../src/base/errors.ts";
 import type { Changed } from "../../src/rotation/manager/compare-and-set.ts";
@@ -22,7 +22,7 @@ function command(answers: readonly (readonly Lease[] | StoreError)[], isTTY: boo
   };
   const stderr = { isTTY, columns: 40, write: (text: string) => (written += text) };
   const io = { stdin: Readable.from([]), stdout: stderr, stderr, environment: {}, exitCode: 0 };
-  const keys = { io, vault: { store: { load } }, keyring: { policy: rotationPolicy() } } as unknown as CommandKeys;
+  const keys = { io, custody: { store: { load } }, keyring: { policy: rotationPolicy() } } as unknown as CommandKeys;
   return { io, keys, written: () => written };
 }
 
@@ -54,5 +54,23 @@ describe("waiting for the replicas", () => {
       written(),
       /^jwksd: the change is done; who follows is not known.*no route to host \[ERR_STORE_UNAVAILABLE\]\n$/,
     );
+  });
+
+  test("a replica that is ahead of the store refuses it, as after an older copy was restored: it has not followed", async () => {
+    for (const [publishes, code] of [
+      [5, 0],
+      [6, 3],
+    ] as const) {
+      const { keys, io } = command([[lease("r", { publishes })]], false);
+      const followed = await follow(keys, change, 0.001);
+      assert.deepEqual([followed?.late.length, io.exitCode], [code === 0 ? 0 : 1, code]);
+      if (followed === undefined || code === 0) continue;
+      const [count, why] = followedLines(followed, { ...change, records: [] });
+      assert.equal(count, "0 of 1 publish the change.");
+      assert.match(
+        why ?? "",
+        /^Replica "r".* publishes revision 6, which the store no longer has\. It refuses an older copy/,
+      );
+    }
   });
 });

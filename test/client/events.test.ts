@@ -5,6 +5,7 @@ import { ecKey, withoutPrivate } from "../support/keys.ts";
 import {
   type Script,
   entry as published,
+  jwkSetReply,
   reply,
   scriptedOrigin,
   served,
@@ -77,8 +78,8 @@ describe("keys at a jwks_uri", () => {
   });
 
   const broken: [name: string, script: Script, event: object][] = [
-    ["no JWK Set", reply(200, "{}"), { type: "failed", code: "ERR_FETCH_BODY" }],
-    ["HTML", reply(200, "<html>secret</html>"), { type: "failed", code: "ERR_FETCH_BODY" }],
+    ["no JWK Set", jwkSetReply("{}"), { type: "failed", code: "ERR_FETCH_BODY" }],
+    ["HTML", jwkSetReply("<html>secret</html>"), { type: "failed", code: "ERR_FETCH_BODY" }],
     ["404", reply(404), { type: "failed", code: "ERR_FETCH_STATUS" }],
   ];
   for (const [name, script, expected] of broken) {
@@ -100,7 +101,7 @@ describe("keys at a jwks_uri", () => {
 
   test("a set whose keys cannot be used is told", async () => {
     const key = { ...ecKey("a"), kid: "a" };
-    const { events, clientAssertion } = listeningTo(reply(200, JSON.stringify({ keys: [key] })));
+    const { events, clientAssertion } = listeningTo(jwkSetReply(JSON.stringify({ keys: [key] })));
     await assert.rejects(clientAssertion(madeUp("a"), remote), { code: "ERR_TOKEN_KID_UNKNOWN" });
     const reason = "it holds a private key, so whoever reads the set can sign with it";
     assert.deepEqual(events[0], { type: "skipped", jwksUri, keys: [{ index: 0, kid: "a", reason }] });
@@ -180,8 +181,7 @@ describe("a budget that is empty is told beside the refusal", () => {
 test("what comes from outside is cut and escaped, wherever it is", async () => {
   const hostile = `\u001b[2J\r\n\u202e\u2028\ud800${"x".repeat(5_000)}`;
   const { events, clientAssertion } = listeningTo(
-    reply(
-      200,
+    jwkSetReply(
       JSON.stringify({
         keys: [
           { ...withoutPrivate(ecKey("a")), kid: hostile },

@@ -29,15 +29,11 @@ const forms: Record<string, (jwk: EcPrivateJwk) => unknown> = {
 for (const [form, make] of Object.entries(forms)) {
   // The public half has a leading zero.
   const jwk = ecKey("leading-zero-50");
-  checkSigner(
-    `localSigner from ${form}`,
-    async () => {
-      const input = await make(jwk);
-      const pemLines = keyMaterial([pem(jwk, "pkcs8"), pem(jwk, "sec1")]);
-      return { signer: await localSigner(input as KeyInput), secrets: [jwk.d, ...pemLines], hold: () => () => {} };
-    },
-    { isLocal: true },
-  );
+  checkSigner(`localSigner from ${form}`, async () => {
+    const input = await make(jwk);
+    const pemLines = keyMaterial([pem(jwk, "pkcs8"), pem(jwk, "sec1")]);
+    return { signer: await localSigner(input as KeyInput), secrets: [jwk.d, ...pemLines], hold: () => () => {} };
+  });
 }
 
 test("signers made of one key in any form are one signer", async () => {

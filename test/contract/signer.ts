@@ -1,12 +1,10 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
-import { getEventListeners } from "node:events";
-import { after, afterEach, before, beforeEach, describe, test } from "node:test";
+import { after, before, describe, test } from "node:test";
 import { inspect } from "node:util";
 import * as jose from "jose";
-import { type ErrorCode, JwksdError, type SignInput, type Signer, type SignerLimits } from "../../src/index.ts";
-import { type GuardedSign, guardSigner } from "../../src/keys/signer/guard.ts";
-import { settled, simulatedClock } from "../support/simulated.ts";
+import { type ErrorCode, JwksdError, type SignInput, type Signer } from "../../src/index.ts";
+import { settled } from "../support/simulated.ts";
 import { isSoak, soak } from "../support/soak.ts";
 import type { Half, ServiceKey } from "../support/stubs/ecdsa.ts";
 
@@ -23,8 +21,6 @@ export interface SignerUnderTest {
 }
 
 export interface SuiteOptions {
-  /** Its key is in this process: there is no backend to wait for. Default: false. */
-  readonly isLocal?: boolean;
   /** It signs a hundred times a second: only `npm run soak` looks for the rare signatures. Default: false. */
   readonly isSlow?: boolean;
 }
@@ -75,7 +71,7 @@ export async function failing(
 export function checkSigner(
   name: string,
   open: () => Promise<SignerUnderTest>,
-  { isLocal = false, isSlow = false }: SuiteOptions = {},
+  { isSlow = false }: SuiteOptions = {},
 ): void {
   describe(`a signer: ${name}`, () => {
     let opened: SignerUnderTest;
@@ -196,100 +192,6 @@ export function checkSigner(
         for (const secret of opened.secrets) assert.ok(!text.includes(secret), "a secret in an error");
         // It goes on working.
         await sign();
-      });
-    }
-
-    if (isLocal) {
-      describe("behind the guard, as a provider has it", () => {
-        const message = encoder.encode("header.claims");
-        const clock = simulatedClock();
-        const guarded = (limits?: SignerLimits): GuardedSign =>
-          guardSigner(opened.signer, publicKey, "this key", limits, clock);
-        test("nothing to wait for: no timer, no queue, and nobody is refused", async () => {
-          const sign = guarded({ maxConcurrent: 1, maxQueued: 0, timeoutMs: 1 });
-          const signatures = Array.from({ length: 50 }, () => sign(message));
-          assert.equal(clock.timers, 0);
-          const ecdsa = { name: "ECDSA", hash: "SHA-256" };
-          for (const signature of await Promise.all(signatures))
-            assert.ok(await crypto.subtle.verify(ecdsa, publicKey, signature, message));
-        });
-
-        test("a caller that has aborted, or aborts: ERR_SIGNER_ABORTED", async () => {
-          const sign = guarded();
-          const callers = Array.from({ length: 8 }, () => new AbortController());
-          callers[0]?.abort();
-          const signatures = callers.map(({ signal }) => sign(message, signal));
-          for (const caller of callers) caller.abort();
-          const input = inputOf("header.claims");
-          await Promise.all(
-            signatures.map((signature) => failing(signature, "ERR_SIGNER_ABORTED", opened.secrets, input)),
-          );
-          for (const { signal } of callers) assert.deepEqual(getEventListeners(signal, "abort"), []);
-          await sign(message);
-        });
-
-        test("limits out of range are refused all the same", () => {
-          assert.throws(() => guarded({ maxConcurrent: 0 }), { code: "ERR_OPTION_INVALID" });
-        });
-      });
-    } else {
-      describe("behind the guard, as a provider has it, while its backend does not answer", () => {
-        const input = inputOf("header.claims");
-        const message = input.message as Uint8Array<ArrayBuffer>;
-        const clock = simulatedClock();
-        const guarded = (limits?: SignerLimits): GuardedSign =>
-          guardSigner(opened.signer, publicKey, "this key", limits, clock);
-        const fails = (attempt: Promise<unknown>, code: ErrorCode): Promise<JwksdError> =>
-          failing(attempt, code, opened.secrets, input);
-        let release: () => void;
-        beforeEach(() => {
-          release = opened.hold();
-        });
-        afterEach(() => {
-          release();
-          assert.equal(clock.timers, 0, "a timer is left");
-        });
-
-        test("deadline: ERR_SIGNER_TIMEOUT when it is over, not before", async () => {
-          const sign = guarded({ timeoutMs: 5_000 });
-          let hasFailed = false;
-          const failed = fails(sign(message), "ERR_SIGNER_TIMEOUT").finally(() => (hasFailed = true));
-          await clock.advance(4_999);
-          assert.equal(hasFailed, false);
-          await clock.advance(1);
-          assert.equal(hasFailed, true);
-          await failed;
-          release();
-          // Its answer, where there is one, is nobody's.
-          await sign(encoder.encode("header.other"));
-        });
-
-        test("abort: ERR_SIGNER_ABORTED at once, whether it is at the backend or waits", async () => {
-          const sign = guarded({ maxConcurrent: 1 });
-          const callers = [new AbortController(), new AbortController()];
-          let count = 0;
-          const failed = callers.map(({ signal }) =>
-            fails(sign(message, signal), "ERR_SIGNER_ABORTED").finally(() => (count += 1)),
-          );
-          const goesOn = sign(message);
-          await settled();
-          for (const caller of callers) caller.abort(new Error("a reason of its own"));
-          await settled();
-          assert.equal(count, 2);
-          await Promise.all(failed);
-          for (const { signal } of callers) assert.deepEqual(getEventListeners(signal, "abort"), []);
-          release();
-          await goesOn;
-        });
-
-        test("queue bound: one more than has room is ERR_SIGNER_BUSY at once, and the others are signed", async () => {
-          const sign = guarded({ maxConcurrent: 2, maxQueued: 3 });
-          const signatures = Array.from({ length: 5 }, () => sign(message));
-          await fails(sign(message), "ERR_SIGNER_BUSY");
-          release();
-          // The guard has verified them.
-          await Promise.all(signatures);
-        });
       });
     }
 

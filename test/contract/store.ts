@@ -1,4 +1,4 @@
-import { standingMs } from "../../src/rotation/rules/standing.ts";
+import { permanentMs } from "../../src/rotation/rules/permanent-lease.ts";
 import assert from "node:assert/strict";
 import { EventEmitter, once } from "node:events";
 import { afterEach, beforeEach, describe, test } from "node:test";
@@ -245,10 +245,12 @@ export function checkStore(name: string, open: () => Promise<StoreUnderTest>, ro
       const events = await store.events();
       assert.deepEqual(records, [whole]);
       assert.deepEqual(events, [{ ...eventOf("whole"), number: 1 }]);
-      // Or is frozen.
+      await store.commit(1, [encryption, { ...whole, endedAt: 5 }], []);
+      assert.deepEqual(records, [whole], "what was loaded stays as it was");
+      await store.commit(2, [whole, encryption], []);
       Reflect.set((records[0] as KeyRecord).publicJwk, "x", "changed");
       (events[0] as { reason: string }).reason = "changed";
-      assert.deepEqual((await store.load()).records, [whole]);
+      assert.deepEqual((await store.load()).records, [whole, encryption]);
       assert.equal((await store.events())[0]?.reason, "planned");
     });
 
@@ -369,7 +371,7 @@ export function checkStore(name: string, open: () => Promise<StoreUnderTest>, ro
     test("a renewal moves the end, both ways", async () => {
       await store.join({ id: "a", name: "a" }, 60_000);
       // A copy that is served without a process has a lease for a hundred years.
-      for (const forMs of [longMs, standingMs, 30_000.5]) {
+      for (const forMs of [longMs, permanentMs, 30_000.5]) {
         const { now } = await store.load();
         await store.renew({ id: "a", publishes: 0, signsWith: [] }, forMs);
         const { until, forMs: lasts } = (await store.load()).leases[0] as Lease;

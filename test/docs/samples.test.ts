@@ -67,7 +67,7 @@ describe("the samples of the documents", () => {
   });
 
   test("a provider with a key manager signs what it verifies", async (t) => {
-    const path = await sample(t, "examples/docs/provider.mts", {
+    const path = await sample(t, "examples/docs/provider.mjs", {
       ".listen(3000)": ".listen(0)",
       "console.log(": "process.send(",
     });

@@ -13,6 +13,8 @@ export interface Configured {
   readonly jwksUri: string;
   /** The `iss` that it accepts. */
   readonly iss: string;
+  /** The URL by which it knows the issuer, where that is none of loopback. */
+  readonly known?: string;
 }
 
 export interface Client {
@@ -20,6 +22,8 @@ export interface Client {
   readonly version: string;
   /** Whether it finds the keys through discovery. */
   readonly discovers: boolean;
+  /** Whether it fetches the keys itself. */
+  readonly fetches: boolean;
   /** Rejects a token that it does not accept; with an empty cache, as its documentation shows it. */
   readonly verify: (token: string, configured: Configured) => Promise<unknown>;
 }
@@ -41,6 +45,7 @@ export const clients: readonly Client[] = [
     name: "jose",
     version: version("jose"),
     discovers: false,
+    fetches: true,
     verify: (token, { jwksUri, iss }) =>
       jwtVerify(token, createRemoteJWKSet(new URL(jwksUri)), { issuer: iss, audience }),
   },
@@ -48,6 +53,7 @@ export const clients: readonly Client[] = [
     name: "jwks-rsa + jsonwebtoken",
     version: version("jwks-rsa", "jsonwebtoken"),
     discovers: false,
+    fetches: true,
     verify: async (token, { jwksUri, iss }) => {
       const { header } = jsonwebtoken.decode(token, { complete: true }) ?? {};
       const key = await jwksClient({ jwksUri }).getSigningKey(header?.kid);
@@ -58,6 +64,7 @@ export const clients: readonly Client[] = [
     name: "get-jwks + fast-jwt",
     version: version("get-jwks", "fast-jwt"),
     discovers: true,
+    fetches: true,
     verify: (token, { issuer, iss }) => {
       const keys = buildGetJwks({ providerDiscovery: true });
       const verify = createVerifier({
@@ -75,14 +82,19 @@ export const clients: readonly Client[] = [
     name: "aws-jwt-verify",
     version: version("aws-jwt-verify"),
     discovers: false,
+    fetches: true,
     verify: async (token, { jwksUri, iss }) => JwtVerifier.create({ issuer: iss, audience, jwksUri }).verify(token),
   },
   {
     name: "openid-client",
     version: version("openid-client"),
     discovers: true,
-    verify: async (token, { issuer }) => {
-      const relyingParty = await openid.discovery(new URL(issuer), audience, undefined, openid.None());
+    fetches: true,
+    verify: async (token, { issuer, known = issuer }) => {
+      const relyingParty = await openid.discovery(new URL(known), audience, undefined, openid.None(), {
+        // What it knows under another name is served here.
+        [openid.customFetch]: (url, init) => fetch(url.replace(known, issuer), init as RequestInit),
+      });
       openid.useIdTokenResponseType(relyingParty);
       const callback = new URL(`https://relying-party.example/callback#id_token=${token}`);
       return openid.implicitAuthentication(relyingParty, callback, nonce);

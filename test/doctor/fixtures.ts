@@ -1,7 +1,9 @@
+import { createPrivateKey, getDiffieHellman } from "node:crypto";
 import { readFileSync } from "node:fs";
 import type { Code, Exchange, Failure, Look, Observations } from "../../src/doctor/index.ts";
+import { smallFactor } from "../../src/doctor/integers.ts";
 import { type PrivateJwk, ecKey, rsaKey, withoutPrivate } from "../support/keys.ts";
-import { certificate } from "./certificates.ts";
+import { authorityCertificate, certificate } from "./certificates.ts";
 import { at, bytes, issuer, jwksUri, observed, published, response, sound } from "./observed.ts";
 
 /** A provider with one fault. */
@@ -15,6 +17,8 @@ export interface Fixture {
   /** What a server does whose answer depends on the request; default: what was observed. */
   readonly answers?: (headers: Readonly<Record<string, string | undefined>>) => Partial<Exchange>;
   /** What the discovery document of an issuer says, where the fault is there. The same is served at a plain http URL, too. */
+  /** The URL by which relying parties know an issuer, where it is not the one that serves the document. */
+  readonly asked?: (issuer: string) => string;
   readonly metadata?: (issuer: string, plain: string) => Readonly<Record<string, unknown>>;
 }
 
@@ -90,10 +94,63 @@ const base64Key = (): PrivateJwk => {
 const plus = base64Key();
 const ed448 = { kty: "OKP", crv: "Ed448", x: Buffer.alloc(57, 7).toString("base64url"), alg: "EdDSA" };
 
+const integer = (text: unknown): bigint => BigInt(`0x${buffer(text).toString("hex")}`);
+const ed25519 = { kty: "OKP", crv: "Ed25519", alg: "EdDSA" };
+const littleEndian = (value: bigint): string =>
+  Buffer.from([...Buffer.from(value.toString(16).padStart(64, "0"), "hex")].toReversed()).toString("base64url");
+const base64url = (value: bigint): string => {
+  const hex = value.toString(16);
+  return Buffer.from(hex.padStart(hex.length + (hex.length % 2), "0"), "hex").toString("base64url");
+};
+
+/** The prime of a group for Diffie and Hellman, of 2048 bits. @see RFC 3526 section 3 */
+const primeModulus = BigInt(`0x${getDiffieHellman("modp14").getPrime("hex")}`);
+
+/** Two numbers of short pieces, multiplied: so a broken generator makes its modulus. */
+function polynomial(width: bigint, seed = 1n): bigint {
+  const number = (start: bigint, pieces: bigint): bigint => {
+    let value = (1n << (pieces * width - 1n)) | 1n;
+    for (let piece = 0n; piece < pieces; piece += 1n) value |= ((piece * 97n + start) % 61n) << (piece * width);
+    return value;
+  };
+  const modulus = number(seed, 1024n / width) * number(seed + 40n, 1024n / width + 1n);
+  return smallFactor(modulus) === undefined ? modulus : polynomial(width, seed + 1n);
+}
+
+/** A modulus with a byte that is repeated. */
+function repeating(text: unknown): bigint {
+  const n = buffer(text);
+  let modulus = integer(
+    Buffer.concat([n.subarray(0, 100), Buffer.alloc(16, 0x5a), n.subarray(116)]).toString("base64url"),
+  );
+  while (smallFactor(modulus) !== undefined) modulus += 2n;
+  return modulus;
+}
+
+/** Below a third of the fourth root of a modulus of 2048 bits. */
+const smallExponent = 2n ** 500n + 297n;
+
+/** The public exponent for a private one, by Euclid's algorithm. */
+function exponentOf(d: bigint): bigint {
+  const phi = (integer(rsa["p"]) - 1n) * (integer(rsa["q"]) - 1n);
+  let [value, other, factor, otherFactor] = [d, phi, 1n, 0n];
+  while (other !== 0n) {
+    const quotient = value / other;
+    [value, other, factor, otherFactor] = [other, value % other, otherFactor, factor - quotient * otherFactor];
+  }
+  if (value !== 1n) return exponentOf(d + 2n);
+  return ((factor % phi) + phi) % phi;
+}
+
+const ownDigests = certificate(ec);
+const otherDigests = certificate(ecKey("another"));
+const encodedHex = (digest: string): string => Buffer.from(buffer(digest).toString("hex")).toString("base64url");
+
 const keys: readonly Fixture[] = [
   withKey("JWKS_PRIVATE_MEMBERS", { ...ec, alg: "ES256" }, signsEc, "EC"),
   withKey("JWKS_PRIVATE_MEMBERS", { ...rsa, alg: "RS256" }, signsRsa, "RSA"),
   withKey("JWKS_OCT", { kty: "oct", k: "c2VjcmV0", alg: "HS256" }),
+  withKey("JWKS_MEMBER_MISSING", { kty: "oct", alg: "HS256", use: undefined }, undefined, "k of a symmetric key"),
   withKey("JWKS_KTY_MISSING", { ...publicEc, kty: undefined }, signsEc),
   withKey("JWKS_KTY_UNKNOWN", { kty: "XYZ", x: "AQAB" }),
   withKey("JWKS_KTY_AKP", { kty: "AKP", alg: "ML-DSA-65", pub: Buffer.alloc(1952, 1).toString("base64url") }),
@@ -103,6 +160,7 @@ const keys: readonly Fixture[] = [
   withKey("JWKS_OKP_CURVE", { kty: "OKP", crv: "P-999", x: ed448.x }, undefined, "a curve that there is not"),
   withKey("JWKS_MEMBER_MISSING", { ...publicEc, y: undefined }, signsEc, "y"),
   withKey("JWKS_MEMBER_MISSING", { ...publicRsa, e: 65_537 }, signsRsa, "e as a number"),
+  withKey("JWKS_MEMBER_TOO_LONG", { ...publicRsa, n: "A".repeat(20_000) }, signsRsa, "RSA"),
   withKey("JWKS_BASE64URL_PADDING", { ...publicEc, x: `${ec.x}=` }, signsEc),
   withKey(
     "JWKS_BASE64URL_ALPHABET",
@@ -116,6 +174,7 @@ const keys: readonly Fixture[] = [
     signsRsa,
     "line break",
   ),
+  withKey("JWKS_BASE64URL_LENGTH", { ...publicRsa, n: `${rsa["n"]}AAA` }, signsRsa, "three characters more"),
   withKey("JWKS_BASE64URL_BITS", { ...publicEc, x: withBits(ec.x) }, signsEc),
   withKey("JWKS_ALG_MISSING", { ...publicEc, alg: undefined }, signsEc, "EC"),
   withKey("JWKS_ALG_MISSING", { ...publicRsa, alg: undefined }, signsRsa, "RSA"),
@@ -125,6 +184,11 @@ const keys: readonly Fixture[] = [
   withKey("JWKS_USE_KEY_OPS_CONTRADICT", { ...publicEc, key_ops: ["deriveBits"] }, signsEc),
   withKey("JWKS_KEY_OPS_PRIVATE", { ...publicEc, key_ops: ["sign"] }, signsEc),
   withKey("JWKS_KEY_OPS_TYPE", { ...publicEc, key_ops: "verify" }, signsEc),
+  withKey("JWKS_USE_UNKNOWN", { ...publicEc, use: "signature" }, signsEc, "a word"),
+  withKey("JWKS_USE_UNKNOWN", { ...publicEc, use: "SIG" }, signsEc, "upper case"),
+  withKey("JWKS_USE_UNKNOWN", { ...publicEc, use: ["sig"] }, signsEc, "a list"),
+  withKey("JWKS_KEY_OPS_NO_VERIFY", { ...publicEc, key_ops: [], use: undefined }, signsEc, "empty"),
+  withKey("JWKS_KEY_OPS_NO_VERIFY", { ...publicRsa, key_ops: ["encrypt"], use: undefined }, signsRsa, "encrypt"),
   withKey("JWKS_ENCRYPTION_KEY", { ...publicRsa, use: "enc", alg: "RSA-OAEP" }),
   withKey("JWKS_KEY_KNOWN", { kty: "RSA", n: debianModulus, e: "AQAB", alg: "RS256" }, undefined, "CVE-2008-0166"),
   withKey(
@@ -153,6 +217,17 @@ const keys: readonly Fixture[] = [
     x: Buffer.alloc(31, 1).toString("base64url"),
     alg: "EdDSA",
   }),
+  withKey("JWKS_OKP_OFF_CURVE", { ...ed25519, x: littleEndian(2n) }),
+  withKey("JWKS_OKP_SMALL_ORDER", { ...ed25519, x: littleEndian(1n) }, undefined, "the neutral point"),
+  withKey(
+    "JWKS_OKP_SMALL_ORDER",
+    {
+      ...ed25519,
+      x: Buffer.from("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05", "hex").toString("base64url"),
+    },
+    undefined,
+    "order 8",
+  ),
   withKey("JWKS_RSA_LEADING_ZERO", { ...publicRsa, n: padded(257, rsa["n"]) }, signsRsa, "n"),
   withKey("JWKS_RSA_LEADING_ZERO", { ...publicRsa, e: "AAEAAQ" }, signsRsa, "e"),
   withKey("JWKS_RSA_SHORT", { ...withoutPrivate(weak.short), alg: "RS256" }, { key: weak.short, alg: "RS256" }),
@@ -167,14 +242,45 @@ const keys: readonly Fixture[] = [
     { key: weak.closePrimes, alg: "RS256" },
   ),
   withKey("JWKS_RSA_SMALL_FACTOR", { ...withoutPrivate(weak.smallFactor), alg: "RS256" }),
+  withKey("JWKS_RSA_PRIME", { ...publicRsa, n: base64url(primeModulus) }),
+  withKey("JWKS_RSA_SMALL_PRIVATE_EXPONENT", { ...publicRsa, e: base64url(exponentOf(smallExponent)) }),
+  withKey("JWKS_RSA_POLYNOMIAL", { ...publicRsa, n: base64url(polynomial(32n)) }, undefined, "in 32 bits"),
+  withKey("JWKS_RSA_POLYNOMIAL", { ...publicRsa, n: base64url(polynomial(128n)) }, undefined, "in 128 bits"),
+  withKey("JWKS_RSA_PATTERN", { ...publicRsa, n: base64url(repeating(rsa["n"])) }),
+  withKey(
+    "JWKS_X5C_CHAIN",
+    { ...publicEc, x5c: [...certificate(ec).x5c, ...certificate(ecKey("another")).x5c] },
+    signsEc,
+    "of others",
+  ),
+  withKey(
+    "JWKS_X5C_CHAIN",
+    { ...publicEc, x5c: [...certificate(ec).x5c, ...certificate(ecKey("another")).x5c, authorityCertificate()] },
+    signsEc,
+    "in wrong order",
+  ),
+  withKey("JWKS_X5U_HTTP", { ...publicEc, x5u: "http://login.example.com/certificate.pem" }, signsEc),
   withKey("JWKS_X5C_MISMATCH", { ...publicEc, x5c: certificate(ecKey("another")).x5c }, signsEc),
   withKey("JWKS_X5C_FORMAT", { ...publicEc, x5c: ["-----BEGIN CERTIFICATE-----"] }, signsEc, "PEM"),
   withKey("JWKS_X5C_FORMAT", { ...publicEc, x5c: [""] }, signsEc, "empty"),
   withKey("JWKS_X5C_FORMAT", { ...publicEc, x5c: ["AQAB"] }, signsEc, "no certificate"),
   withKey("JWKS_X5C_EXPIRED", { ...publicEc, x5c: certificate(ec, { to: "2026-11-19" }).x5c }, signsEc, "ended"),
   withKey("JWKS_X5C_EXPIRED", { ...publicEc, x5c: certificate(ec, { from: "2027-01-01" }).x5c }, signsEc, "not begun"),
-  withKey("JWKS_X5T_MISMATCH", { ...publicEc, ...certificate(ec), x5t: "AAAA" }, signsEc, "x5t"),
-  withKey("JWKS_X5T_MISMATCH", { ...publicEc, ...certificate(ec), "x5t#S256": "AAAA" }, signsEc, "x5t#S256"),
+  withKey("JWKS_X5T_MISMATCH", { ...publicEc, ...ownDigests, x5t: otherDigests.x5t }, signsEc, "x5t"),
+  withKey(
+    "JWKS_X5T_MISMATCH",
+    { ...publicEc, ...ownDigests, "x5t#S256": otherDigests["x5t#S256"] },
+    signsEc,
+    "x5t#S256",
+  ),
+  withKey("JWKS_X5T_SIZE", { ...publicEc, x5t: "AAAA" }, signsEc, "x5t"),
+  withKey("JWKS_X5T_SIZE", { ...publicEc, ...ownDigests, "x5t#S256": ownDigests.x5t }, signsEc, "x5t#S256"),
+  withKey(
+    "JWKS_X5T_HEX",
+    { ...publicEc, ...ownDigests, x5t: encodedHex(ownDigests.x5t) },
+    signsEc,
+    "encoded once more",
+  ),
   withKey("JWKS_KID_TYPE", { ...publicEc, kid: 7 }, { ...signsEc, kid: 7 }),
 ];
 
@@ -189,6 +295,15 @@ const set = (code: Code, body: unknown, about?: string): Fixture => ({
   observations: observed({ body: body instanceof Uint8Array ? body : bytes(body), rest: { certificates: {} } }),
   ...(about !== undefined && { about }),
 });
+
+const bytesOf = (text: string): Uint8Array => Buffer.from(text);
+/** The last value counts for most parsers; here it is the same. */
+const twice = bytesOf(
+  JSON.stringify({ keys: [sound, published("odd")] }).replace(/"use"(?!.*"use")/, '"alg":"ES256","use"'),
+);
+const leaked = createPrivateKey({ key: ecKey("leaked"), format: "jwk" });
+const privatePem = leaked.export({ type: "pkcs8", format: "pem" }) as string;
+const privateDer = leaked.export({ type: "pkcs8", format: "der" }).toString("base64");
 
 const shared = [weak.sharedOne, weak.sharedOther].map((key, index) => published(`shared ${index}`, key, "RS256"));
 
@@ -212,6 +327,30 @@ const sets: readonly Fixture[] = [
   {
     ...set("JWKS_KEY_TWO_KIDS", { keys: [sound, published("odd"), { ...published("odd"), kid: "other" }] }),
     signs: signsEc,
+  },
+  { ...set("JWKS_MEMBER_TWICE", twice, "in a key"), signs: signsEc },
+  set("JWKS_MEMBER_TWICE", bytesOf(`{"keys":[],"keys":${JSON.stringify([sound])}}`), "keys"),
+  set("JWKS_NO_SIGNING_KEY", { keys: [{ ...withoutPrivate(rsa), kid, key_ops: ["encrypt"] }] }),
+  {
+    ...set("JWKS_KID_CONFUSABLE", { keys: [sound, published("odd"), published("Odd")] }, "case"),
+    signs: { key: ecKey("Odd"), alg: "ES256", kid: "Odd" },
+  },
+  set("JWKS_KID_CONFUSABLE", { keys: [sound, published("odd"), published("odd ")] }, "a blank"),
+  set("JWKS_KID_CONFUSABLE", { keys: [sound, published("Z\u00fcrich"), published("Zu\u0308rich")] }, "Unicode"),
+  set("JWKS_PRIVATE_MEMBERS", { keys: [sound], ...ecKey("leaked") }, "beside keys"),
+  set("JWKS_PRIVATE_MEMBERS", { keys: [sound], backup: { deep: [ecKey("leaked")] } }, "nested"),
+  set("JWKS_PRIVATE_MEMBERS", { keys: [{ ...sound, pem: privatePem }] }, "PEM in a member"),
+  set(
+    "JWKS_PRIVATE_MEMBERS",
+    { keys: [{ ...sound, cert: [...certificate(ecKey("sound")).x5c, privateDer] }] },
+    "beside a certificate",
+  ),
+  {
+    code: "JWKS_RSA_MODULUS_TWICE",
+    observations: observed({
+      keys: [sound, published("one", rsa, "RS256"), { ...published("two", rsa, "RS256"), e: "Aw" }],
+      document: { id_token_signing_alg_values_supported: algs },
+    }),
   },
   set("JWKS_ONE_OLD_KEY", { keys: [published("key-2025-01-31")] }, "a date"),
   set("JWKS_ONE_OLD_KEY", { keys: [published("1700000000")] }, "a Unix time"),
@@ -248,11 +387,14 @@ const waiting = (waitMs: number): Parameters<typeof observed>[0] => ({
   ),
 });
 
+const limited = response(bytes("slow down"), { "retry-after": "30" }, { status: 429 });
+
 const endpoint: readonly Fixture[] = [
   http("HTTP_STATUS", { set: { status: 500, body: bytes("sorry") } }),
   http("HTTP_STATUS", failed("unreachable", "ECONNREFUSED"), "unreachable"),
   http("HTTP_STATUS", failed("protocol", "HPE_INVALID_CONSTANT"), "not HTTP"),
   http("HTTP_TIMEOUT", failed("timeout", "no whole response within 10 s")),
+  http("HTTP_INCOMPLETE", failed("incomplete", "the body ends after 9 bytes")),
   http("HTTP_TOO_LARGE", failed("too-large", "more than 5,000,000 bytes"), "without end"),
   http("HTTP_MEDIA_TYPE", { headers: { "content-type": "text/plain; charset=utf-8" } }, "text"),
   http("HTTP_MEDIA_TYPE", { headers: { "content-type": undefined } }, "none"),
@@ -283,6 +425,16 @@ const endpoint: readonly Fixture[] = [
   http("HTTP_NO_LIFETIME", { headers: { "cache-control": undefined } }, "nothing said"),
   http("HTTP_NO_LIFETIME", { headers: { "cache-control": "no-cache" } }, "no-cache"),
   http("HTTP_NO_VALIDATOR", { headers: { etag: undefined } }),
+  http("HTTP_ETAG_UNQUOTED", { headers: { etag: "a1" } }),
+  http("HTTP_LIFETIME_LONG", { headers: { "cache-control": "public, max-age=1209600" } }, "two weeks"),
+  http("HTTP_LIFETIME_LONG", { headers: { "cache-control": "max-age=60, s-maxage=31536000" } }, "in shared caches"),
+  http("HTTP_IMMUTABLE", { headers: { "cache-control": "public, max-age=86400, immutable" } }),
+  http("HTTP_AGE", { headers: { "cache-control": "public, max-age=600", age: "4000" } }),
+  http("HTTP_PRIVATE", { headers: { "cache-control": "private, max-age=600" } }),
+  http("HTTP_VARY_ANY", { headers: { vary: "*" } }),
+  http("HTTP_CORS_ONE_ORIGIN", { headers: { "access-control-allow-origin": "https://app.example.com" } }),
+  http("HTTP_GZIP_UNASKED", { headers: { "content-encoding": "gzip", vary: "Accept-Encoding" } }),
+  http("HTTP_RATE_LIMIT", { probes: { head: limited, gzip: limited, ipv4: limited } }),
   http("HTTP_ETAG_WEAK", { headers: { etag: 'W/"1"' } }),
   http("HTTP_ETAG_CHANGES", { probes: { again: response(body, { etag: '"2"' }) } }),
   http("HTTP_HEAD", { probes: { head: { ...goodSet, status: 405 } } }),
@@ -337,12 +489,35 @@ const discovery = (code: Code, metadata: NonNullable<Fixture["metadata"]>, about
 const told = (code: Code, says: (issuer: string) => string): Fixture =>
   discovery(code, (issuer) => ({ issuer: says(issuer) }));
 
+/** A document as Microsoft serves it for several tenants. */
+const entra = (asked: string, said: string, about: string): Fixture => ({
+  ...http(
+    "DISCOVERY_ISSUER_ENTRA",
+    {
+      document: { issuer: said, jwks_uri: `${new URL(asked).origin}/keys` },
+      discovery: { url: `${asked}/.well-known/openid-configuration` },
+      rest: { issuer: asked },
+    },
+    about,
+  ),
+  metadata: () => ({ issuer: said }),
+  asked: () => asked,
+});
+
 /** An issuer with another port, or whatever is changed of its URL. */
 function changed(issuer: string, change: (url: URL) => void): string {
   const url = new URL(issuer);
   change(url);
   return url.href.replace(/\/$/, "");
 }
+
+/** What an OpenID provider must have. */
+const login = (issuer: string) => ({
+  authorization_endpoint: `${issuer}/authorize`,
+  token_endpoint: `${issuer}/token`,
+  response_types_supported: ["code"],
+  subject_types_supported: ["public"],
+});
 
 const documents: readonly Fixture[] = [
   http("DISCOVERY_STATUS", { discovery: { status: 404 } }),
@@ -353,16 +528,46 @@ const documents: readonly Fixture[] = [
   told("DISCOVERY_ISSUER_CASE", (issuer) => issuer.replace("https://l", "https://L")),
   told("DISCOVERY_ISSUER_PORT", (issuer) => changed(issuer, (url) => (url.port = "8443"))),
   told("DISCOVERY_ISSUER_SCHEME", (issuer) => issuer.replace("https:", "http:")),
+  {
+    ...http("DISCOVERY_ISSUER_QUERY", {
+      document: { issuer: `${issuer}?tenant=1` },
+      rest: { issuer: `${issuer}?tenant=1` },
+    }),
+    metadata: (issuer) => ({ issuer: `${issuer}?tenant=1` }),
+    asked: (issuer) => `${issuer}?tenant=1`,
+  },
+  entra(
+    "https://login.microsoftonline.com/common/v2.0",
+    "https://login.microsoftonline.com/{tenantid}/v2.0",
+    "{tenantid}",
+  ),
+  entra(
+    "https://login.microsoftonline.com/consumers/v2.0",
+    "https://login.microsoftonline.com/9188040d-6c67-4c5b-b112-36a304b66dad/v2.0",
+    "consumers",
+  ),
+  entra(
+    "https://contoso.b2clogin.com/contoso.onmicrosoft.com/b2c_1_signin/v2.0",
+    "https://contoso.b2clogin.com/775527ff-9a37-4307-8b3d-cc311f58d925/v2.0/",
+    "b2clogin.com",
+  ),
+  discovery("DISCOVERY_ALG_NONE", () => ({ id_token_signing_alg_values_supported: ["ES256", "none"] })),
+  discovery("DISCOVERY_MEMBERS_MISSING", (issuer) => ({
+    ...login(issuer),
+    id_token_signing_alg_values_supported: undefined,
+    subject_types_supported: undefined,
+  })),
   told("DISCOVERY_ISSUER_OTHER", () => "https://other.example.com"),
   discovery("DISCOVERY_JWKS_URI_MISSING", () => ({ jwks_uri: undefined }), "missing"),
   discovery("DISCOVERY_JWKS_URI_MISSING", () => ({ jwks_uri: "/jwks" }), "a path"),
   discovery("DISCOVERY_JWKS_URI_HTTP", (_, plain) => ({ jwks_uri: `${plain}/jwks` })),
+  discovery("DISCOVERY_JWKS_URI_HTTP", () => ({ jwks_uri: "file:///etc/jwks.json" }), "file:"),
   discovery("DISCOVERY_JWKS_URI_PRIVATE", () => ({ jwks_uri: "https://10.0.0.1/jwks" }), "an address"),
   discovery("DISCOVERY_JWKS_URI_PRIVATE", () => ({ jwks_uri: "http://keycloak:8080/jwks" }), "a name of a container"),
   discovery("DISCOVERY_JWKS_URI_SITE", () => ({ jwks_uri: "https://keys.example.net/jwks" })),
   discovery("DISCOVERY_ALG_WITHOUT_KEY", () => ({ id_token_signing_alg_values_supported: ["ES256", "PS512"] })),
   discovery("DISCOVERY_KEY_WITHOUT_ALG", () => ({ id_token_signing_alg_values_supported: ["HS256"] })),
-  discovery("DISCOVERY_RS256_MISSING", (issuer) => ({ authorization_endpoint: `${issuer}/authorize` })),
+  discovery("DISCOVERY_RS256_MISSING", login),
 ];
 
 const second = 1000;

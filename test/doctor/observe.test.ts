@@ -75,6 +75,33 @@ describe("what is looked at", () => {
     });
   }
 
+  test("a JWK Set is one, whatever is served beneath it", async (t) => {
+    const url = await serveHttp(t, (request, response) => {
+      const origin = `http://${request.headers.host}`;
+      if (request.url?.endsWith("openid-configuration") === true)
+        response.end(JSON.stringify({ issuer: "https://other.example.com", jwks_uri: `${origin}/other` }));
+      else good()(request, response);
+    });
+    assert.deepEqual(await codesAt(`${url}/tenant/jwks`), []);
+  });
+
+  const unknown: readonly (readonly [path: string, status: number, type: string, code: string])[] = [
+    ["/realm", 404, "application/json", "DISCOVERY_STATUS"],
+    ["/realm", 200, "text/html", "DISCOVERY_STATUS"],
+    ["/realm", 200, "text/plain", "JWKS_NOT_JSON"],
+    ["/realm/jwks", 200, "text/html", "JWKS_NOT_JSON"],
+    ["/discovery/v2.0/keys", 500, "text/html", "HTTP_STATUS"],
+    ["/oauth2/v3/certs", 404, "text/html", "HTTP_STATUS"],
+  ];
+  for (const [path, status, type, code] of unknown) {
+    test(`${path}, which answers ${status} with ${type}: ${code}`, async (t) => {
+      const url = await serveHttp(t, ({ url }, response) =>
+        response.writeHead(url === path ? status : 404, { "content-type": type }).end("nothing of use"),
+      );
+      assert.ok((await codesAt(`${url}${path}`)).includes(code));
+    });
+  }
+
   test("an issuer without a discovery document, and a set that is not there", async (t) => {
     const url = await serveHttp(t, (_, response) => response.writeHead(404).end());
     assert.deepEqual(await codesAt(url), ["DISCOVERY_STATUS"]);
@@ -86,6 +113,9 @@ describe("what is looked at", () => {
     assert.deepEqual(await codesIn({ keys: [] }), ["JWKS_KEYS_EMPTY"]);
     assert.deepEqual(await codesIn(published("a")), ["JWKS_KEYS_MISSING"]);
     assert.deepEqual(await codesIn({ issuer: "https://a.example", jwks_uri: "http://a.example/jwks" }), [
+      "DISCOVERY_JWKS_URI_HTTP",
+    ]);
+    assert.deepEqual(await codesIn({ issuer: "http://127.0.0.1:9", jwks_uri: "file:///etc/jwks.json" }), [
       "DISCOVERY_JWKS_URI_HTTP",
     ]);
   });
@@ -100,9 +130,24 @@ describe("by default only https and public addresses are looked at", () => {
     });
   }
 
-  test("--allow-insecure does not open the metadata of cloud machines", async () => {
-    await assert.rejects(observe("http://169.254.169.254", local), { code: "ERR_ADDRESS_FORBIDDEN" });
-  });
+  for (const host of [
+    "169.254.169.254",
+    "168.63.129.16",
+    "192.0.0.192",
+    "100.100.100.200",
+    "[::ffff:100.100.100.200]",
+    "[fd00:ec2::254]",
+    "[fd00:ec2::23]",
+    "[fd20:ce::254]",
+    "[fd00:c1::a9fe:a9fe]",
+    "[fd00:42::42]",
+    "[fe80::a9fe:a9fe]",
+    "[64:ff9b::a9fe:a9fe]",
+  ]) {
+    test(`--allow-insecure does not open the metadata of cloud machines at ${host}`, async () => {
+      await assert.rejects(observe(`http://${host}`, { ...local, timeoutMs: 1000 }), { code: "ERR_ADDRESS_FORBIDDEN" });
+    });
+  }
 
   test("neither a jwks_uri nor a redirect leads there", async (t) => {
     const metadata = { issuer: "https://login.example.com", jwks_uri: "https://keys.example.com/jwks" };
@@ -173,7 +218,15 @@ describe("hostile servers: it ends within its limits, and says so", { timeout: 3
     [
       "one whose compressed body is damaged",
       (_, response) => response.writeHead(200, { ...fields, "content-encoding": "br" }).end("nothing of the kind"),
-      "HTTP_STATUS",
+      "HTTP_INCOMPLETE",
+    ],
+    [
+      "one whose body ends early",
+      (_, response) => {
+        response.writeHead(200, { ...fields, "content-length": 1000 });
+        response.write('{"keys":[', () => response.destroy());
+      },
+      "HTTP_INCOMPLETE",
     ],
     [
       "one that redirects to itself",
@@ -189,13 +242,18 @@ describe("hostile servers: it ends within its limits, and says so", { timeout: 3
         found.map((finding) => finding.code),
         [code],
       );
-      assert.match(found[0]?.seen[0] ?? "", /0\.3 s|100,000 bytes|damaged|more than 5/);
+      assert.match(found[0]?.seen[0] ?? "", /0\.3 s|100,000 bytes|damaged|after 9 bytes|more than 5/);
     });
   }
 
   const raw: readonly (readonly [about: string, text: string])[] = [
     ["one that speaks no HTTP", "220 smtp.example.com ESMTP\r\n"],
     ["one with header fields without end", `HTTP/1.1 200 OK\r\n${"x: y\r\n".repeat(20_000)}`],
+    ["one that answers 101, as to nobody's wish", "HTTP/1.1 101 Switching Protocols\r\n\r\n"],
+    [
+      "one that answers 101, to another protocol",
+      "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+    ],
     ["one with informational responses without end", "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(1000)],
   ];
   for (const [about, text] of raw) {
@@ -224,6 +282,7 @@ describe("hostile servers: it ends within its limits, and says so", { timeout: 3
     assert.deepEqual(await codesAt(url), [
       "JWKS_MEMBER_NOT_OBJECT",
       "JWKS_KID_TYPE",
+      "JWKS_NO_SIGNING_KEY",
       "JWKS_KTY_MISSING",
       "HTTP_TOO_LARGE",
     ]);
@@ -244,7 +303,7 @@ describe("hostile servers: it ends within its limits, and says so", { timeout: 3
     let requests = 0;
     const moving: RequestListener = (request, response) => {
       requests += 1;
-      if (requests < 3) good()(request, response);
+      if (requests < 2) good()(request, response);
       else response.writeHead(302, { location: `/jwks?${requests}` }).end();
     };
     const url = await serveHttp(t, moving);
@@ -340,6 +399,20 @@ describe("what only a request in another way shows", () => {
         request.headers["accept-encoding"] === "gzip"
           ? good(gzipSync(goodBody), { "content-encoding": "gzip" })(request, response)
           : good()(request, response),
+    ],
+    [
+      "HTTP_GZIP_UNASKED",
+      (_, response) => {
+        const { etag: _etag, ...others } = fields;
+        const body = gzipSync(goodBody);
+        const more = { "content-encoding": "gzip", "content-length": body.length, vary: "accept-encoding" };
+        response.writeHead(200, { ...others, ...more, "last-modified": new Date(0).toUTCString() }).end(body);
+      },
+    ],
+    [
+      "HTTP_RATE_LIMIT",
+      (request, response) =>
+        request.method === "HEAD" ? response.writeHead(429, { "retry-after": "9" }).end() : good()(request, response),
     ],
     [
       "HTTP_REDIRECT",

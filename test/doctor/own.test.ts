@@ -106,7 +106,10 @@ const insecure = "--allow-insecure";
 const silent = async (t: TestContext, url: string, ...flags: string[]): Promise<string> => {
   const { code, stdout, stderr } = await runCli(t, ["doctor", url, insecure, ...flags]);
   assert.deepEqual([code, stderr], [0, ""], stdout);
-  assert.match(stdout, /nothing is wrong\. Checked \d keys?, HTTP in 1\d requests(, discovery)?\.\n$/);
+  assert.match(
+    stdout,
+    /nothing is wrong\. Checked as an? (issuer|JWK Set): \d keys?, HTTP in 1\d requests(, discovery)?\.\n\nHow keys are rotated:\n/,
+  );
   return stdout;
 };
 

@@ -1,5 +1,5 @@
 import { readFileSync, writeFileSync } from "node:fs";
-import { breaks } from "../../src/doctor/breaks.ts";
+import { type Break, breaksOf } from "../../src/doctor/breaks.ts";
 import { type Code, codes } from "../../src/doctor/index.ts";
 import { ruleUrl } from "../../src/doctor/codes.ts";
 
@@ -27,13 +27,22 @@ export function page(): { readonly is: string; readonly shouldBe: string } {
 
 function paragraph(code: Code): string {
   const { severity, title, why, rule, remedy } = codes[code];
-  const broken = (breaks[code] ?? []).map(({ client, version, fails, issue }) => {
-    const name = `${client} ${version}`;
-    const tokens = fails === "every token" ? "all tokens" : "tokens of the key";
-    return `${issue === undefined ? name : `[${name}](${issue})`} (${tokens})`;
-  });
-  const whom = broken.length === 0 ? "" : ` Breaks: ${broken.join(", ")}.`;
+  const breaks = breaksOf(code);
+  const whom = [
+    fails("Breaks all tokens", breaks, "every token"),
+    fails("Breaks the tokens of the key", breaks, "its tokens"),
+  ].join("");
   return `### ${code}\n\n**${severity}.** ${title}. ${why} Rule: [${rule}](${ruleUrl(rule)}).${whom} **What to do:** ${remedy}`;
+}
+
+function fails(label: string, breaks: readonly Break[], which: Break["fails"]): string {
+  const named = breaks
+    .filter((each) => each.fails === which)
+    .map(({ client, version, source, inSomeForms }) => {
+      const name = source === undefined ? `${client} ${version}` : `[${client} ${version}](${source})`;
+      return `${name}${inSomeForms === true ? " (in some forms)" : ""}`;
+    });
+  return named.length === 0 ? "" : ` ${label}: ${named.join(", ")}.`;
 }
 
 // `node test/doctor/page.ts` writes the page.

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { Observations } from "../../src/doctor/index.ts";
+import type { Code, Observations } from "../../src/doctor/index.ts";
 import { ecKey, rsaKey, withoutPrivate } from "../support/keys.ts";
 import { certificate } from "./certificates.ts";
 import { observed } from "./observed.ts";
@@ -25,9 +25,18 @@ interface Shape {
   /** What discovery says; default: RS256, and an authorization endpoint. */
   readonly document?: Jwk;
   readonly headers?: Readonly<Record<string, string | undefined>>;
+  /** What is more than advice, and with cause. */
+  readonly found?: readonly Code[];
 }
 
-const login = { authorization_endpoint: "https://login.example.com/authorize" };
+const login = {
+  authorization_endpoint: "https://login.example.com/authorize",
+  token_endpoint: "https://login.example.com/token",
+  response_types_supported: ["code"],
+  subject_types_supported: ["public"],
+};
+/** An issuer of other tokens, without logins. */
+const noLogin = { authorization_endpoint: undefined, token_endpoint: undefined };
 const json = { "content-type": "application/json" };
 const rs256 = ["RS256"];
 const es256 = ["ES256"];
@@ -75,6 +84,7 @@ export const shapes: readonly Shape[] = [
     name: "Okta",
     keys: [{ kty: "RSA", alg: "RS256", kid: thumb("okta"), use: "sig", e: "AQAB", n: one["n"] }],
     headers: { ...json, "cache-control": "max-age=5184000, must-revalidate" },
+    found: ["HTTP_LIFETIME_LONG"],
   },
   {
     name: "Entra ID",
@@ -152,7 +162,7 @@ export const shapes: readonly Shape[] = [
     name: "Kubernetes",
     keys: [{ use: "sig", kty: "RSA", kid: thumb("kubernetes"), alg: "RS256", ...one }],
     document: {
-      authorization_endpoint: undefined,
+      ...noLogin,
       response_types_supported: ["id_token"],
       subject_types_supported: ["public"],
     },
@@ -161,7 +171,7 @@ export const shapes: readonly Shape[] = [
   {
     name: "step-ca",
     keys: [{ use: "sig", kty: "EC", kid: thumb("step"), crv: "P-256", alg: "ES256", ...ec("step") }],
-    document: { authorization_endpoint: undefined, id_token_signing_alg_values_supported: es256 },
+    document: { ...noLogin, id_token_signing_alg_values_supported: es256 },
     headers: { ...json, "cache-control": undefined, etag: undefined },
   },
   {
@@ -171,7 +181,7 @@ export const shapes: readonly Shape[] = [
       { ...ec("jwksd 2"), kid: thumb("jwksd 2"), alg: "ES256", use: "sig" },
       { kty: "RSA", ...two, kid: thumb("jwksd enc"), alg: "RSA-OAEP-256", use: "enc" },
     ],
-    document: { authorization_endpoint: undefined, id_token_signing_alg_values_supported: es256 },
+    document: { ...noLogin, id_token_signing_alg_values_supported: es256 },
   },
   {
     name: "Amazon Cognito",
@@ -203,7 +213,7 @@ export const shapes: readonly Shape[] = [
         x5t: chain[1]["x5t"],
       },
     ],
-    document: { authorization_endpoint: undefined },
+    document: noLogin,
     headers: { ...json, "cache-control": "max-age=300, private", etag: 'W/"3a"' },
   },
   {
@@ -243,7 +253,7 @@ export const shapes: readonly Shape[] = [
       { kty: "EC", kid: "ec-521", use: "sig", alg: "ES512", ...withoutPrivate(ecKey("shape", "P-521")) },
       { kty: "EC", kid: "ec-enc", use: "enc", alg: "ECDH-ES", ...ec("shape enc") },
     ],
-    document: { authorization_endpoint: undefined, id_token_signing_alg_values_supported: ["PS256", "ES384", "ES512"] },
+    document: { ...noLogin, id_token_signing_alg_values_supported: ["PS256", "ES384", "ES512"] },
   },
 ];
 

@@ -15,7 +15,7 @@ import {
   noIssuer,
   readStore,
   unwrapAll,
-  vaultOf,
+  custodyOf,
   wrappingKeyOf,
 } from "../support/managed.ts";
 import { type RunningService, eventually, runCli, startService, temporaryFolder } from "../support/service.ts";
@@ -124,7 +124,7 @@ describe("what another process commits is served within a second", { timeout, co
     const { kid } = await announceNext(first);
     await first.service.stop();
     // As if it had been published a day ago, but for four seconds.
-    const { store } = await vaultOf(await sqliteStore(first.path), [await wrappingKeyOf(first.data)]);
+    const { store } = await custodyOf(await sqliteStore(first.path), [await wrappingKeyOf(first.data)]);
     const { revision, records } = await store.load();
     const publishedAt = Date.now() - 86_400_000 + 4_000;
     await store.commit(
@@ -358,7 +358,7 @@ test("no private byte gets out: not of a running service, not of commands, not o
   // Commands that are refused, and records that are.
   await failing(commandStore(path, { type: "announce", key: enc }));
   await failing(commandStore(path, { type: "remove", kid }));
-  const { store } = await vaultOf(await sqliteStore(path), [wrappingKey]);
+  const { store } = await custodyOf(await sqliteStore(path), [wrappingKey]);
   const { revision, records } = await store.load();
   const damaged = records.map((record) => Object.assign({}, record, { state: "active" }));
   await store.commit(revision, damaged, []);

@@ -118,7 +118,7 @@ export function checkPage(browser: () => Browser): void {
       await page.context().close();
     });
 
-    test("counts the times, and leaves alone what is selected or focused", async () => {
+    test("shows times anew, and leaves alone what is selected or focused", async () => {
       const { page } = await openPage(browser(), managed.url);
       await isLive(page);
       const clock = page.locator("#keys time.relative").first();

@@ -133,9 +133,9 @@ describe("keys in PostgreSQL", { skip }, () => {
     const rows: [args: string[], environment: Record<string, string>, says: RegExp][] = [
       [["keys", "--store", url], wrapping, /say with --issuer which is meant \[ERR_OPTION_INVALID\]/],
       [["rotate", "--store", url, "--issuer", issuer], {}, /need the same wrapping key.*\[ERR_WRAPPING_KEY_MISSING\]/],
-      [["keys", "--store", secret], wrapping, /--store must hold no password.*PGPASSFILE.*\[ERR_OPTION_INVALID\]/],
+      [["keys", "--store", secret], wrapping, /--store must hold no password.*PGPASSWORD.*\[ERR_OPTION_INVALID\]/],
       [["store", "copy", "--from", secret, "--to", url], wrapping, /--from must hold no password/],
-      [["keys", "--store", `${url}?ssl=sesame`], wrapping, /--store must be sqlite:PATH, without \/\/, or postgres:/],
+      [["keys", "--store", `${url}?password=sesame`], wrapping, /--store must hold no password/],
       [["store", "copy", "--from", "sesame", "--to", url], wrapping, /--from must be sqlite:PATH/],
       [["store", "migrate", "--store", "sqlite:a"], {}, /--store must name a PostgreSQL database/],
       [["store", "migrate"], {}, /--store must name a PostgreSQL database/],

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { randomBytes } from "node:crypto";
 import { readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -153,14 +154,14 @@ describe("a wrong value is refused by a message that names its source and the ru
     test(`${name} ${rule}`, async (t) => {
       const configFile = join(await temporaryFolder(t), "jwksd.json");
       for (const text of texts) {
-        await assertRefused({ flags: { [name]: text }, environment: {} }, flagName(name), rule, text);
+        await assertRefused({ flags: { [name]: text }, environment: {} }, flagName(name), rule);
         const environment = { [variableName(name)]: text };
-        await assertRefused({ flags: {}, environment }, variableName(name), rule, text);
+        await assertRefused({ flags: {}, environment }, variableName(name), rule);
       }
       for (const member of members) {
         await writeFile(configFile, JSON.stringify({ [name]: member }));
         const source = `"${name}" of the configuration file`;
-        await assertRefused({ flags: {}, environment: {}, configFile }, source, rule, member);
+        await assertRefused({ flags: {}, environment: {}, configFile }, source, rule);
       }
     });
   }
@@ -187,12 +188,12 @@ describe("a mistake ends the start with code 1 and one line", { timeout, concurr
     {
       name: "broken file",
       config: '{"port": 80',
-      says: /jwksd\.json is not JSON: look at line 1, column 12 \[ERR_CONFIG_FORMAT\]/,
+      says: /jwksd\.json is not JSON.* \[ERR_CONFIG_FORMAT\]/,
     },
     ...["[::1]", "a b", "300.1.1.1", "http://a", "a:80"].map((host) => ({
       name: `host ${host}`,
       args: ["--host", host],
-      says: /^jwksd: --host must be an IP address, without brackets, or a host name, not ".*" \[ERR_OPTION_INVALID\]/,
+      says: /^jwksd: --host must be an IP address, without brackets, or a host name \[ERR_OPTION_INVALID\]/,
     })),
     { name: "file that is no object", config: "[]", says: /jwksd\.json is not a JSON object \[ERR_CONFIG_FORMAT\]/ },
     {
@@ -205,11 +206,15 @@ describe("a mistake ends the start with code 1 and one line", { timeout, concurr
       env: { JWKSD_CONFIG: "no.json" },
       says: /no\.json cannot be read \(ENOENT\) \[ERR_CONFIG_FORMAT\]/,
     },
-    { name: "wrong flag", args: ["--port", "x"], says: /--port must be .*, not "x" \[ERR_OPTION_INVALID\]/ },
+    {
+      name: "wrong flag",
+      args: ["--port", "x"],
+      says: /--port must be a whole number from 0 to 65535 \[ERR_OPTION_INVALID\]/,
+    },
     {
       name: "wrong variable",
       env: { JWKSD_WORKERS: "0" },
-      says: /JWKSD_WORKERS must be .*, not 0 \[ERR_OPTION_INVALID\]/,
+      says: /JWKSD_WORKERS must be a whole number from 1 to 256 \[ERR_OPTION_INVALID\]/,
     },
     {
       name: "issuer that is not https",
@@ -282,7 +287,7 @@ describe("a mistake ends the start with code 1 and one line", { timeout, concurr
     {
       name: "wrapping key file that is not there",
       args: ["--wrapping-key-file", "no.key"],
-      says: /cannot read no\.key \(ENOENT\) \[ERR_FILE_UNREADABLE\]/,
+      says: /cannot read the file of --wrapping-key-file or JWKSD_WRAPPING_KEY_FILE \(ENOENT\).* \[ERR_FILE_UNREADABLE\]/,
     },
     {
       name: "host that is not there",
@@ -449,18 +454,7 @@ describe("a value in which a secret may be is refused without being repeated", (
     ["wrappingKeyFile", path, contents, contents],
     ["store", store, [`sqlite:postgres://u:${secret}@db`], []],
     ["signers", "must be a path, and not the content of a file", [""], [""]],
-    [
-      "store",
-      store,
-      [
-        "keys.db",
-        `mysql://u:${secret}@db`,
-        `postgres://u:${secret}@db,db`,
-        `postgres://db?ssl=${secret}`,
-        "SQLITE:keys.db",
-      ],
-      ["/keys.db"],
-    ],
+    ["store", store, ["keys.db", `mysql://u:${secret}@db`, "SQLITE:keys.db"], ["/keys.db"]],
     ["store", store, [], [object]],
     ["store", store, [""], [""]],
     ["keys", "must be a path, and not the content of a file", [], [object, [secret], Number(secret)]],
@@ -469,10 +463,11 @@ describe("a value in which a secret may be is refused without being repeated", (
     ["encryptionKeys", "must be a path, and not the content of a file", [""], [""]],
     ["wrappingKeyFile", "must be a path, and not the content of a file", [], [object, [secret], Number(secret)]],
     ["wrappingKeyFile", "must be a path, and not the content of a file", [""], [""]],
-    ["host", "must be an IP address, without brackets, or a host name, not an object", [], [object]],
-    ["port", "must be a whole number from 0 to 65535, not an array", [], [[secret]]],
-    ["rotationMode", "must be true or false, not an object", [], [object]],
-    ["logLevel", "must be debug, info, warn, error or silent, not an array", [], [[object]]],
+    ["host", "must be an IP address, without brackets, or a host name", [], [object]],
+    ["port", "must be a whole number from 0 to 65535", [secret, `x${secret}`], [[secret], secret]],
+    ["leaseSeconds", "must be a whole number from 0 to 1000000000", [`x${secret}`], [secret]],
+    ["rotationMode", "must be true or false", [], [object]],
+    ["logLevel", "must be debug, info, warn, error or silent", [], [[object]]],
   ];
   for (const [name, rule, texts, members] of rows) {
     test(`${name} ${rule}`, async (t) => {
@@ -496,6 +491,19 @@ describe("a value in which a secret may be is refused without being repeated", (
   }
 });
 
+test("a key in the place of the path of the wrapping key is not repeated", async (t) => {
+  const bytes = randomBytes(32);
+  const data = await temporaryFolder(t);
+  for (const key of [bytes.toString("base64"), bytes.toString("hex"), `/${bytes.toString("hex")}`]) {
+    const { code, stderr } = await runCli(t, ["serve", "--port", "0", "--data", data], {
+      JWKSD_WRAPPING_KEY_FILE: key,
+    });
+    assert.equal(code, 1);
+    assert.match(stderr, /the file of --wrapping-key-file or JWKSD_WRAPPING_KEY_FILE .*\[ERR_FILE_UNREADABLE\]/);
+    assert.ok(!stderr.includes(key), stderr);
+  }
+});
+
 test("a configuration file that is given by its content is refused without it being repeated", async () => {
   const code = "ERR_CONFIG_FORMAT";
   const message = "the configuration file is given by its path, not by its content";
@@ -509,14 +517,10 @@ async function assertRefused(
   sources: Parameters<typeof resolveSettings>[0],
   source: string,
   rule: string,
-  value: unknown,
 ): Promise<void> {
   await assert.rejects(resolveSettings(sources), (error) => {
     assert.ok(error instanceof ConfigError && error.code === "ERR_OPTION_INVALID", String(error));
-    assert.ok(
-      [JSON.stringify(value), String(value)].some((seen) => error.message === `${source} ${rule}, not ${seen}`),
-      error.message,
-    );
+    assert.equal(error.message, `${source} ${rule}`);
     return true;
   });
 }

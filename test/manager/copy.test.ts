@@ -1,8 +1,8 @@
 // A copy of the documents is served without the process that writes it: what that means for rotations.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { standingMs } from "../../src/rotation/rules/standing.ts";
-import type { Copy, CopyManager } from "../../src/rotation/manager/manager.ts";
+import { permanentMs } from "../../src/rotation/rules/permanent-lease.ts";
+import type { Copy, ServiceManager } from "../../src/rotation/manager/manager.ts";
 import { createSinks } from "../../src/rotation/manager/sinks.ts";
 import type { KeySink, ManagedKeysets } from "../../src/rotation/manager/types.ts";
 import { activeKey, announcedKey } from "../../src/rotation/rules/records.ts";
@@ -47,7 +47,8 @@ async function start() {
   const world = new World();
   const bucket = new Bucket(world);
   const one = await world.start({ policy });
-  const publish = (choice: ManagerChoice = {}): Promise<CopyManager> => world.startCopy(bucket, { policy, ...choice });
+  const publish = (choice: ManagerChoice = {}): Promise<ServiceManager> =>
+    world.startCopy(bucket, { policy, ...choice });
   return { world, bucket, one, publish };
 }
 
@@ -118,7 +119,7 @@ describe("the copy of a publisher", () => {
       const publishers = [await publish(), await publish()];
       await world.pass(2 * leaseMs);
       const leases = (await world.store.load()).leases.filter(({ name }) => name === bucket.name);
-      assert.deepEqual([leases.length, leases[0]?.forMs], [1, standingMs]);
+      assert.deepEqual([leases.length, leases[0]?.forMs], [1, permanentMs]);
       ids.add(leases[0]?.id ?? "");
       for (const manager of publishers) await world.stop({ manager });
     }
@@ -144,7 +145,7 @@ describe("the copy of a publisher", () => {
   });
 
   for (const [how, end] of [
-    ["stops in order", async (world: World, manager: CopyManager) => world.stop({ manager })],
+    ["stops in order", async (world: World, manager: ServiceManager) => world.stop({ manager })],
     ["cannot reach the store any more", async () => {}],
   ] as const) {
     test(`that was never read back holds up nothing after its publisher ${how}`, async () => {
@@ -208,7 +209,7 @@ test("whatever happens to publishers, no token bears a key that the copy, or a c
       const choice = random();
       if (choice < 0.2 && publishers.length < 2) publishers.push(await publish());
       else if (choice < 0.45 && publishers.length > 0) {
-        await world.stop({ manager: publishers[0] as CopyManager });
+        await world.stop({ manager: publishers[0] as ServiceManager });
         publishers = publishers.slice(1);
       } else if (choice < 0.55) bucket.fails = !bucket.fails;
       else if (choice < 0.7 && !isAnnounced()) await rotate(world, one);

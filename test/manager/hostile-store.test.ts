@@ -3,10 +3,11 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import * as jose from "jose";
 import { JwksdError } from "../../src/base/errors.ts";
+import { makeSeal } from "../../src/rotation/custody/seal.ts";
 import type { ManagerEvent } from "../../src/rotation/manager/types.ts";
 import type { Committed, KeyRecord, KeyStore } from "../../src/rotation/store/store.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
-import { newWrappingKey, vaultOf } from "../support/managed.ts";
+import { newWrappingKey, custodyOf } from "../support/managed.ts";
 import { WrittenStore } from "../support/written-store.ts";
 import { day, hour, second } from "../rotation/key-records.ts";
 import { type Replica, World, type WrittenWorld, issuer, seen, writtenWorld } from "./world.ts";
@@ -159,16 +160,21 @@ const attacks: Readonly<Record<string, Attack>> = {
     }),
   }),
   "a seal that is cut short": (now) => ({ ...now, seal: now.seal?.slice(0, -2) }),
-  "a seal under a key of one's own, and the name of the right one": async (now, { world }) => ({
-    ...now,
-    records: [...now.records, own("retiring", world.clock.now())],
-    seal: await sealOf(now, (seal) => sealedBy(newWrappingKey(), seal)),
-  }),
-  "a seal under the public half of a key": async (now, { world }) => ({
-    ...now,
-    records: [...now.records, own("retiring", world.clock.now())],
-    seal: await sealOf(now, (seal) => sealedBy(JSON.stringify(evilPublic), seal)),
-  }),
+  "a seal under a key of one's own, and the name of the right one": (now, { world }) =>
+    sealedBy(newWrappingKey(), { ...now, records: [...now.records, own("retiring", world.clock.now())] }),
+  "a seal under the public half of a key": (now, { world }) =>
+    sealedBy(JSON.stringify(evilPublic), { ...now, records: [...now.records, own("retiring", world.clock.now())] }),
+  "the seal of an earlier jwksd under a key of one's own": async (now, { world }) => {
+    const records = [...now.records, own("retiring", world.clock.now())];
+    const { kid = "" } = jose.decodeProtectedHeader(now.seal ?? "");
+    const header = { alg: "HS256", typ: "jwksd-seal+jwt", kid };
+    const claims = { iss: issuer, chosen: true, revision: now.revision, records: "" };
+    return {
+      ...now,
+      records,
+      seal: await new jose.SignJWT(claims).setProtectedHeader(header).sign(Buffer.from(newWrappingKey())),
+    };
+  },
 };
 
 /** Another seal with the header and the claims of this one. */
@@ -176,9 +182,12 @@ async function sealOf({ seal }: Committed, make: (seal: string) => Promise<strin
   return seal === undefined ? undefined : make(seal);
 }
 
-async function sealedBy(secret: string, seal: string): Promise<string> {
-  const header = jose.decodeProtectedHeader(seal) as jose.JWTHeaderParameters;
-  return new jose.SignJWT(jose.decodeJwt(seal)).setProtectedHeader(header).sign(Buffer.from(secret));
+async function sealedBy(secret: string, changed: Committed): Promise<Committed> {
+  const { kid: id = "" } = jose.decodeProtectedHeader(changed.seal ?? "");
+  const bytes = Buffer.from(secret);
+  const sealKey = await crypto.subtle.importKey("raw", bytes, { name: "HMAC", hash: "SHA-256" }, false, ["sign"]);
+  const owner = { issuer, isChosen: true };
+  return { ...changed, seal: await makeSeal({ id, bytes, sealKey }, owner, changed.revision, changed.records) };
 }
 
 const notAuthentic = (error: unknown): boolean => {
@@ -242,7 +251,7 @@ test("the seal of another store under the same wrapping key, for another issuer"
   notAuthentic(failures(replica.told)[0]);
   const before = await seen(replica);
   let { revision } = elsewhere.read();
-  const { store: sealed } = await vaultOf(elsewhere, [world.wrappingKey], {
+  const { store: sealed } = await custodyOf(elsewhere, [world.wrappingKey], {
     issuer: "https://other.example",
     isChosen: true,
   });

@@ -1,9 +1,15 @@
 // Whose keys a store holds, and how one that was made without an issuer comes to one.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { type Owner, type OwnerRule, commandedBy, servedBy, takenBy } from "../../src/rotation/custody/owner.ts";
+import {
+  type Owner,
+  type IssuerCheck,
+  commandedBy,
+  servedBy,
+  takenBy,
+} from "../../src/rotation/custody/issuer-check.ts";
 import { manageKeys } from "../../src/rotation/manager/manager.ts";
-import { createVault, type Vault } from "../../src/rotation/custody/vault.ts";
+import { createCustody, type Custody } from "../../src/rotation/custody/custody.ts";
 import { readWrappingKeys } from "../../src/rotation/custody/wrapping.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
 import type { KeyStore } from "../../src/rotation/store/store.ts";
@@ -16,7 +22,7 @@ const there: Owner = { issuer: "http://127.0.0.1:8080", isChosen: false };
 const hereChosen: Owner = { ...here, isChosen: true };
 
 describe("whose keys they are to be", () => {
-  const rows: readonly [name: string, rule: OwnerRule, found: Owner | undefined, expected: Owner | RegExp][] = [
+  const rows: readonly [name: string, rule: IssuerCheck, found: Owner | undefined, expected: Owner | RegExp][] = [
     ["serve, a new store", servedBy(a), undefined, a],
     ["serve, its own", servedBy(a), a, a],
     ["serve, those of no issuer yet", servedBy(a), here, a],
@@ -60,20 +66,24 @@ describe("whose keys they are to be", () => {
 
 /** A manager as `jwksd serve` has one, for this issuer. */
 async function serving(world: World, store: KeyStore, owner: Owner) {
-  const vault = createVault({ store, keys: await readWrappingKeys([world.wrappingKey]), ownerRule: servedBy(owner) });
-  const manager = await manageKeys(vault, { clock: world.clock });
-  return { vault, manager };
+  const custody = createCustody({
+    store,
+    keys: await readWrappingKeys([world.wrappingKey]),
+    issuerCheck: servedBy(owner),
+  });
+  const manager = await manageKeys(custody, { clock: world.clock });
+  return { custody, manager };
 }
 
 /** What a command without an issuer finds. */
-async function found(world: World, store: KeyStore): Promise<Vault> {
-  const vault = createVault({
+async function found(world: World, store: KeyStore): Promise<Custody> {
+  const custody = createCustody({
     store,
     keys: await readWrappingKeys([world.wrappingKey]),
-    ownerRule: commandedBy(there),
+    issuerCheck: commandedBy(there),
   });
-  await vault.store.load();
-  return vault;
+  await custody.store.load();
+  return custody;
 }
 
 describe("a store that was made without an issuer", () => {
@@ -81,10 +91,10 @@ describe("a store that was made without an issuer", () => {
     const world = new World();
     const store = memoryStore({ clock: world.clock });
     const first = await serving(world, store, there);
-    await first.vault.noteIssuer(here.issuer);
+    await first.custody.noteIssuer(here.issuer);
     assert.deepEqual((await found(world, store)).owner, here);
     const { revision } = await store.load();
-    await first.vault.noteIssuer(here.issuer);
+    await first.custody.noteIssuer(here.issuer);
     assert.equal((await store.load()).revision, revision, "what is known already is not written");
     for (const use of ["enc", "sig"] as const) {
       await first.manager.execute({ type: "announce", key: await first.manager.makeKey(use) });
@@ -131,10 +141,10 @@ describe("a store that was made without an issuer", () => {
   test("and has its keys in a token only: takes the issuer all the same", async () => {
     const world = new World();
     const store = memoryStore({ clock: world.clock });
-    const { manager, vault } = await serving(world, store, here);
-    const { revision, records } = await vault.store.load();
+    const { manager, custody } = await serving(world, store, here);
+    const { revision, records } = await custody.store.load();
     const external = records.map((record) => Object.assign({}, record, { privateHalf: { uri: "module:a" } }));
-    await vault.store.commit(revision, external, []);
+    await custody.store.commit(revision, external, []);
     await manager.close();
     const replica = await world.start({
       store,

@@ -8,9 +8,9 @@ import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { localSigner } from "../../src/keys/signer/local.ts";
 import type { ExternalSigner } from "../../src/keys/signer/signer.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
-import type { KeyStore } from "../../src/rotation/store/store.ts";
+import type { KeyRecord, KeyStore } from "../../src/rotation/store/store.ts";
 import { ecKey } from "../support/keys.ts";
-import { newWrappingKey, vaultOf } from "../support/managed.ts";
+import { newWrappingKey, custodyOf } from "../support/managed.ts";
 import { settled, simulatedClock } from "../support/simulated.ts";
 
 const issuer = "https://op.example";
@@ -19,10 +19,10 @@ const never = (): Promise<never> => new Promise(() => {});
 
 async function keyringOf(options: Partial<KeyringOptions> = {}, store: KeyStore = memoryStore()) {
   const clock = simulatedClock();
-  const vault = await vaultOf(store, [wrappingKey], { issuer, isChosen: true });
+  const custody = await custodyOf(store, [wrappingKey], { issuer, isChosen: true });
   const { signal } = new AbortController();
-  const keyring = createKeyring(vault, { policy: rotationPolicy(), clock, signal, ...options });
-  return { clock, vault, store, keyring };
+  const keyring = createKeyring(custody, { policy: rotationPolicy(), clock, signal, ...options });
+  return { clock, custody, store, keyring };
 }
 
 const noSession = async (): Promise<never> => {
@@ -39,8 +39,8 @@ async function externalSigner(uri: string, breaks = false): Promise<ExternalSign
   };
 }
 
-async function makeFirst({ keyring, vault }: Awaited<ReturnType<typeof keyringOf>>) {
-  const key = await makeLocalKey("sig", "ES256", vault);
+async function makeFirst({ keyring, custody }: Awaited<ReturnType<typeof keyringOf>>) {
+  const key = await makeLocalKey("sig", "ES256", custody);
   return keyring.change((records, now) => announce({ records, events: [] }, key, now, "it is the first"));
 }
 
@@ -48,9 +48,9 @@ const undecided = (): never => assert.fail("records that break a rule are decide
 
 test("nothing is decided, and nothing committed, by records that break a rule", async () => {
   const { keyring, store } = await keyringOf();
-  const vault = await vaultOf(store, [wrappingKey], { issuer, isChosen: true });
-  const key = await makeLocalKey("sig", "ES256", vault);
-  await vault.store.commit(0, [{ ...key, state: "announced", announcedAt: 0 }], []);
+  const custody = await custodyOf(store, [wrappingKey], { issuer, isChosen: true });
+  const key = await makeLocalKey("sig", "ES256", custody);
+  await custody.store.commit(0, [{ ...key, state: "announced", announcedAt: 0 }], []);
   await assert.rejects(keyring.change(undecided), code("ERR_RECORDS_INVALID"));
   assert.equal((await store.load()).revision, 1);
 });
@@ -105,8 +105,8 @@ describe("whoever changes keys makes the same checks", () => {
     const [active] = records;
     assert.ok(active !== undefined);
     const { unannounced: _, ...rest } = active;
-    const { revision } = await opened.vault.store.load();
-    await opened.vault.store.commit(revision, [{ ...rest, announceForSeconds: 86_400 }], []);
+    const { revision } = await opened.custody.store.load();
+    await opened.custody.store.commit(revision, [{ ...rest, announceForSeconds: 86_400 }], []);
     const { keyring } = await keyringOf({}, opened.store);
     for (const way of ["preview", "change"] as const)
       await assert.rejects(
@@ -119,7 +119,7 @@ describe("whoever changes keys makes the same checks", () => {
     const opened = await keyringOf();
     await makeFirst(opened);
     const copy = await opened.store.load();
-    const next = await makeLocalKey("sig", "ES256", opened.vault);
+    const next = await makeLocalKey("sig", "ES256", opened.custody);
     await opened.keyring.change((records, now) => announce({ records, events: [] }, next, now, "x"));
     opened.store.load = async () => copy;
     await assert.rejects(
@@ -176,5 +176,50 @@ describe("whoever changes keys makes the same checks", () => {
     breaks = false;
     const last = await keyringOf({ openSigner: (uri) => externalSigner(uri) }, opened.store);
     assert.equal((await last.keyring.change(activate)).records[1]?.state, "active");
+  });
+});
+
+async function closing(key: ExternalSigner["publicKey"]) {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const signer = await externalSigner("module:a");
+  const { keyring } = await keyringOf({ openSigner: async () => ({ ...signer, close: () => promise }) });
+  const record = {
+    kid: "a",
+    use: "sig",
+    alg: "ES256",
+    state: "active",
+    announcedAt: 0,
+    activatedAt: 0,
+    publicJwk: key,
+    privateHalf: { uri: "module:a" },
+  } as unknown as KeyRecord;
+  return { keyring, record, closed: resolve };
+}
+const outcomeOf = async (attempt: Promise<unknown>): Promise<{ now: string }> => {
+  const outcome = { now: "pending" };
+  const settle = (now: string) => (): void => void (outcome.now = now);
+  attempt.then(settle("done"), settle("refused"));
+  await settled();
+  return outcome;
+};
+
+describe("a signer is closed before whoever asked for that goes on", () => {
+  test("at the end", async () => {
+    const { keyring, record, closed } = await closing((await externalSigner("module:a")).publicKey);
+    await keyring.open([record]);
+    const outcome = await outcomeOf(keyring.close());
+    assert.equal(outcome.now, "pending");
+    closed();
+    await settled();
+    assert.equal(outcome.now, "done");
+  });
+
+  test("where its key is not the one that is published", async () => {
+    const { keyring, record, closed } = await closing((await localSigner(ecKey("b"))).publicKey);
+    const attempt = keyring.open([record]);
+    const outcome = await outcomeOf(attempt);
+    assert.equal(outcome.now, "pending");
+    closed();
+    await assert.rejects(attempt, code("ERR_KEY_MISMATCH"));
   });
 });

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { StoreError } from "../../src/base/errors.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
+import type { KeyStore } from "../../src/rotation/store/store.ts";
 import { day, hour, second } from "../rotation/key-records.ts";
 import { type Replica, World, leaseMs, seen, typesOf } from "./world.ts";
 
@@ -85,12 +86,40 @@ describe("a step waits for a replica that has a lease", () => {
   });
 });
 
+const renewalMs = (policy.leaseSeconds * second) / 6;
+
 const endAll = async ({ store }: World): Promise<void> => {
   for (const { id } of (await store.load()).leases) await store.leave(id);
 };
 
+describe("a replica that can only read", () => {
+  test("takes over what others did, also after its lease has ended", async () => {
+    const world = new World();
+    const line = world.store.line();
+    const [reader, other] = [await world.start({ policy, store: line }), await world.start({ policy })];
+    line.isFull = true;
+    await world.pass(policy.leaseSeconds * second + minute);
+    await world.run(other, { type: "rotate", use: "sig", key: await other.manager.makeKey("sig"), now: true });
+    await world.pass(minute);
+    assert.deepEqual((await seen(reader)).kids, (await seen(other)).kids);
+    assert.deepEqual([(await seen(reader)).signs, reader.manager.isReady], ["ERR_SIGNER_FENCED", false]);
+    assert.equal((await world.store.load()).leases.length, 1, "nobody relies on it");
+    line.isFull = false;
+    await world.pass(minute);
+    assert.deepEqual([(await seen(reader)).signs, reader.manager.isReady], [(await seen(other)).signs, true]);
+    for (const replica of [reader, other]) await world.stop(replica);
+  });
+
+  test("does not start", async () => {
+    const world = new World();
+    const line = world.store.line();
+    await world.stop(await world.start({ policy }));
+    line.isFull = true;
+    await assert.rejects(world.start({ policy, store: line }), { code: "ERR_STORE_UNAVAILABLE" });
+  });
+});
+
 describe("a replica whose lease others have ended", () => {
-  const renewalMs = (policy.leaseSeconds * second) / 6;
   test("joins anew in the moment in which it finds that out, and signs on; nothing has failed", async () => {
     const world = new World();
     const one = await world.start({ policy });
@@ -102,6 +131,26 @@ describe("a replica whose lease others have ended", () => {
     await announce(world, one);
     assert.ok(isPublishedByAll(one), "a commit of its own has waited for its new lease");
     assert.ok(!typesOf(one.told).includes("failed"));
+    await world.stop(one);
+  });
+
+  test("and one that loses a race with a commit of another looks again at once: nothing has failed", async () => {
+    const world = new World();
+    let conflicts = 0;
+    const store: KeyStore = {
+      ...world.store,
+      renew: async (lease, forMs, options) => {
+        // Others are quicker each time that it tells with which key it signs next.
+        if (options?.ifRevision === undefined || conflicts % 5 === 4) return world.store.renew(lease, forMs, options);
+        conflicts += 1;
+        throw new StoreError("ERR_STORE_CONFLICT", "another commit came first");
+      },
+    };
+    const one = await world.start({ policy, store });
+    assert.ok(conflicts > 0, "it has told before it signs");
+    await world.run(one, { type: "rotate", use: "sig", key: await one.manager.makeKey("sig"), now: true });
+    assert.ok(!typesOf(one.told).includes("failed"), JSON.stringify(one.told));
+    assert.equal((await seen(one)).signs, one.manager.records.find(({ state }) => state === "active")?.kid);
     await world.stop(one);
   });
 
@@ -136,4 +185,58 @@ describe("a replica whose lease others have ended", () => {
       await world.stop(one);
     });
   }
+});
+
+/** A replica, and a store whose clock can be set. */
+async function apart(choice: Parameters<World["start"]>[0] = {}) {
+  let aheadMs = 0;
+  const world = new World((clock) => memoryStore({ clock: { ...clock, now: () => clock.now() + aheadMs } }));
+  const replica = await world.start({ policy, ...choice });
+  return { world, replica, setAhead: (ms: number) => (aheadMs = ms) };
+}
+const signsWith = async ({ store }: World): Promise<readonly string[]> =>
+  (await store.load()).leases.flatMap(({ signsWith }) => signsWith);
+const signs = ({ provider }: Replica): Promise<string> => provider.sign({ sub: "u" }, { lifetimeSeconds: 60 });
+
+describe("a replica whose clock differs from that of the store by more than clockSkewSeconds", () => {
+  for (const offMs of [301 * second, -301 * second]) {
+    test(`is not ready and says so after a step of ${offMs / second} s, and signs again when its clock is right`, async () => {
+      const { world, replica, setAhead } = await apart();
+      const [kid = ""] = await signsWith(world);
+      world.setBy(offMs);
+      // The store is on another machine.
+      setAhead(-offMs);
+      await world.pass(renewalMs);
+      assert.deepEqual([replica.manager.isReady, typesOf(replica.told).at(-1)], [false, "fenced"]);
+      assert.match(replica.manager.health.fence?.message ?? "", /clock/);
+      await assert.rejects(world.until(signs(replica)), { code: "ERR_SIGNER_FENCED" });
+      await world.pass(minute);
+      assert.deepEqual(await signsWith(world), [], "the others know");
+      world.setBy(-offMs);
+      setAhead(0);
+      await world.pass(renewalMs);
+      assert.deepEqual([replica.manager.isReady, typesOf(replica.told).at(-1)], [true, "unfenced"]);
+      assert.deepEqual(await signsWith(world), [kid]);
+      await world.until(signs(replica));
+      await world.stop(replica);
+    });
+  }
+
+  test("takes the steps that are due all the same, by the clock of the store", async () => {
+    const { world, replica, setAhead } = await apart();
+    setAhead(hour);
+    await announce(world, replica);
+    await world.pass(2 * day);
+    assert.equal(replica.manager.isReady, false);
+    assert.ok(replica.manager.records.some(({ state }) => state === "retiring" || state === "removed"));
+    await world.stop(replica);
+  });
+
+  test("is ready where it only publishes", async () => {
+    const { world, replica, setAhead } = await apart({ signs: false });
+    setAhead(hour);
+    await world.pass(2 * hour);
+    assert.deepEqual([replica.manager.isReady, typesOf(replica.told).includes("fenced")], [true, false]);
+    await world.stop(replica);
+  });
 });

@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import * as jose from "jose";
-import { createVault } from "../../src/rotation/custody/vault.ts";
-import { servedBy, takenBy } from "../../src/rotation/custody/owner.ts";
-import { rewrap } from "../../src/rotation/manager/rewrap.ts";
+import { createCustody } from "../../src/rotation/custody/custody.ts";
+import { servedBy, takenBy } from "../../src/rotation/custody/issuer-check.ts";
+import { rewrap } from "../../src/rotation/custody/rewrap.ts";
 import { compareAndSet } from "../../src/rotation/manager/compare-and-set.ts";
 import { readWrappingKeys } from "../../src/rotation/custody/wrapping.ts";
 import type { Committed, KeyRecord, KeyUse } from "../../src/rotation/store/store.ts";
@@ -37,9 +37,9 @@ async function before(): Promise<Before> {
 /** Seals the store as `jwksd keys rewrap` does. */
 async function seal({ world, store }: Omit<Before, "replica">, wrappingKey = world.wrappingKey): Promise<void> {
   const keys = await readWrappingKeys([...new Set([wrappingKey, world.wrappingKey])]);
-  const vault = createVault({ store, keys, ownerRule: takenBy({ issuer, isChosen: true }), seals: true });
-  const decide = ({ records }: Committed) => rewrap(records, vault, world.clock.now(), "an operator did");
-  await compareAndSet(vault.store, decide, { clock: world.clock });
+  const custody = createCustody({ store, keys, issuerCheck: takenBy({ issuer, isChosen: true }), seals: true });
+  const decide = ({ records }: Committed) => rewrap(records, custody, world.clock.now(), "an operator did");
+  await compareAndSet(custody.store, decide, { clock: world.clock });
 }
 
 const marks = ({ records }: Committed): unknown[] =>
@@ -89,9 +89,13 @@ describe("a store of before", () => {
     ] as const) {
       store.write(attack);
       await world.pass(40 * second);
-      const failure = replica.told.findLast(({ type }) => type === "failed");
+      const failure = replica.told.at(-1);
       assert.ok(failure?.type === "failed" && failure.error.code === "ERR_STORE_NOT_AUTHENTIC", name);
+      assert.match(failure.error.message, /its seal is gone/);
       assert.deepEqual(await seen(replica), served);
+      store.write(sealed);
+      await world.pass(31 * second);
+      assert.equal(replica.told.at(-1)?.type, "recovered", name);
     }
     store.write(stripped);
     await assert.rejects(world.start(), { code: "ERR_STORE_NOT_AUTHENTIC" });
@@ -139,10 +143,10 @@ describe("a store of before", () => {
     await assert.rejects(world.start({ issuer: "https://other.example" }), { code: "ERR_STORE_ISSUER" });
     const store = new WrittenStore();
     const keys = await readWrappingKeys([world.wrappingKey]);
-    const none = createVault({
+    const none = createCustody({
       store,
       keys,
-      ownerRule: servedBy({ issuer: "http://127.0.0.1:9900", isChosen: false }),
+      issuerCheck: servedBy({ issuer: "http://127.0.0.1:9900", isChosen: false }),
     });
     const { records } = replica.manager;
     const rewrapped = records.slice(1, 2).map(async (record) => {
@@ -201,9 +205,9 @@ test("what is wrapped for a store that was taken as it is, is wrapped for a seal
   const { seal: _, ...unsealed } = store.read();
   store.write(unsealed);
   const keys = await readWrappingKeys([newWrappingKey()]);
-  const ownerRule = servedBy({ issuer, isChosen: true });
-  const vault = createVault({ store, keys, ownerRule, accepts: () => true });
-  await vault.store.load();
-  const jwe = await vault.wrap("new", { kty: "EC" });
+  const issuerCheck = servedBy({ issuer, isChosen: true });
+  const custody = createCustody({ store, keys, issuerCheck, accepts: () => true });
+  await custody.store.load();
+  const jwe = await custody.wrap("new", { kty: "EC" });
   assert.equal(jose.decodeProtectedHeader(jwe)["sealed"], true);
 });

@@ -4,12 +4,12 @@ import type { Clock } from "../../src/base/clock.ts";
 import { type JwksdError, StoreError } from "../../src/base/errors.ts";
 import { type Provider, createProvider } from "../../src/library/provider/provider.ts";
 import type { KeySink, KeyManager, KeyManagerOptions, ManagerEvent } from "../../src/rotation/manager/types.ts";
-import { type Copy, type CopyManager, createKeyManager, manageKeys } from "../../src/rotation/manager/manager.ts";
+import { type Copy, type ServiceManager, createKeyManager, manageKeys } from "../../src/rotation/manager/manager.ts";
 import type { Command } from "../../src/rotation/rules/commands.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
 import type { KeyRecord, KeyStore } from "../../src/rotation/store/store.ts";
-import { newWrappingKey, vaultOf } from "../support/managed.ts";
+import { newWrappingKey, custodyOf } from "../support/managed.ts";
 import { WrittenStore } from "../support/written-store.ts";
 import { start } from "../rotation/key-records.ts";
 
@@ -84,13 +84,13 @@ export class World {
   }
 
   /** Starts a manager that publishes a copy, in the place of a provider. */
-  async startCopy(copy: Copy, choice: ManagerChoice = {}): Promise<CopyManager> {
-    const vault = await vaultOf(choice.store ?? this.store, [this.wrappingKey], {
+  async startCopy(copy: Copy, choice: ManagerChoice = {}): Promise<ServiceManager> {
+    const custody = await custodyOf(choice.store ?? this.store, [this.wrappingKey], {
       issuer: choice.issuer ?? issuer,
       isChosen: true,
     });
     const policy = rotationPolicy({ leaseSeconds: leaseMs / 1000, ...choice.policy });
-    const manager = await this.until(manageKeys(vault, { clock: this.clock, ...choice, policy, copy }));
+    const manager = await this.until(manageKeys(custody, { clock: this.clock, ...choice, policy, copy }));
     this.#managers.add(manager);
     await this.idle();
     return manager;
@@ -98,7 +98,7 @@ export class World {
 
   /** Commits records as another process does that has the wrapping key. */
   async commit(records: readonly KeyRecord[]): Promise<void> {
-    const { store } = await vaultOf(this.store, [this.wrappingKey], { issuer, isChosen: true });
+    const { store } = await custodyOf(this.store, [this.wrappingKey], { issuer, isChosen: true });
     const { revision } = await store.load();
     await store.commit(revision, records, []);
   }

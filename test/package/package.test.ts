@@ -57,6 +57,17 @@ before(async () => {
 });
 after(() => rm(project, { recursive: true }));
 
+test("where Node is too old, the sample of README.md and the commands say which one they need", async () => {
+  const [, sample = ""] = /<!-- examples\/docs\/provider\.mjs -->\n```js\n(.*?)^```$/ms.exec(await readme) ?? [];
+  await writeFile(join(project, "provider.mjs"), sample);
+  // Node 20 has neither.
+  const old = ["--no-experimental-strip-types", "--no-experimental-sqlite"];
+  assert.match(await runNode(...old, "provider.mjs"), /^StoreError: .*use Node 22\.18 or later$/m);
+  const version = 'data:text/javascript,Object.defineProperty(process.versions, "node", { value: "20.20.2" })';
+  const command = await runNode("--import", version, join(installed, "dist/cli/main.js"), "serve");
+  assert.equal(command, "jwksd: needs Node 22.18 or later, this is 20.20.2\n");
+});
+
 describe("what a document or a help text names is in the package", () => {
   test("links", async () => {
     const broken: string[] = [];
@@ -111,8 +122,7 @@ test("without prom-client, all is served but the metrics, and /metrics says what
 
 test("jwksd serve starts what runs as processes of their own", async () => {
   const command = join(installed, packageJson.bin.jwksd);
-  for (const name of ["child.js", "watchdog.js", "sign-thread.js"])
-    assert.ok(existsSync(join(dirname(command), name)), name);
+  for (const name of ["child.js", "watchdog.js"]) assert.ok(existsSync(join(dirname(command), name)), name);
   const args = ["serve", "--port", "0", "--admin", "off", "--data", "workers", "--workers", "2", "--json-logs"];
   const child = spawn(process.execPath, [command, ...args], { cwd: project, env: withoutSettings(process.env) });
   let log = "";

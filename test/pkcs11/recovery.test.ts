@@ -82,7 +82,7 @@ function startLoad(provider: Provider, callers = 32) {
     signed: () => signed,
     async more(count: number) {
       const goal = signed + count;
-      await eventually(`${count} more tokens; ${errors.at(-1)?.message}`, () => signed >= goal, 20_000);
+      await eventually(`${count} more tokens; ${errors.at(-1)?.message}`, () => signed >= goal);
     },
     async stop() {
       stopping.abort();

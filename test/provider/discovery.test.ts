@@ -1,5 +1,8 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { describe, test } from "node:test";
 import { type ProviderOptions, clientAlgorithms, createProvider, localSigner } from "../../src/index.ts";
 import type { NodeResponse } from "../../src/library/http/node.ts";
@@ -46,6 +49,59 @@ describe("the discovery document is what jwksd sets, and the provider's own meta
       });
     });
   }
+});
+
+describe("a client finds the metadata wherever a specification puts it", () => {
+  const issuers: [issuer: string, source: string, paths: readonly string[]][] = [
+    ["https://op.example", "RFC 8414 section 3.1", ["/.well-known/oauth-authorization-server"]],
+    [
+      "https://op.example/",
+      "RFC 8414 section 3: without the slash at its end",
+      ["/.well-known/oauth-authorization-server"],
+    ],
+    [
+      "https://op.example/tenant1/a",
+      "RFC 8414 sections 3 and 5, OpenID Connect Discovery 1.0 section 4",
+      [
+        "/.well-known/oauth-authorization-server/tenant1/a",
+        "/.well-known/openid-configuration/tenant1/a",
+        "/tenant1/a/.well-known/openid-configuration",
+      ],
+    ],
+  ];
+  const mistaken = [
+    "/.well-known/oauth-authorization-server/",
+    "/.well-known/oauth-authorization-server/tenant2",
+    "/.well-known/openid-configuration/tenant1",
+    "/tenant1/a/.well-known/oauth-authorization-server",
+  ];
+  for (const [issuer, source, paths] of issuers) {
+    test(`${issuer}: ${source}`, async (t) => {
+      const provider = await createProvider({ ...base, issuer });
+      const server = createServer(provider.node).listen(0, "127.0.0.1");
+      await once(server, "listening");
+      t.after(() => void server.close());
+      const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+      for (const path of paths) {
+        for (const reply of [provider.fetch(new Request(`https://op.example${path}?x`)), await fetch(origin + path)]) {
+          assert.equal(reply.status, 200, path);
+          assert.deepEqual(await reply.json(), { ...own, issuer, jwks_uri: provider.jwksUri });
+        }
+      }
+      for (const path of mistaken)
+        assert.equal(provider.fetch(new Request(`https://op.example${path}`)).status, 404, path);
+    });
+  }
+
+  test("none of it is there without discovery", async () => {
+    const { fetch } = await createProvider({ ...base, issuer: "https://op.example/tenant1/a" }, { discovery: false });
+    for (const path of issuers[2]?.[2] ?? [])
+      assert.equal(fetch(new Request(`https://op.example${path}`)).status, 404, path);
+  });
+});
+
+test("clients may sign with more than the provider, whose algorithms that does not widen", () => {
+  assert.deepEqual(clientAlgorithms, ["RS256", "PS256", "ES256", "EdDSA"]);
 });
 
 describe("conditional requests", () => {

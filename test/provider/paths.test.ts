@@ -7,49 +7,48 @@ import { refusal } from "../support/refusal.ts";
 
 type Input = [issuer: unknown, mountPrefix?: string | undefined, jwksPath?: string];
 
+/** Where clients look for the metadata of an issuer with this path. @see OpenID Connect Discovery 1.0 section 4; RFC 8414 sections 3 and 5 */
+const metadataOf = (path: string): string[] => [
+  ...new Set([
+    `${path}/.well-known/openid-configuration`,
+    `/.well-known/openid-configuration${path}`,
+    `/.well-known/oauth-authorization-server${path}`,
+  ]),
+];
+
 const located: [input: Input, jwksUri: string, jwksPaths: string[], discoveryPaths: string[]][] = [
-  [["https://op.example"], "https://op.example/jwks", ["/jwks"], ["/.well-known/openid-configuration"]],
-  [["https://op.example/"], "https://op.example/jwks", ["/jwks"], ["/.well-known/openid-configuration"]],
-  [["https://op.example", "/"], "https://op.example/jwks", ["/jwks"], ["/.well-known/openid-configuration"]],
-  [
-    ["https://op.example", "/oidc"],
-    "https://op.example/oidc/jwks",
-    ["/oidc/jwks", "/jwks"],
-    ["/.well-known/openid-configuration"],
-  ],
-  [
-    ["https://op.example/", "/oidc/", "/keys"],
-    "https://op.example/oidc/keys",
-    ["/oidc/keys", "/keys"],
-    ["/.well-known/openid-configuration"],
-  ],
+  [["https://op.example"], "https://op.example/jwks", ["/jwks"], metadataOf("")],
+  [["https://op.example/"], "https://op.example/jwks", ["/jwks"], metadataOf("")],
+  [["https://op.example", "/"], "https://op.example/jwks", ["/jwks"], metadataOf("")],
+  [["https://op.example", "/oidc"], "https://op.example/oidc/jwks", ["/oidc/jwks", "/jwks"], metadataOf("")],
+  [["https://op.example/", "/oidc/", "/keys"], "https://op.example/oidc/keys", ["/oidc/keys", "/keys"], metadataOf("")],
   [
     ["https://op.example/tenant", undefined, "/a/b.json"],
     "https://op.example/tenant/a/b.json",
     ["/tenant/a/b.json", "/a/b.json"],
-    ["/tenant/.well-known/openid-configuration", "/.well-known/openid-configuration"],
+    [...metadataOf("/tenant"), "/.well-known/openid-configuration"],
   ],
   [
     ["https://op.example/tenant/", "/oidc", "/jwks"],
     "https://op.example/tenant/oidc/jwks",
     ["/tenant/oidc/jwks", "/oidc/jwks", "/jwks"],
-    ["/tenant/.well-known/openid-configuration", "/.well-known/openid-configuration"],
+    [...metadataOf("/tenant"), "/.well-known/openid-configuration"],
   ],
-  [["http://127.0.0.1:9900"], "http://127.0.0.1:9900/jwks", ["/jwks"], ["/.well-known/openid-configuration"]],
-  [["http://localhost:1"], "http://localhost:1/jwks", ["/jwks"], ["/.well-known/openid-configuration"]],
-  [["http://op.localhost"], "http://op.localhost/jwks", ["/jwks"], ["/.well-known/openid-configuration"]],
-  [["http://[::1]:1"], "http://[::1]:1/jwks", ["/jwks"], ["/.well-known/openid-configuration"]],
+  [["http://127.0.0.1:9900"], "http://127.0.0.1:9900/jwks", ["/jwks"], metadataOf("")],
+  [["http://localhost:1"], "http://localhost:1/jwks", ["/jwks"], metadataOf("")],
+  [["http://op.localhost"], "http://op.localhost/jwks", ["/jwks"], metadataOf("")],
+  [["http://[::1]:1"], "http://[::1]:1/jwks", ["/jwks"], metadataOf("")],
   [
     ["https://op.example/a~b!$&'()*+,;=:@-._"],
     "https://op.example/a~b!$&'()*+,;=:@-._/jwks",
     ["/a~b!$&'()*+,;=:@-._/jwks", "/jwks"],
-    ["/a~b!$&'()*+,;=:@-._/.well-known/openid-configuration", "/.well-known/openid-configuration"],
+    [...metadataOf("/a~b!$&'()*+,;=:@-._"), "/.well-known/openid-configuration"],
   ],
   [
     ["https://op.example", undefined, "/.well-known/jwks.json"],
     "https://op.example/.well-known/jwks.json",
     ["/.well-known/jwks.json"],
-    ["/.well-known/openid-configuration"],
+    metadataOf(""),
   ],
 ];
 
@@ -142,6 +141,9 @@ const refused: [code: ErrorCode, ...input: Input][] = [
   ["ERR_PATH_CLASH", op, "/.well-known", "/openid-configuration"],
   ["ERR_PATH_CLASH", `${op}/tenant`, undefined, `/tenant${clash}`],
   ["ERR_PATH_CLASH", `${op}/tenant`, "/tenant", clash],
+  ["ERR_PATH_CLASH", op, undefined, "/.well-known/oauth-authorization-server"],
+  ["ERR_PATH_CLASH", `${op}/tenant`, undefined, `${clash}/tenant`],
+  ["ERR_PATH_CLASH", `${op}/tenant`, "/.well-known", "/oauth-authorization-server/tenant"],
 ];
 
 describe("what breaks a rule is refused", () => {

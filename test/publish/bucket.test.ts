@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { readKeyset } from "../../src/library/node/key-files.ts";
 import { bucketTarget, parseBucketUrl } from "../../src/service/copies/bucket.ts";
-import { type Publication, type StaticDocument, publicationOf } from "../../src/service/copies/documents.ts";
+import { type DocumentSet, type StaticDocument, documentSetOf } from "../../src/service/copies/documents.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import { named } from "../support/keys.ts";
 import { runCli, startService, temporaryFolder } from "../support/service.ts";
@@ -15,7 +15,7 @@ const access = { accessKeyId: "AKIAEXAMPLE", secretAccessKey: "secret", region: 
 const longCache = "public, max-age=3600, stale-while-revalidate=3600";
 const paths = ["jwks", ".well-known/openid-configuration"] as const;
 
-const publication = (text: string, cacheControl = longCache): Publication => ({
+const documentSet = (text: string, cacheControl = longCache): DocumentSet => ({
   isShort: false,
   documents: paths.map((path): StaticDocument => ({
     path,
@@ -51,7 +51,7 @@ describe("a bucket", { timeout: 60_000 }, () => {
     const { stub, target } = await start(t);
     const one = target();
     await one.open();
-    assert.deepEqual(await one.put(publication("one")), [...paths]);
+    assert.deepEqual(await one.put(documentSet("one")), [...paths]);
     assert.deepEqual(stub.writes, ["a/b/jwks", "a/b/.well-known/openid-configuration"]);
     assert.partialDeepStrictEqual(stub.objects.get("a/b/jwks"), {
       contentType: "application/jwk-set+json",
@@ -59,20 +59,20 @@ describe("a bucket", { timeout: 60_000 }, () => {
     });
     const other = target();
     await other.open();
-    for (const each of [one, other]) assert.deepEqual(await each.put(publication("one")), []);
+    for (const each of [one, other]) assert.deepEqual(await each.put(documentSet("one")), []);
     // The mode is part of what is there.
-    assert.deepEqual(await other.put(publication("one", "public, max-age=300, must-revalidate")), [...paths]);
+    assert.deepEqual(await other.put(documentSet("one", "public, max-age=300, must-revalidate")), [...paths]);
   });
 
   test("is not written by who looked before somebody else wrote it; a new look lets it be", async (t) => {
     const { target, text } = await start(t);
     const [slow, quick] = [target(), target()];
     await Promise.all([slow.open(), quick.open()]);
-    await quick.put(publication("newer"));
-    const stale = slow.put(publication("older"));
+    await quick.put(documentSet("newer"));
+    const stale = slow.put(documentSet("older"));
     await assert.rejects(stale, { code: "ERR_TARGET", message: /somebody else has written it in the meantime/ });
     assert.equal(text(), "newer");
-    await slow.put(publication("newest"));
+    await slow.put(documentSet("newest"));
     assert.equal(text(), "newest");
   });
 
@@ -80,9 +80,9 @@ describe("a bucket", { timeout: 60_000 }, () => {
     const { stub, target, text } = await start(t);
     const one = target();
     await one.open();
-    await one.put(publication("one"));
+    await one.put(documentSet("one"));
     stub.overwrite("a/b/jwks", "by hand");
-    await assert.rejects(one.put(publication("two")), { code: "ERR_TARGET" });
+    await assert.rejects(one.put(documentSet("two")), { code: "ERR_TARGET" });
     assert.equal(text(), "by hand");
   });
 
@@ -97,7 +97,7 @@ describe("a bucket", { timeout: 60_000 }, () => {
       const one = target();
       await one.open();
       stub.fail("PutObject", fault, times);
-      assert.deepEqual(await one.put(publication("one")), [...paths]);
+      assert.deepEqual(await one.put(documentSet("one")), [...paths]);
       assert.equal(text(), "one");
     });
   }
@@ -108,12 +108,12 @@ describe("a bucket", { timeout: 60_000 }, () => {
     await one.open();
     stub.fail("PutObject", "cut", 3);
     stub.fail("GetObject", "cut", 3);
-    await assert.rejects(one.put(publication("older")), { code: "ERR_TARGET" });
+    await assert.rejects(one.put(documentSet("older")), { code: "ERR_TARGET" });
     stub.recover();
     stub.overwrite("a/b/jwks", "newer");
-    await assert.rejects(one.put(publication("older")), { code: "ERR_TARGET" });
+    await assert.rejects(one.put(documentSet("older")), { code: "ERR_TARGET" });
     assert.equal(text(), "newer");
-    await one.put(publication("newest"));
+    await one.put(documentSet("newest"));
     assert.equal(text(), "newest");
   });
 
@@ -122,7 +122,7 @@ describe("a bucket", { timeout: 60_000 }, () => {
     const one = target();
     await one.open();
     const release = stub.hold("PutObject");
-    const written = one.put(publication("one"));
+    const written = one.put(documentSet("one"));
     await t.waitFor(() => assert.equal(stub.seen.get("PutObject"), 1));
     assert.equal(text(), undefined);
     release();
@@ -134,12 +134,12 @@ describe("a bucket", { timeout: 60_000 }, () => {
     const { stub, target, text } = await start(t);
     const [one, other] = [target(), target()];
     await one.open();
-    await one.put(publication("one"));
-    await one.put(publication("two"));
+    await one.put(documentSet("one"));
+    await one.put(documentSet("two"));
     stub.stale.signed = 1;
     await other.open();
     // It saw "one", and nothing more of "two".
-    await assert.rejects(other.put(publication("one and a half")), { code: "ERR_TARGET" });
+    await assert.rejects(other.put(documentSet("one and a half")), { code: "ERR_TARGET" });
     assert.equal(text(), "two");
   });
 
@@ -153,7 +153,7 @@ describe("a bucket", { timeout: 60_000 }, () => {
       const one = target();
       await one.open();
       stub.fail("PutObject", { ...answer, headers: { "Content-Type": "application/xml" } }, 3);
-      await assert.rejects(one.put(publication("one")), (error: Error & { readonly code: string }) => {
+      await assert.rejects(one.put(documentSet("one")), (error: Error & { readonly code: string }) => {
         assert.match(error.message, message);
         // It would hold the request.
         return error.code === "ERR_TARGET" && error.cause === undefined;
@@ -169,9 +169,9 @@ describe("a bucket", { timeout: 60_000 }, () => {
     const served = await fetch(`http://127.0.0.1:${service.port}/jwks`);
     const { stub, target } = await start(t);
     const one = target();
-    const place = { issuer: "https://a.example", cors: true, discovery: true };
+    const site = { issuer: "https://a.example", cors: true, discovery: true };
     await one.open();
-    await one.put(await publicationOf({ keyset: (await readKeyset(file)).entries }, place, false));
+    await one.put(await documentSetOf({ keyset: (await readKeyset(file)).entries }, site, false));
     const object = stub.objects.get("a/b/jwks");
     assert.deepEqual(object?.body, Buffer.from(await served.arrayBuffer()));
     assert.equal(object?.cacheControl, served.headers.get("cache-control"));

@@ -7,7 +7,7 @@ import { type TestContext, describe, test } from "node:test";
 import { settingsFrom } from "../../src/cli/settings-options.ts";
 import { type Found, whyLeft } from "../../src/service/copies/changed.ts";
 import { bucketTarget } from "../../src/service/copies/bucket.ts";
-import type { Publication } from "../../src/service/copies/documents.ts";
+import type { DocumentSet } from "../../src/service/copies/documents.ts";
 import { createLog } from "../../src/service/config/log.ts";
 import { startPublishing } from "../../src/service/endpoint/publish.ts";
 import { serveFolder } from "../support/folder-server.ts";
@@ -222,26 +222,26 @@ describe("a bucket that somebody else changes", { timeout: 60_000 }, () => {
     };
     const [slow, quick] = [target(), target()];
     await Promise.all([slow.open(), quick.open()]);
-    await slow.put(publication("old"));
+    await slow.put(documentSet("old"));
     stub.overwrite("a/jwks", "<html>");
-    const changed = await slow.changed(publication("old"));
+    const changed = await slow.changed(documentSet("old"));
     assert.deepEqual(
       changed.map(({ path }) => path),
       ["jwks"],
     );
-    await quick.put(publication("newer"), await quick.changed(publication("newer")));
-    await assert.rejects(slow.put(publication("old"), changed), { code: "ERR_TARGET" });
+    await quick.put(documentSet("newer"), await quick.changed(documentSet("newer")));
+    await assert.rejects(slow.put(documentSet("old"), changed), { code: "ERR_TARGET" });
     assert.equal(stub.objects.get("a/jwks")?.body.toString(), "newer");
   });
 });
 
 const long = "public, max-age=3600, stale-while-revalidate=3600";
-const publication = (text: string): Publication => ({
+const documentSet = (text: string): DocumentSet => ({
   isShort: false,
   documents: [{ path: "jwks", body: Buffer.from(text), contentType: "application/jwk-set+json", cacheControl: long }],
 });
 
-const setOf = (kids: readonly string[]): Publication => publication(keySetText(...kids));
+const setOf = (kids: readonly string[]): DocumentSet => documentSet(keySetText(...kids));
 
 const replaces = (mine: readonly string[], theirs: readonly string[]): boolean => {
   const [there] = setOf(theirs).documents as unknown as readonly [Found];

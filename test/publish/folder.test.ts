@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { folderTarget } from "../../src/service/copies/folder.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
-import { isStanding } from "../../src/rotation/rules/standing.ts";
+import { isPermanent } from "../../src/rotation/rules/permanent-lease.ts";
 import { serveFolder } from "../support/folder-server.ts";
 import { named } from "../support/keys.ts";
 import { runCli, temporaryFolder } from "../support/service.ts";
@@ -37,7 +37,7 @@ describe("jwksd publish FOLDER, of managed keys", () => {
     assert.equal(code, 0);
     assert.partialDeepStrictEqual(JSON.parse(stdout), { mode: "long", kids: await kids() });
     const [lease, ...others] = await leases();
-    assert.deepEqual([others.length, lease && isStanding(lease), lease?.signsWith], [0, true, []]);
+    assert.deepEqual([others.length, lease && isPermanent(lease), lease?.signsWith], [0, true, []]);
     assert.ok(
       server.requests.every((request) => /\?jwksd=[\w-]{36}$/.test(request)),
       String(server.requests),
@@ -65,20 +65,17 @@ describe("jwksd publish FOLDER, of managed keys", () => {
     const rotated = await cli("rotate", "--wait", "1");
     assert.equal(rotated.code, 3);
     const said = rotated.stdout.replaceAll(/\s+/g, " ");
-    assert.match(
-      said,
-      /Copy "[^"]+", last heard of .* may serve the keys of before, until jwksd publish has written it\./,
-    );
+    assert.match(said, /Copy "[^"]+", last seen .* may serve the keys of before, until jwksd publish has written it\./);
     const held = await cli("replicas");
     assert.match(held.stdout, /it is ended by hand/);
-    assert.match(held.stdout, /holds up that sig .* becomes active/);
+    assert.match(held.stdout, /sig .* waits for this replica, then becomes active/);
     assert.equal((await kids()).length, 1);
     const { code, stdout } = await publish("--json");
     assert.equal(code, 0);
     assert.partialDeepStrictEqual(JSON.parse(stdout), { mode: "rotation", written: [".jwksd/rotation", "jwks"] });
     assert.equal((await kids()).length, 2);
     assert.equal((await readdir(join(folder, ".jwksd"))).includes("rotation"), true);
-    assert.doesNotMatch((await cli("replicas")).stdout, /holds up/);
+    assert.doesNotMatch((await cli("replicas")).stdout, /waits for this replica/);
     assert.equal((await leases()).length, 1);
   });
 
@@ -222,8 +219,8 @@ describe("jwksd publish FOLDER, of key files", () => {
 
 test("one process at a time writes to a folder", async (t) => {
   const folder = await temporaryFolder(t);
-  const place = { issuer: "https://a.example", cors: true, discovery: true };
-  const [one, other] = [folderTarget(folder, "one", place), folderTarget(folder, "other", place)];
+  const site = { issuer: "https://a.example", cors: true, discovery: true };
+  const [one, other] = [folderTarget(folder, "one", site), folderTarget(folder, "other", site)];
   await one.open();
   await one.open();
   await assert.rejects(other.open(), { code: "ERR_TARGET", message: /another jwksd publish writes to the folder/ });

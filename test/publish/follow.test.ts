@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type Interface, createInterface } from "node:readline";
 import { type TestContext, test } from "node:test";
 import { settingsFrom } from "../../src/cli/settings-options.ts";
-import type { Published } from "../../src/service/copies/publisher.ts";
+import type { Published } from "../../src/service/copies/copy-writer.ts";
 import { createLog } from "../../src/service/config/log.ts";
 import { startPublishing } from "../../src/service/endpoint/publish.ts";
 import { serveFolder } from "../support/folder-server.ts";
@@ -51,7 +52,7 @@ test("a publisher that follows takes up a rotation; on SIGTERM it ends, and its 
   assert.deepEqual(await exited, { code: 0, signal: null });
 
   const listed = JSON.parse((await runCli(t, ["replicas", "--json", ...common, ...store])).stdout) as object;
-  assert.partialDeepStrictEqual(listed, { replicas: [{ until: null, revisionsBehind: 0 }], waits: [] });
+  assert.partialDeepStrictEqual(listed, { replicas: [{ until: null, behind: 0 }], waits: [] });
   const { stdout } = await runCli(t, ["publish", folder, ...common, ...store, "--json"]);
   assert.partialDeepStrictEqual(JSON.parse(stdout), { written: [], kids: second.kids });
 });
@@ -90,4 +91,48 @@ test("key files are read again when they change, and a server that is away is wa
   await writeFile(keys, "{");
   await eventually("the bad file is refused", () => failures.length === 2);
   assert.match(await readFile(join(folder, "jwks"), "utf8"), /"two".*"one"/);
+});
+
+/** Ignores SIGTERM, as does what it starts. */
+const hangs = (pidFile: string): string => `trap '' TERM; sleep 30 & echo $! > ${pidFile}; wait; sleep 30`;
+/** A process that has ended may still be listed until its parent asks for its exit code. */
+const isRunning = (pid: number): boolean => {
+  const { stdout } = spawnSync("ps", ["-o", "stat=", "-p", String(pid)], { encoding: "utf8" });
+  return /^[^Z\s]/.test(stdout);
+};
+const pidIn = (file: string): Promise<number> => readFile(file, "utf8").then(Number, () => 0);
+
+test("a purge command that hangs is told of, and ends with all it has started on SIGTERM", options, async (t) => {
+  const { data, follow } = await start(t);
+  const pidFile = join(data, "pid");
+  const { child, exited } = follow("--data", data, "--purge-command", hangs(pidFile));
+  let errors = "";
+  child.stderr.setEncoding("utf8").on("data", (text: string) => (errors += text));
+  await eventually("the purge command runs", async () => (await pidIn(pidFile)) > 0);
+  await eventually("the log has a line", () => /the purge command runs; it is ended after 60 s/.test(errors));
+  const began = performance.now();
+  child.kill("SIGTERM");
+  assert.deepEqual(await exited, { code: 0, signal: null });
+  assert.ok(performance.now() - began < 8_000, "it ends within seconds");
+  assert.equal(isRunning(await pidIn(pidFile)), false);
+  assert.doesNotMatch(errors, /ERR_PURGE/, "a stop is no failure");
+});
+
+test("a purge command that hangs later ends with the publisher, too", options, async (t) => {
+  const { folder, data, server } = await start(t);
+  const [keys, pidFile] = [join(data, "keys.json"), join(data, "pid")];
+  const write = (kid: string) => writeFile(keys, JSON.stringify({ keys: [named(kid)] }), { mode: 0o600 });
+  await write("one");
+  const purgeCommand = `if [ -e ${data}/second ]; then ${hangs(pidFile)}; fi; touch ${data}/second`;
+  const settings = await settingsFrom({ environment: {} }, { issuer: server.url, keys });
+  const publishing = await startPublishing(
+    settings,
+    { target: folder, purgeCommand, environment: process.env, onPublished() {}, onFailure() {} },
+    createLog("silent", true),
+  );
+  assert.equal(publishing.isDone, true);
+  await write("two");
+  await eventually("the purge command runs", async () => (await pidIn(pidFile)) > 0);
+  await publishing.stop();
+  assert.equal(isRunning(await pidIn(pidFile)), false);
 });

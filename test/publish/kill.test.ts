@@ -11,7 +11,7 @@ import { folderTarget } from "../../src/service/copies/folder.ts";
 import { temporaryFolder } from "../support/service.ts";
 import { isSoak } from "../support/soak.ts";
 import { s3Stub } from "../support/stubs/s3.ts";
-import { place, publicationAt } from "./kill-publications.ts";
+import { site, documentSetAt } from "./kill-documents.ts";
 
 const child = fileURLToPath(new URL("kill-child.ts", import.meta.url));
 
@@ -28,10 +28,10 @@ function checkPair(read: Read, isShortShown: (set: { readonly isShort: boolean }
     return -1;
   }
   const set = JSON.parse(text) as { number: number; isShort: boolean };
-  assert.equal(text, Buffer.from(publicationAt(set.number).documents[0]?.body ?? []).toString());
+  assert.equal(text, Buffer.from(documentSetAt(set.number).documents[0]?.body ?? []).toString());
   assert.ok(isShortShown(set), `set ${set.number} is shown with the long Cache-Control`);
   if (discovery !== undefined) {
-    assert.partialDeepStrictEqual(JSON.parse(discovery), { issuer: place.issuer, jwks_uri: `${place.issuer}/jwks` });
+    assert.partialDeepStrictEqual(JSON.parse(discovery), { issuer: site.issuer, jwks_uri: `${site.issuer}/jwks` });
   }
   return set.number;
 }
@@ -76,12 +76,17 @@ test("a folder is whole at any instant, and after kill -9 at any instant", { tim
     newest = number;
   }
   assert.ok(newest > 0, "nothing was published");
-  const target = folderTarget(folder, "a folder", place);
+  const target = folderTarget(folder, "a folder", site);
   await target.open();
-  await target.put(publicationAt(newest + 1));
+  await target.put(documentSetAt(newest + 1));
   assert.equal(look(true), newest + 1);
   assert.deepEqual(readdirSync(folder).toSorted(), [".jwksd", ".well-known", "jwks"]);
-  assert.equal(existsSync(join(folder, ".jwksd/draft")), false);
+  const kept = readdirSync(join(folder, ".jwksd"));
+  assert.equal(
+    kept.some((name) => name.startsWith("draft")),
+    false,
+    "drafts of the killed are gone",
+  );
   await target.close();
 });
 

@@ -3,9 +3,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { decodeJwt, decodeProtectedHeader } from "jose";
 import type { Copy } from "../../src/rotation/manager/manager.ts";
-import { publicationOf } from "../../src/service/copies/documents.ts";
+import { documentSetOf } from "../../src/service/copies/documents.ts";
 import { folderTarget } from "../../src/service/copies/folder.ts";
-import { createCopyWriter } from "../../src/service/copies/publisher.ts";
+import { createCopyWriter } from "../../src/service/copies/copy-writer.ts";
 import { publicHalves, toKeysets } from "../../src/service/endpoint/public-keys.ts";
 import { World } from "../manager/world.ts";
 import { hour, second } from "../rotation/key-records.ts";
@@ -25,15 +25,21 @@ test("no verifier refuses a token in a rotation that a server which is away dela
   const folder = await temporaryFolder(t);
   const server = await serveFolder(t, folder);
   const issuer = server.url;
-  const place = { issuer, cors: true, discovery: true };
-  const target = folderTarget(folder, "a folder", place);
+  const site = { issuer, cors: true, discovery: true };
+  const target = folderTarget(folder, "a folder", site);
   t.after(() => target.close());
-  const publish = createCopyWriter({ target, verifyUrl: issuer });
+  const publish = createCopyWriter({
+    target,
+    verifyUrl: issuer,
+    purge: async () => {},
+    onPublished() {},
+    signal: new AbortController().signal,
+  });
   const copy: Copy = {
     name: target.name,
     async update(keysets, { isRotating }) {
       const keys = publicHalves(keysets, isRotating);
-      await publish(await publicationOf(toKeysets(keys), place, isRotating));
+      await publish(await documentSetOf(toKeysets(keys), site, isRotating));
     },
   };
 

@@ -1,6 +1,6 @@
 // A folder of `jwksd publish` behind real web servers, compared with `jwksd serve` on the wire.
 import assert from "node:assert/strict";
-import { writeFile } from "node:fs/promises";
+import { readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { type Answer, send } from "../support/caches.ts";
@@ -54,16 +54,50 @@ for (const server of staticServers) {
   });
 }
 
+/** Each character that a path may have, but for those that no configuration can quote. */
+const oddPath = "/a;b'c(d)!e~f&g+h,i=j:k@l-m.n_o";
+
 async function start(t: TestContext, server: StaticServer) {
   const [folder, own, port] = [await temporaryFolder(t), await temporaryFolder(t), await freePort()];
   const keys = join(own, "keys.json");
   await writeFile(keys, JSON.stringify({ keys: [named("one"), named("two")] }));
-  const common = ["--keys", keys, "--issuer", `http://127.0.0.1:${port}/oidc`, "--mount-prefix", "/v1"];
+  const common = [
+    "--keys",
+    keys,
+    "--issuer",
+    `http://127.0.0.1:${port}/oidc`,
+    "--mount-prefix",
+    "/v1",
+    "--jwks-path",
+    oddPath,
+  ];
   const publish = (args: readonly string[]) =>
     runCli(t, ["publish", folder, ...common, "--wait", "5", "--log-level", "silent", ...args]);
   // The configuration is there before the server is.
   assert.equal((await runCli(t, ["publish", folder, ...common, "--wait", "0"])).code, 3);
   await server.start(t, { folder, port });
   const direct = async (args: readonly string[]) => (await startService(t, [...common, ...args])).port;
-  return { publish, port, direct, paths: ["/oidc/v1/jwks", "/oidc/.well-known/openid-configuration"] };
+  return { publish, port, direct, paths: [`/oidc/v1${oddPath}`, "/oidc/.well-known/openid-configuration"] };
+}
+
+for (const [name, setting] of [
+  ["$", ["--jwks-path", "/a$b"]],
+  ["*", ["--mount-prefix", "/a*"]],
+] as const) {
+  test(`a path with ${name} is refused, which a configuration would take for a variable or a pattern`, async (t) => {
+    const folder = await temporaryFolder(t);
+    const target = join(folder, "www");
+    const { code, stderr } = await runCli(t, [
+      "publish",
+      target,
+      "--issuer",
+      "https://a.example",
+      "--data",
+      folder,
+      ...setting,
+    ]);
+    assert.equal(code, 1);
+    assert.match(stderr, /has a character .*choose another one \[ERR_OPTION_INVALID\]/);
+    assert.deepEqual(await readdir(folder), []);
+  });
 }

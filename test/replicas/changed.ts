@@ -63,9 +63,9 @@ export async function codeWith(
 ): Promise<Code> {
   changes.set(name, edits);
   for (const file of others) await load(name, file);
-  const manager = await load<Pick<Code, "createKeyManager">>(name, "manager/manager.ts");
-  const store = await load<Pick<Code, "memoryStore">>(name, "store/memory.ts");
-  const errors = await load<Pick<Code, "StoreError" | "JwksdError">>(name, "errors.ts");
+  const manager = await load<Pick<Code, "createKeyManager">>(name, "rotation/manager/manager.ts");
+  const store = await load<Pick<Code, "memoryStore">>(name, "rotation/store/memory.ts");
+  const errors = await load<Pick<Code, "StoreError" | "JwksdError">>(name, "base/errors.ts");
   for (const edit of edits) assert.ok(made.has(edit), `${name}: ${edit[0]} was not loaded`);
   return { ...manager, ...store, ...errors };
 }

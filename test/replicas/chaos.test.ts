@@ -114,13 +114,16 @@ describe("replicas as processes over PostgreSQL", { skip: skipWithout("initdb", 
     const { stdout } = await runCli(t, ["replicas", "--json", "--store", url, "--issuer", issuer], {
       JWKSD_WRAPPING_KEYS: wrappingKeys[0],
     });
-    const { replicas } = JSON.parse(stdout) as { replicas: { name: string; holdsUp: { kid: string }[] }[] };
-    const holding = replicas.filter(({ holdsUp }) => holdsUp.length > 0);
+    const { replicas, waits } = JSON.parse(stdout) as {
+      replicas: { id: string; name: string }[];
+      waits: { kid: string; replicas: string[] }[];
+    };
+    const awaited = replicas.filter(({ id }) => waits.some(({ replicas }) => replicas.includes(id)));
     assert.deepEqual(
-      holding.map(({ name }) => name),
+      awaited.map(({ name }) => name),
       ["held back"],
     );
-    const kid = holding[0]?.holdsUp[0]?.kid;
+    const kid = waits[0]?.kid;
     const next = async (): Promise<KeyRecord | undefined> =>
       (await store.load()).records.find((record) => record.kid === kid);
     const waiting = await next();

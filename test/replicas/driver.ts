@@ -6,6 +6,7 @@ import { activeKey } from "../../src/rotation/rules/records.ts";
 import type { KeyRecord, KeyStore } from "../../src/rotation/store/store.ts";
 import type { Code } from "./changed.ts";
 import { Machine, type Random, randomOf, second, minute, hour, day } from "./machine.ts";
+import { Deadlines } from "./deadlines.ts";
 import { Oracle } from "./oracle.ts";
 
 /*
@@ -100,6 +101,7 @@ class Replica {
   isShort: () => boolean = () => false;
   checkMaySign: (kid: string) => void = () => {};
   readonly watchers = new Set<() => void>();
+  signedAt = 0;
   /** A signer that is refused makes its manager look at the store, so it does not try again at once. */
   tryAt = 0;
 
@@ -143,6 +145,7 @@ export class Simulation {
   readonly #activated = new Set<string>();
   readonly #removed = new Set<string>();
   readonly #longestLeaseMs: number;
+  readonly #deadlines: Deadlines;
   #store: KeyStore;
   /** What made the store what it is. */
   #written: Written[] = [];
@@ -164,6 +167,7 @@ export class Simulation {
     this.#longestLeaseMs = Math.max(...all.map(({ leaseSeconds }) => leaseSeconds * second));
     this.#isOneMachine = mode.isOneMachine === true;
     this.#skewMs = least("clockSkewSeconds") * second;
+    this.#deadlines = new Deadlines(all);
     this.oracle = new Oracle({ slackMs: least("cacheSlackSeconds") * second, skewMs: this.#skewMs });
     const shared = new Machine(random, 0);
     this.storeMachine = shared;
@@ -229,6 +233,7 @@ export class Simulation {
               ? now + lifetime * second + this.#skewMs
               : machine.expiry(now, lifetime);
             this.oracle.signed(active, name, now, expiresAt);
+            replica.signedAt = now;
           } catch {
             replica.tryAt = now + this.random.between(second, minute);
           }
@@ -408,8 +413,10 @@ export class Simulation {
     }
   }
 
-  #note({ kid, state, use, unannounced }: KeyRecord): void {
+  #note(record: KeyRecord): void {
+    const { kid, state, use, unannounced } = record;
     if (use !== "sig") return;
+    this.#deadlines.note(record, this.now);
     this.#hash.update(state);
     if (state === "active") this.#activated.add(kid);
     if (state === "active" && unannounced === true && !this.#exempted.has(kid)) {
@@ -441,6 +448,39 @@ export class Simulation {
     // Where no commit was lost, the copy is the store from now on; only what replicas have told is lost.
     if (revision === lost) return;
     this.at(forMs, () => ([this.#store, this.#written] = [newest, all]));
+  }
+
+  // ---- what is due
+
+  /** Mends all that is broken, for good. */
+  heal(): void {
+    this.storeBreak = undefined;
+    for (const machine of this.machines) machine.resume(this.now);
+    for (const replica of this.replicas) {
+      replica.line = undefined;
+      replica.slowUntil = 0;
+      // What is stopped does not go on in the middle of what it did, but anew.
+      if (replica.pausedUntil > this.now) this.stop(replica);
+      replica.pausedUntil = 0;
+      this.start(replica);
+    }
+    this.#deadlines.healed(this.now);
+  }
+
+  get machines(): ReadonlySet<Machine> {
+    return new Set([this.storeMachine, ...this.replicas.map((replica) => replica.machine)]);
+  }
+
+  /** How long it takes from then until each step has been due at least once. */
+  get roundMs(): number {
+    return this.#deadlines.roundMs;
+  }
+
+  /** Whether all that is due has been done. */
+  async checkDue(): Promise<void> {
+    const { records, leases } = await this.#store.load();
+    const signed = new Map(this.replicas.map(({ name, signedAt }) => [name, signedAt]));
+    this.oracle.violations.push(...this.#deadlines.missed({ records, leases, signed }, this.now));
   }
 
   /** Signs as `jwksd token` does, which has no lease, on a machine with a right clock. */
@@ -530,21 +570,19 @@ export const faults = {
     world.at(forMs, () => world.start(replica));
     return `${replica.name} is killed, and starts again after ${forMs / second} s`;
   },
-  pause(world: Simulation) {
-    const [replica, forMs] = [world.random.of(world.replicas), world.random.log(second, longest)];
-    if (!replica.isAlive || replica.pausedUntil > world.now) return undefined;
-    replica.pausedUntil = world.now + forMs;
-    // A suspended machine stops the monotonic clock.
-    const isSuspended = world.random.chance(0.5) && replica.machine !== world.storeMachine;
-    if (isSuspended) replica.machine.suspend(world.now, forMs);
-    world.at(forMs, () => {}, replica);
-    return `${replica.name} is ${isSuspended ? "suspended" : "stopped"} for ${forMs / second} s`;
-  },
+  pause: (world: Simulation) => pause(world, longest),
+  "short pause": (world: Simulation) => pause(world, 10 * minute),
   "clock jump"(world: Simulation) {
     const replica = world.random.of(world.replicas);
     const toMs = world.random.chance(0.3) ? 0 : world.random.sign() * world.random.log(second, 8 * hour);
     replica.machine.set(world.now, toMs);
     return `the clock of ${replica.name} is off by ${toMs / second} s`;
+  },
+  "clock step"(world: Simulation) {
+    const replica = world.random.of(world.replicas);
+    const byMs = world.random.sign() * world.random.log(1, 100 * second);
+    replica.machine.step(byMs);
+    return `the clock of ${replica.name} is set by ${byMs / second} s`;
   },
   "one clock off"(world: Simulation) {
     const [replica] = world.replicas as [Replica];
@@ -576,6 +614,17 @@ export const faults = {
   },
 } satisfies Readonly<Record<string, (world: Simulation) => string | undefined>>;
 
+function pause(world: Simulation, longestMs: number): string | undefined {
+  const [replica, forMs] = [world.random.of(world.replicas), world.random.log(second, longestMs)];
+  if (!replica.isAlive || replica.pausedUntil > world.now) return undefined;
+  replica.pausedUntil = world.now + forMs;
+  // A suspended machine stops the monotonic clock.
+  const isSuspended = world.random.chance(0.5) && replica.machine !== world.storeMachine;
+  if (isSuspended) replica.machine.suspend(world.now, forMs);
+  world.at(forMs, () => {}, replica);
+  return `${replica.name} is ${isSuspended ? "suspended" : "stopped"} for ${forMs / second} s`;
+}
+
 const breakOf = (random: Random): Broken =>
   random.of(["refuses", "is silent", "loses answers", "cannot write"] as const);
 
@@ -588,7 +637,8 @@ function policyOf(random: Random, isMixed: boolean): Policy {
   const maxTokenLifetimeSeconds = random.of(isMixed ? [60, 600, 3600, 20_000] : [60, 600, 3600]);
   const announceForSeconds = 7200 + cacheSlackSeconds + clockSkewSeconds + random.of([0, 0, 1800]);
   const retireForSeconds = 5 + maxTokenLifetimeSeconds + 2 * clockSkewSeconds + 7200 + cacheSlackSeconds;
-  const rotateEveryDays = (announceForSeconds + retireForSeconds + random.of([0, 3600])) / 86_400;
+  // A second more than the least, so that no rounding makes it less.
+  const rotateEveryDays = (announceForSeconds + retireForSeconds + random.of([1, 3600])) / 86_400;
   const leaseSeconds = random.of([900, 1800, 3600]);
   return {
     clockSkewSeconds,
@@ -618,24 +668,37 @@ export async function drive(
   try {
     for (const replica of world.replicas) world.at(random.upTo(minute), () => world.start(replica));
     const slew = (): void => {
-      for (const machine of new Set([world.storeMachine, ...world.replicas.map((replica) => replica.machine)]))
-        machine.slew(world.now, random);
+      for (const machine of world.machines) machine.slew(world.now);
       world.at(30 * minute, slew);
+    };
+    const step = (): void => {
+      random.of([...world.machines]).step(random.sign() * random.log(0.1, second / 2));
+      world.at(random.upTo(20 * minute), step);
     };
     const token = (): void => {
       void world.signWithoutLease();
       world.at(random.upTo(10 * minute), token);
     };
     const { faults: names, everyMs = 40 * minute } = mode;
+    let isHealed = false;
     const fault = (): void => {
+      if (isHealed) return;
       const said = faults[random.of(names)](world);
       if (said !== undefined) world.broke.push(`${at(world.now)} ${said}`);
       world.at(random.upTo(2 * everyMs), fault);
     };
     slew();
+    step();
     world.at(minute, token);
     if (names.length > 0) world.at(random.upTo(hour), fault);
     await world.runTo(forMs);
+    isHealed = true;
+    if (world.olderUntil > world.now) await world.runTo(world.olderUntil + minute);
+    world.heal();
+    for (const end = world.now + world.roundMs; world.now < end;) {
+      await world.runTo(world.now + 5 * minute);
+      if (world.oracle.violations.length === 0) await world.checkDue();
+    }
     return world.outcome;
   } finally {
     Math.random = realRandom;

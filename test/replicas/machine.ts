@@ -38,8 +38,11 @@ export function randomOf(seed: number): Random {
 
 /** The clocks of a machine. Time is given in milliseconds since the run began, in truth. */
 export class Machine {
+  readonly #random: Random;
   /** Both clocks go at this rate. */
   #rate: number;
+  /** By which part the wall clock goes faster than the monotonic one: 50 ppm at most. */
+  readonly #drift: number;
   #since = 0;
   #monotonic = 0;
   /** What the wall clock is beside the monotonic one. */
@@ -48,6 +51,8 @@ export class Machine {
   #offMs: number;
 
   constructor(random: Random, offMs: number) {
+    this.#random = random;
+    this.#drift = random.between(-50, 50) / 1e6;
     this.#rate = 1 + random.between(-500, 500) / 1e6;
     this.#asideMs = offMs;
     this.#offMs = offMs;
@@ -58,12 +63,13 @@ export class Machine {
   }
 
   wall(now: number): number {
-    return epoch + this.monotonic(now) + this.#asideMs + (now < this.#since ? now - this.#since : 0);
+    const monotonic = this.monotonic(now);
+    return epoch + monotonic * (1 + this.#drift) + this.#asideMs + (now < this.#since ? now - this.#since : 0);
   }
 
-  /** How long a timer really takes. */
+  /** How long a timer really takes: it may be early or late by some milliseconds. */
   trueMs(delayMs: number): number {
-    return delayMs / this.#rate;
+    return delayMs / this.#rate + this.#random.between(-5, 10);
   }
 
   /** When a token ends that gets its times here, in truth. */
@@ -81,12 +87,17 @@ export class Machine {
     this.#asideMs += offMs - this.offBy(now);
   }
 
+  /** Sets the wall clock forward or back by this, as NTP does every day. */
+  step(byMs: number): void {
+    this.#asideMs += byMs;
+  }
+
   /** Corrects it, as NTP does: 500 ppm at most. */
-  slew(now: number, random: Random): void {
+  slew(now: number): void {
     this.#monotonic = this.monotonic(now);
     this.#since = Math.max(now, this.#since);
     const error = this.offBy(now) - this.#offMs;
-    this.#rate = 1 - (Math.sign(error || 1) * random.between(0, 500)) / 1e6;
+    this.#rate = 1 - (Math.sign(error || 1) * this.#random.between(0, 500)) / 1e6;
   }
 
   /** The machine stands still; when it goes on, the wall clock is right, and the monotonic clock knows nothing of it. */
@@ -94,5 +105,12 @@ export class Machine {
     this.#monotonic = this.monotonic(now);
     this.#since = now + forMs;
     this.#asideMs += forMs;
+  }
+
+  /** It goes on at once, and its clock is right. */
+  resume(now: number): void {
+    this.#monotonic = this.monotonic(now);
+    this.#since = now;
+    this.set(now, 0);
   }
 }

@@ -3,8 +3,8 @@ import { flushCompileCache } from "node:module";
 import { decodeJwt, decodeProtectedHeader } from "jose";
 import type { Clock, systemClock as SystemClock } from "../../src/base/clock.ts";
 import type { createKeyring as CreateKeyring } from "../../src/rotation/manager/keyring.ts";
-import type { servedBy as ServedBy } from "../../src/rotation/custody/owner.ts";
-import type { createVault as CreateVault } from "../../src/rotation/custody/vault.ts";
+import type { servedBy as ServedBy } from "../../src/rotation/custody/issuer-check.ts";
+import type { createCustody as CreateVault } from "../../src/rotation/custody/custody.ts";
 import type { readWrappingKeys as ReadWrappingKeys } from "../../src/rotation/custody/wrapping.ts";
 import type { createProvider as CreateProvider } from "../../src/library/provider/provider.ts";
 import type { rotationPolicy as RotationPolicyOf } from "../../src/rotation/rules/policy.ts";
@@ -40,28 +40,30 @@ export type Said =
   | { readonly type: "looked"; readonly ask: number; readonly at: number; readonly publishes: boolean | undefined };
 
 const short: readonly Edit[] = [
-  ["rotation/policy.ts", "{ long: 3600 + 3600, rotation: 300 }", "{ long: 0.05, rotation: 0.02 }"],
-  ["rotation/policy.ts", "signWithinSeconds = 5", "signWithinSeconds = 0.3"],
+  ["rotation/rules/policy.ts", "{ long: 3600 + 3600, rotation: 300 }", "{ long: 0.05, rotation: 0.02 }"],
+  ["rotation/rules/policy.ts", "signWithinSeconds = 5", "signWithinSeconds = 0.3"],
+  ["rotation/rules/policy.ts", "clockSkewSeconds: number(1)", "clockSkewSeconds: number(0)"],
   // After each fault all connections are made anew, and each of them is a process of the server.
-  ["store/postgres-driver.ts", "maxConnections = 10", "maxConnections = 3"],
+  ["rotation/store/postgres/driver.ts", "maxConnections = 10", "maxConnections = 3"],
 ];
 /** Nobody waits for anybody. */
 const withoutBarrier: readonly Edit[] = [
-  ["rotation/waits.ts", "return { since: publishedAt, forMs:", "return { since: record.announcedAt, forMs:"],
-  ["rotation/waits.ts", "return { since: unusedAt, forMs:", "return { since: record.retiredAt, forMs:"],
-  ["manager/replica.ts", "if (!holds()) {", "if (leaseMs < 0) {"],
-  ["manager/replica.ts", "if (!told.signsWith.includes(kid))", "if (told.signsWith.length > 99)"],
-  ["manager/replica.ts", "holds() && told.publishes > 0", "told.publishes >= 0"],
+  ["rotation/rules/waits.ts", "return { since: publishedAt, forMs:", "return { since: record.announcedAt, forMs:"],
+  ["rotation/rules/waits.ts", "return { since: unusedAt, forMs:", "return { since: record.retiredAt, forMs:"],
+  ["rotation/manager/manager.ts", "fence = replica.holds ?", "fence = replica.told ?"],
+  ["rotation/manager/replica.ts", "if (!told.signsWith.includes(kid))", "if (told.signsWith.length > 99)"],
+  ["rotation/manager/replica.ts", "holds() && told.publishes > 0", "told.publishes >= 0"],
 ];
 
 const config = JSON.parse(process.argv[2] ?? "") as Config;
 const { url, name, role, issuers, leaseSeconds, barrier } = config;
 const wrappingKeys = [Buffer.alloc(32, 7).toString("base64url")];
 const policy = {
-  rotateEveryDays: 1.6 / 86_400,
-  announceForSeconds: 0.1,
+  rotateEveryDays: 2.4 / 86_400,
+  announceForSeconds: 0.35,
   cacheSlackSeconds: 0,
-  clockSkewSeconds: 0.05,
+  // Longer than an answer of a busy server takes.
+  clockSkewSeconds: 0.3,
   maxTokenLifetimeSeconds: 1,
   leaseSeconds,
 };
@@ -99,10 +101,13 @@ async function again<T>(attempt: () => Promise<T>): Promise<T> {
 }
 
 const { createKeyManager } = await codeWith("short", barrier === "on" ? short : [...short, ...withoutBarrier], [
-  "store/postgres.ts",
+  "rotation/store/postgres/postgres.ts",
 ]);
-const { postgresStores } = await load<{ postgresStores: typeof PostgresStores }>("short", "store/postgres.ts");
-const { systemClock } = await load<{ systemClock: typeof SystemClock }>("short", "clock.ts");
+const { postgresStores } = await load<{ postgresStores: typeof PostgresStores }>(
+  "short",
+  "rotation/store/postgres/postgres.ts",
+);
+const { systemClock } = await load<{ systemClock: typeof SystemClock }>("short", "base/clock.ts");
 /** Timers are late, as they are on machines with other work, each by another time: so not all try a step in the same millisecond. */
 const clock: Clock = {
   ...systemClock,
@@ -113,7 +118,10 @@ if (role === "token") await signWithoutLease();
 else await manage();
 
 async function manage(): Promise<void> {
-  const { createProvider } = await load<{ createProvider: typeof CreateProvider }>("short", "provider/provider.ts");
+  const { createProvider } = await load<{ createProvider: typeof CreateProvider }>(
+    "short",
+    "library/provider/provider.ts",
+  );
   const managed = new Map(
     await Promise.all(
       issuers.map(async (issuer) => {
@@ -164,22 +172,25 @@ async function manage(): Promise<void> {
 }
 
 async function signWithoutLease(): Promise<void> {
-  const { signFresh } = await load<{ signFresh: typeof SignFresh }>("short", "server/sign.ts");
-  const { createKeyring } = await load<{ createKeyring: typeof CreateKeyring }>("short", "manager/keyring.ts");
-  const { createVault } = await load<{ createVault: typeof CreateVault }>("short", "manager/vault.ts");
-  const { servedBy } = await load<{ servedBy: typeof ServedBy }>("short", "manager/owner.ts");
+  const { signFresh } = await load<{ signFresh: typeof SignFresh }>("short", "service/endpoint/sign.ts");
+  const { createKeyring } = await load<{ createKeyring: typeof CreateKeyring }>("short", "rotation/manager/keyring.ts");
+  const { createCustody } = await load<{ createCustody: typeof CreateVault }>("short", "rotation/custody/custody.ts");
+  const { servedBy } = await load<{ servedBy: typeof ServedBy }>("short", "rotation/custody/issuer-check.ts");
   const { readWrappingKeys } = await load<{ readWrappingKeys: typeof ReadWrappingKeys }>(
     "short",
-    "manager/wrapping.ts",
+    "rotation/custody/wrapping.ts",
   );
-  const { rotationPolicy } = await load<{ rotationPolicy: typeof RotationPolicyOf }>("short", "rotation/policy.ts");
+  const { rotationPolicy } = await load<{ rotationPolicy: typeof RotationPolicyOf }>(
+    "short",
+    "rotation/rules/policy.ts",
+  );
   const keys = await readWrappingKeys(wrappingKeys, String);
   const { signal } = new AbortController();
   const keyrings = new Map(
     issuers.map((issuer) => {
-      const ownerRule = servedBy({ issuer, isChosen: true });
-      const vault = createVault({ store: stores.store(issuer), keys, ownerRule });
-      return [issuer, createKeyring(vault, { policy: rotationPolicy(policy), clock, signal })];
+      const issuerCheck = servedBy({ issuer, isChosen: true });
+      const custody = createCustody({ store: stores.store(issuer), keys, issuerCheck });
+      return [issuer, createKeyring(custody, { policy: rotationPolicy(policy), clock, signal })];
     }),
   );
   void forever(100, async (issuer) => {

@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { plan } from "../../src/rotation/rules/plan.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
-import { planPicture } from "../../src/service/admin/plan-picture.ts";
-import { planSvg } from "../../src/service/admin/plan-svg.ts";
-import { terminalOf } from "../../src/service/admin/terminal.ts";
+import { planPicture } from "../../src/cli/keys/plan-picture.ts";
+import { planSvg } from "../../src/cli/keys/plan-svg.ts";
+import { terminalOf } from "../../src/cli/terminal.ts";
 import { day, hour, record, start } from "../rotation/key-records.ts";
 
 const policy = rotationPolicy();

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { type ReplicasAt, heldUpSteps, heldUpText, lateText, publishesText } from "../../src/service/admin/replicas.ts";
+import { type ReplicasAt, lateText, publishesText, waitsOf } from "../../src/service/admin/replicas.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import type { KeyRecord, Lease } from "../../src/rotation/store/store.ts";
 import { day, hour, lease, record, second, start, waiting } from "../rotation/key-records.ts";
@@ -15,7 +15,7 @@ function at(leases: readonly Lease[], now = start): ReplicasAt {
 }
 
 function texts(records: readonly KeyRecord[], replicas: ReplicasAt): string[] {
-  return heldUpSteps(records, policy, replicas).map((step) => heldUpText(step, replicas));
+  return waitsOf(records, policy, replicas).map(({ text }) => text);
 }
 
 describe("what steps wait for", () => {
@@ -33,7 +33,7 @@ describe("what steps wait for", () => {
       records: [active, announced],
       leases: [behind, newest],
       says: [
-        'Signing key "b" becomes active 1 d after every replica publishes it. This wait has not begun. It waits for replica "r1", last heard of 40 s ago, at most until 2026-11-20 12:59:20 UTC.',
+        'Signing key "b" becomes active 1 d after every replica publishes it. This wait has not begun. It waits for replica "r1", last seen 40 s ago, at most until 2026-11-20 12:59:20 UTC.',
       ],
     },
     {
@@ -57,7 +57,7 @@ describe("what steps wait for", () => {
       records: [active, waiting(record("old", "retiring", retiring))],
       leases: [behind, lease("r3", { publishes: 5, signsWith: ["a", "old"] })],
       says: [
-        'Signing key "old" is removed 1 h 10 min after the last replica stops signing with it. This wait has not begun. It waits for replica "r3", last heard of 0 s ago, at most until 2026-11-20 13:00:00 UTC.',
+        'Signing key "old" is removed 1 h 10 min after the last replica stops signing with it. This wait has not begun. It waits for replica "r3", last seen 0 s ago, at most until 2026-11-20 13:00:00 UTC.',
       ],
     },
     {
@@ -65,7 +65,7 @@ describe("what steps wait for", () => {
       records: [active, waiting(record("old", "retiring", { ...retiring, use: "enc" }))],
       leases: [behind, newest],
       says: [
-        'Encryption key "old" is removed 5 h 10 min after the last replica stops publishing it. This wait has not begun. It waits for replica "r1", last heard of 40 s ago, at most until 2026-11-20 12:59:20 UTC.',
+        'Encryption key "old" is removed 5 h 10 min after the last replica stops publishing it. This wait has not begun. It waits for replica "r1", last seen 40 s ago, at most until 2026-11-20 12:59:20 UTC.',
       ],
     },
   ];
@@ -85,20 +85,21 @@ describe("what steps wait for", () => {
 });
 
 test("what a replica publishes", () => {
-  const said = [5, 4, 3, 0].map((publishes) => publishesText(lease("r", { publishes }), at([])));
-  assert.deepEqual(said, ["the newest", "1 revision behind", "2 revisions behind", "nothing yet"]);
+  const said = [5, 4, 3, 0, 6].map((publishes) => publishesText(lease("r", { publishes }), at([])));
+  const ahead = "revision 6, which the store no longer has";
+  assert.deepEqual(said, ["the newest", "1 revision behind", "2 revisions behind", "nothing yet", ahead]);
 });
 
 test("a longer lease than one's own was not renewed in the future", () => {
   const replicas = at([lease("r", { until: start + 2 * hour })]);
   assert.match(
     texts([active, announced], replicas)[0] ?? "",
-    /last heard of 0 s ago, at most until 2026-11-20 14:00:00 UTC/,
+    /last seen 0 s ago, at most until 2026-11-20 14:00:00 UTC/,
   );
 });
 
 describe("what it means that a replica is late", () => {
-  const kept = 'Replica "r", last heard of 0 s ago, may serve the keys of before';
+  const kept = 'Replica "r", last seen 0 s ago, may serve the keys of before';
   const until = "until 2026-11-20 13:00:00 UTC at most.";
   const revoked = record("old", "revoked", { ...retiring, endedAt: start });
   for (const [signsWith, records, says] of [

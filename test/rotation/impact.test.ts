@@ -181,6 +181,17 @@ const rows: readonly Row[] = [
     ],
   },
   {
+    name: "a removal before its time of a key that was imported to retire: nobody knows until when it signed",
+    records: applyCommand([a], { type: "import", key: newKey("o"), state: "retiring" }, policy, now - 10 * minute)
+      .records,
+    command: { type: "remove", kid: "o", force: true },
+    says: [
+      'Signing key "o" is no longer published before its time: tokens that it signed and that have not expired fail at every verifier ' +
+        "that fetches the set from now on, until 2026-11-20 13:10:05 UTC, when the last of them has expired.",
+      off,
+    ],
+  },
+  {
     name: "an encryption key that is replaced can decrypt until no cache gives it away any more",
     records: [a, enc, record("f", "announced", { use: "enc", announcedAt: now - day })],
     command: "advance",

@@ -131,10 +131,17 @@ const bounds: readonly {
     says: [/leaseSeconds/],
   },
   {
-    rule: "skew and slack may be nothing",
-    at: { clockSkewSeconds: 0, cacheSlackSeconds: 0, announceForSeconds: 7200 },
-    beyond: { clockSkewSeconds: 0, cacheSlackSeconds: 0, announceForSeconds: 7199 },
-    says: [/at least 7200/],
+    rule: "slack may be nothing",
+    at: { clockSkewSeconds: 1, cacheSlackSeconds: 0, announceForSeconds: 7201 },
+    beyond: { clockSkewSeconds: 1, cacheSlackSeconds: 0, announceForSeconds: 7200 },
+    says: [/at least 7201/],
+  },
+  {
+    rule: "a skew of less than a second would refuse every signature, because a store takes time to answer",
+    at: { clockSkewSeconds: 1 },
+    beyond: { clockSkewSeconds: 0.9 },
+    code: "ERR_OPTION_INVALID",
+    says: [/clockSkewSeconds/],
   },
 ];
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFile, readdir, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
-import type { Owner } from "../../src/rotation/custody/owner.ts";
+import type { Owner } from "../../src/rotation/custody/issuer-check.ts";
 import { readWrappingKeys } from "../../src/rotation/custody/wrapping.ts";
 import { type KeptSetRule, Unusable, keepSet, readKeptSet } from "../../src/service/endpoint/kept-set.ts";
 import type { PublicKeys } from "../../src/service/endpoint/public-keys.ts";

@@ -30,6 +30,14 @@ async function count(service: RunningService): Promise<number> {
 }
 
 describe("GET /metrics", () => {
+  test("escapes what a terminal would obey in the kid of a key file", async (t) => {
+    const keys = join(await temporaryFolder(t), "keys.json");
+    await writeFile(keys, keySetText("\u{1b}]0;owned\u{7}\n\u{9b}31m"), { mode: 0o600 });
+    const { text } = await scrape(await startService(t, ["--keys", keys, ...adminArgs]));
+    assert.match(text, /^jwksd_key_info\{kid="\\\\u\{1b\}\]0;owned\\\\u\{7\}\\\\u\{a\}\\\\u\{9b\}31m",/m);
+    assert.doesNotMatch(text, /[^\n -~]/);
+  });
+
   test("counts responses by document and status, refusals of the parser too, and nothing of theirs is a label", async (t) => {
     const service = await startService(t, await withKeys(t));
     const ask = (path: string, init?: RequestInit) => fetch(`http://127.0.0.1:${service.port}${path}`, init);

@@ -5,12 +5,13 @@ import { createLogger } from "../../src/service/config/logger.ts";
 import type { PublicKeys } from "../../src/service/endpoint/public-keys.ts";
 import type { ManagedKeys } from "../../src/service/endpoint/run-manager.ts";
 import { startWithoutStore } from "../../src/service/endpoint/start-without-store.ts";
-import type { ActiveKey } from "../../src/library/token/sign.ts";
+import type { Signing } from "../../src/service/signing/signing.ts";
 import { settled, simulatedClock } from "../support/simulated.ts";
 
 const none: PublicKeys = { signing: [], encryption: [], isRotating: true };
 const stored: PublicKeys = { ...none, isRotating: false };
 const cause = { at: 0, code: "ERR_STORE_UNAVAILABLE", message: "no route to host" };
+const issuer = "https://op.example";
 const outage = (): Promise<never> => Promise.reject(new StoreError("ERR_STORE_UNAVAILABLE", "no route to host"));
 
 /** What a manager does once the store is back, and what it was told. */
@@ -22,8 +23,10 @@ function managedKeys(told: string[], notReady?: string): ManagedKeys {
     signing: undefined,
     known: () => ({}),
     look: async () => {},
-    follow: (update) => update(stored),
-    servedAs: async (issuer) => void told.push(`served as ${issuer}`),
+    async follow(issuer, update) {
+      await update(stored);
+      told.push(`served as ${issuer}`);
+    },
     stop: async () => void told.push("stopped"),
   };
 }
@@ -50,7 +53,7 @@ describe("until the store is back", () => {
       return outage();
     });
     const from = clock.now();
-    await managed.follow(async () => assert.fail());
+    await managed.follow(issuer, async () => assert.fail());
     await clock.advance(130_000);
     assert.deepEqual(tries, [1, 3, 7, 15, 31, 61, 91, 121]);
     await managed.stop();
@@ -60,27 +63,38 @@ describe("until the store is back", () => {
   test("then its keys are taken, its replica says whether it is ready, and it learns where they are served", async () => {
     const told: string[] = [];
     const { clock, lines, managed } = begin(async () => managedKeys(told, "its lease has ended"));
-    await managed.servedAs("https://op.example");
     const taken: PublicKeys[] = [];
-    await managed.follow(async (keys) => void taken.push(keys));
+    await managed.follow(issuer, async (keys) => void taken.push(keys));
     assert.match(managed.notReady() ?? "", /^the store was not reached since the start; the set is of 2026-/);
     await clock.advance(1_000);
     assert.deepEqual(taken, [stored]);
     assert.equal(managed.notReady(), "its lease has ended");
     assert.deepEqual(lines, ["the store is back, and its keys are published"]);
     await managed.stop();
-    assert.deepEqual(told, ["served as https://op.example", "stopped"]);
+    assert.deepEqual(told, [`served as ${issuer}`, "stopped"]);
   });
 
   test("nothing is signed, and then by the keys of the store", async () => {
-    const key = { kid: "a" } as ActiveKey;
-    const signing = { active: () => key, published: () => [], takenAt: () => 7 };
+    const signing: Signing = {
+      sign: async () => "a token",
+      signPayload: async (payload) => ({ header: "a header", signature: payload }),
+      checkMaySign: () => {},
+      published: () => [],
+      takenAt: () => 7,
+    };
     const { clock, managed } = begin(async () => ({ ...managedKeys([]), signing }));
-    await managed.follow(async () => {});
-    assert.throws(() => managed.signing?.active(), { code: "ERR_SIGNER_FENCED" });
-    assert.deepEqual(managed.signing?.published(), []);
+    await managed.follow(issuer, async () => {});
+    const given = managed.signing as Signing;
+    const fenced = { code: "ERR_SIGNER_FENCED" };
+    assert.throws(given.checkMaySign, fenced);
+    await assert.rejects(given.sign({}, { lifetimeSeconds: 1 }), fenced);
+    await assert.rejects(given.signPayload("a payload"), fenced);
+    assert.deepEqual(given.published(), []);
     await clock.advance(1_000);
-    assert.equal(managed.signing?.active(), key);
+    given.checkMaySign();
+    assert.equal(await given.sign({}, { lifetimeSeconds: 1 }), "a token");
+    assert.equal((await given.signPayload("a payload")).signature, "a payload");
+    assert.equal(given.takenAt(), 7);
     await managed.stop();
   });
 
@@ -88,7 +102,7 @@ describe("until the store is back", () => {
     const told: string[] = [];
     const { clock, lines, managed } = begin(async () => managedKeys(told));
     const isTaken = [false, true];
-    await managed.follow(async () => {
+    await managed.follow(issuer, async () => {
       if (isTaken.shift() === false) throw new Error("a worker hangs");
     });
     await clock.advance(1_000);
@@ -101,14 +115,14 @@ describe("until the store is back", () => {
       "the store is back, and its keys are published",
     ]);
     await managed.stop();
-    assert.deepEqual(told, ["stopped", "stopped"]);
+    assert.deepEqual(told, ["stopped", `served as ${issuer}`, "stopped"]);
   });
 
   test("a stop while the manager starts ends that, too", async () => {
     const told: string[] = [];
     const starting = Promise.withResolvers<ManagedKeys>();
     const { clock, managed } = begin(() => starting.promise);
-    await managed.follow(async () => assert.fail());
+    await managed.follow(issuer, async () => assert.fail());
     await clock.advance(1_000);
     const stopped = managed.stop();
     starting.resolve(managedKeys(told));

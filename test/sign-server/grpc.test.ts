@@ -1,8 +1,8 @@
 // What a caller can do to a server of gRPC that no client of gRPC does.
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { type ClientHttp2Session, connect as connectHttp2 } from "node:http2";
-import { connect } from "node:net";
+import { type ClientHttp2Session, connect as connectHttp2, constants } from "node:http2";
+import { type Socket, connect } from "node:net";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { createGrpcServer, status } from "../../src/service/kubernetes/grpc.ts";
@@ -92,6 +92,62 @@ describe("a server of gRPC", () => {
     assert.equal(unread.rstCode, 8);
     assert.equal((await call(session, "/Echo", frame(hello))).body, "hello");
     await stop();
+  });
+
+  test("says at once that it speaks nothing but gRPC", async (t) => {
+    const { session } = await start(t);
+    const stream = session.request({ ":method": "POST", ":path": "/Echo", "content-type": "application/json" });
+    const [headers, flags] = (await once(stream, "response")) as [Record<string, unknown>, number];
+    assert.equal(headers[":status"], 415);
+    assert.ok(flags & constants.NGHTTP2_FLAG_END_STREAM);
+    stream.close();
+  });
+
+  test("ends a connection that says nothing, and one that never calls", async (t) => {
+    const { path, session } = await start(t, 300);
+    assert.equal((await call(session, "/Echo", frame(hello))).body, "hello");
+    const silent = connect({ path }).resume();
+    const polite = openSession(t, path);
+    await Promise.all([once(silent, "close"), once(polite, "close")]);
+    assert.equal((await call(session, "/Echo", frame(hello))).body, "hello");
+  });
+
+  test("has room for a caller while 64 and more say nothing, and for those who have called before", async (t) => {
+    const { path, session } = await start(t);
+    assert.equal((await call(session, "/Echo", frame(hello))).body, "hello");
+    const silent: Socket[] = [];
+    t.after(() => silent.forEach((socket) => socket.destroy()));
+    let closed = 0;
+    for (let count = 0; count < 80; count += 1) {
+      const socket = connect({ path }).resume();
+      socket.on("error", () => {}).once("close", () => (closed += 1));
+      silent.push(socket);
+      await once(socket, "connect");
+    }
+    for (let count = 0; count < 3; count += 1) {
+      assert.equal((await call(openSession(t, path), "/Echo", frame(hello))).body, "hello");
+    }
+    assert.equal((await call(session, "/Echo", frame(hello))).body, "hello");
+    assert.equal(closed, 1 + 80 + 3 - 64);
+    assert.ok(silent[0]?.destroyed && !silent.at(-1)?.destroyed, "the first to come is the first to go");
+  });
+
+  test("cuts no call for a new connection, and refuses that one where all have calls", async (t) => {
+    const { path, session } = await start(t);
+    const busy = [session, ...Array.from({ length: 63 }, () => openSession(t, path))];
+    const never = busy.map((session) => {
+      const stream = session.request({ ":method": "POST", ":path": "/Never", "content-type": "application/grpc" });
+      stream.on("error", () => {}).end(frame(hello));
+      return stream;
+    });
+    // One more call of each, whose answer says that the first one has arrived.
+    await Promise.all(busy.map((session) => call(session, "/Echo", frame(hello))));
+    await once(openSession(t, path), "close");
+    assert.ok(never.every((stream) => !stream.destroyed));
+    never[0]?.close(8);
+    await call(session, "/Echo", frame(hello));
+    assert.equal((await call(openSession(t, path), "/Echo", frame(hello))).body, "hello");
+    for (const session of busy) session.destroy();
   });
 
   const resets = soak(5_000);

@@ -12,7 +12,7 @@ import { systemClock } from "../../src/base/clock.ts";
 import { SignerError } from "../../src/base/errors.ts";
 import { createAudit } from "../../src/service/signing/audit.ts";
 import { createKubernetesSigner } from "../../src/service/kubernetes/kubernetes.ts";
-import type { SigningKeys } from "../../src/service/signing/signing-keys.ts";
+import type { Signing } from "../../src/service/signing/signing.ts";
 import { skipWithout, skipped } from "../support/parts.ts";
 import { type RunningService, startService, temporaryFolder } from "../support/service.ts";
 
@@ -70,6 +70,12 @@ const rowsAt = (now: number): Readonly<Record<string, readonly [claims: string, 
   "a header and a payload": [`${encode("{}")}.${encode(claimsFor())}`, "INVALID_ARGUMENT"],
   "a member that is there twice": [
     encode(JSON.stringify(claimsFor()).replace("{", '{"iss":"https://evil.example",')),
+    "INVALID_ARGUMENT",
+  ],
+  "an end that some read for another": [encode(claimsFor({ EXP: now + 1e9 })), "INVALID_ARGUMENT"],
+  "a subject that some read for another": [encode(claimsFor({ "\u017fub": "alice" })), "INVALID_ARGUMENT"],
+  "any depth": [
+    encode(JSON.stringify(claimsFor()).replace("{", `{"x":${"[".repeat(9_000)}${"]".repeat(9_000)},`)),
     "INVALID_ARGUMENT",
   ],
   "another issuer": [encode(claimsFor({ iss: "https://evil.example" })), "PERMISSION_DENIED"],
@@ -188,18 +194,23 @@ describe("the external signer of Kubernetes", { skip }, () => {
   });
 });
 
+const refuse = (): never => {
+  throw new SignerError("ERR_SIGNER_FENCED", "the lease is over");
+};
+
 test("where it may not sign, or has no key yet, Kubernetes can ask again", { skip }, async (t) => {
   const path = join(await temporaryFolder(t), "s");
-  const keys: SigningKeys = {
-    active() {
-      throw new SignerError("ERR_SIGNER_FENCED", "the lease is over");
-    },
+  const signing: Signing = {
+    sign: async () => refuse(),
+    signPayload: async () => refuse(),
+    checkMaySign: refuse,
     published: () => [],
     takenAt: () => 0,
   };
   const audit = createAudit(systemClock, () => {});
-  const sign = { issuer, keys, policy: {}, audit, clock: systemClock };
-  const { server, stop } = createKubernetesSigner(sign, 3600, []);
+  const sign = { signing, policy: {}, audit };
+  const options = { issuer, maxLifetimeSeconds: 3600, formerKeys: [], clock: systemClock };
+  const { server, stop } = createKubernetesSigner(sign, options);
   server.listen(path);
   await once(server, "listening");
   t.after(async () => {

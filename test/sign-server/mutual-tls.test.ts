@@ -6,13 +6,13 @@ import https from "node:https";
 import { connect } from "node:net";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
-import { connect as connectTls } from "node:tls";
+import { type ConnectionOptions, type TLSSocket, connect as connectTls } from "node:tls";
 import { decodeJwt } from "jose";
 import { createSignClient } from "../../src/library/sign-client/index.ts";
 import { type Certificate, certificateFor, certificateUntil } from "../client/certificate.ts";
 import { Client } from "../support/load.ts";
 import { freePort, startService, temporaryFolder } from "../support/service.ts";
-import { signText } from "../support/sign-socket.ts";
+import { requestText, signText } from "../support/sign-socket.ts";
 import type { WireReply } from "../support/wire.ts";
 
 // Each of these certificates is its own authority.
@@ -72,14 +72,45 @@ describe("an address where tokens are signed", () => {
     assert.equal(await ask(address, client), "200");
   });
 
+  test("resumes no session, with a certificate or without", async (t) => {
+    const { address } = await startWith(t, await tlsFolder(t));
+    const [, port] = address.split(":");
+    const sessions: Buffer[] = [];
+    const open = (more: ConnectionOptions): Client => {
+      const peer = new Client(connectTls({ port: Number(port), host: "localhost", ca: server.cert, ...more }));
+      t.after(() => peer.close());
+      peer.socket.on("session", (session: Buffer) => sessions.push(session));
+      return peer;
+    };
+    await open(client).request(requestText("GET", "/keys"));
+    // TLS 1.3 gives a session as it begins, which may be one that has no ticket.
+    for (const session of sessions.splice(0)) {
+      const again = open({ session, ...client });
+      await again.request(requestText("GET", "/keys"));
+      assert.equal((again.socket as TLSSocket).isSessionReused(), false);
+      await assert.rejects(open({ session }).request(requestText("GET", "/keys")));
+    }
+  });
+
+  test("ends a connection when the certificate of its peer expires", { timeout: 20_000 }, async (t) => {
+    const endMs = Math.ceil(Date.now() / 1000 + 3) * 1000;
+    const brief = certificateUntil(`${new Date(endMs).toISOString().replace(/\D/g, "").slice(2, 14)}Z`, "web");
+    const { address } = await startWith(t, await tlsFolder(t, { "ca.crt": brief.cert }));
+    const [, port] = address.split(":");
+    const peer = new Client(connectTls({ port: Number(port), host: "localhost", ca: server.cert, ...brief }));
+    t.after(() => peer.close());
+    assert.equal((await peer.request(signText({ claims: {}, ...minute }))).status, 200);
+    await once(peer.socket, "close");
+    assert.ok(Date.now() >= endMs && Date.now() < endMs + 3_000, `${Date.now() - endMs} ms after`);
+  });
+
   test("those who connect and say nothing keep nobody out", async (t) => {
     const { address } = await startWith(t, await tlsFolder(t));
     const [, port] = address.split(":");
-    const silent = Array.from({ length: 600 }, () => connect(Number(port), "localhost").on("error", () => {}));
+    const silent = Array.from({ length: 1_100 }, () => connect(Number(port), "localhost").on("error", () => {}));
     t.after(() => silent.forEach((socket) => socket.destroy()));
     await Promise.all(silent.map((socket) => once(socket, "connect")));
-    assert.equal(await ask(address, client), "200");
-    for (const socket of silent) socket.destroy();
+    for (let count = 0; count < 20; count += 1) assert.equal(await ask(address, client), "200");
   });
 
   test("a stop answers who is asking, and closes idle connections", { timeout: 5_000 }, async (t) => {

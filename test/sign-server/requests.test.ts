@@ -12,6 +12,10 @@ import type { WireReply } from "../support/wire.ts";
 const hour = { lifetimeSeconds: 3600 };
 const minute = { lifetimeSeconds: 60 };
 
+/** A request with so many objects and arrays inside each other, its own counted. */
+const nested = (depth: number): string =>
+  signText(`{"claims":{"x":${"[".repeat(depth - 2)}${"]".repeat(depth - 2)}},"lifetimeSeconds":60}`);
+
 describe("a sign socket", () => {
   const ends: (() => Promise<void>)[] = [];
   const scope = { after: (fn: () => Promise<void>) => void ends.unshift(fn) };
@@ -53,6 +57,25 @@ describe("a sign socket", () => {
     assert.ok((await askSocket(plain, requestText("GET", "/keys"))).body.includes(`"kid":"${kid}","state":"active"`));
   });
 
+  test("signs claims as deep as readers take them", async () => {
+    assert.equal((await askSocket(plain, nested(64))).status, 200);
+    const { body } = await askSocket(plain, nested(65));
+    assert.match(body, /more than 64 objects and arrays inside each other/);
+  });
+
+  test("has room for the next after more have left amid their bodies than it signs for at once", async () => {
+    const half = signText({ claims: {}, ...hour }).slice(0, -5);
+    const lanes = Array.from({ length: 20 }, async () => {
+      for (let count = 0; count < 55; count += 1) {
+        const { socket } = await openSocket(plain);
+        await new Promise((resolve) => socket.write(half, resolve));
+        socket.destroy();
+      }
+    });
+    await Promise.all(lanes);
+    assert.equal((await askSocket(plain, signText({ claims: {}, ...hour }))).status, 200);
+  });
+
   test("answers pipelined requests in their order", async () => {
     const client = await openSocket(plain);
     const subs = Array.from({ length: 60 }, (_, index) => `user ${index}`);
@@ -72,9 +95,36 @@ describe("a sign socket", () => {
       "an unknown member": [signText({ claims: {}, lifetime: 1 }), 400, "ERR_OPTION_UNKNOWN"],
       "no lifetime": [signText({ claims: {} }), 400, "ERR_CLAIMS_INVALID"],
       "a lifetime as text": [signText({ claims: {}, lifetimeSeconds: "60" }), 400, "ERR_CLAIMS_INVALID"],
+      "an exp in the place of a lifetime": [
+        signText({ claims: { exp: Math.floor(Date.now() / 1000) + 30 } }),
+        400,
+        "ERR_CLAIMS_INVALID",
+      ],
       "a lifetime beyond the policy": [signText({ claims: {}, lifetimeSeconds: 3601 }), 400, "ERR_CLAIMS_INVALID"],
+      "a lifetime that is an object": [
+        signText({ claims: {}, lifetimeSeconds: { toString: 1 } }),
+        400,
+        "ERR_CLAIMS_INVALID",
+      ],
+      "more depth than readers take": [nested(65), 400, "ERR_CLAIMS_INVALID"],
+      "any depth": [nested(9_000), 400, "ERR_CLAIMS_INVALID"],
+      "an iat, even that of now": [
+        signText({ claims: { iat: Math.floor(Date.now() / 1000) }, ...hour }),
+        400,
+        "ERR_CLAIMS_INVALID",
+      ],
       "a time that is set here": [signText({ claims: { exp: 4e9 }, ...hour }), 400, "ERR_CLAIMS_INVALID"],
       "another issuer": [signText({ claims: { iss: "https://evil.example" }, ...hour }), 400, "ERR_CLAIMS_INVALID"],
+      "an audience that some read for another": [
+        signText({ claims: { aud: "api", AUD: "admin" }, ...hour }),
+        400,
+        "ERR_CLAIMS_INVALID",
+      ],
+      "a typ that some read for another": [
+        signText({ claims: {}, ...hour, header: { Typ: "at+jwt" } }),
+        400,
+        "ERR_CLAIMS_INVALID",
+      ],
       "a key of the caller": [signText({ claims: {}, ...hour, header: { kid: "x" } }), 400, "ERR_CLAIMS_INVALID"],
       "no algorithm": [signText({ claims: {}, ...hour, header: { alg: "none" } }), 400, "ERR_CLAIMS_INVALID"],
       "a number that would be rounded": [

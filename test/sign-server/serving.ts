@@ -5,7 +5,7 @@ import type { TestContext } from "node:test";
 import { createAudit } from "../../src/service/signing/audit.ts";
 import { signHandler } from "../../src/service/signing/handler.ts";
 import { createKubernetesSigner } from "../../src/service/kubernetes/kubernetes.ts";
-import { createSigningKeys } from "../../src/service/signing/signing-keys.ts";
+import { createSigning } from "../../src/service/signing/signing.ts";
 import { type Replica, type World, issuer } from "../manager/world.ts";
 import { temporaryFolder } from "../support/service.ts";
 
@@ -19,16 +19,21 @@ export async function serveTokens(
   const { clock } = world;
   const { keyset, maxTokenLifetimeSeconds, checkMaySign } = manager.options;
   const records = () => manager.records;
-  const keys = await createSigningKeys(keyset, { maxTokenLifetimeSeconds, checkMaySign, records, clock });
+  const signing = await createSigning(issuer, keyset, { maxTokenLifetimeSeconds, checkMaySign, records, clock });
   const update = async ({ keyset }: Pick<typeof manager.options, "keyset">): Promise<void> => {
     await provider.update({ keyset });
-    await keys.update(keyset);
+    await signing.update(keyset);
   };
   await world.until(manager.attach({ update }));
   const audit = createAudit(clock, () => {});
-  const sign = { issuer, keys, policy: {}, audit, clock };
+  const sign = { signing, policy: {}, audit };
   const server = createServer(signHandler(sign));
-  const signer = createKubernetesSigner(sign, maxTokenLifetimeSeconds, []);
+  const signer = createKubernetesSigner(sign, {
+    issuer,
+    maxLifetimeSeconds: maxTokenLifetimeSeconds,
+    formerKeys: [],
+    clock,
+  });
   const folder = await temporaryFolder(t);
   const [path, kubernetes] = [join(folder, "s"), join(folder, "k")];
   server.listen(path);

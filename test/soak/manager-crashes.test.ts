@@ -10,14 +10,13 @@ import { isDeepStrictEqual } from "node:util";
 import { fileURLToPath } from "node:url";
 import { checkRecords } from "../../src/rotation/rules/records.ts";
 import type { KeyRecord } from "../../src/rotation/store/store.ts";
-import { bundled } from "../support/bundle.ts";
 import { newWrappingKey, readStore, unwrapAll } from "../support/managed.ts";
 import { part, skipWithout, skipped } from "../support/parts.ts";
 import { eventually } from "../support/service.ts";
 import { temporaryFolder } from "../support/service.ts";
 import { soak } from "../support/soak.ts";
 
-const script = await bundled(fileURLToPath(new URL("manager-child.ts", import.meta.url)));
+const script = fileURLToPath(new URL("manager-child.ts", import.meta.url));
 const compiled = process.env["NODE_COMPILE_CACHE"] ?? join(tmpdir(), "jwksd-test-compiled");
 const startMs = Date.parse("2026-11-20T12:00:00Z");
 const lifetimeMs = 3600_000;

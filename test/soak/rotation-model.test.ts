@@ -47,9 +47,9 @@ const policies: readonly RotationPolicy[] = [
   rotationPolicy({ rotateEveryDays: 2, announceForSeconds: 15_000, cacheSlackSeconds: 7_000 }),
   rotationPolicy({
     rotateEveryDays: 60,
-    announceForSeconds: 7_200,
+    announceForSeconds: 7_201,
     cacheSlackSeconds: 0,
-    clockSkewSeconds: 0,
+    clockSkewSeconds: 1,
     leaseSeconds: 60,
   }),
   rotationPolicy({

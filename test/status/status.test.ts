@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
-import type { Known, KnownManager, ManagerHealth, StoreSeen } from "../../src/service/admin/known.ts";
+import type { ManagerHealth, StoreHealth } from "../../src/rotation/manager/health.ts";
+import type { Known, KnownManager } from "../../src/service/admin/known.ts";
 import { statusOf } from "../../src/service/admin/status.ts";
 import { day, hour, lease, record, second, start, waiting } from "../rotation/key-records.ts";
 
@@ -11,19 +12,24 @@ const active = record("now", "active", { announcedAt: start - 12 * day, activate
 const next = record("next", "announced", { announcedAt: start - hour });
 const failure = { at: start - hour, code: "ERR_STORE_UNAVAILABLE", message: "no route to host" };
 
-const health: ManagerHealth = { heldBack: {}, unopened: {}, undestroyed: {} };
-const store: StoreSeen = {
+const health: Omit<ManagerHealth, "store"> = { heldBack: {}, unopened: {}, undestroyed: {} };
+const store: StoreHealth = {
   lastAttemptAt: start,
   lastSuccessAt: start,
   revision: 7,
   revisionSince: start - hour,
   loaded: { leases: [lease("self", { publishes: 7 })], now: start, at: start },
-  audit: [],
-  self: { id: "self", name: "self", publishes: 7, signsWith: [] },
+};
+const own = { id: "self", publishes: 7, signsWith: [] };
+
+type Managed = Partial<Omit<KnownManager, "health">> & {
+  readonly health?: Omit<ManagerHealth, "store">;
+  readonly store?: StoreHealth;
 };
 
-function managed(more: Partial<KnownManager> = {}): Known {
-  return known({ manager: { policy, records: [active], health, store, isVerified: true, ...more } });
+function managed({ health: troubles = health, store: seen = store, ...more }: Managed = {}): Known {
+  const base = { policy, records: [active], audit: [], lease: own, isVerified: true };
+  return known({ manager: { ...base, health: { ...troubles, store: seen }, ...more } });
 }
 
 function known(more: Partial<Known> = {}): Known {
@@ -54,7 +60,7 @@ const table: Readonly<Record<string, readonly [Known, ...[string, string][]]>> =
   ],
   "the store was out of reach": [managed({ store: { ...store, lastError: failure } })],
   "the lease has ended": [
-    managed({ health: { ...health, failure, fencedAt: start } }),
+    managed({ health: { ...health, failure, fence: { ...failure, at: start } } }),
     ["ERR_STORE_UNAVAILABLE", "jwksd keys"],
     ["REPLICA_FENCED", "jwksd replicas"],
   ],
@@ -120,6 +126,10 @@ const table: Readonly<Record<string, readonly [Known, ...[string, string][]]>> =
   ],
   "a replica is behind": [
     managed({ store: leases(lease("old", { publishes: 6 })) }),
+    ["REPLICA_BEHIND", "jwksd replicas"],
+  ],
+  "a replica is ahead: the store is an older copy": [
+    managed({ store: leases(lease("old", { publishes: 8 })) }),
     ["REPLICA_BEHIND", "jwksd replicas"],
   ],
   "a replica was behind until its lease ended": [
@@ -238,7 +248,7 @@ describe("the status", () => {
     const event = { number: 1, at: start, type: "announced", kid: "now", use: "sig", reason: "because" } as const;
     const hostile = [{ at: 1e20 }, { at: Number.NaN }, { at: "now" }, { kid: {} }, { reason: null }, { type: 7 }];
     const audit = [...hostile.map((odd) => Object.assign({}, event, odd as object)), event] as (typeof event)[];
-    assert.deepEqual(statusOf(managed({ store: { ...store, audit } })).past, [event]);
+    assert.deepEqual(statusOf(managed({ audit })).past, [event]);
   });
 
   test("is plain JSON without private halves", () => {

@@ -1,5 +1,6 @@
 import { SignerError, StoreError } from "../../src/base/errors.ts";
-import { createManagerMetrics } from "../../src/rotation/manager/metrics.ts";
+import { createHealth } from "../../src/rotation/manager/health.ts";
+import { managerMetrics } from "../../src/rotation/manager/metrics.ts";
 import { type Metric, sumMetrics } from "../../src/base/metrics.ts";
 import { createProvider } from "../../src/library/provider/provider.ts";
 import { createKeySetMetrics } from "../../src/library/relying-party/metrics.ts";
@@ -31,11 +32,11 @@ const records = [
 ];
 
 function managerPart(): readonly Metric[] {
-  const measured = createManagerMetrics(simulatedClock());
-  measured.onCall("load");
-  measured.note({ type: "failed", error: outage, retryInMs: 1 });
-  measured.note({ type: "held-back", kid: "next", error: new SignerError("ERR_SIGNER_UNAVAILABLE", "off") });
-  return measured.metrics({ records, policy, published: 1, stored: 1, isReady: true });
+  const health = createHealth(simulatedClock());
+  health.onCall("renew", { answer: 1 });
+  health.note({ type: "failed", error: outage, retryInMs: 1 });
+  health.note({ type: "held-back", kid: "next", error: new SignerError("ERR_SIGNER_UNAVAILABLE", "off") });
+  return managerMetrics({ records, policy, published: 1, isReady: true, health });
 }
 
 function serviceParts(): readonly (readonly Metric[])[] {
@@ -56,10 +57,10 @@ function serviceParts(): readonly (readonly Metric[])[] {
     lastSuccessAt: start,
     revision: 7,
     loaded: { leases: [lease("self", { publishes: 6 })], now: start, at: start },
-    audit: [],
   };
-  const health = { failure, heldBack: {}, unopened: {}, undestroyed: {} };
-  const managed = { ...known, manager: { policy, records, health, store, isVerified: true } };
+  const health = { failure, heldBack: {}, unopened: {}, undestroyed: {}, store };
+  const own = { id: "self", publishes: 6, signsWith: [] };
+  const managed = { ...known, manager: { policy, records, health, audit: [], lease: own, isVerified: true } };
   const kept = { ...known, withoutStore: { keptAt: start, outage: failure } };
   return [managed, kept].map((known) =>
     serviceMetrics({ status: statusOf(known), now: start, version: "1", workers: 1, isRefused: false }),
@@ -70,8 +71,10 @@ async function providerPart(): Promise<readonly Metric[]> {
   const provider = await createProvider({
     issuer: "https://op.example",
     keyset: [{ keyId: "now", signer: await localSigner(ecKey("now")) }],
+    retiredKid: () => "removed",
   });
   await provider.sign({ sub: "u" }, { lifetimeSeconds: 60 });
+  await provider.verify("eyJhbGciOiJFUzI1NiIsImtpZCI6Im9sZCJ9.e30.AA", { audience: "a" }).catch(() => {});
   return provider.metrics();
 }
 

@@ -1,37 +1,18 @@
 import { execFile } from "node:child_process";
-import { rename } from "node:fs/promises";
-import { basename } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 
-const modules = new URL("../../node_modules/", import.meta.url);
-
 /** A program of the npm dependencies. */
-export const binary = (name: string): string => fileURLToPath(new URL(`.bin/${name}`, modules));
-
-/** Makes one file of a script and all that it imports, for runtimes that find no packages. */
-export async function bundle(script: string, file: string, ...args: readonly string[]): Promise<void> {
-  await promisify(execFile)(binary("bun"), ["build", script, "--outfile", file, ...args]);
-}
+export const binary = (name: string): string =>
+  fileURLToPath(new URL(`../../node_modules/.bin/${name}`, import.meta.url));
 
 const texts = new Map<string, Promise<string>>();
 
-/** The text of such a file, made once for all tests of a process. */
+/** One text of a script and all that it imports, for runtimes that find no packages. It is made once for all tests of a process. */
 export function bundledText(script: string, ...args: readonly string[]): Promise<string> {
   const name = [script, ...args].join(" ");
   const made =
     texts.get(name) ?? promisify(execFile)(binary("bun"), ["build", script, ...args]).then(({ stdout }) => stdout);
   texts.set(name, made);
   return made;
-}
-
-/** One file for Node of a script that many processes run, which start with it in half the time. */
-export async function bundled(script: string): Promise<string> {
-  // Here it finds the packages that are loaded only where they are needed.
-  const file = fileURLToPath(new URL(`.cache/jwksd-tests/${basename(script, ".ts")}.mjs`, modules));
-  const made = `${file}.${process.pid}`;
-  await bundle(script, made, "--target=node", "--external=pg");
-  // Another test file may be making the same.
-  await rename(made, file);
-  return file;
 }

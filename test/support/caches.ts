@@ -146,7 +146,7 @@ export async function startProgram(
   let printed = "";
   child.stderr.setEncoding("utf8").on("data", (chunk: string) => (printed += chunk));
   const ended = exited.then(() => Promise.reject(new Error(`${program} ended: ${printed}`)));
-  const accepting = eventually(`${program} accepts connections`, () => accepts(address), 20_000);
+  const accepting = eventually(`${program} accepts connections`, () => accepts(address));
   await Promise.race([accepting, ended]);
 }
 

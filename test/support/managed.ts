@@ -5,10 +5,10 @@ import { systemClock } from "../../src/base/clock.ts";
 import type { Change } from "../../src/rotation/rules/advance.ts";
 import { type Command, type NewKey, applyCommand } from "../../src/rotation/rules/commands.ts";
 import { makeLocalKey } from "../../src/rotation/manager/make-key.ts";
-import { type Owner, commandedBy } from "../../src/rotation/custody/owner.ts";
+import { type Owner, commandedBy } from "../../src/rotation/custody/issuer-check.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { compareAndSet } from "../../src/rotation/manager/compare-and-set.ts";
-import { type Vault, createVault } from "../../src/rotation/custody/vault.ts";
+import { type Custody, createCustody } from "../../src/rotation/custody/custody.ts";
 import {
   type Wrapping,
   createWrapping as wrappingUnder,
@@ -41,12 +41,12 @@ export const createWrapping = async (wrappingKeys: readonly string[], issuer: st
   wrappingUnder(await readWrappingKeys(wrappingKeys), issuer);
 
 /** The keys of an issuer in a store, as any process has them that holds the wrapping keys. */
-export async function vaultOf(
+export async function custodyOf(
   store: KeyStore,
   wrappingKeys: readonly string[],
   owner: Owner = { issuer: noIssuer, isChosen: false },
-): Promise<Vault> {
-  return createVault({ store, keys: await readWrappingKeys(wrappingKeys), ownerRule: commandedBy(owner) });
+): Promise<Custody> {
+  return createCustody({ store, keys: await readWrappingKeys(wrappingKeys), issuerCheck: commandedBy(owner) });
 }
 
 /** The wrapping key that a first start made in its data folder. */
@@ -69,7 +69,7 @@ export async function unwrapAll(records: readonly KeyRecord[], wrappingKey: stri
 /** Commits a command, as `jwksd keys` does in its own process, and gives when that was done, by `performance.now()`. */
 export async function commandStore(path: string, command: Command): Promise<{ change: Change; doneMs: number }> {
   const wrappingKey = await wrappingKeyOf(dirname(path));
-  const { store } = await vaultOf(await sqliteStore(path), [wrappingKey]);
+  const { store } = await custodyOf(await sqliteStore(path), [wrappingKey]);
   try {
     const decide = ({ records, now }: Snapshot): Change => applyCommand(records, command, rotationPolicy(), now);
     const change = await compareAndSet(store, decide, { clock: systemClock });

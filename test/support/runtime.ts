@@ -5,7 +5,7 @@ import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { delimiter, join, resolve } from "node:path";
-import { type TestContext, test } from "node:test";
+import type { TestContext } from "node:test";
 import { builtClone } from "./build.ts";
 import { type WireReply, type WireRequest, pipeline } from "./wire.ts";
 
@@ -18,67 +18,60 @@ const issuer = "https://op.example";
 // Bounds the build, the start and the tests together.
 const lifetimeMs = 120_000;
 
-/**
- * Runs the command at the top of an example and holds every reply, on the wire, against the contract.
- *
- * @param mounts paths below which there is a provider with an issuer of its own
- * @param alone whether the provider answers every path, with no application around it
- */
-export function checkExample(
-  runtime: string,
+/** What is particular to an example. */
+export interface ExampleOptions {
+  /** Paths below which there is a provider with an issuer of its own. Default: the root alone. */
+  readonly mounts?: readonly string[];
+  /** Whether the provider answers every path, with no application around it. Default: `false`. */
+  readonly alone?: boolean;
+  readonly env?: Readonly<Record<string, string>>;
+}
+
+/** Runs the command at the top of an example and holds every reply, on the wire, against the contract. */
+export async function checkExample(
+  t: TestContext,
   file: string,
-  { mounts = [""], alone = false }: { readonly mounts?: readonly string[]; readonly alone?: boolean } = {},
-): void {
-  test(`${runtime} serves what the contract says (${file})`, async (t) => {
-    const port = await startExample(t, file);
-    const send = async (...requests: WireRequest[]): Promise<WireReply[]> =>
-      (await pipeline(port, requests)).map(withoutOwnHeaders);
-    const bodyOf = async (target: string): Promise<string> => {
-      const [reply] = await send({ target });
-      assert.equal(reply?.status, 200, `status of ${target}`);
-      return reply.body;
-    };
+  { mounts = [""], alone = false, env = {} }: ExampleOptions = {},
+): Promise<void> {
+  const port = await startExample(t, file, env);
+  const send = async (...requests: WireRequest[]): Promise<WireReply[]> =>
+    (await pipeline(port, requests)).map(withoutOwnHeaders);
+  const bodyOf = async (target: string): Promise<string> => {
+    const [reply] = await send({ target });
+    assert.equal(reply?.status, 200, `status of ${target}`);
+    return reply.body;
+  };
 
-    for (const mount of mounts) {
-      const jwks = `${mount}/jwks`;
-      const discovery = `${mount}/.well-known/openid-configuration`;
-      const jwkSet = await bodyOf(jwks);
-      const metadata = await bodyOf(discovery);
+  for (const mount of mounts) {
+    const jwks = `${mount}/jwks`;
+    const discovery = `${mount}/.well-known/openid-configuration`;
+    const jwkSet = await bodyOf(jwks);
+    const metadata = await bodyOf(discovery);
+    const { issuer: itsIssuer, jwks_uri: jwksUri } = JSON.parse(metadata) as Record<string, unknown>;
+    assert.deepEqual([itsIssuer, jwksUri], [issuer + mount, issuer + jwks], discovery);
+    const { keys } = JSON.parse(jwkSet) as { keys: Record<string, unknown>[] };
+    const members = keys.map(({ x: _x, y: _y, kid: _kid, ...members }) => members);
+    assert.deepEqual(members, [{ kty: "EC", crv: "P-256", alg: "ES256", use: "sig" }], jwks);
 
-      await t.test(`${runtime}: ${discovery} leads to the JWK Set at ${jwks}`, () => {
-        const { issuer: itsIssuer, jwks_uri: jwksUri } = JSON.parse(metadata) as Record<string, unknown>;
-        assert.deepEqual([itsIssuer, jwksUri], [issuer + mount, issuer + jwks]);
-        const { keys } = JSON.parse(jwkSet) as { keys: Record<string, unknown>[] };
-        const members = keys.map(({ x: _x, y: _y, kid: _kid, ...members }) => members);
-        assert.deepEqual(members, [{ kty: "EC", crv: "P-256", alg: "ES256", use: "sig" }]);
-      });
+    const longCache = "public, max-age=3600, stale-while-revalidate=3600";
+    const rows = [
+      ...documentRows(jwks, documentReply("application/jwk-set+json", longCache, jwkSet)),
+      ...documentRows(discovery, documentReply("application/json", "public, max-age=3600", metadata)),
+      ...(alone ? notFoundRows : []),
+    ];
+    const expected = rows.map(([name, , reply]) => [name, reply]);
+    const named = (replies: readonly WireReply[]) => replies.map((reply, index) => [rows[index]?.[0], reply]);
+    const each: WireReply[] = [];
+    for (const [, request] of rows) each.push(...(await send(request)));
+    assert.deepEqual(named(each), expected);
+    assert.deepEqual(named(await send(...rows.map(([, request]) => request))), expected, "on one connection");
+  }
 
-      const longCache = "public, max-age=3600, stale-while-revalidate=3600";
-      const rows = [
-        ...documentRows(jwks, documentReply("application/jwk-set+json", longCache, jwkSet)),
-        ...documentRows(discovery, documentReply("application/json", "public, max-age=3600", metadata)),
-        ...(alone ? notFoundRows : []),
-      ];
-      for (const [name, request, reply] of rows)
-        await t.test(`${runtime}: ${name}`, async () => assert.deepEqual(await send(request), [reply]));
-
-      await t.test(`${runtime}: all of these on one connection`, async () => {
-        const replies = await send(...rows.map(([, request]) => request));
-        assert.deepEqual(
-          replies,
-          rows.map(([, , reply]) => reply),
-        );
-      });
-    }
-
-    if (!alone) {
-      await t.test(`${runtime}: other paths are left to the application`, async () => {
-        const [reply] = await send({ target: "/nothing" });
-        assert.equal(reply?.status, 404);
-        assert.notEqual(reply.headers["content-type"], "application/problem+json");
-      });
-    }
-  });
+  if (!alone) {
+    const [reply] = await send({ target: "/nothing" });
+    assert.equal(reply?.status, 404, "other paths are left to the application");
+    assert.notEqual(reply.headers["content-type"], "application/problem+json");
+  }
 }
 
 const cors = { "access-control-allow-origin": "*", "access-control-expose-headers": "ETag, Age, Date" };
@@ -160,7 +153,11 @@ function withoutOwnHeaders({ headers, ...reply }: WireReply): WireReply {
 }
 
 /** Runs an example in a built copy of the clone, and gives its port. */
-export async function startExample(t: TestContext, file: string): Promise<number> {
+export async function startExample(
+  t: TestContext,
+  file: string,
+  own: Readonly<Record<string, string>> = {},
+): Promise<number> {
   const command = await commandOf(file);
   const clone = await builtClone();
 
@@ -169,7 +166,7 @@ export async function startExample(t: TestContext, file: string): Promise<number
   const path = [binaries, process.env["PATH"]].join(delimiter);
   const child = spawn("sh", ["-c", command], {
     cwd: clone,
-    env: { ...Object.fromEntries(inherited), PATH: path, PORT: "0", ISSUER: issuer },
+    env: { ...Object.fromEntries(inherited), PATH: path, PORT: "0", ISSUER: issuer, ...own },
     stdio: ["ignore", "pipe", "pipe"],
     timeout: lifetimeMs,
   });

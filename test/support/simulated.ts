@@ -99,10 +99,15 @@ export const reply =
   () =>
     new Response(body, { status, headers });
 
+/** A body with the media type of a JWK Set. */
+export const jwkSetReply = (body: ConstructorParameters<typeof Response>[0], headers: HeaderFields = {}): Script =>
+  reply(200, body, { "Content-Type": "application/jwk-set+json", ...headers });
+
 /** A JWK Set with an ETag, and the 304 to it. */
 export function servedSet(jwks: readonly unknown[], headers: HeaderFields = {}): Script {
   const body = JSON.stringify({ keys: jwks });
-  const fields = new Headers({ ETag: `"${createHash("sha256").update(body).digest("hex")}"` });
+  const etag = `"${createHash("sha256").update(body).digest("hex")}"`;
+  const fields = new Headers({ ETag: etag, "Content-Type": "application/jwk-set+json" });
   for (const [name, value] of Object.entries(headers)) fields.set(name, value);
   return (request) =>
     request.headers["if-none-match"] === fields.get("etag")

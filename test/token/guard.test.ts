@@ -208,6 +208,26 @@ describe("a local key was checked when it was loaded, and is trusted by what its
     assert.ok(Object.isFrozen(signer));
     assert.ok(verifies(await guardSigner(signer, publicKey, 'kid "a"')(message)));
   });
+
+  test("there is nothing to wait for: no timer, no queue, nobody is refused, and who aborts hears of it", async () => {
+    const clock = simulatedClock();
+    const limits = { maxConcurrent: 1, maxQueued: 0, timeoutMs: 1 };
+    const sign = guardSigner(await localSigner(key), publicKey, 'kid "a"', limits, clock);
+    const aborting = new AbortController();
+    const aborted = verdict(sign(message, aborting.signal));
+    const signatures = Array.from({ length: 50 }, () => sign(message));
+    aborting.abort();
+    assert.equal(clock.timers, 0);
+    for (const signature of await Promise.all(signatures)) assert.ok(verifies(signature));
+    assert.deepEqual(
+      [await aborted, await verdict(sign(message, aborting.signal))],
+      Array(2).fill("ERR_SIGNER_ABORTED"),
+    );
+    assert.deepEqual(getEventListeners(aborting.signal, "abort"), []);
+    const wrong = { maxConcurrent: 0 };
+    const signer = await localSigner(key);
+    assert.throws(() => guardSigner(signer, publicKey, 'kid "a"', wrong), { code: "ERR_OPTION_INVALID" });
+  });
 });
 
 describe("places and queue", () => {

@@ -1,17 +1,18 @@
-import { readFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { Command, InvalidArgumentError, Option } from "commander";
 import { atLeast, severities } from "../../doctor/finding.ts";
+import { practice } from "../../doctor/practice.ts";
 import { type Code, type Observations, type Severity, codes, examine } from "../../doctor/index.ts";
-import { type Happening, type ObserveOptions, observe, observeBody } from "../../doctor/node/index.ts";
+import { type Happening, type ObserveOptions, observe, observeBody, seenToken } from "../../doctor/node/index.ts";
 import { ConfigError, ServiceError } from "../../base/errors.ts";
-import { printableJson } from "../../base/printable.ts";
-import { terminalOf } from "../../service/admin/terminal.ts";
+import { terminalOf } from "../terminal.ts";
 import { collect } from "../arguments.ts";
 import { explainToken } from "./token.ts";
-import { happeningLine, report, scope } from "./report.ts";
+import { findingsPage } from "./page.ts";
+import { happeningLine, report, rotationText, scope } from "./report.ts";
 import { durationMs, watchOn } from "./watch.ts";
 import { stepLines } from "./explain.ts";
-import { type Io, iso, print, readInput } from "../io.ts";
+import { type Io, iso, print, printJson, readInput } from "../io.ts";
 import { readToken } from "./verify.ts";
 
 const maxFileBytes = 5_000_000;
@@ -26,6 +27,7 @@ interface Flags {
   readonly watch?: number | true;
   readonly tokenCommand?: string;
   readonly json?: true;
+  readonly html?: string;
 }
 
 export function doctorCommand(io: Io): Command {
@@ -60,6 +62,7 @@ export function doctorCommand(io: Io): Command {
       "with --watch: shell command that prints a new token; it runs at each look (or --token - reads one token per line)",
     )
     .option("--json", "print the findings as JSON")
+    .option("--html <file>", "also write the findings to this file, as a page to send to whoever runs the provider")
     .addHelpText(
       "after",
       `
@@ -71,6 +74,7 @@ Examples:
   $ jwksd doctor https://login.example.com/jwks --fail-on risk --skip HTTP_NO_CORS
   $ jwksd doctor http://127.0.0.1:9900 --allow-insecure --json
   $ jwksd doctor https://login.example.com --token "$TOKEN"
+  $ jwksd doctor https://login.example.com --html findings.html
   $ jwksd doctor https://login.example.com --watch 2h --token-command ./get-token
   $ jwksd doctor keys.json --only JWKS`,
     )
@@ -93,16 +97,36 @@ async function doctor(io: Io, target: string, flags: Flags): Promise<void> {
   const observations = watch === undefined ? first : await watchOn(io, first, { ...flags, watch }, options, happened);
   const findings = (await examine(observations)).filter(({ code }) => isWanted(code, flags));
   const explanation = token === undefined ? undefined : await explainToken(token, observations);
+  const rotation = await practice(withToken(observations, token));
+  if (flags.html !== undefined) await writePage(flags.html, findingsPage(target, observations, findings, rotation));
   if (flags.json === true) {
     const happenings = watch === undefined ? undefined : timeline.map(({ at, text }) => ({ at: iso(at), text }));
-    print(io, printableJson({ target, ...scope(observations), findings, timeline: happenings, token: explanation }));
+    const result = { target, ...scope(observations), findings, rotation, timeline: happenings, token: explanation };
+    printJson(io, result);
   } else {
+    const terminal = terminalOf(io.stdout, io.environment);
     if (timeline.length > 0) print(io, "");
-    print(io, report(target, observations, findings, terminalOf(io.stdout, io.environment)));
+    print(io, report(target, observations, findings, terminal));
+    if (rotation.length > 0) print(io, `\n${rotationText(rotation, terminal)}`);
     if (explanation !== undefined) print(io, ["", "The token:", ...stepLines(explanation)].join("\n"));
   }
   const isRefused = explanation?.verified === false;
   if (isRefused || findings.some(({ severity }) => atLeast(severity, flags.failOn))) io.exitCode = 1;
+}
+
+/** One look knows no other token than the given one. */
+function withToken(observations: Observations, token: string | undefined): Observations {
+  const seen = token === undefined ? undefined : seenToken(token, observations.at);
+  return seen === undefined ? observations : { ...observations, tokens: [...(observations.tokens ?? []), seen] };
+}
+
+async function writePage(file: string, page: string): Promise<void> {
+  try {
+    await writeFile(file, page);
+  } catch (error) {
+    const { code = "no such folder" } = error as NodeJS.ErrnoException;
+    throw new ServiceError("ERR_FILE_UNWRITABLE", `cannot write the file ${file} (${code})`);
+  }
 }
 
 function checkFlags(target: string, { token, watch, tokenCommand }: Flags): void {

@@ -4,7 +4,7 @@ import type { Happening } from "../../doctor/node/index.ts";
 import type { Break, Exchange, Finding, Observations, Severity } from "../../doctor/index.ts";
 import { jsonOf } from "../../base/json.ts";
 import { printable } from "../../base/printable.ts";
-import { type Color, type Terminal, indented, painted } from "../../service/admin/terminal.ts";
+import { type Color, type Terminal, indented, painted } from "../terminal.ts";
 
 const labelWidth = 10;
 const colors: Readonly<Record<Severity, Color>> = { broken: "red", risk: "yellow", advice: "cyan" };
@@ -20,8 +20,32 @@ export function scope(observations: Observations) {
     ...(set?.tls === undefined ? [] : ["TLS"]),
     ...(discovery === undefined ? [] : ["discovery"]),
   ];
-  return { checked, keys };
+  return { checked, keys, kind: kindOf(observations) };
 }
+
+/** What the target turned out to be. */
+function kindOf({ issuer, discovery, set }: Observations): string | undefined {
+  if (issuer !== undefined) return "issuer";
+  if (discovery !== undefined) return "discovery document";
+  return set === undefined ? undefined : "JWK Set";
+}
+
+/** The same as a sentence. */
+export function scopeText(observations: Observations): string {
+  const { checked, kind = "document" } = scope(observations);
+  const what = checked.length === 0 ? "" : `: ${checked.join(", ")}`;
+  return `Checked as ${kind === "issuer" ? "an" : "a"} ${kind}${what}.`;
+}
+
+/** How many findings there are of each severity. */
+export const counts = (findings: readonly Finding[]): string =>
+  severities
+    .map((severity) => `${findings.filter((finding) => finding.severity === severity).length} ${severity}`)
+    .join(", ");
+
+/** How keys are rotated, as text. */
+export const rotationText = (rotation: readonly string[], { columns }: Terminal): string =>
+  ["How keys are rotated:", ...rotation.flatMap((text) => indented(printable(text), columns, 2))].join("\n");
 
 function keyCount(set: Exchange | undefined): number | undefined {
   if (set?.body === undefined) return undefined;
@@ -36,14 +60,10 @@ export function report(
   findings: readonly Finding[],
   terminal: Terminal,
 ): string {
-  const { checked } = scope(observations);
-  const looked = `Checked ${checked.length === 0 ? "the document" : checked.join(", ")}.`;
+  const looked = scopeText(observations);
   if (findings.length === 0) return `${printable(target)}: nothing is wrong. ${looked}`;
-  const counts = severities
-    .map((severity) => `${findings.filter((finding) => finding.severity === severity).length} ${severity}`)
-    .join(", ");
   const sections = findings.map((finding) => section(finding, terminal));
-  return [...sections, `${printable(target)}: ${counts}. ${looked}`].join("\n\n");
+  return [...sections, `${printable(target)}: ${counts(findings)}. ${looked}`].join("\n\n");
 }
 
 /** A line of the timeline, with the time of day in UTC. */
@@ -52,14 +72,15 @@ export function happeningLine({ at, text }: Happening): string {
 }
 
 function section(finding: Finding, terminal: Terminal): string {
-  const { code, severity, title, seen, count, rule, breaks, remedy, link } = finding;
+  const { code, severity, title, seen, count, effect, rule, remedy, link } = finding;
   const more = count > seen.length ? [`and ${(count - seen.length).toLocaleString("en")} more`] : [];
   const head = `${painted(severity, terminal.color ? colors[severity] : undefined)}  ${code}: ${title}`;
   const parts: readonly (readonly [label: string, lines: readonly string[]])[] = [
     ["seen", [...seen, ...more]],
-    ["rule", [rule]],
-    ["breaks", breaks.map(whom)],
+    ["effect", [effect]],
+    ["breaks", whom(finding)],
     ["do", [remedy]],
+    ["rule", [rule]],
     ["more", [link]],
   ];
   return [head, ...parts.flatMap(([label, lines]) => block(label, lines, terminal))].join("\n");
@@ -72,8 +93,21 @@ function block(label: string, lines: readonly string[], { columns }: Terminal): 
   return [`  ${label.padEnd(labelWidth - 2)}${first.trimStart()}`, ...rest];
 }
 
-function whom({ client, version, fails, issue }: Break): string {
-  const tokens = fails === "every token" ? "all tokens" : "tokens of the key";
-  const source = issue === undefined ? "" : `, ${issue.replace(/^https:\/\/github\.com\/(.+)\/issues\//, "$1#")}`;
-  return `${client} ${version}: ${tokens}${source}`;
+/** Who fails, in one line for each way. */
+export function whom({ breaks, tried }: Finding): string[] {
+  if (breaks.length === 0) return tried === 0 ? [] : [`none of the ${tried} verifiers that were run`];
+  const byWay = Map.groupBy(breaks, ({ fails, inSomeForms }) => {
+    const tokens = fails === "every token" ? "all tokens" : "the tokens of the key";
+    return inSomeForms === true ? `in some forms of this, ${tokens} at` : `${tokens} at`;
+  });
+  return [...byWay].map(([way, named]) => `${way} ${named.map(nameOf).join(", ")}`);
 }
+
+const nameOf = ({ client, version, source }: Break): string =>
+  `${client} ${version}${source === undefined ? "" : ` (${sourceName(source)})`}`;
+
+/** `owner/name#1` for an issue, `file#L1` for a line. */
+const sourceName = (source: string): string =>
+  source.includes("/issues/")
+    ? source.replace(/^https:\/\/github\.com\/(.+)\/issues\//, "$1#")
+    : source.replace(/^.*\//, "");

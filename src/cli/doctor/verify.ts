@@ -1,9 +1,8 @@
 import { Command } from "commander";
 import { explainVerification, stepLines } from "./explain.ts";
-import { printableJson } from "../../base/printable.ts";
 import { maxTokenBytes } from "../../library/token/compact-jws.ts";
 import { collect } from "../arguments.ts";
-import { type Io, print, readInput } from "../io.ts";
+import { type Io, print, printJson, readInput } from "../io.ts";
 
 /** Room for whitespace around the longest token. */
 const maxInputBytes = maxTokenBytes + 1024;
@@ -46,7 +45,8 @@ Examples:
         typ: flags.typ,
         allowInsecure: flags.allowInsecure,
       });
-      print(io, flags.json === true ? printableJson(explanation) : stepLines(explanation).join("\n"));
+      if (flags.json === true) printJson(io, explanation);
+      else print(io, stepLines(explanation).join("\n"));
       if (!explanation.verified) io.exitCode = 1;
     });
 }

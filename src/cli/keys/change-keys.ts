@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import { ConfigError, StoreError } from "../../base/errors.ts";
-import type { Changed } from "../../rotation/manager/compare-and-set.ts";
+import type { Changed, Seen } from "../../rotation/manager/compare-and-set.ts";
 import { CannotSign } from "../../rotation/manager/keyring.ts";
 import type { Change } from "../../rotation/rules/advance.ts";
 import type { NewKey } from "../../rotation/rules/commands.ts";
@@ -10,7 +10,7 @@ import type { RotationPolicy } from "../../rotation/rules/policy.ts";
 import { recordTimes, uriOf } from "../../rotation/rules/records.ts";
 import { kidText, relativeText, timeText } from "../../rotation/rules/format.ts";
 import { planVerbs } from "../../service/admin/plan-scale.ts";
-import { indented, terminalOf } from "../../service/admin/terminal.ts";
+import { indented, terminalOf } from "../terminal.ts";
 import type { KeyRecord, KeyUse } from "../../rotation/store/store.ts";
 import { waitSeconds } from "../arguments.ts";
 import { destroyEffects, destroyEnded, leaveUnrecorded, placeEffects } from "./external-keys.ts";
@@ -37,7 +37,12 @@ export interface ChangeOptions {
   readonly newKey?: { readonly use: KeyUse; readonly alg?: string | undefined } | undefined;
 }
 
-type Decide = (records: readonly KeyRecord[], now: number, key: NewKey | undefined) => Change | Promise<Change>;
+type Decide = (
+  records: readonly KeyRecord[],
+  now: number,
+  key: NewKey | undefined,
+  seen: Seen,
+) => Change | Promise<Change>;
 
 /** Gives a command the flags of every change. */
 export function addChangeFlags(command: Command, { force = false, yes = false } = {}): Command {
@@ -61,10 +66,10 @@ export function addChangeFlags(command: Command, { force = false, yes = false } 
  */
 export async function changeKeys(keys: CommandKeys, options: ChangeOptions, decide: Decide): Promise<void> {
   const { flags, breaks, newKey } = options;
-  const { io, vault, keyring, settings, signers } = keys;
+  const { io, custody, keyring, settings, signers } = keys;
   // A key in an HSM or key service is made only when it is certain that it is wanted.
-  const draft = newKey && (await makeDraft(keys, newKey, await recordsOf(vault.store)));
-  const change = await keyring.preview((records, now) => decide(records, now, draft)).catch(explained);
+  const draft = newKey && (await makeDraft(keys, newKey, await recordsOf(custody.store)));
+  const change = await keyring.preview((records, now, seen) => decide(records, now, draft, seen)).catch(explained);
   const note = draft && "The new key was made to look ahead only; the real one has another kid.";
   const external = [...placeEffects(settings, draft, change.before, change), ...destroyEffects(signers, change)];
   const preview: Report = { isDry: true, note, change, policy: keyring.policy, external };
@@ -93,7 +98,7 @@ async function commit(keys: CommandKeys, draft: NewKey | undefined, decide: Deci
   const uri = key && uriOf(key);
   let change: Changed;
   try {
-    change = await keyring.change((records, now) => decide(records, now, key)).catch(explained);
+    change = await keyring.change((records, now, seen) => decide(records, now, key, seen)).catch(explained);
   } catch (error) {
     // A store that fails may have taken it all the same.
     if (uri !== undefined) await leaveUnrecorded(keys, uri, !(error instanceof StoreError));
@@ -132,14 +137,14 @@ interface Report {
   readonly followed?: Followed | undefined;
 }
 
-function meaningOf({ change: { before, records, now }, policy, external }: Report): string[] {
-  return [...impactOf(before, records, policy, now), ...external];
+function meaningOf({ change: { before, records, seen }, policy, external }: Report): string[] {
+  return [...impactOf(before, records, policy, seen.now), ...external];
 }
 
 function printChange(io: Io, report: Report, flags: ChangeFlags): void {
   const { change, policy } = report;
   const meaning = meaningOf(report);
-  const ahead = plan(change.records, policy, change.now);
+  const ahead = plan(change.records, policy, change.seen.now);
   print(io, flags.json === true ? asJson(report, meaning, ahead) : asText(io, report, meaning, ahead));
 }
 

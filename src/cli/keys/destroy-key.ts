@@ -32,8 +32,8 @@ Examples:
 
 async function destroy(io: Io, kid: string, flags: DestroyFlags): Promise<void> {
   // What is destroyed is not for whoever can write the store to choose.
-  await withKeys(io, flags, {}, async ({ vault, settings }) => {
-    const record = recordOf(await recordsOf(vault.store), kid);
+  await withKeys(io, flags, {}, async ({ custody, settings }) => {
+    const record = recordOf(await recordsOf(custody.store), kid);
     const key = externalOf(record);
     if (isLive(record) || key === undefined) {
       const why = key === undefined ? "it is in no HSM or key service" : `it is ${record.state}`;

@@ -1,8 +1,8 @@
 import { Command } from "commander";
 import { ConfigError, StateError } from "../../base/errors.ts";
 import { printable } from "../../base/printable.ts";
-import { heardText } from "../../service/admin/replicas.ts";
-import { isStanding } from "../../rotation/rules/standing.ts";
+import { lastSeenText } from "../../service/admin/replicas.ts";
+import { isPermanent } from "../../rotation/rules/permanent-lease.ts";
 import type { KeyStore } from "../../rotation/store/store.ts";
 import { type Io, print } from "../io.ts";
 import { type Flags, addLookSettings, withStore } from "./open-keys.ts";
@@ -36,13 +36,13 @@ async function endCopy(io: Io, store: KeyStore, name: string, { yes }: Flags): P
   const lease = leases.find((lease) => lease.name === name || lease.id === name);
   if (lease === undefined)
     throw new StateError("ERR_TRANSITION", `there is no replica of this name; jwksd replicas lists them`);
-  if (!isStanding(lease)) {
+  if (!isPermanent(lease)) {
     throw new StateError(
       "ERR_TRANSITION",
       "this is a process and no copy; it ends its lease when it is stopped in order, and the others do when it has died",
     );
   }
-  const heard = `last written or confirmed ${heardText(lease, { leases, revision, now })}`;
+  const heard = `last written or confirmed ${lastSeenText(lease, { leases, revision, now })}`;
   if (yes !== true) {
     throw new ConfigError(
       "ERR_CONFIRMATION",

@@ -1,6 +1,8 @@
 import { Command } from "commander";
+import { printable } from "../../base/printable.ts";
+import { isEvent } from "../../rotation/rules/audit-log.ts";
 import { kidText, timeText } from "../../rotation/rules/format.ts";
-import { indented, terminalOf } from "../../service/admin/terminal.ts";
+import { indented, terminalOf } from "../terminal.ts";
 import { count } from "../arguments.ts";
 import { type Io, iso, print, printJson, tell } from "../io.ts";
 import { type Flags, addLookSettings, withStore } from "./open-keys.ts";
@@ -24,10 +26,13 @@ Examples:
 
 async function events(io: Io, flags: EventsFlags): Promise<void> {
   const { limit, before } = flags;
-  const found = await withStore(io, flags, (store) => {
+  const rows = await withStore(io, flags, (store) => {
     tell(io, "what is shown is not verified: the seal of the store is over its keys, not over its audit log");
     return store.events({ limit, before });
   });
+  const found = rows.filter(isEvent);
+  if (found.length < rows.length)
+    tell(io, `${rows.length - found.length} rows of the audit log are no events, and are left out`);
   if (flags["json"] === true) {
     const shown = found.map(({ number, at, type, kid, use, reason }) => ({
       number,
@@ -42,8 +47,8 @@ async function events(io: Io, flags: EventsFlags): Promise<void> {
   const { columns } = terminalOf(io.stdout, io.environment);
   const width = String(found[0]?.number ?? 0).length;
   for (const { number, at, type, kid, use, reason } of found) {
-    const heading = `${String(number).padStart(width)}  ${timeText(at)}  ${type} ${use} ${kidText(kid)}`;
-    print(io, [heading, ...indented(reason, columns, width + 2)].join("\n"));
+    const heading = `${String(number).padStart(width)}  ${timeText(at)}  ${printable(type)} ${printable(use)} ${kidText(kid)}`;
+    print(io, [heading, ...indented(printable(reason), columns, width + 2)].join("\n"));
   }
   if (found.length === 0) print(io, "There are no events.");
 }

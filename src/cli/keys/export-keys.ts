@@ -2,7 +2,7 @@ import { Command } from "commander";
 import { ConfigError, StateError } from "../../base/errors.ts";
 import { makeDocument } from "../../keys/keyset/document.ts";
 import { writeNewFile } from "../../library/node/generate.ts";
-import { privateJwkOf } from "../../rotation/manager/private-keys.ts";
+import { privateJwkOf } from "../../rotation/custody/private-half.ts";
 import { jweOf, keyUses, publishedKeys, recordOf, uriOf } from "../../rotation/rules/records.ts";
 import type { KeyRecord } from "../../rotation/store/store.ts";
 import { type Io, print } from "../io.ts";
@@ -31,7 +31,7 @@ Examples:
 
 async function exportKeys(io: Io, kid: string | undefined, flags: ExportFlags): Promise<void> {
   if (flags.private === true) return exportPrivate(io, kid, flags);
-  const records = await withKeys(io, flags, {}, ({ vault }) => recordsOf(vault.store));
+  const records = await withKeys(io, flags, {}, ({ custody }) => recordsOf(custody.store));
   const published = keyUses.flatMap((use) => publishedKeys(records, use));
   const value = kid === undefined ? { keys: published.map(publicJwkOf) } : publicJwkOf(recordOf(records, kid));
   const { text } = await makeDocument(value);
@@ -51,14 +51,14 @@ async function exportPrivate(io: Io, kid: string | undefined, flags: ExportFlags
       `nothing was written; with --yes, the private key is written to ${out} unencrypted, protected by its file mode only`,
     );
   }
-  await withKeys(io, flags, {}, async ({ vault }) => {
-    const record = recordOf(await recordsOf(vault.store), kid);
+  await withKeys(io, flags, {}, async ({ custody }) => {
+    const record = recordOf(await recordsOf(custody.store), kid);
     if (jweOf(record) === undefined) {
       const uri = uriOf(record);
       const why = uri === undefined ? `it is ${record.state}` : `it is in ${uri}`;
       throw new StateError("ERR_TRANSITION", `kid ${JSON.stringify(kid)} has no private key here: ${why}`);
     }
-    const privateJwk = await privateJwkOf(record, vault);
+    const privateJwk = await privateJwkOf(record, custody);
     await writeNewFile(out, `${JSON.stringify({ ...privateJwk, ...publicJwkOf(record) }, undefined, 2)}\n`);
   });
   print(io, `wrote ${out}`);

@@ -3,7 +3,8 @@ import { systemClock } from "../../base/clock.ts";
 import type { JwksdError } from "../../base/errors.ts";
 import type { Changed } from "../../rotation/manager/compare-and-set.ts";
 import { printable } from "../../base/printable.ts";
-import { type ReplicasAt, heardOf, lateText } from "../../service/admin/replicas.ts";
+import { type ReplicasAt, runningLeases, lateText } from "../../service/admin/replicas.ts";
+import { hasFollowed } from "../../rotation/rules/waits.ts";
 import type { Lease } from "../../rotation/store/store.ts";
 import { type Io, tell } from "../io.ts";
 import type { CommandKeys } from "./open-keys.ts";
@@ -26,7 +27,7 @@ export interface Followed {
  * @returns `undefined` where nobody waits, or where the store could not be asked
  */
 export async function follow(
-  { io, vault }: CommandKeys,
+  { io, custody }: CommandKeys,
   { revision, events }: Changed,
   waitSeconds: number,
 ): Promise<Followed | undefined> {
@@ -35,9 +36,9 @@ export async function follow(
   const show = progress(io);
   try {
     for (;;) {
-      const { now, revision: newest, leases: all } = await vault.store.load();
-      const leases = heardOf(all, now);
-      const late = leases.filter(({ publishes }) => publishes < revision);
+      const { now, revision: newest, leases: all } = await custody.store.load();
+      const leases = runningLeases(all, now);
+      const late = leases.filter((lease) => !hasFollowed(lease, revision, newest));
       const leftMs = end - performance.now();
       if (late.length === 0 || leftMs <= 0) {
         if (late.length > 0) io.exitCode = notFollowed;

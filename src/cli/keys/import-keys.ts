@@ -68,7 +68,7 @@ async function importKeys(io: Io, file: string | undefined, flags: ImportFlags):
     if (signer !== undefined) external = await openExternal(signers, signer, flags.kid);
   };
   await withKeys(io, flags, { create: true, dryRun: flags.dryRun === true, prepare }, async (open) => {
-    const before = await recordsOf(open.vault.store);
+    const before = await recordsOf(open.custody.store);
     if (isSet && before.length > 0) {
       throw new StateError(
         "ERR_TRANSITION",
@@ -77,7 +77,9 @@ async function importKeys(io: Io, file: string | undefined, flags: ImportFlags):
     }
     const found =
       external === undefined
-        ? await Promise.all(keys.map(({ kid, use, alg, privateJwk }) => wrapKey(use, alg, privateJwk, open.vault, kid)))
+        ? await Promise.all(
+            keys.map(({ kid, use, alg, privateJwk }) => wrapKey(use, alg, privateJwk, open.custody, kid)),
+          )
         : [external];
     const force = flags.force === true;
     const commands = importCommands(found, before, flags);

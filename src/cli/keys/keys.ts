@@ -3,10 +3,10 @@ import { systemClock } from "../../base/clock.ts";
 import { ConfigError, StateError, StoreError } from "../../base/errors.ts";
 import { clocksDiffer } from "../../rotation/manager/clocks.ts";
 import { type NewKey, applyCommand } from "../../rotation/rules/commands.ts";
-import { takenBy } from "../../rotation/custody/owner.ts";
+import { takenBy } from "../../rotation/custody/issuer-check.ts";
 import { activeKey, announcedKey, isLive, uriOf } from "../../rotation/rules/records.ts";
-import { rewrap } from "../../rotation/manager/rewrap.ts";
-import type { VaultOptions } from "../../rotation/custody/vault.ts";
+import { rewrap } from "../../rotation/custody/rewrap.ts";
+import type { CustodyOptions } from "../../rotation/custody/custody.ts";
 import { kidText } from "../../rotation/rules/format.ts";
 import type { RotationPolicy } from "../../rotation/rules/policy.ts";
 import type { KeyUse } from "../../rotation/store/store.ts";
@@ -108,11 +108,11 @@ Examples:
     )
     .action((kid: string, flags: ChangeFlags) =>
       withKeys(io, flags, {}, async (open) => {
-        const [force, asked] = [flags.force === true, systemClock.now()];
+        const force = flags.force === true;
         const { policy } = open.keyring;
-        await changeKeys(open, { flags, breaks: force }, (records, now) => {
+        await changeKeys(open, { flags, breaks: force }, (records, now, _key, seen) => {
           const change = applyCommand(records, { type, kid, force }, policy, now);
-          if (!force && clocksDiffer(now, asked, systemClock, policy.clockSkewSeconds * 1000)) throw uncertain(policy);
+          if (!force && clocksDiffer(seen, systemClock, policy.clockSkewSeconds * 1000)) throw uncertain(policy);
           return change;
         });
       }),
@@ -146,7 +146,7 @@ Examples:
     .action((kid: string, flags: RevokeFlags) => {
       const passesOverLost = flags.lostWrappingKey === true;
       return withKeys(io, flags, { accepts: lost(io, flags), passesOverLost }, async (open) => {
-        const records = await recordsOf(open.vault.store);
+        const records = await recordsOf(open.custody.store);
         const use = records.find((record) => record.kid === kid)?.use ?? "sig";
         const isNeeded = activeKey(records, use)?.kid === kid && announcedKey(records, use) === undefined;
         const newKey = isNeeded ? { use } : undefined;
@@ -180,16 +180,16 @@ Examples:
   $ jwksd keys rewrap --issuer https://login.example.com`,
     )
     .action((flags: ChangeFlags) =>
-      withKeys(io, flags, { ownerRule: takenBy, seals: true, accepts: vouching(io, flags) }, (open) =>
+      withKeys(io, flags, { issuerCheck: takenBy, seals: true, accepts: vouching(io, flags) }, (open) =>
         changeKeys(open, { flags, breaks: false }, (records, now) =>
-          rewrap(records, open.vault, now, "an operator moved it under the first wrapping key"),
+          rewrap(records, open.custody, now, "an operator moved it under the first wrapping key"),
         ),
       ),
     );
 }
 
 /** An operator who has looked can vouch for records that are not authentic. */
-function vouching(io: Io, flags: ChangeFlags): VaultOptions["accepts"] {
+function vouching(io: Io, flags: ChangeFlags): CustodyOptions["accepts"] {
   return once((problem, { records }) => {
     if (problem.code !== "ERR_STORE_NOT_AUTHENTIC") return false;
     const live = records.filter(isLive).map((record) => {
@@ -207,7 +207,7 @@ function vouching(io: Io, flags: ChangeFlags): VaultOptions["accepts"] {
 }
 
 /** Where the wrapping key is lost, nobody can verify what is in the store. */
-function lost(io: Io, flags: RevokeFlags): VaultOptions["accepts"] {
+function lost(io: Io, flags: RevokeFlags): CustodyOptions["accepts"] {
   return once((problem) => {
     if (problem.code !== "ERR_WRAPPING_KEY_MISSING") return false;
     if (flags.lostWrappingKey === true) {
@@ -220,7 +220,7 @@ function lost(io: Io, flags: RevokeFlags): VaultOptions["accepts"] {
 }
 
 /** Asks and tells once, however often the same is loaded. */
-function once(accepts: NonNullable<VaultOptions["accepts"]>): NonNullable<VaultOptions["accepts"]> {
+function once(accepts: NonNullable<CustodyOptions["accepts"]>): NonNullable<CustodyOptions["accepts"]> {
   let accepted: string | undefined;
   return (problem, snapshot) => {
     const text = JSON.stringify(snapshot);

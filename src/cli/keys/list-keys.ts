@@ -5,7 +5,7 @@ import { type PlanStep, plan } from "../../rotation/rules/plan.ts";
 import { isLive, isRotating, keyUses, stateSince, uriOf } from "../../rotation/rules/records.ts";
 import { kidText, relativeText, timeText } from "../../rotation/rules/format.ts";
 import { planVerbs } from "../../service/admin/plan-scale.ts";
-import { aligned, indented, terminalOf } from "../../service/admin/terminal.ts";
+import { aligned, indented, terminalOf } from "../terminal.ts";
 import type { KeyRecord } from "../../rotation/store/store.ts";
 import { publicRecord } from "./change-keys.ts";
 import { type Io, iso, print, printJson } from "../io.ts";

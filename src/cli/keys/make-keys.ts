@@ -28,14 +28,14 @@ export function addNewKeyFlags(command: Command): Command {
 
 /** A key in memory, with the alg that was asked for, else with that of the active one. */
 export function makeDraft(
-  { vault }: CommandKeys,
+  { custody }: CommandKeys,
   { use, alg }: { readonly use: KeyUse; readonly alg?: string | undefined },
   records: readonly KeyRecord[],
 ): Promise<NewKey> {
   if (alg !== undefined && (alg === "ES256") !== (use === "sig")) {
     throw new ConfigError("ERR_OPTION_INVALID", `--alg ${alg} is not for keys of use "${use}"`);
   }
-  return makeLocalKey(use, alg ?? nextAlg(records, use), vault);
+  return makeLocalKey(use, alg ?? nextAlg(records, use), custody);
 }
 
 /** The draft itself, or a new key in the HSM or key service in which the configuration has signing keys made. */

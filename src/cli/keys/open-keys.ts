@@ -4,8 +4,8 @@ import { ConfigError, type StoreError } from "../../base/errors.ts";
 import { type Keyring, type KeyringOptions, createKeyring } from "../../rotation/manager/keyring.ts";
 import type { RotationPolicy } from "../../rotation/rules/policy.ts";
 import { checkRecords } from "../../rotation/rules/records.ts";
-import { commandedBy } from "../../rotation/custody/owner.ts";
-import { type Vault, createVault } from "../../rotation/custody/vault.ts";
+import { commandedBy } from "../../rotation/custody/issuer-check.ts";
+import { type Custody, createCustody } from "../../rotation/custody/custody.ts";
 import { newWrappingKey, readWrappingKeys } from "../../rotation/custody/wrapping.ts";
 import { createCommandLog } from "../../service/config/log.ts";
 import {
@@ -33,7 +33,7 @@ export type Flags = Readonly<Record<string, unknown>>;
 export interface CommandKeys {
   readonly io: Io;
   readonly settings: Settings;
-  readonly vault: Vault;
+  readonly custody: Custody;
   readonly keyring: Keyring;
   readonly signers: Signers;
 }
@@ -95,9 +95,9 @@ export async function look(io: Io, flags: Flags) {
       problem = found;
       return true;
     };
-    const vault = createVault({ store, keys, ownerRule: commandedBy(ownerOf(settings)), accepts });
-    const found = await lookAt(vault.store);
-    const { isVerified, owner } = vault;
+    const custody = createCustody({ store, keys, issuerCheck: commandedBy(ownerOf(settings)), accepts });
+    const found = await lookAt(custody.store);
+    const { isVerified, owner } = custody;
     if (problem !== undefined) {
       tell(io, `what is shown is not verified: ${problem.message} [${problem.code}]`);
       io.exitCode = 1;
@@ -132,7 +132,7 @@ interface WithKeysOptions extends OpenOptions, Pick<KeyringOptions, "passesOverL
  * Runs with the store and the wrapping keys. With `create`, a store that is not there is made; with `dryRun` as well, in memory.
  * `prepare` runs before, so that a first command that it refuses leaves nothing behind.
  *
- * @throws see `openManaged`; loading throws besides what that of a vault throws
+ * @throws see `openManaged`; loading throws besides what that of a `Custody` throws
  */
 export async function withKeys<T>(
   io: Io,
@@ -146,17 +146,17 @@ export async function withKeys<T>(
   const path = storePath(settings);
   if (options.create === true && dryRun && path !== undefined && !(await exists(path))) {
     const keys = await readWrappingKeys([newWrappingKey()]);
-    const vault = createVault({ store: memoryStore(), keys, ownerRule: commandedBy(ownerOf(settings)) });
-    return run(vault, policyOf(settings));
+    const custody = createCustody({ store: memoryStore(), keys, issuerCheck: commandedBy(ownerOf(settings)) });
+    return run(custody, policyOf(settings));
   }
   const log = createCommandLog(settings.logLevel, settings.jsonLogs, io);
-  const { vault, policy } = await openManaged(settings, log, options);
-  return closing(vault.store, () => run(vault, policy));
+  const { custody, policy } = await openManaged(settings, log, options);
+  return closing(custody.store, () => run(custody, policy));
 
-  async function run(vault: Vault, policy: RotationPolicy): Promise<T> {
+  async function run(custody: Custody, policy: RotationPolicy): Promise<T> {
     const { signal } = new AbortController();
-    const keyring = createKeyring(vault, { ...signers, policy, clock: systemClock, signal, passesOverLost });
-    return action({ io, settings, vault, keyring, signers }).finally(() => keyring.close());
+    const keyring = createKeyring(custody, { ...signers, policy, clock: systemClock, signal, passesOverLost });
+    return action({ io, settings, custody, keyring, signers }).finally(() => keyring.close());
   }
 }
 

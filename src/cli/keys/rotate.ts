@@ -38,7 +38,7 @@ async function rotate(io: Io, flags: RotateFlags): Promise<void> {
   const { use, alg } = flags;
   const immediately = flags.now === true;
   await withKeys(io, flags, {}, async (open) => {
-    const isAnnounced = announcedKey(await recordsOf(open.vault.store), use) !== undefined;
+    const isAnnounced = announcedKey(await recordsOf(open.custody.store), use) !== undefined;
     // Where one is announced, that one is next.
     const newKey = immediately && isAnnounced ? undefined : { use, alg };
     await changeKeys(open, { flags, breaks: immediately, newKey }, (records, now, key) =>

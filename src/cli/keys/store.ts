@@ -1,11 +1,11 @@
 import { isDeepStrictEqual } from "node:util";
 import { Command } from "commander";
 import { ConfigError, StateError, StoreError } from "../../base/errors.ts";
-import { commandedBy } from "../../rotation/custody/owner.ts";
-import { createVault } from "../../rotation/custody/vault.ts";
+import { commandedBy } from "../../rotation/custody/issuer-check.ts";
+import { createCustody } from "../../rotation/custody/custody.ts";
 import type { WrappingKeys } from "../../rotation/custody/wrapping.ts";
-import { heardOf } from "../../service/admin/replicas.ts";
-import { isStanding, standingMs } from "../../rotation/rules/standing.ts";
+import { runningLeases } from "../../service/admin/replicas.ts";
+import { isPermanent, permanentMs } from "../../rotation/rules/permanent-lease.ts";
 import { createCommandLog } from "../../service/config/log.ts";
 import { openStore, ownerOf, wrappingKeysOf } from "../../service/config/open-store.ts";
 import type { Settings } from "../../service/config/setting-definitions.ts";
@@ -102,22 +102,22 @@ function storeIn(settings: Settings, flags: Flags, flag: "from" | "to"): Setting
  * @throws StoreError `ERR_STORE_CONFLICT`: one of them has changed in the meantime
  */
 async function copied(source: KeyStore, target: KeyStore, settings: Settings, keys: WrappingKeys) {
-  const ownerRule = commandedBy(ownerOf(settings));
-  const from = createVault({ store: source, keys, ownerRule });
+  const issuerCheck = commandedBy(ownerOf(settings));
+  const from = createCustody({ store: source, keys, issuerCheck });
   const { revision, records, seal, leases, now } = await from.store.load();
-  const replica = heardOf(leases, now).find((lease) => !isStanding(lease));
+  const replica = runningLeases(leases, now).find((lease) => !isPermanent(lease));
   if (replica !== undefined) refuse(`the replica ${replica.name} runs on the store to copy; stop it, and all others`);
   if (records.length === 0) refuse("the store to copy holds no keys");
   if (seal === undefined) refuse("the store to copy has no seal; run: jwksd keys rewrap");
   if ((await target.load()).revision > 0) refuse("the store to fill is in use already; nothing was written");
 
   const events = await eventsOf(source);
-  for (const lease of leases.filter(isStanding)) await addCopy(target, lease);
+  for (const lease of leases.filter(isPermanent)) await addCopy(target, lease);
   // The keys stay bound to whom they are.
-  const to = createVault({ store: target, keys, ownerRule: () => from.owner });
+  const to = createCustody({ store: target, keys, issuerCheck: () => from.owner });
   await to.store.commit(0, records, events);
 
-  const written = await createVault({ store: target, keys, ownerRule }).store.load();
+  const written = await createCustody({ store: target, keys, issuerCheck }).store.load();
   const isSame = isDeepStrictEqual([written.records, await eventsOf(target)], [records, events]);
   if (isSame && (await source.load()).revision === revision) return { records: records.length, events: events.length };
   throw new StoreError(
@@ -129,7 +129,7 @@ async function copied(source: KeyStore, target: KeyStore, settings: Settings, ke
 /** A copy that is served holds up the rotations of the new store, too, until it is published from there. */
 async function addCopy(target: KeyStore, { id, name }: Lease): Promise<void> {
   const isThere = (await target.load()).leases.some((lease) => lease.id === id);
-  if (!isThere) await target.join({ id, name }, standingMs);
+  if (!isThere) await target.join({ id, name }, permanentMs);
 }
 
 function refuse(rule: string): never {

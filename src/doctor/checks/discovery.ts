@@ -4,8 +4,9 @@ import { isPrivate, wellKnown } from "../exchange.ts";
 import { type Note, note } from "../finding.ts";
 import type { Key } from "../key.ts";
 import type { Exchange, Failure, Observations } from "../observations.ts";
-import { shown, urlText } from "../format.ts";
+import { beginning, shown, urlText } from "../format.ts";
 import { checkMediaType } from "./http.ts";
+import { checkPrivate } from "./private.ts";
 
 /** Failures in which a server answered, but not with a complete response. */
 const endless: ReadonlySet<Failure["kind"]> = new Set(["timeout", "too-large", "limit", "protocol"]);
@@ -17,10 +18,12 @@ export function checkDiscovery({ discovery, set, issuer }: Observations, keys: r
   if (failure !== undefined && endless.has(failure.kind)) return [note("DISCOVERY_STATUS", failure.detail)];
   if (status !== undefined && status !== 200) return [note("DISCOVERY_STATUS", `status ${status}`)];
   if (body === undefined) return [];
-  const { value, notes } = readJson(body, "discovery document");
-  if (!isObject(value)) return [...notes, note("DISCOVERY_NOT_JSON", "discovery document")];
+  const { text, value, notes } = readJson(body, "discovery document");
+  if (!isObject(value)) return [...notes, note("DISCOVERY_NOT_JSON", `it begins with ${beginning(text)}`)];
   return [
     ...notes,
+    ...checkPrivate(value, "discovery document"),
+    ...checkRequired(value),
     ...(discovery.status === undefined ? [] : checkMediaType(discovery, ["application/json"], "DISCOVERY_MEDIA_TYPE")),
     ...checkIssuer(value["issuer"], issuer, url),
     ...checkJwksUri(value["jwks_uri"], value["issuer"], set),
@@ -32,8 +35,30 @@ function checkIssuer(said: unknown, configured: string | undefined, url: string 
   if (typeof said !== "string" || said === "") return [note("DISCOVERY_ISSUER_MISSING", shown(said))];
   // The URL of the document does not say whether the issuer ends with a slash.
   const expected = configured ?? (url === undefined ? said : url.replace(wellKnown, ""));
-  if (said === expected || (configured === undefined && withoutSlash(said) === withoutSlash(expected))) return [];
-  return [note(issuerDifference(said, expected), `${shown(said)} instead of ${shown(expected)}`)];
+  const hasMore = URL.canParse(said) && /[?#]/.test(said) ? [note("DISCOVERY_ISSUER_QUERY", shown(said))] : [];
+  if (said === expected || (configured === undefined && withoutSlash(said) === withoutSlash(expected))) return hasMore;
+  return [...hasMore, note(issuerDifference(said, expected), `${shown(said)} instead of ${shown(expected)}`)];
+}
+
+/** Hosts of Microsoft Entra, whose URLs may stand for many tenants. */
+const entraHost =
+  /^(login\.microsoftonline\.(com|us)|login\.partner\.microsoftonline\.cn|sts\.windows\.net|.+\.(b2clogin|ciamlogin)\.com)$/;
+const isOfEntra = (text: string): boolean => URL.canParse(text) && entraHost.test(new URL(text).hostname);
+
+/** Members that an OpenID provider must have. A document without endpoints for logins is of an issuer of other tokens. */
+function checkRequired(document: Readonly<Record<string, unknown>>): Note[] {
+  const endpoints = ["authorization_endpoint", "token_endpoint", "userinfo_endpoint"];
+  if (!endpoints.some((name) => document[name] !== undefined)) return [];
+  const responses = document["response_types_supported"];
+  const isImplicit = Array.isArray(responses) && responses.every((type) => !String(type).split(" ").includes("code"));
+  const missing = [
+    "authorization_endpoint",
+    ...(isImplicit ? [] : ["token_endpoint"]),
+    "response_types_supported",
+    "subject_types_supported",
+    "id_token_signing_alg_values_supported",
+  ].filter((name) => document[name] === undefined);
+  return missing.length === 0 ? [] : [note("DISCOVERY_MEMBERS_MISSING", missing.join(", "))];
 }
 
 function issuerDifference(one: string, other: string) {
@@ -42,6 +67,8 @@ function issuerDifference(one: string, other: string) {
   if (a.toLowerCase() === b.toLowerCase()) return "DISCOVERY_ISSUER_CASE";
   if (!URL.canParse(a) || !URL.canParse(b)) return "DISCOVERY_ISSUER_OTHER";
   const [urlA, urlB] = [new URL(a), new URL(b)];
+  if (isOfEntra(a) && isOfEntra(b) && urlA.protocol === urlB.protocol) return "DISCOVERY_ISSUER_ENTRA";
+  if (urlA.search !== urlB.search || urlA.hash !== urlB.hash) return "DISCOVERY_ISSUER_OTHER";
   if (urlA.hostname !== urlB.hostname || withoutSlash(urlA.pathname) !== withoutSlash(urlB.pathname)) {
     return "DISCOVERY_ISSUER_OTHER";
   }
@@ -53,6 +80,8 @@ const withoutSlash = (text: string): string => text.replace(/\/$/, "");
 function checkJwksUri(uri: unknown, issuer: unknown, set: Exchange | undefined): Note[] {
   if (typeof uri !== "string" || !URL.canParse(uri)) return [note("DISCOVERY_JWKS_URI_MISSING", shown(uri))];
   const { protocol, hostname } = new URL(uri);
+  // No verifier reads keys from a file: or data: URL, whoever the issuer is.
+  if (protocol !== "https:" && protocol !== "http:") return [note("DISCOVERY_JWKS_URI_HTTP", shown(`${protocol}…`))];
   const issuerUrl = typeof issuer === "string" && URL.canParse(issuer) ? new URL(issuer) : undefined;
   // The keys of a private issuer may be private too.
   if (isPrivate(uri) && !(issuerUrl !== undefined && isPrivate(issuerUrl.href))) {
@@ -85,13 +114,14 @@ function checkAlgorithms(document: Readonly<Record<string, unknown>>, keys: read
   const said = document["id_token_signing_alg_values_supported"];
   if (!Array.isArray(said)) return [];
   const advertised = said.filter((alg): alg is string => typeof alg === "string");
-  const notes: Note[] = [];
+  const notes = advertised.includes("none") ? [note("DISCOVERY_ALG_NONE", "none")] : [];
   // Without an authorization endpoint, this is no OpenID provider, so RS256 is not required.
   if (document["authorization_endpoint"] !== undefined && !advertised.includes("RS256")) {
     notes.push(note("DISCOVERY_RS256_MISSING", advertised.slice(0, 8).map(shown).join(", ")));
   }
-  if (keys === undefined || keys.length === 0) return notes;
-  const signing = keys.filter(({ jwk }) => isForSignatures(jwk));
+  const signing = keys?.filter(({ jwk }) => isForSignatures(jwk)) ?? [];
+  // A set without them is a finding of its own.
+  if (signing.length === 0) return notes;
   for (const alg of new Set(advertised)) {
     // A key with an unfit alg is a finding of its own.
     const hasKey = signing.some(({ jwk }) => jwk["alg"] === alg || verifiesUnder(jwk).includes(alg));

@@ -1,4 +1,5 @@
 import { integer } from "../base64url.ts";
+import { pointProblem } from "../ed25519.ts";
 import { type Note, note } from "../finding.ts";
 import type { Key } from "../key.ts";
 import { counted, shown } from "../format.ts";
@@ -55,13 +56,18 @@ function isOn({ p, b }: Curve, x: bigint, y: bigint): boolean {
   return x < p && y < p && (y * y - (x * x * x - 3n * x + b)) % p === 0n;
 }
 
-/** Checks the curve and the size of an OKP key. */
+/** Checks the curve, the size and the point of an OKP key. */
 export function checkOkp({ jwk, name, values }: Key): Note[] {
   const { crv } = jwk;
   if (jwk["kty"] !== "OKP" || typeof crv !== "string") return [];
   const size = Object.hasOwn(okpBytes, crv) ? okpBytes[crv] : undefined;
   if (size === undefined) return [note("JWKS_OKP_CURVE", `${name} is on ${shown(crv)}`)];
-  const bytes = values["x"]?.bytes.length;
-  if (bytes === undefined || bytes === size) return [];
-  return [note("JWKS_OKP_LENGTH", `"x" of ${name} has ${counted(bytes, "byte")}, on ${crv} there are ${size}`)];
+  const x = values["x"]?.bytes;
+  if (x === undefined) return [];
+  if (x.length !== size) {
+    return [note("JWKS_OKP_LENGTH", `"x" of ${name} has ${counted(x.length, "byte")}, on ${crv} there are ${size}`)];
+  }
+  const problem = pointProblem(x);
+  if (problem === undefined) return [];
+  return [note(problem === "off-curve" ? "JWKS_OKP_OFF_CURVE" : "JWKS_OKP_SMALL_ORDER", name)];
 }

@@ -1,12 +1,14 @@
-import { lifetimeOf } from "../cache-control.ts";
-import { field, isLocal, sameBytes } from "../exchange.ts";
+import { field, isLocal, probeOrigin, sameBytes } from "../exchange.ts";
 import { type Note, note } from "../finding.ts";
 import type { Exchange, Observations, Probes } from "../observations.ts";
 import { counted, shown, urlText } from "../format.ts";
+import { checkCaching } from "./caching.ts";
 
 const maxBytes = 51_200;
 const slowMs = 250;
 const tooSlowMs = 500;
+/** Too Many Requests: it says nothing of what the request asked. */
+const tooMany = 429;
 
 /** Checks how the documents are served over HTTP. */
 export function checkHttp({ discovery, set, probes = {} }: Observations): Note[] {
@@ -32,6 +34,8 @@ function checkWay(exchange: Exchange | undefined): Note[] {
   }
   if (failure?.kind === "tls" && url !== undefined)
     notes.push(note("TLS_INVALID", `${urlText(url)}: ${failure.detail}`));
+  if (failure?.kind === "incomplete" && url !== undefined)
+    notes.push(note("HTTP_INCOMPLETE", `${urlText(url)}: ${failure.detail}`));
   return notes;
 }
 
@@ -55,7 +59,9 @@ function checkAgents(set: Exchange, { noAgent, browser }: Probes): Note[] {
   if (status === 200 && isTurnedAway(noAgent)) {
     return [note("HTTP_NO_USER_AGENT", `status ${noAgent?.status}`)];
   }
-  return status === undefined || status === 200 ? [] : [note("HTTP_STATUS", `status ${status}`)];
+  if (status === undefined || status === 200) return [];
+  const retry = field(set, "retry-after");
+  return [note("HTTP_STATUS", `status ${status}${retry === undefined ? "" : `, Retry-After: ${shown(retry)}`}`)];
 }
 
 /** Whether what a response says of its body is one of these types. */
@@ -73,79 +79,53 @@ function checkBody(set: Exchange): Note[] {
   const notes = checkMediaType(set, ["application/jwk-set+json", "application/json"], "HTTP_MEDIA_TYPE");
   const bytes = set.body?.length ?? 0;
   if (bytes > maxBytes) notes.push(note("HTTP_TOO_LARGE", counted(bytes, "byte")));
+  const encoding = field(set, "content-encoding") ?? "identity";
+  if (encoding !== "identity") notes.push(note("HTTP_GZIP_UNASKED", `Content-Encoding: ${shown(encoding)}`));
   if (field(set, "content-length") === undefined) notes.push(note("HTTP_CHUNKED", "no Content-Length"));
   if (field(set, "set-cookie") !== undefined) notes.push(note("HTTP_SET_COOKIE", "Set-Cookie"));
   return notes;
 }
 
-function checkCaching(set: Exchange, { again, revalidate, weak, foreign }: Probes): Note[] {
-  const notes: Note[] = [];
-  const { noStore, freshSeconds } = lifetimeOf(set);
-  const said = shown(field(set, "cache-control") ?? "");
-  const etag = field(set, "etag");
-  if (noStore) notes.push(note("HTTP_NO_STORE", `Cache-Control: ${said}`));
-  else if (freshSeconds === undefined) {
-    notes.push(
-      note("HTTP_NO_LIFETIME", said === '""' ? "neither Cache-Control nor Expires" : `Cache-Control: ${said}`),
-    );
-  } else if (etag === undefined && field(set, "last-modified") === undefined) {
-    notes.push(note("HTTP_NO_VALIDATOR", `Cache-Control: ${said}`));
-  }
-  if (etag === undefined) return notes;
-
-  if (etag.startsWith("W/")) notes.push(note("HTTP_ETAG_WEAK", shown(etag)));
-  const nextTag = again === undefined ? undefined : field(again, "etag");
-  if (nextTag !== undefined && nextTag !== etag && sameBytes(again?.body, set.body)) {
-    notes.push(note("HTTP_ETAG_CHANGES", `${shown(etag)}, then ${shown(nextTag)}`));
-  } else if (revalidate?.status === 200 && field(revalidate, "etag") === etag) {
-    notes.push(note("HTTP_NO_304", `status 200 for If-None-Match: ${shown(etag)}`));
-  }
-  if (revalidate?.status === 304) notes.push(...check304(set, revalidate));
-  if (foreign?.status === 304) notes.push(note("HTTP_304_FOREIGN", "status 304 for an ETag that was made up"));
-  for (const [tag, probe] of Object.entries({ "the ETag": revalidate, "a weak ETag": weak, "another ETag": foreign })) {
-    const status = probe?.status ?? 200;
-    // 429 and 503 are temporary.
-    if ([200, 304, 429, 503].includes(status)) continue;
-    notes.push(note("HTTP_CONDITIONAL_STATUS", `status ${status} for If-None-Match with ${tag}`));
-  }
-  return notes;
-}
-
-function check304(set: Exchange, revalidate: Exchange): Note[] {
-  const lacking = ["cache-control", "etag", "expires", "vary"].filter(
-    (name) => field(set, name) !== undefined && field(revalidate, name) === undefined,
-  );
-  const other = field(revalidate, "etag");
-  const notes = lacking.length === 0 ? [] : [note("HTTP_304_HEADERS", `no ${lacking.join(", no ")}`)];
-  if (other === undefined || other === field(set, "etag")) return notes;
-  return [...notes, note("HTTP_304_HEADERS", `ETag ${shown(other)} instead of ${shown(field(set, "etag"))}`)];
-}
-
 function checkProbes(set: Exchange, probes: Probes): Note[] {
   const notes: Note[] = [];
   const { head, json, origin, gzip, ipv4, ipv6 } = probes;
-  if (head !== undefined && head.failure?.kind !== "limit" && !isSameHead(set, head)) {
+  const limited = Object.values(probes).filter(({ status }) => status === tooMany).length;
+  if (limited > 0) {
+    notes.push(note("HTTP_RATE_LIMIT", `${limited} of the ${Object.keys(probes).length + 1} requests of one look`));
+  }
+  const isAnswered = head !== undefined && head.failure?.kind !== "limit" && head.status !== tooMany;
+  if (isAnswered && !isSameHead(set, head)) {
     const fields = head.status === 200 ? "200 with other header fields" : (head.status ?? head.failure?.detail);
     notes.push(note("HTTP_HEAD", `status ${fields}`));
   }
   const { status: jsonStatus = 200 } = json ?? {};
-  if (jsonStatus >= 400 && jsonStatus < 500 && jsonStatus !== 429)
+  if (jsonStatus >= 400 && jsonStatus < 500 && jsonStatus !== tooMany)
     notes.push(note("HTTP_NOT_ACCEPTABLE", `status ${jsonStatus}`));
-  if (origin?.status === 200 && field(origin, "access-control-allow-origin") === undefined) {
-    notes.push(note("HTTP_NO_CORS", "no Access-Control-Allow-Origin"));
-  }
+  if (origin?.status === 200) notes.push(...checkCors(origin));
   if (gzip !== undefined && (field(gzip, "content-encoding") ?? "identity") !== "identity") {
     const varies = (field(gzip, "vary") ?? "").toLowerCase();
     if (!/(^|[\s,])(accept-encoding|\*)($|[\s,])/.test(varies)) {
       notes.push(note("HTTP_COMPRESSED_NO_VARY", `Content-Encoding: ${shown(field(gzip, "content-encoding"))}`));
     }
   }
-  if (ipv4?.body !== undefined && ipv6?.body !== undefined && !isSameSet(ipv4.body, ipv6.body)) {
-    notes.push(note("HTTP_ADDRESSES_DIFFER", "the bodies differ"));
-  } else if (ipv4?.status !== ipv6?.status && ipv4?.status !== undefined && ipv6?.status !== undefined) {
-    notes.push(note("HTTP_ADDRESSES_DIFFER", `status ${ipv4.status} over IPv4, ${ipv6.status} over IPv6`));
-  }
+  if (ipv4 !== undefined && ipv6 !== undefined) notes.push(...checkFamilies(ipv4, ipv6));
   return [...notes, ...checkSpeed([set, ...Object.values(probes)])];
+}
+
+function checkFamilies(ipv4: Exchange, ipv6: Exchange): Note[] {
+  if ([ipv4, ipv6].some(({ status }) => status === undefined || status === tooMany)) return [];
+  if (ipv4.body !== undefined && ipv6.body !== undefined && !isSameSet(ipv4.body, ipv6.body)) {
+    return [note("HTTP_ADDRESSES_DIFFER", "the bodies differ")];
+  }
+  if (ipv4.status === ipv6.status) return [];
+  return [note("HTTP_ADDRESSES_DIFFER", `status ${ipv4.status} over IPv4, ${ipv6.status} over IPv6`)];
+}
+
+function checkCors(answer: Exchange): Note[] {
+  const allowed = field(answer, "access-control-allow-origin");
+  if (allowed === undefined) return [note("HTTP_NO_CORS", "no Access-Control-Allow-Origin")];
+  if (allowed === "*" || allowed === probeOrigin) return [];
+  return [note("HTTP_CORS_ONE_ORIGIN", `Access-Control-Allow-Origin: ${shown(allowed)}`)];
 }
 
 const isSameHead = (set: Exchange, head: Exchange): boolean =>

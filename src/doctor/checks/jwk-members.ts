@@ -1,10 +1,14 @@
-import { encryptionAlgorithms, isForEncryption, signatureAlgorithms } from "../algorithms.ts";
+import {
+  encryptionAlgorithms,
+  isForEncryption,
+  isForSignatures,
+  signatureAlgorithms,
+  spiffeUses,
+} from "../algorithms.ts";
 import { type Note, note } from "../finding.ts";
-import { type Key, requiredOf } from "../key.ts";
-import { shown } from "../format.ts";
-
-/** @see RFC 7518 sections 6.2.2, 6.3.2 and 6.4, RFC 8037 section 2, RFC 9964 section 3 */
-const privateMembers = ["d", "p", "q", "dp", "dq", "qi", "oth", "k", "priv"];
+import { type Key, isTooLong, requiredOf } from "../key.ts";
+import { counted, shown } from "../format.ts";
+import { privateMembers } from "./private.ts";
 
 const operationsFor = {
   sig: ["sign", "verify"],
@@ -15,11 +19,18 @@ const privateOperations = new Set(["sign", "decrypt", "unwrapKey"]);
 /** Checks the members of a key that do not depend on its type. */
 export function checkMembers(key: Key): Note[] {
   const { jwk, name } = key;
-  if (jwk["kty"] === "oct") return [note("JWKS_OCT", withThumbprint(key))];
-  return [...checkPrivate(key), ...checkRequired(key), ...checkAlg(key), ...checkPurpose(jwk, name)];
+  if (jwk["kty"] === "oct") {
+    // Without it, no secret is there.
+    return [
+      jwk["k"] === undefined
+        ? note("JWKS_MEMBER_MISSING", `${name} has no "k"`)
+        : note("JWKS_OCT", withThumbprint(key)),
+    ];
+  }
+  return [...checkPrivateMembers(key), ...checkRequired(key), ...checkAlg(key), ...checkUse(jwk, name)];
 }
 
-function checkPrivate(key: Key): Note[] {
+function checkPrivateMembers(key: Key): Note[] {
   const found = privateMembers.filter((member) => key.jwk[member] !== undefined);
   return found.length === 0 ? [] : [note("JWKS_PRIVATE_MEMBERS", `${withThumbprint(key)} has ${found.join(", ")}`)];
 }
@@ -41,6 +52,8 @@ function checkRequired({ jwk, name, values }: Key): Note[] {
     if (value === undefined) notes.push(note("JWKS_MEMBER_MISSING", `${name} has no "${member}"`));
     else if (typeof value !== "string") notes.push(note("JWKS_MEMBER_MISSING", `"${member}" of ${name} is no string`));
     else if (value === "") notes.push(note("JWKS_MEMBER_MISSING", `"${member}" of ${name} is empty`));
+    else if (isTooLong(value))
+      notes.push(note("JWKS_MEMBER_TOO_LONG", `"${member}" of ${name} has ${counted(value.length, "character")}`));
     else if (problem !== undefined) notes.push(note(problem, `"${member}" of ${name}`));
   }
   return notes;
@@ -51,7 +64,7 @@ function checkAlg({ jwk, name }: Key): Note[] {
   const [signatures, encryptions] = [signatureAlgorithms(jwk), encryptionAlgorithms(jwk)];
   // An unknown type is a finding of its own.
   if (signatures.length + encryptions.length === 0) return [];
-  if (alg === undefined) return use === "enc" || signatures.length === 0 ? [] : [note("JWKS_ALG_MISSING", name)];
+  if (alg === undefined) return isForSignatures(jwk) ? [note("JWKS_ALG_MISSING", name)] : [];
   if (typeof alg !== "string" || ![...signatures, ...encryptions].includes(alg)) {
     return [note("JWKS_ALG_MISMATCH", `${name} has alg ${shown(alg)}`)];
   }
@@ -59,9 +72,18 @@ function checkAlg({ jwk, name }: Key): Note[] {
   return isContradicted ? [note("JWKS_USE_ALG_CONTRADICT", `${name} has use ${shown(use)} and alg ${shown(alg)}`)] : [];
 }
 
-function checkPurpose(jwk: Key["jwk"], name: string): Note[] {
-  const { use, key_ops: operations } = jwk;
+function checkUse(jwk: Key["jwk"], name: string): Note[] {
+  const { use } = jwk;
   const notes = isEncryptionKey(jwk) ? [note("JWKS_ENCRYPTION_KEY", name)] : [];
+  if (use !== undefined && use !== "sig" && use !== "enc" && !spiffeUses.includes(use)) {
+    notes.push(note("JWKS_USE_UNKNOWN", `${name} has use ${shown(use)}`));
+  }
+  return [...notes, ...checkOperations(jwk, name)];
+}
+
+function checkOperations(jwk: Key["jwk"], name: string): Note[] {
+  const { use, key_ops: operations } = jwk;
+  const notes: Note[] = [];
   if (operations === undefined) return notes;
   if (!isListOfStrings(operations)) return [...notes, note("JWKS_KEY_OPS_TYPE", name)];
   const other = use === "sig" ? operationsFor.enc : use === "enc" ? operationsFor.sig : [];
@@ -71,8 +93,19 @@ function checkPurpose(jwk: Key["jwk"], name: string): Note[] {
   } else if (!privateMembers.some((member) => jwk[member] !== undefined)) {
     const found = operations.filter((operation) => privateOperations.has(operation));
     if (found.length > 0) notes.push(note("JWKS_KEY_OPS_PRIVATE", `${name} has key_ops ${found.join(", ")}`));
+    else if (!operations.includes("verify") && isMeantToVerify(jwk, operations)) {
+      const said = operations.length === 0 ? "[]" : operations.map(shown).join(", ");
+      notes.push(note("JWKS_KEY_OPS_NO_VERIFY", `${name} has key_ops ${said}`));
+    }
   }
   return notes;
+}
+
+/** A key is meant to verify by its `use` or `alg`; without both, unless its operations are those of encryption. */
+function isMeantToVerify(jwk: Key["jwk"], operations: readonly string[]): boolean {
+  if (isForEncryption(jwk) || signatureAlgorithms(jwk).length === 0) return false;
+  const isEncryption = operations.length > 0 && operations.every((operation) => operationsFor.enc.includes(operation));
+  return jwk["use"] === "sig" || jwk["alg"] !== undefined || !isEncryption;
 }
 
 /** Whether a key is a correct encryption key, which some older verifiers cannot handle. */

@@ -1,25 +1,50 @@
 import { integer } from "../base64url.ts";
 import { type Note, note } from "../finding.ts";
-import { bitLength, gcd, hasCloseFactors, hasRocaFingerprint, sharedFactors, smallFactor } from "../integers.ts";
+import { bitLength, hasCloseFactors, hasRocaFingerprint, smallFactor } from "../integers.ts";
 import type { Key } from "../key.ts";
+import { checkPattern } from "./rsa-pattern.ts";
+import { checkPolynomial } from "./rsa-polynomial.ts";
+import { checkPrime } from "./rsa-prime.ts";
+import { checkPrivateExponent } from "./rsa-private-exponent.ts";
 
 const leastBits = 2048;
 /** Larger moduli are not factored: that would take too long. */
-const mostBits = 8192;
+export const mostBits = 8192;
+/** Smaller moduli are no keys, and pass each fingerprint. */
+const keyBits = 256;
 const mostExponentBits = 32;
 const fermatRounds = 100;
-const leastSharedPrime = 2n ** 64n;
-const maxPartners = 10;
+/** The search for a prime takes 0.1 s for 4096 bits, so it is made for a few keys, and not for larger ones. */
+const mostPrimalityTests = 32;
+const mostPrimalityBits = 4096;
 
-/** Checks one RSA key. */
-export function checkRsa({ jwk, name, values }: Key): Note[] {
+/** Checks each RSA key. */
+export function checkRsaKeys(keys: readonly Key[]): Note[] {
+  const rsa = keys.filter(({ jwk }) => jwk["kty"] === "RSA");
+  return rsa.flatMap((key, index) => checkRsa(key, index < mostPrimalityTests));
+}
+
+function checkRsa({ name, values }: Key, isTestedForPrimality: boolean): Note[] {
   const [n, e] = [values["n"]?.bytes, values["e"]?.bytes];
-  if (jwk["kty"] !== "RSA" || n === undefined || e === undefined) return [];
+  if (n === undefined || e === undefined) return [];
+  // A number of a cut text is another number.
+  if (Object.values(values).some(({ problem }) => problem === "JWKS_BASE64URL_LENGTH")) return [];
   const notes: Note[] = [];
   for (const [member, bytes] of Object.entries({ n, e })) {
     if (bytes[0] === 0) notes.push(note("JWKS_RSA_LEADING_ZERO", `"${member}" of ${name}`));
   }
-  return [...notes, ...checkExponent(integer(e), name), ...checkModulus(integer(n), name)];
+  const [modulus, exponent] = [integer(n), integer(e)];
+  const bits = bitLength(modulus);
+  const size = `${name} has ${bits} bits`;
+  const odd = checkExponent(exponent, name);
+  if (bits > mostBits) return [...notes, ...odd, note("JWKS_RSA_LARGE", size)];
+  if (bits < leastBits) notes.push(note("JWKS_RSA_SHORT", size));
+  if (bits < keyBits) return [...notes, ...odd];
+  const isTested = isTestedForPrimality && bits <= mostPrimalityBits;
+  const weak = firstOf(factorings(modulus, exponent, n, name, isTested));
+  // A small private exponent makes a large public one.
+  const isExplained = weak.some(({ code }) => code === "JWKS_RSA_SMALL_PRIVATE_EXPONENT");
+  return [...notes, ...(isExplained ? [] : odd), ...weak];
 }
 
 function checkExponent(e: bigint, name: string): Note[] {
@@ -28,37 +53,20 @@ function checkExponent(e: bigint, name: string): Note[] {
   return bits > mostExponentBits ? [note("JWKS_RSA_EXPONENT_LARGE", `${name} has one of ${bits} bits`)] : [];
 }
 
-function checkModulus(n: bigint, name: string): Note[] {
-  const bits = bitLength(n);
-  const size = `${name} has ${bits} bits`;
-  if (bits > mostBits) return [note("JWKS_RSA_LARGE", size)];
-  const notes = bits < leastBits ? [note("JWKS_RSA_SHORT", size)] : [];
+/** Ways to the factors, the cheap ones first. */
+function* factorings(n: bigint, e: bigint, bytes: Uint8Array, name: string, isTestedForPrimality: boolean) {
   const factor = smallFactor(n);
-  if (factor !== undefined) notes.push(note("JWKS_RSA_SMALL_FACTOR", `${name} is divisible by ${factor}`));
-  else if (hasRocaFingerprint(n)) notes.push(note("JWKS_RSA_ROCA", name));
-  else if (hasCloseFactors(n, fermatRounds)) notes.push(note("JWKS_RSA_CLOSE_PRIMES", name));
-  return notes;
+  yield factor === undefined ? [] : [note("JWKS_RSA_SMALL_FACTOR", `${name} is divisible by ${factor}`)];
+  yield hasRocaFingerprint(n) ? [note("JWKS_RSA_ROCA", name)] : [];
+  yield checkPolynomial(n, name);
+  yield checkPattern(bytes, name);
+  yield hasCloseFactors(n, fermatRounds) ? [note("JWKS_RSA_CLOSE_PRIMES", name)] : [];
+  yield checkPrivateExponent(n, e, name);
+  yield isTestedForPrimality ? checkPrime(n, name) : [];
 }
 
-/** Finds RSA keys that share a prime. */
-export function checkSharedPrimes(keys: readonly Key[]): Note[] {
-  const names = new Map<bigint, string>();
-  for (const { jwk, name, values } of keys) {
-    const bytes = values["n"]?.bytes;
-    if (jwk["kty"] !== "RSA" || bytes === undefined || bytes.length * 8 > mostBits) continue;
-    const n = integer(bytes);
-    if (n > 1n) names.set(n, names.get(n) ?? name);
-  }
-  const moduli = [...names.keys()];
-  const shared = sharedFactors(moduli);
-  // A small shared factor is reported by checkModulus.
-  const sharing = moduli.filter((_, index) => (shared[index] ?? 1n) > leastSharedPrime);
-  return sharing.map((n, index) => {
-    // Searching a partner for each key would take too long.
-    const other = index < maxPartners ? sharing.find((candidate) => areRelated(candidate, n)) : undefined;
-    const partner = other === undefined ? "another key" : names.get(other);
-    return note("JWKS_RSA_SHARED_PRIME", `${names.get(n)} and ${partner}`);
-  });
+/** One weakness is enough: what shows a second one often is the first. */
+function firstOf(results: Iterable<Note[]>): Note[] {
+  for (const notes of results) if (notes.length > 0) return notes;
+  return [];
 }
-
-const areRelated = (one: bigint, other: bigint): boolean => one !== other && gcd(one, other) > leastSharedPrime;

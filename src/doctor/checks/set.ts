@@ -1,4 +1,4 @@
-import { isForSignatures } from "../algorithms.ts";
+import { isForEncryption, isForSignatures } from "../algorithms.ts";
 import { type Note, note } from "../finding.ts";
 import type { Key } from "../key.ts";
 import { counted } from "../format.ts";
@@ -10,15 +10,45 @@ const manyKeys = 100;
 export function checkSet(keys: readonly Key[], count: number, at: number): Note[] {
   const looked = keys.length < count ? `, of which ${keys.length.toLocaleString("en")} were looked at` : "";
   const many = count > manyKeys ? [note("JWKS_KEYS_MANY", `${counted(count, "key")}${looked}`)] : [];
-  return [...many, ...checkKids(keys), ...checkTwins(keys), ...checkAge(keys, at)];
+  return [...many, ...checkKids(keys), ...checkConfusable(keys), ...checkTwins(keys), ...checkAge(keys, at)];
+}
+
+/** Finds a set by which nothing can be verified. @param count of entries, which may be no keys */
+export function checkPurpose(keys: readonly Key[], count: number): Note[] {
+  const isOfUse = keys.some(({ jwk, thumbprint }) => {
+    const { use } = jwk;
+    if (use === "x509-svid") return true;
+    return (
+      isForSignatures(jwk) && thumbprint !== undefined && (use === undefined || use === "sig" || use === "jwt-svid")
+    );
+  });
+  if (count === 0 || isOfUse) return [];
+  const encrypting = keys.filter(({ jwk }) => isForEncryption(jwk)).length;
+  return [note("JWKS_NO_SIGNING_KEY", `${counted(count, "key")}, of which ${encrypting} for encryption`)];
 }
 
 function checkKids(keys: readonly Key[]): Note[] {
   return keys.flatMap(({ jwk, name }) => {
-    const { kid } = jwk;
+    const { kid, use } = jwk;
     if (kid !== undefined && typeof kid !== "string") return [note("JWKS_KID_TYPE", name)];
-    return (kid === undefined || kid === "") && keys.length > 1 ? [note("JWKS_KID_MISSING", name)] : [];
+    if (kid !== undefined && kid !== "") return [];
+    // A bundle of SPIFFE has authorities of certificates, which no kid names; each key of its tokens has one.
+    const isNeeded = use === "jwt-svid" || (keys.length > 1 && use !== "x509-svid");
+    return isNeeded ? [note("JWKS_KID_MISSING", name)] : [];
   });
+}
+
+/** Kids that a reader, or software that trims, folds or normalizes, takes for the same. */
+function checkConfusable(keys: readonly Key[]): Note[] {
+  const byForm = Map.groupBy(
+    keys.filter(({ jwk }) => typeof jwk["kid"] === "string" && jwk["kid"] !== ""),
+    ({ jwk }) => (jwk["kid"] as string).normalize("NFKC").replaceAll(/\s/g, "").toLowerCase(),
+  );
+  return [...byForm.values()].flatMap(([first, ...others]) =>
+    others
+      .filter(({ jwk }) => jwk["kid"] !== first?.jwk["kid"])
+      .map(({ name }) => note("JWKS_KID_CONFUSABLE", `${first?.name} and ${name}`)),
+  );
 }
 
 function checkTwins(keys: readonly Key[]): Note[] {

@@ -1,35 +1,79 @@
+import { decode } from "../base64url.ts";
 import { type Note, note } from "../finding.ts";
+import { urlText } from "../format.ts";
 import { type Key, decodeKey } from "../key.ts";
 import type { CertificateFacts, Observations } from "../observations.ts";
 
-/** Checks the certificates in `x5c`, and their digests. */
+/** Checks the certificates in `x5c`, their digests, and `x5u`. */
 export async function checkX5c(key: Key, { at, certificates = {} }: Observations): Promise<Note[]> {
-  const { jwk, name, thumbprint } = key;
-  const { x5c } = jwk;
-  if (x5c === undefined) return [];
+  const { jwk, name } = key;
+  const { x5c, x5u } = jwk;
+  const first = Array.isArray(x5c) && typeof x5c[0] === "string" ? certificates[x5c[0]] : undefined;
+  const notes = checkDigests(key, first ?? undefined);
+  if (typeof x5u === "string" && !/^https:/i.test(x5u)) notes.push(note("JWKS_X5U_HTTP", `${name}: ${urlText(x5u)}`));
+  return x5c === undefined ? notes : [...notes, ...(await checkChain(key, x5c, at, certificates))];
+}
+
+async function checkChain(
+  { jwk, name, thumbprint }: Key,
+  x5c: unknown,
+  at: number,
+  certificates: NonNullable<Observations["certificates"]>,
+): Promise<Note[]> {
   if (!Array.isArray(x5c) || x5c.length === 0 || !x5c.every(isBase64)) return [note("JWKS_X5C_FORMAT", name)];
   const texts = x5c as readonly string[];
   const known = texts.filter((text) => Object.hasOwn(certificates, text)).map((text) => certificates[text] ?? null);
   if (known.includes(null)) return [note("JWKS_X5C_FORMAT", `${name}: a certificate cannot be read`)];
-
-  const notes = (known as CertificateFacts[]).flatMap(({ notBefore, notAfter }, index) => {
+  const chain = known as CertificateFacts[];
+  const notes = chain.flatMap(({ notBefore, notAfter }, index) => {
     const which = `certificate ${index + 1} of ${name}`;
     if (at > notAfter) return [note("JWKS_X5C_EXPIRED", `${which} ended on ${day(notAfter)}`)];
     return at < notBefore ? [note("JWKS_X5C_EXPIRED", `${which} begins on ${day(notBefore)}`)] : [];
   });
-  const first = certificates[texts[0] as string];
-  if (first === undefined || first === null) return notes;
+  const [first] = chain;
+  if (first === undefined) return notes;
   const certified = first.jwk === undefined ? undefined : await decodeKey(first.jwk, 0);
-  if (thumbprint !== undefined && certified?.thumbprint !== thumbprint) notes.push(note("JWKS_X5C_MISMATCH", name));
-  for (const [member, digest] of [
-    ["x5t", first.sha1],
-    ["x5t#S256", first.sha256],
-  ] as const) {
-    if (jwk[member] !== undefined && jwk[member] !== digest) {
-      notes.push(note("JWKS_X5T_MISMATCH", `"${member}" of ${name}`));
-    }
+  // Its authorities are listed one after the other, and do not sign each other.
+  const isChain = jwk["use"] !== "x509-svid";
+  if (isChain && thumbprint !== undefined && certified?.thumbprint !== thumbprint) {
+    return [...notes, note("JWKS_X5C_MISMATCH", name)];
   }
-  return notes;
+  return isChain ? [...notes, ...checkOrder(chain, name)] : notes;
+}
+
+/** Each certificate is signed by the next one. @see RFC 7517 section 4.7 */
+function checkOrder(chain: readonly CertificateFacts[], name: string): Note[] {
+  return chain.slice(0, -1).flatMap(({ signers }, index) => {
+    const next = chain[index + 1]?.sha256 ?? "";
+    if (signers === undefined || signers.includes(next)) return [];
+    const signer = chain.findIndex(({ sha256 }, other) => other !== index && signers.includes(sha256));
+    const by = signer === -1 ? "" : `, but by certificate ${signer + 1}`;
+    return [note("JWKS_X5C_CHAIN", `certificate ${index + 1} of ${name} is not signed by the next one${by}`)];
+  });
+}
+
+function checkDigests({ jwk, name }: Key, first: CertificateFacts | undefined): Note[] {
+  return digests.flatMap(({ member, bytes, of }) => {
+    const value = jwk[member];
+    if (value === undefined) return [];
+    const where = `"${member}" of ${name}`;
+    const text = typeof value === "string" ? value : "";
+    if (hexOf(text, bytes) !== undefined) return [note("JWKS_X5T_HEX", where)];
+    const decoded = decode(text);
+    if (decoded.bytes.length !== bytes || decoded.problem !== undefined) return [note("JWKS_X5T_SIZE", where)];
+    return first !== undefined && text !== of(first) ? [note("JWKS_X5T_MISMATCH", where)] : [];
+  });
+}
+
+const digests = [
+  { member: "x5t", bytes: 20, of: ({ sha1 }: CertificateFacts) => sha1 },
+  { member: "x5t#S256", bytes: 32, of: ({ sha256 }: CertificateFacts) => sha256 },
+] as const;
+
+/** The hex digits of a digest, plain or encoded once more. */
+function hexOf(text: string, bytes: number): string | undefined {
+  const inner = String.fromCharCode(...decode(text.slice(0, 200)).bytes);
+  return [text, inner].find((form) => form.length === bytes * 2 && /^[\da-f]+$/i.test(form));
 }
 
 const isBase64 = (text: unknown): boolean =>

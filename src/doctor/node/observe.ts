@@ -1,6 +1,6 @@
 import { FetchError } from "../../base/errors.ts";
 import { isObject, readJson } from "../document.ts";
-import { field, setResponse, wellKnown } from "../exchange.ts";
+import { field, probeOrigin, sameBytes, setResponse, wellKnown } from "../exchange.ts";
 import type { Exchange, Observations, Probes } from "../observations.ts";
 import { urlText } from "../format.ts";
 import { readCertificates } from "./certificates.ts";
@@ -58,17 +58,34 @@ export function observeBody(body: Uint8Array, at: number): Observations {
   return { at, set: { body }, certificates: readCertificates(value) };
 }
 
-/** Finds out whether a URL is an issuer, a discovery document or a JWK Set. */
-async function find(target: string, request: Requester): Promise<Pick<Observations, "issuer" | "discovery" | "set">> {
+type Found = Pick<Observations, "issuer" | "discovery" | "set">;
+
+/** Finds out whether a URL is an issuer, a discovery document or a JWK Set: what it answers counts before what is found beneath it. */
+async function find(target: string, request: Requester): Promise<Found> {
   if (wellKnown.test(target)) return { discovery: reached(await request(target)) };
+  const isBare = ["", "/"].includes(new URL(target).pathname);
+  // A bare issuer often answers with a web page.
+  let direct = isBare ? undefined : reached(await request(target));
+  const found = direct && documentAt(direct);
+  if (found !== undefined) return found;
   const discovery = reached(await request(wellKnownUrl(target)));
   if (isMetadata(jsonIn(discovery))) return { issuer: target, discovery };
-  const direct = reached(await request(target));
-  if (isMetadata(jsonIn(direct))) return { discovery: direct };
-  // An issuer without a discovery document often answers its bare URL with a web page.
-  const isIssuer = ["", "/"].includes(new URL(target).pathname);
-  if (!isIssuer || memberOf(jsonIn(direct), "keys") !== undefined) return { set: direct };
-  return { issuer: target, discovery };
+  direct ??= reached(await request(target));
+  return documentAt(direct) ?? (isSetUrl(target, direct) ? { set: direct } : { issuer: target, discovery });
+}
+
+function documentAt(exchange: Exchange): Found | undefined {
+  const value = jsonIn(exchange);
+  if (memberOf(value, "keys") !== undefined) return { set: exchange };
+  return isMetadata(value) ? { discovery: exchange } : undefined;
+}
+
+/** Whether a URL that answers with neither document is that of a JWK Set, by its name or its answer. */
+function isSetUrl(target: string, { status, headers }: Exchange): boolean {
+  const last = new URL(target).pathname.split("/").at(-1) ?? "";
+  if (/jwk|keys|certs|\.json$/i.test(last)) return true;
+  const isPage = /^\s*text\/html/i.test(field({ headers: headers ?? [] }, "content-type") ?? "");
+  return last !== "" && status === 200 && !isPage;
 }
 
 function wellKnownUrl(issuer: string): string {
@@ -110,7 +127,11 @@ function jwksUriOf(discovery: Exchange | undefined): string | undefined {
 /** Requests the set in the ways of verifiers, caches and browsers. */
 async function probe(set: Exchange, request: Requester, limits: RequestLimits): Promise<Probes> {
   const { url = "", status, body } = set;
-  const ask = (headers: Readonly<Record<string, string | undefined>>) => request(url, { headers });
+  const ask = async (headers: Readonly<Record<string, string | undefined>>): Promise<Exchange> => {
+    const answer = await request(url, { headers });
+    // Twelve copies of a large body would be kept.
+    return body !== undefined && sameBytes(answer.body, body) ? { ...answer, body } : answer;
+  };
   const browser = { "user-agent": browserAgent };
   if (status === 401 || status === 403) return { browser: await ask(browser) };
   if (status !== 200 || body === undefined) return {};
@@ -128,7 +149,7 @@ async function probe(set: Exchange, request: Requester, limits: RequestLimits): 
     head: await request(url, { method: "HEAD" }),
     ...validators,
     json: await ask({ accept: "application/json" }),
-    origin: await ask({ origin: "https://relying-party.example" }),
+    origin: await ask({ origin: probeOrigin }),
     noAgent: await ask({ "user-agent": undefined }),
     gzip: await ask({ "accept-encoding": "gzip" }),
     ...(await overBothFamilies(url, request, limits)),

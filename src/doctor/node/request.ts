@@ -1,14 +1,16 @@
 import type { IncomingMessage } from "node:http";
 import { request as requestHttps } from "node:https";
 import { lookup } from "node:dns/promises";
+import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import { brotliDecompressSync, gunzipSync, inflateSync } from "node:zlib";
-import ipaddr from "ipaddr.js";
-import { abortable } from "../../base/async.ts";
-import { isPublicAddress } from "../../library/node/guarded-fetch.ts";
+import { withDeadline } from "../../base/async.ts";
+import { systemClock } from "../../base/clock.ts";
+import { isOwnNetworkAddress, isPublicAddress } from "../../library/node/addresses.ts";
 import { addressesOf, limitInformational, lookupOf } from "../../library/node/outgoing.ts";
 import type { Address } from "../../library/node/host-addresses.ts";
 import type { Exchange, Failure } from "../observations.ts";
+import { counted } from "../format.ts";
 
 // An import of node:http loads undici as well, which takes longer than all that the doctor needs.
 const { request: requestHttp } = process.getBuiltinModule("node:http");
@@ -93,20 +95,22 @@ function redirectOf({ status = 0, headers = [] }: Exchange, base: string): strin
   return new URL(location, base).href;
 }
 
-/** One request. */
+/** One request. Its deadline holds for the whole exchange, whatever the server says in it. */
 async function once(url: string, ask: Ask, limits: RequestLimits): Promise<Exchange> {
-  const deadline = AbortSignal.timeout(limits.timeoutMs);
-  const signal = limits.signal === undefined ? deadline : AbortSignal.any([deadline, limits.signal]);
+  const { timeoutMs, signal } = limits;
+  const expired = (): Failed => new Failed("timeout", `there is no whole response within ${timeoutMs / 1000} s`);
   try {
-    const addresses = await abortable(checkedAddresses(url, ask.family, limits), signal);
-    return await send(url, ask, addresses, signal, limits);
+    return await withDeadline(
+      async (ending) => {
+        const addresses = await checkedAddresses(url, ask.family, limits);
+        ending.throwIfAborted();
+        return send(url, ask, addresses, ending, limits);
+      },
+      { clock: systemClock, timeoutMs, signal, expired },
+    );
   } catch (error) {
-    if (limits.signal?.aborted === true) throw limits.signal.reason;
-    if (error instanceof Failed) return { url, failure: error.failure };
-    if (deadline.aborted) {
-      return failed(url, {}, "timeout", `there is no whole response within ${limits.timeoutMs / 1000} s`);
-    }
-    return { url, failure: failureOf(error) };
+    if (signal?.aborted === true) throw signal.reason;
+    return { url, failure: error instanceof Failed ? error.failure : failureOf(error) };
   }
 }
 
@@ -120,7 +124,11 @@ async function checkedAddresses(url: string, family: 4 | 6 | undefined, limits: 
     (address) => (family ?? address.family) === address.family,
   );
   if (addresses.length === 0) throw new Failed("unreachable", "ENOTFOUND");
-  if (!addresses.every(({ address }) => isPublicAddress(address) || (limits.allowInsecure && isOwnNetwork(address)))) {
+  if (
+    !addresses.every(
+      ({ address }) => isPublicAddress(address) || (limits.allowInsecure && isOwnNetworkAddress(address)),
+    )
+  ) {
     throw new Failed("forbidden-address", "its host is at an address that is not public");
   }
   return addresses;
@@ -129,11 +137,6 @@ async function checkedAddresses(url: string, family: 4 | 6 | undefined, limits: 
 /** All addresses of the host of a URL. */
 export function hostAddresses(hostname: string, { resolve }: RequestLimits): Promise<readonly Address[]> {
   return addressesOf(hostname, resolve ?? ((host) => lookup(host, { all: true, verbatim: true })));
-}
-
-/** Where issuers under development run. Not link-local addresses, where cloud metadata services are. */
-function isOwnNetwork(address: string): boolean {
-  return ["loopback", "private", "uniqueLocal", "carrierGradeNat"].includes(ipaddr.process(address).range());
 }
 
 function send(
@@ -160,6 +163,11 @@ function send(
     outgoing.on("socket", (socket) => socket.once("connect", connected).once("secureConnect", connected));
     limitInformational(outgoing, () => new Failed("protocol", "there are only informational responses"));
     outgoing.on("error", reject);
+    // Without a listener, Node closes the connection, and neither a response nor an error follows.
+    outgoing.once("upgrade", ({ statusCode }: IncomingMessage, socket: Socket) => {
+      socket.destroy();
+      reject(new Failed("protocol", `status ${statusCode}, which nobody asked for`));
+    });
     outgoing.once("response", (incoming) => {
       const waitMs = performance.now() - connectedAt;
       receive(incoming, method, maxBytes).then((received) => resolve({ url, waitMs, ...received }), reject);
@@ -167,6 +175,8 @@ function send(
     outgoing.end();
   });
 }
+
+const incomplete = (detail: string): Pick<Exchange, "failure"> => ({ failure: { kind: "incomplete", detail } });
 
 async function receive(incoming: IncomingMessage, method: "GET" | "HEAD", maxBytes: number): Promise<Exchange> {
   const { rawHeaders, statusCode = 0, socket } = incoming;
@@ -183,13 +193,18 @@ async function receive(incoming: IncomingMessage, method: "GET" | "HEAD", maxByt
   const tooLarge = {
     failure: { kind: "too-large", detail: `it is larger than ${maxBytes.toLocaleString("en")} bytes` },
   } as const;
-  for await (const chunk of incoming as AsyncIterable<Buffer>) {
-    size += chunk.length;
-    if (size > maxBytes) {
-      incoming.destroy();
-      return { ...head, ...tooLarge };
+  try {
+    for await (const chunk of incoming as AsyncIterable<Buffer>) {
+      size += chunk.length;
+      if (size > maxBytes) {
+        incoming.destroy();
+        return { ...head, ...tooLarge };
+      }
+      chunks.push(chunk);
     }
-    chunks.push(chunk);
+  } catch {
+    // After the end of the deadline, too, but then nobody reads this.
+    return { ...head, ...incomplete(`the body ends after ${counted(size, "byte")}, before its end is due`) };
   }
   if (method === "HEAD" || statusCode === 304) return head;
   try {
@@ -197,9 +212,7 @@ async function receive(incoming: IncomingMessage, method: "GET" | "HEAD", maxByt
   } catch (error) {
     return {
       ...head,
-      ...(error instanceof RangeError
-        ? tooLarge
-        : { failure: { kind: "protocol", detail: "the compressed body is damaged" } }),
+      ...(error instanceof RangeError ? tooLarge : incomplete("the compressed body is damaged")),
     };
   }
 }

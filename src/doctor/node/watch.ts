@@ -58,7 +58,7 @@ export async function watch(observations: Observations, options: WatchOptions): 
   const endsAt = clock.now() + durationMs;
   while (clock.now() < endsAt && bytes < maxBytes) {
     for (const token of (await options.tokens?.()) ?? []) {
-      const read = readToken(token, clock.now());
+      const read = seenToken(token, clock.now());
       if (read === undefined) continue;
       if (!signers.has(read.kid)) tell(read.at, [`first token of kid ${shown(read.kid)}`]);
       signers.add(read.kid);
@@ -90,7 +90,7 @@ function isSame(one: Look | undefined, other: Look): boolean {
 }
 
 /** Reads kid and times of a token, unverified. Nothing else of the token is kept. */
-function readToken(token: string, at: number): SeenToken | undefined {
+export function seenToken(token: string, at: number): SeenToken | undefined {
   try {
     const { kid } = decodeProtectedHeader(token);
     const { iat, exp } = decodeJwt(token);

@@ -79,12 +79,6 @@ export function keyIdentity(jwk: PublicJwk): string {
   return jwk.kty === "EC" ? `EC ${jwk.crv} ${jwk.x} ${jwk.y}` : `RSA ${jwk.n} ${jwk.e}`;
 }
 
-/** Whether two have one {@link keyIdentity}; does not make the texts, where one key is looked for among thousands. */
-export function isSameKey(a: PublicJwk, b: PublicJwk): boolean {
-  if (a.kty === "EC") return b.kty === "EC" && a.x === b.x && a.y === b.y && a.crv === b.crv;
-  return b.kty === "RSA" && a.n === b.n && a.e === b.e;
-}
-
 /** The public members of an Ed25519 key. @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED` */
 export function ed25519Members(jwk: Readonly<Record<string, unknown>>, name: string): OkpPublicJwk {
   if (jwk["crv"] !== "Ed25519") {

@@ -42,6 +42,8 @@ const edAlgs = ["EdDSA", "Ed25519"];
 const privateMembers = ["d", "p", "q", "dp", "dq", "qi", "oth"];
 const maxRsaBits = { modulus: 4096, exponent: 32 } as const;
 const maxKeys = 256;
+/** Of a client: its set comes from anybody. Entries that cannot be used count, because they are read as well. */
+export const maxClientKeys = 64;
 
 /**
  * Reads a JWK Set for verification and imports its keys. Skips an entry that has no kid, is not for signatures, holds a private key, is
@@ -69,20 +71,20 @@ export async function verificationKeys(jwkSet: unknown): Promise<VerificationKey
  * Reads a JWK Set of an untrusted client. Importing costs CPU time, so each key is imported when it is first asked for. `find` then
  * rejects with KeyMaterialError `ERR_KEY_FORMAT` if the key is not valid, such as a point that is not on its curve.
  *
- * @throws KeyMaterialError `ERR_KEY_FORMAT` when it is no JWK Set, or one of more than 256 keys
+ * @throws KeyMaterialError `ERR_KEY_FORMAT` when it is no JWK Set, or one of more than 64 keys
  */
 export function verificationKeysOnDemand(jwkSet: unknown): VerificationKeys {
-  const { candidates, skipped } = candidatesOf(entriesOf(jwkSet));
+  const { candidates, skipped } = candidatesOf(entriesOf(jwkSet, maxClientKeys));
   return keysOf(candidates, skipped);
 }
 
-/** @throws KeyMaterialError `ERR_KEY_FORMAT` when it is no JWK Set, or one of more than 256 keys */
-export function entriesOf(jwkSet: unknown): readonly unknown[] {
+/** @throws KeyMaterialError `ERR_KEY_FORMAT` when it is no JWK Set, or one of too many keys */
+export function entriesOf(jwkSet: unknown, most = maxKeys): readonly unknown[] {
   const entries = (jwkSet as { keys?: unknown } | null | undefined)?.keys;
   if (!Array.isArray(entries))
     throw new KeyMaterialError("ERR_KEY_FORMAT", 'a JWK Set has an array "keys" (RFC 7517 section 5)');
-  if (entries.length > maxKeys)
-    throw new KeyMaterialError("ERR_KEY_FORMAT", `a JWK Set of more than ${maxKeys} keys is refused`);
+  if (entries.length > most)
+    throw new KeyMaterialError("ERR_KEY_FORMAT", `a JWK Set of more than ${most} keys is refused`);
   return entries as unknown[];
 }
 

@@ -4,7 +4,10 @@ import type { CheckedKeysets } from "./keyset.ts";
 
 /** A serialized JSON document and its ETag, made once per change. */
 export interface Document {
-  /** The JSON in ASCII; other characters are escaped. So its length is its size in bytes. */
+  /**
+   * The JSON in ASCII; other characters are escaped. So its length is its size in bytes, and `node:http` writes it together with the headers
+   * in one step, which it does with no Buffer.
+   */
   readonly text: string;
   /** Strong validator: the lowercase hex SHA-256 of the text, in double quotes. @see RFC 9110 section 8.8.3 */
   readonly etag: string;

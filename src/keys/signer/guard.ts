@@ -3,7 +3,6 @@ import type { CryptoKey } from "jose";
 import { withDeadline } from "../../base/async.ts";
 import type { Bytes } from "../../base/bytes.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
-import type { Primitives } from "../crypto/primitives.ts";
 import { SignerError } from "../../base/errors.ts";
 import { type Rules, checkOptions, number, timeout } from "../../base/options.ts";
 import { traced } from "../../base/trace.ts";
@@ -40,7 +39,6 @@ export interface GuardedSign {
  * the SignerError of the signer. Any other error becomes `ERR_SIGNER_UNAVAILABLE`.
  *
  * @param name how messages name the key, such as `kid "2026-11"`
- * @param signByKey how a local key signs; default: `sign` of `#crypto`
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  */
 export function guardSigner(
@@ -49,7 +47,6 @@ export function guardSigner(
   name: string,
   limits: SignerLimits = {},
   clock: Clock = systemClock,
-  signByKey?: Primitives["sign"],
 ): GuardedSign {
   checkOptions(limits, rules, "signer limit");
   const { maxConcurrent = 16, maxQueued = 1024, timeoutMs = 5000 } = limits;
@@ -89,7 +86,7 @@ export function guardSigner(
     });
   }
 
-  const signLocally = localSign(signer, signByKey);
+  const signLocally = localSign(signer);
   if (signLocally !== undefined) {
     const sign = async (message: Bytes, signal?: AbortSignal): Promise<Bytes> => {
       checkAborted(signal);

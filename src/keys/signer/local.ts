@@ -2,7 +2,6 @@ import { sign, verify } from "#crypto";
 import type { CryptoKey, JWK } from "jose";
 import { importJWK } from "jose/key/import";
 import type { Bytes } from "../../base/bytes.ts";
-import type { Primitives } from "../crypto/primitives.ts";
 import { KeyMaterialError, SignerError } from "../../base/errors.ts";
 import type { PublicJwk } from "../jwk/public.ts";
 import { type KeyInput, type KeyMaterial, isCryptoKey, readKey } from "../jwk/read.ts";
@@ -16,12 +15,10 @@ const localKeys = new WeakMap<Signer, CryptoKey>();
 /**
  * Signs with the key of a signer that this module made, which was checked when it was loaded; `undefined` for every other signer. It goes
  * by the frozen object, so no other signer can pass for one.
- *
- * @param by of `#crypto`
  */
-export function localSign(signer: Signer, by: Primitives["sign"] = sign): LocalSign | undefined {
+export function localSign(signer: Signer): LocalSign | undefined {
   const key = localKeys.get(signer);
-  return key && ((message) => by(key, message));
+  return key && ((message) => sign(key, message));
 }
 
 /**

@@ -1,6 +1,7 @@
 import { notify } from "../../base/async.ts";
 import { isLoopback } from "../../base/urls.ts";
 import { createRemoteSets } from "../client/remote-sets.ts";
+import { createBudget } from "../relying-party/budget.ts";
 import type { KeySetEvent } from "../relying-party/options.ts";
 import { type GetKey, type RemoteKeySet, createKeySet } from "../relying-party/remote-key-set.ts";
 import type { TrustedIssuer } from "./options.ts";
@@ -54,6 +55,7 @@ export function createTrustedIssuers(settings: BearerSettings): KeysOf {
     meanBytes,
     optionsOf: (issuer) => ({ ...keySet, issuer }),
     partsOf,
+    newBudget: () => createBudget(),
     emit: ({ name, keys }, event) => onKeySetEvent(name, keys, event),
   });
   return async (issuer) => {

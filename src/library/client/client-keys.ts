@@ -1,6 +1,12 @@
 import type { Clock } from "../../base/clock.ts";
 import { ConfigError, KeyMaterialError, TokenError } from "../../base/errors.ts";
-import { type VerificationKeys, entriesOf, verificationKeysOnDemand } from "../../keys/jwk/verification-keys.ts";
+import {
+  type VerificationKeys,
+  entriesOf,
+  maxClientKeys,
+  verificationKeysOnDemand,
+} from "../../keys/jwk/verification-keys.ts";
+import { type Budget, createBudget } from "../relying-party/budget.ts";
 import type { Fetch } from "../relying-party/fetch-json.ts";
 import { textHash } from "../../keys/crypto/text-hash.ts";
 import type { KeySource } from "../token/verify.ts";
@@ -11,6 +17,15 @@ import { type RemoteSet, createRemoteSets } from "./remote-sets.ts";
 const maxBytes = 65_536;
 const meanBytes = 4_096;
 const timeoutMs = 5_000;
+/** What a server sends by mistake, or for its users, is no JWK Set. @see RFC 7517 section 8.5 */
+const mediaTypes = ["application/jwk-set+json", "application/json"];
+/** A client may shorten this time, and not prolong it: nobody else can make the provider forget a key that was stolen. */
+const maxFreshSeconds = 300;
+/** Between two fetches of one URL that succeed, of each kind: its set is made or stale, or lacks a kid. */
+const leastSeconds = 20;
+
+/** Whatever the server answers: one that makes up a new key each time would otherwise be asked for each token. */
+const evenBudget = (): Budget => ({ ...createBudget(1, [leastSeconds * 1000]), reset() {} });
 
 /** A client as the provider registered it: its id, and its keys by value or by URL. @see RFC 7591 section 2 */
 export interface Client {
@@ -47,8 +62,9 @@ export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysO
       clock,
       maxKeySets,
       meanBytes,
-      optionsOf: (jwksUri) => ({ jwksUri, maxBytes, timeoutMs }),
-      partsOf: () => ({ readKeys: verificationKeysOnDemand }),
+      optionsOf: (jwksUri) => ({ jwksUri, maxBytes, timeoutMs, minFreshSeconds: leastSeconds, maxFreshSeconds }),
+      partsOf: () => ({ readKeys: verificationKeysOnDemand, mediaTypes, maxStaleSeconds: 0 }),
+      newBudget: evenBudget,
       emit({ name }, event) {
         const ofClients = keySetEvent(name, event);
         if (ofClients !== undefined) emit(ofClients);
@@ -58,7 +74,7 @@ export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysO
   function local(clientId: string, jwks: object): ClientKeys {
     return {
       async find({ kid = "", alg = "" }) {
-        const named = [...entriesOf(jwks).entries()].filter(
+        const named = [...entriesOf(jwks, maxClientKeys).entries()].filter(
           ([, entry]) => (entry as { kid?: unknown } | null)?.kid === kid,
         );
         const key = named.length > 0 && (await keysOf(clientId, named)).find(kid, alg);

@@ -1,6 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
 import { FetchError } from "../../base/errors.ts";
-import { type Budget, createBudget } from "../relying-party/budget.ts";
+import type { Budget } from "../relying-party/budget.ts";
 import type { Fetch } from "../relying-party/fetch-json.ts";
 import type { KeySetEvent, RemoteKeySetOptions } from "../relying-party/options.ts";
 import { type KeySetParts, type RemoteKeySet, createKeySet, keysLater } from "../relying-party/remote-key-set.ts";
@@ -19,6 +19,7 @@ export interface RemoteSetsOptions {
   /** Where the set of a name is, and its other options. */
   readonly optionsOf: (name: string) => RemoteKeySetOptions;
   readonly partsOf: (name: string) => KeySetParts;
+  readonly newBudget: () => Budget;
   readonly emit: (set: RemoteSet, event: KeySetEvent) => void;
 }
 
@@ -27,12 +28,18 @@ export interface RemoteSet {
   /** Its URL or its issuer. */
   readonly name: string;
   readonly keys: RemoteKeySet;
-  /** Limits the requests for this set; outlives it. */
-  readonly budget: Budget;
+  /** Limit the requests for this set; outlive it. */
+  readonly budgets: Budgets;
   /** Length of the body, in characters. */
   bytes: number;
   /** Whether it has verified a token. */
   isProven: boolean;
+}
+
+/** A set that is made anew is fetched, and a kid that it lacks may be looked for at once. */
+interface Budgets {
+  readonly create: Budget;
+  readonly refetch: Budget;
 }
 
 /**
@@ -40,11 +47,11 @@ export interface RemoteSet {
  * than those that have not; among equals, the least recently used set is dropped first. Its request budget is kept.
  */
 export function createRemoteSets(options: RemoteSetsOptions) {
-  const { fetch, clock, maxKeySets, meanBytes, optionsOf, partsOf, emit } = options;
+  const { fetch, clock, maxKeySets, meanBytes, optionsOf, partsOf, newBudget, emit } = options;
   /** The least recently used first. */
   const sets = new Map<string, RemoteSet>();
   /** Budgets of sets that were dropped within the last minute or so. */
-  const budgets = new Map<string, Budget>();
+  const dropped = new Map<string, Budgets>();
   const unknownKids = createUnknownKids(maxUnknownKids);
   let bytes = 0;
   let requests = 0;
@@ -52,8 +59,8 @@ export function createRemoteSets(options: RemoteSetsOptions) {
   /** @throws FetchError `ERR_KEYS_LATER`, `ERR_URL_INSECURE` */
   function create(name: string): RemoteSet {
     const now = clock.now();
-    const budget = budgets.get(name) ?? createBudget();
-    const pauseMs = budget.waitMs(now);
+    const budgets = dropped.get(name) ?? { create: newBudget(), refetch: newBudget() };
+    const pauseMs = budgets.create.waitMs(now);
     if (pauseMs > 0) throw keysLater(pauseMs);
     const keys = createKeySet(
       {
@@ -65,10 +72,10 @@ export function createRemoteSets(options: RemoteSetsOptions) {
           emit(set, event);
         },
       },
-      { ...partsOf(name), budget, unknown: unknownKids() },
+      { ...partsOf(name), budget: budgets.refetch, unknown: unknownKids() },
     );
-    const set: RemoteSet = { name, keys, budget, bytes: 0, isProven: false };
-    budget.spend(now);
+    const set: RemoteSet = { name, keys, budgets, bytes: 0, isProven: false };
+    budgets.create.spend(now);
     return set;
   }
 
@@ -86,7 +93,7 @@ export function createRemoteSets(options: RemoteSetsOptions) {
 
   function keep(set: RemoteSet): void {
     if (!sets.delete(set.name)) {
-      budgets.delete(set.name);
+      dropped.delete(set.name);
       bytes += set.bytes;
     }
     sets.set(set.name, set);
@@ -96,13 +103,14 @@ export function createRemoteSets(options: RemoteSetsOptions) {
     }
   }
 
-  function drop({ name, budget, ...set }: RemoteSet): void {
-    sets.delete(name);
+  function drop(set: RemoteSet): void {
+    sets.delete(set.name);
     bytes -= set.bytes;
-    budgets.set(name, budget);
-    for (const [name, budget] of budgets) {
-      if (!budget.isWhole(clock.now())) break;
-      budgets.delete(name);
+    dropped.set(set.name, set.budgets);
+    const now = clock.now();
+    for (const [name, { create, refetch }] of dropped) {
+      if (!create.isWhole(now) || !refetch.isWhole(now)) break;
+      dropped.delete(name);
     }
   }
 

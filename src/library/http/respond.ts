@@ -57,14 +57,20 @@ export function withoutBodyOnHead(replies: { readonly get: Reply; readonly head:
   return method === "HEAD" ? replies.head : replies.get;
 }
 
+/** Problem details. @param more members beyond those of the RFC; @see RFC 9457 section 3 */
+export function problemDetails(status: number, title: string, detail: string, more: object = {}) {
+  const text = JSON.stringify({ type: "about:blank", title, status, detail, ...more });
+  return { contentType: "application/problem+json", text };
+}
+
 /**
  * An error as problem details. Caches may not store it; by default, they may store 404 and 405.
  *
  * @see RFC 9457 section 3; RFC 9110 section 15.1
  */
 export function problem(status: number, title: string, detail: string, more: readonly string[] = []) {
-  const text = JSON.stringify({ type: "about:blank", title, status, detail });
-  const headers = [...contentHeaders("application/problem+json", text, ["Cache-Control", "no-store"]), ...more];
+  const { contentType, text } = problemDetails(status, title, detail);
+  const headers = [...contentHeaders(contentType, text, ["Cache-Control", "no-store"]), ...more];
   return { get: reply(status, headers, text), head: reply(status, headers, null) };
 }
 

@@ -1,11 +1,10 @@
 import type { IncomingMessage } from "node:http";
 import { type RequestOptions, request } from "node:https";
-import { isIP } from "node:net";
 import { Readable } from "node:stream";
-import ipaddr from "ipaddr.js";
 import { FetchError } from "../../base/errors.ts";
 import { shownUrl } from "../../base/urls.ts";
 import type { Fetch } from "../relying-party/fetch-json.ts";
+import { isPublicAddress } from "./addresses.ts";
 import { type Address, createHostLookup } from "./host-addresses.ts";
 import { addressesOf, limitInformational, lookupOf } from "./outgoing.ts";
 
@@ -15,9 +14,8 @@ const maxLookups = 500;
 /** Options of `createGuardedFetch`; the defaults are those of `guardedFetch`. */
 export interface GuardedFetchOptions {
   /**
-   * Finds all addresses of a host name, until the signal aborts. Default: the hosts file of the system, then DNS, without threads of the
-   * pool. For other sources of nsswitch.conf, such as LDAP, pass `(host) => dns.promises.lookup(host, { all: true })`; it takes a thread
-   * and ignores the signal.
+   * Finds all addresses of a host name, until the signal aborts. Default: DNS, without the hosts file and without search domains. For those,
+   * pass `(host) => dns.promises.lookup(host, { all: true })`; it takes a thread of the pool and ignores the signal.
    */
   readonly resolve?:
     | ((host: string, options: { readonly signal?: AbortSignal }) => Promise<readonly Address[]>)
@@ -26,29 +24,6 @@ export interface GuardedFetchOptions {
   readonly isAllowed?: ((address: string) => boolean) | undefined;
   /** Certificates to trust instead of those of the system, as PEM. */
   readonly ca?: string | undefined;
-}
-
-/** The rest of IPv6 is special or not assigned. @see RFC 4291 section 2.4; https://www.iana.org/assignments/ipv6-address-space */
-const globalUnicast = ipaddr.IPv6.parseCIDR("2000::/3");
-
-/**
- * Among public addresses, but in every network of Azure the platform itself: resolver, agent and machine metadata.
- *
- * @see https://learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16
- */
-const azurePlatform = "168.63.129.16";
-
-/**
- * Whether an address is public: not private, loopback, link-local (cloud metadata services), of the platform of Azure, unique local,
- * multicast or reserved, and not an IPv6 form of such an IPv4 address.
- */
-export function isPublicAddress(address: string): boolean {
-  // The library would accept 010.0.0.1 (as 8.0.0.1) and 1.2.3.
-  if (isIP(address) === 0) return false;
-  const parsed = ipaddr.process(address);
-  if (parsed.range() !== "unicast" || parsed.toString() === azurePlatform) return false;
-  // The library calls ::127.0.0.1 and unassigned ranges of IPv6 "unicast" too.
-  return parsed instanceof ipaddr.IPv4 || parsed.match(globalUnicast);
 }
 
 /**

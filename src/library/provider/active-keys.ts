@@ -1,5 +1,4 @@
 import type { Clock } from "../../base/clock.ts";
-import type { Primitives } from "../../keys/crypto/primitives.ts";
 import type { JwksdError } from "../../base/errors.ts";
 import type { CheckedSigning } from "../../keys/keyset/keyset.ts";
 import { type SignerLimits, guardSigner } from "../../keys/signer/guard.ts";
@@ -11,20 +10,12 @@ interface Options {
   readonly clock: Clock;
   readonly maxTokenLifetimeSeconds: number;
   readonly signerLimits?: SignerLimits | undefined;
-  /** How local keys sign. Default: `sign` of `#crypto`. */
-  readonly signByKey?: Primitives["sign"];
   /** Called when a signature failed, and not because its caller aborted it. */
   readonly onFailure?: (kid: string, error: JwksdError) => void;
 }
 
 /** The active keys of one keyset after the other: each is guarded once, and its signatures are counted. */
-export function createActiveKeys({
-  clock,
-  maxTokenLifetimeSeconds,
-  signerLimits,
-  signByKey,
-  onFailure = () => {},
-}: Options) {
+export function createActiveKeys({ clock, maxTokenLifetimeSeconds, signerLimits, onFailure = () => {} }: Options) {
   const signatures = createSignatures(clock, onFailure);
   const known = new WeakMap<Signer, ActiveKey>();
   return {
@@ -33,7 +24,7 @@ export function createActiveKeys({
       const { kid } = jwk;
       const before = known.get(signer);
       if (before?.kid === kid) return before;
-      const guarded = guardSigner(signer, publicKey, `kid ${JSON.stringify(kid)}`, signerLimits, clock, signByKey);
+      const guarded = guardSigner(signer, publicKey, `kid ${JSON.stringify(kid)}`, signerLimits, clock);
       const active = {
         kid,
         maxLifetimeSeconds: maxTokenLifetimeSeconds,

@@ -13,6 +13,7 @@ import {
 } from "../../base/options.ts";
 import type { SignerLimits } from "../../keys/signer/guard.ts";
 import type { EncryptionKeyset, Keyset } from "../../keys/keyset/keyset.ts";
+import type { KeyEnd } from "./retired-kids.ts";
 
 /** Paths of the provider's endpoints. */
 export interface Endpoints {
@@ -29,6 +30,11 @@ export type ProviderEvent =
   | { readonly type: "updated"; readonly kids: readonly string[] }
   /** An update was refused; the keysets stay as they were. */
   | { readonly type: "refused"; readonly error: JwksdError }
+  /**
+   * `verify` refused a token with the kid of a key that is no longer published: it came late, or somebody forged it. Anybody can send such a
+   * token; its signature was not looked at.
+   */
+  | { readonly type: "retired-kid-presented"; readonly kid: string; readonly end: KeyEnd }
   /** A signature failed, and not because its caller aborted it. */
   | { readonly type: "signature-failed"; readonly kid: string; readonly error: JwksdError };
 
@@ -64,15 +70,20 @@ export interface ProviderOptions {
   readonly cors?: boolean | null | undefined;
   /** Gets problems that do not stop the service. Default: `console.warn` of the message. */
   readonly onWarning?: ((warning: JwksdError) => void) | null | undefined;
-  /** Gets updates and failures. Numbers are in `metrics()`. Default: nobody listens. */
+  /** Gets updates, failures, and tokens of keys that have ended. Numbers are in `metrics()`. Default: nobody listens. */
   readonly onEvent?: ((event: ProviderEvent) => void) | null | undefined;
   /** Longest `lifetimeSeconds` that `sign` accepts. Keep a retiring key published for at least this long. Default: no limit. */
   readonly maxTokenLifetimeSeconds?: number | null | undefined;
   /**
    * Called with the kid before each signature, when `iat` is taken. Throws if this process may not sign with that key now. The options of
-   * a key manager have one. Default: none.
+   * a key manager have one. Default: throws for each key but the active one.
    */
   readonly checkMaySign?: ((kid: string) => void) | null | undefined;
+  /**
+   * Called by `verify` with each kid that is not published: how the key ended that had it, if there was one. The options of a key manager have
+   * one. Default: the keys that `update` has taken out of the keyset were removed.
+   */
+  readonly retiredKid?: ((kid: string) => KeyEnd | undefined) | null | undefined;
   /** Limits for calls of the active signer. Default: those of {@link SignerLimits}. */
   readonly signerLimits?: SignerLimits | null | undefined;
   /** Default: the clock of the machine. */
@@ -93,6 +104,7 @@ const rules: Rules<ProviderOptions> = {
   onEvent: callback,
   maxTokenLifetimeSeconds: number(1),
   checkMaySign: callback,
+  retiredKid: callback,
   signerLimits: object,
   clock,
 };

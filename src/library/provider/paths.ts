@@ -10,15 +10,18 @@ export interface Locations {
 }
 
 const discoveryPath = "/.well-known/openid-configuration";
+const metadataPath = "/.well-known/oauth-authorization-server";
 
 /**
  * Derives the paths of the documents from issuer, mount prefix and endpoint path.
  *
  * A request must have one of these paths: the public one (issuer path + mount prefix + endpoint path), the one without the issuer path, and
- * the endpoint path alone, because proxies and frameworks strip prefixes.
+ * the endpoint path alone, because proxies and frameworks strip prefixes, and a handler cannot know. Any other suffix would answer paths that nobody
+ * configured. An application with another document at its own `/jwks` passes on only requests below its mount prefix. The metadata is also
+ * where RFC 8414 puts it: the well-known part comes before the path of the issuer there, so no prefix is stripped.
  *
  * @throws ConfigError `ERR_ISSUER_INVALID`, `ERR_PATH_INVALID`, `ERR_PATH_CLASH`
- * @see OpenID Connect Discovery 1.0 section 4.1
+ * @see OpenID Connect Discovery 1.0 section 4.1; RFC 8414 sections 3 and 5
  */
 export function locate(
   issuer: string | undefined,
@@ -39,7 +42,13 @@ export function locate(
     );
 
   const routes = new Map<string, "jwks" | "discovery">();
-  for (const path of discovery ? [issuerPath + discoveryPath, discoveryPath] : []) routes.set(path, "discovery");
+  const metadataPaths = [
+    issuerPath + discoveryPath,
+    discoveryPath,
+    discoveryPath + issuerPath,
+    metadataPath + issuerPath,
+  ];
+  for (const path of discovery ? metadataPaths : []) routes.set(path, "discovery");
   for (const path of [issuerPath + prefix + jwks, prefix + jwks, jwks]) {
     if (routes.get(path) === "discovery") {
       throw new ConfigError(

@@ -1,7 +1,7 @@
 import type { CryptoKey } from "jose";
 import { notify, serial } from "../../base/async.ts";
 import { systemClock } from "../../base/clock.ts";
-import { ConfigError, JwksdError, TokenError } from "../../base/errors.ts";
+import { ConfigError, JwksdError, SignerError, TokenError } from "../../base/errors.ts";
 import { toResponse } from "../http/fetch.ts";
 import { type NodeRequest, type NodeResponse, writeReply } from "../http/node.ts";
 import {
@@ -26,7 +26,14 @@ import {
   checkUnique,
 } from "../../keys/keyset/keyset.ts";
 import { type Metric, gauge, plain } from "../../base/metrics.ts";
-import { type ActiveKey, type Claims, type SignOptions, signToken } from "../token/sign.ts";
+import {
+  type ActiveKey,
+  type Claims,
+  type SignOptions,
+  type SignedPayload,
+  signPayload,
+  signToken,
+} from "../token/sign.ts";
 import { type KeySource, type VerifiedToken, type VerifyOptions, verify } from "../token/verify.ts";
 import { createActiveKeys } from "./active-keys.ts";
 import { discoveryDocument } from "./discovery.ts";
@@ -35,7 +42,9 @@ import { type ProviderEvent, type ProviderOptions, mergeOptions } from "./option
 import { targetPath } from "../../base/urls.ts";
 import { locate } from "./paths.ts";
 import { createResponses, documents } from "./responses.ts";
+import { createRetiredKids } from "./retired-kids.ts";
 import { rotationMode } from "./rotation-mode.ts";
+import { type SigningKey, signingKey } from "./signing-key.ts";
 
 /** Keysets for `provider.update`. A keyset that is not given stays as it is. */
 export interface KeysetUpdate {
@@ -62,7 +71,7 @@ export interface Provider {
    */
   update(this: void, change: KeysetUpdate): Promise<void>;
   /**
-   * Signs claims with the active key, always ES256, and sets `iss`, `iat` and `exp`.
+   * Signs claims with the active key, always ES256, and sets `iss`, `iat` and `exp` where they are not given.
    *
    * @throws TokenError `ERR_CLAIMS_INVALID`
    * @throws SignerError `ERR_SIGNER_THROTTLED`, `ERR_SIGNER_UNAVAILABLE`, `ERR_SIGNER_TIMEOUT`, `ERR_SIGNER_BUSY` (all `retryable`),
@@ -70,7 +79,16 @@ export interface Provider {
    */
   sign(this: void, claims: Claims, options: SignOptions): Promise<string>;
   /**
-   * Verifies a token of this provider with the published key of its kid. An unknown kid is an error: no other key is tried.
+   * The active key, for a library that writes the header of a token itself and takes the signature alone. Take it anew for each request:
+   * once another key is active, it signs no more, but for the drain of a key manager. Where you can, use `sign`: the header of such a
+   * library may name a key that was replaced while it made the claims, and its token then fails.
+   *
+   * @param options with a `clientId`, the keys are those of a client: `iss` is then that id, in the place of the issuer
+   */
+  signingKey(this: void, options?: { readonly clientId?: string | undefined }): SigningKey;
+  /**
+   * Verifies a token of this provider with the published key of its kid. An unknown kid is an error: no other key is tried. If a key had this
+   * kid that was removed or revoked, an event tells.
    *
    * @throws TokenError see `verify`
    */
@@ -81,6 +99,12 @@ export interface Provider {
   ): Promise<VerifiedToken>;
   /** What it has answered and signed since it was made, and the mode; for each scrape. See docs/metrics.md. */
   metrics(this: void): readonly Metric[];
+}
+
+/** A provider for sign sockets, one of which gets payloads that somebody else has composed. */
+export interface PayloadProvider extends Provider {
+  /** Signs a payload as it is, under the `typ` JWT; its claims are the caller's to check. @throws TokenError, SignerError as `sign` does */
+  signPayload(this: void, payload: string): Promise<SignedPayload>;
 }
 
 const updateRules: Rules<KeysetUpdate> = { keyset: array, encryptionKeyset: array };
@@ -97,6 +121,8 @@ interface State {
 /**
  * Makes a provider from its options, merged left to right. All options and keys are checked before the first request.
  *
+ * It is asynchronous because Web Crypto is, the only cryptography on every runtime. It checks everything, so that no request has to wait.
+ *
  * @example
  * ```ts
  * const { entries: keyset } = await readKeyset("./keys");
@@ -111,6 +137,14 @@ interface State {
  * `ERR_ALG_UNSUPPORTED`, `ERR_PRIVATE_KEY_MISSING`, `ERR_NOT_AFTER_INVALID`
  */
 export async function createProvider(...options: readonly (ProviderOptions | null | undefined)[]): Promise<Provider> {
+  const { signPayload: _, ...provider } = await createPayloadProvider(...options);
+  return Object.freeze(provider);
+}
+
+/** {@link createProvider} for sign sockets. */
+export async function createPayloadProvider(
+  ...options: readonly (ProviderOptions | null | undefined)[]
+): Promise<PayloadProvider> {
   const merged = mergeOptions(options);
   const {
     endpoints = {},
@@ -118,7 +152,7 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
     discovery: hasDiscovery = true,
     clock = systemClock,
     maxTokenLifetimeSeconds = Infinity,
-    checkMaySign = () => {},
+    checkMaySign = checkIsActive,
   } = merged;
   checkOptions(endpoints, { jwks: string }, "endpoint");
   if (!hasDiscovery && merged.metadata !== undefined) {
@@ -146,6 +180,7 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
     signerLimits: merged.signerLimits,
     onFailure: (kid, error) => emit({ type: "signature-failed", kid, error }),
   });
+  const retiredKids = createRetiredKids(emit, merged.retiredKid);
   const inTurn = serial();
   const inMode = (document: Document, mode: CacheMode): Representation =>
     represent(document, "application/jwk-set+json", cacheControl[mode], cors);
@@ -162,10 +197,17 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
     return { keysets, jwkSets, active: activeKeys.of(keysets.signing), verificationKeys };
   }
 
+  function checkIsActive(kid: string): void {
+    if (kid === state.active.kid) return;
+    const message = `kid ${JSON.stringify(kid)} is no longer active; take the key anew for each request, with signingKey()`;
+    throw new SignerError("ERR_SIGNER_FENCED", message);
+  }
+
   const ownKeys: KeySource = ({ kid }) => {
     const key = state.verificationKeys.get(kid ?? "");
-    if (key === undefined) throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "the kid of the token names no published key");
-    return key;
+    if (key !== undefined) return key;
+    retiredKids.note(kid ?? "");
+    throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "the kid of the token names no published key");
   };
 
   let lastTarget: string | undefined;
@@ -203,7 +245,14 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
     return jwkSets[0];
   }
 
-  return Object.freeze({
+  /** Captured before any await, so that kid and signer belong together. */
+  function activeNow(): ActiveKey {
+    const { active } = state;
+    checkMaySign(active.kid);
+    return active;
+  }
+
+  return {
     issuer,
     jwksUri,
 
@@ -231,8 +280,10 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
       const taken = inTurn(async () => {
         const [signing = state.keysets.signing, encryption = state.keysets.encryption] = await checking;
         checkUnique({ signing, encryption });
+        const before = [...state.verificationKeys.keys()];
         state = await prepare({ signing, encryption });
         const kids = signing.map(({ jwk }) => jwk.kid);
+        retiredKids.update(kids, before);
         activeKeys.keep(kids);
         emit({ type: "updated", kids });
       });
@@ -242,11 +293,13 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
       });
     },
 
-    // The active key is captured before any await, so that kid and signer belong together.
-    async sign(claims, options) {
-      const { active } = state;
-      checkMaySign(active.kid);
-      return signToken(active, issuer, claims, options, clock.now());
+    sign: async (claims, options) => signToken(activeNow(), issuer, claims, options, clock.now()),
+
+    signPayload: async (payload) => signPayload(activeNow(), payload),
+
+    signingKey: ({ clientId = issuer } = {}) => {
+      const { active, keysets } = state;
+      return signingKey({ active, publicJwk: keysets.signing[0].jwk, issuer: clientId, checkMaySign, clock });
     },
 
     verify: (token, options) => verify(token, { ...options, keys: ownKeys, issuer, algorithms: ["ES256"], clock }),
@@ -254,10 +307,11 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
     metrics: () => [
       ...responses.metrics(),
       ...activeKeys.metrics(),
+      retiredKids.metrics(),
       gauge(
         ["jwksd_rotation_mode", "Whether the short Cache-Control of a rotation is sent (1) or the long one (0)."],
         plain(mode() === "rotation"),
       ),
     ],
-  } satisfies Provider);
+  };
 }

@@ -1,4 +1,4 @@
-import { type Clock, monotonicNow } from "../../base/clock.ts";
+import { type Clock, monotonicNow, msBetween } from "../../base/clock.ts";
 import { JwksdError, codeOf } from "../../base/errors.ts";
 import {
   type Durations,
@@ -39,7 +39,7 @@ export function createSignatures(clock: Clock, onFailure: (kid: string, error: J
         try {
           const signature = await sign(...call);
           const { results, durations } = signedWith(kid, sign);
-          durations.add((monotonicNow(clock) - began) / 1000);
+          durations.add(msBetween(began, monotonicNow(clock)) / 1000);
           results.add("ok");
           return signature;
         } catch (error) {

@@ -10,8 +10,9 @@ export type Budget = ReturnType<typeof createBudget>;
  * a request, the budget is whole again.
  *
  * @param free how many requests need not wait
+ * @param delays until the next request, in milliseconds; the last one goes on
  */
-export function createBudget(free: number = burst) {
+export function createBudget(free: number = burst, delays: readonly number[] = delaysMs) {
   let spent = 0;
   let lastMs = 0;
   /** From the last request to the next one. */
@@ -32,7 +33,7 @@ export function createBudget(free: number = burst) {
       renewIfQuiet(nowMs);
       spent += 1;
       lastMs = nowMs;
-      const paceMs = spent < free ? 0 : (delaysMs[Math.min(spent - free, delaysMs.length - 1)] as number);
+      const paceMs = spent < free ? 0 : (delays[Math.min(spent - free, delays.length - 1)] as number);
       delayMs = Math.max(paceMs, leastMs);
     },
     /** Makes the budget whole: a request has brought new keys. */

@@ -22,6 +22,8 @@ export interface FetchOptions {
   readonly etag?: string | undefined;
   /** Asks caches on the way to revalidate with the origin. */
   readonly bypassCaches?: boolean;
+  /** The media types that a body may have. Default: not looked at. */
+  readonly mediaTypes?: readonly string[] | undefined;
 }
 
 /** A 200 with its body, or a 304 without one. */
@@ -36,7 +38,8 @@ export interface Fetched {
 /**
  * Gets a document of limited size in limited time, without following redirects.
  *
- * @throws FetchError `ERR_FETCH_FAILED`, `ERR_FETCH_TIMEOUT`, `ERR_FETCH_STATUS`, `ERR_FETCH_REDIRECT`, `ERR_FETCH_TOO_LARGE`
+ * @throws FetchError `ERR_FETCH_FAILED`, `ERR_FETCH_TIMEOUT`, `ERR_FETCH_STATUS`, `ERR_FETCH_REDIRECT`, `ERR_FETCH_TOO_LARGE`,
+ * `ERR_FETCH_BODY`
  */
 export function fetchJson(url: string, options: FetchOptions): Promise<Fetched> {
   return traced("jwksd fetch", { "url.full": shownUrl(url) }, () => fetchUntraced(url, options));
@@ -83,6 +86,7 @@ async function request(url: string, options: FetchOptions, signal: AbortSignal):
     });
   }
   const header = (name: string): string | undefined => response.headers.get(name) ?? undefined;
+  if (status === 200) checkMediaType(url, header("content-type"), options.mediaTypes);
   return {
     ...(status === 200 ? await readText(url, reader, options.maxBytes) : { text: undefined, bytes: 0 }),
     etag: header("etag"),
@@ -93,6 +97,13 @@ async function request(url: string, options: FetchOptions, signal: AbortSignal):
       expires: header("expires"),
     },
   };
+}
+
+/** Compares without parameters. @see RFC 9110 section 8.3.1 @throws FetchError `ERR_FETCH_BODY` */
+function checkMediaType(url: string, contentType = "", allowed: readonly string[] | undefined): void {
+  const [mediaType = ""] = contentType.split(";", 1);
+  if (allowed === undefined || allowed.includes(mediaType.trim().toLowerCase())) return;
+  throw new FetchError("ERR_FETCH_BODY", `${shownUrl(url)}: the Content-Type is neither ${allowed.join(" nor ")}`);
 }
 
 const inBrowser = (globalThis as { location?: { origin?: string } }).location?.origin !== undefined;

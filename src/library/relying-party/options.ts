@@ -84,7 +84,6 @@ const rules: Rules<RemoteKeySetOptions> = {
 };
 
 const defaultFreshSeconds = 300;
-const maxStaleSeconds = 86_400;
 
 /** The options with their defaults. @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, FetchError `ERR_URL_INSECURE` */
 export function resolveOptions(options: RemoteKeySetOptions) {
@@ -100,6 +99,6 @@ export function resolveOptions(options: RemoteKeySetOptions) {
   }
   if (issuer !== undefined) checkSecureUrl(issuer, "issuer", allowInsecure);
   if (jwksUri !== undefined) checkSecureUrl(jwksUri, "jwksUri", allowInsecure);
-  const bounds = { minFreshSeconds, maxFreshSeconds, defaultFreshSeconds, maxStaleSeconds, outageToleranceSeconds };
+  const bounds = { minFreshSeconds, maxFreshSeconds, defaultFreshSeconds, outageToleranceSeconds };
   return { issuer, jwksUri, allowInsecure, fetch, clock, timeoutMs, maxBytes, maxWaitMs, bounds, onEvent, state };
 }

@@ -95,6 +95,10 @@ export interface KeySetParts {
   readonly readKeys?: ReadKeys;
   /** Finds the option `state` when the first key is asked for. */
   readonly loadState?: () => Promise<KeySetState | undefined>;
+  /** The media types that a JWK Set may have. Default: not looked at. */
+  readonly mediaTypes?: readonly string[];
+  /** Cap of `stale-while-revalidate`, in seconds. Default: 86400. */
+  readonly maxStaleSeconds?: number;
 }
 
 /** {@link createRemoteKeySet} from given parts. */
@@ -105,17 +109,20 @@ export function createKeySet(
     unknown = createUnknownKids()(),
     readKeys = verificationKeys,
     loadState,
+    mediaTypes,
+    maxStaleSeconds = 86_400,
   }: KeySetParts = {},
 ): RemoteKeySet {
   const settings = resolveOptions(options);
   const { issuer, clock, maxWaitMs, onEvent } = settings;
+  const bounds = { ...settings.bounds, maxStaleSeconds };
   const closed = new AbortController();
   const { signal } = closed;
   const measured = createKeySetMetrics(settings.issuer ?? (settings.jwksUri as string));
   const anyCallers: CallerGroup = { budget, unknown, waiting: 0 };
   const tokenEndpointCallers: CallerGroup = { budget: createBudget(), unknown: createUnknownKids()(), waiting: 0 };
-  const source = createSource({ ...settings, signal, readKeys });
-  const kept = createKeptSet({ ...settings, signal, readKeys, loadState, emit, onNewKeys });
+  const source = createSource({ ...settings, signal, readKeys, mediaTypes });
+  const kept = createKeptSet({ ...settings, bounds, signal, readKeys, loadState, emit, onNewKeys });
   const { usable } = kept;
   const fetches = createFetches({
     ...settings,

@@ -1,13 +1,16 @@
 import { toBase64url } from "#crypto";
+import type { Bytes } from "../../base/bytes.ts";
 import { ConfigError, TokenError } from "../../base/errors.ts";
 import { text } from "../../base/options.ts";
 import type { GuardedSign } from "../../keys/signer/guard.ts";
 import { maxTokenBytes } from "./compact-jws.ts";
+import { checkClaimNames, checkHeaderNames } from "./names.ts";
+import { timesOf } from "./times.ts";
 
 /** Options of `sign`. */
 export interface SignOptions {
-  /** Time from `iat` to `exp`, in whole seconds. Required. */
-  readonly lifetimeSeconds: number;
+  /** Time from now to `exp`, in whole seconds. Required, unless the claims have `exp`. */
+  readonly lifetimeSeconds?: number | undefined;
   /** Header `typ`: `at+jwt` for access tokens (RFC 9068 section 2.1). Default: `JWT`. */
   readonly typ?: string | undefined;
   /** More protected header parameters, without `alg`, `kid`, `typ`, keys and certificates. Default: none. */
@@ -26,10 +29,18 @@ export interface ActiveKey {
   readonly headers: Map<string, string>;
 }
 
-/** The claims of a token. `iss`, `iat` and `exp` are set by `sign`. */
+/** What stands before and after a payload in a token, in base64url. */
+export interface SignedPayload {
+  readonly header: string;
+  readonly signature: string;
+}
+
+/**
+ * The claims of a token. `sign` sets `iss`, `iat` and `exp` where they are not given. `iss` may only be the issuer, `iat` at most a minute
+ * ahead, `exp` at most `maxTokenLifetimeSeconds` ahead, and `nbf` before `exp`.
+ */
 export type Claims = Readonly<Record<string, unknown>>;
 
-const reservedHeader = new Set("alg kid typ b64 crit zip jwk jku x5u x5c x5t x5t#S256".split(" "));
 /** Bounds the memory where a caller takes `typ` from outside. */
 const maxHeaders = 16;
 /** 64 bytes in base64url. */
@@ -51,14 +62,7 @@ export async function signToken(
   options: SignOptions,
   nowMs: number,
 ): Promise<string> {
-  // Missing options have no lifetime, which is refused next.
   const { lifetimeSeconds, typ = "JWT", header = {}, signal } = options ?? {};
-  if (!Number.isSafeInteger(lifetimeSeconds) || lifetimeSeconds <= 0)
-    throw invalid("lifetimeSeconds must be a whole number of seconds above 0");
-  if (lifetimeSeconds > active.maxLifetimeSeconds)
-    throw invalid(
-      `lifetimeSeconds is ${lifetimeSeconds}, and maxTokenLifetimeSeconds ${active.maxLifetimeSeconds}: the key may be removed before such a token expires`,
-    );
   for (const [name, value] of Object.entries({ claims, header })) {
     // The JSON of a Map, an Error or a Promise is an empty object.
     if (!isPlainObject(value)) throw invalid(`${name} must be a plain object`);
@@ -69,46 +73,41 @@ export async function signToken(
   if (typeof typ !== "string" || typ === "") throw invalid("typ must be a string that is not empty");
   if (signal !== undefined && typeof signal?.addEventListener !== "function")
     throw invalid("signal must be an AbortSignal");
-  const reserved = Object.keys(header).find((name) => reservedHeader.has(name));
-  if (reserved !== undefined) throw invalid(`header "${reserved}" is not for callers to set`);
-  for (const name of ["iat", "exp"]) {
-    if (claims[name] !== undefined)
-      throw invalid(`claim "${name}" is set from the clock and lifetimeSeconds; leave it out`);
-  }
-  if (claims["iss"] !== undefined && claims["iss"] !== issuer)
-    throw invalid('claim "iss" is the issuer of the provider; leave it out');
-  const { aud, nbf } = claims;
-  if (aud !== undefined) checkAudience(aud);
-  if (nbf !== undefined && !Number.isFinite(nbf)) throw invalid('claim "nbf" must be a number of seconds');
+  checkHeaderNames(header);
+  checkClaims(claims, issuer);
   if (!Number.isFinite(nowMs)) throw new ConfigError("ERR_OPTION_INVALID", '"clock" does not tell the time');
-  const iat = Math.floor(nowMs / 1000);
+  const times = timesOf(claims, { lifetimeSeconds, maxLifetimeSeconds: active.maxLifetimeSeconds, nowMs });
   const protectedHeader = headerOf(active, typ, header);
-  const payload = encode({ ...claims, iss: issuer, iat, exp: iat + lifetimeSeconds });
-  return `${protectedHeader}.${payload}.${await signParts(active, protectedHeader, payload, signal)}`;
+  const payload = encode({ ...claims, iss: issuer, ...times });
+  const input = `${protectedHeader}.${payload}`;
+  return `${input}.${toBase64url(await signParts(active, input, signal))}`;
 }
 
 /**
  * Signs a payload as it is, under a header of `alg`, `kid` and the `typ` JWT. Its claims are the caller's to check.
  *
  * @param payload in base64url, as it is in the token
- * @returns header and signature in base64url
  * @throws TokenError `ERR_CLAIMS_INVALID` where the token would be too long
  * @throws SignerError see `guardSigner`
  */
-export async function signPayload(
-  active: ActiveKey,
-  payload: string,
-): Promise<{ readonly header: string; readonly signature: string }> {
+export async function signPayload(active: ActiveKey, payload: string): Promise<SignedPayload> {
   const header = headerOf(active, "JWT", {});
-  return { header, signature: await signParts(active, header, payload) };
+  return { header, signature: toBase64url(await signParts(active, `${header}.${payload}`)) };
 }
 
-/** The signature over header and payload, all of them in base64url. */
-async function signParts(active: ActiveKey, header: string, payload: string, signal?: AbortSignal): Promise<string> {
-  const signingInput = `${header}.${payload}`;
+/** The signature over header and payload in base64url. */
+export async function signParts(active: ActiveKey, signingInput: string, signal?: AbortSignal): Promise<Bytes> {
   if (signingInput.length + 1 + signatureLength > maxTokenBytes)
     throw invalid(`the token would be longer than the ${maxTokenBytes} bytes that verify takes`);
-  return toBase64url(await active.sign(encoder.encode(signingInput), signal));
+  return active.sign(encoder.encode(signingInput), signal);
+}
+
+/** @throws TokenError `ERR_CLAIMS_INVALID` */
+export function checkClaims(claims: Claims, issuer: string): void {
+  checkClaimNames(claims);
+  const { iss, aud } = claims;
+  if (iss !== undefined && iss !== issuer) throw invalid(`claim "iss" may only be ${JSON.stringify(issuer)}`);
+  if (aud !== undefined) checkAudience(aud);
 }
 
 /** The encoded header, which is made once per key and typ. */

@@ -1,21 +1,24 @@
-import type { JWTPayload } from "jose";
-import { SignJWT } from "jose/jwt/sign";
+import type { CryptoKey, JWTPayload } from "jose";
+import { FlattenedSign } from "jose/jws/flattened/sign";
+import { flattenedVerify } from "jose/jws/flattened/verify";
 import { decodeJwt } from "jose/jwt/decode";
 import { jwtVerify } from "jose/jwt/verify";
 import { StoreError } from "../../base/errors.ts";
-import { changedRecords } from "../store/changed-records.ts";
+import { canonicalJson } from "../../base/json.ts";
 import type { Committed, KeyRecord } from "../store/store.ts";
 import { textHash } from "../../keys/crypto/text-hash.ts";
-import type { Owner } from "./owner.ts";
+import type { Owner } from "./issuer-check.ts";
 import { type WrappingKey, type WrappingKeys, headerOf, missing } from "./wrapping.ts";
 
-const typ = "jwksd-seal+jwt";
+const typ = "jwksd-seal";
+const earlierTyp = "jwksd-seal+jwt";
 
 /**
- * Authenticates the records of a store, all together and in their order, the revision that holds them, and whose they are: a JWT with
- * a MAC (`HS256`) under a key that is derived from the wrapping key. So no record can be changed, put in, taken out or put back alone.
+ * Authenticates the records of a store, all together and in their order, the revision that holds them, and whose they are: a JWS (`HS256`)
+ * with detached payload, under a key that is derived from the wrapping key. The payload is the revision and the records in one text. So no
+ * record can be changed, put in, taken out or put back alone.
  *
- * @see RFC 7519; RFC 5869
+ * @see RFC 7515 appendix F; RFC 7797; RFC 5869
  */
 export async function makeSeal(
   { id, sealKey }: WrappingKey,
@@ -23,9 +26,10 @@ export async function makeSeal(
   revision: number,
   records: readonly KeyRecord[],
 ): Promise<string> {
-  return new SignJWT({ iss: issuer, chosen: isChosen, revision, records: await digestOf(records) })
-    .setProtectedHeader({ alg: "HS256", typ, kid: id })
+  const { protected: header, signature } = await new FlattenedSign(payloadOf({ revision, records }))
+    .setProtectedHeader({ alg: "HS256", typ, kid: id, iss: issuer, chosen: isChosen, b64: false, crit: ["b64"] })
     .sign(sealKey);
+  return `${header}..${signature}`;
 }
 
 /**
@@ -35,76 +39,58 @@ export async function makeSeal(
  */
 export async function openSeal(
   keys: WrappingKeys,
-  { revision, records, seal = "" }: Committed,
+  committed: Committed,
 ): Promise<{ readonly owner: Owner; readonly verifiedBy: string }> {
-  const header = headerOf(seal);
+  const header = headerOf(committed.seal ?? "");
   if (typeof header?.kid !== "string") throw notAuthentic("its seal is damaged");
   const key = keys.find(({ id }) => id === header.kid);
   if (key === undefined) throw missing("the records of the store are sealed", header.kid);
-  const claims = await jwtVerify(seal, key.sealKey, { algorithms: ["HS256"], typ }).then(
-    ({ payload }) => payload,
-    () => {
-      throw notAuthentic("its seal was not made under the wrapping key");
-    },
-  );
-  if (claims["revision"] !== revision || claims["records"] !== (await digestOf(records))) {
-    throw notAuthentic("its records, or its revision, are others than those that were sealed");
+  const verify = header.typ === earlierTyp ? verifyEarlier : verifySeal;
+  const owner = await verify(committed, key.sealKey).catch(() => undefined);
+  if (owner === undefined) {
+    throw notAuthentic("its seal was not made under the wrapping key for these records at this revision");
   }
-  return { owner: ownerIn(claims) as Owner, verifiedBy: key.id };
+  return { owner, verifiedBy: key.id };
 }
 
 /** Whose keys a seal says that the store holds; not verified. */
 export function claimedOwner({ seal = "" }: Committed): Owner | undefined {
   try {
-    return ownerIn(decodeJwt(seal));
+    const header = headerOf(seal);
+    return ownerIn(header?.typ === earlierTyp ? decodeJwt(seal) : (header ?? {}));
   } catch {
     return undefined;
   }
 }
 
-function ownerIn({ iss, chosen }: JWTPayload): Owner | undefined {
-  return typeof iss === "string" && typeof chosen === "boolean" ? { issuer: iss, isChosen: chosen } : undefined;
+/** @throws where it is not authentic */
+async function verifySeal({ revision, records, seal = "" }: Committed, key: CryptoKey): Promise<Owner | undefined> {
+  const [header = "", , signature = ""] = seal.split(".");
+  const jws = { protected: header, payload: payloadOf({ revision, records }), signature };
+  const { protectedHeader = {} } = await flattenedVerify(jws, key, { algorithms: ["HS256"] });
+  // The key makes MACs of other types as well. @see RFC 8725 section 3.11
+  return protectedHeader.typ === typ ? ownerIn(protectedHeader) : undefined;
 }
-
-/** How many records are hashed together. */
-const blockSize = 32;
 
 /**
- * The digest of each block that cannot change any more, by its first record: nearly all blocks of an old store hold tombstones alone, and
- * are hashed once.
+ * The same for a seal of an earlier jwksd: a JWT that bears the digest of the digests of blocks of 32 records. The next commit of the store
+ * replaces it.
  */
-const digests = new WeakMap<KeyRecord, { readonly block: readonly KeyRecord[]; readonly digest: string }>();
-
-/** The digest of the digests of all blocks: records keep their places for good, and so do blocks. */
-async function digestOf(records: readonly KeyRecord[]): Promise<string> {
-  const blocks: string[] = [];
-  for (let start = 0; start < records.length; start += blockSize) {
-    const block = records.slice(start, start + blockSize);
-    blocks.push(await digestOfBlock(block));
+async function verifyEarlier({ revision, records, seal = "" }: Committed, key: CryptoKey): Promise<Owner | undefined> {
+  const { payload } = await jwtVerify(seal, key, { algorithms: ["HS256"], typ: earlierTyp });
+  const digests: string[] = [];
+  for (let start = 0; start < records.length; start += 32) {
+    digests.push(await textHash(canonicalJson(records.slice(start, start + 32))));
   }
-  return textHash(blocks.join());
+  const isSame = payload["revision"] === revision && payload["records"] === (await textHash(digests.join()));
+  return isSame ? ownerIn(payload) : undefined;
 }
 
-async function digestOfBlock(block: readonly KeyRecord[]): Promise<string> {
-  const first = block[0] as KeyRecord;
-  const known = digests.get(first);
-  if (known?.block.length === block.length && changedRecords(block, known.block).length === 0) return known.digest;
-  const isFixed = block.every(Object.isFrozen);
-  const digest = await textHash(canonical(block));
-  if (isFixed) digests.set(first, { block, digest });
-  return digest;
-}
+const payloadOf = (payload: Pick<Committed, "revision" | "records">): Uint8Array =>
+  new TextEncoder().encode(canonicalJson(payload));
 
-/** One text for one value, whatever order a store gives members in. @see RFC 8785 */
-export function canonical(value: unknown): string {
-  // JSON text may hold numbers that are too large for one; they must not pass for null.
-  if (typeof value === "number") return String(value);
-  if (typeof value !== "object" || value === null) return JSON.stringify(value);
-  if (Array.isArray(value)) return `[${value.map(canonical).join(",")}]`;
-  const members = Object.entries(value).filter(([, member]) => member !== undefined);
-  // By code unit, so that every machine agrees.
-  members.sort(([a], [b]) => (a < b ? -1 : 1));
-  return `{${members.map(([name, member]) => `${JSON.stringify(name)}:${canonical(member)}`).join(",")}}`;
+function ownerIn({ iss, chosen }: JWTPayload): Owner | undefined {
+  return typeof iss === "string" && typeof chosen === "boolean" ? { issuer: iss, isChosen: chosen } : undefined;
 }
 
 export function notAuthentic(what: string): StoreError {

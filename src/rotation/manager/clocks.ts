@@ -1,7 +1,9 @@
-import { type Clock, monotonicNow } from "../../base/clock.ts";
+import { type Clock, type Moment, epochMs, longestSince, monotonicNow, msBetween, setSince } from "../../base/clock.ts";
+import type { SignerError } from "../../base/errors.ts";
 import type { BegunWait } from "../rules/advance.ts";
 import { liveRecords } from "../rules/records.ts";
 import type { KeyRecord, Lease, Snapshot } from "../store/store.ts";
+import type { Seen } from "./compare-and-set.ts";
 import { fenced } from "./replica.ts";
 
 /**
@@ -9,39 +11,39 @@ import { fenced } from "./replica.ts";
  * no lease end earlier.
  */
 export function createClocks(clock: Clock, skewMs: number) {
-  const monotonic = (): number => monotonicNow(clock);
-  let looked = { store: clock.now(), wall: clock.now(), monotonic: monotonic() };
-  let isFirst = true;
+  let seen: Seen | undefined;
   /** When each wait was first seen, and how much of it had passed by then. */
-  let waits = new Map<string, { readonly passedMs: number; readonly monotonic: number }>();
+  let waits = new Map<string, { readonly passedMs: number; readonly at: Moment<"monotonic"> }>();
   let leases = new Map<string, SeenLease>();
 
   return {
     /** The time of the store. */
-    now: (): number => looked.store + clock.now() - looked.wall,
+    now: (): number => (seen === undefined ? clock.now() : seen.now + longestSince(seen.answered, clock)),
+
+    /** How long ago the store was looked at, in milliseconds. */
+    sinceLookMs: (): number => (seen === undefined ? Infinity : longestSince(seen.answered, clock)),
 
     /**
      * Notes the time of the store. Gives the leases on which the others rely, and those that may be ended: this process has seen them
      * without a renewal for as long as they last.
      */
-    look(snapshot: Snapshot) {
-      const { now, records } = snapshot;
-      const before = looked;
-      looked = { store: now, wall: clock.now(), monotonic: monotonic() };
-      leases = seenLeases(leases, snapshot, looked.monotonic);
-      const isOver = ({ lease, since }: SeenLease): boolean => looked.monotonic - since >= lease.forMs;
+    look(next: Seen) {
+      const { now, records, answered } = next;
+      const at = answered.monotonic;
+      leases = seenLeases(leases, next, at);
+      const isOver = ({ lease, since }: SeenLease): boolean => msBetween(since, at) >= lease.forMs;
       // Nobody knows whether it moved ahead before a wait began, or after that.
-      const aheadMs = isFirst ? 0 : Math.max(now - before.store - (looked.monotonic - before.monotonic), 0);
+      const aheadMs = seen === undefined ? 0 : Math.max(now - seen.now - msBetween(seen.answered.monotonic, at), 0);
       waits = new Map(
         liveRecords(records).flatMap((record) => {
           const since = record.state === "announced" ? record.publishedAt : record.unusedAt;
           if (since === undefined) return [];
-          const first = { passedMs: now - since - aheadMs, monotonic: looked.monotonic };
+          const first = { passedMs: now - since - aheadMs, at };
           const name = nameOf(record, since);
           return [[name, waits.get(name) ?? first]];
         }),
       );
-      isFirst = false;
+      seen = next;
       const all = [...leases.values()];
       return {
         counted: all.filter((seen) => !isOver(seen)).map(({ lease }) => lease),
@@ -55,22 +57,17 @@ export function createClocks(clock: Clock, skewMs: number) {
      */
     leftMs(record: KeyRecord, { since, forMs }: BegunWait, now: number): number {
       const name = nameOf(record, since);
-      const first = waits.get(name) ?? { passedMs: now - since, monotonic: monotonic() };
+      const first = waits.get(name) ?? { passedMs: now - since, at: monotonicNow(clock) };
       waits.set(name, first);
-      const passedMs = monotonic() - first.monotonic;
+      const passedMs = msBetween(first.at, monotonicNow(clock));
       const leftMs = Math.max(since + forMs - now, forMs - first.passedMs - passedMs);
       return Math.ceil(Math.max(Math.min(leftMs, forMs - passedMs), 0));
     },
 
-    /** A token gets its times from the clock of this machine. @throws SignerError `ERR_SIGNER_FENCED` */
-    check(): void {
-      const { store, wall, monotonic: then } = looked;
-      if (Math.abs(store - wall) > skewMs) {
-        throw fenced("the clock of this machine and that of the store differ by more than clockSkewSeconds");
-      }
-      if (Math.abs(clock.now() - wall - (monotonic() - then)) > skewMs) {
-        throw fenced("the clock of this machine was set by more than clockSkewSeconds");
-      }
+    /** Why this process may not sign by its clock: a token gets its times from it, and the waits rely on the skew. */
+    get fault(): SignerError | undefined {
+      if (seen === undefined || !clocksDiffer(seen, clock, skewMs)) return undefined;
+      return fenced("the clock of this machine and that of the store differ by more than clockSkewSeconds");
     },
   };
 }
@@ -78,13 +75,16 @@ export function createClocks(clock: Clock, skewMs: number) {
 export type Clocks = ReturnType<typeof createClocks>;
 
 /**
- * Whether the clock of this machine and that of a store differ by more than the skew.
- *
- * @param storeNow what the store's clock said when it was read
- * @param asked what this machine's clock said before that
+ * Whether the clock of this machine may differ from that of a store by more than the skew: nobody knows at which moment between question and
+ * answer the store has looked at its clock. What the clock of this machine has been set by since then counts, too.
  */
-export function clocksDiffer(storeNow: number, asked: number, clock: Clock, skewMs: number): boolean {
-  return storeNow < asked - skewMs || storeNow > clock.now() + skewMs;
+export function clocksDiffer(
+  { now, asked, answered }: Pick<Seen, "now" | "asked" | "answered">,
+  clock: Clock,
+  skewMs: number,
+): boolean {
+  const setMs = setSince(answered, clock);
+  return epochMs(asked) + setMs < now - skewMs || epochMs(answered.wall) + setMs > now + skewMs;
 }
 
 /** A lease as it was last seen. */
@@ -92,25 +92,25 @@ interface SeenLease {
   readonly lease: Lease;
   /** It is not, where the store has lost it, as in a failover. */
   readonly isThere: boolean;
-  /** Since when it is as it is, by the monotonic clock. Its replica stops using it before it has been so for as long as it lasts. */
-  readonly since: number;
+  /** Since when it is as it is. Its replica stops using it before it has been so for as long as it lasts. */
+  readonly since: Moment<"monotonic">;
 }
 
-/** What was seen before, and what is seen now. Those that were ended do not count, and those that were lost do. */
+/** What was seen before, and what is seen now. A lease that was ended does not count; a lease that the store has lost does. */
 function seenLeases(
   before: ReadonlyMap<string, SeenLease>,
   { leases, ended }: Snapshot,
-  monotonic: number,
+  now: Moment<"monotonic">,
 ): Map<string, SeenLease> {
   const there = new Map(leases.map((lease) => [lease.id, lease]));
   const gone = new Set(ended);
   const lost = [...before].filter(([id]) => !there.has(id) && !gone.has(id));
   return new Map([
-    ...lost.map(([id, seen]) => [id, seen.isThere ? { ...seen, isThere: false, since: monotonic } : seen] as const),
+    ...lost.map(([id, seen]) => [id, seen.isThere ? { ...seen, isThere: false, since: now } : seen] as const),
     ...leases.map((lease) => {
       const seen = before.get(lease.id);
       const isSame = seen?.isThere === true && seen.lease.serial === lease.serial;
-      return [lease.id, { lease, isThere: true, since: isSame ? seen.since : monotonic }] as const;
+      return [lease.id, { lease, isThere: true, since: isSame ? seen.since : now }] as const;
     }),
   ]);
 }

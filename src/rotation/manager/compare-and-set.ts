@@ -1,9 +1,9 @@
 import { sleep, withDeadline } from "../../base/async.ts";
-import type { Clock } from "../../base/clock.ts";
+import { type Clock, type Instant, type Moment, instantNow } from "../../base/clock.ts";
 import { StoreError, codeOf } from "../../base/errors.ts";
 import type { Change } from "../rules/advance.ts";
 import { traced } from "../../base/trace.ts";
-import type { OnCall, StoreOperation } from "./metrics.ts";
+import type { Answer, OnCall, StoreOperation } from "./health.ts";
 import type { KeyRecord, KeyStore, LeaseSeen, Snapshot } from "../store/store.ts";
 
 const maxAttempts = 20;
@@ -17,11 +17,17 @@ export interface Decision extends Change {
   readonly leases?: readonly LeaseSeen[] | undefined;
 }
 
+/** What a store held, and when it was asked and had answered by the clocks of this machine. */
+export interface Seen extends Snapshot {
+  readonly asked: Moment<"wall">;
+  readonly answered: Instant;
+}
+
 /** A change, and the records before it. */
 export interface Changed extends Change {
   readonly before: readonly KeyRecord[];
-  /** When it was decided, in epoch milliseconds by the clock of the store. */
-  readonly now: number;
+  /** What was found in the store when it was decided. */
+  readonly seen: Seen;
   /** That of the records; of a preview, that of the records before. */
   readonly revision: number;
 }
@@ -42,18 +48,18 @@ interface Options {
  */
 export async function compareAndSet(
   store: KeyStore,
-  decide: (snapshot: Snapshot) => Decision | Promise<Decision>,
+  decide: (seen: Seen) => Decision | Promise<Decision>,
   { clock, signal = new AbortController().signal, onCall }: Options,
 ): Promise<Changed> {
   for (let attempt = 1; ; attempt += 1) {
-    const snapshot = await ofStore("load", (signal) => store.load({ signal }), { clock, signal, onCall });
-    const { records: before, now, revision } = snapshot;
-    const { records, events, leases } = await decide(snapshot);
-    if (records === before && events.length === 0) return { records, events, before, now, revision };
+    const seen = await look(store, { clock, signal, onCall });
+    const { records: before, revision } = seen;
+    const { records, events, leases } = await decide(seen);
+    if (records === before && events.length === 0) return { records, events, before, seen, revision };
     try {
       const commit = (signal: AbortSignal): Promise<number> =>
         store.commit(revision, records, events, { signal, leases });
-      return { records, events, before, now, revision: await ofStore("commit", commit, { clock, signal, onCall }) };
+      return { records, events, before, seen, revision: await ofStore("commit", commit, { clock, signal, onCall }) };
     } catch (error) {
       if (codeOf(error) !== "ERR_STORE_CONFLICT" || attempt === maxAttempts) throw error;
     }
@@ -62,8 +68,15 @@ export async function compareAndSet(
   }
 }
 
+/** Loads what a store holds. @throws StoreError `ERR_STORE_UNAVAILABLE` */
+export async function look(store: KeyStore, options: Options): Promise<Seen> {
+  const { wall: asked } = instantNow(options.clock);
+  const snapshot = await ofStore("load", (signal) => store.load({ signal }), options);
+  return { ...snapshot, asked, answered: instantNow(options.clock) };
+}
+
 /** A call of a store, which is not waited for longer than 10 s, even if the store does not look at its signal. */
-export async function ofStore<T>(
+export async function ofStore<T extends Answer>(
   operation: StoreOperation,
   call: (signal: AbortSignal) => Promise<T>,
   { clock, signal, onCall }: Options,
@@ -72,10 +85,10 @@ export async function ofStore<T>(
     const answer = await traced(`jwksd store ${operation}`, {}, () =>
       withDeadline(call, { clock, timeoutMs: storeMs, signal, expired: storeHangs }),
     );
-    onCall?.(operation);
+    onCall?.(operation, { answer });
     return answer;
   } catch (error) {
-    onCall?.(operation, error);
+    onCall?.(operation, { error });
     throw error;
   }
 }

@@ -1,23 +1,26 @@
-import { monotonicNow } from "../../base/clock.ts";
+import { type Moment, monotonicNow, msBetween } from "../../base/clock.ts";
 import { StoreError } from "../../base/errors.ts";
-import { isStanding, leaseOfCopy, standingMs } from "../rules/standing.ts";
+import { isPermanent, leaseOfCopy, permanentMs } from "../rules/permanent-lease.ts";
 import type { KeyStore } from "../store/store.ts";
 import { ofStore } from "./compare-and-set.ts";
 import { type LeaseOptions, type Replica, type LeaseContent, endLease, fenced, nothing, renewals } from "./replica.ts";
 
 /**
  * The lease of a copy that is served without the process that writes it, such as a bucket. Whoever writes that copy renews the same lease, one
- * process after the other. Once the copy has been read back it stands: it ends neither with time nor with the process, because the copy
+ * process after the other. Once the copy has been read back it is permanent: it ends neither with time nor with the process, because the copy
  * goes on being served. Until then nobody is known to read the copy, and its lease is one like any other.
  */
 export function createCopyLease(store: KeyStore, { name, leaseMs, clock, signal, onCall }: LeaseOptions): Replica {
   let id: string | undefined;
   let told = nothing;
   /** It was acknowledged once, by whatever process. */
-  let stands = false;
-  let renewedAt = -Infinity;
+  let isKept = false;
+  let renewedAt: Moment<"monotonic"> | undefined;
 
   return {
+    get id() {
+      return id;
+    },
     get told() {
       return told;
     },
@@ -26,7 +29,8 @@ export function createCopyLease(store: KeyStore, { name, leaseMs, clock, signal,
       return told.publishes > 0;
     },
     get renewInMs() {
-      return Math.max(leaseMs / renewals - (monotonicNow(clock) - renewedAt), 0);
+      if (renewedAt === undefined) return 0;
+      return Math.max(leaseMs / renewals - msBetween(renewedAt, monotonicNow(clock)), 0);
     },
 
     async join() {
@@ -37,8 +41,8 @@ export function createCopyLease(store: KeyStore, { name, leaseMs, clock, signal,
         const join = (signal: AbortSignal): Promise<void> => store.join({ id: nextId, name }, leaseMs, { signal });
         await ofStore("join", join, { clock, signal, onCall });
       }
-      stands = lease !== undefined && isStanding(lease);
-      [id, told, renewedAt] = [lease?.id ?? nextId, { ...nothing, publishes: lease?.publishes ?? 0 }, -Infinity];
+      isKept = lease !== undefined && isPermanent(lease);
+      [id, told, renewedAt] = [lease?.id ?? nextId, { ...nothing, publishes: lease?.publishes ?? 0 }, undefined];
     },
 
     // Renewals have no numbers here: one that arrives late says less than is true, because a copy only becomes newer.
@@ -47,12 +51,12 @@ export function createCopyLease(store: KeyStore, { name, leaseMs, clock, signal,
         throw new StoreError("ERR_LEASE_ENDED", "this copy has no lease; its publisher joins again");
       const next = { ...nothing, publishes };
       const lease = { id, ...next };
-      const forMs = stands || publishes > 0 ? standingMs : leaseMs;
+      const forMs = isKept || publishes > 0 ? permanentMs : leaseMs;
       const sentAt = monotonicNow(clock);
       try {
         const renew = (signal: AbortSignal): Promise<number> => store.renew(lease, forMs, { ifRevision, signal });
         const revision = await ofStore("renew", renew, { clock, signal, onCall });
-        [told, stands, renewedAt] = [next, forMs === standingMs, sentAt];
+        [told, isKept, renewedAt] = [next, forMs === permanentMs, sentAt];
         return revision;
       } catch (error) {
         if (error instanceof StoreError && error.code === "ERR_LEASE_ENDED") [id, told] = [undefined, nothing];
@@ -67,8 +71,8 @@ export function createCopyLease(store: KeyStore, { name, leaseMs, clock, signal,
     end: ({ id, serial }) => endLease(store, id, { ifSerial: serial, clock, signal, onCall }),
 
     async leave() {
-      // One that stands is relied on for as long as the copy is served.
-      if (id === undefined || stands) return;
+      // A permanent one is relied on for as long as the copy is served.
+      if (id === undefined || isKept) return;
       await endLease(store, id, { clock, onCall }).catch(() => {});
     },
   };

@@ -8,13 +8,13 @@ import type { RotationPolicy } from "../rules/policy.ts";
 import { addedRecords, checkAnnounced, checkRecords, endedExternalKeys, newlyActive, uriOf } from "../rules/records.ts";
 import { checkNotRolledBack } from "../rules/rollback.ts";
 import { noteWaits } from "../rules/waits.ts";
-import type { KeyRecord, KeyUse, Snapshot } from "../store/store.ts";
-import { type Changed, type Decision, compareAndSet, ofStore } from "./compare-and-set.ts";
+import type { KeyRecord, KeyUse } from "../store/store.ts";
+import { type Changed, type Decision, type Seen, compareAndSet, look } from "./compare-and-set.ts";
 import { externalKey, makeLocalKey } from "./make-key.ts";
 import { createKeyOpener, destroyExternal, keysetsOf } from "./private-keys.ts";
-import type { OnCall } from "./metrics.ts";
+import type { OnCall } from "./health.ts";
 import type { KeyManagerOptions } from "./types.ts";
-import type { Vault } from "../custody/vault.ts";
+import type { Custody } from "../custody/custody.ts";
 
 /** How long a key may take to be made, opened or destroyed where it is. */
 const externalMs = 60_000;
@@ -41,7 +41,7 @@ export class CannotSign extends Error {
   }
 }
 
-type Decide = (records: readonly KeyRecord[], now: number, snapshot: Snapshot) => Decision | Promise<Decision>;
+type Decide = (records: readonly KeyRecord[], now: number, seen: Seen) => Decision | Promise<Decision>;
 
 /** An external key that was destroyed, or could not be. */
 interface Destroyed {
@@ -53,14 +53,14 @@ interface Destroyed {
 export type Keyring = ReturnType<typeof createKeyring>;
 
 /** The keys of a store, for everybody who changes them or signs with them: manager, commands, single tokens. */
-export function createKeyring(vault: Vault, options: KeyringOptions) {
+export function createKeyring(custody: Custody, options: KeyringOptions) {
   const { policy, clock, signal, onCall, signs, passesOverLost = false } = options;
   const { createSigner: create, openSigner: open, destroySigner: destroy } = options;
   const createSigner =
     create && ((request: { readonly issuer: string }) => limited((signal) => create({ ...request, signal })));
   const openSigner = open && ((uri: string) => limited((signal) => open(uri, { signal })));
   const destroySigner = destroy && ((uri: string) => limited((signal) => destroy(uri, { signal })));
-  const opener = createKeyOpener(vault, openSigner, signal, { signs });
+  const opener = createKeyOpener(custody, openSigner, signal, { signs });
   /** As they were last found in the store, or put there. */
   let last: readonly KeyRecord[] = [];
 
@@ -71,21 +71,21 @@ export function createKeyring(vault: Vault, options: KeyringOptions) {
     return withDeadline(work, { clock, timeoutMs: externalMs, signal, expired });
   }
 
-  async function decided(snapshot: Snapshot, decide: Decide): Promise<Decision> {
-    const { records: stored, now } = snapshot;
-    checkRecords(stored, last);
+  async function decided(seen: Seen, decide: Decide): Promise<Decision> {
+    const { records: stored, now } = seen;
+    checkRecords(stored);
     checkNotRolledBack(stored, last);
     checkAnnounced(stored);
     if (!passesOverLost) await opener.checkWrapped(stored);
     last = stored;
-    const decision = await decide(stored, now, snapshot);
+    const decision = await decide(stored, now, seen);
     return { ...decision, records: noteWaits(decision.records, policy) };
   }
 
   /** A key that is recorded once stays for good. So it has to open, to sign, and to be one that a provider publishes. */
   async function checkNewKeys(added: readonly KeyRecord[]): Promise<void> {
     if (added.length === 0) return;
-    const trial = createKeyOpener(vault, openSigner, signal);
+    const trial = createKeyOpener(custody, openSigner, signal);
     try {
       const { keyset, encryptionKeyset } = keysetsOf(added, await trial.open(added));
       if (keyset.length > 0) await checkSigning(keyset);
@@ -115,10 +115,10 @@ export function createKeyring(vault: Vault, options: KeyringOptions) {
      * @throws StoreError, KeyMaterialError, and what `decide` throws
      */
     async preview(decide: Decide): Promise<Changed> {
-      const snapshot = await ofStore("load", (signal) => vault.store.load({ signal }), { clock, signal, onCall });
-      const { records: before, now, revision } = snapshot;
-      const { records, events } = await decided(snapshot, decide);
-      return { records, events, before, now, revision };
+      const seen = await look(custody.store, { clock, signal, onCall });
+      const { records: before, revision } = seen;
+      const { records, events } = await decided(seen, decide);
+      return { records, events, before, seen, revision };
     },
 
     /**
@@ -129,11 +129,11 @@ export function createKeyring(vault: Vault, options: KeyringOptions) {
      */
     async change(decide: Decide): Promise<Changed> {
       const changed = await compareAndSet(
-        vault.store,
-        async (snapshot) => {
-          const decision = await decided(snapshot, decide);
-          await checkNewKeys(addedRecords(snapshot.records, decision.records));
-          await checkCanSign(newlyActive(snapshot.records, decision.records));
+        custody.store,
+        async (seen) => {
+          const decision = await decided(seen, decide);
+          await checkNewKeys(addedRecords(seen.records, decision.records));
+          await checkCanSign(newlyActive(seen.records, decision.records));
           return decision;
         },
         { clock, signal, onCall },
@@ -148,8 +148,8 @@ export function createKeyring(vault: Vault, options: KeyringOptions) {
 
     /** A key that is in no store yet: in an HSM or key service, where signing keys are made there. */
     async makeKey(use: KeyUse, alg: string): Promise<NewKey> {
-      if (use !== "sig" || createSigner === undefined) return makeLocalKey(use, alg, vault);
-      const signer = await createSigner({ issuer: vault.owner.issuer });
+      if (use !== "sig" || createSigner === undefined) return makeLocalKey(use, alg, custody);
+      const signer = await createSigner({ issuer: custody.owner.issuer });
       return externalKey(signer).finally(() => signer.close());
     },
 

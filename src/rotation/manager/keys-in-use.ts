@@ -3,7 +3,6 @@ import type { Change } from "../rules/advance.ts";
 import type { RotationPolicy } from "../rules/policy.ts";
 import { activeKey, isRotating, publishedKeys } from "../rules/records.ts";
 import { noteWaits } from "../rules/waits.ts";
-import { changedRecords } from "../store/changed-records.ts";
 import type { KeyRecord } from "../store/store.ts";
 import type { Changed } from "./compare-and-set.ts";
 import type { Keyring } from "./keyring.ts";
@@ -21,7 +20,8 @@ interface Parts {
   readonly keyring: Keyring;
   readonly replica: Replica;
   readonly sinks: Sinks;
-  readonly signs: boolean;
+  /** Whether this process signs now. */
+  readonly signs: () => boolean;
   readonly emit: (event: ManagerEvent) => void;
 }
 
@@ -51,7 +51,7 @@ export function createKeysInUse({ policy, keyring, replica, sinks, signs, emit }
 
   function signingKids(records: readonly KeyRecord[], keys: OpenKeys): string[] {
     const active = activeKey(records, "sig");
-    if (!signs || active === undefined || !keys.signers.has(active.kid)) return [];
+    if (!signs() || active === undefined || !keys.signers.has(active.kid)) return [];
     // What it signs may live longer than others would keep the key.
     return noteWaits([active], policy)[0] === active ? [active.kid] : [];
   }
@@ -140,6 +140,8 @@ function isOther(
   before: readonly KeyRecord[],
   textOf: (record: KeyRecord) => string,
 ): boolean {
-  const [next, old] = [changedRecords(records, before), changedRecords(before, records)];
-  return next.length !== old.length || next.some((record, index) => textOf(record) !== textOf(old[index] as KeyRecord));
+  return (
+    records.length !== before.length ||
+    records.some((record, index) => textOf(record) !== textOf(before[index] as KeyRecord))
+  );
 }

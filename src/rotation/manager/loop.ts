@@ -1,5 +1,5 @@
 import { serial } from "../../base/async.ts";
-import type { Clock } from "../../base/clock.ts";
+import { type Clock, type Moment, monotonicNow, msBetween } from "../../base/clock.ts";
 
 const retryMs = { first: 1_000, last: 30_000 } as const;
 
@@ -23,7 +23,7 @@ export function createLoop(turn: () => Promise<Turned>, { clock, signal, onFailu
   const run = serial();
   let failures = 0;
   let cancelTimer: (() => void) | undefined;
-  let asked: { readonly at: number; readonly done: Promise<void> } | undefined;
+  let asked: { readonly at: Moment<"monotonic">; readonly done: Promise<void> } | undefined;
 
   function sleep(wakeInMs: number): void {
     cancelTimer?.();
@@ -69,8 +69,8 @@ export function createLoop(turn: () => Promise<Turned>, { clock, signal, onFailu
     wake,
     /** A turn for somebody who waits: once a second at most, for all who ask together. */
     ask(): Promise<void> {
-      const now = clock.now();
-      if (asked === undefined || Math.abs(now - asked.at) >= retryMs.first) asked = { at: now, done: turnNow() };
+      const at = monotonicNow(clock);
+      if (asked === undefined || msBetween(asked.at, at) >= retryMs.first) asked = { at, done: turnNow() };
       return asked.done;
     },
     /** Cancels the timer, and resolves when nothing runs. */

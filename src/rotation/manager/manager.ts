@@ -1,25 +1,35 @@
 import { notify } from "../../base/async.ts";
 import { systemClock } from "../../base/clock.ts";
-import { ConfigError, type ErrorCode, SignerError, StoreError, asJwksdError } from "../../base/errors.ts";
+import {
+  ConfigError,
+  type ErrorCode,
+  type JwksdError,
+  SignerError,
+  StoreError,
+  asJwksdError,
+} from "../../base/errors.ts";
 import { applyCommand } from "../rules/commands.ts";
 import { rotationPolicy } from "../rules/policy.ts";
-import { nextAlg } from "../rules/records.ts";
+import { endOf, nextAlg } from "../rules/records.ts";
 import { isWaitingForReplicas } from "../rules/waits.ts";
 import { createClocks } from "./clocks.ts";
 import { createCopyLease } from "./copy-lease.ts";
 import { CannotSign, createKeyring } from "./keyring.ts";
 import { createKeysInUse } from "./keys-in-use.ts";
 import { type Turned, createLoop } from "./loop.ts";
-import { createManagerMetrics } from "./metrics.ts";
+import { createHealth } from "./health.ts";
+import { managerMetrics } from "./metrics.ts";
 import { checkManagerOptions } from "./options.ts";
-import { servedBy } from "../custody/owner.ts";
+import { servedBy } from "../custody/issuer-check.ts";
 import { keysetsOf } from "./private-keys.ts";
-import { createReplica } from "./replica.ts";
+import { type Changed, type Seen, look, ofStore } from "./compare-and-set.ts";
+import { type LeaseContent, createReplica, leaseEnded } from "./replica.ts";
 import { createSchedule } from "./schedule.ts";
 import { createSinks } from "./sinks.ts";
-import { createSteps } from "./steps.ts";
+import { type Planned, isMakingNext, step } from "./step.ts";
 import type { KeyManager, KeyManagerOptions, KeySink, ManagerEvent } from "./types.ts";
-import { type Vault, createVault } from "../custody/vault.ts";
+import type { KeyRecord, StoredEvent } from "../store/store.ts";
+import { type Custody, createCustody } from "../custody/custody.ts";
 import { readWrappingKeys } from "../custody/wrapping.ts";
 
 /**
@@ -39,7 +49,7 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
   checkManagerOptions(options);
   const { issuer, store } = options;
   const keys = await readWrappingKeys(options.wrappingKeys, (index) => `wrappingKeys[${index}]`);
-  return manageKeys(createVault({ store, keys, ownerRule: servedBy({ issuer, isChosen: true }) }), options);
+  return manageKeys(createCustody({ store, keys, issuerCheck: servedBy({ issuer, isChosen: true }) }), options);
 }
 
 /** Errors of a store that cannot be reached. */
@@ -49,97 +59,159 @@ const outages: ReadonlySet<string> = new Set<ErrorCode>([
   "ERR_LEASE_ENDED",
 ]);
 
+/** How often a turn is taken that others have come between. */
+const turnAttempts: ReadonlyMap<string, number> = new Map<ErrorCode, number>([
+  ["ERR_LEASE_ENDED", 2],
+  ["ERR_STORE_CONFLICT", 5],
+]);
+
+/** How many events of the audit log people see. */
+const maxObserved = 20;
+
 /** A copy of the documents that is served without the process that writes it. */
 export interface Copy extends KeySink {
   /** The same for every process that writes this copy. */
   readonly name: string;
 }
 
-/** The issuer is the owner of the vault. */
+/** The issuer is that of the custody. */
 export interface ManageOptions extends Omit<KeyManagerOptions, "issuer" | "store" | "wrappingKeys"> {
-  /** What this manager publishes, in the place of a service. Its lease stands when the process has ended. It must not sign. */
+  /** What this manager publishes, in the place of a service. Its lease is permanent once the copy was read back. It must not sign. */
   readonly copy?: Copy | undefined;
 }
 
-/** A manager as whoever publishes a copy needs it. */
-export interface CopyManager extends KeyManager {
+/** A manager as the service needs it. */
+export interface ServiceManager extends KeyManager {
+  /** What this process has told the others last. */
+  readonly lease: LeaseContent & { readonly id: string | undefined; readonly name: string };
   /** Whether the others know that it publishes the newest keys that it knows. */
   readonly isAcknowledged: boolean;
-  /** Looks at the store. @throws as a turn does */
+  /** Takes what is due. @throws as a turn does */
   look(): Promise<void>;
+  /** Loads what the store holds, for its health, and takes nothing over. Gives the newest events of the audit log. @throws StoreError */
+  observe(): Promise<readonly StoredEvent[]>;
 }
 
-/** Manages the keys of a vault. @throws see {@link createKeyManager} */
-export async function manageKeys(vault: Vault, options: ManageOptions): Promise<CopyManager> {
+/** Manages the keys in custody. @throws see {@link createKeyManager} */
+export async function manageKeys(custody: Custody, options: ManageOptions): Promise<ServiceManager> {
   const { onEvent, copy, signs = copy === undefined } = options;
   const clock = options.clock ?? systemClock;
   const policy = rotationPolicy(options.policy ?? undefined);
   const leaseMs = policy.leaseSeconds * 1000;
   const closing = new AbortController();
   const { signal } = closing;
-  const measured = createManagerMetrics(clock);
-  const { onCall } = measured;
+  const health = createHealth(clock);
+  const { onCall } = health;
   const emit = (event: ManagerEvent): void => {
     // One that did not open because the manager is closed is none.
     if (event.type === "held-back" && signal.aborted) return;
-    measured.note(event);
+    health.note(event);
     notify(onEvent, event);
   };
-  const keyring = createKeyring(vault, { ...options, policy, clock, signal, onCall });
+  const keyring = createKeyring(custody, { ...options, policy, clock, signal, onCall });
   const sinks = createSinks(clock, signal, copy);
-  const lease = { leaseMs, clock, signal, onCall };
-  const replica =
-    copy === undefined
-      ? createReplica(vault.store, { ...lease, name: options.replicaName ?? "jwksd" })
-      : createCopyLease(vault.store, { ...lease, name: copy.name });
+  const leaseName = copy?.name ?? options.replicaName ?? "jwksd";
+  const lease = { name: leaseName, leaseMs, clock, signal, onCall };
+  const replica = copy === undefined ? createReplica(custody.store, lease) : createCopyLease(custody.store, lease);
   const clocks = createClocks(clock, policy.clockSkewSeconds * 1000);
-  const schedule = createSchedule(policy, clocks);
-  const inUse = createKeysInUse({ policy, keyring, replica, sinks, signs, emit });
-  const steps = createSteps({ policy, vault, keyring, replica, clocks, schedule, inUse, emit });
+  const schedule = createSchedule(policy, clocks, clock);
+  const inUse = createKeysInUse({ policy, keyring, replica, sinks, signs: () => signs && fence === undefined, emit });
+  /** By what a record names this process when it makes the next external key. */
+  const maker = crypto.randomUUID();
   const loop = createLoop(turn, { clock, signal, onFailure, onRecovery: () => emit({ type: "recovered" }) });
-  /** Whether the store has to be looked at, and the time by which it has to be in any case. */
+  /** Whether the store has to be looked at, whatever the plan says: it has changed, or the last look has failed. */
   let mustLook = true;
-  let lookAt = -Infinity;
-  let isFenced = false;
+  /** Why this process may not sign. */
+  let fence: SignerError | undefined;
 
-  /** A turn. Where others have ended the lease, it joins anew at once; where that is in vain, it waits as after any failure. */
+  /**
+   * A turn. Where others have ended the lease, it joins anew at once; where they were quicker with a commit, it looks again at once. Where
+   * that is in vain, it waits as after any failure.
+   */
   async function turn(): Promise<Turned> {
-    try {
-      return await takeTurn();
-    } catch (error) {
-      if (error instanceof StoreError && error.code === "ERR_LEASE_ENDED") return takeTurn();
-      throw error;
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        return await takeTurn();
+      } catch (error) {
+        const attempts = error instanceof StoreError ? (turnAttempts.get(error.code) ?? 1) : 1;
+        if (attempt >= attempts) throw error;
+      }
     }
+  }
+
+  /**
+   * How long it is until the store has to be looked at, in milliseconds. The plan decides that at each wake-up anew, because a timer may
+   * be early and clocks may be set: what is due and not done is still due.
+   */
+  function lookInMs(): number {
+    const { records, revision } = inUse.state;
+    if (mustLook || replica.told.publishes !== revision) return 0;
+    const everyMs = isWaitingForReplicas(records, policy) ? Math.min(Math.max(leaseMs / 60, 250), 60_000) : leaseMs;
+    return Math.max(Math.min(schedule.dueInMs(records), everyMs - clocks.sinceLookMs()), 0);
   }
 
   /** Takes what is due, takes over what others did, and tells them. */
   async function takeTurn(): Promise<Turned> {
-    await replica.join();
-    const { revision } = inUse.state;
-    const isRenewal = !mustLook && clock.now() < lookAt && replica.told.publishes === revision;
-    if (isRenewal && (await replica.tell(replica.told)) === revision) return turned();
-    mustLook = true;
-    do {
-      await inUse.adopt(await steps.take());
-      if (keyring.createSigner !== undefined && !signal.aborted) await steps.makeExternalKey();
-      // What was just told may be what a step waited for.
-    } while (await inUse.acknowledge());
-    [mustLook, isFenced] = [false, false];
-    return turned();
+    await replica.join().catch(async (error: unknown) => {
+      // What others did counts, even if this replica cannot write.
+      if (inUse.state.records.length > 0) await takeOver().catch(() => {});
+      throw error;
+    });
+    const isRenewed = lookInMs() > 0 && (await replica.tell(replica.told)) === inUse.state.revision;
+    if (!isRenewed) {
+      mustLook = true;
+      await step({ custody, keyring, maker, caller: { plan, publish, holdBack, orphaned } });
+      mustLook = false;
+    }
+    noteFence();
+    // It is tried again.
+    sinks.check();
+    // After a failure to make the next key, the next attempt tells whether it is mended.
+    const isPending = isMakingNext(inUse.state.records, maker);
+    return { wakeInMs: Math.min(lookInMs(), replica.renewInMs), isPending };
   }
 
-  /** When the next turn is due. @throws what a sink threw: it is tried again */
-  function turned(): Turned {
-    const { records } = inUse.state;
-    sinks.check();
-    const now = clocks.now();
-    const { wakeAt } = schedule.plan(records, now);
-    const looks = isWaitingForReplicas(records, policy) ? [Math.min(Math.max(leaseMs / 60, 250), 60_000)] : [];
-    const lookInMs = Math.max(Math.min(wakeAt - now, ...schedule.triesInMs(now), ...looks), 0);
-    lookAt = clock.now() + lookInMs;
-    // After a failure to make the next key, the next attempt tells whether it is mended.
-    return { wakeInMs: Math.min(lookInMs, replica.renewInMs), isPending: steps.isMaking };
+  /** Takes over what others did, and changes nothing. */
+  async function takeOver(): Promise<void> {
+    const found = await keyring.preview((records) => ({ records, events: [] }));
+    await inUse.adopt({ ...found, records: found.before });
   }
+
+  /** What is due by the clocks that this process has seen, for the replicas whose leases have not ended. */
+  async function plan(records: readonly KeyRecord[], seen: Seen): Promise<Planned> {
+    const { counted, over } = clocks.look(seen);
+    for (const lease of over) await replica.end(lease);
+    schedule.forgetTaken(records, seen.now);
+    const planned = schedule.plan(records, seen.now, { revision: seen.revision, leases: counted });
+    return planned.reliesOnReplicas
+      ? { ...planned, leases: seen.leases.filter((lease) => !over.includes(lease)) }
+      : planned;
+  }
+
+  /** Uses the keys here, and tells the others. */
+  async function publish(change: Changed): Promise<boolean> {
+    noteFence();
+    await inUse.adopt(change);
+    return inUse.acknowledge();
+  }
+
+  function holdBack(kid: string, error: JwksdError): void {
+    schedule.holdBack(kid);
+    emit({ type: "held-back", kid, error });
+  }
+
+  const orphaned = (uri: string, isDestroyed: boolean): void => emit({ type: "orphaned", uri, isDestroyed });
+
+  /** Whoever may not sign tells the others so at the next look, and tells them again before it signs. */
+  function noteFence(): void {
+    const before = fence;
+    fence = replica.holds ? (signs ? clocks.fault : undefined) : leaseEnded(signal);
+    if (fence?.message === before?.message || signal.aborted) return;
+    mustLook = true;
+    emit(fence === undefined ? { type: "unfenced" } : { type: "fenced", error: fence });
+  }
+
+  const isReady = (): boolean => replica.isReady && fence === undefined;
 
   async function onFailure(error: unknown, retryInMs: number): Promise<void> {
     mustLook = true;
@@ -148,17 +220,15 @@ export async function manageKeys(vault: Vault, options: ManageOptions): Promise<
     if (records.length === 0) return;
     schedule.noteTried(records);
     emit({ type: "failed", error: asJwksdError(error), retryInMs });
-    if (!replica.holds && !isFenced) {
-      isFenced = true;
-      emit({ type: "fenced" });
-    }
+    noteFence();
     if (error instanceof StoreError && outages.has(error.code)) await inUse.shorten();
   }
 
   function checkMaySign(kid: string): void {
+    noteFence();
     try {
+      if (fence !== undefined) throw fence;
       replica.checkMaySign(kid);
-      clocks.check();
     } catch (error) {
       // It may be mended by now. However many tokens are asked for, the store is asked once a second.
       mustLook = true;
@@ -179,13 +249,13 @@ export async function manageKeys(vault: Vault, options: ManageOptions): Promise<
     mustLook = true;
     loop.wake();
   };
-  vault.store.watch(noteChange, { signal });
+  custody.store.watch(noteChange, { signal });
   await loop.turn().catch(async (error: unknown) => {
     if (inUse.state.records.length > 0) return;
     await close();
     throw error;
   });
-  if (!vault.isVerified) emit({ type: "unsealed" });
+  if (!custody.isVerified) emit({ type: "unsealed" });
 
   return {
     policy,
@@ -193,23 +263,33 @@ export async function manageKeys(vault: Vault, options: ManageOptions): Promise<
       return inUse.state.records;
     },
     get isReady() {
-      return replica.isReady;
+      return isReady();
     },
     get isAcknowledged() {
       return replica.told.publishes === inUse.state.revision && !sinks.isBehind;
     },
     get options() {
       return {
-        issuer: vault.owner.issuer,
+        issuer: custody.owner.issuer,
         ...keysetsOf(inUse.state.records, inUse.state.keys),
         jwksRotationActive: () => inUse.isShort,
         maxTokenLifetimeSeconds: policy.maxTokenLifetimeSeconds,
         checkMaySign,
+        retiredKid: (kid: string) => endOf(inUse.state.records, kid),
       };
+    },
+    get lease() {
+      return { id: replica.id, name: leaseName, ...replica.told };
     },
     async look() {
       mustLook = true;
       await loop.turn();
+    },
+    async observe() {
+      const { store } = custody;
+      await look(store, { clock, signal, onCall });
+      const read = (signal: AbortSignal) => store.events({ limit: maxObserved, signal });
+      return ofStore("events", read, { clock, signal, onCall });
     },
     async attach(sink) {
       if (typeof sink?.update !== "function") throw new ConfigError("ERR_OPTION_INVALID", "a sink has no update()");
@@ -218,8 +298,8 @@ export async function manageKeys(vault: Vault, options: ManageOptions): Promise<
     execute: (command) =>
       loop.run(async () => {
         const { records, events } = await keyring
-          .change((stored, now, snapshot) => {
-            clocks.look(snapshot);
+          .change((stored, now, seen) => {
+            clocks.look(seen);
             return applyCommand(schedule.withWaitsAsSeen(stored, now), command, policy, now);
           })
           .catch((error: unknown) => {
@@ -241,13 +321,16 @@ export async function manageKeys(vault: Vault, options: ManageOptions): Promise<
       if (key !== undefined) return key;
       throw new SignerError("ERR_SIGNER_KEY_STATE", `no encryption key with the kid ${JSON.stringify(kid)} is kept`);
     },
+    get health() {
+      return health.health;
+    },
     metrics: () =>
-      measured.metrics({
+      managerMetrics({
         records: inUse.state.records,
         policy,
         published: replica.told.publishes,
-        stored: inUse.state.revision,
-        isReady: replica.isReady,
+        isReady: isReady(),
+        health,
       }),
     close,
   };

@@ -1,4 +1,4 @@
-import type { CryptoKey, JWK } from "jose";
+import type { CryptoKey } from "jose";
 import { importJWK } from "jose/key/import";
 import { ConfigError, type JwksdError, KeyMaterialError, SignerError } from "../../base/errors.ts";
 import type { EncryptionEntry } from "../../keys/keyset/keyset.ts";
@@ -8,7 +8,8 @@ import { localSigner, publishOnlySigner } from "../../keys/signer/local.ts";
 import type { ExternalSigner, Signer } from "../../keys/signer/signer.ts";
 import type { KeyRecord } from "../store/store.ts";
 import type { ManagedKeysets } from "./types.ts";
-import { type ExternalKey, liveRecords, jweOf, publishedKeys, uriOf } from "../rules/records.ts";
+import { type ExternalKey, liveRecords, publishedKeys, uriOf } from "../rules/records.ts";
+import { mismatch, privateJwkOf } from "../custody/private-half.ts";
 import type { Wrapping } from "../custody/wrapping.ts";
 
 /** The private halves that are in use, by kid. */
@@ -63,24 +64,6 @@ export async function destroyExternal(
 function isSameKey({ publicKey }: Signer, { publicJwk }: Pick<KeyRecord, "publicJwk">): boolean {
   return keyIdentity(publicMembers({ ...publicKey }, "the key of a signer")) === keyIdentity(publicJwk);
 }
-
-/**
- * The private half of a live record, which is that of its public one.
- *
- * @throws StoreError `ERR_WRAPPING_KEY_MISSING`, `ERR_WRAPPED_KEY`
- * @throws KeyMaterialError `ERR_KEY_MISMATCH`
- */
-export async function privateJwkOf(record: KeyRecord, wrapping: Pick<Wrapping, "unwrap">): Promise<JWK> {
-  const { kid, publicJwk } = record;
-  const privateJwk = await wrapping.unwrap(kid, jweOf(record) ?? "");
-  // It was checked against its own public members before it was wrapped.
-  const name = `kid ${JSON.stringify(kid)}`;
-  if (keyIdentity(publicMembers({ ...privateJwk }, name)) !== keyIdentity(publicJwk)) throw mismatch(name);
-  return privateJwk;
-}
-
-const mismatch = (name: string): KeyMaterialError =>
-  new KeyMaterialError("ERR_KEY_MISMATCH", `${name}: its private half belongs to another public key`);
 
 export function createKeyOpener(
   wrapping: Wrapping,

@@ -1,8 +1,8 @@
-import { type Clock, monotonicNow } from "../../base/clock.ts";
+import { type Clock, type Instant, instantNow, longestSince } from "../../base/clock.ts";
 import { SignerError, StoreError } from "../../base/errors.ts";
 import type { KeyStore, Lease, StoreCall } from "../store/store.ts";
 import { ofStore } from "./compare-and-set.ts";
-import type { OnCall } from "./metrics.ts";
+import type { OnCall } from "./health.ts";
 
 /** What a lease says of a replica: the revision that it publishes, and the kids that it may sign with. */
 export interface LeaseContent {
@@ -31,21 +31,20 @@ export interface LeaseOptions {
  * renewal that was confirmed was sent, by the monotonic clock or the wall clock, whichever has moved further.
  */
 export function createReplica(store: KeyStore, { name, leaseMs, clock, signal, onCall }: LeaseOptions) {
-  const marks = () => ({ monotonic: monotonicNow(clock), wall: clock.now() });
   let id: string | undefined;
   /** One that is not used, and may be in the store. */
   let former: string | undefined;
   let told = nothing;
   let serial = 0;
-  let confirmed: ReturnType<typeof marks> | undefined;
+  let confirmed: Instant | undefined;
 
-  const elapsedMs = (): number =>
-    confirmed === undefined
-      ? Infinity
-      : Math.max(monotonicNow(clock) - confirmed.monotonic, clock.now() - confirmed.wall);
+  const elapsedMs = (): number => (confirmed === undefined ? Infinity : longestSince(confirmed, clock));
   const holds = (): boolean => elapsedMs() < leaseMs * (1 - margin);
 
   return {
+    get id() {
+      return id;
+    },
     get told() {
       return told;
     },
@@ -71,7 +70,7 @@ export function createReplica(store: KeyStore, { name, leaseMs, clock, signal, o
       former = id ?? former;
       [id, told, confirmed] = [undefined, nothing, undefined];
       if (former !== undefined) await endLease(store, former, { clock, signal, onCall });
-      const [next, sent] = [crypto.randomUUID(), marks()];
+      const [next, sent] = [crypto.randomUUID(), instantNow(clock)];
       former = next;
       await ofStore("join", (signal) => store.join({ id: next, name }, leaseMs, { signal }), { clock, signal, onCall });
       [id, former, confirmed] = [next, undefined, sent];
@@ -86,7 +85,7 @@ export function createReplica(store: KeyStore, { name, leaseMs, clock, signal, o
      */
     async tell(next: LeaseContent, ifRevision?: number): Promise<number> {
       if (id === undefined) throw new StoreError("ERR_LEASE_ENDED", "this replica has no lease; it joins again");
-      const [lease, sent] = [{ id, ...next }, marks()];
+      const [lease, sent] = [{ id, ...next }, instantNow(clock)];
       try {
         // A renewal that was given up may still arrive, after this one.
         serial += 1;
@@ -103,15 +102,8 @@ export function createReplica(store: KeyStore, { name, leaseMs, clock, signal, o
       }
     },
 
-    /** @throws SignerError `ERR_SIGNER_FENCED` */
+    /** @throws SignerError `ERR_SIGNER_FENCED`: the others do not know that it signs with this key */
     checkMaySign(kid: string): void {
-      if (!holds()) {
-        throw fenced(
-          signal.aborted
-            ? "its key manager was closed"
-            : "it has not reached the store for almost the whole of its lease, so the others no longer rely on it",
-        );
-      }
       if (!told.signsWith.includes(kid))
         throw fenced(`the others do not know yet that it signs with ${JSON.stringify(kid)}`);
     },
@@ -139,6 +131,12 @@ export function endLease(
   { ifSerial, ...options }: Pick<LeaseOptions, "clock" | "onCall"> & StoreCall & { readonly ifSerial?: number },
 ): Promise<void> {
   return ofStore("leave", (signal) => store.leave(id, { ifSerial, signal }), options);
+}
+
+export function leaseEnded({ aborted }: AbortSignal): SignerError {
+  if (aborted) return fenced("its key manager was closed");
+  const text = "the lease of this replica has ended, so the others no longer rely on it, and it does not sign";
+  return new SignerError("ERR_SIGNER_FENCED", `${text}; it goes on by itself when it reaches the store again`);
 }
 
 export function fenced(why: string): SignerError {

@@ -1,3 +1,4 @@
+import { type Clock, type Moment, monotonicNow, msBetween } from "../../base/clock.ts";
 import { type Advance, type View, advance } from "../rules/advance.ts";
 import type { RotationPolicy } from "../rules/policy.ts";
 import { liveRecords, mapLive } from "../rules/records.ts";
@@ -9,30 +10,39 @@ import type { Clocks } from "./clocks.ts";
 const heldBackMs = 60_000;
 
 /** When this replica takes which step: the plan, by its clocks, without the keys that could not sign when their wait was over. */
-export function createSchedule(policy: RotationPolicy, clocks: Clocks) {
-  /** Announced keys that could not sign when their wait was over, and until when they are not tried again. */
-  const heldBack = new Map<string, number>();
+export function createSchedule(policy: RotationPolicy, clocks: Clocks, clock: Clock) {
+  /** Announced keys that could not sign when their wait was over, and when they were tried. */
+  const heldBack = new Map<string, Moment<"monotonic">>();
   /** Keys whose step this replica tried to take when it was due. They have missed nothing, however late they take it. */
   const tried = new Set<string>();
 
   const dueNow = (records: readonly KeyRecord[], now: number): readonly KeyRecord[] =>
     liveRecords(records).filter((record) => (endOfWait(record, policy) ?? Infinity) <= now);
 
-  return {
-    plan(records: readonly KeyRecord[], now: number, replicas: Replicas = { revision: 0, leases: [] }): Advance {
-      const cannotSign = new Set([...heldBack].flatMap(([kid, until]) => (until > now ? [kid] : [])));
-      const leftMs: View["leftMs"] = (record, wait) => clocks.leftMs(record, wait, now);
-      return advance(records, policy, now, { replicas, cannotSign, tried, leftMs });
-    },
+  const retryInMs = (triedAt: Moment<"monotonic">): number => heldBackMs - msBetween(triedAt, monotonicNow(clock));
 
-    /** How long it is until each key that is held back is tried again, in milliseconds. */
-    triesInMs(now: number): readonly number[] {
-      // One whose time is over has just been tried.
-      return [...heldBack.values()].map((until) => Math.max(until - now, 1_000));
+  function plan(records: readonly KeyRecord[], now: number, replicas: Replicas = { revision: 0, leases: [] }): Advance {
+    const cannotSign = new Set([...heldBack].flatMap(([kid, at]) => (retryInMs(at) > 0 ? [kid] : [])));
+    const leftMs: View["leftMs"] = (record, wait) => clocks.leftMs(record, wait, now);
+    return advance(records, policy, now, { replicas, cannotSign, tried, leftMs });
+  }
+
+  return {
+    plan,
+
+    /**
+     * How long it is until the plan has something to do, in milliseconds; 0 while it has, however long ago that became due and whatever was
+     * attempted since.
+     */
+    dueInMs(records: readonly KeyRecord[]): number {
+      const now = clocks.now();
+      const ahead = plan(records, now);
+      if (ahead.records !== records || ahead.due.length > 0) return 0;
+      return Math.max(Math.min(ahead.wakeAt - now, ...[...heldBack.values()].map(retryInMs)), 0);
     },
 
     holdBack(kid: string): void {
-      heldBack.set(kid, clocks.now() + heldBackMs);
+      heldBack.set(kid, monotonicNow(clock));
       tried.add(kid);
     },
 
@@ -45,11 +55,7 @@ export function createSchedule(policy: RotationPolicy, clocks: Clocks) {
     forgetTaken(records: readonly KeyRecord[], now: number): void {
       const due = new Set(dueNow(records, now).map(({ kid }) => kid));
       for (const kid of tried) if (!due.has(kid)) tried.delete(kid);
-      for (const [kid, until] of heldBack) {
-        if (!due.has(kid)) heldBack.delete(kid);
-        // A clock that was years ahead would hold it back for years.
-        else if (until > now + heldBackMs) heldBack.set(kid, now);
-      }
+      for (const kid of heldBack.keys()) if (!due.has(kid)) heldBack.delete(kid);
     },
 
     /** The store's clock may have been set: no wait is over for a command before it is over for this process. */

@@ -6,6 +6,7 @@ import type { EncryptionEntry, Keyset } from "../../keys/keyset/keyset.ts";
 import type { ExternalSigner } from "../../keys/signer/signer.ts";
 import type { KeyEvent, KeyRecord, KeyStore, KeyUse } from "../store/store.ts";
 import type { Change } from "../rules/advance.ts";
+import type { ManagerHealth } from "./health.ts";
 import type { Command, NewKey } from "../rules/commands.ts";
 import type { RotationPolicy, RotationPolicyOptions } from "../rules/policy.ts";
 
@@ -26,10 +27,12 @@ export type ManagerEvent =
    */
   | { readonly type: "unsealed" }
   /**
-   * This replica could not renew its lease in time: the others no longer rely on it. It does not sign and is not ready until it has reached
-   * the store again.
+   * This process may not sign and is not ready (`ERR_SIGNER_FENCED`): it could not renew its lease in time, so the others no longer rely on
+   * it, or its clock and that of the store differ by more than `clockSkewSeconds`.
    */
-  | { readonly type: "fenced" }
+  | { readonly type: "fenced"; readonly error: JwksdError }
+  /** It may sign again. */
+  | { readonly type: "unfenced" }
   /** It works again. */
   | { readonly type: "recovered" }
   /** An announced key cannot be opened or cannot sign, so it does not become active yet; the active key stays. */
@@ -100,6 +103,7 @@ export interface KeyManager {
     readonly jwksRotationActive: () => boolean;
     readonly maxTokenLifetimeSeconds: number;
     readonly checkMaySign: (kid: string) => void;
+    readonly retiredKid: (kid: string) => "removed" | "revoked" | undefined;
   };
   /**
    * Gives a provider (or whatever else has its `update`) the keysets now and after every change; resolves after the first time. Where a
@@ -116,6 +120,8 @@ export interface KeyManager {
   execute(command: Command): Promise<Change>;
   /** The private key to which something was encrypted, for `jose.compactDecrypt`; asks the store for a kid that is new. */
   decryptionKey(header: { readonly kid?: string | undefined }): Promise<CryptoKey>;
+  /** What is wrong, and what the store has answered. */
+  readonly health: ManagerHealth;
   /** Its keys, their next steps, and what the store has answered; for each scrape. See docs/metrics.md. */
   metrics(): readonly Metric[];
   /** Ends timers and open signers; the store is its owner's to close. */

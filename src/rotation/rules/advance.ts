@@ -33,8 +33,8 @@ const missedAfterMs = 3_600_000;
 
 /** What a process knows beside the records. */
 export interface View {
-  /** Default: as if every replica had followed, for looks ahead. */
-  readonly replicas?: Replicas | undefined;
+  /** `all`: every replica has followed at once, as in looks ahead, or where there is one replica that has no lease. Default: `all`. */
+  readonly replicas?: Replicas | "all";
   /** Kids of announced keys that were found unable to sign. They do not become active. */
   readonly cannotSign?: ReadonlySet<string>;
   /** Kids whose step somebody tried to take in time. It was not missed, however late it is. */
@@ -52,7 +52,7 @@ const nobody: ReadonlySet<string> = new Set();
  * @param now in epoch milliseconds, by the clock of the store
  */
 export function advance(before: readonly KeyRecord[], policy: RotationPolicy, now: number, view: View = {}): Advance {
-  const { replicas, cannotSign = nobody, tried = cannotSign } = view;
+  const { replicas = "all", cannotSign = nobody, tried = cannotSign } = view;
   const leftMs = (record: KeyRecord): number => {
     const { since, forMs = 0 } = waitOf(record, policy) ?? {};
     if (since === undefined) return Infinity;
@@ -63,7 +63,7 @@ export function advance(before: readonly KeyRecord[], policy: RotationPolicy, no
   // The replicas have told what they do with the records as they were, before the steps of now.
   const begun = begin(restarted);
   const taken = keyUses.reduce((change, use) => takeSteps(change, use, policy, now, leftMs, cannotSign), begun);
-  const change = replicas === undefined ? begin(taken) : taken;
+  const change = replicas === "all" ? begin(taken) : taken;
   const reliesOnReplicas = begun.records !== restarted.records;
   const nexts = keyUses.map((use) => nextKeyAt(change.records, use, policy, now));
   const due = keyUses.filter((_, index) => (nexts[index] ?? Infinity) <= now);

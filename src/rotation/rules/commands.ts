@@ -1,5 +1,5 @@
 import { StateError } from "../../base/errors.ts";
-import { isSameKey } from "../../keys/jwk/public.ts";
+import { keyIdentity } from "../../keys/jwk/public.ts";
 import type { KeyRecord, KeyUse } from "../store/store.ts";
 import { type Change, activate as activateKey, end, replace, restartWaits } from "./advance.ts";
 import { type RotationPolicy, announceForMs } from "./policy.ts";
@@ -50,7 +50,7 @@ export function applyCommand(
 ): Change {
   // A wait that was missed is not over, whoever asks.
   const change = apply(restartWaits({ records, events: [] }, policy, now), command, { policy, now });
-  checkRecords(change.records, records);
+  checkRecords(change.records);
   return change;
 }
 
@@ -233,7 +233,7 @@ function checkNew({ records }: Change, key: NewKey, use: KeyUse = key.use): void
     const message = `kid ${JSON.stringify(key.kid)} is the kid of a key that is ${used.state}; a kid is never used twice`;
     throw new StateError("ERR_KID_USED", message);
   }
-  const twin = records.find(({ publicJwk }) => isSameKey(publicJwk, key.publicJwk));
+  const twin = records.find(({ publicJwk }) => keyIdentity(publicJwk) === keyIdentity(key.publicJwk));
   if (twin !== undefined) throw refused(twin, `is the same key, and is ${twin.state}`);
 }
 

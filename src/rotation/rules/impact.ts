@@ -228,10 +228,9 @@ function isFirst(record: KeyRecord, records: readonly KeyRecord[]): boolean {
   );
 }
 
+/** Nobody knows that of a key that was imported to retire. */
 function whenSigned({ activatedAt, retiredAt }: KeyRecord): string {
-  return activatedAt === undefined || retiredAt === undefined || activatedAt === retiredAt
-    ? ""
-    : ` until ${timeText(retiredAt)}`;
+  return retiredAt === undefined || activatedAt === retiredAt ? "" : ` until ${timeText(retiredAt)}`;
 }
 
 function nameOf({ kid, use }: KeyRecord): string {

@@ -10,7 +10,7 @@ export interface RotationPolicyOptions {
   readonly announceForSeconds?: number | undefined;
   /** The longest lifetime of any token that the keys sign. Default: 3,600. */
   readonly maxTokenLifetimeSeconds?: number | undefined;
-  /** How far apart the clocks of providers and verifiers may be. Default: 300. */
+  /** How far apart the clocks of providers, their store and verifiers may be; 1 at least, because a store takes time to answer. Default: 300. */
   readonly clockSkewSeconds?: number | undefined;
   /**
    * For how much longer than they were told caches may keep a copy. Default: 7,200, for a tier of caches that sends no `Age`, as
@@ -53,7 +53,7 @@ const rules: Rules<RotationPolicyOptions> = {
   rotateEveryDays: number(0),
   announceForSeconds: number(0),
   maxTokenLifetimeSeconds: number(1),
-  clockSkewSeconds: number(0),
+  clockSkewSeconds: number(1),
   cacheSlackSeconds: number(0),
   leaseSeconds: number(1),
 };

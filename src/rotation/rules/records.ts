@@ -1,6 +1,5 @@
 import { StateError, StoreError } from "../../base/errors.ts";
-import { isSameKey, keyIdentity } from "../../keys/jwk/public.ts";
-import { changedRecords } from "../store/changed-records.ts";
+import { keyIdentity } from "../../keys/jwk/public.ts";
 import type { KeyEvent, KeyRecord, KeyState, KeyUse } from "../store/store.ts";
 
 export const keyUses = ["sig", "enc"] as const satisfies readonly KeyUse[];
@@ -18,24 +17,20 @@ export function isLive({ state }: KeyRecord): boolean {
   return state !== "removed" && state !== "revoked";
 }
 
-const live = new WeakMap<readonly KeyRecord[], readonly KeyRecord[]>();
+/** How the signing key ended that had a kid; `undefined` where there was none, or it still lives. */
+export function endOf(records: readonly KeyRecord[], kid: string): "removed" | "revoked" | undefined {
+  const state = records.find((record) => record.use === "sig" && record.kid === kid)?.state;
+  return state === "removed" || state === "revoked" ? state : undefined;
+}
 
-/** The live records of a list. Lists never change, and nearly all records of an old store are tombstones, so each is looked through once. */
 export function liveRecords(records: readonly KeyRecord[]): readonly KeyRecord[] {
-  const known = live.get(records) ?? records.filter(isLive);
-  live.set(records, known);
-  return known;
+  return records.filter(isLive);
 }
 
 /** The list after a change of its live records; the same list where nothing changes. */
 export function mapLive(records: readonly KeyRecord[], change: (record: KeyRecord) => KeyRecord): readonly KeyRecord[] {
-  const before = liveRecords(records);
-  const after = before.map(change);
-  if (after.every((record, index) => record === before[index])) return records;
-  const changed = [...records];
-  for (const [index, record] of after.entries()) changed[records.indexOf(before[index] as KeyRecord)] = record;
-  live.set(changed, after.filter(isLive));
-  return changed;
+  const changed = records.map((record) => (isLive(record) ? change(record) : record));
+  return changed.some((record, index) => record !== records[index]) ? changed : records;
 }
 
 /** A key whose private half is in an HSM or key service. */
@@ -76,8 +71,8 @@ export function recordOf(records: readonly KeyRecord[], kid: string): KeyRecord 
 
 /** The records of a change that were not there before. */
 export function addedRecords(before: readonly KeyRecord[], after: readonly KeyRecord[]): KeyRecord[] {
-  const known = new Set(changedRecords(before, after).map(({ kid }) => kid));
-  return changedRecords(after, before).filter(({ kid }) => !known.has(kid));
+  const known = new Set(before.map(({ kid }) => kid));
+  return after.filter(({ kid }) => !known.has(kid));
 }
 
 /** The signing key that a change makes active; `undefined` where the active key stays. */
@@ -131,12 +126,11 @@ export function isRotating(records: readonly KeyRecord[]): boolean {
 /**
  * Refuses records that break a rule, whoever wrote them.
  *
- * @param before records that keep every rule, such as those before a change: what is the same in both is not looked at again
  * @throws StoreError `ERR_RECORDS_INVALID`
  */
-export function checkRecords(records: readonly KeyRecord[], before: readonly KeyRecord[] = []): void {
-  for (const record of changedRecords(records, before)) checkRecord(record);
-  checkDistinct(records, before);
+export function checkRecords(records: readonly KeyRecord[]): void {
+  for (const record of records) checkRecord(record);
+  checkDistinct(records);
   for (const use of keyUses) {
     const inState = (state: KeyState) =>
       liveRecords(records).filter((record) => record.use === use && record.state === state).length;
@@ -175,31 +169,16 @@ export const recordTimes = [
 ] as const satisfies readonly (keyof KeyRecord)[];
 
 /** A kid is never used twice, and neither is a key. */
-function checkDistinct(records: readonly KeyRecord[], before: readonly KeyRecord[]): void {
-  const changed = changedRecords(records, before);
-  const kids = new Map<string, KeyRecord>();
-  const keys = new Map<string, KeyRecord>();
-  for (const record of changed) {
-    const identity = keyIdentity(record.publicJwk);
-    checkOther(kids.get(record.kid) ?? keys.get(identity), record);
-    kids.set(record.kid, record);
-    keys.set(identity, record);
+function checkDistinct(records: readonly KeyRecord[]): void {
+  const kids = new Set<string>();
+  const keys = new Map<string, string>();
+  for (const { kid, publicJwk } of records) {
+    if (kids.has(kid)) throw invalid(`kid ${JSON.stringify(kid)} is on two records`);
+    const other = keys.get(keyIdentity(publicJwk));
+    if (other !== undefined) throw invalid(`kid ${JSON.stringify(other)} and kid ${JSON.stringify(kid)} are one key`);
+    kids.add(kid);
+    keys.set(keyIdentity(publicJwk), kid);
   }
-  const replaced = new Map(changedRecords(before, records).map((record) => [record.kid, record]));
-  const added = changed.filter(({ kid, publicJwk }) => {
-    const old = replaced.get(kid);
-    return old === undefined || !isSameKey(old.publicJwk, publicJwk);
-  });
-  if (added.length === 0) return;
-  const same = records.filter((record, index) => record === before[index]);
-  for (const record of same) for (const other of added) checkOther(record, other);
-}
-
-function checkOther(record: KeyRecord | undefined, other: KeyRecord): void {
-  if (record === undefined) return;
-  if (record.kid === other.kid) throw invalid(`kid ${JSON.stringify(other.kid)} is on two records`);
-  if (!isSameKey(record.publicJwk, other.publicJwk)) return;
-  throw invalid(`kid ${JSON.stringify(record.kid)} and kid ${JSON.stringify(other.kid)} are one key`);
 }
 
 function checkRecord(record: KeyRecord): void {

@@ -1,5 +1,4 @@
 import { StoreError } from "../../base/errors.ts";
-import { changedRecords } from "../store/changed-records.ts";
 import type { KeyRecord, KeyState } from "../store/store.ts";
 
 /** How far a key has come in its life. No state comes back. */
@@ -12,8 +11,8 @@ const stateRank: Readonly<Record<KeyState, number>> = { announced: 0, active: 1,
  * @throws StoreError `ERR_RECORDS_INVALID`
  */
 export function checkNotRolledBack(stored: readonly KeyRecord[], seen: readonly KeyRecord[]): void {
-  const states = new Map(changedRecords(stored, seen).map(({ kid, state }) => [kid, state]));
-  for (const { kid, state } of changedRecords(seen, stored)) {
+  const states = new Map(stored.map(({ kid, state }) => [kid, state]));
+  for (const { kid, state } of seen) {
     const found = states.get(kid);
     if (found === undefined) {
       throw rolledBack(`the store does not know kid ${JSON.stringify(kid)} any more: it is empty, or an older copy`);

@@ -53,6 +53,14 @@ export function withWaitSince(record: KeyRecord, since: number): KeyRecord {
 }
 
 /**
+ * Whether a replica publishes a revision, or a later one of the same store. One that is ahead of the newest revision has not followed: the
+ * store is an older copy, which that replica refuses.
+ */
+export function hasFollowed({ publishes }: Pick<Lease, "publishes">, revision: number, newest = revision): boolean {
+  return publishes >= revision && publishes <= newest;
+}
+
+/**
  * The replicas for which a wait cannot begin: those that do not publish an announced key yet, those that may still sign with a retiring
  * one, or those that still publish it for encryption.
  */
@@ -60,25 +68,25 @@ export function replicasBehind({ state, use, kid }: KeyRecord, { revision, lease
   const isBehind =
     state === "retiring" && use === "sig"
       ? ({ signsWith }: Lease): boolean => signsWith.includes(kid)
-      : ({ publishes }: Lease): boolean => publishes !== revision;
+      : (lease: Lease): boolean => !hasFollowed(lease, revision);
   return leases.filter(isBehind);
 }
 
 /**
  * Lets waits begin for which every replica has followed. Without replicas none begins: nobody publishes the keys.
  *
- * @param replicas default: as if all had followed, for looks ahead
+ * @param replicas default: as if all had followed
  */
 export function beginWaits(
   records: readonly KeyRecord[],
   policy: RotationPolicy,
   now: number,
-  replicas?: Replicas,
+  replicas: Replicas | "all" = "all",
 ): readonly KeyRecord[] {
   const begins = (record: KeyRecord): boolean => {
     const wait = waitOf(record, policy);
     if (wait === undefined || wait.since !== undefined) return false;
-    return replicas === undefined || (replicas.leases.length > 0 && replicasBehind(record, replicas).length === 0);
+    return replicas === "all" || (replicas.leases.length > 0 && replicasBehind(record, replicas).length === 0);
   };
   return mapLive(records, (record) => (begins(record) ? withWaitSince(record, now) : record));
 }

@@ -1,11 +1,5 @@
 import { StoreError } from "../../base/errors.ts";
 
-/**
- * How stores that keep text write a kid: as a JSON string, since a kid may hold characters that they, or their drivers, cut off or
- * refuse, such as U+0000.
- */
-export const quoted = (kid: string): string => JSON.stringify(kid);
-
 /** @throws StoreError `ERR_STORE_CONFLICT` */
 export function checkRevision(revision: number, expected: number): void {
   if (revision === expected) return;

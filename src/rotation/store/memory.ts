@@ -1,9 +1,9 @@
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { StoreError } from "../../base/errors.ts";
 import { checkOptions, clock as clockRule } from "../../base/options.ts";
-import { checkRevision } from "./check.ts";
-import { KeptRecords } from "./kept-records.ts";
+import { checkRevision, damagedIn } from "./check.ts";
 import { checkLeases, checkRenewal, forgottenAt, leaseEnded, leaseExists, newLease, timeOf } from "./leases.ts";
+import { type RecordRow, recordsIn, rowsToWrite } from "./rows.ts";
 import type { KeyEvent, KeyStore, Lease, StoredEvent } from "./store.ts";
 
 export interface MemoryStoreOptions {
@@ -14,12 +14,12 @@ export interface MemoryStoreOptions {
 /** A store that lives as long as its process: for tests, and for keys that need not outlive it. Runs anywhere. */
 export function memoryStore(options: MemoryStoreOptions = {}): KeyStore {
   const { clock = systemClock } = checkOptions(options, { clock: clockRule });
-  const kept = new KeptRecords();
+  // As JSON, so that nothing is shared with callers, and only what any store could keep is kept.
+  const rows: RecordRow[] = [];
+  const log: string[] = [];
   const leases = new Map<string, Lease>();
   /** Those that were ended, and when their time is over. */
   const ended = new Map<string, number>();
-  // As JSON, so that nothing is shared with callers, and only what any store could keep is kept.
-  const log: string[] = [];
   const watchers = new Set<() => void>();
   let revision = 0;
   let seal: string | undefined;
@@ -33,7 +33,7 @@ export function memoryStore(options: MemoryStoreOptions = {}): KeyStore {
   return {
     async load({ signal } = {}) {
       ready(signal);
-      const { records } = kept;
+      const records = recordsIn(rows, damaged);
       const said = { leases: [...leases.values()].map(copyOf), ended: [...ended.keys()] };
       return { revision, records, ...(seal !== undefined && { seal }), now: clock.now(), ...said };
     },
@@ -41,10 +41,10 @@ export function memoryStore(options: MemoryStoreOptions = {}): KeyStore {
     async commit(expectedRevision, records, events, { signal, seal: nextSeal, leases: seen } = {}) {
       ready(signal);
       checkRevision(revision, expectedRevision);
-      const changes = kept.changesTo(records);
+      const changed = rowsToWrite(rows, records);
       if (seen !== undefined) checkLeases([...leases.values()], seen);
       log.push(...events.map((event) => JSON.stringify(event)));
-      kept.apply(changes);
+      for (const { position, ...row } of changed) rows[position] = row;
       revision += 1;
       seal = nextSeal;
       for (const notify of watchers) queueMicrotask(notify);
@@ -104,5 +104,7 @@ export function memoryStore(options: MemoryStoreOptions = {}): KeyStore {
     },
   };
 }
+
+const damaged = (name: string): StoreError => damagedIn(name, "in memory");
 
 const copyOf = (lease: Lease): Lease => ({ ...lease, signsWith: [...lease.signsWith] });

@@ -110,7 +110,7 @@ export interface Committed {
   readonly seal?: string | undefined;
 }
 
-/** What a store holds at one moment. Whoever loads must not change it: records may be shared between snapshots, and are frozen then. */
+/** What a store holds at one moment. It stays as it is, whatever is committed later. */
 export interface Snapshot extends Committed {
   /** When it was read, in epoch milliseconds by the clock of the store; of a store without one, by that of the machine. */
   readonly now: number;

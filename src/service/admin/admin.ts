@@ -1,9 +1,13 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
+import { ConfigError } from "../../base/errors.ts";
+import type { Metric } from "../../base/metrics.ts";
 import { writeReply } from "../../library/http/node.ts";
 import { methodNotAllowed } from "../../library/http/respond.ts";
 import { refusalOf } from "./admin-access.ts";
+import { expose } from "./exposition.ts";
 import type { Overload } from "../listen/connections.ts";
-import { type Handler, type RunningServer, startHttpServer } from "../listen/http-server.ts";
+import type { Handler } from "../listen/gate.ts";
+import { type RunningServer, startHttpServer } from "../listen/http-server.ts";
 
 /** A reply of the admin address, which no cache keeps. */
 export interface AdminReply {
@@ -34,6 +38,19 @@ export function healthPage(faultOf: () => string | undefined): AdminPage {
   return () => {
     const fault = faultOf();
     return fault === undefined ? plainText(200, "ok") : plainText(503, `not ready: ${fault}`);
+  };
+}
+
+/** `/metrics`. Without prom-client it says 501, and how to install it. @param metrics what is to be told, made for each scrape */
+export function metricsPage(metrics: () => Promise<readonly Metric[]>): AdminPage {
+  return async ({ headers }) => {
+    try {
+      const { contentType, text } = await expose(await metrics(), headers.accept);
+      return { status: 200, contentType, text };
+    } catch (error) {
+      if (!(error instanceof ConfigError) || error.code !== "ERR_PACKAGE_MISSING") throw error;
+      return plainText(501, `no metrics: ${error.message}, where jwksd is installed, and restart it`);
+    }
   };
 }
 

@@ -1,6 +1,7 @@
 import type * as PromClient from "prom-client";
-import type { Metric } from "../../base/metrics.ts";
+import type { Metric, MetricValue } from "../../base/metrics.ts";
 import { loadPackage } from "../../base/optional-package.ts";
+import { printable } from "../../base/printable.ts";
 
 /** The part of prom-client that is used; its own types do not know plain metric objects. */
 interface PromClientModule {
@@ -62,10 +63,18 @@ export async function expose(metrics: readonly Metric[], accept: string | undefi
   const registry = new Registry(contentType);
   for (const metric of metrics) {
     // For OpenMetrics, the registry takes the suffix of a counter from its name, for good.
-    const named = { ...metric, get: () => ({ ...metric, name: named.name }) };
+    const values = metric.values.map((value) => ({ ...value, labels: printableLabels(value.labels) }));
+    const named = { ...metric, get: () => ({ ...metric, values, name: named.name }) };
     registry.registerMetric(named);
   }
   return { contentType, text: await registry.metrics() };
+}
+
+/** The format escapes quotes and line breaks alone, and a terminal that shows a scrape obeys the rest. */
+function printableLabels(labels: MetricValue["labels"] = {}): MetricValue["labels"] {
+  return Object.fromEntries(
+    Object.entries(labels).map(([name, value]) => [name, typeof value === "string" ? printable(value) : value]),
+  );
 }
 
 /** @see RFC 9110 section 12.5.1 */

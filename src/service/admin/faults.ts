@@ -1,9 +1,10 @@
-import { heldUpSteps, heardOf, heldUpText, lateText, type ReplicasAt } from "./replicas.ts";
+import { type ReplicasAt, lateText, runningLeases, waitsOf } from "./replicas.ts";
 import { dueSteps } from "../../rotation/rules/due.ts";
 import { durationText, kidText, relativeText, timeText } from "../../rotation/rules/format.ts";
-import { stateSince } from "../../rotation/rules/records.ts";
+import { hasFollowed } from "../../rotation/rules/waits.ts";
 import type { KeyRecord } from "../../rotation/store/store.ts";
-import type { Known, KnownError, KnownManager, KnownWithoutStore } from "./known.ts";
+import type { KnownError } from "../../rotation/manager/health.ts";
+import type { Known, KnownManager, KnownWithoutStore } from "./known.ts";
 import { type Remedy, remedyOf, shellWord } from "./remedies.ts";
 
 /** Something that is wrong, in words. */
@@ -99,19 +100,20 @@ function notReady(why: string): Fault {
   };
 }
 
-function fenced({ health: { fencedAt } }: KnownManager): Fault | undefined {
-  if (fencedAt === undefined) return undefined;
+function fenced({ health: { fence } }: KnownManager): Fault | undefined {
+  if (fence === undefined) return undefined;
   return {
     severity: "error",
     code: "REPLICA_FENCED",
-    text: "The lease of this replica has ended, so the others no longer rely on it: it does not sign, and /readyz says 503.",
-    since: fencedAt,
-    remedy: "It joins again by itself as soon as it reaches the store. This command lists the replicas:",
+    text: `This replica may not sign, and /readyz says 503: ${ended(fence.message)}`,
+    since: fence.at,
+    remedy: "It signs again by itself as soon as that is mended. This command lists the replicas:",
     command: "jwksd replicas",
   };
 }
 
-function unmanaged({ health, store: { lastError, lastSuccessAt = 0 } }: KnownManager): Fault | undefined {
+function unmanaged({ health }: KnownManager): Fault | undefined {
+  const { lastError, lastSuccessAt = 0 } = health.store;
   const outage = lastError !== undefined && lastError.at > lastSuccessAt ? lastError : undefined;
   const cause = health.failure ?? outage;
   if (cause === undefined) return undefined;
@@ -171,25 +173,26 @@ function noSuccessor(manager: KnownManager, now: number): Fault[] {
 
 /** Steps whose wait has not begun. For some seconds that is so in every rotation. */
 function waiting({ records, policy }: KnownManager, at: ReplicasAt): Fault[] {
-  return heldUpSteps(records, policy, at)
-    .filter(({ record }) => at.now > stateSince(record) + graceMs)
-    .map((step) => ({
+  return waitsOf(records, policy, at)
+    .filter(({ since }) => at.now > since + graceMs)
+    .map(({ kid, since, text }) => ({
       severity: "warning",
       code: "STEP_WAITS",
-      text: heldUpText(step, at),
-      kid: step.record.kid,
-      since: stateSince(step.record),
+      text,
+      kid,
+      since,
       remedy:
-        "Start that replica again, or stop it in order; at the latest, it is over when its lease ends. Write a copy again with jwksd publish; it holds up the step until then. This command lists the replicas:",
+        "Start that replica again, or stop it in order; at the latest, it is over when its lease ends. Write a copy again with jwksd publish; the step waits for it until then. This command lists the replicas:",
       command: "jwksd replicas",
     }));
 }
 
 /** Replicas that do not publish the newest revision, although it has been there for a while. */
-function behind({ records, store }: KnownManager, at: ReplicasAt): Fault[] {
-  if (store.revisionSince === undefined || at.now <= store.revisionSince + graceMs) return [];
+function behind({ records, health }: KnownManager, at: ReplicasAt): Fault[] {
+  const { revisionSince = Infinity } = health.store;
+  if (at.now <= revisionSince + graceMs) return [];
   return at.leases
-    .filter(({ publishes }) => publishes < at.revision)
+    .filter((lease) => !hasFollowed(lease, at.revision))
     .map((lease) => ({
       severity: "warning",
       code: "REPLICA_BEHIND",
@@ -200,9 +203,9 @@ function behind({ records, store }: KnownManager, at: ReplicasAt): Fault[] {
 }
 
 /** What the replicas have told the store, as far as it still holds. */
-export function replicasAt({ store }: Pick<KnownManager, "store">, now: number): ReplicasAt {
-  const { loaded, revision = 0 } = store;
-  return { now, revision, leases: heardOf(loaded?.leases ?? [], now) };
+export function replicasAt({ health }: KnownManager, now: number): ReplicasAt {
+  const { loaded, revision = 0 } = health.store;
+  return { now, revision, leases: runningLeases(loaded?.leases ?? [], now) };
 }
 
 function unsealed({ isVerified }: KnownManager): Fault | undefined {

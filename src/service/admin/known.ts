@@ -1,20 +1,8 @@
+import type { KnownError, ManagerHealth } from "../../rotation/manager/health.ts";
 import type { RotationPolicy } from "../../rotation/rules/policy.ts";
 import type { KeyRecord, Lease, StoredEvent } from "../../rotation/store/store.ts";
 
 // What a running service knows, from which its status is made. All times are epoch milliseconds.
-
-/** An error of which people are told. */
-export interface KnownError {
-  readonly at: number;
-  readonly code: string;
-  readonly message: string;
-}
-
-/** @param error of jwksd, or another */
-export function knownError(error: unknown, at: number): KnownError {
-  const { code = "ERR_INTERNAL", message } = error as { readonly code?: string; readonly message: string };
-  return { at, code, message };
-}
 
 /** One event of the log. */
 export interface LogEvent {
@@ -25,44 +13,16 @@ export interface LogEvent {
   readonly details: Readonly<Record<string, string>>;
 }
 
-/** What the calls of a store have told. */
-export interface StoreSeen {
-  readonly lastAttemptAt?: number | undefined;
-  readonly lastSuccessAt?: number | undefined;
-  /** The last time that it could not be reached. */
-  readonly lastError?: KnownError | undefined;
-  /** Its newest revision, and since when it is known to be the newest. */
-  readonly revision?: number | undefined;
-  readonly revisionSince?: number | undefined;
-  /** What the replicas have told it, when it was last loaded, and its clock then. Nothing authenticates that. */
-  readonly loaded?: { readonly leases: readonly Lease[]; readonly now: number; readonly at: number } | undefined;
-  /** The newest events of its audit log, newest first. Nothing authenticates them. */
-  readonly audit: readonly StoredEvent[];
-  /** The lease of this process, as it was last told. */
-  readonly self?: Pick<Lease, "id" | "name" | "publishes" | "signsWith"> | undefined;
-}
-
-/** What is wrong with a key manager, by what it has told. */
-export interface ManagerHealth {
-  /** The last failure, until it has recovered. */
-  readonly failure?: KnownError | undefined;
-  /** The others no longer rely on this process since then. */
-  readonly fencedAt?: number | undefined;
-  /** By kid: announced keys that cannot sign. */
-  readonly heldBack: Readonly<Record<string, KnownError>>;
-  /** By kid: active keys that cannot be opened here. */
-  readonly unopened: Readonly<Record<string, KnownError>>;
-  /** By kid: keys that are gone, and still where they were made. */
-  readonly undestroyed: Readonly<Record<string, KnownError>>;
-}
-
 /** Keys that a manager of this process drives through their lives. */
 export interface KnownManager {
   readonly policy: RotationPolicy;
   /** As they are in use. */
   readonly records: readonly KeyRecord[];
   readonly health: ManagerHealth;
-  readonly store: StoreSeen;
+  /** The newest events of the audit log, newest first. Nothing authenticates them. */
+  readonly audit: readonly StoredEvent[];
+  /** What this process has told the others last. */
+  readonly lease: Pick<Lease, "publishes" | "signsWith"> & { readonly id: string | undefined };
   /** Whether the store has a seal, or no keys. */
   readonly isVerified: boolean;
 }

@@ -1,7 +1,7 @@
 import { durationText, kidText, relativeText, timeText } from "../../rotation/rules/format.ts";
 import type { RotationPolicy } from "../../rotation/rules/policy.ts";
-import { isStanding } from "../../rotation/rules/standing.ts";
-import { isLive } from "../../rotation/rules/records.ts";
+import { isPermanent } from "../../rotation/rules/permanent-lease.ts";
+import { isLive, stateSince } from "../../rotation/rules/records.ts";
 import { type Replicas, replicasBehind, waitOf } from "../../rotation/rules/waits.ts";
 import type { KeyRecord, Lease } from "../../rotation/store/store.ts";
 import { printable } from "../../base/printable.ts";
@@ -12,55 +12,86 @@ export interface ReplicasAt extends Replicas {
   readonly now: number;
 }
 
-/** A step of a key whose wait has not begun. */
-export interface HeldUpStep {
-  readonly record: KeyRecord;
+/** A replica, as all who ask the store see it. */
+export interface ReplicaStatus {
+  readonly id: string;
+  readonly name: string;
+  readonly lastSeenAt: number;
+  /** Until when the others rely on it; `Infinity` for a copy, which is served without a process. */
+  readonly until: number;
+  /** The revision that it publishes; 0 for none yet. */
+  readonly publishes: number;
+  /** By how many revisions; negative for one that follows a store which an older copy has taken the place of. */
+  readonly behind: number;
+  readonly signsWith: readonly string[];
+}
+
+/** A step whose wait has not begun, because replicas have not followed. */
+export interface WaitStatus {
+  readonly kid: string;
+  readonly use: "sig" | "enc";
   readonly action: "activated" | "removed";
-  /** How long the wait is, once it begins. */
-  readonly forMs: number;
-  /** For whom it waits. */
-  readonly behind: readonly Lease[];
+  /** Since when it cannot begin. */
+  readonly since: number;
+  /** Ids of the replicas for which it waits. */
+  readonly replicas: readonly string[];
+  readonly text: string;
 }
 
 const maxNamed = 5;
 
-export function heldUpSteps(records: readonly KeyRecord[], policy: RotationPolicy, replicas: Replicas): HeldUpStep[] {
+export function replicaStatus(lease: Lease, at: ReplicasAt): ReplicaStatus {
+  const { id, name, until, publishes, signsWith } = lease;
+  return {
+    id,
+    name,
+    lastSeenAt: lastSeenAt(lease, at),
+    until: isPermanent(lease) ? Infinity : until,
+    publishes,
+    behind: at.revision - publishes,
+    signsWith,
+  };
+}
+
+export function waitsOf(records: readonly KeyRecord[], policy: RotationPolicy, at: ReplicasAt): WaitStatus[] {
   return records.flatMap((record) => {
     const wait = waitOf(record, policy);
     if (wait === undefined || wait.since !== undefined) return [];
-    const action = record.state === "announced" ? "activated" : "removed";
-    return [{ record, action, forMs: wait.forMs, behind: replicasBehind(record, replicas) }];
+    const { kid, use, state } = record;
+    const action = state === "announced" ? "activated" : "removed";
+    const behind = replicasBehind(record, at);
+    const text = `${goalText(record, action, wait.forMs)} ${waitsFor(behind, at)}`;
+    return [{ kid, use, action, since: stateSince(record), replicas: behind.map(({ id }) => id), text }];
   });
 }
 
-/** When a replica was last heard of, in epoch milliseconds. */
-export function heardAt({ until, forMs }: Lease, { now }: ReplicasAt): number {
+/** When a replica last renewed its lease, in epoch milliseconds. */
+function lastSeenAt({ until, forMs }: Lease, { now }: ReplicasAt): number {
   return Math.min(until - forMs, now);
 }
 
 /** The leases of those that may run: the time of the others is over, though nobody has ended them yet. */
-export function heardOf(leases: readonly Lease[], now: number): readonly Lease[] {
+export function runningLeases(leases: readonly Lease[], now: number): readonly Lease[] {
   return leases.filter(({ until }) => until > now);
 }
 
 /** How long ago that was: "40 s ago". */
-export function heardText(lease: Lease, at: ReplicasAt): string {
-  return `${durationText(at.now - heardAt(lease, at))} ago`;
+export function lastSeenText(lease: Lease, at: ReplicasAt): string {
+  return `${durationText(at.now - lastSeenAt(lease, at))} ago`;
 }
 
-/** 'replica "b", last heard of 40 s ago' */
+/** 'replica "b", last seen 40 s ago' */
 export function replicaText(lease: Lease, at: ReplicasAt): string {
-  return `${isStanding(lease) ? "copy" : "replica"} "${printable(lease.name)}", last heard of ${heardText(lease, at)}`;
+  return `${isPermanent(lease) ? "copy" : "replica"} "${printable(lease.name)}", last seen ${lastSeenText(lease, at)}`;
 }
 
-/** What a step waits for, in words. */
-export function heldUpText({ record, action, forMs, behind }: HeldUpStep, at: ReplicasAt): string {
-  const { use, kid } = record;
+/** What happens when the wait is over. */
+function goalText({ use, kid }: KeyRecord, action: WaitStatus["action"], forMs: number): string {
   const goal =
     action === "activated"
       ? `becomes active ${durationText(forMs)} after every replica publishes it`
       : `is removed ${durationText(forMs)} after the last replica ${use === "sig" ? "stops signing with it" : "stops publishing it"}`;
-  return `${use === "sig" ? "Signing" : "Encryption"} key "${kidText(kid)}" ${goal}. ${waitsFor(behind, at)}`;
+  return `${use === "sig" ? "Signing" : "Encryption"} key "${kidText(kid)}" ${goal}.`;
 }
 
 function waitsFor(behind: readonly Lease[], at: ReplicasAt): string {
@@ -74,7 +105,7 @@ function waitsFor(behind: readonly Lease[], at: ReplicasAt): string {
 /** Those that run end the lease of a replica when they have seen no renewal for as long as it lasts. */
 function endText(lease: Lease, { now }: ReplicasAt): string {
   const { until, forMs } = lease;
-  if (isStanding(lease)) return `until jwksd publish has written it, or jwksd replicas end says that nobody reads it`;
+  if (isPermanent(lease)) return `until jwksd publish has written it, or jwksd replicas end says that nobody reads it`;
   return until > now
     ? `at most until ${timeText(until)}`
     : `until one that runs has seen no renewal of its lease for ${durationText(forMs)}`;
@@ -82,14 +113,15 @@ function endText(lease: Lease, { now }: ReplicasAt): string {
 
 /** Until when the others rely on a replica, in words. */
 export function reliedOnText(lease: Lease, { now }: ReplicasAt): string {
-  return isStanding(lease) ? "it is ended by hand" : `${timeText(lease.until)}, ${relativeText(lease.until, now)}`;
+  return isPermanent(lease) ? "it is ended by hand" : `${timeText(lease.until)}, ${relativeText(lease.until, now)}`;
 }
 
 /** What a replica publishes, in words. */
 export function publishesText({ publishes }: Lease, { revision }: Replicas): string {
   if (publishes === 0) return "nothing yet";
   const behind = revision - publishes;
-  return behind <= 0 ? "the newest" : `${behind} revision${behind === 1 ? "" : "s"} behind`;
+  if (behind < 0) return `revision ${publishes}, which the store no longer has`;
+  return behind === 0 ? "the newest" : `${behind} revision${behind === 1 ? "" : "s"} behind`;
 }
 
 /**
@@ -104,6 +136,8 @@ export function lateText(lease: Lease, records: readonly KeyRecord[], at: Replic
   const signs = old.length === 0 ? "" : `, and sign with ${old.map((kid) => `"${kidText(kid)}"`).join(" and ")}`;
   const refused = gone.length === 0 ? "" : " Verifiers with the new set refuse such tokens.";
   const text = replicaText(lease, at);
-  const end = isStanding(lease) ? "jwksd publish has written it" : `${timeText(lease.until)} at most`;
+  const ahead = `${text.charAt(0).toUpperCase()}${text.slice(1)}, publishes revision ${lease.publishes}, which the store no longer has.`;
+  if (lease.publishes > at.revision) return `${ahead} It refuses an older copy of its store until it is restarted.`;
+  const end = isPermanent(lease) ? "jwksd publish has written it" : `${timeText(lease.until)} at most`;
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}, may serve the keys of before${signs}, until ${end}.${refused}`;
 }

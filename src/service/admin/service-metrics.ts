@@ -39,7 +39,7 @@ export function serviceMetrics({ status, now, version, workers, isRefused }: Ser
 }
 
 function storeMetrics(status: Status, store: NonNullable<Status["store"]>): Metric[] {
-  const { replicas, waits, revision } = status;
+  const { replicas, waits } = status;
   const states = { current: 0, behind: 0 };
   for (const { behind } of replicas) states[behind === 0 ? "current" : "behind"] += 1;
   const heard = new Map<string, number>();
@@ -64,17 +64,17 @@ function storeMetrics(status: Status, store: NonNullable<Status["store"]>): Metr
       ["jwksd_store_clock_ahead_seconds", "How far the clock of the store is ahead of that of this machine."],
       plain(store.aheadMs / 1000),
     ),
-    ...(revision === undefined ? [] : [gauge(definitions.stored, plain(revision.stored))]),
-    gauge(definitions.attempt, seconds(store.lastAttemptAt)),
-    gauge(definitions.success, seconds(store.lastSuccessAt)),
   ];
 }
 
-/** Before the store was reached there is no manager that tells its failure. */
+/** What a manager tells of the store, where none has started yet. */
 function keptSetMetrics({ source, store }: Status): Metric[] {
-  const { code } = store?.lastError ?? {};
-  if (source !== "kept-set" || code === undefined) return [];
-  return [gauge(definitions.failure, [{ labels: { code }, value: 1 }])];
+  if (source !== "kept-set" || store?.lastError === undefined) return [];
+  return [
+    gauge(definitions.failure, [{ labels: { code: store.lastError.code }, value: 1 }]),
+    gauge(definitions.attempt, seconds(store.lastAttemptAt)),
+    gauge(definitions.success, seconds(store.lastSuccessAt)),
+  ];
 }
 
 function fileKeyMetrics({ keys }: Status): Metric[] {

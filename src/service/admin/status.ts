@@ -1,12 +1,13 @@
-import { heardAt, heldUpSteps, heldUpText } from "./replicas.ts";
+import { type ReplicaStatus, type ReplicasAt, type WaitStatus, replicaStatus, waitsOf } from "./replicas.ts";
 import { planVerbs } from "./plan-scale.ts";
 import { type PlanStep, type RotationPlan, plan } from "../../rotation/rules/plan.ts";
+import { isEvent } from "../../rotation/rules/audit-log.ts";
 import { rotatingSince } from "../../rotation/rules/mode-intervals.ts";
-import { isStanding } from "../../rotation/rules/standing.ts";
 import { isLive, isRotating, keyUses, recordTimes, stateSince, uriOf } from "../../rotation/rules/records.ts";
 import type { KeyRecord, KeyState, StoredEvent } from "../../rotation/store/store.ts";
 import { type Fault, faultsOf, replicasAt } from "./faults.ts";
-import type { Known, KnownManager, PublishedKey, StoreSeen } from "./known.ts";
+import type { StoreHealth } from "../../rotation/manager/health.ts";
+import type { Known, KnownManager, PublishedKey } from "./known.ts";
 
 /** One key. */
 export interface KeyStatus extends PublishedKey {
@@ -35,32 +36,11 @@ export interface StepStatus {
   readonly bound: string;
 }
 
-export interface ReplicaStatus {
-  readonly id: string;
-  readonly name: string;
+/** A replica, as this process sees it. */
+export interface SeenReplica extends ReplicaStatus {
   readonly isSelf: boolean;
-  readonly lastSeenAt: number;
-  /** Until when the others rely on it; `Infinity` for a copy, which is served without a process. */
-  readonly until: number;
-  /** The revision that it publishes; 0 for none yet. */
-  readonly publishes: number;
-  /** By how many revisions. */
-  readonly behind: number;
-  readonly signsWith: readonly string[];
-  /** It may not sign, because its lease has ended. Only this process knows that of itself. */
+  /** It may not sign: its lease has ended, or its clock is wrong. Only this process knows that of itself. */
   readonly isFenced: boolean;
-}
-
-/** A step whose wait has not begun, because replicas have not followed. */
-export interface WaitStatus {
-  readonly kid: string;
-  readonly use: "sig" | "enc";
-  readonly action: "activated" | "removed";
-  /** Since when it cannot begin. */
-  readonly since: number;
-  /** Ids of the replicas for which it waits. */
-  readonly replicas: readonly string[];
-  readonly text: string;
 }
 
 /** All that a running service tells of itself. Plain JSON, without secrets; all times are epoch milliseconds. */
@@ -75,7 +55,7 @@ export interface Status extends Pick<Known, "phase" | "issuer" | "jwksUri" | "pi
   readonly next?: StepStatus | undefined;
   /** Of keys in a store. */
   readonly plan?: RotationPlan | undefined;
-  readonly replicas: readonly ReplicaStatus[];
+  readonly replicas: readonly SeenReplica[];
   readonly waits: readonly WaitStatus[];
   /** Revisions of the store: what this process publishes, and what is newest. */
   readonly revision?: { readonly published: number; readonly stored: number } | undefined;
@@ -86,7 +66,7 @@ export interface Status extends Pick<Known, "phase" | "issuer" | "jwksUri" | "pi
     readonly since?: number | undefined;
   };
   readonly store?:
-    | (Pick<StoreSeen, "lastAttemptAt" | "lastSuccessAt" | "lastError"> & {
+    | (Pick<StoreHealth, "lastAttemptAt" | "lastSuccessAt" | "lastError"> & {
         /** How far its clock is ahead of that of this machine, in milliseconds. */
         readonly aheadMs: number;
       })
@@ -123,10 +103,11 @@ export function statusOf(known: Known): Status {
     };
     return { ...told, source, keys: publishedKeys(known), replicas: [], waits: [], past: [], store };
   }
-  const { records, policy, store } = manager;
+  const { records, policy, audit, lease } = manager;
   const ahead = plan(records, policy, at.now);
   const steps = ahead.steps.map(stepOf);
-  const { lastAttemptAt, lastSuccessAt, lastError, self, revision = 0, audit } = store;
+  const replicas = replicasAt(manager, at.now);
+  const { lastAttemptAt, lastSuccessAt, lastError, revision = 0 } = manager.health.store;
   const managed = new Set(records.map(({ kid }) => kid));
   const fromFiles = known.published.filter(({ kid }) => !managed.has(kid));
   return {
@@ -135,22 +116,17 @@ export function statusOf(known: Known): Status {
     keys: [...managedKeys(records, steps), ...fromFiles.map((key) => keyOfFile(key, "published"))],
     next: steps.find(({ at, kind }) => at === steps[0]?.at && kind === "activated") ?? steps[0],
     plan: ahead,
-    replicas: replicasOf(manager, at.now),
-    waits: waitsOf(manager, at.now),
-    revision: { published: self?.publishes ?? 0, stored: revision },
+    replicas: replicasOf(manager, replicas),
+    waits: waitsOf(records, policy, replicas),
+    revision: { published: lease.publishes, stored: revision },
     store: { lastAttemptAt, lastSuccessAt, lastError, aheadMs },
-    past: audit.filter(isShowable),
+    past: audit.filter(isEvent),
   };
-}
-
-/** Whether an event is one: whoever can write the store can write anything into its audit log. */
-function isShowable({ at, type, kid, use, reason }: StoredEvent): boolean {
-  return Math.abs(at) <= 8.64e15 && [type, kid, use, reason].every((text) => typeof text === "string");
 }
 
 /** How far the clock of the store is ahead. */
 function aheadOf(manager: KnownManager | undefined): number {
-  const { loaded } = manager?.store ?? {};
+  const { loaded } = manager?.health.store ?? {};
   return loaded === undefined ? 0 : loaded.now - loaded.at;
 }
 
@@ -197,35 +173,10 @@ function stepOf({ at, action, use, kid, reason, bound }: PlanStep): StepStatus {
   return { at, kind: action, verb: planVerbs[action], use, kid, reason, bound };
 }
 
-function replicasOf(manager: KnownManager, now: number): ReplicaStatus[] {
-  const { health, store } = manager;
-  const at = replicasAt(manager, now);
+function replicasOf({ health, lease: own }: KnownManager, at: ReplicasAt): SeenReplica[] {
   return at.leases.map((lease) => {
-    const { id, name, until, signsWith } = lease;
-    const isSelf = id === store.self?.id;
-    const publishes = isSelf ? store.self.publishes : lease.publishes;
-    return {
-      id,
-      name,
-      isSelf,
-      lastSeenAt: heardAt(lease, at),
-      until: isStanding(lease) ? Infinity : until,
-      publishes,
-      behind: Math.max(at.revision - publishes, 0),
-      signsWith,
-      isFenced: isSelf && health.fencedAt !== undefined,
-    };
+    const isSelf = lease.id === own.id;
+    const { publishes } = isSelf ? own : lease;
+    return { ...replicaStatus({ ...lease, publishes }, at), isSelf, isFenced: isSelf && health.fence !== undefined };
   });
-}
-
-function waitsOf(manager: KnownManager, now: number): WaitStatus[] {
-  const at = replicasAt(manager, now);
-  return heldUpSteps(manager.records, manager.policy, at).map((step) => ({
-    kid: step.record.kid,
-    use: step.record.use,
-    action: step.action,
-    since: stateSince(step.record),
-    replicas: step.behind.map(({ id }) => id),
-    text: heldUpText(step, at),
-  }));
 }

@@ -1,8 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { ConfigError } from "../../base/errors.ts";
-import { jsonOf } from "../../base/json.ts";
 import { object } from "../../base/options.ts";
-import { faultOf } from "./json-fault.ts";
 
 /**
  * Reads a file with one JSON object. No message quotes the file, because it may be the wrong one, with a secret.
@@ -16,12 +14,22 @@ export async function readJsonObject(path: string, what: string): Promise<Record
   const text = await readFile(path, "utf8").catch((error: NodeJS.ErrnoException) => {
     throw bad(`cannot be read (${error.code})`, error);
   });
-  const value = jsonOf(text);
-  if (value === undefined) {
-    // Both counted from 1, as in editors.
-    const lines = text.slice(0, faultOf(text)).split("\n");
-    throw bad(`is not JSON: look at line ${lines.length}, column ${(lines.at(-1)?.length ?? 0) + 1}`);
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    throw bad(`is not JSON${placeOf(error as SyntaxError)}`);
   }
   if (!object.holds(value)) throw bad("is not a JSON object");
   return value as Record<string, unknown>;
+}
+
+/**
+ * Where `JSON.parse` found a mistake, where V8 says so: the position that ends some of its messages. Others end with a quotation of the
+ * text, of which nothing is taken.
+ */
+function placeOf({ message }: SyntaxError): string {
+  const [, line, column] = / \(line (\d+) column (\d+)\)$/.exec(message) ?? [];
+  if (line !== undefined) return `: look at line ${line}, column ${column}`;
+  return message === "Unexpected end of JSON input" ? ": it ends too early" : "";
 }

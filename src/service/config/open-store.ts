@@ -1,4 +1,4 @@
-import { readFile, stat } from "node:fs/promises";
+import { access, constants, readFile, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { ConfigError, ServiceError, StoreError } from "../../base/errors.ts";
 import { makeFolder } from "../../library/node/folders.ts";
@@ -6,8 +6,8 @@ import { writeNewFile } from "../../library/node/generate.ts";
 import { permissionWarnings, reading } from "../../library/node/key-files.ts";
 import { type RotationPolicy, policyNames, rotationPolicy } from "../../rotation/rules/policy.ts";
 import { jweOf } from "../../rotation/rules/records.ts";
-import { type Owner, type OwnerRule, commandedBy } from "../../rotation/custody/owner.ts";
-import { type VaultOptions, createVault } from "../../rotation/custody/vault.ts";
+import { type Owner, type IssuerCheck, commandedBy } from "../../rotation/custody/issuer-check.ts";
+import { type CustodyOptions, createCustody } from "../../rotation/custody/custody.ts";
 import { type WrappingKeys, headerOf, newWrappingKey, readWrappingKeys } from "../../rotation/custody/wrapping.ts";
 import type { Committed, KeyStore } from "../../rotation/store/store.ts";
 import { postgresStores } from "../../rotation/store/postgres/postgres.ts";
@@ -19,13 +19,11 @@ import { writableByOthers } from "./writable.ts";
 
 type Log = Pick<Logger, "warn">;
 
-export interface OpenOptions extends Pick<VaultOptions, "seals" | "accepts"> {
+export interface OpenOptions extends Pick<CustodyOptions, "seals" | "accepts"> {
   /** Makes a store that is not there, and a wrapping key beside it. */
   readonly create?: boolean | undefined;
   /** Default: that of commands. */
-  readonly ownerRule?: ((wanted: Owner) => OwnerRule) | undefined;
-  /** Puts something between the store and whoever uses it. Default: nothing. */
-  readonly watched?: ((store: KeyStore) => KeyStore) | undefined;
+  readonly issuerCheck?: ((wanted: Owner) => IssuerCheck) | undefined;
 }
 
 /**
@@ -38,7 +36,7 @@ export interface OpenOptions extends Pick<VaultOptions, "seals" | "accepts"> {
 export async function openManaged(
   settings: Settings,
   log: Log,
-  { create = false, ownerRule = commandedBy, watched = (store) => store, ...options }: OpenOptions = {},
+  { create = false, issuerCheck = commandedBy, ...options }: OpenOptions = {},
 ) {
   const policy = policyOf(settings);
   const path = storePath(settings);
@@ -51,11 +49,11 @@ export async function openManaged(
       );
     }
   }
-  const store = watched(await openStore(settings, log, { create }));
+  const store = await openStore(settings, log, { create });
   try {
     const keys = (await wrappingKeysOf(settings, log)) ?? (await firstWrappingKey(path, store, log));
-    const vault = createVault({ store, keys, ownerRule: ownerRule(ownerOf(settings)), ...options });
-    return { vault, policy, wrappingKeys: keys };
+    const custody = createCustody({ store, keys, issuerCheck: issuerCheck(ownerOf(settings)), ...options });
+    return { custody, policy, wrappingKeys: keys };
   } catch (error) {
     await store.close();
     throw error;
@@ -139,7 +137,7 @@ export async function wrappingKeysOf(settings: Settings, log: Log): Promise<Wrap
       from,
     );
   }
-  if (settings.wrappingKeyFile !== undefined) return readKeyFile(settings.wrappingKeyFile, log);
+  if (settings.wrappingKeyFile !== undefined) return readNamedKeyFile(settings.wrappingKeyFile, log);
   const path = storePath(settings);
   if (path === undefined) return undefined;
   const file = besidePath(path);
@@ -192,6 +190,20 @@ async function makeKey(file: string, log: Log): Promise<void> {
     { file },
     "first start: made a wrapping key, which encrypts the private keys; whoever copies the folder has both, so keep it elsewhere: see --wrapping-key-file and JWKSD_WRAPPING_KEYS",
   );
+}
+
+/** Reads the file of a setting, which may be a key in the place of a path: no message repeats what names no file. */
+async function readNamedKeyFile(file: string, log: Log): Promise<WrappingKeys> {
+  try {
+    await access(file, constants.R_OK);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    throw new ServiceError(
+      "ERR_FILE_UNREADABLE",
+      `cannot read the file of --wrapping-key-file or JWKSD_WRAPPING_KEY_FILE (${code}); check its path and permissions`,
+    );
+  }
+  return readKeyFile(file, log);
 }
 
 async function readKeyFile(file: string, log: Log): Promise<WrappingKeys> {

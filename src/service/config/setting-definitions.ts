@@ -4,7 +4,7 @@ import { type Rule, boolean, oneOf, text, textThat, wholeNumber } from "../../ba
 import { printable } from "../../base/printable.ts";
 import { policyNames } from "../../rotation/rules/policy.ts";
 import { socketPath } from "../signing/sockets.ts";
-import { faultOfUrl } from "../../rotation/store/postgres/settings.ts";
+import { faultOfUrl } from "../../rotation/store/postgres/url.ts";
 
 /** Whether a value looks like a JWK, a PEM or a wrapping key instead of the path of a file. */
 export function looksLikeSecret(value: string): boolean {
@@ -65,9 +65,8 @@ export const settingDefinitions = {
     "signing keys that jwksd does not manage: a private JWK Set, or a folder of PEM or JWK files, newest name first",
   ),
   store: optional(
-    textThat(
-      "sqlite:PATH, without //, or postgres://USER@HOST:PORT/DATABASE, with no parameters but those of docs/store-postgres.md",
-      (value) => (value.startsWith("sqlite:") ? !value.includes("://") : faultOfUrl(value) === undefined),
+    textThat("sqlite:PATH, without //, or postgres://USER@HOST:PORT/DATABASE", (value) =>
+      value.startsWith("sqlite:") ? !value.includes("://") : faultOfUrl(value) === undefined,
     ),
     "<url>",
     "database of the keys that jwksd manages: sqlite:PATH, or postgres://USER@HOST:PORT/DATABASE, which replicas share (default: sqlite:DATA/keys.db)",

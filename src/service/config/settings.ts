@@ -1,7 +1,7 @@
 import { ConfigError } from "../../base/errors.ts";
 import { type Rule, boolean } from "../../base/options.ts";
 import { locate } from "../../library/provider/paths.ts";
-import { hasPassword } from "../../rotation/store/postgres/settings.ts";
+import { hasPassword } from "../../rotation/store/postgres/url.ts";
 import { readJsonObject } from "./json-file.ts";
 import { nearest } from "./nearest.ts";
 import {
@@ -15,15 +15,7 @@ import {
   variableName,
 } from "./setting-definitions.ts";
 
-/** Settings where somebody may give a secret by mistake. No message shows their values. */
-const nearSecrets: ReadonlySet<SettingName> = new Set([
-  "keys",
-  "encryptionKeys",
-  "store",
-  "wrappingKeyFile",
-  "signers",
-] as const);
-/** More of them, which only `serve` has. */
+/** Settings of managed keys that only `serve` has. */
 const managedServe = [
   "replicaName",
   "readyWithoutStore",
@@ -138,15 +130,9 @@ function fromText(value: unknown, rule: Rule): unknown {
 
 function check(name: SettingName, value: unknown, from: string): unknown {
   const { must, holds }: Rule = settingDefinitions[name].rule;
-  if (holds(value)) return value;
-  const message = `${from} must be ${must}`;
-  throw new ConfigError("ERR_OPTION_INVALID", nearSecrets.has(name) ? message : `${message}, not ${shown(value)}`);
-}
-
-/** A value for a message. An object may be part of another file, with a secret, and is not shown. */
-function shown(value: unknown): string {
-  if (typeof value !== "object") return JSON.stringify(value);
-  return Array.isArray(value) ? "an array" : "an object";
+  // The value is not repeated: it may be a secret that was meant for another setting.
+  if (!holds(value)) throw new ConfigError("ERR_OPTION_INVALID", `${from} must be ${must}`);
+  return value;
 }
 
 /** The store that a flag names: every process can read what is on a command line. @throws ConfigError `ERR_OPTION_INVALID` */
@@ -156,6 +142,6 @@ export function checkStore(store: string, flag: string): void {
   if (!hasPassword(store)) return;
   throw new ConfigError(
     "ERR_OPTION_INVALID",
-    `${flag} must hold no password, which every process could read; put it into PGPASSFILE or PGPASSWORD`,
+    `${flag} must hold no password, which every process could read; put it into PGPASSWORD or ~/.pgpass`,
   );
 }

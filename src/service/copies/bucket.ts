@@ -18,6 +18,8 @@ export interface BucketOptions {
   /** URL of a service with the protocol of S3. Its buckets are in the path. Default: AWS. */
   readonly endpoint?: string | undefined;
   readonly credentials?: { readonly accessKeyId: string; readonly secretAccessKey: string } | undefined;
+  /** Aborts requests. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 const requestMs = 20_000;
@@ -45,12 +47,14 @@ const meanwhile = "somebody else has written it in the meantime; let jwksd publi
 export function bucketTarget(
   { bucket, prefix }: BucketUrl,
   paths: readonly string[],
-  { region, endpoint, credentials }: BucketOptions = {},
+  { region, endpoint, credentials, signal }: BucketOptions = {},
 ): Target {
   const url = `s3://${[bucket, prefix].filter((part) => part !== "").join("/")}`;
   const name = endpoint === undefined ? url : `${url} at ${new URL(endpoint).host}`;
   const keyOf = (path: string): string => (prefix === "" ? path : `${prefix}/${path}`);
   const seen = new Map<string, Found | undefined>();
+  const requestSignal = (): AbortSignal =>
+    AbortSignal.any([AbortSignal.timeout(requestMs), ...(signal === undefined ? [] : [signal])]);
   let client: { readonly sdk: typeof Sdk; readonly s3: Sdk.S3Client } | undefined;
 
   async function connect(): Promise<NonNullable<typeof client>> {
@@ -71,7 +75,7 @@ export function bucketTarget(
 
   async function look(path: string): Promise<Found | undefined> {
     const { sdk, s3 } = (client ??= await connect());
-    const abortSignal = AbortSignal.timeout(requestMs);
+    const abortSignal = requestSignal();
     try {
       const command = new sdk.GetObjectCommand({ Bucket: bucket, Key: keyOf(path) });
       const { Body, ContentLength = 0, ETag, ContentType, CacheControl } = await s3.send(command, { abortSignal });
@@ -106,7 +110,7 @@ export function bucketTarget(
       ...condition,
     });
     try {
-      const { ETag } = await s3.send(command, { abortSignal: AbortSignal.timeout(requestMs) });
+      const { ETag } = await s3.send(command, { abortSignal: requestSignal() });
       seen.set(path, { etag: ETag, body, contentType, cacheControl });
       return true;
     } catch (error) {
@@ -131,6 +135,7 @@ export function bucketTarget(
     name,
     async open() {
       for (const path of paths) seen.set(path, await look(path));
+      return [];
     },
     content: async (path) => seen.get(path)?.body,
     async changed({ documents }) {

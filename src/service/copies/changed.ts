@@ -1,6 +1,6 @@
 import { cacheControl } from "../../library/http/respond.ts";
 import { jsonOf } from "../../base/json.ts";
-import type { Publication, StaticDocument } from "./documents.ts";
+import type { DocumentSet, StaticDocument } from "./documents.ts";
 
 /** A file of a target as it was seen there. */
 export interface Found {
@@ -25,7 +25,7 @@ export interface Changed {
  */
 export function whyLeft(
   { path, there }: Changed,
-  { documents }: Publication,
+  { documents }: DocumentSet,
   knows: (kid: string) => boolean,
 ): string | undefined {
   const ours = documents.find((document) => document.path === path);

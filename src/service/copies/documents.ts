@@ -13,19 +13,19 @@ export interface StaticDocument {
 }
 
 /** What there is to publish: the JWK Set first, because the discovery document leads to it. */
-export interface Publication {
+export interface DocumentSet {
   readonly documents: readonly StaticDocument[];
   /** Whether the short Cache-Control of the rotation mode is sent. */
   readonly isShort: boolean;
 }
 
 /** Where the documents are, and how they are sent. */
-export interface Place extends OpenPlace {
+export interface Site extends OpenSite {
   readonly issuer: string;
 }
 
 /** The same before it is known what the issuer is. */
-export interface OpenPlace {
+export interface OpenSite {
   readonly issuer?: string | undefined;
   readonly mountPrefix?: string | undefined;
   readonly jwksPath?: string | undefined;
@@ -37,7 +37,7 @@ export interface OpenPlace {
 const discoveryPath = ".well-known/openid-configuration";
 
 /** The paths of the documents below the issuer, in the order in which they are published. */
-export function pathsOf({ issuer, mountPrefix, jwksPath, discovery }: Place): readonly string[] {
+export function pathsOf({ issuer, mountPrefix, jwksPath, discovery }: Site): readonly string[] {
   const { jwksUri } = locate(issuer, mountPrefix, jwksPath, { discovery });
   return [jwksUri.slice(baseOf(issuer).length), ...(discovery ? [discoveryPath] : [])];
 }
@@ -47,9 +47,9 @@ export const baseOf = (issuer: string): string => issuer.replace(/\/?$/, "/");
 
 type Keysets = Pick<ProviderOptions, "keyset" | "encryptionKeyset">;
 
-/** Answers the documents of a place. @throws ConfigError, KeyMaterialError see `createProvider` */
+/** Answers the documents of a site. @throws ConfigError, KeyMaterialError see `createProvider` */
 export function providerAt(
-  { issuer, mountPrefix, jwksPath, cors, discovery, metadata }: Place,
+  { issuer, mountPrefix, jwksPath, cors, discovery, metadata }: Site,
   keysets: Keysets,
   jwksRotationActive: () => boolean,
 ): Promise<Provider> {
@@ -58,10 +58,10 @@ export function providerAt(
 }
 
 /** The documents of keysets. @throws see {@link providerAt} */
-export async function publicationOf(keysets: Keysets, place: Place, isShort: boolean): Promise<Publication> {
-  const provider = await providerAt(place, keysets, () => isShort);
-  const documents = pathsOf(place).map(async (path): Promise<StaticDocument> => {
-    const { headers, body } = provider.fetch(new Request(baseOf(place.issuer) + path));
+export async function documentSetOf(keysets: Keysets, site: Site, isShort: boolean): Promise<DocumentSet> {
+  const provider = await providerAt(site, keysets, () => isShort);
+  const documents = pathsOf(site).map(async (path): Promise<StaticDocument> => {
+    const { headers, body } = provider.fetch(new Request(baseOf(site.issuer) + path));
     return {
       path,
       body: new Uint8Array(await new Response(body).arrayBuffer()),
@@ -73,7 +73,7 @@ export async function publicationOf(keysets: Keysets, place: Place, isShort: boo
 }
 
 /** The header fields of a document in each mode, for the configuration of a server. */
-export function headersOf({ path, contentType, ...document }: StaticDocument, { cors }: Place) {
+export function headersOf({ path, contentType, ...document }: StaticDocument, { cors }: Site) {
   const hasModes = path !== discoveryPath;
   return {
     contentType,

@@ -12,15 +12,15 @@ const timeoutMs = 10_000;
  * @param base the URL under which they are, with a slash at its end
  * @throws ServiceError `ERR_NOT_SERVED`
  */
-export async function readBack(base: string, documents: readonly StaticDocument[]): Promise<void> {
-  await Promise.all(documents.map((document) => readOne(base + document.path, document)));
+export async function readBack(base: string, documents: readonly StaticDocument[], signal: AbortSignal): Promise<void> {
+  await Promise.all(documents.map((document) => readOne(base + document.path, document, signal)));
 }
 
-async function readOne(url: string, { body }: StaticDocument): Promise<void> {
+async function readOne(url: string, { body }: StaticDocument, signal: AbortSignal): Promise<void> {
   const response = await fetch(`${url}?jwksd=${randomUUID()}`, {
     headers: { "Cache-Control": "no-cache", Pragma: "no-cache" },
     redirect: "manual",
-    signal: AbortSignal.timeout(timeoutMs),
+    signal: AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]),
   }).catch((error: unknown) => {
     throw notServed(url, `cannot be read (${reasonOf(error)})`, error);
   });

@@ -1,26 +1,33 @@
 import { ConfigError } from "../../base/errors.ts";
-import { type Place, type StaticDocument, headersOf } from "./documents.ts";
+import { type Site, type StaticDocument, headersOf, pathsOf } from "./documents.ts";
 
-/** Both configurations name files in it between quotes. @throws ConfigError `ERR_OPTION_INVALID` */
-export function checkServable(folder: string): void {
-  if (/^[^"'`$\\{}*\p{C}]+$/u.test(folder)) return;
-  throw new ConfigError(
-    "ERR_OPTION_INVALID",
-    `the folder ${JSON.stringify(folder)} has a character in its name that configurations of nginx or Caddy do not take; choose another one`,
-  );
+/**
+ * Both configurations have files and paths between quotes. They take no `$` in a file of nginx, and no `*` in a path of Caddy, however it is quoted.
+ *
+ * @throws ConfigError `ERR_OPTION_INVALID`
+ */
+export function checkServable(folder: string, site: Site): void {
+  const names = [["the folder", folder], ...pathsOf(site).map((path) => ["the path", requestPath(site, path)])];
+  for (const [what, name = ""] of names) {
+    if (/^[^"`$\\{}*\p{C}]+$/u.test(name)) continue;
+    throw new ConfigError(
+      "ERR_OPTION_INVALID",
+      `${what} ${JSON.stringify(name)} has a character in its name that configurations of nginx or Caddy do not take; choose another one`,
+    );
+  }
 }
 
 /** What a `server` block of nginx includes. @see https://nginx.org/en/docs/http/ngx_http_core_module.html */
-export function nginxConfig(folder: string, documents: readonly StaticDocument[], place: Place): string {
+export function nginxConfig(folder: string, documents: readonly StaticDocument[], site: Site): string {
   const locations = documents.map((document) => {
-    const { contentType, long, short, others } = headersOf(document, place);
+    const { contentType, long, short, others } = headersOf(document, site);
     const mode =
       short === undefined
         ? ""
         : `
   if (-f "${folder}/.jwksd/rotation") { set $jwksd_cache_control "${short}"; }`;
     return `
-location = ${pathOf(place, document)} {
+location = "${requestPath(site, document.path)}" {
   alias "${folder}/${document.path}";
   types { }
   default_type ${contentType};
@@ -41,9 +48,9 @@ ${locations.join("")}`;
 }
 
 /** What a site block of Caddy imports. @see https://caddyserver.com/docs/caddyfile/concepts */
-export function caddyConfig(folder: string, documents: readonly StaticDocument[], place: Place): string {
+export function caddyConfig(folder: string, documents: readonly StaticDocument[], site: Site): string {
   const handles = documents.map((document) => {
-    const { contentType, long, short, others } = headersOf(document, place);
+    const { contentType, long, short, others } = headersOf(document, site);
     const marker = `file {
 				root "${folder}"
 				try_files /.jwksd/rotation
@@ -56,11 +63,11 @@ export function caddyConfig(folder: string, documents: readonly StaticDocument[]
 		@long not ${marker}
 		header @long Cache-Control "${long}"`;
     return `
-handle ${pathOf(place, document)} {
+handle "${requestPath(site, document.path)}" {
 	@read method GET HEAD
 	handle @read {
 		root * "${folder}"
-		rewrite * /${document.path}
+		rewrite * "/${document.path}"
 		header Content-Type "${contentType}"
 ${cache}
 ${others.map(([name, value]) => `		header ${name} "${value}"`).join("\n")}
@@ -80,6 +87,6 @@ ${handles.join("")}`;
 }
 
 /** The path of the document in requests. */
-function pathOf({ issuer }: Place, { path }: StaticDocument): string {
+function requestPath({ issuer }: Site, path: string): string {
   return `${new URL(issuer).pathname.replace(/\/$/, "")}/${path}`;
 }

@@ -1,5 +1,5 @@
 import type { Changed } from "./changed.ts";
-import type { Publication } from "./documents.ts";
+import type { DocumentSet } from "./documents.ts";
 
 /** Where documents are put that somebody else serves. */
 export interface Target {
@@ -9,9 +9,10 @@ export interface Target {
    * Notes what is there. `put` replaces that and nothing newer, so whoever calls this before it asks the store for the keys never puts an
    * older set in the place of a newer one.
    *
+   * @returns sentences for the operator, such as about permissions
    * @throws ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`
    */
-  open(): Promise<void>;
+  open(): Promise<readonly string[]>;
   /** What is there of a document, as it was noted; `undefined` for nothing. */
   content(path: string): Promise<Uint8Array | undefined>;
   /**
@@ -19,7 +20,7 @@ export interface Target {
    *
    * @throws ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`
    */
-  changed(publication: Publication): Promise<readonly Changed[]>;
+  changed(documentSet: DocumentSet): Promise<readonly Changed[]>;
   /**
    * Puts the documents there, in their order, and nothing where it is there already. Whoever reads at any moment, also after a crash, finds
    * each document whole, and a JWK Set where the discovery document says.
@@ -28,6 +29,6 @@ export interface Target {
    * @returns the paths that were written
    * @throws ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`
    */
-  put(publication: Publication, replaced?: readonly Changed[]): Promise<readonly string[]>;
+  put(documentSet: DocumentSet, replaced?: readonly Changed[]): Promise<readonly string[]>;
   close(): Promise<void>;
 }

@@ -4,11 +4,10 @@ import { dirname } from "node:path";
 import type { JWTPayload } from "jose";
 import { SignJWT } from "jose/jwt/sign";
 import { jwtVerify } from "jose/jwt/verify";
-import { jsonOf } from "../../base/json.ts";
+import { canonicalJson, jsonOf } from "../../base/json.ts";
 import type { EncryptionEntry } from "../../keys/keyset/keyset.ts";
 import { type PublicJwk, publicMembers } from "../../keys/jwk/public.ts";
-import { type Owner, servedBy } from "../../rotation/custody/owner.ts";
-import { canonical } from "../../rotation/custody/seal.ts";
+import { type Owner, servedBy } from "../../rotation/custody/issuer-check.ts";
 import type { WrappingKeys } from "../../rotation/custody/wrapping.ts";
 import { makeFolder } from "../../library/node/folders.ts";
 import { durationText } from "../../rotation/rules/format.ts";
@@ -40,7 +39,7 @@ export async function keepSet(
   [{ id, sealKey }]: WrappingKeys,
 ): Promise<void> {
   const jwks = jwksOf(keys);
-  const seal = await new SignJWT({ iss: issuer, chosen: isChosen, at, set: await textHash(canonical(jwks)) })
+  const seal = await new SignJWT({ iss: issuer, chosen: isChosen, at, set: await textHash(canonicalJson(jwks)) })
     .setProtectedHeader({ alg: "HS256", typ, kid: id })
     .sign(sealKey);
   await makeFolder(dirname(file));
@@ -77,7 +76,7 @@ export async function readKeptSet(file: string, rule: KeptSetRule): Promise<Kept
   if (text === undefined) return undefined;
   const { keys, seal } = parse(text);
   const claims = await verified(seal, rule.wrappingKeys);
-  if (claims["set"] !== (await textHash(canonical(keys))))
+  if (claims["set"] !== (await textHash(canonicalJson(keys))))
     throw new Unusable("its keys are others than those that were sealed");
   const { iss, chosen, at } = claims as { iss: string; chosen: boolean; at: number };
   checkOwner({ issuer: iss, isChosen: chosen }, rule.wanted);

@@ -30,8 +30,12 @@ export function logEvent(event: ManagerEvent, before: readonly KeyRecord[], log:
       break;
     case "fenced":
       log.error(
-        "the lease of this replica has ended, so the others no longer rely on it: /readyz says 503 until the store is reached again; /jwks is answered all the same",
+        { code: event.error.code },
+        `${event.error.message}; /readyz says 503 until that is mended; /jwks is answered all the same`,
       );
+      break;
+    case "unfenced":
+      log.info("this replica may sign again");
       break;
     case "unsealed":
       log.warn(

@@ -1,12 +1,13 @@
 import { resolve } from "node:path";
 import { ConfigError } from "../../base/errors.ts";
 import { bucketTarget, parseBucketUrl } from "../copies/bucket.ts";
-import { type Place, pathsOf } from "../copies/documents.ts";
+import { type Site, pathsOf } from "../copies/documents.ts";
 import { folderTarget } from "../copies/folder.ts";
 import { checkServable } from "../copies/server-configs.ts";
 import type { Target } from "../copies/target.ts";
 import { hostName } from "./manager-events.ts";
-import { readPlace } from "./place.ts";
+import { readSite } from "./site.ts";
+import type { PublishOptions } from "./publish.ts";
 import type { Settings } from "../config/setting-definitions.ts";
 
 /**
@@ -14,7 +15,7 @@ import type { Settings } from "../config/setting-definitions.ts";
  *
  * @throws ConfigError `ERR_OPTION_INVALID`, `ERR_ISSUER_INVALID`, `ERR_PATH_INVALID`, `ERR_PATH_CLASH`, `ERR_CONFIG_FORMAT`
  */
-export async function placeOf(settings: Settings): Promise<Place> {
+export async function siteOf(settings: Settings): Promise<Site> {
   const { issuer } = settings;
   if (issuer === undefined) {
     throw new ConfigError(
@@ -22,10 +23,10 @@ export async function placeOf(settings: Settings): Promise<Place> {
       "the URL is missing at which relying parties find what is published; give it with --issuer",
     );
   }
-  const place = { ...(await readPlace(settings)), issuer };
+  const site = { ...(await readSite(settings)), issuer };
   // Refuses wrong ones before anything is opened.
-  pathsOf(place);
-  return place;
+  pathsOf(site);
+  return site;
 }
 
 /**
@@ -35,18 +36,18 @@ export async function placeOf(settings: Settings): Promise<Place> {
  */
 export function targetOf(
   target: string,
-  place: Place,
+  site: Site,
   settings: Settings,
-  environment: Readonly<Record<string, string | undefined>>,
+  { environment, signal }: Pick<PublishOptions, "environment" | "signal">,
 ): Target {
   if (target.startsWith("s3:")) {
     const endpoint = environment["AWS_ENDPOINT_URL_S3"] ?? environment["AWS_ENDPOINT_URL"];
-    return bucketTarget(parseBucketUrl(target), pathsOf(place), { endpoint });
+    return bucketTarget(parseBucketUrl(target), pathsOf(site), { endpoint, signal });
   }
   if (/^[a-z][a-z\d+.-]*:\/\//i.test(target)) {
     throw new ConfigError("ERR_OPTION_INVALID", `${JSON.stringify(target)} is neither a folder nor s3://BUCKET/PREFIX`);
   }
   const folder = resolve(target);
-  checkServable(folder);
-  return folderTarget(folder, `${folder} on ${settings.replicaName ?? hostName()}`, place);
+  checkServable(folder, site);
+  return folderTarget(folder, `${folder} on ${settings.replicaName ?? hostName()}`, site);
 }

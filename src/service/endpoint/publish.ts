@@ -1,12 +1,12 @@
 import { serial } from "../../base/async.ts";
 import { ServiceError, StateError } from "../../base/errors.ts";
 import { type Copy, manageKeys } from "../../rotation/manager/manager.ts";
-import { servedBy } from "../../rotation/custody/owner.ts";
+import { servedBy } from "../../rotation/custody/issuer-check.ts";
 import type { KeySink, ManagerEvent } from "../../rotation/manager/types.ts";
 import { whyLeft } from "../copies/changed.ts";
-import { type Publication, baseOf, pathsOf, publicationOf } from "../copies/documents.ts";
-import { type Published, createCopyWriter } from "../copies/publisher.ts";
-import { runPurge } from "../copies/purge.ts";
+import { type DocumentSet, baseOf, pathsOf, documentSetOf } from "../copies/documents.ts";
+import { type Published, createCopyWriter } from "../copies/copy-writer.ts";
+import { purgeSeconds, runPurge } from "../copies/purge.ts";
 import type { KeyRecord } from "../../rotation/store/store.ts";
 import type { Logger } from "../config/logger.ts";
 import { logEvent } from "./manager-events.ts";
@@ -20,7 +20,7 @@ import {
   toKeysets,
   together,
 } from "./public-keys.ts";
-import { placeOf, targetOf } from "./publish-target.ts";
+import { siteOf, targetOf } from "./publish-target.ts";
 import type { Settings } from "../config/setting-definitions.ts";
 import { signersOf } from "../config/signers.ts";
 import { every, fingerprint, watchPaths } from "../config/watch.ts";
@@ -38,6 +38,8 @@ export interface PublishOptions {
   readonly onPublished: (published: Published) => void;
   /** Is told of each failure. It is tried again. */
   readonly onFailure: (error: unknown) => void;
+  /** Aborts what a start waits for: a target, a read from outside, a purge command. `stop` aborts them, too. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** A running `jwksd publish`. */
@@ -49,35 +51,44 @@ export type Publishing = Awaited<ReturnType<typeof startPublishing>>;
  * @throws ConfigError `ERR_OPTION_INVALID`; ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`; and what `startService` throws
  */
 export async function startPublishing(settings: Settings, options: PublishOptions, log: Logger) {
-  const { environment, purgeCommand, onPublished, onFailure } = options;
-  const place = await placeOf(settings);
-  const target = targetOf(options.target, place, settings, environment);
-  const urls = pathsOf(place).map((path) => baseOf(place.issuer) + path);
-  const verifyUrl = options.verifyUrl ?? place.issuer;
-  const purge = purgeCommand === undefined ? undefined : () => runPurge(purgeCommand, urls, environment);
-  const writeCopy = createCopyWriter({ target, verifyUrl, purge, onPublished });
+  const { environment, purgeCommand, onPublished } = options;
+  const stopping = new AbortController();
+  const signal = AbortSignal.any([stopping.signal, ...(options.signal === undefined ? [] : [options.signal])]);
+  const onFailure = (error: unknown): void => {
+    if (!signal.aborted) options.onFailure(error);
+  };
+  const site = await siteOf(settings);
+  const target = targetOf(options.target, site, settings, { environment, signal });
+  const urls = pathsOf(site).map((path) => baseOf(site.issuer) + path);
+  const verifyUrl = options.verifyUrl ?? site.issuer;
+  const purge = async (): Promise<void> => {
+    if (purgeCommand === undefined) return;
+    log.info(`the purge command runs; it is ended after ${purgeSeconds} s`);
+    await runPurge(purgeCommand, { urls, environment, signal });
+  };
+  const writeCopy = createCopyWriter({ target, verifyUrl, purge, onPublished, signal });
 
   let managed: PublicKeys | undefined;
   let files: PublicKeys;
-  let done: Publication | undefined;
+  let done: DocumentSet | undefined;
   const inTurn = serial();
 
-  const newest = (): Promise<Publication> => {
+  const newest = (): Promise<DocumentSet> => {
     const keys = together(managed, files);
-    return publicationOf(toKeysets(keys), place, keys.isRotating || settings.rotationMode);
+    return documentSetOf(toKeysets(keys), site, keys.isRotating || settings.rotationMode);
   };
   const publish = (): Promise<void> =>
     inTurn(async () => {
-      const publication = await newest();
-      await writeCopy(publication);
-      done = publication;
+      const documentSet = await newest();
+      await writeCopy(documentSet);
+      done = documentSet;
     });
   const load = async (): Promise<void> => {
     files = await loadPublicKeys(settings, log);
   };
 
   // Before the keys are read, so that an older set never takes the place of a newer one.
-  await target.open();
+  for (const warning of await target.open()) log.warn(warning);
   const paths = keyPathsOf(settings);
   let managing: Awaited<ReturnType<typeof startCopyManager>> | undefined;
   const baseline = await fingerprint(paths);
@@ -88,7 +99,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
         managed = publicHalves(keysets, isRotating);
         await publish();
       };
-      const there = await target.content(pathsOf(place)[0] as string);
+      const there = await target.content(pathsOf(site)[0] as string);
       managing = await startCopyManager(settings, { name: target.name, update }, there, onFailure, log);
     }
   } catch (error) {
@@ -104,16 +115,16 @@ export async function startPublishing(settings: Settings, options: PublishOption
   };
   /** Writes again what somebody else has changed or taken away since it was published. */
   const mend = async (): Promise<void> => {
-    const publication = done;
-    const changed = publication === undefined ? [] : await target.changed(publication);
-    if (publication === undefined || changed.length === 0) return;
+    const documentSet = done;
+    const changed = documentSet === undefined ? [] : await target.changed(documentSet);
+    if (documentSet === undefined || changed.length === 0) return;
     // Asked after the look, the store knows whatever another publisher of it may have written.
     await managing?.manager.look();
     await inTurn(async () => {
-      if (!isSame(await newest(), publication)) return;
+      if (!isSame(await newest(), documentSet)) return;
       const known = new Set([...(managing?.manager.records ?? []), ...listedKeys(files)].map(({ kid }) => kid));
       for (const change of changed) {
-        const why = whyLeft(change, publication, (kid) => known.has(kid));
+        const why = whyLeft(change, documentSet, (kid) => known.has(kid));
         if (why !== undefined) {
           throw new ServiceError(
             "ERR_TARGET",
@@ -124,8 +135,8 @@ export async function startPublishing(settings: Settings, options: PublishOption
       const paths = changed.map(({ path }) => path).join(", ");
       log.warn(`somebody else has changed ${target.name}, and it is written again: ${paths}`);
       done = undefined;
-      await writeCopy(publication, changed);
-      done = publication;
+      await writeCopy(documentSet, changed);
+      done = documentSet;
     });
   };
   const turn = (): Promise<void> => mend().catch(onFailure).then(refresh);
@@ -133,32 +144,37 @@ export async function startPublishing(settings: Settings, options: PublishOption
   const timer = every(everyMs, () => turn().catch(onFailure));
   const watch = watchPaths(paths, baseline, () => reload().catch(onFailure));
   await refresh().catch(onFailure);
+
+  let stopped: Promise<void> | undefined;
+  async function stop(): Promise<void> {
+    stopping.abort();
+    watch.stop();
+    timer.stop();
+    await inTurn(async () => {});
+    await managing?.stop();
+    await target.close();
+  }
+
   return {
     /** What the target is called, among replicas as well. */
     target: target.name,
-    place,
+    site,
     /** Whether the newest keys are published and were read back, and the other replicas know. */
     get isDone() {
       return done !== undefined && managing?.manager.isAcknowledged !== false;
     },
     /** Reads the key files again. */
     reload: () => reload().catch(onFailure),
-    async stop(): Promise<void> {
-      watch.stop();
-      timer.stop();
-      await inTurn(async () => {});
-      await managing?.stop();
-      await target.close();
-    },
+    stop: (): Promise<void> => (stopped ??= stop()),
   };
 }
 
-const textOf = ({ documents }: Publication): string =>
+const textOf = ({ documents }: DocumentSet): string =>
   JSON.stringify(documents.map((document) => ({ ...document, body: Buffer.from(document.body).toString() })));
 
 /** Documents come with header fields, so both modes differ. */
-function isSame(publication: Publication, other: Publication | undefined): boolean {
-  return other !== undefined && textOf(publication) === textOf(other);
+function isSame(documentSet: DocumentSet, other: DocumentSet | undefined): boolean {
+  return other !== undefined && textOf(documentSet) === textOf(other);
 }
 
 /**
@@ -196,7 +212,7 @@ async function startCopyManager(
   log: Logger,
 ) {
   const signers = await signersOf(settings, log);
-  const { vault, policy } = await openManaged(settings, log, { create: true, ownerRule: servedBy });
+  const { custody, policy } = await openManaged(settings, log, { create: true, issuerCheck: servedBy });
   let known: readonly KeyRecord[] = [];
   const onEvent = (event: ManagerEvent): void => {
     if (event.type === "failed") onFailure(event.error);
@@ -204,18 +220,18 @@ async function startCopyManager(
     if (event.type === "changed") known = event.records;
   };
   try {
-    checkOurs(there, (await vault.store.load()).records, copy.name);
-    const manager = await manageKeys(vault, { policy, ...signers, copy, onEvent });
+    checkOurs(there, (await custody.store.load()).records, copy.name);
+    const manager = await manageKeys(custody, { policy, ...signers, copy, onEvent });
     known = manager.records;
     return {
       manager,
       async stop(): Promise<void> {
         await manager.close();
-        await vault.store.close();
+        await custody.store.close();
       },
     };
   } catch (error) {
-    await vault.store.close();
+    await custody.store.close();
     throw error;
   }
 }

@@ -1,18 +1,17 @@
 import { dirname, join } from "node:path";
 import { systemClock } from "../../base/clock.ts";
 import { StoreError } from "../../base/errors.ts";
-import type { KeyManager } from "../../rotation/manager/types.ts";
-import { manageKeys } from "../../rotation/manager/manager.ts";
-import { servedBy } from "../../rotation/custody/owner.ts";
+import { knownError } from "../../rotation/manager/health.ts";
+import { type ServiceManager, manageKeys } from "../../rotation/manager/manager.ts";
+import { servedBy } from "../../rotation/custody/issuer-check.ts";
 import type { Metric } from "../../base/metrics.ts";
-import { type KnownKeys, knownError } from "../admin/known.ts";
+import type { KnownKeys } from "../admin/known.ts";
 import { cachedForSeconds } from "../../rotation/rules/policy.ts";
 import type { KeyRecord } from "../../rotation/store/store.ts";
 import { type KeptSet, Unusable, keepSet, readKeptSet } from "./kept-set.ts";
 import type { Logger } from "../config/logger.ts";
 import { hostName, logEvent } from "./manager-events.ts";
-import { createSigningKeys, type SigningKeys } from "../signing/signing-keys.ts";
-import { healthAfter, healthy } from "./manager-health.ts";
+import { createSigning, type Signing } from "../signing/signing.ts";
 import { openManaged, ownerOf, policyOf, storePath, wrappingKeysOf } from "../config/open-store.ts";
 import { type PublicKeys, publicHalves } from "./public-keys.ts";
 import { createSetKeeper } from "./set-keeper.ts";
@@ -20,7 +19,7 @@ import type { Settings } from "../config/setting-definitions.ts";
 import { signersOf } from "../config/signers.ts";
 import { hasSockets } from "./sign-sockets.ts";
 import { startWithoutStore } from "./start-without-store.ts";
-import { type WatchedStore, watchedStore } from "./watched-store.ts";
+import { createStoreLook } from "./store-look.ts";
 
 /** Keys that a manager of this process drives through their lives. */
 export interface ManagedKeys {
@@ -30,16 +29,18 @@ export interface ManagedKeys {
   notReady(): string | undefined;
   /** See `KeyManager`; none before the store was reached. */
   metrics(): readonly Metric[];
-  /** For those who sign through this process; `undefined` where nobody does. */
-  readonly signing: SigningKeys | undefined;
+  /** For those who sign through this process, once it follows; `undefined` where nobody does. */
+  readonly signing: Signing | undefined;
   /** For the status of the service. */
   known(): KnownKeys;
   /** Looks at the store for what the other replicas have told it. */
   look(): Promise<void>;
-  /** Calls back with the keys as they are, and with every change from now on. */
-  follow(update: (keys: PublicKeys) => Promise<void>): Promise<void>;
-  /** Remembers where they are served, for commands that are given no issuer. */
-  servedAs(issuer: string): Promise<void>;
+  /**
+   * Calls back with the keys as they are, and with every change from now on.
+   *
+   * @param issuer where they are served; remembered for commands that are given none
+   */
+  follow(issuer: string, update: (keys: PublicKeys) => Promise<void>): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -98,27 +99,22 @@ function maxKeptSetSeconds(settings: Settings): number {
 
 async function runManager(settings: Settings, log: Logger): Promise<ManagedKeys> {
   const signers = await signersOf(settings, log);
-  let watch: WatchedStore | undefined;
-  const { vault, policy, wrappingKeys } = await openManaged(settings, log, {
+  const { custody, policy, wrappingKeys } = await openManaged(settings, log, {
     create: true,
-    ownerRule: servedBy,
-    watched: (store) => (watch = watchedStore(store, systemClock)).store,
+    issuerCheck: servedBy,
   });
-  const { store } = vault;
+  const { store } = custody;
   const signs = hasSockets(settings);
-  let manager: KeyManager;
+  let manager: ServiceManager;
   let known: readonly KeyRecord[] = [];
-  let health = healthy;
   try {
-    manager = await manageKeys(vault, {
+    manager = await manageKeys(custody, {
       policy,
       ...signers,
       signs,
       replicaName: settings.replicaName ?? hostName(),
       onEvent: (event) => {
         const before = known;
-        // Before it is logged, because whoever watches the log looks at it then.
-        health = healthAfter(health, event, systemClock.now());
         if (event.type === "changed") known = event.records;
         logEvent(event, before, log);
       },
@@ -128,38 +124,45 @@ async function runManager(settings: Settings, log: Logger): Promise<ManagedKeys>
     throw error;
   }
   known = manager.records;
+  const storeLook = createStoreLook(manager, systemClock);
   const file = keptSetPath(settings);
   const keeper = createSetKeeper(
     file,
-    (set) => keepSet(file, set, vault.owner, wrappingKeys),
-    () => health.failure === undefined && manager.isReady,
+    (set) => keepSet(file, set, custody.owner, wrappingKeys),
+    () => manager.health.failure === undefined && manager.isReady,
     { log },
   );
   const { jwksRotationActive, maxTokenLifetimeSeconds, checkMaySign, ...keysets } = manager.options;
   const records = (): readonly KeyRecord[] => manager.records;
-  const signing = signs
-    ? await createSigningKeys(keysets.keyset, { maxTokenLifetimeSeconds, checkMaySign, records, clock: systemClock })
-    : undefined;
+  let signing: Awaited<ReturnType<typeof createSigning>> | undefined;
   return {
     keys: publicHalves(keysets, jwksRotationActive()),
     notReady() {
       if (manager.isReady || settings.readyWithoutStore) return undefined;
-      const why = health.failure === undefined ? "" : `; the last failure is ${health.failure.code}`;
-      return `the other replicas do not rely on this one: its lease has ended, or it does not publish the keys of the store yet${why}`;
+      const { fence, failure } = manager.health;
+      const why = failure === undefined ? "" : `; the last failure is ${failure.code}`;
+      return `${fence?.message ?? "this replica does not publish the keys of the store yet"}${why}`;
     },
     metrics: () => [...manager.metrics(), ...(signing?.metrics() ?? [])],
-    signing,
+    get signing() {
+      return signing;
+    },
     known: () => ({
       manager: {
         policy,
         records: manager.records,
-        health,
-        store: watch?.seen() ?? { audit: [] },
-        isVerified: vault.isVerified,
+        health: manager.health,
+        audit: storeLook.audit(),
+        lease: manager.lease,
+        isVerified: custody.isVerified,
       },
     }),
-    look: async () => watch?.look(),
-    async follow(update) {
+    look: () => storeLook.look(),
+    async follow(issuer, update) {
+      if (signs) {
+        const managed = { maxTokenLifetimeSeconds, checkMaySign, records, clock: systemClock };
+        signing = await createSigning(issuer, keysets.keyset, managed);
+      }
       await manager.attach({
         async update(keysets, { isRotating }) {
           const keys = publicHalves(keysets, isRotating);
@@ -170,9 +173,7 @@ async function runManager(settings: Settings, log: Logger): Promise<ManagedKeys>
         },
       });
       await keeper.written();
-    },
-    async servedAs(issuer) {
-      await vault.noteIssuer(issuer).catch((error: unknown) => {
+      await custody.noteIssuer(issuer).catch((error: unknown) => {
         const { code, message } = error as { readonly code?: string; readonly message: string };
         log.warn({ code }, `the issuer could not be noted in the store; give it to commands with --issuer: ${message}`);
       });

@@ -5,20 +5,19 @@ import { missingMembers } from "../../library/provider/discovery.ts";
 import { locate } from "../../library/provider/paths.ts";
 import { sumMetrics } from "../../base/metrics.ts";
 import packageJson from "../../../package.json" with { type: "json" };
-import { type AdminPaths, healthPage, startAdmin } from "../admin/admin.ts";
+import { type AdminPaths, healthPage, metricsPage, startAdmin } from "../admin/admin.ts";
 import { type Overload, logOverload } from "../listen/connections.ts";
 import type { Logger } from "../config/logger.ts";
-import { metricsPage } from "../admin/metrics-page.ts";
 import { issuerOf, urlHost } from "../config/issuer.ts";
-import { readPlace } from "./place.ts";
-import { type Publisher, startPublisher } from "./publisher.ts";
+import { readSite } from "./site.ts";
+import { type PublicEndpoint, startPublicEndpoint } from "./public-endpoint.ts";
 import { serviceMetrics } from "../admin/service-metrics.ts";
 import { readSockets, startSignSockets } from "./sign-sockets.ts";
 import { createStatusPage } from "../admin/page/status-page.ts";
 import { policyOf } from "../config/open-store.ts";
 import { startManagedKeys } from "./run-manager.ts";
 import { recentEvents } from "./recent-events.ts";
-import { type KnownError, knownError } from "../admin/known.ts";
+import { type KnownError, knownError } from "../../rotation/manager/health.ts";
 import { type Status, statusOf } from "../admin/status.ts";
 import { type PublicKeys, keyPathsOf, listedKeys, loadPublicKeys, toKeysets, together } from "./public-keys.ts";
 import type { Settings } from "../config/setting-definitions.ts";
@@ -59,7 +58,7 @@ export async function startService(settings: Settings, givenLog: Logger): Promis
   const { host, port, rotationMode, mountPrefix, jwksPath } = settings;
   locate(issuerOf(settings, port), mountPrefix, jwksPath, { discovery: !settings.noDiscovery });
   const sockets = await readSockets(settings);
-  const place = await readPlace(settings);
+  const site = await readSite(settings);
   if (settings.issuer === undefined && /^(0\.0\.0\.0|::)$/.test(host)) {
     log.warn(
       "no issuer is set, so the discovery document names localhost, which only this machine can use; set --issuer",
@@ -85,13 +84,13 @@ export async function startService(settings: Settings, givenLog: Logger): Promis
   let managedKeys = managed?.keys;
   let keys = together(managedKeys, files);
   // No more than these, because workers get them, and have no secrets.
-  const options = { ...place, host, port, rotationMode };
-  const publisher: Publisher = await orStop(
+  const options = { ...site, host, port, rotationMode };
+  const endpoint: PublicEndpoint = await orStop(
     settings.workers === 1
-      ? startPublisher(options, keys, (overload) => logOverload(log, overload))
+      ? startPublicEndpoint(options, keys, (overload) => logOverload(log, overload))
       : startWorkers(settings.workers, options, keys, log),
   );
-  stops.push(publisher.stop);
+  stops.push(endpoint.stop);
   let refused: KnownError | undefined;
   let phase: "starting" | "running" | "stopping" = "starting";
   const notReady = (): string | undefined => (phase === "running" ? managed?.notReady() : `it is ${phase}`);
@@ -100,8 +99,8 @@ export async function startService(settings: Settings, givenLog: Logger): Promis
     return statusOf({
       now: systemClock.now(),
       phase,
-      issuer: issuerOf(settings, publisher.port),
-      jwksUri: publisher.jwksUri,
+      issuer: issuerOf(settings, endpoint.port),
+      jwksUri: endpoint.jwksUri,
       pid: process.pid,
       notReady: notReady(),
       isShortBySetting: rotationMode,
@@ -116,10 +115,10 @@ export async function startService(settings: Settings, givenLog: Logger): Promis
   const metrics = metricsPage(async () => {
     const facts = { version: packageJson.version, workers: settings.workers, isRefused: refused !== undefined };
     const own = serviceMetrics({ ...facts, status: await status(), now: systemClock.now() });
-    const all = sumMetrics([own, managed?.metrics() ?? [], await publisher.metrics()]);
-    return [...all, ...(await publisher.processMetrics())];
+    const all = sumMetrics([own, managed?.metrics() ?? [], await endpoint.metrics()]);
+    return [...all, ...(await endpoint.processMetrics())];
   });
-  const url = `http://${urlHost(host)}:${publisher.port}${new URL(publisher.jwksUri).pathname}`;
+  const url = `http://${urlHost(host)}:${endpoint.port}${new URL(endpoint.jwksUri).pathname}`;
   const { page, live } = createStatusPage(status, url);
   const health = { "/livez": healthPage(() => undefined), "/readyz": healthPage(notReady) };
   const served = { pages: { "/": page, "/metrics": metrics, ...health }, streams: { "/events": live.open } };
@@ -138,7 +137,7 @@ export async function startService(settings: Settings, givenLog: Logger): Promis
     const { keyset, encryptionKeyset } = toKeysets(all);
     // Each part was checked alone, but both together may break a rule.
     await checkKeyset(keyset, encryptionKeyset);
-    await publisher.update(all);
+    await endpoint.update(all);
     [managedKeys, files, keys] = [nextManaged, nextFiles, all];
   };
   const reload = (): Promise<boolean> =>
@@ -154,18 +153,17 @@ export async function startService(settings: Settings, givenLog: Logger): Promis
         return false;
       }
     });
-  if (managed !== undefined) await orStop(managed.follow((next) => inTurn(() => change(next, files))));
-  const issuer = issuerOf(settings, publisher.port);
-  await managed?.servedAs(issuer);
+  const issuer = issuerOf(settings, endpoint.port);
+  if (managed !== undefined) await orStop(managed.follow(issuer, (next) => inTurn(() => change(next, files))));
   if (managed?.signing !== undefined) {
     const { maxTokenLifetimeSeconds } = policyOf(settings);
-    const signing = { issuer, keys: managed.signing, maxTokenLifetimeSeconds, log };
-    stops.unshift(await orStop(startSignSockets(sockets, signing)));
+    const common = { issuer, signing: managed.signing, maxTokenLifetimeSeconds, log };
+    stops.unshift(await orStop(startSignSockets(sockets, common)));
   }
   const watch = watchPaths(paths, baseline, reload);
   phase = "running";
 
-  const missing = place.discovery ? missingMembers(place.metadata ?? {}) : [];
+  const missing = site.discovery ? missingMembers(site.metadata ?? {}) : [];
   if (missing.length > 0) {
     log.info(
       { missing },
@@ -174,8 +172,8 @@ export async function startService(settings: Settings, givenLog: Logger): Promis
   }
   log.info(
     {
-      jwksUri: publisher.jwksUri,
-      port: publisher.port,
+      jwksUri: endpoint.jwksUri,
+      port: endpoint.port,
       admin: admin?.url,
       kids: kids(),
       workers: settings.workers,
@@ -185,7 +183,7 @@ export async function startService(settings: Settings, givenLog: Logger): Promis
   );
   return {
     url,
-    jwksUri: publisher.jwksUri,
+    jwksUri: endpoint.jwksUri,
     get kids() {
       return kids();
     },

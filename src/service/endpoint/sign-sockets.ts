@@ -4,7 +4,7 @@ import { ConfigError, KeyMaterialError } from "../../base/errors.ts";
 import { createAudit } from "../signing/audit.ts";
 import { type SignOf, signHandler } from "../signing/handler.ts";
 import { type FormerKey, createKubernetesSigner } from "../kubernetes/kubernetes.ts";
-import type { SigningKeys } from "../signing/signing-keys.ts";
+import type { Signing } from "../signing/signing.ts";
 import { type SignSocket, checkAddress, checkSockets, hostAndPort } from "../signing/sockets.ts";
 import { logOverload } from "../listen/connections.ts";
 import { type RunningServer, startHttpServer } from "../listen/http-server.ts";
@@ -42,10 +42,10 @@ export async function readSockets(settings: Settings): Promise<readonly SignSock
   return [...given, ...checkSockets(members, signConfig, policyOf(settings).maxTokenLifetimeSeconds)];
 }
 
-/** What sockets sign with, and whom they tell. */
-interface Signing {
+/** What all sockets have in common. */
+interface Common {
   readonly issuer: string;
-  readonly keys: SigningKeys;
+  readonly signing: Signing;
   readonly maxTokenLifetimeSeconds: number;
   readonly log: Logger;
 }
@@ -57,16 +57,16 @@ interface Signing {
  * @throws ServiceError `ERR_LISTEN`, `ERR_FILE_UNREADABLE`
  * @throws KeyMaterialError `ERR_KEY_FORMAT`
  */
-export async function startSignSockets(sockets: readonly SignSocket[], signing: Signing): Promise<() => Promise<void>> {
+export async function startSignSockets(sockets: readonly SignSocket[], common: Common): Promise<() => Promise<void>> {
   const ends: (() => Promise<void>)[] = [];
   const stop = async (): Promise<void> => void (await Promise.all(ends.map((end) => end())));
   try {
     for (const socket of sockets) {
       const { address, protocol } = socket;
       ends.push(
-        await (protocol === "kubernetes" ? startKubernetes : startHttp)(socket, signOf(socket, signing), signing),
+        await (protocol === "kubernetes" ? startKubernetes : startHttp)(socket, signOf(socket, common), common),
       );
-      signing.log.info({ socket: address, protocol }, "signs");
+      common.log.info({ socket: address, protocol }, "signs");
     }
   } catch (error) {
     await stop();
@@ -75,21 +75,20 @@ export async function startSignSockets(sockets: readonly SignSocket[], signing: 
   return stop;
 }
 
-function signOf({ address, policy }: SignSocket, { issuer, keys, log }: Signing): SignOf {
+function signOf({ address, policy }: SignSocket, { signing, log }: Common): SignOf {
   const audit = createAudit(systemClock, (counts) => log.info({ socket: address, ...counts }, "tokens signed"));
-  return { issuer, keys, policy, audit, clock: systemClock };
+  return { signing, policy, audit };
 }
 
 async function startHttp(
   { address, tls: folder, mode, group }: SignSocket,
   sign: SignOf,
-  { log }: Signing,
+  { log }: Common,
 ): Promise<() => Promise<void>> {
   const handle = signHandler(sign);
   const start = (where: Parameters<typeof startHttpServer>[0]): Promise<RunningServer> =>
     startHttpServer(where, () => handle, {
       maxConnections,
-      takesRepeats: true,
       onOverload: (overload) => logOverload(log, overload, { socket: address }),
     });
   const hostPort = hostAndPort(address);
@@ -117,10 +116,14 @@ async function startHttp(
 async function startKubernetes(
   { address: path, mode, group, formerKeys }: SignSocket,
   sign: SignOf,
-  { maxTokenLifetimeSeconds }: Signing,
+  { issuer, maxTokenLifetimeSeconds }: Common,
 ): Promise<() => Promise<void>> {
-  const maxLifetimeSeconds = sign.policy.maxLifetimeSeconds ?? maxTokenLifetimeSeconds;
-  const { server, stop } = createKubernetesSigner(sign, maxLifetimeSeconds, await readFormerKeys(formerKeys));
+  const { server, stop } = createKubernetesSigner(sign, {
+    issuer,
+    maxLifetimeSeconds: sign.policy.maxLifetimeSeconds ?? maxTokenLifetimeSeconds,
+    formerKeys: await readFormerKeys(formerKeys),
+    clock: systemClock,
+  });
   await listenOnSocket(server, { path, mode, group });
   return () => stop().finally(sign.audit.end);
 }

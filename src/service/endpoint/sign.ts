@@ -1,4 +1,4 @@
-import { type Clock, monotonicNow, systemClock } from "../../base/clock.ts";
+import { type Clock, instantNow, longestSince, systemClock } from "../../base/clock.ts";
 import { StateError } from "../../base/errors.ts";
 import { readKeyset } from "../../library/node/key-files.ts";
 import { createProvider } from "../../library/provider/provider.ts";
@@ -7,7 +7,7 @@ import { type Keyring, createKeyring } from "../../rotation/manager/keyring.ts";
 import { fenced } from "../../rotation/manager/replica.ts";
 import { signWithinSeconds } from "../../rotation/rules/policy.ts";
 import { activeKey } from "../../rotation/rules/records.ts";
-import type { Owner } from "../../rotation/custody/owner.ts";
+import type { Owner } from "../../rotation/custody/issuer-check.ts";
 import type { Signer } from "../../keys/signer/signer.ts";
 import { sqliteStore } from "../../rotation/store/sqlite/sqlite.ts";
 import type { Claims, SignOptions } from "../../library/token/sign.ts";
@@ -38,13 +38,13 @@ export async function signWithSettings(
   }
   const path = storePath(settings);
   if (path !== undefined) await checkHasKey(path);
-  const { vault, policy } = await openManaged(settings, log);
-  const { store } = vault;
+  const { custody, policy } = await openManaged(settings, log);
+  const { store } = custody;
   const { openSigner } = await signersOf(settings);
   const { signal } = new AbortController();
-  const keyring = createKeyring(vault, { policy, openSigner, clock: systemClock, signal });
+  const keyring = createKeyring(custody, { policy, openSigner, clock: systemClock, signal });
   try {
-    return await signFresh(keyring, () => issuerFor(settings, vault.owner), claims, options);
+    return await signFresh(keyring, () => issuerFor(settings, custody.owner), claims, options);
   } finally {
     await keyring.close();
     await store.close();
@@ -76,10 +76,10 @@ export async function signFresh(
     `${maxReads} times in a row, it took longer than ${signWithinSeconds} s from asking the store to signing`,
   );
   for (let reads = 1; ; reads += 1) {
-    const asked = { wall: clock.now(), monotonic: monotonicNow(clock) };
+    const asked = instantNow(clock);
     // It notes how long its tokens may live.
-    const { records, now } = await keyring.change((records) => ({ records, events: [] }));
-    if (clocksDiffer(now, asked.wall, clock, skewMs)) {
+    const { records, seen } = await keyring.change((records) => ({ records, events: [] }));
+    if (clocksDiffer(seen, clock, skewMs)) {
       throw fenced("the clock of this machine and that of the store differ by more than clockSkewSeconds");
     }
     const active = activeKey(records, "sig");
@@ -91,9 +91,7 @@ export async function signFresh(
       maxTokenLifetimeSeconds: policy.maxTokenLifetimeSeconds,
       clock,
       checkMaySign() {
-        // A paused machine stops the monotonic clock.
-        const passedMs = Math.max(monotonicNow(clock) - asked.monotonic, clock.now() - asked.wall);
-        if (passedMs > signWithinSeconds * 1000) throw tooLate;
+        if (longestSince(asked, clock) > signWithinSeconds * 1000) throw tooLate;
       },
     });
     try {

@@ -2,11 +2,10 @@ import { sleep } from "../../base/async.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { fenced } from "../../rotation/manager/replica.ts";
 import { timeText } from "../../rotation/rules/format.ts";
-import type { SigningKeys } from "../signing/signing-keys.ts";
-import { type KnownError, knownError } from "../admin/known.ts";
+import type { Signing } from "../signing/signing.ts";
+import { type KnownError, knownError } from "../../rotation/manager/health.ts";
 import type { KeptSet } from "./kept-set.ts";
 import type { Logger } from "../config/logger.ts";
-import type { PublicKeys } from "./public-keys.ts";
 import type { ManagedKeys } from "./run-manager.ts";
 
 const retryMs = { first: 1_000, last: 30_000 } as const;
@@ -35,18 +34,16 @@ export function startWithoutStore(
   const { signal } = stopping;
   let managed: ManagedKeys | undefined;
   let last = outage;
-  let issuer: string | undefined;
   let running = Promise.resolve();
 
-  async function run(update: (keys: PublicKeys) => Promise<void>): Promise<void> {
+  async function run(...followed: Parameters<ManagedKeys["follow"]>): Promise<void> {
     for (let delayMs: number = retryMs.first; ; delayMs = Math.min(delayMs * 2, retryMs.last)) {
       await sleep(delayMs, clock, signal);
       try {
         const next = await start();
-        await join(next, update);
+        await join(next, ...followed);
         managed = next;
         log.info({}, "the store is back, and its keys are published");
-        if (issuer !== undefined) await next.servedAs(issuer);
         return;
       } catch (error) {
         last = knownError(error, clock.now());
@@ -56,21 +53,24 @@ export function startWithoutStore(
     }
   }
 
-  async function join(next: ManagedKeys, update: (keys: PublicKeys) => Promise<void>): Promise<void> {
+  async function join(next: ManagedKeys, ...followed: Parameters<ManagedKeys["follow"]>): Promise<void> {
     try {
       signal.throwIfAborted();
-      await next.follow(update);
+      await next.follow(...followed);
     } catch (error) {
       await next.stop();
       throw error;
     }
   }
 
-  const signing: SigningKeys = {
-    active() {
-      if (managed?.signing === undefined) throw fenced("the store was not reached since the start");
-      return managed.signing.active();
-    },
+  function reached(): Signing {
+    if (managed?.signing === undefined) throw fenced("the store was not reached since the start");
+    return managed.signing;
+  }
+  const signing: Signing = {
+    sign: async (...call) => reached().sign(...call),
+    signPayload: async (payload) => reached().signPayload(payload),
+    checkMaySign: () => reached().checkMaySign(),
     published: () => managed?.signing?.published() ?? [],
     takenAt: () => managed?.signing?.takenAt() ?? at,
   };
@@ -85,12 +85,8 @@ export function startWithoutStore(
     metrics: () => managed?.metrics() ?? [],
     known: () => managed?.known() ?? { withoutStore: { keptAt: at, outage: last } },
     look: async () => managed?.look(),
-    async follow(update) {
-      running = run(update).catch(() => {});
-    },
-    async servedAs(served) {
-      issuer = served;
-      await managed?.servedAs(served);
+    async follow(...followed) {
+      running = run(...followed).catch(() => {});
     },
     async stop() {
       stopping.abort();

@@ -9,12 +9,12 @@ import { type Overload, logOverload } from "../listen/connections.ts";
 import { aggregated, processMetrics } from "../admin/exposition.ts";
 import { listen } from "../listen/http-server.ts";
 import type { Logger } from "../config/logger.ts";
-import type { Publisher, PublisherOptions } from "./publisher.ts";
+import type { PublicEndpoint, PublicEndpointOptions } from "./public-endpoint.ts";
 import type { PublicKeys } from "./public-keys.ts";
 
 /** Messages of the first process. */
 export type ToWorker =
-  | { readonly kind: "start"; readonly options: PublisherOptions; readonly keys: PublicKeys }
+  | { readonly kind: "start"; readonly options: PublicEndpointOptions; readonly keys: PublicKeys }
   | { readonly kind: "update"; readonly keys: PublicKeys; readonly version: number }
   | { readonly kind: "ping" }
   | { readonly kind: "measure" }
@@ -45,17 +45,17 @@ const heartbeat = { everyMs: 1_000, maxSilent: 3 } as const;
 const retryDelayMs = { first: 100, last: 5_000 } as const;
 
 /**
- * Serves the public endpoint in `count` processes that share one port (SO_REUSEPORT). The kernel distributes the connections. A worker
- * that dies or hangs is replaced.
+ * Serves the public endpoint in `count` processes that share one port (SO_REUSEPORT). The kernel distributes the connections, and none passes
+ * through this process, as it would with `node:cluster`. Workers get the public halves of keys alone. A worker that dies or hangs is replaced.
  *
  * @throws ServiceError `ERR_LISTEN`, `ERR_WORKER`
  */
 export async function startWorkers(
   count: number,
-  options: PublisherOptions,
+  options: PublicEndpointOptions,
   keys: PublicKeys,
   log: Pick<Logger, "info" | "warn">,
-): Promise<Publisher> {
+): Promise<PublicEndpoint> {
   const running = new Set<ChildProcess>();
   /** With how often in a row each has not answered. */
   const listening = new Map<ChildProcess, number>();

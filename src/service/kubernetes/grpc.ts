@@ -1,5 +1,6 @@
 import type { Socket } from "node:net";
 import { type ServerHttp2Stream, constants, createServer } from "node:http2";
+import { boundSessions } from "./sessions.ts";
 
 /** @see https://grpc.io/docs/guides/status-codes/ */
 export const status = {
@@ -47,7 +48,7 @@ class CallError extends Error implements CallFailure {
  *
  * @param methods by path, such as `/v1.ExternalJWTSigner/Sign`
  * @param failureOf what a caller is told of an error
- * @param callMs for one call, from its first byte until its reply is read
+ * @param callMs for one call, from its first byte until its reply is read, and before that for the first call of a connection to begin
  * @see https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
  */
 export function createGrpcServer(
@@ -59,7 +60,7 @@ export function createGrpcServer(
     settings: { maxConcurrentStreams: limits.streamsOfOne, maxHeaderListSize: limits.headerBytes },
     maxSessionMemory: 4,
   });
-  server.maxConnections = limits.connections;
+  boundSessions(server, { sessions: limits.connections, firstCallMs: callMs, idleMs: limits.idleMs });
   const sockets = new Set<Socket>();
   const calls = new Set<ServerHttp2Stream>();
   let isStopping = false;
@@ -67,7 +68,6 @@ export function createGrpcServer(
     sockets.add(socket);
     socket.once("close", () => sockets.delete(socket));
   });
-  server.on("session", (session) => session.setTimeout(limits.idleMs, () => session.close()));
   // A caller that breaks the protocol loses its connection, and nobody else's.
   server.on("sessionError", () => {});
 

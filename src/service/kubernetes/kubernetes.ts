@@ -1,6 +1,6 @@
 import { createPublicKey } from "node:crypto";
+import type { Clock } from "../../base/clock.ts";
 import { ConfigError, JwksdError, SignerError, TokenError } from "../../base/errors.ts";
-import { signPayload } from "../../library/token/sign.ts";
 import { type CallFailure, type Unary, createGrpcServer, status } from "./grpc.ts";
 import type { SignOf } from "../signing/handler.ts";
 import { createPlaces } from "../signing/places.ts";
@@ -14,6 +14,13 @@ export interface FormerKey {
   readonly spki: Uint8Array;
 }
 
+interface KubernetesOptions {
+  readonly issuer: string;
+  readonly maxLifetimeSeconds: number;
+  readonly formerKeys: readonly FormerKey[];
+  readonly clock: Clock;
+}
+
 /** How long the API server may keep the keys. As long as caches may in rotation mode, so that a revoked key is gone soon. */
 const refreshSeconds = 300;
 
@@ -23,21 +30,23 @@ const refreshSeconds = 300;
  * @see https://github.com/kubernetes/enhancements/tree/master/keps/sig-auth/740-service-account-external-signing
  * @see k8s.io/externaljwt/apis/v1/api.proto of Kubernetes 1.34 to 1.36
  */
-export function createKubernetesSigner(sign: SignOf, maxLifetimeSeconds: number, formerKeys: readonly FormerKey[]) {
-  const { issuer, keys, policy, audit, clock } = sign;
+export function createKubernetesSigner(
+  { signing, policy, audit }: SignOf,
+  { issuer, maxLifetimeSeconds, formerKeys, clock }: KubernetesOptions,
+) {
   const inPlace = createPlaces(audit);
 
   async function signClaims(message: Uint8Array): Promise<Uint8Array> {
     const claims = claimsIn(message);
     checkServiceAccountClaims(claims, { issuer, policy, maxLifetimeSeconds, now: clock.now() });
-    const { header, signature } = await signPayload(keys.active(), claims);
+    const { header, signature } = await signing.signPayload(claims);
     return Buffer.concat([bytesField(1, header), bytesField(2, signature)]);
   }
 
   const Sign: Unary = (message, connection) => inPlace(connection, () => signClaims(message));
 
   const FetchKeys: Unary = async () => {
-    const published = keys.published();
+    const published = signing.published();
     // The API server refuses an empty set as well, and keeps what it has.
     if (published.length === 0) {
       throw new SignerError("ERR_SIGNER_FENCED", "this replica has not reached its store since the start");
@@ -49,7 +58,7 @@ export function createKubernetesSigner(sign: SignOf, maxLifetimeSeconds: number,
     const former = formerKeys.map(({ kid, spki }) =>
       bytesField(1, Buffer.concat([bytesField(1, kid), bytesField(2, spki), numberField(3, 1)])),
     );
-    const takenAt = numberField(1, Math.floor(keys.takenAt() / 1000));
+    const takenAt = numberField(1, Math.floor(signing.takenAt() / 1000));
     return Buffer.concat([...own, ...former, bytesField(2, takenAt), numberField(3, refreshSeconds)]);
   };
 

@@ -1,4 +1,5 @@
 import { TokenError } from "../../base/errors.ts";
+import { checkClaimNames } from "../../library/token/names.ts";
 import { checkAudience } from "../../library/token/sign.ts";
 import { type SignPolicy, checkAllowedAudience, forbidden } from "../signing/policy.ts";
 import { readJson } from "../signing/request.ts";
@@ -31,6 +32,7 @@ export function checkServiceAccountClaims(payload: string, { issuer, policy, max
   const claims = readJson(bytes, "the payload");
   // Verifiers differ in which of two they take.
   if (membersIn(bytes.toString()) !== membersOf(claims)) throw invalid("a member of the payload is there twice");
+  checkClaimNames(claims);
   const { iss, sub, aud, iat, nbf, exp } = claims;
   if (iss !== issuer) {
     throw forbidden(`the "iss" ${JSON.stringify(issuer)} (set --service-account-issuer of the API server to it)`);

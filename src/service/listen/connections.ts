@@ -1,7 +1,7 @@
 import type { Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
+import type { PeerCertificate, TLSSocket } from "node:tls";
 import type { Clock } from "../../base/clock.ts";
-import type { RawResponse } from "./repeated-requests.ts";
 
 /** Connections that were lost because there were too many. */
 export interface Overload {
@@ -45,18 +45,17 @@ interface Connection {
   bytesTaken: number;
   /** For how long the peer has taken nothing. */
   stalledMs: number;
+  /** When the certificate of the peer expires, in epoch milliseconds. */
+  readonly expiresAt: number;
   /** The reply to the newest request. Earlier replies end before it, because HTTP/1.1 keeps their order. */
-  lastReply: AnyResponse | undefined;
+  lastReply: ServerResponse | undefined;
 }
-
-/** A response of node:http, or to a request that node:http does not see. */
-type AnyResponse = ServerResponse | RawResponse;
 
 export type Connections = ReturnType<typeof boundConnections>;
 
 /**
  * Limits the connections of a server. If there is no room for a new connection, the one that has been idle for longest is closed.
- * Connections whose peers do not read are closed in any case.
+ * Connections whose peers do not read are closed in any case, and so are those whose client certificates have expired.
  */
 export function boundConnections(server: Server, options: Options) {
   const { maxConnections, stallMs, checkingIntervalMs, clock } = options;
@@ -66,7 +65,8 @@ export function boundConnections(server: Server, options: Options) {
   let cancel: (() => void) | undefined;
 
   server.on("connection", (socket) => {
-    connections.set(socket, { bytesRead: 0, bytesTaken: 0, stalledMs: 0, lastReply: undefined });
+    const expiresAt = expiryOf(socket);
+    connections.set(socket, { bytesRead: 0, bytesTaken: 0, stalledMs: 0, expiresAt, lastReply: undefined });
     socket.once("close", () => connections.delete(socket));
     if (connections.size <= maxConnections) return;
     const idle = firstIdle(socket);
@@ -104,7 +104,7 @@ export function boundConnections(server: Server, options: Options) {
     for (const [socket, connection] of connections) {
       noteActivity(socket, connection);
       // A peer that never reads would hold its replies for ever.
-      if (isStalled(socket, connection)) socket.destroy();
+      if (isStalled(socket, connection) || !(clock.now() < connection.expiresAt)) socket.destroy();
     }
     cancel = clock.setTimer(check, checkingIntervalMs);
   }
@@ -121,19 +121,27 @@ export function boundConnections(server: Server, options: Options) {
       for (const socket of connections.keys()) if (test(socket)) socket.destroy();
     },
     /** To be called at the start of a request. */
-    begin(socket: Socket, reply: AnyResponse): void {
+    begin(socket: Socket, reply: ServerResponse): void {
       const connection = connections.get(socket);
       if (connection !== undefined) connection.lastReply = reply;
     },
     /** The newest reply that is not finished. */
-    replyUnderWay(socket: Socket): AnyResponse | undefined {
+    replyUnderWay(socket: Socket): ServerResponse | undefined {
       const connection = connections.get(socket);
       return connection && replyOf(connection);
     },
   };
 }
 
-function replyOf({ lastReply }: Connection): AnyResponse | undefined {
+/** Certificates are checked in the handshake alone, and a connection can outlive them. @see RFC 5280 section 4.1.2.5 */
+function expiryOf(socket: Socket): number {
+  if (!("getPeerCertificate" in socket)) return Infinity;
+  // No certificate, or none whose end can be read, is one that has expired.
+  const certificate: Partial<PeerCertificate> | null = (socket as TLSSocket).getPeerCertificate();
+  return Date.parse(certificate?.valid_to ?? "");
+}
+
+function replyOf({ lastReply }: Connection): ServerResponse | undefined {
   return lastReply?.writableFinished === false ? lastReply : undefined;
 }
 

@@ -3,7 +3,7 @@ import type { Server } from "node:http";
 import type { Server as NetServer, Socket } from "node:net";
 import { setTimeout as wait } from "node:timers/promises";
 import type { Connections } from "./connections.ts";
-import type { Gate, Handler } from "./http-server.ts";
+import type { Gate, Handler } from "./gate.ts";
 
 /** Times in milliseconds. */
 const limits = {

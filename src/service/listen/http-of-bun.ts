@@ -1,9 +1,10 @@
 // The one executable runs in Bun. Where node:http listens there, it parses requests by other rules than in Node: it refuses some that the
 // contract answers, and counts a refusal twice. It cannot share its port either. Connections that are handed to it are read as in Node, but
-// have no deadlines. So node:net listens, and the deadlines are here. It also listens with TLS, and for sign sockets.
+// have no deadlines. So node:net listens, and the deadlines are here. It also listens with TLS.
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import { type Server as NetServer, type Socket, createServer } from "node:net";
 import { type TlsOptions, createServer as createTlsServer } from "node:tls";
+import { boundHandshakes } from "./handshakes.ts";
 
 export const isBun = "bun" in process.versions;
 
@@ -16,21 +17,23 @@ interface Limits {
 }
 
 /**
- * What listens for an HTTP server: in Node, and without TLS, the server itself. But that would close a connection as idle when it stops, while a
- * request is under way there that it has not seen.
+ * What listens for an HTTP server: in Node, and without TLS, the server itself.
  *
- * @param seesAll whether the server sees all requests
+ * @param maxHandshakes with TLS
  */
-export function listenerOf(server: Server, seesAll: boolean, tls?: TlsOptions): NetServer {
-  if (!isBun && seesAll && tls === undefined) return server;
+export function listenerOf(server: Server, tls: TlsOptions | undefined, maxHandshakes: number): NetServer {
+  if (!isBun && tls === undefined) return server;
   // The HTTP server sees a connection when its handshake is done.
   const accept = (socket: Socket): void => void server.emit("connection", socket);
-  const listener =
-    tls === undefined ? createServer({ allowHalfOpen: true, noDelay: true }, accept) : createTlsServer(tls, accept);
+  const listener = tls === undefined ? createServer({ allowHalfOpen: true, noDelay: true }, accept) : secure(tls);
   for (const event of ["listening", "close"] as const) listener.on(event, () => server.emit(event));
-  // Also of a handshake that takes too long.
-  listener.on("tlsClientError", (_error: Error, socket: Socket) => socket.destroy());
   return listener;
+
+  function secure(tls: TlsOptions): NetServer {
+    const listener = createTlsServer(tls, accept);
+    boundHandshakes(listener, maxHandshakes);
+    return listener;
+  }
 }
 
 /** Bun takes every request of HTTP/1.0 for the last one of its connection. @see RFC 9112 section 9.3 */
@@ -50,12 +53,8 @@ interface Wait {
   wholeBytes: number | undefined;
 }
 
-/**
- * Ends connections as a server that listens itself does.
- *
- * @returns what is to be called for a request that node:http does not see
- */
-export function keepDeadlines(server: Server, limits: Limits): (socket: Socket) => void {
+/** Ends connections as a server that listens itself does. */
+export function keepDeadlines(server: Server, limits: Limits): void {
   const waits = new Map<Socket, Wait>();
   const noteRequest = (request: IncomingMessage): void => {
     const wait = waits.get(request.socket);
@@ -77,14 +76,6 @@ export function keepDeadlines(server: Server, limits: Limits): (socket: Socket) 
   }, limits.checkingIntervalMs);
   checking.unref();
   server.once("close", () => clearInterval(checking));
-
-  return (socket) => {
-    const wait = waits.get(socket);
-    if (wait === undefined) return;
-    wait.seen = wait.request;
-    wait.sinceMs = performance.now();
-    wait.wholeBytes = socket.bytesRead;
-  };
 
   function check(socket: Socket, wait: Wait): void {
     const nowMs = performance.now();

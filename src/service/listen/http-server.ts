@@ -1,4 +1,4 @@
-import type { IncomingMessage, ServerResponse } from "node:http";
+import type { IncomingMessage } from "node:http";
 import type { Server as NetServer, Socket } from "node:net";
 import type { Server as TlsServer, TlsOptions } from "node:tls";
 import { type Clock, systemClock } from "../../base/clock.ts";
@@ -7,13 +7,13 @@ import { type NodeResponse, writeReply } from "../../library/http/node.ts";
 import { type Reply, methodNotAllowed, problem, withoutBodyOnHead } from "../../library/http/respond.ts";
 import { type Connections, type Overload, boundConnections } from "./connections.ts";
 import { drain } from "./drain.ts";
+import { type Handler, closedGate } from "./gate.ts";
 import { isHost } from "./host.ts";
 import { isBun, keepDeadlines, keepOpen, listenerOf } from "./http-of-bun.ts";
-import { answerRepeats, headText } from "./repeated-requests.ts";
 import { type SocketAddress, listenOnSocket } from "./unix-socket.ts";
 
 // An import of node:http reads all of its exports, and with WebSocket it loads undici: a third of the time of a start.
-const { createServer } = process.getBuiltinModule("node:http");
+const { STATUS_CODES, createServer } = process.getBuiltinModule("node:http");
 
 /** Limits of one HTTP server; times in milliseconds. */
 const limits = {
@@ -38,9 +38,6 @@ interface TcpAddress {
   readonly tls?: TlsOptions;
 }
 
-/** Answers a request. @param body if it is here already */
-export type Handler = (request: IncomingMessage, response: ServerResponse, body?: Uint8Array) => void;
-
 /** An HTTP server that is listening. */
 export type RunningServer = Awaited<ReturnType<typeof startHttpServer>>;
 
@@ -54,11 +51,6 @@ export interface HttpServerOptions {
   readonly onOverload?: ((overload: Overload) => void) | undefined;
   /** Called with the status of each refusal of a request that reached no handler. */
   readonly onRefusal?: ((status: number) => void) | undefined;
-  /**
-   * Whether repeated requests go to the handler without node:http, and with their bodies. It may then use no more of a response than
-   * `writeHead`, `end` and `headersSent`. Default: `false`.
-   */
-  readonly takesRepeats?: boolean | undefined;
 }
 
 const refusals: Readonly<Record<string, typeof badRequest>> = {
@@ -82,7 +74,6 @@ export async function startHttpServer(
     clock = systemClock,
     onOverload = () => {},
     onRefusal = () => {},
-    takesRepeats = false,
   }: HttpServerOptions = {},
 ) {
   const server = createServer({
@@ -132,25 +123,8 @@ export async function startHttpServer(
     answerRefused(response, expectationFailed);
   });
   let stopped: Promise<void> | undefined;
-  const noteRequest = isBun ? keepDeadlines(server, limits) : () => {};
-  const listener = listenerOf(server, !takesRepeats, "tls" in address ? address.tls : undefined);
-  if (takesRepeats) {
-    const repeat: Handler = (request, response, body) => {
-      if (hasGoodHost(request)) answer(request, response, body);
-      else answerRefused(response, badHost);
-    };
-    answerRepeats(server, {
-      ...limits,
-      // While the server stops, replies differ.
-      handler: () => (stopped === undefined ? repeat : undefined),
-      onRepeat(socket, response) {
-        noteRequest(socket);
-        connections.begin(socket, response);
-      },
-    });
-  }
-  // The others are counted once their handshake is done.
-  if (listener !== server) listener.maxConnections = 2 * maxConnections;
+  if (isBun) keepDeadlines(server, limits);
+  const listener = listenerOf(server, "tls" in address ? address.tls : undefined, maxConnections);
   let port = 0;
   if ("path" in address) await listenOnSocket(listener, address);
   else port = await listen(listener, address);
@@ -170,27 +144,6 @@ export async function startHttpServer(
 /** Whether a request has a valid Host field. @see RFC 9112 section 3.2 */
 function hasGoodHost({ headers: { host }, httpVersionMinor }: IncomingMessage): boolean {
   return host === undefined ? httpVersionMinor === 0 : isHost(host);
-}
-
-export type Gate = ReturnType<typeof closedGate>;
-
-/** Passes requests to their handler while it is open, and holds them while it is closed. */
-function closedGate() {
-  const held: Parameters<Handler>[] = [];
-  let handle: Handler | undefined;
-  return {
-    pass(...exchange: Parameters<Handler>): void {
-      if (handle === undefined) held.push(exchange);
-      else handle(...exchange);
-    },
-    open(next: Handler): void {
-      handle = next;
-      for (const exchange of held.splice(0)) next(...exchange);
-    },
-    close(): void {
-      handle = undefined;
-    },
-  };
 }
 
 /** An error of the HTTP parser. An error of a timeout has the code only. */
@@ -257,9 +210,7 @@ function refuseOnce(socket: Socket, reply: Reply, connections: Connections): boo
     const timer = setTimeout(() => socket.destroy(), limits.lingerMs);
     socket.once("close", () => clearTimeout(timer));
   };
-  const underWay = connections.replyUnderWay(socket);
-  // A request that node:http does not see has come whole, and the kernel gets what was written in order.
-  const before = underWay !== undefined && "req" in underWay ? underWay : undefined;
+  const before = connections.replyUnderWay(socket);
   // The body of that request is what is broken or late, and the handler may wait for it: this is its reply.
   if (before?.req.complete === false && !before.headersSent) {
     before.setHeader("Connection", "close");
@@ -274,5 +225,7 @@ function refuseOnce(socket: Socket, reply: Reply, connections: Connections): boo
 
 /** A response as text for a socket. */
 function raw({ status, headers, body }: Reply): string {
-  return `${headText(status, headers)}Connection: close\r\n\r\n${body ?? ""}`;
+  let fields = "";
+  for (let i = 0; i + 1 < headers.length; i += 2) fields += `${headers[i]}: ${headers[i + 1]}\r\n`;
+  return `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${fields}Connection: close\r\n\r\n${body ?? ""}`;
 }

@@ -1,4 +1,4 @@
-import { X509Certificate, createPrivateKey } from "node:crypto";
+import { X509Certificate, constants, createPrivateKey } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { TlsOptions } from "node:tls";
@@ -31,6 +31,8 @@ export async function readMutualTls(folder: string): Promise<TlsOptions> {
     requestCert: true,
     rejectUnauthorized: true,
     minVersion: "TLSv1.3",
+    // A resumed session shows no certificate (RFC 8446 section 2.2), so one that has expired would live on in its tickets.
+    secureOptions: constants.SSL_OP_NO_TICKET,
     handshakeTimeout: 5_000,
   };
 }

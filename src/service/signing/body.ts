@@ -11,14 +11,8 @@ export class TooLong extends TokenError {
   }
 }
 
-/** Reads the body of a request, unless it is `here` already. Rejects with {@link TooLong}, or when the connection ends. */
-export async function readBody(request: IncomingMessage, here?: Uint8Array): Promise<Uint8Array> {
-  if (here === undefined) return arriving(request);
-  if (here.length > maxBytes) throw new TooLong();
-  return here;
-}
-
-function arriving(request: IncomingMessage): Promise<Uint8Array> {
+/** Reads the body of a request. Rejects with {@link TooLong}, or when the connection ends. */
+export function readBody(request: IncomingMessage): Promise<Uint8Array> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let length = 0;
@@ -34,10 +28,6 @@ function arriving(request: IncomingMessage): Promise<Uint8Array> {
       if (length > maxBytes) return refuse();
       chunks.push(chunk);
     });
-    request.once("end", () => {
-      resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks));
-      // The request may be remembered for long.
-      chunks.length = 0;
-    });
+    request.once("end", () => resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks)));
   });
 }

@@ -22,10 +22,12 @@ export const policyRules: Rules<SignPolicy> = {
 export function checkAllowed(
   { typ: types, maxLifetimeSeconds = Infinity, ...policy }: SignPolicy,
   { aud }: Claims,
-  { typ = "JWT", lifetimeSeconds }: Pick<SignOptions, "typ" | "lifetimeSeconds">,
+  { typ = "JWT", lifetimeSeconds }: Pick<SignOptions, "typ"> & { readonly lifetimeSeconds: number },
 ): void {
   if (types !== undefined && !types.includes(typ)) throw forbidden(`typ ${oneOf(types)}`);
-  if (lifetimeSeconds > maxLifetimeSeconds) throw forbidden(`lifetimes of up to ${maxLifetimeSeconds} seconds`);
+  // `sign` refuses what is no number.
+  if (typeof lifetimeSeconds === "number" && lifetimeSeconds > maxLifetimeSeconds)
+    throw forbidden(`lifetimes of up to ${maxLifetimeSeconds} seconds`);
   checkAllowedAudience(policy, aud);
 }
 

@@ -1,4 +1,5 @@
 import { ConfigError, JwksdError, TokenError, codeOf } from "../../base/errors.ts";
+import { problemDetails } from "../../library/http/respond.ts";
 import { TooLong } from "./body.ts";
 
 /** A whole response. */
@@ -23,14 +24,9 @@ const titles: Readonly<Record<number, string>> = {
   503: "Service Unavailable",
 };
 
-/** Problem details; `more` are members beyond those of RFC 9457. @see RFC 9457 section 3 */
+/** An error as problem details. @param more see {@link problemDetails} */
 export function problem(status: number, detail: string, more: object = {}, headers: readonly string[] = []): SignReply {
-  return {
-    status,
-    contentType: "application/problem+json",
-    text: JSON.stringify({ type: "about:blank", title: titles[status], status, detail, ...more }),
-    headers,
-  };
+  return { status, ...problemDetails(status, titles[status] ?? "", detail, more), headers };
 }
 
 /** The problem of an error, with its `code` and whether it is `retryable`. An unknown error may quote anything, so nothing of it is told. */

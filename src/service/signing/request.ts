@@ -5,10 +5,15 @@ import type { Claims, SignOptions } from "../../library/token/sign.ts";
 /** The body of `POST /sign`: claims, beside the options of `provider.sign`. */
 interface SignRequest extends Omit<SignOptions, "signal"> {
   readonly claims: Claims;
+  /** By which policies judge, so `exp` cannot stand in for it. */
+  readonly lifetimeSeconds: number;
 }
 
 /** `sign` checks the values. */
 const rules: Rules<SignRequest> = { claims: object, lifetimeSeconds: anything, typ: anything, header: anything };
+
+/** Objects and arrays inside each other, the whole counted. Some readers of JSON take no more, such as that of .NET. */
+const maxDepth = 64;
 
 const decoder = new TextDecoder("utf-8", { fatal: true });
 
@@ -21,6 +26,10 @@ const decoder = new TextDecoder("utf-8", { fatal: true });
 export function readSignRequest(body: Uint8Array): SignRequest {
   const request = checkOptions<Partial<SignRequest>>(readJson(body, "the body"), rules, "member");
   if (request.claims === undefined) throw invalid('member "claims" is missing');
+  if (request.lifetimeSeconds === undefined) throw invalid('member "lifetimeSeconds" is missing');
+  // Those of a library in this process may be its own. A caller from outside could date a token ahead of a revocation.
+  const time = ["iat", "exp"].find((name) => request.claims?.[name] !== undefined);
+  if (time !== undefined) throw invalid(`claim "${time}" is set from the clock and lifetimeSeconds; leave it out`);
   return request as SignRequest;
 }
 
@@ -34,13 +43,21 @@ export function readJson(bytes: Uint8Array, what: string): Readonly<Record<strin
   let value: unknown;
   try {
     const text = decoder.decode(bytes);
+    value = JSON.parse(text);
+    if (isDeeper(value, maxDepth))
+      throw invalid(`${what} has more than ${maxDepth} objects and arrays inside each other`);
     // A reviver is slow, and most requests have no such number.
-    value = /\d{16}/.test(text) ? JSON.parse(text, refuseRounded) : JSON.parse(text);
+    if (/\d{16}/.test(text)) JSON.parse(text, refuseRounded);
   } catch (error) {
     throw error instanceof TokenError ? error : invalid(`${what} is not JSON in UTF-8`);
   }
   if (!object.holds(value)) throw invalid(`${what} is not a JSON object`);
   return value as Record<string, unknown>;
+}
+
+function isDeeper(value: unknown, most: number): boolean {
+  if (typeof value !== "object" || value === null) return false;
+  return most === 0 || Object.values(value).some((inner) => isDeeper(inner, most - 1));
 }
 
 function refuseRounded(this: unknown, name: string, value: unknown, context?: { readonly source?: string }): unknown {

@@ -1,35 +1,4 @@
-import { Socket } from "node:net";
-import { loadPackage } from "../../../base/optional-package.ts";
-import type { PostgresSettings } from "./settings.ts";
-
-/** The part of the package `pg` that is used here. */
-interface Pg {
-  readonly Client: new (config: object) => PgClient;
-  readonly Pool: new (config: object) => PgPool;
-}
-
-type Listener = (...args: never[]) => void;
-
-interface Queryable {
-  query(text: string, values?: readonly unknown[]): Promise<{ readonly rows: readonly Row[] }>;
-  on(event: string, listener: Listener): unknown;
-}
-
-interface PgClient extends Queryable {
-  connect(): Promise<unknown>;
-  end(): Promise<void>;
-  unref(): void;
-}
-
-interface PooledClient extends Queryable {
-  release(destroy?: boolean): void;
-}
-
-interface PgPool {
-  connect(): Promise<PooledClient>;
-  end(): Promise<void>;
-  on(event: string, listener: Listener): unknown;
-}
+import type { OpenPool, PostgresClient } from "./pool.ts";
 
 /** Values come as text, numbers or null: queries cast all else. */
 export type Row = Readonly<Record<string, unknown>>;
@@ -51,69 +20,26 @@ export class CommitLost extends Error {}
 /** A commit that is not yet on disk is none. For the transaction in which it is selected. */
 export const durable = `CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END`;
 
-const maxConnections = 10;
+const ignore = (): void => {};
 
-/** The connections of a process. Every query and every connection has a deadline. Methods throw what `pg` throws. */
+function release(client: PostgresClient, isGood: boolean): void {
+  client.release(!isGood);
+  client.removeListener("error", ignore);
+}
+
+/** The connections of a process. Every query has a deadline. Methods throw what `pg` throws. */
 export class Connections {
-  readonly #pg: Pg;
-  readonly #config: object;
-  /** Of one query, and of making a connection. */
+  readonly #pool: OpenPool;
   readonly timeoutMs: number;
-  readonly #pool: PgPool;
-  readonly #sockets: Set<Socket>;
-  readonly #inTurn = gate(maxConnections);
 
-  private constructor(pg: Pg, config: object, timeoutMs: number, sockets: Set<Socket>) {
-    this.#pg = pg;
-    this.#config = config;
+  constructor(pool: OpenPool, timeoutMs: number) {
+    this.#pool = pool;
     this.timeoutMs = timeoutMs;
-    this.#sockets = sockets;
-    this.#pool = new pg.Pool({ ...config, max: maxConnections, idleTimeoutMillis: 10_000, allowExitOnIdle: true });
-    // A connection that breaks is not used again; whoever uses it hears of it by its query.
-    this.#pool.on("error", () => {});
-    this.#pool.on("connect", (client: PooledClient) => void client.on("error", () => {}));
   }
 
-  /** Connects once, which shows whether the server has TLS. @throws ConfigError `ERR_PACKAGE_MISSING` */
-  static async open(settings: PostgresSettings, timeoutMs: number): Promise<Connections> {
-    // As any text: of a constant, TypeScript would want the types.
-    const { default: pg } = await loadPackage<{ default: Pg }>("pg", () => import("pg" satisfies string));
-    const sockets = new Set<Socket>();
-    const { host, port, user, database, applicationName: application_name, password, tls } = settings;
-    const config = {
-      host,
-      port,
-      user,
-      database,
-      application_name,
-      password,
-      ssl: tls ?? false,
-      connectionTimeoutMillis: timeoutMs,
-      query_timeout: timeoutMs,
-      keepAlive: true,
-      stream: () => {
-        const socket = new Socket();
-        sockets.add(socket);
-        return socket.once("close", () => sockets.delete(socket));
-      },
-    };
-    const attempt = async (config: object): Promise<Connections> => {
-      const connections = new Connections(pg, config, timeoutMs, sockets);
-      try {
-        await connections.query("SELECT 1");
-        return connections;
-      } catch (error) {
-        await connections.close();
-        throw error;
-      }
-    };
-    try {
-      return await attempt(config);
-    } catch (error) {
-      const hasNoTls = error instanceof Error && error.message.includes("does not support SSL");
-      if (!settings.tlsIsOptional || !hasNoTls) throw error;
-      return attempt({ ...config, ssl: false });
-    }
+  /** How messages call the database. */
+  get name(): string {
+    return this.#pool.name;
   }
 
   /** {@link timeoutMs} as the server reads it. */
@@ -142,7 +68,7 @@ export class Connections {
          SELECT ${durable}`,
       );
       const result = await work(query).catch(async (error: unknown) => {
-        await query("ROLLBACK").catch(() => {});
+        await query("ROLLBACK").catch(ignore);
         throw error;
       });
       try {
@@ -157,72 +83,59 @@ export class Connections {
     });
   }
 
-  /** A connection beside the pool. It keeps no process alive. */
+  /** A connection that stays. It keeps no process alive. */
   async line(): Promise<Line> {
-    const client = new this.#pg.Client(this.#config);
-    const ended = new Set<() => void>();
-    const end = (): void => {
-      for (const listener of ended) listener();
-      ended.clear();
-    };
-    client.on("error", end);
-    client.on("end", end);
-    await client.connect();
-    client.unref();
+    const client = await this.#connect();
+    client.unref?.();
+    let isOpen = true;
     return {
-      query: async (text, values) => (await client.query(text, values)).rows,
+      query: this.#queryOf(client),
       onNotification: (listener) => void client.on("notification", listener),
-      onEnd: (listener) => void ended.add(listener),
-      close: () => void client.end().catch(() => {}),
+      onEnd: (listener) => void client.on("end", listener),
+      close() {
+        if (isOpen) release(client, false);
+        isOpen = false;
+      },
     };
   }
 
-  async close(): Promise<void> {
-    const ended = this.#pool.end().catch(() => {});
-    // A server that is silent is not waited for.
-    const late = new Promise<void>((resolve) => void setTimeout(resolve, this.timeoutMs).unref());
-    await Promise.race([ended, late]);
-    for (const socket of this.#sockets) socket.destroy();
+  close(): Promise<void> {
+    return this.#pool.end();
   }
 
-  #use<T>(work: (query: Query) => Promise<T>): Promise<T> {
-    return this.#inTurn(async () => {
-      const client = await this.#pool.connect();
-      let isGood = false;
-      try {
-        const result = await work(async (text, values) => {
-          isGood = false;
-          try {
-            const { rows } = await client.query(text, values);
-            isGood = true;
-            return rows;
-          } catch (error) {
-            // After an error that the server sent, the connection goes on.
-            isGood = typeof (error as { readonly severity?: unknown }).severity === "string";
-            throw error;
-          }
-        });
-        return result;
-      } finally {
-        client.release(!isGood);
-      }
-    });
+  async #connect(): Promise<PostgresClient> {
+    const client = await this.#pool.pool.connect();
+    // Whoever uses a connection that breaks hears of it by its query.
+    client.on("error", ignore);
+    return client;
   }
-}
 
-/** Lets so many at a time through, the others in the order in which they came: `pg` would end their waiting with an error. */
-function gate(size: number): <T>(work: () => Promise<T>) => Promise<T> {
-  const waiting: (() => void)[] = [];
-  let free = size;
-  return async (work) => {
-    if (free === 0) await new Promise<void>((resolve) => waiting.push(resolve));
-    else free -= 1;
+  #queryOf(client: PostgresClient): Query {
+    return async (text, values = []) => {
+      const { rows } = await client.query({ text, values: [...values], query_timeout: this.timeoutMs });
+      return rows as readonly Row[];
+    };
+  }
+
+  async #use<T>(work: (query: Query) => Promise<T>): Promise<T> {
+    const client = await this.#connect();
+    const query = this.#queryOf(client);
+    let isGood = false;
     try {
-      return await work();
+      return await work(async (text, values) => {
+        isGood = false;
+        try {
+          const rows = await query(text, values);
+          isGood = true;
+          return rows;
+        } catch (error) {
+          // After an error that the server sent, the connection goes on.
+          isGood = typeof (error as { readonly severity?: unknown }).severity === "string";
+          throw error;
+        }
+      });
     } finally {
-      const next = waiting.shift();
-      if (next === undefined) free += 1;
-      else next();
+      release(client, isGood);
     }
-  };
+  }
 }

@@ -1,8 +1,9 @@
 import { JwksdError, StoreError } from "../../../base/errors.ts";
+import { printable } from "../../../base/printable.ts";
 
 /** What SQLSTATEs mean here, and what to do. A class stands for all of its codes. @see PostgreSQL's "Appendix A: Error Codes" */
 const advice = new Map([
-  ["28", "it refuses the user or the password; check PGUSER, PGPASSFILE and pg_hba.conf"],
+  ["28", "it refuses the user or the password; check PGUSER, PGPASSWORD and pg_hba.conf"],
   ["3D000", "there is no such database; make it with createdb"],
   ["42501", "the user lacks a right; see the SQL of: jwksd store migrate --dry-run"],
   ["3F000", "its schema is not there; see: jwksd store migrate"],
@@ -50,9 +51,10 @@ export function postgresError(error: unknown, name: string): JwksdError {
     (state === undefined ? network.get(word) : (advice.get(state) ?? advice.get(state.slice(0, 2)))) ??
     certificates.find(([codes]) => codes.test(word))?.[1] ??
     (message.includes("does not support SSL") ? "it has no TLS; see sslmode" : undefined) ??
-    (/SASL|password must be/.test(message) ? "it wants a password; see PGPASSFILE and PGPASSWORD" : undefined) ??
-    "try again";
-  // Not the error itself: its details may show rows.
+    (/SASL|password must be/.test(message) ? "it wants a password; see PGPASSWORD and ~/.pgpass" : undefined) ??
+    // The words of the server. Its detail, hint and context may show rows.
+    (state === undefined ? "try again" : `the server says ${JSON.stringify(printable(message))}; try again`);
+  // Not the error itself, for the same reason.
   const cause = new Error(state === undefined ? message : `${state}: ${message}`);
   return new StoreError("ERR_STORE_UNAVAILABLE", `cannot use the store ${name} (${word}): ${why}`, { cause });
 }

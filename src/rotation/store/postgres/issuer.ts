@@ -2,7 +2,6 @@ import { randomUUID } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import { JwksdError, StoreError } from "../../../base/errors.ts";
 import { checkRevision, damagedIn } from "../check.ts";
-import { KeptRecords, parseObject } from "../kept-records.ts";
 import {
   checkLeases,
   checkRenewal,
@@ -29,6 +28,7 @@ import {
   snapshotQuery,
   writeRecordsQuery,
 } from "./queries.ts";
+import { type PlacedRow, parseObject, recordsIn, rowsToWrite } from "../rows.ts";
 import type { KeyEvent, KeyStore, Snapshot } from "../store.ts";
 
 const maxAttempts = 10;
@@ -45,16 +45,19 @@ interface Held {
   readonly isRepeated: boolean;
 }
 
+/** A snapshot, with the records as they are stored. */
+interface Stored extends Omit<Snapshot, "records"> {
+  readonly rows: readonly PlacedRow[];
+}
+
 /** The store of one issuer. Its `close` leaves the connections to the others. @param name how messages call it */
 export function postgresStore(connections: Connections, changes: Changes, issuer: string, name: string): KeyStore {
-  const kept = new KeptRecords();
   /** The newest commit that this handle has seen. Its history is the only one that it takes. */
   let seen: { readonly revision: number; readonly commit: string | undefined } = { revision: 0, commit: undefined };
   const closing = new AbortController();
   const damaged = (what: string): StoreError => damagedIn(what, name);
 
-  /** Reads what has changed, and keeps it. */
-  async function read(query: Query): Promise<Snapshot> {
+  async function read(query: Query): Promise<Stored> {
     const before = seen;
     const [row = {}] = await query(snapshotQuery, [issuer, before.revision]);
     if (row["readOnly"] === "true") {
@@ -70,15 +73,16 @@ export function postgresStore(connections: Connections, changes: Changes, issuer
         `the store ${name} is at revision ${revision}, and revision ${before.revision}, which it had, is no longer there: it is an older copy; put the newest one back, or restart to go on with this one`,
       );
     }
-    // Another call has read in the meantime, and what changed since then is not what this one asked for.
-    if (seen !== before) return read(query);
-    kept.update(jsonIn(row["records"]) as [number, string, string][], damaged);
-    if (revision !== before.revision) seen = { revision, commit: row["commit"] as string };
+    if (revision > seen.revision) seen = { revision, commit: row["commit"] as string };
+    const rows = jsonIn(row["records"]) as PlacedRow[];
+    // Each at its place, or somebody has moved them, and a commit would write over another record.
+    const moved = rows.findIndex(({ position }, index) => position !== index);
+    if (moved !== -1) throw damaged(`record ${moved + 1}`);
     const seal = (row["seal"] as string | null) ?? undefined;
     const leases = jsonIn(row["leases"]) as Parameters<typeof readLease>[0][];
     return {
       revision,
-      records: kept.records,
+      rows,
       ...(seal !== undefined && { seal }),
       now: Number(row["now"]),
       leases: leases.map((lease) => readLease(lease, `the store ${name}`)),
@@ -150,9 +154,9 @@ export function postgresStore(connections: Connections, changes: Changes, issuer
     async load({ signal } = {}) {
       check(signal);
       try {
-        const snapshot = await read((...args) => connections.query(...args));
-        changes.loaded(issuer, snapshot.revision);
-        return snapshot;
+        const { rows, ...stored } = await read((...args) => connections.query(...args));
+        changes.loaded(issuer, stored.revision);
+        return { ...stored, records: recordsIn(rows, damaged) };
       } catch (error) {
         throw translated(error, signal);
       }
@@ -161,25 +165,20 @@ export function postgresStore(connections: Connections, changes: Changes, issuer
     async commit(expectedRevision, records, events, { signal, seal, leases } = {}) {
       const commit = randomUUID();
       const revision = expectedRevision + 1;
-      const written = await write(signal, "ERR_COMMIT_UNKNOWN", async (held) => {
-        const { query, id, revision: stored, isRepeated } = held;
-        if (isRepeated && (await query(commitQuery, [id, revision, commit])).length > 0) return undefined;
-        const snapshot = await read(query);
-        checkRevision(stored, expectedRevision);
-        const changes = kept.changesTo(records);
-        if (leases !== undefined) checkLeases(snapshot.leases, leases);
-        const columns = (["position", "kid", "record"] as const).map((name) => changes.map((change) => change[name]));
+      await write(signal, "ERR_COMMIT_UNKNOWN", async (held) => {
+        const { query, id, isRepeated } = held;
+        if (isRepeated && (await query(commitQuery, [id, revision, commit])).length > 0) return;
+        const stored = await read(query);
+        checkRevision(stored.revision, expectedRevision);
+        const changed = rowsToWrite(stored.rows, records);
+        if (leases !== undefined) checkLeases(stored.leases, leases);
+        const columns = (["position", "kid", "record"] as const).map((name) => changed.map((row) => row[name]));
         await query(writeRecordsQuery, [id, revision, ...columns]);
         await query(addEventsQuery, [id, events.map((event) => JSON.stringify(event))]);
         await query(addCommitQuery, [id, revision, commit, seal ?? null]);
         await query("UPDATE jwksd.issuers SET revision = $2 WHERE id = $1", [id, revision]);
-        return changes;
       });
-      // Where the answer was lost, loading reads what was written.
-      if (written !== undefined && seen.revision === expectedRevision) {
-        kept.apply(written);
-        seen = { revision, commit };
-      }
+      if (revision > seen.revision) seen = { revision, commit };
       changes.announce();
       return revision;
     },

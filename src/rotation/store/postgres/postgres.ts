@@ -4,21 +4,24 @@
  * @module jwksd/store/postgres
  */
 
+import { ConfigError } from "../../../base/errors.ts";
 import { checkOptions, textThat, timeout } from "../../../base/options.ts";
 import { Changes } from "./changes.ts";
 import { Connections } from "./driver.ts";
 import { postgresError } from "./errors.ts";
 import { postgresStore } from "./issuer.ts";
+import { type Pools, type PostgresPool, hasNoTls, poolsOf } from "./pool.ts";
 import { migrate, rights, stepsFrom, versionOf } from "./schema.ts";
-import { postgresSettings } from "./settings.ts";
 import type { KeyStore } from "../store.ts";
 
+export type { PostgresClient, PostgresPool } from "./pool.ts";
+
 export interface PostgresStoresOptions {
-  /** How long a query, and making a connection, may take, in milliseconds. Default: 5,000. */
+  /** How long a query, and making a connection, may take, in milliseconds; of a pool that is given, a query alone. Default: 5,000. */
   readonly timeoutMs?: number | undefined;
 }
 
-/** The stores of a database. They share its connections: up to ten for their calls, and one that hears of commits. */
+/** The stores of a database. They share its connections, one of which hears of commits. */
 export interface PostgresStores {
   /** How messages call it: without user and password. */
   readonly name: string;
@@ -28,11 +31,13 @@ export interface PostgresStores {
    * @throws ConfigError `ERR_OPTION_INVALID`
    */
   store(issuer: string): KeyStore;
-  /** Ends all connections; nothing can be asked any more. */
+  /** Ends all connections, but for those of a pool that was given; nothing can be asked any more. */
   close(): Promise<void>;
 }
 
 const defaultTimeoutMs = 5_000;
+/** Ten for calls, and one that hears of commits. */
+const maxConnections = 11;
 
 const issuerRule = textThat("a string of 1 to 2,048 characters, and no U+0000", (value) => {
   return value.length <= 2_048 && value.isWellFormed() && !value.includes("\u0000");
@@ -42,16 +47,20 @@ const issuerRule = textThat("a string of 1 to 2,048 characters, and no U+0000", 
  * Opens a PostgreSQL database, which any number of processes, replicas and issuers may share, and makes or updates its schema, `jwksd`.
  * Needs the package `pg`.
  *
- * @param url `postgres://USER@HOST:PORT/DATABASE`, with the parameters of libpq: `host` (also the folder of a Unix socket), `port`, `user`,
- *   `dbname`, `passfile`, `application_name`, `sslmode`, `sslrootcert`, `sslcert`, `sslkey`. What is not given comes from the environment
- *   (`PGHOST`, `PGPASSWORD`, `PGPASSFILE`, `PGSSLMODE` …) and from `~/.pgpass`, as with libpq.
+ * @param database `postgres://USER@HOST:PORT/DATABASE`, as `pg` reads it: what is not given comes from the environment (`PGHOST`,
+ *   `PGPASSWORD`, `PGSSLMODE` …). `sslmode` means what it means to libpq. Or a `pg.Pool` of the caller's, who ends it.
  * @throws ConfigError `ERR_OPTION_INVALID`, `ERR_PACKAGE_MISSING`
  * @throws StoreError `ERR_STORE_UNAVAILABLE`, `ERR_STORE_FORMAT`
  * @see https://www.postgresql.org/docs/current/libpq-connect.html
  */
-export async function postgresStores(url: string, options: PostgresStoresOptions = {}): Promise<PostgresStores> {
+export async function postgresStores(
+  database: string | PostgresPool,
+  options: PostgresStoresOptions = {},
+): Promise<PostgresStores> {
   const { timeoutMs = defaultTimeoutMs } = checkOptions(options, { timeoutMs: timeout });
-  const { connections, name } = await connect(url, timeoutMs, migrate);
+  const pools = typeof database === "string" ? await poolsOf(database, maxConnections, timeoutMs) : given(database);
+  const connections = await connect(pools, timeoutMs, migrate);
+  const { name } = connections;
   const changes = new Changes(connections);
   return {
     name,
@@ -81,8 +90,9 @@ export interface PendingMigration {
  */
 export async function pendingMigration(url: string): Promise<PendingMigration> {
   let steps: readonly string[] = [];
-  const { connections } = await connect(url, defaultTimeoutMs, async (connections, name) => {
-    steps = stepsFrom(await versionOf((...args) => connections.query(...args), name));
+  const pools = await poolsOf(url, 1, defaultTimeoutMs);
+  const connections = await connect(pools, defaultTimeoutMs, async (connections) => {
+    steps = stepsFrom(await versionOf((...args) => connections.query(...args), connections.name));
   });
   await connections.close();
   return { steps, rights };
@@ -90,19 +100,26 @@ export async function pendingMigration(url: string): Promise<PendingMigration> {
 
 /** Connects, and does what has to be done first. */
 async function connect(
-  url: string,
+  [pool, ...others]: Pools,
   timeoutMs: number,
-  first: (connections: Connections, name: string) => Promise<void>,
-): Promise<{ readonly connections: Connections; readonly name: string }> {
-  const settings = await postgresSettings(url);
-  const { name } = settings;
-  let connections: Connections | undefined;
+  first: (connections: Connections) => Promise<void>,
+): Promise<Connections> {
+  const connections = new Connections(pool, timeoutMs);
   try {
-    connections = await Connections.open(settings, timeoutMs);
-    await first(connections, name);
-    return { connections, name };
+    await first(connections);
+    return connections;
   } catch (error) {
-    await connections?.close();
-    throw postgresError(error, name);
+    await connections.close();
+    const [next, ...rest] = others;
+    if (next !== undefined && hasNoTls(error)) return connect([next, ...rest], timeoutMs, first);
+    throw postgresError(error, pool.name);
   }
+}
+
+/** @throws ConfigError `ERR_OPTION_INVALID` */
+function given(pool: PostgresPool): Pools {
+  if (typeof pool?.connect !== "function") {
+    throw new ConfigError("ERR_OPTION_INVALID", "the database must be a URL, or a pool of the package pg");
+  }
+  return [{ pool, name: "in PostgreSQL", end: async () => {} }];
 }

@@ -4,13 +4,13 @@ import { durable } from "./driver.ts";
 
 const now = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 
-/** One statement, so that it sees one moment. Records: those that have changed since the revision that is known. */
+/** One statement, so that it sees one moment. `known`: the commit at a revision that was seen before. */
 export const snapshotQuery = `SELECT
   (pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on')::text AS "readOnly",
   time.now::text AS now, issuer.revision::text AS revision, newest.id AS commit, newest.seal AS seal,
   (SELECT id FROM jwksd.commits WHERE issuer_id = issuer.id AND revision = $2::bigint) AS known,
-  (SELECT json_agg(json_build_array(position, kid, record) ORDER BY position)
-     FROM jwksd.keys WHERE issuer_id = issuer.id AND revision > $2::bigint)::text AS records,
+  (SELECT json_agg(json_build_object('position', position, 'kid', kid, 'record', record) ORDER BY position)
+     FROM jwksd.keys WHERE issuer_id = issuer.id)::text AS records,
   (SELECT json_agg(json_build_object('id', id, 'name', name, 'publishes', publishes, 'signsWith', signs_with, 'serial', serial,
      'forMs', for_ms, 'until', until) ORDER BY number) FROM jwksd.leases WHERE issuer_id = issuer.id AND NOT ended)::text AS leases,
   (SELECT json_agg(id) FROM jwksd.leases WHERE issuer_id = issuer.id AND ended)::text AS ended

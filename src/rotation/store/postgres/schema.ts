@@ -1,7 +1,12 @@
 import { StoreError } from "../../../base/errors.ts";
 import type { Connections, Query } from "./driver.ts";
 
-/** Each takes the schema from the version that is its index to the next one. What has been released is never changed. */
+/**
+ * Each takes the schema from the version that is its index to the next one. What has been released is never changed.
+ *
+ * Each leaves it usable for jwksd of the version before, so that a replica of that version can start while others are updated, and so that
+ * an update can be taken back: it adds tables, and columns with a default. What nobody uses any more goes one version later.
+ */
 const migrations: readonly string[] = [
   `CREATE TABLE jwksd.issuers (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -77,9 +82,9 @@ export function stepsFrom(version: number | undefined): readonly string[] {
 }
 
 /**
- * The version of the schema; `undefined` where there is none.
+ * The version of the schema, which may be one later than the newest that is known; `undefined` where there is none.
  *
- * @throws StoreError `ERR_STORE_FORMAT`: of a later jwksd, or of another program
+ * @throws StoreError `ERR_STORE_FORMAT`: more than one version later, or of another program
  */
 export async function versionOf(query: Query, name: string): Promise<number | undefined> {
   const [found] = await query(
@@ -94,10 +99,11 @@ export async function versionOf(query: Query, name: string): Promise<number | un
   }
   const [row] = await query("SELECT version::text AS version FROM jwksd.schema_version");
   const version = Number(row?.["version"]);
-  if (version > migrations.length) {
+  const last = migrations.length + 1;
+  if (version > last) {
     throw new StoreError(
       "ERR_STORE_FORMAT",
-      `the store ${name} has version ${version}, but this jwksd knows versions up to ${migrations.length}; update jwksd`,
+      `the store ${name} has version ${version}, but this jwksd knows versions up to ${last}; update jwksd`,
     );
   }
   return version;
@@ -106,7 +112,8 @@ export async function versionOf(query: Query, name: string): Promise<number | un
 const isCurrent = (version: number | undefined): boolean => stepsFrom(version).length === 0;
 
 /** Brings the schema to the newest version; of many who start at once, one does. */
-export async function migrate(connections: Connections, name: string): Promise<void> {
+export async function migrate(connections: Connections): Promise<void> {
+  const { name } = connections;
   // Most users need no right to make anything: it is made already.
   if (isCurrent(await versionOf((...args) => connections.query(...args), name))) return;
   const begin = "BEGIN ISOLATION LEVEL READ COMMITTED";

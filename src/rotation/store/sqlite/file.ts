@@ -9,13 +9,9 @@ export type SqliteFile = ReturnType<typeof openFile>;
 
 const queries = {
   state: "SELECT revision, seal FROM state",
-  commit: "SELECT id FROM commits WHERE revision = ?",
-  // Somebody may have set the revision back.
-  addCommit: "INSERT OR REPLACE INTO commits (revision, id) VALUES (?, ?)",
   records: "SELECT kid, record FROM keys ORDER BY position",
-  changedRecords: "SELECT position - 1 AS position, kid, record FROM keys WHERE revision > ? ORDER BY position",
-  addRecord: "INSERT INTO keys (kid, record, revision) VALUES (?, ?, ?)",
-  changeRecord: "UPDATE keys SET record = ?, revision = ? WHERE kid = ?",
+  writeRecord: `INSERT INTO keys (kid, record, revision) VALUES (?, ?, ?)
+                ON CONFLICT (kid) DO UPDATE SET record = excluded.record, revision = excluded.revision`,
   addEvent: "INSERT INTO events (event) VALUES (?)",
   setState: "UPDATE state SET revision = ?, seal = ?",
   events: "SELECT number, event FROM events WHERE number < ? ORDER BY number DESC LIMIT ?",

@@ -4,7 +4,12 @@ import { StoreError } from "../../../base/errors.ts";
 /** "jwks" in ASCII: tells our files from other SQLite files. */
 const applicationId = 0x6a776b73;
 
-/** Each takes a file from the version that is its index to the next one. What has been released is never changed. */
+/**
+ * Each takes a file from the version that is its index to the next one. What has been released is never changed.
+ *
+ * Each leaves it usable for jwksd of the version before, so that a replica of that version can start while others are updated, and so that
+ * an update can be taken back: it adds tables, and columns with a default. What nobody uses any more goes one version later.
+ */
 const migrations: readonly string[] = [
   `CREATE TABLE state (id INTEGER PRIMARY KEY CHECK (id = 1), revision INTEGER NOT NULL) STRICT;
    INSERT INTO state (id, revision) VALUES (1, 0);
@@ -19,7 +24,7 @@ const migrations: readonly string[] = [
      signs_with TEXT NOT NULL, until INTEGER NOT NULL, serial INTEGER NOT NULL DEFAULT 0,
      for_ms INTEGER NOT NULL, ended INTEGER NOT NULL DEFAULT 0
    ) STRICT;`,
-  // So that only what has changed is read. The id tells two histories apart.
+  // Nothing reads these any more. `revision` is still written, for a process of the version before, which reads only what has changed.
   `ALTER TABLE keys ADD COLUMN revision INTEGER NOT NULL DEFAULT 0;
    CREATE INDEX keys_by_revision ON keys (revision);
    CREATE TABLE commits (revision INTEGER PRIMARY KEY, id TEXT NOT NULL) STRICT;`,
@@ -28,13 +33,14 @@ const migrations: readonly string[] = [
 /**
  * Brings a file to the newest schema; an empty one too.
  *
- * @throws StoreError `ERR_STORE_FORMAT`: of another program, or of a later version; then the file was not touched
+ * @throws StoreError `ERR_STORE_FORMAT`: of another program, or more than one version later; then the file was not touched
  */
 export function migrate(db: DatabaseSync, path: string, steps = migrations): void {
-  if (versionOf(db, path, steps.length) === steps.length) return;
+  if (versionOf(db, path, steps.length) >= steps.length) return;
   transaction(db, "IMMEDIATE", () => {
     // Another process may have come first.
     const version = versionOf(db, path, steps.length);
+    if (version >= steps.length) return;
     for (const step of steps.slice(version)) db.exec(step);
     db.exec(`PRAGMA application_id = ${applicationId}; PRAGMA user_version = ${steps.length}`);
   });
@@ -54,7 +60,7 @@ export function transaction<T>(db: DatabaseSync, kind: "DEFERRED" | "IMMEDIATE",
   }
 }
 
-/** @throws StoreError `ERR_STORE_FORMAT` */
+/** A file may be one version later. @throws StoreError `ERR_STORE_FORMAT` */
 export function versionOf(db: DatabaseSync, path: string, newest = migrations.length): number {
   // One statement, so that it sees one state of a file that another process is just setting up.
   const { application, version, objects } = db
@@ -68,10 +74,10 @@ export function versionOf(db: DatabaseSync, path: string, newest = migrations.le
   if (application !== applicationId) {
     throw new StoreError("ERR_STORE_FORMAT", `the file ${path} belongs to another program; choose another path`);
   }
-  if (version > newest) {
+  if (version > newest + 1) {
     throw new StoreError(
       "ERR_STORE_FORMAT",
-      `the store ${path} has version ${version}, but this jwksd knows versions up to ${newest}; update jwksd`,
+      `the store ${path} has version ${version}, but this jwksd knows versions up to ${newest + 1}; update jwksd`,
     );
   }
   return version;

@@ -4,14 +4,12 @@
  * @module jwksd/store/sqlite
  */
 
-import { randomUUID } from "node:crypto";
 import { resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { type Clock, systemClock } from "../../../base/clock.ts";
 import { StoreError } from "../../../base/errors.ts";
 import { checkOptions, clock as clockRule, timeout } from "../../../base/options.ts";
 import { checkRevision, damagedIn } from "../check.ts";
-import { parseObject } from "../kept-records.ts";
 import {
   checkLeases,
   checkRenewal,
@@ -24,8 +22,8 @@ import {
 } from "../leases.ts";
 import { isBusy, storeError } from "./errors.ts";
 import { type SqliteFile, createFile, identityOf, openFile } from "./file.ts";
-import { sqliteRecords } from "./records.ts";
 import { transaction } from "./schema.ts";
+import { type RecordRow, parseObject, recordsIn, rowsToWrite } from "../rows.ts";
 import type { KeyEvent, KeyStore, Lease } from "../store.ts";
 
 export interface SqliteStoreOptions {
@@ -62,11 +60,12 @@ export async function sqliteStore(path: string, options: SqliteStoreOptions = {}
   return store;
 }
 
+const rowsOf = ({ statements }: SqliteFile): RecordRow[] => statements.records.all() as unknown as RecordRow[];
+
 /** The store in a file that is there. */
 function storeIn(path: string, pollMs: number, clock: Clock): KeyStore {
   const watchers = new Set<() => void>();
   const damaged = (name: string): StoreError => damagedIn(name, path);
-  const kept = sqliteRecords(damaged);
   let timer: NodeJS.Timeout | undefined;
   let open: SqliteFile | undefined;
   /** Times that the file was opened. */
@@ -159,7 +158,7 @@ function storeIn(path: string, pollMs: number, clock: Clock): KeyStore {
       use(signal, (file) =>
         transaction(file.db, "DEFERRED", () => {
           const { revision, seal } = stateOf(file);
-          const { records } = kept.read(file, opened, revision);
+          const records = recordsIn(rowsOf(file), damaged);
           const ended = (file.statements.endedLeases.all() as { id: string }[]).map(({ id }) => id);
           const said = { leases: leasesOf(file), ended };
           return { revision, records, ...(seal !== null && { seal }), now: clock.now(), ...said };
@@ -169,23 +168,15 @@ function storeIn(path: string, pollMs: number, clock: Clock): KeyStore {
     commit: (expectedRevision, records, events, { signal, seal, leases } = {}) =>
       use(signal, (file) => {
         const { statements } = file;
-        const commit = randomUUID();
         const revision = expectedRevision + 1;
-        const changes = write(file, () => {
-          const { revision: stored } = stateOf(file);
-          checkRevision(stored, expectedRevision);
-          const changes = kept.read(file, opened, stored).changesTo(records);
+        write(file, () => {
+          checkRevision(stateOf(file).revision, expectedRevision);
+          const changed = rowsToWrite(rowsOf(file), records);
           if (leases !== undefined) checkLeases(leasesOf(file), leases);
-          for (const { kid, record, isNew } of changes) {
-            if (isNew) statements.addRecord.run(kid, record, revision);
-            else statements.changeRecord.run(record, revision, kid);
-          }
+          for (const { kid, record } of changed) statements.writeRecord.run(kid, record, revision);
           for (const event of events) statements.addEvent.run(JSON.stringify(event));
-          statements.addCommit.run(revision, commit);
           statements.setState.run(revision, seal ?? null);
-          return changes;
         });
-        kept.committed(changes, revision, commit);
         ownCommits += 1;
         return revision;
       }),

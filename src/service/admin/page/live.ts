@@ -2,7 +2,7 @@ import type { ServerResponse } from "node:http";
 import type { Clock } from "../../../base/clock.ts";
 import { writeReply } from "../../../library/http/node.ts";
 import { problem } from "../../../library/http/respond.ts";
-import { type Parts, withoutRelative } from "./page.ts";
+import type { Parts } from "./page.ts";
 
 /** Bounds of the streams of events; times in milliseconds. */
 const limits = {
@@ -11,7 +11,7 @@ const limits = {
   maxUnreadBytes: 1_048_576,
   /** Changes within this time are sent as one. */
   gatherMs: 50,
-  /** How often the parts are made anew without an event: what replicas tell is no event. */
+  /** How often the parts are made anew without an event: time passes, and what replicas tell is no event. */
   everyMs: 5_000,
 } as const;
 
@@ -43,8 +43,7 @@ export function createLive(make: () => Promise<Parts>, clock: Clock) {
     [dueInMs, cancelTimer] = [Infinity, undefined];
     const parts = await make().catch(() => undefined);
     isMaking = false;
-    const made = Object.entries(parts ?? {}).map(([id, markup]) => ({ id, markup, text: withoutRelative(markup) }));
-    if (parts !== undefined) for (const [response, known] of streams) send(response, known, made);
+    if (parts !== undefined) for (const [response, known] of streams) send(response, known, parts);
     const nextMs = Math.min(dueInMs, limits.everyMs);
     dueInMs = Infinity;
     schedule(nextMs);
@@ -82,19 +81,11 @@ export function createLive(make: () => Promise<Parts>, clock: Clock) {
   };
 }
 
-/** A part of the page, and what of it is compared. */
-interface MadePart {
-  readonly id: string;
-  readonly markup: string;
-  readonly text: string;
-}
-
 /** Sends what is new to a reader, and notes it. */
-function send(response: ServerResponse, known: Map<string, string>, made: readonly MadePart[]): void {
-  const news = made.filter(({ id, text }) => known.get(id) !== text);
-  for (const { id, text } of news) known.set(id, text);
-  const markups = Object.fromEntries(news.map(({ id, markup }) => [id, markup]));
+function send(response: ServerResponse, known: Map<string, string>, parts: Parts): void {
+  const news = Object.entries(parts).filter(([id, markup]) => known.get(id) !== markup);
+  for (const [id, markup] of news) known.set(id, markup);
   // A comment, where there is nothing new, finds out whether the reader is still there.
-  response.write(news.length === 0 ? ":\n\n" : `data: ${JSON.stringify(markups)}\n\n`);
+  response.write(news.length === 0 ? ":\n\n" : `data: ${JSON.stringify(Object.fromEntries(news))}\n\n`);
   if (response.writableLength > limits.maxUnreadBytes) response.destroy();
 }

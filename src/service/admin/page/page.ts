@@ -1,5 +1,5 @@
 import type { Status } from "../status.ts";
-import { type Answer, answerPart, faultOfAnswer } from "./answer.ts";
+import { type ServedSet, servedPart, faultOfServed } from "./served.ts";
 import { glancePart } from "./glance.ts";
 import { headlinePart, healthPart } from "./health.ts";
 import { Html, html } from "./html.ts";
@@ -8,15 +8,13 @@ import { style } from "./style.ts";
 import { eventsPart, keysPart, replicasPart } from "./tables.ts";
 import { timelinePart } from "./timeline.ts";
 
-export { withoutRelative } from "./words.ts";
-
 /** The parts of the page that change, by the id of their element. */
 export type Parts = Readonly<Record<PartId, string>>;
 type PartId = "headline" | "health" | "glance" | "timeline" | "keys" | "replicas" | "answer" | "events";
 
 /** Makes the parts of the page. */
-export function pageParts(known: Status, answer: Answer): Parts {
-  const fault = faultOfAnswer(answer, known.jwksUri);
+export function pageParts(known: Status, answer: ServedSet): Parts {
+  const fault = faultOfServed(answer, known.jwksUri);
   const status = fault === undefined ? known : { ...known, faults: [fault, ...known.faults] };
   return {
     headline: headlinePart(status).text,
@@ -25,7 +23,7 @@ export function pageParts(known: Status, answer: Answer): Parts {
     timeline: timelinePart(status).text,
     keys: keysPart(status).text,
     replicas: replicasPart(status).text,
-    answer: answerPart(answer, status.jwksUri).text,
+    answer: servedPart(answer, status.jwksUri).text,
     events: eventsPart(status).text,
   };
 }
@@ -58,7 +56,7 @@ const sections: readonly (readonly [id: PartId, heading: string])[] = [
  *
  * @param nonce new for each response, and the one of its {@link pagePolicy}
  */
-export function page(status: Status, answer: Answer, nonce: string): string {
+export function page(status: Status, answer: ServedSet, nonce: string): string {
   const parts = pageParts(status, answer);
   const { issuer, now } = status;
   const { text } = html`<!doctype html>
@@ -73,7 +71,7 @@ export function page(status: Status, answer: Answer, nonce: string): string {
           ${new Html(style)}
         </style>
       </head>
-      <body data-now="${now}">
+      <body>
         <a class="skip" href="#main">Skip to the content</a>
         <header>
           <h1><span class="brand">jwksd</span> <span class="issuer">${issuer}</span></h1>

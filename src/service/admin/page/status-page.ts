@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import type { Answer } from "./answer.ts";
+import type { ServedSet } from "./served.ts";
 import { page, pageParts, pagePolicy } from "./page.ts";
 import type { Status } from "../status.ts";
 import { createLive } from "./live.ts";
@@ -16,7 +16,7 @@ const left: ReadonlySet<string> = new Set(["connection", "keep-alive", "date", "
 
 /** The page of a service, and its stream. @param jwksUrl of the JWK Set on this machine */
 export function createStatusPage(statusOf: () => Promise<Status>, jwksUrl: string) {
-  const look = (): Promise<[Status, Answer]> => Promise.all([statusOf(), answerOf(jwksUrl)]);
+  const look = (): Promise<[Status, ServedSet]> => Promise.all([statusOf(), servedAt(jwksUrl)]);
   return {
     async page(this: void) {
       const nonce = randomBytes(16).toString("base64");
@@ -37,7 +37,7 @@ export function createStatusPage(statusOf: () => Promise<Status>, jwksUrl: strin
 }
 
 /** Asks the public endpoint of this service, as anybody does: what it says is what is served, by whichever worker. Never rejects. */
-function answerOf(url: string): Promise<Answer> {
+function servedAt(url: string): Promise<ServedSet> {
   return new Promise((resolve) => {
     const fail = ({ code, message }: NodeJS.ErrnoException): void =>
       resolve({ failure: code === "ABORT_ERR" ? `nothing within ${limits.timeoutMs} ms` : (code ?? message) });

@@ -1,6 +1,6 @@
 import { kidText } from "../../../rotation/rules/format.ts";
 import type { LogEvent } from "../known.ts";
-import type { KeyStatus, ReplicaStatus, Status } from "../status.ts";
+import type { KeyStatus, SeenReplica, Status } from "../status.ts";
 import { type Html, html } from "./html.ts";
 import { badge, moment, relative } from "./words.ts";
 
@@ -65,7 +65,7 @@ export function replicasPart({ replicas, source, now }: Status): Html {
       ? html`<p class="quiet">There is no store by which replicas could know of each other.</p>`
       : html`<p class="quiet">The store knows of no replica.</p>`;
   }
-  const columns = ["Replica", "Publishes", "Signs with", "Last heard of", "Relied on until"];
+  const columns = ["Replica", "Publishes", "Signs with", "Last seen", "Relied on until"];
   return table(
     "The replicas",
     columns,
@@ -81,10 +81,11 @@ export function replicasPart({ replicas, source, now }: Status): Html {
   );
 }
 
-function publishesOf({ publishes, behind, isFenced }: ReplicaStatus): Html {
+function publishesOf({ publishes, behind, isFenced }: SeenReplica): Html {
   if (isFenced) return html`${badge("fenced")}`;
   if (publishes === 0) return html`nothing yet`;
   if (behind === 0) return html`revision ${publishes}, the newest`;
+  if (behind < 0) return html`revision ${publishes}, <span class="wrong">which the store no longer has</span>`;
   return html`revision ${publishes}, <span class="wrong">${behind} behind</span>`;
 }
 

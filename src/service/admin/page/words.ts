@@ -7,14 +7,9 @@ export function moment(at: number | undefined, now: number): Html {
   return html`<time datetime="${isoText(at)}">${timeText(at)}</time> <span class="quiet">${relative(at, now)}</span>`;
 }
 
-/** How far away a moment is, which the script keeps current. */
+/** How far away a moment is. */
 export function relative(at: number, now: number): Html {
   return html`<time class="relative" datetime="${isoText(at)}" title="${timeText(at)}">${relativeText(at, now)}</time>`;
-}
-
-/** Markup without what time alone changes, to tell whether anything else has changed. */
-export function withoutRelative(markup: string): string {
-  return markup.replace(/(<time class="relative"[^>]*>)[^<]*/g, "$1");
 }
 
 /** A text with a button that copies it. The button is there only with the script. */

@@ -1,0 +1,105 @@
+import { beginning } from "../../doctor/format.ts";
+import { setResponse } from "../../doctor/exchange.ts";
+import type { Exchange, Finding, Observations } from "../../doctor/index.ts";
+import { jsonOf } from "../../base/json.ts";
+import { type Html, html, lines } from "../../service/admin/page/html.ts";
+import { removed } from "./removed.ts";
+import { counts, scopeText, whom } from "./report.ts";
+
+const maxCharacters = 100_000;
+
+/** The findings as one page without script, with the documents beside them. Private keys are taken out of the documents. */
+export function findingsPage(
+  target: string,
+  observations: Observations,
+  findings: readonly Finding[],
+  rotation: readonly string[],
+): string {
+  const at = new Date(observations.at).toISOString();
+  return html`<!doctype html>
+    <html lang="en">
+      <meta charset="utf-8" />
+      <meta name="viewport" content="width=device-width" />
+      <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'" />
+      <title>Keys of ${target}</title>
+      <style>
+        ${style}
+      </style>
+      <header>
+        <h1>Keys of ${target}</h1>
+        <p>
+          ${findings.length === 0 ? "Nothing is wrong" : counts(findings)}. ${scopeText(observations)} Looked at on
+          <time>${at}</time>.
+        </p>
+      </header>
+      <main>
+        <section aria-label="Findings">
+          ${findings.map(section)}
+          ${
+            rotation.length === 0
+              ? undefined
+              : html`<h2>How keys are rotated</h2>
+                  <ul>
+                    ${rotation.map((text) => html`<li>${text}</li>`)}
+                  </ul>`
+          }
+        </section>
+        <section aria-label="Documents">
+          ${document("Discovery document", observations.discovery)}
+          ${document("JWK Set", setResponse(observations) ?? observations.set)}
+        </section>
+      </main>
+    </html> `.text;
+}
+
+function section(finding: Finding): Html {
+  const { severity, code, title, seen, count, effect, remedy, rule, ruleUrl, link } = finding;
+  const more = count > seen.length ? [`and ${count - seen.length} more`] : [];
+  const rows: readonly (readonly [label: string, values: readonly (string | Html)[]])[] = [
+    ["Seen", [...seen, ...more]],
+    ["Effect", [effect]],
+    ["Breaks", whom(finding)],
+    ["What to do", [remedy]],
+    ["Rule", [ruleUrl === undefined ? rule : html`<a href="${ruleUrl}">${rule}</a>`]],
+  ];
+  return html`<article class="${severity}">
+    <h2><strong>${severity}</strong> ${title}</h2>
+    <dl>
+      ${rows
+        .filter(([, values]) => values.length > 0)
+        .map(
+          ([label, values]) =>
+            html`<dt>${label}</dt>
+              ${values.map((value) => html`<dd>${value}</dd>`)}`,
+        )}
+    </dl>
+    <p><a href="${link}">${code}</a></p>
+  </article> `;
+}
+
+function document(name: string, exchange: Exchange | undefined): Html | undefined {
+  if (exchange === undefined) return undefined;
+  const { url, status, headers = [], body } = exchange;
+  const head = [...(status === undefined ? [] : [`status ${status}`]), ...headers.map((field) => field.join(": "))];
+  return html`<h2>${name}</h2>
+    <p>${url}</p>
+    ${head.length === 0 ? undefined : html`<pre>${lines(head.join("\n"))}</pre>`}
+    <pre>${lines(body === undefined ? "There is no body." : textOf(body))}</pre> `;
+}
+
+function textOf(body: Uint8Array): string {
+  const text = new TextDecoder().decode(body);
+  const value = jsonOf(text);
+  if (value === undefined) return `It begins with ${beginning(text)}`;
+  const whole = removed(value);
+  return whole.length > maxCharacters ? `${whole.slice(0, maxCharacters)}\n…` : whole;
+}
+
+const style = html`
+  :root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; } body { margin: 0 auto; max-width: 110rem;
+  padding: 1rem; } main { display: grid; gap: 2rem; grid-template-columns: repeat(auto-fit, minmax(min(30rem, 100%),
+  1fr)); } h1 { font-size: 1.5rem; overflow-wrap: anywhere; } h2 { font-size: 1.1rem; } article { border-left: .4rem
+  solid #577; margin-bottom: 2rem; padding-left: 1rem; } .broken { border-color: #c22; } .risk { border-color: #c80; }
+  dt { font-weight: bold; } dd { margin: 0 0 .3rem; overflow-wrap: anywhere; } pre { border: 1px solid #8888;
+  overflow-x: auto; padding: .5rem; white-space: pre-wrap; overflow-wrap: anywhere; }
+`;

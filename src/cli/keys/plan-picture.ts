@@ -1,0 +1,197 @@
+import type { KeyState } from "../../rotation/store/store.ts";
+import { type RotationPlan, planKeyName } from "../../rotation/rules/plan.ts";
+import { durationText, relativeText, timeText } from "../../rotation/rules/format.ts";
+import { type PlanScale, numberedSteps, planScale, shortened } from "../../service/admin/plan-scale.ts";
+import { type Color, type Terminal, indented, painted } from "../terminal.ts";
+
+type Shown = Exclude<KeyState, "removed">;
+
+const glyphs = {
+  unicode: {
+    announced: "╍",
+    active: "█",
+    retiring: "▒",
+    revoked: "x",
+    mode: "▀",
+    now: "│",
+    axis: "─",
+    tick: "┼",
+    on: "▶",
+    since: "◀",
+  },
+  ascii: {
+    announced: ".",
+    active: "#",
+    retiring: "=",
+    revoked: "x",
+    mode: "~",
+    now: "|",
+    axis: "-",
+    tick: "+",
+    on: ">",
+    since: "<",
+  },
+} as const;
+
+const colors: Readonly<Record<Shown | "mode" | "quiet", Color>> = {
+  announced: "yellow",
+  active: "green",
+  retiring: "cyan",
+  revoked: "red",
+  mode: "magenta",
+  quiet: "dim",
+};
+
+const narrowest = 40;
+
+/** One character of the picture. */
+interface Cell {
+  readonly text: string;
+  readonly color?: Color;
+}
+
+/** A plan as a picture for a terminal, with its steps below. */
+export function planPicture(plan: RotationPlan, terminal: Terminal): string {
+  const columns = Math.max(terminal.columns, narrowest);
+  const wide = { ...terminal, columns };
+  return [...timeline(plan, wide), "", ...legend(plan, wide), "", ...stepLines(plan, columns)].join("\n");
+}
+
+function timeline(plan: RotationPlan, { columns, color, ascii }: Terminal): string[] {
+  const glyph = glyphs[ascii ? "ascii" : "unicode"];
+  const names = plan.keys.map((key) => ({ ...key, name: planKeyName(plan, key) }));
+  const longest = Math.max("rotation mode".length, ...names.map(({ name }) => name.length + 4));
+  const labelWidth = Math.min(longest, Math.max(13, Math.floor(columns * 0.3)));
+  const width = columns - labelWidth - 1;
+  const scale = planScale(plan, { width, least: 3, tail: 3 });
+  const nowAt = scale.x(plan.now);
+
+  const line = (label: string, cells: readonly Cell[]): string =>
+    `${label.padEnd(labelWidth)} ${cells.map(({ text, color: one }) => painted(text, color && text !== " " ? one : undefined)).join("")}`.trimEnd();
+  const blank = (): Cell[] =>
+    Array.from({ length: width }, (_, at) => (at === nowAt ? { text: glyph.now, color: colors.quiet } : { text: " " }));
+  const fill = (cells: Cell[], from: number, to: number | undefined, cell: Cell): void => {
+    const end = to === undefined ? width : scale.x(to);
+    for (let at = scale.x(from); at < end; at += 1) cells[at] = cell;
+  };
+
+  const bars = names.map(({ key, use, name }) => {
+    const cells = blank();
+    for (const { state, from, to } of plan.segments.filter((segment) => segment.key === key)) {
+      if (state === "removed") continue;
+      fill(cells, from, to, { text: glyph[state], color: colors[state] });
+      if (from < (scale.moments[0] ?? 0) && (to ?? Infinity) > (scale.moments[0] ?? 0)) {
+        cells[0] = { text: glyph.since, color: colors[state] };
+      }
+      if (to === undefined) cells[width - 1] = { text: glyph.on, color: colors[state] };
+    }
+    if (cells[nowAt]?.text !== " ") cells[nowAt] = { text: glyph.now };
+    return line(
+      `${use} ${ascii ? shortened(name, labelWidth - 4).replace("…", "~") : shortened(name, labelWidth - 4)}`,
+      cells,
+    );
+  });
+  const mode = blank();
+  for (const { from, to } of plan.rotation) {
+    if ((to ?? Infinity) > (scale.moments[0] ?? 0)) fill(mode, from, to, { text: glyph.mode, color: colors.mode });
+  }
+  return [
+    line("", labels(plan, scale, width, true)),
+    ...bars,
+    line("rotation mode", mode),
+    line("", axis(scale, width, glyph)),
+    line("", labels(plan, scale, width, false)),
+  ];
+}
+
+/** The axis: a tick for each moment, and the time between two moments where it fits. */
+function axis(
+  { moments, x }: PlanScale,
+  width: number,
+  glyph: { readonly axis: string; readonly tick: string },
+): Cell[] {
+  const cells: Cell[] = Array.from({ length: width }, () => ({ text: glyph.axis }));
+  moments.forEach((moment, index) => {
+    cells[x(moment)] = { text: glyph.tick };
+    const next = moments[index + 1];
+    if (next === undefined) return;
+    const room = x(next) - x(moment) - 1;
+    const exact = durationText(next - moment);
+    const text = [` ${exact} `, exact, /^\d+ \w+/.exec(exact)?.[0] ?? ""].find((one) => one.length <= room);
+    if (text === undefined) return;
+    const start = x(moment) + 1 + Math.floor((room - text.length) / 2);
+    text.split("").forEach((character, place) => (cells[start + place] = { text: character }));
+  });
+  return cells;
+}
+
+/** Above the bars: "now" and the numbers of steps. Below: dates. A label without room is left out; the list of steps has it. */
+function labels(plan: RotationPlan, scale: PlanScale, width: number, above: boolean): Cell[] {
+  const { moments, x, numberOf } = scale;
+  const cells: Cell[] = Array.from({ length: width }, () => ({ text: " " }));
+  const texts = moments.map((moment, index) => {
+    const name = moment === plan.now ? "now" : numberOf(moment)?.toString();
+    // Without the year.
+    const text = above ? name : scale.labels[index]?.replace(/^\d{4}-/, "");
+    return { moment, text, isFirst: moment === plan.now || text?.includes("-") === true };
+  });
+  // Dates first, because a time of day needs its date.
+  for (const { moment, text } of texts.toSorted((a, b) => Number(b.isFirst) - Number(a.isFirst))) {
+    if (text === undefined) continue;
+    const start = Math.min(Math.max(x(moment) - (above ? 0 : 2), 0), width - text.length);
+    const taken = cells.slice(Math.max(start - 1, 0), start + text.length + 1).some((cell) => cell.text !== " ");
+    if (!taken) text.split("").forEach((character, place) => (cells[start + place] = { text: character }));
+  }
+  return cells;
+}
+
+function legend(plan: RotationPlan, { columns, color, ascii }: Terminal): string[] {
+  const glyph = glyphs[ascii ? "ascii" : "unicode"];
+  const meanings: readonly (readonly [Shown | "mode", string])[] = [
+    ["active", "active"],
+    ["announced", "announced"],
+    ["retiring", "retiring"],
+    ["revoked", "revoked, but caches may trust it"],
+    ["mode", "rotation mode: cached for 5 min"],
+  ];
+  const shown = meanings.filter(
+    ([state]) => state !== "revoked" || plan.segments.some((segment) => segment.state === state),
+  );
+  const entries = shown.map(([state, meaning]) => ({ state, text: `${glyph[state]} ${meaning}` }));
+  const lines: (typeof entries)[] = [];
+  for (const entry of entries) {
+    const last = lines.at(-1);
+    const used = last?.reduce((sum, { text }) => sum + text.length + 3, 0) ?? Infinity;
+    if (used + entry.text.length <= columns) last?.push(entry);
+    else lines.push([entry]);
+  }
+  return [
+    ...lines.map((line) =>
+      line
+        .map(({ state, text }) => `${painted(text.slice(0, 1), color ? colors[state] : undefined)}${text.slice(1)}`)
+        .join("   "),
+    ),
+    ...indented(note(plan), columns, 0),
+  ];
+}
+
+function note({ keys }: RotationPlan): string {
+  const scale = "Not to scale: the axis has the durations. All times are UTC.";
+  return keys.some(({ kid }) => kid === undefined) ? `(next) is a key that does not exist yet. ${scale}` : scale;
+}
+
+/** The numbered steps, with date, reason and bound. */
+function stepLines(plan: RotationPlan, columns: number): string[] {
+  const moments = numberedSteps(plan);
+  if (moments.length === 0) return ["No step is ahead."];
+  const indent = `${moments.length}`.length + 2;
+  const lines: string[] = [];
+  for (const { number, at, steps } of moments) {
+    const [date = "", ...more] = indented(`${timeText(at)}, ${relativeText(at, plan.now)}`, columns, indent);
+    lines.push(`${String(number).padStart(indent - 2)}  ${date.trimStart()}`, ...more);
+    for (const { title, reason, bound } of steps) {
+      lines.push(...indented(title, columns, indent), ...indented(`${reason} [${bound}]`, columns, indent + 2));
+    }
+  }
+  return lines;
+}

@@ -1,0 +1,78 @@
+import { lifetimeOf } from "../cache-control.ts";
+import { field, sameBytes } from "../exchange.ts";
+import { type Note, note } from "../finding.ts";
+import { counted, shown } from "../format.ts";
+import type { Exchange, Probes } from "../observations.ts";
+
+const week = 7 * 24 * 3600;
+
+/** Checks for how long caches keep the set, and how they revalidate it. */
+export function checkCaching(set: Exchange, probes: Probes): Note[] {
+  return [...checkLifetime(set), ...checkReach(set), ...checkValidators(set, probes)];
+}
+
+function checkLifetime(set: Exchange): Note[] {
+  const { noStore, freshSeconds, servedSeconds = 0 } = lifetimeOf(set);
+  const control = field(set, "cache-control");
+  const said = control === undefined ? "neither Cache-Control nor Expires" : `Cache-Control: ${shown(control)}`;
+  if (noStore) return [note("HTTP_NO_STORE", said)];
+  if (freshSeconds === undefined) return [note("HTTP_NO_LIFETIME", said)];
+  const notes: Note[] = [];
+  if (servedSeconds > week) {
+    notes.push(note("HTTP_LIFETIME_LONG", `${control === undefined ? "Expires" : said}: ${days(servedSeconds)}`));
+  }
+  if (/(^|[\s,])immutable($|[\s,])/i.test(control ?? "")) notes.push(note("HTTP_IMMUTABLE", said));
+  const age = Number(field(set, "age") ?? 0);
+  if (age > servedSeconds) notes.push(note("HTTP_AGE", `Age: ${age}, ${said}`));
+  if (field(set, "etag") === undefined && field(set, "last-modified") === undefined) {
+    notes.push(note("HTTP_NO_VALIDATOR", said));
+  }
+  return notes;
+}
+
+const days = (seconds: number): string => counted(Math.round(seconds / 86_400), "day");
+
+/** Which caches may use the response for another request. */
+function checkReach(set: Exchange): Note[] {
+  const { noStore } = lifetimeOf(set);
+  const isPrivate = /(^|[\s,])private\s*($|[,=])/i.test(field(set, "cache-control") ?? "");
+  const notes =
+    isPrivate && !noStore ? [note("HTTP_PRIVATE", `Cache-Control: ${shown(field(set, "cache-control"))}`)] : [];
+  const varies = field(set, "vary");
+  return varies?.split(",").some((name) => name.trim() === "*") === true
+    ? [...notes, note("HTTP_VARY_ANY", "Vary: *")]
+    : notes;
+}
+
+function checkValidators(set: Exchange, { again, revalidate, weak, foreign }: Probes): Note[] {
+  const notes: Note[] = [];
+  const etag = field(set, "etag");
+  if (etag === undefined) return notes;
+  if (!/^(W\/)?"[^"]*"$/.test(etag)) notes.push(note("HTTP_ETAG_UNQUOTED", shown(etag)));
+  else if (etag.startsWith("W/")) notes.push(note("HTTP_ETAG_WEAK", shown(etag)));
+  const nextTag = again === undefined ? undefined : field(again, "etag");
+  if (nextTag !== undefined && nextTag !== etag && sameBytes(again?.body, set.body)) {
+    notes.push(note("HTTP_ETAG_CHANGES", `${shown(etag)}, then ${shown(nextTag)}`));
+  } else if (revalidate?.status === 200 && field(revalidate, "etag") === etag) {
+    notes.push(note("HTTP_NO_304", `status 200 for If-None-Match: ${shown(etag)}`));
+  }
+  if (revalidate?.status === 304) notes.push(...check304(set, revalidate));
+  if (foreign?.status === 304) notes.push(note("HTTP_304_FOREIGN", "status 304 for an ETag that was made up"));
+  for (const [tag, probe] of Object.entries({ "the ETag": revalidate, "a weak ETag": weak, "another ETag": foreign })) {
+    const status = probe?.status ?? 200;
+    // 429 and 503 are temporary.
+    if ([200, 304, 429, 503].includes(status)) continue;
+    notes.push(note("HTTP_CONDITIONAL_STATUS", `status ${status} for If-None-Match with ${tag}`));
+  }
+  return notes;
+}
+
+function check304(set: Exchange, revalidate: Exchange): Note[] {
+  const lacking = ["cache-control", "etag", "expires", "vary"].filter(
+    (name) => field(set, name) !== undefined && field(revalidate, name) === undefined,
+  );
+  const other = field(revalidate, "etag");
+  const notes = lacking.length === 0 ? [] : [note("HTTP_304_HEADERS", `no ${lacking.join(", no ")}`)];
+  if (other === undefined || other === field(set, "etag")) return notes;
+  return [...notes, note("HTTP_304_HEADERS", `ETag ${shown(other)} instead of ${shown(field(set, "etag"))}`)];
+}

@@ -1,0 +1,33 @@
+import { type Note, note } from "../finding.ts";
+import { bitLength } from "../integers.ts";
+
+/** Generators that were seen: the width of a piece in bits, and the bits that are zero in each. */
+const shapes = [
+  { width: 128n, zeros: 0xffff_ffff_ffff_0000n },
+  { width: 32n, zeros: 0x3ff0_0000n },
+] as const;
+const leastBits = 500;
+
+/**
+ * Finds a modulus whose primes were made of short random pieces: it is the value of a polynomial with small coefficients at a power of two,
+ * so the upper bits of each piece are zero.
+ *
+ * @see https://badkeys.info/docs/detection.html
+ */
+export function checkPolynomial(n: bigint, name: string): Note[] {
+  if (bitLength(n) < leastBits) return [];
+  const found = shapes.find(({ width, zeros }) => hasZeros(n, width, zeros));
+  return found === undefined ? [] : [note("JWKS_RSA_POLYNOMIAL", `${name}, in each ${found.width} bits`)];
+}
+
+function hasZeros(n: bigint, width: bigint, zeros: bigint): boolean {
+  const piece = (1n << width) - 1n;
+  let empty = 0;
+  // The search for a prime has changed the last piece.
+  for (let rest = n >> width; rest > 0n; rest >>= width) {
+    if ((rest & zeros) !== 0n) return false;
+    if ((rest & piece) === 0n) empty += 1;
+  }
+  // More zeros than that are no polynomial.
+  return empty < 2;
+}

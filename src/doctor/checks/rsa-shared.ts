@@ -1,0 +1,52 @@
+import { integer } from "../base64url.ts";
+import { type Note, note } from "../finding.ts";
+import { gcd, sharedFactors } from "../integers.ts";
+import type { Key } from "../key.ts";
+import { mostBits } from "./rsa.ts";
+
+const leastSharedPrime = 2n ** 64n;
+const maxPartners = 10;
+const fromList = "a number of the blocklist";
+/** A number of the blocklist: a modulus, or a product of primes, in hex. */
+const listed = /^[\da-f]{64,}$/;
+
+/**
+ * Finds RSA keys that share a prime with another key of the set or a number of the blocklist, and keys that share a modulus and have another
+ * exponent.
+ */
+export function checkSharedPrimes(keys: readonly Key[], blocklist: ReadonlySet<string>): Note[] {
+  const names = new Map<bigint, string>();
+  const exponents = new Map<bigint, bigint>();
+  const notes: Note[] = [];
+  for (const { jwk, name, values } of keys) {
+    const [nBytes, eBytes] = [values["n"]?.bytes, values["e"]?.bytes];
+    if (jwk["kty"] !== "RSA" || nBytes === undefined || nBytes.length * 8 > mostBits) continue;
+    const [n, e] = [integer(nBytes), integer(eBytes ?? new Uint8Array())];
+    if (n <= leastSharedPrime) continue;
+    if ((exponents.get(n) ?? e) !== e) notes.push(note("JWKS_RSA_MODULUS_TWICE", `${names.get(n)} and ${name}`));
+    names.set(n, names.get(n) ?? name);
+    exponents.set(n, e);
+  }
+  for (const text of blocklist) {
+    const n = listed.test(text) ? BigInt(`0x${text}`) : 0n;
+    if (n > 0n && !names.has(n)) names.set(n, fromList);
+    else if (n > 0n) notes.push(note("JWKS_KEY_KNOWN", `${names.get(n)} is on the blocklist`));
+  }
+  return [...notes, ...checkFactors(names)];
+}
+
+function checkFactors(names: ReadonlyMap<bigint, string>): Note[] {
+  const moduli = [...names.keys()];
+  const shared = sharedFactors(moduli);
+  // A small shared factor is reported by checkRsaKeys.
+  const sharing = moduli.filter((_, index) => (shared[index] ?? 1n) > leastSharedPrime);
+  return sharing.flatMap((n, index) => {
+    if (names.get(n) === fromList) return [];
+    // Searching a partner for each key would take too long.
+    const other = index < maxPartners ? sharing.find((candidate) => areRelated(candidate, n)) : undefined;
+    const partner = other === undefined ? "another key" : names.get(other);
+    return note("JWKS_RSA_SHARED_PRIME", `${names.get(n)} and ${partner}`);
+  });
+}
+
+const areRelated = (one: bigint, other: bigint): boolean => one !== other && gcd(one, other) > leastSharedPrime;

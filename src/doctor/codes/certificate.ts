@@ -1,0 +1,61 @@
+import type { Rule } from "./rule.ts";
+
+/** Certificates of keys. */
+export const certificate = {
+  JWKS_X5C_FORMAT: {
+    severity: "broken",
+    title: "`x5c` is not an array of base64 DER certificates",
+    why: "Verifiers that take the key from the certificate cannot read it. PEM armour and base64url are wrong here.",
+    rule: "RFC 7517 section 4.7",
+    remedy: "Write each certificate as base64 (not base64url) DER, or leave out `x5c`.",
+  },
+  JWKS_X5C_MISMATCH: {
+    severity: "broken",
+    title: "The first certificate of `x5c` holds another key",
+    why: "Verifiers that take the key from the certificate refuse every token that the key signs.",
+    rule: "RFC 7517 section 4.7",
+    remedy: "Publish the certificate of this key, or leave out `x5c`.",
+  },
+  JWKS_X5C_EXPIRED: {
+    severity: "risk",
+    title: "A certificate of `x5c` is not valid at this time",
+    why: "Verifiers that validate the chain refuse the key.",
+    rule: "RFC 5280 section 6.1.3",
+    remedy: "Renew the certificate, or leave out `x5c`.",
+  },
+  JWKS_X5T_MISMATCH: {
+    severity: "broken",
+    title: "`x5t` is the thumbprint of another certificate",
+    why: "Verifiers that look keys up by it do not find this one, and verifiers that compare it refuse the whole set. Often it is the digest of the PEM text, or of a certificate that was renewed.",
+    rule: "RFC 7517 section 4.8",
+    remedy: "Write the base64url SHA-1 (`x5t`) or SHA-256 (`x5t#S256`) of the DER certificate, or leave it out.",
+  },
+  JWKS_X5C_CHAIN: {
+    severity: "risk",
+    title: "The certificates of `x5c` do not follow from each other",
+    why: "Each has to be signed by the next. Verifiers that validate the chain refuse the key.",
+    rule: "RFC 7517 section 4.7",
+    remedy: "List the certificate of the key first, then the one that signed it, and so on; or leave out `x5c`.",
+  },
+  JWKS_X5T_SIZE: {
+    severity: "broken",
+    title: "`x5t` is no digest",
+    why: "It is base64url of 20 bytes (`x5t`) or 32 bytes (`x5t#S256`). Verifiers that check the size refuse the key, and some with it the whole set.",
+    rule: "RFC 7517 section 4.8",
+    remedy: "Write the base64url SHA-1 (`x5t`) or SHA-256 (`x5t#S256`) of the DER certificate, or leave it out.",
+  },
+  JWKS_X5T_HEX: {
+    severity: "risk",
+    title: "`x5t` is a hex digest",
+    why: "Verifiers that look keys up by it do not find this one; only some of them know this form.",
+    rule: "RFC 7517 section 4.8",
+    remedy: "Encode the bytes of the digest as base64url, not its hex text.",
+  },
+  JWKS_X5U_HTTP: {
+    severity: "risk",
+    title: "`x5u` is not an https URL",
+    why: "Whoever is on the network can replace the certificates, and verifiers refuse to fetch them.",
+    rule: "RFC 7517 section 4.6",
+    remedy: "Leave out `x5u`, or write an https URL.",
+  },
+} as const satisfies Readonly<Record<string, Rule>>;

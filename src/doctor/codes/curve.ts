@@ -1,0 +1,40 @@
+import type { Rule } from "./rule.ts";
+
+/** EC and OKP keys. */
+export const curve = {
+  JWKS_EC_COORDINATE_LENGTH: {
+    severity: "broken",
+    title: "An EC coordinate is shorter or longer than its curve",
+    why: "Encoders that drop leading zero bytes do this to one key in 128, and encoders that keep a sign byte to most keys. Strict verifiers refuse the key.",
+    rule: "RFC 7518 section 6.2.1.2",
+    remedy: "Write each coordinate in the full size of the curve, leading zeros included (32 bytes on P-256).",
+  },
+  JWKS_EC_OFF_CURVE: {
+    severity: "broken",
+    title: "An EC key is not a point of its curve",
+    why: "No signature verifies with it, and most verifiers refuse to import it.",
+    rule: "RFC 8725 section 3.4",
+    remedy: "Export the key again; `x`, `y` and `crv` do not belong together.",
+  },
+  JWKS_OKP_LENGTH: {
+    severity: "broken",
+    title: "An OKP key has the wrong size for its curve",
+    why: "No verifier can import it.",
+    rule: "RFC 8037 section 2",
+    remedy: "Export the key again (Ed25519: 32 bytes).",
+  },
+  JWKS_OKP_OFF_CURVE: {
+    severity: "broken",
+    title: "An Ed25519 key is not a point of its curve",
+    why: "No signature verifies with it, and some verifiers refuse to import it.",
+    rule: "RFC 8032 section 5.1.3",
+    remedy: "Export the key again; its 32 bytes are damaged, or those of another curve.",
+  },
+  JWKS_OKP_SMALL_ORDER: {
+    severity: "broken",
+    title: "An Ed25519 key is a point of small order",
+    why: "Anybody can make signatures that verify with it, without a private key.",
+    rule: "RFC 8725 section 3.4",
+    remedy: "Remove the key, make a new one, and look for forged tokens.",
+  },
+} as const satisfies Readonly<Record<string, Rule>>;

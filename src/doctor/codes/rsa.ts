@@ -1,0 +1,103 @@
+import type { Rule } from "./rule.ts";
+
+/** RSA keys. */
+export const rsa = {
+  JWKS_RSA_LEADING_ZERO: {
+    severity: "risk",
+    title: "`n` or `e` has a leading zero byte",
+    why: "Encoders that keep a sign byte do this. Most verifiers read the number and verify; some compare the text or its length, and a thumbprint of the text differs.",
+    rule: "RFC 7518 section 6.3.1.1",
+    remedy: "Encode the integer without leading zero bytes.",
+  },
+  JWKS_RSA_SHORT: {
+    severity: "broken",
+    title: "An RSA key has less than 2048 bits",
+    why: "Verifiers refuse it, and 1024 bits can be factored by those who want to.",
+    rule: "RFC 7518 section 3.3",
+    remedy: "Rotate to P-256, or to RSA with 2048 bits or more.",
+  },
+  JWKS_RSA_LARGE: {
+    severity: "risk",
+    title: "An RSA key has more than 8192 bits",
+    why: "Verifiers that bound the cost of a signature refuse it.",
+    rule: "RFC 7518 section 8.6",
+    remedy: "Rotate to P-256, or to RSA with 2048 to 4096 bits.",
+  },
+  JWKS_RSA_EXPONENT: {
+    severity: "broken",
+    title: "The RSA exponent is even, or below 3",
+    why: "With an exponent of 1 anybody can sign, and an even number is no RSA exponent.",
+    rule: "RFC 8017 section 3.1",
+    remedy: "Make a new key with the exponent 65537 (`AQAB`).",
+  },
+  JWKS_RSA_EXPONENT_LARGE: {
+    severity: "risk",
+    title: "The RSA exponent has more than 32 bits",
+    why: "Verifiers that bound the cost of a signature refuse it.",
+    rule: "RFC 7518 section 8.6",
+    remedy: "Make a new key with the exponent 65537 (`AQAB`).",
+  },
+  JWKS_RSA_ROCA: {
+    severity: "broken",
+    title: "An RSA modulus has the fingerprint of ROCA (CVE-2017-15361)",
+    why: "Keys of the broken Infineon generator can be factored at a cost that many can afford.",
+    rule: "RFC 8725 section 3.5",
+    remedy: "Treat the key as compromised, and make a new one with other hardware or firmware.",
+  },
+  JWKS_RSA_CLOSE_PRIMES: {
+    severity: "broken",
+    title: "The primes of an RSA key are too close (CVE-2022-26320)",
+    why: "Fermat's method finds them in less than a second.",
+    rule: "RFC 8725 section 3.5",
+    remedy: "Treat the key as compromised, and make a new one with another generator.",
+  },
+  JWKS_RSA_SMALL_FACTOR: {
+    severity: "broken",
+    title: "An RSA modulus has a small factor",
+    why: "The modulus is damaged, or its generator is broken. Either way it protects little.",
+    rule: "RFC 8017 section 3.1",
+    remedy: "Export the key again; if the same modulus comes out, treat the key as compromised and make a new one.",
+  },
+  JWKS_RSA_SHARED_PRIME: {
+    severity: "broken",
+    title: "Two RSA keys share a prime",
+    why: "A greatest common divisor gives both private keys. The generator had too little randomness.",
+    rule: "RFC 8725 section 3.5",
+    remedy: "Treat the keys as compromised, and make new ones where there is randomness.",
+  },
+  JWKS_RSA_PRIME: {
+    severity: "broken",
+    title: "An RSA modulus is a prime number",
+    why: "Anybody can compute the private key from it: the modulus must be a product of primes.",
+    rule: "RFC 8017 section 3.1",
+    remedy: "Treat the key as compromised, and make a new one with another generator.",
+  },
+  JWKS_RSA_SMALL_PRIVATE_EXPONENT: {
+    severity: "broken",
+    title: "The private exponent of an RSA key is small",
+    why: "Wiener's method computes the private key from the public one in less than a second.",
+    rule: "RFC 8725 section 3.5",
+    remedy: "Treat the key as compromised, and make a new one with the public exponent 65537 (`AQAB`).",
+  },
+  JWKS_RSA_POLYNOMIAL: {
+    severity: "broken",
+    title: "An RSA modulus has zeros at regular distances",
+    why: "The primes were made of short random pieces, and can be found by factoring a polynomial. Its generator is broken.",
+    rule: "RFC 8725 section 3.5",
+    remedy: "Treat the key as compromised, and make a new one with another generator.",
+  },
+  JWKS_RSA_PATTERN: {
+    severity: "broken",
+    title: "An RSA modulus repeats one byte 16 times",
+    why: "Chance does not do this: the modulus is damaged, a sample, or of a broken generator.",
+    rule: "RFC 8725 section 3.5",
+    remedy: "Export the key again; if the same modulus comes out, treat the key as compromised and make a new one.",
+  },
+  JWKS_RSA_MODULUS_TWICE: {
+    severity: "risk",
+    title: "Two RSA keys have one modulus and two exponents",
+    why: "Whoever holds one of the private keys can compute the other, so two keys are one in an emergency.",
+    rule: "RFC 8725 section 3.5",
+    remedy: "Make a key of its own for each `kid`.",
+  },
+} as const satisfies Readonly<Record<string, Rule>>;

@@ -1,0 +1,54 @@
+import type { Rule } from "./rule.ts";
+
+/** Changes over time. */
+export const watch = {
+  WATCH_NODES_DISAGREE: {
+    severity: "broken",
+    title: "The set changes back to earlier versions",
+    why: "Nodes behind one address publish different sets, so a token verifies or not by chance.",
+    rule: "OpenID Connect Core 1.0 section 10.1.1",
+    remedy: "Give all nodes the same keys, and let none sign with a key that not all publish.",
+  },
+  WATCH_KID_REUSED: {
+    severity: "broken",
+    title: "A `kid` names another key than before",
+    why: "Verifiers that have the first key cached refuse every token of the second.",
+    rule: "RFC 7517 section 4.5",
+    remedy: "Never use a `kid` twice. RFC 7638 thumbprints never repeat.",
+  },
+  WATCH_KEY_WITHDRAWN: {
+    severity: "broken",
+    title: "A key was withdrawn while its tokens are valid",
+    why: "Verifiers that fetch the set now refuse tokens that have not expired.",
+    rule: "OpenID Connect Core 1.0 section 10.1.1",
+    remedy: "Keep a key published until the last token that it signed has expired.",
+  },
+  WATCH_SIGNS_UNANNOUNCED: {
+    severity: "broken",
+    title: "A key signs before caches can know it",
+    why: "Verifiers may keep the old set for max-age plus stale-while-revalidate, and those that do not refetch it fail.",
+    rule: "OpenID Connect Core 1.0 section 10.1.1",
+    remedy: "Publish a key for longer than max-age plus stale-while-revalidate before it signs.",
+  },
+  WATCH_LIFETIME_TOO_LONG: {
+    severity: "risk",
+    title: "The lifetime is longer than a rotation took",
+    why: "A cache may have missed a whole rotation: it still has the old set when the old key is withdrawn.",
+    rule: "RFC 9111 section 4.2",
+    remedy: "Shorten max-age, or take longer between publishing a key and withdrawing the one before.",
+  },
+  WATCH_ONLY_GROWS: {
+    severity: "advice",
+    title: "Keys are added and none is withdrawn",
+    why: "Some day the set is larger than verifiers accept, and old keys are trusted for ever.",
+    rule: "OpenID Connect Core 1.0 section 10.1.1",
+    remedy: "Withdraw each key when the last token that it signed has expired.",
+  },
+  WATCH_UNREACHABLE: {
+    severity: "risk",
+    title: "The set could not be fetched at times",
+    why: "Verifiers that had to fetch it then failed.",
+    rule: "RFC 9110 section 15.6.4",
+    remedy: "Find out which node or proxy fails; a cache in front hides short outages.",
+  },
+} as const satisfies Readonly<Record<string, Rule>>;

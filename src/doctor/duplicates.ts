@@ -1,0 +1,43 @@
+const maxFound = 100;
+
+/**
+ * The names of members that an object of this JSON text has twice, each as often as it is too many. The text is valid JSON.
+ *
+ * @see RFC 8259 section 4
+ */
+export function duplicateMembers(text: string): string[] {
+  const found: string[] = [];
+  // The names of each open object; `undefined` for an open array.
+  const open: (Set<string> | undefined)[] = [];
+  for (let at = 0; at < text.length && found.length < maxFound; at += 1) {
+    const character = text[at];
+    if (character === "{") open.push(new Set());
+    else if (character === "[") open.push(undefined);
+    else if (character === "}" || character === "]") open.pop();
+    else if (character === '"') {
+      const end = endOfString(text, at);
+      const names = open.at(-1);
+      if (names !== undefined && isName(text, end)) {
+        const name = JSON.parse(text.slice(at, end)) as string;
+        if (names.has(name)) found.push(name);
+        names.add(name);
+      }
+      at = end - 1;
+    }
+  }
+  return found;
+}
+
+/** The place after the closing quote. */
+function endOfString(text: string, begin: number): number {
+  let at = begin + 1;
+  while (at < text.length && text[at] !== '"') at += text[at] === "\\" ? 2 : 1;
+  return at + 1;
+}
+
+/** Whether a colon comes next, after blanks. */
+function isName(text: string, from: number): boolean {
+  let at = from;
+  while (/\s/.test(text[at] ?? "")) at += 1;
+  return text[at] === ":";
+}

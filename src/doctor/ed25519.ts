@@ -1,0 +1,27 @@
+import { powerOf } from "./integers.ts";
+
+// The curve of RFC 8032 section 5.1: -x² + y² = 1 + d·x²·y², over the field of p = 2^255 - 19.
+
+const p = 2n ** 255n - 19n;
+const d = 37095705934669439343138083508754565189542113879843219016388785533085940283555n;
+
+/** What is wrong with the encoding of a point; `undefined` where nothing is. */
+export function pointProblem(encoded: Uint8Array): "off-curve" | "small-order" | undefined {
+  const bits = encoded.toReversed().reduce((value, byte) => (value << 8n) | BigInt(byte), 0n);
+  const y = bits & (2n ** 255n - 1n);
+  // A verifier may reduce an encoding that is not canonical.
+  if (isSmallOrder(y % p)) return "small-order";
+  if (y >= p) return "off-curve";
+  const yy = (y * y) % p;
+  // x² = (y² - 1) / (d·y² + 1) has a root if u·v is a square, or zero, for it is u/v times a square.
+  const uv = ((yy - 1n + p) * (d * yy + 1n)) % p;
+  return uv === 0n || powerOf(uv, (p - 1n) / 2n, p) === 1n ? undefined : "off-curve";
+}
+
+/** Whether the points with this y have an order of 1, 2, 4 or 8: their double has y = ±1, or x = 0 or y = 0 already. */
+function isSmallOrder(y: bigint): boolean {
+  const yy = (y * y) % p;
+  if (yy === 1n || yy === 0n) return true;
+  // The points of order 8 double to those of order 4, which have y = 0: y² = -x², so d·y⁴ + 2·y² - 1 = 0.
+  return (d * yy * yy + 2n * yy - 1n) % p === 0n;
+}

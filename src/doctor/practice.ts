@@ -1,0 +1,93 @@
+import { isForSignatures } from "./algorithms.ts";
+import { lifetimeOf } from "./cache-control.ts";
+import { isObject, readJson } from "./document.ts";
+import { field, setResponse } from "./exchange.ts";
+import { counted, shown } from "./format.ts";
+import type { Observations, SeenToken } from "./observations.ts";
+import { type State, sequence } from "./sequence.ts";
+
+/** What the looks and tokens say about how the issuer rotates its keys, in sentences. May quote the issuer: escape it before you print it. */
+export async function practice(observations: Observations): Promise<readonly string[]> {
+  const states = (await sequence(observations)).filter(({ keys }) => keys !== undefined);
+  const set = setResponse(observations);
+  // A file says nothing of an issuer.
+  if (set?.status === undefined || states.length === 0) return [];
+  const { tokens = [], looks = [] } = observations;
+  return [
+    ...signingKeys(set.body),
+    lifetime(lifetimeOf(set), field(set, "cache-control")),
+    ...servers(states),
+    ...(looks.length === 0 ? [] : [movement(states)]),
+    ...signers(states, tokens),
+  ];
+}
+
+function signingKeys(body: Uint8Array | undefined): string[] {
+  const { value } = readJson(body ?? new Uint8Array(), "");
+  const keys = isObject(value) && Array.isArray(value["keys"]) ? (value["keys"] as unknown[]) : [];
+  const count = keys.filter((key) => isObject(key) && isForSignatures(key)).length;
+  if (count === 0) return [];
+  if (count === 1) return ["One signing key is published, so no next key is announced."];
+  return [`${counted(count, "signing key")} are published: one signs, others are announced or retiring.`];
+}
+
+function lifetime({ noStore, servedSeconds }: ReturnType<typeof lifetimeOf>, control: string | undefined): string {
+  if (noStore) return "Caches may not keep the set, so a new key may sign as soon as every server publishes it.";
+  if (servedSeconds === undefined) return "No lifetime is stated: each verifier keeps the set for as long as it likes.";
+  const by = control === undefined ? "Expires" : shown(control);
+  return `Caches may keep the set for ${duration(servedSeconds)} (${by}): a new key has to be published for longer than that before it signs, and a withdrawn key is trusted for as long.`;
+}
+
+/** Whether answers of one moment agree. */
+function servers(states: readonly State[]): string[] {
+  const first = states.filter(({ at }) => at === states[0]?.at);
+  const different = new Set(first.map(({ identity }) => identity)).size;
+  if (first.length < 2) return [];
+  return different === 1
+    ? [`${counted(first.length, "answer")} of one look had the same keys.`]
+    : [`${counted(first.length, "answer")} of one look had ${different} different sets of keys: servers disagree.`];
+}
+
+function movement(states: readonly State[]): string {
+  let [added, withdrawn] = [0, 0];
+  for (const [index, { keys = new Map() }] of states.entries()) {
+    const before = states[index - 1]?.keys;
+    if (before === undefined) continue;
+    added += [...keys.keys()].filter((kid) => !before.has(kid)).length;
+    withdrawn += [...before.keys()].filter((kid) => !keys.has(kid)).length;
+  }
+  const seconds = ((states.at(-1)?.at ?? 0) - (states[0]?.at ?? 0)) / 1000;
+  return `In ${duration(seconds)}, ${counted(added, "key")} came and ${counted(withdrawn, "key")} went.`;
+}
+
+/** Since when the keys of tokens are published, and whether they still are. */
+function signers(states: readonly State[], tokens: readonly SeenToken[]): string[] {
+  const byKid = Map.groupBy(tokens, ({ kid }) => kid);
+  const [first, last] = [states[0] as State, states.at(-1) as State];
+  return [...byKid].flatMap(([kid, own]) => {
+    const appeared = states.find(({ keys }) => keys?.has(kid) === true);
+    if (appeared === undefined) {
+      return [`kid ${shown(kid)} signs and is not published: its key was withdrawn too early, or is not announced.`];
+    }
+    const lines: string[] = [];
+    if (appeared.at > first.at) {
+      const begins = Math.min(...own.map(({ at, issuedAt = at }) => issuedAt));
+      const seconds = (begins - appeared.at) / 1000;
+      const when = seconds < 0 ? "before it was published" : `${duration(seconds)} after it was published`;
+      lines.push(`kid ${shown(kid)} began to sign ${when}.`);
+    }
+    if (last.keys?.has(kid) === true) return lines;
+    const gone = states[states.findLastIndex(({ keys }) => keys?.has(kid) === true) + 1] as State;
+    const left = (Math.max(...own.map(({ expiresAt = 0 }) => expiresAt)) - gone.at) / 1000;
+    const end = left > 0 ? `while a token was valid for ${duration(left)} more` : "after its tokens had expired";
+    return [...lines, `kid ${shown(kid)} was withdrawn ${end}.`];
+  });
+}
+
+/** `90 s`, `2 hours`, `14 days`: the largest unit that is exact, or days. */
+function duration(seconds: number): string {
+  const whole = Math.round(seconds);
+  if (whole >= 172_800) return counted(Math.round(whole / 86_400), "day");
+  if (whole >= 3600 && whole % 3600 === 0) return counted(whole / 3600, "hour");
+  return `${whole.toLocaleString("en")} s`;
+}

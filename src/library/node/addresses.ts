@@ -1,0 +1,49 @@
+import { isIP } from "node:net";
+import ipaddr from "ipaddr.js";
+
+/** The rest of IPv6 is special or not assigned. @see RFC 4291 section 2.4; https://www.iana.org/assignments/ipv6-address-space */
+const globalUnicast = ipaddr.IPv6.parseCIDR("2000::/3");
+
+/**
+ * What cloud platforms answer in the networks of their customers, beside link-local addresses: the metadata of machines, which may hold
+ * credentials, and what else belongs to the platform.
+ */
+const ofPlatforms = [
+  // Azure: https://learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16
+  "168.63.129.16/32",
+  // Alibaba Cloud: https://www.alibabacloud.com/help/en/ecs/user-guide/view-instance-metadata
+  "100.100.100.200/32",
+  // AWS, EC2 and EKS: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instancedata-data-retrieval.html
+  "fd00:ec2::/32",
+  // Google Cloud: https://cloud.google.com/compute/docs/metadata/querying-metadata
+  "fd20:ce::254/128",
+  // Oracle Cloud: https://docs.oracle.com/iaas/Content/Compute/Tasks/gettingmetadata.htm
+  "fd00:c1::a9fe:a9fe/128",
+  "192.0.0.192/32",
+  // Scaleway: https://www.scaleway.com/en/docs/instances/how-to/use-cloud-init
+  "fd00:42::42/128",
+].map((cidr) => ipaddr.parseCIDR(cidr));
+
+/**
+ * Whether an address is public: not private, loopback, link-local (cloud metadata services), of a cloud platform itself, unique local,
+ * multicast or reserved, and not an IPv6 form of such an IPv4 address.
+ */
+export function isPublicAddress(address: string): boolean {
+  // The library would accept 010.0.0.1 (as 8.0.0.1) and 1.2.3.
+  if (isIP(address) === 0) return false;
+  const parsed = ipaddr.process(address);
+  if (parsed.range() !== "unicast" || isOfPlatform(parsed)) return false;
+  // The library calls ::127.0.0.1 and unassigned ranges of IPv6 "unicast" too.
+  return parsed instanceof ipaddr.IPv4 || parsed.match(globalUnicast);
+}
+
+/** Whether an address is of this machine or a private network, and none at which a cloud platform answers. */
+export function isOwnNetworkAddress(address: string): boolean {
+  if (isIP(address) === 0) return false;
+  const parsed = ipaddr.process(address);
+  return ["loopback", "private", "uniqueLocal", "carrierGradeNat"].includes(parsed.range()) && !isOfPlatform(parsed);
+}
+
+function isOfPlatform(address: ipaddr.IPv4 | ipaddr.IPv6): boolean {
+  return ofPlatforms.some(([network, bits]) => address.kind() === network.kind() && address.match(network, bits));
+}

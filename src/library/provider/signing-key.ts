@@ -1,0 +1,44 @@
+import type { Clock } from "../../base/clock.ts";
+import type { Jwk } from "../../keys/keyset/keyset.ts";
+import type { ActiveKey } from "../token/sign.ts";
+import { type SignInputOptions, signInput } from "../token/signing-input.ts";
+
+/** One key, as a library signs with it that writes the header of a token itself. */
+export interface SigningKey {
+  readonly kid: string;
+  readonly alg: "ES256";
+  /** As it is published. */
+  readonly publicJwk: Jwk;
+  /**
+   * Signs the signing input of a JWT: header and payload in base64url, and a dot between them. The header must name this key and `ES256`,
+   * and the claims must be ones that `provider.sign` would sign. Gives 64 bytes: r, then s. The signer is guarded, and the signature
+   * counted, as by `provider.sign`.
+   *
+   * @throws TokenError `ERR_CLAIMS_INVALID`
+   * @throws SignerError `ERR_SIGNER_FENCED` where this process may not sign with this key now, and those of `provider.sign`
+   * @see RFC 7515 section 5.1
+   */
+  sign(this: void, input: Uint8Array, options: SignInputOptions): Promise<Uint8Array>;
+}
+
+interface Options {
+  readonly active: ActiveKey;
+  readonly publicJwk: Jwk;
+  readonly issuer: string;
+  /** @throws SignerError `ERR_SIGNER_FENCED` */
+  readonly checkMaySign: (kid: string) => void;
+  readonly clock: Clock;
+}
+
+export function signingKey({ active, publicJwk, issuer, checkMaySign, clock }: Options): SigningKey {
+  const { kid } = active;
+  return Object.freeze({
+    kid,
+    alg: "ES256",
+    publicJwk,
+    async sign(input, options) {
+      checkMaySign(kid);
+      return signInput(active, issuer, input, options, clock.now());
+    },
+  } satisfies SigningKey);
+}

@@ -1,0 +1,61 @@
+import { TokenError } from "../../base/errors.ts";
+
+/** Seconds by which `iat` may lie ahead: more is refused by verifiers. @see FAPI 2.0 Security Profile section 5.3.2.1 */
+const maxAheadSeconds = 60;
+
+/** What bounds the times of a token. */
+interface Bounds {
+  /** Not given where the claims have `exp`. */
+  readonly lifetimeSeconds: number | undefined;
+  /** `Infinity` for no limit. */
+  readonly maxLifetimeSeconds: number;
+  readonly nowMs: number;
+}
+
+/**
+ * The times of a token: what its claims have already, if it is within the bounds, and the rest from the clock. The key of the token is
+ * published until `exp` for as long as `exp` is at most `maxLifetimeSeconds` ahead.
+ *
+ * @throws TokenError `ERR_CLAIMS_INVALID`
+ * @see RFC 7519 sections 4.1.4 to 4.1.6
+ */
+export function timesOf(
+  claims: Readonly<Record<string, unknown>>,
+  { lifetimeSeconds, maxLifetimeSeconds, nowMs }: Bounds,
+): { readonly iat: number; readonly exp: number } {
+  const now = Math.floor(nowMs / 1000);
+  const given = (name: string): number | undefined => {
+    const value = claims[name];
+    if (value === undefined || Number.isFinite(value)) return value as number | undefined;
+    throw invalid(`claim "${name}" must be a number of seconds since 1970`);
+  };
+  const [ownExp, iat = now, nbf] = [given("exp"), given("iat"), given("nbf")];
+  if (ownExp !== undefined && lifetimeSeconds !== undefined)
+    throw invalid('give either claim "exp" or lifetimeSeconds, not both');
+  const exp = ownExp ?? now + checkLifetime(lifetimeSeconds, maxLifetimeSeconds);
+  if (exp <= now) throw invalid(`claim "exp" is ${now - exp} seconds ago: no verifier would take the token`);
+  if (exp - now > maxLifetimeSeconds)
+    throw invalid(`claim "exp" is ${exp - now} seconds ahead${tooLong(maxLifetimeSeconds)}`);
+  if (iat - now > maxAheadSeconds)
+    throw invalid(`claim "iat" is ${iat - now} seconds ahead, and verifiers take at most ${maxAheadSeconds}`);
+  for (const [name, value] of Object.entries({ iat, nbf })) {
+    if (value !== undefined && value >= exp) throw invalid(`claim "${name}" is not before "exp"`);
+  }
+  return { iat, exp };
+}
+
+/** @throws TokenError `ERR_CLAIMS_INVALID` */
+export function checkLifetime(lifetimeSeconds: number | undefined, maxLifetimeSeconds: number): number {
+  if (!Number.isSafeInteger(lifetimeSeconds) || (lifetimeSeconds as number) <= 0)
+    throw invalid("lifetimeSeconds must be a whole number of seconds above 0");
+  if ((lifetimeSeconds as number) > maxLifetimeSeconds)
+    throw invalid(`lifetimeSeconds is ${lifetimeSeconds}${tooLong(maxLifetimeSeconds)}`);
+  return lifetimeSeconds as number;
+}
+
+const tooLong = (maxLifetimeSeconds: number): string =>
+  `, and maxTokenLifetimeSeconds ${maxLifetimeSeconds}: the key may be removed before such a token expires`;
+
+function invalid(message: string): TokenError {
+  return new TokenError("ERR_CLAIMS_INVALID", message);
+}

@@ -1,0 +1,75 @@
+import { StoreError } from "../../base/errors.ts";
+
+/** Whose keys a store holds. */
+export interface Owner {
+  /** Issuer identifier. Where none was chosen: the URL on this machine under which the keys were last served. */
+  readonly issuer: string;
+  /** Whether somebody has set it. */
+  readonly isChosen: boolean;
+}
+
+/**
+ * Whose keys those of a store are to be from now on, given whose they are; `undefined` for a store without keys.
+ *
+ * @throws StoreError `ERR_STORE_ISSUER`: those of another issuer
+ */
+export type IssuerCheck = (found: Owner | undefined) => Owner;
+
+/** To which private keys are bound while no issuer is chosen: what stands in for one changes with host and port. */
+const noIssuer = "http://localhost";
+
+/** To which issuer private keys are bound. */
+export function bindingOf({ issuer, isChosen }: Owner): string {
+  return isChosen ? issuer : noIssuer;
+}
+
+/** Whose private keys those are that are bound to this. Where they are served is not in it. */
+export function ownerOfBinding(issuer: string, wanted: Owner): Owner {
+  if (issuer !== noIssuer) return { issuer, isChosen: true };
+  return wanted.isChosen ? { issuer, isChosen: false } : wanted;
+}
+
+/** Of who serves the keys: a store for which no issuer was chosen takes the one that is. */
+export function servedBy(wanted: Owner): IssuerCheck {
+  return (found = wanted) => {
+    if (!wanted.isChosen && found.isChosen) throw other(found, `no issuer is set; ${command(found.issuer)} goes on`);
+    if (!wanted.isChosen) return found;
+    if (!found.isChosen || found.issuer === wanted.issuer) return wanted;
+    throw other(found, ofAnother(found, wanted));
+  };
+}
+
+/** Of a command: without an issuer of its own it acts for that of the store. */
+export function commandedBy(wanted: Owner): IssuerCheck {
+  return (found = wanted) => {
+    if (!wanted.isChosen || found.issuer === wanted.issuer) return found;
+    throw other(found, found.isChosen ? ofAnother(found, wanted) : notTaken(wanted));
+  };
+}
+
+/** Of the command that lets a store take another issuer, if one is set. */
+export function takenBy(wanted: Owner): IssuerCheck {
+  return wanted.isChosen ? servedBy(wanted) : commandedBy(wanted);
+}
+
+/** A store that is not authenticated takes no issuer by itself. */
+export function checkTaking(found: Owner | undefined, owner: Owner): void {
+  if (found !== undefined && !found.isChosen && owner.isChosen) throw other(found, notTaken(owner, "unsealed"));
+}
+
+const ofAnother = (found: Owner, wanted: Owner): string =>
+  `this is issuer ${JSON.stringify(wanted.issuer)}; go on with --issuer ${found.issuer}, or use another store, such as --data FOLDER`;
+
+const notTaken = ({ issuer }: Owner, state: "sealed" | "unsealed" = "sealed"): string => {
+  const serve = state === "sealed" ? `${command(issuer)}, or ` : "";
+  return `this is issuer ${JSON.stringify(issuer)}; go on without --issuer, or let the store take it: ${serve}jwksd keys rewrap --issuer ${issuer}`;
+};
+
+const command = (issuer: string): string => `jwksd serve --issuer ${issuer}`;
+
+function other({ issuer, isChosen }: Owner, rule: string): StoreError {
+  const whose = isChosen
+    ? `are those of issuer ${JSON.stringify(issuer)}`
+    : `are those of no issuer yet (last served as ${JSON.stringify(issuer)})`;
+  return new StoreError("ERR_STORE_ISSUER", `the keys of the store ${whose}, and ${rule}`);
+}

@@ -1,0 +1,24 @@
+import type { JWK } from "jose";
+import { KeyMaterialError } from "../../base/errors.ts";
+import { keyIdentity, publicMembers } from "../../keys/jwk/public.ts";
+import { jweOf } from "../rules/records.ts";
+import type { KeyRecord } from "../store/store.ts";
+import type { Wrapping } from "./wrapping.ts";
+
+/**
+ * The private half of a live record, which is that of its public one.
+ *
+ * @throws StoreError `ERR_WRAPPING_KEY_MISSING`, `ERR_WRAPPED_KEY`
+ * @throws KeyMaterialError `ERR_KEY_MISMATCH`
+ */
+export async function privateJwkOf(record: KeyRecord, wrapping: Pick<Wrapping, "unwrap">): Promise<JWK> {
+  const { kid, publicJwk } = record;
+  const privateJwk = await wrapping.unwrap(kid, jweOf(record) ?? "");
+  // It was checked against its own public members before it was wrapped.
+  const name = `kid ${JSON.stringify(kid)}`;
+  if (keyIdentity(publicMembers({ ...privateJwk }, name)) !== keyIdentity(publicJwk)) throw mismatch(name);
+  return privateJwk;
+}
+
+export const mismatch = (name: string): KeyMaterialError =>
+  new KeyMaterialError("ERR_KEY_MISMATCH", `${name}: its private half belongs to another public key`);

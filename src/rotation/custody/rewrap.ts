@@ -1,0 +1,31 @@
+import type { KeyRecord } from "../store/store.ts";
+import { type Change, replace } from "../rules/advance.ts";
+import { liveRecords, jweOf } from "../rules/records.ts";
+import type { Custody } from "./custody.ts";
+import { privateJwkOf } from "./private-half.ts";
+
+/**
+ * Moves all private keys under the first wrapping key and to the chosen issuer, and has the whole sealed where it is not. Compares
+ * both halves of every key.
+ *
+ * @throws StoreError `ERR_WRAPPING_KEY_MISSING`, `ERR_WRAPPED_KEY`
+ * @throws KeyMaterialError `ERR_KEY_MISMATCH`
+ */
+export async function rewrap(
+  records: readonly KeyRecord[],
+  custody: Pick<Custody, "wrap" | "unwrap" | "isCurrent" | "isSealCurrent">,
+  now: number,
+  reason: string,
+): Promise<Change> {
+  let change: Change = { records, events: [] };
+  for (const record of liveRecords(records)) {
+    const { kid } = record;
+    const wrapped = jweOf(record);
+    const privateJwk = wrapped === undefined ? undefined : await privateJwkOf(record, custody);
+    if (wrapped !== undefined && privateJwk !== undefined && !custody.isCurrent(wrapped)) {
+      const privateHalf = { jwe: await custody.wrap(kid, privateJwk) };
+      change = replace(change, { ...record, privateHalf }, now, "rewrapped", reason);
+    } else if (!custody.isSealCurrent) change = replace(change, record, now, "sealed", reason);
+  }
+  return change;
+}

@@ -1,0 +1,54 @@
+import { jsonOf } from "../../../base/json.ts";
+import type { Fault } from "../faults.ts";
+import { shellWord } from "../remedies.ts";
+import { type Html, html, lines } from "./html.ts";
+import { copyable } from "./words.ts";
+
+/** What the JWK Set is answered with, as the service itself gets it. */
+export type ServedSet =
+  | {
+      /** "200 OK" */
+      readonly status: string;
+      readonly headers: readonly (readonly [name: string, value: string])[];
+      readonly body: string;
+    }
+  | { readonly failure: string };
+
+/** What is wrong with an answer: relying parties would get it, too. */
+export function faultOfServed(answer: ServedSet, url: string): Fault | undefined {
+  const what = "failure" in answer ? `does not answer: ${answer.failure}` : `answers ${answer.status}`;
+  if (!("failure" in answer) && answer.status.startsWith("200 ")) return undefined;
+  return {
+    severity: "error",
+    code: "JWKS_UNANSWERED",
+    text: `Asked by this process, the JWK Set ${what}.`,
+    remedy: "Look at the log, and restart the service if this lasts. This command asks as relying parties do:",
+    command: `curl -i ${shellWord(url)}`,
+  };
+}
+
+export function servedPart(answer: ServedSet, url: string): Html {
+  if ("failure" in answer) return html`<p><code>${url}</code> does not answer: ${answer.failure}.</p>`;
+  const etag = answer.headers.find(([name]) => name.toLowerCase() === "etag")?.[1] ?? "none";
+  // It says when this page asked.
+  const headers = answer.headers.filter(([name]) => name.toLowerCase() !== "date");
+  const head = [answer.status, ...headers.map(([name, value]) => `${name}: ${value}`)].join("\n");
+  return html`<dl class="facts">
+      <div>
+        <dt>Address</dt>
+        <dd><code>${url}</code></dd>
+      </div>
+      <div>
+        <dt>ETag</dt>
+        <dd><code>${etag}</code></dd>
+      </div>
+    </dl>
+    ${copyable("answer-head", "Head of the answer", lines(head))}
+    ${copyable("answer-body", "Document", lines(indented(answer.body)))}`;
+}
+
+/** Easier to read. The ETag is of the bytes without these blanks. */
+function indented(body: string): string {
+  const value = jsonOf(body);
+  return value === undefined ? body : JSON.stringify(value, undefined, 2);
+}

@@ -1,0 +1,45 @@
+import type { Changed } from "./changed.ts";
+import { type DocumentSet, baseOf } from "./documents.ts";
+import { readBack } from "./read-back.ts";
+import type { Target } from "./target.ts";
+
+/** What a write came to. */
+export interface Published {
+  readonly documentSet: DocumentSet;
+  /** What was written; nothing where it was there already. */
+  readonly written: readonly string[];
+}
+
+export interface CopyOptions {
+  readonly target: Target;
+  /** The URL under which the documents can be read from outside. */
+  readonly verifyUrl: string;
+  /** Clears the caches in front of the target, after something was written. */
+  readonly purge: () => Promise<void>;
+  readonly onPublished: (published: Published) => void;
+  /** Aborts the reads. */
+  readonly signal: AbortSignal;
+}
+
+/** Makes a function that writes documents to a target, and reads it back from outside. One call at a time. */
+export function createCopyWriter({ target, verifyUrl, purge, onPublished, signal }: CopyOptions) {
+  let written: string[] = [];
+  let isPurged = true;
+  /**
+   * Resolves when whoever reads from outside, past caches, finds these documents. What has been done stays done if it fails, so trying
+   * again goes on from there.
+   *
+   * @param replaced see `Target.put`
+   * @throws ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`, `ERR_PURGE`, `ERR_NOT_SERVED`
+   */
+  return async (documentSet: DocumentSet, replaced?: readonly Changed[]): Promise<void> => {
+    const paths = await target.put(documentSet, replaced);
+    if (paths.length > 0) isPurged = false;
+    written = [...new Set([...written, ...paths])];
+    if (!isPurged) await purge();
+    isPurged = true;
+    await readBack(baseOf(verifyUrl), documentSet.documents, signal);
+    onPublished({ documentSet, written });
+    written = [];
+  };
+}

@@ -1,0 +1,75 @@
+import { type Metric, counter, createTally, sumMetrics } from "../../base/metrics.ts";
+import { type OpenSite, providerAt } from "../copies/documents.ts";
+import type { Overload } from "../listen/connections.ts";
+import { processMetrics } from "../admin/exposition.ts";
+import type { Handler } from "../listen/gate.ts";
+import { startHttpServer } from "../listen/http-server.ts";
+import { issuerOf } from "../config/issuer.ts";
+import { type PublicKeys, toKeysets } from "./public-keys.ts";
+
+/** Options of the public endpoint. The default of the issuer is `http://HOST:PORT`, which only this machine can use. */
+export interface PublicEndpointOptions extends OpenSite {
+  readonly host: string;
+  /** 0 takes a free port. */
+  readonly port: number;
+  readonly rotationMode: boolean;
+  /** See `startHttpServer`. */
+  readonly maxConnections?: number | undefined;
+}
+
+/** The public endpoint, in this process or in several. */
+export interface PublicEndpoint {
+  readonly port: number;
+  readonly jwksUri: string;
+  update(this: void, keys: PublicKeys): Promise<void>;
+  /** What it has answered since it was started. */
+  metrics(this: void): Promise<readonly Metric[]>;
+  /** What prom-client tells of the processes. @throws ConfigError `ERR_PACKAGE_MISSING` */
+  processMetrics(this: void): Promise<readonly Metric[]>;
+  stop(this: void): Promise<void>;
+}
+
+/** Serves the public endpoint in this process. */
+export async function startPublicEndpoint(
+  options: PublicEndpointOptions,
+  keys: PublicKeys,
+  onOverload: (overload: Overload) => void,
+  { reusePort = false } = {},
+): Promise<PublicEndpoint> {
+  let { isRotating } = keys;
+  const make = (port: number) => {
+    const site = { ...options, issuer: issuerOf(options, port) };
+    return providerAt(site, toKeysets(keys), () => isRotating || options.rotationMode);
+  };
+  // Made before listening as well, to find bad options before a connection is accepted.
+  let provider = await make(options.port);
+  const handler = async (port: number): Promise<Handler> => {
+    if (port !== options.port) provider = await make(port);
+    const { node } = provider;
+    // Without a body, which `node` would take for the next handler of a framework.
+    return (request, response) => node(request, response);
+  };
+  const address = { host: options.host, port: options.port, reusePort };
+  const refusals = createTally();
+  const server = await startHttpServer(address, handler, {
+    maxConnections: options.maxConnections,
+    onOverload,
+    onRefusal: (status) => refusals.add(String(status)),
+  });
+  return {
+    port: server.port,
+    jwksUri: provider.jwksUri,
+    async update(next) {
+      // The short cache begins before the new document is out, and ends after it.
+      isRotating ||= next.isRotating;
+      await provider.update(toKeysets(next));
+      isRotating = next.isRotating;
+    },
+    async metrics() {
+      const values = refusals.values("code", { document: "none" });
+      return sumMetrics([provider.metrics(), [counter(["jwksd_responses_total", ""], values)]]);
+    },
+    processMetrics,
+    stop: server.stop,
+  };
+}

@@ -1,0 +1,16 @@
+import { checkMetadata } from "../../library/provider/discovery.ts";
+import type { OpenSite } from "../copies/documents.ts";
+import { readJsonObject } from "../config/json-file.ts";
+import type { Settings } from "../config/setting-definitions.ts";
+
+/**
+ * What a configuration publishes, and how; it has no secrets.
+ *
+ * @throws ConfigError `ERR_CONFIG_FORMAT`, `ERR_METADATA_RESERVED` for the metadata file
+ */
+export async function readSite(settings: Settings): Promise<OpenSite> {
+  const { issuer, mountPrefix, jwksPath, noCors, noDiscovery, metadata: file } = settings;
+  const metadata = file === undefined ? undefined : await readJsonObject(file, "the metadata file");
+  if (metadata !== undefined) checkMetadata(metadata, `the metadata file ${file}`);
+  return { issuer, mountPrefix, jwksPath, cors: !noCors, discovery: !noDiscovery, metadata };
+}

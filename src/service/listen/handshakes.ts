@@ -1,0 +1,30 @@
+import type { Socket } from "node:net";
+import type { Server } from "node:tls";
+
+/**
+ * Limits the handshakes under way. One too many ends the oldest: a peer that means it needs milliseconds, and one that says nothing has waited
+ * for longest.
+ */
+export function boundHandshakes(server: Server, most: number): void {
+  // The oldest first. In Node a connection has another socket after its handshake, so connections go by the addresses of their peers.
+  const underWay = new Map<string, Socket>();
+  server.on("connection", (socket: Socket) => {
+    const peer = peerOf(socket);
+    underWay.set(peer, socket);
+    socket.once("close", () => {
+      // The peer may have a new connection from the same port.
+      if (underWay.get(peer) === socket) underWay.delete(peer);
+    });
+    if (underWay.size <= most) return;
+    for (const [oldest, leaving] of underWay) {
+      underWay.delete(oldest);
+      leaving.destroy();
+      return;
+    }
+  });
+  server.on("secureConnection", (socket) => underWay.delete(peerOf(socket)));
+  // A handshake that fails, or takes too long.
+  server.on("tlsClientError", (_error, socket) => socket.destroy());
+}
+
+const peerOf = ({ remoteAddress, remotePort }: Socket): string => `${remoteAddress} ${remotePort}`;

@@ -1,0 +1,189 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import type { Client } from "../../src/index.ts";
+import { createRemoteKeySet } from "../../src/library/relying-party/index.ts";
+import { ecKey, withoutPrivate } from "../support/keys.ts";
+import {
+  type Script,
+  entry,
+  jwkSetReply,
+  reply,
+  scriptedOrigin,
+  served,
+  servedSet,
+  simulatedClock,
+  unreachable,
+} from "../support/simulated.ts";
+import { compact, noSignature, signature, verdict } from "../token/compact.ts";
+import { clientId, issuer, verifier } from "./client.ts";
+
+// What a client hosts has bounds of its own; the set of a provider keeps those of RFC 9111.
+
+const jwksUri = "https://client.example/jwks";
+
+function setup(script: Script) {
+  const clock = simulatedClock();
+  const origin = scriptedOrigin(clock, script);
+  const { clientAssertion } = verifier({ clock, fetch: origin.fetch });
+  const keys = createRemoteKeySet({ jwksUri, clock, fetch: origin.fetch });
+  let jti = 0;
+  const check = (kid: string, client: Client = { clientId, jwksUri }): Promise<string> => {
+    const exp = clock.now() / 1000 + 300;
+    const claims = { iss: clientId, sub: clientId, aud: issuer, exp, jti: String((jti += 1)) };
+    return verdict(clientAssertion(compact({ alg: "ES256", kid }, claims, signature("ES256", ecKey(kid))), client));
+  };
+  const checkMadeUp = (): Promise<string> =>
+    verdict(
+      clientAssertion(compact({ alg: "ES256", kid: `made-up ${(jti += 1)}` }, {}, noSignature), { clientId, jwksUri }),
+    );
+  /** The same set, as a relying party has that of its provider. */
+  const find = (kid: string): Promise<string> => verdict(keys({ alg: "ES256", kid }));
+  return { clock, origin, check, checkMadeUp, find };
+}
+
+const unusable = (count: number): object[] =>
+  Array.from({ length: count }, (_, index) => ({ kty: "OKP", kid: `x${index}` }));
+
+describe("at most 64 keys, and those that cannot be used count (RFC 7517 section 5)", () => {
+  for (const [others, byUrl, byValue] of [
+    [63, "accepted", "accepted"],
+    [64, "ERR_FETCH_BODY", "ERR_KEY_FORMAT"],
+  ] as const) {
+    test(`${others} and a good one`, async () => {
+      const keys = [...unusable(others), entry("a")];
+      const { check, find } = setup(servedSet(keys));
+      assert.equal(await check("a"), byUrl);
+      assert.equal(await check("a", { clientId, jwks: { keys } }), byValue);
+      assert.equal(await find("a"), "accepted", "the set of a provider");
+    });
+  }
+});
+
+describe("the media type is one of JSON (RFC 7517 section 8.5, RFC 8259 section 11)", () => {
+  const body = JSON.stringify({ keys: [entry("a")] });
+  const rows: [contentType: string | undefined, expect: string][] = [
+    ["application/jwk-set+json", "accepted"],
+    ["application/json", "accepted"],
+    ["Application/JSON ; charset=utf-8", "accepted"],
+    ["text/html", "ERR_FETCH_BODY"],
+    ["text/plain", "ERR_FETCH_BODY"],
+    ["application/octet-stream", "ERR_FETCH_BODY"],
+    ["application/jsonp", "ERR_FETCH_BODY"],
+    ["text/html, application/json", "ERR_FETCH_BODY"],
+    [undefined, "ERR_FETCH_BODY"],
+  ];
+  for (const [contentType, expect] of rows) {
+    test(`${contentType ?? "none"}: ${expect}`, async () => {
+      const headers = contentType === undefined ? undefined : { "Content-Type": contentType };
+      // A text would get a media type by itself.
+      const { check } = setup(reply(200, new TextEncoder().encode(body), headers));
+      assert.equal(await check("a"), expect);
+    });
+  }
+
+  test("a 304 needs none, because it has no body", async () => {
+    const { clock, origin, check } = setup(served(["a"], { ETag: '"1"' }));
+    assert.equal(await check("a"), "accepted");
+    await clock.advance(300_000);
+    origin.script = () => new Response(null, { status: 304, headers: { ETag: '"1"' } });
+    assert.equal(await check("a"), "accepted");
+    assert.equal(origin.requests.length, 2);
+  });
+
+  test("the set of a provider may have any", async () => {
+    assert.equal(await setup(reply(200, body, { "Content-Type": "text/plain" })).find("a"), "accepted");
+  });
+});
+
+describe("a client cannot make the provider trust a key for more than 300 s without a look", () => {
+  for (const cacheControl of [
+    "max-age=31536000",
+    "public, max-age=3600, stale-while-revalidate=86400",
+    "max-age=300, stale-while-revalidate=86400, immutable",
+  ]) {
+    test(`RFC 9111 section 5.2.2.1, RFC 5861 section 3: ${cacheControl}`, async () => {
+      const { clock, origin, check, find } = setup(served(["stolen"], { "Cache-Control": cacheControl }));
+      assert.equal(await check("stolen"), "accepted");
+      assert.equal(await find("stolen"), "accepted");
+      origin.script = served(["next"]);
+      clock.setBy(239_999);
+      assert.equal(await check("stolen"), "accepted");
+      assert.equal(origin.requests.length, 2);
+      clock.setBy(60_001);
+      assert.equal(await check("stolen"), "ERR_TOKEN_KID_UNKNOWN");
+      assert.equal(await find("stolen"), "accepted", "a provider says for how long its set is fresh");
+    });
+  }
+
+  test("it may shorten that time, to 20 s", async () => {
+    const { clock, origin, check } = setup(served(["stolen"], { "Cache-Control": "no-cache" }));
+    assert.equal(await check("stolen"), "accepted");
+    origin.script = served(["next"]);
+    clock.setBy(19_000);
+    assert.equal(await check("stolen"), "accepted");
+    clock.setBy(1_000);
+    assert.equal(await check("stolen"), "ERR_TOKEN_KID_UNKNOWN");
+  });
+
+  test("an outage of its server may add an hour, and does not where it says must-revalidate", async () => {
+    for (const [cacheControl, expect] of [
+      ["max-age=300", "accepted"],
+      ["max-age=300, must-revalidate", "ERR_FETCH_FAILED"],
+    ] as const) {
+      const { clock, origin, check } = setup(served(["a"], { "Cache-Control": cacheControl }));
+      assert.equal(await check("a"), "accepted");
+      origin.script = unreachable;
+      clock.setBy(300_000);
+      assert.equal(await check("a"), expect);
+      clock.setBy(3_600_000);
+      assert.equal(await check("a"), "ERR_FETCH_FAILED");
+    }
+  });
+});
+
+describe("one forced refresh in 20 s for each URL (OpenID Connect Core 1.0 section 10.1.1)", () => {
+  test("however many tokens are made up", async () => {
+    const { clock, origin, check, checkMadeUp } = setup(served(["a"]));
+    assert.equal(await check("a"), "accepted");
+    const checks: Promise<string>[] = [];
+    for (let second = 0; second < 60; second += 1) {
+      for (let token = 0; token < 5; token += 1) checks.push(checkMadeUp());
+      await clock.advance(1_000);
+    }
+    await clock.advance(20_000);
+    assert.deepEqual(new Set(await Promise.all(checks)), new Set(["ERR_TOKEN_KID_UNKNOWN", "ERR_KEYS_LATER"]));
+    const forced = origin.requests.slice(1).map(({ atMs }) => atMs);
+    assert.ok(forced.length === 3 || forced.length === 4, String(forced.length));
+    for (const [index, atMs] of forced.slice(1).entries()) assert.ok(atMs - (forced[index] ?? 0) >= 20_000);
+  });
+
+  test("even where its server makes up a new key for each of them", async () => {
+    let kids = 0;
+    const { clock, origin, checkMadeUp } = setup((...request) => served([`new ${(kids += 1)}`])(...request));
+    for (let second = 0; second < 20; second += 1) {
+      await checkMadeUp();
+      clock.setBy(999);
+    }
+    assert.equal(origin.requests.length, 2);
+  });
+
+  test("a key that a client has just put there is found at once, and the next one after 20 s", async () => {
+    const { clock, origin, check } = setup(served(["a"]));
+    assert.equal(await check("a"), "accepted");
+    origin.script = served(["a", "b"]);
+    assert.equal(await check("b"), "accepted");
+    origin.script = served(["a", "b", "c"]);
+    assert.equal(await check("c"), "ERR_KEYS_LATER");
+    await clock.advance(20_000);
+    assert.equal(await check("c"), "accepted");
+  });
+});
+
+test('a key with use "enc" never verifies, by URL or by value (RFC 7517 section 4.2)', async () => {
+  for (const use of ["enc", "SIG", "tls", ""]) {
+    const keys = [{ ...withoutPrivate(ecKey("a")), kid: "a", use }];
+    const { check } = setup(jwkSetReply(JSON.stringify({ keys })));
+    assert.equal(await check("a"), "ERR_TOKEN_KID_UNKNOWN", use);
+    assert.equal(await check("a", { clientId, jwks: { keys } }), "ERR_TOKEN_KID_UNKNOWN", use);
+  }
+});

@@ -1,3 +1,0 @@
-import { runCombined } from "./support/combined.ts";
-
-await runCombined(0);

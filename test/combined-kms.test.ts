@@ -1,3 +1,0 @@
-import { runRoom } from "./support/combined.ts";
-
-await runRoom("kms");

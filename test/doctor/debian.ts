@@ -1,0 +1,115 @@
+import { execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { part } from "../support/parts.ts";
+import type { Client } from "./clients.ts";
+
+// The verifiers that come from Debian's packages, each in a process of its own.
+
+interface Library {
+  readonly name: string;
+  readonly package: string;
+  readonly program: "python3" | "ruby" | "go";
+  readonly argument: string;
+  /** Whether it finds the keys through discovery. */
+  readonly discovers?: true;
+  /** Whether it fetches the keys itself; else it is handed the parsed document. */
+  readonly fetches?: true;
+}
+
+export const libraries: readonly Library[] = [
+  { name: "PyJWT", package: "python3-jwt", program: "python3", argument: "pyjwt", fetches: true },
+  { name: "Authlib", package: "python3-authlib", program: "python3", argument: "authlib" },
+  { name: "jwcrypto", package: "python3-jwcrypto", program: "python3", argument: "jwcrypto" },
+  { name: "python-jose", package: "python3-jose", program: "python3", argument: "python-jose" },
+  { name: "go-jose", package: "golang-gopkg-square-go-jose.v2-dev", program: "go", argument: "go-jose" },
+  {
+    name: "go-oidc",
+    package: "golang-github-coreos-go-oidc-dev",
+    program: "go",
+    argument: "go-oidc",
+    discovers: true,
+    fetches: true,
+  },
+  { name: "ruby-jwt", package: "ruby-jwt", program: "ruby", argument: "" },
+];
+
+/** The upstream version of an installed package; `undefined` if it is not installed. */
+export function installedVersion(name: string): string | undefined {
+  try {
+    const version = execFileSync("dpkg-query", ["-W", "-f", "${Version}", name], {
+      stdio: ["ignore", "pipe", "ignore"],
+    });
+    return (
+      version
+        .toString()
+        .replace(/^\d+:/, "")
+        .replace(/[-+].*$/, "") || undefined
+    );
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * Starts the verifiers of these libraries.
+ *
+ * @param certificate file of the certificate that they trust
+ * @param folder for what is built
+ */
+export async function startDebian(wanted: readonly Library[], certificate: string, folder: string) {
+  const started = await Promise.all(wanted.map((library) => start(library, certificate, folder)));
+  return {
+    clients: started.map(({ client }) => client),
+    stop: async (): Promise<void> => {
+      for (const { stop } of started) await stop();
+    },
+  };
+}
+
+async function start(library: Library, certificate: string, folder: string) {
+  const { name, program, argument } = library;
+  const [command, ...args] = commandOf(program, argument, folder);
+  const child = spawn(command as string, args, {
+    env: { ...process.env, SSL_CERT_FILE: certificate },
+    stdio: ["pipe", "pipe", "inherit"],
+  });
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  let last: Promise<unknown> = Promise.resolve();
+  const ask = async (question: object): Promise<void> => {
+    child.stdin.write(`${JSON.stringify(question)}\n`);
+    const { value, done } = await lines.next();
+    if (done === true) throw new Error(`${name} has ended`);
+    const { verified, error } = JSON.parse(value) as { verified: boolean; error?: string };
+    if (!verified) throw new Error(error);
+  };
+  const client: Client = {
+    name,
+    version: installedVersion(library.package) ?? "",
+    discovers: library.discovers === true,
+    fetches: library.fetches === true,
+    // One question after the other, as there is one pipe.
+    verify: (token, { issuer, jwksUri, iss }) => {
+      const answer = last.then(() => ask({ token, issuer, jwksUri, iss }));
+      last = answer.catch(() => {});
+      return answer;
+    },
+  };
+  const stop = async (): Promise<void> => {
+    child.stdin.end();
+    if (child.exitCode === null) await once(child, "exit");
+  };
+  return { client, stop };
+}
+
+function commandOf(program: Library["program"], argument: string, folder: string): string[] {
+  const source = (name: string): string => join(import.meta.dirname, "debian", name);
+  // The Python and Ruby of Debian, which find the packages of Debian.
+  if (program === "python3") return ["/usr/bin/python3", "-s", source("verify.py"), argument];
+  if (program === "ruby") return ["/usr/bin/ruby", source("verify.rb")];
+  const built = join(folder, "verify-go");
+  const env = { ...process.env, GO111MODULE: "off", GOPATH: "/usr/share/gocode", GOFLAGS: "" };
+  execFileSync(part("go"), ["build", "-o", built, source("verify.go")], { env, stdio: "inherit" });
+  return [built, argument];
+}

@@ -1,0 +1,55 @@
+"""Verifies tokens with one library of Python, as its documentation shows it. One JSON object per line in, one out."""
+import json
+import sys
+import urllib.request
+
+ALGORITHMS = ["ES256", "RS256"]
+AUDIENCE = "relying-party"
+
+
+def fetched(uri):
+    with urllib.request.urlopen(uri, timeout=10) as response:
+        return response.read()
+
+
+def pyjwt(uri, issuer, token):
+    import jwt
+
+    key = jwt.PyJWKClient(uri).get_signing_key_from_jwt(token)
+    jwt.decode(token, key.key, algorithms=ALGORITHMS, audience=AUDIENCE, issuer=issuer)
+
+
+def authlib(uri, issuer, token):
+    from authlib.jose import JsonWebKey, JsonWebToken
+
+    keys = JsonWebKey.import_key_set(json.loads(fetched(uri)))
+    expected = {"iss": {"essential": True, "value": issuer}, "aud": {"essential": True, "value": AUDIENCE}}
+    JsonWebToken(ALGORITHMS).decode(token, keys, claims_options=expected).validate()
+
+
+def jwcrypto(uri, issuer, token):
+    from jwcrypto.jwk import JWKSet
+    from jwcrypto.jwt import JWT
+
+    keys = JWKSet.from_json(fetched(uri).decode())
+    JWT(jwt=token, key=keys, algs=ALGORITHMS, check_claims={"iss": issuer, "aud": AUDIENCE})
+
+
+def jose(uri, issuer, token):
+    from jose import jwt
+
+    # It tries each key of a set in turn, and fails at one of another type; so the caller picks the key, as guides do.
+    kid = jwt.get_unverified_header(token)["kid"]
+    key = next(key for key in json.loads(fetched(uri))["keys"] if key.get("kid") == kid)
+    jwt.decode(token, key, algorithms=ALGORITHMS, audience=AUDIENCE, issuer=issuer)
+
+
+verify = {"pyjwt": pyjwt, "authlib": authlib, "jwcrypto": jwcrypto, "python-jose": jose}[sys.argv[1]]
+for line in sys.stdin:
+    asked = json.loads(line)
+    try:
+        verify(asked["jwksUri"], asked["iss"], asked["token"])
+        answer = {"verified": True}
+    except Exception as error:  # Whatever is raised, the token is not accepted.
+        answer = {"verified": False, "error": f"{type(error).__name__}: {error}"[:300]}
+    print(json.dumps(answer), flush=True)

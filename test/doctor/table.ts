@@ -1,0 +1,42 @@
+import { writeFileSync } from "node:fs";
+import type { Row } from "../../src/doctor/row.ts";
+import { clients } from "./clients.ts";
+import { installedVersion, libraries, startDebian } from "./debian.ts";
+import { refusesGood, startServers, tryAll } from "./matrix.ts";
+
+// `node test/doctor/table.ts` runs every verifier against every defect, and writes src/doctor/verified.ts.
+
+const file = new URL("../../src/doctor/verified.ts", import.meta.url);
+
+const missing = libraries.filter((library) => installedVersion(library.package) === undefined);
+if (missing.length > 0) throw new Error(`not installed: ${missing.map((library) => library.package).join(", ")}`);
+const servers = await startServers();
+const debian = await startDebian(libraries, servers.certificate, servers.folder);
+const all = [...clients, ...debian.clients];
+try {
+  for (const client of all) {
+    const refused = await refusesGood(client, servers.origins);
+    if (refused !== undefined) throw new Error(`${client.name} refuses ${refused} of a good provider`);
+  }
+  writeFileSync(file, source(await tryAll(all, servers.origins)));
+} finally {
+  await debian.stop();
+  await servers.stop();
+}
+
+function source(rows: readonly Row[]): string {
+  const versions = Object.fromEntries(all.map(({ name, version }) => [name, version]));
+  return `import type { Row } from "./row.ts";
+
+// Written by \`node test/doctor/table.ts\`, which runs the verifiers. A test runs them again and compares.
+
+/** The day of the run. */
+export const date = ${JSON.stringify(new Date().toISOString().slice(0, 10))};
+
+/** The verifiers that were run, with their versions. */
+export const versions: Readonly<Record<string, string>> = ${JSON.stringify(versions)};
+
+/** Defects, and who failed. */
+export const rows: readonly Row[] = ${JSON.stringify(rows)};
+`;
+}

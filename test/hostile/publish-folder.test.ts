@@ -1,0 +1,117 @@
+// A folder that somebody else can write, and has prepared for a publisher with more rights.
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { chmod, chown, mkdir, readFile, readdir, stat, symlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { type TestContext, describe, test } from "node:test";
+import { folderTarget } from "../../src/service/copies/folder.ts";
+import type { DocumentSet } from "../../src/service/copies/documents.ts";
+import { temporaryFolder } from "../support/service.ts";
+
+const site = { issuer: "https://a.example", cors: true, discovery: true };
+const documentSet: DocumentSet = {
+  isShort: false,
+  documents: ["jwks", ".well-known/openid-configuration"].map((path) => ({
+    path,
+    body: Buffer.from('{"keys":[]}'),
+    contentType: "application/json",
+    cacheControl: "no-store",
+  })),
+};
+
+interface Paths {
+  readonly folder: string;
+  /** A file of mode 0600 beside the folder. */
+  readonly secret: string;
+  readonly elsewhere: string;
+}
+
+async function prepare(t: TestContext): Promise<Paths> {
+  const root = await temporaryFolder(t);
+  const paths = { folder: join(root, "www"), secret: join(root, "secret"), elsewhere: join(root, "elsewhere") };
+  await writeFile(paths.secret, "secret", { mode: 0o600 });
+  await mkdir(join(paths.folder, ".jwksd"), { recursive: true });
+  await mkdir(paths.elsewhere);
+  return paths;
+}
+
+async function publish(t: TestContext, folder: string): Promise<readonly string[]> {
+  const target = folderTarget(folder, "a folder", site);
+  t.after(() => target.close());
+  const warnings = await target.open();
+  for (const { path } of documentSet.documents) await target.content(path);
+  await target.put(documentSet);
+  return warnings;
+}
+
+async function assertUnharmed({ secret, elsewhere }: Paths): Promise<void> {
+  assert.equal(await readFile(secret, "utf8"), "secret");
+  assert.equal((await stat(secret)).mode & 0o777, 0o600);
+  assert.deepEqual(await readdir(elsewhere), []);
+}
+
+const fifo = (path: string): void => assert.equal(spawnSync("mkfifo", [path]).status, 0);
+const isRoot = process.geteuid?.() === 0;
+const nobody = 65_534;
+
+type Trap = readonly [what: string, lay: (paths: Paths) => unknown, needs?: "root"];
+
+const traps: readonly Trap[] = [
+  ["the lock is a link", ({ folder, secret }) => symlink(secret, join(folder, ".jwksd/lock"))],
+  [
+    "the lock is a link to no file",
+    ({ folder, elsewhere }) => symlink(join(elsewhere, "x"), join(folder, ".jwksd/lock")),
+  ],
+  ["the lock is a FIFO", ({ folder }) => fifo(join(folder, ".jwksd/lock"))],
+  ["a document is a link", ({ folder, secret }) => symlink(secret, join(folder, "jwks"))],
+  ["a document is a FIFO", ({ folder }) => fifo(join(folder, "jwks"))],
+  ["a document is a folder", ({ folder }) => mkdir(join(folder, "jwks"))],
+  ["the marker of the rotation is a link", ({ folder, secret }) => symlink(secret, join(folder, ".jwksd/rotation"))],
+  ["a folder of a document is a link", ({ folder, elsewhere }) => symlink(elsewhere, join(folder, ".well-known"))],
+  ["jwksd's own folder can be written by others", ({ folder }) => chmod(join(folder, ".jwksd"), 0o777)],
+  ["jwksd's own folder belongs to another user", ({ folder }) => chown(join(folder, ".jwksd"), nobody, nobody), "root"],
+  [
+    "a document belongs to another user",
+    async ({ folder }) => {
+      await writeFile(join(folder, "jwks"), "{}");
+      await chown(join(folder, "jwks"), nobody, nobody);
+    },
+    "root",
+  ],
+];
+
+describe("jwksd publish refuses a folder in which", { timeout: 20_000 }, () => {
+  for (const [what, lay, needs] of traps) {
+    test(what, { skip: needs === "root" && !isRoot ? "needs root" : false }, async (t) => {
+      const paths = await prepare(t);
+      await lay(paths);
+      await assert.rejects(publish(t, paths.folder), { code: "ERR_TARGET", message: /nothing was written there; / });
+      await assertUnharmed(paths);
+    });
+  }
+});
+
+test("links under the names of drafts are not followed, and are gone", async (t) => {
+  const paths = await prepare(t);
+  const names = ["draft", "draft-x"];
+  for (const name of names) await symlink(paths.secret, join(paths.folder, ".jwksd", name));
+  assert.deepEqual(await publish(t, paths.folder), []);
+  await assertUnharmed(paths);
+  const left = (await readdir(join(paths.folder, ".jwksd"))).filter((name) => name.startsWith("draft"));
+  assert.deepEqual(left, []);
+});
+
+test("a folder that others can write is warned of", async (t) => {
+  const paths = await prepare(t);
+  await chmod(paths.folder, 0o777);
+  const [warning, ...others] = await publish(t, paths.folder);
+  assert.deepEqual(others, []);
+  assert.match(String(warning), /can write into .*chmod go-w /);
+  await assertUnharmed(paths);
+});
+
+test("a folder of another user is warned of", { skip: isRoot ? false : "needs root" }, async (t) => {
+  const paths = await prepare(t);
+  await chown(paths.folder, nobody, nobody);
+  assert.equal((await publish(t, paths.folder)).length, 1);
+});

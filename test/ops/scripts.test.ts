@@ -1,0 +1,163 @@
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { appendFile, copyFile, mkdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { dirname, join, resolve } from "node:path";
+import { text } from "node:stream/consumers";
+import { type TestContext, describe, test } from "node:test";
+import { eventually, temporaryFolder } from "../support/service.ts";
+
+const root = resolve(import.meta.dirname, "../..");
+
+/** What npm does with node_modules, and what the environment asks for; it notes each installation. */
+const npm = `#!/bin/sh
+case "$1" in
+  ci | install)
+    echo "$1" >> installed
+    [ "$1" = install ] || rm -rf node_modules
+    mkdir -p node_modules/.bin
+    case "$*" in *node-*@24.0.0*) ln -sf "$NEW_NODE" node_modules/.bin/node ;; esac
+    while [ -e slow ]; do sleep 0.02; done
+    [ ! -e interrupted ] || exit 1 ;;
+  test)
+    [ -z "\${LITTER:-}" ] || touch "$LITTER"
+    echo "# pass 1" ;;
+esac
+`;
+const nodeOf = (knowsTypescript: boolean): string => `#!/bin/sh
+[ "$1" = -p ] || exit ${knowsTypescript ? 0 : 1}
+exec '${process.execPath}' "$@"
+`;
+
+async function write(path: string, content: string): Promise<void> {
+  await mkdir(dirname(path), { recursive: true });
+  await writeFile(path, content, { mode: 0o755 });
+}
+
+/** A clone with the scripts that are tested, and with npm and Node as they are above. */
+async function clone(t: TestContext, { node = "new" }: { readonly node?: "new" | "old" } = {}) {
+  const folder = join(await temporaryFolder(t), "clone");
+  const programs = join(dirname(folder), "bin");
+  await write(join(programs, "npm"), npm);
+  await write(join(programs, "node"), nodeOf(node === "new"));
+  await write(join(programs, "newer"), nodeOf(true));
+  await write(join(folder, "package-lock.json"), '{ "packages": { "node_modules/node": { "version": "24.0.0" } } }');
+  await write(join(folder, "scripts/install-test-services"), "#!/bin/sh\n");
+  for (const file of ["scripts/setup", ".ci/run", ".gitignore"]) {
+    await mkdir(dirname(join(folder, file)), { recursive: true });
+    await copyFile(join(root, file), join(folder, file));
+  }
+  async function run(script: string, env: NodeJS.ProcessEnv = {}, ...args: readonly string[]) {
+    const own = { PATH: `${programs}:${process.env["PATH"]}`, NEW_NODE: join(programs, "newer"), ...env };
+    const child = spawn(join(folder, script), args, { env: own, stdio: ["ignore", "pipe", "pipe"] });
+    const output = Promise.all([text(child.stdout), text(child.stderr)]);
+    const [code] = (await once(child, "close")) as [number];
+    const [stdout, stderr] = await output;
+    return { code, stdout, stderr };
+  }
+  return {
+    folder,
+    run,
+    setup: (...args: readonly string[]) => run("scripts/setup", {}, ...args),
+    installed: async (): Promise<string> =>
+      (await readFile(join(folder, "installed"), "utf8").catch(() => "")).trim().replaceAll("\n", " "),
+  };
+}
+
+describe("scripts/setup", () => {
+  const rows: readonly (readonly [name: string, runs: readonly string[], installed: string])[] = [
+    ["the service alone takes little, once", ["service", "service"], "install"],
+    ["the tests take the rest, and the service has all then", ["service", "all", "service", "all"], "install ci"],
+    ["tests first", ["all", "service", "all"], "ci"],
+  ];
+  for (const [name, runs, installed] of rows) {
+    for (const node of ["new", "old"] as const) {
+      test(`${name}; with ${node === "new" ? "a Node that is new enough" : "an old Node"}`, async (t) => {
+        const { setup, ...made } = await clone(t, { node });
+        const messages: string[] = [];
+        for (const what of runs) messages.push((await setup(what)).stderr);
+        assert.equal(await made.installed(), installed);
+        assert.equal(messages.filter((message) => message !== "").length, installed.split(" ").length);
+      });
+    }
+  }
+
+  test("a Node that was new enough, and is not any more, is replaced", async (t) => {
+    const { setup, installed, folder } = await clone(t);
+    await setup("service");
+    await writeFile(join(dirname(folder), "bin/node"), nodeOf(false));
+    await setup("service");
+    await setup("service");
+    assert.equal(await installed(), "install install");
+  });
+
+  for (const what of ["service", "all"]) {
+    test(`an installation of ${what} that is interrupted, and one of another lock file, is done again`, async (t) => {
+      const { setup, installed, folder } = await clone(t);
+      await writeFile(join(folder, "interrupted"), "");
+      assert.equal((await setup(what)).code, 1);
+      await rm(join(folder, "interrupted"));
+      await setup(what);
+      await appendFile(join(folder, "package-lock.json"), "\n");
+      await setup(what);
+      await setup(what);
+      assert.equal((await installed()).split(" ").length, 3);
+    });
+  }
+
+  test("of two at once, the second one waits; the lock of one that was killed holds nobody up", async (t) => {
+    const { setup, installed, folder } = await clone(t);
+    await writeFile(join(folder, "slow"), "");
+    const gone = spawn("true");
+    await once(gone, "exit");
+    await symlink(String(gone.pid), join(folder, ".jwksd-setup.lock"));
+    const first = setup("service");
+    await eventually("the first one installs", async () => (await installed()) === "install");
+    const second = setup("service");
+    await rm(join(folder, "slow"));
+    assert.deepEqual([(await first).code, (await second).code, (await second).stderr], [0, 0, ""]);
+    assert.equal(await installed(), "install");
+  });
+
+  test("a linked node_modules is another checkout's", async (t) => {
+    const { setup, installed, folder } = await clone(t, { node: "old" });
+    await symlink(folder, join(folder, "node_modules"));
+    await setup("service");
+    await setup("all");
+    assert.equal(await installed(), "");
+  });
+});
+
+/** A clone in which all is committed. */
+async function repository(t: TestContext) {
+  const made = await clone(t);
+  const git = async (...args: string[]): Promise<void> => {
+    const child = spawn("git", ["-c", "user.name=a", "-c", "user.email=a@b", ...args], { cwd: made.folder });
+    assert.deepEqual(await once(child, "exit"), [0, null]);
+  };
+  await appendFile(join(made.folder, ".gitignore"), "installed\n");
+  await git("init", "--quiet");
+  await git("add", "--all");
+  await git("commit", "--quiet", "--message=all");
+  return made;
+}
+
+describe(".ci/run", () => {
+  test("ends with the summary of the tests", async (t) => {
+    const { run } = await repository(t);
+    const { code, stdout } = await run(".ci/run");
+    assert.deepEqual([code, stdout.split("\n").slice(-3)], [0, ["== tests, examples included", "# pass 1", ""]]);
+  });
+
+  test("fails where a step or a test leaves a file, and names it", async (t) => {
+    const { run, folder } = await repository(t);
+    for (const tests of [true, false]) {
+      if (!tests) await writeFile(join(folder, "jwks"), "");
+      const { code, stdout, stderr } = await run(".ci/run", tests ? { LITTER: "jwks" } : {});
+      assert.equal(code, 1);
+      assert.match(stderr, /the work tree is not clean:\n\?\? jwks\n$/);
+      assert.equal(stdout.includes("# pass 1"), tests);
+      await rm(join(folder, "jwks"));
+    }
+  });
+});

@@ -1,0 +1,238 @@
+import assert from "node:assert/strict";
+import { createPublicKey } from "node:crypto";
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { describe, test } from "node:test";
+import { inspect } from "node:util";
+import type { JSONWebKeySet } from "jose";
+import { ExternalSigningKey, Provider as OidcProvider } from "oidc-provider";
+import {
+  type Provider,
+  type ProviderEvent,
+  type ProviderOptions,
+  type SignInputOptions,
+  type Signer,
+  createProvider,
+  localSigner,
+} from "../../src/index.ts";
+import { World } from "../manager/world.ts";
+import { day, hour, second } from "../rotation/key-records.ts";
+import { ecKey, withoutPrivate } from "../support/keys.ts";
+import { samplesOf } from "../support/scrape.ts";
+import { simulatedClock } from "../support/simulated.ts";
+import { encode, signature, verdict } from "../token/compact.ts";
+
+// A library writes header and claims, and gets the signature alone. All that holds for provider.sign holds for it, too.
+
+const issuer = "https://op.example";
+const clock = simulatedClock();
+const now = Math.floor(clock.now() / 1000);
+const lifetimeSeconds = 3600;
+
+const entry = async (keyId: string) => ({ keyId, signer: await localSigner(ecKey(keyId)) });
+const provide = async (options: ProviderOptions = {}): Promise<Provider> =>
+  createProvider({ issuer, keyset: [await entry("a")], maxTokenLifetimeSeconds: lifetimeSeconds, clock, ...options });
+
+const inputOf = (header: unknown, claims: unknown): Buffer => Buffer.from(`${encode(header)}.${encode(claims)}`);
+const good = (kid = "a"): Buffer =>
+  inputOf({ alg: "ES256", kid, typ: "JWT" }, { iss: issuer, aud: "api", iat: now, exp: now + 60 });
+
+/** Without times, as a reply to an introspection is (RFC 9701 section 5). */
+const undated = (kid: string): Buffer => inputOf({ alg: "ES256", kid }, { iss: issuer });
+
+/** The verdict on a signature over good claims. */
+async function sign({ signingKey }: Provider, options: Partial<SignInputOptions> = {}): Promise<string> {
+  const { kid, sign } = signingKey();
+  return verdict(sign(good(kid), { lifetimeSeconds, ...options }));
+}
+
+test("the active key is given as it is published, and its signature makes a token (RFC 7515 section 5.1)", async () => {
+  const provider = await provide({ keyset: [await entry("a"), await entry("b")] });
+  const { kid, alg, publicJwk, sign } = provider.signingKey();
+  const set = (await provider.fetch(new Request(provider.jwksUri)).json()) as { keys: object[] };
+  assert.deepEqual([kid, alg, publicJwk], ["a", "ES256", set.keys[0]]);
+  const input = good();
+  const token = `${input.toString()}.${Buffer.from(await sign(input, { lifetimeSeconds })).toString("base64url")}`;
+  assert.equal((await provider.verify(token, { audience: "api" })).claims.exp, now + 60);
+});
+
+describe("what provider.sign would not sign is not signed", () => {
+  const header = { alg: "ES256", kid: "a" };
+  const rows: [name: string, input: unknown, message: RegExp, options?: Partial<SignInputOptions>][] = [
+    ["the kid of another key", inputOf({ ...header, kid: "b" }, {}), /^the kid of the header is not "a"/],
+    ["no kid", inputOf({ alg: "ES256" }, {}), /^the kid of the header/],
+    ["another algorithm", inputOf({ ...header, alg: "none" }, {}), /^the alg of the header/],
+    ...["b64", "crit", "jwk", "jku", "x5c"].map((name): [string, unknown, RegExp] => [
+      `a header with ${name}`,
+      inputOf({ ...header, [name]: "x" }, {}),
+      /is not for callers to set$/,
+    ]),
+    ["another issuer", inputOf(header, { iss: "https://other.example" }), /^claim "iss"/],
+    ["an empty audience", inputOf(header, { aud: "" }), /^claim "aud"/],
+    ["an exp beyond the policy", inputOf(header, { exp: now + 3601 }), /^claim "exp" is 3601 seconds ahead/],
+    ["an exp that has passed", inputOf(header, { exp: now }), /^claim "exp" is 0 seconds ago/],
+    [
+      "an exp beyond the lifetime that was stated",
+      inputOf(header, { exp: now + 61 }),
+      /^claim "exp" is further ahead than the 60 seconds/,
+      { lifetimeSeconds: 60 },
+    ],
+    ["an iat of tomorrow", inputOf(header, { iat: now + 86_400 }), /^claim "iat"/],
+    ...[{}, { exp: now + 60 }].flatMap((claims) =>
+      [3601, 0, -1, 1.5, "60", null, undefined].map((lifetimeSeconds): [string, unknown, RegExp, object] => [
+        `a lifetime of ${inspect(lifetimeSeconds)} for claims with ${Object.keys(claims).length} times`,
+        inputOf(header, claims),
+        /^lifetimeSeconds (must be|is 3601)/,
+        { lifetimeSeconds },
+      ]),
+    ),
+    ["claims that are no object", inputOf(header, "[]"), /^the payload is no JSON object/],
+    ["a payload that is no JSON", inputOf(header, "x"), /^the payload is no JSON object/],
+    ["a header that is no JSON", inputOf("x", {}), /^the header is no JSON object/],
+    ["a payload that is not UTF-8", Buffer.from(`${encode(header)}._w`), /^the payload is no JSON object/],
+    ["a digest", Buffer.alloc(32, 7), /^only the signing input of a JWT/],
+    ["a document", Buffer.from('{"a":1}'), /^only the signing input of a JWT/],
+    ["a whole token", Buffer.from(`${good().toString()}.x`), /^only the signing input of a JWT/],
+    ["a line break", Buffer.from(`${good().toString()}\n`), /^only the signing input of a JWT/],
+    ["no bytes", "", /^only the signing input of a JWT/],
+    ["text", good().toString(), /^only the signing input of a JWT/],
+    ["what is longer than verify takes", inputOf(header, { long: "x".repeat(16_384) }), /16384 bytes/],
+  ];
+  for (const [name, input, message, options] of rows) {
+    test(name, async () => {
+      let asked = false;
+      const signer: Signer = {
+        publicKey: withoutPrivate(ecKey("a")),
+        sign: async () => ((asked = true), new Uint8Array(64)),
+      };
+      const { signingKey } = await provide({ keyset: [{ keyId: "a", signer }] });
+      const signing = signingKey().sign(input as Uint8Array, { lifetimeSeconds, ...options });
+      await assert.rejects(signing, { name: "TokenError", code: "ERR_CLAIMS_INVALID", message });
+      assert.equal(asked, false, "the signer was asked");
+    });
+  }
+});
+
+describe("the signer is guarded, as that of provider.sign", () => {
+  const hanging: Signer = { publicKey: withoutPrivate(ecKey("a")), sign: () => new Promise(() => {}) };
+  const keyset = [{ keyId: "a", signer: hanging }];
+
+  test("its calls share one limit and one deadline with provider.sign", async () => {
+    const clock = simulatedClock();
+    const limits = { maxConcurrent: 1, maxQueued: 0, timeoutMs: 70 };
+    const provider = await provide({ keyset, signerLimits: limits, clock });
+    const first = sign(provider);
+    assert.equal(await sign(provider), "ERR_SIGNER_BUSY");
+    assert.equal(await verdict(provider.sign({}, { lifetimeSeconds })), "ERR_SIGNER_BUSY");
+    await clock.advance(70);
+    assert.equal(await first, "ERR_SIGNER_TIMEOUT");
+  });
+
+  test("its caller may abort it", async () => {
+    const aborting = new AbortController();
+    const outcome = sign(await provide({ keyset }), { signal: aborting.signal });
+    aborting.abort();
+    assert.equal(await outcome, "ERR_SIGNER_ABORTED");
+  });
+
+  test("a signature of another key does not get out; each is counted, and a failure is told", async () => {
+    const events: ProviderEvent[] = [];
+    const other = signature("ES256", ecKey("other"));
+    const signer: Signer = {
+      publicKey: withoutPrivate(ecKey("a")),
+      sign: async ({ message }) => other(Buffer.from(message)),
+    };
+    const provider = await provide({ keyset: [{ keyId: "a", signer }], onEvent: (event) => events.push(event) });
+    assert.equal(await sign(provider), "ERR_SIGNER_BAD_SIGNATURE");
+    assert.deepEqual(
+      events.map(({ type }) => type),
+      ["signature-failed"],
+    );
+    await provider.update({ keyset: [await entry("b")] });
+    assert.equal(await sign(provider), "accepted");
+    assert.equal(samplesOf(provider.metrics())['jwksd_signatures_total{kid="b",result="ok"}'], 1);
+  });
+});
+
+describe("a key signs only while it may", () => {
+  const replaced = { name: "SignerError", code: "ERR_SIGNER_FENCED", retryable: true };
+
+  test("without a manager: while it is the active key", async () => {
+    const provider = await provide();
+    const { sign } = provider.signingKey();
+    await provider.update({ keyset: [await entry("b"), await entry("a")] });
+    await assert.rejects(sign(good("a"), { lifetimeSeconds }), { ...replaced, message: /no longer active/ });
+    assert.equal(provider.signingKey().kid, "b");
+    await provider.update({ keyset: [await entry("a")] });
+    await sign(good("a"), { lifetimeSeconds });
+  });
+
+  test("with a manager: while the lease names it, and never after close()", async () => {
+    const world = new World();
+    const replica = await world.start({ policy: { leaseSeconds: 3600 } });
+    const first = replica.provider.signingKey();
+    await first.sign(undated(first.kid), { lifetimeSeconds });
+    await world.passTo(90 * day + 5 * second);
+    const next = replica.provider.signingKey();
+    assert.notEqual(next.kid, first.kid);
+    await assert.rejects(first.sign(undated(first.kid), { lifetimeSeconds }), replaced);
+    await next.sign(undated(next.kid), { lifetimeSeconds });
+    world.store.isGone = true;
+    await world.pass(2 * hour);
+    await assert.rejects(next.sign(undated(next.kid), { lifetimeSeconds }), replaced);
+    world.store.isGone = false;
+    await world.pass(hour);
+    await next.sign(undated(next.kid), { lifetimeSeconds });
+    await world.stop(replica);
+    await assert.rejects(next.sign(undated(next.kid), { lifetimeSeconds }), replaced);
+  });
+});
+
+test("oidc-provider signs through it: what it makes is verified by the set of the provider", async (t) => {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  t.after(() => void server.close());
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const keys = await provide({ issuer: url, clock: undefined });
+  const { kid, alg, publicJwk, sign } = keys.signingKey();
+
+  class Key extends ExternalSigningKey {
+    override kid = kid;
+    override alg = alg;
+    override keyObject = () => createPublicKey({ key: { ...publicJwk }, format: "jwk" });
+    override sign = (data: Uint8Array) => sign(data, { lifetimeSeconds });
+  }
+  const resource = "https://api.example";
+  const tokenFormat = { accessTokenFormat: "jwt", accessTokenTTL: 300, jwt: { sign: { alg } }, scope: "read" };
+  const oidc = new OidcProvider(url, {
+    jwks: { keys: [new Key()] },
+    clients: [
+      {
+        client_id: "app",
+        client_secret: "secret",
+        grant_types: ["client_credentials"],
+        redirect_uris: [],
+        response_types: [],
+        id_token_signed_response_alg: alg,
+      },
+    ],
+    features: {
+      externalSigningSupport: { enabled: true, ack: "experimental-01" },
+      clientCredentials: { enabled: true },
+      resourceIndicators: { enabled: true, getResourceServerInfo: () => tokenFormat },
+    },
+  });
+  server.on("request", oidc.callback());
+  const reply = await fetch(`${url}/token`, {
+    method: "POST",
+    headers: { Authorization: `Basic ${btoa("app:secret")}` },
+    body: new URLSearchParams({ grant_type: "client_credentials", resource, scope: "read" }),
+  });
+  const { access_token: token = "" } = (await reply.json()) as { access_token?: string };
+  const { claims } = await keys.verify(token, { audience: resource, typ: "at+jwt" });
+  assert.equal(claims["client_id"], "app");
+  // What it shows as its own key is what is published.
+  const { keys: shown } = (await (await fetch(`${url}/jwks`)).json()) as JSONWebKeySet;
+  assert.deepEqual(shown, [publicJwk]);
+});

@@ -1,0 +1,34 @@
+import { cacheControl } from "../../src/library/http/respond.ts";
+import type { Site, DocumentSet } from "../../src/service/copies/documents.ts";
+
+export const site: Site = { issuer: "https://a.example", cors: true, discovery: true };
+/** The discovery document changes now and then, and always leads to the same JWK Set. */
+const discovery = (number: number): string =>
+  JSON.stringify({ issuer: site.issuer, jwks_uri: `${site.issuer}/jwks`, changed: Math.floor(number / 5) });
+
+/** As long as real ones, so that a write of half of it would be seen. */
+export const documentSetAt = (number: number): DocumentSet => {
+  const isShort = number % 3 === 0;
+  const set = JSON.stringify({
+    number,
+    isShort,
+    keys: Array.from({ length: 40 }, (_, index) => `key ${number} ${index}`),
+  });
+  return {
+    isShort,
+    documents: [
+      {
+        path: "jwks",
+        body: Buffer.from(set),
+        contentType: "application/jwk-set+json",
+        cacheControl: cacheControl[isShort ? "rotation" : "long"],
+      },
+      {
+        path: ".well-known/openid-configuration",
+        body: Buffer.from(discovery(number)),
+        contentType: "application/json",
+        cacheControl: "public, max-age=3600",
+      },
+    ],
+  };
+};

@@ -1,0 +1,53 @@
+import assert from "node:assert/strict";
+import { setTimeout as passed } from "node:timers/promises";
+import { test } from "node:test";
+import { newWrappingKey } from "../support/managed.ts";
+import { soak } from "../support/soak.ts";
+import { codeWith } from "./changed.ts";
+
+/** Steps that are due this long are not late: forty managers share one process. */
+const lateMs = 3_000;
+
+// Real timers are early by a part of a millisecond now and then, and real clocks are not read at one moment.
+test("forty managers in one process, by the real clock, take every step that is due", async (t) => {
+  const { createKeyManager, memoryStore } = await codeWith("short waits", [
+    ["rotation/rules/policy.ts", "{ long: 3600 + 3600, rotation: 300 }", "{ long: 0.05, rotation: 0.02 }"],
+    ["rotation/rules/policy.ts", "signWithinSeconds = 5", "signWithinSeconds = 0.05"],
+    ["rotation/rules/policy.ts", "clockSkewSeconds: number(1)", "clockSkewSeconds: number(0)"],
+    ["rotation/rules/policy.ts", "maxTokenLifetimeSeconds: number(1)", "maxTokenLifetimeSeconds: number(0)"],
+  ]);
+  const policy = {
+    clockSkewSeconds: 0.1,
+    cacheSlackSeconds: 0,
+    announceForSeconds: 0.2,
+    maxTokenLifetimeSeconds: 0.1,
+    rotateEveryDays: 0.9 / 86_400,
+    leaseSeconds: 2,
+  };
+  const wrappingKeys = [newWrappingKey()];
+  const stores = Array.from({ length: 20 }, () => memoryStore());
+  const managers = await Promise.all(
+    stores.flatMap((store) =>
+      ["a", "b"].map((replicaName) =>
+        createKeyManager({ issuer: "https://op.example", store, wrappingKeys, policy, replicaName }),
+      ),
+    ),
+  );
+  t.after(() => Promise.all(managers.map((manager) => manager.close())));
+  const counts = { steps: 0, late: [] as string[] };
+  for (let second = 0; second < soak(100); second += 1) {
+    await passed(1_000);
+    for (const store of stores) {
+      const { records, now } = await store.load();
+      for (const { kid, state, publishedAt, unusedAt, announcedAt, retiredAt } of records) {
+        const since = { announced: publishedAt ?? announcedAt, retiring: unusedAt ?? retiredAt }[state as "announced"];
+        if (since !== undefined && now - since > 500 + lateMs) counts.late.push(`${kid} is still ${state}`);
+      }
+    }
+  }
+  for (const store of stores)
+    counts.steps += (await store.load()).records.filter(({ state }) => state === "removed").length;
+  t.diagnostic(`${counts.steps} removals`);
+  assert.deepEqual(counts.late, []);
+  assert.ok(counts.steps >= 20, "keys rotate");
+});

@@ -1,3 +1,0 @@
-import { checkExample } from "../support/runtime.ts";
-
-checkExample("node:http", "examples/node-http.ts", { alone: true });
