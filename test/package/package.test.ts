@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { existsSync } from "node:fs";
-import { glob, mkdir, mkdtemp, readFile, realpath, rm, stat, symlink, writeFile } from "node:fs/promises";
+import { copyFile, glob, mkdir, mkdtemp, readFile, realpath, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { delimiter, dirname, join, resolve } from "node:path";
 import { after, before, describe, test } from "node:test";
@@ -309,5 +309,18 @@ describe("types", () => {
       requireAll.replaceAll("import m", "const m") + use.replace("export default", "module.exports ="),
     );
     assert.equal(await runNode("require.cjs"), "");
+  });
+
+  // Last, because from here on there are frameworks beside the package.
+  test("the auth of a guarded request has its type in each framework, without a cast", async () => {
+    for (const name of ["express", "@types/express", "fastify", "hono"]) {
+      await mkdir(dirname(join(project, "node_modules", name)), { recursive: true });
+      await symlink(join(modules, name), join(project, "node_modules", name));
+    }
+    const samples = ["guard", "guard-fastify", "guard-hono", "guard-fetch"].map((name) => `${name}.mts`);
+    for (const file of samples) await copyFile(join(installed, "examples/docs", file), join(project, file));
+    const compilerOptions = { module: "nodenext", target: "es2022", strict: true, skipLibCheck: true };
+    await writeFile(join(project, "tsconfig.json"), JSON.stringify({ files: samples, compilerOptions }));
+    assert.equal(await runNode(join(modules, "typescript/bin/tsc"), "--noEmit"), "");
   });
 });
