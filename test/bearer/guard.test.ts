@@ -394,6 +394,7 @@ describe("options", () => {
       { ...good, resource: audience, metadata: { authorization_servers: [] } },
       /"authorization_servers"/,
     ],
+    ["metadata that is no JSON", { ...good, resource: audience, metadata: { big: 1n } }, /JSON/],
     ["a resource that is no URL", { ...good, resource: "orders" }, /"resource"/],
     ["an option of key sets that there is not", { ...good, issuer: () => true, keySet: { timeout: 1 } }, /timeout/],
     ["null for an audience", { ...good, audience: null }, /"audience"/],
@@ -401,6 +402,11 @@ describe("options", () => {
   for (const [name, options, message] of refused) {
     test(`${name} is refused`, () => assert.throws(() => createBearer(options as BearerOptions), { message }));
   }
+
+  test("so is a verifier for the MCP SDK where proofs are required, which it cannot see", () => {
+    const { mcp } = createBearer({ ...good, dpop: "required", baseUrl: audience });
+    assert.throws(mcp, { code: "ERR_OPTION_INVALID" });
+  });
 
   test("so are requirements that no challenge can show", async () => {
     const bearer = createBearer(good);

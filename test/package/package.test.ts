@@ -219,6 +219,12 @@ async function bundleSize(name: string, from: string): Promise<number> {
   return gzipSync(await readFile(join(project, "bundle.js"))).length / 1000;
 }
 
+test("jwksd/bearer can be bundled where no framework and no MCP SDK is installed", async () => {
+  await bundleSize("createBearer", "jwksd/bearer");
+  assert.match(await readFile(join(project, "bundle.js"), "utf8"), /WWW-Authenticate/);
+  await rm(join(project, "bundle.js"));
+});
+
 describe("sizes that README.md states", () => {
   test("of what npm installs", async () => {
     const [, count, megabytes] = /npm installs (\w+) packages, about (\d) MB/.exec(await readme) ?? [];

@@ -19,7 +19,11 @@ export interface Bearer {
   hono(this: void, requirements?: Requirements): HonoMiddleware;
   /** The auth of a `Request`, or the `Response` to send. */
   check(this: void, request: Request, requirements?: Requirements): Promise<Auth | Response>;
-  /** The `verifier` of `requireBearerAuth` of the MCP SDK. */
+  /**
+   * The `verifier` of `requireBearerAuth` of the MCP SDK.
+   *
+   * @throws ConfigError `ERR_OPTION_INVALID` when proofs are required
+   */
   mcp(this: void): TokenVerifier;
   /** Serves the metadata of the resource at `/.well-known/oauth-protected-resource`. @see RFC 9728 */
   readonly metadata: ResourceMetadata;
@@ -48,7 +52,7 @@ export function createBearer(options: BearerOptions): Bearer {
     fastify: (requirements = {}) => fastifyFace(guard, checkRequirements(requirements)),
     hono: (requirements = {}) => honoFace(guard, checkRequirements(requirements)),
     check: async (request, requirements = {}) => check(request, checkRequirements(requirements)),
-    mcp: () => mcpFace(guard),
+    mcp: () => mcpFace(guard, settings),
     metadata: createMetadata(settings),
   } satisfies Bearer);
 }

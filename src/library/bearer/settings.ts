@@ -35,7 +35,10 @@ const rules: Rules<BearerOptions> = {
   requiredClaims: texts,
   maxIssuers: number(1),
   resource: url,
-  metadata: object,
+  metadata: {
+    must: "an object that JSON can hold",
+    holds: (value): value is object => object.holds(value) && isJson(value),
+  },
   dpop: oneOf("optional", "required"),
   baseUrl: url,
   proofMaxAgeSeconds: number(1),
@@ -47,6 +50,14 @@ const rules: Rules<BearerOptions> = {
   clock,
   onEvent: callback,
 };
+
+function isJson(value: object): boolean {
+  try {
+    return JSON.stringify(value) !== undefined;
+  } catch {
+    return false;
+  }
+}
 
 /** The options with their defaults. @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` */
 export function resolveBearerOptions(options: BearerOptions) {
