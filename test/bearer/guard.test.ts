@@ -308,6 +308,21 @@ describe("proofs", () => {
     assert.equal(answers.filter((answer) => answer === "let through").length, 1);
   });
 
+  test("a route that has the guard twice takes one proof", async () => {
+    const { check, token, clock } = await dpopGuard();
+    const bound = token({ cnf: { jkt: await calculateJwkThumbprint(jwk) } });
+    const ath = createHash("sha256").update(bound).digest("base64url");
+    const claims = { jti: "z", htm: "GET", htu: `${audience}/v1/orders`, iat: Math.floor(clock.now() / 1000), ath };
+    const proof = compact({ typ: "dpop+jwt", alg: "ES256", jwk }, claims, signature("ES256", key));
+    const headers = { Authorization: `DPoP ${bound}`, DPoP: proof };
+    const request = new Request(`${audience}/orders`, { headers });
+    assert.ok(!((await check(request)) instanceof Response));
+    assert.ok(!((await check(request)) instanceof Response));
+    const scoped = await check(request, { scope: "orders:read" });
+    assert.ok(scoped instanceof Response && scoped.status === 403, "what the second one asks for is checked");
+    assert.match(challengeOf((await check(new Request(request))) as Response), /used before/);
+  });
+
   test("a store of the user's is asked, with a hash and its end; one that fails decides nothing", async () => {
     const asked: [string, number, string][] = [];
     const { prove, clock } = await dpopGuard({ replay: (...args) => asked.push(args) > 0 });

@@ -51,6 +51,8 @@ export function createGuard(settings: BearerSettings) {
   const { dpop, clock, resource, onEvent } = settings;
   const keysOf = createTrustedIssuers(settings);
   const confirm = createConfirmation(settings);
+  /** Of requests that this guard let through. A route may have it twice, and a proof is good once. */
+  const passed = new WeakMap<object, Auth>();
   const terms: ChallengeTerms = {
     schemes: schemesOf[dpop ?? "none"],
     algorithms: publicKeyAlgorithms,
@@ -61,11 +63,15 @@ export function createGuard(settings: BearerSettings) {
     const credentials = credentialsOf(request.authorization, request.target, terms.schemes);
     if (!("token" in credentials)) return refuse(credentials, undefined);
     try {
-      const auth = await authOf(credentials.token);
-      const nowSeconds = clock.now() / 1000;
-      const refusal =
-        (await confirm(auth.claims, credentials, request)) ?? unmet(requirements, auth.claims, auth.scopes, nowSeconds);
-      return refusal === undefined ? { auth } : refuse(refusal, credentials.scheme);
+      let auth = passed.get(request.source);
+      if (auth?.token !== credentials.token) {
+        auth = await authOf(credentials.token);
+        const unconfirmed = await confirm(auth.claims, credentials, request);
+        if (unconfirmed !== undefined) return refuse(unconfirmed, credentials.scheme);
+        passed.set(request.source, auth);
+      }
+      const lacking = unmet(requirements, auth.claims, auth.scopes, clock.now() / 1000);
+      return lacking === undefined ? { auth } : refuse(lacking, credentials.scheme);
     } catch (error) {
       return refuse(refusalOf(error), credentials.scheme);
     }
