@@ -134,7 +134,7 @@ function realSettle(): () => Promise<void> {
   };
 }
 
-async function entry(keyId: string) {
+async function entry(kid: string) {
   const pair = await crypto.subtle.generateKey({ name: "ECDSA", namedCurve: "P-256" }, true, ["sign", "verify"]);
-  return { keyId, signer: await localSigner(pair) };
+  return { kid, signer: await localSigner(pair) };
 }

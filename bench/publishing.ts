@@ -18,7 +18,7 @@ export async function publishing({ rounds }: Plan): Promise<Section> {
   const pair = await crypto.subtle.generateKey({ name: "ECDSA", namedCurve: "P-256" }, true, ["sign", "verify"]);
   const provider = await createProvider({
     issuer: "https://op.example",
-    keyset: [{ keyId: "key", signer: await localSigner(pair) }],
+    keyset: [{ kid: "key", signer: await localSigner(pair) }],
   });
   const sign = (): Promise<string> => provider.sign({ sub: "alice", aud: audience }, { lifetimeSeconds: 3600 });
   const token = await sign();

@@ -65,7 +65,7 @@ export async function signSocket({ rounds }: Plan): Promise<Section> {
     await start([process.execPath, echoServer, paths.echo], bothCores),
   ];
   const pair = await crypto.subtle.generateKey({ name: "ECDSA", namedCurve: "P-256" }, true, ["sign", "verify"]);
-  const keyset = [{ keyId: "key", signer: await localSigner(pair) }];
+  const keyset = [{ kid: "key", signer: await localSigner(pair) }];
   const provider = await createProvider({ issuer: "https://login.example.com", keyset });
   const contestants: Readonly<Record<string, (count: number) => Promise<Round>>> = {
     "POST /sign over a Unix socket": (count) => over(paths.sign, count),

@@ -72,7 +72,7 @@ async function localGroup(): Promise<Group> {
   const pair = await crypto.subtle.generateKey({ name: "ECDSA", namedCurve: "P-256" }, true, ["sign", "verify"]);
   const message = crypto.getRandomValues(new Uint8Array(300));
   const signer = await localSigner(pair);
-  const provider = await createProvider({ issuer, keyset: [{ keyId: "local", signer }] });
+  const provider = await createProvider({ issuer, keyset: [{ kid: "local", signer }] });
   const webCrypto = () => crypto.subtle.sign({ name: "ECDSA", hash: "SHA-256" }, pair.privateKey, message);
   return {
     name: "Local key",
@@ -96,7 +96,7 @@ async function pkcs11Group(
   ends.unshift(() => signer.close());
   const provider = await createProvider({
     issuer,
-    keyset: [{ keyId: name, signer }],
+    keyset: [{ kid: name, signer }],
     signerLimits: { maxConcurrent: sessions },
   });
   const digest = new Uint8Array(32).fill(7);

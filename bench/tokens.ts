@@ -125,7 +125,7 @@ async function startProvider() {
   const { port } = server.address() as AddressInfo;
   const provider = await createProvider({
     issuer: `http://127.0.0.1:${port}`,
-    keyset: [{ keyId: "key", signer: await localSigner(pair) }],
+    keyset: [{ kid: "key", signer: await localSigner(pair) }],
   });
   const close = async (): Promise<void> => {
     server.closeAllConnections();

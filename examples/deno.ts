@@ -7,7 +7,7 @@ const { PORT = "3000", ISSUER = `http://localhost:${PORT}` } = process.env;
 const key = await crypto.subtle.generateKey({ name: "ECDSA", namedCurve: "P-256" }, false, ["sign", "verify"]);
 const provider = await createProvider({
   issuer: ISSUER,
-  keyset: [{ keyId: "2026-11", signer: await localSigner(key) }],
+  keyset: [{ kid: "2026-11", signer: await localSigner(key) }],
 });
 
 // `deno serve` serves the default export and prints its URL.

@@ -19,7 +19,7 @@ const server = app.listen(Number(PORT), () => {
 });
 
 // A new key on each start, for the example only; yours come from files: readKeyset("./keys") of "jwksd/node".
-async function newEntry(keyId: string) {
+async function newEntry(kid: string) {
   const key = await crypto.subtle.generateKey({ name: "ECDSA", namedCurve: "P-256" }, false, ["sign", "verify"]);
-  return { keyId, signer: await localSigner(key) };
+  return { kid, signer: await localSigner(key) };
 }

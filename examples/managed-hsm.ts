@@ -28,8 +28,7 @@ const manager = await createKeyManager({
   // With `destroySigner: (uri, options) => backend.destroy(uri, options)` removed keys are destroyed there, for good.
   onEvent: (event) => console.log(event.type, "error" in event ? event.error?.message : ""),
 });
-const provider = await createProvider(manager.options);
-await manager.attach(provider);
+const provider = await createProvider({ keys: manager });
 
 const server = createServer(provider.node);
 server.listen(Number(PORT), () => {

@@ -19,8 +19,7 @@ const manager = await createKeyManager({
   policy: { rotateEveryDays: 30, maxTokenLifetimeSeconds: 600 },
   onEvent: (event) => console.log(event.type),
 });
-const provider = await createProvider(manager.options);
-await manager.attach(provider);
+const provider = await createProvider({ keys: manager });
 
 const server = createServer(provider.node);
 server.listen(Number(PORT), () => {

@@ -16,10 +16,12 @@ const manager = await createKeyManager({
   wrappingKeys: [randomBytes(32).toString("base64url")],
   onEvent: (event) => console.log(event.type),
 });
-const provider = await createProvider(manager.options, {
-  onEvent: (event) => console.log(event.type),
-});
-await manager.attach(provider);
+const provider = await createProvider(
+  { keys: manager },
+  {
+    onEvent: (event) => console.log(event.type),
+  },
+);
 // The keys of somebody else, whose tokens this process accepts.
 const partner = createRemoteKeySet({ issuer: "https://partner.example.com" });
 

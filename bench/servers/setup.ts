@@ -26,7 +26,7 @@ export const variant = process.argv[3] ?? "";
 
 export async function makeProvider(): Promise<Provider> {
   const keyset = await Promise.all(
-    privateJwks().map(async (jwk) => ({ keyId: jwk["kid"] ?? "", signer: await localSigner(jwk) })),
+    privateJwks().map(async (jwk) => ({ kid: jwk["kid"] ?? "", signer: await localSigner(jwk) })),
   );
   return createProvider({ issuer: "https://op.example", keyset });
 }

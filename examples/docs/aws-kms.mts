@@ -5,5 +5,5 @@ const arn = "arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1
 const signer = await openSigner(`aws-kms:${arn}`);
 export const provider = await createProvider({
   issuer: "https://login.example.com",
-  keyset: [{ keyId: "2026-11", signer }],
+  keyset: [{ kid: "2026-11", signer }],
 });

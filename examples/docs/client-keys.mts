@@ -11,8 +11,7 @@ export const manager = await createKeyManager({
   wrappingKeys: [WRAPPING_KEY],
   policy: { rotateEveryDays: 90, maxTokenLifetimeSeconds: 300 },
 });
-const keys = await createProvider(manager.options, { discovery: false });
-await manager.attach(keys);
+const keys = await createProvider({ keys: manager }, { discovery: false });
 
 // A client ID metadata document: the URL is the client_id. Where a client is registered, send the same members there.
 const clientId = "https://client.example/oauth-client.json";

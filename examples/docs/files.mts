@@ -3,7 +3,7 @@ import { createServer } from "node:http";
 import { createProvider } from "jwksd";
 import { readKeyset } from "jwksd/node";
 
-const { entries } = await readKeyset("./keys"); // or [{ keyId: "2026-11", signer: await localSigner(pem) }]
+const { entries } = await readKeyset("./keys"); // or [{ kid: "2026-11", signer: await localSigner(pem) }]
 const provider = await createProvider({ issuer: "https://login.example.com", keyset: entries });
 
 createServer(provider.node).listen(3001);

@@ -11,8 +11,7 @@ const manager = await createKeyManager({
   wrappingKeys: [WRAPPING_KEY],
   policy: { rotateEveryDays: 90, maxTokenLifetimeSeconds: 3600 },
 });
-const provider = await createProvider(manager.options);
-await manager.attach(provider);
+const provider = await createProvider({ keys: manager });
 
 createServer(provider.node).listen(3000);
 

@@ -8,7 +8,7 @@ const clientId = "s6BhdRkqt3";
 
 // A new key on each run, for the example only; yours come from files: readKeyset("./keys") of "jwksd/node".
 const key = await crypto.subtle.generateKey({ name: "ECDSA", namedCurve: "P-256" }, false, ["sign", "verify"]);
-const provider = await createProvider({ issuer, keyset: [{ keyId: "2026-11", signer: await localSigner(key) }] });
+const provider = await createProvider({ issuer, keyset: [{ kid: "2026-11", signer: await localSigner(key) }] });
 
 // The provider, at its userinfo endpoint, for clients with a userinfo_signed_response_alg.
 const body = await provider.sign(

@@ -20,5 +20,5 @@ export default {
 async function startProvider(issuer: string): Promise<Provider> {
   // A new key on each start, for the example only; yours comes from a secret: localSigner(env.SIGNING_KEY).
   const key = await crypto.subtle.generateKey({ name: "ECDSA", namedCurve: "P-256" }, false, ["sign", "verify"]);
-  return createProvider({ issuer, keyset: [{ keyId: "2026-11", signer: await localSigner(key) }] });
+  return createProvider({ issuer, keyset: [{ kid: "2026-11", signer: await localSigner(key) }] });
 }

@@ -99,7 +99,7 @@ export async function signerBackend(uriOrType: string, options: BackendOptions =
  * const signer = await openSigner("pkcs11:token=jwksd;object=login", {
  *   pkcs11: { modulePath: "/usr/lib/softhsm/libsofthsm2.so", pin: { file: "/run/secrets/pin" } },
  * });
- * const provider = await createProvider({ issuer, keyset: [{ keyId: "2026-11", signer }] });
+ * const provider = await createProvider({ issuer, keyset: [{ kid: "2026-11", signer }] });
  * ```
  *
  * @throws ConfigError `ERR_SIGNER_URI`, `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_PACKAGE_MISSING`

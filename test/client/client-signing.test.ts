@@ -19,7 +19,7 @@ import { clientId, clock, issuer as audience, now, verifier } from "./client.ts"
 const provide = async (options: ProviderOptions = {}) =>
   createProvider({
     issuer: "https://client.example",
-    keyset: [{ keyId: "a", signer: await localSigner(ecKey("a")) }],
+    keyset: [{ kid: "a", signer: await localSigner(ecKey("a")) }],
     discovery: false,
     maxTokenLifetimeSeconds: 300,
     clock,
@@ -63,7 +63,7 @@ test("a provider takes each of them, once, and from this client alone", async ()
 
 test("the key that is active when it is asked for signs", async () => {
   const keys = await provide();
-  const b = { keyId: "b", signer: await localSigner(ecKey("b")) };
+  const b = { kid: "b", signer: await localSigner(ecKey("b")) };
   await keys.update({ keyset: [b] });
   assert.equal(read(await createClientAssertion(keys, usual)).header["kid"], "b");
 });

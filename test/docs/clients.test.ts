@@ -71,14 +71,13 @@ for (const isRegistered of [false, true]) {
     });
     authorizationServer.on("request", oidc.callback());
 
-    const next = await manager.makeKey("sig");
-    await manager.execute({ type: "announce", key: next });
+    const { records } = await manager.rotate();
     assert.match(await accessToken(), /^[\w-]{20,}$/);
-    await manager.execute({ type: "activate", kid: next.kid, force: true });
+    await manager.activate(records.at(-1)?.kid ?? "", { force: true });
     assert.match(await accessToken(), /^[\w-]{20,}$/);
     if (!isRegistered) return;
     assert.deepEqual(requests, ["/oauth-client.json", "/jwks"], "the announced key was in the set that the server had");
-    await manager.execute({ type: "rotate", use: "sig", key: await manager.makeKey("sig"), now: true });
+    await manager.rotate({ now: true });
     await assert.rejects(accessToken(), { error: "invalid_client" }, "nobody had announced that key");
   });
 }

@@ -77,7 +77,7 @@ describe("the samples of the documents", () => {
   });
 
   test("the relying party takes the token of a provider", async (t) => {
-    const key = { keyId: "k", signer: await localSigner(ecKey("provider")) };
+    const key = { kid: "k", signer: await localSigner(ecKey("provider")) };
     const server = createServer((request, response) => provider.node(request, response)).listen(0, "127.0.0.1");
     t.after(() => server.close().closeAllConnections());
     await once(server, "listening");

@@ -44,7 +44,7 @@ describe("what is looked at", () => {
       provider.node(request, response);
     });
     const url = `http://127.0.0.1:${await listening(t, server)}`;
-    const entries = [{ keyId: "a", signer: await localSigner(ecKey("a")) }];
+    const entries = [{ kid: "a", signer: await localSigner(ecKey("a")) }];
     const provider = await createProvider({ issuer: url, keyset: entries });
     assert.deepEqual(await codesAt(url), []);
     assert.ok(requests.length <= 30, `${requests.length}`);

@@ -134,7 +134,7 @@ describe("keygen", { timeout, concurrency: 4 }, () => {
         { code, stdout, stderr, warnings, mode: (await stat(file)).mode & 0o777, files: await readdir(folder) },
         {
           code: 0,
-          stdout: `wrote ${file}, kid ${entries[0]?.keyId}\n`,
+          stdout: `wrote ${file}, kid ${entries[0]?.kid}\n`,
           stderr: "",
           warnings: [],
           mode: 0o600,

@@ -245,6 +245,17 @@ describe("a stop", { timeout }, () => {
     t.diagnostic(`${answered} requests answered`);
   });
 
+  test("closes the port before it closes idle connections: what came to the port meanwhile would be cut", async (t) => {
+    const service = await start(t);
+    const idle = await Promise.all(Array.from({ length: 800 }, () => Client.open(service.port)));
+    for (const client of idle) assertWhole(await client.request());
+    const oneIsClosed = Promise.race(idle.map(({ socket }) => once(socket, "end")));
+    service.process.kill("SIGTERM");
+    await oneIsClosed;
+    await assert.rejects(Client.open(service.port), { code: "ECONNREFUSED" });
+    assert.deepEqual(await service.exited, { code: 0, signal: null });
+  });
+
   test("answers a first request that comes when the port is closed already", async (t) => {
     const service = await start(t);
     const client = await Client.open(service.port);

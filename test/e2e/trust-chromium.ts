@@ -14,7 +14,7 @@ import type { NextWindow, Window } from "../support/verifier.ts";
 const timeout = 60_000;
 const page = fileURLToPath(new URL("../support/trust-page.ts", import.meta.url));
 
-const entry = async (kid: string) => ({ keyId: kid, signer: await localSigner(named(kid)) });
+const entry = async (kid: string) => ({ kid, signer: await localSigner(named(kid)) });
 const at = (seconds: number): Window => ({ number: seconds, tokens: ["a"] });
 
 /** A provider with the keys "a" and "b". @param age what a cache in front of it says */

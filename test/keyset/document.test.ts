@@ -29,9 +29,9 @@ test("contract, section 4: the ETag covers the whole body, however large", async
   assert.equal(etag, `"${createHash("sha256").update(text).digest("hex")}"`);
 });
 
-const key = (keyId: string, notAfter?: number | null) => ({
-  keyId,
-  publicKey: withoutPrivate(ecKey(keyId)),
+const key = (kid: string, notAfter?: number | null) => ({
+  kid,
+  publicKey: withoutPrivate(ecKey(kid)),
   ...(notAfter !== undefined && { notAfter: notAfter === null ? null : new Date(notAfter) }),
 });
 
@@ -40,7 +40,7 @@ test("an encryption key is published until its notAfter, and not from it on", as
   const provider = await createProvider({
     issuer: "https://op.example",
     clock: { ...systemClock, now: () => now },
-    keyset: [{ keyId: "s", signer: await localSigner(ecKey("s")) }],
+    keyset: [{ kid: "s", signer: await localSigner(ecKey("s")) }],
     encryptionKeyset: [
       key("past", 999),
       key("now", 1_000),
@@ -79,9 +79,9 @@ test("several notAfter that passed since the last request are all taken into acc
   const provider = await createProvider({
     issuer: "https://op.example",
     clock: { ...systemClock, now: () => now },
-    keyset: [{ keyId: "s", signer: await localSigner(ecKey("s")) }],
+    keyset: [{ kid: "s", signer: await localSigner(ecKey("s")) }],
     encryptionKeyset: [1, 2, 3].map((at) => ({
-      keyId: `e${at}`,
+      kid: `e${at}`,
       publicKey: withoutPrivate(ecKey(`e${at}`)),
       notAfter: new Date(at),
     })),

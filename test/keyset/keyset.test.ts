@@ -8,16 +8,16 @@ import { assertSilent, refusal } from "../support/refusal.ts";
 
 const sign = (): Promise<Uint8Array> => Promise.reject(new Error("publishing needs no signature"));
 
-function signing(keyId: string, publicKey: object = withoutPrivate(ecKey(keyId))): SigningEntry {
-  return { keyId, signer: { publicKey: publicKey as Record<string, unknown>, sign } };
+function signing(kid: string, publicKey: object = withoutPrivate(ecKey(kid))): SigningEntry {
+  return { kid, signer: { publicKey: publicKey as Record<string, unknown>, sign } };
 }
 
 function encryption(
-  keyId: string,
-  publicKey: unknown = withoutPrivate(ecKey(keyId)),
+  kid: string,
+  publicKey: unknown = withoutPrivate(ecKey(kid)),
   more: Partial<EncryptionEntry> = {},
 ): EncryptionEntry {
-  return { keyId, publicKey: publicKey as KeyInput, ...more };
+  return { kid, publicKey: publicKey as KeyInput, ...more };
 }
 
 const [a, b] = [ecKey("a"), ecKey("b")];
@@ -92,9 +92,9 @@ const refused: Refused[] = [
     [signing("a"), signing("b", withoutPrivate(p521))],
   ],
 
-  ["ERR_PRIVATE_KEY_MISSING", '"a"', "no sign operation", [{ keyId: "a", signer: { publicKey: withoutPrivate(a) } }]],
-  ["ERR_KEY_FORMAT", '"a"', "no signer", [{ keyId: "a" }]],
-  ["ERR_KEY_FORMAT", '"a"', "no public key", [{ keyId: "a", signer: { sign } }]],
+  ["ERR_PRIVATE_KEY_MISSING", '"a"', "no sign operation", [{ kid: "a", signer: { publicKey: withoutPrivate(a) } }]],
+  ["ERR_KEY_FORMAT", '"a"', "no signer", [{ kid: "a" }]],
+  ["ERR_KEY_FORMAT", '"a"', "no public key", [{ kid: "a", signer: { sign } }]],
   [
     "ERR_KEY_FORMAT",
     '"a": "x" is 31 bytes',
@@ -124,7 +124,7 @@ const refused: Refused[] = [
   ["ERR_KEY_FORMAT", '"e"', "an even exponent", good, [encryption("e", { ...withoutPrivate(rsa), e: "AQAA" })]],
   ["ERR_KEY_FORMAT", '"e"', "an exponent of 1", good, [encryption("e", { ...withoutPrivate(rsa), e: "AQ" })]],
   ["ERR_KEY_FORMAT", '"e"', "no modulus", good, [encryption("e", { kty: "RSA", e: "AQAB" })]],
-  ["ERR_KEY_FORMAT", '"e"', "no key", good, [{ keyId: "e" }]],
+  ["ERR_KEY_FORMAT", '"e"', "no key", good, [{ kid: "e" }]],
   ["ERR_KEY_FORMAT", '"e"', "text that is no key", good, [encryption("e", `no key ${a.x}`)]],
   ["ERR_KEY_FORMAT", '"e"', "a whole JWK Set", good, [encryption("e", JSON.stringify({ keys: [a] }))]],
 

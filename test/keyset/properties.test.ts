@@ -76,9 +76,9 @@ async function provide({ signing, encryption }: Keys): Promise<Provider> {
   return createProvider({
     issuer,
     keyset: await Promise.all(
-      signing.map(async ({ kid, jwk }) => ({ keyId: kid, signer: signers.get(jwk) ?? (await localSigner(jwk)) })),
+      signing.map(async ({ kid, jwk }) => ({ kid, signer: signers.get(jwk) ?? (await localSigner(jwk)) })),
     ),
-    encryptionKeyset: encryption.map(({ kid, jwk, alg }): EncryptionEntry => ({ keyId: kid, publicKey: jwk, alg })),
+    encryptionKeyset: encryption.map(({ kid, jwk, alg }): EncryptionEntry => ({ kid, publicKey: jwk, alg })),
   });
 }
 

@@ -3,8 +3,8 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { permanentMs } from "../../src/rotation/rules/permanent-lease.ts";
 import type { Copy, ServiceManager } from "../../src/rotation/manager/manager.ts";
-import { createSinks } from "../../src/rotation/manager/sinks.ts";
-import type { KeySink, ManagedKeysets } from "../../src/rotation/manager/types.ts";
+import { createSubscribers } from "../../src/rotation/manager/subscribers.ts";
+import type { KeySubscriber, Keysets } from "../../src/library/provider/managed-keys.ts";
 import { activeKey, announcedKey } from "../../src/rotation/rules/records.ts";
 import { hour, second } from "../rotation/key-records.ts";
 import { isSoak, soak } from "../support/soak.ts";
@@ -35,9 +35,9 @@ class Bucket implements Copy {
     this.#world = world;
   }
 
-  async update({ keyset }: ManagedKeysets): Promise<void> {
+  async update({ keyset }: Keysets): Promise<void> {
     if (this.fails) throw new Error("503");
-    const kids = new Set(keyset.map(({ keyId }) => keyId));
+    const kids = new Set(keyset.map(({ kid }) => kid));
     for (const kid of this.since.keys()) if (!kids.has(kid)) this.since.delete(kid);
     for (const kid of kids) if (!this.since.has(kid)) this.since.set(kid, this.#world.clock.now());
   }
@@ -170,12 +170,12 @@ describe("the copy of a publisher", () => {
       queueMicrotask(callback);
       return () => {};
     };
-    const copy: KeySink = { update: () => new Promise<void>(() => {}) };
-    const sinks = createSinks({ now: () => 0, setTimer }, new AbortController().signal, copy);
+    const copy: KeySubscriber = { update: () => new Promise<void>(() => {}) };
+    const subscribers = createSubscribers({ now: () => 0, setTimer }, new AbortController().signal, copy);
     const keys = { signers: new Map(), decryptionKeys: new Map(), unopened: new Map() };
-    await sinks.giveAll({ records: [], keys, isRotating: false });
-    assert.deepEqual([sinks.isBehind, delays], [true, [2 * minute]]);
-    assert.throws(() => sinks.check(), { code: "ERR_UPDATE" });
+    await subscribers.giveAll({ records: [], keys, isRotating: false });
+    assert.deepEqual([subscribers.isBehind, delays], [true, [2 * minute]]);
+    assert.throws(() => subscribers.check(), { code: "ERR_UPDATE" });
   });
 });
 

@@ -3,11 +3,11 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { CompactEncrypt, type JWK, compactDecrypt, exportJWK, generateKeyPair } from "jose";
 import { JwksdError } from "../../src/base/errors.ts";
-import { type KeyManagerOptions, type ManagerEvent, createKeyManager } from "../../src/rotation/manager/index.ts";
+import { type KeyManagerOptions, type ManagerEvent } from "../../src/rotation/manager/index.ts";
 import type { Command, NewKey } from "../../src/rotation/rules/commands.ts";
 import { localSigner } from "../../src/keys/signer/local.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
-import { newWrappingKey } from "../support/managed.ts";
+import { createServiceManager, newWrappingKey } from "../support/managed.ts";
 import { eventually } from "../support/service.ts";
 import { simulatedClock } from "../support/simulated.ts";
 import { committed } from "../support/records.ts";
@@ -22,7 +22,7 @@ async function start(more: Partial<KeyManagerOptions> = {}) {
   const store = memoryStore({ clock });
   const told: ManagerEvent[] = [];
   const onEvent = (event: ManagerEvent): void => void told.push(event);
-  const manager = await createKeyManager({
+  const manager = await createServiceManager({
     issuer,
     store,
     wrappingKeys: [newWrappingKey()],
@@ -52,15 +52,15 @@ describe("options are refused before a key is made", () => {
     test(name, async () => {
       const store = memoryStore();
       const all = { issuer, store, wrappingKeys: [newWrappingKey()], ...options } as KeyManagerOptions;
-      await assert.rejects(createKeyManager(all), { code });
+      await assert.rejects(createServiceManager(all), { code });
       assert.equal((await store.load()).records.length, 0);
     });
   }
 
   test("no options at all, and a store without its methods", async () => {
-    await assert.rejects(createKeyManager(null as never), { code: "ERR_OPTION_INVALID" });
+    await assert.rejects(createServiceManager(null as never), { code: "ERR_OPTION_INVALID" });
     const options = { issuer, wrappingKeys: [newWrappingKey()], store: {} } as unknown as KeyManagerOptions;
-    await assert.rejects(createKeyManager(options), {
+    await assert.rejects(createServiceManager(options), {
       code: "ERR_OPTION_INVALID",
       message: /"store" must be an object with the methods load, commit, join, renew, leave, watch/,
     });
@@ -113,7 +113,7 @@ describe("a new key of a command", () => {
     const { manager } = await start();
     await manager.execute({ type: "announce", key: await manager.makeKey("enc") });
     const [, { kid, publicJwk, alg } = { kid: "", publicJwk: {}, alg: "" }] = manager.records;
-    const { publicKey } = manager.options.encryptionKeyset[0] ?? {};
+    const { publicKey } = manager.keysets.encryptionKeyset[0] ?? {};
     assert.deepEqual(publicKey, publicJwk);
     const jwe = await new CompactEncrypt(new TextEncoder().encode("hello"))
       .setProtectedHeader({ alg, enc: "A256GCM", kid })
@@ -132,8 +132,8 @@ describe("a target", () => {
     const { manager, clock, told } = await start();
     const taken: number[] = [];
     let isHanging = false;
-    await manager.attach({ update: async ({ keyset }) => void taken.push(keyset.length) });
-    await manager.attach({ update: () => (isHanging ? never : Promise.resolve()) });
+    await manager.subscribe({ update: async ({ keyset }) => void taken.push(keyset.length) });
+    await manager.subscribe({ update: () => (isHanging ? never : Promise.resolve()) });
     isHanging = true;
     const announced = manager.execute({ type: "announce", key: await manager.makeKey("sig") });
     await eventually("the other one has the keys", () => taken.join() === "1,2");
@@ -156,9 +156,9 @@ describe("a target", () => {
 
   test("that needs the manager while it takes the keys fails, and does not stop it", async () => {
     const { manager, clock, told } = await start();
-    await manager.attach({ update: async () => {} });
+    await manager.subscribe({ update: async () => {} });
     let isAsking = false;
-    await manager.attach({ update: async () => void (isAsking && (await manager.decryptionKey({ kid: "new" }))) });
+    await manager.subscribe({ update: async () => void (isAsking && (await manager.decryptionKey({ kid: "new" }))) });
     isAsking = true;
     const announced = manager.execute({ type: "announce", key: await manager.makeKey("sig") });
     await eventually("it waits", () => manager.records.length === 2);
@@ -189,7 +189,7 @@ describe("a target", () => {
     const update = async (): Promise<void> => {
       if (isBroken) throw new Error("broken");
     };
-    await world.until(replica.manager.attach({ update }));
+    await world.until(replica.manager.subscribe({ update }));
     isBroken = true;
     await world.passTo(89 * day);
     assert.deepEqual([made.length, replica.manager.records.length], [2, 2]);
@@ -198,7 +198,7 @@ describe("a target", () => {
 
   test("without update is refused", async () => {
     const { manager } = await start();
-    await assert.rejects(manager.attach({} as never), { code: "ERR_OPTION_INVALID" });
+    await assert.rejects(manager.subscribe({} as never), { code: "ERR_OPTION_INVALID" });
     await manager.close();
   });
 });

@@ -73,7 +73,7 @@ test(
     const [first, next] = (await seen(replica)).kids;
     broken.isBroken = true;
     await world.passTo(3 * day + 5 * hour);
-    assert.equal(replica.manager.options.keyset[0]?.keyId, first);
+    assert.equal(replica.manager.keysets.keyset[0]?.kid, first);
     broken.isBroken = false;
     await world.pass(61 * second);
     assert.equal((await seen(replica)).signs, next);
@@ -126,7 +126,7 @@ test("a process that only publishes starts without the HSM of its active key; on
   await assert.rejects(world.start({ policy, openSigner }), { code: "ERR_SIGNER_UNAVAILABLE" });
   const publisher = await world.start({ policy, openSigner, signs: false });
   assert.deepEqual(
-    publisher.manager.options.keyset.map(({ keyId }) => keyId),
+    publisher.manager.keysets.keyset.map(({ kid }) => kid),
     kids,
   );
   assert.deepEqual(typesOf(publisher.told), ["unopened"]);

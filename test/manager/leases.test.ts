@@ -71,7 +71,7 @@ describe("a step waits for a replica that has a lease", () => {
     const world = new World();
     const [one, behind] = [await world.start({ policy }), await world.start({ policy })];
     const target = { isStuck: false, update: async () => void (target.isStuck && assert.fail("stuck")) };
-    await world.until(behind.manager.attach(target));
+    await world.until(behind.manager.subscribe(target));
     const { signs } = await seen(one);
     target.isStuck = true;
     await announce(world, one);

@@ -2,12 +2,12 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import * as jose from "jose";
 import { JwksdError, type StateError } from "../../src/base/errors.ts";
-import type { KeySink } from "../../src/rotation/manager/types.ts";
-import { createKeyManager } from "../../src/rotation/manager/manager.ts";
+import type { KeySubscriber } from "../../src/library/provider/managed-keys.ts";
+
 import { makeLocalKey } from "../../src/rotation/manager/make-key.ts";
 import { checkRecords } from "../../src/rotation/rules/records.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
-import { createWrapping } from "../support/managed.ts";
+import { createServiceManager, createWrapping } from "../support/managed.ts";
 import { day, hour, second, year } from "../rotation/key-records.ts";
 import { eventually } from "../support/service.ts";
 import { type Replica, World, issuer, longCache, seen, shortCache, typesOf } from "./world.ts";
@@ -90,14 +90,14 @@ describe("the life of a key, by the default policy", () => {
   test("the options that a provider is made with follow the keys and the policy", async () => {
     const world = new World();
     const { manager } = await world.start({ policy: { maxTokenLifetimeSeconds: 600 } });
-    const early = manager.options;
+    const early = manager;
     assert.deepEqual([early.issuer, early.maxTokenLifetimeSeconds], [issuer, 600]);
-    assert.equal(early.jwksRotationActive(), false);
+    assert.equal(early.isRotating, false);
     await world.passTo(89 * day);
-    assert.equal(early.jwksRotationActive(), true);
-    assert.equal(manager.options.keyset.length, 2);
+    assert.equal(early.isRotating, true);
+    assert.equal(manager.keysets.keyset.length, 2);
     await world.passTo(90 * day + (5 + 600 + 2 * 300) * second);
-    assert.equal(early.jwksRotationActive(), false);
+    assert.equal(early.isRotating, false);
     await world.stop({ manager });
   });
 
@@ -199,11 +199,11 @@ describe("attach", () => {
     const log: string[] = [];
     const [one, two, three] = [target("one", log), target("two", log), target("three", log)];
     const replica = await world.start();
-    for (const each of [one, two]) await world.until(replica.manager.attach(each));
+    for (const each of [one, two]) await world.until(replica.manager.subscribe(each));
     assert.deepEqual(log.splice(0), ["one 1 long", "two 1 long"]);
 
     three.isBroken = true;
-    await assert.rejects(world.until(replica.manager.attach(three)), {
+    await assert.rejects(world.until(replica.manager.subscribe(three)), {
       code: "ERR_UPDATE",
       cause: new Error("broken"),
     });
@@ -227,7 +227,7 @@ describe("attach", () => {
     const world = new World();
     const replica = await world.start();
     const behind = target("behind", []);
-    await world.until(replica.manager.attach(behind));
+    await world.until(replica.manager.subscribe(behind));
     await world.passTo(90 * day);
     behind.isBroken = true;
     await world.passTo(90 * day + retire);
@@ -353,7 +353,7 @@ describe("close", () => {
 
     // Whose commits always lose.
     const store = memoryStore({ clock: world.clock });
-    const losing = await createKeyManager({ issuer, store, wrappingKeys: [world.wrappingKey], clock: world.clock });
+    const losing = await createServiceManager({ issuer, store, wrappingKeys: [world.wrappingKey], clock: world.clock });
     const commit = store.commit.bind(store);
     const tried = { times: 0 };
     store.commit = (revision, ...rest) => commit(revision - 1, ...rest).finally(() => (tried.times += 1));
@@ -372,7 +372,7 @@ describe("close", () => {
   });
 });
 
-const target = (name: string, log: string[]): KeySink & { isBroken: boolean } => ({
+const target = (name: string, log: string[]): KeySubscriber & { isBroken: boolean } => ({
   isBroken: false,
   async update({ keyset }, { isRotating }) {
     if (this.isBroken) throw new Error("broken");

@@ -123,7 +123,7 @@ describe("three managers with one store act as one", () => {
     const policy = { leaseSeconds: (2 * hour) / second, rotateEveryDays: 3 };
     const [one, late] = [await world.start({ policy }), await world.start({ policy })];
     const slow = { isSlow: false, update: async () => void (slow.isSlow && assert.fail("slow")) };
-    await world.until(late.manager.attach(slow));
+    await world.until(late.manager.subscribe(slow));
     await world.passTo(2 * day - hour);
     slow.isSlow = true;
     await world.passTo(2 * day + 5 * hour);
@@ -463,7 +463,7 @@ describe("keys in an HSM or key service", () => {
     isFull = false;
     const target = { isBroken: true };
     await world.until(
-      replica.manager.attach({
+      replica.manager.subscribe({
         update: async ({ keyset }) => {
           if (target.isBroken && keyset.length > 1) throw new Error("broken");
         },
@@ -493,9 +493,9 @@ describe("keys in an HSM or key service", () => {
       const held = told.filter((event) => event.type === "held-back");
       assert.ok(held.length >= 55 && held.length <= 65, `once a minute, not ${held.length} times an hour`);
       assert.ok(held.every((event) => event.kid === next && code("ERR_SIGNER_UNAVAILABLE")(event.error)));
-      assert.equal(manager.options.keyset[0]?.keyId, active);
+      assert.equal(manager.keysets.keyset[0]?.kid, active);
       assert.deepEqual(
-        manager.options.keyset.map(({ keyId }) => keyId),
+        manager.keysets.keyset.map(({ kid }) => kid),
         before.kids,
       );
     }
@@ -605,14 +605,14 @@ describe("keys in an HSM or key service", () => {
     assert.deepEqual(module.closed.splice(0), ["module:key/1", "module:key/2"]);
     let wasOpen = false;
     await world.until(
-      replica.manager.attach({ update: async () => void (wasOpen = !module.closed.includes("module:key/1")) }),
+      replica.manager.subscribe({ update: async () => void (wasOpen = !module.closed.includes("module:key/1")) }),
     );
     await world.pass(retire);
     assert.equal(wasOpen, true, "not before the provider has let go of it");
     assert.deepEqual(module.closed.splice(0), ["module:key/1"]);
     await world.stop(replica);
     assert.deepEqual(module.closed, ["module:key/2"]);
-    assert.equal(replica.manager.options.keyset[0]?.keyId, signs);
+    assert.equal(replica.manager.keysets.keyset[0]?.kid, signs);
   });
 
   test("a removed key is destroyed once, by the manager that removed it, when the store knows; what fails is told", async () => {

@@ -48,7 +48,7 @@ const issuer = "https://op.example";
 test("fetches, calls of the store and signatures of external signers are spans, and where nobody traces there are none", async (t) => {
   const signer = await localSigner(ecKey("a"));
   const keyset = [
-    { keyId: "a", signer: { publicKey: signer.publicKey, sign: (input: SignInput) => signer.sign(input) } },
+    { kid: "a", signer: { publicKey: signer.publicKey, sign: (input: SignInput) => signer.sign(input) } },
   ];
   const provider = await createProvider({ issuer, keyset });
   const claims = [{ sub: "secret-subject" }, { lifetimeSeconds: 60 }] as const;

@@ -3,13 +3,14 @@ import { decodeProtectedHeader } from "jose";
 import type { Clock } from "../../src/base/clock.ts";
 import { type JwksdError, StoreError } from "../../src/base/errors.ts";
 import { type Provider, createProvider } from "../../src/library/provider/provider.ts";
-import type { KeySink, KeyManager, KeyManagerOptions, ManagerEvent } from "../../src/rotation/manager/types.ts";
-import { type Copy, type ServiceManager, createKeyManager, manageKeys } from "../../src/rotation/manager/manager.ts";
+import type { KeySubscriber } from "../../src/library/provider/managed-keys.ts";
+import type { KeyManagerOptions, ManagerEvent } from "../../src/rotation/manager/types.ts";
+import { type Copy, type ServiceManager, manageKeys } from "../../src/rotation/manager/manager.ts";
 import type { Command } from "../../src/rotation/rules/commands.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
 import type { KeyRecord, KeyStore } from "../../src/rotation/store/store.ts";
-import { newWrappingKey, custodyOf } from "../support/managed.ts";
+import { createServiceManager, newWrappingKey, custodyOf } from "../support/managed.ts";
 import { WrittenStore } from "../support/written-store.ts";
 import { start } from "../rotation/key-records.ts";
 
@@ -20,7 +21,7 @@ export type ManagerChoice = Partial<KeyManagerOptions>;
 
 /** A manager, what it has told, and a provider that is attached to it. */
 export interface Replica {
-  readonly manager: KeyManager;
+  readonly manager: ServiceManager;
   readonly provider: Provider;
   readonly told: readonly ManagerEvent[];
 }
@@ -32,8 +33,8 @@ export class World {
   readonly #timers = new Set<Timer>();
   /** Who waits for a pause. */
   readonly #waiting = new Set<() => void>();
-  readonly #managers = new Set<KeyManager>();
-  readonly #sink: KeySink = { update: async () => {} };
+  readonly #managers = new Set<ServiceManager>();
+  readonly #sink: KeySubscriber = { update: async () => {} };
   #elapsedMs = 0;
   #startMs = start;
 
@@ -75,10 +76,10 @@ export class World {
     };
     // Renewals of leases are steps of simulated time, so there are few of them.
     const policy = { leaseSeconds: leaseMs / 1000, ...choice.policy };
-    const manager = await this.until(createKeyManager({ ...options, ...choice, policy }));
+    const manager = await this.until(createServiceManager({ ...options, ...choice, policy }));
     this.#managers.add(manager);
-    const provider = await createProvider(manager.options, { clock: this.clock });
-    await this.until(manager.attach(provider));
+    const provider = await createProvider({ keys: manager }, { clock: this.clock });
+    await this.until(manager.subscribe(provider));
     await this.idle();
     return { manager, provider, told };
   }
@@ -139,7 +140,7 @@ export class World {
       assert.ok(round < 500, "they never come to rest");
       ({ calls } = this.store);
       // Managers do one thing after the other, so this one is done after all others.
-      await this.until(Promise.all([...this.#managers].map((manager) => manager.attach(this.#sink))));
+      await this.until(Promise.all([...this.#managers].map((manager) => manager.subscribe(this.#sink))));
       await new Promise(setImmediate);
     }
   }

@@ -26,8 +26,8 @@ test("exp of an encryption key becomes notAfter", async (t) => {
   await writeFile(file, JSON.stringify({ keys: [{ ...named("e"), use: "enc", exp: 1_900_000_000 }] }), { mode: 0o600 });
   const { entries, warnings } = await readEncryptionKeyset(file);
   assert.deepEqual(
-    entries.map(({ keyId, notAfter }) => ({ keyId, notAfter })),
-    [{ keyId: "e", notAfter: new Date(1_900_000_000_000) }],
+    entries.map(({ kid, notAfter }) => ({ kid, notAfter })),
+    [{ kid: "e", notAfter: new Date(1_900_000_000_000) }],
   );
   assert.deepEqual(warnings, []);
 });

@@ -69,7 +69,7 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
     const makeEntry = async () => {
       const signer = await backend.create({ issuer: url });
       token.atEnd(() => signer.close());
-      return { keyId: await thumbprint(signer), signer };
+      return { kid: await thumbprint(signer), signer };
     };
     const keyset = [await makeEntry()];
     const provider = await createProvider({ issuer: url, keyset });
@@ -85,12 +85,12 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
     const kids = await Promise.all(
       tokens.map(async (token) => (await jwtVerify(token, keys, { issuer: url, audience })).protectedHeader.kid),
     );
-    assert.deepEqual([...new Set(kids)], keyset.map(({ keyId }) => keyId).toReversed());
+    assert.deepEqual([...new Set(kids)], keyset.map(({ kid }) => kid).toReversed());
 
-    for (const { keyId, signer } of keyset) {
+    for (const { kid, signer } of keyset) {
       const { key } = parseKeyUri(signer.uri);
-      assert.equal(key.label, `jwksd ${url} ${keyId}`);
-      assert.equal(Buffer.from(key.id ?? []).toString("base64url"), keyId);
+      assert.equal(key.label, `jwksd ${url} ${kid}`);
+      assert.equal(Buffer.from(key.id ?? []).toString("base64url"), kid);
       const id = Buffer.from(key.id ?? []);
       const listed = token.pkcs11Tool("--list-objects", "--type", "privkey", "--id", id.toString("hex"));
       assert.match(listed, /Access: +sensitive, always sensitive, never extractable, local/);

@@ -39,7 +39,7 @@ async function setUp(t: Scope, options: Pkcs11Options = {}) {
     shim.control();
     return signer.close();
   });
-  const provider = await createProvider({ issuer, keyset: [{ keyId: "hsm", signer }] });
+  const provider = await createProvider({ issuer, keyset: [{ kid: "hsm", signer }] });
   /** Lines of the module's log about a function. */
   const logged = (name: string): string[] => shim.log().filter((line) => line.startsWith(`${name} `));
   return { token, shim, backend, signer, provider, logged };

@@ -13,7 +13,7 @@ import { refusal } from "../support/refusal.ts";
 const url = "https://op.example/.well-known/openid-configuration";
 const base: ProviderOptions = {
   issuer: "https://op.example",
-  keyset: [{ keyId: "a", signer: await localSigner(ecKey("a")) }],
+  keyset: [{ kid: "a", signer: await localSigner(ecKey("a")) }],
   jwksRotationActive: () => assert.fail("the predicate is for the JWK Set only"),
 };
 const own = {

@@ -15,7 +15,7 @@ import { settled, simulatedClock } from "../support/simulated.ts";
 const issuer = "https://op.example";
 const signer = await localSigner(ecKey("a"));
 const provide = (options: ProviderOptions = {}): Promise<Provider> =>
-  createProvider({ issuer, keyset: [{ keyId: "a", signer }], ...options });
+  createProvider({ issuer, keyset: [{ kid: "a", signer }], ...options });
 
 /** The values of one metric, by its labels. */
 function valuesOf({ metrics }: Pick<Provider, "metrics">, name: string): Record<string, number> {
@@ -87,7 +87,7 @@ describe("signatures", () => {
     };
     const events: ProviderEvent[] = [];
     const provider = await provide({
-      keyset: [{ keyId: "a", signer: external }],
+      keyset: [{ kid: "a", signer: external }],
       clock,
       signerLimits: { maxConcurrent: 1 },
       onEvent: (event) => events.push(event),
@@ -124,10 +124,10 @@ describe("signatures", () => {
     const provider = await provide();
     const other = await localSigner(ecKey("b"));
     await provider.sign(...claims);
-    await provider.update({ keyset: [{ keyId: "b", signer: other }] });
+    await provider.update({ keyset: [{ kid: "b", signer: other }] });
     await provider.sign(...claims);
     assert.deepEqual(valuesOf(provider, total), { '{kid="b",result="ok"}': 1 });
-    await provider.update({ keyset: [{ keyId: "a", signer }] });
+    await provider.update({ keyset: [{ kid: "a", signer }] });
     await provider.sign(...claims);
     assert.deepEqual(valuesOf(provider, total), { '{kid="a",result="ok"}': 1 });
   });
@@ -137,7 +137,7 @@ describe("events of a provider", () => {
   test("an update, and one that is refused", async () => {
     const events: ProviderEvent[] = [];
     const provider = await provide({ onEvent: (event) => events.push(event) });
-    await provider.update({ keyset: [{ keyId: "b", signer }] });
+    await provider.update({ keyset: [{ kid: "b", signer }] });
     await assert.rejects(provider.update({ keyset: [] }), { code: "ERR_KEYSET_EMPTY" });
     await settled();
     const [updated, refused] = events;

@@ -14,9 +14,9 @@ import { ecKey, withoutPrivate } from "../support/keys.ts";
 import { refusal } from "../support/refusal.ts";
 
 const issuer = "https://op.example";
-const keyset = [{ keyId: "a", signer: await localSigner(ecKey("a")) }];
-const otherKeyset = [{ keyId: "b", signer: await localSigner(ecKey("b")) }];
-const encryptionKeyset = [{ keyId: "e", publicKey: withoutPrivate(ecKey("e")) }];
+const keyset = [{ kid: "a", signer: await localSigner(ecKey("a")) }];
+const otherKeyset = [{ kid: "b", signer: await localSigner(ecKey("b")) }];
+const encryptionKeyset = [{ kid: "e", publicKey: withoutPrivate(ecKey("e")) }];
 const base: ProviderOptions = { issuer, keyset };
 
 /** What an outsider sees of the options. */

@@ -14,9 +14,9 @@ import { ecKey, withoutPrivate } from "../support/keys.ts";
 import { refusal } from "../support/refusal.ts";
 
 const signing = async (...kids: string[]): Promise<SigningEntry[]> =>
-  Promise.all(kids.map(async (keyId) => ({ keyId, signer: await localSigner(ecKey(keyId)) })));
+  Promise.all(kids.map(async (kid) => ({ kid, signer: await localSigner(ecKey(kid)) })));
 const encryption = (...kids: string[]): EncryptionEntry[] =>
-  kids.map((keyId) => ({ keyId, publicKey: withoutPrivate(ecKey(keyId)) }));
+  kids.map((kid) => ({ kid, publicKey: withoutPrivate(ecKey(kid)) }));
 
 const provide = async (keyset: SigningEntry[], encryptionKeyset?: EncryptionEntry[]): Promise<Provider> =>
   createProvider({ issuer: "https://op.example", keyset, encryptionKeyset });
@@ -62,12 +62,12 @@ const refused: [code: ErrorCode, name: string, change: unknown][] = [
   [
     "ERR_KEY_IN_BOTH_KEYSETS",
     "a key of the keyset that stays",
-    { encryptionKeyset: [{ ...encryption("a")[0], keyId: "x" }] },
+    { encryptionKeyset: [{ ...encryption("a")[0], kid: "x" }] },
   ],
   [
     "ERR_KEY_FORMAT",
     "one bad entry of many",
-    { keyset: await signing("b"), encryptionKeyset: [...encryption("f"), { keyId: "g" }] },
+    { keyset: await signing("b"), encryptionKeyset: [...encryption("f"), { kid: "g" }] },
   ],
   ["ERR_OPTION_UNKNOWN", "another option", { keyset: await signing("b"), issuer: "https://other.example" }],
   ["ERR_OPTION_INVALID", "a keyset that is no array", { keyset: {}, encryptionKeyset: encryption("f") }],
@@ -151,7 +151,7 @@ describe("what the caller does with what it passed has no effect", () => {
     function spoil(): void {
       keyset.pop();
       for (const entry of [...keyset, ...encryptionKeyset])
-        Object.assign(entry, { keyId: "spoiled", alg: "ECDH-ES+A128KW" });
+        Object.assign(entry, { kid: "spoiled", alg: "ECDH-ES+A128KW" });
       encryptionKeyset.push(...encryption("more"));
       Object.assign(endpoints, { jwks: "/spoiled" });
       Object.assign(options, { issuer: "https://spoiled.example", keyset: [] });
@@ -164,7 +164,7 @@ describe("what the caller does with what it passed has no effect", () => {
   ];
   for (const [name, spoil] of deep) {
     test(`after createProvider: ${name}`, async () => {
-      const entry = { keyId: "e", publicKey: withoutPrivate(ecKey("e")), notAfter: new Date(8e15) };
+      const entry = { kid: "e", publicKey: withoutPrivate(ecKey("e")), notAfter: new Date(8e15) };
       const provider = await provide(await signing("a"), [entry]);
       const before = await served(provider);
       assert.equal(before.kids, "a e");
@@ -179,7 +179,7 @@ describe("what the caller does with what it passed has no effect", () => {
     const keyset = await signing("b", "c");
     const updating = provider.update({ keyset });
     keyset.pop();
-    keyset.forEach((entry) => Object.assign(entry, { keyId: "spoiled" }));
+    keyset.forEach((entry) => Object.assign(entry, { kid: "spoiled" }));
     await updating;
     assert.equal((await served(provider)).kids, "b c");
   });

@@ -7,7 +7,7 @@ import { ecKey } from "../support/keys.ts";
 import { samplesOf } from "../support/scrape.ts";
 import { compact, noSignature, verdict } from "../token/compact.ts";
 
-const entry = async (keyId: string) => ({ keyId, signer: await localSigner(ecKey(keyId)) });
+const entry = async (kid: string) => ({ kid, signer: await localSigner(ecKey(kid)) });
 const named = (kid: string): string => compact({ alg: "ES256", kid }, {}, noSignature);
 const check = ({ verify }: Provider, token: string): Promise<string> => verdict(verify(token, { audience: "api" }));
 
@@ -54,7 +54,7 @@ describe("a token with the kid of a key that is no longer published is refused a
 
     const { manager } = await world.start();
     const { onEvent, told } = listening();
-    const provider = await createProvider(manager.options, { clock: world.clock, onEvent });
+    const provider = await createProvider({ keys: manager }, { clock: world.clock, onEvent });
     const live = manager.records.filter(({ state }) => state === "active").map(({ kid }) => kid);
     for (const kid of [removed, revoked, ...live, "never there"]) await check(provider, named(kid));
     assert.deepEqual(told(), [
@@ -80,7 +80,7 @@ describe("a token with the kid of a key that is no longer published is refused a
     const { onEvent, told } = listening();
     const provider = await createProvider({ issuer, keyset: [await entry("a")], onEvent });
     for (let round = 0; round < 1_001; round += 1)
-      await provider.update({ keyset: [{ keyId: `kid ${round}`, signer: (await entry("a")).signer }] });
+      await provider.update({ keyset: [{ kid: `kid ${round}`, signer: (await entry("a")).signer }] });
     for (const kid of ["a", "kid 0", "kid 999"]) await check(provider, named(kid));
     assert.deepEqual(
       told().map((event) => "kid" in event && event.kid),

@@ -4,7 +4,7 @@ import { runInNewContext } from "node:vm";
 import { type JwksdError, type Provider, createProvider, localSigner } from "../../src/index.ts";
 import { ecKey } from "../support/keys.ts";
 
-const keyset = [{ keyId: "a", signer: await localSigner(ecKey("a")) }];
+const keyset = [{ kid: "a", signer: await localSigner(ecKey("a")) }];
 
 async function providerWith(predicate: () => unknown): Promise<{ provider: Provider; warnings: JwksdError[] }> {
   const warnings: JwksdError[] = [];

@@ -30,7 +30,7 @@ const clock = simulatedClock();
 const now = Math.floor(clock.now() / 1000);
 const lifetimeSeconds = 3600;
 
-const entry = async (keyId: string) => ({ keyId, signer: await localSigner(ecKey(keyId)) });
+const entry = async (kid: string) => ({ kid, signer: await localSigner(ecKey(kid)) });
 const provide = async (options: ProviderOptions = {}): Promise<Provider> =>
   createProvider({ issuer, keyset: [await entry("a")], maxTokenLifetimeSeconds: lifetimeSeconds, clock, ...options });
 
@@ -68,6 +68,8 @@ describe("what provider.sign would not sign is not signed", () => {
       inputOf({ ...header, [name]: "x" }, {}),
       /is not for callers to set$/,
     ]),
+    ["a kid that some read for another", inputOf({ ...header, KID: "b" }, {}), /is not for callers to set$/],
+    ["an audience that some read for another", inputOf(header, { aud: "api", AUD: "admin" }), /^claim "AUD"/],
     ["another issuer", inputOf(header, { iss: "https://other.example" }), /^claim "iss"/],
     ["an empty audience", inputOf(header, { aud: "" }), /^claim "aud"/],
     ["an exp beyond the policy", inputOf(header, { exp: now + 3601 }), /^claim "exp" is 3601 seconds ahead/],
@@ -106,7 +108,7 @@ describe("what provider.sign would not sign is not signed", () => {
         publicKey: withoutPrivate(ecKey("a")),
         sign: async () => ((asked = true), new Uint8Array(64)),
       };
-      const { signingKey } = await provide({ keyset: [{ keyId: "a", signer }] });
+      const { signingKey } = await provide({ keyset: [{ kid: "a", signer }] });
       const signing = signingKey().sign(input as Uint8Array, { lifetimeSeconds, ...options });
       await assert.rejects(signing, { name: "TokenError", code: "ERR_CLAIMS_INVALID", message });
       assert.equal(asked, false, "the signer was asked");
@@ -116,7 +118,7 @@ describe("what provider.sign would not sign is not signed", () => {
 
 describe("the signer is guarded, as that of provider.sign", () => {
   const hanging: Signer = { publicKey: withoutPrivate(ecKey("a")), sign: () => new Promise(() => {}) };
-  const keyset = [{ keyId: "a", signer: hanging }];
+  const keyset = [{ kid: "a", signer: hanging }];
 
   test("its calls share one limit and one deadline with provider.sign", async () => {
     const clock = simulatedClock();
@@ -143,7 +145,7 @@ describe("the signer is guarded, as that of provider.sign", () => {
       publicKey: withoutPrivate(ecKey("a")),
       sign: async ({ message }) => other(Buffer.from(message)),
     };
-    const provider = await provide({ keyset: [{ keyId: "a", signer }], onEvent: (event) => events.push(event) });
+    const provider = await provide({ keyset: [{ kid: "a", signer }], onEvent: (event) => events.push(event) });
     assert.equal(await sign(provider), "ERR_SIGNER_BAD_SIGNATURE");
     assert.deepEqual(
       events.map(({ type }) => type),

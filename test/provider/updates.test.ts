@@ -27,13 +27,13 @@ const change: fc.Arbitrary<Change> = fc.record({
 const flaws = {
   none: [],
   "no kid": [{ signer: signers.get("a") }],
-  "no key": [{ keyId: "x" }],
-  "wrong curve": [{ keyId: "x", signer: { publicKey: withoutPrivate(ecKey("x", "P-384")), sign: () => {} } }],
+  "no key": [{ kid: "x" }],
+  "wrong curve": [{ kid: "x", signer: { publicKey: withoutPrivate(ecKey("x", "P-384")), sign: () => {} } }],
 };
 
 function toUpdate({ signing, encryption, flaw }: Change): KeysetUpdate {
-  const keyset = signing?.map((keyId) => ({ keyId, signer: signers.get(keyId) }));
-  const encryptionKeyset = encryption?.map((keyId) => ({ keyId, publicKey: withoutPrivate(ecKey(keyId)) }));
+  const keyset = signing?.map((kid) => ({ kid, signer: signers.get(kid) }));
+  const encryptionKeyset = encryption?.map((kid) => ({ kid, publicKey: withoutPrivate(ecKey(kid)) }));
   return { keyset: keyset && [...keyset, ...flaws[flaw]], encryptionKeyset } as KeysetUpdate;
 }
 

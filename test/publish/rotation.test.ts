@@ -6,7 +6,7 @@ import type { Copy } from "../../src/rotation/manager/manager.ts";
 import { documentSetOf } from "../../src/service/copies/documents.ts";
 import { folderTarget } from "../../src/service/copies/folder.ts";
 import { createCopyWriter } from "../../src/service/copies/copy-writer.ts";
-import { publicHalves, toKeysets } from "../../src/service/endpoint/public-keys.ts";
+import { publicHalves } from "../../src/service/endpoint/public-keys.ts";
 import { World } from "../manager/world.ts";
 import { hour, second } from "../rotation/key-records.ts";
 import { serveFolder } from "../support/folder-server.ts";
@@ -39,7 +39,7 @@ test("no verifier refuses a token in a rotation that a server which is away dela
     name: target.name,
     async update(keysets, { isRotating }) {
       const keys = publicHalves(keysets, isRotating);
-      await publish(await documentSetOf(toKeysets(keys), site, isRotating));
+      await publish(await documentSetOf(keys, site, isRotating));
     },
   };
 

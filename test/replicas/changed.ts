@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { registerHooks } from "node:module";
 import { fileURLToPath } from "node:url";
 import type { JwksdError, StoreError } from "../../src/base/errors.ts";
-import type { createKeyManager } from "../../src/rotation/manager/manager.ts";
+import type { createServiceManager } from "../support/managed.ts";
 import type { memoryStore } from "../../src/rotation/store/memory.ts";
 
 /*
@@ -12,7 +12,7 @@ import type { memoryStore } from "../../src/rotation/store/memory.ts";
 
 /** What a driver needs of one graph of modules. */
 export interface Code {
-  readonly createKeyManager: typeof createKeyManager;
+  readonly createKeyManager: typeof createServiceManager;
   readonly memoryStore: typeof memoryStore;
   readonly StoreError: typeof StoreError;
   readonly JwksdError: typeof JwksdError;

@@ -147,7 +147,9 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
   },
   "acknowledges before its targets have taken the keys": {
     mode: { faults: ["slow targets"] },
-    edits: [["rotation/manager/keys-in-use.ts", "const next = sinks.isBehind ? replica.told : ", "const next = "]],
+    edits: [
+      ["rotation/manager/keys-in-use.ts", "const next = subscribers.isBehind ? replica.told : ", "const next = "],
+    ],
   },
   "renews a lease that has ended": {
     mode: { faults: ["pause", "partition"] },
@@ -204,7 +206,7 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
       ],
       [
         "rotation/manager/keys-in-use.ts",
-        "shorten: (): Promise<void> => updateSinks(true),",
+        "shorten: (): Promise<void> => updateSubscribers(true),",
         `shorten(now) {
           const alone = state.records.map((record) => ({
             ...record,
@@ -212,7 +214,7 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
             ...(record.state === "retiring" && { unusedAt: record.retiredAt }),
           }));
           state = { ...state, records: advance(alone, policy, now).records };
-          return updateSinks(true);
+          return updateSubscribers(true);
         },`,
       ],
       ["rotation/manager/replica.ts", "if (!told.signsWith.includes(kid))", "if (told.signsWith.length > 99)"],

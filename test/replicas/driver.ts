@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import type { Clock } from "../../src/base/clock.ts";
-import type { KeyManager, ManagedKeysets } from "../../src/rotation/manager/types.ts";
+import type { Keysets } from "../../src/library/provider/managed-keys.ts";
+import type { ServiceManager } from "../../src/rotation/manager/manager.ts";
 import type { RotationPolicyOptions } from "../../src/rotation/rules/policy.ts";
 import { activeKey } from "../../src/rotation/rules/records.ts";
 import type { KeyRecord, KeyStore } from "../../src/rotation/store/store.ts";
@@ -96,7 +97,7 @@ class Replica {
   /** Targets take long, or fail, until then. */
   slowUntil = 0;
   isStuck = false;
-  manager: KeyManager | undefined;
+  manager: ServiceManager | undefined;
   targets: readonly Target[] = [];
   isShort: () => boolean = () => false;
   checkMaySign: (kid: string) => void = () => {};
@@ -272,30 +273,29 @@ export class Simulation {
       const options = { issuer, wrappingKeys: [wrappingKey], policy, clock, replicaName: replica.name };
       const manager = await this.#code.createKeyManager({ ...options, store: this.#line(replica) });
       if (replica.life !== life) return;
-      const { jwksRotationActive, checkMaySign } = manager.options;
-      const targets = [this.#target(replica, manager.options), this.#target(replica, manager.options)];
-      for (const { sink } of targets) await manager.attach(sink);
+      const targets = [this.#target(replica, manager.keysets), this.#target(replica, manager.keysets)];
+      for (const { sink } of targets) await manager.subscribe(sink);
       if (replica.life !== life) return;
       Object.assign(replica, {
         manager,
-        checkMaySign,
-        isShort: jwksRotationActive,
+        checkMaySign: (kid: string) => manager.checkMaySign(kid),
+        isShort: () => manager.isRotating,
         targets: targets.map((each) => each.target),
       });
     };
     run().catch(ended);
   }
 
-  #target(replica: Replica, keysets: ManagedKeysets) {
+  #target(replica: Replica, keysets: Keysets) {
     const target: Target = { kids: new Set(), active: undefined, isShort: false };
-    const put = ({ keyset }: ManagedKeysets, isShort: boolean): void => {
-      Object.assign(target, { kids: new Set(keyset.map(({ keyId }) => keyId)), active: keyset[0]?.keyId, isShort });
+    const put = ({ keyset }: Keysets, isShort: boolean): void => {
+      Object.assign(target, { kids: new Set(keyset.map(({ kid }) => kid)), active: keyset[0]?.kid, isShort });
     };
     put(keysets, true);
     let last: Promise<void> = Promise.resolve();
     const wait = (ms: number): Promise<void> => new Promise((resolve) => void this.at(ms, resolve, replica));
     const sink = {
-      update: (given: ManagedKeysets, { isRotating }: { readonly isRotating: boolean }): Promise<void> => {
+      update: (given: Keysets, { isRotating }: { readonly isRotating: boolean }): Promise<void> => {
         const isSlow = this.now < replica.slowUntil;
         const [before, after] = isSlow
           ? [this.random.upTo(15 * second), this.random.upTo(15 * second)]

@@ -44,7 +44,7 @@ const short: readonly Edit[] = [
   ["rotation/rules/policy.ts", "signWithinSeconds = 5", "signWithinSeconds = 0.3"],
   ["rotation/rules/policy.ts", "clockSkewSeconds: number(1)", "clockSkewSeconds: number(0)"],
   // After each fault all connections are made anew, and each of them is a process of the server.
-  ["rotation/store/postgres/driver.ts", "maxConnections = 10", "maxConnections = 3"],
+  ["rotation/store/postgres/postgres.ts", "maxConnections = 11", "maxConnections = 4"],
 ];
 /** Nobody waits for anybody. */
 const withoutBarrier: readonly Edit[] = [
@@ -137,8 +137,8 @@ async function manage(): Promise<void> {
             onEvent: ({ type }) => type === "changed" && hasChanged?.(),
           }),
         );
-        const provider = await createProvider(manager.options);
-        await again(() => manager.attach(provider));
+        const provider = await createProvider({ keys: manager });
+        await again(() => manager.subscribe(provider));
         // The first moment at which the next key may sign is the worst.
         hasChanged = () => void sign(issuer).catch(() => {});
         return [issuer, { manager, provider }] as const;

@@ -156,7 +156,7 @@ test("the overload of a worker is in the log of the service", { timeout: 60_000 
   const log = { info: () => {}, warn: (...line: unknown[]) => warned.resolve(line as [object, string]) };
   const { kty, crv, x, y } = ecKey("a");
   const publicKey = { kty, crv, x, y } as PublicJwk;
-  const keys = { signing: [{ keyId: "a", publicKey }], encryption: [], isRotating: false };
+  const keys = { keyset: [{ kid: "a", publicKey }], encryptionKeyset: [], isRotating: false };
   const options = { host: "127.0.0.1", port: 0, rotationMode: false, cors: true, discovery: true, maxConnections: 1 };
   const { port, stop } = await startWorkers(1, options, keys, log);
   t.after(stop);

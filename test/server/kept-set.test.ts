@@ -22,8 +22,8 @@ const publicOf = (kid: string) => {
   return publicKey;
 };
 const keys = {
-  signing: ["a", "b"].map((kid) => ({ keyId: kid, publicKey: publicOf(kid) })),
-  encryption: [{ keyId: "c", publicKey: { kty, crv, x, y }, alg: "ECDH-ES" }],
+  keyset: ["a", "b"].map((kid) => ({ kid, publicKey: publicOf(kid) })),
+  encryptionKeyset: [{ kid: "c", publicKey: { kty, crv, x, y }, alg: "ECDH-ES" }],
   isRotating: true,
 } as unknown as PublicKeys;
 const rule: KeptSetRule = {
@@ -50,7 +50,7 @@ describe("a kept set", () => {
   });
 
   test("has no private member, whatever it is given", async (t) => {
-    const set = { ...keys, signing: [{ keyId: "a", publicKey: named("a") }] } as unknown as PublicKeys;
+    const set = { ...keys, keyset: [{ kid: "a", publicKey: named("a") }] } as unknown as PublicKeys;
     const text = await readFile(await kept(t, { set }), "utf8");
     for (const member of privateMembers) assert.ok(!text.includes(`"${member}"`), member);
   });

@@ -8,7 +8,7 @@ import { startWithoutStore } from "../../src/service/endpoint/start-without-stor
 import type { Signing } from "../../src/service/signing/signing.ts";
 import { settled, simulatedClock } from "../support/simulated.ts";
 
-const none: PublicKeys = { signing: [], encryption: [], isRotating: true };
+const none: PublicKeys = { keyset: [], encryptionKeyset: [], isRotating: true };
 const stored: PublicKeys = { ...none, isRotating: false };
 const cause = { at: 0, code: "ERR_STORE_UNAVAILABLE", message: "no route to host" };
 const issuer = "https://op.example";

@@ -1,3 +1,4 @@
+import type { Keysets } from "../../src/library/provider/managed-keys.ts";
 import { once } from "node:events";
 import { createServer } from "node:http";
 import { join } from "node:path";
@@ -17,14 +18,13 @@ export async function serveTokens(
   { manager, provider }: Replica,
 ): Promise<{ path: string; kubernetes: string }> {
   const { clock } = world;
-  const { keyset, maxTokenLifetimeSeconds, checkMaySign } = manager.options;
-  const records = () => manager.records;
-  const signing = await createSigning(issuer, keyset, { maxTokenLifetimeSeconds, checkMaySign, records, clock });
-  const update = async ({ keyset }: Pick<typeof manager.options, "keyset">): Promise<void> => {
+  const { maxTokenLifetimeSeconds } = manager;
+  const signing = await createSigning(issuer, manager, clock);
+  const update = async ({ keyset }: Keysets): Promise<void> => {
     await provider.update({ keyset });
     await signing.update(keyset);
   };
-  await world.until(manager.attach({ update }));
+  await world.until(manager.subscribe({ update }));
   const audit = createAudit(clock, () => {});
   const sign = { signing, policy: {}, audit };
   const server = createServer(signHandler(sign));

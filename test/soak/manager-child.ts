@@ -7,7 +7,8 @@ import { decodeProtectedHeader } from "jose";
 import type { Clock } from "../../src/base/clock.ts";
 import { JwksdError } from "../../src/base/errors.ts";
 import { createProvider } from "../../src/library/provider/provider.ts";
-import type { KeySink, ManagerEvent } from "../../src/rotation/manager/types.ts";
+import type { KeySubscriber } from "../../src/library/provider/managed-keys.ts";
+import type { ManagerEvent } from "../../src/rotation/manager/types.ts";
 import { createKeyManager } from "../../src/rotation/manager/manager.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import { soak } from "../support/soak.ts";
@@ -66,14 +67,14 @@ async function startManager(onEvent: (event: ManagerEvent) => void = () => {}) {
   const manager = await pumped(
     createKeyManager({ issuer, store, wrappingKeys: [wrappingKey], clock, policy, onEvent }),
   );
-  const provider = await createProvider(manager.options, { clock });
-  await pumped(manager.attach(provider));
-  const sink: KeySink = { update: async () => {} };
+  const provider = await createProvider({ keys: manager }, { clock });
+  await pumped(manager.subscribe(provider));
+  const sink: KeySubscriber = { update: async () => {} };
   return {
     manager,
     counted,
     /** Until what is under way is done. */
-    idle: () => pumped(manager.attach(sink)),
+    idle: () => pumped(manager.subscribe(sink)),
     /** The kid of a token that is made now. */
     sign: async (): Promise<string> =>
       decodeProtectedHeader(await provider.sign({ sub: "a" }, { lifetimeSeconds: 3600 })).kid ?? "",

@@ -1,3 +1,4 @@
+import type { ServiceManager } from "../../src/rotation/manager/manager.ts";
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import * as jose from "jose";
@@ -5,14 +6,13 @@ import { type Provider, createProvider } from "../../src/index.ts";
 import { createRemoteKeySet } from "../../src/library/relying-party/index.ts";
 import { advance } from "../../src/rotation/rules/advance.ts";
 import { makeLocalKey } from "../../src/rotation/manager/make-key.ts";
-import type { KeyManager } from "../../src/rotation/manager/types.ts";
-import { createKeyManager } from "../../src/rotation/manager/manager.ts";
+
 import { type RotationPolicyOptions, cachedForSeconds } from "../../src/rotation/rules/policy.ts";
 import { activeKey, publishedKeys } from "../../src/rotation/rules/records.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
 import { type SimulatedClock, settled, simulatedClock } from "../support/simulated.ts";
 import { second } from "../rotation/key-records.ts";
-import { createWrapping } from "../support/managed.ts";
+import { createServiceManager, createWrapping } from "../support/managed.ts";
 import { soak } from "../support/soak.ts";
 
 /*
@@ -120,7 +120,7 @@ function signatureOf(text: string, jwk: jose.JWK): Promise<unknown> {
 
 class Simulation {
   readonly clock: SimulatedClock;
-  readonly manager: KeyManager;
+  readonly manager: ServiceManager;
   readonly provider: Provider;
   /** Verifiers by name, and the kids of the tokens that they refused. */
   readonly refused = new Map<string, string[]>();
@@ -138,7 +138,7 @@ class Simulation {
     const clock = simulatedClock();
     // The clock of jose.
     t.mock.timers.enable({ apis: ["Date"], now: clock.now() });
-    const manager = await createKeyManager({
+    const manager = await createServiceManager({
       issuer,
       store: memoryStore({ clock }),
       // Each renewal of a lease is a turn, so there are few.
@@ -146,13 +146,18 @@ class Simulation {
       wrappingKeys: [wrappingKey],
       clock,
     });
-    const provider = await createProvider({ ...manager.options, clock });
-    await manager.attach(provider);
+    const provider = await createProvider({ keys: manager, clock });
     t.after(() => manager.close());
     return new Simulation(t, clock, manager, provider, stepSeconds * second);
   }
 
-  private constructor(t: TestContext, clock: SimulatedClock, manager: KeyManager, provider: Provider, stepMs: number) {
+  private constructor(
+    t: TestContext,
+    clock: SimulatedClock,
+    manager: ServiceManager,
+    provider: Provider,
+    stepMs: number,
+  ) {
     this.#t = t;
     this.#stepMs = stepMs;
     this.clock = clock;

@@ -70,7 +70,7 @@ function serviceParts(): readonly (readonly Metric[])[] {
 async function providerPart(): Promise<readonly Metric[]> {
   const provider = await createProvider({
     issuer: "https://op.example",
-    keyset: [{ keyId: "now", signer: await localSigner(ecKey("now")) }],
+    keyset: [{ kid: "now", signer: await localSigner(ecKey("now")) }],
     retiredKid: () => "removed",
   });
   await provider.sign({ sub: "u" }, { lifetimeSeconds: 60 });

@@ -42,14 +42,14 @@ export const defaultIssuer = "https://op.example";
 
 export async function providerOf(setup: Setup): Promise<Provider> {
   const encryptionKeyset: EncryptionEntry[] = (setup.encryptionKeys ?? []).map((key) => ({
-    keyId: key.kid,
+    kid: key.kid,
     publicKey: withoutPrivate(key),
   }));
   return createProvider({
     issuer: setup.issuer ?? defaultIssuer,
     mountPrefix: setup.mountPrefix,
     endpoints: { jwks: setup.jwksPath },
-    keyset: await Promise.all(setup.keys.map(async (key) => ({ keyId: key.kid, signer: await localSigner(key) }))),
+    keyset: await Promise.all(setup.keys.map(async (key) => ({ kid: key.kid, signer: await localSigner(key) }))),
     encryptionKeyset,
     jwksRotationActive: setup.rotation === undefined ? undefined : () => setup.rotation === true,
     cors: setup.cors,

@@ -9,6 +9,9 @@ const getAndCloseAt = (target: string): string =>
   `GET ${target} HTTP/1.1\r\nHost: op.example\r\nConnection: close\r\n\r\n`;
 const getAndClose = getAndCloseAt("/jwks");
 
+/** By which error each connection ended. */
+const codes = new WeakMap<Socket, string | undefined>();
+
 /** One connection that sends GET requests one after another. */
 export class Client {
   readonly socket: Socket;
@@ -28,7 +31,7 @@ export class Client {
       this.#received = Buffer.concat([this.#received, chunk]);
       this.#arrived?.();
     });
-    socket.on("error", () => {});
+    socket.on("error", ({ code }: NodeJS.ErrnoException) => void codes.set(socket, code));
     for (const event of ["end", "close"]) socket.on(event, () => this.#arrived?.());
   }
 
@@ -99,13 +102,25 @@ export function kidsIn(reply: WireReply): string[] {
   return (JSON.parse(reply.body) as { keys: { kid: string }[] }).keys.map(({ kid }) => kid);
 }
 
+/** A request that was sent and got no whole reply. */
+interface Cut {
+  readonly localPort: number | undefined;
+  readonly error: string;
+  /** Whether it was the first one on its connection, and how long after that had begun, or after the request before, it was sent. */
+  readonly isFirst: boolean;
+  readonly sentAfterMs: number;
+  /** How long it waited, until what. */
+  readonly waitedMs: number;
+  readonly code: string | undefined;
+}
+
 /** What became of the requests of a load. */
 export interface LoadResult {
   readonly answered: number;
   /** Connections that were refused, so that no request was sent on them. */
   readonly refused: number;
   /** Requests that were sent in time and got no whole reply; by the local port of their connection. */
-  readonly cut: readonly { readonly localPort: number | undefined; readonly error: string }[];
+  readonly cut: readonly Cut[];
 }
 
 export interface Load {
@@ -138,7 +153,7 @@ export function startLoad(
   const { kept = 0, fresh = 0, check = assertWhole, onConnection } = options;
   let answered = 0;
   let refused = 0;
-  const cut: { localPort: number | undefined; error: string }[] = [];
+  const cut: Cut[] = [];
   const state = { stopped: false };
   let failure: unknown;
   const waiting = new Set<() => void>();
@@ -156,11 +171,15 @@ export function startLoad(
         }
         onConnection?.(client.socket.localPort as number);
       }
-      const { localPort } = client.socket;
-      const isLate = performance.now() - lastMs > patienceMs;
-      lastMs = performance.now();
-      const reply = await client.request(request).catch((error: Error) => {
-        if (!isLate) cut.push({ localPort, error: error.message });
+      const { socket } = client;
+      const isFirst = socket.bytesWritten === 0;
+      const sentMs = performance.now();
+      const sentAfterMs = Math.round(sentMs - lastMs);
+      lastMs = sentMs;
+      const reply = await client.request(request).catch(({ message: error }: Error) => {
+        if (sentAfterMs > patienceMs) return;
+        const waitedMs = Math.round(performance.now() - sentMs);
+        cut.push({ localPort: socket.localPort, error, isFirst, sentAfterMs, waitedMs, code: codes.get(socket) });
       });
       if (reply === undefined) continue;
       try {

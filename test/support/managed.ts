@@ -1,3 +1,5 @@
+import { type ServiceManager, createKeyManager } from "../../src/rotation/manager/manager.ts";
+import type { KeyManagerOptions } from "../../src/rotation/manager/types.ts";
 import { readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import * as jose from "jose";
@@ -99,3 +101,6 @@ export const noIssuer = "http://localhost";
 export async function keyFor(wrappingKey: string, issuer = noIssuer, use: KeyUse = "sig"): Promise<NewKey> {
   return makeLocalKey(use, use === "sig" ? "ES256" : "ECDH-ES", await createWrapping([wrappingKey], issuer));
 }
+
+/** A manager with the commands that the service gives, for tests that have a key before it is announced. */
+export const createServiceManager = createKeyManager as (options: KeyManagerOptions) => Promise<ServiceManager>;

@@ -57,7 +57,7 @@ export async function tokenOf(op: RotatingOp, swap: number, keyOf: number = swap
 }
 
 function keysetAfter(swap: number): Promise<Keyset> {
-  return Promise.all(keysAfter(swap).map(async (key) => ({ keyId: key.kid, signer: await localSigner(key) })));
+  return Promise.all(keysAfter(swap).map(async (key) => ({ kid: key.kid, signer: await localSigner(key) })));
 }
 
 /** `createProvider` and `provider.update`, in the test's own process. */

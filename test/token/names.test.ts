@@ -10,7 +10,7 @@ import { part, skipWithout } from "../support/parts.ts";
 import { soak } from "../support/soak.ts";
 
 const issuer = "https://op.example";
-const keyset = [{ keyId: "a", signer: await localSigner(ecKey("a")) }];
+const keyset = [{ kid: "a", signer: await localSigner(ecKey("a")) }];
 const provider = await createProvider({ issuer, keyset });
 const hour = { lifetimeSeconds: 3_600 };
 const claimNames = ["iss", "sub", "aud", "exp", "nbf", "iat", "jti"];

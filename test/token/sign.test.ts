@@ -20,7 +20,7 @@ import { read, signature, verdict } from "./compact.ts";
 import { soak } from "../support/soak.ts";
 
 const issuer = "https://op.example";
-const entry = async (keyId: string): Promise<SigningEntry> => ({ keyId, signer: await localSigner(ecKey(keyId)) });
+const entry = async (kid: string): Promise<SigningEntry> => ({ kid, signer: await localSigner(ecKey(kid)) });
 const provide = async (options?: ProviderOptions): Promise<Provider> =>
   createProvider({ issuer, keyset: [await entry("a")] }, options);
 
@@ -100,7 +100,7 @@ describe("what a token says", () => {
 
   for (const kid of ["a b", 'quote"', "ключ", "𝄞", "../../etc/passwd", "\u0000", "x".repeat(500)]) {
     test(`kid ${JSON.stringify(kid).slice(0, 24)} arrives as it is`, async () => {
-      const provider = await provide({ keyset: [{ keyId: kid, signer: await localSigner(ecKey("a")) }] });
+      const provider = await provide({ keyset: [{ kid, signer: await localSigner(ecKey("a")) }] });
       const token = await provider.sign({ aud: "x" }, { lifetimeSeconds: 60 });
       const { protectedHeader } = await verified(token, await document(provider));
       assert.equal(protectedHeader.kid, kid);
@@ -200,7 +200,7 @@ describe("what cannot be signed is refused", () => {
         publicKey: withoutPrivate(ecKey("a")),
         sign: () => ((asked = true), Promise.reject(new Error())),
       };
-      const provider = await provide({ keyset: [{ keyId: "a", signer }] });
+      const provider = await provide({ keyset: [{ kid: "a", signer }] });
       const signing = provider.sign(claims as Claims, { lifetimeSeconds: 60, ...options });
       await assert.rejects(signing, { name: "TokenError", code: "ERR_CLAIMS_INVALID", retryable: false });
       assert.equal(asked, false, "the signer was asked");
@@ -263,14 +263,14 @@ describe("the active signer is guarded", () => {
   test("signerLimits bound it, and go on counting through updates", async () => {
     const { signer, release } = heldSigner("a");
     const limits = { maxConcurrent: 1, maxQueued: 0 };
-    const provider = await provide({ keyset: [{ keyId: "a", signer }], signerLimits: limits });
+    const provider = await provide({ keyset: [{ kid: "a", signer }], signerLimits: limits });
     const first = provider.sign({}, { lifetimeSeconds });
     assert.equal(await verdict(provider.sign({}, { lifetimeSeconds })), "ERR_SIGNER_BUSY");
-    await provider.update({ keyset: [{ keyId: "a", signer }, await entry("b")] });
+    await provider.update({ keyset: [{ kid: "a", signer }, await entry("b")] });
     assert.equal(await verdict(provider.sign({}, { lifetimeSeconds })), "ERR_SIGNER_BUSY");
-    await provider.update({ keyset: [await entry("b"), { keyId: "a", signer }] });
+    await provider.update({ keyset: [await entry("b"), { kid: "a", signer }] });
     assert.equal(await verdict(provider.sign({}, { lifetimeSeconds })), "accepted");
-    await provider.update({ keyset: [{ keyId: "a", signer }] });
+    await provider.update({ keyset: [{ kid: "a", signer }] });
     assert.equal(await verdict(provider.sign({}, { lifetimeSeconds })), "ERR_SIGNER_BUSY");
     release();
     await verified(await first, await document(provider));
@@ -279,7 +279,7 @@ describe("the active signer is guarded", () => {
   test("the deadline goes by the provider's clock", async () => {
     const clock = simulatedClock();
     const { signer } = heldSigner("a");
-    const keyset = [{ keyId: "a", signer }];
+    const keyset = [{ kid: "a", signer }];
     const provider = await provide({ keyset, signerLimits: { timeoutMs: 70 }, clock });
     let outcome: string | undefined;
     void verdict(provider.sign({}, { lifetimeSeconds })).then((verdict) => (outcome = verdict));
@@ -297,7 +297,7 @@ describe("the active signer is guarded", () => {
 
   test("the caller's signal aborts", async () => {
     const { signer } = heldSigner("a");
-    const provider = await provide({ keyset: [{ keyId: "a", signer }] });
+    const provider = await provide({ keyset: [{ kid: "a", signer }] });
     const aborting = new AbortController();
     const outcome = verdict(provider.sign({}, { lifetimeSeconds, signal: aborting.signal }));
     aborting.abort();
@@ -307,7 +307,7 @@ describe("the active signer is guarded", () => {
   test("a signer that holds another key than it publishes: no token gets out", async () => {
     const b = await localSigner(ecKey("b"));
     const signer: Signer = { publicKey: withoutPrivate(ecKey("a")), sign: (input) => b.sign(input) };
-    const provider = await provide({ keyset: [{ keyId: "the kid", signer }] });
+    const provider = await provide({ keyset: [{ kid: "the kid", signer }] });
     await assert.rejects(provider.sign({}, { lifetimeSeconds }), {
       code: "ERR_SIGNER_BAD_SIGNATURE",
       message: /^kid "the kid": the published key does not verify/,
@@ -316,8 +316,8 @@ describe("the active signer is guarded", () => {
 
   test("one signer under a new kid signs under the new kid", async () => {
     const signer = await localSigner(ecKey("a"));
-    const provider = await provide({ keyset: [{ keyId: "old", signer }] });
-    await provider.update({ keyset: [{ keyId: "new", signer }] });
+    const provider = await provide({ keyset: [{ kid: "old", signer }] });
+    await provider.update({ keyset: [{ kid: "new", signer }] });
     const token = await provider.sign({}, { lifetimeSeconds });
     assert.equal((await verified(token, await document(provider))).protectedHeader.kid, "new");
   });
@@ -325,7 +325,7 @@ describe("the active signer is guarded", () => {
 
 test("kid and signer are captured together, when sign is called", async () => {
   const a = heldSigner("a");
-  const provider = await provide({ keyset: [{ keyId: "a", signer: a.signer }, await entry("b")] });
+  const provider = await provide({ keyset: [{ kid: "a", signer: a.signer }, await entry("b")] });
   const before = await document(provider);
   const slow = provider.sign({ n: 1 }, { lifetimeSeconds: 60 });
   await settled();
@@ -345,7 +345,7 @@ const slowSigners = await Promise.all(
       for (let turn = input.digest[0] ?? 0; turn > 0; turn -= 32) await new Promise(setImmediate);
       return fast.sign(input);
     };
-    return { keyId: kid, signer: { publicKey: fast.publicKey, sign: slow } };
+    return { kid, signer: { publicKey: fast.publicKey, sign: slow } };
   }),
 );
 const order = fc.shuffledSubarray(slowSigners, { minLength: 1 });

@@ -14,7 +14,7 @@ clock.setBy(999);
 const now = Math.floor(clock.now() / 1000);
 const provider = await createProvider({
   issuer,
-  keyset: [{ keyId: "a", signer: await localSigner(ecKey("a")) }],
+  keyset: [{ kid: "a", signer: await localSigner(ecKey("a")) }],
   maxTokenLifetimeSeconds: 3600,
   clock,
 });

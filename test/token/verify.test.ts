@@ -404,7 +404,7 @@ describe("claims (RFC 7519 section 4.1), with clocks that agree", () => {
       const token = compact(header, JSON.stringify({ ...claims, [name]: "?" }).replace('"?"', number), es256);
       await assert.rejects(verify(token, options), { code: "ERR_TOKEN_CLAIM", message: new RegExp(`"${name}"`) });
       const signer = await localSigner(key);
-      const provider = await createProvider({ issuer, keyset: [{ keyId: "a", signer }], clock });
+      const provider = await createProvider({ issuer, keyset: [{ kid: "a", signer }], clock });
       assert.equal(await verdict(provider.verify(token, { audience })), "ERR_TOKEN_CLAIM");
     });
   }
@@ -480,7 +480,7 @@ describe("what the keys throw gets out as it is", () => {
   });
 });
 
-const entry = async (keyId: string): Promise<SigningEntry> => ({ keyId, signer: await localSigner(ecKey(keyId)) });
+const entry = async (kid: string): Promise<SigningEntry> => ({ kid, signer: await localSigner(ecKey(kid)) });
 const provide = async (...kids: string[]): Promise<Provider> =>
   createProvider({ issuer, keyset: await Promise.all(kids.map(entry)), clock });
 const signed = (more: { header?: object; claims?: object } = {}, by = "a"): string =>

@@ -11,7 +11,7 @@ import type { CommandKeys } from "./open-keys.ts";
 import { replicaJson } from "./replicas.ts";
 
 const pollMs = 200;
-/** The exit code of a change that is done, and that not every replica has followed. */
+/** The exit code of a change that is done, but not every replica has followed it. */
 export const notFollowed = 3;
 
 /** Who has followed a change. */

@@ -99,7 +99,7 @@ async function importedKey(
     await signerFrom(material, name);
     return { kid, use, alg: "ES256", privateJwk: { ...publicJwk, d: raw.d } as JWK };
   }
-  const entry = { keyId: kid, publicKey: { ...publicJwk }, alg: material.alg as EncryptionAlg | undefined };
+  const entry = { kid, publicKey: { ...publicJwk }, alg: material.alg as EncryptionAlg | undefined };
   const [checked] = await checkEncryption([entry]);
   const alg = checked?.jwk.alg ?? "";
   const privateJwk = { ...publicJwk, ...pick(raw) } as JWK;

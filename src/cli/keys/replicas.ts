@@ -18,7 +18,7 @@ import { type Flags, type Found, addLookSettings, look } from "./open-keys.ts";
 
 export function replicasCommand(io: Io): Command {
   const command = new Command("replicas");
-  // It and its subcommand have the same flags.
+  // This command and its subcommand have the same flags.
   return addLookSettings(command.enablePositionalOptions().addCommand(endCopyCommand(io)))
     .addHelpText(
       "after",
@@ -30,7 +30,7 @@ The seal of the store is over its keys, not over its replicas.
 
 Examples:
   $ jwksd replicas
-  $ jwksd replicas --json | jq '.replicas[] | select(.behind > 0) | .name'`,
+  $ jwksd replicas --json | jq '.replicas[] | select(.behind != 0) | .name'`,
     )
     .action((flags: Flags) => replicas(io, flags));
 }
@@ -80,7 +80,7 @@ function table(found: Found): string[] {
 
 const waitsFound = ({ records, policy, replicas }: Found): WaitStatus[] => waitsOf(records, policy, replicas);
 
-/** Prints what steps wait for whose wait has not begun. */
+/** Prints the steps whose wait has not begun, and the replicas for which they wait. */
 export function printWaits(io: Io, found: Found, columns: number): void {
   for (const { text } of waitsFound(found)) print(io, ["", ...indented(text, columns, 0)].join("\n"));
 }

@@ -3,14 +3,17 @@ import { importJWK } from "jose/key/import";
 import { KeyMaterialError, keyError } from "../../base/errors.ts";
 import { type PublicJwk, keyIdentity, publicMembers } from "../jwk/public.ts";
 import { type KeyInput, readKey } from "../jwk/read.ts";
+import { publishOnlySigner } from "../signer/local.ts";
 import type { Signer } from "../signer/signer.ts";
 
-/** One signing key of a keyset. */
+/** One signing key of a keyset: with its private half, or without, for a process that only publishes. */
 export interface SigningEntry {
   /** Published as `kid`; unique in both keysets. */
-  readonly keyId: string;
+  readonly kid: string;
   /** Holds the private key, an ECDSA key on P-256. */
-  readonly signer: Signer;
+  readonly signer?: Signer | null | undefined;
+  /** The public key as a JWK, where there is no signer: nothing is signed with it (`ERR_SIGNER_PUBLISH_ONLY`). */
+  readonly publicKey?: PublicJwk | null | undefined;
 }
 
 /** Signing keys: the first one is active and signs; later ones are retiring and only verify. */
@@ -25,7 +28,7 @@ export type EncryptionAlg = (typeof rsaAlgs)[number] | (typeof ecAlgs)[number];
 /** One public key to which relying parties encrypt. */
 export interface EncryptionEntry {
   /** Published as `kid`; unique in both keysets. */
-  readonly keyId: string;
+  readonly kid: string;
   /** RSA of at least 2048 bits, or EC on P-256, P-384 or P-521. Of a private key, jwksd takes only the public half. */
   readonly publicKey: KeyInput;
   /** Default: the `alg` of a JWK, else `RSA-OAEP-256` for RSA and `ECDH-ES` for EC. */
@@ -133,7 +136,7 @@ function entriesOf<Entry>(keyset: readonly Entry[]): readonly Entry[] {
 
 async function signingKey(entry: SigningEntry, index: number): Promise<CheckedSigningKey> {
   const name = entryName(entry, "signing", index);
-  const signer: Signer | undefined = entry.signer;
+  const signer: Signer | undefined = entry.signer ?? (entry.publicKey ? publishOnlySigner(entry.publicKey) : undefined);
   if (typeof signer?.publicKey !== "object" || signer.publicKey === null) {
     throw keyError("ERR_KEY_FORMAT", name, "the signer has no public key in JWK form");
   }
@@ -146,7 +149,7 @@ async function signingKey(entry: SigningEntry, index: number): Promise<CheckedSi
   }
   const members = publicMembers(signer.publicKey as Record<string, unknown>, name);
   const publicKey = await importable(members, "ES256", name);
-  return { jwk: Object.freeze({ ...members, kid: entry.keyId, alg: "ES256", use: "sig" as const }), signer, publicKey };
+  return { jwk: Object.freeze({ ...members, kid: entry.kid, alg: "ES256", use: "sig" as const }), signer, publicKey };
 }
 
 async function encryptionKey(entry: EncryptionEntry, index: number): Promise<CheckedEncryption[number]> {
@@ -172,16 +175,16 @@ async function encryptionKey(entry: EncryptionEntry, index: number): Promise<Che
   const notAfter = entry.notAfter ?? undefined;
   const until = notAfter === undefined ? Infinity : notAfter instanceof Date ? notAfter.getTime() : Number.NaN;
   if (Number.isNaN(until)) throw keyError("ERR_NOT_AFTER_INVALID", name, "notAfter is not a valid Date");
-  return { jwk: Object.freeze({ ...publicJwk, kid: entry.keyId, alg, use: "enc" as const }), notAfter: until };
+  return { jwk: Object.freeze({ ...publicJwk, kid: entry.kid, alg, use: "enc" as const }), notAfter: until };
 }
 
 function entryName(entry: SigningEntry | EncryptionEntry, keyset: string, index: number): string {
   const name = `entry ${index + 1} of the ${keyset} keyset`;
-  const keyId: unknown = (entry as { keyId?: unknown } | null)?.keyId;
-  if (typeof keyId !== "string" || keyId === "" || !keyId.isWellFormed()) {
-    throw keyError("ERR_KID_INVALID", name, "keyId must be a string that is not empty, of well-formed Unicode");
+  const kid: unknown = (entry as { kid?: unknown } | null)?.kid;
+  if (typeof kid !== "string" || kid === "" || !kid.isWellFormed()) {
+    throw keyError("ERR_KID_INVALID", name, "kid must be a string that is not empty, of well-formed Unicode");
   }
-  return `kid ${JSON.stringify(keyId)}`;
+  return `kid ${JSON.stringify(kid)}`;
 }
 
 /** Imports a key. Web Crypto checks that its point is on the curve. */

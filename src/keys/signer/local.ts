@@ -27,7 +27,7 @@ export function localSign(signer: Signer): LocalSign | undefined {
  * @example
  * ```ts
  * const signer = await localSigner(await readFile("signing.pem", "utf8"));
- * const provider = await createProvider({ issuer, keyset: [{ keyId: "2026-11", signer }] });
+ * const provider = await createProvider({ issuer, keyset: [{ kid: "2026-11", signer }] });
  * ```
  *
  * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_NOT_P256`, `ERR_KEY_PURPOSE`,

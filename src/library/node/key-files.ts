@@ -45,7 +45,7 @@ export function isKeyFileName(name: string): boolean {
 export async function readKeyset(path: string): Promise<Loaded<SigningEntry> & { readonly entries: Keyset }> {
   const { keys, warnings } = await readKeys(path);
   const entries = await Promise.all(
-    keys.map(async ({ keyId, name, material }) => ({ keyId, signer: await signerFrom(material, name) })),
+    keys.map(async ({ kid, name, material }) => ({ kid, signer: await signerFrom(material, name) })),
   );
   return { entries, warnings };
 }
@@ -59,13 +59,13 @@ export async function readKeyset(path: string): Promise<Loaded<SigningEntry> & {
  */
 export async function readEncryptionKeyset(path: string): Promise<Loaded<EncryptionEntry>> {
   const { keys, warnings } = await readKeys(path);
-  const entries = keys.map(({ keyId, name, material }) => {
+  const entries = keys.map(({ kid, name, material }) => {
     const { publicJwk, alg, use, exp } = material;
     if (use !== undefined && use !== "enc") {
       throw keyError("ERR_KEY_PURPOSE", name, `"use" is ${JSON.stringify(use)}, not "enc"`);
     }
     return {
-      keyId,
+      kid,
       publicKey: { ...publicJwk },
       // The provider checks that the alg fits the key.
       alg: alg as EncryptionAlg | undefined,
@@ -76,7 +76,7 @@ export async function readEncryptionKeyset(path: string): Promise<Loaded<Encrypt
 }
 
 interface ReadKey {
-  readonly keyId: string;
+  readonly kid: string;
   /** How messages name the key. */
   readonly name: string;
   readonly material: KeyMaterial;
@@ -131,7 +131,7 @@ async function readKeyFile(file: string, mayBeSet: boolean): Promise<{ keys: Rea
   const materials = mayBeSet && isKeySet(jsonOf(text)) ? readKeySet(text, file) : [await readKey(text, file)];
   const keys = await Promise.all(
     materials.map(async (material, index) => ({
-      keyId: material.kid ?? (await calculateJwkThumbprint({ ...material.publicJwk })),
+      kid: material.kid ?? (await calculateJwkThumbprint({ ...material.publicJwk })),
       name: materials.length > 1 ? `${file}, key ${index + 1}` : file,
       material,
     })),

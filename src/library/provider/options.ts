@@ -10,9 +10,11 @@ import {
   number,
   object,
   string,
+  withMethods,
 } from "../../base/options.ts";
 import type { SignerLimits } from "../../keys/signer/guard.ts";
 import type { EncryptionKeyset, Keyset } from "../../keys/keyset/keyset.ts";
+import type { ManagedKeys } from "./managed-keys.ts";
 import type { KeyEnd } from "./retired-kids.ts";
 
 /** Paths of the provider's endpoints. */
@@ -40,13 +42,18 @@ export type ProviderEvent =
 
 /** Options of `createProvider`. Of an option that is given several times, the last value counts. `null` and `undefined` mean not given. */
 export interface ProviderOptions {
-  /** Issuer identifier: an https URL without query or fragment (http is accepted for loopback hosts). Required. */
+  /** Issuer identifier: an https URL without query or fragment (http is accepted for loopback hosts). Required, unless `keys` is given. */
   readonly issuer?: string | null | undefined;
   /** Path between the issuer and the endpoints, such as `/oidc`. Default: none. */
   readonly mountPrefix?: string | null | undefined;
   /** Paths of the endpoints. Default: those of {@link Endpoints}. */
   readonly endpoints?: Endpoints | null | undefined;
-  /** Signing keys, the active one first. Required. */
+  /**
+   * Keys that change by themselves, such as a key manager: the provider has them now and after every change, with their issuer, policy and
+   * rotation mode. In the place of `issuer`, `keyset`, `encryptionKeyset`, `jwksRotationActive` and `maxTokenLifetimeSeconds`. Default: none.
+   */
+  readonly keys?: ManagedKeys | null | undefined;
+  /** Signing keys, the active one first. Required, unless `keys` is given. */
   readonly keyset?: Keyset | null | undefined;
   /** Public keys to which relying parties encrypt. Default: none. */
   readonly encryptionKeyset?: EncryptionKeyset | null | undefined;
@@ -91,6 +98,7 @@ export interface ProviderOptions {
 }
 
 const rules: Rules<ProviderOptions> = {
+  keys: withMethods("subscribe", "checkMaySign", "endOf"),
   issuer: string,
   mountPrefix: string,
   endpoints: object,

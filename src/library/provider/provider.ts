@@ -38,9 +38,10 @@ import { type KeySource, type VerifiedToken, type VerifyOptions, verify } from "
 import { createActiveKeys } from "./active-keys.ts";
 import { discoveryDocument } from "./discovery.ts";
 import { type Rules, array, checkOptions, string } from "../../base/options.ts";
-import { type ProviderEvent, type ProviderOptions, mergeOptions } from "./options.ts";
 import { targetPath } from "../../base/urls.ts";
+import { type ProviderEvent, type ProviderOptions, mergeOptions } from "./options.ts";
 import { locate } from "./paths.ts";
+import { optionsOf } from "./managed-keys.ts";
 import { createResponses, documents } from "./responses.ts";
 import { createRetiredKids } from "./retired-kids.ts";
 import { rotationMode } from "./rotation-mode.ts";
@@ -119,14 +120,14 @@ interface State {
 }
 
 /**
- * Makes a provider from its options, merged left to right. All options and keys are checked before the first request.
+ * Makes a provider from its options, merged left to right. All options and keys are checked before the first request. With `keys`, it follows
+ * a key manager.
  *
  * It is asynchronous because Web Crypto is, the only cryptography on every runtime. It checks everything, so that no request has to wait.
  *
  * @example
  * ```ts
- * const { entries: keyset } = await readKeyset("./keys");
- * const provider = await createProvider({ issuer: "https://login.example.com", keyset });
+ * const provider = await createProvider({ keys: manager });
  * createServer(provider.node).listen(3000);
  * ```
  *
@@ -145,7 +146,9 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
 export async function createPayloadProvider(
   ...options: readonly (ProviderOptions | null | undefined)[]
 ): Promise<PayloadProvider> {
-  const merged = mergeOptions(options);
+  const given = mergeOptions(options);
+  const { keys } = given;
+  const merged = keys === undefined ? given : mergeOptions([optionsOf(keys, given)]);
   const {
     endpoints = {},
     cors = true,
@@ -252,7 +255,7 @@ export async function createPayloadProvider(
     return active;
   }
 
-  return {
+  const provider: PayloadProvider = {
     issuer,
     jwksUri,
 
@@ -314,4 +317,6 @@ export async function createPayloadProvider(
       ),
     ],
   };
+  await keys?.subscribe(provider);
+  return provider;
 }

@@ -8,7 +8,7 @@ import type { Changed } from "./compare-and-set.ts";
 import type { Keyring } from "./keyring.ts";
 import type { OpenKeys } from "./private-keys.ts";
 import type { Replica } from "./replica.ts";
-import type { Given, Sinks } from "./sinks.ts";
+import type { Given, Subscribers } from "./subscribers.ts";
 import type { ManagerEvent } from "./types.ts";
 
 interface State extends Given {
@@ -19,14 +19,14 @@ interface Parts {
   readonly policy: RotationPolicy;
   readonly keyring: Keyring;
   readonly replica: Replica;
-  readonly sinks: Sinks;
+  readonly subscribers: Subscribers;
   /** Whether this process signs now. */
   readonly signs: () => boolean;
   readonly emit: (event: ManagerEvent) => void;
 }
 
 /** The keys that a process serves and signs with: one state, which takes the place of the one before as a whole. */
-export function createKeysInUse({ policy, keyring, replica, sinks, signs, emit }: Parts) {
+export function createKeysInUse({ policy, keyring, replica, subscribers, signs, emit }: Parts) {
   let state: State = {
     records: [],
     revision: 0,
@@ -56,11 +56,11 @@ export function createKeysInUse({ policy, keyring, replica, sinks, signs, emit }
     return noteWaits([active], policy)[0] === active ? [active.kid] : [];
   }
 
-  async function updateSinks(isRotating: boolean): Promise<void> {
+  async function updateSubscribers(isRotating: boolean): Promise<void> {
     state = { ...state, isRotating };
     isShort ||= isRotating;
-    await sinks.giveAll(state);
-    if (!sinks.isBehind) isShort = isRotating;
+    await subscribers.giveAll(state);
+    if (!subscribers.isBehind) isShort = isRotating;
   }
 
   function emitUnopened(kid: string, error: unknown): void {
@@ -88,9 +88,9 @@ export function createKeysInUse({ policy, keyring, replica, sinks, signs, emit }
     },
 
     /** The others may go on without this process: what it serves now must not live for long. */
-    shorten: (): Promise<void> => updateSinks(true),
+    shorten: (): Promise<void> => updateSubscribers(true),
 
-    /** Opens what is new, and gives it to the sinks. Where that fails, the old keys stay in use. */
+    /** Opens what is new, and gives it to the subscribers. Where that fails, the old keys stay in use. */
     async adopt(change: Changed): Promise<void> {
       const { records, events, revision } = change;
       const before = state.records;
@@ -100,9 +100,9 @@ export function createKeysInUse({ policy, keyring, replica, sinks, signs, emit }
       const keys = isNew ? await keyring.open(records) : state.keys;
       if (isNew) await announceSigning(records, keys, revision);
       state = { records, revision, keys, isRotating: state.isRotating };
-      await updateSinks(isRotating(records));
+      await updateSubscribers(isRotating(records));
       // Now nothing signs with the others any more.
-      if (!sinks.isBehind) await keyring.closeUnused(records);
+      if (!subscribers.isBehind) await keyring.closeUnused(records);
       if (isChange) emit({ type: "changed", by: events.length > 0 ? "this" : "another", records, events });
       // There is time to mend it before it is needed.
       if (isNew) for (const [kid, error] of keys.unopened) emitUnopened(kid, error);
@@ -113,7 +113,7 @@ export function createKeysInUse({ policy, keyring, replica, sinks, signs, emit }
     async acknowledge(): Promise<boolean> {
       const { revision, records, keys } = state;
       // While a target does not publish the newest keys, what was told before stays true.
-      const next = sinks.isBehind ? replica.told : { publishes: revision, signsWith: signingKids(records, keys) };
+      const next = subscribers.isBehind ? replica.told : { publishes: revision, signsWith: signingKids(records, keys) };
       const isNew = JSON.stringify(next) !== JSON.stringify(replica.told);
       if (isNew || replica.renewInMs === 0) await replica.tell(next);
       return isNew;

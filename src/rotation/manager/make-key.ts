@@ -24,7 +24,7 @@ export async function makeLocalKey(use: KeyUse, alg: string, wrapping: Wrapping)
 }
 
 /**
- * A record for a private JWK that exists. `kid` defaults to its RFC 7638 thumbprint.
+ * A record for a private JWK that exists. The default of its kid is its RFC 7638 thumbprint.
  *
  * @throws KeyMaterialError for every key that a provider would refuse: a kid that is recorded once stays for good
  */
@@ -33,30 +33,30 @@ export async function wrapKey(
   alg: string,
   privateJwk: JWK,
   wrapping: Wrapping,
-  kid?: string,
+  givenKid?: string,
 ): Promise<NewKey> {
   const publicJwk = publicMembers(privateJwk, "the new key");
-  const keyId = kid ?? (await calculateJwkThumbprint({ ...publicJwk }));
-  await (use === "sig" ? checkSigningKey(keyId, privateJwk) : checkEncryptionKey(keyId, alg, privateJwk));
-  return { kid: keyId, use, alg, publicJwk, privateHalf: { jwe: await wrapping.wrap(keyId, privateJwk) } };
+  const kid = givenKid ?? (await calculateJwkThumbprint({ ...publicJwk }));
+  await (use === "sig" ? checkSigningKey(kid, privateJwk) : checkEncryptionKey(kid, alg, privateJwk));
+  return { kid, use, alg, publicJwk, privateHalf: { jwe: await wrapping.wrap(kid, privateJwk) } };
 }
 
 /** A record for a key in an HSM or key service. Its default kid is its RFC 7638 thumbprint. */
-export async function externalKey(signer: ExternalSigner, kid?: string): Promise<NewKey> {
+export async function externalKey(signer: ExternalSigner, givenKid?: string): Promise<NewKey> {
   const { publicKey, uri } = signer;
   const publicJwk = publicMembers(publicKey as Readonly<Record<string, unknown>>, uri);
-  const keyId = kid ?? (await calculateJwkThumbprint({ ...publicJwk }));
-  return { kid: keyId, use: "sig", alg: "ES256", publicJwk, privateHalf: { uri } };
+  const kid = givenKid ?? (await calculateJwkThumbprint({ ...publicJwk }));
+  return { kid, use: "sig", alg: "ES256", publicJwk, privateHalf: { uri } };
 }
 
-async function checkSigningKey(keyId: string, privateJwk: JWK): Promise<void> {
-  const name = `kid ${JSON.stringify(keyId)}`;
-  await checkSigning([{ keyId, signer: await signerFrom(await readKey({ ...privateJwk }, name), name) }]);
+async function checkSigningKey(kid: string, privateJwk: JWK): Promise<void> {
+  const name = `kid ${JSON.stringify(kid)}`;
+  await checkSigning([{ kid, signer: await signerFrom(await readKey({ ...privateJwk }, name), name) }]);
 }
 
-async function checkEncryptionKey(keyId: string, alg: string, privateJwk: JWK): Promise<void> {
-  await checkEncryption([{ keyId, publicKey: { ...privateJwk }, alg: alg as EncryptionEntry["alg"] }]);
-  const name = `kid ${JSON.stringify(keyId)}`;
+async function checkEncryptionKey(kid: string, alg: string, privateJwk: JWK): Promise<void> {
+  await checkEncryption([{ kid, publicKey: { ...privateJwk }, alg: alg as EncryptionEntry["alg"] }]);
+  const name = `kid ${JSON.stringify(kid)}`;
   const { publicJwk, privateKey } = await readKey({ ...privateJwk }, name);
   if (privateKey === undefined) {
     throw new KeyMaterialError("ERR_PRIVATE_KEY_MISSING", `${name}: this is a public key; its private part is needed`);

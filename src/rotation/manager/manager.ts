@@ -8,12 +8,14 @@ import {
   StoreError,
   asJwksdError,
 } from "../../base/errors.ts";
-import { applyCommand } from "../rules/commands.ts";
+import type { Change } from "../rules/advance.ts";
+import { type Command, type NewKey, applyCommand } from "../rules/commands.ts";
 import { rotationPolicy } from "../rules/policy.ts";
 import { endOf, nextAlg } from "../rules/records.ts";
 import { isWaitingForReplicas } from "../rules/waits.ts";
 import { createClocks } from "./clocks.ts";
 import { createCopyLease } from "./copy-lease.ts";
+import { createCommands } from "./commands.ts";
 import { CannotSign, createKeyring } from "./keyring.ts";
 import { createKeysInUse } from "./keys-in-use.ts";
 import { type Turned, createLoop } from "./loop.ts";
@@ -25,10 +27,11 @@ import { keysetsOf } from "./private-keys.ts";
 import { type Changed, type Seen, look, ofStore } from "./compare-and-set.ts";
 import { type LeaseContent, createReplica, leaseEnded } from "./replica.ts";
 import { createSchedule } from "./schedule.ts";
-import { createSinks } from "./sinks.ts";
+import { createSubscribers } from "./subscribers.ts";
 import { type Planned, isMakingNext, step } from "./step.ts";
-import type { KeyManager, KeyManagerOptions, KeySink, ManagerEvent } from "./types.ts";
-import type { KeyRecord, StoredEvent } from "../store/store.ts";
+import type { KeyManager, KeyManagerOptions, ManagerEvent } from "./types.ts";
+import type { KeySubscriber } from "../../library/provider/managed-keys.ts";
+import type { KeyRecord, KeyUse, StoredEvent } from "../store/store.ts";
 import { type Custody, createCustody } from "../custody/custody.ts";
 import { readWrappingKeys } from "../custody/wrapping.ts";
 
@@ -69,7 +72,7 @@ const turnAttempts: ReadonlyMap<string, number> = new Map<ErrorCode, number>([
 const maxObserved = 20;
 
 /** A copy of the documents that is served without the process that writes it. */
-export interface Copy extends KeySink {
+export interface Copy extends KeySubscriber {
   /** The same for every process that writes this copy. */
   readonly name: string;
 }
@@ -82,6 +85,10 @@ export interface ManageOptions extends Omit<KeyManagerOptions, "issuer" | "store
 
 /** A manager as the service needs it. */
 export interface ServiceManager extends KeyManager {
+  /** Does what a command asks for. @throws StateError, StoreError see `applyCommand` and `KeyStore.commit` */
+  execute(command: Command): Promise<Change>;
+  /** A new key for `execute`, which is in no store yet: made where this manager makes its keys, and wrapped as they are. */
+  makeKey(use: KeyUse, alg?: string): Promise<NewKey>;
   /** What this process has told the others last. */
   readonly lease: LeaseContent & { readonly id: string | undefined; readonly name: string };
   /** Whether the others know that it publishes the newest keys that it knows. */
@@ -109,13 +116,20 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
     notify(onEvent, event);
   };
   const keyring = createKeyring(custody, { ...options, policy, clock, signal, onCall });
-  const sinks = createSinks(clock, signal, copy);
+  const subscribers = createSubscribers(clock, signal, copy);
   const leaseName = copy?.name ?? options.replicaName ?? "jwksd";
   const lease = { name: leaseName, leaseMs, clock, signal, onCall };
   const replica = copy === undefined ? createReplica(custody.store, lease) : createCopyLease(custody.store, lease);
   const clocks = createClocks(clock, policy.clockSkewSeconds * 1000);
   const schedule = createSchedule(policy, clocks, clock);
-  const inUse = createKeysInUse({ policy, keyring, replica, sinks, signs: () => signs && fence === undefined, emit });
+  const inUse = createKeysInUse({
+    policy,
+    keyring,
+    replica,
+    subscribers,
+    signs: () => signs && fence === undefined,
+    emit,
+  });
   /** By what a record names this process when it makes the next external key. */
   const maker = crypto.randomUUID();
   const loop = createLoop(turn, { clock, signal, onFailure, onRecovery: () => emit({ type: "recovered" }) });
@@ -165,7 +179,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
     }
     noteFence();
     // It is tried again.
-    sinks.check();
+    subscribers.check();
     // After a failure to make the next key, the next attempt tells whether it is mended.
     const isPending = isMakingNext(inUse.state.records, maker);
     return { wakeInMs: Math.min(lookInMs(), replica.renewInMs), isPending };
@@ -237,6 +251,24 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
     }
   }
 
+  const execute = (command: Command): Promise<Change> =>
+    loop.run(async () => {
+      const { records, events } = await keyring
+        .change((stored, now, seen) => {
+          clocks.look(seen);
+          return applyCommand(schedule.withWaitsAsSeen(stored, now), command, policy, now);
+        })
+        .catch((error: unknown) => {
+          throw error instanceof CannotSign ? error.cause : error;
+        });
+      // It is done, whatever becomes of the rest.
+      mustLook = true;
+      await loop.ended(turn()).catch(() => {});
+      return { records, events };
+    });
+
+  const makeKey = (use: KeyUse, alg = nextAlg(inUse.state.records, use)): Promise<NewKey> => keyring.makeKey(use, alg);
+
   async function close(): Promise<void> {
     closing.abort(new StoreError("ERR_CLOSED", "the key manager was closed"));
     await loop.stop();
@@ -266,17 +298,22 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
       return isReady();
     },
     get isAcknowledged() {
-      return replica.told.publishes === inUse.state.revision && !sinks.isBehind;
+      return replica.told.publishes === inUse.state.revision && !subscribers.isBehind;
     },
-    get options() {
-      return {
-        issuer: custody.owner.issuer,
-        ...keysetsOf(inUse.state.records, inUse.state.keys),
-        jwksRotationActive: () => inUse.isShort,
-        maxTokenLifetimeSeconds: policy.maxTokenLifetimeSeconds,
-        checkMaySign,
-        retiredKid: (kid: string) => endOf(inUse.state.records, kid),
-      };
+    issuer: custody.owner.issuer,
+    maxTokenLifetimeSeconds: policy.maxTokenLifetimeSeconds,
+    get keysets() {
+      return keysetsOf(inUse.state.records, inUse.state.keys);
+    },
+    get isRotating() {
+      return inUse.isShort;
+    },
+    checkMaySign,
+    endOf: (kid) => endOf(inUse.state.records, kid),
+    async subscribe(subscriber) {
+      if (typeof subscriber?.update !== "function")
+        throw new ConfigError("ERR_OPTION_INVALID", "a subscriber needs the method update");
+      return loop.run(() => subscribers.give(subscriber, inUse.state));
     },
     get lease() {
       return { id: replica.id, name: leaseName, ...replica.told };
@@ -291,26 +328,9 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
       const read = (signal: AbortSignal) => store.events({ limit: maxObserved, signal });
       return ofStore("events", read, { clock, signal, onCall });
     },
-    async attach(sink) {
-      if (typeof sink?.update !== "function") throw new ConfigError("ERR_OPTION_INVALID", "a sink has no update()");
-      return loop.run(() => sinks.give(sink, inUse.state));
-    },
-    execute: (command) =>
-      loop.run(async () => {
-        const { records, events } = await keyring
-          .change((stored, now, seen) => {
-            clocks.look(seen);
-            return applyCommand(schedule.withWaitsAsSeen(stored, now), command, policy, now);
-          })
-          .catch((error: unknown) => {
-            throw error instanceof CannotSign ? error.cause : error;
-          });
-        // It is done, whatever becomes of the rest.
-        mustLook = true;
-        await loop.ended(turn()).catch(() => {});
-        return { records, events };
-      }),
-    makeKey: (use, alg = nextAlg(inUse.state.records, use)) => keyring.makeKey(use, alg),
+    ...createCommands({ execute, makeKey, records: () => inUse.state.records }),
+    execute,
+    makeKey,
     async decryptionKey({ kid = "" }) {
       signal.throwIfAborted();
       if (!inUse.state.keys.decryptionKeys.has(kid)) {

@@ -4,10 +4,10 @@ import { ConfigError, type JwksdError, KeyMaterialError, SignerError } from "../
 import type { EncryptionEntry } from "../../keys/keyset/keyset.ts";
 import { type PublicJwk, keyIdentity, publicMembers } from "../../keys/jwk/public.ts";
 import { guardSigner } from "../../keys/signer/guard.ts";
-import { localSigner, publishOnlySigner } from "../../keys/signer/local.ts";
+import { localSigner } from "../../keys/signer/local.ts";
 import type { ExternalSigner, Signer } from "../../keys/signer/signer.ts";
 import type { KeyRecord } from "../store/store.ts";
-import type { ManagedKeysets } from "./types.ts";
+import type { Keysets } from "../../library/provider/managed-keys.ts";
 import { type ExternalKey, liveRecords, publishedKeys, uriOf } from "../rules/records.ts";
 import { mismatch, privateJwkOf } from "../custody/private-half.ts";
 import type { Wrapping } from "../custody/wrapping.ts";
@@ -180,14 +180,14 @@ export function createKeyOpener(
 }
 
 /** What a provider publishes and signs with. */
-export function keysetsOf(records: readonly KeyRecord[], { signers }: OpenKeys): ManagedKeysets {
+export function keysetsOf(records: readonly KeyRecord[], { signers }: OpenKeys): Keysets {
   return {
-    keyset: publishedKeys(records, "sig").map(({ kid, publicJwk }) => ({
-      keyId: kid,
-      signer: signers.get(kid) ?? publishOnlySigner(publicJwk),
-    })),
+    keyset: publishedKeys(records, "sig").map(({ kid, publicJwk }) => {
+      const signer = signers.get(kid);
+      return signer === undefined ? { kid, publicKey: publicJwk } : { kid, signer };
+    }),
     encryptionKeyset: publishedKeys(records, "enc").map(({ kid, alg, publicJwk }) => ({
-      keyId: kid,
+      kid,
       publicKey: { ...publicJwk },
       alg: alg as EncryptionEntry["alg"],
     })),

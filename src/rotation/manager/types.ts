@@ -2,12 +2,11 @@ import type { CryptoKey } from "jose";
 import type { Clock } from "../../base/clock.ts";
 import type { JwksdError } from "../../base/errors.ts";
 import type { Metric } from "../../base/metrics.ts";
-import type { EncryptionEntry, Keyset } from "../../keys/keyset/keyset.ts";
 import type { ExternalSigner } from "../../keys/signer/signer.ts";
+import type { ManagedKeys } from "../../library/provider/managed-keys.ts";
 import type { KeyEvent, KeyRecord, KeyStore, KeyUse } from "../store/store.ts";
 import type { Change } from "../rules/advance.ts";
 import type { ManagerHealth } from "./health.ts";
-import type { Command, NewKey } from "../rules/commands.ts";
 import type { RotationPolicy, RotationPolicyOptions } from "../rules/policy.ts";
 
 /** What happened to the keys of a manager. */
@@ -79,45 +78,49 @@ export interface KeyManagerOptions {
   readonly clock?: Clock | undefined;
 }
 
-/** What a provider takes. A change of keys reaches it as one. */
-export interface ManagedKeysets {
-  readonly keyset: Keyset;
-  readonly encryptionKeyset: readonly EncryptionEntry[];
+/** Options of `rotate`. */
+export interface RotateOptions {
+  /** Default: `sig`. */
+  readonly use?: KeyUse | null | undefined;
+  /** Default: that of the active key of this use, else `ES256` or `RSA-OAEP-256`. */
+  readonly alg?: string | null | undefined;
+  /** Whether the key signs at once, although caches do not know it: tokens fail at verifiers that do not ask again. Default: `false`. */
+  readonly now?: boolean | null | undefined;
 }
 
-/** What takes the keys of a manager; `Provider` is one. The mode is for those that have no predicate of their own. */
-export interface KeySink {
-  update(keysets: ManagedKeysets, mode: { readonly isRotating: boolean }): Promise<void>;
+/** Options of steps that may be too early. */
+export interface ForceOptions {
+  /** Does the step although it breaks verifications. Default: `false`. */
+  readonly force?: boolean | null | undefined;
 }
 
 /** Drives the keys of a provider through their lives. */
-export interface KeyManager {
+export interface KeyManager extends ManagedKeys {
   readonly policy: RotationPolicy;
   /** All keys, tombstones included, as they are in use. */
   readonly records: readonly KeyRecord[];
   /** Whether the other replicas rely on this one: it publishes the newest keys that it knows, and may sign. */
   readonly isReady: boolean;
-  /** For `createProvider`: the keysets as they are now, and what follows from the policy and the records. */
-  readonly options: ManagedKeysets & {
-    readonly issuer: string;
-    readonly jwksRotationActive: () => boolean;
-    readonly maxTokenLifetimeSeconds: number;
-    readonly checkMaySign: (kid: string) => void;
-    readonly retiredKid: (kid: string) => "removed" | "revoked" | undefined;
-  };
   /**
-   * Gives a provider (or whatever else has its `update`) the keysets now and after every change; resolves after the first time. Where a
-   * later one fails, or takes more than 10 s, it is tried again (`failed`, `ERR_UPDATE`), and the others do not go without.
-   */
-  attach(sink: KeySink): Promise<void>;
-  /**
-   * A new key for `execute`, which is in no store yet: made where this manager makes its keys, and wrapped as they are.
+   * Announces the next key of a use, which it makes first.
    *
-   * @param alg default: that of the active key of this use, else `ES256` or `RSA-OAEP-256`
+   * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
+   * @throws StateError `ERR_TRANSITION`; StoreError see `KeyStore.commit`; SignerError where the key is made in an HSM or key service
    */
-  makeKey(use: KeyUse, alg?: string): Promise<NewKey>;
-  /** Does what a command asks for. @throws StateError, StoreError see `applyCommand` and `KeyStore.commit` */
-  execute(command: Command): Promise<Change>;
+  rotate(options?: RotateOptions): Promise<Change>;
+  /** Makes an announced key active, and the active one retiring. @throws StateError `ERR_KID_UNMANAGED`, `ERR_TRANSITION`, `ERR_TOO_EARLY` */
+  activate(kid: string, options?: ForceOptions): Promise<Change>;
+  /** Makes the active key retiring, and the announced one active. @throws StateError see `activate` */
+  retire(kid: string, options?: ForceOptions): Promise<Change>;
+  /** Removes a retiring or announced key for good. @throws StateError see `activate` */
+  remove(kid: string, options?: ForceOptions): Promise<Change>;
+  /**
+   * Removes a key at once and for good, because others may know its private half. The announced key takes the place of an active one, else
+   * a new one that is made now.
+   *
+   * @throws StateError `ERR_KID_UNMANAGED`, `ERR_TRANSITION`
+   */
+  revoke(kid: string): Promise<Change>;
   /** The private key to which something was encrypted, for `jose.compactDecrypt`; asks the store for a kid that is new. */
   decryptionKey(header: { readonly kid?: string | undefined }): Promise<CryptoKey>;
   /** What is wrong, and what the store has answered. */

@@ -1,4 +1,4 @@
-import { StateError } from "../../base/errors.ts";
+import { ConfigError, StateError } from "../../base/errors.ts";
 import { keyIdentity } from "../../keys/jwk/public.ts";
 import type { KeyRecord, KeyUse } from "../store/store.ts";
 import { type Change, activate as activateKey, end, replace, restartWaits } from "./advance.ts";
@@ -74,8 +74,10 @@ function apply(change: Change, command: Command, at: At): Change {
       return revoke(change, recordOf(change.records, command.kid), command.replacement, at);
     case "rotate":
       return rotate(change, command, at);
-    default:
+    case "import":
       return importKey(change, command, at);
+    default:
+      throw new ConfigError("ERR_OPTION_INVALID", `there is no command ${JSON.stringify((command as Command).type)}`);
   }
 }
 

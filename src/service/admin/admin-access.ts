@@ -2,7 +2,7 @@ import { isIP } from "node:net";
 import { type Reply, problem } from "../../library/http/respond.ts";
 import { isLoopback } from "../../base/urls.ts";
 
-/** What is looked at of a request. */
+/** The part of a request that decides on its access. */
 export interface AdminRequest {
   readonly path: string;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
@@ -10,7 +10,7 @@ export interface AdminRequest {
   readonly localAddress?: string | undefined;
 }
 
-/** For orchestrators, which ask for them by the address of a pod or machine, whatever it is called here. */
+/** Paths that orchestrators ask for, by the address of a pod or machine. */
 const probes: ReadonlySet<string> = new Set(["/livez", "/readyz"]);
 
 const foreignHost = problem(
@@ -22,7 +22,7 @@ const crossSite = problem(403, "Forbidden", "The admin address answers no reques
 
 /**
  * Why a request is refused: its `Host` names another machine, as after DNS rebinding, or another web site has made it. A link to the page
- * may be followed from anywhere: the site that has it learns nothing.
+ * may be followed from anywhere: the site with the link learns nothing.
  *
  * @param listenHost the host of the admin address
  * @see RFC 9110 section 7.4 (misdirected requests); Fetch Metadata Request Headers; RFC 6454 (Origin)
@@ -53,7 +53,7 @@ function hostName(host: string): string | undefined {
   return URL.canParse(`http://${host}`) ? new URL(`http://${host}`).hostname.replace(/\.$/, "") : undefined;
 }
 
-/** An address of a socket as a host: one of IPv4 may come as IPv6. */
+/** An address of a socket as a host: an IPv4 address may come as IPv6. */
 function addressHost(address: string): string {
   const plain = address.replace(/^::ffff:(?=\d+\.)/, "");
   return isIP(plain) === 6 ? `[${plain}]` : plain;

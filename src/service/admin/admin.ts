@@ -20,7 +20,7 @@ export interface AdminReply {
 /** Answers a GET or HEAD of one path. */
 export type AdminPage = (request: IncomingMessage) => AdminReply | Promise<AdminReply>;
 
-/** What there is at the admin address, by path. All of it only shows. */
+/** The pages and streams of the admin address, by path. They show, and change nothing. */
 export interface AdminPaths {
   readonly pages: Readonly<Record<string, AdminPage>>;
   /** Answers that go on. */
@@ -56,7 +56,7 @@ export function metricsPage(metrics: () => Promise<readonly Metric[]>): AdminPag
 
 const notFound: AdminPage = () => plainText(404, "not found");
 
-/** Serves what there is for operators and orchestrators, to whom {@link refusalOf} does not refuse it. */
+/** Serves the admin address to the requests that {@link refusalOf} does not refuse. */
 export function startAdmin(
   address: { readonly host: string; readonly port: number },
   { pages, streams }: AdminPaths,

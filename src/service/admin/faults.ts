@@ -171,7 +171,7 @@ function noSuccessor(manager: KnownManager, now: number): Fault[] {
   }));
 }
 
-/** Steps whose wait has not begun. For some seconds that is so in every rotation. */
+/** Steps whose wait has not begun. In every rotation, each step is one for some seconds. */
 function waiting({ records, policy }: KnownManager, at: ReplicasAt): Fault[] {
   return waitsOf(records, policy, at)
     .filter(({ since }) => at.now > since + graceMs)
@@ -202,7 +202,7 @@ function behind({ records, health }: KnownManager, at: ReplicasAt): Fault[] {
     }));
 }
 
-/** What the replicas have told the store, as far as it still holds. */
+/** The leases of replicas that have not ended. */
 export function replicasAt({ health }: KnownManager, now: number): ReplicasAt {
   const { loaded, revision = 0 } = health.store;
   return { now, revision, leases: runningLeases(loaded?.leases ?? [], now) };

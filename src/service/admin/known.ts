@@ -9,19 +9,19 @@ export interface LogEvent {
   readonly at: number;
   readonly level: "info" | "warn" | "error";
   readonly message: string;
-  /** What is told beside the message, as text. */
+  /** Fields beside the message, as text. */
   readonly details: Readonly<Record<string, string>>;
 }
 
 /** Keys that a manager of this process drives through their lives. */
 export interface KnownManager {
   readonly policy: RotationPolicy;
-  /** As they are in use. */
+  /** The keys in use. */
   readonly records: readonly KeyRecord[];
   readonly health: ManagerHealth;
   /** The newest events of the audit log, newest first. Nothing authenticates them. */
   readonly audit: readonly StoredEvent[];
-  /** What this process has told the others last. */
+  /** The lease of this process, as last reported. */
   readonly lease: Pick<Lease, "publishes" | "signsWith"> & { readonly id: string | undefined };
   /** Whether the store has a seal, or no keys. */
   readonly isVerified: boolean;
@@ -55,7 +55,7 @@ export interface Known extends KnownKeys {
   readonly issuer: string;
   readonly jwksUri: string;
   readonly pid: number;
-  /** Why it should get no requests. */
+  /** Why this service should get no requests. */
   readonly notReady?: string | undefined;
   /** `--rotation-mode`: the short cache is on, whatever the keys do. */
   readonly isShortBySetting: boolean;

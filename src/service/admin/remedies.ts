@@ -50,7 +50,7 @@ export function remedyOf(code: string, record?: KeyRecord): Remedy {
   return { remedy: `${meaning} This command shows what the store holds:`, command: "jwksd keys" };
 }
 
-/** A text as one word of a shell, which does not act on it. What is no printable ASCII is left to `printf`. */
+/** A text as one quoted word of a shell. `printf` makes the characters that are no printable ASCII. */
 export function shellWord(text: string): string {
   if (/^[\w.:/@%+=,][\w.:/@%+=,-]*$/.test(text)) return text;
   if (/^[ -~]*$/.test(text)) return `'${text.replaceAll("'", `'\\''`)}'`;

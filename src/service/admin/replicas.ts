@@ -6,20 +6,20 @@ import { type Replicas, replicasBehind, waitOf } from "../../rotation/rules/wait
 import type { KeyRecord, Lease } from "../../rotation/store/store.ts";
 import { printable } from "../../base/printable.ts";
 
-/** What the replicas of a store have told it, at one moment. */
+/** The leases of a store at one moment. */
 export interface ReplicasAt extends Replicas {
   /** In epoch milliseconds, by the clock of the store. */
   readonly now: number;
 }
 
-/** A replica, as all who ask the store see it. */
+/** A replica, as its lease in the store shows it. */
 export interface ReplicaStatus {
   readonly id: string;
   readonly name: string;
   readonly lastSeenAt: number;
   /** Until when the others rely on it; `Infinity` for a copy, which is served without a process. */
   readonly until: number;
-  /** The revision that it publishes; 0 for none yet. */
+  /** The revision that the replica publishes; 0 for none yet. */
   readonly publishes: number;
   /** By how many revisions; negative for one that follows a store which an older copy has taken the place of. */
   readonly behind: number;
@@ -31,9 +31,9 @@ export interface WaitStatus {
   readonly kid: string;
   readonly use: "sig" | "enc";
   readonly action: "activated" | "removed";
-  /** Since when it cannot begin. */
+  /** Since when the wait cannot begin. */
   readonly since: number;
-  /** Ids of the replicas for which it waits. */
+  /** Ids of the replicas for which the step waits. */
   readonly replicas: readonly string[];
   readonly text: string;
 }
@@ -70,12 +70,12 @@ function lastSeenAt({ until, forMs }: Lease, { now }: ReplicasAt): number {
   return Math.min(until - forMs, now);
 }
 
-/** The leases of those that may run: the time of the others is over, though nobody has ended them yet. */
+/** The leases whose time is not over. A lease whose time is over stays in the store until a replica ends it. */
 export function runningLeases(leases: readonly Lease[], now: number): readonly Lease[] {
   return leases.filter(({ until }) => until > now);
 }
 
-/** How long ago that was: "40 s ago". */
+/** How long ago a replica last renewed its lease: "40 s ago". */
 export function lastSeenText(lease: Lease, at: ReplicasAt): string {
   return `${durationText(at.now - lastSeenAt(lease, at))} ago`;
 }
@@ -102,7 +102,7 @@ function waitsFor(behind: readonly Lease[], at: ReplicasAt): string {
   return `This wait has not begun. It waits for ${[...named, ...more].join("; ")}.`;
 }
 
-/** Those that run end the lease of a replica when they have seen no renewal for as long as it lasts. */
+/** When a lease ends. Running replicas end the lease of another one after they have seen no renewal for the length of that lease. */
 function endText(lease: Lease, { now }: ReplicasAt): string {
   const { until, forMs } = lease;
   if (isPermanent(lease)) return `until jwksd publish has written it, or jwksd replicas end says that nobody reads it`;
@@ -125,8 +125,8 @@ export function publishesText({ publishes }: Lease, { revision }: Replicas): str
 }
 
 /**
- * What it means that a replica has not followed a change: until when it may act on what was before. A replica whose lease has ended is
- * not ready, and does not sign.
+ * What it means that a replica has not followed a change: until when it may publish and sign with the keys of before. A replica whose lease
+ * has ended is not ready, and does not sign.
  */
 export function lateText(lease: Lease, records: readonly KeyRecord[], at: ReplicasAt): string {
   const old = lease.signsWith.filter((kid) =>

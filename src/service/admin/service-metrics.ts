@@ -2,7 +2,7 @@ import { type Metric, gauge, plain, seconds } from "../../base/metrics.ts";
 import { definitions } from "../../rotation/manager/metrics.ts";
 import type { Status } from "./status.ts";
 
-/** What a service is, beside its keys and requests. */
+/** The facts of a service beside its keys and requests. */
 export interface ServiceFacts {
   readonly status: Status;
   /** By the clock of this machine, in epoch milliseconds. */
@@ -67,7 +67,7 @@ function storeMetrics(status: Status, store: NonNullable<Status["store"]>): Metr
   ];
 }
 
-/** What a manager tells of the store, where none has started yet. */
+/** The failure of the store, where no manager has started that could tell it. */
 function keptSetMetrics({ source, store }: Status): Metric[] {
   if (source !== "kept-set" || store?.lastError === undefined) return [];
   return [

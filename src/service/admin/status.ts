@@ -15,7 +15,7 @@ export interface KeyStatus extends PublishedKey {
   readonly state: KeyState | "published";
   /** Since when. */
   readonly since?: number | undefined;
-  /** When it came to each state, and its waits began; only of what has been. */
+  /** When the key came to each state, and when its waits began; no times of the future. */
   readonly times: Partial<Record<(typeof recordTimes)[number], number>>;
   readonly privateHalf: "wrapped in the store" | "external" | "not in jwksd";
   /** URI of an external key. */
@@ -27,10 +27,10 @@ export interface KeyStatus extends PublishedKey {
 export interface StepStatus {
   readonly at: number;
   readonly kind: PlanStep["action"];
-  /** What is done, in one word: "announce". */
+  /** The step in one word: "announce". */
   readonly verb: string;
   readonly use: "sig" | "enc";
-  /** Not of a key that is still to be made. */
+  /** `undefined` for a key that is still to be made. */
   readonly kid?: string | undefined;
   readonly reason: string;
   readonly bound: string;
@@ -39,11 +39,11 @@ export interface StepStatus {
 /** A replica, as this process sees it. */
 export interface SeenReplica extends ReplicaStatus {
   readonly isSelf: boolean;
-  /** It may not sign: its lease has ended, or its clock is wrong. Only this process knows that of itself. */
+  /** Whether the replica may not sign: its lease has ended, or its clock is wrong. Known of this process only. */
   readonly isFenced: boolean;
 }
 
-/** All that a running service tells of itself. Plain JSON, without secrets; all times are epoch milliseconds. */
+/** All that a running service shows of itself. Plain JSON, without secrets; all times are epoch milliseconds. */
 export interface Status extends Pick<Known, "phase" | "issuer" | "jwksUri" | "pid" | "notReady" | "events"> {
   /** By the clock of the store, where there is one. */
   readonly now: number;
@@ -77,7 +77,7 @@ export interface Status extends Pick<Known, "phase" | "issuer" | "jwksUri" | "pi
   readonly past: readonly StoredEvent[];
 }
 
-/** The status of a service that knows this. */
+/** Makes the status of a service. */
 export function statusOf(known: Known): Status {
   const { phase, issuer, jwksUri, pid, notReady, manager, withoutStore, events } = known;
   const aheadMs = aheadOf(manager);

@@ -31,7 +31,7 @@ export function watchPaths(
   });
 }
 
-/** Runs an action again and again, each time that long after it has ended. */
+/** Runs an action again and again, each time `ms` after it has ended. */
 export function every(ms: number, action: (isStopped: () => boolean) => Promise<void>): { stop(): void } {
   let isStopped = false;
   let cancel = systemClock.setTimer(tick, ms);

@@ -23,7 +23,7 @@ export interface BucketOptions {
 }
 
 const requestMs = 20_000;
-/** An object that is larger is none of our documents. */
+/** No document of jwksd is larger. */
 const maxBytes = 1_000_000;
 
 /** @throws ConfigError `ERR_OPTION_INVALID` */
@@ -38,8 +38,8 @@ export function parseBucketUrl(url: string): BucketUrl {
 const meanwhile = "somebody else has written it in the meantime; let jwksd publish write it, and nothing else";
 
 /**
- * Objects of a bucket, through the SDK `@aws-sdk/client-s3`. Each is written under the condition that it is as it was seen (`If-Match`), or that
- * there is none (`If-None-Match`).
+ * Objects of a bucket, through the SDK `@aws-sdk/client-s3`. An object is replaced only if its ETag is the one that was noted (`If-Match`), and
+ * made only if there is none (`If-None-Match`).
  *
  * @param paths of the documents
  * @see https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html
@@ -63,7 +63,7 @@ export function bucketTarget(
       ...(region !== undefined && { region }),
       ...(endpoint !== undefined && { endpoint, forcePathStyle: true }),
       ...(credentials !== undefined && { credentials }),
-      // Not every service with this protocol takes them. What is written is read back in any case.
+      // Not every service with this protocol takes checksums, and documents are read back in any case.
       requestChecksumCalculation: "WHEN_REQUIRED",
       responseChecksumValidation: "WHEN_REQUIRED",
     });
@@ -92,10 +92,10 @@ export function bucketTarget(
     }
   }
 
-  /** Resolves to whether it was written. */
+  /** Resolves to whether the document was written. */
   async function put(document: StaticDocument): Promise<boolean> {
     const { path, body, contentType, cacheControl } = document;
-    // Without a look from before the keys were asked for, these may be older than what is there.
+    // The object was not noted before the store gave the keys, so the object may be newer than this document.
     if (!seen.has(path)) return noteNow(document, meanwhile);
     const before = seen.get(path);
     if (isSame(before, document)) return false;
@@ -119,7 +119,8 @@ export function bucketTarget(
   }
 
   /**
-   * Looks again after a failure. What was asked may have been done although the answer was lost, and then the same again is refused.
+   * Looks again after a failure. The object may have been written although the answer was lost, and then the next write under the old
+   * condition is refused.
    *
    * @throws ServiceError `ERR_TARGET` unless it is done
    */
@@ -184,7 +185,7 @@ function reasonOf(error: unknown, bucket: string): string {
   return status === undefined ? `no answer (${code ?? name})` : `it answered ${status} (${name})`;
 }
 
-/** A name of the service, and no text of it. */
+/** The name of an error of the service, and no text of the service. */
 function nameOf(error: unknown): string {
   const { name } = error as { readonly name?: unknown };
   return typeof name === "string" && /^\w{1,64}$/.test(name) ? name : "unknown";

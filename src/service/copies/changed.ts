@@ -18,8 +18,8 @@ export interface Changed {
 }
 
 /**
- * Why a file that somebody else has changed is left as it is, or `undefined` where it is to be written again. What says the same is left, and
- * so is what another store or a newer file may have made. So two publishers of one target never write it by turns.
+ * Why a file that somebody else has changed is left as it is, or `undefined` where the file is to be written again. A file is left if its keys
+ * are the same, and if another store or newer key files may have made it. So two publishers of one target never overwrite each other by turns.
  *
  * @param knows whether a key with this kid has ever been in the store or is in the files of this publisher
  */
@@ -45,7 +45,7 @@ export function whyLeft(
   return isSent(there, ours) ? "the same keys and other text" : undefined;
 }
 
-/** Whether relying parties can use it, and caches keep it for no longer than a rotation waits. */
+/** Whether the header fields of a file are right for relying parties, and caches keep the file for no longer than a rotation waits. */
 function isSent(there: Found, ours: StaticDocument): boolean {
   const modes: readonly unknown[] = [ours.cacheControl, cacheControl.long, cacheControl.rotation];
   return there.contentType === ours.contentType && modes.includes(there.cacheControl);
@@ -53,12 +53,12 @@ function isSent(there: Found, ours: StaticDocument): boolean {
 
 type Json = Readonly<Record<string, unknown>>;
 
-/** What is no JSON object has no members. */
+/** The members of a JSON object; none of any other text. */
 function objectOf(body: Uint8Array): Json {
   return Object(jsonOf(Buffer.from(body).toString())) as Json;
 }
 
-/** `undefined` for what is no JWK Set. */
+/** The keys of a JWK Set; `undefined` for any other object. */
 function keysOf({ keys }: Json): readonly { readonly kid: string }[] | undefined {
   const isKey = (key: unknown): key is { kid: string } => typeof (key as Json | null)?.["kid"] === "string";
   return Array.isArray(keys) && keys.every(isKey) ? keys : undefined;

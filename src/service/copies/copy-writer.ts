@@ -3,10 +3,10 @@ import { type DocumentSet, baseOf } from "./documents.ts";
 import { readBack } from "./read-back.ts";
 import type { Target } from "./target.ts";
 
-/** What a write came to. */
+/** The documents that a target has, after they were read back. */
 export interface Published {
   readonly documentSet: DocumentSet;
-  /** What was written; nothing where it was there already. */
+  /** Paths that were written; none where the target had all documents already. */
   readonly written: readonly string[];
 }
 
@@ -21,13 +21,12 @@ export interface CopyOptions {
   readonly signal: AbortSignal;
 }
 
-/** Makes a function that writes documents to a target, and reads it back from outside. One call at a time. */
+/** Makes a function that writes documents to a target, and reads them back from outside. One call at a time. */
 export function createCopyWriter({ target, verifyUrl, purge, onPublished, signal }: CopyOptions) {
   let written: string[] = [];
   let isPurged = true;
   /**
-   * Resolves when whoever reads from outside, past caches, finds these documents. What has been done stays done if it fails, so trying
-   * again goes on from there.
+   * Resolves when a read from outside, past caches, finds these documents. After a failure, the next call goes on where this one ended.
    *
    * @param replaced see `Target.put`
    * @throws ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`, `ERR_PURGE`, `ERR_NOT_SERVED`

@@ -24,7 +24,7 @@ export interface Site extends OpenSite {
   readonly issuer: string;
 }
 
-/** The same before it is known what the issuer is. */
+/** A site whose issuer may not be known yet. */
 export interface OpenSite {
   readonly issuer?: string | undefined;
   readonly mountPrefix?: string | undefined;
@@ -50,11 +50,12 @@ type Keysets = Pick<ProviderOptions, "keyset" | "encryptionKeyset">;
 /** Answers the documents of a site. @throws ConfigError, KeyMaterialError see `createProvider` */
 export function providerAt(
   { issuer, mountPrefix, jwksPath, cors, discovery, metadata }: Site,
-  keysets: Keysets,
+  { keyset, encryptionKeyset }: Keysets,
   jwksRotationActive: () => boolean,
 ): Promise<Provider> {
   const endpoints = { jwks: jwksPath };
-  return createProvider(keysets, { issuer, mountPrefix, endpoints, jwksRotationActive, cors, discovery, metadata });
+  const site = { issuer, mountPrefix, endpoints, jwksRotationActive, cors, discovery, metadata };
+  return createProvider(site, { keyset, encryptionKeyset });
 }
 
 /** The documents of keysets. @throws see {@link providerAt} */

@@ -5,7 +5,7 @@ import { lstat, mkdir, open, readdir, rename, rm, stat } from "node:fs/promises"
 import { dirname, join } from "node:path";
 import { ServiceError } from "../../base/errors.ts";
 
-/** A file that is larger is none of our documents. */
+/** No document of jwksd is larger. */
 const maxBytes = 1_000_000;
 const drafts = /^draft/;
 const othersWrite = 0o022;
@@ -13,7 +13,7 @@ const othersWrite = 0o022;
 /** The content of a file; `undefined` where there is none. @throws ServiceError `ERR_TARGET` */
 export async function contentOf(path: string): Promise<Buffer | undefined> {
   if ((await checkFile(path)) === undefined) return undefined;
-  // What was checked may have been replaced since.
+  // Somebody may have replaced the file since the check.
   const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
   try {
     const stats = await file.stat();
@@ -68,14 +68,14 @@ export async function removeFile(path: string): Promise<boolean> {
   return true;
 }
 
-/** Removes what processes have left that were killed. Only for who has locked the folder. */
+/** Removes drafts of processes that were killed. Only the process that has locked the folder may do that. */
 export async function removeDrafts(own: string): Promise<void> {
   for (const name of await readdir(own)) if (drafts.test(name)) await rm(join(own, name), { force: true });
 }
 
 /** Makes the folders of a path below a folder, for everybody to read. @throws ServiceError `ERR_TARGET` */
 export async function makeFolders(folder: string, below: string): Promise<void> {
-  // The operator has named it, and it may be a link.
+  // The operator has named the folder, which may be a link.
   await mkdir(folder, { recursive: true, mode: 0o755 });
   let path = folder;
   for (const name of below.split("/").filter((part) => part !== ".")) {

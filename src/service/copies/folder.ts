@@ -17,7 +17,7 @@ import { lockFile } from "./lock-file.ts";
 import { caddyConfig, nginxConfig } from "./server-configs.ts";
 import type { Target } from "./target.ts";
 
-/** What is beside the documents and is none of them. */
+/** The folder of files that are no documents. */
 const own = ".jwksd";
 /** Servers with a configuration of ours send the short Cache-Control while this file is there. */
 export const rotationMarker = `${own}/rotation`;
@@ -32,7 +32,7 @@ export function folderTarget(folder: string, name: string, site: Site): Target {
   let unlock: (() => void) | undefined;
   const at = (path: string): string => join(folder, path);
 
-  /** Resolves to whether it was written. */
+  /** Resolves to whether the file was written. */
   async function put(path: string, content: Uint8Array): Promise<boolean> {
     const bytes = Buffer.from(content);
     if ((await contentOf(at(path)))?.equals(bytes) === true) return false;
@@ -41,7 +41,7 @@ export function folderTarget(folder: string, name: string, site: Site): Target {
     return true;
   }
 
-  /** The files in the order in which they are written; `undefined` for the one that is to be gone. */
+  /** The files in the order in which they are written; `undefined` for a file that is to be removed. */
   function filesOf({ documents, isShort }: DocumentSet): (readonly [path: string, content: Uint8Array | undefined])[] {
     const marker = [rotationMarker, isShort ? Buffer.from("The rotation mode is on.\n") : undefined] as const;
     return [
@@ -68,14 +68,14 @@ export function folderTarget(folder: string, name: string, site: Site): Target {
       const body = await contentOf(at(path));
       const isSame = body === undefined ? content === undefined : content !== undefined && body.equals(content);
       if (isSame) continue;
-      // Servers send them as the configurations say.
+      // Servers take the header fields from the configurations.
       const sent = documentSet.documents.find((document) => document.path === path);
       changed.push({ path, there: body && { ...sent, body } });
     }
     return changed;
   }
 
-  /** Whoever takes a folder away takes the lock with it. */
+  /** Locks the folder. The lock is made anew if somebody has removed it with the folder. */
   async function lock(): Promise<void> {
     await makeFolders(folder, own);
     await checkOwnFolder(at(own));

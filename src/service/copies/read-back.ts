@@ -65,7 +65,7 @@ function keptFor(cacheControl: string): number {
     return /^\d+$/.test(value) ? Number(value) : undefined;
   };
   const ages = [seconds("max-age"), seconds("s-maxage")].filter((age) => age !== undefined);
-  // Without them caches guess (RFC 9111 section 4.2.2).
+  // Without an age, caches guess (RFC 9111 section 4.2.2).
   if (ages.length === 0) return Infinity;
   return Math.max(...ages) + (named.has("must-revalidate") ? 0 : (seconds("stale-while-revalidate") ?? 0));
 }

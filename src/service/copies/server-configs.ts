@@ -2,7 +2,8 @@ import { ConfigError } from "../../base/errors.ts";
 import { type Site, type StaticDocument, headersOf, pathsOf } from "./documents.ts";
 
 /**
- * Both configurations have files and paths between quotes. They take no `$` in a file of nginx, and no `*` in a path of Caddy, however it is quoted.
+ * Refuses names that a configuration cannot quote: nginx reads `$` in the name of a file as a variable, and Caddy reads `*` in a path as a
+ * pattern, also between quotes.
  *
  * @throws ConfigError `ERR_OPTION_INVALID`
  */

@@ -1,29 +1,29 @@
 import type { Changed } from "./changed.ts";
 import type { DocumentSet } from "./documents.ts";
 
-/** Where documents are put that somebody else serves. */
+/** A folder or bucket whose content somebody else serves. */
 export interface Target {
-  /** What people call it. */
+  /** The name in messages and among replicas. */
   readonly name: string;
   /**
-   * Notes what is there. `put` replaces that and nothing newer, so whoever calls this before it asks the store for the keys never puts an
-   * older set in the place of a newer one.
+   * Notes the files of the target. `put` replaces the files that were noted, and none that is newer. A caller that opens the target before the
+   * store gives it the keys never replaces a newer set by an older one.
    *
    * @returns sentences for the operator, such as about permissions
    * @throws ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`
    */
   open(): Promise<readonly string[]>;
-  /** What is there of a document, as it was noted; `undefined` for nothing. */
+  /** The noted content of a document; `undefined` where there was none. */
   content(path: string): Promise<Uint8Array | undefined>;
   /**
-   * Looks for what is not as it was published. Notes nothing.
+   * Finds files that are not as they were published. Notes nothing.
    *
    * @throws ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`
    */
   changed(documentSet: DocumentSet): Promise<readonly Changed[]>;
   /**
-   * Puts the documents there, in their order, and nothing where it is there already. Whoever reads at any moment, also after a crash, finds
-   * each document whole, and a JWK Set where the discovery document says.
+   * Writes the documents that the target does not have yet, in their order. A reader at any moment, also after a crash, finds each document
+   * whole, and a JWK Set where the discovery document says.
    *
    * @param replaced found by `changed` before the store was asked for the keys; replaced, as what was noted is
    * @returns the paths that were written

@@ -86,9 +86,9 @@ export async function readKeptSet(file: string, rule: KeptSetRule): Promise<Kept
 
 type KeptJwk = PublicJwk & { readonly kid: string; readonly use: "sig" | "enc"; readonly alg: string };
 
-function jwksOf({ signing, encryption }: PublicKeys): KeptJwk[] {
-  const sig = signing.map(({ keyId, publicKey }) => kept(publicKey, keyId, "sig", "ES256"));
-  const enc = encryption.map(({ keyId, publicKey, alg }) => kept(publicKey as object, keyId, "enc", String(alg)));
+function jwksOf({ keyset, encryptionKeyset }: PublicKeys): KeptJwk[] {
+  const sig = keyset.map(({ kid, publicKey }) => kept(publicKey, kid, "sig", "ES256"));
+  const enc = encryptionKeyset.map(({ kid, publicKey, alg }) => kept(publicKey as object, kid, "enc", String(alg)));
   return [...sig, ...enc];
 }
 
@@ -97,12 +97,12 @@ function kept(publicKey: object, kid: string, use: "sig" | "enc", alg: string): 
 }
 
 function publicKeysOf(jwks: readonly KeptJwk[]): PublicKeys {
-  const all = jwks.map(({ kid, use, alg, ...publicKey }) => ({ keyId: kid, use, alg, publicKey }));
+  const all = jwks.map(({ kid, use, alg, ...publicKey }) => ({ kid, use, alg, publicKey }));
   return {
-    signing: all.filter(({ use }) => use === "sig").map(({ keyId, publicKey }) => ({ keyId, publicKey })),
-    encryption: all
+    keyset: all.filter(({ use }) => use === "sig").map(({ kid, publicKey }) => ({ kid, publicKey })),
+    encryptionKeyset: all
       .filter(({ use }) => use === "enc")
-      .map(({ keyId, alg, publicKey }) => ({ keyId, alg, publicKey }) as EncryptionEntry),
+      .map(({ kid, alg, publicKey }) => ({ kid, alg, publicKey }) as EncryptionEntry),
     // It may be old.
     isRotating: true,
   };

@@ -5,7 +5,7 @@ import { processMetrics } from "../admin/exposition.ts";
 import type { Handler } from "../listen/gate.ts";
 import { startHttpServer } from "../listen/http-server.ts";
 import { issuerOf } from "../config/issuer.ts";
-import { type PublicKeys, toKeysets } from "./public-keys.ts";
+import type { PublicKeys } from "./public-keys.ts";
 
 /** Options of the public endpoint. The default of the issuer is `http://HOST:PORT`, which only this machine can use. */
 export interface PublicEndpointOptions extends OpenSite {
@@ -22,7 +22,7 @@ export interface PublicEndpoint {
   readonly port: number;
   readonly jwksUri: string;
   update(this: void, keys: PublicKeys): Promise<void>;
-  /** What it has answered since it was started. */
+  /** Counts of responses since the start. */
   metrics(this: void): Promise<readonly Metric[]>;
   /** What prom-client tells of the processes. @throws ConfigError `ERR_PACKAGE_MISSING` */
   processMetrics(this: void): Promise<readonly Metric[]>;
@@ -39,15 +39,13 @@ export async function startPublicEndpoint(
   let { isRotating } = keys;
   const make = (port: number) => {
     const site = { ...options, issuer: issuerOf(options, port) };
-    return providerAt(site, toKeysets(keys), () => isRotating || options.rotationMode);
+    return providerAt(site, keys, () => isRotating || options.rotationMode);
   };
   // Made before listening as well, to find bad options before a connection is accepted.
   let provider = await make(options.port);
   const handler = async (port: number): Promise<Handler> => {
     if (port !== options.port) provider = await make(port);
-    const { node } = provider;
-    // Without a body, which `node` would take for the next handler of a framework.
-    return (request, response) => node(request, response);
+    return provider.node;
   };
   const address = { host: options.host, port: options.port, reusePort };
   const refusals = createTally();
@@ -62,7 +60,8 @@ export async function startPublicEndpoint(
     async update(next) {
       // The short cache begins before the new document is out, and ends after it.
       isRotating ||= next.isRotating;
-      await provider.update(toKeysets(next));
+      const { keyset, encryptionKeyset } = next;
+      await provider.update({ keyset, encryptionKeyset });
       isRotating = next.isRotating;
     },
     async metrics() {

@@ -1,17 +1,16 @@
 import { KeyMaterialError } from "../../base/errors.ts";
 import type { PublicJwk } from "../../keys/jwk/public.ts";
 import { type EncryptionEntry, checkEncryption, checkKeyset } from "../../keys/keyset/keyset.ts";
-import type { ManagedKeysets } from "../../rotation/manager/types.ts";
+import type { Keysets } from "../../library/provider/managed-keys.ts";
 import { readEncryptionKeyset, readKeyset } from "../../library/node/key-files.ts";
-import { publishOnlySigner } from "../../keys/signer/local.ts";
 import type { PublishedKey } from "../admin/known.ts";
 import type { Logger } from "../config/logger.ts";
 import type { Settings } from "../config/setting-definitions.ts";
 
-/** Both keysets without private parts, for a process that only publishes, such as a worker. */
+/** Both keysets without private parts, for a process that only publishes, such as a worker. Plain JSON, but for dates. */
 export interface PublicKeys {
-  readonly signing: readonly { readonly keyId: string; readonly publicKey: PublicJwk }[];
-  readonly encryption: readonly EncryptionEntry[];
+  readonly keyset: readonly { readonly kid: string; readonly publicKey: PublicJwk }[];
+  readonly encryptionKeyset: readonly EncryptionEntry[];
   /** Whether the rotation mode is on. */
   readonly isRotating: boolean;
 }
@@ -38,34 +37,32 @@ export async function loadPublicKeys(paths: KeyPaths, log: Pick<Logger, "warn">)
   return publicHalves({ keyset, encryptionKeyset }, false);
 }
 
-/** The keysets for a provider that only publishes. */
-export function toKeysets({ signing, encryption }: PublicKeys): ManagedKeysets {
+export function publicHalves({ keyset, encryptionKeyset }: Keysets, isRotating: boolean): PublicKeys {
   return {
-    keyset: signing.map(({ keyId, publicKey }) => ({ keyId, signer: publishOnlySigner(publicKey) })),
-    encryptionKeyset: encryption,
+    keyset: keyset.map(({ kid, signer, publicKey }) => ({
+      kid,
+      publicKey: (signer?.publicKey ?? publicKey) as PublicJwk,
+    })),
+    encryptionKeyset,
+    isRotating,
   };
-}
-
-export function publicHalves({ keyset, encryptionKeyset }: ManagedKeysets, isRotating: boolean): PublicKeys {
-  const signing = keyset.map(({ keyId, signer }) => ({ keyId, publicKey: signer.publicKey as PublicJwk }));
-  return { signing, encryption: encryptionKeyset, isRotating };
 }
 
 /** Signing keys are either managed or in files. Encryption keys may be both. */
 export function together(managed: PublicKeys | undefined, files: PublicKeys): PublicKeys {
   if (managed === undefined) return files;
-  return { ...managed, encryption: [...managed.encryption, ...files.encryption] };
+  return { ...managed, encryptionKeyset: [...managed.encryptionKeyset, ...files.encryptionKeyset] };
 }
 
 /** What people are told of the keys, in the order of the JWK Set. */
-export function listedKeys({ signing, encryption }: PublicKeys): PublishedKey[] {
+export function listedKeys({ keyset, encryptionKeyset }: PublicKeys): PublishedKey[] {
   return [
-    ...signing.map(({ keyId }) => ({ kid: keyId, use: "sig" as const, alg: "ES256" })),
-    ...encryption.map(({ keyId, publicKey, alg, notAfter }) => {
+    ...keyset.map(({ kid }) => ({ kid, use: "sig" as const, alg: "ES256" })),
+    ...encryptionKeyset.map(({ kid, publicKey, alg, notAfter }) => {
       const jwk = publicKey as { readonly alg?: unknown; readonly kty?: unknown };
       const byType = jwk.kty === "EC" ? "ECDH-ES" : "RSA-OAEP-256";
       const named = alg ?? (typeof jwk.alg === "string" ? jwk.alg : byType);
-      return { kid: keyId, use: "enc" as const, alg: named, notAfter: notAfter?.getTime() };
+      return { kid, use: "enc" as const, alg: named, notAfter: notAfter?.getTime() };
     }),
   ];
 }

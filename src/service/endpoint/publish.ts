@@ -2,7 +2,8 @@ import { serial } from "../../base/async.ts";
 import { ServiceError, StateError } from "../../base/errors.ts";
 import { type Copy, manageKeys } from "../../rotation/manager/manager.ts";
 import { servedBy } from "../../rotation/custody/issuer-check.ts";
-import type { KeySink, ManagerEvent } from "../../rotation/manager/types.ts";
+import type { KeySubscriber } from "../../library/provider/managed-keys.ts";
+import type { ManagerEvent } from "../../rotation/manager/types.ts";
 import { whyLeft } from "../copies/changed.ts";
 import { type DocumentSet, baseOf, pathsOf, documentSetOf } from "../copies/documents.ts";
 import { type Published, createCopyWriter } from "../copies/copy-writer.ts";
@@ -11,15 +12,7 @@ import type { KeyRecord } from "../../rotation/store/store.ts";
 import type { Logger } from "../config/logger.ts";
 import { logEvent } from "./manager-events.ts";
 import { openManaged } from "../config/open-store.ts";
-import {
-  type PublicKeys,
-  keyPathsOf,
-  listedKeys,
-  loadPublicKeys,
-  publicHalves,
-  toKeysets,
-  together,
-} from "./public-keys.ts";
+import { type PublicKeys, keyPathsOf, listedKeys, loadPublicKeys, publicHalves, together } from "./public-keys.ts";
 import { siteOf, targetOf } from "./publish-target.ts";
 import type { Settings } from "../config/setting-definitions.ts";
 import { signersOf } from "../config/signers.ts";
@@ -36,7 +29,7 @@ export interface PublishOptions {
   readonly purgeCommand?: string | undefined;
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly onPublished: (published: Published) => void;
-  /** Is told of each failure. It is tried again. */
+  /** Is called with each failure, after which jwksd tries again. */
   readonly onFailure: (error: unknown) => void;
   /** Aborts what a start waits for: a target, a read from outside, a purge command. `stop` aborts them, too. */
   readonly signal?: AbortSignal | undefined;
@@ -75,7 +68,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
 
   const newest = (): Promise<DocumentSet> => {
     const keys = together(managed, files);
-    return documentSetOf(toKeysets(keys), site, keys.isRotating || settings.rotationMode);
+    return documentSetOf(keys, site, keys.isRotating || settings.rotationMode);
   };
   const publish = (): Promise<void> =>
     inTurn(async () => {
@@ -95,7 +88,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
   try {
     await load();
     if (settings.keys === undefined) {
-      const update: KeySink["update"] = async (keysets, { isRotating }) => {
+      const update: KeySubscriber["update"] = async (keysets, { isRotating }) => {
         managed = publicHalves(keysets, isRotating);
         await publish();
       };
@@ -107,18 +100,18 @@ export async function startPublishing(settings: Settings, options: PublishOption
     throw error;
   }
 
-  /** Publishes what has changed but for the keys of the manager, which tries those again by itself. */
+  /** Publishes changes of key files. The manager itself tries again to publish its keys. */
   const refresh = async (): Promise<void> => {
     if (managing?.manager.isAcknowledged === false || isSame(await newest(), done)) return;
     await managing?.manager.look();
     await publish();
   };
-  /** Writes again what somebody else has changed or taken away since it was published. */
+  /** Writes files again that somebody else has changed or removed since they were published. */
   const mend = async (): Promise<void> => {
     const documentSet = done;
     const changed = documentSet === undefined ? [] : await target.changed(documentSet);
     if (documentSet === undefined || changed.length === 0) return;
-    // Asked after the look, the store knows whatever another publisher of it may have written.
+    // The manager looks at the store after the look at the target: so it knows every key that another publisher of the store may have written.
     await managing?.manager.look();
     await inTurn(async () => {
       if (!isSame(await newest(), documentSet)) return;
@@ -156,7 +149,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
   }
 
   return {
-    /** What the target is called, among replicas as well. */
+    /** The name of the target, also among replicas. */
     target: target.name,
     site,
     /** Whether the newest keys are published and were read back, and the other replicas know. */
@@ -178,8 +171,8 @@ function isSame(documentSet: DocumentSet, other: DocumentSet | undefined): boole
 }
 
 /**
- * A set with keys that the store has never had is that of another store, of a newer one, or was made by hand. To replace it would fail
- * the tokens of those keys.
+ * Refuses to replace a set with a key that the store has never had. That set is of another store, of a newer one, or was made by hand, and the
+ * tokens of that key would fail.
  *
  * @throws StateError `ERR_KID_UNMANAGED`
  */
@@ -193,7 +186,7 @@ function checkOurs(there: Uint8Array | undefined, records: readonly KeyRecord[],
   );
 }
 
-/** Those of no JWK Set are none. */
+/** The kids of signing keys in a JWK Set; none for any other text. */
 function signingKidsOf(body: Uint8Array | undefined): string[] {
   try {
     const { keys } = JSON.parse(Buffer.from(body ?? []).toString()) as { keys: { kid: string; use?: string }[] };

@@ -132,11 +132,9 @@ async function runManager(settings: Settings, log: Logger): Promise<ManagedKeys>
     () => manager.health.failure === undefined && manager.isReady,
     { log },
   );
-  const { jwksRotationActive, maxTokenLifetimeSeconds, checkMaySign, ...keysets } = manager.options;
-  const records = (): readonly KeyRecord[] => manager.records;
   let signing: Awaited<ReturnType<typeof createSigning>> | undefined;
   return {
-    keys: publicHalves(keysets, jwksRotationActive()),
+    keys: publicHalves(manager.keysets, manager.isRotating),
     notReady() {
       if (manager.isReady || settings.readyWithoutStore) return undefined;
       const { fence, failure } = manager.health;
@@ -160,10 +158,9 @@ async function runManager(settings: Settings, log: Logger): Promise<ManagedKeys>
     look: () => storeLook.look(),
     async follow(issuer, update) {
       if (signs) {
-        const managed = { maxTokenLifetimeSeconds, checkMaySign, records, clock: systemClock };
-        signing = await createSigning(issuer, keysets.keyset, managed);
+        signing = await createSigning(issuer, manager, systemClock);
       }
-      await manager.attach({
+      await manager.subscribe({
         async update(keysets, { isRotating }) {
           const keys = publicHalves(keysets, isRotating);
           await update(keys);

@@ -1,6 +1,5 @@
 import { serial } from "../../base/async.ts";
 import { systemClock } from "../../base/clock.ts";
-import { checkKeyset } from "../../keys/keyset/keyset.ts";
 import { missingMembers } from "../../library/provider/discovery.ts";
 import { locate } from "../../library/provider/paths.ts";
 import { sumMetrics } from "../../base/metrics.ts";
@@ -19,7 +18,7 @@ import { startManagedKeys } from "./run-manager.ts";
 import { recentEvents } from "./recent-events.ts";
 import { type KnownError, knownError } from "../../rotation/manager/health.ts";
 import { type Status, statusOf } from "../admin/status.ts";
-import { type PublicKeys, keyPathsOf, listedKeys, loadPublicKeys, toKeysets, together } from "./public-keys.ts";
+import { type PublicKeys, keyPathsOf, listedKeys, loadPublicKeys, together } from "./public-keys.ts";
 import type { Settings } from "../config/setting-definitions.ts";
 import { fingerprint, watchPaths } from "../config/watch.ts";
 import { startWorkers } from "./workers.ts";
@@ -129,14 +128,11 @@ export async function startService(settings: Settings, givenLog: Logger): Promis
   if (admin !== undefined) stops.push(admin.stop);
   recent.watch(live.touch);
 
-  const kids = (): string[] => keys.signing.map(({ keyId }) => keyId);
+  const kids = (): string[] => keys.keyset.map(({ kid }) => kid);
   // One change after the other, so that none undoes a newer one.
   const inTurn = serial();
   const change = async (nextManaged: PublicKeys | undefined, nextFiles: PublicKeys): Promise<void> => {
     const all = together(nextManaged, nextFiles);
-    const { keyset, encryptionKeyset } = toKeysets(all);
-    // Each part was checked alone, but both together may break a rule.
-    await checkKeyset(keyset, encryptionKeyset);
     await endpoint.update(all);
     [managedKeys, files, keys] = [nextManaged, nextFiles, all];
   };
@@ -145,7 +141,7 @@ export async function startService(settings: Settings, givenLog: Logger): Promis
       try {
         await change(managedKeys, await loadPublicKeys(settings, log));
         refused = undefined;
-        log.info({ kids: kids(), encryptionKeys: keys.encryption.length }, "keys reloaded");
+        log.info({ kids: kids(), encryptionKeys: keys.encryptionKeyset.length }, "keys reloaded");
         return true;
       } catch (error) {
         refused = knownError(error, systemClock.now());

@@ -8,7 +8,6 @@ import { fenced } from "../../rotation/manager/replica.ts";
 import { signWithinSeconds } from "../../rotation/rules/policy.ts";
 import { activeKey } from "../../rotation/rules/records.ts";
 import type { Owner } from "../../rotation/custody/issuer-check.ts";
-import type { Signer } from "../../keys/signer/signer.ts";
 import { sqliteStore } from "../../rotation/store/sqlite/sqlite.ts";
 import type { Claims, SignOptions } from "../../library/token/sign.ts";
 import type { Logger } from "../config/logger.ts";
@@ -87,7 +86,7 @@ export async function signFresh(
     const { signers } = await keyring.open([active]);
     const provider = await createProvider({
       issuer: issuer(),
-      keyset: [{ keyId: active.kid, signer: signers.get(active.kid) as Signer }],
+      keyset: [{ kid: active.kid, signer: signers.get(active.kid) }],
       maxTokenLifetimeSeconds: policy.maxTokenLifetimeSeconds,
       clock,
       checkMaySign() {

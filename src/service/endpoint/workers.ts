@@ -10,6 +10,7 @@ import { aggregated, processMetrics } from "../admin/exposition.ts";
 import { listen } from "../listen/http-server.ts";
 import type { Logger } from "../config/logger.ts";
 import type { PublicEndpoint, PublicEndpointOptions } from "./public-endpoint.ts";
+import { checkKeyset } from "../../keys/keyset/keyset.ts";
 import type { PublicKeys } from "./public-keys.ts";
 
 /** Messages of the first process. */
@@ -126,6 +127,8 @@ export async function startWorkers(
   }
 
   async function update(next: PublicKeys): Promise<void> {
+    // Before any worker has them: a worker that refuses keys would be replaced for ever.
+    await checkKeyset(next.keyset, next.encryptionKeyset);
     current = next;
     version += 1;
     // A replacement that is starting may have the old keys, so it must end its start.

@@ -1,6 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import type { Metric } from "../../base/metrics.ts";
 import type { Keyset } from "../../keys/keyset/keyset.ts";
+import type { ManagedKeys } from "../../library/provider/managed-keys.ts";
 import { type PayloadProvider, createPayloadProvider } from "../../library/provider/provider.ts";
 import { publishedKeys } from "../../rotation/rules/records.ts";
 import type { KeyRecord } from "../../rotation/store/store.ts";
@@ -15,30 +16,35 @@ export interface Signing extends Pick<PayloadProvider, "sign" | "signPayload"> {
   takenAt(this: void): number;
 }
 
-/** What a key manager gives, beside its keysets. */
-interface Managed {
-  readonly maxTokenLifetimeSeconds: number;
-  /** @throws SignerError `ERR_SIGNER_FENCED` */
-  readonly checkMaySign: (kid: string) => void;
-  readonly records: () => readonly KeyRecord[];
-  readonly clock: Clock;
+/** What sockets need of a key manager. */
+export interface SignedFor extends Pick<ManagedKeys, "keysets" | "maxTokenLifetimeSeconds" | "checkMaySign"> {
+  readonly records: readonly KeyRecord[];
 }
 
 /** Signs with the keys of a manager, through a provider. `update` gives it each keyset once that is published. */
-export async function createSigning(issuer: string, keyset: Keyset, { records, ...managed }: Managed) {
-  const { checkMaySign, clock } = managed;
-  const provider = await createPayloadProvider({ issuer, keyset, discovery: false, ...managed });
-  let activeKid = keyset[0]?.keyId ?? "";
+export async function createSigning(issuer: string, manager: SignedFor, clock: Clock) {
+  const { maxTokenLifetimeSeconds, keysets } = manager;
+  const { keyset } = keysets;
+  const checkMaySign = (kid: string): void => manager.checkMaySign(kid);
+  const provider = await createPayloadProvider({
+    issuer,
+    keyset,
+    discovery: false,
+    maxTokenLifetimeSeconds,
+    checkMaySign,
+    clock,
+  });
+  let activeKid = keyset[0]?.kid ?? "";
   let takenAt = clock.now();
   return {
     sign: provider.sign,
     signPayload: provider.signPayload,
     checkMaySign: () => checkMaySign(activeKid),
-    published: () => publishedKeys(records(), "sig"),
+    published: () => publishedKeys(manager.records, "sig"),
     takenAt: () => takenAt,
     async update(keyset: Keyset): Promise<void> {
       await provider.update({ keyset });
-      activeKid = keyset[0]?.keyId ?? "";
+      activeKid = keyset[0]?.kid ?? "";
       takenAt = clock.now();
     },
     /** Of its signatures, since this provider serves no documents. */

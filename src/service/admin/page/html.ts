@@ -20,8 +20,8 @@ const references: Readonly<Record<string, string>> = {
 };
 
 /**
- * Makes markup of a template. What is put into it as text is escaped, for elements and for quoted attributes, and what a screen would obey
- * instead of showing it is written out; what is markup already stays.
+ * Makes markup of a template. Texts in the template are escaped, for elements and for quoted attributes, and characters that a screen would
+ * obey are written out. Markup in the template stays as it is.
  */
 export function html(template: TemplateStringsArray, ...parts: readonly Part[]): Html {
   return new Html(String.raw({ raw: template }, ...parts.map(markupOf)));

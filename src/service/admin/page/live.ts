@@ -7,20 +7,20 @@ import type { Parts } from "./page.ts";
 /** Bounds of the streams of events; times in milliseconds. */
 const limits = {
   maxStreams: 8,
-  /** What a reader may leave unread before it is cut off. It asks again then, and gets all anew. */
+  /** How much a reader may leave unread. A stream with more is closed; the browser opens a new one, and gets all parts. */
   maxUnreadBytes: 1_048_576,
   /** Changes within this time are sent as one. */
   gatherMs: 50,
-  /** How often the parts are made anew without an event: time passes, and what replicas tell is no event. */
+  /** How often the parts are made anew without an event: time passes, and a renewed lease is no event. */
   everyMs: 5_000,
 } as const;
 
 const tooMany = problem(503, "Service Unavailable", `There are ${limits.maxStreams} streams of events already.`).get;
 const stopping = problem(503, "Service Unavailable", "The service is stopping.").get;
 
-/** Streams of the parts of the page: makes them while anybody looks, and sends each those that are new to them. */
+/** Streams the parts of the page: makes the parts while there is a stream, and sends each stream the parts that have changed. */
 export function createLive(make: () => Promise<Parts>, clock: Clock) {
-  /** For each stream, what it has of each part. */
+  /** The markup of each part that a stream was sent last. */
   const streams = new Map<ServerResponse, Map<string, string>>();
   let cancelTimer: (() => void) | undefined;
   let dueInMs = Infinity;
@@ -81,7 +81,7 @@ export function createLive(make: () => Promise<Parts>, clock: Clock) {
   };
 }
 
-/** Sends what is new to a reader, and notes it. */
+/** Sends a stream the parts that have changed, and notes them. */
 function send(response: ServerResponse, known: Map<string, string>, parts: Parts): void {
   const news = Object.entries(parts).filter(([id, markup]) => known.get(id) !== markup);
   for (const [id, markup] of news) known.set(id, markup);

@@ -4,7 +4,7 @@ import { shellWord } from "../remedies.ts";
 import { type Html, html, lines } from "./html.ts";
 import { copyable } from "./words.ts";
 
-/** What the JWK Set is answered with, as the service itself gets it. */
+/** The response with the JWK Set, as the service itself gets it. */
 export type ServedSet =
   | {
       /** "200 OK" */
@@ -14,7 +14,7 @@ export type ServedSet =
     }
   | { readonly failure: string };
 
-/** What is wrong with an answer: relying parties would get it, too. */
+/** The fault of a response that relying parties would get, too. */
 export function faultOfServed(answer: ServedSet, url: string): Fault | undefined {
   const what = "failure" in answer ? `does not answer: ${answer.failure}` : `answers ${answer.status}`;
   if (!("failure" in answer) && answer.status.startsWith("200 ")) return undefined;
@@ -30,7 +30,7 @@ export function faultOfServed(answer: ServedSet, url: string): Fault | undefined
 export function servedPart(answer: ServedSet, url: string): Html {
   if ("failure" in answer) return html`<p><code>${url}</code> does not answer: ${answer.failure}.</p>`;
   const etag = answer.headers.find(([name]) => name.toLowerCase() === "etag")?.[1] ?? "none";
-  // It says when this page asked.
+  // The date is that of the page's own request.
   const headers = answer.headers.filter(([name]) => name.toLowerCase() !== "date");
   const head = [answer.status, ...headers.map(([name, value]) => `${name}: ${value}`)].join("\n");
   return html`<dl class="facts">
@@ -47,7 +47,7 @@ export function servedPart(answer: ServedSet, url: string): Html {
     ${copyable("answer-body", "Document", lines(indented(answer.body)))}`;
 }
 
-/** Easier to read. The ETag is of the bytes without these blanks. */
+/** The document with blanks, easier to read. The ETag is of the bytes without them. */
 function indented(body: string): string {
   const value = jsonOf(body);
   return value === undefined ? body : JSON.stringify(value, undefined, 2);

@@ -8,7 +8,7 @@ import { systemClock } from "../../../base/clock.ts";
 // An import would load undici as well.
 const { get } = process.getBuiltinModule("node:http");
 
-/** Bounds of the question that this service asks itself. */
+/** Bounds of the request for the service's own JWK Set. */
 const limits = { timeoutMs: 1_000, maxBytes: 1_048_576 } as const;
 
 /** Fields of the connection, and the time of the request. */
@@ -36,7 +36,7 @@ export function createStatusPage(statusOf: () => Promise<Status>, jwksUrl: strin
   };
 }
 
-/** Asks the public endpoint of this service, as anybody does: what it says is what is served, by whichever worker. Never rejects. */
+/** Gets the JWK Set from the public endpoint of this service, from any of its workers. Never rejects. */
 function servedAt(url: string): Promise<ServedSet> {
   return new Promise((resolve) => {
     const fail = ({ code, message }: NodeJS.ErrnoException): void =>

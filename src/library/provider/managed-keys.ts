@@ -1,0 +1,68 @@
+import { ConfigError } from "../../base/errors.ts";
+import type { EncryptionEntry, Keyset } from "../../keys/keyset/keyset.ts";
+import type { ProviderOptions } from "./options.ts";
+
+/** What a provider publishes. */
+export interface Keysets {
+  /** The active signing key first. */
+  readonly keyset: Keyset;
+  readonly encryptionKeyset: readonly EncryptionEntry[];
+}
+
+/** What takes the keys after each change; a provider does. The mode is for those that have no predicate of their own. */
+export interface KeySubscriber {
+  update(keysets: Keysets, mode: { readonly isRotating: boolean }): Promise<void>;
+}
+
+/** Keys that change by themselves, with what follows from their policy; a key manager has them. */
+export interface ManagedKeys {
+  /** Issuer identifier of the provider. */
+  readonly issuer: string;
+  /** As they are now. */
+  readonly keysets: Keysets;
+  /** Whether the rotation mode is on. */
+  readonly isRotating: boolean;
+  /** Longest lifetime of a token, in seconds. */
+  readonly maxTokenLifetimeSeconds: number;
+  /** Called before each signature. @throws SignerError `ERR_SIGNER_FENCED` where this process may not sign with that key now */
+  checkMaySign(kid: string): void;
+  /** How a signing key ended; `undefined` where there was none, or it still lives. */
+  endOf(kid: string): "removed" | "revoked" | undefined;
+  /**
+   * Gives a subscriber the keysets now and after every change; resolves after the first time. Where a later one fails, or takes more than
+   * 10 s, it is tried again, and the other subscribers do not go without.
+   */
+  subscribe(subscriber: KeySubscriber): Promise<void>;
+}
+
+/** Options that managed keys bring with them. */
+const brought = [
+  "keyset",
+  "encryptionKeyset",
+  "jwksRotationActive",
+  "maxTokenLifetimeSeconds",
+  "checkMaySign",
+  "retiredKid",
+];
+
+/** The options of a provider that follows managed keys. @throws ConfigError `ERR_OPTION_INVALID` */
+export function optionsOf(keys: ManagedKeys, options: ProviderOptions): ProviderOptions {
+  const twice = brought.find((name) => options[name as keyof ProviderOptions] !== undefined);
+  if (twice !== undefined)
+    throw new ConfigError("ERR_OPTION_INVALID", `"keys" brings its own "${twice}"; leave that out`);
+  if (options.issuer !== undefined && options.issuer !== keys.issuer) {
+    throw new ConfigError(
+      "ERR_OPTION_INVALID",
+      `"issuer" is another one than that of "keys", ${JSON.stringify(keys.issuer)}`,
+    );
+  }
+  return {
+    ...options,
+    ...keys.keysets,
+    issuer: keys.issuer,
+    jwksRotationActive: () => keys.isRotating,
+    maxTokenLifetimeSeconds: keys.maxTokenLifetimeSeconds,
+    checkMaySign: (kid) => keys.checkMaySign(kid),
+    retiredKid: (kid) => keys.endOf(kid),
+  };
+}
