@@ -16,7 +16,7 @@ export async function guard({ rounds }: Plan): Promise<Section> {
   const providerServer = createServer((request, response) => provider.node(request, response));
   await new Promise<void>((resolve) => providerServer.listen(0, "127.0.0.1", resolve));
   const issuer = `http://127.0.0.1:${(providerServer.address() as AddressInfo).port}`;
-  const provider = await createProvider({ issuer, keyset: [{ keyId: "key", signer: await localSigner(pair) }] });
+  const provider = await createProvider({ issuer, keyset: [{ kid: "key", signer: await localSigner(pair) }] });
   const claims = { sub: "alice", aud: "https://api.example.com", client_id: "app", scope: "orders:read" };
   const token = await provider.sign(claims, { typ: "at+jwt", lifetimeSeconds: 3_600 });
 

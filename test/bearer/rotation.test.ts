@@ -26,7 +26,7 @@ test(
     const inTurn = serial();
     const provider = { isDown: false, kids: ["a"] };
     const entries = () =>
-      Promise.all(provider.kids.map(async (kid) => ({ keyId: kid, signer: await localSigner(ecKey(kid)) })));
+      Promise.all(provider.kids.map(async (kid) => ({ kid, signer: await localSigner(ecKey(kid)) })));
     const providerPort = await listen(
       t,
       (request, response) => void (provider.isDown ? request.socket.destroy() : served.node(request, response)),
