@@ -72,7 +72,9 @@ export const rooms: Readonly<Record<string, Room>> = {
     packages: ["jose"],
   },
 
-  doctor: { rooms: ["doctor/checks", "keys/crypto"], packages: ["jose"] },
+  doctor: { rooms: ["doctor/checks", "doctor/codes", "doctor/verifiers", "keys/crypto"], packages: ["jose"] },
+  "doctor/codes": { rooms: [], packages: [] },
+  "doctor/verifiers": { rooms: ["doctor"], packages: [] },
   "doctor/checks": { rooms: ["doctor"], packages: [] },
   "doctor/node": { rooms: ["doctor", "library/node"], packages: ["jose", "node:"] },
 

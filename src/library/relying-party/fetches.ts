@@ -88,8 +88,9 @@ export function createFetches({ clock, timeoutMs, signal, load, take, emit }: Fe
   }
 
   /** Waits by a timer of the caller's own: in workerd, the timers of another request may have ended with that request. */
-  async function wait(fetch: SetFetch): Promise<void> {
-    await withDeadline(() => fetch.done, { clock, timeoutMs: leftMs(fetch), expired: late });
+  async function wait(fetch: SetFetch, maxMs = Infinity): Promise<void> {
+    const timeoutMs = Math.min(leftMs(fetch), maxMs);
+    await withDeadline(() => fetch.done, { clock, timeoutMs, expired: late });
     signal.throwIfAborted();
   }
 

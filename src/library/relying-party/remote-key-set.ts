@@ -194,7 +194,7 @@ export function createKeySet(
     if (fetches.current() !== undefined || fetches.waitMs(now) > 0) return;
     const fetch = fetches.join(false);
     // In workerd a fetch ends with the response to the request that started it, so this request waits.
-    if (inWorkerd) await fetches.wait(fetch, now + maxWaitMs).catch(() => fetches.giveUp(fetch));
+    if (inWorkerd) await fetches.wait(fetch, maxWaitMs).catch(() => fetches.giveUp(fetch));
   }
 
   /** The stored set lacks the kid: fetches once more, bypassing caches, if the budget allows. */
