@@ -32,6 +32,18 @@ export const rooms: Readonly<Record<string, Room>> = {
     rooms: ["keys/crypto", "keys/jwk", "library/relying-party", "library/token"],
     packages: ["jose"],
   },
+  "library/bearer": {
+    rooms: [
+      "keys/crypto",
+      "keys/jwk",
+      "keys/keyset",
+      "library/client",
+      "library/http",
+      "library/relying-party",
+      "library/token",
+    ],
+    packages: ["jose", "#crypto", "@modelcontextprotocol/sdk"],
+  },
   "library/provider": {
     rooms: ["keys/crypto", "keys/keyset", "keys/signer", "library/http", "library/token"],
     packages: ["jose"],
