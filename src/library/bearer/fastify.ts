@@ -11,7 +11,7 @@ declare module "fastify" {
 }
 
 /** The part of a reply of Fastify that a guard uses. */
-interface FastifyReplyLike {
+export interface FastifyReplyLike {
   code(status: number): unknown;
   header(name: string, value: string): unknown;
   send(body: unknown): unknown;

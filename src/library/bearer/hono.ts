@@ -12,7 +12,7 @@ declare module "hono" {
 }
 
 /** The part of a context of Hono that a guard uses. */
-interface HonoContextLike {
+export interface HonoContextLike {
   readonly req: { readonly raw: Request };
   set(name: "auth", value: Auth): void;
 }

@@ -11,9 +11,9 @@ export type { KeySetEvent, RemoteKeySetOptions } from "../relying-party/options.
 export type { KeySetState } from "../relying-party/stored.ts";
 export { type Bearer, createBearer } from "./bearer.ts";
 export type { ExpressMiddleware, NodeGuardedRequest } from "./express.ts";
-export type { FastifyHook } from "./fastify.ts";
+export type { FastifyHook, FastifyReplyLike } from "./fastify.ts";
 export type { Auth } from "./guard.ts";
-export type { HonoMiddleware } from "./hono.ts";
+export type { HonoContextLike, HonoMiddleware } from "./hono.ts";
 export type { TokenVerifier } from "./mcp.ts";
 export type { ResourceMetadata } from "./metadata.ts";
 export type { BearerEvent, BearerOptions, StateStore, TrustedIssuer } from "./options.ts";
