@@ -73,5 +73,3 @@ export function createSchedule(policy: RotationPolicy, clocks: Clocks, clock: Cl
     },
   };
 }
-
-export type Schedule = ReturnType<typeof createSchedule>;
