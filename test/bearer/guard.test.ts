@@ -362,6 +362,21 @@ describe("proofs", () => {
     assert.match(challengeOf(await one.prove({ nonce })), /use_dpop_nonce/);
   });
 
+  test("a proof of another type, with a key that is none, leaves no failure that nobody awaits", async (t) => {
+    const { ask, token } = await dpopGuard();
+    const bound = token({ cnf: { jkt } });
+    const unhandled = t.mock.fn();
+    process.on("unhandledRejection", unhandled);
+    t.after(() => process.off("unhandledRejection", unhandled));
+    for (const typ of ["JWT", "dpop+jwt"]) {
+      const bent = { ...jwk, x: withoutPrivate(ecKey("another"))["x"] };
+      const proof = compact({ typ, alg: "ES256", jwk: bent }, {}, signature("ES256", key));
+      assert.match(challengeOf(await ask(bound, { Authorization: `DPoP ${bound}`, DPoP: proof })), /not one JWT/);
+    }
+    await settled();
+    assert.equal(unhandled.mock.callCount(), 0);
+  });
+
   test("a proof for another thumbprint is refused", async () => {
     const { prove, token } = await dpopGuard();
     assert.match(challengeOf(await prove({}, token({ cnf: { jkt } }))), /bound to another key/);

@@ -66,10 +66,11 @@ export function createProofCheck(settings: BearerSettings) {
 async function readProof(proof: string): Promise<{ readonly claims: JWTPayload; readonly jkt: string } | undefined> {
   try {
     const header = headerOf(proof, publicKeyAlgorithms);
+    if (mediaTypeOf(header) !== "dpop+jwt") return undefined;
     const { jwk = {}, alg } = header;
     // It has no private member, is of a size that is not expensive, and its type fits the alg.
     const key = verificationKeysOnDemand({ keys: [{ ...jwk, kid: "proof" }] }).find("proof", alg);
-    if (mediaTypeOf(header) !== "dpop+jwt" || key === undefined) return undefined;
+    if (key === undefined) return undefined;
     await checkSignature(proof, alg, await key);
     return { claims: decodeJwt(proof), jkt: await calculateJwkThumbprint(jwk) };
   } catch {
