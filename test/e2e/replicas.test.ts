@@ -171,7 +171,7 @@ describe("a command that changes keys waits for the replicas", { timeout: 60_000
     const said = stdout.replaceAll(/\s+/g, " ");
     assert.match(
       said,
-      /Replicas: - 0 of 1 publish the change\. - Replica "a b", last seen \d s ago, may serve the keys of before, and sign with "first", until \d{4}-[\d-]+ [\d:]+ UTC at most\. $/,
+      /Replicas: - 0 of 1 publish the change\. - Replica "a b", last seen \d s ago, may serve the previous keys, and sign with "first", until \d{4}-[\d-]+ [\d:]+ UTC at most\. $/,
     );
     assert.equal((await store.load()).records.find(({ kid }) => kid === "first")?.state, "retiring");
   });

@@ -105,7 +105,7 @@ export function createReplica(store: KeyStore, { name, leaseMs, clock, signal, o
     /** @throws SignerError `ERR_SIGNER_FENCED`: the others do not know that it signs with this key */
     checkMaySign(kid: string): void {
       if (!told.signsWith.includes(kid))
-        throw fenced(`the others do not know yet that it signs with ${JSON.stringify(kid)}`);
+        throw fenced(`the other replicas do not know yet that it signs with ${JSON.stringify(kid)}`);
     },
 
     /** Ends the lease of another replica, unless it has been renewed since it was seen. */
@@ -135,8 +135,8 @@ export function endLease(
 
 export function leaseEnded({ aborted }: AbortSignal): SignerError {
   if (aborted) return fenced("its key manager was closed");
-  const text = "the lease of this replica has ended, so the others no longer rely on it, and it does not sign";
-  return new SignerError("ERR_SIGNER_FENCED", `${text}; it goes on by itself when it reaches the store again`);
+  const text = "this replica does not sign, because its lease has ended and the others no longer rely on it";
+  return new SignerError("ERR_SIGNER_FENCED", `${text}; it signs again when it reaches the store`);
 }
 
 export function fenced(why: string): SignerError {

@@ -11,6 +11,7 @@ export interface Trust {
   readonly until: number;
   /** The end for caches that keep a copy for longer than they were told, within `cacheSlackSeconds`. */
   readonly withSlackUntil: number;
+  /** For how many seconds, and why. */
   readonly because: string;
 }
 
@@ -66,14 +67,10 @@ export function trustAfterRevocation(records: readonly KeyRecord[], revokedAt: n
   const since = rotatingSince(records, revokedAt);
   const isShort = since !== undefined && revokedAt - since >= cachedForSeconds.long * 1000;
   const seconds = isShort ? cachedForSeconds.rotation : cachedForSeconds.long;
-  const mode =
-    since === undefined
-      ? "the rotation mode was off"
-      : // Rounded down: what has not been long enough must not look as if it had.
-        `the rotation mode had been on for ${durationText(Math.floor((revokedAt - since) / 60_000) * 60_000)}`;
-  const because = isShort
-    ? `${mode}, at least ${cachedForSeconds.long} s, so no cache has a set that it may keep for longer than ${seconds} s`
-    : `${mode}, so a cache may keep a set with it for ${cachedForSeconds.long} s (max-age and stale-while-revalidate)`;
+  // Rounded down: what has not been long enough must not look as if it had.
+  const onForMs = since === undefined ? 0 : Math.floor((revokedAt - since) / 60_000) * 60_000;
+  const mode = since === undefined ? "was off" : `had been on for ${isShort ? "" : "only "}${durationText(onForMs)}`;
+  const because = `${seconds} s, because the rotation mode ${mode}`;
   const until = revokedAt + seconds * 1000;
   return { until, withSlackUntil: until + policy.cacheSlackSeconds * 1000, because };
 }
@@ -170,7 +167,7 @@ function revoked(record: KeyRecord, old: KeyRecord | undefined, context: Context
         : "";
     return old?.state === "retiring"
       ? `${name} is gone: what is encrypted to it can no longer be decrypted.${none}`
-      : `${name} is gone: what is encrypted to it can no longer be decrypted, and relying parties may go on encrypting to it ${untilWhen(trust, policy)}${none}`;
+      : `${name} is gone: what is encrypted to it can no longer be decrypted, and relying parties that fetched it before may encrypt to it ${untilWhen(trust, policy)}${none}`;
   }
   const tokens =
     old?.state === "announced"
@@ -180,15 +177,18 @@ function revoked(record: KeyRecord, old: KeyRecord | undefined, context: Context
 }
 
 function stillTrusted(record: KeyRecord, trust: Trust, policy: RotationPolicy): string {
-  const what = record.use === "sig" ? "caches may still trust it" : "relying parties may go on encrypting to it";
-  return `${nameOf(record)} is revoked, but ${what} ${untilWhen(trust, policy)}`;
+  const who =
+    record.use === "sig"
+      ? "Caches that fetched it before may trust it"
+      : "Relying parties that fetched it before may encrypt to it";
+  return `${nameOf(record)} is revoked. ${who} ${untilWhen(trust, policy)}`;
 }
 
 function untilWhen({ until, withSlackUntil, because }: Trust, policy: RotationPolicy): string {
   const { cacheSlackSeconds } = policy;
   return (
-    `until ${timeText(until)}: ${because}. Caches that do not keep to the headers may until ${timeText(withSlackUntil)} ` +
-    `(cacheSlackSeconds ${cacheSlackSeconds}) or for as long as they please. Each replica serves it until it follows.`
+    `until ${timeText(until)} (${because}). Caches that do not keep to the headers may until ${timeText(withSlackUntil)} ` +
+    `(cacheSlackSeconds ${cacheSlackSeconds}), or longer. Each replica serves it until that replica follows.`
   );
 }
 
