@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { getCACertificates, setDefaultCACertificates } from "node:tls";
-import type { Row } from "../../src/doctor/row.ts";
+import type { Row } from "../../src/doctor/verifiers/row.ts";
 import { certificateFor } from "../client/certificate.ts";
 import { ecKey, rsaKey } from "../support/keys.ts";
 import { compact, signature } from "../token/compact.ts";
