@@ -12,7 +12,7 @@ import { type LeaseOptions, type Replica, type LeaseContent, endLease, fenced, n
  */
 export function createCopyLease(store: KeyStore, { name, leaseMs, clock, signal, onCall }: LeaseOptions): Replica {
   let id: string | undefined;
-  let told = nothing;
+  let lastReported = nothing;
   /** It was acknowledged once, by whatever process. */
   let isKept = false;
   let renewedAt: Moment<"monotonic"> | undefined;
@@ -21,12 +21,12 @@ export function createCopyLease(store: KeyStore, { name, leaseMs, clock, signal,
     get id() {
       return id;
     },
-    get told() {
-      return told;
+    get lastReported() {
+      return lastReported;
     },
     holds: true,
     get isReady() {
-      return told.publishes > 0;
+      return lastReported.publishes > 0;
     },
     get renewInMs() {
       if (renewedAt === undefined) return 0;
@@ -42,11 +42,15 @@ export function createCopyLease(store: KeyStore, { name, leaseMs, clock, signal,
         await ofStore("join", join, { clock, signal, onCall });
       }
       isKept = lease !== undefined && isPermanent(lease);
-      [id, told, renewedAt] = [lease?.id ?? nextId, { ...nothing, publishes: lease?.publishes ?? 0 }, undefined];
+      [id, lastReported, renewedAt] = [
+        lease?.id ?? nextId,
+        { ...nothing, publishes: lease?.publishes ?? 0 },
+        undefined,
+      ];
     },
 
     // Renewals have no numbers here: one that arrives late says less than is true, because a copy only becomes newer.
-    async tell({ publishes }: LeaseContent, ifRevision?: number) {
+    async report({ publishes }: LeaseContent, ifRevision?: number) {
       if (id === undefined)
         throw new StoreError("ERR_LEASE_ENDED", "this copy has no lease; its publisher joins again");
       const next = { ...nothing, publishes };
@@ -56,10 +60,10 @@ export function createCopyLease(store: KeyStore, { name, leaseMs, clock, signal,
       try {
         const renew = (signal: AbortSignal): Promise<number> => store.renew(lease, forMs, { ifRevision, signal });
         const revision = await ofStore("renew", renew, { clock, signal, onCall });
-        [told, isKept, renewedAt] = [next, forMs === permanentMs, sentAt];
+        [lastReported, isKept, renewedAt] = [next, forMs === permanentMs, sentAt];
         return revision;
       } catch (error) {
-        if (error instanceof StoreError && error.code === "ERR_LEASE_ENDED") [id, told] = [undefined, nothing];
+        if (error instanceof StoreError && error.code === "ERR_LEASE_ENDED") [id, lastReported] = [undefined, nothing];
         throw error;
       }
     },

@@ -37,15 +37,15 @@ export function createKeysInUse({ policy, keyring, replica, subscribers, signs, 
 
   /** Tells the others of the kid with which this replica signs next, before it does. */
   async function announceSigning(records: readonly KeyRecord[], keys: OpenKeys, revision: number): Promise<void> {
-    const { told } = replica;
-    const next = signingKids(records, keys).filter((kid) => !told.signsWith.includes(kid));
+    const { lastReported } = replica;
+    const next = signingKids(records, keys).filter((kid) => !lastReported.signsWith.includes(kid));
     if (next.length === 0) return;
     try {
-      await replica.tell({ ...told, signsWith: [...told.signsWith, ...next] }, revision);
+      await replica.report({ ...lastReported, signsWith: [...lastReported.signsWith, ...next] }, revision);
     } catch (error) {
       // It goes on with the key that it has, if it may. Else it publishes what is new, and cannot sign.
       const kids = new Set(publishedKeys(records, "sig").map(({ kid }) => kid));
-      if (told.signsWith.some((kid) => kids.has(kid))) throw error;
+      if (lastReported.signsWith.some((kid) => kids.has(kid))) throw error;
     }
   }
 
@@ -112,10 +112,12 @@ export function createKeysInUse({ policy, keyring, replica, subscribers, signs, 
     /** Tells the others what this replica publishes and signs with. Resolves to whether that is new to them. */
     async acknowledge(): Promise<boolean> {
       const { revision, records, keys } = state;
-      // While a target does not publish the newest keys, what was told before stays true.
-      const next = subscribers.isBehind ? replica.told : { publishes: revision, signsWith: signingKids(records, keys) };
-      const isNew = JSON.stringify(next) !== JSON.stringify(replica.told);
-      if (isNew || replica.renewInMs === 0) await replica.tell(next);
+      // While a target does not publish the newest keys, what was reported before stays true.
+      const next = subscribers.isBehind
+        ? replica.lastReported
+        : { publishes: revision, signsWith: signingKids(records, keys) };
+      const isNew = JSON.stringify(next) !== JSON.stringify(replica.lastReported);
+      if (isNew || replica.renewInMs === 0) await replica.report(next);
       return isNew;
     },
   };

@@ -89,7 +89,7 @@ export interface ServiceManager extends KeyManager {
   execute(command: Command): Promise<Change>;
   /** A new key for `execute`, which is in no store yet: made where this manager makes its keys, and wrapped as they are. */
   makeKey(use: KeyUse, alg?: string): Promise<NewKey>;
-  /** What this process has told the others last. */
+  /** What this process has last reported to the others. */
   readonly lease: LeaseContent & { readonly id: string | undefined; readonly name: string };
   /** Whether the others know that it publishes the newest keys that it knows. */
   readonly isAcknowledged: boolean;
@@ -159,7 +159,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
    */
   function lookInMs(): number {
     const { records, revision } = inUse.state;
-    if (mustLook || replica.told.publishes !== revision) return 0;
+    if (mustLook || replica.lastReported.publishes !== revision) return 0;
     const everyMs = isWaitingForReplicas(records, policy) ? Math.min(Math.max(leaseMs / 60, 250), 60_000) : leaseMs;
     return Math.max(Math.min(schedule.dueInMs(records), everyMs - clocks.sinceLookMs()), 0);
   }
@@ -171,7 +171,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
       if (inUse.state.records.length > 0) await takeOver().catch(() => {});
       throw error;
     });
-    const isRenewed = lookInMs() > 0 && (await replica.tell(replica.told)) === inUse.state.revision;
+    const isRenewed = lookInMs() > 0 && (await replica.report(replica.lastReported)) === inUse.state.revision;
     if (!isRenewed) {
       mustLook = true;
       await step({ custody, keyring, maker, caller: { plan, publish, holdBack, orphaned } });
@@ -300,7 +300,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
       return isReady();
     },
     get isAcknowledged() {
-      return replica.told.publishes === inUse.state.revision && !subscribers.isBehind;
+      return replica.lastReported.publishes === inUse.state.revision && !subscribers.isBehind;
     },
     issuer: custody.owner.issuer,
     maxTokenLifetimeSeconds: policy.maxTokenLifetimeSeconds,
@@ -318,7 +318,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
       return loop.run(() => subscribers.give(subscriber, inUse.state));
     },
     get lease() {
-      return { id: replica.id, name: leaseName, ...replica.told };
+      return { id: replica.id, name: leaseName, ...replica.lastReported };
     },
     async look() {
       mustLook = true;
@@ -350,7 +350,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
       managerMetrics({
         records: inUse.state.records,
         policy,
-        published: replica.told.publishes,
+        published: replica.lastReported.publishes,
         isReady: isReady(),
         health,
       }),

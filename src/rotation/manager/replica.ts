@@ -34,7 +34,7 @@ export function createReplica(store: KeyStore, { name, leaseMs, clock, signal, o
   let id: string | undefined;
   /** One that is not used, and may be in the store. */
   let former: string | undefined;
-  let told = nothing;
+  let lastReported = nothing;
   let serial = 0;
   let confirmed: Instant | undefined;
 
@@ -45,8 +45,8 @@ export function createReplica(store: KeyStore, { name, leaseMs, clock, signal, o
     get id() {
       return id;
     },
-    get told() {
-      return told;
+    get lastReported() {
+      return lastReported;
     },
 
     /** Whether the others still rely on this process. */
@@ -54,9 +54,9 @@ export function createReplica(store: KeyStore, { name, leaseMs, clock, signal, o
       return holds();
     },
 
-    /** Whether they do, and it publishes what it has told. */
+    /** Whether they do, and it publishes what it has reported. */
     get isReady() {
-      return holds() && told.publishes > 0;
+      return holds() && lastReported.publishes > 0;
     },
 
     /** When the next renewal is due, in milliseconds from now. */
@@ -68,7 +68,7 @@ export function createReplica(store: KeyStore, { name, leaseMs, clock, signal, o
     async join(): Promise<void> {
       if (id !== undefined && elapsedMs() < leaseMs) return;
       former = id ?? former;
-      [id, told, confirmed] = [undefined, nothing, undefined];
+      [id, lastReported, confirmed] = [undefined, nothing, undefined];
       if (former !== undefined) await endLease(store, former, { clock, signal, onCall });
       const [next, sent] = [crypto.randomUUID(), instantNow(clock)];
       former = next;
@@ -77,13 +77,13 @@ export function createReplica(store: KeyStore, { name, leaseMs, clock, signal, o
     },
 
     /**
-     * Renews the lease, and says what this process does now. What was told before stays in force if this fails.
+     * Renews the lease, and says what this process does now. The last report stays in force if this fails.
      *
      * @param ifRevision changes nothing unless the store is at this revision
      * @returns the revision of the store
      * @throws StoreError `ERR_LEASE_ENDED`, `ERR_STORE_CONFLICT`, `ERR_STORE_UNAVAILABLE`
      */
-    async tell(next: LeaseContent, ifRevision?: number): Promise<number> {
+    async report(next: LeaseContent, ifRevision?: number): Promise<number> {
       if (id === undefined) throw new StoreError("ERR_LEASE_ENDED", "this replica has no lease; it joins again");
       const [lease, sent] = [{ id, ...next }, instantNow(clock)];
       try {
@@ -92,11 +92,11 @@ export function createReplica(store: KeyStore, { name, leaseMs, clock, signal, o
         const options = { ifRevision, serial };
         const renew = (signal: AbortSignal): Promise<number> => store.renew(lease, leaseMs, { ...options, signal });
         const revision = await ofStore("renew", renew, { clock, signal, onCall });
-        [told, confirmed] = [next, sent];
+        [lastReported, confirmed] = [next, sent];
         return revision;
       } catch (error) {
         if (error instanceof StoreError && error.code === "ERR_LEASE_ENDED") {
-          [former, id, told, confirmed] = [id, undefined, nothing, undefined];
+          [former, id, lastReported, confirmed] = [id, undefined, nothing, undefined];
         }
         throw error;
       }
@@ -104,7 +104,7 @@ export function createReplica(store: KeyStore, { name, leaseMs, clock, signal, o
 
     /** @throws SignerError `ERR_SIGNER_FENCED`: the others do not know that it signs with this key */
     checkMaySign(kid: string): void {
-      if (!told.signsWith.includes(kid))
+      if (!lastReported.signsWith.includes(kid))
         throw fenced(`the other replicas do not know yet that it signs with ${JSON.stringify(kid)}`);
     },
 
@@ -114,7 +114,7 @@ export function createReplica(store: KeyStore, { name, leaseMs, clock, signal, o
     /** Ends the lease, so that nobody waits for this process. */
     async leave(): Promise<void> {
       const left = id ?? former;
-      [id, told, confirmed] = [undefined, nothing, undefined];
+      [id, lastReported, confirmed] = [undefined, nothing, undefined];
       // What cannot be reached ends by itself.
       if (left !== undefined) await endLease(store, left, { clock, onCall }).catch(() => {});
     },
