@@ -3,7 +3,7 @@ import { type Clock, type Instant, type Moment, instantNow } from "../../base/cl
 import { StoreError, codeOf } from "../../base/errors.ts";
 import type { Change } from "../rules/advance.ts";
 import { traced } from "../../base/trace.ts";
-import type { Answer, OnCall, StoreOperation } from "./health.ts";
+import type { StoreAnswer, OnCall, StoreOperation } from "./health.ts";
 import type { KeyRecord, KeyStore, LeaseSeen, Snapshot } from "../store/store.ts";
 
 const maxAttempts = 20;
@@ -76,7 +76,7 @@ export async function look(store: KeyStore, options: Options): Promise<Seen> {
 }
 
 /** A call of a store, which is not waited for longer than 10 s, even if the store does not look at its signal. */
-export async function ofStore<T extends Answer>(
+export async function ofStore<T extends StoreAnswer>(
   operation: StoreOperation,
   call: (signal: AbortSignal) => Promise<T>,
   { clock, signal, onCall }: Options,

@@ -49,9 +49,9 @@ export interface ManagerHealth {
 export type StoreOperation = keyof Pick<KeyStore, "load" | "commit" | "join" | "renew" | "leave" | "events">;
 
 /** What a store answers: what it holds, its revision, its audit log, or that something is done. */
-export type Answer = Snapshot | number | readonly StoredEvent[] | void;
+export type StoreAnswer = Snapshot | number | readonly StoredEvent[] | void;
 
-type Ended = { readonly answer: Answer } | { readonly error: unknown };
+type Ended = { readonly answer: StoreAnswer } | { readonly error: unknown };
 
 export type OnCall = (operation: StoreOperation, ended: Ended) => void;
 
@@ -74,7 +74,7 @@ export function createHealth(clock: Clock) {
     if (revision !== health.store.revision) noteStore({ revision, revisionSince: at });
   }
 
-  function noteAnswer(answer: Answer, at: number): void {
+  function noteAnswer(answer: StoreAnswer, at: number): void {
     noteStore({ lastSuccessAt: at });
     if (typeof answer === "number") noteRevision(answer, at);
     else if (answer !== undefined && "revision" in answer) {

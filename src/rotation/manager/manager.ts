@@ -18,7 +18,7 @@ import { createCopyLease } from "./copy-lease.ts";
 import { createCommands } from "./commands.ts";
 import { CannotSign, createKeyring } from "./keyring.ts";
 import { createKeysInUse } from "./keys-in-use.ts";
-import { type Turned, createLoop } from "./loop.ts";
+import { type RoundResult, createLoop } from "./loop.ts";
 import { createHealth } from "./health.ts";
 import { managerMetrics } from "./metrics.ts";
 import { checkManagerOptions } from "./options.ts";
@@ -62,8 +62,8 @@ const outages: ReadonlySet<string> = new Set<ErrorCode>([
   "ERR_LEASE_ENDED",
 ]);
 
-/** How often a turn is taken that others have come between. */
-const turnAttempts: ReadonlyMap<string, number> = new Map<ErrorCode, number>([
+/** How often a round is taken that others have come between. */
+const roundAttempts: ReadonlyMap<string, number> = new Map<ErrorCode, number>([
   ["ERR_LEASE_ENDED", 2],
   ["ERR_STORE_CONFLICT", 5],
 ]);
@@ -93,7 +93,7 @@ export interface ServiceManager extends KeyManager {
   readonly lease: LeaseContent & { readonly id: string | undefined; readonly name: string };
   /** Whether the others know that it publishes the newest keys that it knows. */
   readonly isAcknowledged: boolean;
-  /** Takes what is due. @throws as a turn does */
+  /** Takes what is due. @throws as a round does */
   look(): Promise<void>;
   /** Loads what the store holds, for its health, and takes nothing over. Gives the newest events of the audit log. @throws StoreError */
   observe(): Promise<readonly StoredEvent[]>;
@@ -132,22 +132,22 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
   });
   /** By what a record names this process when it makes the next external key. */
   const maker = crypto.randomUUID();
-  const loop = createLoop(turn, { clock, signal, onFailure, onRecovery: () => emit({ type: "recovered" }) });
+  const loop = createLoop(round, { clock, signal, onFailure, onRecovery: () => emit({ type: "recovered" }) });
   /** Whether the store has to be looked at, whatever the plan says: it has changed, or the last look has failed. */
   let mustLook = true;
   /** Why this process may not sign. */
   let fence: SignerError | undefined;
 
   /**
-   * A turn. Where others have ended the lease, it joins anew at once; where they were quicker with a commit, it looks again at once. Where
+   * A round. Where others have ended the lease, it joins anew at once; where they were quicker with a commit, it looks again at once. Where
    * that is in vain, it waits as after any failure.
    */
-  async function turn(): Promise<Turned> {
+  async function round(): Promise<RoundResult> {
     for (let attempt = 1; ; attempt += 1) {
       try {
-        return await takeTurn();
+        return await takeRound();
       } catch (error) {
-        const attempts = error instanceof StoreError ? (turnAttempts.get(error.code) ?? 1) : 1;
+        const attempts = error instanceof StoreError ? (roundAttempts.get(error.code) ?? 1) : 1;
         if (attempt >= attempts) throw error;
       }
     }
@@ -165,7 +165,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
   }
 
   /** Takes what is due, takes over what others did, and tells them. */
-  async function takeTurn(): Promise<Turned> {
+  async function takeRound(): Promise<RoundResult> {
     await replica.join().catch(async (error: unknown) => {
       // What others did counts, even if this replica cannot write.
       if (inUse.state.records.length > 0) await takeOver().catch(() => {});
@@ -265,7 +265,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
         });
       // It is done, whatever becomes of the rest.
       mustLook = true;
-      await loop.ended(turn()).catch(() => {});
+      await loop.ended(round()).catch(() => {});
       return { records, events };
     });
 
@@ -284,7 +284,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
     loop.wake();
   };
   custody.store.watch(noteChange, { signal });
-  await loop.turn().catch(async (error: unknown) => {
+  await loop.round().catch(async (error: unknown) => {
     if (inUse.state.records.length > 0) return;
     await close();
     throw error;
@@ -322,7 +322,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
     },
     async look() {
       mustLook = true;
-      await loop.turn();
+      await loop.round();
     },
     async observe() {
       const { store } = custody;
