@@ -113,9 +113,8 @@ export function createKeysInUse({ policy, keyring, replica, subscribers, signs, 
     async acknowledge(): Promise<boolean> {
       const { revision, records, keys } = state;
       // While a target does not publish the newest keys, what was reported before stays true.
-      const next = subscribers.isBehind
-        ? replica.lastReported
-        : { publishes: revision, signsWith: signingKids(records, keys) };
+      const newest = { publishes: revision, signsWith: signingKids(records, keys) };
+      const next = subscribers.isBehind ? replica.lastReported : newest;
       const isNew = JSON.stringify(next) !== JSON.stringify(replica.lastReported);
       if (isNew || replica.renewInMs === 0) await replica.report(next);
       return isNew;

@@ -29,7 +29,7 @@ const graceMs = 60_000;
 export function faultsOf(known: Known, aheadMs: number): Fault[] {
   const { manager, withoutStore, refused, now, pid } = known;
   const faults = [
-    ...(withoutStore === undefined ? [] : [keptSet(withoutStore)]),
+    ...(withoutStore === undefined ? [] : [savedSet(withoutStore)]),
     ...(manager === undefined ? [] : managerFaults(manager, now, aheadMs)),
     ...(refused === undefined ? [] : [refusedFiles(refused, pid)]),
   ];
@@ -78,8 +78,8 @@ function faultOf(
   return { severity, code, text: `${what}: ${ended(message)}`, kid, since: at, ...remedy };
 }
 
-function keptSet({ keptAt, outage }: KnownWithoutStore): Fault {
-  const what = `The store was not reached since the start, so the set of ${timeText(keptAt)} is published, and nothing is signed`;
+function savedSet({ savedAt, outage }: KnownWithoutStore): Fault {
+  const what = `The store was not reached since the start, so the set of ${timeText(savedAt)} is published, and nothing is signed`;
   return faultOf(what, outage, remedyOf(outage.code));
 }
 

@@ -107,7 +107,7 @@ export const settingDefinitions = {
   readyWithoutStore: toggle(
     "let /readyz say 200 while the store is out of reach; for balancers that send nothing when no replica is ready",
   ),
-  maxKeptSetSeconds: optional(
+  maxSavedSetSeconds: optional(
     wholeNumber(0, 1_000_000_000),
     "<seconds>",
     "age of the oldest saved set to publish when the store is down at start; 0 for none (default: as announceForSeconds allows, 85800)",
