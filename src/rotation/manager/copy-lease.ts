@@ -7,13 +7,13 @@ import { type LeaseOptions, type Replica, type LeaseContent, endLease, fenced, n
 
 /**
  * The lease of a copy that is served without the process that writes it, such as a bucket. Whoever writes that copy renews the same lease, one
- * process after the other. Once the copy has been read back it is permanent: it ends neither with time nor with the process, because the copy
- * goes on being served. Until then nobody is known to read the copy, and its lease is one like any other.
+ * process after the other. Once the copy has been read back, the lease is permanent: it ends neither with time nor with the process, because
+ * the copy goes on being served. Before that, nobody is known to read the copy, and its lease is like any other.
  */
 export function createCopyLease(store: KeyStore, { name, leaseMs, clock, signal, onCall }: LeaseOptions): Replica {
   let id: string | undefined;
   let lastReported = nothing;
-  /** It was acknowledged once, by whatever process. */
+  /** Whether the lease is permanent: a process has read the copy back once. */
   let isKept = false;
   let renewedAt: Moment<"monotonic"> | undefined;
 
@@ -49,7 +49,7 @@ export function createCopyLease(store: KeyStore, { name, leaseMs, clock, signal,
       ];
     },
 
-    // Renewals have no numbers here: one that arrives late says less than is true, because a copy only becomes newer.
+    // Renewals of copies need no numbers. A copy only becomes newer, so a late renewal names an older revision, which is safe.
     async report({ publishes }: LeaseContent, ifRevision?: number) {
       if (id === undefined)
         throw new StoreError("ERR_LEASE_ENDED", "this copy has no lease; its publisher joins again");
@@ -75,7 +75,7 @@ export function createCopyLease(store: KeyStore, { name, leaseMs, clock, signal,
     end: ({ id, serial }) => endLease(store, id, { ifSerial: serial, clock, signal, onCall }),
 
     async leave() {
-      // A permanent one is relied on for as long as the copy is served.
+      // The others rely on a permanent lease for as long as the copy is served, so it stays.
       if (id === undefined || isKept) return;
       await endLease(store, id, { clock, onCall }).catch(() => {});
     },

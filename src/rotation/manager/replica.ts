@@ -12,12 +12,12 @@ export interface LeaseContent {
 
 /** The part of a lease that a replica does not use, because clocks run at different rates. */
 const margin = 0.01;
-/** How often a lease is renewed before it would end. */
+/** How many times a lease is renewed within its length. */
 export const renewals = 6;
 
 export const nothing: LeaseContent = { publishes: 0, signsWith: [] };
 
-/** What a lease is made with, that of a process and that of a copy. */
+/** What the lease of a process, or of a copy, is made with. */
 export interface LeaseOptions {
   readonly name: string;
   readonly leaseMs: number;
@@ -27,12 +27,12 @@ export interface LeaseOptions {
 }
 
 /**
- * The lease by which the others rely on this process. It ends here before it ends in the store: its time counts from when the last
- * renewal that was confirmed was sent, by the monotonic clock or the wall clock, whichever has moved further.
+ * The lease by which the others rely on this process. For this process the lease ends earlier than for the others: its time counts from
+ * when the last confirmed renewal was sent, by the monotonic clock or the wall clock, whichever has moved further.
  */
 export function createReplica(store: KeyStore, { name, leaseMs, clock, signal, onCall }: LeaseOptions) {
   let id: string | undefined;
-  /** One that is not used, and may be in the store. */
+  /** The id of an earlier lease, which is not used any more and may still be in the store. */
   let former: string | undefined;
   let lastReported = nothing;
   let serial = 0;
@@ -54,7 +54,7 @@ export function createReplica(store: KeyStore, { name, leaseMs, clock, signal, o
       return holds();
     },
 
-    /** Whether they do, and it publishes what it has reported. */
+    /** Whether the others rely on this process, and it has reported that it publishes a set. */
     get isReady() {
       return holds() && lastReported.publishes > 0;
     },
@@ -64,7 +64,7 @@ export function createReplica(store: KeyStore, { name, leaseMs, clock, signal, o
       return Math.max(leaseMs / renewals - elapsedMs(), 0);
     },
 
-    /** Makes a lease, unless one is held. Whoever joins has published nothing yet, so it loads the keys only after that. */
+    /** Makes a lease, unless this process holds one. A new lease says that nothing is published, so the keys are loaded only after it. */
     async join(): Promise<void> {
       if (id !== undefined && elapsedMs() < leaseMs) return;
       former = id ?? former;
@@ -87,7 +87,7 @@ export function createReplica(store: KeyStore, { name, leaseMs, clock, signal, o
       if (id === undefined) throw new StoreError("ERR_LEASE_ENDED", "this replica has no lease; it joins again");
       const [lease, sent] = [{ id, ...next }, instantNow(clock)];
       try {
-        // A renewal that was given up may still arrive, after this one.
+        // A renewal that was given up may still arrive after this one. The store compares their numbers.
         serial += 1;
         const options = { ifRevision, serial };
         const renew = (signal: AbortSignal): Promise<number> => store.renew(lease, leaseMs, { ...options, signal });
@@ -102,20 +102,20 @@ export function createReplica(store: KeyStore, { name, leaseMs, clock, signal, o
       }
     },
 
-    /** @throws SignerError `ERR_SIGNER_FENCED`: the others do not know that it signs with this key */
+    /** @throws SignerError `ERR_SIGNER_FENCED` if the lease does not say that this process signs with the key */
     checkMaySign(kid: string): void {
       if (!lastReported.signsWith.includes(kid))
         throw fenced(`the other replicas do not know yet that it signs with ${JSON.stringify(kid)}`);
     },
 
-    /** Ends the lease of another replica, unless it has been renewed since it was seen. */
+    /** Ends the lease of another replica, unless that replica has renewed it meanwhile. */
     end: ({ id, serial }: Lease): Promise<void> => endLease(store, id, { ifSerial: serial, clock, signal, onCall }),
 
     /** Ends the lease, so that nobody waits for this process. */
     async leave(): Promise<void> {
       const left = id ?? former;
       [id, lastReported, confirmed] = [undefined, nothing, undefined];
-      // What cannot be reached ends by itself.
+      // If the store is out of reach, the lease runs out by itself.
       if (left !== undefined) await endLease(store, left, { clock, onCall }).catch(() => {});
     },
   };
@@ -124,7 +124,7 @@ export function createReplica(store: KeyStore, { name, leaseMs, clock, signal, o
 /** The lease of this process, as its manager uses it. */
 export type Replica = ReturnType<typeof createReplica>;
 
-/** Ends a lease; with `ifSerial`, unless it has been renewed since it was seen. */
+/** Ends a lease; with `ifSerial`, only if its last renewal has this number. */
 export function endLease(
   store: KeyStore,
   id: string,
