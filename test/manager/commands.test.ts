@@ -25,18 +25,19 @@ async function start() {
   const replica = await world.start({ createSigner, openSigner: open });
   const nameOf = (kid: string): string =>
     made[replica.manager.records.findIndex((record) => record.kid === kid)] ?? kid;
+  /** The states of the signing keys, the keys that are published, and the one that signs. */
+  const now = async () => {
+    const { kids, signs } = await seen(replica);
+    const states = replica.manager.records.map(({ kid, state }) => `${nameOf(kid)} ${state}`);
+    return { states, published: kids.map(nameOf).join(""), signs: nameOf(signs) };
+  };
   return {
     world,
     replica,
     manager: replica.manager as KeyManager,
     made,
     kidOf: (name: string): string => replica.manager.records[made.indexOf(name)]?.kid ?? assert.fail(),
-    /** The states of the signing keys, the keys that are published, and the one that signs. */
-    async now() {
-      const { kids, signs } = await seen(replica);
-      const states = replica.manager.records.map(({ kid, state }) => `${nameOf(kid)} ${state}`);
-      return { states, published: kids.map(nameOf).join(""), signs: nameOf(signs) };
-    },
+    now,
   };
 }
 

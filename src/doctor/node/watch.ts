@@ -1,11 +1,12 @@
 import { decodeJwt } from "jose/jwt/decode";
 import { decodeProtectedHeader } from "jose/decode/protected_header";
 import { sleep } from "../../base/async.ts";
-import type { Clock } from "../../base/clock.ts";
+import { type Clock, systemClock } from "../../base/clock.ts";
 import { field, sameBytes } from "../exchange.ts";
 import type { Exchange, Look, Observations, SeenToken } from "../observations.ts";
 import { type Seen, type State, stateOf } from "../sequence.ts";
 import { type Happening, changes } from "../timeline.ts";
+import { asking } from "./observe.ts";
 import { shown } from "../format.ts";
 
 /** Options of {@link watch}. */
@@ -14,10 +15,10 @@ export interface WatchOptions {
   readonly durationMs: number;
   /** Time between two looks, in milliseconds. Default: 5000; less in a short watch, more in a long one, for at most 720 looks. */
   readonly intervalMs?: number | undefined;
-  /** The time and timers of the watch. */
-  readonly clock: Clock;
-  /** Fetches the set. */
-  readonly ask: () => Promise<Exchange>;
+  /** Default: the clock of the machine. */
+  readonly clock?: Clock | undefined;
+  /** Fetches the set. Default: with a GET and the limits of `observe`. */
+  readonly ask?: (() => Promise<Exchange>) | undefined;
   /** Returns compact tokens that were signed since the last call. Default: none. */
   readonly tokens?: (() => Promise<readonly string[]>) | undefined;
   /** Gets each event of the timeline. Default: nobody listens. */
@@ -37,7 +38,8 @@ export const intervalFor = (durationMs: number): number =>
 
 /** Looks at a JWK Set repeatedly. Returns the observations, with all looks and tokens. */
 export async function watch(observations: Observations, options: WatchOptions): Promise<Observations> {
-  const { durationMs, intervalMs = intervalFor(durationMs), clock, ask, onHappening, signal } = options;
+  const { durationMs, intervalMs = intervalFor(durationMs), clock = systemClock, onHappening, signal } = options;
+  const { ask = asking(observations.set?.url ?? "") } = options;
   const looks: Look[] = [];
   const tokens: SeenToken[] = [...(observations.tokens ?? [])];
   const seen: Seen = new Map();

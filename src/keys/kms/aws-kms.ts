@@ -1,9 +1,4 @@
-/**
- * Keys in AWS KMS.
- *
- * @module jwksd/signer/aws-kms
- */
-
+// Keys in AWS KMS.
 import type * as Sdk from "@aws-sdk/client-kms";
 import { type Rules, callback, text, wholeNumber } from "../../base/options.ts";
 import { backendRules, checkBackendOptions, httpUrl, needsOption, onlyFromCode } from "../signer/backend-options.ts";
@@ -22,7 +17,7 @@ import {
   word,
 } from "./key-service.ts";
 
-/** Options of `awsKmsBackend`. For a missing option, the SDK uses its environment variables, profiles and roles. */
+/** Options for keys in AWS KMS. For a missing option, the SDK uses its environment variables, profiles and roles. */
 export interface AwsKmsOptions extends KeyServiceOptions {
   /** Region of new keys, such as `eu-central-1`; an existing key has its region in its ARN. Default: `AWS_REGION`, or that of the profile. */
   readonly region?: string | undefined;

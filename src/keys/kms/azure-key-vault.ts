@@ -1,9 +1,4 @@
-/**
- * Keys in Azure Key Vault.
- *
- * @module jwksd/signer/azure-key-vault
- */
-
+// Keys in Azure Key Vault.
 import type { CryptographyClient, KeyClient, KeyVaultKey } from "@azure/keyvault-keys";
 import * as base64url from "jose/base64url";
 import { systemClock } from "../../base/clock.ts";
@@ -24,7 +19,7 @@ import {
   word,
 } from "./key-service.ts";
 
-/** Options of `azureKeyVaultBackend`, for Azure Key Vault and Managed HSM. */
+/** Options for keys in Azure Key Vault and Managed HSM. */
 export interface AzureKeyVaultOptions extends KeyServiceOptions {
   /** Vault of new keys: `https://NAME.vault.azure.net`. Only `create` needs it. Default: none. */
   readonly vault?: string | undefined;

@@ -1,9 +1,4 @@
-/**
- * Keys in Google Cloud KMS.
- *
- * @module jwksd/signer/google-kms
- */
-
+// Keys in Google Cloud KMS.
 import type { KeyManagementServiceClient } from "@google-cloud/kms";
 import { ConfigError, type SignerError } from "../../base/errors.ts";
 import { type Rules, oneOf, textThat } from "../../base/options.ts";
@@ -22,7 +17,7 @@ import {
   word,
 } from "./key-service.ts";
 
-/** Options of `googleKmsBackend`. The SDK finds credentials by itself (Application Default Credentials). */
+/** Options for keys in Google Cloud KMS. The SDK finds credentials by itself (Application Default Credentials). */
 export interface GoogleKmsOptions extends KeyServiceOptions {
   /**
    * CryptoKey of new keys: `projects/P/locations/L/keyRings/R/cryptoKeys/K`. Each new key is a version of it. A missing CryptoKey is made.

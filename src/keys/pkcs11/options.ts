@@ -4,7 +4,7 @@ import { type Rule, type Rules, text, textThat, texts, wholeNumber } from "../..
 import { backendRules } from "../signer/backend-options.ts";
 import { type PinSource, pinRule } from "./pin.ts";
 
-/** Options of `pkcs11Backend`. */
+/** Options for keys in PKCS#11 tokens (HSMs, TPMs, smart cards). Needs the package `pkcs11js`. */
 export interface Pkcs11Options {
   /** Absolute path of the PKCS#11 module (a shared library). Default: the `module-path` of each URI. */
   readonly modulePath?: string | undefined;
