@@ -10,34 +10,34 @@ import type { SignerBackend } from "./signer/signer.ts";
 /** Options by kind of HSM and key service. Only those of the kind in use are checked. */
 export interface BackendOptions {
   /** For `aws-kms:` URIs. Default of each: `{}`. */
-  readonly awsKms?: AwsKmsOptions | undefined;
+  readonly awsKms?: AwsKmsOptions | null | undefined;
   /** For `azure-kv:` URIs. */
-  readonly azureKeyVault?: AzureKeyVaultOptions | undefined;
+  readonly azureKeyVault?: AzureKeyVaultOptions | null | undefined;
   /** For `gcp-kms:` URIs. */
-  readonly googleKms?: GoogleKmsOptions | undefined;
+  readonly googleKms?: GoogleKmsOptions | null | undefined;
   /** For `pkcs11:` URIs. */
-  readonly pkcs11?: Pkcs11Options | undefined;
+  readonly pkcs11?: Pkcs11Options | null | undefined;
   /** For `vault-transit:` URIs. */
-  readonly vaultTransit?: VaultTransitOptions | undefined;
+  readonly vaultTransit?: VaultTransitOptions | null | undefined;
 }
 
 type Load = (options: BackendOptions) => Promise<SignerBackend>;
 
 // By URI scheme.
 const adapters: Readonly<Record<string, readonly [option: keyof BackendOptions, load: Load]>> = {
-  "aws-kms": ["awsKms", async (options) => (await import("./kms/aws-kms.ts")).awsKmsBackend(options.awsKms)],
+  "aws-kms": ["awsKms", async (options) => (await import("./kms/aws-kms.ts")).awsKmsBackend(options.awsKms ?? {})],
   "azure-kv": [
     "azureKeyVault",
-    async (options) => (await import("./kms/azure-key-vault.ts")).azureKeyVaultBackend(options.azureKeyVault),
+    async (options) => (await import("./kms/azure-key-vault.ts")).azureKeyVaultBackend(options.azureKeyVault ?? {}),
   ],
   "gcp-kms": [
     "googleKms",
-    async (options) => (await import("./kms/google-kms.ts")).googleKmsBackend(options.googleKms),
+    async (options) => (await import("./kms/google-kms.ts")).googleKmsBackend(options.googleKms ?? {}),
   ],
-  pkcs11: ["pkcs11", async (options) => (await import("./pkcs11/backend.ts")).pkcs11Backend(options.pkcs11)],
+  pkcs11: ["pkcs11", async (options) => (await import("./pkcs11/backend.ts")).pkcs11Backend(options.pkcs11 ?? {})],
   "vault-transit": [
     "vaultTransit",
-    async (options) => (await import("./kms/vault-transit.ts")).vaultTransitBackend(options.vaultTransit),
+    async (options) => (await import("./kms/vault-transit.ts")).vaultTransitBackend(options.vaultTransit ?? {}),
   ],
 };
 

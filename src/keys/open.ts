@@ -34,8 +34,8 @@ export type { ExternalSigner, SignInput, Signer, SignerBackend } from "./signer/
  */
 export async function openSigner(
   uri: string,
-  { signal, ...options }: BackendOptions & { readonly signal?: AbortSignal | undefined } = {},
+  { signal, ...options }: BackendOptions & { readonly signal?: AbortSignal | null | undefined } = {},
 ): Promise<ExternalSigner> {
   const backend = await signerBackend(uri, options);
-  return backend.open(uri, { signal });
+  return backend.open(uri, { signal: signal ?? undefined });
 }

@@ -10,14 +10,15 @@ import { ecKey } from "../support/keys.ts";
 import { refusal } from "../support/refusal.ts";
 import { World, seen } from "./world.ts";
 
+const open = async (uri: string): Promise<ExternalSigner> => {
+  const signer = await localSigner(ecKey(uri));
+  return { ...signer, uri, close: async () => {} };
+};
+
 /** A manager with the signing key `a`. The next ones are `b`, `c` and `d`, in the order in which they are made. */
 async function start() {
   const world = new World();
   const made: string[] = [];
-  const open = async (uri: string): Promise<ExternalSigner> => {
-    const signer = await localSigner(ecKey(uri));
-    return { ...signer, uri, close: async () => {} };
-  };
   const createSigner = (): Promise<ExternalSigner> => {
     made.push("abcd"[made.length] ?? "?");
     return open(made.at(-1) ?? "");

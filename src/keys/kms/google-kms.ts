@@ -23,11 +23,11 @@ export interface GoogleKmsOptions extends KeyServiceOptions {
    * CryptoKey of new keys: `projects/P/locations/L/keyRings/R/cryptoKeys/K`. Each new key is a version of it. A missing CryptoKey is made.
    * Only `create` needs it. Default: none.
    */
-  readonly cryptoKey?: string | undefined;
+  readonly cryptoKey?: string | null | undefined;
   /** Protection of new keys. Default: `HSM`. */
-  readonly protectionLevel?: "HSM" | "SOFTWARE" | undefined;
+  readonly protectionLevel?: "HSM" | "SOFTWARE" | null | undefined;
   /** URL of a private endpoint. Default: that of the universe, `https://cloudkms.googleapis.com`. */
-  readonly endpoint?: string | undefined;
+  readonly endpoint?: string | null | undefined;
 }
 
 const cryptoKeyPattern = /^(projects\/[\w.:-]+\/locations\/[\w-]+\/keyRings\/[\w-]{1,63})\/cryptoKeys\/([\w-]{1,63})$/;

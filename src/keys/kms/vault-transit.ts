@@ -21,9 +21,9 @@ import { type VaultAccess, type VaultRequest, failureOf, vaultClient } from "./v
 /** Options for keys in the transit engine of HashiCorp Vault or OpenBao. */
 export interface VaultTransitOptions extends KeyServiceOptions, VaultAccess {
   /** Mount of the Transit engine for new keys: `https://HOST/MOUNT`. Only `create` needs it. Default: none. */
-  readonly mount?: string | undefined;
+  readonly mount?: string | null | undefined;
   /** Prefix of the names of new keys. Default: `jwksd`. */
-  readonly keyPrefix?: string | undefined;
+  readonly keyPrefix?: string | null | undefined;
 }
 
 const rules: Rules<VaultTransitOptions> = {

@@ -1,3 +1,4 @@
+import type { Given } from "../../base/options.ts";
 import { ConfigError, type JwksdError } from "../../base/errors.ts";
 import type { VerificationKeys } from "../../keys/jwk/verification-keys.ts";
 import { type Freshness, type FreshnessBounds, type Until, freshness, mayUse } from "./freshness.ts";
@@ -9,7 +10,7 @@ import { checkSecureUrl } from "./urls.ts";
 export interface KeptSetOptions
   extends
     Pick<SourceOptions, "issuer" | "jwksUri" | "allowInsecure" | "readKeys" | "clock" | "signal">,
-    Pick<RemoteKeySetOptions, "state"> {
+    Pick<Given<RemoteKeySetOptions>, "state"> {
   readonly bounds: FreshnessBounds;
   readonly emit: (event: KeySetEvent) => void;
   /** Called when a set holds a key that no earlier set held. */

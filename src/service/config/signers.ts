@@ -41,8 +41,8 @@ export async function signersOf(
   if (settings.signerType !== "local") await backendOf(settings.signerType);
   const warn = warnOnce(log);
   const { pin } = options.pkcs11 ?? {};
-  await warn(pin !== undefined && "file" in pin ? pin.file : undefined);
-  await warn(options.vaultTransit?.tokenFile);
+  await warn(pin && "file" in pin ? pin.file : undefined);
+  await warn(options.vaultTransit?.tokenFile ?? undefined);
   return {
     /** Opens a key by its URI. */
     async openSigner(this: void, uri: string, { signal }: SignalOption = {}): Promise<ExternalSigner> {

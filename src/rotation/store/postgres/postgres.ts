@@ -17,7 +17,7 @@ export type { PostgresClient, PostgresPool } from "./pool.ts";
 
 export interface PostgresStoresOptions {
   /** How long a query, and making a connection, may take, in milliseconds; of a pool that is given, a query alone. Default: 5,000. */
-  readonly timeoutMs?: number | undefined;
+  readonly timeoutMs?: number | null | undefined;
 }
 
 /** The stores of a database. They share its connections, one of which hears of commits. */
