@@ -4,25 +4,25 @@ import { withDeadline } from "../../base/async.ts";
 import { systemClock } from "../../base/clock.ts";
 import { ConfigError, JwksdError, SignerError, TokenError } from "../../base/errors.ts";
 import { jsonOf } from "../../base/json.ts";
-import { type Rules, checkOptions, number, text, textThat, timeout } from "../../base/options.ts";
+import { type Given, type Rules, checkOptions, number, text, textThat, timeout } from "../../base/options.ts";
 import type { Claims, SignOptions } from "../token/sign.ts";
 
 /** Options of `createSignClient`. */
 export interface SignClientOptions {
   /** Path of a socket of `jwksd serve --sign-socket`. This or `address` is required. */
-  readonly socket?: string | undefined;
+  readonly socket?: string | null | undefined;
   /** HOST:PORT of `jwksd serve --sign-address`, with the three that follow, in PEM. The host is one of those that its certificate names. */
-  readonly address?: string | undefined;
+  readonly address?: string | null | undefined;
   /** Certificate of this client. */
-  readonly cert?: string | undefined;
+  readonly cert?: string | null | undefined;
   /** Its key. */
-  readonly key?: string | undefined;
+  readonly key?: string | null | undefined;
   /** Authority of the server's certificate. */
-  readonly ca?: string | undefined;
+  readonly ca?: string | null | undefined;
   /** Time for one token, in milliseconds. Default: 10,000. */
-  readonly timeoutMs?: number | undefined;
+  readonly timeoutMs?: number | null | undefined;
   /** Connections at once; other calls wait for one. Default: 16. */
-  readonly maxConnections?: number | undefined;
+  readonly maxConnections?: number | null | undefined;
 }
 
 /** Signs tokens as a provider does, through the sign socket of another process that has the keys. */
@@ -83,7 +83,7 @@ export function createSignClient(options: SignClientOptions): SignClient {
       const { signal, ...more } = options ?? {};
       const body = bodyOf({ ...more, claims });
       const work = (signal: AbortSignal): Promise<Reply> => post(body, signal);
-      const limits = { clock: systemClock, timeoutMs, signal, expired, aborted };
+      const limits = { clock: systemClock, timeoutMs, signal: signal ?? undefined, expired, aborted };
       const answer = await withDeadline(work, limits).catch((error: unknown) => {
         throw error instanceof JwksdError ? error : unreachable(name, error);
       });
@@ -103,7 +103,7 @@ interface SignServer {
   readonly target: ClientRequestArgs;
 }
 
-function serverAt({ socket, address, cert, key, ca }: SignClientOptions, limits: http.AgentOptions): SignServer {
+function serverAt({ socket, address, cert, key, ca }: Given<SignClientOptions>, limits: http.AgentOptions): SignServer {
   if ((socket === undefined) === (address === undefined)) {
     throw new ConfigError("ERR_OPTION_INVALID", 'one of the options "socket" and "address" is needed');
   }

@@ -1,5 +1,6 @@
 import { withDeadline } from "../../base/async.ts";
 import type { Clock } from "../../base/clock.ts";
+import type { Given } from "../../base/options.ts";
 import { SignerError } from "../../base/errors.ts";
 import { checkEncryption, checkSigning } from "../../keys/keyset/keyset.ts";
 import type { Change } from "../rules/advance.ts";
@@ -20,7 +21,7 @@ import type { Custody } from "../custody/custody.ts";
 const externalMs = 60_000;
 
 export interface KeyringOptions extends Pick<
-  KeyManagerOptions,
+  Given<KeyManagerOptions>,
   "createSigner" | "openSigner" | "destroySigner" | "signs"
 > {
   readonly policy: RotationPolicy;

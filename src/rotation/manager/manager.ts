@@ -8,6 +8,7 @@ import {
   StoreError,
   asJwksdError,
 } from "../../base/errors.ts";
+import type { Given } from "../../base/options.ts";
 import type { Change } from "../rules/advance.ts";
 import { type Command, type NewKey, applyCommand } from "../rules/commands.ts";
 import { rotationPolicy } from "../rules/policy.ts";
@@ -49,10 +50,10 @@ import { readWrappingKeys } from "../custody/wrapping.ts";
  * @throws SignerError where the active key is external and cannot be opened
  */
 export async function createKeyManager(options: KeyManagerOptions): Promise<KeyManager> {
-  checkManagerOptions(options);
-  const { issuer, store } = options;
-  const keys = await readWrappingKeys(options.wrappingKeys, (index) => `wrappingKeys[${index}]`);
-  return manageKeys(createCustody({ store, keys, issuerCheck: servedBy({ issuer, isChosen: true }) }), options);
+  const given = checkManagerOptions(options);
+  const { issuer, store } = given;
+  const keys = await readWrappingKeys(given.wrappingKeys, (index) => `wrappingKeys[${index}]`);
+  return manageKeys(createCustody({ store, keys, issuerCheck: servedBy({ issuer, isChosen: true }) }), given);
 }
 
 /** Errors of a store that cannot be reached. */
@@ -78,7 +79,7 @@ export interface Copy extends KeySubscriber {
 }
 
 /** The issuer is that of the custody. */
-export interface ManageOptions extends Omit<KeyManagerOptions, "issuer" | "store" | "wrappingKeys"> {
+export interface ManageOptions extends Omit<Given<KeyManagerOptions>, "issuer" | "store" | "wrappingKeys"> {
   /** A copy to publish, in the place of a service. Its lease is permanent once the copy was read back. Such a manager must not sign. */
   readonly copy?: Copy | undefined;
 }
@@ -103,7 +104,7 @@ export interface ServiceManager extends KeyManager {
 export async function manageKeys(custody: Custody, options: ManageOptions): Promise<ServiceManager> {
   const { onEvent, copy, signs = copy === undefined } = options;
   const clock = options.clock ?? systemClock;
-  const policy = rotationPolicy(options.policy ?? undefined);
+  const policy = rotationPolicy(options.policy);
   const leaseMs = policy.leaseSeconds * 1000;
   const closing = new AbortController();
   const { signal } = closing;

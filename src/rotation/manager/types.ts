@@ -50,32 +50,40 @@ export type ManagerEvent =
 export interface KeyManagerOptions {
   /** Issuer identifier of the provider; the store and its wrapped keys are bound to it. */
   readonly issuer: string;
+  /** Holds the keys: a file, a database, or the memory of this process. Its owner closes it. */
   readonly store: KeyStore;
-  readonly policy?: RotationPolicyOptions | undefined;
+  /** How keys rotate. Default: that of {@link RotationPolicyOptions}. */
+  readonly policy?: RotationPolicyOptions | null | undefined;
   /** Each has 32 random bytes in base64url. The first one wraps private keys and seals the store; all of them unwrap and verify. */
   readonly wrappingKeys: readonly string[];
   /** Makes the next signing key in an HSM or key service. Default: in memory, wrapped. */
   readonly createSigner?:
     | ((request: { readonly issuer: string; readonly signal: AbortSignal }) => Promise<ExternalSigner>)
+    | null
     | undefined;
-  /** Opens keys that are in an HSM or key service. Required if the store has such keys, and with `createSigner` or `destroySigner`. */
+  /** Opens keys that are in an HSM or key service. Required if the store has such keys, and with `createSigner` or `destroySigner`. Default: none. */
   readonly openSigner?:
     | ((uri: string, options: { readonly signal: AbortSignal }) => Promise<ExternalSigner>)
+    | null
     | undefined;
   /**
    * Destroys external keys after this manager has removed or revoked them, or has made one too many. Default: external keys stay where
    * they are. If a URI names another key by now, that key is not destroyed.
    */
-  readonly destroySigner?: ((uri: string, options: { readonly signal: AbortSignal }) => Promise<unknown>) | undefined;
+  readonly destroySigner?:
+    | ((uri: string, options: { readonly signal: AbortSignal }) => Promise<unknown>)
+    | null
+    | undefined;
   /**
    * Whether this process signs. If not, an active external key that cannot be opened is published all the same. Default: `true`.
    */
-  readonly signs?: boolean | undefined;
+  readonly signs?: boolean | null | undefined;
   /** What people call this replica: 1 to 255 printable characters. Default: `jwksd`. */
-  readonly replicaName?: string | undefined;
-  readonly onEvent?: ((event: ManagerEvent) => void) | undefined;
+  readonly replicaName?: string | null | undefined;
+  /** Gets changes of keys, and failures. Default: nobody listens. */
+  readonly onEvent?: ((event: ManagerEvent) => void) | null | undefined;
   /** Default: the clock of the machine. */
-  readonly clock?: Clock | undefined;
+  readonly clock?: Clock | null | undefined;
 }
 
 /** Options of `rotate`. */

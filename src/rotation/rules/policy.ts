@@ -5,22 +5,22 @@ import type { KeyUse } from "../store/store.ts";
 /** How keys rotate. */
 export interface RotationPolicyOptions {
   /** Days for which a key is active, 36,500 at most. Default: 90. */
-  readonly rotateEveryDays?: number | undefined;
+  readonly rotateEveryDays?: number | null | undefined;
   /** How long a key is published before it signs. Default: 86,400 (a day). */
-  readonly announceForSeconds?: number | undefined;
+  readonly announceForSeconds?: number | null | undefined;
   /** The longest lifetime of any token that the keys sign. Default: 3,600. */
-  readonly maxTokenLifetimeSeconds?: number | undefined;
+  readonly maxTokenLifetimeSeconds?: number | null | undefined;
   /** How far apart the clocks of providers, their store and verifiers may be; 1 at least, because a store takes time to answer. Default: 300. */
-  readonly clockSkewSeconds?: number | undefined;
+  readonly clockSkewSeconds?: number | null | undefined;
   /**
    * For how much longer than Cache-Control allows caches may keep a copy. Default: 7,200, for a tier of caches that sends no `Age`, such as
    * nginx: the caches behind that tier count from the beginning again.
    */
-  readonly cacheSlackSeconds?: number | undefined;
+  readonly cacheSlackSeconds?: number | null | undefined;
   /**
    * For how long the others rely on a silent replica. A replica that cannot reach the store stops signing before that. Default: 3,600.
    */
-  readonly leaseSeconds?: number | undefined;
+  readonly leaseSeconds?: number | null | undefined;
 }
 
 /** A checked policy. */

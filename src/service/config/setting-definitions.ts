@@ -1,5 +1,5 @@
 import { isIP } from "node:net";
-import { signerTypes } from "../../keys/open.ts";
+import { signerTypes } from "../../keys/backends.ts";
 import { type Rule, boolean, oneOf, text, textThat, wholeNumber } from "../../base/options.ts";
 import { printable } from "../../base/printable.ts";
 import { policyNames } from "../../rotation/rules/policy.ts";
