@@ -231,7 +231,7 @@ describe("what a step waits for", { timeout: 60_000 }, () => {
     const { stdout: table } = await run("replicas");
     assert.match(
       table,
-      /^REPLICA +PUBLISHES +LAST SEEN +RELIED ON UNTIL\na +1 revision behind +.* ago +\d{4}-.* UTC, in .*\n/,
+      /^REPLICA +PUBLISHES +LAST SEEN +RELIED ON UNTIL\na +1 revision behind +.* ago +\d{4}-.* UTC, in .*\n {2}signs with nothing\n/,
     );
     assert.ok(
       table.includes(`\n  signs with first\n  sig ${kid} waits for this replica, then becomes active\n`),

@@ -4,9 +4,11 @@ import { type Clock, instantNow } from "../../src/base/clock.ts";
 import { JwksdError } from "../../src/base/errors.ts";
 import { type Clocks, createClocks } from "../../src/rotation/manager/clocks.ts";
 import { createReplica } from "../../src/rotation/manager/replica.ts";
+import { createSchedule } from "../../src/rotation/manager/schedule.ts";
+import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
 import type { KeyStore, Lease, Snapshot } from "../../src/rotation/store/store.ts";
-import { hour, lease, record, second } from "../rotation/key-records.ts";
+import { day, hour, lease, record, second } from "../rotation/key-records.ts";
 
 const leaseMs = hour;
 const code = (expected: string) => (error: unknown) => error instanceof JwksdError && error.code === expected;
@@ -277,4 +279,28 @@ describe("what a process knows of time", () => {
       assert.equal(clocks.fault !== undefined, isWrong);
     });
   }
+});
+
+describe("when a replica takes which step", () => {
+  test("a key that could not sign is tried once a minute, and not while its wait goes on, which others have begun again", () => {
+    const { clock, clocks, look } = clocksOf();
+    const schedule = createSchedule(rotationPolicy(), clocks, clock);
+    const at = clock.wall;
+    const active = record("a", "active", { announcedAt: at - 10 * day, activatedAt: at - 9 * day });
+    const nextSince = (publishedAt: number) => record("b", "announced", { announcedAt: at - 2 * day, publishedAt });
+    const dueAfter = (storeIsAheadMs: number, publishedAt: number): number => {
+      const now = clock.wall + storeIsAheadMs;
+      const records = [active, nextSince(publishedAt)];
+      look({ ...snapshot(now, []), records });
+      schedule.forgetTaken(records, now);
+      return schedule.dueInMs(records);
+    };
+    assert.equal(dueAfter(0, at - day), 0);
+    schedule.holdBack("b");
+    assert.equal(dueAfter(0, at - day), 60 * second);
+    clock.pass(60 * second);
+    assert.equal(dueAfter(0, at - day), 0);
+    // The store's clock was hours ahead when another replica began the wait again, and is more than the wait ahead now.
+    assert.equal(dueAfter(8 * hour + day, clock.wall + 8 * hour), day);
+  });
 });

@@ -147,6 +147,12 @@ describe("the page", () => {
     }
   });
 
+  test("marks this replica while it may not sign, and no other", () => {
+    const { replicas } = pageParts(statusOf(knownWith("name")), answer);
+    assert.equal(replicas.match(/class="badge fenced"/g)?.length, 1);
+    assert.match(replicas, /this one<\/span>[^]*?badge fenced/);
+  });
+
   test("holds no private half, wrapped or not", () => {
     assert.doesNotMatch(plain, /wrapped name|\bjwe\b/);
   });

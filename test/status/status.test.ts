@@ -207,6 +207,16 @@ describe("the status", () => {
     assert.deepEqual(revision, { published: 7, stored: 7 });
   });
 
+  test("marks this replica while it may not sign", () => {
+    const fenced = managed({ health: { ...health, fence: failure }, store: leases(lease("self"), lease("other")) });
+    const marks = (known: Known) => statusOf(known).replicas.map(({ id, isFenced }) => [id, isFenced]);
+    assert.deepEqual(marks(fenced), [
+      ["self", true],
+      ["other", false],
+    ]);
+    assert.deepEqual(marks(managed()), [["self", false]]);
+  });
+
   test("says of a step that waits since when, and for whom", () => {
     const records = [active, waiting({ ...next, announcedAt: start - minute })];
     const { waits } = statusOf(managed({ records, store: leases(lease("old", { publishes: 6 })) }));

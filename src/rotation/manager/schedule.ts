@@ -36,9 +36,11 @@ export function createSchedule(policy: RotationPolicy, clocks: Clocks, clock: Cl
      */
     dueInMs(records: readonly KeyRecord[]): number {
       const now = clocks.now();
+      // Only retries in the future count. A retry that is due is up to the plan, which may have found that the key still waits.
+      const retries = [...heldBack.values()].map(retryInMs).filter((ms) => ms > 0);
       const ahead = plan(records, now);
       if (ahead.records !== records || ahead.due.length > 0) return 0;
-      return Math.max(Math.min(ahead.wakeAt - now, ...[...heldBack.values()].map(retryInMs)), 0);
+      return Math.max(Math.min(ahead.wakeAt - now, ...retries), 0);
     },
 
     holdBack(kid: string): void {
