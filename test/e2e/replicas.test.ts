@@ -125,9 +125,12 @@ describe("a replica whose lease has ended", { timeout: 60_000, concurrency: true
     const served = kidsIn(await getOnce(service.port));
     const release = lockStore(path);
     try {
-      await service.logged(({ msg }) => msg.startsWith("the lease of this replica has ended"));
+      await service.logged(({ msg }) => msg.startsWith("this replica does not sign, because its lease has ended"));
       await eventually("it is not ready", async () => (await ready()).status === 503);
-      assert.match((await ready()).text, /^not ready: the lease of this replica has ended.*ERR_STORE_UNAVAILABLE\n$/);
+      assert.match(
+        (await ready()).text,
+        /^not ready: this replica does not sign, because its lease has ended.*ERR_STORE_UNAVAILABLE\n$/,
+      );
       const reply = await getOnce(service.port);
       assert.deepEqual(kidsIn(reply), served);
       assert.equal(reply.headers["cache-control"], "public, max-age=300, must-revalidate");
@@ -142,7 +145,7 @@ describe("a replica whose lease has ended", { timeout: 60_000, concurrency: true
     const { path, service, ready } = await startReplica(t, [...shortLease, "--ready-without-store"]);
     const release = lockStore(path);
     try {
-      await service.logged(({ msg }) => msg.startsWith("the lease of this replica has ended"));
+      await service.logged(({ msg }) => msg.startsWith("this replica does not sign, because its lease has ended"));
       assert.equal((await ready()).status, 200);
     } finally {
       release();
@@ -266,7 +269,7 @@ describe("what a step waits for", { timeout: 60_000 }, () => {
   });
 });
 
-/** A store that nobody else can use now, and the set that a service has kept before. */
+/** A store that nobody else can use now, and the set that a service has saved before. */
 async function stopped(t: TestContext, ...args: readonly string[]) {
   const { data, path, service } = await startReplica(t, args);
   const served = kidsIn(await getOnce(service.port));
@@ -282,10 +285,10 @@ async function stopped(t: TestContext, ...args: readonly string[]) {
 }
 
 describe("a start without the store", { timeout: 90_000, concurrency: true }, () => {
-  test("publishes the last set and is not ready; with the store it goes on as usual", async (t) => {
+  test("publishes the saved set and is not ready; with the store it goes on as usual", async (t) => {
     const { data, served, unlock } = await stopped(t);
     const { service, ready } = await startReplica(t, [], data);
-    const line = service.log.find(({ msg }) => msg.startsWith("the store is out of reach, so the last set"));
+    const line = service.log.find(({ msg }) => msg.startsWith("the store is out of reach, so the saved set"));
     assert.equal(line?.["code"], "ERR_STORE_UNAVAILABLE");
     const reply = await getOnce(service.port);
     assert.deepEqual(kidsIn(reply), served);

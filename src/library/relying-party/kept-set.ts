@@ -121,10 +121,10 @@ export function createKeptSet({ signal, clock, bounds, emit, onNewKeys, state, l
   };
 }
 
-/** Whoever waits goes on without a state. */
+/** The error of a state that comes too late; callers go on without it. */
 const late = (): Error => new Error("a state was not found in time");
 
-/** Of a key under its kid. */
+/** A text that is the same only for the same key under the same kid. */
 function identityOf(keys: VerificationKeys, kid: string): string {
   return `${keys.identities.get(kid)} ${kid}`;
 }

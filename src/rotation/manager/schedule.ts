@@ -36,7 +36,7 @@ export function createSchedule(policy: RotationPolicy, clocks: Clocks, clock: Cl
      */
     dueInMs(records: readonly KeyRecord[]): number {
       const now = clocks.now();
-      // Those whose time has come are for the plan, which may have found that they still wait.
+      // Only retries in the future count. A retry that is due is up to the plan, which may have found that the key still waits.
       const retries = [...heldBack.values()].map(retryInMs).filter((ms) => ms > 0);
       const ahead = plan(records, now);
       if (ahead.records !== records || ahead.due.length > 0) return 0;
