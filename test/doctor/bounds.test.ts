@@ -42,6 +42,14 @@ describe("a value at its bound is on the good side", () => {
     assert.deepEqual(await over("no set", "no set either"), ["HTTP_ADDRESSES_DIFFER"]);
   });
 
+  test("a median of 250 ms is not slow, and one of 500 ms is not the worse of the two", async () => {
+    const slow = (waitMs: number): Promise<string[]> => codesOf(observed({ set: { waitMs } }));
+    assert.deepEqual(await slow(250), []);
+    assert.deepEqual(await slow(251), ["HTTP_SLOW_250"]);
+    assert.deepEqual(await slow(500), ["HTTP_SLOW_250"]);
+    assert.deepEqual(await slow(501), ["HTTP_SLOW_500"]);
+  });
+
   test("a signing key whose kid is a date is old after a year, and not before", async () => {
     assert.deepEqual(await aged(364), []);
     assert.deepEqual(await aged(367), ["JWKS_ONE_OLD_KEY"]);
