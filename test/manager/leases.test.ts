@@ -34,6 +34,25 @@ test("a command waits as its manager does, however far the store's clock jumps",
   await world.stop(one);
 });
 
+test("who starts after the store's clock was set ahead waits as long as a replica that has seen it", async () => {
+  let storeIsAheadMs = 0;
+  const world = new World((clock) => memoryStore({ clock: { ...clock, now: () => clock.now() + storeIsAheadMs } }));
+  const one = await world.start({ policy });
+  await announce(world, one);
+  const { kid } = one.manager.records.at(-1) ?? {};
+  await world.pass(hour);
+  storeIsAheadMs = 20 * hour;
+  await world.pass(3 * hour);
+  await world.stop(one);
+  const other = await world.start({ policy });
+  const state = () => other.manager.records.find((record) => record.kid === kid)?.state;
+  await world.pass(19 * hour);
+  assert.equal(state(), "announced", "23 of 24 hours have passed");
+  await world.pass(2 * hour);
+  assert.equal(state(), "active");
+  await world.stop(other);
+});
+
 describe("a step waits for a replica that has a lease", () => {
   test("until it has ended that in order, and no longer, though others have seen it", async () => {
     const world = new World();

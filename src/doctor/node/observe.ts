@@ -11,7 +11,7 @@ export type ObserveOptions = Partial<Omit<RequestLimits, "maxRequests">>;
 
 const defaults: RequestLimits = {
   timeoutMs: 10_000,
-  maxBytes: 5_000_000,
+  maxBytes: 1_000_000,
   maxRequests: 30,
   totalMs: 60_000,
   allowInsecure: false,

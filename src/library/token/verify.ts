@@ -90,7 +90,16 @@ const rules: Rules<VerifyOptions> = {
  */
 export async function verify(token: string, options: VerifyOptions): Promise<VerifiedToken> {
   checkVerifyOptions(options);
-  const { keys, issuer, audience, algorithms, typ, clockToleranceSeconds = 0, requiredClaims = [] } = options;
+  return verifyRead(token, headerOf(token, options.algorithms), options);
+}
+
+/** The same with checked options, for a token whose header was read by `headerOf`. */
+export async function verifyRead(
+  token: string,
+  header: JWTHeaderParameters,
+  options: VerifyOptions,
+): Promise<VerifiedToken> {
+  const { keys, issuer, audience, typ, clockToleranceSeconds = 0, requiredClaims = [] } = options;
   const expected = {
     issuer: issuer as string | string[],
     audience: audience as string | string[],
@@ -99,7 +108,6 @@ export async function verify(token: string, options: VerifyOptions): Promise<Ver
     currentDate: dateOf(options.clock ?? systemClock),
     ...(typ !== undefined && { typ }),
   };
-  const header = headerOf(token, algorithms);
   if (typeof header.kid !== "string" || header.kid === "") {
     throw new TokenError("ERR_TOKEN_KID_MISSING", "the token names no key: its header has no kid");
   }
@@ -145,7 +153,7 @@ function dateOf(clock: Pick<Clock, "now">): Date {
 }
 
 /** @throws TokenError `ERR_TOKEN_SIGNATURE`, `ERR_TOKEN_ALG` */
-async function checkSignature(token: string, alg: string, key: CryptoKey): Promise<void> {
+export async function checkSignature(token: string, alg: string, key: CryptoKey): Promise<void> {
   const end = token.lastIndexOf(".");
   const input = encoder.encode(token.slice(0, end));
   const signature = base64url.decode(token.slice(end + 1)) as Bytes;

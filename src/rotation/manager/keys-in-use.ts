@@ -121,8 +121,6 @@ export function createKeysInUse({ policy, keyring, replica, subscribers, signs, 
   };
 }
 
-export type KeysInUse = ReturnType<typeof createKeysInUse>;
-
 /** What is noted on a key and is no change of it. */
 const notes: ReadonlySet<string> = new Set<keyof KeyRecord>([
   "successorLease",

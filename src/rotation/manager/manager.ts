@@ -188,6 +188,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
   /** Takes over what others did, and changes nothing. */
   async function takeOver(): Promise<void> {
     const found = await keyring.preview((records) => ({ records, events: [] }));
+    clocks.look(found.seen);
     await inUse.adopt({ ...found, records: found.before });
   }
 
@@ -196,7 +197,8 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
     const { counted, over } = clocks.look(seen);
     for (const lease of over) await replica.end(lease);
     schedule.forgetTaken(records, seen.now);
-    const planned = schedule.plan(records, seen.now, { revision: seen.revision, leases: counted });
+    const asSeen = schedule.withWaitsAsSeen(records, seen.now);
+    const planned = schedule.plan(asSeen, seen.now, { revision: seen.revision, leases: counted });
     return planned.reliesOnReplicas
       ? { ...planned, leases: seen.leases.filter((lease) => !over.includes(lease)) }
       : planned;

@@ -60,16 +60,18 @@ export function createSchedule(policy: RotationPolicy, clocks: Clocks, clock: Cl
       for (const kid of heldBack.keys()) if (!due.has(kid)) heldBack.delete(kid);
     },
 
-    /** The store's clock may have been set: no wait is over for a command before it is over for this process. */
+    /**
+     * The records with each wait beginning later that the store's clock makes shorter than this process has seen it, by more than the skew. That
+     * clock was set ahead meanwhile, and whoever looks at the store for the first time after that cannot know of it.
+     */
     withWaitsAsSeen(records: readonly KeyRecord[], now: number): readonly KeyRecord[] {
       return mapLive(records, (record) => {
         const { since, forMs = 0 } = waitOf(record, policy) ?? {};
         if (since === undefined) return record;
         const leftMs = clocks.leftMs(record, { since, forMs }, now);
-        return leftMs > since + forMs - now && leftMs > 0 ? withWaitSince(record, now + leftMs - forMs) : record;
+        const isShorter = since + forMs - now < leftMs - policy.clockSkewSeconds * 1000;
+        return isShorter ? withWaitSince(record, now + leftMs - forMs) : record;
       });
     },
   };
 }
-
-export type Schedule = ReturnType<typeof createSchedule>;
