@@ -76,6 +76,8 @@ describe("what is not what it looks like", () => {
   });
 });
 
+const slow = (waitMs: number): Promise<string[]> => codesOf(observed({ set: { waitMs } }));
+
 describe("a value at its bound is on the good side", () => {
   test("an RSA exponent of 32 bits is usual, one of 33 is not", async () => {
     assert.deepEqual(await withExponent("_____w"), []);
@@ -99,7 +101,6 @@ describe("a value at its bound is on the good side", () => {
   });
 
   test("a median of 250 ms is not slow, and one of 500 ms is not the worse of the two", async () => {
-    const slow = (waitMs: number): Promise<string[]> => codesOf(observed({ set: { waitMs } }));
     assert.deepEqual(await slow(250), []);
     assert.deepEqual(await slow(251), ["HTTP_SLOW_250"]);
     assert.deepEqual(await slow(500), ["HTTP_SLOW_250"]);

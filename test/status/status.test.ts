@@ -174,6 +174,8 @@ describe("faults, worst first, with a command", () => {
   }
 });
 
+const marks = (known: Known) => statusOf(known).replicas.map(({ id, isFenced }) => [id, isFenced]);
+
 describe("the status", () => {
   test("says of each key where it stands and what is next", () => {
     const hsm = { ...active, kid: "hsm", use: "enc", privateHalf: { uri: "pkcs11:id=%01" } } as const;
@@ -209,7 +211,6 @@ describe("the status", () => {
 
   test("marks this replica while it may not sign", () => {
     const fenced = managed({ health: { ...health, fence: failure }, store: leases(lease("self"), lease("other")) });
-    const marks = (known: Known) => statusOf(known).replicas.map(({ id, isFenced }) => [id, isFenced]);
     assert.deepEqual(marks(fenced), [
       ["self", true],
       ["other", false],
