@@ -65,7 +65,7 @@ const table: Readonly<Record<string, readonly [Known, ...[string, string][]]>> =
     ["REPLICA_FENCED", "jwksd replicas"],
   ],
   "the store was not reached since the start": [
-    known({ withoutStore: { keptAt: start, outage: failure }, notReady: "x" }),
+    known({ withoutStore: { savedAt: start, outage: failure }, notReady: "x" }),
     ["ERR_STORE_UNAVAILABLE", "jwksd keys"],
   ],
   "the store is not authentic": [

@@ -47,9 +47,9 @@ export function createTrustedIssuers(settings: BearerSettings): KeysOf {
     return { keys, prove() {} };
   }
 
-  const { fetch = (url: string, init: RequestInit) => globalThis.fetch(url, init), allowInsecure = false } = keySet;
+  const allowInsecure = keySet.allowInsecure ?? false;
   const sets = createRemoteSets({
-    fetch,
+    fetch: keySet.fetch ?? ((url, init) => globalThis.fetch(url, init)),
     clock,
     maxKeySets: maxIssuers,
     meanBytes,

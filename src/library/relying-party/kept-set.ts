@@ -1,5 +1,6 @@
 import { withDeadline } from "../../base/async.ts";
 import { ConfigError, type JwksdError, asJwksdError } from "../../base/errors.ts";
+import type { Given } from "../../base/options.ts";
 import type { VerificationKeys } from "../../keys/jwk/verification-keys.ts";
 import { type Freshness, type FreshnessBounds, type Until, freshness, mayUse } from "./freshness.ts";
 import type { KeySetEvent, RemoteKeySetOptions } from "./options.ts";
@@ -10,7 +11,7 @@ import { checkSecureUrl } from "./urls.ts";
 export interface KeptSetOptions
   extends
     Pick<SourceOptions, "issuer" | "jwksUri" | "allowInsecure" | "readKeys" | "clock" | "signal">,
-    Pick<RemoteKeySetOptions, "state"> {
+    Pick<Given<RemoteKeySetOptions>, "state"> {
   readonly bounds: FreshnessBounds;
   readonly emit: (event: KeySetEvent) => void;
   /** Finds a state where an earlier process put it. Asked once, when the first key is. */
