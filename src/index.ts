@@ -18,7 +18,7 @@ export {
   createClientVerifier,
 } from "./library/client/client-tokens.ts";
 export type { ClientEvent, TokenKind } from "./library/client/events.ts";
-export { type SetIfAbsent, memoryReplayStore } from "./library/client/replay.ts";
+export { type ReplayStoreOptions, type SetIfAbsent, memoryReplayStore } from "./library/client/replay.ts";
 export { type Clock, systemClock } from "./base/clock.ts";
 export {
   ConfigError,

@@ -1,7 +1,7 @@
 import { readFileSync, renameSync, writeFileSync } from "node:fs";
 import { createBearer } from "jwksd/bearer";
 
-// A folder into which nobody else can write, because whoever can chooses the keys. On Lambda: /tmp
+// A folder that nobody else can write: whoever can write it chooses the keys. On Lambda: /tmp
 const folder = "/var/lib/orders";
 const fileOf = (issuer: string) => `${folder}/${encodeURIComponent(issuer)}.json`;
 

@@ -68,7 +68,7 @@ export const withMethods = (...names: readonly string[]): Rule<object> => ({
 export const clock = withMethods("now", "setTimer");
 
 /** Options without `null`, which means not given. */
-type Given<Options> = { readonly [Name in keyof Options]: Exclude<Options[Name], null> };
+export type Given<Options> = { readonly [Name in keyof Options]: Exclude<Options[Name], null> };
 
 /** For a value that is checked where it is used. */
 export const anything: Rule = { must: "anything", holds: (_value): _value is unknown => true };

@@ -1,95 +1,20 @@
 /**
- * A signer for a key URI, in an HSM or a key service.
+ * Keys in HSMs and key services. An adapter and its SDK are loaded when they are used.
  *
  * @module jwksd/signer
  */
 
-import { ConfigError } from "../base/errors.ts";
-import type { AwsKmsOptions } from "./kms/aws-kms.ts";
-import type { AzureKeyVaultOptions } from "./kms/azure-key-vault.ts";
-import type { GoogleKmsOptions } from "./kms/google-kms.ts";
-import type { VaultTransitOptions } from "./kms/vault-transit.ts";
-import type { Pkcs11Options } from "./pkcs11/backend.ts";
-import type { ExternalSigner, SignerBackend } from "./signer/signer.ts";
+import { type BackendOptions, signerBackend } from "./backends.ts";
+import type { ExternalSigner } from "./signer/signer.ts";
 
-export type { AwsKmsOptions } from "./kms/aws-kms.ts";
-export type { AzureKeyVaultOptions } from "./kms/azure-key-vault.ts";
+export { type BackendOptions, signerBackend } from "./backends.ts";
+export type { AwsCredentials, AwsKmsOptions } from "./kms/aws-kms.ts";
+export type { AzureCredential, AzureKeyVaultOptions } from "./kms/azure-key-vault.ts";
 export type { GoogleKmsOptions } from "./kms/google-kms.ts";
-export type { Pkcs11Options } from "./pkcs11/backend.ts";
-export type { ExternalSigner, SignerBackend } from "./signer/signer.ts";
 export type { VaultTransitOptions } from "./kms/vault-transit.ts";
-
-/** Options by kind of HSM and key service. Only those of the kind in use are checked. */
-export interface BackendOptions {
-  /** For `aws-kms:` URIs. Default of each: `{}`. */
-  readonly awsKms?: AwsKmsOptions | undefined;
-  /** For `azure-kv:` URIs. */
-  readonly azureKeyVault?: AzureKeyVaultOptions | undefined;
-  /** For `gcp-kms:` URIs. */
-  readonly googleKms?: GoogleKmsOptions | undefined;
-  /** For `pkcs11:` URIs. */
-  readonly pkcs11?: Pkcs11Options | undefined;
-  /** For `vault-transit:` URIs. */
-  readonly vaultTransit?: VaultTransitOptions | undefined;
-}
-
-type Load = (options: BackendOptions) => Promise<SignerBackend>;
-
-// By URI scheme. Each adapter is loaded when it is used, because nobody has every SDK installed.
-const adapters: Readonly<Record<string, readonly [option: keyof BackendOptions, load: Load]>> = {
-  "aws-kms": ["awsKms", async (options) => (await import("./kms/aws-kms.ts")).awsKmsBackend(options.awsKms)],
-  "azure-kv": [
-    "azureKeyVault",
-    async (options) => (await import("./kms/azure-key-vault.ts")).azureKeyVaultBackend(options.azureKeyVault),
-  ],
-  "gcp-kms": [
-    "googleKms",
-    async (options) => (await import("./kms/google-kms.ts")).googleKmsBackend(options.googleKms),
-  ],
-  pkcs11: ["pkcs11", async (options) => (await import("./pkcs11/backend.ts")).pkcs11Backend(options.pkcs11)],
-  "vault-transit": [
-    "vaultTransit",
-    async (options) => (await import("./kms/vault-transit.ts")).vaultTransitBackend(options.vaultTransit),
-  ],
-};
-
-/** The kinds of HSMs and key services, which are the schemes of key URIs. */
-export const signerTypes: readonly string[] = Object.keys(adapters);
-
-/** The kinds to which options are given. @throws ConfigError `ERR_OPTION_UNKNOWN` */
-export function typesOf(options: BackendOptions): string[] {
-  return Object.keys(options).map((name) => {
-    const [type] = Object.entries(adapters).find(([, [option]]) => option === name) ?? [];
-    if (type !== undefined) return type;
-    const known = Object.values(adapters).map(([option]) => option);
-    const rule = `options of signers are for ${known.join(", ")}`;
-    throw new ConfigError("ERR_OPTION_UNKNOWN", `${rule}, not ${JSON.stringify(name)}`);
-  });
-}
-
-/**
- * The backend of a kind of keys, or of the key that a URI names: it opens keys, makes them and destroys them.
- *
- * @example
- * ```ts
- * const backend = await signerBackend("vault-transit", { vaultTransit: { mount: "https://vault.example.com/transit" } });
- * const signer = await backend.create({ issuer: "https://login.example.com" });
- * ```
- *
- * @param uriOrType a key URI, or its scheme alone, such as `aws-kms`
- * @throws ConfigError `ERR_SIGNER_URI`, `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
- */
-export async function signerBackend(uriOrType: string, options: BackendOptions = {}): Promise<SignerBackend> {
-  const [type = ""] = uriOrType.split(":", 1);
-  const [, load] = (Object.hasOwn(adapters, type) && adapters[type]) || [];
-  if (load === undefined) {
-    const known = signerTypes.map((name) => `${name}:`).join(", ");
-    throw new ConfigError("ERR_SIGNER_URI", `a key URI begins with one of ${known}; docs/signers.md shows each`);
-  }
-  // A misspelt kind is an error, whichever kind is in use.
-  typesOf(options);
-  return load(options);
-}
+export type { Pkcs11Options } from "./pkcs11/options.ts";
+export type { PinSource } from "./pkcs11/pin.ts";
+export type { ExternalSigner, SignInput, Signer, SignerBackend } from "./signer/signer.ts";
 
 /**
  * Opens the key that a URI names, in an HSM or key service. The key must exist, be on P-256 and be made for signatures.
@@ -109,8 +34,8 @@ export async function signerBackend(uriOrType: string, options: BackendOptions =
  */
 export async function openSigner(
   uri: string,
-  { signal, ...options }: BackendOptions & { readonly signal?: AbortSignal | undefined } = {},
+  { signal, ...options }: BackendOptions & { readonly signal?: AbortSignal | null | undefined } = {},
 ): Promise<ExternalSigner> {
   const backend = await signerBackend(uri, options);
-  return backend.open(uri, { signal });
+  return backend.open(uri, { signal: signal ?? undefined });
 }

@@ -76,6 +76,8 @@ describe("what is not what it looks like", () => {
   });
 });
 
+const slow = (waitMs: number): Promise<string[]> => codesOf(observed({ set: { waitMs } }));
+
 describe("a value at its bound is on the good side", () => {
   test("an RSA exponent of 32 bits is usual, one of 33 is not", async () => {
     assert.deepEqual(await withExponent("_____w"), []);
@@ -96,6 +98,13 @@ describe("a value at its bound is on the good side", () => {
     assert.deepEqual(await over({ keys: [a, b] }, { keys: [b, a] }), []);
     assert.deepEqual(await over({ keys: [a, b] }, { keys: [b] }), ["HTTP_ADDRESSES_DIFFER"]);
     assert.deepEqual(await over("no set", "no set either"), ["HTTP_ADDRESSES_DIFFER"]);
+  });
+
+  test("a median of 250 ms is not slow, and one of 500 ms is not the worse of the two", async () => {
+    assert.deepEqual(await slow(250), []);
+    assert.deepEqual(await slow(251), ["HTTP_SLOW_250"]);
+    assert.deepEqual(await slow(500), ["HTTP_SLOW_250"]);
+    assert.deepEqual(await slow(501), ["HTTP_SLOW_500"]);
   });
 
   test("a signing key whose kid is a date is old after a year, and not before", async () => {

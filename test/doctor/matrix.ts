@@ -1,3 +1,4 @@
+import { isSoak } from "../support/soak.ts";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { type IncomingMessage, type RequestListener, type ServerResponse, createServer } from "node:http";
 import { createServer as createTlsServer } from "node:https";
@@ -192,7 +193,7 @@ function answerDiscovery(
   response.end(code === "DISCOVERY_NOT_JSON" ? discovery?.body : JSON.stringify(document));
 }
 
-const patienceMs = 6000;
+const patienceMs = isSoak ? 30_000 : 6_000;
 
 /** Who waits for ever has failed: jwks-rsa does, at a body that ends early. */
 function inTime(verified: Promise<unknown>): Promise<unknown> {

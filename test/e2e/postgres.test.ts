@@ -99,7 +99,7 @@ describe("keys in PostgreSQL", { skip }, () => {
     await service.stop();
   });
 
-  test("a start while the server is down publishes the last set, and goes on when the server is back", async (t) => {
+  test("a start while the server is down publishes the saved set, and goes on when the server is back", async (t) => {
     const environment = { JWKSD_WRAPPING_KEYS: newWrappingKey() };
     const data = join(await temporaryFolder(t), "data");
     const args = ["--store", database(), "--issuer", issuer, "--data", data, "--admin", "127.0.0.1:0"];

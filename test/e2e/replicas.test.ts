@@ -125,9 +125,12 @@ describe("a replica whose lease has ended", { timeout: 60_000, concurrency: true
     const served = kidsIn(await getOnce(service.port));
     const release = lockStore(path);
     try {
-      await service.logged(({ msg }) => msg.startsWith("the lease of this replica has ended"));
+      await service.logged(({ msg }) => msg.startsWith("this replica does not sign, because its lease has ended"));
       await eventually("it is not ready", async () => (await ready()).status === 503);
-      assert.match((await ready()).text, /^not ready: the lease of this replica has ended.*ERR_STORE_UNAVAILABLE\n$/);
+      assert.match(
+        (await ready()).text,
+        /^not ready: this replica does not sign, because its lease has ended.*ERR_STORE_UNAVAILABLE\n$/,
+      );
       const reply = await getOnce(service.port);
       assert.deepEqual(kidsIn(reply), served);
       assert.equal(reply.headers["cache-control"], "public, max-age=300, must-revalidate");
@@ -142,7 +145,7 @@ describe("a replica whose lease has ended", { timeout: 60_000, concurrency: true
     const { path, service, ready } = await startReplica(t, [...shortLease, "--ready-without-store"]);
     const release = lockStore(path);
     try {
-      await service.logged(({ msg }) => msg.startsWith("the lease of this replica has ended"));
+      await service.logged(({ msg }) => msg.startsWith("this replica does not sign, because its lease has ended"));
       assert.equal((await ready()).status, 200);
     } finally {
       release();
@@ -171,7 +174,7 @@ describe("a command that changes keys waits for the replicas", { timeout: 60_000
     const said = stdout.replaceAll(/\s+/g, " ");
     assert.match(
       said,
-      /Replicas: - 0 of 1 publish the change\. - Replica "a b", last seen \d s ago, may serve the keys of before, and sign with "first", until \d{4}-[\d-]+ [\d:]+ UTC at most\. $/,
+      /Replicas: - 0 of 1 publish the change\. - Replica "a b", last seen \d s ago, may serve the previous keys, and sign with "first", until \d{4}-[\d-]+ [\d:]+ UTC at most\. $/,
     );
     assert.equal((await store.load()).records.find(({ kid }) => kid === "first")?.state, "retiring");
   });
@@ -231,7 +234,7 @@ describe("what a step waits for", { timeout: 60_000 }, () => {
     const { stdout: table } = await run("replicas");
     assert.match(
       table,
-      /^REPLICA +PUBLISHES +LAST SEEN +RELIED ON UNTIL\na +1 revision behind +.* ago +\d{4}-.* UTC, in .*\n/,
+      /^REPLICA +PUBLISHES +LAST SEEN +RELIED ON UNTIL\na +1 revision behind +.* ago +\d{4}-.* UTC, in .*\n {2}signs with nothing\n/,
     );
     assert.ok(
       table.includes(`\n  signs with first\n  sig ${kid} waits for this replica, then becomes active\n`),
@@ -266,7 +269,7 @@ describe("what a step waits for", { timeout: 60_000 }, () => {
   });
 });
 
-/** A store that nobody else can use now, and the set that a service has kept before. */
+/** A store that nobody else can use now, and the set that a service has saved before. */
 async function stopped(t: TestContext, ...args: readonly string[]) {
   const { data, path, service } = await startReplica(t, args);
   const served = kidsIn(await getOnce(service.port));
@@ -278,14 +281,14 @@ async function stopped(t: TestContext, ...args: readonly string[]) {
     isLocked = false;
   };
   t.after(unlock);
-  return { data, served, unlock, keptFile: join(data, "last-set.json") };
+  return { data, served, unlock, keptFile: join(data, "saved-set.json") };
 }
 
 describe("a start without the store", { timeout: 90_000, concurrency: true }, () => {
-  test("publishes the last set and is not ready; with the store it goes on as usual", async (t) => {
+  test("publishes the saved set and is not ready; with the store it goes on as usual", async (t) => {
     const { data, served, unlock } = await stopped(t);
     const { service, ready } = await startReplica(t, [], data);
-    const line = service.log.find(({ msg }) => msg.startsWith("the store is out of reach, so the last set"));
+    const line = service.log.find(({ msg }) => msg.startsWith("the store is out of reach, so the saved set"));
     assert.equal(line?.["code"], "ERR_STORE_UNAVAILABLE");
     const reply = await getOnce(service.port);
     assert.deepEqual(kidsIn(reply), served);
@@ -320,12 +323,12 @@ describe("a start without the store", { timeout: 90_000, concurrency: true }, ()
     };
     const text = await readFile(keptFile, "utf8");
     await Promise.all([
-      refusedBy(/last-set\.json is not used: it is of issuer "https:\/\/a\.example"/, "--issuer", "https://b.example"),
-      refusedBy(/^(?!.*last-set)/, ...issuer, "--max-kept-set-seconds", "0"),
+      refusedBy(/saved-set\.json is not used: it is of issuer "https:\/\/a\.example"/, "--issuer", "https://b.example"),
+      refusedBy(/^(?!.*saved-set)/, ...issuer, "--max-saved-set-seconds", "0"),
       // The store is waited for longer than that.
-      refusedBy(/and 1 s are allowed \(--max-kept-set-seconds\)/, ...issuer, "--max-kept-set-seconds", "1"),
+      refusedBy(/and 1 s are allowed \(--max-saved-set-seconds\)/, ...issuer, "--max-saved-set-seconds", "1"),
     ]);
     await writeFile(keptFile, text.replace(/"x": "...../, '"x": "AAAAA'));
-    await refusedBy(/last-set\.json is not used: its keys are others than those that were sealed/, ...issuer);
+    await refusedBy(/saved-set\.json is not used: its keys are others than those that were sealed/, ...issuer);
   });
 });

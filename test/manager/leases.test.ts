@@ -5,6 +5,7 @@ import { StoreError } from "../../src/base/errors.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
 import type { KeyStore } from "../../src/rotation/store/store.ts";
 import { day, hour, second } from "../rotation/key-records.ts";
+import { samplesOf } from "../support/scrape.ts";
 import { type Replica, World, leaseMs, seen, typesOf } from "./world.ts";
 
 const minute = 60 * second;
@@ -228,6 +229,7 @@ describe("a replica whose clock differs from that of the store by more than cloc
       await world.pass(renewalMs);
       assert.deepEqual([replica.manager.isReady, typesOf(replica.told).at(-1)], [false, "fenced"]);
       assert.match(replica.manager.health.fence?.message ?? "", /clock/);
+      assert.equal(samplesOf(replica.manager.metrics())["jwksd_replica_ready"], 0);
       await assert.rejects(world.until(signs(replica)), { code: "ERR_SIGNER_FENCED" });
       await world.pass(minute);
       assert.deepEqual(await signsWith(world), [], "the others know");

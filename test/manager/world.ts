@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { decodeProtectedHeader } from "jose";
 import type { Clock } from "../../src/base/clock.ts";
+import type { Given } from "../../src/base/options.ts";
 import { type JwksdError, StoreError } from "../../src/base/errors.ts";
 import { type Provider, createProvider } from "../../src/library/provider/provider.ts";
 import type { KeySubscriber } from "../../src/library/provider/managed-keys.ts";
@@ -17,7 +18,7 @@ import { start } from "../rotation/key-records.ts";
 export const issuer = "https://op.example";
 
 /** What a manager under test is given, beyond what it needs to be one. */
-export type ManagerChoice = Partial<KeyManagerOptions>;
+export type ManagerChoice = Partial<Given<KeyManagerOptions>>;
 
 /** A manager, what it has told, and a provider that is attached to it. */
 export interface Replica {

@@ -352,7 +352,7 @@ describe("state", () => {
     ["with headers that are no text", (state) => ({ ...state, headers: { cacheControl: 60 } }), true],
     ["with an ETag that cannot be sent", (state) => ({ ...state, etag: "\n" }), true],
     ["with an ETag that is no text", (state) => ({ ...state, etag: 1 }), true],
-    ["null", () => null, true],
+    ["null, which is none", () => null, false],
     ["an empty object", () => ({}), true],
     ["text", (state) => JSON.stringify(state), true],
   ];

@@ -119,8 +119,12 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
   "signs on after its lease": {
     mode: { faults: ["partition"] },
     edits: [
-      ["rotation/manager/manager.ts", "fence = replica.holds ?", "fence = replica.told ?"],
-      ["rotation/manager/replica.ts", "if (!told.signsWith.includes(kid))", "if (told.signsWith.length > 99)"],
+      ["rotation/manager/manager.ts", "fence = replica.holds ?", "fence = replica.lastReported ?"],
+      [
+        "rotation/manager/replica.ts",
+        "if (!lastReported.signsWith.includes(kid))",
+        "if (lastReported.signsWith.length > 99)",
+      ],
     ],
   },
   "counts the wait before removal from the activation": {
@@ -147,7 +151,11 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
   "acknowledges before its targets have taken the keys": {
     mode: { faults: ["slow targets"] },
     edits: [
-      ["rotation/manager/keys-in-use.ts", "const next = subscribers.isBehind ? replica.told : ", "const next = "],
+      [
+        "rotation/manager/keys-in-use.ts",
+        "const next = subscribers.isBehind ? replica.lastReported : ",
+        "const next = ",
+      ],
     ],
   },
   "renews a lease that has ended": {
@@ -192,7 +200,7 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
   },
   "is ready before it publishes": {
     mode: { faults: ["partition", "pause"] },
-    edits: [["rotation/manager/replica.ts", "holds() && told.publishes > 0", "holds()"]],
+    edits: [["rotation/manager/replica.ts", "holds() && lastReported.publishes > 0", "holds()"]],
   },
   "takes steps without the store": {
     mode: { faults: ["partition"] },
@@ -216,14 +224,22 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
           return updateSubscribers(true);
         },`,
       ],
-      ["rotation/manager/replica.ts", "if (!told.signsWith.includes(kid))", "if (told.signsWith.length > 99)"],
+      [
+        "rotation/manager/replica.ts",
+        "if (!lastReported.signsWith.includes(kid))",
+        "if (lastReported.signsWith.length > 99)",
+      ],
     ],
   },
-  "signs with the new key before it has told": {
+  "signs with the new key before it has reported that": {
     mode: { faults: ["partition", "slow targets"] },
     edits: [
       ["rotation/manager/keys-in-use.ts", "if (isNew) await announceSigning(records, keys, revision);", ""],
-      ["rotation/manager/replica.ts", "if (!told.signsWith.includes(kid))", "if (told.signsWith.length > 99)"],
+      [
+        "rotation/manager/replica.ts",
+        "if (!lastReported.signsWith.includes(kid))",
+        "if (lastReported.signsWith.length > 99)",
+      ],
     ],
   },
   "takes what was planned for done": {

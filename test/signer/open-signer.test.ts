@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { registerHooks } from "node:module";
 import { describe, test } from "node:test";
-import { openSigner, signerBackend, signerTypes } from "../../src/keys/open.ts";
+import { signerTypes } from "../../src/keys/backends.ts";
+import { openSigner, signerBackend } from "../../src/keys/open.ts";
 import { vaultStub } from "../support/stubs/vault-transit.ts";
 import { failing } from "../kms/failures.ts";
 

@@ -181,13 +181,11 @@ describe("what cannot be signed is refused", () => {
     ["claims that hold themselves", loop],
     ["a BigInt in the header", {}, { header: { x: 1n } }],
     ["a header that is a list", {}, { header: [1] }],
-    ["a header of null", {}, { header: null }],
     ["an empty typ", {}, { typ: "" }],
     ["a typ that is no text", {}, { typ: 7 }],
-    ["a typ of null", {}, { typ: null }],
     ["claims that say themselves what they are in JSON", { toJSON: () => ({ iss: "https://other.example" }) }],
     ["a header that says itself what it is in JSON", {}, { header: { toJSON: () => ({ alg: "none" }) } }],
-    ...[{}, null, "abort"].map((signal): [string, unknown, object] => [
+    ...[{}, "abort"].map((signal): [string, unknown, object] => [
       `a signal that is ${inspect(signal)}`,
       {},
       { signal },

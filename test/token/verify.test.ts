@@ -86,7 +86,7 @@ describe("no option has a default that accepts anything", () => {
       await assert.rejects(verify(byKey({}), broken), { name: "ConfigError", code: "ERR_OPTION_INVALID" });
     });
   }
-  for (const clockToleranceSeconds of [-1, Number.NaN, Infinity, "5", null]) {
+  for (const clockToleranceSeconds of [-1, Number.NaN, Infinity, "5"]) {
     test(`clockToleranceSeconds: ${inspect(clockToleranceSeconds)}`, async () => {
       const broken = { ...options, keys: neverAsked, clockToleranceSeconds: clockToleranceSeconds as number };
       await assert.rejects(verify(byKey({}), broken), { name: "ConfigError", code: "ERR_OPTION_INVALID" });
@@ -97,8 +97,8 @@ describe("no option has a default that accepts anything", () => {
 describe("options of the wrong type are no fault of the token", () => {
   const rows: [name: string, values: readonly unknown[]][] = [
     ["keys", [undefined, null, { keys: [] }, imported]],
-    ["typ", [null, "", 7, ["at+jwt"]]],
-    ["requiredClaims", [null, "sub", [7]]],
+    ["typ", ["", 7, ["at+jwt"]]],
+    ["requiredClaims", ["sub", [7]]],
     [
       "clock",
       [{}, { now: 7 }, ...[Number.NaN, Infinity, 1e20, "0", null, undefined].map((now) => ({ now: () => now }))],

@@ -3,7 +3,8 @@ import { promisify } from "node:util";
 import { InvalidArgumentError } from "commander";
 import { systemClock } from "../../base/clock.ts";
 import type { Observations } from "../../doctor/index.ts";
-import { type Happening, type ObserveOptions, asking, watch } from "../../doctor/node/index.ts";
+import { type Happening, type ObserveOptions, watch } from "../../doctor/node/index.ts";
+import { asking } from "../../doctor/node/observe.ts";
 import { maxTokenBytes } from "../../library/token/compact-jws.ts";
 import { type Io, tell } from "../io.ts";
 

@@ -1,4 +1,5 @@
 import { FetchError } from "../../base/errors.ts";
+import { type Rules, anything, boolean, callback, checkOptions, number, text, timeout } from "../../base/options.ts";
 import { isObject, readJson } from "../document.ts";
 import { field, probeOrigin, sameBytes, setResponse, wellKnown } from "../exchange.ts";
 import type { Exchange, Observations, Probes } from "../observations.ts";
@@ -7,7 +8,19 @@ import { readCertificates } from "./certificates.ts";
 import { type RequestLimits, type Requester, hostAddresses, requester } from "./request.ts";
 
 /** Options of {@link observe}. */
-export type ObserveOptions = Partial<Omit<RequestLimits, "maxRequests">>;
+export type ObserveOptions = {
+  readonly [Name in keyof Omit<RequestLimits, "maxRequests">]?: RequestLimits[Name] | null | undefined;
+};
+
+const rules: Rules<ObserveOptions> = {
+  timeoutMs: timeout,
+  maxBytes: number(1),
+  totalMs: number(0),
+  allowInsecure: boolean,
+  signal: anything,
+  ca: text,
+  resolve: callback,
+};
 
 const defaults: RequestLimits = {
   timeoutMs: 10_000,
@@ -21,7 +34,8 @@ const madeUp = '"jwksd-doctor-made-this-up"';
 const browserAgent =
   "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36";
 
-const limitsOf = (options: ObserveOptions): RequestLimits => ({ ...defaults, ...options });
+const limitsOf = (options: ObserveOptions): RequestLimits =>
+  Object.assign({}, defaults, checkOptions(options, rules) as Partial<RequestLimits>);
 
 /**
  * Observes an issuer, a discovery document or a JWK Set for `examine`. Sends at most 30 requests, GET and HEAD only, within a minute.

@@ -1,11 +1,13 @@
 import { decodeJwt } from "jose/jwt/decode";
 import { decodeProtectedHeader } from "jose/decode/protected_header";
 import { sleep } from "../../base/async.ts";
-import type { Clock } from "../../base/clock.ts";
+import { type Clock, systemClock } from "../../base/clock.ts";
+import { type Rules, anything, callback, checkOptions, clock as clockRule, number } from "../../base/options.ts";
 import { field, sameBytes } from "../exchange.ts";
 import type { Exchange, Look, Observations, SeenToken } from "../observations.ts";
 import { type Seen, type State, stateOf } from "../sequence.ts";
 import { type Happening, changes } from "../timeline.ts";
+import { asking } from "./observe.ts";
 import { shown } from "../format.ts";
 
 /** Options of {@link watch}. */
@@ -13,18 +15,28 @@ export interface WatchOptions {
   /** How long, in milliseconds. */
   readonly durationMs: number;
   /** Time between two looks, in milliseconds. Default: 5000; less in a short watch, more in a long one, for at most 720 looks. */
-  readonly intervalMs?: number | undefined;
-  /** The time and timers of the watch. */
-  readonly clock: Clock;
-  /** Fetches the set. */
-  readonly ask: () => Promise<Exchange>;
+  readonly intervalMs?: number | null | undefined;
+  /** Default: the clock of the machine. */
+  readonly clock?: Clock | null | undefined;
+  /** Fetches the set. Default: with a GET and the limits of `observe`. */
+  readonly ask?: (() => Promise<Exchange>) | null | undefined;
   /** Returns compact tokens that were signed since the last call. Default: none. */
-  readonly tokens?: (() => Promise<readonly string[]>) | undefined;
+  readonly tokens?: (() => Promise<readonly string[]>) | null | undefined;
   /** Gets each event of the timeline. Default: nobody listens. */
-  readonly onHappening?: ((happening: Happening) => void) | undefined;
+  readonly onHappening?: ((happening: Happening) => void) | null | undefined;
   /** Ends the watch early. What was seen by then counts. */
-  readonly signal?: AbortSignal | undefined;
+  readonly signal?: AbortSignal | null | undefined;
 }
+
+const rules: Rules<WatchOptions> = {
+  durationMs: number(0),
+  intervalMs: number(0),
+  clock: clockRule,
+  ask: callback,
+  tokens: callback,
+  onHappening: callback,
+  signal: anything,
+};
 
 const usualIntervalMs = 5000;
 const maxLooks = 720;
@@ -37,7 +49,9 @@ export const intervalFor = (durationMs: number): number =>
 
 /** Looks at a JWK Set repeatedly. Returns the observations, with all looks and tokens. */
 export async function watch(observations: Observations, options: WatchOptions): Promise<Observations> {
-  const { durationMs, intervalMs = intervalFor(durationMs), clock, ask, onHappening, signal } = options;
+  const given = checkOptions(options, rules);
+  const { durationMs, intervalMs = intervalFor(durationMs), clock = systemClock, onHappening, signal } = given;
+  const { ask = asking(observations.set?.url ?? "") } = given;
   const looks: Look[] = [];
   const tokens: SeenToken[] = [...(observations.tokens ?? [])];
   const seen: Seen = new Map();
@@ -57,7 +71,7 @@ export async function watch(observations: Observations, options: WatchOptions): 
 
   const endsAt = clock.now() + durationMs;
   while (clock.now() < endsAt && bytes < maxBytes) {
-    for (const token of (await options.tokens?.()) ?? []) {
+    for (const token of (await given.tokens?.()) ?? []) {
       const read = seenToken(token, clock.now());
       if (read === undefined) continue;
       if (!signers.has(read.kid)) tell(read.at, [`first token of kid ${shown(read.kid)}`]);

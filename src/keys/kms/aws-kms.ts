@@ -1,9 +1,4 @@
-/**
- * Keys in AWS KMS.
- *
- * @module jwksd/signer/aws-kms
- */
-
+// Keys in AWS KMS.
 import type * as Sdk from "@aws-sdk/client-kms";
 import { type Rules, callback, text, wholeNumber } from "../../base/options.ts";
 import { backendRules, checkBackendOptions, httpUrl, needsOption, onlyFromCode } from "../signer/backend-options.ts";
@@ -22,16 +17,16 @@ import {
   word,
 } from "./key-service.ts";
 
-/** Options of `awsKmsBackend`. For a missing option, the SDK uses its environment variables, profiles and roles. */
+/** Options for keys in AWS KMS. For a missing option, the SDK uses its environment variables, profiles and roles. */
 export interface AwsKmsOptions extends KeyServiceOptions {
   /** Region of new keys, such as `eu-central-1`; an existing key has its region in its ARN. Default: `AWS_REGION`, or that of the profile. */
-  readonly region?: string | undefined;
+  readonly region?: string | null | undefined;
   /** URL of a VPC endpoint. Default: `AWS_ENDPOINT_URL_KMS`, or that of the region. */
-  readonly endpoint?: string | undefined;
+  readonly endpoint?: string | null | undefined;
   /** Default: the credential chain of the SDK. */
-  readonly credentials?: (() => Promise<AwsCredentials>) | undefined;
+  readonly credentials?: (() => Promise<AwsCredentials>) | null | undefined;
   /** Days from `destroy` until the key is deleted, 7 to 30. Default: 30. */
-  readonly deletionWindowDays?: number | undefined;
+  readonly deletionWindowDays?: number | null | undefined;
 }
 
 /** Credentials of AWS. @see https://docs.aws.amazon.com/STS/latest/APIReference/API_Credentials.html */

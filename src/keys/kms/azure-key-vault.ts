@@ -1,9 +1,4 @@
-/**
- * Keys in Azure Key Vault.
- *
- * @module jwksd/signer/azure-key-vault
- */
-
+// Keys in Azure Key Vault.
 import type { CryptographyClient, KeyClient, KeyVaultKey } from "@azure/keyvault-keys";
 import * as base64url from "jose/base64url";
 import { systemClock } from "../../base/clock.ts";
@@ -24,16 +19,16 @@ import {
   word,
 } from "./key-service.ts";
 
-/** Options of `azureKeyVaultBackend`, for Azure Key Vault and Managed HSM. */
+/** Options for keys in Azure Key Vault and Managed HSM. */
 export interface AzureKeyVaultOptions extends KeyServiceOptions {
   /** Vault of new keys: `https://NAME.vault.azure.net`. Only `create` needs it. Default: none. */
-  readonly vault?: string | undefined;
+  readonly vault?: string | null | undefined;
   /** Protection of new keys. Default: `EC-HSM`, which needs a Premium vault or a Managed HSM. */
-  readonly keyType?: "EC-HSM" | "EC" | undefined;
+  readonly keyType?: "EC-HSM" | "EC" | null | undefined;
   /** Prefix of the names of new keys. Default: `jwksd`. */
-  readonly keyPrefix?: string | undefined;
+  readonly keyPrefix?: string | null | undefined;
   /** Default: `DefaultAzureCredential` of the package `@azure/identity`. */
-  readonly credential?: AzureCredential | undefined;
+  readonly credential?: AzureCredential | null | undefined;
 }
 
 /** The part of `TokenCredential` of the Azure SDKs that is used. */

@@ -1,9 +1,4 @@
-/**
- * Keys in Google Cloud KMS.
- *
- * @module jwksd/signer/google-kms
- */
-
+// Keys in Google Cloud KMS.
 import type { KeyManagementServiceClient } from "@google-cloud/kms";
 import { ConfigError, type SignerError } from "../../base/errors.ts";
 import { type Rules, oneOf, textThat } from "../../base/options.ts";
@@ -22,17 +17,17 @@ import {
   word,
 } from "./key-service.ts";
 
-/** Options of `googleKmsBackend`. The SDK finds credentials by itself (Application Default Credentials). */
+/** Options for keys in Google Cloud KMS. The SDK finds credentials by itself (Application Default Credentials). */
 export interface GoogleKmsOptions extends KeyServiceOptions {
   /**
    * CryptoKey of new keys: `projects/P/locations/L/keyRings/R/cryptoKeys/K`. Each new key is a version of it. A missing CryptoKey is made.
    * Only `create` needs it. Default: none.
    */
-  readonly cryptoKey?: string | undefined;
+  readonly cryptoKey?: string | null | undefined;
   /** Protection of new keys. Default: `HSM`. */
-  readonly protectionLevel?: "HSM" | "SOFTWARE" | undefined;
+  readonly protectionLevel?: "HSM" | "SOFTWARE" | null | undefined;
   /** URL of a private endpoint. Default: that of the universe, `https://cloudkms.googleapis.com`. */
-  readonly endpoint?: string | undefined;
+  readonly endpoint?: string | null | undefined;
 }
 
 const cryptoKeyPattern = /^(projects\/[\w.:-]+\/locations\/[\w-]+\/keyRings\/[\w-]{1,63})\/cryptoKeys\/([\w-]{1,63})$/;

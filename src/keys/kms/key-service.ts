@@ -7,18 +7,18 @@ import { type Clock, systemClock } from "../../base/clock.ts";
 import { ConfigError, JwksdError, KeyMaterialError, SignerError } from "../../base/errors.ts";
 import type { EcPublicJwk } from "../jwk/public.ts";
 import { type KeyInput, readKey } from "../jwk/read.ts";
-import { textThat } from "../../base/options.ts";
+import { type Given, textThat } from "../../base/options.ts";
 import { abortedBy, externalSigner, notP256 } from "../signer/external.ts";
 import type { ExternalSigner, SignerBackend } from "../signer/signer.ts";
 
 /** Time limits of one key service. They include all retries of its SDK. */
 export interface KeyServiceOptions {
   /** Time for one signature, in milliseconds. Default: 5000. */
-  readonly timeoutMs?: number | undefined;
+  readonly timeoutMs?: number | null | undefined;
   /** Time to open, make or destroy a key, in milliseconds, including a search for credentials. Default: 30000. */
-  readonly slowTimeoutMs?: number | undefined;
+  readonly slowTimeoutMs?: number | null | undefined;
   /** Default: the clock of the machine. */
-  readonly clock?: Clock | undefined;
+  readonly clock?: Clock | null | undefined;
 }
 
 /** Codes for the errors of a service, each with what to do. */
@@ -89,7 +89,7 @@ const pauseMs = 250;
 /** Makes a backend of a key service. */
 export function keyServiceBackend<Key, Client>(
   service: KeyService<Key, Client>,
-  { timeoutMs = 5000, slowTimeoutMs = 30_000, clock = systemClock }: KeyServiceOptions,
+  { timeoutMs = 5000, slowTimeoutMs = 30_000, clock = systemClock }: Given<KeyServiceOptions>,
 ): SignerBackend {
   async function run<T>(
     name: string,

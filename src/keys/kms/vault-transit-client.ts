@@ -1,18 +1,19 @@
 import { readFile } from "node:fs/promises";
 import { SignerError } from "../../base/errors.ts";
 import { jsonOf } from "../../base/json.ts";
+import type { Given } from "../../base/options.ts";
 import { type FailureCode, type ServiceCall, codeOfStatus, failure, word } from "./key-service.ts";
 
 /** Access to a Vault or OpenBao. */
 export interface VaultAccess {
   /** File with the token, such as the sink of a Vault Agent. It is read again when the token is refused. Default: none. */
-  readonly tokenFile?: string | undefined;
+  readonly tokenFile?: string | null | undefined;
   /** Environment variable with the token, if there is no file. Default: `VAULT_TOKEN`. */
-  readonly tokenVariable?: string | undefined;
+  readonly tokenVariable?: string | null | undefined;
   /** Namespace of Vault Enterprise, HCP Vault or OpenBao. Default: none. */
-  readonly namespace?: string | undefined;
+  readonly namespace?: string | null | undefined;
   /** Default: the `fetch` of the platform. */
-  readonly fetch?: typeof globalThis.fetch | undefined;
+  readonly fetch?: typeof globalThis.fetch | null | undefined;
 }
 
 const maxBytes = 256 * 1024;
@@ -29,7 +30,7 @@ type VaultCall = Pick<ServiceCall<unknown>, "name" | "signal">;
 export type VaultRequest = (call: VaultCall, method: string, url: string, body?: object) => Promise<unknown>;
 
 /** Makes a client that sends the current token. */
-export function vaultClient(options: VaultAccess): VaultRequest {
+export function vaultClient(options: Given<VaultAccess>): VaultRequest {
   const { namespace, fetch = globalThis.fetch } = options;
   let token: string | undefined;
 
@@ -91,7 +92,7 @@ async function readBounded(response: Response): Promise<string | undefined> {
 }
 
 /** Reads the token. No message shows it. */
-async function readToken({ tokenFile, tokenVariable = "VAULT_TOKEN" }: VaultAccess): Promise<string> {
+async function readToken({ tokenFile, tokenVariable = "VAULT_TOKEN" }: Given<VaultAccess>): Promise<string> {
   const where = tokenFile ?? `environment variable ${tokenVariable}`;
   const text =
     tokenFile === undefined

@@ -1,9 +1,4 @@
-/**
- * Keys in the transit engine of Vault or OpenBao.
- *
- * @module jwksd/signer/vault-transit
- */
-
+// Keys in the transit engine of Vault or OpenBao.
 import * as base64url from "jose/base64url";
 import { systemClock } from "../../base/clock.ts";
 import { type Rules, callback, text, textThat } from "../../base/options.ts";
@@ -23,12 +18,12 @@ import {
 } from "./key-service.ts";
 import { type VaultAccess, type VaultRequest, failureOf, vaultClient } from "./vault-transit-client.ts";
 
-/** Options of `vaultTransitBackend`, for HashiCorp Vault and OpenBao. */
+/** Options for keys in the transit engine of HashiCorp Vault or OpenBao. */
 export interface VaultTransitOptions extends KeyServiceOptions, VaultAccess {
   /** Mount of the Transit engine for new keys: `https://HOST/MOUNT`. Only `create` needs it. Default: none. */
-  readonly mount?: string | undefined;
+  readonly mount?: string | null | undefined;
   /** Prefix of the names of new keys. Default: `jwksd`. */
-  readonly keyPrefix?: string | undefined;
+  readonly keyPrefix?: string | null | undefined;
 }
 
 const rules: Rules<VaultTransitOptions> = {

@@ -1,9 +1,4 @@
-/**
- * Keys in an HSM with PKCS#11.
- *
- * @module jwksd/signer/pkcs11
- */
-
+// Keys in an HSM with PKCS#11.
 import { randomBytes } from "node:crypto";
 import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
 import { abortable } from "../../base/async.ts";
@@ -27,9 +22,6 @@ import {
   parseTokenUri,
   withId,
 } from "./uri.ts";
-
-export type { Pkcs11Options } from "./options.ts";
-export type { PinSource } from "./pin.ts";
 
 /**
  * Keys in PKCS#11 tokens (HSMs, TPMs, smart cards). Each token in use has its own child process, which loads the module. If the module

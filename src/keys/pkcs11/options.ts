@@ -4,27 +4,27 @@ import { type Rule, type Rules, text, textThat, texts, wholeNumber } from "../..
 import { backendRules } from "../signer/backend-options.ts";
 import { type PinSource, pinRule } from "./pin.ts";
 
-/** Options of `pkcs11Backend`. */
+/** Options for keys in PKCS#11 tokens (HSMs, TPMs, smart cards). Needs the package `pkcs11js`. */
 export interface Pkcs11Options {
   /** Absolute path of the PKCS#11 module (a shared library). Default: the `module-path` of each URI. */
-  readonly modulePath?: string | undefined;
+  readonly modulePath?: string | null | undefined;
   /** Where the user PIN comes from. The `pin-source` of a URI takes precedence. Default: none, for tokens without a PIN. */
-  readonly pin?: PinSource | undefined;
+  readonly pin?: PinSource | null | undefined;
   /** The token of new keys, as a URI without a key: `pkcs11:token=jwksd`. Only `create` needs it. Default: none. */
-  readonly token?: string | undefined;
+  readonly token?: string | null | undefined;
   /**
    * Names of environment variables that the module needs. It also gets common ones (`PATH`, `HOME`, `LANG` and so on) and those of
    * SoftHSM, TPM, p11-kit, YubiHSM, OpenSC, PC/SC, Luna, nShield, Utimaco and NetHSM, but no others. Default: none.
    */
-  readonly environment?: readonly string[] | undefined;
+  readonly environment?: readonly string[] | null | undefined;
   /** Signatures at once; each has its own session and thread. Default: 16. */
-  readonly sessions?: number | undefined;
+  readonly sessions?: number | null | undefined;
   /** Time for one signature, in milliseconds. A module that takes longer counts as hanging, and its process is replaced. Default: 5000. */
-  readonly timeoutMs?: number | undefined;
+  readonly timeoutMs?: number | null | undefined;
   /** Time to start the module and log in, and to make or destroy a key, in milliseconds. Default: 30000. */
-  readonly slowTimeoutMs?: number | undefined;
+  readonly slowTimeoutMs?: number | null | undefined;
   /** Default: the clock of the machine. */
-  readonly clock?: Clock | undefined;
+  readonly clock?: Clock | null | undefined;
 }
 
 /** Variables of jwksd may hold wrapping keys, so no module gets them. */

@@ -1,5 +1,5 @@
 import { ConfigError } from "../../base/errors.ts";
-import { type Rule, type Rules, checkOptions, clock, textThat, timeout } from "../../base/options.ts";
+import { type Given, type Rule, type Rules, checkOptions, clock, textThat, timeout } from "../../base/options.ts";
 
 /** An option that a signers file cannot have. @param otherwise what to do in a file */
 export const onlyFromCode = ({ must, holds }: Rule, otherwise: string): Rule => ({
@@ -20,7 +20,7 @@ export const backendRules = {
 } as const;
 
 /** Checks options, which may come from a file. @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` */
-export const checkBackendOptions = <Options>(options: Options, rules: Rules<Options>): Options =>
+export const checkBackendOptions = <Options>(options: Options, rules: Rules<Options>): Given<Options> =>
   checkOptions(options, rules, "signer option");
 
 /**

@@ -12,11 +12,11 @@ import type { Signer } from "./signer.ts";
 /** Limits for a signer over an HSM or key service. The defaults suit one that takes 10 to 50 ms for a signature. */
 export interface SignerLimits {
   /** Signatures under way at once. Default: 16. */
-  readonly maxConcurrent?: number | undefined;
+  readonly maxConcurrent?: number | null | undefined;
   /** Calls that wait for their turn. Default: 1024. */
-  readonly maxQueued?: number | undefined;
+  readonly maxQueued?: number | null | undefined;
   /** Time for one signature, waiting included, in milliseconds. Default: 5000. */
-  readonly timeoutMs?: number | undefined;
+  readonly timeoutMs?: number | null | undefined;
 }
 
 const rules: Rules<SignerLimits> = { maxConcurrent: number(1), maxQueued: number(0), timeoutMs: timeout };
@@ -48,8 +48,7 @@ export function guardSigner(
   limits: SignerLimits = {},
   clock: Clock = systemClock,
 ): GuardedSign {
-  checkOptions(limits, rules, "signer limit");
-  const { maxConcurrent = 16, maxQueued = 1024, timeoutMs = 5000 } = limits;
+  const { maxConcurrent = 16, maxQueued = 1024, timeoutMs = 5000 } = checkOptions(limits, rules, "signer limit");
   let running = 0;
   const queue: (() => void)[] = [];
 

@@ -13,8 +13,8 @@ type LocalSign = (message: Bytes) => Bytes | Promise<Bytes>;
 const localKeys = new WeakMap<Signer, CryptoKey>();
 
 /**
- * Signs with the key of a signer that this module made, which was checked when it was loaded; `undefined` for every other signer. It goes
- * by the frozen object, so no other signer can pass for one.
+ * Signs with the key of a signer that this module made and checked when it was loaded; `undefined` for every other signer. Local signers
+ * are known by their frozen objects, so no other signer can pass for a local one.
  */
 export function localSign(signer: Signer): LocalSign | undefined {
   const key = localKeys.get(signer);

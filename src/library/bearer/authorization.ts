@@ -12,7 +12,7 @@ export interface Credentials {
 const form = /^([!#$%&'*+\-.^_`|~\w]+)(?: +([\w\-.~+/]+=*))?$/;
 const schemes: Readonly<Record<string, Scheme>> = { bearer: "Bearer", dpop: "DPoP" };
 
-/** Finds the one token of a request in its header field `Authorization`, several of which are joined by commas. No other place counts. */
+/** Finds the one token of a request in its header field `Authorization`. Several such fields are joined by commas. A second token in the query is refused. */
 export function credentialsOf(
   authorization: string | undefined,
   target: string,

@@ -2,10 +2,10 @@ import { type Reply, problem } from "../http/respond.ts";
 import type { Scheme } from "./authorization.ts";
 import type { Refusal } from "./refusal.ts";
 
-/** What every challenge of a guard says. */
+/** The part that all challenges of a guard have in common. */
 export interface ChallengeTerms {
   readonly schemes: readonly Scheme[];
-  /** Of proofs. */
+  /** Algorithms of DPoP proofs. */
   readonly algorithms: readonly string[];
   /** Where the metadata of the resource is. @see RFC 9728 section 5.1 */
   readonly resourceMetadata: string | undefined;

@@ -6,8 +6,8 @@ const periodMs = 150_000;
 const encoder = new TextEncoder();
 
 /**
- * Nonces for proofs: a MAC of the time. Nothing has to be kept, and all replicas with one secret accept each other's. Whoever is told one is a
- * client, and a nonce proves no more than that the proof is newer than it.
+ * Nonces for proofs: a MAC of the time. Nothing has to be stored, and replicas with one secret accept the nonces of each other. All clients get
+ * the same nonce, because a nonce only proves that the proof is newer than the nonce.
  *
  * @see RFC 9449 section 9
  */

@@ -13,7 +13,7 @@ import { createNonces } from "./dpop-nonces.ts";
 import type { BearerSettings } from "./settings.ts";
 import { type Refusal, invalidProof } from "./refusal.ts";
 
-/** What a proof has to be about. */
+/** What a proof has to be bound to. */
 export interface Proven {
   readonly method: string;
   /** The request target. */
@@ -62,13 +62,13 @@ export function createProofCheck(settings: BearerSettings) {
   };
 }
 
-/** The claims of a proof and the thumbprint of its key. Whatever fails here is the client's fault: then it is no proof. */
+/** The claims of a proof and the thumbprint of its key; `undefined` for an invalid proof. Only a client can cause an error here. */
 async function readProof(proof: string): Promise<{ readonly claims: JWTPayload; readonly jkt: string } | undefined> {
   try {
     const header = headerOf(proof, publicKeyAlgorithms);
     if (mediaTypeOf(header) !== "dpop+jwt") return undefined;
     const { jwk = {}, alg } = header;
-    // It has no private member, is of a size that is not expensive, and its type fits the alg.
+    // The lookup refuses keys with private members, of an expensive size, or whose type does not fit the alg.
     const key = verificationKeysOnDemand({ keys: [{ ...jwk, kid: "proof" }] }).find("proof", alg);
     if (key === undefined) return undefined;
     await checkSignature(proof, alg, await key);

@@ -46,12 +46,12 @@ export type Decision = { readonly auth: Auth } | { readonly reply: Reply };
 
 const schemesOf = { none: ["Bearer"], optional: ["Bearer", "DPoP"], required: ["DPoP"] } as const;
 
-/** What decides, for all faces. */
+/** Decides about requests, for all faces. */
 export function createGuard(settings: BearerSettings) {
   const { dpop, resource, onEvent } = settings;
   const keysOf = createTrustedIssuers(settings);
   const confirm = createConfirmation(settings);
-  /** Of requests that this guard let through. A route may have it twice, and a proof is good once. */
+  /** The auth of requests that this guard let through. A route may have the guard twice, but a proof is valid once. */
   const passed = new WeakMap<object, Auth>();
   const terms: ChallengeTerms = {
     schemes: schemesOf[dpop ?? "none"],

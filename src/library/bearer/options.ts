@@ -9,7 +9,7 @@ export type TrustedIssuer = string | { readonly issuer: string; readonly jwksUri
 
 /** Keeps what a key set has fetched, for the start of a later process: a file, a key-value store. */
 export interface StateStore {
-  /** What `set` was last given for this issuer, if there is something. */
+  /** Returns the state that `set` last got for this issuer, if there is one. */
   get(issuer: string): KeySetState | null | undefined | Promise<KeySetState | null | undefined>;
   /** Called after each fetch. Nothing waits for it. */
   set(issuer: string, state: KeySetState): unknown;
@@ -48,7 +48,7 @@ export interface BearerOptions {
   readonly clockToleranceSeconds?: number | undefined;
   /** Claims that a token must have beside `iss`, `aud` and `exp`. `["cnf"]` refuses tokens that are bound to no key. Default: none. */
   readonly requiredClaims?: readonly string[] | undefined;
-  /** Of the issuers that a function allows, how many key sets are kept. Default: 100. */
+  /** How many key sets are kept, if `issuer` is a function. Default: 100. */
   readonly maxIssuers?: number | undefined;
   /** The identifier of this API, an https URL: each challenge names its metadata, and `metadata` serves it. @see RFC 9728 */
   readonly resource?: string | undefined;

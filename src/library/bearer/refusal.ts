@@ -18,11 +18,11 @@ export interface Refusal {
   readonly description?: string;
   /** More parameters of the challenge. */
   readonly parameters?: Readonly<Record<string, string>>;
-  /** Of a 503. */
+  /** Of a 503: when to try again. */
   readonly retryAfterSeconds?: number;
   /** The nonce for the next proof. */
   readonly nonce?: string;
-  /** Of a 503: why. */
+  /** Of a 503: the error that prevented a decision. */
   readonly code?: ErrorCode;
   readonly cause?: unknown;
 }

@@ -39,7 +39,7 @@ export function scopesOf({ scope, scp }: JWTPayload): string[] {
   return list.filter((name): name is string => typeof name === "string" && name !== "");
 }
 
-/** What a token that holds lacks for a route. How the user signed in comes first, because a new sign-in may bring more scope, too. */
+/** What a valid token lacks for a route. The sign-in is checked first, because a new sign-in may bring more scope, too. */
 export function unmet(
   { scope, acrValues, maxAgeSeconds }: Requirements,
   claims: JWTPayload,

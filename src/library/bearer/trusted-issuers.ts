@@ -13,11 +13,11 @@ export type KeysOf = (issuer: string) => Trusted | undefined | Promise<Trusted |
 /** The keys of an issuer that is trusted. */
 interface Trusted {
   readonly keys: GetKey;
-  /** To be called when they have verified a token. */
+  /** To be called when the keys have verified a token. */
   prove(this: void): void;
 }
 
-/** Of the issuers that a function allows, what all JWK Sets together may have on average. */
+/** The mean size that JWK Sets may have, if `issuer` is a function: it bounds the memory of all sets together. */
 const meanBytes = 65_536;
 
 /** Keeps the key sets of the issuers that the options allow. */
@@ -47,9 +47,9 @@ export function createTrustedIssuers(settings: BearerSettings): KeysOf {
     return { keys, prove() {} };
   }
 
-  const { fetch = (url: string, init: RequestInit) => globalThis.fetch(url, init), allowInsecure = false } = keySet;
+  const allowInsecure = keySet.allowInsecure ?? false;
   const sets = createRemoteSets({
-    fetch,
+    fetch: keySet.fetch ?? ((url, init) => globalThis.fetch(url, init)),
     clock,
     maxKeySets: maxIssuers,
     meanBytes,

@@ -1,7 +1,16 @@
 import { encode as toBase64url } from "jose/base64url";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { ConfigError, TokenError } from "../../base/errors.ts";
-import { type Rules, anything, checkOptions, clock, object, text, wholeNumber } from "../../base/options.ts";
+import {
+  type Given,
+  type Rules,
+  anything,
+  checkOptions,
+  clock,
+  object,
+  text,
+  wholeNumber,
+} from "../../base/options.ts";
 import type { SignInputOptions } from "../token/signing-input.ts";
 
 /** Gives the key with which a client signs; a provider is one. */
@@ -22,11 +31,11 @@ export interface ClientAssertionOptions {
   /** The issuer identifier of the authorization server that gets the assertion, and not the URL of an endpoint. Required. */
   readonly audience: string;
   /** From now to `exp`, at most 300. Default: 60. */
-  readonly lifetimeSeconds?: number | undefined;
+  readonly lifetimeSeconds?: number | null | undefined;
   /** Aborts the signature. */
-  readonly signal?: AbortSignal | undefined;
+  readonly signal?: AbortSignal | null | undefined;
   /** Default: the clock of the machine. */
-  readonly clock?: Pick<Clock, "now"> | undefined;
+  readonly clock?: Pick<Clock, "now"> | null | undefined;
 }
 
 /** Options of `createRequestObject`. */
@@ -82,7 +91,7 @@ export async function createRequestObject(signer: ClientSigner, options: Request
 
 async function sign(
   signer: ClientSigner,
-  { clientId, audience, lifetimeSeconds = 60, signal, clock = systemClock }: ClientAssertionOptions,
+  { clientId, audience, lifetimeSeconds = 60, signal, clock = systemClock }: Given<ClientAssertionOptions>,
   typ: string,
   claims: Readonly<Record<string, unknown>>,
 ): Promise<string> {
@@ -96,8 +105,8 @@ async function sign(
 }
 
 /** @throws ConfigError */
-function checked<Options extends ClientAssertionOptions>(options: Options, rules: Rules<Options>): Options {
-  const given = checkOptions(options, rules) as Options;
+function checked<Options extends ClientAssertionOptions>(options: Options, rules: Rules<Options>): Given<Options> {
+  const given = checkOptions(options, rules);
   for (const name of Object.keys(rules).filter((name) => ["clientId", "audience", "parameters"].includes(name))) {
     if (given[name as keyof Options] === undefined)
       throw new ConfigError("ERR_OPTION_INVALID", `option "${name}" is missing`);

@@ -20,21 +20,21 @@ export interface ClientVerifierOptions {
    *
    * @see CVE-2025-27370, CVE-2025-27371
    */
-  readonly audiences?: readonly string[] | undefined;
+  readonly audiences?: readonly string[] | null | undefined;
   /** Fetches the `jwks_uri` of clients, and refuses private addresses: `guardedFetch` of `jwksd/node`. Default: no `jwks_uri` is accepted. */
-  readonly fetch?: Fetch | undefined;
+  readonly fetch?: Fetch | null | undefined;
   /** How many sets of `jwks_uri` (4 KiB each on average), and how many keys by value, are cached. Default: 10,000. */
-  readonly maxKeySets?: number | undefined;
+  readonly maxKeySets?: number | null | undefined;
   /** Remembers used tokens; replicas must share one store. Default: the memory of this process, at most 100,000 tokens. */
-  readonly replay?: SetIfAbsent | undefined;
+  readonly replay?: SetIfAbsent | null | undefined;
   /** How far `exp` may lie ahead, and in a request object after `nbf`, in seconds. Default: 3600. */
-  readonly maxLifetimeSeconds?: number | undefined;
+  readonly maxLifetimeSeconds?: number | null | undefined;
   /** Allowed clock difference for `exp`, in seconds. For `nbf` and `iat`, at least 10 and at most 60 seconds apply. Default: 0. */
-  readonly clockToleranceSeconds?: number | undefined;
+  readonly clockToleranceSeconds?: number | null | undefined;
   /** Default: the clock of the machine. */
-  readonly clock?: Clock | undefined;
+  readonly clock?: Clock | null | undefined;
   /** Gets refusals, requests for keys, unusable sets, and exhausted budgets. Default: nobody listens. */
-  readonly onEvent?: ((event: ClientEvent) => void) | undefined;
+  readonly onEvent?: ((event: ClientEvent) => void) | null | undefined;
 }
 
 const rules: Rules<ClientVerifierOptions> = {

@@ -28,11 +28,11 @@ export interface RemoteSet {
   /** Its URL or its issuer. */
   readonly name: string;
   readonly keys: RemoteKeySet;
-  /** Limit the requests for this set; outlive it. */
+  /** The budgets that limit the requests for this set. They outlive the set. */
   readonly budgets: Budgets;
   /** Length of the body, in characters. */
   bytes: number;
-  /** Whether it has verified a token. */
+  /** Whether the set has verified a token. */
   isProven: boolean;
 }
 

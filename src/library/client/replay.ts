@@ -1,6 +1,6 @@
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { TokenError } from "../../base/errors.ts";
-import { checkOptions, number } from "../../base/options.ts";
+import { type Rules, checkOptions, number, withMethods } from "../../base/options.ts";
 
 /**
  * Remembers a used token, in one atomic step. Returns `false` if the token was used before. All replicas of a provider must share one
@@ -26,6 +26,16 @@ const keptShare = 3 / 4;
 /** A store that is full of clients is searched no more often for one to forget, because a search costs as much as the store is large. */
 const searchEveryMs = 1_000;
 
+/** Options of `memoryReplayStore`. */
+export interface ReplayStoreOptions {
+  /** How many tokens are remembered. Default: 100,000. */
+  readonly maxEntries?: number | null | undefined;
+  /** Default: the clock of the machine. */
+  readonly clock?: Pick<Clock, "now"> | null | undefined;
+}
+
+const rules: Rules<ReplayStoreOptions> = { maxEntries: number(1), clock: withMethods("now") };
+
 /**
  * A store in the memory of this process. When it is full, it forgets tokens of the clients that have the most, those that expire first.
  * A later token of such a client is refused if it expires no later than a forgotten one, because it may be that one. So no client can
@@ -35,11 +45,8 @@ const searchEveryMs = 1_000;
  *
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
-export function memoryReplayStore({
-  maxEntries = 100_000,
-  clock = systemClock,
-}: { readonly maxEntries?: number; readonly clock?: Pick<Clock, "now"> } = {}): SetIfAbsent {
-  checkOptions({ maxEntries }, { maxEntries: number(1) });
+export function memoryReplayStore(options: ReplayStoreOptions = {}): SetIfAbsent {
+  const { maxEntries = 100_000, clock = systemClock } = checkOptions(options, rules);
   const clients = new Map<string, Used>();
   let size = 0;
   let searchedAt = -Infinity;

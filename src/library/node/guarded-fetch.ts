@@ -2,6 +2,7 @@ import type { IncomingMessage } from "node:http";
 import { type RequestOptions, request } from "node:https";
 import { Readable } from "node:stream";
 import { FetchError } from "../../base/errors.ts";
+import { type Rules, callback, checkOptions, text } from "../../base/options.ts";
 import { shownUrl } from "../../base/urls.ts";
 import type { Fetch } from "../relying-party/fetch-json.ts";
 import { isPublicAddress } from "./addresses.ts";
@@ -19,12 +20,15 @@ export interface GuardedFetchOptions {
    */
   readonly resolve?:
     | ((host: string, options: { readonly signal?: AbortSignal }) => Promise<readonly Address[]>)
+    | null
     | undefined;
   /** Whether an address may be connected to. Default: public unicast addresses only. */
-  readonly isAllowed?: ((address: string) => boolean) | undefined;
+  readonly isAllowed?: ((address: string) => boolean) | null | undefined;
   /** Certificates to trust instead of those of the system, as PEM. */
-  readonly ca?: string | undefined;
+  readonly ca?: string | null | undefined;
 }
+
+const rules: Rules<GuardedFetchOptions> = { resolve: callback, isAllowed: callback, ca: text };
 
 /**
  * Makes a `fetch` for URLs from outside, such as the `jwks_uri` of clients. It takes https only, requires that every address of the host
@@ -39,12 +43,11 @@ export interface GuardedFetchOptions {
  * // A client in a private network that you trust.
  * const fetch = createGuardedFetch({ isAllowed: (address) => address === "10.0.0.7" || isPublicAddress(address) });
  * ```
+ *
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  */
-export function createGuardedFetch({
-  resolve = createHostLookup(),
-  isAllowed = isPublicAddress,
-  ca,
-}: GuardedFetchOptions = {}): Fetch {
+export function createGuardedFetch(options: GuardedFetchOptions = {}): Fetch {
+  const { resolve = createHostLookup(), isAllowed = isPublicAddress, ca } = checkOptions(options, rules);
   let lookups = 0;
 
   async function lookUp(host: string, signal: AbortSignal | null | undefined): Promise<readonly Address[]> {

@@ -9,7 +9,7 @@ export interface Keysets {
   readonly encryptionKeyset: readonly EncryptionEntry[];
 }
 
-/** What takes the keys after each change; a provider does. The mode is for those that have no predicate of their own. */
+/** Gets the keys after each change; a provider is one. `mode` is for providers without a predicate of their own. */
 export interface KeySubscriber {
   update(keysets: Keysets, mode: { readonly isRotating: boolean }): Promise<void>;
 }

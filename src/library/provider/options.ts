@@ -28,7 +28,7 @@ export type Metadata = Readonly<Record<string, unknown>>;
 
 /** What happened to a provider. */
 export type ProviderEvent =
-  /** It has other keys than before. Kids of the signing keys, the active one first. */
+  /** The provider has new keys. `kids` are those of the signing keys, the active one first. */
   | { readonly type: "updated"; readonly kids: readonly string[] }
   /** An update was refused; the keysets stay as they were. */
   | { readonly type: "refused"; readonly error: JwksdError }

@@ -98,7 +98,7 @@ export interface Provider {
     token: string,
     options: Omit<VerifyOptions, "keys" | "issuer" | "algorithms" | "clock">,
   ): Promise<VerifiedToken>;
-  /** What it has answered and signed since it was made, and the mode; for each scrape. See docs/metrics.md. */
+  /** Counts of responses and signatures, and the cache mode, made for each scrape. See docs/metrics.md. */
   metrics(this: void): readonly Metric[];
 }
 

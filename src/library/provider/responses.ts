@@ -1,7 +1,7 @@
 import type { Reply } from "../http/respond.ts";
 import { type Metric, counter } from "../../base/metrics.ts";
 
-/** What was asked for: a document, or none that there is. */
+/** What a request asked for: one of the documents, or a path without one. */
 export const documents = ["jwks", "discovery", "none"] as const;
 const statuses = [200, 304, 404, 405] as const;
 

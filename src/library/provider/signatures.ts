@@ -55,7 +55,7 @@ export function createSignatures(clock: Clock, onFailure: (kid: string, error: J
       for (const kid of keys.keys()) if (!kids.includes(kid)) keys.delete(kid);
     },
     metrics(): Metric[] {
-      // Of a key that only is published there is nothing to tell.
+      // Keys that are only published have no signatures to count.
       const signed = [...keys].filter(([, { results }]) => results.values("").length > 0);
       const name = "jwksd_signature_duration_seconds";
       return [

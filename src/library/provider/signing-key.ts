@@ -3,7 +3,7 @@ import type { Jwk } from "../../keys/keyset/keyset.ts";
 import type { ActiveKey } from "../token/sign.ts";
 import { type SignInputOptions, signInput } from "../token/signing-input.ts";
 
-/** One key, as a library signs with it that writes the header of a token itself. */
+/** The active key, for a library that writes the header of a token itself. */
 export interface SigningKey {
   readonly kid: string;
   readonly alg: "ES256";

@@ -1,5 +1,6 @@
 import { withDeadline } from "../../base/async.ts";
 import { ConfigError, type JwksdError, asJwksdError } from "../../base/errors.ts";
+import type { Given } from "../../base/options.ts";
 import type { VerificationKeys } from "../../keys/jwk/verification-keys.ts";
 import { type Freshness, type FreshnessBounds, type Until, freshness, mayUse } from "./freshness.ts";
 import type { KeySetEvent, RemoteKeySetOptions } from "./options.ts";
@@ -10,7 +11,7 @@ import { checkSecureUrl } from "./urls.ts";
 export interface KeptSetOptions
   extends
     Pick<SourceOptions, "issuer" | "jwksUri" | "allowInsecure" | "readKeys" | "clock" | "signal">,
-    Pick<RemoteKeySetOptions, "state"> {
+    Pick<Given<RemoteKeySetOptions>, "state"> {
   readonly bounds: FreshnessBounds;
   readonly emit: (event: KeySetEvent) => void;
   /** Finds a state where an earlier process put it. Asked once, when the first key is. */
@@ -120,10 +121,10 @@ export function createKeptSet({ signal, clock, bounds, emit, onNewKeys, state, l
   };
 }
 
-/** Whoever waits goes on without a state. */
+/** The error of a state that comes too late; callers go on without it. */
 const late = (): Error => new Error("a state was not found in time");
 
-/** Of a key under its kid. */
+/** A text that is the same only for the same key under the same kid. */
 function identityOf(keys: VerificationKeys, kid: string): string {
   return `${keys.identities.get(kid)} ${kid}`;
 }

@@ -40,30 +40,30 @@ export interface RemoteKeySetOptions {
   /** URL of the JWK Set. */
   readonly jwksUri?: string | null | undefined;
   /** Allows http for hosts that are not loopback. Default: `false`. */
-  readonly allowInsecure?: boolean | undefined;
+  readonly allowInsecure?: boolean | null | undefined;
   /** Default: the global `fetch`. */
-  readonly fetch?: Fetch | undefined;
+  readonly fetch?: Fetch | null | undefined;
   /** Default: the clock of the machine. */
-  readonly clock?: Clock | undefined;
+  readonly clock?: Clock | null | undefined;
   /** Timeout of one request, body included, in milliseconds. Default: 5000. */
-  readonly timeoutMs?: number | undefined;
+  readonly timeoutMs?: number | null | undefined;
   /** Largest decoded body, in bytes. Default: 262144. */
-  readonly maxBytes?: number | undefined;
+  readonly maxBytes?: number | null | undefined;
   /** Shortest time for which a set is fresh, whatever its server says, in seconds. Default: 5. */
-  readonly minFreshSeconds?: number | undefined;
+  readonly minFreshSeconds?: number | null | undefined;
   /** Longest time for which a set is fresh, in seconds. Default: 86400. */
-  readonly maxFreshSeconds?: number | undefined;
+  readonly maxFreshSeconds?: number | null | undefined;
   /**
    * How long a set that is no longer fresh is used while its server is down, in seconds; 0 for never. `must-revalidate`, `no-cache` and
    * `no-store` of the server forbid that use, and `stale-if-error` may shorten it. Default: 3600.
    */
-  readonly outageToleranceSeconds?: number | undefined;
+  readonly outageToleranceSeconds?: number | null | undefined;
   /** How long a call waits until the next request is allowed, in milliseconds. Default: 1000. */
-  readonly maxWaitMs?: number | undefined;
+  readonly maxWaitMs?: number | null | undefined;
   /** Default: nobody listens. */
-  readonly onEvent?: ((event: KeySetEvent) => void) | undefined;
+  readonly onEvent?: ((event: KeySetEvent) => void) | null | undefined;
   /** What `state()` of an earlier process returned. A state of another issuer or URL is ignored. Default: none. */
-  readonly state?: KeySetState | undefined;
+  readonly state?: KeySetState | null | undefined;
 }
 
 const rules: Rules<RemoteKeySetOptions> = {
@@ -91,9 +91,7 @@ export function resolveOptions(options: RemoteKeySetOptions) {
   const { issuer, jwksUri, allowInsecure = false, clock = systemClock, onEvent } = given;
   const { fetch = (url: string, init: RequestInit) => globalThis.fetch(url, init) } = given;
   const { timeoutMs = 5_000, maxBytes = 262_144, maxWaitMs = 1_000 } = given;
-  const { minFreshSeconds = 5, maxFreshSeconds = 86_400, outageToleranceSeconds = 3_600 } = given;
-  // A state that is null is a damaged one.
-  const { state } = options;
+  const { minFreshSeconds = 5, maxFreshSeconds = 86_400, outageToleranceSeconds = 3_600, state } = given;
   if ((issuer === undefined) === (jwksUri === undefined)) {
     throw new ConfigError("ERR_OPTION_INVALID", "give either issuer or jwksUri");
   }

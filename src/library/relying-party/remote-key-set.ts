@@ -42,17 +42,17 @@ export interface RemoteKeySet extends GetKey {
   refresh(this: void): Promise<void>;
   /** The stored response, for the option `state` of a later process; `undefined` before the first one. */
   state(this: void): KeySetState | undefined;
-  /** What was fetched and refused since it was made; for each scrape. See docs/metrics.md. */
+  /** Counts of fetches and refused tokens of this key set, made for each scrape. See docs/metrics.md. */
   metrics(this: void): readonly Metric[];
   /** Aborts requests. Later calls throw `ERR_CLOSED`, and no more events are sent. */
   close(this: void): void;
 }
 
-/** What callers with tokens from one source share. */
+/** The limits that callers with tokens from one source share. */
 interface CallerGroup {
   readonly budget: Budget;
   readonly unknown: UnknownKids;
-  /** How many of them wait. */
+  /** How many callers wait. */
   waiting: number;
 }
 

@@ -4,7 +4,7 @@ const negativeMs = 10_000;
 /** Attackers choose kids. Of a longer kid, the hash is kept: 43 characters in base64url. */
 const maxKidLength = 43;
 
-/** Those of one set. */
+/** The unknown kids of one set. */
 export type UnknownKids = ReturnType<ReturnType<typeof createUnknownKids>>;
 
 /**

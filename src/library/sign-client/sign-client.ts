@@ -4,25 +4,25 @@ import { withDeadline } from "../../base/async.ts";
 import { systemClock } from "../../base/clock.ts";
 import { ConfigError, JwksdError, SignerError, TokenError } from "../../base/errors.ts";
 import { jsonOf } from "../../base/json.ts";
-import { type Rules, checkOptions, number, text, textThat, timeout } from "../../base/options.ts";
+import { type Given, type Rules, checkOptions, number, text, textThat, timeout } from "../../base/options.ts";
 import type { Claims, SignOptions } from "../token/sign.ts";
 
 /** Options of `createSignClient`. */
 export interface SignClientOptions {
   /** Path of a socket of `jwksd serve --sign-socket`. This or `address` is required. */
-  readonly socket?: string | undefined;
+  readonly socket?: string | null | undefined;
   /** HOST:PORT of `jwksd serve --sign-address`, with the three that follow, in PEM. The host is one of those that its certificate names. */
-  readonly address?: string | undefined;
+  readonly address?: string | null | undefined;
   /** Certificate of this client. */
-  readonly cert?: string | undefined;
+  readonly cert?: string | null | undefined;
   /** Its key. */
-  readonly key?: string | undefined;
+  readonly key?: string | null | undefined;
   /** Authority of the server's certificate. */
-  readonly ca?: string | undefined;
+  readonly ca?: string | null | undefined;
   /** Time for one token, in milliseconds. Default: 10,000. */
-  readonly timeoutMs?: number | undefined;
+  readonly timeoutMs?: number | null | undefined;
   /** Connections at once; other calls wait for one. Default: 16. */
-  readonly maxConnections?: number | undefined;
+  readonly maxConnections?: number | null | undefined;
 }
 
 /** Signs tokens as a provider does, through the sign socket of another process that has the keys. */
@@ -66,7 +66,7 @@ export function createSignClient(options: SignClientOptions): SignClient {
   const { name } = server;
   const expired = () => new SignerError("ERR_SIGNER_TIMEOUT", `${name}: no token within ${timeoutMs} ms`);
 
-  async function post(body: string, signal: AbortSignal): Promise<Answer> {
+  async function post(body: string, signal: AbortSignal): Promise<Reply> {
     for (;;) {
       const exchange = send(server, body, signal);
       try {
@@ -82,8 +82,8 @@ export function createSignClient(options: SignClientOptions): SignClient {
     async sign(claims, options) {
       const { signal, ...more } = options ?? {};
       const body = bodyOf({ ...more, claims });
-      const work = (signal: AbortSignal): Promise<Answer> => post(body, signal);
-      const limits = { clock: systemClock, timeoutMs, signal, expired, aborted };
+      const work = (signal: AbortSignal): Promise<Reply> => post(body, signal);
+      const limits = { clock: systemClock, timeoutMs, signal: signal ?? undefined, expired, aborted };
       const answer = await withDeadline(work, limits).catch((error: unknown) => {
         throw error instanceof JwksdError ? error : unreachable(name, error);
       });
@@ -103,7 +103,7 @@ interface SignServer {
   readonly target: ClientRequestArgs;
 }
 
-function serverAt({ socket, address, cert, key, ca }: SignClientOptions, limits: http.AgentOptions): SignServer {
+function serverAt({ socket, address, cert, key, ca }: Given<SignClientOptions>, limits: http.AgentOptions): SignServer {
   if ((socket === undefined) === (address === undefined)) {
     throw new ConfigError("ERR_OPTION_INVALID", 'one of the options "socket" and "address" is needed');
   }
@@ -131,7 +131,7 @@ function bodyOf(request: object): string {
   }
 }
 
-interface Answer {
+interface Reply {
   readonly status: number | undefined;
   readonly text: string;
 }
@@ -139,7 +139,7 @@ interface Answer {
 function send({ agent, request: start, target }: SignServer, body: string, signal: AbortSignal) {
   const headers = { "Content-Type": "application/json", "Content-Length": Buffer.byteLength(body) };
   const request = start({ ...target, agent, path: "/sign", method: "POST", headers, signal });
-  const answer = new Promise<Answer>((resolve, reject) => {
+  const answer = new Promise<Reply>((resolve, reject) => {
     request.once("error", reject);
     request.once("response", (response: IncomingMessage) => {
       let text = "";
@@ -164,7 +164,7 @@ function unreachable(socket: string, cause: unknown): SignerError {
 }
 
 /** The error that the server has answered with. */
-function refusal(socket: string, { status, text }: Answer): JwksdError {
+function refusal(socket: string, { status, text }: Reply): JwksdError {
   const { code = "", detail = "" } = Object(jsonOf(text)) as { readonly code?: string; readonly detail?: string };
   const [, kind] = /^ERR_([A-Z]+)_/.exec(code) ?? [];
   if (kind === "CLAIMS") return new TokenError(code as never, detail);

@@ -10,13 +10,13 @@ import { timesOf } from "./times.ts";
 /** Options of `sign`. */
 export interface SignOptions {
   /** Time from now to `exp`, in whole seconds. Required, unless the claims have `exp`. */
-  readonly lifetimeSeconds?: number | undefined;
+  readonly lifetimeSeconds?: number | null | undefined;
   /** Header `typ`: `at+jwt` for access tokens (RFC 9068 section 2.1). Default: `JWT`. */
-  readonly typ?: string | undefined;
+  readonly typ?: string | null | undefined;
   /** More protected header parameters, without `alg`, `kid`, `typ`, keys and certificates. Default: none. */
-  readonly header?: Readonly<Record<string, unknown>> | undefined;
+  readonly header?: Readonly<Record<string, unknown>> | null | undefined;
   /** Aborts the signature. */
-  readonly signal?: AbortSignal | undefined;
+  readonly signal?: AbortSignal | null | undefined;
 }
 
 /** The signing key. Kid and signer are one object, so that a rotation cannot mix them up. */
@@ -62,7 +62,11 @@ export async function signToken(
   options: SignOptions,
   nowMs: number,
 ): Promise<string> {
-  const { lifetimeSeconds, typ = "JWT", header = {}, signal } = options ?? {};
+  // Not checkOptions: whatever is wrong about a token is a TokenError.
+  const typ = options?.typ ?? "JWT";
+  const header = options?.header ?? {};
+  const lifetimeSeconds = options?.lifetimeSeconds ?? undefined;
+  const signal = options?.signal ?? undefined;
   for (const [name, value] of Object.entries({ claims, header })) {
     // The JSON of a Map, an Error or a Promise is an empty object.
     if (!isPlainObject(value)) throw invalid(`${name} must be a plain object`);

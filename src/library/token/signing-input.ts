@@ -11,7 +11,7 @@ export interface SignInputOptions {
   /** For how long the token may be used, in whole seconds; its `exp`, if it has one, may be no later. Required. */
   readonly lifetimeSeconds: number;
   /** Aborts the signature. */
-  readonly signal?: AbortSignal | undefined;
+  readonly signal?: AbortSignal | null | undefined;
 }
 
 type Json = Readonly<Record<string, unknown>>;
@@ -52,7 +52,7 @@ export async function signInput(
   });
   if (exp > Math.floor(nowMs / 1000) + lifetimeSeconds)
     throw invalid(`claim "exp" is further ahead than the ${lifetimeSeconds} seconds of lifetimeSeconds`);
-  return signParts(active, `${header}.${payload}`, signal);
+  return signParts(active, `${header}.${payload}`, signal ?? undefined);
 }
 
 /** Header and payload in base64url. */

@@ -10,7 +10,17 @@ import type {
 } from "jose";
 import { UnsecuredJWT } from "jose/jwt/unsecured";
 import type { Bytes } from "../../base/bytes.ts";
-import { type Rule, type Rules, anything, callback, checkOptions, number, text, texts } from "../../base/options.ts";
+import {
+  type Given,
+  type Rule,
+  type Rules,
+  anything,
+  callback,
+  checkOptions,
+  number,
+  text,
+  texts,
+} from "../../base/options.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { isPublicKeyAlgorithm } from "../../keys/crypto/algorithms.ts";
 import { ConfigError, TokenError } from "../../base/errors.ts";
@@ -34,13 +44,13 @@ export interface VerifyOptions {
   /** `alg` must be one of these algorithms of RFC 7518 and RFC 8037, which have public keys: not `none`, not HMAC. */
   readonly algorithms: readonly string[];
   /** Header `typ` must be this, compared as a media type. Default: not checked. @see RFC 8725 section 3.11 */
-  readonly typ?: string | undefined;
+  readonly typ?: string | null | undefined;
   /** Allowed difference of the clocks, in seconds. Default: 0. */
-  readonly clockToleranceSeconds?: number | undefined;
+  readonly clockToleranceSeconds?: number | null | undefined;
   /** Claims that a token must have beside `iss`, `aud` and `exp`. Default: none. */
-  readonly requiredClaims?: readonly string[] | undefined;
+  readonly requiredClaims?: readonly string[] | null | undefined;
   /** Default: the clock of the machine. */
-  readonly clock?: Pick<Clock, "now"> | undefined;
+  readonly clock?: Pick<Clock, "now"> | null | undefined;
 }
 
 /** An accepted token. */
@@ -89,23 +99,23 @@ const rules: Rules<VerifyOptions> = {
  * @see RFC 7519 section 7.2; RFC 8725
  */
 export async function verify(token: string, options: VerifyOptions): Promise<VerifiedToken> {
-  checkVerifyOptions(options);
-  return verifyRead(token, headerOf(token, options.algorithms), options);
+  const given = checkVerifyOptions(options);
+  return verifyRead(token, headerOf(token, given.algorithms), given);
 }
 
 /** The same with checked options, for a token whose header was read by `headerOf`. */
 export async function verifyRead(
   token: string,
   header: JWTHeaderParameters,
-  options: VerifyOptions,
+  given: Given<VerifyOptions>,
 ): Promise<VerifiedToken> {
-  const { keys, issuer, audience, typ, clockToleranceSeconds = 0, requiredClaims = [] } = options;
+  const { keys, issuer, audience, typ, clockToleranceSeconds = 0, requiredClaims = [] } = given;
   const expected = {
     issuer: issuer as string | string[],
     audience: audience as string | string[],
     clockTolerance: clockToleranceSeconds,
     requiredClaims: ["exp", ...requiredClaims],
-    currentDate: dateOf(options.clock ?? systemClock),
+    currentDate: dateOf(given.clock ?? systemClock),
     ...(typ !== undefined && { typ }),
   };
   if (typeof header.kid !== "string" || header.kid === "") {
@@ -116,18 +126,15 @@ export async function verifyRead(
 }
 
 /** Checks options before the first token. @throws ConfigError see `verify` */
-export function checkVerifyOptions(options: VerifyOptions): void {
-  checkOptions(options ?? {}, rules);
+export function checkVerifyOptions(options: VerifyOptions): Given<VerifyOptions> {
+  const given = checkOptions(options, rules);
   for (const name of ["keys", "issuer", "audience", "algorithms"] as const) {
-    if ((options?.[name] ?? undefined) === undefined) {
+    if ((given[name] as unknown) === undefined) {
       throw new ConfigError("ERR_OPTION_INVALID", `verify needs "${name}"; there is no default that accepts anything`);
     }
   }
-  // Elsewhere null means not given, but here it could switch a check off by accident.
-  const empty = Object.entries(options).find(([, value]) => value === null);
-  if (empty !== undefined) throw new ConfigError("ERR_OPTION_INVALID", `option "${empty[0]}" of verify is null`);
-  const unfit = options.algorithms.find((alg) => !isPublicKeyAlgorithm(alg));
-  if (unfit === undefined) return;
+  const unfit = given.algorithms.find((alg) => !isPublicKeyAlgorithm(alg));
+  if (unfit === undefined) return given;
   throw new ConfigError(
     "ERR_OPTION_INVALID",
     `${JSON.stringify(unfit)} is no algorithm that verifies with a public key`,

@@ -44,7 +44,8 @@ export function createCommands({
     retire: early("retire"),
     remove: early("remove"),
     async revoke(kid) {
-      const { use } = records().find((record) => record.kid === checkKid(kid)) ?? {};
+      checkKid(kid);
+      const { use } = records().find((record) => record.kid === kid) ?? {};
       const isActive = use !== undefined && activeKey(records(), use)?.kid === kid;
       const isAlone = isActive && announcedKey(records(), use) === undefined;
       return execute({ type: "revoke", kid, replacement: isAlone ? await makeKey(use) : undefined });

@@ -1,5 +1,6 @@
 import { ConfigError } from "../../base/errors.ts";
 import {
+  type Given,
   type Rules,
   array,
   boolean,
@@ -28,19 +29,20 @@ const rules: Rules<KeyManagerOptions> = {
 };
 
 /**
- * Refuses wrong options before a key is made and bound to them.
+ * Refuses wrong options before a first key is made for the issuer that they name.
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_ISSUER_INVALID`
  */
-export function checkManagerOptions(options: KeyManagerOptions): void {
-  checkOptions(options, rules);
+export function checkManagerOptions(options: KeyManagerOptions): Given<KeyManagerOptions> {
+  const given = checkOptions(options, rules);
   for (const name of ["store", "wrappingKeys"] as const) {
-    if ((options[name] ?? undefined) === undefined) throw invalid(`option "${name}" is missing`);
+    if ((given[name] as unknown) === undefined) throw invalid(`option "${name}" is missing`);
   }
-  if ((options.createSigner ?? options.destroySigner) !== undefined && options.openSigner === undefined) {
+  if ((given.createSigner ?? given.destroySigner) !== undefined && given.openSigner === undefined) {
     throw invalid("createSigner and destroySigner need openSigner, which opens a key by its URI again");
   }
-  locate(options.issuer);
+  locate(given.issuer);
+  return given;
 }
 
 const invalid = (rule: string): ConfigError => new ConfigError("ERR_OPTION_INVALID", rule);

@@ -13,7 +13,7 @@ const heldBackMs = 60_000;
 export function createSchedule(policy: RotationPolicy, clocks: Clocks, clock: Clock) {
   /** Announced keys that could not sign when their wait was over, and when they were tried. */
   const heldBack = new Map<string, Moment<"monotonic">>();
-  /** Keys whose step this replica tried to take when it was due. They have missed nothing, however late they take it. */
+  /** Keys whose step this replica tried to take when it was due. Such a step was not missed, however late it is taken. */
   const tried = new Set<string>();
 
   const dueNow = (records: readonly KeyRecord[], now: number): readonly KeyRecord[] =>
@@ -31,14 +31,16 @@ export function createSchedule(policy: RotationPolicy, clocks: Clocks, clock: Cl
     plan,
 
     /**
-     * How long it is until the plan has something to do, in milliseconds; 0 while it has, however long ago that became due and whatever was
-     * attempted since.
+     * How long it is until a step is due, in milliseconds; 0 while one is due, however long ago it became due and whatever was attempted
+     * since.
      */
     dueInMs(records: readonly KeyRecord[]): number {
       const now = clocks.now();
+      // Only retries in the future count. A retry that is due is up to the plan, which may have found that the key still waits.
+      const retries = [...heldBack.values()].map(retryInMs).filter((ms) => ms > 0);
       const ahead = plan(records, now);
       if (ahead.records !== records || ahead.due.length > 0) return 0;
-      return Math.max(Math.min(ahead.wakeAt - now, ...[...heldBack.values()].map(retryInMs)), 0);
+      return Math.max(Math.min(ahead.wakeAt - now, ...retries), 0);
     },
 
     holdBack(kid: string): void {
@@ -51,7 +53,7 @@ export function createSchedule(policy: RotationPolicy, clocks: Clocks, clock: Cl
       for (const { kid } of dueNow(records, clocks.now())) tried.add(kid);
     },
 
-    /** Forgets what is not due any more. */
+    /** Forgets keys whose step is not due any more. */
     forgetTaken(records: readonly KeyRecord[], now: number): void {
       const due = new Set(dueNow(records, now).map(({ kid }) => kid));
       for (const kid of tried) if (!due.has(kid)) tried.delete(kid);

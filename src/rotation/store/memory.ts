@@ -8,7 +8,7 @@ import type { KeyEvent, KeyStore, Lease, StoredEvent } from "./store.ts";
 
 export interface MemoryStoreOptions {
   /** The clock of the store. Default: that of the machine. */
-  readonly clock?: Clock | undefined;
+  readonly clock?: Clock | null | undefined;
 }
 
 /** A store that lives as long as its process: for tests, and for keys that need not outlive it. Runs anywhere. */

@@ -2,7 +2,8 @@ import { stat } from "node:fs/promises";
 import { ConfigError } from "../../base/errors.ts";
 import { object } from "../../base/options.ts";
 import { permissionWarnings } from "../../library/node/key-files.ts";
-import { type BackendOptions, type SignerBackend, signerBackend, typesOf } from "../../keys/open.ts";
+import { type BackendOptions, signerBackend, typesOf } from "../../keys/backends.ts";
+import type { SignerBackend } from "../../keys/signer/signer.ts";
 import { parsePkcs11Uri } from "../../keys/pkcs11/uri.ts";
 import type { ExternalSigner } from "../../keys/signer/signer.ts";
 import { readJsonObject } from "./json-file.ts";
@@ -40,8 +41,8 @@ export async function signersOf(
   if (settings.signerType !== "local") await backendOf(settings.signerType);
   const warn = warnOnce(log);
   const { pin } = options.pkcs11 ?? {};
-  await warn(pin !== undefined && "file" in pin ? pin.file : undefined);
-  await warn(options.vaultTransit?.tokenFile);
+  await warn(pin && "file" in pin ? pin.file : undefined);
+  await warn(options.vaultTransit?.tokenFile ?? undefined);
   return {
     /** Opens a key by its URI. */
     async openSigner(this: void, uri: string, { signal }: SignalOption = {}): Promise<ExternalSigner> {

@@ -1,5 +1,5 @@
 import { TokenError } from "../../base/errors.ts";
-import { type Rules, texts, wholeNumber } from "../../base/options.ts";
+import { type Given, type Rules, texts, wholeNumber } from "../../base/options.ts";
 import type { Claims, SignOptions } from "../../library/token/sign.ts";
 
 /** What may be signed through one socket. */
@@ -22,7 +22,7 @@ export const policyRules: Rules<SignPolicy> = {
 export function checkAllowed(
   { typ: types, maxLifetimeSeconds = Infinity, ...policy }: SignPolicy,
   { aud }: Claims,
-  { typ = "JWT", lifetimeSeconds }: Pick<SignOptions, "typ"> & { readonly lifetimeSeconds: number },
+  { typ = "JWT", lifetimeSeconds }: Pick<Given<SignOptions>, "typ"> & { readonly lifetimeSeconds: number },
 ): void {
   if (types !== undefined && !types.includes(typ)) throw forbidden(`typ ${oneOf(types)}`);
   // `sign` refuses what is no number.

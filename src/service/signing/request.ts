@@ -1,9 +1,9 @@
 import { TokenError } from "../../base/errors.ts";
-import { type Rules, anything, checkOptions, object } from "../../base/options.ts";
+import { type Given, type Rules, anything, checkOptions, object } from "../../base/options.ts";
 import type { Claims, SignOptions } from "../../library/token/sign.ts";
 
 /** The body of `POST /sign`: claims, beside the options of `provider.sign`. */
-interface SignRequest extends Omit<SignOptions, "signal"> {
+interface SignRequest extends Omit<Given<SignOptions>, "signal"> {
   readonly claims: Claims;
   /** By which policies judge, so `exp` cannot stand in for it. */
   readonly lifetimeSeconds: number;

@@ -7,18 +7,17 @@
 import { ConfigError } from "../../../base/errors.ts";
 import { checkOptions, textThat, timeout } from "../../../base/options.ts";
 import { Changes } from "./changes.ts";
-import { Connections } from "./driver.ts";
-import { postgresError } from "./errors.ts";
+import { connect, defaultTimeoutMs } from "./connect.ts";
 import { postgresStore } from "./issuer.ts";
-import { type Pools, type PostgresPool, hasNoTls, poolsOf } from "./pool.ts";
-import { migrate, rights, stepsFrom, versionOf } from "./schema.ts";
+import { type Pools, type PostgresPool, poolsOf } from "./pool.ts";
+import { migrate } from "./schema.ts";
 import type { KeyStore } from "../store.ts";
 
 export type { PostgresClient, PostgresPool } from "./pool.ts";
 
 export interface PostgresStoresOptions {
   /** How long a query, and making a connection, may take, in milliseconds; of a pool that is given, a query alone. Default: 5,000. */
-  readonly timeoutMs?: number | undefined;
+  readonly timeoutMs?: number | null | undefined;
 }
 
 /** The stores of a database. They share its connections, one of which hears of commits. */
@@ -35,7 +34,6 @@ export interface PostgresStores {
   close(): Promise<void>;
 }
 
-const defaultTimeoutMs = 5_000;
 /** Ten for calls, and one that hears of commits. */
 const maxConnections = 11;
 
@@ -73,47 +71,6 @@ export async function postgresStores(
       await connections.close();
     },
   };
-}
-
-/** What is to be done to the schema of a database, in SQL, and the rights that a user needs who may not do that. */
-export interface PendingMigration {
-  /** Empty where the schema is the newest. */
-  readonly steps: readonly string[];
-  /** Has `:user` for the user. */
-  readonly rights: string;
-}
-
-/**
- * Says what {@link postgresStores} would do to the schema, and does nothing.
- *
- * @throws as {@link postgresStores} does
- */
-export async function pendingMigration(url: string): Promise<PendingMigration> {
-  let steps: readonly string[] = [];
-  const pools = await poolsOf(url, 1, defaultTimeoutMs);
-  const connections = await connect(pools, defaultTimeoutMs, async (connections) => {
-    steps = stepsFrom(await versionOf((...args) => connections.query(...args), connections.name));
-  });
-  await connections.close();
-  return { steps, rights };
-}
-
-/** Connects, and does what has to be done first. */
-async function connect(
-  [pool, ...others]: Pools,
-  timeoutMs: number,
-  first: (connections: Connections) => Promise<void>,
-): Promise<Connections> {
-  const connections = new Connections(pool, timeoutMs);
-  try {
-    await first(connections);
-    return connections;
-  } catch (error) {
-    await connections.close();
-    const [next, ...rest] = others;
-    if (next !== undefined && hasNoTls(error)) return connect([next, ...rest], timeoutMs, first);
-    throw postgresError(error, pool.name);
-  }
 }
 
 /** @throws ConfigError `ERR_OPTION_INVALID` */

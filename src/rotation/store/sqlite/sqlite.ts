@@ -28,9 +28,9 @@ import type { KeyEvent, KeyStore, Lease } from "../store.ts";
 
 export interface SqliteStoreOptions {
   /** How often a watched store is looked at for commits of other processes, in milliseconds. Default: 250. */
-  readonly pollMs?: number | undefined;
+  readonly pollMs?: number | null | undefined;
   /** The clock of the store. Default: that of the machine. */
-  readonly clock?: Clock | undefined;
+  readonly clock?: Clock | null | undefined;
 }
 
 // Together they wait about five seconds for a lock that others hold for milliseconds.

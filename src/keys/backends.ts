@@ -1,0 +1,80 @@
+// The kinds of HSMs and key services. Each adapter is loaded when it is used, because nobody has every SDK installed.
+import { ConfigError } from "../base/errors.ts";
+import type { AwsKmsOptions } from "./kms/aws-kms.ts";
+import type { AzureKeyVaultOptions } from "./kms/azure-key-vault.ts";
+import type { GoogleKmsOptions } from "./kms/google-kms.ts";
+import type { VaultTransitOptions } from "./kms/vault-transit.ts";
+import type { Pkcs11Options } from "./pkcs11/options.ts";
+import type { SignerBackend } from "./signer/signer.ts";
+
+/** Options by kind of HSM and key service. Only those of the kind in use are checked. */
+export interface BackendOptions {
+  /** For `aws-kms:` URIs. Default of each: `{}`. */
+  readonly awsKms?: AwsKmsOptions | null | undefined;
+  /** For `azure-kv:` URIs. */
+  readonly azureKeyVault?: AzureKeyVaultOptions | null | undefined;
+  /** For `gcp-kms:` URIs. */
+  readonly googleKms?: GoogleKmsOptions | null | undefined;
+  /** For `pkcs11:` URIs. */
+  readonly pkcs11?: Pkcs11Options | null | undefined;
+  /** For `vault-transit:` URIs. */
+  readonly vaultTransit?: VaultTransitOptions | null | undefined;
+}
+
+type Load = (options: BackendOptions) => Promise<SignerBackend>;
+
+// By URI scheme.
+const adapters: Readonly<Record<string, readonly [option: keyof BackendOptions, load: Load]>> = {
+  "aws-kms": ["awsKms", async (options) => (await import("./kms/aws-kms.ts")).awsKmsBackend(options.awsKms ?? {})],
+  "azure-kv": [
+    "azureKeyVault",
+    async (options) => (await import("./kms/azure-key-vault.ts")).azureKeyVaultBackend(options.azureKeyVault ?? {}),
+  ],
+  "gcp-kms": [
+    "googleKms",
+    async (options) => (await import("./kms/google-kms.ts")).googleKmsBackend(options.googleKms ?? {}),
+  ],
+  pkcs11: ["pkcs11", async (options) => (await import("./pkcs11/backend.ts")).pkcs11Backend(options.pkcs11 ?? {})],
+  "vault-transit": [
+    "vaultTransit",
+    async (options) => (await import("./kms/vault-transit.ts")).vaultTransitBackend(options.vaultTransit ?? {}),
+  ],
+};
+
+/** The kinds of HSMs and key services, which are the schemes of key URIs. */
+export const signerTypes: readonly string[] = Object.keys(adapters);
+
+/** The kinds to which options are given. @throws ConfigError `ERR_OPTION_UNKNOWN` */
+export function typesOf(options: BackendOptions): string[] {
+  return Object.keys(options).map((name) => {
+    const [type] = Object.entries(adapters).find(([, [option]]) => option === name) ?? [];
+    if (type !== undefined) return type;
+    const known = Object.values(adapters).map(([option]) => option);
+    const rule = `options of signers are for ${known.join(", ")}`;
+    throw new ConfigError("ERR_OPTION_UNKNOWN", `${rule}, not ${JSON.stringify(name)}`);
+  });
+}
+
+/**
+ * The backend of a kind of keys, or of the key that a URI names: it opens keys, makes them and destroys them.
+ *
+ * @example
+ * ```ts
+ * const backend = await signerBackend("vault-transit", { vaultTransit: { mount: "https://vault.example.com/transit" } });
+ * const signer = await backend.create({ issuer: "https://login.example.com" });
+ * ```
+ *
+ * @param uriOrType a key URI, or its scheme alone, such as `aws-kms`
+ * @throws ConfigError `ERR_SIGNER_URI`, `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
+ */
+export async function signerBackend(uriOrType: string, options: BackendOptions = {}): Promise<SignerBackend> {
+  const [type = ""] = uriOrType.split(":", 1);
+  const [, load] = (Object.hasOwn(adapters, type) && adapters[type]) || [];
+  if (load === undefined) {
+    const known = signerTypes.map((name) => `${name}:`).join(", ");
+    throw new ConfigError("ERR_SIGNER_URI", `a key URI begins with one of ${known}; docs/signers.md shows each`);
+  }
+  // A misspelt kind is an error, whichever kind is in use.
+  typesOf(options);
+  return load(options);
+}

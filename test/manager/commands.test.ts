@@ -1,0 +1,172 @@
+// The commands of operators, as methods of a manager whose signing keys are made in an HSM that counts them.
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import type { ErrorCode } from "../../src/base/errors.ts";
+import { localSigner } from "../../src/keys/signer/local.ts";
+import type { ExternalSigner } from "../../src/keys/signer/signer.ts";
+import type { KeyManager } from "../../src/rotation/manager/types.ts";
+import { day } from "../rotation/key-records.ts";
+import { ecKey } from "../support/keys.ts";
+import { refusal } from "../support/refusal.ts";
+import { World, seen } from "./world.ts";
+
+const open = async (uri: string): Promise<ExternalSigner> => {
+  const signer = await localSigner(ecKey(uri));
+  return { ...signer, uri, close: async () => {} };
+};
+
+/** A manager with the signing key `a`. The next ones are `b`, `c` and `d`, in the order in which they are made. */
+async function start() {
+  const world = new World();
+  const made: string[] = [];
+  const createSigner = (): Promise<ExternalSigner> => {
+    made.push("abcd"[made.length] ?? "?");
+    return open(made.at(-1) ?? "");
+  };
+  const replica = await world.start({ createSigner, openSigner: open });
+  const nameOf = (kid: string): string =>
+    made[replica.manager.records.findIndex((record) => record.kid === kid)] ?? kid;
+  /** The states of the signing keys, the keys that are published, and the one that signs. */
+  const now = async () => {
+    const { kids, signs } = await seen(replica);
+    const states = replica.manager.records.map(({ kid, state }) => `${nameOf(kid)} ${state}`);
+    return { states, published: kids.map(nameOf).join(""), signs: nameOf(signs) };
+  };
+  return {
+    world,
+    replica,
+    manager: replica.manager as KeyManager,
+    made,
+    kidOf: (name: string): string => replica.manager.records[made.indexOf(name)]?.kid ?? assert.fail(),
+    now,
+  };
+}
+
+describe("methods of a manager", () => {
+  test("rotate announces, activate and retire take the announced key, and remove ends a key", async () => {
+    const { world, manager, kidOf, now, replica } = await start();
+    const { events } = await world.until(manager.rotate());
+    assert.deepEqual(
+      events.map(({ type, kid }) => [type, kid]),
+      [["announced", kidOf("b")]],
+    );
+    assert.deepEqual(await now(), { states: ["a active", "b announced"], published: "ab", signs: "a" });
+    await world.until(manager.activate(kidOf("b"), { force: true }));
+    assert.deepEqual(await now(), { states: ["a retiring", "b active"], published: "ba", signs: "b" });
+    await world.until(manager.remove(kidOf("a"), { force: true }));
+    assert.deepEqual(await now(), { states: ["a removed", "b active"], published: "b", signs: "b" });
+
+    await world.until(manager.rotate({ use: "sig" }));
+    await world.until(manager.retire(kidOf("b"), { force: true }));
+    assert.deepEqual(await now(), { states: ["a removed", "b retiring", "c active"], published: "cb", signs: "c" });
+    await world.stop(replica);
+  });
+
+  test("what is too early needs force, and null is no force", async () => {
+    const { world, manager, kidOf, now, replica } = await start();
+    await world.until(manager.rotate());
+    const before = await now();
+    for (const attempt of [
+      () => manager.activate(kidOf("b")),
+      () => manager.activate(kidOf("b"), { force: null }),
+      () => manager.retire(kidOf("a"), { force: false }),
+    ])
+      await refusal(() => world.until(attempt()), "ERR_TOO_EARLY");
+    assert.deepEqual(await now(), before);
+    await world.pass(day);
+    assert.equal((await now()).signs, "b", "the plan goes on");
+    await refusal(() => world.until(manager.remove(kidOf("a"))), "ERR_TOO_EARLY");
+    await world.stop(replica);
+  });
+
+  test("rotate of encryption keys takes their alg, else that of the active key", async () => {
+    const { world, manager, made, replica } = await start();
+    await world.until(manager.rotate({ use: "enc", alg: "ECDH-ES" }));
+    await world.until(manager.rotate({ use: "enc", alg: null, now: true }));
+    const keys = manager.records.filter(({ use }) => use === "enc");
+    assert.deepEqual(
+      keys.map(({ alg, state }) => `${alg} ${state}`),
+      ["ECDH-ES retiring", "ECDH-ES active"],
+    );
+    assert.deepEqual(made, ["a"]);
+    await world.stop(replica);
+  });
+});
+
+test("a wrong kid or option is refused before a key is made", async () => {
+  const { world, manager, made, replica } = await start();
+  const any = manager as unknown as Record<string, (...args: unknown[]) => Promise<unknown>>;
+  const { calls } = world.store;
+  const rows: readonly [method: string, args: readonly unknown[], code: ErrorCode][] = [
+    ["rotate", [{ use: "foo" }], "ERR_OPTION_INVALID"],
+    ["rotate", [{ alg: 5 }], "ERR_OPTION_INVALID"],
+    ["rotate", [{ alg: "" }], "ERR_OPTION_INVALID"],
+    ["rotate", [{ now: "yes" }], "ERR_OPTION_INVALID"],
+    ["rotate", [{ force: true }], "ERR_OPTION_UNKNOWN"],
+    ["rotate", ["sig"], "ERR_OPTION_INVALID"],
+    ["revoke", [], "ERR_OPTION_INVALID"],
+    ["revoke", [""], "ERR_OPTION_INVALID"],
+    ["revoke", [{ kid: "a" }], "ERR_OPTION_INVALID"],
+    ...["activate", "retire", "remove"].flatMap((method): [string, unknown[], ErrorCode][] => [
+      [method, [], "ERR_OPTION_INVALID"],
+      [method, [5], "ERR_OPTION_INVALID"],
+      [method, ["a", { force: 1 }], "ERR_OPTION_INVALID"],
+      [method, ["a", { forced: true }], "ERR_OPTION_UNKNOWN"],
+      [method, ["a", true], "ERR_OPTION_INVALID"],
+    ]),
+  ];
+  for (const [method, args, code] of rows) {
+    const { name } = await refusal(() => any[method]?.(...args), code);
+    assert.equal(name, "ConfigError", `${method}(${JSON.stringify(args)})`);
+  }
+  assert.deepEqual([made, world.store.calls], [["a"], calls]);
+  for (const method of ["activate", "retire", "remove", "revoke"])
+    await refusal(() => world.until(any[method]?.("unknown") ?? Promise.resolve()), "ERR_KID_UNMANAGED");
+  assert.deepEqual(made, ["a"]);
+  await world.stop(replica);
+});
+
+describe("a key is made only where one is needed", () => {
+  const rotations: readonly [name: string, isAnnounced: boolean, states: readonly string[]][] = [
+    ["an announced key signs", true, ["a retiring", "b active"]],
+    ["without one, a new key signs", false, ["a retiring", "b active"]],
+  ];
+  for (const [name, isAnnounced, states] of rotations) {
+    test(`rotate now: ${name}`, async () => {
+      const { world, manager, made, now, replica } = await start();
+      if (isAnnounced) await world.until(manager.rotate());
+      await world.until(manager.rotate({ now: true }));
+      assert.deepEqual(await now(), { states, published: "ba", signs: "b" });
+      assert.deepEqual(made, ["a", "b"]);
+      await world.stop(replica);
+    });
+  }
+
+  const revocations: readonly [name: string, isAnnounced: boolean, kid: string, states: readonly string[]][] = [
+    ["of the active key without an announced one: a new key", false, "a", ["a revoked", "b active"]],
+    ["of the active key: the announced one", true, "a", ["a revoked", "b active"]],
+    ["of the announced key: none", true, "b", ["a active", "b revoked"]],
+  ];
+  for (const [name, isAnnounced, kid, states] of revocations) {
+    test(`revoke ${name}`, async () => {
+      const { world, manager, made, kidOf, now, replica } = await start();
+      if (isAnnounced) await world.until(manager.rotate());
+      await world.until(manager.revoke(kidOf(kid)));
+      const left = kid === "a" ? "b" : "a";
+      assert.deepEqual(await now(), { states, published: left, signs: left });
+      assert.deepEqual(made, ["a", "b"]);
+      await refusal(() => world.until(manager.revoke(kidOf(kid))), "ERR_TRANSITION");
+      assert.deepEqual(made, ["a", "b"]);
+      await world.stop(replica);
+    });
+  }
+
+  test("revoke of a retiring key: none", async () => {
+    const { world, manager, made, kidOf, now, replica } = await start();
+    await world.until(manager.rotate({ now: true }));
+    await world.until(manager.revoke(kidOf("a")));
+    assert.deepEqual(await now(), { states: ["a revoked", "b active"], published: "b", signs: "b" });
+    assert.deepEqual(made, ["a", "b"]);
+    await world.stop(replica);
+  });
+});
