@@ -32,6 +32,18 @@ export const rooms: Readonly<Record<string, Room>> = {
     rooms: ["keys/crypto", "keys/jwk", "library/relying-party", "library/token"],
     packages: ["jose"],
   },
+  "library/bearer": {
+    rooms: [
+      "keys/crypto",
+      "keys/jwk",
+      "keys/keyset",
+      "library/client",
+      "library/http",
+      "library/relying-party",
+      "library/token",
+    ],
+    packages: ["jose", "#crypto", "@modelcontextprotocol/sdk"],
+  },
   "library/provider": {
     rooms: ["keys/crypto", "keys/keyset", "keys/signer", "library/http", "library/token"],
     packages: ["jose"],
@@ -60,7 +72,9 @@ export const rooms: Readonly<Record<string, Room>> = {
     packages: ["jose"],
   },
 
-  doctor: { rooms: ["doctor/checks", "keys/crypto"], packages: ["jose"] },
+  doctor: { rooms: ["doctor/checks", "doctor/codes", "doctor/verifiers", "keys/crypto"], packages: ["jose"] },
+  "doctor/codes": { rooms: [], packages: [] },
+  "doctor/verifiers": { rooms: ["doctor"], packages: [] },
   "doctor/checks": { rooms: ["doctor"], packages: [] },
   "doctor/node": { rooms: ["doctor", "library/node"], packages: ["jose", "node:"] },
 

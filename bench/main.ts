@@ -9,6 +9,7 @@ import { memory } from "./memory.ts";
 import { type Section, goalsTable, machine } from "./report.ts";
 import { doctor } from "./doctor.ts";
 import { executable, starts } from "./executable.ts";
+import { guard } from "./guard.ts";
 import { flood } from "./flood.ts";
 import { publishing } from "./publishing.ts";
 import { replicas } from "./replicas.ts";
@@ -28,6 +29,7 @@ const sections: Readonly<Record<string, (plan: Plan) => Promise<Section>>> = {
   workers,
   verification,
   signing,
+  guard,
   publishing,
   signers,
   "sign-socket": signSocket,
@@ -135,6 +137,8 @@ function versions(): Record<string, string> {
     "get-jwks",
     "fast-jwt",
     "aws-jwt-verify",
+    "express-oauth2-jwt-bearer",
+    "express-jwt",
   ];
   return {
     Node: process.versions.node,

@@ -114,7 +114,7 @@ export const errorTable = {
       remedy: "check that the signer holds the key of its kid, and returns 64 bytes: r, then s",
     },
     ERR_SIGNER_FENCED: {
-      when: "this replica has not reached the store for so long that the others no longer rely on it, its clock is wrong, or the key is no longer active",
+      when: "the lease of this replica has ended because the store was out of reach, its clock is off, or the key is no longer active",
       remedy:
         "retry, with the key that is active now or at another replica; restore the connection to the store, or set the clock",
       retryable: true,
@@ -142,7 +142,7 @@ export const errorTable = {
       remedy: "wait, or force it",
     },
     ERR_UPDATE: {
-      when: "a provider, or another sink that is attached to a key manager, threw or took more than 10 s; `cause` says more",
+      when: "a provider, or another subscriber of a key manager, threw or took more than 10 s; `cause` says more",
       remedy: "correct its error; jwksd tries again",
       retryable: true,
     },

@@ -8,3 +8,10 @@ export function shownUrl(url: string): string {
   const { protocol, host, pathname } = new URL(url);
   return `${protocol}//${host}${pathname}`;
 }
+
+/** The path of a request target: without query, and without scheme and authority. @see RFC 9112 section 3.2 */
+export function targetPath(target: string): string {
+  const start = target.startsWith("/") ? 0 : (/^[a-z][a-z0-9+.-]*:\/\/[^/?]*/i.exec(target)?.[0].length ?? 0);
+  const end = target.indexOf("?", start);
+  return end === -1 ? (start === 0 ? target : target.slice(start)) : target.slice(start, end);
+}

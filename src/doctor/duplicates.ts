@@ -7,17 +7,16 @@ const maxFound = 100;
  */
 export function duplicateMembers(text: string): string[] {
   const found: string[] = [];
-  // The names of each open object; `undefined` for an open array.
+  // The names of each open object, made when the first comes; `undefined` where there are none, as in an array.
   const open: (Set<string> | undefined)[] = [];
   for (let at = 0; at < text.length && found.length < maxFound; at += 1) {
     const character = text[at];
-    if (character === "{") open.push(new Set());
-    else if (character === "[") open.push(undefined);
+    if (character === "{" || character === "[") open.push(undefined);
     else if (character === "}" || character === "]") open.pop();
     else if (character === '"') {
       const end = endOfString(text, at);
-      const names = open.at(-1);
-      if (names !== undefined && isName(text, end)) {
+      if (isName(text, end)) {
+        const names = (open[open.length - 1] ??= new Set());
         const name = JSON.parse(text.slice(at, end)) as string;
         if (names.has(name)) found.push(name);
         names.add(name);

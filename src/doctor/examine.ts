@@ -12,15 +12,12 @@ import { checkWatch } from "./checks/watch.ts";
 import { checkX5c } from "./checks/x5c.ts";
 import { isObject, readJson } from "./document.ts";
 import { type Finding, type Note, findings, note } from "./finding.ts";
-import { type Key, decodeKey } from "./key.ts";
+import { type Key, decodeKey, maxKeys } from "./key.ts";
 import { setResponse } from "./exchange.ts";
 import type { Observations } from "./observations.ts";
 import { sequence } from "./sequence.ts";
 import { beginning, shown } from "./format.ts";
 import { duplicateMembers } from "./duplicates.ts";
-
-/** Keys that are examined. More keys are a finding. */
-export const maxKeys = 1000;
 
 /**
  * Finds what is wrong with the discovery document and the JWK Set of an issuer, and which verifiers fail. Needs observations only, so it runs

@@ -1,4 +1,4 @@
-import { type Break, breaksOf, triedOf } from "./breaks.ts";
+import { type Break, breaksOf, triedOf } from "./verifiers/breaks.ts";
 import { type Code, type Severity, codes, ruleUrl } from "./codes.ts";
 
 /** The page with a paragraph about each code. */

@@ -5,6 +5,9 @@ import { shown } from "./format.ts";
 
 type Members = Readonly<Record<string, unknown>>;
 
+/** Keys that are examined. More keys are a finding. */
+export const maxKeys = 1000;
+
 /** One entry of a JWK Set that is an object. */
 export interface Key {
   readonly jwk: Members;

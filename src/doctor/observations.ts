@@ -118,7 +118,7 @@ export interface Observations {
   readonly probes?: Probes;
   /** Certificates by the text of the `x5c` entry. `null` means that it cannot be parsed. */
   readonly certificates?: Readonly<Record<string, CertificateFacts | null>>;
-  /** Keys that must not be used: RFC 7638 thumbprints, or the 20 hex digits of Debian's `openssl-blacklist`. */
+  /** Keys that must not be used: RFC 7638 thumbprints, the 20 hex digits of Debian's `openssl-blacklist`, or moduli and primes in hex. */
   readonly blocklist?: ReadonlySet<string>;
   /** Later looks, oldest first. */
   readonly looks?: readonly Look[];

@@ -80,7 +80,8 @@ function signers(states: readonly State[], tokens: readonly SeenToken[]): string
     const gone = states[states.findLastIndex(({ keys }) => keys?.has(kid) === true) + 1] as State;
     const left = (Math.max(...own.map(({ expiresAt = 0 }) => expiresAt)) - gone.at) / 1000;
     const end = left > 0 ? `while a token was valid for ${duration(left)} more` : "after its tokens had expired";
-    return [...lines, `kid ${shown(kid)} was withdrawn ${end}.`];
+    lines.push(`kid ${shown(kid)} was withdrawn ${end}.`);
+    return lines;
   });
 }
 

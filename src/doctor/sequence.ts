@@ -1,7 +1,7 @@
 import { lifetimeOf } from "./cache-control.ts";
 import { isObject, readJson } from "./document.ts";
 import { field } from "./exchange.ts";
-import { decodeKey } from "./key.ts";
+import { decodeKey, maxKeys } from "./key.ts";
 import type { Exchange, Observations } from "./observations.ts";
 
 /** The set at one look. */
@@ -59,7 +59,7 @@ async function keysIn(body: Uint8Array): Promise<ReadonlyMap<string, string | un
   const { value } = readJson(body, "");
   if (!isObject(value) || !Array.isArray(value["keys"])) return undefined;
   const keys = new Map<string, string | undefined>();
-  for (const [index, jwk] of (value["keys"] as unknown[]).slice(0, 1000).entries()) {
+  for (const [index, jwk] of (value["keys"] as unknown[]).slice(0, maxKeys).entries()) {
     if (isObject(jwk) && typeof jwk["kid"] === "string") keys.set(jwk["kid"], (await decodeKey(jwk, index)).thumbprint);
   }
   return keys;

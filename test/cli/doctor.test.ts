@@ -224,7 +224,7 @@ describe("jwksd doctor", () => {
       "-",
     );
     assert.equal(code, 2);
-    assert.match(output, /standard input: is larger than 5,000,000 bytes/);
+    assert.match(output, /standard input: is larger than 1,000,000 bytes/);
   });
 
   test("--blocklist takes thumbprints and lines of openssl-blacklist", async (t) => {

@@ -12,13 +12,13 @@ import { lease, start } from "../rotation/key-records.ts";
 const change = { revision: 5, events: [{}] } as unknown as Changed;
 
 /** A command on a store that gives these leases one after the other, or an error. */
-function command(answers: readonly (readonly Lease[] | StoreError)[], isTTY: boolean) {
+function command(answers: readonly (readonly Lease[] | StoreError)[], isTTY: boolean, revision = 5) {
   let written = "";
   const rest = [...answers];
   const load = async (): Promise<Snapshot> => {
     const answer = rest.length > 1 ? rest.shift() : rest[0];
     if (answer instanceof StoreError) throw answer;
-    return { revision: 5, records: [], now: start, leases: answer ?? [], ended: [] };
+    return { revision, records: [], now: start, leases: answer ?? [], ended: [] };
   };
   const stderr = { isTTY, columns: 40, write: (text: string) => (written += text) };
   const io = { stdin: Readable.from([]), stdout: stderr, stderr, environment: {}, exitCode: 0 };
@@ -54,6 +54,11 @@ describe("waiting for the replicas", () => {
       written(),
       /^jwksd: the change is done; who follows is not known.*no route to host \[ERR_STORE_UNAVAILABLE\]\n$/,
     );
+  });
+
+  test("a replica that publishes a later change has followed this one, too", async () => {
+    const { keys, io } = command([[lease("r", { publishes: 6 })]], false, 6);
+    assert.deepEqual([(await follow(keys, change, 9))?.late, io.exitCode], [[], 0]);
   });
 
   test("a replica that is ahead of the store refuses it, as after an older copy was restored: it has not followed", async () => {

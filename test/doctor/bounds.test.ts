@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { type Exchange, type Observations, examine } from "../../src/doctor/index.ts";
+import { type Exchange, type Observations, codes, examine } from "../../src/doctor/index.ts";
+import { breaksOf } from "../../src/doctor/verifiers/breaks.ts";
 import { shown } from "../../src/doctor/format.ts";
 import { rsaKey, withoutPrivate } from "../support/keys.ts";
+import { authorityCertificate, certificate } from "./certificates.ts";
 import { at, bytes, observed, published, response, sound } from "./observed.ts";
 
 const codesOf = async (observations: Observations): Promise<string[]> =>
@@ -19,6 +21,60 @@ const aged = (days: number): Promise<string[]> => {
   const made = new Date(at - days * day).toISOString().slice(0, 10);
   return codesOf(observed({ keys: [published(`key-${made}`)] }));
 };
+
+const rsaSet = (more: object, rest: Partial<Observations> = {}): Promise<string[]> => {
+  const rsa = { ...withoutPrivate(rsaKey()), kid: "rsa", alg: "RS256", use: "sig", ...more };
+  const document = { id_token_signing_alg_values_supported: ["ES256", "RS256"] };
+  return codesOf(observed({ keys: [sound, rsa], document, rest }));
+};
+const hexOf = (text: unknown): string => Buffer.from(text as string, "base64url").toString("hex");
+
+describe("what is not what it looks like", () => {
+  test("a modulus of 1, or of a few bits, is short, and has no fingerprint", async () => {
+    assert.deepEqual(await rsaSet({ n: "AQ" }), ["JWKS_RSA_SHORT"]);
+    assert.deepEqual(await rsaSet({ n: "Iw" }), ["JWKS_RSA_SHORT"]);
+  });
+
+  test("of a bundle of SPIFFE, only keys of tokens need a kid", async () => {
+    const { kid: _, ...nameless } = published("svid");
+    assert.deepEqual(await codesOf(observed({ keys: [sound, { ...nameless, use: "x509-svid" }] })), []);
+    assert.deepEqual(await codesOf(observed({ keys: [{ ...nameless, use: "jwt-svid" }] })), ["JWKS_KID_MISSING"]);
+    assert.deepEqual(await codesOf(observed({ keys: [{ ...nameless, use: "x509-svid" }] })), []);
+  });
+
+  test("a hex digest is told from one of another certificate, plain and encoded once more", async () => {
+    const digests = certificate(rsaKey());
+    const hex = hexOf(digests.x5t);
+    assert.deepEqual(await rsaSet({ ...digests, x5t: hex }), ["JWKS_X5T_HEX"]);
+    assert.deepEqual(await rsaSet({ ...digests, x5t: Buffer.from(hex).toString("base64url") }), ["JWKS_X5T_HEX"]);
+    assert.deepEqual(await rsaSet({ ...digests, x5t: digests["x5t#S256"] }), ["JWKS_X5T_SIZE"]);
+  });
+
+  test("a certificate of the next one's key chains, and one alone needs no other", async () => {
+    const { x5c } = certificate(rsaKey());
+    assert.deepEqual(await rsaSet({ x5c: [...x5c, authorityCertificate()] }), []);
+    assert.deepEqual(await rsaSet({ x5c }), []);
+  });
+
+  test("a set of encryption keys alone is told as such", async () => {
+    const key = { ...withoutPrivate(rsaKey()), kid: "enc", use: "enc", alg: "RSA-OAEP-256" };
+    assert.deepEqual(await codesOf(observed({ keys: [key] })), ["JWKS_NO_SIGNING_KEY", "JWKS_ENCRYPTION_KEY"]);
+  });
+
+  test("a prime of the blocklist is found in a modulus, and a modulus of it is known", async () => {
+    const { p, n } = rsaKey();
+    assert.deepEqual(await rsaSet({}, { blocklist: new Set([hexOf(p)]) }), ["JWKS_RSA_SHARED_PRIME"]);
+    assert.deepEqual(await rsaSet({}, { blocklist: new Set([hexOf(n)]) }), ["JWKS_KEY_KNOWN"]);
+    assert.deepEqual(await rsaSet({}, { blocklist: new Set(["f".repeat(64)]) }), []);
+  });
+
+  test("a Content-Type of text, and a leading zero, break none of the verifiers that were run", () => {
+    for (const code of ["HTTP_MEDIA_TYPE", "DISCOVERY_MEDIA_TYPE", "JWKS_RSA_LEADING_ZERO"] as const) {
+      assert.notEqual(codes[code].severity, "broken");
+      assert.ok(breaksOf(code).every(({ source }) => source !== undefined));
+    }
+  });
+});
 
 describe("a value at its bound is on the good side", () => {
   test("an RSA exponent of 32 bits is usual, one of 33 is not", async () => {

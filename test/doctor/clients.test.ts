@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
-import { breaksOf } from "../../src/doctor/breaks.ts";
-import { cited } from "../../src/doctor/cited.ts";
+import { breaksOf } from "../../src/doctor/verifiers/breaks.ts";
+import { cited } from "../../src/doctor/verifiers/cited.ts";
 import { type Code, codes } from "../../src/doctor/index.ts";
-import type { Row } from "../../src/doctor/row.ts";
-import { rows, versions } from "../../src/doctor/verified.ts";
+import type { Row } from "../../src/doctor/verifiers/row.ts";
+import { rows, versions } from "../../src/doctor/verifiers/verified.ts";
 import { isSoak } from "../support/soak.ts";
 import { skipped } from "../support/parts.ts";
 import { type Client, clients } from "./clients.ts";
@@ -23,7 +23,7 @@ const rowsAbout = (all: readonly Row[], names: readonly string[]): Row[] =>
 
 const rerun = "run: node test/doctor/table.ts";
 
-describe("verifiers fail at each defect as src/doctor/verified.ts says", { timeout: 300_000 }, () => {
+describe("verifiers fail at each defect as src/doctor/verifiers/verified.ts says", { timeout: 300_000 }, () => {
   let servers: Awaited<ReturnType<typeof startServers>>;
   before(async () => void (servers = await startServers()));
   after(() => servers.stop());
@@ -53,12 +53,11 @@ describe("verifiers fail at each defect as src/doctor/verified.ts says", { timeo
   });
 });
 
+const named = (code: Code) =>
+  Object.fromEntries(breaksOf(code).map(({ client, fails, inSomeForms }) => [client, [fails, inSomeForms ?? false]]));
+
 describe("a verdict names verifiers", () => {
   test("that fail at every form of the defect, or at some, and says which", () => {
-    const named = (code: Code) =>
-      Object.fromEntries(
-        breaksOf(code).map(({ client, fails, inSomeForms }) => [client, [fails, inSomeForms ?? false]]),
-      );
     assert.deepEqual(named("JWKS_NOT_JSON")["jose"], ["every token", false]);
     assert.deepEqual(named("JWKS_PRIVATE_MEMBERS")["jose"], ["its tokens", true]);
     assert.deepEqual(named("JWKS_KID_TYPE")["aws-jwt-verify"], ["every token", false]);

@@ -103,8 +103,9 @@ async function start(library: Library, certificate: string, folder: string) {
   return { client, stop };
 }
 
+const source = (name: string): string => join(import.meta.dirname, "debian", name);
+
 function commandOf(program: Library["program"], argument: string, folder: string): string[] {
-  const source = (name: string): string => join(import.meta.dirname, "debian", name);
   // The Python and Ruby of Debian, which find the packages of Debian.
   if (program === "python3") return ["/usr/bin/python3", "-s", source("verify.py"), argument];
   if (program === "ruby") return ["/usr/bin/ruby", source("verify.rb")];

@@ -1,3 +1,4 @@
+import { isSoak } from "../support/soak.ts";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { type IncomingMessage, type RequestListener, type ServerResponse, createServer } from "node:http";
 import { createServer as createTlsServer } from "node:https";
@@ -5,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { getCACertificates, setDefaultCACertificates } from "node:tls";
-import type { Row } from "../../src/doctor/row.ts";
+import type { Row } from "../../src/doctor/verifiers/row.ts";
 import { certificateFor } from "../client/certificate.ts";
 import { ecKey, rsaKey } from "../support/keys.ts";
 import { compact, signature } from "../token/compact.ts";
@@ -192,7 +193,7 @@ function answerDiscovery(
   response.end(code === "DISCOVERY_NOT_JSON" ? discovery?.body : JSON.stringify(document));
 }
 
-const patienceMs = 6000;
+const patienceMs = isSoak ? 30_000 : 6_000;
 
 /** Who waits for ever has failed: jwks-rsa does, at a body that ends early. */
 function inTime(verified: Promise<unknown>): Promise<unknown> {

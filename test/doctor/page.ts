@@ -1,5 +1,5 @@
 import { readFileSync, writeFileSync } from "node:fs";
-import { type Break, breaksOf } from "../../src/doctor/breaks.ts";
+import { type Break, breaksOf } from "../../src/doctor/verifiers/breaks.ts";
 import { type Code, codes } from "../../src/doctor/index.ts";
 import { ruleUrl } from "../../src/doctor/codes.ts";
 

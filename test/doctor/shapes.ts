@@ -149,6 +149,16 @@ export const shapes: readonly Shape[] = [
     headers: { ...json, "cache-control": undefined, etag: undefined },
   },
   {
+    name: "a bundle of SPIFFE",
+    keys: [
+      { use: "x509-svid", kty: "EC", ...ec("spiffe x509"), crv: "P-256", x5c: certificate(ecKey("spiffe x509")).x5c },
+      { use: "x509-svid", kty: "RSA", ...one, x5c: ownCertificate },
+      { use: "jwt-svid", kty: "EC", kid: "C6vs25welZOx6WksNYfbMfiw9l96pMnD", ...ec("spiffe jwt") },
+    ],
+    document: { ...noLogin, id_token_signing_alg_values_supported: ["ES256"] },
+    headers: { ...json, "cache-control": undefined, etag: undefined },
+  },
+  {
     name: "oidc-provider",
     keys: [
       { kty: "RSA", use: "sig", kid: thumb("oidc"), alg: "RS256", e: "AQAB", n: one["n"] },

@@ -54,7 +54,7 @@ describe("the page of the admin address", () => {
     assert.ok(text.includes(`<code>${kid}</code>`));
     const { jwe } = privateHalf as { jwe: string };
     const parts = [await wrappingKeyOf(data), ...jwe.split(".").filter((part) => part.length > 8)];
-    const kept = await readFile(join(data, "last-set.json"), "utf8");
+    const kept = await readFile(join(data, "saved-set.json"), "utf8");
     const { seal } = JSON.parse(kept) as { seal: string };
     const [{ d }] = (await unwrapAll(records, parts[0] as string)) as [{ d: string }];
     for (const secret of [...parts, seal, d, "&quot;d&quot;"]) assert.ok(!text.includes(secret), secret);

@@ -212,7 +212,7 @@ describe("wrapping keys", { timeout, concurrency: 2 }, () => {
     assert.deepEqual((await served(third)).kids, kids);
     assert.deepEqual(
       (await readdir(data)).filter((name) => !/-(wal|shm)$/.test(name)),
-      ["keys.db", "last-set.json"],
+      ["keys.db", "saved-set.json"],
     );
     const { records } = await readStore(join(data, "keys.db"));
     assert.equal((await unwrapAll(records, one)).length, 1);

@@ -171,7 +171,7 @@ describe("a command that changes keys waits for the replicas", { timeout: 60_000
     const said = stdout.replaceAll(/\s+/g, " ");
     assert.match(
       said,
-      /Replicas: - 0 of 1 publish the change\. - Replica "a b", last seen \d s ago, may serve the keys of before, and sign with "first", until \d{4}-[\d-]+ [\d:]+ UTC at most\. $/,
+      /Replicas: - 0 of 1 publish the change\. - Replica "a b", last seen \d s ago, may serve the previous keys, and sign with "first", until \d{4}-[\d-]+ [\d:]+ UTC at most\. $/,
     );
     assert.equal((await store.load()).records.find(({ kid }) => kid === "first")?.state, "retiring");
   });
@@ -231,7 +231,7 @@ describe("what a step waits for", { timeout: 60_000 }, () => {
     const { stdout: table } = await run("replicas");
     assert.match(
       table,
-      /^REPLICA +PUBLISHES +LAST SEEN +RELIED ON UNTIL\na +1 revision behind +.* ago +\d{4}-.* UTC, in .*\n/,
+      /^REPLICA +PUBLISHES +LAST SEEN +RELIED ON UNTIL\na +1 revision behind +.* ago +\d{4}-.* UTC, in .*\n {2}signs with nothing\n/,
     );
     assert.ok(
       table.includes(`\n  signs with first\n  sig ${kid} waits for this replica, then becomes active\n`),
@@ -278,7 +278,7 @@ async function stopped(t: TestContext, ...args: readonly string[]) {
     isLocked = false;
   };
   t.after(unlock);
-  return { data, served, unlock, keptFile: join(data, "last-set.json") };
+  return { data, served, unlock, keptFile: join(data, "saved-set.json") };
 }
 
 describe("a start without the store", { timeout: 90_000, concurrency: true }, () => {
@@ -320,12 +320,12 @@ describe("a start without the store", { timeout: 90_000, concurrency: true }, ()
     };
     const text = await readFile(keptFile, "utf8");
     await Promise.all([
-      refusedBy(/last-set\.json is not used: it is of issuer "https:\/\/a\.example"/, "--issuer", "https://b.example"),
-      refusedBy(/^(?!.*last-set)/, ...issuer, "--max-kept-set-seconds", "0"),
+      refusedBy(/saved-set\.json is not used: it is of issuer "https:\/\/a\.example"/, "--issuer", "https://b.example"),
+      refusedBy(/^(?!.*saved-set)/, ...issuer, "--max-saved-set-seconds", "0"),
       // The store is waited for longer than that.
-      refusedBy(/and 1 s are allowed \(--max-kept-set-seconds\)/, ...issuer, "--max-kept-set-seconds", "1"),
+      refusedBy(/and 1 s are allowed \(--max-saved-set-seconds\)/, ...issuer, "--max-saved-set-seconds", "1"),
     ]);
     await writeFile(keptFile, text.replace(/"x": "...../, '"x": "AAAAA'));
-    await refusedBy(/last-set\.json is not used: its keys are others than those that were sealed/, ...issuer);
+    await refusedBy(/saved-set\.json is not used: its keys are others than those that were sealed/, ...issuer);
   });
 });

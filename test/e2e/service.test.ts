@@ -54,7 +54,7 @@ describe("the data folder", { timeout, concurrency: 4 }, () => {
     const files = await readdir(data);
     assert.deepEqual(
       files.filter((name) => !isOfSqlite(name)),
-      ["keys.db", "last-set.json", "wrapping.key"],
+      ["keys.db", "saved-set.json", "wrapping.key"],
     );
     const modes = await Promise.all([data, ...files.map((name) => join(data, name))].map(modeOf));
     assert.deepEqual(modes, ["700", ...files.map(() => "600")]);
@@ -72,7 +72,7 @@ describe("the data folder", { timeout, concurrency: 4 }, () => {
     const data = join(await temporaryFolder(t), "data");
     await mkdir(data, { mode: 0o755 });
     await startService(t, ["--data", data]);
-    const names = ["keys.db", "last-set.json", "wrapping.key"];
+    const names = ["keys.db", "saved-set.json", "wrapping.key"];
     const modes = await Promise.all([data, ...names.map((name) => join(data, name))].map(modeOf));
     assert.deepEqual(modes, ["755", "600", "600", "600"]);
   });

@@ -54,7 +54,7 @@ const samples: Readonly<Record<SettingName, Sample>> = {
   leaseSeconds: durationSample,
   replicaName: textSample,
   readyWithoutStore: switchSample,
-  maxKeptSetSeconds: durationSample,
+  maxSavedSetSeconds: durationSample,
   signSocket: textSample,
   signAddress: textSample,
   signTls: textSample,
@@ -409,7 +409,7 @@ describe("each way of giving the settings reaches the service", { timeout, concu
     assert.ok(first !== undefined);
     assert.deepEqual(
       (await readdir(values.data)).filter((name) => !/-(wal|shm)$/.test(name)),
-      ["keys.db", "last-set.json", "wrapping.key"],
+      ["keys.db", "saved-set.json", "wrapping.key"],
     );
     child.kill("SIGTERM");
     assert.deepEqual(await exited, { code: 0, signal: null });

@@ -5,6 +5,7 @@ import { StoreError } from "../../src/base/errors.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
 import type { KeyStore } from "../../src/rotation/store/store.ts";
 import { day, hour, second } from "../rotation/key-records.ts";
+import { samplesOf } from "../support/scrape.ts";
 import { type Replica, World, leaseMs, seen, typesOf } from "./world.ts";
 
 const minute = 60 * second;
@@ -31,6 +32,25 @@ test("a command waits as its manager does, however far the store's clock jumps",
   await world.pass(2 * day);
   assert.equal(one.manager.records.at(-1)?.state, "active");
   await world.stop(one);
+});
+
+test("who starts after the store's clock was set ahead waits as long as a replica that has seen it", async () => {
+  let storeIsAheadMs = 0;
+  const world = new World((clock) => memoryStore({ clock: { ...clock, now: () => clock.now() + storeIsAheadMs } }));
+  const one = await world.start({ policy });
+  await announce(world, one);
+  const { kid } = one.manager.records.at(-1) ?? {};
+  await world.pass(hour);
+  storeIsAheadMs = 20 * hour;
+  await world.pass(3 * hour);
+  await world.stop(one);
+  const other = await world.start({ policy });
+  const state = () => other.manager.records.find((record) => record.kid === kid)?.state;
+  await world.pass(19 * hour);
+  assert.equal(state(), "announced", "23 of 24 hours have passed");
+  await world.pass(2 * hour);
+  assert.equal(state(), "active");
+  await world.stop(other);
 });
 
 describe("a step waits for a replica that has a lease", () => {
@@ -209,6 +229,7 @@ describe("a replica whose clock differs from that of the store by more than cloc
       await world.pass(renewalMs);
       assert.deepEqual([replica.manager.isReady, typesOf(replica.told).at(-1)], [false, "fenced"]);
       assert.match(replica.manager.health.fence?.message ?? "", /clock/);
+      assert.equal(samplesOf(replica.manager.metrics())["jwksd_replica_ready"], 0);
       await assert.rejects(world.until(signs(replica)), { code: "ERR_SIGNER_FENCED" });
       await world.pass(minute);
       assert.deepEqual(await signsWith(world), [], "the others know");

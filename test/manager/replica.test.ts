@@ -4,9 +4,11 @@ import { type Clock, instantNow } from "../../src/base/clock.ts";
 import { JwksdError } from "../../src/base/errors.ts";
 import { type Clocks, createClocks } from "../../src/rotation/manager/clocks.ts";
 import { createReplica } from "../../src/rotation/manager/replica.ts";
+import { createSchedule } from "../../src/rotation/manager/schedule.ts";
+import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
 import type { KeyStore, Lease, Snapshot } from "../../src/rotation/store/store.ts";
-import { hour, lease, record, second } from "../rotation/key-records.ts";
+import { day, hour, lease, record, second } from "../rotation/key-records.ts";
 
 const leaseMs = hour;
 const code = (expected: string) => (error: unknown) => error instanceof JwksdError && error.code === expected;
@@ -34,7 +36,7 @@ function replicaOf(change: (store: KeyStore, clock: Hands) => Partial<KeyStore> 
   return { clock, store, replica };
 }
 
-const told = { publishes: 1, signsWith: ["k"] };
+const report = { publishes: 1, signsWith: ["k"] };
 
 describe("the lease of a replica", () => {
   test("counts from when the last renewal was sent, not from when it was confirmed", async () => {
@@ -46,7 +48,7 @@ describe("the lease of a replica", () => {
       },
     }));
     await replica.join();
-    await replica.tell(told);
+    await replica.report(report);
     clock.pass(leaseMs * 0.99 - 20 * 60 * second - 1);
     assert.equal(replica.holds, true);
     clock.pass(1);
@@ -60,7 +62,7 @@ describe("the lease of a replica", () => {
     test(`has ended when ${name}`, async () => {
       const { clock, replica } = replicaOf();
       await replica.join();
-      await replica.tell(told);
+      await replica.report(report);
       move(clock);
       assert.equal(replica.holds, false);
     });
@@ -76,27 +78,27 @@ describe("the lease of a replica", () => {
       },
     }));
     await replica.join();
-    await replica.tell(told);
+    await replica.report(report);
     clock.pass(leaseMs / 2);
     loses = true;
-    await assert.rejects(replica.tell({ publishes: 2, signsWith: ["k", "l"] }));
+    await assert.rejects(replica.report({ publishes: 2, signsWith: ["k", "l"] }));
     assert.deepEqual((await store.load()).leases[0]?.signsWith, ["k", "l"], "the others may know of it");
-    assert.deepEqual(replica.told, told);
+    assert.deepEqual(replica.lastReported, report);
     assert.throws(() => replica.checkMaySign("l"), code("ERR_SIGNER_FENCED"));
     clock.pass(leaseMs * 0.99 - leaseMs / 2);
     assert.equal(replica.holds, false);
   });
 
-  test("one that another replica has ended is not renewed: the replica joins anew, and has told nothing yet", async () => {
+  test("one that another replica has ended is not renewed: the replica joins anew, and has reported nothing yet", async () => {
     const { store, replica } = replicaOf();
     await replica.join();
-    await replica.tell(told);
+    await replica.report(report);
     const [before] = (await store.load()).leases as [Lease];
     await store.leave(before.id);
-    await assert.rejects(replica.tell(told), code("ERR_LEASE_ENDED"));
+    await assert.rejects(replica.report(report), code("ERR_LEASE_ENDED"));
     assert.throws(() => replica.checkMaySign("k"), code("ERR_SIGNER_FENCED"));
     await replica.join();
-    assert.deepEqual(replica.told, { publishes: 0, signsWith: [] });
+    assert.deepEqual(replica.lastReported, { publishes: 0, signsWith: [] });
     const { leases } = await store.load();
     assert.deepEqual(
       leases.map(({ id, publishes }) => [id === before.id, publishes]),
@@ -115,7 +117,7 @@ describe("the lease of a replica", () => {
     await assert.rejects(replica.join());
     loses = false;
     await replica.join();
-    await replica.tell(told);
+    await replica.report(report);
     assert.equal((await store.load()).leases.length, 1);
     clock.pass(leaseMs);
     await replica.join();
@@ -277,4 +279,28 @@ describe("what a process knows of time", () => {
       assert.equal(clocks.fault !== undefined, isWrong);
     });
   }
+});
+
+describe("when a replica takes which step", () => {
+  test("a key that could not sign is tried once a minute, and not while its wait goes on, which others have begun again", () => {
+    const { clock, clocks, look } = clocksOf();
+    const schedule = createSchedule(rotationPolicy(), clocks, clock);
+    const at = clock.wall;
+    const active = record("a", "active", { announcedAt: at - 10 * day, activatedAt: at - 9 * day });
+    const nextSince = (publishedAt: number) => record("b", "announced", { announcedAt: at - 2 * day, publishedAt });
+    const dueAfter = (storeIsAheadMs: number, publishedAt: number): number => {
+      const now = clock.wall + storeIsAheadMs;
+      const records = [active, nextSince(publishedAt)];
+      look({ ...snapshot(now, []), records });
+      schedule.forgetTaken(records, now);
+      return schedule.dueInMs(records);
+    };
+    assert.equal(dueAfter(0, at - day), 0);
+    schedule.holdBack("b");
+    assert.equal(dueAfter(0, at - day), 60 * second);
+    clock.pass(60 * second);
+    assert.equal(dueAfter(0, at - day), 0);
+    // The store's clock was hours ahead when another replica began the wait again, and is more than the wait ahead now.
+    assert.equal(dueAfter(8 * hour + day, clock.wall + 8 * hour), day);
+  });
 });

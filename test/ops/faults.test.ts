@@ -236,7 +236,7 @@ describe("each fault has its alert, and no other", { skip: skipWithout("promtool
     await until("it is refused", service, ({ samples }) => samples["jwksd_update_refused"] === 1);
     await look("the key files are refused", service, {
       name: "JwksdUpdateRefused",
-      says: /The key files were refused, and the keys of before stay in use/,
+      says: /The key files were refused, and the old keys stay in use/,
     });
     await writeFile(keys, keySetText("b"));
     service.reload();

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { existsSync } from "node:fs";
-import { glob, mkdir, mkdtemp, readFile, realpath, rm, stat, symlink, writeFile } from "node:fs/promises";
+import { copyFile, glob, mkdir, mkdtemp, readFile, realpath, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { delimiter, dirname, join, resolve } from "node:path";
 import { after, before, describe, test } from "node:test";
@@ -154,6 +154,7 @@ describe("packages", () => {
   /** The packages that are loaded by each; others are for what is not loaded. */
   const loads: Readonly<Record<string, readonly string[]>> = {
     jwksd: ["jose"],
+    "jwksd/bearer": ["jose"],
     "jwksd/doctor": ["jose"],
     "jwksd/doctor/node": ["ipaddr.js", "jose"],
     "jwksd/node": ["ipaddr.js", "jose"],
@@ -213,6 +214,12 @@ async function bundleSize(name: string, from: string): Promise<number> {
   await run("bun", ["build", "--minify", "--target=browser", "--outfile=bundle.js", "bundle.mjs"]);
   return gzipSync(await readFile(join(project, "bundle.js"))).length / 1000;
 }
+
+test("jwksd/bearer can be bundled where no framework and no MCP SDK is installed", async () => {
+  await bundleSize("createBearer", "jwksd/bearer");
+  assert.match(await readFile(join(project, "bundle.js"), "utf8"), /WWW-Authenticate/);
+  await rm(join(project, "bundle.js"));
+});
 
 describe("sizes that README.md states", () => {
   test("of what npm installs", async () => {
@@ -304,5 +311,18 @@ describe("types", () => {
       requireAll.replaceAll("import m", "const m") + use.replace("export default", "module.exports ="),
     );
     assert.equal(await runNode("require.cjs"), "");
+  });
+
+  // Last, because from here on there are frameworks beside the package.
+  test("the auth of a guarded request has its type in each framework, without a cast", async () => {
+    for (const name of ["express", "@types/express", "fastify", "hono"]) {
+      await mkdir(dirname(join(project, "node_modules", name)), { recursive: true });
+      await symlink(join(modules, name), join(project, "node_modules", name));
+    }
+    const samples = ["guard", "guard-fastify", "guard-hono", "guard-fetch"].map((name) => `${name}.mts`);
+    for (const file of samples) await copyFile(join(installed, "examples/docs", file), join(project, file));
+    const compilerOptions = { module: "nodenext", target: "es2022", strict: true, skipLibCheck: true };
+    await writeFile(join(project, "tsconfig.json"), JSON.stringify({ files: samples, compilerOptions }));
+    assert.equal(await runNode(join(modules, "typescript/bin/tsc"), "--noEmit"), "");
   });
 });

@@ -147,17 +147,23 @@ describe("the page", () => {
     }
   });
 
+  test("marks this replica while it may not sign, and no other", () => {
+    const { replicas } = pageParts(statusOf(knownWith("name")), answer);
+    assert.equal(replicas.match(/class="badge fenced"/g)?.length, 1);
+    assert.match(replicas, /this one<\/span>[^]*?badge fenced/);
+  });
+
   test("holds no private half, wrapped or not", () => {
     assert.doesNotMatch(plain, /wrapped name|\bjwe\b/);
   });
 
-  test("is whole for keys from files, and for a kept set", () => {
+  test("is whole for keys from files, and for a saved set", () => {
     const files = { ...knownWith("name"), manager: undefined, refused: undefined, notReady: undefined };
     const ofFiles = page(statusOf(files), answer, nonce);
     assert.match(ofFiles, /All is well\./);
     assert.match(ofFiles, /jwksd does not manage these keys/);
     const outage = { at: start, code: "ERR_STORE_UNAVAILABLE", message: "no route to host" };
-    const kept = page(statusOf({ ...files, withoutStore: { keptAt: start - hour, outage } }), answer, nonce);
+    const kept = page(statusOf({ ...files, withoutStore: { savedAt: start - hour, outage } }), answer, nonce);
     assert.match(kept, /The store was not reached since the start, so the set of 2026-11-20 11:00:00 UTC is published/);
   });
 

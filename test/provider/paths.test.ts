@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { ErrorCode } from "../../src/index.ts";
-import { locate, targetPath } from "../../src/library/provider/paths.ts";
+import { targetPath } from "../../src/base/urls.ts";
+import { locate } from "../../src/library/provider/paths.ts";
 import { refusal } from "../support/refusal.ts";
 
 type Input = [issuer: unknown, mountPrefix?: string | undefined, jwksPath?: string];

@@ -65,7 +65,7 @@ describe("jwksd publish FOLDER, of managed keys", () => {
     const rotated = await cli("rotate", "--wait", "1");
     assert.equal(rotated.code, 3);
     const said = rotated.stdout.replaceAll(/\s+/g, " ");
-    assert.match(said, /Copy "[^"]+", last seen .* may serve the keys of before, until jwksd publish has written it\./);
+    assert.match(said, /Copy "[^"]+", last seen .* may serve the previous keys, until jwksd publish has written it\./);
     const held = await cli("replicas");
     assert.match(held.stdout, /it is ended by hand/);
     assert.match(held.stdout, /sig .* waits for this replica, then becomes active/);

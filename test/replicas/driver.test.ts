@@ -18,9 +18,8 @@ const modes: Readonly<Record<string, Mode>> = {
   "small steps of the clocks": { faults: ["clock step"] },
   "small steps, and replicas that die": { faults: ["clock step", "kill", "partition"] },
   "jumps of hours": { faults: ["clock jump", "clock jump", "partition"] },
-  // Whoever was away while the store's clock went back and ahead again cannot know of it, and goes by that clock.
-  "the store's clock jumps": { faults: ["store's clock jumps", "slow targets", "short pause"] },
-  "one machine, whose clock jumps": { faults: ["clock jump", "short pause", "partition"], isOneMachine: true },
+  "the store's clock jumps": { faults: ["store's clock jumps", "slow targets", "pause"] },
+  "one machine, whose clock jumps": { faults: ["clock jump", "pause", "partition"], isOneMachine: true },
   "mixed policies and slack": { faults: ["outage", "kill", "partition"], isMixed: true },
   "stores that hang and lose answers, stopped processes, slow targets": {
     faults: ["outage", "partition", "pause", "slow targets"],
@@ -34,7 +33,7 @@ const modes: Readonly<Record<string, Mode>> = {
 };
 
 /** How many runs there are of each mode, how long each is, and how many keys become active in them at least. */
-const [seeds, forMs, least] = isSoak ? [40, 14 * hour, 60] : [1, 8 * hour, 1];
+const [seeds, forMs, least] = isSoak ? [15, 14 * hour, 20] : [1, 8 * hour, 1];
 
 const real = await codeWith("nothing");
 
@@ -73,7 +72,7 @@ describe("three managers over one store keep both promises in true time", () => 
     let activated = 0;
     // A process that starts after a jump of the one clock cannot know of it.
     const kills: Mode = { faults: ["kill", "pause", "partition"], isOneMachine: true };
-    const jumps: Mode = { faults: ["clock jump", "short pause", "partition"], isOneMachine: true };
+    const jumps: Mode = { faults: ["clock jump", "pause", "partition"], isOneMachine: true };
     for (let seed = 1; seed <= seeds; seed += 1) {
       const folder = await mkdtemp(join(tmpdir(), "jwksd-driver-"));
       t.after(() => rm(folder, { recursive: true }));
@@ -120,8 +119,12 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
   "signs on after its lease": {
     mode: { faults: ["partition"] },
     edits: [
-      ["rotation/manager/manager.ts", "fence = replica.holds ?", "fence = replica.told ?"],
-      ["rotation/manager/replica.ts", "if (!told.signsWith.includes(kid))", "if (told.signsWith.length > 99)"],
+      ["rotation/manager/manager.ts", "fence = replica.holds ?", "fence = replica.lastReported ?"],
+      [
+        "rotation/manager/replica.ts",
+        "if (!lastReported.signsWith.includes(kid))",
+        "if (lastReported.signsWith.length > 99)",
+      ],
     ],
   },
   "counts the wait before removal from the activation": {
@@ -148,7 +151,11 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
   "acknowledges before its targets have taken the keys": {
     mode: { faults: ["slow targets"] },
     edits: [
-      ["rotation/manager/keys-in-use.ts", "const next = subscribers.isBehind ? replica.told : ", "const next = "],
+      [
+        "rotation/manager/keys-in-use.ts",
+        "const next = subscribers.isBehind ? replica.lastReported : ",
+        "const next = ",
+      ],
     ],
   },
   "renews a lease that has ended": {
@@ -193,7 +200,7 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
   },
   "is ready before it publishes": {
     mode: { faults: ["partition", "pause"] },
-    edits: [["rotation/manager/replica.ts", "holds() && told.publishes > 0", "holds()"]],
+    edits: [["rotation/manager/replica.ts", "holds() && lastReported.publishes > 0", "holds()"]],
   },
   "takes steps without the store": {
     mode: { faults: ["partition"] },
@@ -217,14 +224,22 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
           return updateSubscribers(true);
         },`,
       ],
-      ["rotation/manager/replica.ts", "if (!told.signsWith.includes(kid))", "if (told.signsWith.length > 99)"],
+      [
+        "rotation/manager/replica.ts",
+        "if (!lastReported.signsWith.includes(kid))",
+        "if (lastReported.signsWith.length > 99)",
+      ],
     ],
   },
-  "signs with the new key before it has told": {
+  "signs with the new key before it has reported that": {
     mode: { faults: ["partition", "slow targets"] },
     edits: [
       ["rotation/manager/keys-in-use.ts", "if (isNew) await announceSigning(records, keys, revision);", ""],
-      ["rotation/manager/replica.ts", "if (!told.signsWith.includes(kid))", "if (told.signsWith.length > 99)"],
+      [
+        "rotation/manager/replica.ts",
+        "if (!lastReported.signsWith.includes(kid))",
+        "if (lastReported.signsWith.length > 99)",
+      ],
     ],
   },
   "takes what was planned for done": {

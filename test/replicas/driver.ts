@@ -570,8 +570,16 @@ export const faults = {
     world.at(forMs, () => world.start(replica));
     return `${replica.name} is killed, and starts again after ${forMs / second} s`;
   },
-  pause: (world: Simulation) => pause(world, longest),
-  "short pause": (world: Simulation) => pause(world, 10 * minute),
+  pause(world: Simulation) {
+    const [replica, forMs] = [world.random.of(world.replicas), world.random.log(second, longest)];
+    if (!replica.isAlive || replica.pausedUntil > world.now) return undefined;
+    replica.pausedUntil = world.now + forMs;
+    // A suspended machine stops the monotonic clock.
+    const isSuspended = world.random.chance(0.5) && replica.machine !== world.storeMachine;
+    if (isSuspended) replica.machine.suspend(world.now, forMs);
+    world.at(forMs, () => {}, replica);
+    return `${replica.name} is ${isSuspended ? "suspended" : "stopped"} for ${forMs / second} s`;
+  },
   "clock jump"(world: Simulation) {
     const replica = world.random.of(world.replicas);
     const toMs = world.random.chance(0.3) ? 0 : world.random.sign() * world.random.log(second, 8 * hour);
@@ -613,17 +621,6 @@ export const faults = {
     return "a command";
   },
 } satisfies Readonly<Record<string, (world: Simulation) => string | undefined>>;
-
-function pause(world: Simulation, longestMs: number): string | undefined {
-  const [replica, forMs] = [world.random.of(world.replicas), world.random.log(second, longestMs)];
-  if (!replica.isAlive || replica.pausedUntil > world.now) return undefined;
-  replica.pausedUntil = world.now + forMs;
-  // A suspended machine stops the monotonic clock.
-  const isSuspended = world.random.chance(0.5) && replica.machine !== world.storeMachine;
-  if (isSuspended) replica.machine.suspend(world.now, forMs);
-  world.at(forMs, () => {}, replica);
-  return `${replica.name} is ${isSuspended ? "suspended" : "stopped"} for ${forMs / second} s`;
-}
 
 const breakOf = (random: Random): Broken =>
   random.of(["refuses", "is silent", "loses answers", "cannot write"] as const);

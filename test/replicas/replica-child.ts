@@ -50,9 +50,13 @@ const short: readonly Edit[] = [
 const withoutBarrier: readonly Edit[] = [
   ["rotation/rules/waits.ts", "return { since: publishedAt, forMs:", "return { since: record.announcedAt, forMs:"],
   ["rotation/rules/waits.ts", "return { since: unusedAt, forMs:", "return { since: record.retiredAt, forMs:"],
-  ["rotation/manager/manager.ts", "fence = replica.holds ?", "fence = replica.told ?"],
-  ["rotation/manager/replica.ts", "if (!told.signsWith.includes(kid))", "if (told.signsWith.length > 99)"],
-  ["rotation/manager/replica.ts", "holds() && told.publishes > 0", "told.publishes >= 0"],
+  ["rotation/manager/manager.ts", "fence = replica.holds ?", "fence = replica.lastReported ?"],
+  [
+    "rotation/manager/replica.ts",
+    "if (!lastReported.signsWith.includes(kid))",
+    "if (lastReported.signsWith.length > 99)",
+  ],
+  ["rotation/manager/replica.ts", "holds() && lastReported.publishes > 0", "lastReported.publishes >= 0"],
 ];
 
 const config = JSON.parse(process.argv[2] ?? "") as Config;

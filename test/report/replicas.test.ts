@@ -99,7 +99,7 @@ test("a longer lease than one's own was not renewed in the future", () => {
 });
 
 describe("what it means that a replica is late", () => {
-  const kept = 'Replica "r", last seen 0 s ago, may serve the keys of before';
+  const kept = 'Replica "r", last seen 0 s ago, may serve the previous keys';
   const until = "until 2026-11-20 13:00:00 UTC at most.";
   const revoked = record("old", "revoked", { ...retiring, endedAt: start });
   for (const [signsWith, records, says] of [

@@ -111,7 +111,7 @@ describe("until the store is back", () => {
     await clock.advance(2_000);
     assert.equal(managed.notReady(), undefined);
     assert.deepEqual(lines, [
-      "keys cannot be managed, the kept set stays: a worker hangs",
+      "keys cannot be managed, the saved set stays: a worker hangs",
       "the store is back, and its keys are published",
     ]);
     await managed.stop();

@@ -65,7 +65,7 @@ const table: Readonly<Record<string, readonly [Known, ...[string, string][]]>> =
     ["REPLICA_FENCED", "jwksd replicas"],
   ],
   "the store was not reached since the start": [
-    known({ withoutStore: { keptAt: start, outage: failure }, notReady: "x" }),
+    known({ withoutStore: { savedAt: start, outage: failure }, notReady: "x" }),
     ["ERR_STORE_UNAVAILABLE", "jwksd keys"],
   ],
   "the store is not authentic": [
@@ -174,6 +174,8 @@ describe("faults, worst first, with a command", () => {
   }
 });
 
+const marks = (known: Known) => statusOf(known).replicas.map(({ id, isFenced }) => [id, isFenced]);
+
 describe("the status", () => {
   test("says of each key where it stands and what is next", () => {
     const hsm = { ...active, kid: "hsm", use: "enc", privateHalf: { uri: "pkcs11:id=%01" } } as const;
@@ -205,6 +207,15 @@ describe("the status", () => {
       ],
     );
     assert.deepEqual(revision, { published: 7, stored: 7 });
+  });
+
+  test("marks this replica while it may not sign", () => {
+    const fenced = managed({ health: { ...health, fence: failure }, store: leases(lease("self"), lease("other")) });
+    assert.deepEqual(marks(fenced), [
+      ["self", true],
+      ["other", false],
+    ]);
+    assert.deepEqual(marks(managed()), [["self", false]]);
   });
 
   test("says of a step that waits since when, and for whom", () => {

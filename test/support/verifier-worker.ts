@@ -1,4 +1,3 @@
-// @ts-expect-error There are no types for it here.
 import { env } from "cloudflare:workers";
 import { type KeySetState, type RemoteKeySet, createRemoteKeySet } from "../../src/library/relying-party/index.ts";
 import { verifyByBoth } from "./verifier.ts";
@@ -11,7 +10,7 @@ interface Settings {
   readonly timeoutMs: number;
 }
 
-const { issuer, audience, madeBy, state, timeoutMs } = (env as { readonly settings: Settings }).settings;
+const { issuer, audience, madeBy, state, timeoutMs } = (env as unknown as { readonly settings: Settings }).settings;
 const make = (): RemoteKeySet => createRemoteKeySet({ issuer, state: state ?? undefined, timeoutMs });
 let keys = madeBy === "module" ? make() : undefined;
 

@@ -15,7 +15,8 @@ import { stepLines } from "./explain.ts";
 import { type Io, iso, print, printJson, readInput } from "../io.ts";
 import { readToken } from "./verify.ts";
 
-const maxFileBytes = 5_000_000;
+const maxFileBytes = 1_000_000;
+const maxBlocklistBytes = 20_000_000;
 
 interface Flags {
   readonly allowInsecure?: true;
@@ -46,7 +47,7 @@ export function doctorCommand(io: Io): Command {
     .option("--skip <code>", "do not report this code or group of codes; may be given several times", addCodes)
     .option(
       "--blocklist <file>",
-      "file of keys that must not be used: RFC 7638 thumbprints, or lines of Debian's openssl-blacklist",
+      "file of keys that must not be used: RFC 7638 thumbprints, lines of Debian's openssl-blacklist, or moduli and primes in hex",
     )
     .option(
       "--token <token>",
@@ -149,11 +150,11 @@ async function look(io: Io, target: string, options: ObserveOptions): Promise<Ob
   if (isUrl(target)) return observe(target, options);
   if (target !== "-") return observeBody(await readBounded(target), Date.now());
   const body = await readInput(io, maxFileBytes);
-  if (body.length > maxFileBytes) throw tooLarge("standard input");
+  if (body.length > maxFileBytes) throw tooLarge("standard input", maxFileBytes);
   return observeBody(body, Date.now());
 }
 
-async function readBounded(file: string): Promise<Buffer> {
+async function readBounded(file: string, maxBytes = maxFileBytes): Promise<Buffer> {
   let body: Buffer;
   try {
     body = await readFile(file);
@@ -161,21 +162,21 @@ async function readBounded(file: string): Promise<Buffer> {
     const { code = "no such file" } = error as NodeJS.ErrnoException;
     throw new ServiceError("ERR_FILE_UNREADABLE", `cannot read the file ${file} (${code}); a URL begins with https://`);
   }
-  if (body.length > maxFileBytes) throw tooLarge(file);
+  if (body.length > maxBytes) throw tooLarge(file, maxBytes);
   return body;
 }
 
-const tooLarge = (name: string): ServiceError =>
-  new ServiceError("ERR_FILE_UNREADABLE", `${name}: is larger than ${maxFileBytes.toLocaleString("en")} bytes`);
+const tooLarge = (name: string, maxBytes: number): ServiceError =>
+  new ServiceError("ERR_FILE_UNREADABLE", `${name}: is larger than ${maxBytes.toLocaleString("en")} bytes`);
 
 async function readBlocklist(file: string): Promise<Set<string>> {
-  const text = (await readBounded(file)).toString("utf8");
+  const text = (await readBounded(file, maxBlocklistBytes)).toString("utf8");
   const listed = text.split("\n").map((line) => line.replace(/#.*/, "").trim());
-  const wrong = listed.findIndex((line) => line !== "" && !/^([\w-]{43}|[\da-f]{20})$/.test(line));
+  const wrong = listed.findIndex((line) => line !== "" && !/^([\w-]{43}|[\da-f]{20}|[\da-f]{64,})$/.test(line));
   if (wrong !== -1) {
     throw new ConfigError(
       "ERR_CONFIG_FORMAT",
-      `${file}: line ${wrong + 1} is neither an RFC 7638 thumbprint nor 20 hex digits of openssl-blacklist`,
+      `${file}: line ${wrong + 1} is neither an RFC 7638 thumbprint, nor 20 hex digits of openssl-blacklist, nor a number of 64 hex digits or more`,
     );
   }
   return new Set(listed.filter((line) => line !== ""));

@@ -3,7 +3,7 @@ import { setResponse } from "../../doctor/exchange.ts";
 import type { Exchange, Finding, Observations } from "../../doctor/index.ts";
 import { jsonOf } from "../../base/json.ts";
 import { type Html, html, lines } from "../../service/admin/page/html.ts";
-import { removed } from "./removed.ts";
+import { removed } from "../../doctor/removed.ts";
 import { counts, scopeText, whom } from "./report.ts";
 
 const maxCharacters = 100_000;

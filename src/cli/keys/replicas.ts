@@ -11,6 +11,7 @@ import {
 import { aligned, indented, terminalOf } from "../terminal.ts";
 import { printable } from "../../base/printable.ts";
 import { kidText } from "../../rotation/rules/format.ts";
+import { isPermanent } from "../../rotation/rules/permanent-lease.ts";
 import type { Lease } from "../../rotation/store/store.ts";
 import { endCopyCommand } from "./end-copy.ts";
 import { type Io, iso, print, printJson } from "../io.ts";
@@ -65,8 +66,11 @@ function table(found: Found): string[] {
   ]);
   const [heading = "", ...lines] = aligned([["REPLICA", "PUBLISHES", "LAST SEEN", "RELIED ON UNTIL"], ...rows]);
   const waits = waitsFound(found);
-  const below = leases.map(({ id, signsWith }) => {
+  const below = leases.map((lease) => {
+    const { id, signsWith } = lease;
     const signs = signsWith.map((kid) => `  signs with ${kidText(kid)}`);
+    // A process without sign sockets, or one that may not sign. No copy signs.
+    if (signs.length === 0 && !isPermanent(lease)) signs.push("  signs with nothing");
     const awaited = waits.filter(({ replicas }) => replicas.includes(id));
     return signs.concat(
       awaited.map(({ use, kid, action }) => {

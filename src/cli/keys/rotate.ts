@@ -23,7 +23,7 @@ published for as long as its tokens live; jwksd keys revoke removes it at once.
 The new signing key is made in the store, or where --signer-type says. If serve has --signer-type, give it here, too.
 
 A jwksd serve on the same store follows within a second. Exit code 3: the rotation has begun, and not every replica has followed
-within --wait; the message says until when which replica may act on the keys of before.
+within --wait; the message says until when which replica may act on the previous keys.
 
 Examples:
   $ jwksd rotate                          announce the next signing key

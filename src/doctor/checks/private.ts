@@ -1,5 +1,6 @@
 import { isObject } from "../document.ts";
 import { type Note, note } from "../finding.ts";
+import { maxKeys } from "../key.ts";
 
 /** @see RFC 7518 sections 6.2.2, 6.3.2 and 6.4, RFC 8037 section 2, RFC 9964 section 3 */
 export const privateMembers = ["d", "p", "q", "dp", "dq", "qi", "oth", "k", "priv"];
@@ -9,7 +10,8 @@ const telling = ["d", "dp", "dq", "qi", "priv"];
 /** The least private key, of 32 bytes, has 43 characters. */
 const keyText = /^[\w-]{40,}$/;
 const pem = /-----BEGIN [A-Z ]*PRIVATE KEY-----/;
-const maxNodes = 200_000;
+/** Values that are looked at; more than 1,000 whole keys have. */
+const maxNodes = 50_000;
 
 /**
  * Finds private keys beside `keys`, nested in it, as PEM or beside a certificate. The private members of its entries are for `checkMembers`.
@@ -18,17 +20,21 @@ const maxNodes = 200_000;
  */
 export function checkPrivate(document: unknown, what: string): Note[] {
   const notes: Note[] = [];
-  const entries = new Set(isObject(document) && Array.isArray(document["keys"]) ? (document["keys"] as unknown[]) : []);
+  const listed = isObject(document) && Array.isArray(document["keys"]) ? (document["keys"] as unknown[]) : [];
+  const entries = new Set(listed.slice(0, maxKeys));
   const open: { readonly value: unknown; readonly name: string }[] = [{ value: document, name: what }];
-  for (let nodes = 0; open.length > 0 && nodes < maxNodes; nodes += 1) {
+  let nodes = 1;
+  while (open.length > 0) {
     const { value, name } = open.pop() as (typeof open)[number];
     if (typeof value === "string" && isPrivateText(value)) notes.push(note("JWKS_PRIVATE_MEMBERS", `${name} has one`));
     if (typeof value !== "object" || value === null) continue;
     const found = entries.has(value) || !isObject(value) ? [] : secretsOf(value);
     if (found.length > 0) notes.push(note("JWKS_PRIVATE_MEMBERS", `${name} has ${found.join(", ")}`));
-    for (const [member, inner] of Object.entries(value)) {
-      const isEntry = typeof inner === "object" && entries.has(inner);
-      open.push({ value: inner, name: isEntry ? `key ${Number(member) + 1}` : `a member of ${entryOf(name)}` });
+    const inner = Array.isArray(value) ? (value as unknown[]) : Object.values(value);
+    for (let index = 0; index < inner.length && nodes < maxNodes; index += 1) {
+      const isEntry = value === listed && index < maxKeys;
+      open.push({ value: inner[index], name: isEntry ? `key ${index + 1}` : `a member of ${entryOf(name)}` });
+      nodes += 1;
     }
   }
   return notes;

@@ -2,7 +2,7 @@ import { integer } from "../base64url.ts";
 import { type Note, note } from "../finding.ts";
 import { gcd, sharedFactors } from "../integers.ts";
 import type { Key } from "../key.ts";
-import { mostBits } from "./rsa.ts";
+import { affordable, mostBits } from "./rsa.ts";
 
 const leastSharedPrime = 2n ** 64n;
 const maxPartners = 10;
@@ -18,9 +18,9 @@ export function checkSharedPrimes(keys: readonly Key[], blocklist: ReadonlySet<s
   const names = new Map<bigint, string>();
   const exponents = new Map<bigint, bigint>();
   const notes: Note[] = [];
-  for (const { jwk, name, values } of keys) {
+  for (const { name, values } of affordable(keys)) {
     const [nBytes, eBytes] = [values["n"]?.bytes, values["e"]?.bytes];
-    if (jwk["kty"] !== "RSA" || nBytes === undefined || nBytes.length * 8 > mostBits) continue;
+    if (nBytes === undefined || nBytes.length * 8 > mostBits) continue;
     const [n, e] = [integer(nBytes), integer(eBytes ?? new Uint8Array())];
     if (n <= leastSharedPrime) continue;
     if ((exponents.get(n) ?? e) !== e) notes.push(note("JWKS_RSA_MODULUS_TWICE", `${names.get(n)} and ${name}`));

@@ -10,6 +10,7 @@ import { checkPrivateExponent } from "./rsa-private-exponent.ts";
 const leastBits = 2048;
 /** Larger moduli are not factored: that would take too long. */
 export const mostBits = 8192;
+const mostBitsInAll = 4_096_000;
 /** Smaller moduli are no keys, and pass each fingerprint. */
 const keyBits = 256;
 const mostExponentBits = 32;
@@ -20,13 +21,25 @@ const mostPrimalityBits = 4096;
 
 /** Checks each RSA key. */
 export function checkRsaKeys(keys: readonly Key[]): Note[] {
-  const rsa = keys.filter(({ jwk }) => jwk["kty"] === "RSA");
-  return rsa.flatMap((key, index) => checkRsa(key, index < mostPrimalityTests));
+  const factored = affordable(keys);
+  const tested = new Set(factored.slice(0, mostPrimalityTests));
+  const within = new Set(factored);
+  return keys.flatMap((key) => checkRsa(key, within.has(key), tested.has(key)));
 }
 
-function checkRsa({ name, values }: Key, isTestedForPrimality: boolean): Note[] {
+/** The first RSA keys, up to a sum of bits: a thousand keys of 4096 bits. Work for more would take too long. */
+export function affordable(keys: readonly Key[]): Key[] {
+  let bits = 0;
+  return keys.filter(({ jwk, values }) => {
+    if (jwk["kty"] !== "RSA") return false;
+    bits += (values["n"]?.bytes.length ?? 0) * 8;
+    return bits <= mostBitsInAll;
+  });
+}
+
+function checkRsa({ jwk, name, values }: Key, isFactored: boolean, isTestedForPrimality: boolean): Note[] {
   const [n, e] = [values["n"]?.bytes, values["e"]?.bytes];
-  if (n === undefined || e === undefined) return [];
+  if (jwk["kty"] !== "RSA" || n === undefined || e === undefined) return [];
   // A number of a cut text is another number.
   if (Object.values(values).some(({ problem }) => problem === "JWKS_BASE64URL_LENGTH")) return [];
   const notes: Note[] = [];
@@ -39,7 +52,7 @@ function checkRsa({ name, values }: Key, isTestedForPrimality: boolean): Note[] 
   const odd = checkExponent(exponent, name);
   if (bits > mostBits) return [...notes, ...odd, note("JWKS_RSA_LARGE", size)];
   if (bits < leastBits) notes.push(note("JWKS_RSA_SHORT", size));
-  if (bits < keyBits) return [...notes, ...odd];
+  if (bits < keyBits || !isFactored) return [...notes, ...odd];
   const isTested = isTestedForPrimality && bits <= mostPrimalityBits;
   const weak = firstOf(factorings(modulus, exponent, n, name, isTested));
   // A small private exponent makes a large public one.

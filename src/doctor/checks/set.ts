@@ -24,7 +24,8 @@ export function checkPurpose(keys: readonly Key[], count: number): Note[] {
   });
   if (count === 0 || isOfUse) return [];
   const encrypting = keys.filter(({ jwk }) => isForEncryption(jwk)).length;
-  return [note("JWKS_NO_SIGNING_KEY", `${counted(count, "key")}, of which ${encrypting} for encryption`)];
+  const others = encrypting === count ? "" : "; the other findings say why no other key can be used";
+  return [note("JWKS_NO_SIGNING_KEY", `${counted(count, "key")}, ${encrypting} of them for encryption${others}`)];
 }
 
 function checkKids(keys: readonly Key[]): Note[] {

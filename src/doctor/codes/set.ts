@@ -96,9 +96,10 @@ export const set = {
   JWKS_NO_SIGNING_KEY: {
     severity: "broken",
     title: "No key of the set can verify a token",
-    why: "The keys are for encryption, or cannot be used. Every token of this issuer is refused.",
+    why: "Every key is for encryption, or has a mistake. Every token of this issuer is refused.",
     rule: `${openidDiscovery} 3`,
-    remedy: "Publish the public half of every key that signs, or has signed tokens that are still valid.",
+    remedy:
+      "If the key that signs is in the set, correct its entry. Else publish its public key, and those that have signed tokens that are still valid.",
   },
   JWKS_KID_CONFUSABLE: {
     severity: "advice",

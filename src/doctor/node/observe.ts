@@ -24,7 +24,7 @@ const rules: Rules<ObserveOptions> = {
 
 const defaults: RequestLimits = {
   timeoutMs: 10_000,
-  maxBytes: 5_000_000,
+  maxBytes: 1_000_000,
   maxRequests: 30,
   totalMs: 60_000,
   allowInsecure: false,

@@ -19,7 +19,7 @@ const { request: requestHttp } = process.getBuiltinModule("node:http");
 export interface RequestLimits {
   /** Time for one response, from the look-up of the host to the last byte, in milliseconds. Default: 10000. */
   readonly timeoutMs: number;
-  /** Largest body, in bytes. Default: 5000000. */
+  /** Largest body, in bytes. Default: 1000000. */
   readonly maxBytes: number;
   /** Requests in all. */
   readonly maxRequests: number;

@@ -4,17 +4,22 @@ import { TokenError } from "../../base/errors.ts";
 /** Seconds by which `nbf` and `iat` may always lie ahead, and by which they may never. @see FAPI 2.0 Security Profile section 5.3.2.1 */
 export const futureSeconds = { accepted: 10, refused: 60 } as const;
 
+/** The header `typ` as a media type in its short form; `undefined` where there is none. @see RFC 7515 section 4.1.9 */
+export function mediaTypeOf({ typ }: JWTHeaderParameters): string | undefined {
+  const given: unknown = typ;
+  if (given === undefined) return undefined;
+  return typeof given === "string" ? given.toLowerCase().replace(/^application\/(?!.*\/)/, "") : "";
+}
+
 /**
  * Refuses a token that was signed for another use, such as `dpop+jwt` or `logout+jwt`. Without a typ, or with `JWT`, later checks of the
  * claims decide.
  *
  * @throws TokenError `ERR_TOKEN_TYP`
- * @see RFC 8725 section 3.11; RFC 7515 section 4.1.9 (compared as a media type)
+ * @see RFC 8725 section 3.11
  */
-export function checkTyp({ typ }: JWTHeaderParameters, own: string): void {
-  const given: unknown = typ;
-  if (given === undefined) return;
-  const type = typeof given === "string" ? given.toLowerCase().replace(/^application\/(?!.*\/)/, "") : "";
+export function checkTyp(header: JWTHeaderParameters, own: string): void {
+  const type = mediaTypeOf(header) ?? "jwt";
   if (type !== "jwt" && type !== own) throw new TokenError("ERR_TOKEN_TYP", `the header typ is neither ${own} nor JWT`);
 }
 

@@ -1,3 +1,4 @@
+import type { Clock } from "../../base/clock.ts";
 import { ConfigError, KeyMaterialError, TokenError } from "../../base/errors.ts";
 import {
   type VerificationKeys,
@@ -5,10 +6,26 @@ import {
   maxClientKeys,
   verificationKeysOnDemand,
 } from "../../keys/jwk/verification-keys.ts";
+import { type Budget, createBudget } from "../relying-party/budget.ts";
 import type { Fetch } from "../relying-party/fetch-json.ts";
 import { textHash } from "../../keys/crypto/text-hash.ts";
 import type { KeySource } from "../token/verify.ts";
-import { type RemoteSet, type RemoteSetsOptions, createRemoteSets } from "./remote-sets.ts";
+import { type ClientEvent, keySetEvent } from "./events.ts";
+import { type RemoteSet, createRemoteSets } from "./remote-sets.ts";
+
+// Sets of honest clients are small.
+const maxBytes = 65_536;
+const meanBytes = 4_096;
+const timeoutMs = 5_000;
+/** What a server sends by mistake, or for its users, is no JWK Set. @see RFC 7517 section 8.5 */
+const mediaTypes = ["application/jwk-set+json", "application/json"];
+/** A client may shorten this time, and not prolong it: nobody else can make the provider forget a key that was stolen. */
+const maxFreshSeconds = 300;
+/** Between two fetches of one URL that succeed, of each kind: its set is made or stale, or lacks a kid. */
+const leastSeconds = 20;
+
+/** Whatever the server answers: one that makes up a new key each time would otherwise be asked for each token. */
+const evenBudget = (): Budget => ({ ...createBudget(1, [leastSeconds * 1000]), reset() {} });
 
 /** A client as the provider registered it: its id, and its keys by value or by URL. @see RFC 7591 section 2 */
 export interface Client {
@@ -20,8 +37,11 @@ export interface Client {
   readonly jwksUri?: string | null | undefined;
 }
 
-interface ClientKeysOptions extends Omit<RemoteSetsOptions, "fetch"> {
+interface ClientKeysOptions {
   readonly fetch: Fetch | undefined;
+  readonly clock: Clock;
+  readonly maxKeySets: number;
+  readonly emit: (event: ClientEvent) => void;
 }
 
 /** The keys of one client, for one token. */
@@ -35,7 +55,21 @@ export interface ClientKeys {
 export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysOptions) {
   /** Keys by value, under a hash of their entries; the least recently used first. */
   const byValue = new Map<string, VerificationKeys>();
-  const remoteSets = fetch && createRemoteSets({ fetch, clock, maxKeySets, emit });
+  const remoteSets =
+    fetch &&
+    createRemoteSets({
+      fetch,
+      clock,
+      maxKeySets,
+      meanBytes,
+      optionsOf: (jwksUri) => ({ jwksUri, maxBytes, timeoutMs, minFreshSeconds: leastSeconds, maxFreshSeconds }),
+      partsOf: () => ({ readKeys: verificationKeysOnDemand, mediaTypes, maxStaleSeconds: 0 }),
+      newBudget: evenBudget,
+      emit({ name }, event) {
+        const ofClients = keySetEvent(name, event);
+        if (ofClients !== undefined) emit(ofClients);
+      },
+    });
 
   function local(clientId: string, jwks: object): ClientKeys {
     return {

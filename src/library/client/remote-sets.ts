@@ -1,23 +1,11 @@
 import type { Clock } from "../../base/clock.ts";
 import { FetchError } from "../../base/errors.ts";
-import { verificationKeysOnDemand } from "../../keys/jwk/verification-keys.ts";
-import { type Budget, createBudget } from "../relying-party/budget.ts";
+import type { Budget } from "../relying-party/budget.ts";
 import type { Fetch } from "../relying-party/fetch-json.ts";
-import { type RemoteKeySet, createKeySet, keysLater } from "../relying-party/remote-key-set.ts";
+import type { KeySetEvent, RemoteKeySetOptions } from "../relying-party/options.ts";
+import { type KeySetParts, type RemoteKeySet, createKeySet, keysLater } from "../relying-party/remote-key-set.ts";
 import { createUnknownKids } from "../relying-party/unknown-kids.ts";
-import { type ClientEvent, keySetEvent } from "./events.ts";
 
-// Sets of honest clients are small.
-const maxBytes = 65_536;
-/** What a server sends by mistake, or for its users, is no JWK Set. @see RFC 7517 section 8.5 */
-const mediaTypes = ["application/jwk-set+json", "application/json"];
-/** A client may shorten this time, and not prolong it: nobody else can make the provider forget a key that was stolen. */
-const maxFreshSeconds = 300;
-/** Between two fetches of one URL that succeed, of each kind: its set is made or stale, or lacks a kid. */
-const leastSeconds = 20;
-/** All bodies together may have this many bytes for each set that may be kept. */
-const meanBytes = 4_096;
-const timeoutMs = 5_000;
 const maxUnknownKids = 10_000;
 /** Requests under way. Sets that never verified a token get half of them. */
 const maxRequests = 500;
@@ -26,14 +14,21 @@ export interface RemoteSetsOptions {
   readonly fetch: Fetch;
   readonly clock: Clock;
   readonly maxKeySets: number;
-  readonly emit: (event: ClientEvent) => void;
+  /** All bodies together may have this many bytes for each set that may be kept. */
+  readonly meanBytes: number;
+  /** Where the set of a name is, and its other options. */
+  readonly optionsOf: (name: string) => RemoteKeySetOptions;
+  readonly partsOf: (name: string) => KeySetParts;
+  readonly newBudget: () => Budget;
+  readonly emit: (set: RemoteSet, event: KeySetEvent) => void;
 }
 
-/** The key set at one URL. */
+/** One key set. */
 export interface RemoteSet {
-  readonly jwksUri: string;
+  /** Its URL or its issuer. */
+  readonly name: string;
   readonly keys: RemoteKeySet;
-  /** Limits the requests to this URL; outlives the set. */
+  /** Limit the requests for this set; outlive it. */
   readonly budgets: Budgets;
   /** Length of the body, in characters. */
   bytes: number;
@@ -41,20 +36,18 @@ export interface RemoteSet {
   isProven: boolean;
 }
 
-/** Each allows one request in 20 s. A set that is made anew is fetched, and a kid that it lacks may be looked for at once. */
+/** A set that is made anew is fetched, and a kid that it lacks may be looked for at once. */
 interface Budgets {
   readonly create: Budget;
   readonly refetch: Budget;
 }
 
-/** Whatever the server answers: one that makes up a new key each time would otherwise be asked for each token. */
-const evenBudget = (): Budget => ({ ...createBudget(1, [leastSeconds * 1000]), reset() {} });
-
 /**
- * Caches the key sets of many URLs. Anybody can forge a token that causes a fetch. So sets that have verified a token are kept longer
+ * Caches the key sets of many URLs or issuers. Anybody can forge a token that causes a fetch. So sets that have verified a token are kept longer
  * than those that have not; among equals, the least recently used set is dropped first. Its request budget is kept.
  */
-export function createRemoteSets({ fetch, clock, maxKeySets, emit }: RemoteSetsOptions) {
+export function createRemoteSets(options: RemoteSetsOptions) {
+  const { fetch, clock, maxKeySets, meanBytes, optionsOf, partsOf, newBudget, emit } = options;
   /** The least recently used first. */
   const sets = new Map<string, RemoteSet>();
   /** Budgets of sets that were dropped within the last minute or so. */
@@ -64,35 +57,24 @@ export function createRemoteSets({ fetch, clock, maxKeySets, emit }: RemoteSetsO
   let requests = 0;
 
   /** @throws FetchError `ERR_KEYS_LATER`, `ERR_URL_INSECURE` */
-  function create(jwksUri: string): RemoteSet {
+  function create(name: string): RemoteSet {
     const now = clock.now();
-    const budgets = dropped.get(jwksUri) ?? { create: evenBudget(), refetch: evenBudget() };
+    const budgets = dropped.get(name) ?? { create: newBudget(), refetch: newBudget() };
     const pauseMs = budgets.create.waitMs(now);
     if (pauseMs > 0) throw keysLater(pauseMs);
     const keys = createKeySet(
       {
-        jwksUri,
+        ...optionsOf(name),
         fetch: (url, init) => request(set, url, init),
         clock,
-        maxBytes,
-        timeoutMs,
-        minFreshSeconds: leastSeconds,
-        maxFreshSeconds,
         onEvent(event) {
           if (event.type === "refreshed") weigh(set);
-          const ofClients = keySetEvent(jwksUri, event);
-          if (ofClients !== undefined) emit(ofClients);
+          emit(set, event);
         },
       },
-      {
-        budget: budgets.refetch,
-        unknown: unknownKids(),
-        readKeys: verificationKeysOnDemand,
-        mediaTypes,
-        maxStaleSeconds: 0,
-      },
+      { ...partsOf(name), budget: budgets.refetch, unknown: unknownKids() },
     );
-    const set = { jwksUri, keys, budgets, bytes: 0, isProven: false };
+    const set: RemoteSet = { name, keys, budgets, bytes: 0, isProven: false };
     budgets.create.spend(now);
     return set;
   }
@@ -100,7 +82,7 @@ export function createRemoteSets({ fetch, clock, maxKeySets, emit }: RemoteSetsO
   /** @throws FetchError `ERR_FETCH_BUSY` */
   async function request({ isProven }: RemoteSet, url: string, init: RequestInit): Promise<Response> {
     if (requests >= (isProven ? maxRequests : maxRequests / 2)) {
-      const message = "too many requests for the keys of clients are under way; try again in 1 s";
+      const message = "too many requests for keys are under way; try again in 1 s";
       throw new FetchError("ERR_FETCH_BUSY", message, { retryAfterSeconds: 1 });
     }
     requests += 1;
@@ -110,11 +92,11 @@ export function createRemoteSets({ fetch, clock, maxKeySets, emit }: RemoteSetsO
   }
 
   function keep(set: RemoteSet): void {
-    if (!sets.delete(set.jwksUri)) {
-      dropped.delete(set.jwksUri);
+    if (!sets.delete(set.name)) {
+      dropped.delete(set.name);
       bytes += set.bytes;
     }
-    sets.set(set.jwksUri, set);
+    sets.set(set.name, set);
     if (sets.size > maxKeySets) {
       const others = [...sets.values()].filter((other) => other !== set);
       drop(others.find(({ isProven }) => !isProven) ?? (others[0] as RemoteSet));
@@ -122,13 +104,13 @@ export function createRemoteSets({ fetch, clock, maxKeySets, emit }: RemoteSetsO
   }
 
   function drop(set: RemoteSet): void {
-    sets.delete(set.jwksUri);
+    sets.delete(set.name);
     bytes -= set.bytes;
-    dropped.set(set.jwksUri, set.budgets);
+    dropped.set(set.name, set.budgets);
     const now = clock.now();
-    for (const [uri, { create, refetch }] of dropped) {
+    for (const [name, { create, refetch }] of dropped) {
       if (!create.isWhole(now) || !refetch.isWhole(now)) break;
-      dropped.delete(uri);
+      dropped.delete(name);
     }
   }
 
@@ -136,7 +118,7 @@ export function createRemoteSets({ fetch, clock, maxKeySets, emit }: RemoteSetsO
   function weigh(set: RemoteSet): void {
     const before = set.bytes;
     set.bytes = set.keys.state()?.body.length ?? 0;
-    if (sets.get(set.jwksUri) !== set) return;
+    if (sets.get(set.name) !== set) return;
     bytes += set.bytes - before;
     while (bytes > maxKeySets * meanBytes)
       drop([...sets.values()].reduce((one, other) => (other.bytes > one.bytes ? other : one)));
@@ -144,15 +126,15 @@ export function createRemoteSets({ fetch, clock, maxKeySets, emit }: RemoteSetsO
 
   return {
     /** @throws FetchError `ERR_KEYS_LATER`, `ERR_URL_INSECURE` */
-    use(jwksUri: string): RemoteSet {
-      const set = sets.get(jwksUri) ?? create(jwksUri);
+    use(name: string): RemoteSet {
+      const set = sets.get(name) ?? create(name);
       keep(set);
       return set;
     },
 
     /** Marks a set that has verified a token, and keeps it even if it was dropped meanwhile. */
     prove(set: RemoteSet): void {
-      const kept = sets.get(set.jwksUri) ?? set;
+      const kept = sets.get(set.name) ?? set;
       kept.isProven = true;
       keep(kept);
     },

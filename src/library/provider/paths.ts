@@ -61,13 +61,6 @@ export function locate(
   return { issuer: issuerUrl.text, jwksUri: base + prefix + jwks, routes };
 }
 
-/** The path of a request target: without query, and without scheme and authority. @see RFC 9112 section 3.2 */
-export function targetPath(target: string): string {
-  const start = target.startsWith("/") ? 0 : (/^[a-z][a-z0-9+.-]*:\/\/[^/?]*/i.exec(target)?.[0].length ?? 0);
-  const end = target.indexOf("?", start);
-  return end === -1 ? (start === 0 ? target : target.slice(start)) : target.slice(start, end);
-}
-
 function checkIssuer(issuer: string | undefined): { text: string; path: string } {
   const invalid = (rule: string): ConfigError =>
     // The text before an "@" may be a password.

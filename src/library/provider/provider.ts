@@ -38,8 +38,9 @@ import { type KeySource, type VerifiedToken, type VerifyOptions, verify } from "
 import { createActiveKeys } from "./active-keys.ts";
 import { discoveryDocument } from "./discovery.ts";
 import { type Rules, array, checkOptions, string } from "../../base/options.ts";
+import { targetPath } from "../../base/urls.ts";
 import { type ProviderEvent, type ProviderOptions, mergeOptions } from "./options.ts";
-import { locate, targetPath } from "./paths.ts";
+import { locate } from "./paths.ts";
 import { optionsOf } from "./managed-keys.ts";
 import { createResponses, documents } from "./responses.ts";
 import { createRetiredKids } from "./retired-kids.ts";

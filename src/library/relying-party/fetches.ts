@@ -1,4 +1,5 @@
 import { withDeadline } from "../../base/async.ts";
+import { type Moment, monotonicNow, msBetween } from "../../base/clock.ts";
 import { FetchError, type JwksdError } from "../../base/errors.ts";
 import { createBudget } from "./budget.ts";
 import type { FetchOptions } from "./fetch-json.ts";
@@ -16,8 +17,7 @@ export interface FetchesOptions extends Pick<FetchOptions, "clock" | "timeoutMs"
 export interface SetFetch {
   readonly number: number;
   readonly bypassCaches: boolean;
-  /** By then its own timeouts have ended it. */
-  readonly dueMs: number;
+  readonly startedAt: Moment<"monotonic">;
   readonly done: Promise<void>;
 }
 
@@ -35,9 +35,13 @@ export function createFetches({ clock, timeoutMs, signal, load, take, emit }: Fe
   /** After the first failure, each fetch has to wait. */
   const failures = createBudget(1);
 
+  /** Until its own timeouts have ended a fetch, in milliseconds. */
+  const leftMs = ({ startedAt }: SetFetch): number =>
+    Math.max(2 * timeoutMs + slackMs - msBetween(startedAt, monotonicNow(clock)), 0);
+
   /** The fetch under way. workerd drops a fetch silently with the request that started it, so an overdue one is forgotten. */
   function current(): SetFetch | undefined {
-    if (pending !== undefined && clock.now() >= pending.dueMs) pending = undefined;
+    if (pending !== undefined && leftMs(pending) === 0) pending = undefined;
     return pending;
   }
 
@@ -63,7 +67,7 @@ export function createFetches({ clock, timeoutMs, signal, load, take, emit }: Fe
     const mine = {
       number: started,
       bypassCaches,
-      dueMs: clock.now() + 2 * timeoutMs + slackMs,
+      startedAt: monotonicNow(clock),
       done: done.finally(() => {
         if (pending === mine) pending = undefined;
       }),
@@ -84,9 +88,9 @@ export function createFetches({ clock, timeoutMs, signal, load, take, emit }: Fe
   }
 
   /** Waits by a timer of the caller's own: in workerd, the timers of another request may have ended with that request. */
-  async function wait({ done, dueMs }: SetFetch, deadlineMs: number = dueMs): Promise<void> {
-    const timeoutMs = Math.max(deadlineMs - clock.now(), 0);
-    await withDeadline(() => done, { clock, timeoutMs, expired: late });
+  async function wait(fetch: SetFetch, maxMs = Infinity): Promise<void> {
+    const timeoutMs = Math.min(leftMs(fetch), maxMs);
+    await withDeadline(() => fetch.done, { clock, timeoutMs, expired: late });
     signal.throwIfAborted();
   }
 

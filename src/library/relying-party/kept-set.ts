@@ -1,5 +1,6 @@
 import type { Given } from "../../base/options.ts";
-import { ConfigError, type JwksdError } from "../../base/errors.ts";
+import { withDeadline } from "../../base/async.ts";
+import { ConfigError, type JwksdError, asJwksdError } from "../../base/errors.ts";
 import type { VerificationKeys } from "../../keys/jwk/verification-keys.ts";
 import { type Freshness, type FreshnessBounds, type Until, freshness, mayUse } from "./freshness.ts";
 import type { KeySetEvent, RemoteKeySetOptions } from "./options.ts";
@@ -13,6 +14,8 @@ export interface KeptSetOptions
     Pick<Given<RemoteKeySetOptions>, "state"> {
   readonly bounds: FreshnessBounds;
   readonly emit: (event: KeySetEvent) => void;
+  /** Finds a state where an earlier process put it. Asked once, when the first key is. */
+  readonly loadState?: (() => Promise<KeySetState | undefined>) | undefined;
   /** Called when a set holds a key that no earlier set held. */
   readonly onNewKeys: () => void;
 }
@@ -21,15 +24,17 @@ export interface KeptSetOptions
 export type KeptSet = StoredSet & Freshness;
 
 const maxSeen = 1_000;
+const loadTimeoutMs = 1_000;
 
 /** Keeps the newest set. */
-export function createKeptSet({ signal, clock, bounds, emit, onNewKeys, state, ...source }: KeptSetOptions) {
+export function createKeptSet({ signal, clock, bounds, emit, onNewKeys, state, loadState, ...source }: KeptSetOptions) {
   const strictBounds = { ...bounds, maxStaleSeconds: 0, outageToleranceSeconds: 0 };
   let kept: KeptSet | undefined;
   /** Keys of this set and of earlier ones. */
   const seen = new Set<string>();
   let unrestored = state;
   let restoring: Promise<void> | undefined;
+  let loading: Promise<void> | undefined;
 
   function usable(until: Until, now: number = clock.now()): KeptSet | undefined {
     return kept !== undefined && mayUse(kept, until, now) ? kept : undefined;
@@ -99,11 +104,25 @@ export function createKeptSet({ signal, clock, bounds, emit, onNewKeys, state, .
       return restoring;
     },
 
+    /** Takes what `loadState` finds. Each caller waits by a timer of its own, as for a fetch. */
+    async load(): Promise<void> {
+      if (loadState === undefined || kept !== undefined) return;
+      loading ??= loadState().then(
+        (state) => void (unrestored = state),
+        (cause: unknown) => emit({ type: "failed", error: asJwksdError(cause) }),
+      );
+      const started = loading;
+      await withDeadline(() => started, { clock, timeoutMs: loadTimeoutMs, expired: late }).catch(() => {});
+    },
+
     drop(): void {
       kept = undefined;
     },
   };
 }
+
+/** Whoever waits goes on without a state. */
+const late = (): Error => new Error("a state was not found in time");
 
 /** Of a key under its kid. */
 function identityOf(keys: VerificationKeys, kid: string): string {

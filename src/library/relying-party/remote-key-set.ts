@@ -1,5 +1,5 @@
 import { notify, sleep } from "../../base/async.ts";
-import type { CryptoKey, JWSHeaderParameters } from "jose";
+import type { CryptoKey } from "jose";
 import { FetchError, TokenError } from "../../base/errors.ts";
 import type { Metric } from "../../base/metrics.ts";
 import { verificationKeys } from "../../keys/jwk/verification-keys.ts";
@@ -13,8 +13,14 @@ import { createSource, isOutage } from "./source.ts";
 import type { KeySetState, ReadKeys } from "./stored.ts";
 import { type UnknownKids, createUnknownKids } from "./unknown-kids.ts";
 
+/** The members of a header that choose a key; others are not looked at. */
+export interface KeyHeader {
+  readonly kid?: string | undefined;
+  readonly alg?: string | undefined;
+}
+
 /** Finds the key for the header of a token. The key has this `kid`, and is for this `alg`. */
-export type GetKey = (header: JWSHeaderParameters) => Promise<CryptoKey>;
+export type GetKey = (header: KeyHeader) => Promise<CryptoKey>;
 
 /**
  * The keys of a provider: a function for `jose.jwtVerify`, and for the option `keys` of `verify` of this package.
@@ -87,6 +93,8 @@ export interface KeySetParts {
   readonly unknown?: UnknownKids;
   /** Reads a JWK Set. Default: imports each key at once. */
   readonly readKeys?: ReadKeys;
+  /** Finds the option `state` when the first key is asked for. */
+  readonly loadState?: () => Promise<KeySetState | undefined>;
   /** The media types that a JWK Set may have. Default: not looked at. */
   readonly mediaTypes?: readonly string[];
   /** Cap of `stale-while-revalidate`, in seconds. Default: 86400. */
@@ -100,6 +108,7 @@ export function createKeySet(
     budget = createBudget(),
     unknown = createUnknownKids()(),
     readKeys = verificationKeys,
+    loadState,
     mediaTypes,
     maxStaleSeconds = 86_400,
   }: KeySetParts = {},
@@ -113,7 +122,7 @@ export function createKeySet(
   const anyCallers: CallerGroup = { budget, unknown, waiting: 0 };
   const tokenEndpointCallers: CallerGroup = { budget: createBudget(), unknown: createUnknownKids()(), waiting: 0 };
   const source = createSource({ ...settings, signal, readKeys, mediaTypes });
-  const kept = createKeptSet({ ...settings, bounds, signal, readKeys, emit, onNewKeys });
+  const kept = createKeptSet({ ...settings, bounds, signal, readKeys, loadState, emit, onNewKeys });
   const { usable } = kept;
   const fetches = createFetches({
     ...settings,
@@ -142,6 +151,7 @@ export function createKeySet(
   async function getKeyAfterFetch(kid: string, alg: string, group: CallerGroup): Promise<CryptoKey> {
     const call = { group, startedBefore: fetches.started(), patienceMs: maxWaitMs };
     signal.throwIfAborted();
+    await kept.load();
     await kept.restore();
     const set = await usableSet(call);
     return set.keys.find(kid, alg) ?? findAfterRefetch(kid, alg, call);
@@ -184,7 +194,7 @@ export function createKeySet(
     if (fetches.current() !== undefined || fetches.waitMs(now) > 0) return;
     const fetch = fetches.join(false);
     // In workerd a fetch ends with the response to the request that started it, so this request waits.
-    if (inWorkerd) await fetches.wait(fetch, now + maxWaitMs).catch(() => fetches.giveUp(fetch));
+    if (inWorkerd) await fetches.wait(fetch, maxWaitMs).catch(() => fetches.giveUp(fetch));
   }
 
   /** The stored set lacks the kid: fetches once more, bypassing caches, if the budget allows. */

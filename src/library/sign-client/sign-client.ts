@@ -66,7 +66,7 @@ export function createSignClient(options: SignClientOptions): SignClient {
   const { name } = server;
   const expired = () => new SignerError("ERR_SIGNER_TIMEOUT", `${name}: no token within ${timeoutMs} ms`);
 
-  async function post(body: string, signal: AbortSignal): Promise<Answer> {
+  async function post(body: string, signal: AbortSignal): Promise<Reply> {
     for (;;) {
       const exchange = send(server, body, signal);
       try {
@@ -82,7 +82,7 @@ export function createSignClient(options: SignClientOptions): SignClient {
     async sign(claims, options) {
       const { signal, ...more } = options ?? {};
       const body = bodyOf({ ...more, claims });
-      const work = (signal: AbortSignal): Promise<Answer> => post(body, signal);
+      const work = (signal: AbortSignal): Promise<Reply> => post(body, signal);
       const limits = { clock: systemClock, timeoutMs, signal: signal ?? undefined, expired, aborted };
       const answer = await withDeadline(work, limits).catch((error: unknown) => {
         throw error instanceof JwksdError ? error : unreachable(name, error);
@@ -131,7 +131,7 @@ function bodyOf(request: object): string {
   }
 }
 
-interface Answer {
+interface Reply {
   readonly status: number | undefined;
   readonly text: string;
 }
@@ -139,7 +139,7 @@ interface Answer {
 function send({ agent, request: start, target }: SignServer, body: string, signal: AbortSignal) {
   const headers = { "Content-Type": "application/json", "Content-Length": Buffer.byteLength(body) };
   const request = start({ ...target, agent, path: "/sign", method: "POST", headers, signal });
-  const answer = new Promise<Answer>((resolve, reject) => {
+  const answer = new Promise<Reply>((resolve, reject) => {
     request.once("error", reject);
     request.once("response", (response: IncomingMessage) => {
       let text = "";
@@ -164,7 +164,7 @@ function unreachable(socket: string, cause: unknown): SignerError {
 }
 
 /** The error that the server has answered with. */
-function refusal(socket: string, { status, text }: Answer): JwksdError {
+function refusal(socket: string, { status, text }: Reply): JwksdError {
   const { code = "", detail = "" } = Object(jsonOf(text)) as { readonly code?: string; readonly detail?: string };
   const [, kind] = /^ERR_([A-Z]+)_/.exec(code) ?? [];
   if (kind === "CLAIMS") return new TokenError(code as never, detail);

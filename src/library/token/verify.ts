@@ -100,16 +100,24 @@ const rules: Rules<VerifyOptions> = {
  */
 export async function verify(token: string, options: VerifyOptions): Promise<VerifiedToken> {
   const given = checkVerifyOptions(options);
-  const { keys, issuer, audience, algorithms, typ, clockToleranceSeconds = 0, requiredClaims = [] } = given;
+  return verifyRead(token, headerOf(token, given.algorithms), given);
+}
+
+/** The same with checked options, for a token whose header was read by `headerOf`. */
+export async function verifyRead(
+  token: string,
+  header: JWTHeaderParameters,
+  options: Given<VerifyOptions>,
+): Promise<VerifiedToken> {
+  const { keys, issuer, audience, typ, clockToleranceSeconds = 0, requiredClaims = [] } = options;
   const expected = {
     issuer: issuer as string | string[],
     audience: audience as string | string[],
     clockTolerance: clockToleranceSeconds,
     requiredClaims: ["exp", ...requiredClaims],
-    currentDate: dateOf(given.clock ?? systemClock),
+    currentDate: dateOf(options.clock ?? systemClock),
     ...(typ !== undefined && { typ }),
   };
-  const header = headerOf(token, algorithms);
   if (typeof header.kid !== "string" || header.kid === "") {
     throw new TokenError("ERR_TOKEN_KID_MISSING", "the token names no key: its header has no kid");
   }
@@ -152,7 +160,7 @@ function dateOf(clock: Pick<Clock, "now">): Date {
 }
 
 /** @throws TokenError `ERR_TOKEN_SIGNATURE`, `ERR_TOKEN_ALG` */
-async function checkSignature(token: string, alg: string, key: CryptoKey): Promise<void> {
+export async function checkSignature(token: string, alg: string, key: CryptoKey): Promise<void> {
   const end = token.lastIndexOf(".");
   const input = encoder.encode(token.slice(0, end));
   const signature = base64url.decode(token.slice(end + 1)) as Bytes;

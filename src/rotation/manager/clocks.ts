@@ -7,7 +7,7 @@ import type { Seen } from "./compare-and-set.ts";
 import { fenced } from "./replica.ts";
 
 /**
- * What a process knows of time: that of the store, and that of its own monotonic clock. A jump of either clock makes no wait shorter and
+ * What a process knows of time: the clock of the store, and its own monotonic clock. A jump of either clock makes no wait shorter and
  * no lease end earlier.
  */
 export function createClocks(clock: Clock, skewMs: number) {
@@ -24,15 +24,15 @@ export function createClocks(clock: Clock, skewMs: number) {
     sinceLookMs: (): number => (seen === undefined ? Infinity : longestSince(seen.answered, clock)),
 
     /**
-     * Notes the time of the store. Gives the leases on which the others rely, and those that may be ended: this process has seen them
-     * without a renewal for as long as they last.
+     * Notes the time of the store. Gives the leases that count, and the leases that may be ended because this process has seen no renewal
+     * of them for their full length.
      */
     look(next: Seen) {
       const { now, records, answered } = next;
       const at = answered.monotonic;
       leases = seenLeases(leases, next, at);
       const isOver = ({ lease, since }: SeenLease): boolean => msBetween(since, at) >= lease.forMs;
-      // Nobody knows whether it moved ahead before a wait began, or after that.
+      // If the clock of the store has moved ahead since the last look, nobody knows whether a new wait began before that or after it.
       const aheadMs = seen === undefined ? 0 : Math.max(now - seen.now - msBetween(seen.answered.monotonic, at), 0);
       waits = new Map(
         liveRecords(records).flatMap((record) => {
@@ -52,8 +52,8 @@ export function createClocks(clock: Clock, skewMs: number) {
     },
 
     /**
-     * How long a wait still is, in milliseconds. It is over when the store's time and the monotonic clock agree, or when a whole wait has
-     * passed by the monotonic clock, whatever time its beginning was given.
+     * How much of a wait is left, in milliseconds. A wait is over when the store's time and the monotonic clock agree on that, or when its
+     * whole length has passed by the monotonic clock, whenever it began by the records.
      */
     leftMs(record: KeyRecord, { since, forMs }: BegunWait, now: number): number {
       const name = nameOf(record, since);
@@ -64,7 +64,7 @@ export function createClocks(clock: Clock, skewMs: number) {
       return Math.ceil(Math.max(Math.min(leftMs, forMs - passedMs), 0));
     },
 
-    /** Why this process may not sign by its clock: a token gets its times from it, and the waits rely on the skew. */
+    /** Why the clock of this machine forbids to sign. Tokens get their times from that clock, and waits rely on the skew. */
     get fault(): SignerError | undefined {
       if (seen === undefined || !clocksDiffer(seen, clock, skewMs)) return undefined;
       return fenced("the clock of this machine and that of the store differ by more than clockSkewSeconds");
@@ -75,8 +75,8 @@ export function createClocks(clock: Clock, skewMs: number) {
 export type Clocks = ReturnType<typeof createClocks>;
 
 /**
- * Whether the clock of this machine may differ from that of a store by more than the skew: nobody knows at which moment between question and
- * answer the store has looked at its clock. What the clock of this machine has been set by since then counts, too.
+ * Whether the clock of this machine may differ from that of a store by more than the skew. The store looked at its clock at some moment between
+ * question and answer, so both are compared. A step of this machine's clock since then counts, too.
  */
 export function clocksDiffer(
   { now, asked, answered }: Pick<Seen, "now" | "asked" | "answered">,
@@ -90,13 +90,13 @@ export function clocksDiffer(
 /** A lease as it was last seen. */
 interface SeenLease {
   readonly lease: Lease;
-  /** It is not, where the store has lost it, as in a failover. */
+  /** `false` if the store has lost the lease, as in a failover. */
   readonly isThere: boolean;
-  /** Since when it is as it is. Its replica stops using it before it has been so for as long as it lasts. */
+  /** Since when the lease has not been renewed, as seen here. Its replica stops using it before its length has passed. */
   readonly since: Moment<"monotonic">;
 }
 
-/** What was seen before, and what is seen now. A lease that was ended does not count; a lease that the store has lost does. */
+/** The leases that were seen before or are seen now. An ended lease does not count; a lease that the store has lost counts. */
 function seenLeases(
   before: ReadonlyMap<string, SeenLease>,
   { leases, ended }: Snapshot,

@@ -3,7 +3,7 @@ import { type Clock, type Instant, type Moment, instantNow } from "../../base/cl
 import { StoreError, codeOf } from "../../base/errors.ts";
 import type { Change } from "../rules/advance.ts";
 import { traced } from "../../base/trace.ts";
-import type { Answer, OnCall, StoreOperation } from "./health.ts";
+import type { StoreAnswer, OnCall, StoreOperation } from "./health.ts";
 import type { KeyRecord, KeyStore, LeaseSeen, Snapshot } from "../store/store.ts";
 
 const maxAttempts = 20;
@@ -11,9 +11,9 @@ const maxPauseMs = 1_000;
 /** How long one call of the store may take. */
 const storeMs = 10_000;
 
-/** What may be committed. */
+/** A change to commit. */
 export interface Decision extends Change {
-  /** The leases that it relies on. The commit is a conflict if they have changed. Default: none. */
+  /** The leases on which the change relies. If they have changed, the commit is a conflict. Default: none. */
   readonly leases?: readonly LeaseSeen[] | undefined;
 }
 
@@ -26,9 +26,9 @@ export interface Seen extends Snapshot {
 /** A change, and the records before it. */
 export interface Changed extends Change {
   readonly before: readonly KeyRecord[];
-  /** What was found in the store when it was decided. */
+  /** What was found in the store when the change was decided. */
   readonly seen: Seen;
-  /** That of the records; of a preview, that of the records before. */
+  /** The revision of the records; in a preview, the revision of the records before. */
   readonly revision: number;
 }
 
@@ -39,8 +39,8 @@ interface Options {
 }
 
 /**
- * Loads the records, lets `decide` change them, and commits; where another commit came first, all of it again. What `decide` gives
- * back unchanged is not committed.
+ * Loads the records, lets `decide` change them, and commits. If another commit came first, starts again. Records that `decide` returns
+ * unchanged are not committed.
  *
  * @throws StoreError `ERR_STORE_UNAVAILABLE` (also after 10 s without an answer), `ERR_COMMIT_UNKNOWN`, `ERR_RECORDS_INVALID`,
  * `ERR_STORE_CONFLICT` after 20 attempts
@@ -75,8 +75,8 @@ export async function look(store: KeyStore, options: Options): Promise<Seen> {
   return { ...snapshot, asked, answered: instantNow(options.clock) };
 }
 
-/** A call of a store, which is not waited for longer than 10 s, even if the store does not look at its signal. */
-export async function ofStore<T extends Answer>(
+/** Calls a store, and waits for at most 10 s, even if the store ignores the signal. */
+export async function ofStore<T extends StoreAnswer>(
   operation: StoreOperation,
   call: (signal: AbortSignal) => Promise<T>,
   { clock, signal, onCall }: Options,

@@ -7,13 +7,13 @@ import { type LeaseOptions, type Replica, type LeaseContent, endLease, fenced, n
 
 /**
  * The lease of a copy that is served without the process that writes it, such as a bucket. Whoever writes that copy renews the same lease, one
- * process after the other. Once the copy has been read back it is permanent: it ends neither with time nor with the process, because the copy
- * goes on being served. Until then nobody is known to read the copy, and its lease is one like any other.
+ * process after the other. Once the copy has been read back, the lease is permanent: it ends neither with time nor with the process, because
+ * the copy goes on being served. Before that, nobody is known to read the copy, and its lease is like any other.
  */
 export function createCopyLease(store: KeyStore, { name, leaseMs, clock, signal, onCall }: LeaseOptions): Replica {
   let id: string | undefined;
-  let told = nothing;
-  /** It was acknowledged once, by whatever process. */
+  let lastReported = nothing;
+  /** Whether the lease is permanent: a process has read the copy back once. */
   let isKept = false;
   let renewedAt: Moment<"monotonic"> | undefined;
 
@@ -21,12 +21,12 @@ export function createCopyLease(store: KeyStore, { name, leaseMs, clock, signal,
     get id() {
       return id;
     },
-    get told() {
-      return told;
+    get lastReported() {
+      return lastReported;
     },
     holds: true,
     get isReady() {
-      return told.publishes > 0;
+      return lastReported.publishes > 0;
     },
     get renewInMs() {
       if (renewedAt === undefined) return 0;
@@ -42,11 +42,15 @@ export function createCopyLease(store: KeyStore, { name, leaseMs, clock, signal,
         await ofStore("join", join, { clock, signal, onCall });
       }
       isKept = lease !== undefined && isPermanent(lease);
-      [id, told, renewedAt] = [lease?.id ?? nextId, { ...nothing, publishes: lease?.publishes ?? 0 }, undefined];
+      [id, lastReported, renewedAt] = [
+        lease?.id ?? nextId,
+        { ...nothing, publishes: lease?.publishes ?? 0 },
+        undefined,
+      ];
     },
 
-    // Renewals have no numbers here: one that arrives late says less than is true, because a copy only becomes newer.
-    async tell({ publishes }: LeaseContent, ifRevision?: number) {
+    // Renewals of copies need no numbers. A copy only becomes newer, so a late renewal names an older revision, which is safe.
+    async report({ publishes }: LeaseContent, ifRevision?: number) {
       if (id === undefined)
         throw new StoreError("ERR_LEASE_ENDED", "this copy has no lease; its publisher joins again");
       const next = { ...nothing, publishes };
@@ -56,10 +60,10 @@ export function createCopyLease(store: KeyStore, { name, leaseMs, clock, signal,
       try {
         const renew = (signal: AbortSignal): Promise<number> => store.renew(lease, forMs, { ifRevision, signal });
         const revision = await ofStore("renew", renew, { clock, signal, onCall });
-        [told, isKept, renewedAt] = [next, forMs === permanentMs, sentAt];
+        [lastReported, isKept, renewedAt] = [next, forMs === permanentMs, sentAt];
         return revision;
       } catch (error) {
-        if (error instanceof StoreError && error.code === "ERR_LEASE_ENDED") [id, told] = [undefined, nothing];
+        if (error instanceof StoreError && error.code === "ERR_LEASE_ENDED") [id, lastReported] = [undefined, nothing];
         throw error;
       }
     },
@@ -71,7 +75,7 @@ export function createCopyLease(store: KeyStore, { name, leaseMs, clock, signal,
     end: ({ id, serial }) => endLease(store, id, { ifSerial: serial, clock, signal, onCall }),
 
     async leave() {
-      // A permanent one is relied on for as long as the copy is served.
+      // The others rely on a permanent lease for as long as the copy is served, so it stays.
       if (id === undefined || isKept) return;
       await endLease(store, id, { clock, onCall }).catch(() => {});
     },

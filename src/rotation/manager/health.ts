@@ -4,7 +4,7 @@ import { type Tally, createTally } from "../../base/metrics.ts";
 import type { KeyStore, Lease, Snapshot, StoredEvent } from "../store/store.ts";
 import type { ManagerEvent } from "./types.ts";
 
-/** An error of which people are told. */
+/** An error as people see it. */
 export interface KnownError {
   /** In epoch milliseconds. */
   readonly at: number;
@@ -18,22 +18,22 @@ export function knownError(error: unknown, at: number): KnownError {
   return { at, code, message };
 }
 
-/** What the calls of a store have told. All times are epoch milliseconds by the clock of this machine. */
+/** What the calls of a store have shown. All times are epoch milliseconds by the clock of this machine. */
 export interface StoreHealth {
   readonly lastAttemptAt?: number | undefined;
   readonly lastSuccessAt?: number | undefined;
-  /** The last time that it could not be reached. */
+  /** The last error of a store that could not be reached. */
   readonly lastError?: KnownError | undefined;
-  /** Its newest revision, and since when it is known to be the newest. */
+  /** The newest revision of the store, and since when this process has known it. */
   readonly revision?: number | undefined;
   readonly revisionSince?: number | undefined;
-  /** What the replicas have told it, when it was last loaded, and its clock then. Nothing authenticates that. */
+  /** The leases at the last load, and the time of the store's clock then. Nothing authenticates leases. */
   readonly loaded?: { readonly leases: readonly Lease[]; readonly now: number; readonly at: number } | undefined;
 }
 
 /** What is wrong with a key manager, and what its store has answered. Plain JSON, without secrets. */
 export interface ManagerHealth {
-  /** The last failure, until it has recovered; `at` is when the first one was. */
+  /** The last failure, until keys are managed again; `at` is the time of the first one in a row. */
   readonly failure?: KnownError | undefined;
   /** Why this process may not sign, and since when. */
   readonly fence?: KnownError | undefined;
@@ -41,7 +41,7 @@ export interface ManagerHealth {
   readonly heldBack: Readonly<Record<string, KnownError>>;
   /** By kid: active keys that cannot be opened here. */
   readonly unopened: Readonly<Record<string, KnownError>>;
-  /** By kid: keys that are gone, and still where they were made. */
+  /** By kid: keys that were removed or revoked, but could not be destroyed in their HSM or key service. */
   readonly undestroyed: Readonly<Record<string, KnownError>>;
   readonly store: StoreHealth;
 }
@@ -49,9 +49,9 @@ export interface ManagerHealth {
 export type StoreOperation = keyof Pick<KeyStore, "load" | "commit" | "join" | "renew" | "leave" | "events">;
 
 /** What a store answers: what it holds, its revision, its audit log, or that something is done. */
-export type Answer = Snapshot | number | readonly StoredEvent[] | void;
+export type StoreAnswer = Snapshot | number | readonly StoredEvent[] | void;
 
-type Ended = { readonly answer: Answer } | { readonly error: unknown };
+type Ended = { readonly answer: StoreAnswer } | { readonly error: unknown };
 
 export type OnCall = (operation: StoreOperation, ended: Ended) => void;
 
@@ -74,7 +74,7 @@ export function createHealth(clock: Clock) {
     if (revision !== health.store.revision) noteStore({ revision, revisionSince: at });
   }
 
-  function noteAnswer(answer: Answer, at: number): void {
+  function noteAnswer(answer: StoreAnswer, at: number): void {
     noteStore({ lastSuccessAt: at });
     if (typeof answer === "number") noteRevision(answer, at);
     else if (answer !== undefined && "revision" in answer) {
@@ -98,7 +98,7 @@ export function createHealth(clock: Clock) {
 
     onCall(this: void, operation: StoreOperation, ended: Ended): void {
       const result = "error" in ended ? codeOf(ended.error) : "ok";
-      // A call that is given up because the manager is closed tells nothing of the store.
+      // A call that was given up because the manager is closed says nothing about the store.
       if (result === "ERR_CLOSED") return;
       const tally = calls.get(operation) ?? createTally();
       calls.set(operation, tally);
@@ -116,7 +116,7 @@ export function createHealth(clock: Clock) {
   };
 }
 
-/** What is wrong after an event of a manager. */
+/** The health after an event of a manager. */
 function troubleAfter(health: ManagerHealth, event: ManagerEvent, at: number): Partial<ManagerHealth> {
   switch (event.type) {
     case "failed":
@@ -128,7 +128,7 @@ function troubleAfter(health: ManagerHealth, event: ManagerEvent, at: number): P
     case "unfenced":
       return { fence: undefined };
     case "changed":
-      // Those that still cannot be opened or cannot sign are told again after this.
+      // Keys that still cannot be opened or cannot sign cause new events after this one.
       return { heldBack: {}, unopened: {} };
     case "held-back":
       return { heldBack: { ...health.heldBack, [event.kid]: knownError(event.error, at) } };

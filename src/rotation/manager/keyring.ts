@@ -17,7 +17,7 @@ import type { OnCall } from "./health.ts";
 import type { KeyManagerOptions } from "./types.ts";
 import type { Custody } from "../custody/custody.ts";
 
-/** How long a key may take to be made, opened or destroyed where it is. */
+/** How long an HSM or key service may take to make, open or destroy a key. */
 const externalMs = 60_000;
 
 export interface KeyringOptions extends Pick<
@@ -62,10 +62,10 @@ export function createKeyring(custody: Custody, options: KeyringOptions) {
   const openSigner = open && ((uri: string) => limited((signal) => open(uri, { signal })));
   const destroySigner = destroy && ((uri: string) => limited((signal) => destroy(uri, { signal })));
   const opener = createKeyOpener(custody, openSigner, signal, { signs });
-  /** As they were last found in the store, or put there. */
+  /** The records as they were last found in the store, or put there. */
   let last: readonly KeyRecord[] = [];
 
-  /** A module, a driver or a network that hangs must not stop whoever waits for it. */
+  /** Bounds the time of a call, because a module, a driver or a network may hang. */
   function limited<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
     const expired = (): Error =>
       new SignerError("ERR_SIGNER_TIMEOUT", `an HSM or key service has not answered within ${externalMs / 1000} s`);
@@ -83,7 +83,7 @@ export function createKeyring(custody: Custody, options: KeyringOptions) {
     return { ...decision, records: noteWaits(decision.records, policy) };
   }
 
-  /** A key that is recorded once stays for good. So it has to open, to sign, and to be one that a provider publishes. */
+  /** A kid that was recorded is never free again. So a new key has to open and to sign, and a provider must accept it. */
   async function checkNewKeys(added: readonly KeyRecord[]): Promise<void> {
     if (added.length === 0) return;
     const trial = createKeyOpener(custody, openSigner, signal);
@@ -147,14 +147,14 @@ export function createKeyring(custody: Custody, options: KeyringOptions) {
     closeUnused: (records: readonly KeyRecord[]) => opener.closeUnused(records),
     close: () => opener.close(),
 
-    /** A key that is in no store yet: in an HSM or key service, where signing keys are made there. */
+    /** Makes a key that is in no store yet: a signing key in the HSM or key service, if one is configured. */
     async makeKey(use: KeyUse, alg: string): Promise<NewKey> {
       if (use !== "sig" || createSigner === undefined) return makeLocalKey(use, alg, custody);
       const signer = await createSigner({ issuer: custody.owner.issuer });
       return externalKey(signer).finally(() => signer.close());
     },
 
-    /** Destroys a key that was made and that no record names. Resolves to whether it is gone. */
+    /** Destroys a key that was made, but that no record names. Resolves to whether the key is gone. */
     async destroyUnrecorded(uri: string): Promise<boolean> {
       if (destroySigner === undefined) return false;
       return destroySigner(uri).then(
@@ -163,7 +163,7 @@ export function createKeyring(custody: Custody, options: KeyringOptions) {
       );
     },
 
-    /** Destroys the external keys that a change has ended, one after the other. Without `destroySigner` none. */
+    /** Destroys the external keys that a change has ended, one after the other. Without `destroySigner`, destroys nothing. */
     async *destroyEnded({ records, events }: Change): AsyncGenerator<Destroyed> {
       if (destroySigner === undefined || openSigner === undefined) return;
       for (const key of endedExternalKeys(records, events)) {

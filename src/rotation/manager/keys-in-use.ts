@@ -35,24 +35,24 @@ export function createKeysInUse({ policy, keyring, replica, subscribers, signs, 
   };
   let isShort = false;
 
-  /** Tells the others of the kid with which this replica signs next, before it does. */
+  /** Reports the kid with which this replica signs next to the others, before it signs. */
   async function announceSigning(records: readonly KeyRecord[], keys: OpenKeys, revision: number): Promise<void> {
-    const { told } = replica;
-    const next = signingKids(records, keys).filter((kid) => !told.signsWith.includes(kid));
+    const { lastReported } = replica;
+    const next = signingKids(records, keys).filter((kid) => !lastReported.signsWith.includes(kid));
     if (next.length === 0) return;
     try {
-      await replica.tell({ ...told, signsWith: [...told.signsWith, ...next] }, revision);
+      await replica.report({ ...lastReported, signsWith: [...lastReported.signsWith, ...next] }, revision);
     } catch (error) {
-      // It goes on with the key that it has, if it may. Else it publishes what is new, and cannot sign.
+      // The replica goes on signing with its old key if that is still published. Else it publishes the new keys, and cannot sign.
       const kids = new Set(publishedKeys(records, "sig").map(({ kid }) => kid));
-      if (told.signsWith.some((kid) => kids.has(kid))) throw error;
+      if (lastReported.signsWith.some((kid) => kids.has(kid))) throw error;
     }
   }
 
   function signingKids(records: readonly KeyRecord[], keys: OpenKeys): string[] {
     const active = activeKey(records, "sig");
     if (!signs() || active === undefined || !keys.signers.has(active.kid)) return [];
-    // What it signs may live longer than others would keep the key.
+    // Unless the record notes this policy's waits, others may remove the key while tokens of this process live.
     return noteWaits([active], policy)[0] === active ? [active.kid] : [];
   }
 
@@ -80,50 +80,49 @@ export function createKeysInUse({ policy, keyring, replica, subscribers, signs, 
     },
 
     /**
-     * Whether caches are to keep what is served for a short time. That begins before the new document is out, and ends after it. It is so
-     * while the store is out of reach, too: what is served then may be old.
+     * Whether the short Cache-Control is sent. The short time begins before the new document is out, and ends after it is out. While the
+     * store is out of reach, the Cache-Control is short, too, because the document may be old.
      */
     get isShort() {
       return isShort;
     },
 
-    /** The others may go on without this process: what it serves now must not live for long. */
+    /** Sends the short Cache-Control: other replicas may go on without this process, so caches must not keep its set for long. */
     shorten: (): Promise<void> => updateSubscribers(true),
 
-    /** Opens what is new, and gives it to the subscribers. Where that fails, the old keys stay in use. */
+    /** Opens the new keys, and gives them to the subscribers. If a key does not open, the old keys stay in use. */
     async adopt(change: Changed): Promise<void> {
       const { records, events, revision } = change;
       const before = state.records;
       const isNew = isOther(records, before, JSON.stringify);
-      // Keys that were there before it started are no change, and a note on a record is none.
+      // Keys that were in the store before this process started are no change, and neither is a note on a record.
       const isChange = isOther(records, before, withoutNotes) && (before.length > 0 || events.length > 0);
       const keys = isNew ? await keyring.open(records) : state.keys;
       if (isNew) await announceSigning(records, keys, revision);
       state = { records, revision, keys, isRotating: state.isRotating };
       await updateSubscribers(isRotating(records));
-      // Now nothing signs with the others any more.
+      // Now nothing signs with keys that are not in the records.
       if (!subscribers.isBehind) await keyring.closeUnused(records);
       if (isChange) emit({ type: "changed", by: events.length > 0 ? "this" : "another", records, events });
-      // There is time to mend it before it is needed.
+      // An operator has time to mend the key before it has to sign.
       if (isNew) for (const [kid, error] of keys.unopened) emitUnopened(kid, error);
       void destroyEnded(change);
     },
 
-    /** Tells the others what this replica publishes and signs with. Resolves to whether that is new to them. */
+    /** Reports to the others what this replica publishes and signs with. Resolves to whether the report says something new. */
     async acknowledge(): Promise<boolean> {
       const { revision, records, keys } = state;
-      // While a target does not publish the newest keys, what was told before stays true.
-      const next = subscribers.isBehind ? replica.told : { publishes: revision, signsWith: signingKids(records, keys) };
-      const isNew = JSON.stringify(next) !== JSON.stringify(replica.told);
-      if (isNew || replica.renewInMs === 0) await replica.tell(next);
+      // While a subscriber does not publish the newest keys, the last report stays true.
+      const newest = { publishes: revision, signsWith: signingKids(records, keys) };
+      const next = subscribers.isBehind ? replica.lastReported : newest;
+      const isNew = JSON.stringify(next) !== JSON.stringify(replica.lastReported);
+      if (isNew || replica.renewInMs === 0) await replica.report(next);
       return isNew;
     },
   };
 }
 
-export type KeysInUse = ReturnType<typeof createKeysInUse>;
-
-/** What is noted on a key and is no change of it. */
+/** Members of a record that are notes, and no change of the key. */
 const notes: ReadonlySet<string> = new Set<keyof KeyRecord>([
   "successorLease",
   "publishedAt",

@@ -3,9 +3,9 @@ import { type Clock, type Moment, monotonicNow, msBetween } from "../../base/clo
 
 const retryMs = { first: 1_000, last: 30_000 } as const;
 
-/** What a turn leaves behind. */
-export interface Turned {
-  /** When the next turn is due, in milliseconds from now; `Infinity` for never. */
+/** What a round leaves to the next one. */
+export interface RoundResult {
+  /** When the next round is due, in milliseconds from now; `Infinity` for never. */
   readonly wakeInMs: number;
   /** Whether something that failed before is still to be done. */
   readonly isPending: boolean;
@@ -18,8 +18,8 @@ interface LoopOptions {
   readonly onRecovery: () => void;
 }
 
-/** Takes turns: one thing after the other, the next one when it is due, and after a failure again at growing intervals. */
-export function createLoop(turn: () => Promise<Turned>, { clock, signal, onFailure, onRecovery }: LoopOptions) {
+/** Runs rounds, one after the other: the next one when it is due, and after a failure again at growing intervals. */
+export function createLoop(round: () => Promise<RoundResult>, { clock, signal, onFailure, onRecovery }: LoopOptions) {
   const run = serial();
   let failures = 0;
   let cancelTimer: (() => void) | undefined;
@@ -30,7 +30,7 @@ export function createLoop(turn: () => Promise<Turned>, { clock, signal, onFailu
     if (!signal.aborted && wakeInMs !== Infinity) cancelTimer = clock.setTimer(wake, wakeInMs);
   }
 
-  async function ended(outcome: Promise<Turned>): Promise<void> {
+  async function ended(outcome: Promise<RoundResult>): Promise<void> {
     try {
       const { wakeInMs, isPending } = await outcome;
       if (failures > 0 && !isPending) {
@@ -49,28 +49,28 @@ export function createLoop(turn: () => Promise<Turned>, { clock, signal, onFailu
     }
   }
 
-  function turnNow(): Promise<void> {
+  function roundNow(): Promise<void> {
     return run(async () => {
       cancelTimer?.();
-      if (!signal.aborted) await ended(turn());
+      if (!signal.aborted) await ended(round());
     });
   }
 
-  const wake = (): void => void turnNow().catch(() => {});
+  const wake = (): void => void roundNow().catch(() => {});
 
   return {
     /** Runs an action when no other one runs. */
     run,
-    /** Takes a turn now, whether or not one is due. Rejects as the turn does. */
-    turn: turnNow,
-    /** Reports a success or failure that came about outside of a turn. */
+    /** Runs a round now, whether or not one is due. Rejects as the round does. */
+    round: roundNow,
+    /** Reports a success or failure that came about outside of a round. */
     ended,
-    /** A turn soon, for somebody who does not wait. */
+    /** A round soon, for somebody who does not wait. */
     wake,
-    /** A turn for somebody who waits: once a second at most, for all who ask together. */
+    /** A round for somebody who waits: once a second at most, for all who ask together. */
     ask(): Promise<void> {
       const at = monotonicNow(clock);
-      if (asked === undefined || msBetween(asked.at, at) >= retryMs.first) asked = { at, done: turnNow() };
+      if (asked === undefined || msBetween(asked.at, at) >= retryMs.first) asked = { at, done: roundNow() };
       return asked.done;
     },
     /** Cancels the timer, and resolves when nothing runs. */

@@ -19,14 +19,14 @@ import type { Wrapping } from "../custody/wrapping.ts";
 export async function makeLocalKey(use: KeyUse, alg: string, wrapping: Wrapping): Promise<NewKey> {
   const { privateKey } = await generateKeyPair(alg, { extractable: true, modulusLength: 2048 });
   const key = await wrapKey(use, alg, await exportJWK(privateKey), wrapping);
-  // A command line would take such a kid for an option.
+  // A command line would take a kid with a leading dash for an option.
   return key.kid.startsWith("-") ? makeLocalKey(use, alg, wrapping) : key;
 }
 
 /**
  * A record for a private JWK that exists. The default of its kid is its RFC 7638 thumbprint.
  *
- * @throws KeyMaterialError for every key that a provider would refuse: a kid that is recorded once stays for good
+ * @throws KeyMaterialError for every key that a provider would refuse, because a kid that was recorded is never free again
  */
 export async function wrapKey(
   use: KeyUse,
@@ -64,7 +64,7 @@ async function checkEncryptionKey(kid: string, alg: string, privateJwk: JWK): Pr
   await checkDecrypts(publicJwk, privateJwk, alg, name);
 }
 
-/** A private half that belongs to another public one would be found when it is too late. @throws KeyMaterialError `ERR_KEY_MISMATCH` */
+/** Checks that both halves belong together, before the key is recorded for good. @throws KeyMaterialError `ERR_KEY_MISMATCH` */
 export async function checkDecrypts(publicJwk: PublicJwk, privateJwk: JWK, alg: string, name: string): Promise<void> {
   try {
     const probe = new CompactEncrypt(new Uint8Array(1)).setProtectedHeader({ alg, enc: "A128GCM" });

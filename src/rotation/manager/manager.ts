@@ -19,7 +19,7 @@ import { createCopyLease } from "./copy-lease.ts";
 import { createCommands } from "./commands.ts";
 import { CannotSign, createKeyring } from "./keyring.ts";
 import { createKeysInUse } from "./keys-in-use.ts";
-import { type Turned, createLoop } from "./loop.ts";
+import { type RoundResult, createLoop } from "./loop.ts";
 import { createHealth } from "./health.ts";
 import { managerMetrics } from "./metrics.ts";
 import { checkManagerOptions } from "./options.ts";
@@ -63,13 +63,13 @@ const outages: ReadonlySet<string> = new Set<ErrorCode>([
   "ERR_LEASE_ENDED",
 ]);
 
-/** How often a turn is taken that others have come between. */
-const turnAttempts: ReadonlyMap<string, number> = new Map<ErrorCode, number>([
+/** How many times a round is tried in a row after an error that another replica caused. */
+const roundAttempts: ReadonlyMap<string, number> = new Map<ErrorCode, number>([
   ["ERR_LEASE_ENDED", 2],
   ["ERR_STORE_CONFLICT", 5],
 ]);
 
-/** How many events of the audit log people see. */
+/** How many events of the audit log `observe` gives. */
 const maxObserved = 20;
 
 /** A copy of the documents that is served without the process that writes it. */
@@ -80,7 +80,7 @@ export interface Copy extends KeySubscriber {
 
 /** The issuer is that of the custody. */
 export interface ManageOptions extends Omit<Given<KeyManagerOptions>, "issuer" | "store" | "wrappingKeys"> {
-  /** What this manager publishes, in the place of a service. Its lease is permanent once the copy was read back. It must not sign. */
+  /** A copy to publish, in the place of a service. Its lease is permanent once the copy was read back. Such a manager must not sign. */
   readonly copy?: Copy | undefined;
 }
 
@@ -90,13 +90,13 @@ export interface ServiceManager extends KeyManager {
   execute(command: Command): Promise<Change>;
   /** A new key for `execute`, which is in no store yet: made where this manager makes its keys, and wrapped as they are. */
   makeKey(use: KeyUse, alg?: string): Promise<NewKey>;
-  /** What this process has told the others last. */
+  /** What this process has last reported to the others. */
   readonly lease: LeaseContent & { readonly id: string | undefined; readonly name: string };
-  /** Whether the others know that it publishes the newest keys that it knows. */
+  /** Whether this process has reported to the others that it publishes the newest keys it knows. */
   readonly isAcknowledged: boolean;
-  /** Takes what is due. @throws as a turn does */
+  /** Looks at the store, and does what is due. @throws as a round does */
   look(): Promise<void>;
-  /** Loads what the store holds, for its health, and takes nothing over. Gives the newest events of the audit log. @throws StoreError */
+  /** Loads the store to update `health`, and takes no keys over. Gives the newest events of the audit log. @throws StoreError */
   observe(): Promise<readonly StoredEvent[]>;
 }
 
@@ -111,7 +111,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
   const health = createHealth(clock);
   const { onCall } = health;
   const emit = (event: ManagerEvent): void => {
-    // One that did not open because the manager is closed is none.
+    // A key that did not open because the manager is closed is not held back.
     if (event.type === "held-back" && signal.aborted) return;
     health.note(event);
     notify(onEvent, event);
@@ -131,24 +131,24 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
     signs: () => signs && fence === undefined,
     emit,
   });
-  /** By what a record names this process when it makes the next external key. */
+  /** The id by which a record names this process when it makes the next external key. */
   const maker = crypto.randomUUID();
-  const loop = createLoop(turn, { clock, signal, onFailure, onRecovery: () => emit({ type: "recovered" }) });
+  const loop = createLoop(round, { clock, signal, onFailure, onRecovery: () => emit({ type: "recovered" }) });
   /** Whether the store has to be looked at, whatever the plan says: it has changed, or the last look has failed. */
   let mustLook = true;
   /** Why this process may not sign. */
   let fence: SignerError | undefined;
 
   /**
-   * A turn. Where others have ended the lease, it joins anew at once; where they were quicker with a commit, it looks again at once. Where
-   * that is in vain, it waits as after any failure.
+   * Runs a round. If another replica has ended the lease, joins anew at once. If another replica was quicker with a commit, looks again at
+   * once. If that fails several times, waits as after any failure.
    */
-  async function turn(): Promise<Turned> {
+  async function round(): Promise<RoundResult> {
     for (let attempt = 1; ; attempt += 1) {
       try {
-        return await takeTurn();
+        return await takeRound();
       } catch (error) {
-        const attempts = error instanceof StoreError ? (turnAttempts.get(error.code) ?? 1) : 1;
+        const attempts = error instanceof StoreError ? (roundAttempts.get(error.code) ?? 1) : 1;
         if (attempt >= attempts) throw error;
       }
     }
@@ -160,50 +160,52 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
    */
   function lookInMs(): number {
     const { records, revision } = inUse.state;
-    if (mustLook || replica.told.publishes !== revision) return 0;
+    if (mustLook || replica.lastReported.publishes !== revision) return 0;
     const everyMs = isWaitingForReplicas(records, policy) ? Math.min(Math.max(leaseMs / 60, 250), 60_000) : leaseMs;
     return Math.max(Math.min(schedule.dueInMs(records), everyMs - clocks.sinceLookMs()), 0);
   }
 
-  /** Takes what is due, takes over what others did, and tells them. */
-  async function takeTurn(): Promise<Turned> {
+  /** Does what is due, takes over what others did, and reports to them. */
+  async function takeRound(): Promise<RoundResult> {
     await replica.join().catch(async (error: unknown) => {
-      // What others did counts, even if this replica cannot write.
+      // Changes of other replicas are taken over, even if this one cannot write.
       if (inUse.state.records.length > 0) await takeOver().catch(() => {});
       throw error;
     });
-    const isRenewed = lookInMs() > 0 && (await replica.tell(replica.told)) === inUse.state.revision;
+    const isRenewed = lookInMs() > 0 && (await replica.report(replica.lastReported)) === inUse.state.revision;
     if (!isRenewed) {
       mustLook = true;
       await step({ custody, keyring, maker, caller: { plan, publish, holdBack, orphaned } });
       mustLook = false;
     }
     noteFence();
-    // It is tried again.
+    // A subscriber that failed is tried again after this error.
     subscribers.check();
-    // After a failure to make the next key, the next attempt tells whether it is mended.
+    // After a failure to make the next key, only the next attempt shows whether making keys works again.
     const isPending = isMakingNext(inUse.state.records, maker);
     return { wakeInMs: Math.min(lookInMs(), replica.renewInMs), isPending };
   }
 
-  /** Takes over what others did, and changes nothing. */
+  /** Takes over what others did, and writes nothing. */
   async function takeOver(): Promise<void> {
     const found = await keyring.preview((records) => ({ records, events: [] }));
+    clocks.look(found.seen);
     await inUse.adopt({ ...found, records: found.before });
   }
 
-  /** What is due by the clocks that this process has seen, for the replicas whose leases have not ended. */
+  /** Plans what is due by the clocks that this process has seen, for the replicas whose leases have not ended. */
   async function plan(records: readonly KeyRecord[], seen: Seen): Promise<Planned> {
     const { counted, over } = clocks.look(seen);
     for (const lease of over) await replica.end(lease);
     schedule.forgetTaken(records, seen.now);
-    const planned = schedule.plan(records, seen.now, { revision: seen.revision, leases: counted });
+    const asSeen = schedule.withWaitsAsSeen(records, seen.now);
+    const planned = schedule.plan(asSeen, seen.now, { revision: seen.revision, leases: counted });
     return planned.reliesOnReplicas
       ? { ...planned, leases: seen.leases.filter((lease) => !over.includes(lease)) }
       : planned;
   }
 
-  /** Uses the keys here, and tells the others. */
+  /** Takes the keys into use, and reports that to the others. */
   async function publish(change: Changed): Promise<boolean> {
     noteFence();
     await inUse.adopt(change);
@@ -217,7 +219,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
 
   const orphaned = (uri: string, isDestroyed: boolean): void => emit({ type: "orphaned", uri, isDestroyed });
 
-  /** Whoever may not sign tells the others so at the next look, and tells them again before it signs. */
+  /** Notes whether this process may sign. If that has changed, the next look reports it, so a fenced process names no kid in its lease. */
   function noteFence(): void {
     const before = fence;
     fence = replica.holds ? (signs ? clocks.fault : undefined) : leaseEnded(signal);
@@ -231,7 +233,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
   async function onFailure(error: unknown, retryInMs: number): Promise<void> {
     mustLook = true;
     const { records } = inUse.state;
-    // Before there are keys it has not started.
+    // Before it has keys, the manager has not started, and `createKeyManager` throws.
     if (records.length === 0) return;
     schedule.noteTried(records);
     emit({ type: "failed", error: asJwksdError(error), retryInMs });
@@ -245,7 +247,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
       if (fence !== undefined) throw fence;
       replica.checkMaySign(kid);
     } catch (error) {
-      // It may be mended by now. However many tokens are asked for, the store is asked once a second.
+      // The cause may be gone by now. However many tokens are requested, `ask` looks at the store once a second at most.
       mustLook = true;
       void loop.ask().catch(() => {});
       throw error;
@@ -262,9 +264,9 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
         .catch((error: unknown) => {
           throw error instanceof CannotSign ? error.cause : error;
         });
-      // It is done, whatever becomes of the rest.
+      // The command is committed, whatever becomes of this round.
       mustLook = true;
-      await loop.ended(turn()).catch(() => {});
+      await loop.ended(round()).catch(() => {});
       return { records, events };
     });
 
@@ -277,13 +279,13 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
     await keyring.close();
   }
 
-  // Before anything is read, so that no commit between the two is missed.
+  // Watching begins before the first read, so that no commit between both is missed.
   const noteChange = (): void => {
     mustLook = true;
     loop.wake();
   };
   custody.store.watch(noteChange, { signal });
-  await loop.turn().catch(async (error: unknown) => {
+  await loop.round().catch(async (error: unknown) => {
     if (inUse.state.records.length > 0) return;
     await close();
     throw error;
@@ -299,7 +301,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
       return isReady();
     },
     get isAcknowledged() {
-      return replica.told.publishes === inUse.state.revision && !subscribers.isBehind;
+      return replica.lastReported.publishes === inUse.state.revision && !subscribers.isBehind;
     },
     issuer: custody.owner.issuer,
     maxTokenLifetimeSeconds: policy.maxTokenLifetimeSeconds,
@@ -317,11 +319,11 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
       return loop.run(() => subscribers.give(subscriber, inUse.state));
     },
     get lease() {
-      return { id: replica.id, name: leaseName, ...replica.told };
+      return { id: replica.id, name: leaseName, ...replica.lastReported };
     },
     async look() {
       mustLook = true;
-      await loop.turn();
+      await loop.round();
     },
     async observe() {
       const { store } = custody;
@@ -349,7 +351,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
       managerMetrics({
         records: inUse.state.records,
         policy,
-        published: replica.told.publishes,
+        published: replica.lastReported.publishes,
         isReady: isReady(),
         health,
       }),

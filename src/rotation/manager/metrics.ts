@@ -5,11 +5,11 @@ import { liveRecords, uriOf } from "../rules/records.ts";
 import type { KeyRecord } from "../store/store.ts";
 import type { Health } from "./health.ts";
 
-/** What a manager is at one moment. */
+/** The state of a manager at one moment. */
 export interface ManagerState {
   readonly records: readonly KeyRecord[];
   readonly policy: RotationPolicy;
-  /** The revision that is published here. */
+  /** The revision that this process publishes. */
   readonly published: number;
   readonly isReady: boolean;
   readonly health: Health;

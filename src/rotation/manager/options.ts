@@ -29,7 +29,7 @@ const rules: Rules<KeyManagerOptions> = {
 };
 
 /**
- * Refuses wrong options before a key is made and bound to them.
+ * Refuses wrong options before a first key is made for the issuer that they name.
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_ISSUER_INVALID`
  */

@@ -14,15 +14,15 @@ import type { Wrapping } from "../custody/wrapping.ts";
 
 /** The private halves that are in use, by kid. */
 export interface OpenKeys {
-  /** Of active and announced signing keys; the others sign nothing any more. */
+  /** Signers of active and announced keys. Retiring keys sign nothing any more. */
   readonly signers: ReadonlyMap<string, Signer>;
-  /** Of live encryption keys. */
+  /** Private halves of live encryption keys. */
   readonly decryptionKeys: ReadonlyMap<string, CryptoKey>;
   /** Announced external keys that could not be opened, and why. */
   readonly unopened: ReadonlyMap<string, unknown>;
 }
 
-/** Makes one signature, which is verified; that of a local key was, when it was loaded. @throws SignerError see `guardSigner` */
+/** Makes one signature and verifies it. A local key was tried when it was loaded. @throws SignerError see `guardSigner` */
 export async function probeSigner(
   signer: Signer,
   publicJwk: PublicJwk,
@@ -33,12 +33,12 @@ export async function probeSigner(
   await sign(new TextEncoder().encode("jwksd probe"), signal);
 }
 
-/** The same error, and which of several keys it is about. */
+/** The same error, with the kid of the key in its message. */
 function ofKey(error: unknown, name: string): unknown {
   const SameError = [SignerError, KeyMaterialError, ConfigError].find((Class) => error instanceof Class);
   if (SameError === undefined) return error;
   const { code, message } = error as JwksdError;
-  // The class is that of the code.
+  // The class belongs to the code, so the new error has the same class.
   return new SameError(code as never, `${name}: ${message}`, { cause: error });
 }
 
@@ -46,7 +46,7 @@ type OpenExternal = (uri: string) => Promise<ExternalSigner>;
 type DestroyExternal = (uri: string) => Promise<unknown>;
 
 /**
- * Destroys a key in its HSM or key service, after a look at it: what a URI names may be another key by now, which somebody else needs.
+ * Destroys a key in its HSM or key service, after comparing it: the URI may name another key by now, which somebody else needs.
  *
  * @throws KeyMaterialError `ERR_KEY_MISMATCH`
  */
@@ -73,7 +73,7 @@ export function createKeyOpener(
 ) {
   const signers = new Map<string, Signer>();
   const decryptionKeys = new Map<string, CryptoKey>();
-  /** By kid, both halves of a record that were found to belong together. */
+  /** By kid: both halves of a record that were found to belong together. */
   const seen = new Map<string, string>();
 
   async function openSigner(record: KeyRecord): Promise<Signer> {
@@ -114,7 +114,7 @@ export function createKeyOpener(
     } else if (state === "active" && signs) {
       await openSigner(record);
     } else if (state === "active" || state === "announced") {
-      // An announced external one may still be on its way; it is tried again before it becomes active.
+      // An announced external key may not be ready yet. It is tried again before it becomes active.
       await openSigner(record).catch((error: unknown) => {
         if (uriOf(record) === undefined) throw error;
         unopened.set(kid, error);
@@ -143,8 +143,8 @@ export function createKeyOpener(
     checkWrapped,
 
     /**
-     * Opens what is not open yet. All wrapped keys must unwrap, and the active key must open; an announced external key that cannot
-     * be opened is published all the same.
+     * Opens the keys that are not open yet. All wrapped keys must unwrap, and the active key must open. An announced external key that
+     * cannot be opened is published all the same.
      */
     async open(records: readonly KeyRecord[]): Promise<OpenKeys> {
       await checkWrapped(records);
@@ -160,11 +160,11 @@ export function createKeyOpener(
       };
     },
 
-    /** Closes what is open of other keys than these. */
+    /** Closes the open signers of all other keys. */
     async closeUnused(records: readonly KeyRecord[]): Promise<void> {
       const kids = new Set(liveRecords(records).map(({ kid }) => kid));
       for (const kid of decryptionKeys.keys()) if (!kids.has(kid)) decryptionKeys.delete(kid);
-      // What is closed is not used any more, so a failure is none.
+      // A closed signer is not used any more, so a failure to close it does not matter.
       for (const kid of signers.keys()) if (!kids.has(kid)) await closeSigner(kid).catch(() => {});
     },
 

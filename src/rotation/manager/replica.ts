@@ -12,12 +12,12 @@ export interface LeaseContent {
 
 /** The part of a lease that a replica does not use, because clocks run at different rates. */
 const margin = 0.01;
-/** How often a lease is renewed before it would end. */
+/** How many times a lease is renewed within its length. */
 export const renewals = 6;
 
 export const nothing: LeaseContent = { publishes: 0, signsWith: [] };
 
-/** What a lease is made with, that of a process and that of a copy. */
+/** What the lease of a process, or of a copy, is made with. */
 export interface LeaseOptions {
   readonly name: string;
   readonly leaseMs: number;
@@ -27,14 +27,14 @@ export interface LeaseOptions {
 }
 
 /**
- * The lease by which the others rely on this process. It ends here before it ends in the store: its time counts from when the last
- * renewal that was confirmed was sent, by the monotonic clock or the wall clock, whichever has moved further.
+ * The lease by which the others rely on this process. For this process the lease ends earlier than for the others: its time counts from
+ * when the last confirmed renewal was sent, by the monotonic clock or the wall clock, whichever has moved further.
  */
 export function createReplica(store: KeyStore, { name, leaseMs, clock, signal, onCall }: LeaseOptions) {
   let id: string | undefined;
-  /** One that is not used, and may be in the store. */
+  /** The id of an earlier lease, which is not used any more and may still be in the store. */
   let former: string | undefined;
-  let told = nothing;
+  let lastReported = nothing;
   let serial = 0;
   let confirmed: Instant | undefined;
 
@@ -45,8 +45,8 @@ export function createReplica(store: KeyStore, { name, leaseMs, clock, signal, o
     get id() {
       return id;
     },
-    get told() {
-      return told;
+    get lastReported() {
+      return lastReported;
     },
 
     /** Whether the others still rely on this process. */
@@ -54,9 +54,9 @@ export function createReplica(store: KeyStore, { name, leaseMs, clock, signal, o
       return holds();
     },
 
-    /** Whether they do, and it publishes what it has told. */
+    /** Whether the others rely on this process, and it has reported that it publishes a set. */
     get isReady() {
-      return holds() && told.publishes > 0;
+      return holds() && lastReported.publishes > 0;
     },
 
     /** When the next renewal is due, in milliseconds from now. */
@@ -64,11 +64,11 @@ export function createReplica(store: KeyStore, { name, leaseMs, clock, signal, o
       return Math.max(leaseMs / renewals - elapsedMs(), 0);
     },
 
-    /** Makes a lease, unless one is held. Whoever joins has published nothing yet, so it loads the keys only after that. */
+    /** Makes a lease, unless this process holds one. A new lease says that nothing is published, so the keys are loaded only after it. */
     async join(): Promise<void> {
       if (id !== undefined && elapsedMs() < leaseMs) return;
       former = id ?? former;
-      [id, told, confirmed] = [undefined, nothing, undefined];
+      [id, lastReported, confirmed] = [undefined, nothing, undefined];
       if (former !== undefined) await endLease(store, former, { clock, signal, onCall });
       const [next, sent] = [crypto.randomUUID(), instantNow(clock)];
       former = next;
@@ -77,45 +77,45 @@ export function createReplica(store: KeyStore, { name, leaseMs, clock, signal, o
     },
 
     /**
-     * Renews the lease, and says what this process does now. What was told before stays in force if this fails.
+     * Renews the lease, and says what this process does now. The last report stays in force if this fails.
      *
      * @param ifRevision changes nothing unless the store is at this revision
      * @returns the revision of the store
      * @throws StoreError `ERR_LEASE_ENDED`, `ERR_STORE_CONFLICT`, `ERR_STORE_UNAVAILABLE`
      */
-    async tell(next: LeaseContent, ifRevision?: number): Promise<number> {
+    async report(next: LeaseContent, ifRevision?: number): Promise<number> {
       if (id === undefined) throw new StoreError("ERR_LEASE_ENDED", "this replica has no lease; it joins again");
       const [lease, sent] = [{ id, ...next }, instantNow(clock)];
       try {
-        // A renewal that was given up may still arrive, after this one.
+        // A renewal that was given up may still arrive after this one. The store compares their numbers.
         serial += 1;
         const options = { ifRevision, serial };
         const renew = (signal: AbortSignal): Promise<number> => store.renew(lease, leaseMs, { ...options, signal });
         const revision = await ofStore("renew", renew, { clock, signal, onCall });
-        [told, confirmed] = [next, sent];
+        [lastReported, confirmed] = [next, sent];
         return revision;
       } catch (error) {
         if (error instanceof StoreError && error.code === "ERR_LEASE_ENDED") {
-          [former, id, told, confirmed] = [id, undefined, nothing, undefined];
+          [former, id, lastReported, confirmed] = [id, undefined, nothing, undefined];
         }
         throw error;
       }
     },
 
-    /** @throws SignerError `ERR_SIGNER_FENCED`: the others do not know that it signs with this key */
+    /** @throws SignerError `ERR_SIGNER_FENCED` if the lease does not say that this process signs with the key */
     checkMaySign(kid: string): void {
-      if (!told.signsWith.includes(kid))
-        throw fenced(`the others do not know yet that it signs with ${JSON.stringify(kid)}`);
+      if (!lastReported.signsWith.includes(kid))
+        throw fenced(`the other replicas do not know yet that it signs with ${JSON.stringify(kid)}`);
     },
 
-    /** Ends the lease of another replica, unless it has been renewed since it was seen. */
+    /** Ends the lease of another replica, unless that replica has renewed it meanwhile. */
     end: ({ id, serial }: Lease): Promise<void> => endLease(store, id, { ifSerial: serial, clock, signal, onCall }),
 
     /** Ends the lease, so that nobody waits for this process. */
     async leave(): Promise<void> {
       const left = id ?? former;
-      [id, told, confirmed] = [undefined, nothing, undefined];
-      // What cannot be reached ends by itself.
+      [id, lastReported, confirmed] = [undefined, nothing, undefined];
+      // If the store is out of reach, the lease runs out by itself.
       if (left !== undefined) await endLease(store, left, { clock, onCall }).catch(() => {});
     },
   };
@@ -124,7 +124,7 @@ export function createReplica(store: KeyStore, { name, leaseMs, clock, signal, o
 /** The lease of this process, as its manager uses it. */
 export type Replica = ReturnType<typeof createReplica>;
 
-/** Ends a lease; with `ifSerial`, unless it has been renewed since it was seen. */
+/** Ends a lease; with `ifSerial`, only if its last renewal has this number. */
 export function endLease(
   store: KeyStore,
   id: string,
@@ -135,8 +135,8 @@ export function endLease(
 
 export function leaseEnded({ aborted }: AbortSignal): SignerError {
   if (aborted) return fenced("its key manager was closed");
-  const text = "the lease of this replica has ended, so the others no longer rely on it, and it does not sign";
-  return new SignerError("ERR_SIGNER_FENCED", `${text}; it goes on by itself when it reaches the store again`);
+  const text = "this replica does not sign, because its lease has ended and the others no longer rely on it";
+  return new SignerError("ERR_SIGNER_FENCED", `${text}; it signs again when it reaches the store`);
 }
 
 export function fenced(why: string): SignerError {

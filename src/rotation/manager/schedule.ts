@@ -13,7 +13,7 @@ const heldBackMs = 60_000;
 export function createSchedule(policy: RotationPolicy, clocks: Clocks, clock: Clock) {
   /** Announced keys that could not sign when their wait was over, and when they were tried. */
   const heldBack = new Map<string, Moment<"monotonic">>();
-  /** Keys whose step this replica tried to take when it was due. They have missed nothing, however late they take it. */
+  /** Keys whose step this replica tried to take when it was due. Such a step was not missed, however late it is taken. */
   const tried = new Set<string>();
 
   const dueNow = (records: readonly KeyRecord[], now: number): readonly KeyRecord[] =>
@@ -31,14 +31,16 @@ export function createSchedule(policy: RotationPolicy, clocks: Clocks, clock: Cl
     plan,
 
     /**
-     * How long it is until the plan has something to do, in milliseconds; 0 while it has, however long ago that became due and whatever was
-     * attempted since.
+     * How long it is until a step is due, in milliseconds; 0 while one is due, however long ago it became due and whatever was attempted
+     * since.
      */
     dueInMs(records: readonly KeyRecord[]): number {
       const now = clocks.now();
+      // Those whose time has come are for the plan, which may have found that they still wait.
+      const retries = [...heldBack.values()].map(retryInMs).filter((ms) => ms > 0);
       const ahead = plan(records, now);
       if (ahead.records !== records || ahead.due.length > 0) return 0;
-      return Math.max(Math.min(ahead.wakeAt - now, ...[...heldBack.values()].map(retryInMs)), 0);
+      return Math.max(Math.min(ahead.wakeAt - now, ...retries), 0);
     },
 
     holdBack(kid: string): void {
@@ -51,23 +53,25 @@ export function createSchedule(policy: RotationPolicy, clocks: Clocks, clock: Cl
       for (const { kid } of dueNow(records, clocks.now())) tried.add(kid);
     },
 
-    /** Forgets what is not due any more. */
+    /** Forgets keys whose step is not due any more. */
     forgetTaken(records: readonly KeyRecord[], now: number): void {
       const due = new Set(dueNow(records, now).map(({ kid }) => kid));
       for (const kid of tried) if (!due.has(kid)) tried.delete(kid);
       for (const kid of heldBack.keys()) if (!due.has(kid)) heldBack.delete(kid);
     },
 
-    /** The store's clock may have been set: no wait is over for a command before it is over for this process. */
+    /**
+     * The records with each wait beginning later that the store's clock makes shorter than this process has seen it, by more than the skew. That
+     * clock was set ahead meanwhile, and whoever looks at the store for the first time after that cannot know of it.
+     */
     withWaitsAsSeen(records: readonly KeyRecord[], now: number): readonly KeyRecord[] {
       return mapLive(records, (record) => {
         const { since, forMs = 0 } = waitOf(record, policy) ?? {};
         if (since === undefined) return record;
         const leftMs = clocks.leftMs(record, { since, forMs }, now);
-        return leftMs > since + forMs - now && leftMs > 0 ? withWaitSince(record, now + leftMs - forMs) : record;
+        const isShorter = since + forMs - now < leftMs - policy.clockSkewSeconds * 1000;
+        return isShorter ? withWaitSince(record, now + leftMs - forMs) : record;
       });
     },
   };
 }
-
-export type Schedule = ReturnType<typeof createSchedule>;

@@ -12,27 +12,27 @@ import { CannotSign, type Keyring } from "./keyring.ts";
 import { makeLocalKey } from "./make-key.ts";
 import { rewrap } from "../custody/rewrap.ts";
 
-/** The plan for what was found in a store, and the leases on which it relies: those have to be the same at the commit. */
+/** The plan for the records of a store, and the leases on which the plan relies: they have to be unchanged at the commit. */
 export interface Planned extends Advance {
   readonly leases?: readonly LeaseSeen[] | undefined;
 }
 
-/** What a step takes from whoever calls it. */
+/** What the caller of a step provides. */
 export interface Caller {
-  /** What is due: `advance`, with what the caller knows of time and of the replicas. */
+  /** Plans what is due: `advance`, with what the caller knows of time and of the replicas. */
   plan(records: readonly KeyRecord[], seen: Seen): Promise<Planned>;
-  /** Is told of a key that cannot sign when its wait is over. The next plan leaves its step out. */
+  /** Is called for a key that cannot sign when its wait is over. The next plan leaves the step of that key out. */
   holdBack(kid: string, error: JwksdError): void;
-  /** Puts what was found, or done, into use. Resolves to whether the replicas know more than before, so that more may be due. */
+  /** Takes the records into use that were found or committed. Resolves to whether the replicas learned something, so that more may be due. */
   publish(change: Changed): Promise<boolean>;
-  /** Is told of an external key that no record names. */
+  /** Is called for an external key that no record names. */
   orphaned(uri: string, isDestroyed: boolean): void;
 }
 
 interface Options {
   readonly custody: Custody;
   readonly keyring: Keyring;
-  /** By what a record names whoever makes the next external key. */
+  /** The id by which a record names the process that makes the next external key. */
   readonly maker: string;
   readonly caller: Caller;
 }
@@ -41,7 +41,7 @@ interface Options {
  * Does all that is due: loads, plans, makes the next key, commits and publishes; again, until nothing is due. It has no timer, no lease and no
  * clock of its own.
  *
- * @returns what it has published last
+ * @returns the change that was published last
  * @throws what `Keyring.change` and the caller throw
  */
 export async function step(options: Options): Promise<Changed> {
@@ -55,7 +55,7 @@ export async function step(options: Options): Promise<Changed> {
   }
 }
 
-/** Whether the next key was left to this maker, and is not announced yet. */
+/** Whether a record names this maker for the next key, and the key is not announced yet. */
 export function isMakingNext(records: readonly KeyRecord[], maker: string): boolean {
   return activeKey(records, "sig")?.successorLease?.by === maker && announcedKey(records, "sig") === undefined;
 }
@@ -74,7 +74,7 @@ async function takeDue({ custody, keyring, caller }: Options): Promise<Changed> 
         caller.holdBack(error.kid, asJwksdError(error.cause));
         continue;
       }
-      // What others did counts, even if nothing can be written here.
+      // Changes of other replicas are taken over, even if this one cannot write.
       if (found !== undefined && found.records.length > 0) await caller.publish(found);
       throw error;
     }
@@ -102,14 +102,14 @@ async function due(
   return { ...change, records, leases: planned.leases };
 }
 
-/** Makes the next signing key in its HSM or key service, if it is due. One replica does, so that no others are left over there. */
+/** Makes the next signing key in its HSM or key service, if it is due. One replica makes it, so that no surplus keys are left there. */
 async function makeExternalKey(
   { keyring, maker, caller }: Options,
   { records, seen: { now } }: Changed,
 ): Promise<Changed | undefined> {
   const { policy } = keyring;
   if (!advance(records, policy, now).due.includes("sig")) return undefined;
-  // There is no record yet that could bear a lease for the first key.
+  // For the first key, no record exists that could name a maker.
   if (records.length > 0) {
     const leased = await keyring.change((stored, now) => leaseNext(stored, maker, policy, now));
     if (leased.records === leased.before) return undefined;
@@ -117,7 +117,7 @@ async function makeExternalKey(
   const key = await keyring.makeKey("sig", "ES256");
   const uri = uriOf(key) as string;
   let known = records;
-  // A store that fails may have taken it all the same.
+  // A commit may have been written although the store reported a failure.
   let isUncertain = false;
   try {
     const change = await keyring.change((stored, now) => {

@@ -8,10 +8,10 @@ import type { KeySubscriber } from "../../library/provider/managed-keys.ts";
 
 /** How long a subscriber may take to take the keys. */
 const updateMs = 10_000;
-/** A copy may lie behind a network and a cache that somebody clears first. */
+/** A copy takes longer: it may lie behind a network, and behind a cache that the purge command clears first. */
 const copyMs = 120_000;
 
-/** What matters to a subscriber: keys that are gone do not. */
+/** The part of the keys that matters to a subscriber: live keys, and no tombstones. */
 const textOf = ({ records, keys, isRotating }: Given): string =>
   JSON.stringify([liveRecords(records).map(({ kid, state }) => [kid, state, keys.signers.has(kid)]), isRotating]);
 
@@ -23,9 +23,9 @@ export interface Given {
 }
 
 /**
- * Whoever takes the keys of a manager: providers, and whatever else has their `update`.
+ * The subscribers of a manager: providers, and other objects with the method `update`.
  *
- * @param copy has taken nothing yet, and is behind until it has
+ * @param copy is behind until it has taken the keys for the first time
  */
 export function createSubscribers(clock: Clock, signal: AbortSignal, copy?: KeySubscriber) {
   /** What each subscriber has taken. */
@@ -49,7 +49,7 @@ export function createSubscribers(clock: Clock, signal: AbortSignal, copy?: KeyS
 
   return {
     give,
-    /** Gives the keys, at once, to all that have not taken them yet. */
+    /** Gives the keys to all subscribers that have not taken them yet, at the same time. */
     async giveAll(given: Given): Promise<void> {
       const text = textOf(given);
       const behind = [...taken].filter(([, taken]) => taken !== text);

@@ -11,18 +11,18 @@ import type { RotationPolicy, RotationPolicyOptions } from "../rules/policy.ts";
 
 /** What happened to the keys of a manager. */
 export type ManagerEvent =
-  /** The keys are others than before: by a commit of this manager, whose `events` these are, or of another one. */
+  /** The keys have changed, by a commit of this manager (then `events` are its events) or of another one. */
   | {
       readonly type: "changed";
       readonly by: "this" | "another";
       readonly records: readonly KeyRecord[];
       readonly events: readonly KeyEvent[];
     }
-  /** Something could not be done; the last good keys go on being served and signed with, and it is tried again. */
+  /** Keys could not be managed. The last good keys go on being served and signed with, and the manager tries again. */
   | { readonly type: "failed"; readonly error: JwksdError; readonly retryInMs: number }
   /**
-   * The store has no seal, since it is from before there were any: its records are believed, whoever has written them, until
-   * `jwksd keys rewrap` seals them. Once, at the start.
+   * An earlier jwksd made the store without a seal. Until `jwksd keys rewrap` seals it, its records are believed, whoever has written
+   * them. Emitted once, at the start.
    */
   | { readonly type: "unsealed" }
   /**
@@ -30,17 +30,17 @@ export type ManagerEvent =
    * it, or its clock and that of the store differ by more than `clockSkewSeconds`.
    */
   | { readonly type: "fenced"; readonly error: JwksdError }
-  /** It may sign again. */
+  /** This process may sign again. */
   | { readonly type: "unfenced" }
-  /** It works again. */
+  /** Keys are managed again, after `failed`. */
   | { readonly type: "recovered" }
   /** An announced key cannot be opened or cannot sign, so it does not become active yet; the active key stays. */
   | { readonly type: "held-back"; readonly kid: string; readonly error: JwksdError }
   /** The active key cannot be opened by this process, which does not sign, and is published all the same. */
   | { readonly type: "unopened"; readonly kid: string; readonly error: JwksdError }
   /**
-   * A key was made in its HSM or key service, and another replica was quicker or it could not be recorded; nothing uses it. It was
-   * destroyed again, where that may be done (`destroySigner`) and it is certain that it is not recorded.
+   * A key was made in its HSM or key service, but nothing uses it: another replica was quicker, or the key could not be recorded. The key
+   * was destroyed again if `destroySigner` is given and it is certain that no record names the key.
    */
   | { readonly type: "orphaned"; readonly uri: string; readonly isDestroyed: boolean }
   /** A removed or revoked key was destroyed in its HSM or key service, or could not be (then `error` says why). */
@@ -54,21 +54,21 @@ export interface KeyManagerOptions {
   readonly store: KeyStore;
   /** How keys rotate. Default: that of {@link RotationPolicyOptions}. */
   readonly policy?: RotationPolicyOptions | null | undefined;
-  /** Each 32 random bytes in base64url. The first one wraps private keys and seals the store, all of them unwrap and verify. */
+  /** Each has 32 random bytes in base64url. The first one wraps private keys and seals the store; all of them unwrap and verify. */
   readonly wrappingKeys: readonly string[];
   /** Makes the next signing key in an HSM or key service. Default: in memory, wrapped. */
   readonly createSigner?:
     | ((request: { readonly issuer: string; readonly signal: AbortSignal }) => Promise<ExternalSigner>)
     | null
     | undefined;
-  /** Opens keys that are in an HSM or key service. Needed where there are any, and with the other two. Default: none. */
+  /** Opens keys that are in an HSM or key service. Required if the store has such keys, and with `createSigner` or `destroySigner`. Default: none. */
   readonly openSigner?:
     | ((uri: string, options: { readonly signal: AbortSignal }) => Promise<ExternalSigner>)
     | null
     | undefined;
   /**
-   * Destroys external keys after this manager has removed or revoked them, or has made one too many. Default: they stay where they are.
-   * A URI that has come to name another key is not destroyed.
+   * Destroys external keys after this manager has removed or revoked them, or has made one too many. Default: external keys stay where
+   * they are. If a URI names another key by now, that key is not destroyed.
    */
   readonly destroySigner?:
     | ((uri: string, options: { readonly signal: AbortSignal }) => Promise<unknown>)
@@ -92,17 +92,17 @@ export interface RotateOptions {
   readonly use?: KeyUse | null | undefined;
   /** Default: that of the active key of this use, else `ES256` or `RSA-OAEP-256`. */
   readonly alg?: string | null | undefined;
-  /** Whether the key signs at once, although caches do not know it: tokens fail at verifiers that do not ask again. Default: `false`. */
+  /** Whether the key signs at once, although caches do not know it. Tokens fail at verifiers that do not refetch the set. Default: `false`. */
   readonly now?: boolean | null | undefined;
 }
 
 /** Options of steps that may be too early. */
 export interface ForceOptions {
-  /** Does the step although it breaks verifications. Default: `false`. */
+  /** Takes the step although it breaks verifications. Default: `false`. */
   readonly force?: boolean | null | undefined;
 }
 
-/** Drives the keys of a provider through their lives. */
+/** Makes, rotates and removes the keys of a provider. */
 export interface KeyManager extends ManagedKeys {
   readonly policy: RotationPolicy;
   /** All keys, tombstones included, as they are in use. */
@@ -110,7 +110,7 @@ export interface KeyManager extends ManagedKeys {
   /** Whether the other replicas rely on this one: it publishes the newest keys that it knows, and may sign. */
   readonly isReady: boolean;
   /**
-   * Announces the next key of a use, which it makes first.
+   * Makes the next key of a use, and announces it.
    *
    * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
    * @throws StateError `ERR_TRANSITION`; StoreError see `KeyStore.commit`; SignerError where the key is made in an HSM or key service
@@ -133,8 +133,8 @@ export interface KeyManager extends ManagedKeys {
   decryptionKey(header: { readonly kid?: string | undefined }): Promise<CryptoKey>;
   /** What is wrong, and what the store has answered. */
   readonly health: ManagerHealth;
-  /** Its keys, their next steps, and what the store has answered; for each scrape. See docs/metrics.md. */
+  /** Metrics of the keys, their next steps and the store, made for each scrape. See docs/metrics.md. */
   metrics(): readonly Metric[];
-  /** Ends timers and open signers; the store is its owner's to close. */
+  /** Gives up the lease, and ends timers and open signers. Does not close the store, which belongs to the caller. */
   close(): Promise<void>;
 }

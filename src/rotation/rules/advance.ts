@@ -19,15 +19,15 @@ export const leaseNextForMs = 60_000;
 export interface Advance extends Change {
   /** Of these uses, a next key is to be announced now: the one thing that takes a new key, which a pure function cannot make. */
   readonly due: readonly KeyUse[];
-  /** Whether a wait has begun because of what the replicas have told. Of no meaning in looks ahead. */
+  /** Whether a wait has begun because of what the replicas have reported. Without meaning in looks ahead. */
   readonly reliesOnReplicas: boolean;
   /** The next moment at which there is something to do, in epoch milliseconds; `Infinity` for none. */
   readonly wakeAt: number;
 }
 
 /**
- * A step that was due this long ago was missed: nothing ran, or the clock has jumped. Either way nobody knows for how long the key
- * was really published, so its waiting time starts again.
+ * A step that was due this long ago was missed: no process ran, or the clock has jumped. In both cases nobody knows for how long the key
+ * was really published, so its wait begins again.
  */
 const missedAfterMs = 3_600_000;
 
@@ -46,8 +46,8 @@ export interface View {
 const nobody: ReadonlySet<string> = new Set();
 
 /**
- * Takes every planned step that is due: announced keys become active, retiring ones are removed. A step counts from the moment at
- * which the one before was taken, never from when it should have been, so a late one delays the rest and cuts nothing short.
+ * Takes every planned step that is due: announced keys become active, retiring keys are removed. A wait counts from the moment at which the
+ * previous step was taken, never from when that step was due. So a late step delays the next ones and makes no wait shorter.
  *
  * @param now in epoch milliseconds, by the clock of the store
  */
@@ -60,7 +60,7 @@ export function advance(before: readonly KeyRecord[], policy: RotationPolicy, no
   };
   const begin = (change: Change): Change => ({ ...change, records: beginWaits(change.records, policy, now, replicas) });
   const restarted = restartWaits({ records: before, events: [] }, policy, now, tried);
-  // The replicas have told what they do with the records as they were, before the steps of now.
+  // The reports of the replicas are about the records before the steps of now.
   const begun = begin(restarted);
   const taken = keyUses.reduce((change, use) => takeSteps(change, use, policy, now, leftMs, cannotSign), begun);
   const change = replicas === "all" ? begin(taken) : taken;
@@ -89,7 +89,7 @@ function takeSteps(
   );
   const next = announcedKey(removed.records, use);
   if (next === undefined || !isOver(next) || cannotSign.has(next.kid)) return removed;
-  // By a monotonic clock, it may be over although its beginning lies in the future.
+  // By a monotonic clock, a wait may be over although its recorded beginning lies in the future.
   const publishedAt = Math.min(next.publishedAt ?? now, now - (waitOf(next, policy)?.forMs ?? 0));
   const publishedFor = Math.round((now - publishedAt) / 1000);
   const reason = `every replica has published it for ${publishedFor} s`;
@@ -131,16 +131,16 @@ function nextKeyAt(records: readonly KeyRecord[], use: KeyUse, policy: RotationP
   if (active === undefined) return use === "sig" && records.length === 0 ? now : Infinity;
   if (announcedKey(records, use) !== undefined) return Infinity;
   const byRecord = (active.activatedAt ?? 0) + rotateEveryMs(policy) - announceForMs(policy);
-  // A key that became active by a clock that was years ahead would never be replaced.
+  // If the clock was years ahead when a key became active, that key would never be replaced.
   const planned = byRecord > now + rotateEveryMs(policy) ? now : byRecord;
   const leasedUntil = active.successorLease?.until ?? 0;
-  // One from a clock that was wrong would last for years.
+  // A time from a wrong clock would make the wait last for years.
   return leasedUntil <= Math.max(planned, now) + leaseNextForMs ? Math.max(planned, leasedUntil) : planned;
 }
 
 /**
- * Lets a wait begin again whose end was missed: nothing ran then, or the clock has jumped. No wait begins earlier than it did, so a clock
- * that is wrong makes nobody early.
+ * Lets a wait begin again if its end was missed: no process ran then, or the clock has jumped. No wait is given an earlier beginning, so a
+ * wrong clock makes no step early.
  */
 export function restartWaits(
   change: Change,

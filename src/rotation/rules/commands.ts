@@ -40,7 +40,7 @@ export type Command =
 /**
  * Does what a command asks for, or refuses it and changes nothing.
  *
- * @throws StateError `ERR_KID_USED`, `ERR_KID_UNMANAGED`, `ERR_TRANSITION`, `ERR_TOO_EARLY` (`allowedAt` says from when on it is not)
+ * @throws StateError `ERR_KID_USED`, `ERR_KID_UNMANAGED`, `ERR_TRANSITION`, `ERR_TOO_EARLY` (`allowedAt` says when it is allowed)
  */
 export function applyCommand(
   records: readonly KeyRecord[],
@@ -48,7 +48,7 @@ export function applyCommand(
   policy: RotationPolicy,
   now: number,
 ): Change {
-  // A wait that was missed is not over, whoever asks.
+  // A wait whose end was missed begins again, for commands as for planned steps.
   const change = apply(restartWaits({ records, events: [] }, policy, now), command, { policy, now });
   checkRecords(change.records);
   return change;

@@ -11,12 +11,13 @@ export interface Trust {
   readonly until: number;
   /** The end for caches that keep a copy for longer than they were told, within `cacheSlackSeconds`. */
   readonly withSlackUntil: number;
+  /** For how many seconds, and why. */
   readonly because: string;
 }
 
 /**
  * What the difference between two states of the records means for verifiers and relying parties, a sentence or two for each key.
- * Says nothing where nothing is different.
+ * No sentence for a key that is the same in both.
  *
  * @param now when the change is made, in epoch milliseconds
  */
@@ -53,27 +54,23 @@ export function isStillTrusted(
   now: number,
 ): boolean {
   if (state !== "revoked" || endedAt === undefined) return false;
-  // The many that were revoked long ago are not worth the search.
+  // Most keys were revoked long ago. For them, the search is not needed.
   const longest = endedAt + (cachedForSeconds.long + policy.cacheSlackSeconds) * 1000;
   return longest > now && trustAfterRevocation(records, endedAt, policy).withSlackUntil > now;
 }
 
 /**
- * Until when caches may trust a key that was revoked: as long as they may keep a set from before, and that is the long mode's time
- * unless the rotation mode had been on for so long that no set of the long mode is left.
+ * Until when caches may trust a revoked key: as long as they may keep an older set. That is the time of the long mode, unless the rotation
+ * mode had been on for so long that every set of the long mode has expired.
  */
 export function trustAfterRevocation(records: readonly KeyRecord[], revokedAt: number, policy: RotationPolicy): Trust {
   const since = rotatingSince(records, revokedAt);
   const isShort = since !== undefined && revokedAt - since >= cachedForSeconds.long * 1000;
   const seconds = isShort ? cachedForSeconds.rotation : cachedForSeconds.long;
-  const mode =
-    since === undefined
-      ? "the rotation mode was off"
-      : // Rounded down: what has not been long enough must not look as if it had.
-        `the rotation mode had been on for ${durationText(Math.floor((revokedAt - since) / 60_000) * 60_000)}`;
-  const because = isShort
-    ? `${mode}, at least ${cachedForSeconds.long} s, so no cache has a set that it may keep for longer than ${seconds} s`
-    : `${mode}, so a cache may keep a set with it for ${cachedForSeconds.long} s (max-age and stale-while-revalidate)`;
+  // Rounded down, so that a time below the bound is not shown as the bound.
+  const onForMs = since === undefined ? 0 : Math.floor((revokedAt - since) / 60_000) * 60_000;
+  const mode = since === undefined ? "was off" : `had been on for ${isShort ? "" : "only "}${durationText(onForMs)}`;
+  const because = `${seconds} s, because the rotation mode ${mode}`;
   const until = revokedAt + seconds * 1000;
   return { until, withSlackUntil: until + policy.cacheSlackSeconds * 1000, because };
 }
@@ -105,7 +102,7 @@ function effectOf(record: KeyRecord, old: KeyRecord | undefined, context: Contex
   }
 }
 
-/** Of a key that stays in its state. What processes note on it, such as that a wait has begun, affects nobody and is not told. */
+/** The effect on a key that stays in its state. Notes of processes, such as the beginning of a wait, affect nobody and have no sentence. */
 function effectOfNotes(record: KeyRecord, old: KeyRecord): readonly string[] {
   const { publishedAt = record.publishedAt, unusedAt = record.unusedAt } = old;
   if (publishedAt !== record.publishedAt || unusedAt !== record.unusedAt) {
@@ -170,7 +167,7 @@ function revoked(record: KeyRecord, old: KeyRecord | undefined, context: Context
         : "";
     return old?.state === "retiring"
       ? `${name} is gone: what is encrypted to it can no longer be decrypted.${none}`
-      : `${name} is gone: what is encrypted to it can no longer be decrypted, and relying parties may go on encrypting to it ${untilWhen(trust, policy)}${none}`;
+      : `${name} is gone: what is encrypted to it can no longer be decrypted, and relying parties that fetched it before may encrypt to it ${untilWhen(trust, policy)}${none}`;
   }
   const tokens =
     old?.state === "announced"
@@ -180,19 +177,22 @@ function revoked(record: KeyRecord, old: KeyRecord | undefined, context: Context
 }
 
 function stillTrusted(record: KeyRecord, trust: Trust, policy: RotationPolicy): string {
-  const what = record.use === "sig" ? "caches may still trust it" : "relying parties may go on encrypting to it";
-  return `${nameOf(record)} is revoked, but ${what} ${untilWhen(trust, policy)}`;
+  const who =
+    record.use === "sig"
+      ? "Caches that fetched it before may trust it"
+      : "Relying parties that fetched it before may encrypt to it";
+  return `${nameOf(record)} is revoked. ${who} ${untilWhen(trust, policy)}`;
 }
 
 function untilWhen({ until, withSlackUntil, because }: Trust, policy: RotationPolicy): string {
   const { cacheSlackSeconds } = policy;
   return (
-    `until ${timeText(until)}: ${because}. Caches that do not keep to the headers may until ${timeText(withSlackUntil)} ` +
-    `(cacheSlackSeconds ${cacheSlackSeconds}) or for as long as they please. Each replica serves it until it follows.`
+    `until ${timeText(until)} (${because}). Caches that do not keep to the headers may until ${timeText(withSlackUntil)} ` +
+    `(cacheSlackSeconds ${cacheSlackSeconds}), or longer. Each replica serves it until that replica follows.`
   );
 }
 
-/** The short cache protects what changes next; when it begins matters to whoever plans something. */
+/** The rotation mode protects the next change, so operators want to know when it begins. */
 function modeEffect(before: readonly KeyRecord[], after: readonly KeyRecord[], now: number): string[] {
   const isOn = isRotating(after);
   if (isRotating(before) === isOn) return [];
@@ -203,7 +203,7 @@ function modeEffect(before: readonly KeyRecord[], after: readonly KeyRecord[], n
   return [`The rotation mode goes ${mode} at ${timeText(now)}: from then on caches ${rule}.`];
 }
 
-/** Until when something needs a key that is to go; `undefined` where nothing ever did. */
+/** Until when tokens or encrypted data need a key that is to go; `undefined` if nothing ever needed it. */
 function neededUntil(old: KeyRecord, now: number, policy: RotationPolicy): number | undefined {
   if (old.state === "retiring") return earliestEndOfWait(old, policy, now);
   if (old.state === "announced" && old.use === "sig") return undefined;
@@ -211,24 +211,24 @@ function neededUntil(old: KeyRecord, now: number, policy: RotationPolicy): numbe
   return earliestEndOfWait({ ...old, state: "retiring", retiredAt: now }, policy, now);
 }
 
-/** Until when there may be a cache that has not heard of a key, in epoch milliseconds. */
+/** Until when some cache may hold a set without the key, in epoch milliseconds. */
 function unknownUntil(record: KeyRecord, policy: RotationPolicy): number {
   return publishedSince(record) + (cachedForSeconds.long + policy.cacheSlackSeconds) * 1000;
 }
 
-/** Since when every replica publishes an active key; where not all of them had followed before, since they follow it. */
+/** Since when every replica publishes an active key; for a key that was forced, since it became active. */
 function publishedSince({ announcedAt, publishedAt, activatedAt = announcedAt }: KeyRecord): number {
   return publishedAt ?? activatedAt;
 }
 
-/** Nothing of this use was published before, so no cache can be behind. */
+/** Whether this is the first key of its use, so that no cache can hold an older set. */
 function isFirst(record: KeyRecord, records: readonly KeyRecord[]): boolean {
   return !records.some(
     ({ kid, use, announcedAt }) => use === record.use && kid !== record.kid && announcedAt < record.announcedAt,
   );
 }
 
-/** Nobody knows that of a key that was imported to retire. */
+/** Until when a key signed; empty for a key that was imported to retire, because nobody knows. */
 function whenSigned({ activatedAt, retiredAt }: KeyRecord): string {
   return retiredAt === undefined || activatedAt === retiredAt ? "" : ` until ${timeText(retiredAt)}`;
 }

@@ -2,8 +2,8 @@ import { textHash } from "../../keys/crypto/text-hash.ts";
 import type { Lease, Snapshot } from "../store/store.ts";
 
 /**
- * How long a permanent lease lasts, in milliseconds: a hundred years. It is that of a copy of the documents that is served without the
- * process that writes it, so time alone says nothing about it. It ends when an operator ends it.
+ * How long a permanent lease lasts, in milliseconds: a hundred years. A copy of the documents has such a lease, because it is served without
+ * the process that writes it. An operator can end the lease.
  */
 export const permanentMs = 100 * 365.25 * 86_400_000;
 

@@ -58,8 +58,8 @@ export interface RotationPlan {
 const maxTurns = 1000;
 
 /**
- * What will happen if nobody interferes, found by letting `advance` take every step at its time, with invented keys in the place of
- * those that are still to be made. So the plan and what a manager does cannot differ.
+ * What will happen if nobody interferes: `advance` takes every step at its time, with invented keys in the place of keys that are still to
+ * be made. A manager calls `advance`, too, so it cannot differ from the plan.
  *
  * @param until the end, in epoch milliseconds. Default: when every use has been through one whole rotation to a key that is still to
  * be made
@@ -114,7 +114,7 @@ function isRotatedOnce(records: readonly KeyRecord[], invented: ReadonlySet<stri
     const isNewFirst = records.find((record) => record.use === use)?.kid;
     const active = activeKey(records, use);
     if (active === undefined) return ofUse.length === 0;
-    // The first key of an empty store is invented as well, and no rotation.
+    // The first key of an empty store is invented, too, but is no rotation.
     if (!invented.has(active.kid) || active.kid === isNewFirst) return false;
     return ofUse.length === 1;
   });
@@ -126,7 +126,7 @@ function inventKey(use: KeyUse, alg: string, records: readonly KeyRecord[], inve
   while (taken.has(`new ${number}`)) number += 1;
   const kid = `new ${number}`;
   invented.add(kid);
-  // No key of a store has such an x, so that it is not taken for one of them.
+  // No key of a store has such an x, so an invented key is never taken for a stored one.
   return { kid, use, alg, publicJwk: { kty: "EC", crv: "P-256", x: kid, y: "" } as const, privateHalf: { uri: kid } };
 }
 

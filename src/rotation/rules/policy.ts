@@ -13,13 +13,12 @@ export interface RotationPolicyOptions {
   /** How far apart the clocks of providers, their store and verifiers may be; 1 at least, because a store takes time to answer. Default: 300. */
   readonly clockSkewSeconds?: number | null | undefined;
   /**
-   * For how much longer than they were told caches may keep a copy. Default: 7,200, for a tier of caches that sends no `Age`, as
-   * nginx does: what is behind it counts from the beginning again.
+   * For how much longer than Cache-Control allows caches may keep a copy. Default: 7,200, for a tier of caches that sends no `Age`, such as
+   * nginx: the caches behind that tier count from the beginning again.
    */
   readonly cacheSlackSeconds?: number | null | undefined;
   /**
-   * For how long the others rely on a replica that is not heard of any more. A replica that cannot reach the store stops signing
-   * before. Default: 3,600.
+   * For how long the others rely on a silent replica. A replica that cannot reach the store stops signing before that. Default: 3,600.
    */
   readonly leaseSeconds?: number | null | undefined;
 }
@@ -27,10 +26,10 @@ export interface RotationPolicyOptions {
 /** A checked policy. */
 export type RotationPolicy = { readonly [Name in keyof RotationPolicyOptions]-?: number };
 
-/** For how long a cache may serve a copy that left the origin in each cache mode, in seconds: `max-age` and `stale-while-revalidate` (RFC 5861 section 3) */
+/** For how long a cache may serve a copy, in seconds, by the cache mode at the origin: `max-age` plus `stale-while-revalidate` (RFC 5861 section 3). */
 export const cachedForSeconds = { long: 3600 + 3600, rotation: 300 } as const;
 
-/** How soon after its read of the store a process signs that has no lease, in seconds. */
+/** How soon after its read of the store a process without a lease signs, in seconds. */
 export const signWithinSeconds = 5;
 
 const secondsPerDay = 86_400;
@@ -113,12 +112,12 @@ export function announceForMs(policy: RotationPolicy): number {
 }
 
 /**
- * How long a key is kept after its last use. A signing key: until the last token that it signed has expired for every verifier. An
- * encryption key, too: until no cache gives it to relying parties any more.
+ * How long a key is kept after its last use. A signing key is kept until its last token has expired for every verifier. An encryption key is
+ * kept for the same time, and longer: until no cache gives it to relying parties any more.
  */
 export function retireForMs(policy: RotationPolicy, use: KeyUse): number {
   const { maxTokenLifetimeSeconds, clockSkewSeconds, cacheSlackSeconds } = policy;
   const cached = use === "enc" ? cachedForSeconds.long + cacheSlackSeconds : 0;
-  // Once for the clocks of the replica that signed last and of the verifier, once for those that begin and end the wait.
+  // One skew for the clocks of the last signing replica and of the verifier, one for the clocks that begin and end the wait.
   return (signWithinSeconds + maxTokenLifetimeSeconds + 2 * clockSkewSeconds + cached) * 1000;
 }

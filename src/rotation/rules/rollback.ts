@@ -5,7 +5,7 @@ import type { KeyRecord, KeyState } from "../store/store.ts";
 const stateRank: Readonly<Record<KeyState, number>> = { announced: 0, active: 1, retiring: 2, removed: 3, revoked: 3 };
 
 /**
- * Refuses a store that was put back to an older copy, or emptied, while somebody goes on with what was newer.
+ * Refuses a store that was put back to an older copy, or emptied, while this process has seen newer records.
  *
  * @param seen the records as they were last seen in the store
  * @throws StoreError `ERR_RECORDS_INVALID`

@@ -9,7 +9,7 @@ export interface Wait {
   readonly forMs: number;
 }
 
-/** What the replicas have told the store. */
+/** What the replicas have reported to the store. */
 export interface Replicas {
   /** That of the records that are looked at. */
   readonly revision: number;
@@ -53,16 +53,16 @@ export function withWaitSince(record: KeyRecord, since: number): KeyRecord {
 }
 
 /**
- * Whether a replica publishes a revision, or a later one of the same store. One that is ahead of the newest revision has not followed: the
- * store is an older copy, which that replica refuses.
+ * Whether a replica publishes a revision, or a later one of the same store. A replica that is ahead of the newest revision has not followed:
+ * the store is an older copy, which that replica refuses.
  */
 export function hasFollowed({ publishes }: Pick<Lease, "publishes">, revision: number, newest = revision): boolean {
   return publishes >= revision && publishes <= newest;
 }
 
 /**
- * The replicas for which a wait cannot begin: those that do not publish an announced key yet, those that may still sign with a retiring
- * one, or those that still publish it for encryption.
+ * The replicas for which a wait cannot begin: replicas that do not publish an announced key yet, that may still sign with a retiring key, or
+ * that still publish a retiring encryption key.
  */
 export function replicasBehind({ state, use, kid }: KeyRecord, { revision, leases }: Replicas): readonly Lease[] {
   const isBehind =
@@ -73,7 +73,7 @@ export function replicasBehind({ state, use, kid }: KeyRecord, { revision, lease
 }
 
 /**
- * Lets waits begin for which every replica has followed. Without replicas none begins: nobody publishes the keys.
+ * Begins the waits for which every replica has followed. Without replicas, no wait begins, because nobody publishes the keys.
  *
  * @param replicas default: as if all had followed
  */
@@ -92,8 +92,8 @@ export function beginWaits(
 }
 
 /**
- * Notes on each live key how long it has to be kept under this policy, so that no process with a shorter one removes it too early; with
- * `announces`, how long announced keys have to be published as well.
+ * Notes on each live key how long it has to be kept under this policy, so that no process with a shorter policy removes it too early. With
+ * `announces`, also notes how long announced keys have to be published.
  */
 export function noteWaits(
   records: readonly KeyRecord[],

@@ -29,7 +29,7 @@ const graceMs = 60_000;
 export function faultsOf(known: Known, aheadMs: number): Fault[] {
   const { manager, withoutStore, refused, now, pid } = known;
   const faults = [
-    ...(withoutStore === undefined ? [] : [keptSet(withoutStore)]),
+    ...(withoutStore === undefined ? [] : [savedSet(withoutStore)]),
     ...(manager === undefined ? [] : managerFaults(manager, now, aheadMs)),
     ...(refused === undefined ? [] : [refusedFiles(refused, pid)]),
   ];
@@ -78,13 +78,13 @@ function faultOf(
   return { severity, code, text: `${what}: ${ended(message)}`, kid, since: at, ...remedy };
 }
 
-function keptSet({ keptAt, outage }: KnownWithoutStore): Fault {
-  const what = `The store was not reached since the start, so the set of ${timeText(keptAt)} is published, and nothing is signed`;
+function savedSet({ savedAt, outage }: KnownWithoutStore): Fault {
+  const what = `The store was not reached since the start, so the set of ${timeText(savedAt)} is published, and nothing is signed`;
   return faultOf(what, outage, remedyOf(outage.code));
 }
 
 function refusedFiles(refused: KnownError, pid: number): Fault {
-  return faultOf("The key files were refused, and the keys of before stay in use", refused, {
+  return faultOf("The key files were refused, and the old keys stay in use", refused, {
     remedy: "Correct the files. They are read again when they change, and after this command:",
     command: `kill -HUP ${pid}`,
   });
@@ -107,7 +107,7 @@ function fenced({ health: { fence } }: KnownManager): Fault | undefined {
     code: "REPLICA_FENCED",
     text: `This replica may not sign, and /readyz says 503: ${ended(fence.message)}`,
     since: fence.at,
-    remedy: "It signs again by itself as soon as that is mended. This command lists the replicas:",
+    remedy: "The replica signs again by itself when the cause is gone. This command lists the replicas:",
     command: "jwksd replicas",
   };
 }
@@ -153,7 +153,7 @@ function overdue(manager: KnownManager, now: number): Fault[] {
     text: `The ${useText(use)} "${kidText(kid)}" should have ${step === "activate" ? "become active" : "been removed"} at ${timeText(at)}, ${relativeText(at, now)}.`,
     kid,
     since: at,
-    remedy: "Mend what else is wrong; the step is taken by itself then. This command shows the steps ahead:",
+    remedy: "Mend the other faults; jwksd then takes the step by itself. This command shows the steps ahead:",
     command: "jwksd plan",
   }));
 }
@@ -166,7 +166,7 @@ function noSuccessor(manager: KnownManager, now: number): Fault[] {
     text: `The successor of the ${useText(use)} "${kidText(kid)}" should have been announced at ${timeText(at)}, ${relativeText(at, now)}, and is not there.`,
     kid,
     since: at,
-    remedy: "Mend what else is wrong; jwksd then announces one by itself. This command announces one now:",
+    remedy: "Mend the other faults; jwksd then announces one by itself. This command announces one now:",
     command: use === "sig" ? "jwksd rotate" : "jwksd keys announce --use enc",
   }));
 }
@@ -182,7 +182,7 @@ function waiting({ records, policy }: KnownManager, at: ReplicasAt): Fault[] {
       kid,
       since,
       remedy:
-        "Start that replica again, or stop it in order; at the latest, it is over when its lease ends. Write a copy again with jwksd publish; the step waits for it until then. This command lists the replicas:",
+        "Start that replica again, or wait until its lease ends. The lease of a copy has no end: write the copy again with jwksd publish. This command lists the replicas:",
       command: "jwksd replicas",
     }));
 }

@@ -33,10 +33,10 @@ export interface KnownKeys {
   readonly withoutStore?: KnownWithoutStore | undefined;
 }
 
-/** The store was not reached since the start, and a kept set is published. */
+/** The store was not reached since the start, and a saved set is published. */
 export interface KnownWithoutStore {
-  /** When the store was last known to hold the kept set. */
-  readonly keptAt: number;
+  /** When the store was last known to hold the saved set. */
+  readonly savedAt: number;
   readonly outage: KnownError;
 }
 

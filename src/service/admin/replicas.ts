@@ -125,7 +125,7 @@ export function publishesText({ publishes }: Lease, { revision }: Replicas): str
 }
 
 /**
- * What it means that a replica has not followed a change: until when it may publish and sign with the keys of before. A replica whose lease
+ * What it means that a replica has not followed a change: until when it may publish and sign with the previous keys. A replica whose lease
  * has ended is not ready, and does not sign.
  */
 export function lateText(lease: Lease, records: readonly KeyRecord[], at: ReplicasAt): string {
@@ -139,5 +139,5 @@ export function lateText(lease: Lease, records: readonly KeyRecord[], at: Replic
   const ahead = `${text.charAt(0).toUpperCase()}${text.slice(1)}, publishes revision ${lease.publishes}, which the store no longer has.`;
   if (lease.publishes > at.revision) return `${ahead} It refuses an older copy of its store until it is restarted.`;
   const end = isPermanent(lease) ? "jwksd publish has written it" : `${timeText(lease.until)} at most`;
-  return `${text.charAt(0).toUpperCase()}${text.slice(1)}, may serve the keys of before${signs}, until ${end}.${refused}`;
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}, may serve the previous keys${signs}, until ${end}.${refused}`;
 }

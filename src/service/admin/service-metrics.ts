@@ -33,7 +33,7 @@ export function serviceMetrics({ status, now, version, workers, isRefused }: Ser
     ),
     gauge(["jwksd_clock_timestamp_seconds", "The clock of this machine at the scrape."], seconds(now)),
     ...(store === undefined ? [] : storeMetrics(status, store)),
-    ...keptSetMetrics(status),
+    ...savedSetMetrics(status),
     ...fileKeyMetrics(status),
   ];
 }
@@ -68,8 +68,8 @@ function storeMetrics(status: Status, store: NonNullable<Status["store"]>): Metr
 }
 
 /** The failure of the store, where no manager has started that could tell it. */
-function keptSetMetrics({ source, store }: Status): Metric[] {
-  if (source !== "kept-set" || store?.lastError === undefined) return [];
+function savedSetMetrics({ source, store }: Status): Metric[] {
+  if (source !== "saved-set" || store?.lastError === undefined) return [];
   return [
     gauge(definitions.failure, [{ labels: { code: store.lastError.code }, value: 1 }]),
     gauge(definitions.attempt, seconds(store.lastAttemptAt)),

@@ -47,8 +47,8 @@ export interface SeenReplica extends ReplicaStatus {
 export interface Status extends Pick<Known, "phase" | "issuer" | "jwksUri" | "pid" | "notReady" | "events"> {
   /** By the clock of the store, where there is one. */
   readonly now: number;
-  /** Where the keys come from. `kept-set`: the store was not reached since the start. */
-  readonly source: "store" | "files" | "kept-set";
+  /** Where the keys come from. `saved-set`: the store was not reached since the start. */
+  readonly source: "store" | "files" | "saved-set";
   /** Live keys, signing keys first. */
   readonly keys: readonly KeyStatus[];
   /** Of several at one moment, the one that makes a key active. */
@@ -94,10 +94,10 @@ export function statusOf(known: Known): Status {
     events,
   };
   if (manager === undefined) {
-    const source = withoutStore === undefined ? "files" : "kept-set";
+    const source = withoutStore === undefined ? "files" : "saved-set";
     const store = withoutStore && {
       lastAttemptAt: withoutStore.outage.at,
-      lastSuccessAt: withoutStore.keptAt,
+      lastSuccessAt: withoutStore.savedAt,
       lastError: withoutStore.outage,
       aheadMs,
     };

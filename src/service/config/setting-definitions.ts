@@ -87,7 +87,10 @@ export const settingDefinitions = {
   rotateEveryDays: duration("<days>", "days for which a key is active (default: 90)"),
   announceForSeconds: duration("<seconds>", "how long a key is published before it signs (default: 86400)"),
   maxTokenLifetimeSeconds: duration("<seconds>", "the longest lifetime of any token (default: 3600)"),
-  clockSkewSeconds: duration("<seconds>", "how far apart the clocks of provider and verifiers may be (default: 300)"),
+  clockSkewSeconds: duration(
+    "<seconds>",
+    "how far apart the clocks of provider, store and verifiers may be, at least 1 (default: 300)",
+  ),
   cacheSlackSeconds: duration(
     "<seconds>",
     "how much longer than Cache-Control allows caches may keep a copy (default: 7200)",
@@ -99,15 +102,15 @@ export const settingDefinitions = {
       (value) => value.length > 0 && value.length <= 255 && printable(value) === value,
     ),
     "<name>",
-    "what jwksd replicas calls this process (default: the host name)",
+    "name of this process in jwksd replicas (default: the host name)",
   ),
   readyWithoutStore: toggle(
     "let /readyz say 200 while the store is out of reach; for balancers that send nothing when no replica is ready",
   ),
-  maxKeptSetSeconds: optional(
+  maxSavedSetSeconds: optional(
     wholeNumber(0, 1_000_000_000),
     "<seconds>",
-    "how old the set of last-set.json may be, which a start without the store publishes; 0 for none (default: as announceForSeconds allows, 85800)",
+    "age of the oldest saved set to publish when the store is down at start; 0 for none (default: as announceForSeconds allows, 85800)",
   ),
   signSocket: optional(
     socketPath,
@@ -117,14 +120,14 @@ export const settingDefinitions = {
   signAddress: optional(
     text,
     "<host:port>",
-    "loopback address for the same over TLS, for programs with a certificate of --sign-tls",
+    "loopback address where programs with a client certificate get tokens signed, over TLS; needs --sign-tls",
   ),
   signTls: optional(
     path,
     "<folder>",
-    "folder of tls.crt, tls.key and ca.crt (the authority of clients) for --sign-address",
+    "folder of tls.crt, tls.key and ca.crt (the certificate authority of clients) for --sign-address",
   ),
-  signConfig: optional(path, "<file>", "JSON file of more such sockets: who may connect, and what may be signed"),
+  signConfig: optional(path, "<file>", "JSON file of more sign sockets: who may connect, and what may be signed"),
   encryptionKeys: optional(path, "<file-or-folder>", "encryption keys, public or private, in the forms of --keys"),
   data: { rule: text, fallback: "./.jwksd", value: "<folder>", help: "data folder, made on first start" },
   rotationMode: toggle("send the short Cache-Control of the rotation mode (5 minutes)"),

@@ -19,7 +19,7 @@ import {
 const managedServe = [
   "replicaName",
   "readyWithoutStore",
-  "maxKeptSetSeconds",
+  "maxSavedSetSeconds",
   "signSocket",
   "signAddress",
   "signTls",

@@ -31,7 +31,7 @@ export function logEvent(event: ManagerEvent, before: readonly KeyRecord[], log:
     case "fenced":
       log.error(
         { code: event.error.code },
-        `${event.error.message}; /readyz says 503 until that is mended; /jwks is answered all the same`,
+        `${event.error.message}; /readyz says 503 until then; /jwks is answered all the same`,
       );
       break;
     case "unfenced":

@@ -132,9 +132,9 @@ export async function startPublishing(settings: Settings, options: PublishOption
       done = documentSet;
     });
   };
-  const turn = (): Promise<void> => mend().catch(onFailure).then(refresh);
-  const reload = (): Promise<void> => load().then(turn);
-  const timer = every(everyMs, () => turn().catch(onFailure));
+  const mendAndRefresh = (): Promise<void> => mend().catch(onFailure).then(refresh);
+  const reload = (): Promise<void> => load().then(mendAndRefresh);
+  const timer = every(everyMs, () => mendAndRefresh().catch(onFailure));
   const watch = watchPaths(paths, baseline, () => reload().catch(onFailure));
   await refresh().catch(onFailure);
 

@@ -8,13 +8,13 @@ import type { Metric } from "../../base/metrics.ts";
 import type { KnownKeys } from "../admin/known.ts";
 import { cachedForSeconds } from "../../rotation/rules/policy.ts";
 import type { KeyRecord } from "../../rotation/store/store.ts";
-import { type KeptSet, Unusable, keepSet, readKeptSet } from "./kept-set.ts";
+import { type SavedSet, Unusable, saveSet, readSavedSet } from "./saved-set.ts";
 import type { Logger } from "../config/logger.ts";
 import { hostName, logEvent } from "./manager-events.ts";
 import { createSigning, type Signing } from "../signing/signing.ts";
 import { openManaged, ownerOf, policyOf, storePath, wrappingKeysOf } from "../config/open-store.ts";
 import { type PublicKeys, publicHalves } from "./public-keys.ts";
-import { createSetKeeper } from "./set-keeper.ts";
+import { createSetSaver } from "./set-saver.ts";
 import type { Settings } from "../config/setting-definitions.ts";
 import { signersOf } from "../config/signers.ts";
 import { hasSockets } from "./sign-sockets.ts";
@@ -45,7 +45,7 @@ export interface ManagedKeys {
 }
 
 /**
- * Starts to manage the keys of a configuration. Without its store it publishes the last set that was kept, if that may be used.
+ * Starts to manage the keys of a configuration. Without its store it publishes the saved set, if that may be used.
  *
  * @throws see `openManaged` and `createKeyManager`
  */
@@ -55,46 +55,46 @@ export async function startManagedKeys(settings: Settings, log: Logger): Promise
     return await start();
   } catch (error) {
     if (!(error instanceof StoreError) || error.code !== "ERR_STORE_UNAVAILABLE") throw error;
-    const kept = await keptSetOf(settings, log, error);
-    if (kept === undefined) throw error;
+    const saved = await savedSetOf(settings, log, error);
+    if (saved === undefined) throw error;
     log.error(
-      { code: error.code, of: new Date(kept.at).toISOString() },
-      `the store is out of reach, so the last set that was kept is published, nothing is signed, and the store is tried again: ${error.message}`,
+      { code: error.code, of: new Date(saved.at).toISOString() },
+      `the store is out of reach, so the saved set is published, nothing is signed, and the store is tried again: ${error.message}`,
     );
     const outage = knownError(error, systemClock.now());
     const signs = hasSockets(settings);
-    return startWithoutStore(kept, start, { log, isReady: settings.readyWithoutStore, signs, outage });
+    return startWithoutStore(saved, start, { log, isReady: settings.readyWithoutStore, signs, outage });
   }
 }
 
-/** @throws StoreError the outage, and why the kept set is not used */
-async function keptSetOf(settings: Settings, log: Logger, outage: StoreError): Promise<KeptSet | undefined> {
+/** @throws StoreError the outage, and why the saved set is not used */
+async function savedSetOf(settings: Settings, log: Logger, outage: StoreError): Promise<SavedSet | undefined> {
   const { clockSkewSeconds } = policyOf(settings);
-  const maxAgeSeconds = maxKeptSetSeconds(settings);
+  const maxAgeSeconds = maxSavedSetSeconds(settings);
   const wrappingKeys = maxAgeSeconds === 0 ? undefined : await wrappingKeysOf(settings, log);
   if (wrappingKeys === undefined) return undefined;
-  const file = keptSetPath(settings);
+  const file = savedSetPath(settings);
   const rule = { wanted: ownerOf(settings), wrappingKeys, now: systemClock.now(), maxAgeSeconds, clockSkewSeconds };
-  return readKeptSet(file, rule).catch((error: Error) => {
+  return readSavedSet(file, rule).catch((error: Error) => {
     const why = error instanceof Unusable ? error.message : `it cannot be read (${(error as { code?: string }).code})`;
-    throw new StoreError(outage.code, `${outage.message}; the set kept in ${file} is not used: ${why}`, {
+    throw new StoreError(outage.code, `${outage.message}; the set saved in ${file} is not used: ${why}`, {
       cause: outage,
     });
   });
 }
 
-function keptSetPath(settings: Settings): string {
+function savedSetPath(settings: Settings): string {
   const store = storePath(settings);
-  return join(store === undefined ? settings.data : dirname(store), "last-set.json");
+  return join(store === undefined ? settings.data : dirname(store), "saved-set.json");
 }
 
 /**
  * By default, for as long as no key can sign that the set lacks, unless an operator forced it: a key that was announced after the set was
  * up to date does not sign before, and what caches hold of the set has expired by then.
  */
-function maxKeptSetSeconds(settings: Settings): number {
+function maxSavedSetSeconds(settings: Settings): number {
   const { announceForSeconds, clockSkewSeconds } = policyOf(settings);
-  return settings.maxKeptSetSeconds ?? Math.max(announceForSeconds - cachedForSeconds.rotation - clockSkewSeconds, 0);
+  return settings.maxSavedSetSeconds ?? Math.max(announceForSeconds - cachedForSeconds.rotation - clockSkewSeconds, 0);
 }
 
 async function runManager(settings: Settings, log: Logger): Promise<ManagedKeys> {
@@ -125,10 +125,10 @@ async function runManager(settings: Settings, log: Logger): Promise<ManagedKeys>
   }
   known = manager.records;
   const storeLook = createStoreLook(manager, systemClock);
-  const file = keptSetPath(settings);
-  const keeper = createSetKeeper(
+  const file = savedSetPath(settings);
+  const saver = createSetSaver(
     file,
-    (set) => keepSet(file, set, custody.owner, wrappingKeys),
+    (set) => saveSet(file, set, custody.owner, wrappingKeys),
     () => manager.health.failure === undefined && manager.isReady,
     { log },
   );
@@ -166,17 +166,17 @@ async function runManager(settings: Settings, log: Logger): Promise<ManagedKeys>
           await update(keys);
           // Nothing is signed with a key before it is published.
           await signing?.update(keysets.keyset);
-          if (maxKeptSetSeconds(settings) > 0) keeper.keep(keys);
+          if (maxSavedSetSeconds(settings) > 0) saver.save(keys);
         },
       });
-      await keeper.written();
+      await saver.written();
       await custody.noteIssuer(issuer).catch((error: unknown) => {
         const { code, message } = error as { readonly code?: string; readonly message: string };
         log.warn({ code }, `the issuer could not be noted in the store; give it to commands with --issuer: ${message}`);
       });
     },
     async stop() {
-      await keeper.stop();
+      await saver.stop();
       await manager.close();
       await store.close();
     },

@@ -4,7 +4,7 @@ import { fenced } from "../../rotation/manager/replica.ts";
 import { timeText } from "../../rotation/rules/format.ts";
 import type { Signing } from "../signing/signing.ts";
 import { type KnownError, knownError } from "../../rotation/manager/health.ts";
-import type { KeptSet } from "./kept-set.ts";
+import type { SavedSet } from "./saved-set.ts";
 import type { Logger } from "../config/logger.ts";
 import type { ManagedKeys } from "./run-manager.ts";
 
@@ -21,12 +21,12 @@ interface Options {
 }
 
 /**
- * Publishes a kept set until the store is back; then what `start` gives goes on.
+ * Publishes a saved set until the store is back; then what `start` gives goes on.
  *
  * @param start starts the manager; tried again and again
  */
 export function startWithoutStore(
-  { keys, at }: KeptSet,
+  { keys, at }: SavedSet,
   start: () => Promise<ManagedKeys>,
   { log, isReady, signs, outage, clock = systemClock }: Options,
 ): ManagedKeys {
@@ -48,7 +48,7 @@ export function startWithoutStore(
       } catch (error) {
         last = knownError(error, clock.now());
         if (signal.aborted) continue;
-        log.error({ code: last.code }, `keys cannot be managed, the kept set stays: ${last.message}`);
+        log.error({ code: last.code }, `keys cannot be managed, the saved set stays: ${last.message}`);
       }
     }
   }
@@ -83,7 +83,7 @@ export function startWithoutStore(
     },
     signing: signs ? signing : undefined,
     metrics: () => managed?.metrics() ?? [],
-    known: () => managed?.known() ?? { withoutStore: { keptAt: at, outage: last } },
+    known: () => managed?.known() ?? { withoutStore: { savedAt: at, outage: last } },
     look: async () => managed?.look(),
     async follow(...followed) {
       running = run(...followed).catch(() => {});

@@ -4,7 +4,7 @@ import { checkAudience } from "../../library/token/sign.ts";
 import { type SignPolicy, checkAllowedAudience, forbidden } from "../signing/policy.ts";
 import { readJson } from "../signing/request.ts";
 
-interface Rule {
+interface AccountRules {
   readonly issuer: string;
   readonly policy: SignPolicy;
   readonly maxLifetimeSeconds: number;
@@ -26,7 +26,10 @@ const serviceAccount = new RegExp(`^system:serviceaccount:${label}:(?=.{1,253}$)
  * @param payload in base64url
  * @throws TokenError `ERR_CLAIMS_INVALID`, `ERR_CLAIMS_FORBIDDEN`
  */
-export function checkServiceAccountClaims(payload: string, { issuer, policy, maxLifetimeSeconds, now }: Rule): void {
+export function checkServiceAccountClaims(
+  payload: string,
+  { issuer, policy, maxLifetimeSeconds, now }: AccountRules,
+): void {
   const bytes = Buffer.from(payload, "base64url");
   if (payload === "" || bytes.toString("base64url") !== payload) throw invalid("the claims are not in base64url");
   const claims = readJson(bytes, "the payload");

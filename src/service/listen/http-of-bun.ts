@@ -58,7 +58,11 @@ export function keepDeadlines(server: Server, limits: Limits): void {
   const waits = new Map<Socket, Wait>();
   const noteRequest = (request: IncomingMessage): void => {
     const wait = waits.get(request.socket);
-    if (wait !== undefined) wait.request = request;
+    if (wait === undefined) return;
+    wait.request = request;
+    // A body is still on its way.
+    const hasBody = "content-length" in request.headers || "transfer-encoding" in request.headers;
+    wait.wholeBytes = hasBody ? undefined : request.socket.bytesRead;
   };
   const expire = (socket: Socket): void => {
     waits.delete(socket);
@@ -80,7 +84,7 @@ export function keepDeadlines(server: Server, limits: Limits): void {
   function check(socket: Socket, wait: Wait): void {
     const nowMs = performance.now();
     const isLate = (limitMs: number): boolean => nowMs - wait.sinceMs > limitMs;
-    if (wait.request !== wait.seen) Object.assign(wait, { seen: wait.request, sinceMs: nowMs, wholeBytes: undefined });
+    if (wait.request !== wait.seen) Object.assign(wait, { seen: wait.request, sinceMs: nowMs });
     if (wait.request === undefined) {
       if (isLate(limits.headersTimeoutMs)) expire(socket);
     } else if (!wait.request.complete) {

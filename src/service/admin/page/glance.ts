@@ -18,7 +18,7 @@ export function glancePart(status: Status): Html {
     waits.length === 0 ? undefined : html` <span class="quiet">${plural(waits.length, "step")} waiting</span>`;
   return html`<dl class="facts glance">
     <div>
-      <dt>${source === "kept-set" ? "First key" : "Active key"}</dt>
+      <dt>${source === "saved-set" ? "First key" : "Active key"}</dt>
       <dd>${signs}</dd>
     </div>
     <div>

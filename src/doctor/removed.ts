@@ -1,4 +1,4 @@
-import { isPrivateText, privateMembers } from "../../doctor/checks/private.ts";
+import { isPrivateText, privateMembers } from "./checks/private.ts";
 
 /** A document as JSON in lines, to be shown to others: without the values of private members and the texts of private keys. */
 export function removed(document: unknown): string {

@@ -1,5 +1,5 @@
 import { cited } from "./cited.ts";
-import type { Code } from "./codes.ts";
+import type { Code } from "../codes.ts";
 import { rows, versions } from "./verified.ts";
 
 /** A verifier that fails. */

@@ -1,21 +1,21 @@
 import { serial } from "../../base/async.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
-import type { KeptSet } from "./kept-set.ts";
+import type { SavedSet } from "./saved-set.ts";
 import type { Logger } from "../config/logger.ts";
 import type { PublicKeys } from "./public-keys.ts";
 
 const everyMs = 60_000;
 
 /**
- * Keeps the newest set in a file, and notes every minute that it still is the newest. A file that cannot be written is logged, and stops
+ * Saves the newest set in a file, and notes every minute that it still is the newest. A file that cannot be written is logged, and stops
  * nothing.
  *
  * @param write writes the set to the file
  * @param isConfirmed whether the store says now that the set is the newest
  */
-export function createSetKeeper(
+export function createSetSaver(
   file: string,
-  write: (set: KeptSet) => Promise<void>,
+  write: (set: SavedSet) => Promise<void>,
   isConfirmed: () => boolean,
   { log, clock = systemClock }: { readonly log: Pick<Logger, "warn">; readonly clock?: Clock | undefined },
 ) {
@@ -36,7 +36,7 @@ export function createSetKeeper(
       if (!isWarned)
         log.warn(
           { file, code },
-          `the set cannot be kept for a start without the store (--data, --max-kept-set-seconds): ${message}`,
+          `the set cannot be saved for a start without the store (--data, --max-saved-set-seconds): ${message}`,
         );
       isWarned = true;
     }
@@ -45,11 +45,11 @@ export function createSetKeeper(
   const written = (): Promise<void> => inTurn(async () => {});
 
   return {
-    keep(keys: PublicKeys): void {
+    save(keys: PublicKeys): void {
       newest = keys;
       wake();
     },
-    /** Resolves when what was to be kept has been written, or could not be. */
+    /** Resolves when what was to be saved has been written, or could not be. */
     written,
     async stop(): Promise<void> {
       // What is under way sets a timer.

@@ -1,5 +1,5 @@
 import type { Break } from "./breaks.ts";
-import type { Code } from "./codes.ts";
+import type { Code } from "../codes.ts";
 
 /** By a public issue. */
 const issue = (client: string, version: string, fails: Break["fails"], thread: string): Break => {

@@ -4,9 +4,9 @@ import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import type { Owner } from "../../src/rotation/custody/issuer-check.ts";
 import { readWrappingKeys } from "../../src/rotation/custody/wrapping.ts";
-import { type KeptSetRule, Unusable, keepSet, readKeptSet } from "../../src/service/endpoint/kept-set.ts";
+import { type SavedSetRule, Unusable, saveSet, readSavedSet } from "../../src/service/endpoint/saved-set.ts";
 import type { PublicKeys } from "../../src/service/endpoint/public-keys.ts";
-import { createSetKeeper } from "../../src/service/endpoint/set-keeper.ts";
+import { createSetSaver } from "../../src/service/endpoint/set-saver.ts";
 import { entry, settled, simulatedClock } from "../support/simulated.ts";
 import { named, privateMembers } from "../support/keys.ts";
 import { newWrappingKey } from "../support/managed.ts";
@@ -26,7 +26,7 @@ const keys = {
   encryptionKeyset: [{ kid: "c", publicKey: { kty, crv, x, y }, alg: "ECDH-ES" }],
   isRotating: true,
 } as unknown as PublicKeys;
-const rule: KeptSetRule = {
+const rule: SavedSetRule = {
   wanted: owner,
   wrappingKeys,
   now: at + 1_000,
@@ -34,35 +34,35 @@ const rule: KeptSetRule = {
   clockSkewSeconds: 10,
 };
 
-async function kept(t: TestContext, { of = owner, by = wrappingKeys, set = keys } = {}): Promise<string> {
-  const file = join(await temporaryFolder(t), "last-set.json");
-  await keepSet(file, { keys: set, at }, of, by);
+async function saved(t: TestContext, { of = owner, by = wrappingKeys, set = keys } = {}): Promise<string> {
+  const file = join(await temporaryFolder(t), "saved-set.json");
+  await saveSet(file, { keys: set, at }, of, by);
   return file;
 }
 
-describe("a kept set", () => {
+describe("a saved set", () => {
   test("is read as it was written, for its owner only, and nothing else is left", async (t) => {
-    const file = await kept(t);
-    assert.deepEqual(await readKeptSet(file, rule), { keys, at });
+    const file = await saved(t);
+    assert.deepEqual(await readSavedSet(file, rule), { keys, at });
     assert.equal((await stat(file)).mode & 0o777, 0o600);
-    await keepSet(file, { keys, at: at + 1 }, owner, wrappingKeys);
-    assert.deepEqual(await readdir(join(file, "..")), ["last-set.json"]);
+    await saveSet(file, { keys, at: at + 1 }, owner, wrappingKeys);
+    assert.deepEqual(await readdir(join(file, "..")), ["saved-set.json"]);
   });
 
   test("has no private member, whatever it is given", async (t) => {
     const set = { ...keys, keyset: [{ kid: "a", publicKey: named("a") }] } as unknown as PublicKeys;
-    const text = await readFile(await kept(t, { set }), "utf8");
+    const text = await readFile(await saved(t, { set }), "utf8");
     for (const member of privateMembers) assert.ok(!text.includes(`"${member}"`), member);
   });
 
   test("that is not there is none", async (t) => {
-    assert.equal(await readKeptSet(join(await temporaryFolder(t), "none"), rule), undefined);
+    assert.equal(await readSavedSet(join(await temporaryFolder(t), "none"), rule), undefined);
   });
 
   const refusals: readonly {
     readonly name: string;
     readonly says: RegExp;
-    readonly rule?: Partial<KeptSetRule>;
+    readonly rule?: Partial<SavedSetRule>;
     readonly of?: Owner;
     readonly by?: typeof others;
     readonly edit?: (text: string) => string;
@@ -95,15 +95,15 @@ describe("a kept set", () => {
     {
       name: "that is too old",
       rule: { now: at + 60_001 },
-      says: /up to date 1 min ago, and 60 s are allowed \(--max-kept-set-seconds\)/,
+      says: /up to date 1 min ago, and 60 s are allowed \(--max-saved-set-seconds\)/,
     },
     { name: "from the future", rule: { now: at - 10_001 }, says: /set the clock/ },
   ];
   for (const { name, says, edit, of, by, rule: more } of refusals) {
     test(`${name} is refused`, async (t) => {
-      const file = await kept(t, { ...(of && { of }), ...(by && { by }) });
+      const file = await saved(t, { ...(of && { of }), ...(by && { by }) });
       if (edit !== undefined) await writeFile(file, edit(await readFile(file, "utf8")));
-      await assert.rejects(readKeptSet(file, { ...rule, ...more }), (error) => {
+      await assert.rejects(readSavedSet(file, { ...rule, ...more }), (error) => {
         assert.ok(error instanceof Unusable, String(error));
         assert.match(error.message, says);
         return true;
@@ -112,34 +112,34 @@ describe("a kept set", () => {
   }
 
   test("at its oldest, and at the clock skew, is used", async (t) => {
-    const file = await kept(t);
-    for (const now of [at + 60_000, at - 10_000]) assert.equal((await readKeptSet(file, { ...rule, now }))?.at, at);
+    const file = await saved(t);
+    for (const now of [at + 60_000, at - 10_000]) assert.equal((await readSavedSet(file, { ...rule, now }))?.at, at);
   });
 
   test("of no issuer goes on with the first that is chosen, as its store does", async (t) => {
-    const file = await kept(t, { of: { issuer: "http://127.0.0.1:9900", isChosen: false } });
-    assert.equal((await readKeptSet(file, rule))?.at, at);
+    const file = await saved(t, { of: { issuer: "http://127.0.0.1:9900", isChosen: false } });
+    assert.equal((await readSavedSet(file, rule))?.at, at);
   });
 });
 
-describe("the keeper of a set", () => {
+describe("the saver of a set", () => {
   test("notes every minute that the set is the newest, and not while the store is out of reach", async () => {
     const clock = simulatedClock();
     const [first, begin] = [[] as number[], clock.now()];
     let isConfirmed = true;
     const write = async ({ at: when }: { readonly at: number }): Promise<void> =>
       void first.push((when - begin) / 1000);
-    const keeper = createSetKeeper("/dev/null", write, () => isConfirmed, { log: { warn: assert.fail }, clock });
-    keeper.keep(keys);
+    const saver = createSetSaver("/dev/null", write, () => isConfirmed, { log: { warn: assert.fail }, clock });
+    saver.save(keys);
     await clock.advance(150_000);
     isConfirmed = false;
     await clock.advance(150_000);
-    keeper.keep(keys);
+    saver.save(keys);
     await settled();
     isConfirmed = true;
     await clock.advance(60_000);
     assert.deepEqual(first, [0, 60, 120, 360]);
-    await keeper.stop();
+    await saver.stop();
     assert.equal(clock.timers, 0);
   });
 
@@ -153,15 +153,15 @@ describe("the keeper of a set", () => {
       written += 1;
     };
     const log = { warn: (...event: readonly unknown[]) => void warnings.push(String(event.at(-1))) };
-    const keeper = createSetKeeper("/dev/null", write, () => true, { log, clock });
-    keeper.keep(keys);
+    const saver = createSetSaver("/dev/null", write, () => true, { log, clock });
+    saver.save(keys);
     await clock.advance(120_000);
     assert.deepEqual(warnings, [
-      "the set cannot be kept for a start without the store (--data, --max-kept-set-seconds): read-only file system",
+      "the set cannot be saved for a start without the store (--data, --max-saved-set-seconds): read-only file system",
     ]);
     isBroken = false;
     await clock.advance(60_000);
     assert.equal(written, 1);
-    await keeper.stop();
+    await saver.stop();
   });
 });

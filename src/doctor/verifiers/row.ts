@@ -1,4 +1,4 @@
-import type { Code } from "./codes.ts";
+import type { Code } from "../codes.ts";
 
 /** One defect, and the verifiers that failed at it when they were run, by name. */
 export interface Row {

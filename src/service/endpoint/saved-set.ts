@@ -14,16 +14,16 @@ import { durationText } from "../../rotation/rules/format.ts";
 import { textHash } from "../../keys/crypto/text-hash.ts";
 import type { PublicKeys } from "./public-keys.ts";
 
-const typ = "jwksd-kept-set+jwt";
+const typ = "jwksd-saved-set+jwt";
 
 /** The last set of a store, for a start without it. */
-export interface KeptSet {
+export interface SavedSet {
   readonly keys: PublicKeys;
   /** When the store was last known to hold these keys, in epoch milliseconds. */
   readonly at: number;
 }
 
-/** Why a kept set is not used, in words. */
+/** Why a saved set is not used, in words. */
 export class Unusable extends Error {}
 
 /**
@@ -32,9 +32,9 @@ export class Unusable extends Error {}
  *
  * @throws what the file system throws
  */
-export async function keepSet(
+export async function saveSet(
   file: string,
-  { keys, at }: KeptSet,
+  { keys, at }: SavedSet,
   { issuer, isChosen }: Owner,
   [{ id, sealKey }]: WrappingKeys,
 ): Promise<void> {
@@ -53,7 +53,7 @@ export async function keepSet(
   }
 }
 
-export interface KeptSetRule {
+export interface SavedSetRule {
   /** Whose keys are wanted. */
   readonly wanted: Owner;
   readonly wrappingKeys: WrappingKeys;
@@ -63,12 +63,12 @@ export interface KeptSetRule {
 }
 
 /**
- * Reads a set that was kept; `undefined` where there is none.
+ * Reads a saved set; `undefined` where there is none.
  *
  * @throws Unusable it is damaged, not authentic, of another issuer, or too old
  * @throws what the file system throws
  */
-export async function readKeptSet(file: string, rule: KeptSetRule): Promise<KeptSet | undefined> {
+export async function readSavedSet(file: string, rule: SavedSetRule): Promise<SavedSet | undefined> {
   const text = await readFile(file, "utf8").catch((error: NodeJS.ErrnoException) => {
     if (error.code === "ENOENT" || error.code === "ENOTDIR") return undefined;
     throw error;
@@ -81,22 +81,22 @@ export async function readKeptSet(file: string, rule: KeptSetRule): Promise<Kept
   const { iss, chosen, at } = claims as { iss: string; chosen: boolean; at: number };
   checkOwner({ issuer: iss, isChosen: chosen }, rule.wanted);
   checkAge(at, rule);
-  return { keys: publicKeysOf(keys as readonly KeptJwk[]), at };
+  return { keys: publicKeysOf(keys as readonly SavedJwk[]), at };
 }
 
-type KeptJwk = PublicJwk & { readonly kid: string; readonly use: "sig" | "enc"; readonly alg: string };
+type SavedJwk = PublicJwk & { readonly kid: string; readonly use: "sig" | "enc"; readonly alg: string };
 
-function jwksOf({ keyset, encryptionKeyset }: PublicKeys): KeptJwk[] {
-  const sig = keyset.map(({ kid, publicKey }) => kept(publicKey, kid, "sig", "ES256"));
-  const enc = encryptionKeyset.map(({ kid, publicKey, alg }) => kept(publicKey as object, kid, "enc", String(alg)));
+function jwksOf({ keyset, encryptionKeyset }: PublicKeys): SavedJwk[] {
+  const sig = keyset.map(({ kid, publicKey }) => saved(publicKey, kid, "sig", "ES256"));
+  const enc = encryptionKeyset.map(({ kid, publicKey, alg }) => saved(publicKey as object, kid, "enc", String(alg)));
   return [...sig, ...enc];
 }
 
-function kept(publicKey: object, kid: string, use: "sig" | "enc", alg: string): KeptJwk {
+function saved(publicKey: object, kid: string, use: "sig" | "enc", alg: string): SavedJwk {
   return { ...publicMembers({ ...publicKey }, `kid ${JSON.stringify(kid)}`), kid, use, alg };
 }
 
-function publicKeysOf(jwks: readonly KeptJwk[]): PublicKeys {
+function publicKeysOf(jwks: readonly SavedJwk[]): PublicKeys {
   const all = jwks.map(({ kid, use, alg, ...publicKey }) => ({ kid, use, alg, publicKey }));
   return {
     keyset: all.filter(({ use }) => use === "sig").map(({ kid, publicKey }) => ({ kid, publicKey })),
@@ -131,11 +131,11 @@ function checkOwner(found: Owner, wanted: Owner): void {
   }
 }
 
-function checkAge(at: number, { now, maxAgeSeconds, clockSkewSeconds }: KeptSetRule): void {
+function checkAge(at: number, { now, maxAgeSeconds, clockSkewSeconds }: SavedSetRule): void {
   if (at > now + clockSkewSeconds * 1000)
     throw new Unusable(`it is from ${durationText(at - now)} ahead; set the clock`);
   if (now - at <= maxAgeSeconds * 1000) return;
   throw new Unusable(
-    `it was up to date ${durationText(now - at)} ago, and ${maxAgeSeconds} s are allowed (--max-kept-set-seconds)`,
+    `it was up to date ${durationText(now - at)} ago, and ${maxAgeSeconds} s are allowed (--max-saved-set-seconds)`,
   );
 }

@@ -1,0 +1,33 @@
+import { KeyObject } from "node:crypto";
+import express from "express";
+import { createRemoteKeySet } from "jwksd/relying-party";
+import { decodeProtectedHeader } from "jose";
+import passport from "passport";
+import { ExtractJwt, Strategy } from "passport-jwt";
+
+const issuer = "https://login.example.com";
+const keys = createRemoteKeySet({ issuer });
+
+passport.use(
+  new Strategy(
+    {
+      jwtFromRequest: ExtractJwt.fromAuthHeaderAsBearerToken(),
+      secretOrKeyProvider: async (_request, token: string, done) => {
+        try {
+          // passport-jwt hands a key to jsonwebtoken, which takes a PEM or a KeyObject.
+          done(null, KeyObject.from(await keys(decodeProtectedHeader(token))) as never);
+        } catch (error) {
+          done(error);
+        }
+      },
+      algorithms: ["ES256"],
+      issuer,
+      audience: "https://api.example.com",
+    },
+    (claims, done) => done(null, claims),
+  ),
+);
+
+const app = express();
+app.get("/orders", passport.authenticate("jwt", { session: false }), (_req, res) => res.json([]));
+app.listen(3000);

@@ -1,0 +1,12 @@
+import type { IncomingMessage } from "node:http";
+import type { TLSSocket } from "node:tls";
+import { createBearer } from "jwksd/bearer";
+
+export const bearer = createBearer({
+  issuer: ["https://login.example.com", "https://partner.example.org"],
+  audience: "https://api.example.com",
+  dpop: "optional",
+  baseUrl: "https://api.example.com",
+  nonceSecret: process.env["NONCE_SECRET"],
+  certificate: (request: IncomingMessage) => (request.socket as TLSSocket).getPeerCertificate().raw,
+});

@@ -1,0 +1,11 @@
+import { createBearer } from "jwksd/bearer";
+
+const bearer = createBearer({ issuer: "https://login.example.com", audience: "https://api.example.com" });
+
+export default {
+  async fetch(request: Request): Promise<Response> {
+    const auth = await bearer.check(request, { scope: "orders:read" });
+    if (auth instanceof Response) return auth;
+    return Response.json({ of: auth.claims.sub });
+  },
+};

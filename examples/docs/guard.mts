@@ -1,0 +1,9 @@
+// guard.mts: node guard.mts
+import express from "express";
+import { createBearer } from "jwksd/bearer";
+
+const bearer = createBearer({ issuer: "https://login.example.com", audience: "https://api.example.com" });
+
+const app = express();
+app.get("/orders", bearer.express({ scope: "orders:read" }), (req, res) => res.json({ of: req.auth.claims.sub }));
+app.listen(3000);

@@ -1,0 +1,9 @@
+// The part of the module of Workers that the examples and tests use.
+declare module "cloudflare:workers" {
+  interface Namespace {
+    get<Value>(key: string, type: "json"): Promise<Value | null>;
+    put(key: string, value: string): Promise<void>;
+  }
+  export const env: { readonly KEYS: Namespace };
+  export function waitUntil(promise: Promise<unknown>): void;
+}

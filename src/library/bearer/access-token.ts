@@ -1,0 +1,54 @@
+import type { JWTHeaderParameters, JWTPayload } from "jose";
+import { decodeJwt } from "jose/jwt/decode";
+import { TokenError } from "../../base/errors.ts";
+import { checkTyp, mediaTypeOf } from "../client/claims.ts";
+import { headerOf, malformed } from "../token/compact-jws.ts";
+import { type VerifiedToken, verifyRead } from "../token/verify.ts";
+import type { BearerSettings } from "./settings.ts";
+import type { KeysOf } from "./trusted-issuers.ts";
+
+/** Claims that only ID tokens have. @see OpenID Connect Core 1.0 sections 2 and 3.3.2.11 */
+const idTokenClaims = ["nonce", "at_hash", "c_hash"];
+
+/**
+ * Verifies an access token: its form, whether its issuer is trusted, signature, claims and type.
+ *
+ * @throws TokenError see `verify`
+ * @throws the errors of a key set
+ * @see RFC 9068 section 4
+ */
+export async function verifyAccessToken(
+  token: string,
+  keysOf: KeysOf,
+  { verification, typ, clock }: BearerSettings,
+): Promise<VerifiedToken> {
+  const header = headerOf(token, verification.algorithms);
+  checkType(header, typ);
+  const issuer = issuerOf(token);
+  const trusted = await keysOf(issuer);
+  if (trusted === undefined) throw new TokenError("ERR_TOKEN_CLAIM", "the issuer of the token is not trusted here");
+  const verified = await verifyRead(token, header, { ...verification, keys: trusted.keys, issuer, clock });
+  if (typ === "JWT" && idTokenClaims.some((name) => Object.hasOwn(verified.claims, name)))
+    throw new TokenError("ERR_TOKEN_TYP", "the token is an ID token; send an access token");
+  trusted.prove();
+  return verified;
+}
+
+/** @see RFC 9068 section 4; RFC 8725 section 3.11 */
+function checkType(header: JWTHeaderParameters, typ: BearerSettings["typ"]): void {
+  if (typ === "JWT") checkTyp(header, "at+jwt");
+  else if (mediaTypeOf(header) !== "at+jwt")
+    throw new TokenError("ERR_TOKEN_TYP", "the token is of another type: its header typ is not at+jwt (RFC 9068)");
+}
+
+/** The issuer as the token has it, unverified: it only chooses the keys. */
+function issuerOf(token: string): string {
+  let claims: JWTPayload;
+  try {
+    claims = decodeJwt(token);
+  } catch {
+    throw malformed();
+  }
+  if (typeof claims.iss !== "string") throw new TokenError("ERR_TOKEN_CLAIM", 'claim "iss" is missing');
+  return claims.iss;
+}

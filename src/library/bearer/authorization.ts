@@ -1,0 +1,34 @@
+import { type Refusal, invalidRequest } from "./refusal.ts";
+
+export type Scheme = "Bearer" | "DPoP";
+
+/** A token and the scheme under which it came. */
+export interface Credentials {
+  readonly scheme: Scheme;
+  readonly token: string;
+}
+
+/** `Bearer`, then spaces, then the token. @see RFC 6750 section 2.1; RFC 9449 section 7.1; RFC 9110 section 11.4 */
+const form = /^([!#$%&'*+\-.^_`|~\w]+)(?: +([\w\-.~+/]+=*))?$/;
+const schemes: Readonly<Record<string, Scheme>> = { bearer: "Bearer", dpop: "DPoP" };
+
+/** Finds the one token of a request in its header field `Authorization`, several of which are joined by commas. No other place counts. */
+export function credentialsOf(
+  authorization: string | undefined,
+  target: string,
+  offered: readonly Scheme[],
+): Credentials | Refusal {
+  const [, name = "", token] = form.exec(authorization ?? "") ?? [];
+  const known = schemes[(name === "" ? (/^\w*/.exec(authorization ?? "")?.[0] ?? "") : name).toLowerCase()];
+  // Without a token for one of its schemes, a request lacks authentication and is told no error. RFC 6750 section 3
+  if (known === undefined || !offered.includes(known)) return { status: 401 };
+  if (token === undefined) return invalidRequest("the header Authorization is a scheme, a space and one token");
+  if (hasQueryToken(target)) return invalidRequest("a token in the query is refused; send one token, in the header");
+  return { scheme: known, token };
+}
+
+/** @see RFC 6750 section 2: no more than one method of sending a token */
+function hasQueryToken(target: string): boolean {
+  const start = target.indexOf("?");
+  return start !== -1 && /[?&]access_token=/.test(target.slice(start));
+}

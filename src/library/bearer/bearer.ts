@@ -1,0 +1,58 @@
+import { type ExpressMiddleware, expressFace } from "./express.ts";
+import { type FastifyHook, fastifyFace } from "./fastify.ts";
+import { fetchFace } from "./fetch.ts";
+import { type Auth, createGuard } from "./guard.ts";
+import { type HonoMiddleware, honoFace } from "./hono.ts";
+import { type TokenVerifier, mcpFace } from "./mcp.ts";
+import { type ResourceMetadata, createMetadata } from "./metadata.ts";
+import type { BearerOptions } from "./options.ts";
+import { type Requirements, checkRequirements } from "./requirements.ts";
+import { resolveBearerOptions } from "./settings.ts";
+
+/** A guard for an API: lets requests with a good access token through, and answers the others. */
+export interface Bearer {
+  /** Middleware for Express 4 and 5, connect and `node:http`, which sets `auth` of the request. */
+  express(this: void, requirements?: Requirements): ExpressMiddleware;
+  /** A hook for Fastify 4 and 5, which sets `auth` of the request. */
+  fastify(this: void, requirements?: Requirements): FastifyHook;
+  /** Middleware for Hono, which sets the variable `auth` of the context. */
+  hono(this: void, requirements?: Requirements): HonoMiddleware;
+  /** The auth of a `Request`, or the `Response` to send. */
+  check(this: void, request: Request, requirements?: Requirements): Promise<Auth | Response>;
+  /**
+   * The `verifier` of `requireBearerAuth` of the MCP SDK.
+   *
+   * @throws ConfigError `ERR_OPTION_INVALID` when proofs are required
+   */
+  mcp(this: void): TokenVerifier;
+  /** Serves the metadata of the resource at `/.well-known/oauth-protected-resource`. @see RFC 9728 */
+  readonly metadata: ResourceMetadata;
+}
+
+/**
+ * Makes a guard for access tokens: 401 with a challenge to a token that does not hold, 403 to one with too little scope, and 503 while the
+ * keys cannot be had. The token is read from the header `Authorization` only.
+ *
+ * @example
+ * ```ts
+ * const bearer = createBearer({ issuer: "https://login.example.com", audience: "https://api.example.com" });
+ * app.get("/orders", bearer.express({ scope: "orders:read" }), (req, res) => res.json(req.auth.claims.sub));
+ * ```
+ *
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
+ * @throws FetchError `ERR_URL_INSECURE`
+ * @see RFC 6750; RFC 9068; RFC 9449; RFC 8705; RFC 9470; RFC 9728
+ */
+export function createBearer(options: BearerOptions): Bearer {
+  const settings = resolveBearerOptions(options);
+  const guard = createGuard(settings);
+  const check = fetchFace(guard);
+  return Object.freeze({
+    express: (requirements = {}) => expressFace(guard, checkRequirements(requirements)),
+    fastify: (requirements = {}) => fastifyFace(guard, checkRequirements(requirements)),
+    hono: (requirements = {}) => honoFace(guard, checkRequirements(requirements)),
+    check: async (request, requirements = {}) => check(request, checkRequirements(requirements)),
+    mcp: () => mcpFace(guard, settings),
+    metadata: createMetadata(settings),
+  } satisfies Bearer);
+}

@@ -1,0 +1,53 @@
+import { sha256, toBase64url } from "#crypto";
+import type { JWTPayload } from "jose";
+import type { Credentials } from "./authorization.ts";
+import { createProofCheck } from "./dpop-proof.ts";
+import type { BearerSettings } from "./settings.ts";
+import { type Refusal, invalidToken } from "./refusal.ts";
+import type { GuardedRequest } from "./guard.ts";
+
+/**
+ * Makes the check that the sender of a token has what the token is bound to (`cnf`). Every binding that is known must hold, and a token
+ * with none that is known is refused, not taken as an unbound one.
+ *
+ * @see RFC 7800 section 3; RFC 9449 section 7; RFC 8705 section 3
+ */
+export function createConfirmation(settings: BearerSettings) {
+  const { dpop, certificate } = settings;
+  const checkProof = createProofCheck(settings);
+
+  return async (
+    { cnf }: JWTPayload,
+    { scheme, token }: Credentials,
+    { method, target, proof, source }: GuardedRequest,
+  ): Promise<Refusal | undefined> => {
+    const { jkt, "x5t#S256": x5t } = Object(cnf) as { readonly jkt?: unknown; readonly "x5t#S256"?: unknown };
+    if (scheme === "DPoP" && typeof jkt !== "string") return invalidToken("the token is not bound to a key (cnf.jkt)");
+    if (cnf === undefined) return undefined;
+    if (typeof (jkt ?? x5t) !== "string")
+      return invalidToken("the token is bound in a way that is not known here (cnf)");
+    if (jkt !== undefined && scheme !== "DPoP") {
+      const remedy = dpop === undefined ? "which is not supported here" : "so send it as DPoP, with a proof";
+      return invalidToken(`the token is bound to a key, ${remedy}`);
+    }
+    if (x5t !== undefined && x5t !== (await thumbprint(await certificate?.(source as never))))
+      return invalidToken("the token is bound to another certificate, or none was presented");
+    return jkt === undefined ? undefined : checkProof(proof, { method, target, token, jkt: jkt as string });
+  };
+}
+
+/** @see RFC 8705 section 3.1 */
+async function thumbprint(certificate: string | Uint8Array | undefined): Promise<string | undefined> {
+  const der = typeof certificate === "string" ? derOf(certificate) : certificate;
+  return der && toBase64url(await sha256(Uint8Array.from(der)));
+}
+
+/** The first certificate of a PEM; `undefined` for what is none. @see RFC 7468 section 5 */
+function derOf(pem: string): Uint8Array | undefined {
+  const [, text = ""] = /-----BEGIN CERTIFICATE-----([\sA-Za-z0-9+/=]+)-----END CERTIFICATE-----/.exec(pem) ?? [];
+  try {
+    return text === "" ? undefined : Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+  } catch {
+    return undefined;
+  }
+}

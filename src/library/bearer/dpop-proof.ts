@@ -1,0 +1,95 @@
+import type { JWTPayload } from "jose";
+import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
+import { decodeJwt } from "jose/jwt/decode";
+import { targetPath } from "../../base/urls.ts";
+import { publicKeyAlgorithms } from "../../keys/crypto/algorithms.ts";
+import { textHash } from "../../keys/crypto/text-hash.ts";
+import { verificationKeysOnDemand } from "../../keys/jwk/verification-keys.ts";
+import { futureSeconds, mediaTypeOf } from "../client/claims.ts";
+import { memoryReplayStore } from "../client/replay.ts";
+import { headerOf } from "../token/compact-jws.ts";
+import { checkSignature } from "../token/verify.ts";
+import { createNonces } from "./dpop-nonces.ts";
+import type { BearerSettings } from "./settings.ts";
+import { type Refusal, invalidProof } from "./refusal.ts";
+
+/** What a proof has to be about. */
+export interface Proven {
+  readonly method: string;
+  /** The request target. */
+  readonly target: string;
+  readonly token: string;
+  /** The thumbprint of the key to which the token is bound. */
+  readonly jkt: string;
+}
+
+/** Makes the check of DPoP proofs. @see RFC 9449 section 4.3 */
+export function createProofCheck(settings: BearerSettings) {
+  const { baseUrl = "", proofMaxAgeSeconds, nonceSecret, clock, verification } = settings;
+  const { replay = memoryReplayStore({ clock }) } = settings;
+  const nonces = nonceSecret === undefined ? undefined : createNonces(nonceSecret, clock);
+  const { clockToleranceSeconds } = verification;
+  const futureMost = Math.max(clockToleranceSeconds, futureSeconds.accepted);
+
+  return async (proof: string | undefined, proven: Proven): Promise<Refusal | undefined> => {
+    if (proof === undefined) return invalidProof("the header DPoP is missing");
+    const read = await readProof(proof);
+    if (read === undefined) return invalidProof("the proof is not one JWT of typ dpop+jwt that its own jwk has signed");
+    const { claims, jkt } = read;
+    const nowSeconds = Math.floor(clock.now() / 1000);
+    const age = nowSeconds - (typeof claims.iat === "number" ? claims.iat : Number.NaN);
+    const rules: readonly (readonly [broken: boolean, rule: string])[] = [
+      [typeof claims.jti !== "string" || claims.jti === "", "the proof has no jti"],
+      [claims["htm"] !== proven.method, "htm of the proof is not the method of the request"],
+      [
+        !isSameUrl(claims["htu"], baseUrl + targetPath(proven.target)),
+        "htu of the proof is not the URL of the request",
+      ],
+      [!(age <= proofMaxAgeSeconds + clockToleranceSeconds), "the proof is too old (iat)"],
+      [!(age >= -futureMost), "the proof is of the future (iat)"],
+      [claims["ath"] !== (await textHash(proven.token)), "ath of the proof is not the hash of the token"],
+      [jkt !== proven.jkt, "the token is bound to another key than that of the proof"],
+    ];
+    const broken = rules.find(([isBroken]) => isBroken);
+    if (broken !== undefined) return invalidProof(broken[1]);
+    if (nonces !== undefined && !(await nonces.accepts(claims["nonce"]))) {
+      const description = "the proof needs the nonce of the header DPoP-Nonce";
+      return { status: 401, error: "use_dpop_nonce", description, nonce: await nonces.current() };
+    }
+    // Last, so that a refused proof does not count as used.
+    const expiresAt = (nowSeconds - age + proofMaxAgeSeconds + clockToleranceSeconds + 1) * 1000;
+    const isNew = await replay(await textHash(JSON.stringify([jkt, claims.jti])), expiresAt, jkt);
+    return isNew ? undefined : invalidProof("the proof was used before (jti)");
+  };
+}
+
+/** The claims of a proof and the thumbprint of its key. Whatever fails here is the client's fault: then it is no proof. */
+async function readProof(proof: string): Promise<{ readonly claims: JWTPayload; readonly jkt: string } | undefined> {
+  try {
+    const header = headerOf(proof, publicKeyAlgorithms);
+    const { jwk = {}, alg } = header;
+    // It has no private member, is of a size that is not expensive, and its type fits the alg.
+    const key = verificationKeysOnDemand({ keys: [{ ...jwk, kid: "proof" }] }).find("proof", alg);
+    if (mediaTypeOf(header) !== "dpop+jwt" || key === undefined) return undefined;
+    await checkSignature(proof, alg, await key);
+    return { claims: decodeJwt(proof), jkt: await calculateJwkThumbprint(jwk) };
+  } catch {
+    return undefined;
+  }
+}
+
+/** Compares URLs in their normal form, without query and fragment. @see RFC 9449 section 4.3, points 9 and 10; RFC 3986 section 6.2 */
+function isSameUrl(htu: unknown, url: string): boolean {
+  return typeof htu === "string" && URL.canParse(htu) && URL.canParse(url) && normal(htu) === normal(url);
+}
+
+function normal(url: string): string {
+  const { origin, pathname } = new URL(url);
+  return (
+    origin +
+    pathname.replace(/%[\da-f]{2}/gi, (escape) => {
+      const character = String.fromCharCode(Number.parseInt(escape.slice(1), 16));
+      return /[\w.~-]/.test(character) ? character : escape.toUpperCase();
+    })
+  );
+}

@@ -1,0 +1,85 @@
+import type { Clock } from "../../base/clock.ts";
+import type { ErrorCode } from "../../base/errors.ts";
+import type { SetIfAbsent } from "../client/replay.ts";
+import type { KeySetEvent, RemoteKeySetOptions } from "../relying-party/options.ts";
+import type { KeySetState } from "../relying-party/stored.ts";
+
+/** A provider whose tokens are taken: its issuer, and the URL of its JWK Set where it has no discovery document. */
+export type TrustedIssuer = string | { readonly issuer: string; readonly jwksUri: string };
+
+/** Keeps what a key set has fetched, for the start of a later process: a file, a key-value store. */
+export interface StateStore {
+  /** What `set` was last given for this issuer, if there is something. */
+  get(issuer: string): KeySetState | null | undefined | Promise<KeySetState | null | undefined>;
+  /** Called after each fetch. Nothing waits for it. */
+  set(issuer: string, state: KeySetState): unknown;
+}
+
+/** What happened at a guard. No event holds a token or a proof. */
+export type BearerEvent =
+  /** A request was refused. `reason` is what the client was told. */
+  | {
+      readonly type: "refused";
+      readonly status: number;
+      readonly error: string | undefined;
+      readonly reason: string | undefined;
+    }
+  /** A request was answered 503, because of this. */
+  | { readonly type: "failed"; readonly code: ErrorCode; readonly cause: unknown }
+  /** An event of the key set of an issuer. */
+  | { readonly type: "key-set"; readonly issuer: string; readonly event: KeySetEvent };
+
+/** Options of `createBearer`. `issuer` and `audience` are required. */
+export interface BearerOptions {
+  /** The issuer, several of them, or a function that says whether tokens of an issuer are taken. */
+  readonly issuer: TrustedIssuer | readonly TrustedIssuer[] | ((issuer: string) => boolean | Promise<boolean>);
+  /** `aud` of a token must be or hold this, or one of these. */
+  readonly audience: string | readonly string[];
+  /**
+   * `at+jwt`: the header `typ` must say that the token is an access token. `JWT`, for a provider that does not say so: `typ` may also be
+   * `JWT` or absent, and a token with `nonce`, `at_hash` or `c_hash` is refused as an ID token. Default: `at+jwt`.
+   *
+   * @see RFC 9068 section 4; RFC 8725 section 3.11
+   */
+  readonly typ?: "at+jwt" | "JWT" | null | undefined;
+  /** Algorithms that a token may be signed by. Default: all of RFC 7518 and RFC 8037 that have a public key. */
+  readonly algorithms?: readonly string[] | null | undefined;
+  /** Allowed difference of the clocks, in seconds. Default: 0. */
+  readonly clockToleranceSeconds?: number | null | undefined;
+  /** Claims that a token must have beside `iss`, `aud` and `exp`. `["cnf"]` refuses tokens that are bound to no key. Default: none. */
+  readonly requiredClaims?: readonly string[] | null | undefined;
+  /** Of the issuers that a function allows, how many key sets are kept. Default: 100. */
+  readonly maxIssuers?: number | null | undefined;
+  /** The identifier of this API, an https URL: each challenge names its metadata, and `metadata` serves it. @see RFC 9728 */
+  readonly resource?: string | null | undefined;
+  /** More members of the metadata, such as `scopes_supported`. @see RFC 9728 section 2 */
+  readonly metadata?: Readonly<Record<string, unknown>> | null | undefined;
+  /** Whether tokens may, or must, be bound to a key of the client. Default: such tokens are refused. @see RFC 9449 */
+  readonly dpop?: "optional" | "required" | null | undefined;
+  /** The public URL before the path of a request: origin, and the prefix that a proxy strips. Default: the origin of `resource`. */
+  readonly baseUrl?: string | null | undefined;
+  /** How old a DPoP proof may be, in seconds. Default: 60. */
+  readonly proofMaxAgeSeconds?: number | null | undefined;
+  /** Remembers used proofs; replicas must share one store. Default: the memory of this process, at most 100,000 proofs. */
+  readonly replay?: SetIfAbsent | null | undefined;
+  /** A secret of at least 32 characters, the same in all replicas: proofs need a nonce that this API gave. Default: no nonces. */
+  readonly nonceSecret?: string | null | undefined;
+  /**
+   * The client certificate of a request, as PEM or DER, for tokens that are bound to one. The function gets the request as the face has it. Default:
+   * such tokens are refused.
+   *
+   * @see RFC 8705 section 3
+   */
+  readonly certificate?:
+    | ((request: never) => string | Uint8Array | undefined | Promise<string | Uint8Array | undefined>)
+    | null
+    | undefined;
+  /** Where the keys of an earlier process are. Default: nowhere. */
+  readonly state?: StateStore | null | undefined;
+  /** Options of the key sets, such as `timeoutMs` and `outageToleranceSeconds`. */
+  readonly keySet?: Omit<RemoteKeySetOptions, "issuer" | "jwksUri" | "clock" | "state" | "onEvent"> | null | undefined;
+  /** Default: the clock of the machine. */
+  readonly clock?: Clock | null | undefined;
+  /** Default: nobody listens. */
+  readonly onEvent?: ((event: BearerEvent) => void) | null | undefined;
+}

@@ -1,0 +1,70 @@
+import type { JWTPayload } from "jose";
+import { type Rules, checkOptions, number, textThat, texts } from "../../base/options.ts";
+import { quotable } from "./challenge.ts";
+import type { Refusal } from "./refusal.ts";
+
+/** What a route asks of a token. */
+export interface Requirements {
+  /** Scopes, separated by spaces; the token must have them all. Default: none. */
+  readonly scope?: string | undefined;
+  /** How the user must have signed in: the claim `acr` must be one of these. Default: any way. @see RFC 9470 */
+  readonly acrValues?: readonly string[] | undefined;
+  /** How long ago the user may have signed in (claim `auth_time`), in seconds. Default: at any time. @see RFC 9470 */
+  readonly maxAgeSeconds?: number | undefined;
+}
+
+/** A challenge shows it. */
+const shown = textThat('a string of printable ASCII without " and \\', (value) => quotable(value) === value);
+
+const rules: Rules<Requirements> = {
+  scope: shown,
+  acrValues: {
+    must: 'an array of strings of printable ASCII without spaces, " and \\',
+    holds: (value): value is unknown =>
+      texts.holds(value) && value.every((acr) => shown.holds(acr) && !acr.includes(" ")),
+  },
+  maxAgeSeconds: number(0),
+};
+
+/** @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` */
+export const checkRequirements = (requirements: Requirements): Requirements =>
+  checkOptions(requirements, rules, "requirement");
+
+/** The scopes of a token: `scope`, or `scp` of providers that are older than RFC 9068. @see RFC 8693 section 4.2 */
+export function scopesOf({ scope, scp }: JWTPayload): string[] {
+  const given = scope ?? scp;
+  const list: readonly unknown[] = typeof given === "string" ? given.split(" ") : Array.isArray(given) ? given : [];
+  return list.filter((name): name is string => typeof name === "string" && name !== "");
+}
+
+/** What a token that holds lacks for a route. How the user signed in comes first, because a new sign-in may bring more scope, too. */
+export function unmet(
+  { scope, acrValues, maxAgeSeconds }: Requirements,
+  claims: JWTPayload,
+  scopes: readonly string[],
+  nowSeconds: number,
+): Refusal | undefined {
+  const hasAcr = acrValues === undefined || acrValues.includes(claims["acr"] as string);
+  const isRecent = maxAgeSeconds === undefined || isWithin(claims["auth_time"], nowSeconds - maxAgeSeconds);
+  if (!hasAcr || !isRecent) {
+    return {
+      status: 401,
+      error: "insufficient_user_authentication",
+      description: hasAcr ? "the user signed in too long ago" : "the user must sign in in another way",
+      parameters: {
+        ...(acrValues !== undefined && { acr_values: acrValues.join(" ") }),
+        ...(maxAgeSeconds !== undefined && { max_age: String(maxAgeSeconds) }),
+      },
+    };
+  }
+  if (scope === undefined || scope.split(" ").every((name) => name === "" || scopes.includes(name))) return undefined;
+  return {
+    status: 403,
+    error: "insufficient_scope",
+    description: "the token has too little scope",
+    parameters: { scope },
+  };
+}
+
+const isWithin = (authTime: unknown, since: number): boolean =>
+  typeof authTime === "number" && Number.isFinite(authTime) && authTime >= since;

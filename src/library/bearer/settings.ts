@@ -1,0 +1,113 @@
+import { systemClock } from "../../base/clock.ts";
+import { ConfigError } from "../../base/errors.ts";
+import {
+  type Rule,
+  type Rules,
+  anything,
+  callback,
+  checkOptions,
+  clock,
+  number,
+  object,
+  oneOf,
+  textThat,
+  texts,
+  withMethods,
+} from "../../base/options.ts";
+import { publicKeyAlgorithms } from "../../keys/crypto/algorithms.ts";
+import { resolveOptions } from "../relying-party/options.ts";
+import { checkVerifyOptions } from "../token/verify.ts";
+import { quotable } from "./challenge.ts";
+import type { BearerOptions } from "./options.ts";
+
+const url: Rule = textThat("an https URL without query and fragment", (value) => {
+  if (!URL.canParse(value) || /[?#]/.test(value)) return false;
+  const { protocol, username, password } = new URL(value);
+  return /^https?:$/.test(protocol) && username === "" && password === "" && quotable(value) === value;
+});
+
+const rules: Rules<BearerOptions> = {
+  issuer: anything,
+  audience: anything,
+  typ: oneOf("at+jwt", "JWT"),
+  algorithms: texts,
+  clockToleranceSeconds: number(0),
+  requiredClaims: texts,
+  maxIssuers: number(1),
+  resource: url,
+  metadata: {
+    must: "an object that JSON can hold",
+    holds: (value): value is object => object.holds(value) && isJson(value),
+  },
+  dpop: oneOf("optional", "required"),
+  baseUrl: url,
+  proofMaxAgeSeconds: number(1),
+  replay: callback,
+  nonceSecret: textThat("a string of at least 32 characters", (value) => value.length >= 32),
+  certificate: callback,
+  state: withMethods("get", "set"),
+  keySet: object,
+  clock,
+  onEvent: callback,
+};
+
+function isJson(value: object): boolean {
+  try {
+    return JSON.stringify(value) !== undefined;
+  } catch {
+    return false;
+  }
+}
+
+/** The options with their defaults. @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` */
+export function resolveBearerOptions(options: BearerOptions) {
+  const given = checkOptions(options, rules);
+  const { issuer, audience, resource, dpop } = given;
+  const { algorithms = publicKeyAlgorithms, clockToleranceSeconds = 0, requiredClaims = [] } = given;
+  const isFunction = typeof issuer === "function";
+  const issuers = isFunction || issuer === undefined ? [] : [issuer].flat();
+  const names = isFunction ? "any" : issuers.map((each) => (typeof each === "string" ? each : each?.issuer));
+  if (issuer === undefined || audience === undefined)
+    throw new ConfigError("ERR_OPTION_INVALID", `a guard needs "${issuer === undefined ? "issuer" : "audience"}"`);
+  checkVerifyOptions({
+    keys: () => undefined,
+    issuer: names,
+    audience,
+    algorithms,
+    clockToleranceSeconds,
+    requiredClaims,
+  });
+  // A wrong option must not wait for the first token of an issuer.
+  resolveOptions({ ...given.keySet, issuer: "https://login.example.com" });
+  for (const own of ["resource", "authorization_servers"])
+    if (given.metadata !== undefined && Object.hasOwn(given.metadata, own) && !(isFunction && own !== "resource"))
+      throw new ConfigError("ERR_OPTION_INVALID", `"metadata" may not set "${own}"; another option says it`);
+  if (given.metadata !== undefined && resource === undefined)
+    throw new ConfigError("ERR_OPTION_INVALID", '"metadata" needs "resource", the URL that it describes');
+  const baseUrl = given.baseUrl ?? (resource && new URL(resource).origin);
+  if (dpop !== undefined && baseUrl === undefined)
+    throw new ConfigError(
+      "ERR_OPTION_INVALID",
+      '"dpop" needs "baseUrl": a proof names the URL, and the header Host may lie',
+    );
+  return {
+    issuers: isFunction ? issuer : issuers,
+    verification: { audience, algorithms, clockToleranceSeconds, requiredClaims },
+    typ: given.typ ?? "at+jwt",
+    maxIssuers: given.maxIssuers ?? 100,
+    resource,
+    metadata: given.metadata ?? {},
+    dpop,
+    baseUrl: baseUrl?.replace(/\/$/, ""),
+    proofMaxAgeSeconds: given.proofMaxAgeSeconds ?? 60,
+    replay: given.replay,
+    nonceSecret: given.nonceSecret,
+    certificate: given.certificate,
+    state: given.state,
+    keySet: given.keySet ?? {},
+    clock: given.clock ?? systemClock,
+    onEvent: given.onEvent,
+  };
+}
+
+export type BearerSettings = ReturnType<typeof resolveBearerOptions>;

@@ -1,0 +1,107 @@
+// Sends the requests of the table to the middlewares of others, and prints what they answer, for docs/comparison.md. Run: node test/bearer/comparison.ts
+import type { TestContext } from "node:test";
+import { exchange, requestText } from "../support/wire.ts";
+import type { Setup } from "./guards.ts";
+import { type StartFace, nodeFaces } from "./node-faces.ts";
+import { peers } from "./peers.ts";
+import { startProviders } from "./provider.ts";
+import { type Row, topics } from "./requests.ts";
+
+/** `weak`: refused, but with another status or without the challenge. `none`: there is no such feature. */
+export type Verdict = "right" | "weak" | "wrong" | "none";
+
+/** What was answered to a row, and how that is. */
+export interface Answer {
+  readonly topic: string;
+  readonly row: Row;
+  readonly status: number;
+  readonly verdict: Verdict;
+}
+
+async function answerTo(
+  port: number,
+  row: Row,
+  setup: Setup,
+): Promise<{ readonly status: number; readonly challenge: string }> {
+  const sent = requestText(row.request(setup), ["Connection", "close"], ["X-Forwarded-Proto", "https"]);
+  const text = sent.replace("Host: op.example", "Host: api.example.com");
+  if (row.again === true) await exchange(port, text);
+  const reply = (await exchange(port, text)).toString("latin1");
+  const [, status] = /^HTTP\/1\.1 (\d{3})/.exec(reply) ?? [];
+  const [, challenge = ""] = /^www-authenticate: (.*)\r$/im.exec(reply) ?? [];
+  return { status: Number(status), challenge };
+}
+
+/** The error codes of a challenge, by scheme. */
+const errorsIn = (challenge: string): string =>
+  Array.from(challenge.matchAll(/\b(Bearer|DPoP)\b(?! [^=]*$)|error="([^"]*)"/gi), ([, , error]) => error ?? "").join(
+    "",
+  );
+
+function verdictOf({ expected, lenient }: Row, { status, challenge }: { status: number; challenge: string }): Verdict {
+  if (status === 404) return "none";
+  if (expected.status === 200) return status === 200 ? "right" : "wrong";
+  if (status === 200 && lenient) return "weak";
+  if (status === 200 || (expected.status === 503 ? status < 500 : status >= 500)) return "wrong";
+  if (expected.status === 503) return status === 503 ? "right" : "weak";
+  const isSame = errorsIn(challenge) === errorsIn(expected.challenge) && /^(Bearer|DPoP)/i.test(challenge);
+  return status === expected.status && isSame ? "right" : "weak";
+}
+
+/** Every answer of one middleware. */
+export async function answersOf(t: Pick<TestContext, "after">, start: StartFace): Promise<Answer[]> {
+  const setup = await startProviders(t);
+  const port = await start(t as TestContext, setup);
+  const answers: Answer[] = [];
+  for (const [topic, rows] of Object.entries(topics)) {
+    for (const row of rows) {
+      const answer = await answerTo(port, row, setup);
+      answers.push({ topic, row, status: answer.status, verdict: verdictOf(row, answer) });
+    }
+  }
+  return answers;
+}
+
+const line = (cells: readonly string[]): string => `| ${cells.join(" | ")} |`;
+
+/** The tables of the page. */
+export function comparisonOf(all: Readonly<Record<string, readonly Answer[]>>): string {
+  const names = Object.keys(all);
+  const verdicts: readonly Verdict[] = ["right", "weak", "wrong", "none"];
+  const count = (answers: readonly Answer[], topic: string | undefined): string =>
+    verdicts
+      .map(
+        (verdict) =>
+          answers.filter((answer) => answer.verdict === verdict && (topic === undefined || answer.topic === topic))
+            .length,
+      )
+      .join(" / ");
+  const table = [
+    line(["right / weak / wrong / no such feature", ...names]),
+    line(["---", ...names.map(() => "---")]),
+    ...Object.keys(topics).map((topic) => line([topic, ...names.map((name) => count(all[name] ?? [], topic))])),
+    line(["all", ...names.map((name) => count(all[name] ?? [], undefined))]),
+  ];
+  const faults = names
+    .map((name) => {
+      const wrong = (all[name] ?? []).filter(({ verdict }) => verdict === "wrong");
+      return [name, wrong.map(({ row, status }) => `${row.name} (${status})`).join("; ")] as const;
+    })
+    .filter(([, wrong]) => wrong !== "")
+    .map(([name, wrong]) => `- **${name}**: ${wrong}.`);
+  return [...table, "", "Wrong answers, with their status:", "", ...faults].join("\n");
+}
+
+export async function compare(t: Pick<TestContext, "after">): Promise<string> {
+  const guard = nodeFaces["Express 5"] as StartFace;
+  const all: Record<string, readonly Answer[]> = {};
+  for (const [name, start] of Object.entries({ "jwksd/bearer": guard, ...peers }))
+    all[name] = await answersOf(t, start);
+  return comparisonOf(all);
+}
+
+if (import.meta.main) {
+  const ends: (() => unknown)[] = [];
+  console.log(await compare({ after: (end: () => unknown) => void ends.push(end) }));
+  for (const end of ends) await end();
+}

@@ -1,0 +1,470 @@
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { describe, test } from "node:test";
+import { inspect } from "node:util";
+import { calculateJwkThumbprint } from "jose";
+import {
+  type BearerEvent,
+  type BearerOptions,
+  type KeySetState,
+  createBearer,
+  memoryReplayStore,
+} from "../../src/library/bearer/index.ts";
+import { ecKey, withoutPrivate } from "../support/keys.ts";
+import {
+  type Script,
+  hanging,
+  reply,
+  routed,
+  scriptedOrigin,
+  served,
+  settled,
+  simulatedClock,
+  unreachable,
+} from "../support/simulated.ts";
+import { compact, signature } from "../token/compact.ts";
+
+// What the guard does beside its answers: requests to providers, memory, stores, nonces, events. Time is simulated.
+
+const issuer = "https://op.example";
+const audience = "https://api.example.com";
+const json = (body: object, headers = {}): Script => reply(200, JSON.stringify(body), headers);
+
+/** A provider at an issuer, with these kids. */
+const provider = (issuer: string, kids: readonly string[] = ["a"]): Readonly<Record<string, Script>> => ({
+  [`${issuer}/.well-known/openid-configuration`]: json({ issuer, jwks_uri: `${issuer}/jwks` }),
+  [`${issuer}/jwks`]: served(kids, { "Cache-Control": "max-age=3600" }),
+});
+
+function guardOf(script: Script = routed(provider(issuer)), options: Partial<BearerOptions> = {}) {
+  const clock = simulatedClock();
+  const origin = scriptedOrigin(clock, script);
+  const events: BearerEvent[] = [];
+  const { check } = createBearer({
+    issuer,
+    audience,
+    clock,
+    keySet: { fetch: origin.fetch, maxWaitMs: 0 },
+    onEvent: (event) => events.push(event),
+    ...options,
+  });
+  const token = (claims: object = {}, kid = "a", key = ecKey(kid)): string => {
+    const exp = Math.floor(clock.now() / 1000) + 7_200;
+    const all = { iss: issuer, aud: audience, sub: "alice", exp, ...claims };
+    return compact({ alg: "ES256", kid, typ: "at+jwt" }, all, signature("ES256", key));
+  };
+  const ask = async (given: string = token(), headers: object = {}): Promise<Response | "let through"> => {
+    const request = new Request(`${audience}/orders`, { headers: { Authorization: `Bearer ${given}`, ...headers } });
+    const auth = await check(request);
+    return auth instanceof Response ? auth : "let through";
+  };
+  /** The status. */
+  const status = async (...args: Parameters<typeof ask>): Promise<number> => {
+    const answer = await ask(...args);
+    return answer instanceof Response ? answer.status : 200;
+  };
+  return { clock, origin, events, token, ask, status, check };
+}
+
+describe("requests for keys", () => {
+  test("none before the first token, one discovery and one set for many", async () => {
+    const { origin, status, token } = guardOf();
+    assert.equal(origin.requests.length, 0);
+    assert.deepEqual(await Promise.all(Array.from({ length: 20 }, () => status(token()))), Array(20).fill(200));
+    assert.equal(origin.requests.length, 2);
+  });
+
+  test("none for a token that is refused without a key", async () => {
+    const { origin, status, token } = guardOf();
+    const bent = [
+      "",
+      "a",
+      "a.b.c",
+      token({ iss: "https://evil.example" }),
+      token({ iss: `${issuer}/` }),
+      token({ iss: 1 }),
+    ];
+    for (const each of bent) assert.ok([400, 401].includes(await status(each)), each);
+    assert.equal(origin.requests.length, 0);
+  });
+
+  test("a flood of unknown kids costs a few, and a new key is taken as soon as the next is due", async () => {
+    const { origin, status, token, clock } = guardOf();
+    await status();
+    origin.requests.length = 0;
+    const answers = new Set<number>();
+    const forged = ecKey("forged");
+    for (let second = 0; second < 60; second += 1) {
+      for (let each = 0; each < 20; each += 1)
+        answers.add(await status(token({}, `made-up-${second}-${each}`, forged)));
+      await clock.advance(1_000);
+    }
+    assert.deepEqual(answers, new Set([401, 503]), "unknown, or not known yet");
+    assert.ok(origin.requests.length <= 12, `${origin.requests.length} requests`);
+    origin.script = routed(provider(issuer, ["a", "b"]));
+    await clock.advance(10_000);
+    assert.equal(await status(token({}, "b")), 200);
+    assert.equal(await status(), 200, "an old key all the while");
+  });
+
+  test("the keys cannot be had: 503 with the Retry-After of the provider, then 200", async () => {
+    const { origin, ask, status, clock } = guardOf(reply(429, null, { "Retry-After": "20" }));
+    const answer = await ask();
+    assert.ok(answer instanceof Response);
+    assert.deepEqual([answer.status, answer.headers.get("retry-after")], [503, "20"]);
+    assert.equal(await status(), 503);
+    assert.equal(origin.requests.length, 1, "the second one did not ask");
+    origin.script = routed(provider(issuer));
+    await clock.advance(20_000);
+    assert.equal(await status(), 200);
+  });
+
+  test("in an outage known keys serve for the time that the page states, then 503", async () => {
+    const { origin, status, token, clock } = guardOf();
+    await status();
+    origin.script = unreachable;
+    await clock.advance(7_199_000);
+    assert.equal(await status(token()), 200);
+    await clock.advance(2_000);
+    assert.equal(await status(token()), 503);
+  });
+
+  for (const [name, script] of [
+    ["a discovery document of another issuer", json({ issuer: "https://evil.example", jwks_uri: `${issuer}/jwks` })],
+    ["no JSON", reply(200, "<html>")],
+    ["no answer", hanging],
+  ] as const) {
+    test(`${name}: 503, never 401`, async () => {
+      const { status, clock } = guardOf(script);
+      const answer = status();
+      await clock.advance(10_000);
+      assert.equal(await answer, 503);
+    });
+  }
+});
+
+const tenant = (number: number): string => `https://login.example/tenant-${number}`;
+
+describe("issuers that a function allows", () => {
+  const all = Object.assign({}, ...Array.from({ length: 20 }, (_, number) => provider(tenant(number)))) as Record<
+    string,
+    Script
+  >;
+
+  test("are asked for; others are not, and the function sees none that is spelled in another way", async () => {
+    const seen: string[] = [];
+    const { origin, status, token } = guardOf(routed(all), {
+      issuer: (name) => {
+        seen.push(name);
+        return name.startsWith("https://login.example/");
+      },
+    });
+    assert.equal(await status(token({ iss: tenant(1) })), 200);
+    const asked = origin.requests.length;
+    const spellings = [
+      "https://LOGIN.example/tenant-1",
+      `${tenant(1)}?x`,
+      `${tenant(1)}#x`,
+      "https://login.example\\@evil.example",
+      "https://login.example/../evil",
+      "https://login.example@evil.example/",
+      "http://login.example/tenant-1",
+      "login.example",
+      `https://login.example/${"a".repeat(2_000)}`,
+    ];
+    for (const iss of spellings) assert.equal(await status(token({ iss })), 401, iss);
+    assert.equal(await status(token({ iss: "https://evil.example" })), 401);
+    assert.deepEqual(seen, [tenant(1), "https://evil.example"]);
+    assert.equal(origin.requests.length, asked);
+  });
+
+  test("are kept up to a number; forged tokens of many push no used one out, and their requests are paced", async () => {
+    const { origin, status, token } = guardOf(routed(all), { issuer: () => true, maxIssuers: 5 });
+    for (const number of [0, 1, 2]) assert.equal(await status(token({ iss: tenant(number) })), 200);
+    const forged = ecKey("forged");
+    for (let round = 0; round < 50; round += 1)
+      for (let number = 3; number < 20; number += 1) await status(token({ iss: tenant(number) }, "a", forged));
+    assert.ok(origin.requests.length < 3 * 20 * 2, `${origin.requests.length} requests for 850 tokens`);
+    origin.script = unreachable;
+    for (const number of [0, 1, 2]) assert.equal(await status(token({ iss: tenant(number) })), 200);
+  });
+
+  test("a function that fails decides nothing: 503", async () => {
+    const { status, events } = guardOf(routed(all), { issuer: () => Promise.reject(new Error("no database")) });
+    assert.equal(await status(), 503);
+    assert.deepEqual(
+      events.map(({ type }) => type),
+      ["failed"],
+    );
+  });
+});
+
+const memory = () => {
+  const kept = new Map<string, string>();
+  return {
+    kept,
+    get: (name: string) => JSON.parse(kept.get(name) ?? "null") as KeySetState | null,
+    set: (name: string, state: KeySetState) => kept.set(name, JSON.stringify(state)),
+  };
+};
+
+describe("a store for the state", () => {
+  test("a cold start needs no request", async () => {
+    const state = memory();
+    assert.equal(await guardOf(undefined, { state }).status(), 200);
+    await settled();
+    assert.deepEqual([...state.kept.keys()], [issuer]);
+    assert.equal(await guardOf(unreachable, { state }).status(), 200);
+  });
+
+  test("and none of an issuer that a function allows", async () => {
+    const state = memory();
+    await guardOf(undefined, { state, issuer: () => true }).status();
+    await settled();
+    assert.equal(await guardOf(unreachable, { state, issuer: () => true }).status(), 200);
+  });
+
+  for (const [name, get] of [
+    ["fails", () => Promise.reject(new Error("no store"))],
+    [
+      "throws",
+      () => {
+        throw new Error("no store");
+      },
+    ],
+    ["gives nonsense", () => ({ body: "x" }) as unknown as KeySetState],
+    [
+      "gives a set of no keys",
+      () => ({ issuer, jwksUri: `${issuer}/jwks`, body: '"x"', etag: undefined, headers: {}, requestedAt: 0 }),
+    ],
+    [
+      "gives the keys of another issuer",
+      () => ({
+        issuer: "https://evil.example",
+        jwksUri: "https://evil.example/jwks",
+        body: JSON.stringify({ keys: [{ ...withoutPrivate(ecKey("b")), kid: "a" }] }),
+        etag: undefined,
+        headers: {},
+        requestedAt: 0,
+      }),
+    ],
+    ["never answers", () => new Promise<never>(() => {})],
+  ] as const) {
+    test(`one that ${name} costs a request`, async () => {
+      const guard = guardOf(undefined, { state: { get, set: () => Promise.reject(new Error("no store")) } });
+      const answer = guard.status();
+      await guard.clock.advance(1_000);
+      assert.equal(await answer, 200);
+    });
+  }
+});
+
+const challengeOf = (answer: Response | "let through"): string =>
+  answer instanceof Response ? (answer.headers.get("www-authenticate") ?? String(answer.status)) : answer;
+
+describe("proofs", () => {
+  const key = ecKey("client");
+  const jwk = withoutPrivate(key);
+  const jkt = "rWSDmCFRWcTlTC7vhdtu2u1CRPaFrTSSV9TrGH6KVag";
+
+  async function dpopGuard(options: Partial<BearerOptions> = {}) {
+    const cnf = { jkt: await calculateJwkThumbprint(jwk) };
+    const guard = guardOf(undefined, { dpop: "required", baseUrl: `${audience}/v1/`, ...options });
+    let count = 0;
+    const prove = async (
+      claims: object = {},
+      token: string = guard.token({ cnf }),
+    ): Promise<Response | "let through"> => {
+      const ath = createHash("sha256").update(token).digest("base64url");
+      const iat = Math.floor(guard.clock.now() / 1000);
+      const all = { jti: `${(count += 1)}`, htm: "GET", htu: `${audience}/v1/orders`, iat, ath, ...claims };
+      const proof = compact({ typ: "dpop+jwt", alg: "ES256", jwk }, all, signature("ES256", key));
+      return guard.ask(token, { Authorization: `DPoP ${token}`, DPoP: proof });
+    };
+    return { ...guard, prove };
+  }
+  test("the public URL has the prefix that the proxy strips", async () => {
+    const { prove } = await dpopGuard();
+    assert.equal(await prove(), "let through");
+    assert.match(challengeOf(await prove({ htu: `${audience}/orders` })), /htu of the proof/);
+  });
+
+  test("a proof is good once, and no longer than it is new", async () => {
+    const { prove, clock } = await dpopGuard({ proofMaxAgeSeconds: 30 });
+    const iat = Math.floor(clock.now() / 1000);
+    assert.equal(await prove({ jti: "x", iat }), "let through");
+    await clock.advance(30_000);
+    assert.match(challengeOf(await prove({ jti: "x", iat })), /used before/);
+    await clock.advance(1_000);
+    assert.match(challengeOf(await prove({ jti: "x", iat })), /too old/);
+    await clock.advance(60_000);
+    assert.equal(await prove({ jti: "x" }), "let through", "a proof of later");
+  });
+
+  test("one of two requests with one proof, at the same time", async () => {
+    const { prove, token } = await dpopGuard({ replay: undefined });
+    const same = token({ cnf: { jkt: await calculateJwkThumbprint(jwk) } });
+    const answers = await Promise.all([prove({ jti: "y" }, same), prove({ jti: "y" }, same)]);
+    assert.equal(answers.filter((answer) => answer === "let through").length, 1);
+  });
+
+  test("a route that has the guard twice takes one proof", async () => {
+    const { check, token, clock } = await dpopGuard();
+    const bound = token({ cnf: { jkt: await calculateJwkThumbprint(jwk) } });
+    const ath = createHash("sha256").update(bound).digest("base64url");
+    const claims = { jti: "z", htm: "GET", htu: `${audience}/v1/orders`, iat: Math.floor(clock.now() / 1000), ath };
+    const proof = compact({ typ: "dpop+jwt", alg: "ES256", jwk }, claims, signature("ES256", key));
+    const headers = { Authorization: `DPoP ${bound}`, DPoP: proof };
+    const request = new Request(`${audience}/orders`, { headers });
+    assert.ok(!((await check(request)) instanceof Response));
+    assert.ok(!((await check(request)) instanceof Response));
+    const scoped = await check(request, { scope: "orders:read" });
+    assert.ok(scoped instanceof Response && scoped.status === 403, "what the second one asks for is checked");
+    assert.match(challengeOf((await check(new Request(request))) as Response), /used before/);
+  });
+
+  test("a store of the user's is asked, with a hash and its end; one that fails decides nothing", async () => {
+    const asked: [string, number, string][] = [];
+    const { prove, clock } = await dpopGuard({ replay: (...args) => asked.push(args) > 0 });
+    assert.equal(await prove(), "let through");
+    const [hash, expiresAt] = asked[0] ?? ["", 0];
+    assert.equal(hash.length, 43);
+    assert.ok(expiresAt > clock.now() + 60_000 && expiresAt <= clock.now() + 62_000);
+    const failing = await dpopGuard({ replay: () => Promise.reject(new Error("no store")) });
+    assert.equal(challengeOf(await failing.prove()), "503");
+  });
+
+  test("the memory for used proofs is bounded", async () => {
+    const clock = simulatedClock();
+    const { prove } = await dpopGuard({ clock, replay: memoryReplayStore({ maxEntries: 10, clock }) });
+    const seen = new Set<string>();
+    for (let each = 0; each < 30; each += 1) seen.add(challengeOf(await prove()));
+    assert.deepEqual([...seen], ["let through", "503"]);
+  });
+
+  test("nonces: told, taken by every replica with the secret, too old after five minutes", async () => {
+    const nonceSecret = "0123456789abcdef0123456789abcdef";
+    const [one, other, stranger] = await Promise.all([
+      dpopGuard({ nonceSecret }),
+      dpopGuard({ nonceSecret }),
+      dpopGuard({ nonceSecret: nonceSecret.toUpperCase() }),
+    ]);
+    const told = await one.prove();
+    assert.ok(told instanceof Response);
+    assert.match(challengeOf(told), /^DPoP error="use_dpop_nonce"/);
+    const nonce = told.headers.get("dpop-nonce");
+    assert.equal(await one.prove({ nonce }), "let through");
+    assert.equal(await other.prove({ nonce }), "let through");
+    assert.match(challengeOf(await stranger.prove({ nonce })), /use_dpop_nonce/);
+    await one.clock.advance(149_000);
+    assert.equal(await one.prove({ nonce }), "let through");
+    await one.clock.advance(152_000);
+    assert.match(challengeOf(await one.prove({ nonce })), /use_dpop_nonce/);
+  });
+
+  test("a proof for another thumbprint is refused", async () => {
+    const { prove, token } = await dpopGuard();
+    assert.match(challengeOf(await prove({}, token({ cnf: { jkt } }))), /bound to another key/);
+  });
+});
+
+describe("certificates", () => {
+  const der = Buffer.from("a certificate");
+  const pem = `-----BEGIN CERTIFICATE-----\n${der.toString("base64")}\n-----END CERTIFICATE-----`;
+  for (const [name, certificate, expected] of [
+    ["DER", () => der, 200],
+    ["PEM", () => pem, 200],
+    ["a promise", async () => pem, 200],
+    ["none", () => undefined, 401],
+    ["a PEM that is bent", () => pem.replace("Y", "Y="), 401],
+    ["a failure", () => Promise.reject(new Error("no header")), 503],
+  ] as const) {
+    test(`the function gives ${name}: ${expected}`, async () => {
+      const x5t = createHash("sha256").update(der).digest("base64url");
+      const { status, token } = guardOf(undefined, { certificate });
+      assert.equal(await status(token({ cnf: { "x5t#S256": x5t } })), expected);
+    });
+  }
+});
+
+describe("options", () => {
+  const good: BearerOptions = { issuer, audience };
+  const refused: readonly [name: string, options: object, message: RegExp][] = [
+    ["no issuer", { audience }, /"issuer"/],
+    ["no audience", { issuer }, /"audience"/],
+    ["no options", undefined as unknown as object, /an object of options/],
+    ["an unknown one", { ...good, audiences: [] }, /there is no option "audiences"/],
+    ["an empty list of issuers", { ...good, issuer: [] }, /"issuer"/],
+    ["an issuer that is no URL", { ...good, issuer: "login" }, /not a URL/],
+    ["an issuer of http", { ...good, issuer: "http://login.example.com" }, /not an https URL/],
+    ["a listed issuer without its URL", { ...good, issuer: [{ issuer }] }, /issuer or jwksUri/],
+    ["an algorithm without a public key", { ...good, algorithms: ["HS256"] }, /HS256/],
+    ["no algorithm", { ...good, algorithms: [] }, /algorithms/],
+    ["another typ", { ...good, typ: "any" }, /at\+jwt or JWT/],
+    ["DPoP without a URL", { ...good, dpop: "required" }, /"baseUrl"/],
+    ["a short secret", { ...good, nonceSecret: "short" }, /32 characters/],
+    ["metadata without a resource", { ...good, metadata: {} }, /"resource"/],
+    [
+      "metadata that says another issuer",
+      { ...good, resource: audience, metadata: { authorization_servers: [] } },
+      /"authorization_servers"/,
+    ],
+    ["metadata that is no JSON", { ...good, resource: audience, metadata: { big: 1n } }, /JSON/],
+    ["a resource that is no URL", { ...good, resource: "orders" }, /"resource"/],
+    ["an option of key sets that there is not", { ...good, issuer: () => true, keySet: { timeout: 1 } }, /timeout/],
+    ["null for an audience", { ...good, audience: null }, /"audience"/],
+  ];
+  for (const [name, options, message] of refused) {
+    test(`${name} is refused`, () => assert.throws(() => createBearer(options as BearerOptions), { message }));
+  }
+
+  test("so is a verifier for the MCP SDK where proofs are required, which it cannot see", () => {
+    const { mcp } = createBearer({ ...good, dpop: "required", baseUrl: audience });
+    assert.throws(mcp, { code: "ERR_OPTION_INVALID" });
+  });
+
+  test("so are requirements that no challenge can show", async () => {
+    const bearer = createBearer(good);
+    for (const requirements of [
+      { scope: 'a"b' },
+      { scope: "" },
+      { scopes: "a" },
+      { acrValues: ["a b"] },
+      { acrValues: "a" },
+      { maxAgeSeconds: -1 },
+    ]) {
+      for (const face of ["express", "fastify", "hono"] as const)
+        assert.throws(() => bearer[face](requirements as object), { name: "ConfigError" }, inspect(requirements));
+      await assert.rejects(bearer.check(new Request(audience), requirements as object), { name: "ConfigError" });
+    }
+  });
+});
+
+test("events and answers hold no token", async () => {
+  const { ask, token, events, clock } = guardOf();
+  const secrets = [
+    token(),
+    token({ exp: 1 }),
+    `${token()}x`,
+    token({ iss: "https://secret.example" }),
+    token({}, "secret-kid"),
+  ];
+  const told: string[] = [];
+  for (const secret of secrets) {
+    const answer = await ask(secret);
+    if (answer instanceof Response) told.push(inspect([...answer.headers]), await answer.text());
+  }
+  await clock.advance(0);
+  told.push(inspect(events, { depth: 10 }));
+  for (const secret of [...secrets, "secret", token().split(".")[1] ?? ""])
+    for (const text of told) assert.ok(!text.includes(secret), text);
+  assert.ok(events.some(({ type }) => type === "refused") && events.some(({ type }) => type === "key-set"));
+});
+
+test("a token that is longer than 16 KiB is not read", async () => {
+  const { ask, token, origin } = guardOf();
+  const answer = await ask(token({ padding: "x".repeat(20_000) }));
+  assert.ok(answer instanceof Response);
+  assert.match(answer.headers.get("www-authenticate") ?? "", /longer than 16384 bytes/);
+  assert.equal(origin.requests.length, 0);
+});

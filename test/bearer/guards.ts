@@ -1,0 +1,59 @@
+import { type Bearer, type BearerOptions, type Requirements, createBearer } from "../../src/library/bearer/index.ts";
+
+// The API under test, the same on every framework and runtime: one path for each guard.
+
+/** What an API has to know of the providers of a test. */
+export interface Setup {
+  readonly issuer: string;
+  readonly other: string;
+  /** Nobody answers there. */
+  readonly down: string;
+}
+
+export const audience = "https://api.example.com";
+export const resource = "https://api.example.com/orders";
+export const nonceSecret = "a secret that all replicas of a test share";
+
+interface GuardedPath {
+  readonly bearer: Bearer;
+  readonly requirements: Requirements;
+}
+
+const guarded = (bearer: Bearer, requirements: Requirements = {}): GuardedPath => ({ bearer, requirements });
+
+/** The guards by path. */
+export function guardsOf({ issuer, other, down }: Setup): Readonly<Record<string, GuardedPath>> {
+  const guard = (options: Partial<BearerOptions> = {}): Bearer => createBearer({ issuer, audience, ...options });
+  const dpop = { dpop: "optional", baseUrl: audience } as const;
+  const plain = guard();
+  return {
+    "/plain": guarded(plain),
+    "/scope": guarded(plain, { scope: "orders:read orders:list" }),
+    "/acr": guarded(plain, { acrValues: ["urn:mace:incommon:iap:silver", "phr"] }),
+    "/max-age": guarded(plain, { maxAgeSeconds: 60 }),
+    "/step-up": guarded(plain, { acrValues: ["phr"], maxAgeSeconds: 60, scope: "orders:write" }),
+    "/jwt": guarded(guard({ typ: "JWT" })),
+    "/required-claims": guarded(guard({ requiredClaims: ["sub", "cnf"] })),
+    "/several": guarded(guard({ issuer: [issuer, { issuer: other, jwksUri: `${other}/jwks` }] })),
+    "/function": guarded(guard({ issuer: async (name) => name.startsWith(issuer) })),
+    "/down": guarded(guard({ issuer: [issuer, down] })),
+    "/down/several": guarded(guard({ issuer: [issuer, down] })),
+    "/resource": guarded(guard({ resource }), { scope: "orders:read" }),
+    "/dpop": guarded(guard(dpop)),
+    "/dpop/scope": guarded(guard(dpop), { scope: "orders:read" }),
+    "/dpop-required": guarded(guard({ ...dpop, dpop: "required", resource })),
+    "/dpop-nonce": guarded(guard({ ...dpop, nonceSecret })),
+    "/certificate": guarded(guard({ certificate: certificateOf })),
+  };
+}
+
+/** As behind a proxy, which writes the certificate into a header field. Each face gives its own kind of request. */
+function certificateOf(request: object): string | undefined {
+  const { headers } = (request as { req?: { raw?: Request } }).req?.raw ?? (request as Request);
+  const field = typeof headers.get === "function" ? headers.get("client-cert") : Reflect.get(headers, "client-cert");
+  return typeof field === "string" ? decodeURIComponent(field) : undefined;
+}
+
+/** The metadata of a resource is served beside the guards. */
+export const metadataOf = ({ issuer }: Setup) =>
+  createBearer({ issuer, audience, resource, metadata: { scopes_supported: ["orders:read"] } }).metadata;

@@ -1,0 +1,77 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
+import { StreamableHTTPServerTransport } from "@modelcontextprotocol/sdk/server/streamableHttp.js";
+import express, { type RequestHandler } from "express";
+import type { TokenVerifier } from "../../src/library/bearer/index.ts";
+import { guardsOf } from "./guards.ts";
+import { listen } from "./node-faces.ts";
+import { startProviders } from "./provider.ts";
+import { check, send } from "./replies.ts";
+import { rows } from "./requests.ts";
+
+test(`before a server of the MCP SDK, express() answers as everywhere: ${rows.length} requests`, async (t) => {
+  const setup = await startProviders(t);
+  const app = express().disable("x-powered-by");
+  for (const [path, { bearer, requirements }] of Object.entries(guardsOf(setup))) {
+    app.all(path, bearer.express(requirements), async (request, response) => {
+      const server = new McpServer({ name: "test", version: "1.0.0" });
+      const transport = new StreamableHTTPServerTransport({ enableJsonResponse: true });
+      response.on("close", () => void server.close());
+      await server.connect(transport);
+      await transport.handleRequest(request, response);
+    });
+  }
+  const port = await listen(t, app);
+  for (const row of rows) {
+    await t.test(`MCP: ${row.name} (${row.source})`, async () => {
+      if (row.expected.status !== 200) return check(port, row, setup);
+      // It got through to the transport, which has its own reasons to refuse it.
+      const { method = "GET", target, headers = [] } = row.request(setup);
+      const url = `http://127.0.0.1:${port}${target}`;
+      const reply = await fetch(url, {
+        method,
+        headers: headers.filter(([name]) => name !== "Content-Length") as [string, string][],
+      });
+      const text = await reply.text();
+      assert.ok([200, 400, 405, 406].includes(reply.status) && !text.includes("about:blank"), text);
+    });
+  }
+});
+
+const paths = ["/plain", "/jwt", "/several", "/function", "/down"];
+
+test("requireBearerAuth of the MCP SDK with mcp() tells the same of a token", async (t) => {
+  const setup = await startProviders(t);
+  // Its types say of every request of Express that its auth may be missing, so they are not read here.
+  const name = "@modelcontextprotocol/sdk/server/auth/middleware/bearerAuth.js";
+  const { requireBearerAuth } = (await import(name)) as {
+    requireBearerAuth: (options: { verifier: TokenVerifier }) => RequestHandler;
+  };
+  const app = express();
+  const guards = guardsOf(setup);
+  for (const path of paths) {
+    const verifier = (guards[path] ?? assert.fail()).bearer.mcp();
+    app.get(path, requireBearerAuth({ verifier }), ({ auth }, response) => {
+      response.end(JSON.stringify({ sub: auth.claims.sub }));
+    });
+  }
+  const port = await listen(t, app);
+  for (const { name, request, expected } of rows) {
+    const sent = request(setup);
+    const [header] = sent.headers ?? [];
+    // What comes before the token is the SDK's to read.
+    const isToken = sent.headers?.length === 1 && /^Bearer [\w-]+\.[\w-]+\.[\w-]*$/.test(header?.[1] ?? "");
+    if (!paths.includes(sent.target) || sent.method !== undefined || !isToken) continue;
+    await t.test(`mcp(): ${sent.target}, ${name}`, async () => {
+      const { status, headers } = await send(port, sent);
+      // The SDK knows no 503, and no valid token gets 401.
+      assert.equal(status, expected.status === 503 ? 500 : expected.status);
+      if (expected.status !== 401) return;
+      const described = /^(.*error_description="[^"]*")/.exec(expected.challenge)?.[1] ?? "";
+      const isBound = described.includes("bound");
+      const told = 'Bearer error="invalid_token", error_description="the token is bound to a key or a certificate"';
+      assert.equal(headers["www-authenticate"], isBound ? told : described);
+    });
+  }
+});

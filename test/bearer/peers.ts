@@ -1,0 +1,117 @@
+import { getRequestListener } from "@hono/node-server";
+import fastifyJwt from "@fastify/jwt";
+import express, { type ErrorRequestHandler, type RequestHandler } from "express";
+import { type GetVerificationKey, expressjwt } from "express-jwt";
+import fastify from "fastify";
+import getJwks from "get-jwks";
+import { Hono } from "hono";
+import { jwk } from "hono/jwk";
+import jwksRsa from "jwks-rsa";
+import { audience } from "./guards.ts";
+import { type StartFace, listen } from "./node-faces.ts";
+import type { Setup } from "./guards.ts";
+
+// The middlewares of others, each set up as strictly as its options allow. A path that is not there is a feature that is not there.
+
+const algorithms = ["ES256", "RS256"];
+/** Where each part of the table wants one issuer. */
+const issuerAt = ({ issuer, down }: Setup): Readonly<Record<string, string>> => ({ "/plain": issuer, "/down": down });
+
+/** An application of Express with a guard at each path. It is behind a proxy that ends TLS. */
+function expressApp(guards: Readonly<Record<string, readonly RequestHandler[]>>) {
+  const app = express().set("trust proxy", true).set("env", "test").disable("x-powered-by");
+  for (const [path, handlers] of Object.entries(guards))
+    app.all(path, ...handlers, (_request, response) => void response.end("ok"));
+  return app;
+}
+
+const oauth2JwtBearer: StartFace = async (t, setup) => {
+  // Its types say of every request of Express that its auth may be missing, so they are not read here.
+  const name = "express-oauth2-jwt-bearer";
+  const { auth, requiredScopes } = (await import(name)) as Record<
+    "auth" | "requiredScopes",
+    (options: unknown) => RequestHandler
+  >;
+  const { issuer, other, down } = setup;
+  const of = (options: object = {}): RequestHandler =>
+    auth({ issuerBaseURL: issuer, audience, strict: true, clockTolerance: 0, dpop: { enabled: false }, ...options });
+  const dpop = { enabled: true, required: false, iatOffset: 60, iatLeeway: 10 };
+  const certificate = {
+    getCertificate: ({ headers }: { headers: Record<string, string | undefined> }) =>
+      decodeURIComponent(headers["client-cert"] ?? ""),
+  };
+  const several = { issuerBaseURL: undefined, mcd: { issuers: [issuer, other] } };
+  const guards = {
+    "/plain": [of()],
+    "/scope": [of(), requiredScopes("orders:read orders:list")],
+    "/jwt": [of({ strict: false })],
+    "/several": [of(several)],
+    "/function": [of({ ...several, mcd: { issuers: () => [issuer] } })],
+    "/down": [of({ issuerBaseURL: down })],
+    "/down/several": [of({ ...several, mcd: { issuers: [issuer, down] } })],
+    "/dpop": [of({ dpop })],
+    "/dpop/scope": [of({ dpop }), requiredScopes("orders:read")],
+    "/dpop-required": [of({ dpop: { ...dpop, required: true } })],
+    "/certificate": [of(certificate)],
+  };
+  return listen(t, expressApp(guards));
+};
+
+/** Without the stack trace that Express would write. */
+const silent: ErrorRequestHandler = (error, _request, response, _next) =>
+  void response.status(error.status ?? 500).end();
+
+const expressJwt: StartFace = async (t, setup) => {
+  const guards = Object.entries(issuerAt(setup)).map(([path, issuer]) => {
+    const secret = jwksRsa.expressJwtSecret({
+      jwksUri: `${issuer}/jwks`,
+      cache: true,
+      rateLimit: true,
+    }) as GetVerificationKey;
+    return [path, [expressjwt({ secret, algorithms: ["ES256", "RS256"], issuer, audience })]];
+  });
+  const app = expressApp(Object.fromEntries(guards) as Record<string, RequestHandler[]>);
+  return listen(t, app.use(silent));
+};
+
+const honoJwk: StartFace = async (t, setup) => {
+  const app = new Hono();
+  app.onError((error, context) =>
+    "getResponse" in error ? (error as { getResponse(): Response }).getResponse() : context.body(null, 500),
+  );
+  for (const [path, issuer] of Object.entries(issuerAt(setup))) {
+    const options = {
+      jwks_uri: `${issuer}/jwks`,
+      alg: algorithms as ["ES256"],
+      verification: { iss: issuer, aud: audience },
+    };
+    app.all(path, jwk(options), (context) => context.text("ok"));
+  }
+  return listen(t, getRequestListener(app.fetch));
+};
+
+const fastifyGetJwks: StartFace = async (t, setup) => {
+  const app = fastify();
+  t.after(() => app.close());
+  for (const [path, issuer] of Object.entries(issuerAt(setup))) {
+    const keys = getJwks({ issuersWhitelist: [issuer], jwksPath: "/jwks" });
+    await app.register(async (scope) => {
+      await scope.register(fastifyJwt, {
+        decode: { complete: true },
+        secret: ((_request: unknown, { header: { kid, alg } }: { header: { kid: string; alg: string } }) =>
+          keys.getPublicKey({ domain: issuer, kid, alg })) as never,
+        verify: { algorithms: ["ES256", "RS256"], allowedIss: issuer, allowedAud: audience, requiredClaims: ["exp"] },
+      });
+      scope.all(path, { onRequest: (request) => request.jwtVerify() }, () => "ok");
+    });
+  }
+  await app.listen({ port: 0, host: "127.0.0.1" });
+  return Number(new URL(app.listeningOrigin).port);
+};
+
+export const peers: Readonly<Record<string, StartFace>> = {
+  "express-oauth2-jwt-bearer": oauth2JwtBearer,
+  "express-jwt with jwks-rsa": expressJwt,
+  "hono/jwk": honoJwk,
+  "@fastify/jwt with get-jwks": fastifyGetJwks,
+};

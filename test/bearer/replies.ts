@@ -1,0 +1,51 @@
+import assert from "node:assert/strict";
+import { type WireReply, type WireRequest, exchange, parseReplies, requestText } from "../support/wire.ts";
+import type { Setup } from "./guards.ts";
+import type { Expected, Row } from "./requests.ts";
+
+// What the guard must answer on the wire, and what it does.
+
+const titles = { 400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 503: "Service Unavailable" } as const;
+
+/** The whole reply, as it must be. */
+export function replyOf(expected: Expected, method: string): Pick<WireReply, "status" | "headers" | "body"> {
+  if (expected.status === 200) return { status: 200, headers: {}, body: method === "HEAD" ? "" : '{"sub":"alice"}' };
+  const { status } = expected;
+  const challenge = "challenge" in expected ? expected.challenge : "";
+  const [, described] = /error_description="([^"]*)"/.exec(challenge) ?? [];
+  const detail = status === 503 ? "the token cannot be checked now" : (described ?? "This needs an access token.");
+  const body = JSON.stringify({ type: "about:blank", title: titles[status], status, detail });
+  return {
+    status,
+    headers: {
+      "content-type": "application/problem+json",
+      "content-length": String(body.length),
+      "cache-control": "no-store",
+      "x-content-type-options": "nosniff",
+      ...(status === 503 ? { "retry-after": expected.retryAfter } : { "www-authenticate": challenge }),
+    },
+    body: method === "HEAD" ? "" : body,
+  };
+}
+
+/** What servers of the runtimes add to every reply. */
+const ofServers = new Set(["date", "connection", "keep-alive", "transfer-encoding", "vary", "server"]);
+
+export async function send(port: number, request: WireRequest): Promise<WireReply> {
+  const received = await exchange(port, requestText(request, ["Connection", "close"]));
+  const [reply] = parseReplies(received, [request.method ?? "GET"]) as [WireReply];
+  const headers = Object.fromEntries(Object.entries(reply.headers).filter(([name]) => !ofServers.has(name)));
+  return { ...reply, headers };
+}
+
+/** Sends the request of a row and holds the reply against it. */
+export async function check(port: number, { request, expected, again }: Row, setup: Setup): Promise<void> {
+  const sent = request(setup);
+  if (again === true) await send(port, sent);
+  const { headers, ...reply } = await send(port, sent);
+  const { "dpop-nonce": nonce, ...others } = headers;
+  const whole = replyOf(expected, sent.method ?? "GET");
+  // What the API itself answers has the header fields of its framework.
+  assert.deepEqual({ ...reply, headers: expected.status === 200 ? {} : others }, whole);
+  assert.equal(typeof nonce, "nonce" in expected ? "string" : "undefined");
+}

@@ -1,0 +1,680 @@
+import { createHash } from "node:crypto";
+import type { HeaderLine, WireRequest } from "../support/wire.ts";
+import { type PrivateJwk, ecKey, rsaKey, withoutPrivate } from "../support/keys.ts";
+import { compact, hmac, noSignature, signature } from "../token/compact.ts";
+import { type Setup, audience } from "./guards.ts";
+
+// The requests that an API gets, and what it must answer, as data.
+
+/** Private keys of the provider by kid. */
+export const providerKeys: Readonly<Record<string, { readonly alg: string; readonly jwk: PrivateJwk }>> = {
+  "ec-1": { alg: "ES256", jwk: ecKey("bearer ec-1") },
+  "rsa-1": { alg: "RS256", jwk: rsaKey() },
+};
+/** The other provider has a key of its own under the same kid. */
+export const otherKeys = { "ec-1": { alg: "ES256", jwk: ecKey("bearer other") } } as const;
+const clientKey = ecKey("bearer client");
+const strangerKey = ecKey("bearer stranger");
+
+export const certificatePem = `-----BEGIN CERTIFICATE-----\n${Buffer.from("a certificate of the client").toString("base64")}\n-----END CERTIFICATE-----\n`;
+const x5t = createHash("sha256").update("a certificate of the client").digest("base64url");
+
+/** Claims and header of a token, and who signs it. Members that are undefined are left out. */
+interface TokenParts {
+  readonly claims?: object;
+  readonly header?: object;
+  readonly kid?: string;
+  readonly key?: PrivateJwk;
+}
+
+const nowSeconds = (): number => Math.floor(Date.now() / 1000);
+
+/** A good access token, but for what is given. */
+export function accessToken({ issuer }: Pick<Setup, "issuer">, { claims, header, kid = "ec-1", key }: TokenParts = {}) {
+  const { alg, jwk } = providerKeys[kid] ?? { alg: "ES256", jwk: strangerKey };
+  const now = nowSeconds();
+  const all = {
+    iss: issuer,
+    aud: audience,
+    sub: "alice",
+    client_id: "app",
+    iat: now,
+    exp: now + 300,
+    jti: "1",
+    ...claims,
+  };
+  return compact({ alg, kid, typ: "at+jwt", ...header }, all, signature(alg, key ?? jwk));
+}
+
+const thumbprint = ({ crv, kty, x, y }: PrivateJwk): string =>
+  createHash("sha256").update(JSON.stringify({ crv, kty, x, y })).digest("base64url");
+
+let proofs = 0;
+
+/** A good proof for a request, but for what is given. @see RFC 9449 section 4.2 */
+export function dpopProof(token: string, path: string, { claims, header, key = clientKey }: TokenParts = {}): string {
+  const ath = createHash("sha256").update(token).digest("base64url");
+  const all = { jti: `proof-${(proofs += 1)}`, htm: "GET", htu: audience + path, iat: nowSeconds(), ath, ...claims };
+  return compact({ typ: "dpop+jwt", alg: "ES256", jwk: withoutPrivate(key), ...header }, all, signature("ES256", key));
+}
+
+/** What the guard must answer. */
+export type Expected =
+  | { readonly status: 200 }
+  | {
+      readonly status: 400 | 401 | 403;
+      /** `WWW-Authenticate`. */
+      readonly challenge: string;
+      /** Where no description is in the challenge. */
+      readonly detail?: string;
+      readonly nonce?: true;
+    }
+  | { readonly status: 503; readonly retryAfter: string };
+
+/** One request, the sentence that it is about, and the answer. Earlier replies are for nonces. */
+export interface Row {
+  readonly source: string;
+  readonly name: string;
+  readonly request: (setup: Setup) => WireRequest;
+  readonly expected: Expected;
+  /** Sent before, from the same client; what it was answered does not matter. */
+  readonly again?: true;
+  /** The standard allows to take the token. */
+  readonly lenient?: true;
+}
+
+const bearer = (path: string, token: string, more: readonly HeaderLine[] = []): WireRequest => ({
+  target: path,
+  headers: [["Authorization", `Bearer ${token}`], ...more],
+});
+const sent = (authorization: string | undefined, target = "/plain"): WireRequest => ({
+  target,
+  headers: authorization === undefined ? [] : [["Authorization", authorization]],
+});
+const dpop = (path: string, token: string, proof: string): WireRequest => ({
+  target: path,
+  headers: [
+    ["Authorization", `DPoP ${token}`],
+    ["DPoP", proof],
+  ],
+});
+
+const algs = 'algs="ES256 ES384 ES512 RS256 RS384 RS512 PS256 PS384 PS512 EdDSA Ed25519"';
+const ok: Expected = { status: 200 };
+const none: Expected = { status: 401, challenge: "Bearer" };
+const badRequest = (description: string): Expected => ({
+  status: 400,
+  challenge: `Bearer error="invalid_request", error_description="${description}"`,
+});
+const badToken = (description: string): Expected => ({
+  status: 401,
+  challenge: `Bearer error="invalid_token", error_description="${description}"`,
+});
+const noDpop: Expected = { status: 401, challenge: `Bearer, DPoP ${algs}` };
+const badDpop = (error: string, description: string): Expected => ({
+  status: 401,
+  challenge: `Bearer, DPoP error="${error}", error_description="${description}", ${algs}`,
+});
+const badProof = (description: string): Expected => badDpop("invalid_dpop_proof", description);
+
+const oneToken = badRequest("the header Authorization is a scheme, a space and one token");
+const queryToken = badRequest("a token in the query is refused; send one token, in the header");
+const malformed = badToken("the token is not a well-formed signed JWT");
+const otherType = badToken("the token is of another type: its header typ is not at+jwt (RFC 9068)");
+const untrusted = badToken("the issuer of the token is not trusted here");
+const noProof = badProof("the proof is not one JWT of typ dpop+jwt that its own jwk has signed");
+
+const bound = (setup: Setup, more: TokenParts = {}): string =>
+  accessToken(setup, { ...more, claims: { cnf: { jkt: thumbprint(clientKey) }, ...more.claims } });
+
+/** The standard allows an API to take this token. */
+const optional = (row: Row): Row => ({ ...row, lenient: true });
+
+/** A token at a path. */
+const tokenRow = (source: string, name: string, parts: TokenParts, expected: Expected, path = "/plain"): Row => ({
+  source,
+  name,
+  request: (setup) => bearer(path, accessToken(setup, parts)),
+  expected,
+});
+/** A request that needs no token that holds. */
+const formRow = (name: string, request: WireRequest, expected: Expected, source = "RFC 6750 section 3"): Row => ({
+  source,
+  name,
+  request: () => request,
+  expected,
+});
+/** A good token with a proof for a path, but for what is given. */
+function proven(setup: Setup, path: string, parts: TokenParts = {}, token: string = bound(setup)): WireRequest {
+  return dpop(path, token, dpopProof(token, path, parts));
+}
+const proofRow = (name: string, parts: TokenParts, expected: Expected, path = "/dpop"): Row => ({
+  source: "RFC 9449 section 4.3",
+  name,
+  request: (setup) => proven(setup, path, parts),
+  expected,
+});
+
+const forms: readonly Row[] = [
+  formRow("no token", sent(undefined), none),
+  formRow("an empty Authorization", sent(""), none),
+  formRow("another scheme", sent("Basic YWxpY2U6c2VjcmV0"), none),
+  formRow("a DPoP token where there is no DPoP", sent("DPoP abc"), none),
+  formRow("a scheme without a token", sent("Bearer"), oneToken),
+  formRow("two tokens after one scheme", sent("Bearer abc def"), oneToken),
+  formRow("tokens with a comma", sent("Bearer abc,def"), oneToken),
+  formRow("a token with quotes", sent('Bearer "abc"'), oneToken),
+  formRow("a token in parameters", sent("Bearer token=abc, realm=def"), oneToken),
+  formRow("a tab for a space", sent("Bearer\tabc"), oneToken),
+  formRow("a token that is no JWT", sent("Bearer abc"), malformed),
+  formRow("a token with padding", sent("Bearer YQ.YQ.YQ=="), malformed),
+  formRow("a token in the query", sent(undefined, "/plain?access_token=abc"), none, "RFC 6750 section 2.3"),
+  {
+    source: "RFC 6750 section 2",
+    name: "a token in the header, and one in the query",
+    request: (setup) => bearer(`/plain?a=1&access_token=${accessToken(setup)}`, accessToken(setup)),
+    expected: queryToken,
+  },
+  {
+    source: "RFC 6750 section 2",
+    name: "two header fields Authorization, the good one first",
+    request: (setup) => bearer("/plain", accessToken(setup), [["Authorization", "Bearer abc"]]),
+    expected: oneToken,
+  },
+  {
+    source: "RFC 6750 section 2",
+    name: "two header fields Authorization, the good one last",
+    request: (setup) => ({
+      target: "/plain",
+      headers: [
+        ["Authorization", "Basic YTpi"],
+        ["Authorization", `Bearer ${accessToken(setup)}`],
+      ],
+    }),
+    // Joined, they are one of a scheme that is not offered.
+    expected: none,
+  },
+  {
+    source: "RFC 9110 section 11.1",
+    name: "a scheme in lower case",
+    request: (setup) => sent(`bearer ${accessToken(setup)}`),
+    expected: ok,
+  },
+  {
+    source: "RFC 9110 section 11.4",
+    name: "two spaces after the scheme",
+    request: (setup) => sent(`Bearer  ${accessToken(setup)}`),
+    expected: ok,
+  },
+  ...(["HEAD", "POST", "DELETE"] as const).flatMap((method): Row[] => [
+    {
+      source: "RFC 6750 section 2.1",
+      name: `${method} with a token`,
+      request: (setup) => ({ ...bearer("/plain", accessToken(setup), [["Content-Length", "0"]]), method }),
+      expected: ok,
+    },
+    {
+      source: "RFC 6750 section 3",
+      name: `${method} without a token`,
+      request: () => ({ method, target: "/plain", headers: [["Content-Length", "0"]] }),
+      expected: none,
+    },
+  ]),
+];
+
+const ago = (seconds: number): number => nowSeconds() - seconds;
+const tokens: readonly Row[] = [
+  tokenRow("RFC 9068 section 4", "a good token", {}, ok),
+  tokenRow("RFC 9068 section 4", "a good token of RS256", { kid: "rsa-1" }, ok),
+  tokenRow("RFC 7519 section 4.1.3", "one of several audiences", { claims: { aud: ["x", audience] } }, ok),
+  tokenRow("RFC 7515 section 4.1.9", "the whole media type", { header: { typ: "application/at+jwt" } }, ok),
+  tokenRow("RFC 7519 section 4.1.4", "expired", { claims: { exp: ago(1) } }, badToken("the token has expired")),
+  tokenRow("RFC 7519 section 4.1.4", "no exp", { claims: { exp: undefined } }, badToken("claim 'exp' is missing")),
+  tokenRow(
+    "RFC 7519 section 2",
+    "exp is a text",
+    { claims: { exp: "9999999999" } },
+    badToken("claim 'exp' is not what is expected"),
+  ),
+  tokenRow(
+    "RFC 7519 section 4.1.5",
+    "not yet valid",
+    { claims: { nbf: ago(-60) } },
+    badToken("claim 'nbf' is not what is expected"),
+  ),
+  tokenRow(
+    "RFC 7519 section 4.1.3",
+    "another audience",
+    { claims: { aud: "https://other.example" } },
+    badToken("claim 'aud' is not what is expected"),
+  ),
+  tokenRow("RFC 7519 section 4.1.3", "no audience", { claims: { aud: undefined } }, badToken("claim 'aud' is missing")),
+  tokenRow("RFC 9068 section 4", "another issuer", { claims: { iss: "https://evil.example" } }, untrusted),
+  tokenRow("RFC 9068 section 4", "no issuer", { claims: { iss: undefined } }, badToken("claim 'iss' is missing")),
+  tokenRow(
+    "RFC 9068 section 4",
+    "an issuer that is a list",
+    { claims: { iss: [] } },
+    badToken("claim 'iss' is missing"),
+  ),
+  {
+    source: "RFC 8725 section 3.8",
+    name: "the issuer with a slash more",
+    request: (setup) => bearer("/plain", accessToken({ issuer: `${setup.issuer}/` })),
+    expected: untrusted,
+  },
+  tokenRow(
+    "RFC 7515 section 5.2",
+    "signed by another key",
+    { key: strangerKey },
+    badToken("the signature does not belong to the token and the key of its kid"),
+  ),
+  tokenRow(
+    "OpenID Connect Core 1.0 section 10.1.1",
+    "an unknown kid",
+    { kid: "ec-9" },
+    badToken("the kid of the token names no key of the provider"),
+  ),
+  tokenRow(
+    "RFC 7515 section 4.1.4",
+    "no kid",
+    { header: { kid: undefined } },
+    badToken("the token names no key: its header has no kid"),
+  ),
+  tokenRow(
+    "RFC 8725 section 3.1",
+    "alg that is not that of the key",
+    { header: { alg: "ES384" } },
+    badToken("the alg of the token is not that of the key of its kid"),
+  ),
+  tokenRow(
+    "RFC 8725 section 3.10",
+    "a key of its own in the header",
+    { key: strangerKey, header: { jwk: withoutPrivate(strangerKey) } },
+    badToken("the signature does not belong to the token and the key of its kid"),
+  ),
+  {
+    source: "RFC 8725 section 3.2",
+    name: "alg none",
+    request: (setup) =>
+      bearer("/plain", compact({ alg: "none", kid: "ec-1", typ: "at+jwt" }, claimsOf(setup), noSignature)),
+    expected: badToken("the alg of the token is not allowed"),
+  },
+  {
+    source: "RFC 8725 section 2.1",
+    name: "HS256 with the public key",
+    request: (setup) => {
+      const secret = JSON.stringify(withoutPrivate(providerKeys["ec-1"]?.jwk ?? {}));
+      return bearer(
+        "/plain",
+        compact({ alg: "HS256", kid: "ec-1", typ: "at+jwt" }, claimsOf(setup), hmac("HS256", secret)),
+      );
+    },
+    expected: badToken("the alg of the token is not allowed"),
+  },
+  {
+    source: "RFC 7519 section 4.1.4",
+    name: "exp that is greater than all numbers",
+    request: (setup) => {
+      const claims = JSON.stringify({ ...claimsOf(setup), exp: 0 }).replace('"exp":0', '"exp":1e400');
+      return bearer(
+        "/plain",
+        compact(
+          { alg: "ES256", kid: "ec-1", typ: "at+jwt" },
+          claims,
+          signature("ES256", providerKeys["ec-1"]?.jwk ?? {}),
+        ),
+      );
+    },
+    expected: badToken("claim 'exp' is no finite number"),
+  },
+  tokenRow(
+    "RFC 7515 section 4.1.11",
+    "crit that nobody knows",
+    { header: { crit: ["x"], x: 1 } },
+    badToken("the token has critical header parameters that are not understood"),
+  ),
+  tokenRow("RFC 7797 section 7", "b64: false", { header: { crit: ["b64"], b64: false } }, malformed),
+  tokenRow("RFC 9068 section 4", "an ID token", { header: { typ: "JWT" }, claims: { nonce: "n" } }, otherType),
+  tokenRow("RFC 9068 section 4", "no typ", { header: { typ: undefined } }, otherType),
+  tokenRow("RFC 8725 section 3.11", "a logout token", { header: { typ: "logout+jwt" } }, otherType),
+  tokenRow("RFC 8725 section 3.11", "typ JWT where that is allowed", { header: { typ: "JWT" } }, ok, "/jwt"),
+  tokenRow("RFC 8725 section 3.11", "no typ where that is allowed", { header: { typ: undefined } }, ok, "/jwt"),
+  tokenRow(
+    "RFC 8725 section 3.11",
+    "a logout token where JWT is allowed",
+    { header: { typ: "logout+jwt" } },
+    badToken("the header typ is neither at+jwt nor JWT"),
+    "/jwt",
+  ),
+  tokenRow(
+    "OpenID Connect Core 1.0 section 2",
+    "an ID token where JWT is allowed",
+    { header: { typ: "JWT" }, claims: { nonce: "n" } },
+    badToken("the token is an ID token; send an access token"),
+    "/jwt",
+  ),
+  tokenRow(
+    "OpenID Connect Core 1.0 section 2",
+    "an ID token with at_hash",
+    { header: { typ: "JWT" }, claims: { at_hash: "h" } },
+    badToken("the token is an ID token; send an access token"),
+    "/jwt",
+  ),
+  tokenRow(
+    "RFC 9068 section 2.2",
+    "a claim is missing that the API asks for",
+    { claims: { sub: undefined, cnf: {} } },
+    badToken("claim 'sub' is missing"),
+    "/required-claims",
+  ),
+  tokenRow(
+    "RFC 8705 section 3",
+    "a token that is not bound where all must be",
+    {},
+    badToken("claim 'cnf' is missing"),
+    "/required-claims",
+  ),
+];
+
+function claimsOf({ issuer }: Setup): object {
+  return { iss: issuer, aud: audience, sub: "alice", exp: nowSeconds() + 300 };
+}
+
+const silver = "urn:mace:incommon:iap:silver";
+const tooLittle = (path: string, scope: string): Expected => ({
+  status: 403,
+  challenge: `Bearer error="insufficient_scope", error_description="the token has too little scope", scope="${scope}"`,
+});
+const stepUp = (description: string, parameters: string): Expected => ({
+  status: 401,
+  challenge: `Bearer error="insufficient_user_authentication", error_description="${description}", ${parameters}`,
+});
+const otherWay = stepUp("the user must sign in in another way", `acr_values="${silver} phr"`);
+const longAgo = stepUp("the user signed in too long ago", 'max_age="60"');
+const needed = "orders:read orders:list";
+const requirements: readonly Row[] = [
+  tokenRow("RFC 6750 section 3.1", "all scopes and more", { claims: { scope: `openid ${needed}` } }, ok, "/scope"),
+  tokenRow("RFC 6750 section 3.1", "scopes as the list scp", { claims: { scp: needed.split(" ") } }, ok, "/scope"),
+  tokenRow(
+    "RFC 6750 section 3.1",
+    "one of two scopes",
+    { claims: { scope: "orders:read" } },
+    tooLittle("/scope", needed),
+    "/scope",
+  ),
+  tokenRow(
+    "RFC 6750 section 3.1",
+    "a scope that only begins alike",
+    { claims: { scope: "orders:readonly orders:list" } },
+    tooLittle("/scope", needed),
+    "/scope",
+  ),
+  tokenRow("RFC 6750 section 3.1", "no scope", {}, tooLittle("/scope", needed), "/scope"),
+  tokenRow("RFC 9470 section 3", "no acr", {}, otherWay, "/acr"),
+  tokenRow("RFC 9470 section 3", "another acr", { claims: { acr: "0" } }, otherWay, "/acr"),
+  tokenRow("RFC 9470 section 3", "one of the acr values", { claims: { acr: silver } }, ok, "/acr"),
+  tokenRow("RFC 9470 section 3", "no auth_time", {}, longAgo, "/max-age"),
+  tokenRow("RFC 9470 section 3", "signed in long ago", { claims: { auth_time: ago(3_600) } }, longAgo, "/max-age"),
+  tokenRow("RFC 9470 section 3", "auth_time is a text", { claims: { auth_time: "9999999999" } }, longAgo, "/max-age"),
+  tokenRow("RFC 9470 section 3", "signed in just now", { claims: { auth_time: nowSeconds() } }, ok, "/max-age"),
+  tokenRow(
+    "RFC 9470 section 3",
+    "sign-in before scope",
+    {},
+    stepUp("the user must sign in in another way", 'acr_values="phr", max_age="60"'),
+    "/step-up",
+  ),
+  tokenRow(
+    "RFC 9470 section 3",
+    "then scope",
+    { claims: { acr: "phr", auth_time: nowSeconds() } },
+    tooLittle("/step-up", "orders:write"),
+    "/step-up",
+  ),
+];
+
+const issuers: readonly Row[] = [
+  {
+    source: "RFC 9068 section 4",
+    name: "a token of the second issuer",
+    request: ({ other }) => bearer("/several", accessToken({ issuer: other }, { key: otherKeys["ec-1"].jwk })),
+    expected: ok,
+  },
+  {
+    source: "RFC 8725 section 3.8",
+    name: "a token of one issuer, signed by the other",
+    request: ({ other }) => bearer("/several", accessToken({ issuer: other })),
+    expected: badToken("the signature does not belong to the token and the key of its kid"),
+  },
+  tokenRow(
+    "RFC 9068 section 4",
+    "an issuer that is not listed",
+    { claims: { iss: "https://evil.example" } },
+    untrusted,
+    "/several",
+  ),
+  tokenRow("RFC 9068 section 4", "an issuer that the function allows", {}, ok, "/function"),
+  tokenRow(
+    "RFC 9068 section 4",
+    "an issuer that the function does not allow",
+    { claims: { iss: "https://evil.example" } },
+    untrusted,
+    "/function",
+  ),
+  {
+    source: "OpenID Connect Discovery 1.0 section 4.1",
+    name: "an issuer that only looks like one that the function allows",
+    request: ({ issuer }) => bearer("/function", accessToken({ issuer: `${issuer}@evil.example/` })),
+    expected: untrusted,
+  },
+  {
+    source: "RFC 9110 section 15.6.4",
+    name: "the keys cannot be had",
+    request: ({ down }) => bearer("/down", accessToken({ issuer: down })),
+    expected: { status: 503, retryAfter: "1" },
+  },
+  tokenRow("RFC 9110 section 15.6.4", "the keys of another issuer can be had", {}, ok, "/down/several"),
+];
+
+const metadata = 'resource_metadata="https://api.example.com/.well-known/oauth-protected-resource/orders"';
+const resourceRows: readonly Row[] = [
+  formRow(
+    "no token",
+    sent(undefined, "/resource"),
+    { status: 401, challenge: `Bearer ${metadata}` },
+    "RFC 9728 section 5.1",
+  ),
+  {
+    source: "RFC 9728 section 5.1",
+    name: "too little scope",
+    request: (setup) => bearer("/resource", accessToken(setup)),
+    expected: {
+      status: 403,
+      challenge: `Bearer error="insufficient_scope", error_description="the token has too little scope", scope="orders:read", ${metadata}`,
+    },
+  },
+];
+
+const otherUrl = badProof("htu of the proof is not the URL of the request");
+const isPrivate = { header: { jwk: { ...clientKey } } };
+const dpopRows: readonly Row[] = [
+  formRow("no token where proofs are optional", sent(undefined, "/dpop"), noDpop, "RFC 9449 section 7.2"),
+  formRow(
+    "no token where proofs are required",
+    sent(undefined, "/dpop-required"),
+    { status: 401, challenge: `DPoP ${algs}, ${metadata}` },
+    "RFC 9449 section 7.1",
+  ),
+  tokenRow("RFC 9449 section 7.2", "an unbound token where proofs are optional", {}, ok, "/dpop"),
+  tokenRow(
+    "RFC 9449 section 7.2",
+    "an unbound token where proofs are required",
+    {},
+    { status: 401, challenge: `DPoP ${algs}, ${metadata}` },
+    "/dpop-required",
+  ),
+  {
+    source: "RFC 9449 section 7.2",
+    name: "a bound token without its proof",
+    request: (setup) => bearer("/dpop", bound(setup)),
+    expected: {
+      status: 401,
+      challenge: `Bearer error="invalid_token", error_description="the token is bound to a key, so send it as DPoP, with a proof", DPoP ${algs}`,
+    },
+  },
+  optional({
+    source: "RFC 9449 section 7.2",
+    name: "a bound token where there is no DPoP",
+    request: (setup) => bearer("/plain", bound(setup)),
+    expected: badToken("the token is bound to a key, which is not supported here"),
+  }),
+  optional(
+    tokenRow(
+      "RFC 7800 section 3.1",
+      "a token that is bound in an unknown way",
+      { claims: { cnf: { kid: "k" } } },
+      badToken("the token is bound in a way that is not known here (cnf)"),
+    ),
+  ),
+  optional(
+    tokenRow(
+      "RFC 7800 section 3.1",
+      "a binding that is none",
+      { claims: { cnf: null } },
+      badToken("the token is bound in a way that is not known here (cnf)"),
+    ),
+  ),
+  {
+    source: "RFC 9449 section 7.1",
+    name: "an unbound token under the scheme DPoP",
+    request: (setup) => proven(setup, "/dpop", {}, accessToken(setup)),
+    expected: badDpop("invalid_token", "the token is not bound to a key (cnf.jkt)"),
+  },
+  {
+    source: "RFC 9449 section 4.3",
+    name: "no proof",
+    request: (setup) => sent(`DPoP ${bound(setup)}`, "/dpop"),
+    expected: badProof("the header DPoP is missing"),
+  },
+  {
+    source: "RFC 9449 section 4.3",
+    name: "two proofs",
+    request: (setup) => {
+      const token = bound(setup);
+      const { headers = [], ...one } = dpop("/dpop", token, dpopProof(token, "/dpop"));
+      return { ...one, headers: [...headers, ["DPoP", dpopProof(token, "/dpop")]] };
+    },
+    expected: noProof,
+  },
+  proofRow("a good proof", {}, ok),
+  proofRow("a good proof where proofs are required", {}, ok, "/dpop-required"),
+  proofRow("a typ of another kind", { header: { typ: "JWT" } }, noProof),
+  proofRow("no typ", { header: { typ: undefined } }, noProof),
+  proofRow("alg none", { header: { alg: "none" } }, noProof),
+  proofRow("a symmetric alg", { header: { alg: "HS256" } }, noProof),
+  proofRow("no key", { header: { jwk: undefined } }, noProof),
+  proofRow("a private key", isPrivate, noProof),
+  proofRow("a key that is none", { header: { jwk: { kty: "EC", crv: "P-256", x: "AA", y: "AA" } } }, noProof),
+  proofRow("a signature of another key", { key: strangerKey, header: { jwk: withoutPrivate(clientKey) } }, noProof),
+  proofRow("no jti", { claims: { jti: undefined } }, badProof("the proof has no jti")),
+  proofRow(
+    "another method",
+    { claims: { htm: "POST" } },
+    badProof("htm of the proof is not the method of the request"),
+  ),
+  proofRow(
+    "a method in lower case",
+    { claims: { htm: "get" } },
+    badProof("htm of the proof is not the method of the request"),
+  ),
+  proofRow("another path", { claims: { htu: `${audience}/other` } }, otherUrl),
+  proofRow("another host, which the header Host names", { claims: { htu: "https://op.example/dpop" } }, otherUrl),
+  proofRow("no URL", { claims: { htu: undefined } }, otherUrl),
+  proofRow("a URL in another spelling", { claims: { htu: "HTTPS://API.example.com:443/%64pop?a#b" } }, ok),
+  proofRow("too old", { claims: { iat: ago(120) } }, badProof("the proof is too old (iat)")),
+  proofRow("of the future", { claims: { iat: ago(-120) } }, badProof("the proof is of the future (iat)")),
+  proofRow("no iat", { claims: { iat: undefined } }, badProof("the proof is too old (iat)")),
+  proofRow(
+    "no hash of the token",
+    { claims: { ath: undefined } },
+    badProof("ath of the proof is not the hash of the token"),
+  ),
+  proofRow(
+    "the hash of another token",
+    { claims: { ath: "x" } },
+    badProof("ath of the proof is not the hash of the token"),
+  ),
+  proofRow(
+    "another key than that of the token",
+    { key: strangerKey },
+    badProof("the token is bound to another key than that of the proof"),
+  ),
+  {
+    source: "RFC 9449 section 11.1",
+    name: "a proof that was used before",
+    request: (setup) => proven(setup, "/dpop"),
+    again: true,
+    expected: badProof("the proof was used before (jti)"),
+  },
+  {
+    source: "RFC 9449 section 9",
+    name: "no nonce",
+    request: (setup) => proven(setup, "/dpop-nonce"),
+    expected: {
+      ...(badDpop("use_dpop_nonce", "the proof needs the nonce of the header DPoP-Nonce") as object),
+      nonce: true,
+    } as Expected,
+  },
+  {
+    source: "RFC 9449 section 7.1",
+    name: "too little scope, told under the scheme that was used",
+    request: (setup) => proven(setup, "/dpop/scope"),
+    expected: {
+      status: 403,
+      challenge: `Bearer, DPoP error="insufficient_scope", error_description="the token has too little scope", scope="orders:read", ${algs}`,
+    },
+  },
+];
+
+const otherCertificate = badToken("the token is bound to another certificate, or none was presented");
+const certificateRow = (
+  name: string,
+  thumbprint: string,
+  pem: string | undefined,
+  expected: Expected,
+  path = "/certificate",
+): Row => ({
+  source: "RFC 8705 section 3",
+  name,
+  request: (setup) =>
+    bearer(
+      path,
+      accessToken(setup, { claims: { cnf: { "x5t#S256": thumbprint } } }),
+      pem === undefined ? [] : [["Client-Cert", encodeURIComponent(pem)]],
+    ),
+  expected,
+});
+const certificates: readonly Row[] = [
+  certificateRow("the certificate of the token", x5t, certificatePem, ok),
+  certificateRow("another certificate", x5t, certificatePem.replace("YSB", "YSC"), otherCertificate),
+  certificateRow("no certificate", x5t, undefined, otherCertificate),
+  certificateRow("a text that is no certificate", x5t, "abc", otherCertificate),
+  optional(
+    certificateRow("a bound token where there are no certificates", x5t, certificatePem, otherCertificate, "/plain"),
+  ),
+  tokenRow("RFC 8705 section 3", "an unbound token", {}, ok, "/certificate"),
+];
+
+/** The rows by topic. */
+export const topics: Readonly<Record<string, readonly Row[]>> = {
+  "the form of the request": forms,
+  "the token": tokens,
+  "scope and sign-in": requirements,
+  "several issuers, and outages": issuers,
+  "the metadata of the resource": resourceRows,
+  DPoP: dpopRows,
+  "certificate-bound tokens": certificates,
+};
+
+export const rows: readonly Row[] = Object.values(topics).flat();

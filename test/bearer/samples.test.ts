@@ -1,0 +1,249 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { readdir } from "node:fs/promises";
+import { type IncomingMessage, type ServerResponse, createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { type TestContext, describe, test } from "node:test";
+import "reflect-metadata";
+import { Controller, Get, type INestApplication, Module } from "@nestjs/common";
+import { NestFactory } from "@nestjs/core";
+import { ClientCredentialsProvider } from "@modelcontextprotocol/sdk/client/auth-extensions.js";
+import { Client } from "@modelcontextprotocol/sdk/client/index.js";
+import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
+import type { Bearer } from "../../src/library/bearer/index.ts";
+import { startWorkers } from "./other-runtimes.ts";
+import { runSample, sample } from "../support/samples.ts";
+import { temporaryFolder } from "../support/service.ts";
+import { type TestProviders, startProviders } from "./provider.ts";
+import { accessToken } from "./requests.ts";
+
+// The samples of the guard, and those for who stays with another middleware, as the pages show them.
+
+const named = "https://login.example.com";
+const goodToken = (setup: TestProviders, claims: object = {}): string =>
+  accessToken(setup, { claims: { scope: "orders:read", ...claims } });
+const asking = (token: string | undefined): RequestInit => ({
+  headers: { Connection: "close", ...(token !== undefined && { Authorization: `Bearer ${token}` }) },
+});
+
+/** A sample that listens; gives the status for a token. */
+async function served(t: TestContext, file: string, issuer: string): Promise<(token?: string) => Promise<Response>> {
+  const isFastify = file.includes("fastify");
+  const path = await sample(t, file, {
+    [named]: issuer,
+    ...(isFastify
+      ? { "await app.listen({ port: 3000 });": "process.send(new URL(await app.listen({ port: 0 })).port);" }
+      : { ".listen(3000)": ".listen(0, function () { process.send(this.address().port) })" }),
+  });
+  const port = String(await runSample(t, path, { NODE_ENV: "test" }).next());
+  return (token) => fetch(`http://localhost:${port}/orders`, asking(token));
+}
+
+/** A sample that exports a handler for `fetch`. */
+async function imported(t: TestContext, file: string, issuer: string): Promise<(token?: string) => Promise<Response>> {
+  const { default: app } = (await import(await sample(t, file, { [named]: issuer }))) as {
+    default: { fetch(request: Request): Promise<Response> };
+  };
+  return async (token) => app.fetch(new Request("https://api.example.com/orders", asking(token)));
+}
+
+describe("the guard", { concurrency: 3 }, () => {
+  for (const [file, start] of [
+    ["examples/docs/guard.mts", served],
+    ["examples/docs/guard-fastify.mts", served],
+    ["examples/docs/guard-hono.mts", imported],
+    ["examples/docs/guard-fetch.mts", imported],
+  ] as const) {
+    test(file, async (t) => {
+      const setup = await startProviders(t);
+      const ask = await start(t, file, setup.issuer);
+      setup.isBroken = true;
+      assert.equal((await ask(goodToken(setup))).status, 503);
+      setup.isBroken = false;
+      const good = await ask(goodToken(setup));
+      assert.deepEqual([good.status, await good.json()], [200, { of: "alice" }]);
+      assert.deepEqual([(await ask()).status, (await ask(goodToken(setup, { scope: "x" }))).status], [401, 403]);
+    });
+  }
+
+  test("with proofs, certificates and several issuers", async (t) => {
+    const setup = await startProviders(t);
+    process.env["NONCE_SECRET"] = "0123456789abcdef0123456789abcdef";
+    const path = await sample(t, "examples/docs/guard-bound.mts", { [named]: setup.issuer });
+    const { bearer } = (await import(path)) as { bearer: Bearer };
+    const request = new Request("https://api.example.com/orders", asking(goodToken(setup)));
+    assert.ok(!((await bearer.check(request)) instanceof Response));
+  });
+
+  test("in NestJS", async (t) => {
+    const setup = await startProviders(t);
+    const path = await sample(t, "examples/docs/guard-nest.mts", { [named]: setup.issuer });
+    const { guard } = (await import(path)) as { guard: (app: INestApplication) => void };
+    // What decorators do, in plain calls: the sources of the tests run without a compiler.
+    class Orders {
+      list(): string {
+        return "orders";
+      }
+    }
+    class App {
+      readonly name = "app";
+    }
+    Get()(Orders.prototype, "list", Object.getOwnPropertyDescriptor(Orders.prototype, "list") as PropertyDescriptor);
+    Controller("orders")(Orders);
+    Module({ controllers: [Orders] })(App);
+    const app = await NestFactory.create(App, { logger: false });
+    t.after(() => app.close());
+    guard(app);
+    await app.listen(0, "127.0.0.1");
+    const url = `${await app.getUrl()}/orders`;
+    assert.equal(await (await fetch(url, asking(goodToken(setup)))).text(), "orders");
+    assert.deepEqual(
+      [
+        (await fetch(url, asking(undefined))).status,
+        (await fetch(url, asking(goodToken(setup, { scope: "" })))).status,
+      ],
+      [401, 403],
+    );
+  });
+});
+
+describe("a cold start", { concurrency: 2 }, () => {
+  test("in Workers, with Workers KV", async (t) => {
+    const setup = await startProviders(t);
+    const path = await sample(t, "examples/docs/cold-start-workers.mts", { [named]: setup.issuer });
+    const [first, second] = await startWorkers(t, path);
+    const ask = async (port = 0) => (await fetch(`http://127.0.0.1:${port}/orders`, asking(goodToken(setup)))).status;
+    assert.equal(await ask(first), 200);
+    const reached = setup.requests.length;
+    assert.equal(await ask(second), 200);
+    assert.equal(setup.requests.length, reached, "the second worker asked for nothing");
+  });
+
+  test("with a file", async (t) => {
+    const setup = await startProviders(t);
+    const folder = await temporaryFolder(t);
+    const start = async (): Promise<number> => {
+      const path = await sample(t, "examples/docs/cold-start-file.mts", {
+        [named]: setup.issuer,
+        "/var/lib/orders": folder,
+      });
+      const { bearer } = (await import(path)) as { bearer: Bearer };
+      const auth = await bearer.check(new Request("https://api.example.com/", asking(goodToken(setup))));
+      return auth instanceof Response ? auth.status : 200;
+    };
+    assert.equal(await start(), 200);
+    const reached = setup.requests.length;
+    assert.deepEqual(await readdir(folder), [`${encodeURIComponent(setup.issuer)}.json`]);
+    assert.equal(await start(), 200);
+    assert.equal(setup.requests.length, reached, "the second process asked for nothing");
+  });
+});
+
+/** A token endpoint and what a client has to find, before a provider of the tests. */
+async function startAuthorizationServer(t: TestContext, resource: string) {
+  const setup = await startProviders(t);
+  const seen: string[] = [];
+  const server = createServer((request: IncomingMessage, response: ServerResponse) => {
+    seen.push(request.url ?? "");
+    const issuer = `http://localhost:${(server.address() as AddressInfo).port}`;
+    const metadata = {
+      issuer,
+      jwks_uri: `${setup.issuer}/jwks`,
+      token_endpoint: `${issuer}/token`,
+      authorization_endpoint: `${issuer}/authorize`,
+      response_types_supported: ["code"],
+      subject_types_supported: ["public"],
+      id_token_signing_alg_values_supported: ["ES256"],
+      grant_types_supported: ["client_credentials"],
+      token_endpoint_auth_methods_supported: ["client_secret_basic"],
+    };
+    const claims = { aud: resource, scope: "tools", client_id: "mcp-client" };
+    const token = { access_token: accessToken({ issuer }, { claims }), token_type: "Bearer", expires_in: 300 };
+    const body = request.url === "/token" ? token : metadata;
+    response.writeHead(request.url === "/token" || request.url?.includes("openid") ? 200 : 404, {
+      "Content-Type": "application/json",
+    });
+    response.end(JSON.stringify(body));
+  });
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  t.after(() => server.close().closeAllConnections());
+  return { issuer: `http://localhost:${(server.address() as AddressInfo).port}`, seen };
+}
+
+/** A port that is free now. */
+async function freePort(): Promise<number> {
+  const server = createServer();
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  return port;
+}
+
+test("a client of the MCP SDK finds the provider of a server through its metadata, and calls a tool", async (t) => {
+  const port = await freePort();
+  const resource = `http://localhost:${port}/mcp`;
+  const provider = await startAuthorizationServer(t, resource);
+  const path = await sample(t, "examples/docs/guard-mcp.mts", {
+    "https://mcp.example.com/mcp": resource,
+    [named]: provider.issuer,
+    ".listen(3000)": `.listen(${port}, () => process.send("listens"))`,
+  });
+  assert.equal(await runSample(t, path, { NODE_ENV: "test" }).next(), "listens");
+  const refused = await fetch(resource, { method: "POST", body: "{}", headers: { Connection: "close" } });
+  const metadata = `http://localhost:${port}/.well-known/oauth-protected-resource/mcp`;
+  assert.equal(refused.headers.get("www-authenticate"), `Bearer resource_metadata="${metadata}"`);
+
+  const authProvider = new ClientCredentialsProvider({
+    clientId: "mcp-client",
+    clientSecret: "secret",
+    expectedIssuer: provider.issuer,
+  });
+  const client = new Client({ name: "test", version: "1.0.0" });
+  await client.connect(new StreamableHTTPClientTransport(new URL(resource), { authProvider }));
+  const { content } = await client.callTool({ name: "client", arguments: {} });
+  assert.deepEqual(content, [{ type: "text", text: "You are mcp-client." }]);
+  assert.ok(provider.seen.includes("/token"));
+  await client.close();
+});
+
+describe("who stays with", { concurrency: 3 }, () => {
+  // In an outage: express-jwt hands the error on, so that its status holds; passport-jwt makes each error of a key a 401.
+  for (const [file, start, outage] of [
+    ["examples/docs/drop-in-express-jwt.mts", served, 503],
+    ["examples/docs/drop-in-passport-jwt.mts", served, 401],
+    ["examples/docs/drop-in-fastify-jwt.mts", served, 503],
+    ["examples/docs/drop-in-hono-jwt.mts", imported, 503],
+  ] as const) {
+    test(file, async (t) => {
+      const setup = await startProviders(t);
+      const ask = await start(t, file, setup.issuer);
+      setup.isBroken = true;
+      // hono/jwt takes no token of another typ.
+      assert.equal((await ask(accessToken(setup, { header: { typ: "JWT" } }))).status, outage);
+      setup.isBroken = false;
+      assert.equal((await ask(accessToken(setup, { header: { typ: "JWT" } }))).status, 200);
+      const wrong = [
+        goodToken(setup, { exp: 1 }),
+        goodToken(setup, { iss: "https://evil.example" }),
+        goodToken(setup, { aud: "x" }),
+        accessToken(setup, { kid: "unknown" }),
+        `${goodToken(setup).slice(0, -4)}AAAA`,
+      ];
+      for (const token of wrong) assert.notEqual((await ask(token)).status, 200, token);
+    });
+  }
+
+  test("jsonwebtoken", async (t) => {
+    const setup = await startProviders(t);
+    const path = await sample(t, "examples/docs/drop-in-jsonwebtoken.mts", { [named]: setup.issuer });
+    type Done = (error: Error | null, claims?: { readonly sub?: string }) => void;
+    const { claimsOf } = (await import(path)) as { claimsOf: (token: string, done: Done) => void };
+    const subject = (token: string) =>
+      new Promise((resolve, reject) =>
+        claimsOf(token, (error, claims) => (error === null ? resolve(claims?.sub) : reject(error))),
+      );
+    assert.equal(await subject(goodToken(setup)), "alice");
+    await assert.rejects(subject(goodToken(setup, { exp: 1 })), { name: "TokenExpiredError" });
+    await assert.rejects(subject(accessToken(setup, { kid: "unknown" })), { message: /names no key/ });
+  });
+});

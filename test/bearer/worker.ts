@@ -1,0 +1,8 @@
+import { env } from "cloudflare:workers";
+import { fetchApp } from "./fetch-app.ts";
+import type { Setup } from "./guards.ts";
+
+// The API in workerd.
+
+const { face, setup } = env as unknown as { readonly face: "check" | "hono"; readonly setup: Setup };
+export default { fetch: fetchApp(setup, face) };

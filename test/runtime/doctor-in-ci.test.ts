@@ -1,0 +1,117 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { chmod, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { createServer } from "node:http";
+import { registerHooks } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type TestContext, describe, test } from "node:test";
+import { promisify } from "node:util";
+import { parse } from "yaml";
+import packageJson from "../../package.json" with { type: "json" };
+import { bytes, published } from "../doctor/observed.ts";
+import { listening } from "../doctor/server.ts";
+import { cliCommand } from "../support/service.ts";
+
+// It imports its schema in the way of bundlers.
+registerHooks({
+  resolve(specifier, context, next) {
+    const resolved = next(specifier, context);
+    return resolved.url.endsWith(".json") ? { ...resolved, importAttributes: { type: "json" } } : resolved;
+  },
+});
+const { NoOperationTraceWriter, convertWorkflowTemplate, parseWorkflow } = await import("@actions/workflow-parser");
+
+const file = (path: string): string => join(import.meta.dirname, "../..", path);
+const read = (path: string): Promise<string> => readFile(file(path), "utf8");
+
+interface Action {
+  readonly inputs: Readonly<Record<string, { readonly default?: string }>>;
+  readonly runs: {
+    readonly steps: readonly { readonly run: string; readonly env: Readonly<Record<string, string>> }[];
+  };
+}
+const action = parse(await read("ops/doctor-action/action.yml")) as Action;
+
+/** What ends in code, output and the folder in which it ran. */
+async function ended(t: TestContext, script: string, environment: Readonly<Record<string, string>>) {
+  const folder = await mkdtemp(join(tmpdir(), "jwksd-doctor-ci-"));
+  t.after(() => rm(folder, { recursive: true }));
+  // The registry has another version than these sources.
+  await writeFile(join(folder, "npx"), `#!/bin/sh\nshift 2\nexec ${cliCommand.join(" ")} "$@"\n`);
+  await chmod(join(folder, "npx"), 0o755);
+  const env = {
+    ...process.env,
+    PATH: `${folder}:${process.env["PATH"]}`,
+    GITHUB_STEP_SUMMARY: join(folder, "summary"),
+    ...environment,
+  };
+  const run = promisify(execFile)("bash", ["-c", script], { cwd: folder, env, timeout: 60_000 });
+  const { code = 0, stdout } = (await run.catch((error: { code: number; stdout: string }) => error)) as {
+    code?: number;
+    stdout: string;
+  };
+  return { code, stdout, folder };
+}
+
+/** Runs the step of the action with these inputs. */
+function act(t: TestContext, inputs: Readonly<Record<string, string>>) {
+  const [step] = action.runs.steps;
+  const environment = Object.entries(step?.env ?? {}).map(([name, expression]) => {
+    const [, input = ""] = /^\$\{\{ inputs\.([\w-]+) \}\}$/.exec(expression) ?? [];
+    return [name, inputs[input] ?? action.inputs[input]?.default ?? ""];
+  });
+  return ended(t, step?.run ?? "", Object.fromEntries(environment) as Record<string, string>);
+}
+
+describe("the doctor in a pipeline", () => {
+  test("the action passes, fails and writes its page as the doctor does", async (t) => {
+    const set = bytes({ keys: [{ ...published("a"), alg: undefined }] });
+    const url = `http://127.0.0.1:${await listening(
+      t,
+      createServer((_, response) => response.end(set)),
+    )}/jwks`;
+    const insecure = { url, "allow-insecure": "true" };
+    const good = await act(t, { ...insecure, html: "findings.html" });
+    assert.equal(good.code, 0, good.stdout);
+    assert.match(await readFile(join(good.folder, "findings.html"), "utf8"), /JWKS_ALG_MISSING/);
+    assert.match(await readFile(join(good.folder, "summary"), "utf8"), /^### jwksd doctor\n\n {4}advice {2}/);
+    const strict = { ...insecure, "fail-on": "advice" };
+    assert.equal((await act(t, strict)).code, 1);
+    assert.equal((await act(t, { ...strict, skip: "JWKS_ALG_MISSING HTTP" })).code, 0);
+    assert.equal((await act(t, { url })).code, 2);
+  });
+
+  test("text in an input is not run, and is no option", async (t) => {
+    const { code, folder } = await act(t, { url: "--help", html: "$(touch owned)", skip: "JWKS" });
+    assert.equal(code, 2);
+    await assert.rejects(readFile(join(folder, "owned")));
+  });
+
+  test("the version of the action is that of the package", async () => {
+    assert.equal(action.inputs["version"]?.default, packageJson.version);
+    assert.match(
+      await read("examples/doctor-in-ci/workflow.yml"),
+      new RegExp(`ops/doctor-action@v${packageJson.version}`),
+    );
+  });
+
+  test("the workflow is what the forge takes (examples/doctor-in-ci/workflow.yml)", async () => {
+    const content = await read("examples/doctor-in-ci/workflow.yml");
+    const { context, value } = parseWorkflow({ name: "keys.yml", content }, new NoOperationTraceWriter());
+    if (value !== undefined) await convertWorkflowTemplate(context, value);
+    assert.deepEqual(context.errors.getErrors(), []);
+  });
+
+  test("a pipeline looks at the provider that it has just started (examples/doctor-in-ci/run)", async (t) => {
+    const free = createServer().listen(0, "127.0.0.1");
+    await new Promise((resolve) => free.once("listening", resolve));
+    const { port } = free.address() as { port: number };
+    await new Promise((resolve) => free.close(resolve));
+    const environment = { JWKSD: cliCommand.join(" "), PORT: String(port) };
+    const { code, stdout, folder } = await ended(t, file("examples/doctor-in-ci/run"), environment);
+    assert.equal(code, 0, stdout);
+    assert.match(stdout, /nothing is wrong\. Checked as an issuer/);
+    assert.match(await readFile(join(folder, "findings.html"), "utf8"), /Nothing is wrong/);
+  });
+});
