@@ -362,10 +362,48 @@ describe("proofs", () => {
     assert.match(challengeOf(await one.prove({ nonce })), /use_dpop_nonce/);
   });
 
+  test("a proof of another type, with a key that is none, leaves no failure that nobody awaits", async (t) => {
+    const { ask, token } = await dpopGuard();
+    const bound = token({ cnf: { jkt } });
+    const unhandled = t.mock.fn();
+    process.on("unhandledRejection", unhandled);
+    t.after(() => process.off("unhandledRejection", unhandled));
+    for (const typ of ["JWT", "dpop+jwt"]) {
+      const bent = { ...jwk, x: withoutPrivate(ecKey("another"))["x"] };
+      const proof = compact({ typ, alg: "ES256", jwk: bent }, {}, signature("ES256", key));
+      assert.match(challengeOf(await ask(bound, { Authorization: `DPoP ${bound}`, DPoP: proof })), /not one JWT/);
+    }
+    await settled();
+    assert.equal(unhandled.mock.callCount(), 0);
+  });
+
   test("a proof for another thumbprint is refused", async () => {
     const { prove, token } = await dpopGuard();
     assert.match(challengeOf(await prove({}, token({ cnf: { jkt } }))), /bound to another key/);
   });
+});
+
+describe("how long ago the user signed in", () => {
+  for (const [name, options, maxAgeSeconds, secondsAgo, expected] of [
+    ["in this second", {}, 0, 0, 200],
+    ["a second before", {}, 0, 1, 401],
+    ["a second before, within the tolerance", { clockToleranceSeconds: 5 }, 0, 1, 200],
+    ["at the border", {}, 60, 60, 200],
+    ["past the border", {}, 60, 61, 401],
+    ["past the border and the tolerance", { clockToleranceSeconds: 5 }, 60, 66, 401],
+    ["by a clock that is a little ahead", {}, 60, -10, 200],
+    ["by a clock that is far ahead", {}, 60, -11, 401],
+    ["by a clock that is ahead, within the tolerance", { clockToleranceSeconds: 30 }, 60, -30, 200],
+  ] as const) {
+    test(`${name}: ${expected}`, async () => {
+      const { clock, check, token } = guardOf(undefined, options);
+      await clock.advance(500);
+      const authTime = Math.floor(clock.now() / 1000) - secondsAgo;
+      const headers = { Authorization: `Bearer ${token({ auth_time: authTime })}` };
+      const answer = await check(new Request(audience, { headers }), { maxAgeSeconds });
+      assert.equal(answer instanceof Response ? answer.status : 200, expected);
+    });
+  }
 });
 
 describe("certificates", () => {
@@ -378,12 +416,22 @@ describe("certificates", () => {
     ["none", () => undefined, 401],
     ["a PEM that is bent", () => pem.replace("Y", "Y="), 401],
     ["a failure", () => Promise.reject(new Error("no header")), 503],
+    ["what is no certificate, so that nothing is decided", () => ({ subject: {} }) as unknown as string, 503],
   ] as const) {
     test(`the function gives ${name}: ${expected}`, async () => {
       const x5t = createHash("sha256").update(der).digest("base64url");
       const { status, token } = guardOf(undefined, { certificate });
       assert.equal(await status(token({ cnf: { "x5t#S256": x5t } })), expected);
     });
+  }
+});
+
+test("a token that is bound to no bytes is refused, whatever the function gives", async () => {
+  const x5t = createHash("sha256").update("").digest("base64url");
+  const empty = "-----BEGIN CERTIFICATE-----\n\n-----END CERTIFICATE-----";
+  for (const none of [new Uint8Array(), "", empty]) {
+    const { status, token } = guardOf(undefined, { certificate: () => none });
+    assert.equal(await status(token({ cnf: { "x5t#S256": x5t } })), 401);
   }
 });
 
@@ -431,6 +479,8 @@ describe("options", () => {
       { scopes: "a" },
       { acrValues: ["a b"] },
       { acrValues: "a" },
+      { acrValues: [] },
+      { scope: " " },
       { maxAgeSeconds: -1 },
     ]) {
       for (const face of ["express", "fastify", "hono"] as const)

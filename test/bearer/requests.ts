@@ -177,6 +177,12 @@ const forms: readonly Row[] = [
   },
   {
     source: "RFC 6750 section 2",
+    name: "a token in the header, and one in the query, whose name is escaped",
+    request: (setup) => bearer("/plain?a=1&access%5Ftoken=abc", accessToken(setup)),
+    expected: queryToken,
+  },
+  {
+    source: "RFC 6750 section 2",
     name: "two header fields Authorization, the good one first",
     request: (setup) => bearer("/plain", accessToken(setup), [["Authorization", "Bearer abc"]]),
     expected: oneToken,
@@ -392,6 +398,7 @@ const stepUp = (description: string, parameters: string): Expected => ({
 });
 const otherWay = stepUp("the user must sign in in another way", `acr_values="${silver} phr"`);
 const longAgo = stepUp("the user signed in too long ago", 'max_age="60"');
+const future = stepUp("the sign-in is of the future (auth_time)", 'max_age="60"');
 const needed = "orders:read orders:list";
 const requirements: readonly Row[] = [
   tokenRow("RFC 6750 section 3.1", "all scopes and more", { claims: { scope: `openid ${needed}` } }, ok, "/scope"),
@@ -417,6 +424,14 @@ const requirements: readonly Row[] = [
   tokenRow("RFC 9470 section 3", "no auth_time", {}, longAgo, "/max-age"),
   tokenRow("RFC 9470 section 3", "signed in long ago", { claims: { auth_time: ago(3_600) } }, longAgo, "/max-age"),
   tokenRow("RFC 9470 section 3", "auth_time is a text", { claims: { auth_time: "9999999999" } }, longAgo, "/max-age"),
+  tokenRow("RFC 9470 section 3", "signs in tomorrow", { claims: { auth_time: ago(-86_400) } }, future, "/max-age"),
+  tokenRow(
+    "RFC 9470 section 3",
+    "auth_time in milliseconds",
+    { claims: { auth_time: Date.now() } },
+    future,
+    "/max-age",
+  ),
   tokenRow("RFC 9470 section 3", "signed in just now", { claims: { auth_time: nowSeconds() } }, ok, "/max-age"),
   tokenRow(
     "RFC 9470 section 3",

@@ -280,6 +280,18 @@ describe("the store in memory", () => {
     assert.equal(use(store, "another", 1, clock.now() + later), 1);
   });
 
+  test("a store that is full of clients costs little for each more", () => {
+    const clock = simulatedClock();
+    const most = 20_000;
+    const store = memoryReplayStore({ maxEntries: most, clock });
+    for (let i = 0; i < most; i += 1) assert.equal(use(store, `client ${i}`, 1, clock.now() + later), 1);
+    const before = process.cpuUsage();
+    for (let i = 0; i < 1_000; i += 1) assert.equal(use(store, `more ${i}`, 1, clock.now() + later), 0);
+    for (let i = 0; i < 1_000; i += 1) assert.equal(use(store, `client ${i}`, 1, clock.now() + 2 * later), 1);
+    const { user } = process.cpuUsage(before);
+    assert.ok(user < 1_000_000, `${user / 1_000} ms of CPU for 2,000 tokens`);
+  });
+
   test("a token that has expired may be used again, and counts once", () => {
     const clock = simulatedClock();
     const store = memoryReplayStore({ maxEntries: 2, clock });

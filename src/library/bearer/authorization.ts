@@ -30,5 +30,5 @@ export function credentialsOf(
 /** @see RFC 6750 section 2: no more than one method of sending a token */
 function hasQueryToken(target: string): boolean {
   const start = target.indexOf("?");
-  return start !== -1 && /[?&]access_token=/.test(target.slice(start));
+  return start !== -1 && new URLSearchParams(target.slice(start)).has("access_token");
 }

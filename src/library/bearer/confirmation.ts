@@ -1,5 +1,6 @@
 import { sha256, toBase64url } from "#crypto";
 import type { JWTPayload } from "jose";
+import { ConfigError } from "../../base/errors.ts";
 import type { Credentials } from "./authorization.ts";
 import { createProofCheck } from "./dpop-proof.ts";
 import type { BearerSettings } from "./settings.ts";
@@ -36,10 +37,17 @@ export function createConfirmation(settings: BearerSettings) {
   };
 }
 
-/** @see RFC 8705 section 3.1 */
-async function thumbprint(certificate: string | Uint8Array | undefined): Promise<string | undefined> {
-  const der = typeof certificate === "string" ? derOf(certificate) : certificate;
-  return der && toBase64url(await sha256(Uint8Array.from(der)));
+/**
+ * `undefined` where there is no certificate.
+ *
+ * @throws ConfigError `ERR_OPTION_INVALID` for anything else, such as the whole object of `getPeerCertificate()`
+ * @see RFC 8705 section 3.1
+ */
+async function thumbprint(certificate: string | Uint8Array | null | undefined): Promise<string | undefined> {
+  const der = typeof certificate === "string" ? derOf(certificate) : (certificate ?? undefined);
+  if (der !== undefined && !(der instanceof Uint8Array))
+    throw new ConfigError("ERR_OPTION_INVALID", '"certificate" gave no certificate as PEM or DER');
+  return der === undefined || der.length === 0 ? undefined : toBase64url(await sha256(Uint8Array.from(der)));
 }
 
 /** The first certificate of a PEM; `undefined` for what is none. @see RFC 7468 section 5 */

@@ -5,7 +5,7 @@ import { targetPath } from "../../base/urls.ts";
 import { publicKeyAlgorithms } from "../../keys/crypto/algorithms.ts";
 import { textHash } from "../../keys/crypto/text-hash.ts";
 import { verificationKeysOnDemand } from "../../keys/jwk/verification-keys.ts";
-import { futureSeconds, mediaTypeOf } from "../client/claims.ts";
+import { mediaTypeOf } from "../client/claims.ts";
 import { memoryReplayStore } from "../client/replay.ts";
 import { headerOf } from "../token/compact-jws.ts";
 import { checkSignature } from "../token/verify.ts";
@@ -25,11 +25,10 @@ export interface Proven {
 
 /** Makes the check of DPoP proofs. @see RFC 9449 section 4.3 */
 export function createProofCheck(settings: BearerSettings) {
-  const { baseUrl = "", proofMaxAgeSeconds, nonceSecret, clock, verification } = settings;
+  const { baseUrl = "", proofMaxAgeSeconds, nonceSecret, clock, aheadSeconds, verification } = settings;
   const { replay = memoryReplayStore({ clock }) } = settings;
   const nonces = nonceSecret === undefined ? undefined : createNonces(nonceSecret, clock);
   const { clockToleranceSeconds } = verification;
-  const futureMost = Math.max(clockToleranceSeconds, futureSeconds.accepted);
 
   return async (proof: string | undefined, proven: Proven): Promise<Refusal | undefined> => {
     if (proof === undefined) return invalidProof("the header DPoP is missing");
@@ -46,7 +45,7 @@ export function createProofCheck(settings: BearerSettings) {
         "htu of the proof is not the URL of the request",
       ],
       [!(age <= proofMaxAgeSeconds + clockToleranceSeconds), "the proof is too old (iat)"],
-      [!(age >= -futureMost), "the proof is of the future (iat)"],
+      [!(age >= -aheadSeconds), "the proof is of the future (iat)"],
       [claims["ath"] !== (await textHash(proven.token)), "ath of the proof is not the hash of the token"],
       [jkt !== proven.jkt, "the token is bound to another key than that of the proof"],
     ];
@@ -67,10 +66,11 @@ export function createProofCheck(settings: BearerSettings) {
 async function readProof(proof: string): Promise<{ readonly claims: JWTPayload; readonly jkt: string } | undefined> {
   try {
     const header = headerOf(proof, publicKeyAlgorithms);
+    if (mediaTypeOf(header) !== "dpop+jwt") return undefined;
     const { jwk = {}, alg } = header;
     // The lookup refuses keys with private members, of an expensive size, or whose type does not fit the alg.
     const key = verificationKeysOnDemand({ keys: [{ ...jwk, kid: "proof" }] }).find("proof", alg);
-    if (mediaTypeOf(header) !== "dpop+jwt" || key === undefined) return undefined;
+    if (key === undefined) return undefined;
     await checkSignature(proof, alg, await key);
     return { claims: decodeJwt(proof), jkt: await calculateJwkThumbprint(jwk) };
   } catch {

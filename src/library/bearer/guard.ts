@@ -48,7 +48,7 @@ const schemesOf = { none: ["Bearer"], optional: ["Bearer", "DPoP"], required: ["
 
 /** Decides about requests, for all faces. */
 export function createGuard(settings: BearerSettings) {
-  const { dpop, clock, resource, onEvent } = settings;
+  const { dpop, resource, onEvent } = settings;
   const keysOf = createTrustedIssuers(settings);
   const confirm = createConfirmation(settings);
   /** The auth of requests that this guard let through. A route may have the guard twice, but a proof is valid once. */
@@ -70,7 +70,7 @@ export function createGuard(settings: BearerSettings) {
         if (unconfirmed !== undefined) return refuse(unconfirmed, credentials.scheme);
         passed.set(request.source, auth);
       }
-      const lacking = unmet(requirements, auth.claims, auth.scopes, clock.now() / 1000);
+      const lacking = unmet(requirements, auth.claims, auth.scopes, settings);
       return lacking === undefined ? { auth } : refuse(lacking, credentials.scheme);
     } catch (error) {
       return refuse(refusalOf(error), credentials.scheme);

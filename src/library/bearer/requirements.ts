@@ -2,6 +2,7 @@ import type { JWTPayload } from "jose";
 import { type Rules, checkOptions, number, textThat, texts } from "../../base/options.ts";
 import { quotable } from "./challenge.ts";
 import type { Refusal } from "./refusal.ts";
+import type { BearerSettings } from "./settings.ts";
 
 /** What a route asks of a token. */
 export interface Requirements {
@@ -17,11 +18,12 @@ export interface Requirements {
 const shown = textThat('a string of printable ASCII without " and \\', (value) => quotable(value) === value);
 
 const rules: Rules<Requirements> = {
-  scope: shown,
+  // Spaces alone would ask for nothing.
+  scope: textThat('scopes of printable ASCII without " and \\', (value) => shown.holds(value) && value.trim() !== ""),
   acrValues: {
-    must: 'an array of strings of printable ASCII without spaces, " and \\',
+    must: 'an array, not empty, of strings of printable ASCII without spaces, " and \\',
     holds: (value): value is unknown =>
-      texts.holds(value) && value.every((acr) => shown.holds(acr) && !acr.includes(" ")),
+      texts.holds(value) && value.length > 0 && value.every((acr) => shown.holds(acr) && !acr.includes(" ")),
   },
   maxAgeSeconds: number(0),
 };
@@ -42,15 +44,16 @@ export function unmet(
   { scope, acrValues, maxAgeSeconds }: Requirements,
   claims: JWTPayload,
   scopes: readonly string[],
-  nowSeconds: number,
+  settings: BearerSettings,
 ): Refusal | undefined {
   const hasAcr = acrValues === undefined || acrValues.includes(claims["acr"] as string);
-  const isRecent = maxAgeSeconds === undefined || isWithin(claims["auth_time"], nowSeconds - maxAgeSeconds);
-  if (!hasAcr || !isRecent) {
+  const badAge = maxAgeSeconds === undefined ? undefined : badAgeOf(claims["auth_time"], maxAgeSeconds, settings);
+  const lacking = hasAcr ? badAge : "the user must sign in in another way";
+  if (lacking !== undefined) {
     return {
       status: 401,
       error: "insufficient_user_authentication",
-      description: hasAcr ? "the user signed in too long ago" : "the user must sign in in another way",
+      description: lacking,
       parameters: {
         ...(acrValues !== undefined && { acr_values: acrValues.join(" ") }),
         ...(maxAgeSeconds !== undefined && { max_age: String(maxAgeSeconds) }),
@@ -66,5 +69,13 @@ export function unmet(
   };
 }
 
-const isWithin = (authTime: unknown, since: number): boolean =>
-  typeof authTime === "number" && Number.isFinite(authTime) && authTime >= since;
+/** What is wrong with the age of a sign-in, in whole seconds, as `auth_time` has them. A time in milliseconds would never get old. */
+function badAgeOf(
+  authTime: unknown,
+  maxAgeSeconds: number,
+  { clock, aheadSeconds, verification }: BearerSettings,
+): string | undefined {
+  const age = Math.floor(clock.now() / 1000) - (typeof authTime === "number" ? authTime : Number.NaN);
+  if (age < -aheadSeconds) return "the sign-in is of the future (auth_time)";
+  return age <= maxAgeSeconds + verification.clockToleranceSeconds ? undefined : "the user signed in too long ago";
+}

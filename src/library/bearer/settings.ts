@@ -15,6 +15,7 @@ import {
   withMethods,
 } from "../../base/options.ts";
 import { publicKeyAlgorithms } from "../../keys/crypto/algorithms.ts";
+import { futureSeconds } from "../client/claims.ts";
 import { resolveOptions } from "../relying-party/options.ts";
 import { checkVerifyOptions } from "../token/verify.ts";
 import { quotable } from "./challenge.ts";
@@ -92,6 +93,8 @@ export function resolveBearerOptions(options: BearerOptions) {
     );
   return {
     issuers: isFunction ? issuer : issuers,
+    /** By which the times of a proof and of a sign-in may lie ahead. */
+    aheadSeconds: Math.max(clockToleranceSeconds, futureSeconds.accepted),
     verification: { audience, algorithms, clockToleranceSeconds, requiredClaims },
     typ: given.typ ?? "at+jwt",
     maxIssuers: given.maxIssuers ?? 100,

@@ -23,6 +23,8 @@ interface Used {
 
 /** How much of a full store is kept, to leave room for the next tokens. */
 const keptShare = 3 / 4;
+/** A store that is full of clients is searched no more often for one to forget, because a search costs as much as the store is large. */
+const searchEveryMs = 1_000;
 
 /** Options of `memoryReplayStore`. */
 export interface ReplayStoreOptions {
@@ -47,6 +49,7 @@ export function memoryReplayStore(options: ReplayStoreOptions = {}): SetIfAbsent
   const { maxEntries = 100_000, clock = systemClock } = checkOptions(options, rules);
   const clients = new Map<string, Used>();
   let size = 0;
+  let searchedAt = -Infinity;
 
   function forgetExpired(now: number): void {
     for (const [clientId, { tokens, forgottenUntil }] of clients) {
@@ -56,6 +59,7 @@ export function memoryReplayStore(options: ReplayStoreOptions = {}): SetIfAbsent
   }
 
   function makeRoom(now: number): void {
+    searchedAt = now;
     forgetExpired(now);
     const sizes = [...clients.values()].map(({ tokens }) => tokens.size);
     const share = fairShare(sizes, Math.floor(maxEntries * keptShare));
@@ -73,7 +77,9 @@ export function memoryReplayStore(options: ReplayStoreOptions = {}): SetIfAbsent
     const now = clock.now();
     const until = clients.get(clientId)?.tokens.get(key);
     if (until !== undefined && now < until) return false;
-    if (until === undefined && (size >= maxEntries || clients.size >= maxEntries)) makeRoom(now);
+    const isOneMore = !clients.has(clientId) && clients.size >= maxEntries;
+    const mayFindRoom = isOneMore && Math.abs(now - searchedAt) >= searchEveryMs;
+    if (until === undefined && (size >= maxEntries || mayFindRoom)) makeRoom(now);
     const used = clients.get(clientId) ?? { tokens: new Map<string, number>(), forgottenUntil: -Infinity };
     if (expiresAt <= used.forgottenUntil) {
       throw new TokenError(
