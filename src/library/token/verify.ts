@@ -115,7 +115,7 @@ export async function verifyRead(
     audience: audience as string | string[],
     clockTolerance: clockToleranceSeconds,
     requiredClaims: ["exp", ...requiredClaims],
-    currentDate: dateOf(options.clock ?? systemClock),
+    currentDate: dateOf(given.clock ?? systemClock),
     ...(typ !== undefined && { typ }),
   };
   if (typeof header.kid !== "string" || header.kid === "") {
