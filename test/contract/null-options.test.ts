@@ -26,6 +26,7 @@ import { azureKeyVaultBackend } from "../../src/keys/kms/azure-key-vault.ts";
 import { googleKmsBackend } from "../../src/keys/kms/google-kms.ts";
 import { vaultTransitBackend } from "../../src/keys/kms/vault-transit.ts";
 import { pkcs11Backend } from "../../src/keys/pkcs11/backend.ts";
+import { type BearerOptions, createBearer } from "../../src/library/bearer/index.ts";
 import { type GuardedFetchOptions, createGuardedFetch } from "../../src/library/node/index.ts";
 import { type RemoteKeySetOptions, createRemoteKeySet } from "../../src/library/relying-party/index.ts";
 import { type SignClientOptions, createSignClient } from "../../src/library/sign-client/index.ts";
@@ -48,6 +49,9 @@ const claims = { sub: "a", aud: "b" };
 const token = await provider.sign(claims, { lifetimeSeconds: 60 });
 const jwkSet = await provider.fetch(new Request(provider.jwksUri)).text();
 const keys = createRemoteKeySet({ jwksUri: provider.jwksUri, fetch: async () => new Response(jwkSet) });
+
+/** What the provider serves. */
+const serve = async (url: string): Promise<Response> => provider.fetch(new Request(url));
 
 type Nulls<Options> = { readonly [Name in keyof Options as undefined extends Options[Name] ? Name : never]-?: null };
 
@@ -139,6 +143,34 @@ row<RemoteKeySetOptions>(
     state: null,
   },
   async (options) => (await createRemoteKeySet(options)({ alg: "ES256", kid: "a" })).type,
+);
+row<BearerOptions>(
+  "createBearer",
+  { issuer, audience: "b", typ: "JWT", keySet: { fetch: serve } },
+  {
+    typ: null,
+    algorithms: null,
+    clockToleranceSeconds: null,
+    requiredClaims: null,
+    maxIssuers: null,
+    resource: null,
+    metadata: null,
+    dpop: null,
+    baseUrl: null,
+    proofMaxAgeSeconds: null,
+    replay: null,
+    nonceSecret: null,
+    certificate: null,
+    state: null,
+    keySet: null,
+    clock: null,
+    onEvent: null,
+  },
+  async (options) => {
+    const headers = { authorization: `Bearer ${token}` };
+    const checked = await createBearer(options).check(new Request("https://api.example", { headers }));
+    return checked instanceof Response ? checked.status : checked.claims;
+  },
 );
 row<ClientVerifierOptions>(
   "createClientVerifier",

@@ -31,7 +31,7 @@ export function createConfirmation(settings: BearerSettings) {
       const remedy = dpop === undefined ? "which is not supported here" : "so send it as DPoP, with a proof";
       return invalidToken(`the token is bound to a key, ${remedy}`);
     }
-    if (x5t !== undefined && x5t !== (await thumbprint(await certificate?.(source))))
+    if (x5t !== undefined && x5t !== (await thumbprint(await certificate?.(source as never))))
       return invalidToken("the token is bound to another certificate, or none was presented");
     return jkt === undefined ? undefined : checkProof(proof, { method, target, token, jkt: jkt as string });
   };

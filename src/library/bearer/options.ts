@@ -41,42 +41,45 @@ export interface BearerOptions {
    *
    * @see RFC 9068 section 4; RFC 8725 section 3.11
    */
-  readonly typ?: "at+jwt" | "JWT" | undefined;
+  readonly typ?: "at+jwt" | "JWT" | null | undefined;
   /** Algorithms that a token may be signed by. Default: all of RFC 7518 and RFC 8037 that have a public key. */
-  readonly algorithms?: readonly string[] | undefined;
+  readonly algorithms?: readonly string[] | null | undefined;
   /** Allowed difference of the clocks, in seconds. Default: 0. */
-  readonly clockToleranceSeconds?: number | undefined;
+  readonly clockToleranceSeconds?: number | null | undefined;
   /** Claims that a token must have beside `iss`, `aud` and `exp`. `["cnf"]` refuses tokens that are bound to no key. Default: none. */
-  readonly requiredClaims?: readonly string[] | undefined;
+  readonly requiredClaims?: readonly string[] | null | undefined;
   /** How many key sets are kept, if `issuer` is a function. Default: 100. */
-  readonly maxIssuers?: number | undefined;
+  readonly maxIssuers?: number | null | undefined;
   /** The identifier of this API, an https URL: each challenge names its metadata, and `metadata` serves it. @see RFC 9728 */
-  readonly resource?: string | undefined;
+  readonly resource?: string | null | undefined;
   /** More members of the metadata, such as `scopes_supported`. @see RFC 9728 section 2 */
-  readonly metadata?: Readonly<Record<string, unknown>> | undefined;
+  readonly metadata?: Readonly<Record<string, unknown>> | null | undefined;
   /** Whether tokens may, or must, be bound to a key of the client. Default: such tokens are refused. @see RFC 9449 */
-  readonly dpop?: "optional" | "required" | undefined;
+  readonly dpop?: "optional" | "required" | null | undefined;
   /** The public URL before the path of a request: origin, and the prefix that a proxy strips. Default: the origin of `resource`. */
-  readonly baseUrl?: string | undefined;
+  readonly baseUrl?: string | null | undefined;
   /** How old a DPoP proof may be, in seconds. Default: 60. */
-  readonly proofMaxAgeSeconds?: number | undefined;
+  readonly proofMaxAgeSeconds?: number | null | undefined;
   /** Remembers used proofs; replicas must share one store. Default: the memory of this process, at most 100,000 proofs. */
-  readonly replay?: SetIfAbsent | undefined;
+  readonly replay?: SetIfAbsent | null | undefined;
   /** A secret of at least 32 characters, the same in all replicas: proofs need a nonce that this API gave. Default: no nonces. */
-  readonly nonceSecret?: string | undefined;
+  readonly nonceSecret?: string | null | undefined;
   /**
-   * The client certificate of a request, as PEM or DER, for tokens that are bound to one. It gets the request as the face has it. Default:
+   * The client certificate of a request, as PEM or DER, for tokens that are bound to one. The function gets the request as the face has it. Default:
    * such tokens are refused.
    *
    * @see RFC 8705 section 3
    */
-  certificate?(request: object): string | Uint8Array | undefined | Promise<string | Uint8Array | undefined>;
+  readonly certificate?:
+    | ((request: never) => string | Uint8Array | undefined | Promise<string | Uint8Array | undefined>)
+    | null
+    | undefined;
   /** Where the keys of an earlier process are. Default: nowhere. */
-  readonly state?: StateStore | undefined;
+  readonly state?: StateStore | null | undefined;
   /** Options of the key sets, such as `timeoutMs` and `outageToleranceSeconds`. */
-  readonly keySet?: Omit<RemoteKeySetOptions, "issuer" | "jwksUri" | "clock" | "state" | "onEvent"> | undefined;
+  readonly keySet?: Omit<RemoteKeySetOptions, "issuer" | "jwksUri" | "clock" | "state" | "onEvent"> | null | undefined;
   /** Default: the clock of the machine. */
-  readonly clock?: Clock | undefined;
+  readonly clock?: Clock | null | undefined;
   /** Default: nobody listens. */
-  readonly onEvent?: ((event: BearerEvent) => void) | undefined;
+  readonly onEvent?: ((event: BearerEvent) => void) | null | undefined;
 }
