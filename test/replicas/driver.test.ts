@@ -158,21 +158,6 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
       ],
     ],
   },
-  "renews a lease that has ended": {
-    mode: { faults: ["pause", "partition"] },
-    edits: [
-      [
-        "rotation/manager/replica.ts",
-        "if (id !== undefined && elapsedMs() < leaseMs) return;",
-        "if (id !== undefined) return;",
-      ],
-      [
-        "rotation/store/memory.ts",
-        "const held = leases.get(id);\n      if (held === undefined || held.serial > (serial",
-        "const held = leases.get(id) ?? { id, name: id, publishes, signsWith, serial: 0, ...time };\n      if (held.serial > (serial",
-      ],
-    ],
-  },
   "commits without a look at the leases": {
     mode: { faults: ["slow targets", "partition"] },
     edits: [
@@ -242,10 +227,6 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
       ],
     ],
   },
-  "takes what was planned for done": {
-    mode: { faults: ["clock step"] },
-    edits: [["rotation/manager/schedule.ts", "if (ahead.records !== records || ahead.due.length > 0) return 0;", ""]],
-  },
   "lets the store's clock end leases": {
     mode: { faults: ["store's clock jumps", "slow targets", "partition"] },
     edits: [["rotation/manager/clocks.ts", "msBetween(since, at) >= lease.forMs", "now >= lease.until"]],
@@ -264,7 +245,7 @@ describe("a changed rule breaks a promise", () => {
   for (const [name, { mode, edits }] of all.slice(0, soak(all.length))) {
     test(name, async (t) => {
       const code = await codeWith(name.replaceAll(/\W+/g, "-"), edits);
-      for (let seed = 1; seed <= 20; seed += 1) {
+      for (let seed = 1; seed <= 60; seed += 1) {
         const { violations } = await drive(code, mode, seed, 14 * hour);
         if (violations.length === 0) continue;
         t.diagnostic(`seed ${seed}: ${violations[0]}`);
