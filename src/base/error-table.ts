@@ -114,7 +114,7 @@ export const errorTable = {
       remedy: "check that the signer holds the key of its kid, and returns 64 bytes: r, then s",
     },
     ERR_SIGNER_FENCED: {
-      when: "the lease of this replica has ended because the store was out of reach, its clock is off, or the key is no longer active",
+      when: "the lease of this replica has ended because the store was out of reach, its clock is off, or the key was replaced",
       remedy:
         "retry, with the key that is active now or at another replica; restore the connection to the store, or set the clock",
       retryable: true,
@@ -135,7 +135,10 @@ export const errorTable = {
       when: "a key of the store has this kid, or once had it",
       remedy: "choose another kid; a kid is never used twice",
     },
-    ERR_KID_UNMANAGED: { when: "no key of the store has this kid", remedy: "`jwksd keys` lists them" },
+    ERR_KID_UNMANAGED: {
+      when: "no key of the store has this kid",
+      remedy: "`manager.records` has them; `jwksd keys` lists them",
+    },
     ERR_TRANSITION: { when: "the state of the keys does not allow the step", remedy: "see the message" },
     ERR_TOO_EARLY: {
       when: "the step would break verifications now; `allowedAt` says when it no longer does, unless clocks differ so that nobody knows",
@@ -167,6 +170,11 @@ export const errorTable = {
       remedy: "check disk, path and permissions, then retry",
       retryable: true,
     },
+    ERR_STORE_EMPTY: {
+      when: "`--require-store` is set, and the store is not there, or holds no keys",
+      remedy:
+        "correct `--data` or `--store`; if the store is gone, see [the store is lost](operations.md#the-store-is-lost)",
+    },
     ERR_STORE_FORMAT: {
       when: "the file or the schema is no store, or one of a later jwksd",
       remedy: "check the path, or update jwksd",
@@ -176,7 +184,7 @@ export const errorTable = {
       remedy: "give the issuer that the message names, or use another store",
     },
     ERR_STORE_NOT_AUTHENTIC: {
-      when: "the records do not match their seal: the store is damaged, or somebody without the wrapping key changed it; the records are not used",
+      when: "the records do not match their MAC: the store is damaged, or somebody without the wrapping key changed it; the records are not used",
       remedy:
         "restore the newest good copy; see [a store that is not authentic](operations.md#a-store-that-is-not-authentic)",
     },
@@ -185,7 +193,7 @@ export const errorTable = {
       remedy: "restore the newest copy of the store; if only an older one is left, restart to use it",
     },
     ERR_WRAPPING_KEY_MISSING: {
-      when: "a private key is wrapped, or the store is sealed, under a key that was not given",
+      when: "a private key is wrapped, or the MAC of the store made, under a key that was not given",
       remedy: "give the wrapping key that the message names",
     },
     ERR_WRAPPED_KEY: {

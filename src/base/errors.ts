@@ -65,6 +65,9 @@ class CodedError<Name extends ClassName> extends JwksdError {
 /** An option, path, issuer or configuration file is wrong: correct the configuration. */
 export class ConfigError extends CodedError<"ConfigError"> {}
 
+/** @param rule what is wrong, and what to do; no value that may be a secret in the wrong place */
+export const invalidOption = (rule: string): ConfigError => new ConfigError("ERR_OPTION_INVALID", rule);
+
 /** A key or keyset is wrong: correct the key material. Names entries by kid, never by their content. */
 export class KeyMaterialError extends CodedError<"KeyMaterialError"> {}
 
@@ -116,6 +119,9 @@ export class TokenError extends CodedError<"TokenError"> {
     this.status = this.retryable ? 503 : isToSign ? 500 : 401;
   }
 }
+
+export const invalidClaims = (rule: string, options?: ErrorOptions): TokenError =>
+  new TokenError("ERR_CLAIMS_INVALID", rule, options);
 
 /** Keys cannot be fetched now, so the token that needed them may be good or bad. */
 export class FetchError extends CodedError<"FetchError"> {

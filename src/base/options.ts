@@ -1,4 +1,4 @@
-import { ConfigError } from "./errors.ts";
+import { ConfigError, invalidOption } from "./errors.ts";
 
 /** The rule of a value. */
 export interface Rule<Value = unknown> {
@@ -82,7 +82,7 @@ export const anything: Rule = { must: "anything", holds: (_value): _value is unk
  */
 export function checkOptions<Options>(options: Options, rules: Rules<Options>, what = "option"): Given<Options> {
   if (!object.holds(options)) {
-    throw new ConfigError("ERR_OPTION_INVALID", `an object of ${what}s is expected, not ${kindOf(options)}`);
+    throw invalidOption(`an object of ${what}s is expected, not ${kindOf(options)}`);
   }
   const given: Record<string, unknown> = {};
   for (const [name, value] of Object.entries(options as object)) {
@@ -94,7 +94,7 @@ export function checkOptions<Options>(options: Options, rules: Rules<Options>, w
     if (value === null || value === undefined) continue;
     given[name] = value;
     if (holds(value)) continue;
-    throw new ConfigError("ERR_OPTION_INVALID", `${what} "${name}" must be ${must}${instead(value, must)}`);
+    throw invalidOption(`${what} "${name}" must be ${must}${instead(value, must)}`);
   }
   return given as Given<Options>;
 }

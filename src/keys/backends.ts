@@ -9,15 +9,15 @@ import type { SignerBackend } from "./signer/signer.ts";
 
 /** Options by kind of HSM and key service. Only those of the kind in use are checked. */
 export interface BackendOptions {
-  /** For `aws-kms:` URIs. Default of each: `{}`. */
+  /** For `aws-kms:` URIs. Default: `{}`. */
   readonly awsKms?: AwsKmsOptions | null | undefined;
-  /** For `azure-kv:` URIs. */
+  /** For `azure-kv:` URIs. Default: `{}`. */
   readonly azureKeyVault?: AzureKeyVaultOptions | null | undefined;
-  /** For `gcp-kms:` URIs. */
+  /** For `gcp-kms:` URIs. Default: `{}`. */
   readonly googleKms?: GoogleKmsOptions | null | undefined;
-  /** For `pkcs11:` URIs. */
+  /** For `pkcs11:` URIs. Default: `{}`. */
   readonly pkcs11?: Pkcs11Options | null | undefined;
-  /** For `vault-transit:` URIs. */
+  /** For `vault-transit:` URIs. Default: `{}`. */
   readonly vaultTransit?: VaultTransitOptions | null | undefined;
 }
 

@@ -23,7 +23,7 @@ export interface AwsKmsOptions extends KeyServiceOptions {
   readonly region?: string | null | undefined;
   /** URL of a VPC endpoint. Default: `AWS_ENDPOINT_URL_KMS`, or that of the region. */
   readonly endpoint?: string | null | undefined;
-  /** Default: the credential chain of the SDK. */
+  /** Gives the credentials. Default: the credential chain of the SDK. */
   readonly credentials?: (() => Promise<AwsCredentials>) | null | undefined;
   /** Days from `destroy` until the key is deleted, 7 to 30. Default: 30. */
   readonly deletionWindowDays?: number | null | undefined;

@@ -27,7 +27,7 @@ export interface AzureKeyVaultOptions extends KeyServiceOptions {
   readonly keyType?: "EC-HSM" | "EC" | null | undefined;
   /** Prefix of the names of new keys. Default: `jwksd`. */
   readonly keyPrefix?: string | null | undefined;
-  /** Default: `DefaultAzureCredential` of the package `@azure/identity`. */
+  /** Gives tokens of the service. Default: `DefaultAzureCredential` of the package `@azure/identity`. */
   readonly credential?: AzureCredential | null | undefined;
 }
 

@@ -1,6 +1,6 @@
 // Keys in Google Cloud KMS.
 import type { KeyManagementServiceClient } from "@google-cloud/kms";
-import { ConfigError, type SignerError } from "../../base/errors.ts";
+import { type SignerError, invalidOption } from "../../base/errors.ts";
 import { type Rules, oneOf, textThat } from "../../base/options.ts";
 import { backendRules, checkBackendOptions, httpUrl, needsOption } from "../signer/backend-options.ts";
 import { es256FromDer } from "../crypto/der.ts";
@@ -135,7 +135,7 @@ export function googleKmsBackend(options: GoogleKmsOptions = {}): SignerBackend 
       if (version.state === "ENABLED") {
         if (version.protectionLevel === protectionLevel) return;
         const rule = `keys of protection level ${version.protectionLevel}, not ${protectionLevel}`;
-        throw new ConfigError("ERR_OPTION_INVALID", `gcp-kms:${cryptoKey} makes ${rule}`);
+        throw invalidOption(`gcp-kms:${cryptoKey} makes ${rule}`);
       }
       if (version.state !== "PENDING_GENERATION") throw failure(name, "ERR_SIGNER_KEY_STATE", String(version.state));
       await pause();

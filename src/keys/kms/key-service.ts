@@ -4,7 +4,7 @@ import { importJWK } from "jose/key/import";
 import { sleep, withDeadline } from "../../base/async.ts";
 import type { Bytes } from "../../base/bytes.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
-import { ConfigError, JwksdError, KeyMaterialError, SignerError } from "../../base/errors.ts";
+import { ConfigError, JwksdError, SignerError, keyError } from "../../base/errors.ts";
 import type { EcPublicJwk } from "../jwk/public.ts";
 import { type KeyInput, readKey } from "../jwk/read.ts";
 import { type Given, textThat } from "../../base/options.ts";
@@ -17,7 +17,7 @@ export interface KeyServiceOptions {
   readonly timeoutMs?: number | null | undefined;
   /** Time to open, make or destroy a key, in milliseconds, including a search for credentials. Default: 30000. */
   readonly slowTimeoutMs?: number | null | undefined;
-  /** Default: the clock of the machine. */
+  /** Tells the time. Default: the clock of the machine. */
   readonly clock?: Clock | null | undefined;
 }
 
@@ -203,7 +203,7 @@ async function p256PublicKey(input: KeyInput, name: string): Promise<EcPublicJwk
   try {
     await importJWK({ ...publicJwk }, "ES256");
   } catch {
-    throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: the public key is no point on P-256`);
+    throw keyError("ERR_KEY_FORMAT", name, "the public key is no point on P-256");
   }
   return publicJwk;
 }

@@ -1,4 +1,5 @@
 import { readFile } from "node:fs/promises";
+import { bytesWithin } from "../../base/body.ts";
 import { SignerError } from "../../base/errors.ts";
 import { jsonOf } from "../../base/json.ts";
 import type { Given } from "../../base/options.ts";
@@ -12,7 +13,7 @@ export interface VaultAccess {
   readonly tokenVariable?: string | null | undefined;
   /** Namespace of Vault Enterprise, HCP Vault or OpenBao. Default: none. */
   readonly namespace?: string | null | undefined;
-  /** Default: the `fetch` of the platform. */
+  /** Makes the requests. Default: the `fetch` of the platform. */
   readonly fetch?: typeof globalThis.fetch | null | undefined;
 }
 
@@ -69,26 +70,15 @@ export function vaultClient(options: Given<VaultAccess>): VaultRequest {
     }
     const { status } = response;
     const [{ name }] = request;
-    const text = await readBounded(response);
-    if (text === undefined) throw failure(name, "ERR_SIGNER_UNAVAILABLE", "the body is too large");
+    const body = await bytesWithin(response.body, maxBytes);
+    if (body === undefined) throw failure(name, "ERR_SIGNER_UNAVAILABLE", "the body is too large");
     if (status === 204) return undefined;
     // Not the body, which may quote the request.
     if (status !== 200) throw failure(name, codeOfStatus(status), `status ${status}`);
-    const answer = jsonOf(text) as { data?: unknown } | null | undefined;
+    const answer = jsonOf(new TextDecoder().decode(body)) as { data?: unknown } | null | undefined;
     if (answer === undefined) throw failure(name, "ERR_SIGNER_UNAVAILABLE", "the body is not JSON");
     return answer?.data;
   };
-}
-
-/** The body; `undefined` if it is too large. */
-async function readBounded(response: Response): Promise<string | undefined> {
-  const decoder = new TextDecoder();
-  let text = "";
-  for await (const chunk of response.body ?? []) {
-    text += decoder.decode(chunk, { stream: true });
-    if (text.length > maxBytes) return undefined;
-  }
-  return text + decoder.decode();
 }
 
 /** Reads the token. No message shows it. */

@@ -1,4 +1,4 @@
-import { ConfigError, type JwksdError, SignerError } from "../../base/errors.ts";
+import { ConfigError, type JwksdError, SignerError, invalidOption } from "../../base/errors.ts";
 
 const later = "try again later";
 const restart = "is tried until jwksd is restarted";
@@ -12,7 +12,7 @@ const errors = {
   // pkcs11js cannot be loaded.
   package: (message: string) =>
     new ConfigError("ERR_PACKAGE_MISSING", `${message}; run: npm install pkcs11js (compiled with C++ and Python)`),
-  module: (message: string) => new ConfigError("ERR_OPTION_INVALID", message),
+  module: (message: string) => invalidOption(message),
   // Several tokens or keys match.
   ambiguous: (message: string) => new ConfigError("ERR_SIGNER_URI", message),
   // No key matches, or the key cannot do it.

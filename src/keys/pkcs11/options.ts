@@ -23,7 +23,7 @@ export interface Pkcs11Options {
   readonly timeoutMs?: number | null | undefined;
   /** Time to start the module and log in, and to make or destroy a key, in milliseconds. Default: 30000. */
   readonly slowTimeoutMs?: number | null | undefined;
-  /** Default: the clock of the machine. */
+  /** Tells the time. Default: the clock of the machine. */
   readonly clock?: Clock | null | undefined;
 }
 

@@ -1,7 +1,7 @@
 import { execFile } from "node:child_process";
 import { createHmac, randomBytes } from "node:crypto";
 import { readFile } from "node:fs/promises";
-import { ConfigError } from "../../base/errors.ts";
+import { type ConfigError, invalidOption } from "../../base/errors.ts";
 import { type Rule, object, text, texts } from "../../base/options.ts";
 import { TokenFailure } from "./failure.ts";
 import type { TokenDescription } from "./messages.ts";
@@ -79,7 +79,7 @@ export function describePin(source: PinSource): string {
     : `the output of the command ${JSON.stringify(source.command[0])}`;
 }
 
-const bad = (rule: string): ConfigError => new ConfigError("ERR_OPTION_INVALID", `pin: ${rule}`);
+const bad = (rule: string): ConfigError => invalidOption(`pin: ${rule}`);
 
 // The fate of each PIN in this process, by its keyed hash.
 const known = new Map<string, "right" | "refused">();

@@ -1,6 +1,6 @@
 import { verify } from "node:crypto";
 import { abortable } from "../../base/async.ts";
-import { KeyMaterialError, SignerError } from "../../base/errors.ts";
+import { SignerError, keyError } from "../../base/errors.ts";
 import { type EcPublicJwk, keyIdentity } from "../jwk/public.ts";
 import { abortedBy, externalSigner, notP256 } from "../signer/external.ts";
 import type { ExternalSigner } from "../signer/signer.ts";
@@ -74,12 +74,12 @@ export function pkcs11Signer(connection: Connection, key: TokenKey): ExternalSig
 function publicKeyOf({ isEc, params, point }: FoundKey, name: string): EcPublicJwk {
   if (!isEc) throw notP256(name);
   if (params === undefined || point === undefined) {
-    throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: the token holds no public key with the same id beside it`);
+    throw keyError("ERR_KEY_FORMAT", name, "the token holds no public key with the same id beside it");
   }
   if (!isP256(params)) throw notP256(name, "on another curve");
   const plain = point.length === 67 && point[0] === 0x04 && point[1] === 65 ? point.subarray(2) : point;
   if (plain.length !== 65 || plain[0] !== 0x04) {
-    throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: CKA_EC_POINT is not an uncompressed point on P-256`);
+    throw keyError("ERR_KEY_FORMAT", name, "CKA_EC_POINT is not an uncompressed point on P-256");
   }
   const text = (from: number): string => Buffer.from(plain.subarray(from, from + 32)).toString("base64url");
   return { kty: "EC", crv: "P-256", x: text(1), y: text(33) };
@@ -101,14 +101,14 @@ export async function checkKey(process: TokenProcess, found: FoundKey, name: str
   const publicKey = publicKeyOf(found, name);
   if (!found.maySign || found.alwaysAuthenticates) {
     const why = found.maySign ? "asks for its PIN at each signature" : "is not for signing (CKA_SIGN)";
-    throw new KeyMaterialError("ERR_KEY_PURPOSE", `${name}: this key ${why}, so it cannot sign for the provider`);
+    throw keyError("ERR_KEY_PURPOSE", name, `this key ${why}, so it cannot sign for the provider`);
   }
   const probe = new TextEncoder().encode("jwksd probe");
   const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", probe));
   const signature = sized(await process.call<"sign">({ kind: "sign", key: found.key, digest }));
   const key = { key: { ...publicKey }, format: "jwk", dsaEncoding: "ieee-p1363" } as const;
   if (!verify("sha256", probe, key, signature)) {
-    throw new KeyMaterialError("ERR_KEY_MISMATCH", `${name}: its private and its public part do not belong together`);
+    throw keyError("ERR_KEY_MISMATCH", name, "its private and its public part do not belong together");
   }
   return publicKey;
 }

@@ -1,4 +1,4 @@
-import { ConfigError } from "../../base/errors.ts";
+import { type ConfigError, invalidOption } from "../../base/errors.ts";
 import { type Given, type Rule, type Rules, checkOptions, clock, textThat, timeout } from "../../base/options.ts";
 
 /** An option that a signers file cannot have. @param otherwise what to do in a file */
@@ -30,5 +30,5 @@ export const checkBackendOptions = <Options>(options: Options, rules: Rules<Opti
  */
 export function needsOption(where: string, option: string, member: string, example: string): ConfigError {
   const name = `the option ${option} (${member}.${option} of the signers file)`;
-  return new ConfigError("ERR_OPTION_INVALID", `making a key in ${where} needs ${name}, such as ${example}`);
+  return invalidOption(`making a key in ${where} needs ${name}, such as ${example}`);
 }

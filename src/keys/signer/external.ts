@@ -1,4 +1,4 @@
-import { ConfigError, KeyMaterialError, SignerError } from "../../base/errors.ts";
+import { type KeyMaterialError, SignerError, invalidOption, keyError } from "../../base/errors.ts";
 import type { Bytes } from "../../base/bytes.ts";
 import type { EcPublicJwk } from "../jwk/public.ts";
 import type { ExternalSigner } from "./signer.ts";
@@ -26,7 +26,7 @@ export function externalSigner({ uri, publicKey, sign, dispose }: SigningKey): E
         throw new SignerError("ERR_SIGNER_UNAVAILABLE", `${uri}: the signer was closed; sign with the new one`);
       }
       if (!(digest instanceof Uint8Array) || digest.length !== 32) {
-        throw new ConfigError("ERR_OPTION_INVALID", `${uri}: a digest is the 32 bytes of SHA-256`);
+        throw invalidOption(`${uri}: a digest is the 32 bytes of SHA-256`);
       }
       // The caller may change the digest meanwhile, and it may be part of a larger buffer.
       const signing = sign(Uint8Array.from(digest), signal);
@@ -54,13 +54,10 @@ export function abortedBy(signal: AbortSignal, name: string): SignerError {
 
 /** The error for a key of another type. @param type in the words of its backend */
 export function notP256(name: string, type = "of another type"): KeyMaterialError {
-  return new KeyMaterialError(
-    "ERR_KEY_NOT_P256",
-    `${name}: a signing key is an ECDSA key on P-256 (ES256), this one is ${type}`,
-  );
+  return keyError("ERR_KEY_NOT_P256", name, `a signing key is an ECDSA key on P-256 (ES256), this one is ${type}`);
 }
 
 /** The error for a P-256 key that may not sign. @param purpose in the words of its backend */
 export function wrongPurpose(name: string, purpose = "of another purpose"): KeyMaterialError {
-  return new KeyMaterialError("ERR_KEY_PURPOSE", `${name}: this key is not for signatures with ES256 (${purpose})`);
+  return keyError("ERR_KEY_PURPOSE", name, `this key is not for signatures with ES256 (${purpose})`);
 }

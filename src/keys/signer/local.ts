@@ -2,7 +2,7 @@ import { sign, verify } from "#crypto";
 import type { CryptoKey, JWK } from "jose";
 import { importJWK } from "jose/key/import";
 import type { Bytes } from "../../base/bytes.ts";
-import { KeyMaterialError, SignerError } from "../../base/errors.ts";
+import { KeyMaterialError, SignerError, keyError } from "../../base/errors.ts";
 import type { PublicJwk } from "../jwk/public.ts";
 import { type KeyInput, type KeyMaterial, isCryptoKey, readKey } from "../jwk/read.ts";
 import { notP256 } from "./external.ts";
@@ -45,10 +45,7 @@ export async function signerFrom(material: KeyMaterial, name: string): Promise<S
   }
   checkPurpose(material, name);
   if (privateKey === undefined) {
-    throw new KeyMaterialError(
-      "ERR_PRIVATE_KEY_MISSING",
-      `${name}: this is a public key; a signing key needs its private part`,
-    );
+    throw keyError("ERR_PRIVATE_KEY_MISSING", name, "this is a public key; a signing key needs its private part");
   }
   const key = await importPrivate(publicJwk, privateKey, name);
   const signer: Signer = Object.freeze({
@@ -80,7 +77,7 @@ function checkPurpose({ use, alg, keyOps }: KeyMaterial, name: string): void {
           ? '"key_ops" does not include "sign"'
           : undefined;
   if (wrong !== undefined) {
-    throw new KeyMaterialError("ERR_KEY_PURPOSE", `${name}: ${wrong}, so it cannot sign for the provider`);
+    throw keyError("ERR_KEY_PURPOSE", name, `${wrong}, so it cannot sign for the provider`);
   }
 }
 
@@ -96,7 +93,7 @@ async function importPrivate(publicJwk: PublicJwk, privateKey: JWK | CryptoKey, 
     return secret;
   } catch (error) {
     if (error instanceof KeyMaterialError) throw error;
-    throw new KeyMaterialError("ERR_KEY_FORMAT", `${name}: not a valid P-256 key that may sign`);
+    throw keyError("ERR_KEY_FORMAT", name, "not a valid P-256 key that may sign");
   }
 }
 
@@ -107,5 +104,5 @@ async function importEs256(jwk: JWK | PublicJwk): Promise<CryptoKey> {
 }
 
 function mismatch(name: string): KeyMaterialError {
-  return new KeyMaterialError("ERR_KEY_MISMATCH", `${name}: its private and its public part do not belong together`);
+  return keyError("ERR_KEY_MISMATCH", name, "its private and its public part do not belong together");
 }

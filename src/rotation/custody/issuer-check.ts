@@ -52,18 +52,11 @@ export function takenBy(wanted: Owner): IssuerCheck {
   return wanted.isChosen ? servedBy(wanted) : commandedBy(wanted);
 }
 
-/** A store that is not authenticated takes no issuer by itself. */
-export function checkTaking(found: Owner | undefined, owner: Owner): void {
-  if (found !== undefined && !found.isChosen && owner.isChosen) throw other(found, notTaken(owner, "unsealed"));
-}
-
 const ofAnother = (found: Owner, wanted: Owner): string =>
-  `this is issuer ${JSON.stringify(wanted.issuer)}; go on with --issuer ${found.issuer}, or use another store, such as --data FOLDER`;
+  `this is issuer ${JSON.stringify(wanted.issuer)}; go on with the issuer ${found.issuer}, or use another store`;
 
-const notTaken = ({ issuer }: Owner, state: "sealed" | "unsealed" = "sealed"): string => {
-  const serve = state === "sealed" ? `${command(issuer)}, or ` : "";
-  return `this is issuer ${JSON.stringify(issuer)}; go on without --issuer, or let the store take it: ${serve}jwksd keys rewrap --issuer ${issuer}`;
-};
+const notTaken = ({ issuer }: Owner): string =>
+  `this is issuer ${JSON.stringify(issuer)}; go on without --issuer, or let the store take it: ${command(issuer)}, or jwksd keys rewrap --issuer ${issuer}`;
 
 const command = (issuer: string): string => `jwksd serve --issuer ${issuer}`;
 

@@ -1,5 +1,5 @@
 import type { JWK } from "jose";
-import { KeyMaterialError } from "../../base/errors.ts";
+import { type KeyMaterialError, keyError } from "../../base/errors.ts";
 import { keyIdentity, publicMembers } from "../../keys/jwk/public.ts";
 import { jweOf } from "../rules/records.ts";
 import type { KeyRecord } from "../store/store.ts";
@@ -21,4 +21,4 @@ export async function privateJwkOf(record: KeyRecord, wrapping: Pick<Wrapping, "
 }
 
 export const mismatch = (name: string): KeyMaterialError =>
-  new KeyMaterialError("ERR_KEY_MISMATCH", `${name}: its private half belongs to another public key`);
+  keyError("ERR_KEY_MISMATCH", name, "its private half belongs to another public key");

@@ -5,15 +5,15 @@ import type { Custody } from "./custody.ts";
 import { privateJwkOf } from "./private-half.ts";
 
 /**
- * Moves all private keys under the first wrapping key and to the chosen issuer, and has the whole sealed where it is not. Compares
- * both halves of every key.
+ * Moves all private keys under the first wrapping key and to the chosen issuer, and has the MAC made anew. Compares both
+ * halves of every key.
  *
  * @throws StoreError `ERR_WRAPPING_KEY_MISSING`, `ERR_WRAPPED_KEY`
  * @throws KeyMaterialError `ERR_KEY_MISMATCH`
  */
 export async function rewrap(
   records: readonly KeyRecord[],
-  custody: Pick<Custody, "wrap" | "unwrap" | "isCurrent" | "isSealCurrent">,
+  custody: Pick<Custody, "wrap" | "unwrap" | "isCurrent" | "isMacCurrent">,
   now: number,
   reason: string,
 ): Promise<Change> {
@@ -25,7 +25,7 @@ export async function rewrap(
     if (wrapped !== undefined && privateJwk !== undefined && !custody.isCurrent(wrapped)) {
       const privateHalf = { jwe: await custody.wrap(kid, privateJwk) };
       change = replace(change, { ...record, privateHalf }, now, "rewrapped", reason);
-    } else if (!custody.isSealCurrent) change = replace(change, record, now, "sealed", reason);
+    } else if (!custody.isMacCurrent) change = replace(change, record, now, "rewrapped", reason);
   }
   return change;
 }

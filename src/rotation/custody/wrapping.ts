@@ -18,27 +18,26 @@ export interface Wrapping {
   isCurrent(jwe: string): boolean;
 }
 
-/** A wrapping key, and the key that is derived from it for the seal of the store. */
+/** A wrapping key, and the key that is derived from it for the MAC of the store. */
 export interface WrappingKey {
   /** Its RFC 7638 thumbprint, which says nothing about 32 random bytes. */
   readonly id: string;
   readonly bytes: Uint8Array;
-  readonly sealKey: CryptoKey;
+  readonly macKey: CryptoKey;
 }
 
-/** At least one; the first one wraps and seals, all of them unwrap and verify. */
+/** At least one; the first one wraps and makes the MAC, all of them unwrap and verify. */
 export type WrappingKeys = readonly [WrappingKey, ...WrappingKey[]];
 
 /**
  * Wraps private JWKs as JWE (`dir`, `A256GCM`). The protected header, which the encryption authenticates, names the wrapping key
- * (`kid`, its RFC 7638 thumbprint), the issuer (`iss`) and the kid of the key (`sub`), so no wrapped key can take the place of another;
- * and `sealed` says that the store which it was wrapped for has a seal, so that one without has lost it.
+ * (`kid`, its RFC 7638 thumbprint), the issuer (`iss`) and the kid of the key (`sub`), so no wrapped key can take the place of another.
  *
  * @see RFC 7516; RFC 7519 section 5.3 (claims as header parameters)
  */
-export function createWrapping(keys: WrappingKeys, issuer: string, isSealed = true): Wrapping {
+export function createWrapping(keys: WrappingKeys, issuer: string): Wrapping {
   const [first] = keys;
-  const marks = { kid: first.id, iss: issuer, ...(isSealed && { sealed: true }) };
+  const marks = { kid: first.id, iss: issuer };
 
   return {
     wrap: async (kid, privateJwk) =>
@@ -71,13 +70,13 @@ export function createWrapping(keys: WrappingKeys, issuer: string, isSealed = tr
     },
 
     isCurrent(jwe) {
-      const { kid, iss, sealed } = headerOf(jwe) ?? {};
-      return kid === marks.kid && iss === marks.iss && (sealed === true) === isSealed;
+      const { kid, iss } = headerOf(jwe) ?? {};
+      return kid === marks.kid && iss === marks.iss;
     },
   };
 }
 
-/** What a wrapped key, or a seal, says about itself, which is true once it was verified; `undefined` where it is damaged. */
+/** What a wrapped key, or a MAC, says about itself, which is true once it was verified; `undefined` where it is damaged. */
 export function headerOf(jwe: string): ProtectedHeaderParameters | undefined {
   try {
     return decodeProtectedHeader(jwe);
@@ -91,11 +90,17 @@ export function newWrappingKey(): string {
   return base64url.encode(crypto.getRandomValues(new Uint8Array(32)));
 }
 
-const rule =
-  "a wrapping key is 32 random bytes in base64url, 43 characters; make one with: openssl rand -base64 32 | tr '+/' '-_'";
+/** The one recipe for a wrapping key, in all messages and pages: both programs are on every system. */
+export const recipe = "openssl rand -base64 32 | tr '+/' '-_'";
+
+const rule = `a wrapping key is 32 random bytes in base64url, 43 characters; make one with: ${recipe}`;
+
+/** What to do where a wrapping key is not there. */
+export const whereIsIt =
+  'jwksd keys wrapping-keys prints the ids of a file; if nobody has that key, see "A lost wrapping key" in docs/operations.md';
 
 /**
- * Reads wrapping keys, and derives the keys for seals from them.
+ * Reads wrapping keys, and derives the keys for MACs from them.
  *
  * @param texts each 32 bytes in base64url; one `=` at the end is allowed
  * @param place how messages name one of them
@@ -130,13 +135,13 @@ async function readWrappingKey(text: string): Promise<WrappingKey> {
   const bytes = new Uint8Array(base64url.decode(text.slice(0, 43)));
   // The last of the 43 characters has two bits to spare; one key has one id, whatever they are.
   const id = await calculateJwkThumbprint({ kty: "oct", k: base64url.encode(bytes) });
-  return { id, bytes, sealKey: await deriveSealKey(bytes) };
+  return { id, bytes, macKey: await deriveMacKey(bytes) };
 }
 
 /** @see RFC 5869 */
-async function deriveSealKey(bytes: Uint8Array<ArrayBuffer>): Promise<CryptoKey> {
+async function deriveMacKey(bytes: Uint8Array<ArrayBuffer>): Promise<CryptoKey> {
   const secret = await crypto.subtle.importKey("raw", bytes, "HKDF", false, ["deriveKey"]);
-  const info = new TextEncoder().encode("jwksd: seal of a key store");
+  const info = new TextEncoder().encode("jwksd: MAC of a key store");
   return crypto.subtle.deriveKey(
     { name: "HKDF", hash: "SHA-256", salt: new Uint8Array(), info },
     secret,
@@ -149,7 +154,7 @@ async function deriveSealKey(bytes: Uint8Array<ArrayBuffer>): Promise<CryptoKey>
 export function missing(what: string, id: unknown): StoreError {
   return new StoreError(
     "ERR_WRAPPING_KEY_MISSING",
-    `${what} under the wrapping key ${JSON.stringify(id)}, which was not given`,
+    `${what} under the wrapping key ${JSON.stringify(id)}, which was not given; give it beside the others: ${whereIsIt}`,
   );
 }
 

@@ -10,7 +10,10 @@ import { type LeaseOptions, type Replica, type LeaseContent, endLease, fenced, n
  * process after the other. Once the copy has been read back, the lease is permanent: it ends neither with time nor with the process, because
  * the copy goes on being served. Before that, nobody is known to read the copy, and its lease is like any other.
  */
-export function createCopyLease(store: KeyStore, { name, leaseMs, clock, signal, onCall }: LeaseOptions): Replica {
+export function createCopyLease(
+  store: KeyStore,
+  { name, leaseMs, clock, signal, onCall }: Omit<LeaseOptions, "settings">,
+): Replica {
   let id: string | undefined;
   let lastReported = nothing;
   /** Whether the lease is permanent: a process has read the copy back once. */
@@ -24,6 +27,7 @@ export function createCopyLease(store: KeyStore, { name, leaseMs, clock, signal,
     get lastReported() {
       return lastReported;
     },
+    signsWith: [],
     holds: true,
     get isReady() {
       return lastReported.publishes > 0;

@@ -56,7 +56,7 @@ type Ended = { readonly answer: StoreAnswer } | { readonly error: unknown };
 export type OnCall = (operation: StoreOperation, ended: Ended) => void;
 
 /** Errors that are no answer of a store. */
-const unanswered: ReadonlySet<string> = new Set(["ERR_STORE_UNAVAILABLE", "ERR_COMMIT_UNKNOWN"]);
+export const unanswered: ReadonlySet<string> = new Set(["ERR_STORE_UNAVAILABLE", "ERR_COMMIT_UNKNOWN"]);
 
 export type Health = ReturnType<typeof createHealth>;
 

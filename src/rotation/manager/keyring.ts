@@ -144,7 +144,8 @@ export function createKeyring(custody: Custody, options: KeyringOptions) {
     },
 
     open: (records: readonly KeyRecord[]) => opener.open(records),
-    closeUnused: (records: readonly KeyRecord[]) => opener.closeUnused(records),
+    closeUnused: (records: readonly KeyRecord[], signsWith: readonly string[]) =>
+      opener.closeUnused(records, signsWith),
     close: () => opener.close(),
 
     /** Makes a key that is in no store yet: a signing key in the HSM or key service, if one is configured. */

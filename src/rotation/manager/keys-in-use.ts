@@ -1,13 +1,14 @@
+import { type Clock, type Moment, monotonicNow, msBetween } from "../../base/clock.ts";
 import { asJwksdError } from "../../base/errors.ts";
 import type { Change } from "../rules/advance.ts";
-import type { RotationPolicy } from "../rules/policy.ts";
-import { activeKey, isRotating, publishedKeys } from "../rules/records.ts";
+import { type RotationPolicy, drainSeconds } from "../rules/policy.ts";
+import { activeKey, isRotating, publishedKeys, retiringKeys } from "../rules/records.ts";
 import { noteWaits } from "../rules/waits.ts";
 import type { KeyRecord } from "../store/store.ts";
 import type { Changed } from "./compare-and-set.ts";
 import type { Keyring } from "./keyring.ts";
 import type { OpenKeys } from "./private-keys.ts";
-import type { Replica } from "./replica.ts";
+import { type LeaseContent, type Replica, fenced } from "./replica.ts";
 import type { Given, Subscribers } from "./subscribers.ts";
 import type { ManagerEvent } from "./types.ts";
 
@@ -20,13 +21,16 @@ interface Parts {
   readonly keyring: Keyring;
   readonly replica: Replica;
   readonly subscribers: Subscribers;
-  /** Whether this process signs now. */
-  readonly signs: () => boolean;
+  /** Whether this process may sign now. */
+  readonly maySign: () => boolean;
   readonly emit: (event: ManagerEvent) => void;
+  readonly clock: Clock;
 }
 
+const drainMs = drainSeconds * 1000;
+
 /** The keys that a process serves and signs with: one state, which takes the place of the one before as a whole. */
-export function createKeysInUse({ policy, keyring, replica, subscribers, signs, emit }: Parts) {
+export function createKeysInUse({ policy, keyring, replica, subscribers, maySign, emit, clock }: Parts) {
   let state: State = {
     records: [],
     revision: 0,
@@ -34,26 +38,44 @@ export function createKeysInUse({ policy, keyring, replica, subscribers, signs, 
     isRotating: false,
   };
   let isShort = false;
+  /** By kid: since when a key that was replaced drains, while the lease names it. */
+  const drains = new Map<string, Moment<"monotonic">>();
 
   /** Reports the kid with which this replica signs next to the others, before it signs. */
   async function announceSigning(records: readonly KeyRecord[], keys: OpenKeys, revision: number): Promise<void> {
-    const { lastReported } = replica;
-    const next = signingKids(records, keys).filter((kid) => !lastReported.signsWith.includes(kid));
+    const { lastReported, signsWith } = replica;
+    const next = signingKids(records, keys).filter((kid) => !signsWith.includes(kid));
     if (next.length === 0) return;
     try {
-      await replica.report({ ...lastReported, signsWith: [...lastReported.signsWith, ...next] }, revision);
+      await replica.report({ ...lastReported, signsWith: [...signsWith, ...next] }, revision);
     } catch (error) {
       // The replica goes on signing with its old key if that is still published. Else it publishes the new keys, and cannot sign.
       const kids = new Set(publishedKeys(records, "sig").map(({ kid }) => kid));
-      if (lastReported.signsWith.some((kid) => kids.has(kid))) throw error;
+      if (signsWith.some((kid) => kids.has(kid))) throw error;
     }
   }
 
   function signingKids(records: readonly KeyRecord[], keys: OpenKeys): string[] {
     const active = activeKey(records, "sig");
-    if (!signs() || active === undefined || !keys.signers.has(active.kid)) return [];
+    if (!maySign() || active === undefined || !keys.signers.has(active.kid)) return [];
     // Unless the record notes this policy's waits, others may remove the key while tokens of this process live.
     return noteWaits([active], policy)[0] === active ? [active.kid] : [];
+  }
+
+  /** For how long a key drains that does, in milliseconds; 0 when that is over. A key that was revoked or removed does not drain. */
+  function drainsForMs(kid: string): number {
+    const since = drains.get(kid);
+    if (since === undefined) return Infinity;
+    const isRetiring = retiringKeys(state.records, "sig").some((record) => record.kid === kid);
+    return isRetiring ? Math.max(drainMs - msBetween(since, monotonicNow(clock)), 0) : 0;
+  }
+
+  /** The replaced keys that the lease goes on naming. The drain of a key begins when all subscribers have its successor. */
+  function drainingKids(): string[] {
+    if (!maySign()) return [];
+    const replaced = retiringKeys(state.records, "sig").filter(({ kid }) => replica.signsWith.includes(kid));
+    for (const { kid } of replaced) if (!drains.has(kid)) drains.set(kid, monotonicNow(clock));
+    return replaced.map(({ kid }) => kid).filter((kid) => drainsForMs(kid) > 0);
   }
 
   async function updateSubscribers(isRotating: boolean): Promise<void> {
@@ -62,6 +84,17 @@ export function createKeysInUse({ policy, keyring, replica, subscribers, signs, 
     await subscribers.giveAll(state);
     if (!subscribers.isBehind) isShort = isRotating;
   }
+
+  const newest = (): LeaseContent => ({
+    publishes: state.revision,
+    signsWith: [...signingKids(state.records, state.keys), ...drainingKids()],
+  });
+
+  /** While a subscriber does not publish the newest keys, the last report stays true. */
+  const lastReport = (): LeaseContent => ({
+    ...replica.lastReported,
+    signsWith: replica.signsWith.filter((kid) => drainsForMs(kid) > 0),
+  });
 
   function emitUnopened(kid: string, error: unknown): void {
     const type = activeKey(state.records, "sig")?.kid === kid ? "unopened" : "held-back";
@@ -101,8 +134,8 @@ export function createKeysInUse({ policy, keyring, replica, subscribers, signs, 
       if (isNew) await announceSigning(records, keys, revision);
       state = { records, revision, keys, isRotating: state.isRotating };
       await updateSubscribers(isRotating(records));
-      // Now nothing signs with keys that are not in the records.
-      if (!subscribers.isBehind) await keyring.closeUnused(records);
+      // Now nothing begins to sign with keys that are not in the records.
+      if (!subscribers.isBehind) await keyring.closeUnused(records, replica.signsWith);
       if (isChange) emit({ type: "changed", by: events.length > 0 ? "this" : "another", records, events });
       // An operator has time to mend the key before it has to sign.
       if (isNew) for (const [kid, error] of keys.unopened) emitUnopened(kid, error);
@@ -111,16 +144,30 @@ export function createKeysInUse({ policy, keyring, replica, subscribers, signs, 
 
     /** Reports to the others what this replica publishes and signs with. Resolves to whether the report says something new. */
     async acknowledge(): Promise<boolean> {
-      const { revision, records, keys } = state;
-      // While a subscriber does not publish the newest keys, the last report stays true.
-      const newest = { publishes: revision, signsWith: signingKids(records, keys) };
-      const next = subscribers.isBehind ? replica.lastReported : newest;
+      const { revision } = state;
+      const next = subscribers.isBehind ? lastReport() : newest();
       const isNew = JSON.stringify(next) !== JSON.stringify(replica.lastReported);
-      if (isNew || replica.renewInMs === 0) await replica.report(next);
+      const isMore = next.signsWith.some((kid) => !replica.signsWith.includes(kid));
+      if (isNew || isMore || replica.renewInMs === 0) await replica.report(next, isMore ? revision : undefined);
+      for (const kid of drains.keys()) if (!replica.signsWith.includes(kid)) drains.delete(kid);
       return isNew;
+    },
+
+    /** How long it is until a key has drained, in milliseconds; 0 until that is reported. */
+    get drainsInMs() {
+      return Math.min(...[...drains.keys()].map(drainsForMs), Infinity);
+    },
+
+    /** @throws SignerError `ERR_SIGNER_FENCED` if the lease does not name the key, or its drain is over */
+    checkMaySign(kid: string): void {
+      if (drainsForMs(kid) === 0)
+        throw fenced(`${JSON.stringify(kid)} was replaced; take the key anew for each request`);
+      replica.checkMaySign(kid);
     },
   };
 }
+
+export type KeysInUse = ReturnType<typeof createKeysInUse>;
 
 /** Members of a record that are notes, and no change of the key. */
 const notes: ReadonlySet<string> = new Set<keyof KeyRecord>([

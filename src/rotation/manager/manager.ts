@@ -1,38 +1,29 @@
 import { notify } from "../../base/async.ts";
 import { systemClock } from "../../base/clock.ts";
-import {
-  ConfigError,
-  type ErrorCode,
-  type JwksdError,
-  SignerError,
-  StoreError,
-  asJwksdError,
-} from "../../base/errors.ts";
+import { ConfigError, SignerError, StoreError } from "../../base/errors.ts";
 import type { Given } from "../../base/options.ts";
 import type { Change } from "../rules/advance.ts";
 import { type Command, type NewKey, applyCommand } from "../rules/commands.ts";
 import { rotationPolicy } from "../rules/policy.ts";
 import { endOf, nextAlg } from "../rules/records.ts";
-import { isWaitingForReplicas } from "../rules/waits.ts";
 import { createClocks } from "./clocks.ts";
 import { createCopyLease } from "./copy-lease.ts";
 import { createCommands } from "./commands.ts";
 import { CannotSign, createKeyring } from "./keyring.ts";
 import { createKeysInUse } from "./keys-in-use.ts";
-import { type RoundResult, createLoop } from "./loop.ts";
 import { createHealth } from "./health.ts";
 import { managerMetrics } from "./metrics.ts";
 import { checkManagerOptions } from "./options.ts";
 import { servedBy } from "../custody/issuer-check.ts";
 import { keysetsOf } from "./private-keys.ts";
-import { type Changed, type Seen, look, ofStore } from "./compare-and-set.ts";
-import { type LeaseContent, createReplica, leaseEnded } from "./replica.ts";
+import { look, ofStore } from "./compare-and-set.ts";
+import { type LeaseContent, createFence, createReplica } from "./replica.ts";
+import { createRounds } from "./rounds.ts";
 import { createSchedule } from "./schedule.ts";
 import { createSubscribers } from "./subscribers.ts";
-import { type Planned, isMakingNext, step } from "./step.ts";
 import type { KeyManager, KeyManagerOptions, ManagerEvent } from "./types.ts";
 import type { KeySubscriber } from "../../library/provider/managed-keys.ts";
-import type { KeyRecord, KeyUse, StoredEvent } from "../store/store.ts";
+import type { KeyUse, StoredEvent } from "../store/store.ts";
 import { type Custody, createCustody } from "../custody/custody.ts";
 import { readWrappingKeys } from "../custody/wrapping.ts";
 
@@ -55,19 +46,6 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
   const keys = await readWrappingKeys(given.wrappingKeys, (index) => `wrappingKeys[${index}]`);
   return manageKeys(createCustody({ store, keys, issuerCheck: servedBy({ issuer, isChosen: true }) }), given);
 }
-
-/** Errors of a store that cannot be reached. */
-const outages: ReadonlySet<string> = new Set<ErrorCode>([
-  "ERR_STORE_UNAVAILABLE",
-  "ERR_COMMIT_UNKNOWN",
-  "ERR_LEASE_ENDED",
-]);
-
-/** How many times a round is tried in a row after an error that another replica caused. */
-const roundAttempts: ReadonlyMap<string, number> = new Map<ErrorCode, number>([
-  ["ERR_LEASE_ENDED", 2],
-  ["ERR_STORE_CONFLICT", 5],
-]);
 
 /** How many events of the audit log `observe` gives. */
 const maxObserved = 20;
@@ -119,143 +97,31 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
   const keyring = createKeyring(custody, { ...options, policy, clock, signal, onCall });
   const subscribers = createSubscribers(clock, signal, copy);
   const leaseName = copy?.name ?? options.replicaName ?? "jwksd";
-  const lease = { name: leaseName, leaseMs, clock, signal, onCall };
+  const settings = { wrappingKeys: custody.wrappingKeys, policy };
+  const lease = { name: leaseName, settings, leaseMs, clock, signal, onCall };
   const replica = copy === undefined ? createReplica(custody.store, lease) : createCopyLease(custody.store, lease);
   const clocks = createClocks(clock, policy.clockSkewSeconds * 1000);
   const schedule = createSchedule(policy, clocks, clock);
-  const inUse = createKeysInUse({
+  const fence = createFence({ replica, clocks, signs, signal, emit });
+  const maySign = (): boolean => signs && fence.error === undefined;
+  const inUse = createKeysInUse({ policy, keyring, replica, subscribers, maySign, emit, clock });
+  const rounds = createRounds({
+    custody,
     policy,
-    keyring,
-    replica,
-    subscribers,
-    signs: () => signs && fence === undefined,
+    clock,
+    signal,
     emit,
+    keyring,
+    subscribers,
+    replica,
+    clocks,
+    schedule,
+    fence,
+    inUse,
   });
-  /** The id by which a record names this process when it makes the next external key. */
-  const maker = crypto.randomUUID();
-  const loop = createLoop(round, { clock, signal, onFailure, onRecovery: () => emit({ type: "recovered" }) });
-  /** Whether the store has to be looked at, whatever the plan says: it has changed, or the last look has failed. */
-  let mustLook = true;
-  /** Why this process may not sign. */
-  let fence: SignerError | undefined;
-
-  /**
-   * Runs a round. If another replica has ended the lease, joins anew at once. If another replica was quicker with a commit, looks again at
-   * once. If that fails several times, waits as after any failure.
-   */
-  async function round(): Promise<RoundResult> {
-    for (let attempt = 1; ; attempt += 1) {
-      try {
-        return await takeRound();
-      } catch (error) {
-        const attempts = error instanceof StoreError ? (roundAttempts.get(error.code) ?? 1) : 1;
-        if (attempt >= attempts) throw error;
-      }
-    }
-  }
-
-  /**
-   * How long it is until the store has to be looked at, in milliseconds. The plan decides that at each wake-up anew, because a timer may
-   * be early and clocks may be set: what is due and not done is still due.
-   */
-  function lookInMs(): number {
-    const { records, revision } = inUse.state;
-    if (mustLook || replica.lastReported.publishes !== revision) return 0;
-    const everyMs = isWaitingForReplicas(records, policy) ? Math.min(Math.max(leaseMs / 60, 250), 60_000) : leaseMs;
-    return Math.max(Math.min(schedule.dueInMs(records), everyMs - clocks.sinceLookMs()), 0);
-  }
-
-  /** Does what is due, takes over what others did, and reports to them. */
-  async function takeRound(): Promise<RoundResult> {
-    await replica.join().catch(async (error: unknown) => {
-      // Changes of other replicas are taken over, even if this one cannot write.
-      if (inUse.state.records.length > 0) await takeOver().catch(() => {});
-      throw error;
-    });
-    const isRenewed = lookInMs() > 0 && (await replica.report(replica.lastReported)) === inUse.state.revision;
-    if (!isRenewed) {
-      mustLook = true;
-      await step({ custody, keyring, maker, caller: { plan, publish, holdBack, orphaned } });
-      mustLook = false;
-    }
-    noteFence();
-    // A subscriber that failed is tried again after this error.
-    subscribers.check();
-    // After a failure to make the next key, only the next attempt shows whether making keys works again.
-    const isPending = isMakingNext(inUse.state.records, maker);
-    return { wakeInMs: Math.min(lookInMs(), replica.renewInMs), isPending };
-  }
-
-  /** Takes over what others did, and writes nothing. */
-  async function takeOver(): Promise<void> {
-    const found = await keyring.preview((records) => ({ records, events: [] }));
-    clocks.look(found.seen);
-    await inUse.adopt({ ...found, records: found.before });
-  }
-
-  /** Plans what is due by the clocks that this process has seen, for the replicas whose leases have not ended. */
-  async function plan(records: readonly KeyRecord[], seen: Seen): Promise<Planned> {
-    const { counted, over } = clocks.look(seen);
-    for (const lease of over) await replica.end(lease);
-    schedule.forgetTaken(records, seen.now);
-    const asSeen = schedule.withWaitsAsSeen(records, seen.now);
-    const planned = schedule.plan(asSeen, seen.now, { revision: seen.revision, leases: counted });
-    return planned.reliesOnReplicas
-      ? { ...planned, leases: seen.leases.filter((lease) => !over.includes(lease)) }
-      : planned;
-  }
-
-  /** Takes the keys into use, and reports that to the others. */
-  async function publish(change: Changed): Promise<boolean> {
-    noteFence();
-    await inUse.adopt(change);
-    return inUse.acknowledge();
-  }
-
-  function holdBack(kid: string, error: JwksdError): void {
-    schedule.holdBack(kid);
-    emit({ type: "held-back", kid, error });
-  }
-
-  const orphaned = (uri: string, isDestroyed: boolean): void => emit({ type: "orphaned", uri, isDestroyed });
-
-  /** Notes whether this process may sign. If that has changed, the next look reports it, so a fenced process names no kid in its lease. */
-  function noteFence(): void {
-    const before = fence;
-    fence = replica.holds ? (signs ? clocks.fault : undefined) : leaseEnded(signal);
-    if (fence?.message === before?.message || signal.aborted) return;
-    mustLook = true;
-    emit(fence === undefined ? { type: "unfenced" } : { type: "fenced", error: fence });
-  }
-
-  const isReady = (): boolean => replica.isReady && fence === undefined;
-
-  async function onFailure(error: unknown, retryInMs: number): Promise<void> {
-    mustLook = true;
-    const { records } = inUse.state;
-    // Before it has keys, the manager has not started, and `createKeyManager` throws.
-    if (records.length === 0) return;
-    schedule.noteTried(records);
-    emit({ type: "failed", error: asJwksdError(error), retryInMs });
-    noteFence();
-    if (error instanceof StoreError && outages.has(error.code)) await inUse.shorten();
-  }
-
-  function checkMaySign(kid: string): void {
-    noteFence();
-    try {
-      if (fence !== undefined) throw fence;
-      replica.checkMaySign(kid);
-    } catch (error) {
-      // The cause may be gone by now. However many tokens are requested, `ask` looks at the store once a second at most.
-      mustLook = true;
-      void loop.ask().catch(() => {});
-      throw error;
-    }
-  }
 
   const execute = (command: Command): Promise<Change> =>
-    loop.run(async () => {
+    rounds.run(async () => {
       const { records, events } = await keyring
         .change((stored, now, seen) => {
           clocks.look(seen);
@@ -265,8 +131,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
           throw error instanceof CannotSign ? error.cause : error;
         });
       // The command is committed, whatever becomes of this round.
-      mustLook = true;
-      await loop.ended(round()).catch(() => {});
+      await rounds.now().catch(() => {});
       return { records, events };
     });
 
@@ -274,23 +139,18 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
 
   async function close(): Promise<void> {
     closing.abort(new StoreError("ERR_CLOSED", "the key manager was closed"));
-    await loop.stop();
+    await rounds.stop();
     await replica.leave();
     await keyring.close();
   }
 
   // Watching begins before the first read, so that no commit between both is missed.
-  const noteChange = (): void => {
-    mustLook = true;
-    loop.wake();
-  };
-  custody.store.watch(noteChange, { signal });
-  await loop.round().catch(async (error: unknown) => {
+  custody.store.watch(rounds.wake, { signal });
+  await rounds.look().catch(async (error: unknown) => {
     if (inUse.state.records.length > 0) return;
     await close();
     throw error;
   });
-  if (!custody.isVerified) emit({ type: "unsealed" });
 
   return {
     policy,
@@ -298,7 +158,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
       return inUse.state.records;
     },
     get isReady() {
-      return isReady();
+      return rounds.isReady;
     },
     get isAcknowledged() {
       return replica.lastReported.publishes === inUse.state.revision && !subscribers.isBehind;
@@ -311,20 +171,17 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
     get isRotating() {
       return inUse.isShort;
     },
-    checkMaySign,
+    checkMaySign: rounds.checkMaySign,
     endOf: (kid) => endOf(inUse.state.records, kid),
     async subscribe(subscriber) {
       if (typeof subscriber?.update !== "function")
         throw new ConfigError("ERR_OPTION_INVALID", "a subscriber needs the method update");
-      return loop.run(() => subscribers.give(subscriber, inUse.state));
+      return rounds.run(() => subscribers.give(subscriber, inUse.state));
     },
     get lease() {
       return { id: replica.id, name: leaseName, ...replica.lastReported };
     },
-    async look() {
-      mustLook = true;
-      await loop.round();
-    },
+    look: rounds.look,
     async observe() {
       const { store } = custody;
       await look(store, { clock, signal, onCall });
@@ -337,8 +194,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
     async decryptionKey({ kid = "" }) {
       signal.throwIfAborted();
       if (!inUse.state.keys.decryptionKeys.has(kid)) {
-        mustLook = true;
-        await loop.ask();
+        await rounds.ask();
       }
       const key = inUse.state.keys.decryptionKeys.get(kid);
       if (key !== undefined) return key;
@@ -352,7 +208,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
         records: inUse.state.records,
         policy,
         published: replica.lastReported.publishes,
-        isReady: isReady(),
+        isReady: rounds.isReady,
         health,
       }),
     close,

@@ -14,7 +14,7 @@ import type { Wrapping } from "../custody/wrapping.ts";
 
 /** The private halves that are in use, by kid. */
 export interface OpenKeys {
-  /** Signers of active and announced keys. Retiring keys sign nothing any more. */
+  /** Signers of active and announced keys. No request begins with a retiring key. */
   readonly signers: ReadonlyMap<string, Signer>;
   /** Private halves of live encryption keys. */
   readonly decryptionKeys: ReadonlyMap<string, CryptoKey>;
@@ -110,7 +110,9 @@ export function createKeyOpener(
     const { kid, use, alg, state } = record;
     if (use === "enc") {
       if (decryptionKeys.has(kid)) return;
-      decryptionKeys.set(kid, (await importJWK(await privateJwkOf(record, wrapping), alg)) as CryptoKey);
+      // Extractable, because oidc-provider takes JWKs alone.
+      const key = await importJWK(await privateJwkOf(record, wrapping), alg, { extractable: true });
+      decryptionKeys.set(kid, key as CryptoKey);
     } else if (state === "active" && signs) {
       await openSigner(record);
     } else if (state === "active" || state === "announced") {
@@ -151,21 +153,21 @@ export function createKeyOpener(
       const live = liveRecords(records);
       const unopened = new Map<string, unknown>();
       for (const record of live) await openOne(record, unopened);
-      const kids = new Set(live.map(({ kid }) => kid));
-      const ofLive = ([kid]: readonly [string, unknown]): boolean => kids.has(kid);
       return {
-        signers: new Map([...signers].filter(ofLive)),
-        decryptionKeys: new Map([...decryptionKeys].filter(ofLive)),
+        signers: new Map([...signers].filter(([kid]) => live.some((key) => key.kid === kid && maySign(key)))),
+        decryptionKeys: new Map([...decryptionKeys].filter(([kid]) => live.some((key) => key.kid === kid))),
         unopened,
       };
     },
 
-    /** Closes the open signers of all other keys. */
-    async closeUnused(records: readonly KeyRecord[]): Promise<void> {
-      const kids = new Set(liveRecords(records).map(({ kid }) => kid));
+    /** Closes the open signers of all other keys. @param signsWith kids of keys that were replaced and still sign, too */
+    async closeUnused(records: readonly KeyRecord[], signsWith: readonly string[]): Promise<void> {
+      const live = liveRecords(records);
+      const kids = new Set(live.map(({ kid }) => kid));
       for (const kid of decryptionKeys.keys()) if (!kids.has(kid)) decryptionKeys.delete(kid);
+      const signing = new Set(live.filter((key) => maySign(key) || signsWith.includes(key.kid)).map(({ kid }) => kid));
       // A closed signer is not used any more, so a failure to close it does not matter.
-      for (const kid of signers.keys()) if (!kids.has(kid)) await closeSigner(kid).catch(() => {});
+      for (const kid of signers.keys()) if (!signing.has(kid)) await closeSigner(kid).catch(() => {});
     },
 
     /** Makes one signature with a key, and verifies it against what is published. */
@@ -178,6 +180,9 @@ export function createKeyOpener(
     },
   };
 }
+
+/** Whether requests may begin with a key, now or later. */
+const maySign = ({ state }: KeyRecord): boolean => state === "active" || state === "announced";
 
 /** What a provider publishes and signs with. */
 export function keysetsOf(records: readonly KeyRecord[], { signers }: OpenKeys): Keysets {

@@ -75,3 +75,5 @@ export function createSchedule(policy: RotationPolicy, clocks: Clocks, clock: Cl
     },
   };
 }
+
+export type Schedule = ReturnType<typeof createSchedule>;

@@ -21,11 +21,6 @@ export type ManagerEvent =
   /** Keys could not be managed. The last good keys go on being served and signed with, and the manager tries again. */
   | { readonly type: "failed"; readonly error: JwksdError; readonly retryInMs: number }
   /**
-   * An earlier jwksd made the store without a seal. Until `jwksd keys rewrap` seals it, its records are believed, whoever has written
-   * them. Emitted once, at the start.
-   */
-  | { readonly type: "unsealed" }
-  /**
    * This process may not sign and is not ready (`ERR_SIGNER_FENCED`): it could not renew its lease in time, so the others no longer rely on
    * it, or its clock and that of the store differ by more than `clockSkewSeconds`.
    */
@@ -54,7 +49,7 @@ export interface KeyManagerOptions {
   readonly store: KeyStore;
   /** How keys rotate. Default: that of {@link RotationPolicyOptions}. */
   readonly policy?: RotationPolicyOptions | null | undefined;
-  /** Each has 32 random bytes in base64url. The first one wraps private keys and seals the store; all of them unwrap and verify. */
+  /** Each has 32 random bytes in base64url. The first one wraps private keys and makes the MAC of the store; all of them unwrap and verify. */
   readonly wrappingKeys: readonly string[];
   /** Makes the next signing key in an HSM or key service. Default: in memory, wrapped. */
   readonly createSigner?:
@@ -67,8 +62,8 @@ export interface KeyManagerOptions {
     | null
     | undefined;
   /**
-   * Destroys external keys after this manager has removed or revoked them, or has made one too many. Default: external keys stay where
-   * they are. If a URI names another key by now, that key is not destroyed.
+   * Destroys external keys after this manager has removed or revoked them, or has made one too many. If a URI names another key by now,
+   * that key is not destroyed. Default: external keys stay where they are.
    */
   readonly destroySigner?:
     | ((uri: string, options: { readonly signal: AbortSignal }) => Promise<unknown>)
@@ -82,15 +77,15 @@ export interface KeyManagerOptions {
   readonly replicaName?: string | null | undefined;
   /** Gets changes of keys, and failures. Default: nobody listens. */
   readonly onEvent?: ((event: ManagerEvent) => void) | null | undefined;
-  /** Default: the clock of the machine. */
+  /** Tells the time. Default: the clock of the machine. */
   readonly clock?: Clock | null | undefined;
 }
 
 /** Options of `rotate`. */
 export interface RotateOptions {
-  /** Default: `sig`. */
+  /** Whether the key signs (`sig`), or relying parties encrypt to it (`enc`). Default: `sig`. */
   readonly use?: KeyUse | null | undefined;
-  /** Default: that of the active key of this use, else `ES256` or `RSA-OAEP-256`. */
+  /** The algorithm of the key. Default: that of the active key of this use, else `ES256` or `RSA-OAEP-256`. */
   readonly alg?: string | null | undefined;
   /** Whether the key signs at once, although caches do not know it. Tokens fail at verifiers that do not refetch the set. Default: `false`. */
   readonly now?: boolean | null | undefined;
@@ -129,7 +124,7 @@ export interface KeyManager extends ManagedKeys {
    * @throws StateError `ERR_KID_UNMANAGED`, `ERR_TRANSITION`
    */
   revoke(kid: string): Promise<Change>;
-  /** The private key to which something was encrypted, for `jose.compactDecrypt`; asks the store for a kid that is new. */
+  /** The private key to which something was encrypted, for `jose.compactDecrypt`, extractable; asks the store for a kid that is new. */
   decryptionKey(header: { readonly kid?: string | undefined }): Promise<CryptoKey>;
   /** What is wrong, and what the store has answered. */
   readonly health: ManagerHealth;

@@ -114,7 +114,7 @@ function activate(change: Change, key: KeyRecord, force: boolean, at: At): Chang
 function retire(change: Change, key: KeyRecord, force: boolean, at: At): Change {
   if (key.state !== "active") throw refused(key, `is ${key.state}; only the active key can retire`);
   const next = announcedKey(change.records, key.use);
-  if (next === undefined) throw refused(key, "cannot retire before another key is announced; see jwksd rotate");
+  if (next === undefined) throw refused(key, "cannot retire before another key is announced; announce one first");
   return activate(change, next, force, at);
 }
 

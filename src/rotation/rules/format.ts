@@ -1,9 +1,9 @@
 import { escapedUnit } from "../../base/printable.ts";
 
-/** A moment as people read it, in UTC. Rounded up to a second, so that "until" and "from ... on" stay true. */
+/** A moment as people read it, in UTC, rounded down to a second: the text is the beginning of what JSON has. */
 export function timeText(epochMs: number): string {
   if (!Number.isFinite(epochMs)) return "never";
-  return `${new Date(Math.ceil(epochMs / 1000) * 1000).toISOString().slice(0, 19).replace("T", " ")} UTC`;
+  return `${new Date(epochMs).toISOString().slice(0, 19).replace("T", " ")} UTC`;
 }
 
 const units = [

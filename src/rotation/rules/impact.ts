@@ -1,6 +1,6 @@
 import type { KeyRecord } from "../store/store.ts";
 import { rotatingSince } from "./mode-intervals.ts";
-import { type RotationPolicy, cachedForSeconds } from "./policy.ts";
+import { type RotationPolicy, cachedForSeconds, drainSeconds } from "./policy.ts";
 import { activeKey, isRotating } from "./records.ts";
 import { earliestEndOfWait } from "./waits.ts";
 import { durationText, kidText, timeText } from "./format.ts";
@@ -141,7 +141,7 @@ function retired(record: KeyRecord, policy: RotationPolicy, now: number): string
   const name = nameOf(record);
   const end = timeText(earliestEndOfWait(record, policy, now));
   return record.use === "sig"
-    ? `${name} signs no more; it stays published until ${end}, when its last token has expired, so nobody is affected.`
+    ? `${name} signs no more, but for ${drainSeconds} s in requests that began with it; it stays published until ${end}, when its last token has expired, so nobody is affected.`
     : `${name} is no longer published; what is encrypted to it can be decrypted until ${end}, when no cache gives it away any more, so nobody is affected.`;
 }
 

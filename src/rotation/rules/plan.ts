@@ -7,6 +7,7 @@ import {
   type RotationPolicy,
   announceForMs,
   cachedForSeconds,
+  drainSeconds,
   leastAnnouncementSeconds,
   retireForMs,
   rotateEveryMs,
@@ -201,7 +202,10 @@ function whyOf({ type, use, at, reason }: KeyEvent, since: number, policy: Rotat
               `${leastAnnouncementSeconds(policy)} = ${cached} + clockSkewSeconds ${clockSkewSeconds}`,
           };
     case "retired":
-      return { reason: "the next key takes its place", bound: "the moment at which the next key becomes active" };
+      return {
+        reason: `the next key takes its place${use === "sig" ? drainText : ""}`,
+        bound: "the moment at which the next key becomes active",
+      };
     case "removed":
       return {
         reason:
@@ -214,6 +218,8 @@ function whyOf({ type, use, at, reason }: KeyEvent, since: number, policy: Rotat
       return { reason, bound: "an hour, after which a step was missed" };
   }
 }
+
+const drainText = `; requests that began with this one may end with it, for ${drainSeconds} s`;
 
 function retirementBound(record: KeyRecord, policy: RotationPolicy): string {
   const { maxTokenLifetimeSeconds, clockSkewSeconds, cacheSlackSeconds } = policy;

@@ -4,21 +4,22 @@ import type { KeyUse } from "../store/store.ts";
 
 /** How keys rotate. */
 export interface RotationPolicyOptions {
-  /** Days for which a key is active, 36,500 at most. Default: 90. */
+  /** How long a key is active, in days, 36,500 at most. Default: 90. */
   readonly rotateEveryDays?: number | null | undefined;
-  /** How long a key is published before it signs. Default: 86,400 (a day). */
+  /** How long a key is published before it signs, in seconds. Default: 86,400 (a day). */
   readonly announceForSeconds?: number | null | undefined;
-  /** The longest lifetime of any token that the keys sign. Default: 3,600. */
+  /** The longest lifetime of any token that the keys sign, in seconds. Default: 3,600. */
   readonly maxTokenLifetimeSeconds?: number | null | undefined;
-  /** How far apart the clocks of providers, their store and verifiers may be; 1 at least, because a store takes time to answer. Default: 300. */
+  /** How far apart the clocks of providers, their store and verifiers may be, in seconds; 1 at least, because a store takes time to answer. Default: 300. */
   readonly clockSkewSeconds?: number | null | undefined;
   /**
-   * For how much longer than Cache-Control allows caches may keep a copy. Default: 7,200, for a tier of caches that sends no `Age`, such as
-   * nginx: the caches behind that tier count from the beginning again.
+   * For how much longer than Cache-Control allows caches may keep a copy, in seconds. A tier of caches that sends no `Age`, such as nginx,
+   * makes those behind it count from the beginning again. Default: 7,200.
    */
   readonly cacheSlackSeconds?: number | null | undefined;
   /**
-   * For how long the others rely on a silent replica. A replica that cannot reach the store stops signing before that. Default: 3,600.
+   * For how long the others rely on a silent replica, in seconds. A replica that cannot reach the store stops signing before that.
+   * Default: 3,600.
    */
   readonly leaseSeconds?: number | null | undefined;
 }
@@ -31,6 +32,9 @@ export const cachedForSeconds = { long: 3600 + 3600, rotation: 300 } as const;
 
 /** How soon after its read of the store a process without a lease signs, in seconds. */
 export const signWithinSeconds = 5;
+
+/** For how long a key that was replaced may still sign, in seconds, so that requests end which began with it. */
+export const drainSeconds = 30;
 
 const secondsPerDay = 86_400;
 /** So that every date of a plan is one. All other durations are parts of this one. */
@@ -66,35 +70,37 @@ const rules: Rules<RotationPolicyOptions> = {
 export function rotationPolicy(options: RotationPolicyOptions = {}): RotationPolicy {
   const given = checkOptions(options, rules, "member of the rotation policy") as Partial<RotationPolicy>;
   const policy: RotationPolicy = Object.freeze({ ...defaults, ...given });
-  checkAnnouncement(policy);
-  checkPeriod(policy);
+  // All at once, so that the next try has the values that work.
+  const faults = [faultOfAnnouncement(policy), faultOfPeriod(policy)].filter((fault) => fault !== undefined);
+  if (faults.length > 0) throw new ConfigError("ERR_POLICY_INVALID", faults.join("; "));
   return policy;
 }
 
-function checkAnnouncement(policy: RotationPolicy): void {
+function faultOfAnnouncement(policy: RotationPolicy): string | undefined {
   const { announceForSeconds, cacheSlackSeconds, clockSkewSeconds } = policy;
   const least = leastAnnouncementSeconds(policy);
-  if (announceForSeconds >= least) return;
-  throw new ConfigError(
-    "ERR_POLICY_INVALID",
+  if (announceForSeconds >= least) return undefined;
+  return (
     `announceForSeconds is ${announceForSeconds}, and must be at least ${least}: a cache may keep a set without the new key for ` +
-      `${cachedForSeconds.long} s, and cacheSlackSeconds (${cacheSlackSeconds}) and clockSkewSeconds (${clockSkewSeconds}) come on top`,
+    `${cachedForSeconds.long} s, and cacheSlackSeconds (${cacheSlackSeconds}) and clockSkewSeconds (${clockSkewSeconds}) come on top`
   );
 }
 
-function checkPeriod(policy: RotationPolicy): void {
-  const { rotateEveryDays, announceForSeconds } = policy;
+function faultOfPeriod(policy: RotationPolicy): string | undefined {
+  const { rotateEveryDays } = policy;
+  if (rotateEveryDays > maxDays) return `rotateEveryDays is ${rotateEveryDays}, and may be ${maxDays} at most`;
+  const leastAnnouncement = leastAnnouncementSeconds(policy);
+  const announceForSeconds = Math.max(policy.announceForSeconds, leastAnnouncement);
+  // Longer than that of a signing key with its drain.
   const retireForSeconds = retireForMs(policy, "enc") / 1000;
-  const least = announceForSeconds + retireForSeconds;
-  if (rotateEveryDays > maxDays) {
-    throw new ConfigError("ERR_POLICY_INVALID", `rotateEveryDays is ${rotateEveryDays}, and may be ${maxDays} at most`);
-  }
-  if (rotateEveryDays * secondsPerDay >= least) return;
-  throw new ConfigError(
-    "ERR_POLICY_INVALID",
-    `rotateEveryDays is ${rotateEveryDays}, and must be at least ${Math.ceil((least / secondsPerDay) * 100) / 100}: one rotation ` +
-      `takes announceForSeconds (${announceForSeconds}) and ${retireForSeconds} s in which the old key leaves, and must be over ` +
-      "before the next one begins",
+  const leastDays = (announceForSeconds + retireForSeconds) / secondsPerDay;
+  if (rotateEveryDays >= leastDays) return undefined;
+  const longest = Math.floor(rotateEveryDays * secondsPerDay - retireForSeconds);
+  const other = longest < leastAnnouncement ? "" : `, or announceForSeconds at most ${longest}`;
+  return (
+    `rotateEveryDays is ${rotateEveryDays}, and must be at least ${Math.ceil(leastDays * 100) / 100} (as a whole number: ` +
+    `${Math.ceil(leastDays)})${other}: one rotation takes announceForSeconds (${announceForSeconds}) and ${retireForSeconds} s in ` +
+    "which the old key leaves, and must be over before the next one begins"
   );
 }
 

@@ -63,10 +63,8 @@ export function uriOf({ privateHalf }: Pick<KeyRecord, "privateHalf">): string |
 export function recordOf(records: readonly KeyRecord[], kid: string): KeyRecord {
   const record = records.find((record) => record.kid === kid);
   if (record !== undefined) return record;
-  throw new StateError(
-    "ERR_KID_UNMANAGED",
-    `no key of the store has the kid ${JSON.stringify(kid)}; jwksd keys lists them`,
-  );
+  const known = records.length === 0 ? "it has no keys" : "the records of the manager have each kid";
+  throw new StateError("ERR_KID_UNMANAGED", `no key of the store has the kid ${JSON.stringify(kid)}; ${known}`);
 }
 
 /** The records of a change that were not there before. */

@@ -1,5 +1,5 @@
 import type { KeyRecord, Lease } from "../store/store.ts";
-import { type RotationPolicy, announceForMs, retireForMs } from "./policy.ts";
+import { type RotationPolicy, announceForMs, drainSeconds, retireForMs } from "./policy.ts";
 import { liveRecords, mapLive } from "./records.ts";
 
 /** The time that an announced key waits before it becomes active, or a retiring key before it is removed. */
@@ -33,10 +33,15 @@ export function endOfWait(record: KeyRecord, policy: RotationPolicy): number | u
   return wait?.since === undefined ? undefined : wait.since + wait.forMs;
 }
 
-/** The same, and where it has not begun, as if it began now. */
+/** The same, and where it has not begun, as if every replica had followed by now. */
 export function earliestEndOfWait(record: KeyRecord, policy: RotationPolicy, now: number): number {
-  const { since = now, forMs = 0 } = waitOf(record, policy) ?? {};
+  const { since = earliestSince(record, now), forMs = 0 } = waitOf(record, policy) ?? {};
   return since + forMs;
+}
+
+/** When a wait begins if every replica has followed by now: that of a signing key that was replaced, after its drain. */
+function earliestSince({ state, use, retiredAt = 0 }: KeyRecord, now: number): number {
+  return state === "retiring" && use === "sig" ? Math.max(retiredAt + drainSeconds * 1000, now) : now;
 }
 
 /** Whether a wait of any key cannot begin yet. */
@@ -88,7 +93,8 @@ export function beginWaits(
     if (wait === undefined || wait.since !== undefined) return false;
     return replicas === "all" || (replicas.leases.length > 0 && replicasBehind(record, replicas).length === 0);
   };
-  return mapLive(records, (record) => (begins(record) ? withWaitSince(record, now) : record));
+  const since = (record: KeyRecord): number => (replicas === "all" ? earliestSince(record, now) : now);
+  return mapLive(records, (record) => (begins(record) ? withWaitSince(record, since(record)) : record));
 }
 
 /**

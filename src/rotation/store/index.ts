@@ -15,6 +15,7 @@ export type {
   KeyUse,
   Lease,
   LeaseSeen,
+  NewLease,
   RenewOptions,
   PrivateHalf,
   Snapshot,

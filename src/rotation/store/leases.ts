@@ -1,10 +1,11 @@
 import { StoreError } from "../../base/errors.ts";
-import { type Rule, type Rules, checkOptions, number, textThat, wholeNumber } from "../../base/options.ts";
+import { type Rule, type Rules, checkOptions, number, object, textThat, wholeNumber } from "../../base/options.ts";
 import { printable } from "../../base/printable.ts";
-import type { Lease, LeaseSeen } from "./store.ts";
+import type { Lease, LeaseSeen, NewLease } from "./store.ts";
 
 const maxKids = 16;
 const maxKidLength = 4_096;
+const maxSettingsLength = 16_384;
 const latest = 8.64e15;
 
 const id = textThat("a string of 1 to 64 characters of A-Z a-z 0-9 . _ : -", (value) => /^[\w.:-]{1,64}$/.test(value));
@@ -19,17 +20,28 @@ const kids: Rule<readonly string[]> = {
     value.length <= maxKids &&
     value.every((kid) => typeof kid === "string" && kid !== "" && kid.length <= maxKidLength),
 };
+const settings: Rule<object> = {
+  must: `an object of at most ${maxSettingsLength} characters as JSON`,
+  holds: (value): value is object => object.holds(value) && JSON.stringify(value).length <= maxSettingsLength,
+};
 const revision = wholeNumber(0, Number.MAX_SAFE_INTEGER);
 const duration = number(1, latest);
 
 const seenRules: Rules<LeaseSeen> = { id, publishes: revision, signsWith: kids };
-const leaseRules: Rules<Lease> = { ...seenRules, name, serial: revision, forMs: duration, until: number(0, latest) };
+const leaseRules: Rules<Lease> = {
+  ...seenRules,
+  name,
+  settings,
+  serial: revision,
+  forMs: duration,
+  until: number(0, latest),
+};
 
 const keptMs = 86_400_000;
 
 /**
- * Leases that were ended and whose time was over by then may be forgotten. Whoever has not seen that one was ended counts it as long as it
- * lasts, so it is safe to forget them at any time.
+ * An ended lease whose time was over at this moment may be forgotten. A replica that has not seen the end of a lease counts the lease until its
+ * time is over, so forgetting the lease breaks nothing.
  */
 export const forgottenAt = (now: number): number => now - keptMs;
 
@@ -44,24 +56,31 @@ export function timeOf(now: number, forMs: number): Pick<Lease, "forMs" | "until
 }
 
 /** @throws ConfigError `ERR_OPTION_INVALID` */
-export function newLease(lease: Pick<Lease, "id" | "name">, now: number, forMs: number): Lease {
-  checkOptions(lease, { id, name }, "member of a lease");
-  return { id: lease.id, name: lease.name, publishes: 0, signsWith: [], serial: 0, ...timeOf(now, forMs) };
+export function newLease(lease: NewLease, now: number, forMs: number): Lease {
+  const joined = checkOptions(lease, { id, name, settings }, "member of a lease");
+  return { ...joined, publishes: 0, signsWith: [], serial: 0, ...timeOf(now, forMs) };
 }
 
 /** @throws ConfigError `ERR_OPTION_INVALID` */
 export const checkRenewal = (lease: LeaseSeen): void => void checkOptions(lease, seenRules, "member of a lease");
 
+/** A lease as stores keep it that keep text. */
+export interface LeaseRow extends Omit<Lease, "signsWith" | "settings"> {
+  readonly signsWith: string;
+  readonly settings: string | null;
+}
+
 /**
- * What a store has kept of a lease. Its `signsWith` is text, as every store keeps it.
+ * What a store has kept of a lease.
  *
- * @throws StoreError `ERR_RECORDS_INVALID`: somebody else has written it; which replicas there are is not known then
+ * @throws StoreError `ERR_RECORDS_INVALID`: somebody else has written the lease, so jwksd does not know which replicas there are
  */
-export function readLease(row: Omit<Lease, "signsWith"> & { readonly signsWith: string }, where: string): Lease {
+export function readLease(row: LeaseRow, where: string): Lease {
   try {
     const signsWith: unknown = JSON.parse(row.signsWith.slice(0, maxKids * maxKidLength * 6));
+    const settings: unknown = row.settings === null ? undefined : JSON.parse(row.settings.slice(0, maxSettingsLength));
     const { id, name, publishes, serial, forMs, until } = row;
-    return checkOptions({ id, name, publishes, signsWith, serial, forMs, until } as Lease, leaseRules);
+    return checkOptions({ id, name, publishes, signsWith, settings, serial, forMs, until } as Lease, leaseRules);
   } catch {
     throw new StoreError(
       "ERR_RECORDS_INVALID",
@@ -69,6 +88,10 @@ export function readLease(row: Omit<Lease, "signsWith"> & { readonly signsWith: 
     );
   }
 }
+
+/** The settings of a lease as text, for stores that keep text. */
+export const settingsText = ({ settings }: NewLease): string | null =>
+  settings === undefined ? null : JSON.stringify(settings);
 
 /** @throws StoreError `ERR_STORE_CONFLICT` unless these leases are those that a decision relied on */
 export function checkLeases(leases: readonly Lease[], seen: readonly LeaseSeen[]): void {

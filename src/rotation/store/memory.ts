@@ -18,11 +18,11 @@ export function memoryStore(options: MemoryStoreOptions = {}): KeyStore {
   const rows: RecordRow[] = [];
   const log: string[] = [];
   const leases = new Map<string, Lease>();
-  /** Those that were ended, and when their time is over. */
+  /** When the time of each ended lease is over, by the id of the lease. */
   const ended = new Map<string, number>();
   const watchers = new Set<() => void>();
   let revision = 0;
-  let seal: string | undefined;
+  let mac: string | undefined;
   let closed = false;
 
   const ready = (signal: AbortSignal | undefined): void => {
@@ -35,10 +35,10 @@ export function memoryStore(options: MemoryStoreOptions = {}): KeyStore {
       ready(signal);
       const records = recordsIn(rows, damaged);
       const said = { leases: [...leases.values()].map(copyOf), ended: [...ended.keys()] };
-      return { revision, records, ...(seal !== undefined && { seal }), now: clock.now(), ...said };
+      return { revision, records, ...(mac !== undefined && { mac }), now: clock.now(), ...said };
     },
 
-    async commit(expectedRevision, records, events, { signal, seal: nextSeal, leases: seen } = {}) {
+    async commit(expectedRevision, records, events, { signal, mac: nextMac, leases: seen } = {}) {
       ready(signal);
       checkRevision(revision, expectedRevision);
       const changed = rowsToWrite(rows, records);
@@ -46,7 +46,7 @@ export function memoryStore(options: MemoryStoreOptions = {}): KeyStore {
       log.push(...events.map((event) => JSON.stringify(event)));
       for (const { position, ...row } of changed) rows[position] = row;
       revision += 1;
-      seal = nextSeal;
+      mac = nextMac;
       for (const notify of watchers) queueMicrotask(notify);
       return revision;
     },
@@ -57,7 +57,7 @@ export function memoryStore(options: MemoryStoreOptions = {}): KeyStore {
       const joined = newLease(lease, now, forMs);
       if (leases.has(joined.id) || ended.has(joined.id)) throw leaseExists(joined.id);
       for (const [id, until] of ended) if (until <= forgottenAt(now)) ended.delete(id);
-      leases.set(joined.id, joined);
+      leases.set(joined.id, copyOf(joined));
     },
 
     async renew(lease, forMs, { signal, ifRevision = revision, serial } = {}) {
@@ -107,4 +107,4 @@ export function memoryStore(options: MemoryStoreOptions = {}): KeyStore {
 
 const damaged = (name: string): StoreError => damagedIn(name, "in memory");
 
-const copyOf = (lease: Lease): Lease => ({ ...lease, signsWith: [...lease.signsWith] });
+const copyOf = (lease: Lease): Lease => structuredClone(lease);

@@ -55,16 +55,7 @@ export interface KeyRecord {
 export interface KeyEvent {
   /** Epoch milliseconds. */
   readonly at: number;
-  readonly type:
-    | "announced"
-    | "activated"
-    | "retired"
-    | "removed"
-    | "revoked"
-    | "imported"
-    | "rewrapped"
-    | "sealed"
-    | "restarted";
+  readonly type: "announced" | "activated" | "retired" | "removed" | "revoked" | "imported" | "rewrapped" | "restarted";
   readonly kid: string;
   readonly use: KeyUse;
   /** Why, in words: the rule or the command behind it. */
@@ -89,6 +80,8 @@ export interface Lease {
   readonly publishes: number;
   /** The kids that it may sign with: none, one, or two while it switches; never more than 16. */
   readonly signsWith: readonly string[];
+  /** What the replica was started with, as far as others ask for it; a store keeps it as it is. */
+  readonly settings?: Readonly<Record<string, unknown>> | undefined;
   /** The number of its last renewal; 0 before the first. */
   readonly serial: number;
   /** How long it lasts from each renewal, in milliseconds. */
@@ -96,6 +89,9 @@ export interface Lease {
   /** When that is over, in epoch milliseconds by the clock of the store. For people: that clock may be set, and ends no lease. */
   readonly until: number;
 }
+
+/** What a replica says when it joins. */
+export type NewLease = Pick<Lease, "id" | "name" | "settings">;
 
 /** What a decision relies on. */
 export type LeaseSeen = Pick<Lease, "id" | "publishes" | "signsWith">;
@@ -107,14 +103,14 @@ export interface Committed {
   /** All of them, in the order in which they were added. */
   readonly records: readonly KeyRecord[];
   /** What the commit was given, as it is: it authenticates revision and records. */
-  readonly seal?: string | undefined;
+  readonly mac?: string | undefined;
 }
 
 /** What a store holds at one moment. It stays as it is, whatever is committed later. */
 export interface Snapshot extends Committed {
   /** When it was read, in epoch milliseconds by the clock of the store; of a store without one, by that of the machine. */
   readonly now: number;
-  /** Those that nobody has ended, in the order in which they joined. No seal covers them. */
+  /** Those that nobody has ended, in the order in which they joined. No MAC covers them. */
   readonly leases: readonly Lease[];
   /** The ids of those that were ended. A store may forget them a day after their time. */
   readonly ended: readonly string[];
@@ -132,7 +128,7 @@ export interface RenewOptions extends StoreCall {
 
 export interface CommitOptions extends StoreCall {
   /** Kept in the place of the one before; without it, none is kept. */
-  readonly seal?: string | undefined;
+  readonly mac?: string | undefined;
   /**
    * The leases that the decision relied on. The commit is a conflict unless they are still exactly those that nobody has ended, with the
    * same `publishes` and `signsWith`.
@@ -166,9 +162,9 @@ export interface KeyStore {
    * Makes a lease of a replica that publishes nothing yet. It lasts `forMs` milliseconds from now.
    *
    * @throws StoreError `ERR_STORE_CONFLICT`: there is a lease with this id
-   * @throws ConfigError `ERR_OPTION_INVALID`: the id or the name breaks its rule
+   * @throws ConfigError `ERR_OPTION_INVALID`: a member breaks its rule
    */
-  join(lease: Pick<Lease, "id" | "name">, forMs: number, options?: StoreCall): Promise<void>;
+  join(lease: NewLease, forMs: number, options?: StoreCall): Promise<void>;
   /**
    * Says what the replica does now, and lets its lease last `forMs` milliseconds from now.
    *

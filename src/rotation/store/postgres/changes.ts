@@ -8,31 +8,31 @@ const fingerprintQuery = `SELECT concat_ws(' ', count(*), sum(revision), sum(rev
 const revisionsQuery = "SELECT issuer, revision::text AS revision FROM jwksd.issuers WHERE issuer = ANY($1)";
 
 /**
- * Tells of commits to all issuers over one connection: one query a second, and a notification makes it at once. Notifications need not
+ * Tells of commits to all issuers over one connection: by one query a second, and at once after a notification. Notifications need not
  * come: PgBouncer in transaction mode delivers none.
  */
 export class Changes {
   readonly #connections: Connections;
   readonly #watchers = new Map<string, Set<() => void>>();
-  /** The revisions that those who watch know of, by issuer. */
+  /** The revision that the watchers of each issuer know. */
   readonly #told = new Map<string, number>();
   /** Issuers that were not looked at yet. */
   readonly #isNew = new Set<string>();
   #fingerprint: unknown;
-  /** Times that somebody began to watch. */
+  /** How often somebody began to watch. */
   #joined = 0;
   #line: Line | undefined;
   #timer: NodeJS.Timeout | undefined;
   #isPolling = false;
   #isPoked = false;
-  /** Whether those who watch know that the database cannot be asked. */
+  /** Whether the watchers know that the database cannot be asked. */
   #isLost = false;
 
   constructor(connections: Connections) {
     this.#connections = connections;
   }
 
-  /** @param known the revision that whoever watches has loaded, or 0 */
+  /** @param known the revision that the watcher has loaded, or 0 */
   watch(issuer: string, known: number, onChange: () => void, signal: AbortSignal): void {
     const isFirst = this.#watchers.size === 0;
     const watchers = this.#watchers.get(issuer) ?? new Set();
@@ -60,12 +60,12 @@ export class Changes {
     }
   }
 
-  /** What somebody has loaded who began to watch before that: then there is nothing to tell. */
+  /** Notes the revision that a new watcher has loaded, so that nothing is told about this revision. */
   loaded(issuer: string, revision: number): void {
     if (this.#isNew.has(issuer)) this.#told.set(issuer, revision);
   }
 
-  /** After a commit of this process: nobody waits for it, and where it does not arrive, they poll. */
+  /** After a commit of this process. Nothing waits for the notification: where none arrives, the other processes poll. */
   announce(): void {
     this.poke();
     this.#connections.query("NOTIFY jwksd").catch(() => {});
@@ -102,7 +102,7 @@ export class Changes {
     } catch {
       this.#line?.close();
       this.#line = undefined;
-      // Loading tells; and what it told may be over when there is a connection again.
+      // The watchers find the fault when they load, and the fault may be over when there is a connection again.
       this.#fingerprint = undefined;
       if (!this.#isLost) this.#tell([...this.#watchers.keys()]);
       this.#isLost = true;
@@ -137,7 +137,7 @@ export class Changes {
     line.onEnd(() => {
       if (this.#line === line) this.poke();
     });
-    // Where there are no notifications, polling does.
+    // Where there are no notifications, the poll finds the commits.
     await line.query("LISTEN jwksd").catch(() => {});
     return line;
   }

@@ -14,10 +14,10 @@ export interface Line {
   close(): void;
 }
 
-/** Nobody knows whether what was committed has been written. */
+/** The outcome of a commit is unknown: the database may have written it. */
 export class CommitLost extends Error {}
 
-/** A commit that is not yet on disk is none. For the transaction in which it is selected. */
+/** A transaction that selects this waits for the disk when it commits. */
 export const durable = `CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END`;
 
 const ignore = (): void => {};
@@ -60,8 +60,8 @@ export class Connections {
   transaction<T>(work: (query: Query) => Promise<T>, begin = "BEGIN"): Promise<T> {
     const limit = `'${this.limit}'`;
     return this.#use(async (query) => {
-      // The server ends what we no longer wait for, and no longer hear of. Only for this transaction: behind PgBouncer the next one on this
-      // connection is somebody else's.
+      // The server ends a statement for which jwksd no longer waits. The limits are local to this transaction: behind PgBouncer the next
+      // transaction on this connection is somebody else's.
       await query(
         `${begin}; SET LOCAL statement_timeout = ${limit}; SET LOCAL lock_timeout = ${limit};
          SET LOCAL idle_in_transaction_session_timeout = ${limit};
@@ -74,7 +74,7 @@ export class Connections {
       try {
         await query("COMMIT");
       } catch (error) {
-        // What the server refuses is not written; where it says nothing, or stops, or a proxy answers for it, it may be.
+        // A commit that the server refuses is not written. Where the server is silent or stops, or a proxy answers, the commit may be written.
         const { code = "", severity } = error as { readonly code?: string; readonly severity?: string };
         if (severity !== "ERROR" || /^(08|57)/.test(code)) throw new CommitLost("", { cause: error });
         throw error;
@@ -105,7 +105,7 @@ export class Connections {
 
   async #connect(): Promise<PostgresClient> {
     const client = await this.#pool.pool.connect();
-    // Whoever uses a connection that breaks hears of it by its query.
+    // A query on a connection that breaks rejects.
     client.on("error", ignore);
     return client;
   }

@@ -3,6 +3,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { JwksdError, StoreError } from "../../../base/errors.ts";
 import { checkRevision, damagedIn } from "../check.ts";
 import {
+  type LeaseRow,
   checkLeases,
   checkRenewal,
   forgottenAt,
@@ -10,6 +11,7 @@ import {
   leaseExists,
   newLease,
   readLease,
+  settingsText,
   timeOf,
 } from "../leases.ts";
 import type { Changes } from "./changes.ts";
@@ -41,7 +43,7 @@ interface Held {
   readonly id: string;
   readonly revision: number;
   readonly now: number;
-  /** Whether an attempt came before of which nobody knows what it did. */
+  /** Whether the outcome of an earlier attempt is unknown. */
   readonly isRepeated: boolean;
 }
 
@@ -52,7 +54,7 @@ interface Stored extends Omit<Snapshot, "records"> {
 
 /** The store of one issuer. Its `close` leaves the connections to the others. @param name how messages call it */
 export function postgresStore(connections: Connections, changes: Changes, issuer: string, name: string): KeyStore {
-  /** The newest commit that this handle has seen. Its history is the only one that it takes. */
+  /** The newest commit that this handle has seen. The handle takes the history of this commit, and no other. */
   let seen: { readonly revision: number; readonly commit: string | undefined } = { revision: 0, commit: undefined };
   const closing = new AbortController();
   const damaged = (what: string): StoreError => damagedIn(what, name);
@@ -75,15 +77,15 @@ export function postgresStore(connections: Connections, changes: Changes, issuer
     }
     if (revision > seen.revision) seen = { revision, commit: row["commit"] as string };
     const rows = jsonIn(row["records"]) as PlacedRow[];
-    // Each at its place, or somebody has moved them, and a commit would write over another record.
+    // A record that somebody has moved is not at its place, and a commit would write over another record.
     const moved = rows.findIndex(({ position }, index) => position !== index);
     if (moved !== -1) throw damaged(`record ${moved + 1}`);
-    const seal = (row["seal"] as string | null) ?? undefined;
-    const leases = jsonIn(row["leases"]) as Parameters<typeof readLease>[0][];
+    const mac = (row["mac"] as string | null) ?? undefined;
+    const leases = jsonIn(row["leases"]) as LeaseRow[];
     return {
       revision,
       rows,
-      ...(seal !== undefined && { seal }),
+      ...(mac !== undefined && { mac }),
       now: Number(row["now"]),
       leases: leases.map((lease) => readLease(lease, `the store ${name}`)),
       ended: jsonIn(row["ended"]) as string[],
@@ -108,9 +110,9 @@ export function postgresStore(connections: Connections, changes: Changes, issuer
   }
 
   /**
-   * Writes; again where others were quicker, and where nobody knows what became of it.
+   * Writes; tries again where another writer was quicker, and where the outcome of a commit is unknown.
    *
-   * @param unknown the code of the error where that stays so
+   * @param unknown the code of the error where the outcome stays unknown
    */
   async function repeat<T>(
     signal: AbortSignal | undefined,
@@ -128,14 +130,14 @@ export function postgresStore(connections: Connections, changes: Changes, issuer
         else if (lost === undefined) {
           if (!isSerialization(error) || attempt === maxAttempts) throw translated(error, signal);
         }
-        // What was decided while nobody else could write is certain, also of the attempts before.
+        // A decision that was made while nobody else could write is certain, also about the attempts before.
         else if (error instanceof JwksdError && error.code !== "ERR_STORE_UNAVAILABLE") throw error;
       }
       if (lost !== undefined && performance.now() - startMs > connections.timeoutMs * 2) {
         const message = `the answer to a commit was lost, and the store ${name} cannot be asked for it; it may have been written`;
         throw new StoreError(unknown, message, { cause: postgresError(lost.cause, name) });
       }
-      // At random, so that those who collided do not collide again.
+      // At random, so that two writers that collided do not collide again.
       await delay(Math.random() * Math.min(2 ** attempt, 500));
     }
   }
@@ -162,7 +164,7 @@ export function postgresStore(connections: Connections, changes: Changes, issuer
       }
     },
 
-    async commit(expectedRevision, records, events, { signal, seal, leases } = {}) {
+    async commit(expectedRevision, records, events, { signal, mac, leases } = {}) {
       const commit = randomUUID();
       const revision = expectedRevision + 1;
       await write(signal, "ERR_COMMIT_UNKNOWN", async (held) => {
@@ -173,9 +175,9 @@ export function postgresStore(connections: Connections, changes: Changes, issuer
         const changed = rowsToWrite(stored.rows, records);
         if (leases !== undefined) checkLeases(stored.leases, leases);
         const columns = (["position", "kid", "record"] as const).map((name) => changed.map((row) => row[name]));
-        await query(writeRecordsQuery, [id, revision, ...columns]);
+        await query(writeRecordsQuery, [id, ...columns]);
         await query(addEventsQuery, [id, events.map((event) => JSON.stringify(event))]);
-        await query(addCommitQuery, [id, revision, commit, seal ?? null]);
+        await query(addCommitQuery, [id, revision, commit, mac ?? null]);
         await query("UPDATE jwksd.issuers SET revision = $2 WHERE id = $1", [id, revision]);
       });
       if (revision > seen.revision) seen = { revision, commit };
@@ -184,12 +186,13 @@ export function postgresStore(connections: Connections, changes: Changes, issuer
     },
 
     async join(lease, forMs, { signal } = {}) {
-      const { id: leaseId, name } = newLease(lease, 0, forMs);
+      const joining = newLease(lease, 0, forMs);
+      const { id: leaseId, name } = joining;
       await write(signal, "ERR_STORE_UNAVAILABLE", async ({ query, id, now, isRepeated }) => {
         await query(forgetLeasesQuery, [id, forgottenAt(now)]);
         const time = timeOf(now, forMs);
-        const joined = await query(joinQuery, [id, leaseId, name, time.forMs, time.until]);
-        // The one that is there may be one's own, whose answer was lost: ids are new.
+        const joined = await query(joinQuery, [id, leaseId, name, settingsText(joining), time.forMs, time.until]);
+        // The lease may be there from the first attempt, whose answer was lost: ids are new.
         if (joined.length === 0 && !isRepeated) throw leaseExists(leaseId);
       });
     },
@@ -236,5 +239,5 @@ export function postgresStore(connections: Connections, changes: Changes, issuer
   };
 }
 
-/** What the query makes, of which the values may be somebody else's. */
+/** The JSON that the query makes. Somebody else may have written its values. */
 const jsonIn = (text: unknown): unknown => JSON.parse((text as string | null) ?? "[]");

@@ -6,6 +6,8 @@ import { rights, stepsFrom, versionOf } from "./schema.ts";
 export interface PendingMigration {
   /** Empty where the schema is the newest. */
   readonly steps: readonly string[];
+  /** Whether there is no schema yet. */
+  readonly isNew: boolean;
   /** Has `:user` for the user. */
   readonly rights: string;
 }
@@ -16,11 +18,11 @@ export interface PendingMigration {
  * @throws as `postgresStores` does
  */
 export async function pendingMigration(url: string): Promise<PendingMigration> {
-  let steps: readonly string[] = [];
+  let version: number | undefined;
   const pools = await poolsOf(url, 1, defaultTimeoutMs);
   const connections = await connect(pools, defaultTimeoutMs, async (connections) => {
-    steps = stepsFrom(await versionOf((...args) => connections.query(...args), connections.name));
+    version = await versionOf((...args) => connections.query(...args), connections.name);
   });
   await connections.close();
-  return { steps, rights };
+  return { steps: stepsFrom(version), isNew: version === undefined, rights };
 }

@@ -1,5 +1,5 @@
 import { Socket } from "node:net";
-import { ConfigError } from "../../../base/errors.ts";
+import { invalidOption } from "../../../base/errors.ts";
 import { loadPackage } from "../../../base/optional-package.ts";
 import { connectionStrings, faultOfUrl } from "./url.ts";
 
@@ -53,7 +53,7 @@ export const hasNoTls = (error: unknown): boolean => error instanceof Error && e
  */
 export async function poolsOf(url: string, max: number, timeoutMs: number): Promise<Pools> {
   const fault = faultOfUrl(url);
-  if (fault !== undefined) throw invalid(`the URL of the database must be ${fault}`);
+  if (fault !== undefined) throw invalidOption(`the URL of the database must be ${fault}`);
   // As any text: of a constant, TypeScript would want the types.
   const { default: pg } = await loadPackage<{ default: Pg }>("pg", () => import("pg" satisfies string));
   const poolOf = (connectionString: string): OpenPool => newPool(pg, connectionString, max, timeoutMs);
@@ -98,8 +98,6 @@ function nameOf(pg: Pg, config: object): string {
     const { host, port, database = "" } = new pg.Client(config);
     return `postgres://${host.startsWith("/") ? encodeURIComponent(host) : host}:${port}/${database}`;
   } catch (error) {
-    throw invalid(`the URL of the database cannot be used: ${(error as Error).message}`);
+    throw invalidOption(`the URL of the database cannot be used: ${(error as Error).message}`);
   }
 }
-
-const invalid = (rule: string): ConfigError => new ConfigError("ERR_OPTION_INVALID", rule);

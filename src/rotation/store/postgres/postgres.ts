@@ -4,7 +4,7 @@
  * @module jwksd/store/postgres
  */
 
-import { ConfigError } from "../../../base/errors.ts";
+import { invalidOption } from "../../../base/errors.ts";
 import { checkOptions, textThat, timeout } from "../../../base/options.ts";
 import { Changes } from "./changes.ts";
 import { connect, defaultTimeoutMs } from "./connect.ts";
@@ -76,7 +76,7 @@ export async function postgresStores(
 /** @throws ConfigError `ERR_OPTION_INVALID` */
 function given(pool: PostgresPool): Pools {
   if (typeof pool?.connect !== "function") {
-    throw new ConfigError("ERR_OPTION_INVALID", "the database must be a URL, or a pool of the package pg");
+    throw invalidOption("the database must be a URL, or a pool of the package pg");
   }
   return [{ pool, name: "in PostgreSQL", end: async () => {} }];
 }

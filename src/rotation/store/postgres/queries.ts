@@ -7,11 +7,11 @@ const now = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 /** One statement, so that it sees one moment. `known`: the commit at a revision that was seen before. */
 export const snapshotQuery = `SELECT
   (pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on')::text AS "readOnly",
-  time.now::text AS now, issuer.revision::text AS revision, newest.id AS commit, newest.seal AS seal,
+  time.now::text AS now, issuer.revision::text AS revision, newest.id AS commit, newest.mac AS mac,
   (SELECT id FROM jwksd.commits WHERE issuer_id = issuer.id AND revision = $2::bigint) AS known,
   (SELECT json_agg(json_build_object('position', position, 'kid', kid, 'record', record) ORDER BY position)
      FROM jwksd.keys WHERE issuer_id = issuer.id)::text AS records,
-  (SELECT json_agg(json_build_object('id', id, 'name', name, 'publishes', publishes, 'signsWith', signs_with, 'serial', serial,
+  (SELECT json_agg(json_build_object('id', id, 'name', name, 'publishes', publishes, 'signsWith', signs_with, 'settings', settings, 'serial', serial,
      'forMs', for_ms, 'until', until) ORDER BY number) FROM jwksd.leases WHERE issuer_id = issuer.id AND NOT ended)::text AS leases,
   (SELECT json_agg(id) FROM jwksd.leases WHERE issuer_id = issuer.id AND ended)::text AS ended
 FROM (SELECT ${now} AS now) AS time
@@ -27,11 +27,11 @@ ON CONFLICT (issuer) DO UPDATE SET writes = issuers.writes + 1
 RETURNING id::text AS id, revision::text AS revision, ${now}::text AS now`;
 
 export const commitQuery = "SELECT FROM jwksd.commits WHERE issuer_id = $1 AND revision = $2 AND id = $3";
-export const addCommitQuery = "INSERT INTO jwksd.commits (issuer_id, revision, id, seal) VALUES ($1, $2, $3, $4)";
+export const addCommitQuery = "INSERT INTO jwksd.commits (issuer_id, revision, id, mac) VALUES ($1, $2, $3, $4)";
 
-export const writeRecordsQuery = `INSERT INTO jwksd.keys (issuer_id, revision, position, kid, record)
-SELECT $1, $2, * FROM unnest($3::integer[], $4::text[], $5::text[])
-ON CONFLICT (issuer_id, position) DO UPDATE SET record = excluded.record, revision = excluded.revision`;
+export const writeRecordsQuery = `INSERT INTO jwksd.keys (issuer_id, position, kid, record)
+SELECT $1, * FROM unnest($2::integer[], $3::text[], $4::text[])
+ON CONFLICT (issuer_id, position) DO UPDATE SET record = excluded.record`;
 
 export const addEventsQuery = `INSERT INTO jwksd.events (issuer_id, number, event)
 SELECT $1, (SELECT coalesce(max(number), 0) FROM jwksd.events WHERE issuer_id = $1) + place, event
@@ -39,8 +39,8 @@ FROM unnest($2::text[]) WITH ORDINALITY AS added (event, place)`;
 
 export const forgetLeasesQuery = "DELETE FROM jwksd.leases WHERE issuer_id = $1 AND ended AND until <= $2";
 
-export const joinQuery = `INSERT INTO jwksd.leases (issuer_id, id, name, publishes, signs_with, for_ms, until)
-VALUES ($1, $2, $3, 0, '[]', $4, $5) ON CONFLICT (issuer_id, id) DO NOTHING RETURNING id`;
+export const joinQuery = `INSERT INTO jwksd.leases (issuer_id, id, name, settings, publishes, signs_with, for_ms, until)
+VALUES ($1, $2, $3, $4, 0, '[]', $5, $6) ON CONFLICT (issuer_id, id) DO NOTHING RETURNING id`;
 
 /**
  * One statement, because it is what replicas write when nothing happens. It changes the row of the issuer first, as {@link holdQuery} does, and

@@ -20,7 +20,7 @@ CREATE TABLE jwksd.commits (
   revision bigint NOT NULL,
   -- Tells two histories apart, and a commit whose answer was lost.
   id text NOT NULL,
-  seal text,
+  mac text,
   PRIMARY KEY (issuer_id, revision)
 );
 CREATE TABLE jwksd.keys (
@@ -28,11 +28,8 @@ CREATE TABLE jwksd.keys (
   position integer NOT NULL,
   kid text NOT NULL,
   record text NOT NULL,
-  -- The commit that wrote it.
-  revision bigint NOT NULL,
   PRIMARY KEY (issuer_id, position)
 );
-CREATE INDEX keys_by_revision ON jwksd.keys (issuer_id, revision);
 CREATE TABLE jwksd.events (
   issuer_id bigint NOT NULL REFERENCES jwksd.issuers,
   number bigint NOT NULL,
@@ -46,6 +43,7 @@ CREATE TABLE jwksd.leases (
   name text NOT NULL,
   publishes bigint NOT NULL,
   signs_with text NOT NULL,
+  settings text,
   for_ms bigint NOT NULL,
   -- Epoch milliseconds by the clock of the database.
   until bigint NOT NULL,

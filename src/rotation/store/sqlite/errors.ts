@@ -1,8 +1,11 @@
+import { accessSync, constants, statfsSync } from "node:fs";
+import { dirname } from "node:path";
 import { StoreError } from "../../../base/errors.ts";
+import { faultOf } from "../../../base/file-fault.ts";
 
 /** Primary result codes of SQLite, and what to do about them. @see https://sqlite.org/rescode.html */
 const unavailable = new Map([
-  [3, "access is denied; check the permissions"],
+  [3, "permission is denied; check the mode of the file and of its folder"],
   [5, "another process holds it locked; end what holds it, or try again"],
   [6, "another process holds it locked; end what holds it, or try again"],
   [7, "there is no memory left"],
@@ -15,6 +18,9 @@ const unavailable = new Map([
 const damaged = 11;
 const busy = 5;
 
+/** Those of a file that can perhaps be read, and not be written. */
+const unwritable: ReadonlySet<number | undefined> = new Set([3, 8, 10, 13, 14]);
+
 /** Primary result code of an error of SQLite. */
 function resultCode(error: unknown): number | undefined {
   const { code, errcode } = error as { readonly code?: unknown; readonly errcode?: unknown };
@@ -24,6 +30,23 @@ function resultCode(error: unknown): number | undefined {
 /** Whether another connection held a lock, so that the same call may soon succeed. */
 export const isBusy = (error: unknown): boolean => resultCode(error) === busy;
 
+/** Whether a file may still open for reading alone. */
+export const isUnwritable = (error: unknown): boolean => unwritable.has(resultCode(error));
+
+/** Why nothing can be written beside a file, where the system says so. SQLite says little more than that it could not. */
+function obstacle(path: string): string | undefined {
+  const folder = dirname(path);
+  for (const place of [folder, path]) {
+    try {
+      accessSync(place, constants.W_OK);
+    } catch (error) {
+      return `${place} cannot be written (${faultOf(error)}); commands that only read work all the same`;
+    }
+  }
+  const { bavail } = statfsSync(folder);
+  return bavail === 0 ? "the disk is full; make room; commands that only read work all the same" : undefined;
+}
+
 /**
  * What went wrong, in terms of the store. Messages of SQLite name tables and columns, never values, so they may be the cause.
  *
@@ -32,7 +55,7 @@ export const isBusy = (error: unknown): boolean => resultCode(error) === busy;
 export function storeError(error: unknown, path: string): unknown {
   const code = resultCode(error);
   if (code === undefined) return error;
-  const advice = unavailable.get(code);
+  const advice = (unwritable.has(code) ? obstacle(path) : undefined) ?? unavailable.get(code);
   if (advice !== undefined) {
     return new StoreError("ERR_STORE_UNAVAILABLE", `cannot use the store ${path}: ${advice}`, { cause: error });
   }

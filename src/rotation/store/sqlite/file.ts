@@ -1,27 +1,29 @@
 import { closeSync, openSync, realpathSync, rmSync, statSync } from "node:fs";
 import type { DatabaseSync, StatementSync } from "node:sqlite";
+import { pathToFileURL } from "node:url";
 import { StoreError } from "../../../base/errors.ts";
+import { faultOf } from "../../../base/file-fault.ts";
+import { isUnwritable } from "./errors.ts";
 import { nodeSqlite } from "./node-sqlite.ts";
-import { migrate, versionOf } from "./schema.ts";
+import { isCurrent, migrate, versionOf } from "./schema.ts";
 
 /** An open database file. Its methods throw what SQLite throws. */
 export type SqliteFile = ReturnType<typeof openFile>;
 
 const queries = {
-  state: "SELECT revision, seal FROM state",
+  state: "SELECT revision, mac FROM state",
   records: "SELECT kid, record FROM keys ORDER BY position",
-  writeRecord: `INSERT INTO keys (kid, record, revision) VALUES (?, ?, ?)
-                ON CONFLICT (kid) DO UPDATE SET record = excluded.record, revision = excluded.revision`,
+  writeRecord: "INSERT INTO keys (kid, record) VALUES (?, ?) ON CONFLICT (kid) DO UPDATE SET record = excluded.record",
   addEvent: "INSERT INTO events (event) VALUES (?)",
-  setState: "UPDATE state SET revision = ?, seal = ?",
+  setState: "UPDATE state SET revision = ?, mac = ?",
   events: "SELECT number, event FROM events WHERE number < ? ORDER BY number DESC LIMIT ?",
   // As REAL: the driver throws at integers that are not safe, and one that is no lease is to be named.
-  leases: `SELECT id, name, CAST(publishes AS REAL) AS publishes, signs_with AS signsWith, CAST(serial AS REAL) AS serial,
+  leases: `SELECT id, name, CAST(publishes AS REAL) AS publishes, signs_with AS signsWith, settings, CAST(serial AS REAL) AS serial,
            CAST(for_ms AS REAL) AS forMs, CAST(until AS REAL) AS until
            FROM leases WHERE NOT ended ORDER BY number`,
   endedLeases: "SELECT id FROM leases WHERE ended",
   addLease:
-    "INSERT INTO leases (id, name, publishes, signs_with, for_ms, until) VALUES (?, ?, 0, '[]', ?, ?) ON CONFLICT DO NOTHING",
+    "INSERT INTO leases (id, name, settings, publishes, signs_with, for_ms, until) VALUES (?, ?, ?, 0, '[]', ?, ?) ON CONFLICT DO NOTHING",
   changeLease: `UPDATE leases SET publishes = ?, signs_with = ?, for_ms = ?, until = ?, serial = coalesce(?, serial + 1)
                 WHERE id = ? AND NOT ended AND serial <= coalesce(?, serial)`,
   endLease: "UPDATE leases SET ended = 1 WHERE id = ? AND serial = coalesce(?, serial)",
@@ -75,7 +77,7 @@ export function createFile(path: string): void {
     if (code === "EEXIST") return;
     throw new StoreError(
       "ERR_STORE_UNAVAILABLE",
-      `cannot make the store ${path} (${code}); check that its folder exists and is writable`,
+      `cannot make the store ${path} (${faultOf(cause)}); check that its folder exists and is writable`,
       { cause },
     );
   }
@@ -91,18 +93,14 @@ export function openFile(path: string) {
   if (!present(path, () => statSync(path).isFile())) {
     throw new StoreError("ERR_STORE_FORMAT", `${path} is not a regular file; choose another path`);
   }
-  const { DatabaseSync } = nodeSqlite();
-  // Whoever waits for a lock waits outside of SQLite, where waiting does not stop the whole process.
-  const db = new DatabaseSync(path, { timeout: 0 });
+  const { db, unwritable } = openDatabase(path);
   try {
-    // Nothing is written into a file before it is known to be ours.
-    versionOf(db, path);
-    setUp(db, path);
-    migrate(db, path);
     const prepared = Object.entries(queries).map(([name, sql]) => [name, db.prepare(sql)] as const);
     const statements = Object.fromEntries(prepared) as Readonly<Record<keyof typeof queries, StatementSync>>;
     statements.state.get();
-    const companions = companionsOf(path).map((name) => ({ name, ino: inodeOf(name) }));
+    // Whoever only reads leaves the files of others alone.
+    const own = unwritable === undefined ? companionsOf(path) : [];
+    const companions = own.map((name) => ({ name, ino: inodeOf(name) }));
     const identity = identityOf(path);
     if (fileOf(path) !== opened) {
       throw new StoreError("ERR_STORE_UNAVAILABLE", `the store ${path} was replaced while it was opened; try again`);
@@ -111,6 +109,8 @@ export function openFile(path: string) {
     let seen = { stamp: stampOf(path), version: version() };
     return {
       db,
+      /** Why it was opened for reading alone; `undefined` where it was not. */
+      unwritable,
       /** {@link identityOf} the file that is open, whatever the path leads to by now. */
       identity,
       statements,
@@ -142,6 +142,48 @@ export function openFile(path: string) {
     db.close();
     throw error;
   }
+}
+
+/** Opens a file and brings it to the newest schema; where nothing can be written, for reading alone. */
+function openDatabase(path: string): { readonly db: DatabaseSync; readonly unwritable?: unknown } {
+  const { DatabaseSync } = nodeSqlite();
+  // Whoever waits for a lock waits outside of SQLite, where waiting does not stop the whole process.
+  const db = new DatabaseSync(path, { timeout: 0 });
+  try {
+    // Nothing is written into a file before it is known to be ours.
+    versionOf(db, path);
+    setUp(db, path);
+    migrate(db, path);
+    return { db };
+  } catch (error) {
+    db.close();
+    if (!isUnwritable(error)) throw error;
+    return { db: openToRead(path, error), unwritable: error };
+  }
+}
+
+/**
+ * Opens a file of which the folder, or the disk, takes nothing: SQLite would have to make the index of the log there. It does without where
+ * the file cannot change, which is so while the log is empty, as every commit leaves it.
+ *
+ * @param unwritable thrown where that does not do
+ */
+function openToRead(path: string, unwritable: unknown): DatabaseSync {
+  const { DatabaseSync } = nodeSqlite();
+  const [log = ""] = companionsOf(path);
+  const isWhole = (statSync(log, { throwIfNoEntry: false })?.size ?? 0) === 0;
+  // With locks, if that goes.
+  for (const query of isWhole ? ["", "?immutable=1"] : [""]) {
+    let db: DatabaseSync | undefined;
+    try {
+      db = new DatabaseSync(new URL(query, pathToFileURL(path)), { readOnly: true, timeout: 0 });
+      if (isCurrent(versionOf(db, path))) return db;
+    } catch {
+      // What was wrong before says more.
+    }
+    db?.close();
+  }
+  throw unwritable;
 }
 
 function setUp(db: DatabaseSync, path: string): void {

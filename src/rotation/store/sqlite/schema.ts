@@ -11,23 +11,15 @@ const applicationId = 0x6a776b73;
  * an update can be taken back: it adds tables, and columns with a default. What nobody uses any more goes one version later.
  */
 const migrations: readonly string[] = [
-  `CREATE TABLE state (id INTEGER PRIMARY KEY CHECK (id = 1), revision INTEGER NOT NULL) STRICT;
+  `CREATE TABLE state (id INTEGER PRIMARY KEY CHECK (id = 1), revision INTEGER NOT NULL, mac TEXT) STRICT;
    INSERT INTO state (id, revision) VALUES (1, 0);
    CREATE TABLE keys (position INTEGER PRIMARY KEY, kid TEXT NOT NULL UNIQUE, record TEXT NOT NULL) STRICT;
-   CREATE TABLE events (number INTEGER PRIMARY KEY AUTOINCREMENT, event TEXT NOT NULL) STRICT;`,
-  // Whoever has had the file open since before knows no seal. A commit without a new one would leave a seal that no longer fits.
-  `ALTER TABLE state ADD COLUMN seal TEXT;
-   CREATE TRIGGER sealed BEFORE UPDATE ON state WHEN OLD.seal IS NOT NULL AND NEW.seal IS OLD.seal
-   BEGIN SELECT RAISE(ABORT, 'this store is sealed; update jwksd'); END;`,
-  `CREATE TABLE leases (
+   CREATE TABLE events (number INTEGER PRIMARY KEY AUTOINCREMENT, event TEXT NOT NULL) STRICT;
+   CREATE TABLE leases (
      number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, name TEXT NOT NULL, publishes INTEGER NOT NULL,
-     signs_with TEXT NOT NULL, until INTEGER NOT NULL, serial INTEGER NOT NULL DEFAULT 0,
+     signs_with TEXT NOT NULL, settings TEXT, until INTEGER NOT NULL, serial INTEGER NOT NULL DEFAULT 0,
      for_ms INTEGER NOT NULL, ended INTEGER NOT NULL DEFAULT 0
    ) STRICT;`,
-  // Nothing reads these any more. `revision` is still written, for a process of the version before, which reads only what has changed.
-  `ALTER TABLE keys ADD COLUMN revision INTEGER NOT NULL DEFAULT 0;
-   CREATE INDEX keys_by_revision ON keys (revision);
-   CREATE TABLE commits (revision INTEGER PRIMARY KEY, id TEXT NOT NULL) STRICT;`,
 ];
 
 /**
@@ -45,6 +37,9 @@ export function migrate(db: DatabaseSync, path: string, steps = migrations): voi
     db.exec(`PRAGMA application_id = ${applicationId}; PRAGMA user_version = ${steps.length}`);
   });
 }
+
+/** Whether a file of this version needs no step. */
+export const isCurrent = (version: number): boolean => version >= migrations.length;
 
 /** Runs the action in a transaction; if it or the commit throws, nothing has changed. */
 export function transaction<T>(db: DatabaseSync, kind: "DEFERRED" | "IMMEDIATE", action: () => T): T {

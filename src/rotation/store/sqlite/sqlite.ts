@@ -11,6 +11,7 @@ import { StoreError } from "../../../base/errors.ts";
 import { checkOptions, clock as clockRule, timeout } from "../../../base/options.ts";
 import { checkRevision, damagedIn } from "../check.ts";
 import {
+  type LeaseRow,
   checkLeases,
   checkRenewal,
   forgottenAt,
@@ -18,6 +19,7 @@ import {
   leaseExists,
   newLease,
   readLease,
+  settingsText,
   timeOf,
 } from "../leases.ts";
 import { isBusy, storeError } from "./errors.ts";
@@ -33,7 +35,7 @@ export interface SqliteStoreOptions {
   readonly clock?: Clock | null | undefined;
 }
 
-// Together they wait about five seconds for a lock that others hold for milliseconds.
+// All retries together wait about five seconds for a lock, which another process holds for milliseconds.
 const lockRetryMs = 20;
 const maxLockRetries = 250;
 
@@ -82,7 +84,7 @@ function storeIn(path: string, pollMs: number, clock: Clock): KeyStore {
     for (const notify of watchers) notify();
   }
 
-  /** A text that changes with every commit, and when the file is replaced or vanishes: those who watch find out by loading. */
+  /** A text that changes with every commit, and when the file is replaced or vanishes: the watchers find out which when they load. */
   function look(): string {
     try {
       const file = current();
@@ -129,20 +131,26 @@ function storeIn(path: string, pollMs: number, clock: Clock): KeyStore {
     }
   }
 
-  function stateOf({ statements }: SqliteFile): { readonly revision: number; readonly seal: string | null } {
-    const row = statements.state.get() as { revision: number; seal: string | null } | undefined;
+  function stateOf({ statements }: SqliteFile): { readonly revision: number; readonly mac: string | null } {
+    const row = statements.state.get() as { revision: number; mac: string | null } | undefined;
     if (row === undefined) throw damaged("the revision");
     return row;
   }
 
   function leasesOf({ statements }: SqliteFile): Lease[] {
-    const rows = statements.leases.all() as unknown as Parameters<typeof readLease>[0][];
+    const rows = statements.leases.all() as unknown as LeaseRow[];
     return rows.map((row) => readLease(row, `the store ${path}`));
   }
 
   /** What is written into a file that is no longer there is lost. */
   function write<T>(file: SqliteFile, action: () => T): T {
-    const { db, statements, identity } = file;
+    const { db, statements, identity, unwritable } = file;
+    if (unwritable !== undefined) {
+      // The next one tries again.
+      file.close();
+      open = undefined;
+      throw unwritable;
+    }
     const result = transaction(db, "IMMEDIATE", () => {
       checkIdentity(identity);
       return action();
@@ -157,15 +165,15 @@ function storeIn(path: string, pollMs: number, clock: Clock): KeyStore {
     load: ({ signal } = {}) =>
       use(signal, (file) =>
         transaction(file.db, "DEFERRED", () => {
-          const { revision, seal } = stateOf(file);
+          const { revision, mac } = stateOf(file);
           const records = recordsIn(rowsOf(file), damaged);
           const ended = (file.statements.endedLeases.all() as { id: string }[]).map(({ id }) => id);
           const said = { leases: leasesOf(file), ended };
-          return { revision, records, ...(seal !== null && { seal }), now: clock.now(), ...said };
+          return { revision, records, ...(mac !== null && { mac }), now: clock.now(), ...said };
         }),
       ),
 
-    commit: (expectedRevision, records, events, { signal, seal, leases } = {}) =>
+    commit: (expectedRevision, records, events, { signal, mac, leases } = {}) =>
       use(signal, (file) => {
         const { statements } = file;
         const revision = expectedRevision + 1;
@@ -173,9 +181,9 @@ function storeIn(path: string, pollMs: number, clock: Clock): KeyStore {
           checkRevision(stateOf(file).revision, expectedRevision);
           const changed = rowsToWrite(rowsOf(file), records);
           if (leases !== undefined) checkLeases(leasesOf(file), leases);
-          for (const { kid, record } of changed) statements.writeRecord.run(kid, record, revision);
+          for (const { kid, record } of changed) statements.writeRecord.run(kid, record);
           for (const event of events) statements.addEvent.run(JSON.stringify(event));
-          statements.setState.run(revision, seal ?? null);
+          statements.setState.run(revision, mac ?? null);
         });
         ownCommits += 1;
         return revision;
@@ -187,8 +195,9 @@ function storeIn(path: string, pollMs: number, clock: Clock): KeyStore {
           const now = clock.now();
           const joined = newLease(lease, now, forMs);
           const { id, name, until } = joined;
+          const settings = settingsText(joined);
           file.statements.forgetLeases.run(forgottenAt(now));
-          const { changes } = file.statements.addLease.run(id, name, joined.forMs, until);
+          const { changes } = file.statements.addLease.run(id, name, settings, joined.forMs, until);
           if (changes === 0) throw leaseExists(id);
         }),
       ),
