@@ -1,6 +1,6 @@
 import { sha256, toBase64url } from "#crypto";
 import type { JWTPayload } from "jose";
-import { ConfigError } from "../../base/errors.ts";
+import { invalidOption } from "../../base/errors.ts";
 import type { Credentials } from "./authorization.ts";
 import { createProofCheck } from "./dpop-proof.ts";
 import type { BearerSettings } from "./settings.ts";
@@ -46,7 +46,7 @@ export function createConfirmation(settings: BearerSettings) {
 async function thumbprint(certificate: string | Uint8Array | null | undefined): Promise<string | undefined> {
   const der = typeof certificate === "string" ? derOf(certificate) : (certificate ?? undefined);
   if (der !== undefined && !(der instanceof Uint8Array))
-    throw new ConfigError("ERR_OPTION_INVALID", '"certificate" gave no certificate as PEM or DER');
+    throw invalidOption('"certificate" gave no certificate as PEM or DER');
   return der === undefined || der.length === 0 ? undefined : toBase64url(await sha256(Uint8Array.from(der)));
 }
 

@@ -1,5 +1,5 @@
 import type * as SdkErrors from "@modelcontextprotocol/sdk/server/auth/errors.js";
-import { ConfigError, TokenError } from "../../base/errors.ts";
+import { TokenError, invalidOption } from "../../base/errors.ts";
 import { loadPackage } from "../../base/optional-package.ts";
 import type { Auth, Guard } from "./guard.ts";
 import type { BearerSettings } from "./settings.ts";
@@ -20,8 +20,7 @@ const errorsModule: string = `${sdk}/server/auth/errors.js`;
  * @throws ConfigError `ERR_OPTION_INVALID` when proofs are required
  */
 export function mcpFace({ authOf }: Guard, { dpop }: BearerSettings): TokenVerifier {
-  if (dpop === "required")
-    throw new ConfigError("ERR_OPTION_INVALID", 'mcp() sees no proofs, and "dpop" is "required"; use express()');
+  if (dpop === "required") throw invalidOption('mcp() sees no proofs, and "dpop" is "required"; use express()');
   return {
     async verifyAccessToken(token) {
       try {

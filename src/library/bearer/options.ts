@@ -37,7 +37,8 @@ export interface BearerOptions {
   readonly audience: string | readonly string[];
   /**
    * `at+jwt`: the header `typ` must say that the token is an access token. `JWT`, for a provider that does not say so: `typ` may also be
-   * `JWT` or absent, and a token with `nonce`, `at_hash` or `c_hash` is refused as an ID token. Default: `at+jwt`.
+   * `JWT` or absent, and a token with `nonce`, `at_hash` or `c_hash` is refused as an ID token. Other ID tokens are refused by their `aud`
+   * alone: `audience` must not be a client ID. Default: `at+jwt`.
    *
    * @see RFC 9068 section 4; RFC 8725 section 3.11
    */
@@ -50,11 +51,11 @@ export interface BearerOptions {
   readonly requiredClaims?: readonly string[] | null | undefined;
   /** How many key sets are kept, if `issuer` is a function. Default: 100. */
   readonly maxIssuers?: number | null | undefined;
-  /** The identifier of this API, an https URL: each challenge names its metadata, and `metadata` serves it. @see RFC 9728 */
+  /** The identifier of this API, an https URL: each challenge names its metadata, and `bearer.metadata` serves it. Default: none. @see RFC 9728 */
   readonly resource?: string | null | undefined;
-  /** More members of the metadata, such as `scopes_supported`. @see RFC 9728 section 2 */
+  /** More members of the metadata, such as `scopes_supported`. Default: none. @see RFC 9728 section 2 */
   readonly metadata?: Readonly<Record<string, unknown>> | null | undefined;
-  /** Whether tokens may, or must, be bound to a key of the client. Default: such tokens are refused. @see RFC 9449 */
+  /** Whether tokens may, or must, be bound to a key of the client. Default: a bound token is refused. @see RFC 9449 */
   readonly dpop?: "optional" | "required" | null | undefined;
   /** The public URL before the path of a request: origin, and the prefix that a proxy strips. Default: the origin of `resource`. */
   readonly baseUrl?: string | null | undefined;
@@ -66,7 +67,7 @@ export interface BearerOptions {
   readonly nonceSecret?: string | null | undefined;
   /**
    * The client certificate of a request, as PEM or DER, for tokens that are bound to one. The function gets the request as the face has it. Default:
-   * such tokens are refused.
+   * a bound token is refused.
    *
    * @see RFC 8705 section 3
    */
@@ -76,10 +77,10 @@ export interface BearerOptions {
     | undefined;
   /** Where the keys of an earlier process are. Default: nowhere. */
   readonly state?: StateStore | null | undefined;
-  /** Options of the key sets, such as `timeoutMs` and `outageToleranceSeconds`. */
+  /** Options of the key sets, such as `timeoutMs` and `outageToleranceSeconds`. Default: those of `createRemoteKeySet`. */
   readonly keySet?: Omit<RemoteKeySetOptions, "issuer" | "jwksUri" | "clock" | "state" | "onEvent"> | null | undefined;
-  /** Default: the clock of the machine. */
+  /** Tells the time. Default: the clock of the machine. */
   readonly clock?: Clock | null | undefined;
-  /** Default: nobody listens. */
+  /** Gets refusals, answers of 503 with their cause, and events of the key sets. No event holds a token. Default: nobody listens. */
   readonly onEvent?: ((event: BearerEvent) => void) | null | undefined;
 }

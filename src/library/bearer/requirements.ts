@@ -6,11 +6,11 @@ import type { BearerSettings } from "./settings.ts";
 
 /** What a route asks of a token. */
 export interface Requirements {
-  /** Scopes, separated by spaces; the token must have them all. Default: none. */
+  /** Scopes, separated by spaces; the token must have them all, in `scope` or `scp`. Default: none. */
   readonly scope?: string | undefined;
   /** How the user must have signed in: the claim `acr` must be one of these. Default: any way. @see RFC 9470 */
   readonly acrValues?: readonly string[] | undefined;
-  /** How long ago the user may have signed in (claim `auth_time`), in seconds. Default: at any time. @see RFC 9470 */
+  /** How long ago the user may have signed in (claim `auth_time`), in seconds, plus `clockToleranceSeconds`. Default: any time. @see RFC 9470 */
   readonly maxAgeSeconds?: number | undefined;
 }
 

@@ -1,5 +1,5 @@
 import { systemClock } from "../../base/clock.ts";
-import { ConfigError } from "../../base/errors.ts";
+import { invalidOption } from "../../base/errors.ts";
 import {
   type Rule,
   type Rules,
@@ -69,7 +69,7 @@ export function resolveBearerOptions(options: BearerOptions) {
   const issuers = isFunction || issuer === undefined ? [] : [issuer].flat();
   const names = isFunction ? "any" : issuers.map((each) => (typeof each === "string" ? each : each?.issuer));
   if (issuer === undefined || audience === undefined)
-    throw new ConfigError("ERR_OPTION_INVALID", `a guard needs "${issuer === undefined ? "issuer" : "audience"}"`);
+    throw invalidOption(`a guard needs "${issuer === undefined ? "issuer" : "audience"}"`);
   checkVerifyOptions({
     keys: () => undefined,
     issuer: names,
@@ -82,15 +82,12 @@ export function resolveBearerOptions(options: BearerOptions) {
   resolveOptions({ ...given.keySet, issuer: "https://login.example.com" });
   for (const own of ["resource", "authorization_servers"])
     if (given.metadata !== undefined && Object.hasOwn(given.metadata, own) && !(isFunction && own !== "resource"))
-      throw new ConfigError("ERR_OPTION_INVALID", `"metadata" may not set "${own}"; another option says it`);
+      throw invalidOption(`"metadata" may not set "${own}"; another option says it`);
   if (given.metadata !== undefined && resource === undefined)
-    throw new ConfigError("ERR_OPTION_INVALID", '"metadata" needs "resource", the URL that it describes');
+    throw invalidOption('"metadata" needs "resource", the URL that it describes');
   const baseUrl = given.baseUrl ?? (resource && new URL(resource).origin);
   if (dpop !== undefined && baseUrl === undefined)
-    throw new ConfigError(
-      "ERR_OPTION_INVALID",
-      '"dpop" needs "baseUrl": a proof names the URL, and the header Host may lie',
-    );
+    throw invalidOption('"dpop" needs "baseUrl": a proof names the URL, and the header Host may lie');
   return {
     issuers: isFunction ? issuer : issuers,
     /** By which the times of a proof and of a sign-in may lie ahead. */

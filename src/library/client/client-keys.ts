@@ -1,5 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
-import { ConfigError, KeyMaterialError, TokenError } from "../../base/errors.ts";
+import { KeyMaterialError, TokenError, invalidOption } from "../../base/errors.ts";
 import {
   type VerificationKeys,
   entriesOf,
@@ -103,8 +103,7 @@ export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysO
 
   function remote(jwksUri: string): ClientKeys {
     if (remoteSets === undefined) {
-      throw new ConfigError(
-        "ERR_OPTION_INVALID",
+      throw invalidOption(
         'a jwks_uri comes from outside and needs the option "fetch", which must refuse private addresses; on Node, pass guardedFetch of "jwksd/node"',
       );
     }
@@ -124,7 +123,7 @@ export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysO
   return ({ clientId, jwks, jwksUri }: Client): ClientKeys => {
     if (jwks !== undefined && jwks !== null) return local(clientId, jwks);
     if (jwksUri !== undefined && jwksUri !== null) return remote(jwksUri);
-    throw new ConfigError("ERR_OPTION_INVALID", `client ${JSON.stringify(clientId)} has neither jwks nor jwksUri`);
+    throw invalidOption(`client ${JSON.stringify(clientId)} has neither jwks nor jwksUri`);
   };
 }
 

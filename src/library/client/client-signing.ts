@@ -1,6 +1,6 @@
 import { encode as toBase64url } from "jose/base64url";
 import { type Clock, systemClock } from "../../base/clock.ts";
-import { ConfigError, TokenError } from "../../base/errors.ts";
+import { invalidClaims, invalidOption } from "../../base/errors.ts";
 import {
   type Given,
   type Rules,
@@ -11,6 +11,7 @@ import {
   text,
   wholeNumber,
 } from "../../base/options.ts";
+import { encode } from "../token/sign.ts";
 import type { SignInputOptions } from "../token/signing-input.ts";
 
 /** Gives the key with which a client signs; a provider is one. */
@@ -26,21 +27,21 @@ export interface ClientSigner {
 
 /** Options of `createClientAssertion`. */
 export interface ClientAssertionOptions {
-  /** The client, `iss` and `sub` of the assertion. With a client ID metadata document, its URL. Required. */
+  /** The client, `iss` and `sub` of the assertion. With a client ID metadata document, its URL. */
   readonly clientId: string;
-  /** The issuer identifier of the authorization server that gets the assertion, and not the URL of an endpoint. Required. */
+  /** The issuer identifier of the authorization server that gets the assertion, and not the URL of an endpoint. */
   readonly audience: string;
-  /** From now to `exp`, at most 300. Default: 60. */
+  /** Time from now to `exp`, at most 300 seconds. Default: 60. */
   readonly lifetimeSeconds?: number | null | undefined;
-  /** Aborts the signature. */
+  /** Aborts the signature. Default: none. */
   readonly signal?: AbortSignal | null | undefined;
-  /** Default: the clock of the machine. */
+  /** Tells the time. Default: the clock of the machine. */
   readonly clock?: Pick<Clock, "now"> | null | undefined;
 }
 
 /** Options of `createRequestObject`. */
 export interface RequestObjectOptions extends ClientAssertionOptions {
-  /** Parameters of the authorization request, such as `redirect_uri` and `scope`. Required. */
+  /** Parameters of the authorization request, such as `redirect_uri` and `scope`. */
   readonly parameters: Readonly<Record<string, unknown>>;
 }
 
@@ -84,8 +85,7 @@ export async function createRequestObject(signer: ClientSigner, options: Request
   const { parameters, ...given } = checked(options, { ...rules, parameters: object });
   const own = ["iss", "sub", "aud", "client_id", "iat", "nbf", "exp", "jti", "request", "request_uri"];
   const wrong = own.find((name) => parameters[name] !== undefined);
-  if (wrong !== undefined)
-    throw new TokenError("ERR_CLAIMS_INVALID", `parameter "${wrong}" is not for callers to set; leave it out`);
+  if (wrong !== undefined) throw invalidClaims(`parameter "${wrong}" is not for callers to set; leave it out`);
   return sign(signer, given, "oauth-authz-req+jwt", { ...parameters, client_id: given.clientId });
 }
 
@@ -99,7 +99,7 @@ async function sign(
   const iat = Math.floor(clock.now() / 1000);
   const times = { iat, nbf: iat, exp: iat + lifetimeSeconds };
   const payload = { ...claims, iss: clientId, aud: audience, ...times, jti: crypto.randomUUID() };
-  const input = `${encode({ alg: "ES256", kid, typ })}.${encode(payload)}`;
+  const input = `${encode({ alg: "ES256", kid, typ })}.${encode(payload, "parameters")}`;
   const signature = await sign(new TextEncoder().encode(input), { lifetimeSeconds, signal });
   return `${input}.${toBase64url(signature)}`;
 }
@@ -108,16 +108,7 @@ async function sign(
 function checked<Options extends ClientAssertionOptions>(options: Options, rules: Rules<Options>): Given<Options> {
   const given = checkOptions(options, rules);
   for (const name of Object.keys(rules).filter((name) => ["clientId", "audience", "parameters"].includes(name))) {
-    if (given[name as keyof Options] === undefined)
-      throw new ConfigError("ERR_OPTION_INVALID", `option "${name}" is missing`);
+    if (given[name as keyof Options] === undefined) throw invalidOption(`option "${name}" is missing`);
   }
   return given;
-}
-
-function encode(value: object): string {
-  try {
-    return toBase64url(JSON.stringify(value));
-  } catch (cause) {
-    throw new TokenError("ERR_CLAIMS_INVALID", "parameters must be what JSON can hold", { cause });
-  }
 }

@@ -1,5 +1,5 @@
 import { type Clock, systemClock } from "../../base/clock.ts";
-import { ConfigError, type ErrorCode, JwksdError, TokenError } from "../../base/errors.ts";
+import { ConfigError, type ErrorCode, JwksdError, TokenError, invalidOption } from "../../base/errors.ts";
 import { type Rules, callback, checkOptions, clock, number, text, texts } from "../../base/options.ts";
 import type { Fetch } from "../relying-party/fetch-json.ts";
 import { textHash } from "../../keys/crypto/text-hash.ts";
@@ -31,7 +31,7 @@ export interface ClientVerifierOptions {
   readonly maxLifetimeSeconds?: number | null | undefined;
   /** Allowed clock difference for `exp`, in seconds. For `nbf` and `iat`, at least 10 and at most 60 seconds apply. Default: 0. */
   readonly clockToleranceSeconds?: number | null | undefined;
-  /** Default: the clock of the machine. */
+  /** Tells the time. Default: the clock of the machine. */
   readonly clock?: Clock | null | undefined;
   /** Gets refusals, requests for keys, unusable sets, and exhausted budgets. Default: nobody listens. */
   readonly onEvent?: ((event: ClientEvent) => void) | null | undefined;
@@ -90,7 +90,7 @@ export interface ClientVerifier {
 export function createClientVerifier(options: ClientVerifierOptions): ClientVerifier {
   const given = checkOptions(options, rules);
   const { issuer, audiences = [], fetch, maxKeySets = 10_000, clock = systemClock } = given;
-  if (issuer === undefined) throw new ConfigError("ERR_OPTION_INVALID", 'option "issuer" is missing');
+  if (issuer === undefined) throw invalidOption('option "issuer" is missing');
   const { maxLifetimeSeconds = 3_600, clockToleranceSeconds = 0, replay = memoryReplayStore({ clock }) } = given;
   const audience = [issuer, ...audiences];
   const emit = clientEvents(given.onEvent);
@@ -98,7 +98,7 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
 
   async function check(token: string, client: Client, typ: string, requiredClaims: string[]): Promise<VerifiedToken> {
     if (typeof client !== "object" || client === null) {
-      throw new ConfigError("ERR_OPTION_INVALID", 'a client is expected: "clientId", and "jwks" or "jwksUri"');
+      throw invalidOption('a client is expected: "clientId", and "jwks" or "jwksUri"');
     }
     const keys = keysOf(client);
     const verified = await verify(token, {

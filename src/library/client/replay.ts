@@ -30,7 +30,7 @@ const searchEveryMs = 1_000;
 export interface ReplayStoreOptions {
   /** How many tokens are remembered. Default: 100,000. */
   readonly maxEntries?: number | null | undefined;
-  /** Default: the clock of the machine. */
+  /** Tells the time. Default: the clock of the machine. */
   readonly clock?: Pick<Clock, "now"> | null | undefined;
 }
 

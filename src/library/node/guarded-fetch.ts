@@ -15,8 +15,8 @@ const maxLookups = 500;
 /** Options of `createGuardedFetch`; the defaults are those of `guardedFetch`. */
 export interface GuardedFetchOptions {
   /**
-   * Finds all addresses of a host name, until the signal aborts. Default: DNS, without the hosts file and without search domains. For those,
-   * pass `(host) => dns.promises.lookup(host, { all: true })`; it takes a thread of the pool and ignores the signal.
+   * Finds all addresses of a host name, until the signal aborts. `(host) => dns.promises.lookup(host, { all: true })` also knows the hosts
+   * file and search domains; it takes a thread of the pool and ignores the signal. Default: DNS alone.
    */
   readonly resolve?:
     | ((host: string, options: { readonly signal?: AbortSignal }) => Promise<readonly Address[]>)
@@ -24,7 +24,7 @@ export interface GuardedFetchOptions {
     | undefined;
   /** Whether an address may be connected to. Default: public unicast addresses only. */
   readonly isAllowed?: ((address: string) => boolean) | null | undefined;
-  /** Certificates to trust instead of those of the system, as PEM. */
+  /** Certificates to trust, as PEM. Default: those of the system. */
   readonly ca?: string | null | undefined;
 }
 

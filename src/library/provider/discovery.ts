@@ -1,4 +1,4 @@
-import { ConfigError } from "../../base/errors.ts";
+import { ConfigError, invalidOption } from "../../base/errors.ts";
 import type { Metadata } from "./options.ts";
 
 /** Required members that jwksd does not set. @see OpenID Connect Discovery 1.0 section 3 */
@@ -17,12 +17,12 @@ export function discoveryDocument(issuer: string, jwksUri: string, metadata: Met
   checkMetadata(metadata, "metadata");
   // toJSON() could replace the whole document.
   if (typeof metadata["toJSON"] === "function")
-    throw new ConfigError("ERR_OPTION_INVALID", 'option "metadata" must be plain data, without toJSON()');
+    throw invalidOption('option "metadata" must be plain data, without toJSON()');
   const document = { issuer, jwks_uri: jwksUri, id_token_signing_alg_values_supported: ["ES256"], ...metadata };
   try {
     return JSON.parse(JSON.stringify(document)) as Record<string, unknown>;
   } catch {
-    throw new ConfigError("ERR_OPTION_INVALID", 'option "metadata" cannot be written as JSON');
+    throw invalidOption('option "metadata" cannot be written as JSON');
   }
 }
 

@@ -1,4 +1,4 @@
-import { ConfigError } from "../../base/errors.ts";
+import { invalidOption } from "../../base/errors.ts";
 import type { EncryptionEntry, Keyset } from "../../keys/keyset/keyset.ts";
 import type { ProviderOptions } from "./options.ts";
 
@@ -48,13 +48,9 @@ const brought = [
 /** The options of a provider that follows managed keys. @throws ConfigError `ERR_OPTION_INVALID` */
 export function optionsOf(keys: ManagedKeys, options: ProviderOptions): ProviderOptions {
   const twice = brought.find((name) => options[name as keyof ProviderOptions] !== undefined);
-  if (twice !== undefined)
-    throw new ConfigError("ERR_OPTION_INVALID", `"keys" brings its own "${twice}"; leave that out`);
+  if (twice !== undefined) throw invalidOption(`"keys" brings its own "${twice}"; leave that out`);
   if (options.issuer !== undefined && options.issuer !== keys.issuer) {
-    throw new ConfigError(
-      "ERR_OPTION_INVALID",
-      `"issuer" is another one than that of "keys", ${JSON.stringify(keys.issuer)}`,
-    );
+    throw invalidOption(`"issuer" is another one than that of "keys", ${JSON.stringify(keys.issuer)}`);
   }
   return {
     ...options,

@@ -82,18 +82,18 @@ export interface ProviderOptions {
   /** Longest `lifetimeSeconds` that `sign` accepts. Keep a retiring key published for at least this long. Default: no limit. */
   readonly maxTokenLifetimeSeconds?: number | null | undefined;
   /**
-   * Called with the kid before each signature, when `iat` is taken. Throws if this process may not sign with that key now. The options of
-   * a key manager have one. Default: throws for each key but the active one.
+   * Called with the kid before each signature, when `iat` is taken, and after those of a `signingKey`. Throws if this process may not sign with
+   * that key now. Not with `keys`. Default: throws for each key but the active one.
    */
   readonly checkMaySign?: ((kid: string) => void) | null | undefined;
   /**
-   * Called by `verify` with each kid that is not published: how the key ended that had it, if there was one. The options of a key manager have
-   * one. Default: the keys that `update` has taken out of the keyset were removed.
+   * Called by `verify` with each kid that is not published: how the key ended that had it, if there was one. Not with `keys`. Default: the
+   * keys that `update` has taken out of the keyset were removed.
    */
   readonly retiredKid?: ((kid: string) => KeyEnd | undefined) | null | undefined;
   /** Limits for calls of the active signer. Default: those of {@link SignerLimits}. */
   readonly signerLimits?: SignerLimits | null | undefined;
-  /** Default: the clock of the machine. */
+  /** Tells the time. Default: the clock of the machine. */
   readonly clock?: Clock | null | undefined;
 }
 

@@ -1,12 +1,17 @@
 import { ConfigError } from "../../base/errors.ts";
 import { isLoopback } from "../../base/urls.ts";
 
+/** The documents of a provider. */
+export type DocumentName = "jwks" | "discovery";
+
 /** Where the documents are. */
 export interface Locations {
   readonly issuer: string;
   readonly jwksUri: string;
+  /** Where clients look for the metadata, on the host of the issuer: below the issuer first. */
+  readonly metadataPaths: readonly string[];
   /** Document by request path. */
-  readonly routes: ReadonlyMap<string, "jwks" | "discovery">;
+  readonly routes: ReadonlyMap<string, DocumentName>;
 }
 
 const discoveryPath = "/.well-known/openid-configuration";
@@ -41,14 +46,11 @@ export function locate(
       'endpoints.jwks is "/"; the JWK Set needs a path of its own, such as "/jwks"',
     );
 
-  const routes = new Map<string, "jwks" | "discovery">();
-  const metadataPaths = [
-    issuerPath + discoveryPath,
-    discoveryPath,
-    discoveryPath + issuerPath,
-    metadataPath + issuerPath,
-  ];
-  for (const path of discovery ? metadataPaths : []) routes.set(path, "discovery");
+  const routes = new Map<string, DocumentName>();
+  const metadataPaths = discovery
+    ? [...new Set([issuerPath + discoveryPath, discoveryPath + issuerPath, metadataPath + issuerPath])]
+    : [];
+  for (const path of discovery ? [...metadataPaths, discoveryPath] : []) routes.set(path, "discovery");
   for (const path of [issuerPath + prefix + jwks, prefix + jwks, jwks]) {
     if (routes.get(path) === "discovery") {
       throw new ConfigError(
@@ -58,7 +60,7 @@ export function locate(
     }
     routes.set(path, "jwks");
   }
-  return { issuer: issuerUrl.text, jwksUri: base + prefix + jwks, routes };
+  return { issuer: issuerUrl.text, jwksUri: base + prefix + jwks, metadataPaths, routes };
 }
 
 function checkIssuer(issuer: string | undefined): { text: string; path: string } {

@@ -12,10 +12,11 @@ export interface SigningKey {
   /**
    * Signs the signing input of a JWT: header and payload in base64url, and a dot between them. The header must name this key and `ES256`,
    * and the claims must be ones that `provider.sign` would sign. Gives 64 bytes: r, then s. The signer is guarded, and the signature
-   * counted, as by `provider.sign`.
+   * counted, as by `provider.sign`. A key that a manager has replaced may sign for 30 s more.
    *
    * @throws TokenError `ERR_CLAIMS_INVALID`
-   * @throws SignerError `ERR_SIGNER_FENCED` where this process may not sign with this key now, and those of `provider.sign`
+   * @throws SignerError `ERR_SIGNER_FENCED` where this process may not sign with this key, now or when the signature is there; and those of
+   * `provider.sign`
    * @see RFC 7515 section 5.1
    */
   sign(this: void, input: Uint8Array, options: SignInputOptions): Promise<Uint8Array>;
@@ -38,7 +39,10 @@ export function signingKey({ active, publicJwk, issuer, checkMaySign, clock }: O
     publicJwk,
     async sign(input, options) {
       checkMaySign(kid);
-      return signInput(active, issuer, input, options, clock.now());
+      const signature = await signInput(active, issuer, input, options, clock.now());
+      // A token without times of its own would count from now, and the signer may have taken longer than the key was anybody's to use.
+      checkMaySign(kid);
+      return signature;
     },
   } satisfies SigningKey);
 }

@@ -1,5 +1,5 @@
 import { withDeadline } from "../../base/async.ts";
-import { ConfigError, type JwksdError, asJwksdError } from "../../base/errors.ts";
+import { type JwksdError, asJwksdError, invalidOption } from "../../base/errors.ts";
 import type { Given } from "../../base/options.ts";
 import type { VerificationKeys } from "../../keys/jwk/verification-keys.ts";
 import { type Freshness, type FreshnessBounds, type Until, freshness, mayUse } from "./freshness.ts";
@@ -68,7 +68,7 @@ export function createKeptSet({ signal, clock, bounds, emit, onNewKeys, state, l
   async function takeState(state: KeySetState): Promise<void> {
     const { issuer, jwksUri, allowInsecure, readKeys } = source;
     try {
-      if (!isKeySetState(state)) throw new ConfigError("ERR_OPTION_INVALID", "state is not one that state() gave");
+      if (!isKeySetState(state)) throw invalidOption("state is not one that state() gave");
       checkSecureUrl(state.jwksUri, "jwksUri of the state", allowInsecure);
       const fits = state.issuer === issuer && (jwksUri === undefined || state.jwksUri === jwksUri);
       if (fits) replace(await storedSet(state, readKeys));

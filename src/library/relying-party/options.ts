@@ -1,5 +1,5 @@
 import { type Clock, systemClock } from "../../base/clock.ts";
-import { ConfigError, type JwksdError } from "../../base/errors.ts";
+import { type JwksdError, invalidOption } from "../../base/errors.ts";
 import {
   type Rules,
   anything,
@@ -35,15 +35,15 @@ export type KeySetEvent =
 
 /** Options of `createRemoteKeySet`. Either `issuer` or `jwksUri` is required. */
 export interface RemoteKeySetOptions {
-  /** Issuer of an OpenID provider; its discovery document names the JWK Set. */
+  /** Issuer of an OpenID provider; its discovery document names the JWK Set. Required, unless `jwksUri` is given. */
   readonly issuer?: string | null | undefined;
-  /** URL of the JWK Set. */
+  /** URL of the JWK Set. Required, unless `issuer` is given. */
   readonly jwksUri?: string | null | undefined;
   /** Allows http for hosts that are not loopback. Default: `false`. */
   readonly allowInsecure?: boolean | null | undefined;
-  /** Default: the global `fetch`. */
+  /** Makes the requests. Default: the global `fetch`. */
   readonly fetch?: Fetch | null | undefined;
-  /** Default: the clock of the machine. */
+  /** Tells the time. Default: the clock of the machine. */
   readonly clock?: Clock | null | undefined;
   /** Timeout of one request, body included, in milliseconds. Default: 5000. */
   readonly timeoutMs?: number | null | undefined;
@@ -60,7 +60,7 @@ export interface RemoteKeySetOptions {
   readonly outageToleranceSeconds?: number | null | undefined;
   /** How long a call waits until the next request is allowed, in milliseconds. Default: 1000. */
   readonly maxWaitMs?: number | null | undefined;
-  /** Default: nobody listens. */
+  /** Gets each fetch, change, failure and refused token. Default: nobody listens. */
   readonly onEvent?: ((event: KeySetEvent) => void) | null | undefined;
   /** What `state()` of an earlier process returned. A state of another issuer or URL is ignored. Default: none. */
   readonly state?: KeySetState | null | undefined;
@@ -93,7 +93,7 @@ export function resolveOptions(options: RemoteKeySetOptions) {
   const { timeoutMs = 5_000, maxBytes = 262_144, maxWaitMs = 1_000 } = given;
   const { minFreshSeconds = 5, maxFreshSeconds = 86_400, outageToleranceSeconds = 3_600, state } = given;
   if ((issuer === undefined) === (jwksUri === undefined)) {
-    throw new ConfigError("ERR_OPTION_INVALID", "give either issuer or jwksUri");
+    throw invalidOption("give either issuer or jwksUri");
   }
   if (issuer !== undefined) checkSecureUrl(issuer, "issuer", allowInsecure);
   if (jwksUri !== undefined) checkSecureUrl(jwksUri, "jwksUri", allowInsecure);

@@ -2,22 +2,22 @@ import http, { type Agent, type ClientRequestArgs, type IncomingMessage } from "
 import https from "node:https";
 import { withDeadline } from "../../base/async.ts";
 import { systemClock } from "../../base/clock.ts";
-import { ConfigError, JwksdError, SignerError, TokenError } from "../../base/errors.ts";
+import { ConfigError, JwksdError, SignerError, TokenError, invalidClaims, invalidOption } from "../../base/errors.ts";
 import { jsonOf } from "../../base/json.ts";
 import { type Given, type Rules, checkOptions, number, text, textThat, timeout } from "../../base/options.ts";
 import type { Claims, SignOptions } from "../token/sign.ts";
 
 /** Options of `createSignClient`. */
 export interface SignClientOptions {
-  /** Path of a socket of `jwksd serve --sign-socket`. This or `address` is required. */
+  /** Path of a socket of `jwksd serve --sign-socket`. Required, unless `address` is given. */
   readonly socket?: string | null | undefined;
-  /** HOST:PORT of `jwksd serve --sign-address`, with the three that follow, in PEM. The host is one of those that its certificate names. */
+  /** HOST:PORT of `jwksd serve --sign-address`. The host is one of those that its certificate names. Required, unless `socket` is given. */
   readonly address?: string | null | undefined;
-  /** Certificate of this client. */
+  /** Certificate of this client, as PEM. Required, if `address` is given. */
   readonly cert?: string | null | undefined;
-  /** Its key. */
+  /** Private key of this certificate, as PEM. Required, if `address` is given. */
   readonly key?: string | null | undefined;
-  /** Authority of the server's certificate. */
+  /** Authority of the server's certificate, as PEM. Required, if `address` is given. */
   readonly ca?: string | null | undefined;
   /** Time for one token, in milliseconds. Default: 10,000. */
   readonly timeoutMs?: number | null | undefined;
@@ -105,14 +105,14 @@ interface SignServer {
 
 function serverAt({ socket, address, cert, key, ca }: Given<SignClientOptions>, limits: http.AgentOptions): SignServer {
   if ((socket === undefined) === (address === undefined)) {
-    throw new ConfigError("ERR_OPTION_INVALID", 'one of the options "socket" and "address" is needed');
+    throw invalidOption('one of the options "socket" and "address" is needed');
   }
   if (address === undefined) {
     const target = { socketPath: socket };
     return { name: socket ?? "", agent: new http.Agent(limits), request: http.request, target };
   }
   if (cert === undefined || key === undefined || ca === undefined) {
-    throw new ConfigError("ERR_OPTION_INVALID", 'the option "address" needs "cert", "key" and "ca"');
+    throw invalidOption('the option "address" needs "cert", "key" and "ca"');
   }
   const { hostname, port } = new URL(`https://${address}`);
   const target = { host: hostname.replace(/^\[(.*)\]$/, "$1"), port: port || 443 };
@@ -127,7 +127,7 @@ function bodyOf(request: object): string {
   try {
     return JSON.stringify(request);
   } catch (cause) {
-    throw new TokenError("ERR_CLAIMS_INVALID", "claims and header must be what JSON can hold", { cause });
+    throw invalidClaims("claims and header must be what JSON can hold", { cause });
   }
 }
 

@@ -1,4 +1,4 @@
-import { TokenError } from "../../base/errors.ts";
+import { invalidClaims } from "../../base/errors.ts";
 
 /** @see RFC 7519 section 4.1 */
 const registeredClaims = new Set("iss sub aud exp nbf iat jti".split(" "));
@@ -26,7 +26,7 @@ export function checkClaimNames(claims: object): void {
   for (const name of Object.keys(claims)) {
     const registered = folded(name);
     if (registered === name || !registeredClaims.has(registered)) continue;
-    throw invalid(
+    throw invalidClaims(
       `claim ${JSON.stringify(name)} differs from "${registered}" in case only, which some verifiers do not see`,
     );
   }
@@ -35,9 +35,5 @@ export function checkClaimNames(claims: object): void {
 /** Refuses header parameters that are set here or never, in whatever case. @throws TokenError `ERR_CLAIMS_INVALID` */
 export function checkHeaderNames(header: object): void {
   const reserved = Object.keys(header).find((name) => reservedHeaders.has(folded(name)));
-  if (reserved !== undefined) throw invalid(`header ${JSON.stringify(reserved)} is not for callers to set`);
-}
-
-function invalid(message: string): TokenError {
-  return new TokenError("ERR_CLAIMS_INVALID", message);
+  if (reserved !== undefined) throw invalidClaims(`header ${JSON.stringify(reserved)} is not for callers to set`);
 }

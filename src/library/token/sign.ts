@@ -1,6 +1,6 @@
 import { toBase64url } from "#crypto";
 import type { Bytes } from "../../base/bytes.ts";
-import { ConfigError, TokenError } from "../../base/errors.ts";
+import { invalidClaims, invalidOption } from "../../base/errors.ts";
 import { text } from "../../base/options.ts";
 import type { GuardedSign } from "../../keys/signer/guard.ts";
 import { maxTokenBytes } from "./compact-jws.ts";
@@ -15,7 +15,7 @@ export interface SignOptions {
   readonly typ?: string | null | undefined;
   /** More protected header parameters, without `alg`, `kid`, `typ`, keys and certificates. Default: none. */
   readonly header?: Readonly<Record<string, unknown>> | null | undefined;
-  /** Aborts the signature. */
+  /** Aborts the signature. Default: none. */
   readonly signal?: AbortSignal | null | undefined;
 }
 
@@ -69,17 +69,17 @@ export async function signToken(
   const signal = options?.signal ?? undefined;
   for (const [name, value] of Object.entries({ claims, header })) {
     // The JSON of a Map, an Error or a Promise is an empty object.
-    if (!isPlainObject(value)) throw invalid(`${name} must be a plain object`);
+    if (!isPlainObject(value)) throw invalidClaims(`${name} must be a plain object`);
     // toJSON() could replace what is set here: iss and exp, or alg and kid.
     if (typeof (value as { toJSON?: unknown }).toJSON === "function")
-      throw invalid(`${name} must be plain data, without toJSON()`);
+      throw invalidClaims(`${name} must be plain data, without toJSON()`);
   }
-  if (typeof typ !== "string" || typ === "") throw invalid("typ must be a string that is not empty");
+  if (typeof typ !== "string" || typ === "") throw invalidClaims("typ must be a string that is not empty");
   if (signal !== undefined && typeof signal?.addEventListener !== "function")
-    throw invalid("signal must be an AbortSignal");
+    throw invalidClaims("signal must be an AbortSignal");
   checkHeaderNames(header);
   checkClaims(claims, issuer);
-  if (!Number.isFinite(nowMs)) throw new ConfigError("ERR_OPTION_INVALID", '"clock" does not tell the time');
+  if (!Number.isFinite(nowMs)) throw invalidOption('"clock" does not tell the time');
   const times = timesOf(claims, { lifetimeSeconds, maxLifetimeSeconds: active.maxLifetimeSeconds, nowMs });
   const protectedHeader = headerOf(active, typ, header);
   const payload = encode({ ...claims, iss: issuer, ...times });
@@ -102,7 +102,7 @@ export async function signPayload(active: ActiveKey, payload: string): Promise<S
 /** The signature over header and payload in base64url. */
 export async function signParts(active: ActiveKey, signingInput: string, signal?: AbortSignal): Promise<Bytes> {
   if (signingInput.length + 1 + signatureLength > maxTokenBytes)
-    throw invalid(`the token would be longer than the ${maxTokenBytes} bytes that verify takes`);
+    throw invalidClaims(`the token would be longer than the ${maxTokenBytes} bytes that verify takes`);
   return active.sign(encoder.encode(signingInput), signal);
 }
 
@@ -110,7 +110,7 @@ export async function signParts(active: ActiveKey, signingInput: string, signal?
 export function checkClaims(claims: Claims, issuer: string): void {
   checkClaimNames(claims);
   const { iss, aud } = claims;
-  if (iss !== undefined && iss !== issuer) throw invalid(`claim "iss" may only be ${JSON.stringify(issuer)}`);
+  if (iss !== undefined && iss !== issuer) throw invalidClaims(`claim "iss" may only be ${JSON.stringify(issuer)}`);
   if (aud !== undefined) checkAudience(aud);
 }
 
@@ -135,17 +135,14 @@ function isPlainObject(value: unknown): boolean {
 export function checkAudience(aud: unknown): void {
   const names: readonly unknown[] = Array.isArray(aud) ? [...(aud as unknown[])] : [aud];
   if (names.length > 0 && names.every(text.holds)) return;
-  throw invalid('claim "aud" must be a string or a list of strings, none of them empty');
+  throw invalidClaims('claim "aud" must be a string or a list of strings, none of them empty');
 }
 
-function invalid(message: string, options?: ErrorOptions): TokenError {
-  return new TokenError("ERR_CLAIMS_INVALID", message, options);
-}
-
-function encode(value: object): string {
+/** A part of a token. @throws TokenError `ERR_CLAIMS_INVALID` */
+export function encode(value: object, what: string = "claims and header"): string {
   try {
     return toBase64url(JSON.stringify(value));
   } catch (cause) {
-    throw invalid("claims and header must be what JSON can hold", { cause });
+    throw invalidClaims(`${what} must be what JSON can hold`, { cause });
   }
 }

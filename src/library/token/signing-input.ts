@@ -1,5 +1,5 @@
 import * as base64url from "jose/base64url";
-import { TokenError } from "../../base/errors.ts";
+import { invalidClaims } from "../../base/errors.ts";
 import { jsonOf } from "../../base/json.ts";
 import { object } from "../../base/options.ts";
 import { checkHeaderNames } from "./names.ts";
@@ -8,9 +8,9 @@ import { checkLifetime, timesOf } from "./times.ts";
 
 /** Options of `SigningKey.sign`. */
 export interface SignInputOptions {
-  /** For how long the token may be used, in whole seconds; its `exp`, if it has one, may be no later. Required. */
+  /** For how long the token may be used, in whole seconds; its `exp`, if it has one, may be no later. */
   readonly lifetimeSeconds: number;
-  /** Aborts the signature. */
+  /** Aborts the signature. Default: none. */
   readonly signal?: AbortSignal | null | undefined;
 }
 
@@ -38,9 +38,9 @@ export async function signInput(
   checkLifetime(lifetimeSeconds, maxLifetimeSeconds);
   const [header, payload] = partsOf(input);
   const { alg, kid, typ: _typ, ...others } = jsonIn(header, "header");
-  if (alg !== "ES256") throw invalid("the alg of the header is not ES256");
+  if (alg !== "ES256") throw invalidClaims("the alg of the header is not ES256");
   if (kid !== active.kid)
-    throw invalid(`the kid of the header is not ${JSON.stringify(active.kid)}, the kid of this key`);
+    throw invalidClaims(`the kid of the header is not ${JSON.stringify(active.kid)}, the kid of this key`);
   checkHeaderNames(others);
   const claims = jsonIn(payload, "payload");
   checkClaims(claims, issuer);
@@ -51,7 +51,7 @@ export async function signInput(
     nowMs,
   });
   if (exp > Math.floor(nowMs / 1000) + lifetimeSeconds)
-    throw invalid(`claim "exp" is further ahead than the ${lifetimeSeconds} seconds of lifetimeSeconds`);
+    throw invalidClaims(`claim "exp" is further ahead than the ${lifetimeSeconds} seconds of lifetimeSeconds`);
   return signParts(active, `${header}.${payload}`, signal ?? undefined);
 }
 
@@ -60,7 +60,9 @@ function partsOf(input: Uint8Array): readonly [header: string, payload: string] 
   const text = input instanceof Uint8Array ? new TextDecoder().decode(input) : "";
   const parts = /^([\w-]+)\.([\w-]+)$/.exec(text);
   if (parts !== null) return [parts[1] as string, parts[2] as string];
-  throw invalid("only the signing input of a JWT is signed: header and payload in base64url, and a dot between them");
+  throw invalidClaims(
+    "only the signing input of a JWT is signed: header and payload in base64url, and a dot between them",
+  );
 }
 
 function jsonIn(part: string, name: string): Json {
@@ -71,9 +73,5 @@ function jsonIn(part: string, name: string): Json {
     // No base64url, or no UTF-8.
   }
   if (object.holds(value)) return value as Json;
-  throw invalid(`the ${name} is no JSON object`);
-}
-
-function invalid(message: string): TokenError {
-  return new TokenError("ERR_CLAIMS_INVALID", message);
+  throw invalidClaims(`the ${name} is no JSON object`);
 }

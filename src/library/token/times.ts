@@ -1,4 +1,4 @@
-import { TokenError } from "../../base/errors.ts";
+import { invalidClaims } from "../../base/errors.ts";
 
 /** Seconds by which `iat` may lie ahead: more is refused by verifiers. @see FAPI 2.0 Security Profile section 5.3.2.1 */
 const maxAheadSeconds = 60;
@@ -27,19 +27,19 @@ export function timesOf(
   const given = (name: string): number | undefined => {
     const value = claims[name];
     if (value === undefined || Number.isFinite(value)) return value as number | undefined;
-    throw invalid(`claim "${name}" must be a number of seconds since 1970`);
+    throw invalidClaims(`claim "${name}" must be a number of seconds since 1970`);
   };
   const [ownExp, iat = now, nbf] = [given("exp"), given("iat"), given("nbf")];
   if (ownExp !== undefined && lifetimeSeconds !== undefined)
-    throw invalid('give either claim "exp" or lifetimeSeconds, not both');
+    throw invalidClaims('give either claim "exp" or lifetimeSeconds, not both');
   const exp = ownExp ?? now + checkLifetime(lifetimeSeconds, maxLifetimeSeconds);
-  if (exp <= now) throw invalid(`claim "exp" is ${now - exp} seconds ago: no verifier would take the token`);
+  if (exp <= now) throw invalidClaims(`claim "exp" is ${now - exp} seconds ago: no verifier would take the token`);
   if (exp - now > maxLifetimeSeconds)
-    throw invalid(`claim "exp" is ${exp - now} seconds ahead${tooLong(maxLifetimeSeconds)}`);
+    throw invalidClaims(`claim "exp" is ${exp - now} seconds ahead${tooLong(maxLifetimeSeconds)}`);
   if (iat - now > maxAheadSeconds)
-    throw invalid(`claim "iat" is ${iat - now} seconds ahead, and verifiers take at most ${maxAheadSeconds}`);
+    throw invalidClaims(`claim "iat" is ${iat - now} seconds ahead, and verifiers take at most ${maxAheadSeconds}`);
   for (const [name, value] of Object.entries({ iat, nbf })) {
-    if (value !== undefined && value >= exp) throw invalid(`claim "${name}" is not before "exp"`);
+    if (value !== undefined && value >= exp) throw invalidClaims(`claim "${name}" is not before "exp"`);
   }
   return { iat, exp };
 }
@@ -47,15 +47,11 @@ export function timesOf(
 /** @throws TokenError `ERR_CLAIMS_INVALID` */
 export function checkLifetime(lifetimeSeconds: number | undefined, maxLifetimeSeconds: number): number {
   if (!Number.isSafeInteger(lifetimeSeconds) || (lifetimeSeconds as number) <= 0)
-    throw invalid("lifetimeSeconds must be a whole number of seconds above 0");
+    throw invalidClaims("lifetimeSeconds must be a whole number of seconds above 0");
   if ((lifetimeSeconds as number) > maxLifetimeSeconds)
-    throw invalid(`lifetimeSeconds is ${lifetimeSeconds}${tooLong(maxLifetimeSeconds)}`);
+    throw invalidClaims(`lifetimeSeconds is ${lifetimeSeconds}${tooLong(maxLifetimeSeconds)}`);
   return lifetimeSeconds as number;
 }
 
 const tooLong = (maxLifetimeSeconds: number): string =>
   `, and maxTokenLifetimeSeconds ${maxLifetimeSeconds}: the key may be removed before such a token expires`;
-
-function invalid(message: string): TokenError {
-  return new TokenError("ERR_CLAIMS_INVALID", message);
-}

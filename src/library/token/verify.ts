@@ -23,7 +23,7 @@ import {
 } from "../../base/options.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { isPublicKeyAlgorithm } from "../../keys/crypto/algorithms.ts";
-import { ConfigError, TokenError } from "../../base/errors.ts";
+import { TokenError, invalidOption } from "../../base/errors.ts";
 import { isCryptoKey } from "../../keys/jwk/read.ts";
 import { headerOf, malformed } from "./compact-jws.ts";
 
@@ -49,7 +49,7 @@ export interface VerifyOptions {
   readonly clockToleranceSeconds?: number | null | undefined;
   /** Claims that a token must have beside `iss`, `aud` and `exp`. Default: none. */
   readonly requiredClaims?: readonly string[] | null | undefined;
-  /** Default: the clock of the machine. */
+  /** Tells the time. Default: the clock of the machine. */
   readonly clock?: Pick<Clock, "now"> | null | undefined;
 }
 
@@ -130,23 +130,19 @@ export function checkVerifyOptions(options: VerifyOptions): Given<VerifyOptions>
   const given = checkOptions(options, rules);
   for (const name of ["keys", "issuer", "audience", "algorithms"] as const) {
     if ((given[name] as unknown) === undefined) {
-      throw new ConfigError("ERR_OPTION_INVALID", `verify needs "${name}"; there is no default that accepts anything`);
+      throw invalidOption(`verify needs "${name}"; there is no default that accepts anything`);
     }
   }
   const unfit = given.algorithms.find((alg) => !isPublicKeyAlgorithm(alg));
   if (unfit === undefined) return given;
-  throw new ConfigError(
-    "ERR_OPTION_INVALID",
-    `${JSON.stringify(unfit)} is no algorithm that verifies with a public key`,
-  );
+  throw invalidOption(`${JSON.stringify(unfit)} is no algorithm that verifies with a public key`);
 }
 
 /** Checks the result of `keys`. */
 function publicKey(key: CryptoKey | null | undefined): CryptoKey {
   if (key === undefined || key === null)
     throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "the kid of the token names no key");
-  if (key.type !== "public" || !isCryptoKey(key))
-    throw new ConfigError("ERR_OPTION_INVALID", '"keys" did not return a public key');
+  if (key.type !== "public" || !isCryptoKey(key)) throw invalidOption('"keys" did not return a public key');
   return key;
 }
 
@@ -154,8 +150,7 @@ function publicKey(key: CryptoKey | null | undefined): CryptoKey {
 function dateOf(clock: Pick<Clock, "now">): Date {
   const now: unknown = typeof clock.now === "function" ? clock.now() : undefined;
   const date = new Date(typeof now === "number" ? now : Number.NaN);
-  if (Number.isNaN(date.getTime()))
-    throw new ConfigError("ERR_OPTION_INVALID", '"clock" has no now() that gives the milliseconds since 1970');
+  if (Number.isNaN(date.getTime())) throw invalidOption('"clock" has no now() that gives the milliseconds since 1970');
   return date;
 }
 

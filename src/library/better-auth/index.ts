@@ -1,0 +1,7 @@
+/**
+ * The keys of better-auth, from a provider of jwksd.
+ *
+ * @module jwksd/better-auth
+ */
+
+export { type JwtSettings, type SigningRequest, type StoredKey, jwtOptions } from "./jwt-options.ts";

@@ -1,0 +1,33 @@
+// oidc-provider has no types of its own; this is the part that is used here, and in tests.
+declare module "oidc-provider" {
+  import type { KeyObject } from "node:crypto";
+  import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
+
+  export interface Context {
+    status: number;
+    type: string;
+    body: unknown;
+    /** Whether Koa writes the response. */
+    respond?: boolean;
+    readonly req: IncomingMessage;
+    readonly res: ServerResponse;
+    readonly oidc?: { readonly route: string };
+    set(name: string, value: string): void;
+  }
+
+  export class Provider {
+    constructor(issuer: string, configuration: object);
+    readonly issuer: string;
+    proxy: boolean;
+    callback(): RequestListener;
+    use(middleware: (ctx: Context, next: () => Promise<void>) => Promise<void>): this;
+    on(event: string, listener: (...values: readonly unknown[]) => void): this;
+  }
+
+  export class ExternalSigningKey {
+    kid: string;
+    alg: string;
+    keyObject(): KeyObject;
+    sign(data: Uint8Array): Promise<Uint8Array>;
+  }
+}

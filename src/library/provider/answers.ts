@@ -1,0 +1,64 @@
+import { targetPath } from "../../base/urls.ts";
+import { toResponse } from "../http/fetch.ts";
+import { writeReply } from "../http/node.ts";
+import {
+  type Reply,
+  type Representation,
+  methodNotAllowed,
+  notFound,
+  respond,
+  withoutBodyOnHead,
+} from "../http/respond.ts";
+import type { DocumentName } from "./paths.ts";
+import { createResponses, documents } from "./responses.ts";
+import type { Provider } from "./types.ts";
+
+/** The handlers of a provider: they answer requests for the documents, and count the responses. */
+export function createAnswers(
+  routes: ReadonlyMap<string, DocumentName>,
+  representationOf: (document: DocumentName) => Representation | undefined,
+): Pick<Provider, "fetch" | "node" | "metrics"> {
+  const responses = createResponses();
+  let lastTarget: string | undefined;
+  let lastDocument: DocumentName | undefined;
+
+  function documentAt(target: string): DocumentName | undefined {
+    // Most requests have the same target as the one before, and parsing a URL takes time.
+    if (target !== lastTarget) {
+      lastDocument = routes.get(target) ?? routes.get(targetPath(target));
+      lastTarget = target;
+    }
+    return lastDocument;
+  }
+
+  function answer(method: string, target: string, ifNoneMatch: string | null | undefined): Reply | undefined {
+    const name = documentAt(target);
+    const representation = name && representationOf(name);
+    if (representation === undefined) return undefined;
+    const isRead = method === "GET" || method === "HEAD";
+    const reply = isRead ? respond(representation, method, ifNoneMatch) : methodNotAllowed.get;
+    responses.count(name === "jwks" ? 0 : 1, reply);
+    return reply;
+  }
+
+  function answerNotFound(method: string): Reply {
+    const reply = withoutBodyOnHead(notFound, method);
+    responses.count(documents.length - 1, reply);
+    return reply;
+  }
+
+  return {
+    fetch: ({ method, url, headers }) =>
+      toResponse(answer(method, url, headers.get("if-none-match")) ?? answerNotFound(method)),
+
+    node(request, response, next) {
+      const method = request.method ?? "GET";
+      const reply = answer(method, request.originalUrl ?? request.url ?? "/", request.headers["if-none-match"]);
+      if (reply !== undefined) writeReply(response, reply);
+      else if (next !== undefined) next();
+      else writeReply(response, answerNotFound(method));
+    },
+
+    metrics: () => responses.metrics(),
+  };
+}

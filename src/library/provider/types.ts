@@ -1,0 +1,67 @@
+import type { Metric } from "../../base/metrics.ts";
+import type { EncryptionKeyset, Keyset } from "../../keys/keyset/keyset.ts";
+import type { NodeRequest, NodeResponse } from "../http/node.ts";
+import type { Claims, SignOptions, SignedPayload } from "../token/sign.ts";
+import type { VerifiedToken, VerifyOptions } from "../token/verify.ts";
+import type { SigningKey } from "./signing-key.ts";
+
+/** Keysets for `provider.update`. A keyset that is not given stays as it is. */
+export interface KeysetUpdate {
+  /** New signing keys, the active one first. */
+  readonly keyset?: Keyset | null | undefined;
+  /** New encryption keys; `[]` removes all. */
+  readonly encryptionKeyset?: EncryptionKeyset | null | undefined;
+}
+
+/** Serves the JWK Set and the discovery document of an OpenID provider, signs its tokens and verifies them. */
+export interface Provider {
+  /** The issuer identifier. */
+  readonly issuer: string;
+  /** Absolute URL of the JWK Set, for the discovery document. */
+  readonly jwksUri: string;
+  /** Answers a web-standard request; 404 for other paths. */
+  fetch(this: void, request: Request): Response;
+  /** Answers a request of `node:http`, Express or Connect. For other paths, calls `next` if it is given, else answers 404. */
+  node(this: void, request: NodeRequest, response: NodeResponse, next?: () => void): void;
+  /**
+   * Replaces one keyset or both in one step. On an error, the old keysets stay in use. Calls take effect in their order.
+   *
+   * @throws KeyMaterialError see `createProvider`
+   */
+  update(this: void, change: KeysetUpdate): Promise<void>;
+  /**
+   * Signs claims with the active key, always ES256, and sets `iss`, `iat` and `exp` where they are not given.
+   *
+   * @throws TokenError `ERR_CLAIMS_INVALID`
+   * @throws SignerError `ERR_SIGNER_THROTTLED`, `ERR_SIGNER_UNAVAILABLE`, `ERR_SIGNER_TIMEOUT`, `ERR_SIGNER_BUSY` (all `retryable`),
+   * `ERR_SIGNER_UNAUTHORIZED`, `ERR_SIGNER_KEY_STATE`, `ERR_SIGNER_ABORTED`, `ERR_SIGNER_BAD_SIGNATURE`, `ERR_SIGNER_PUBLISH_ONLY`
+   */
+  sign(this: void, claims: Claims, options: SignOptions): Promise<string>;
+  /**
+   * The active key, for a library that writes the header of a token itself and takes the signature alone. Take it anew for each request:
+   * once another key is active, it signs no more; with a key manager, it signs for 30 s more, so that requests end which began with it. Where
+   * you can, use `sign`, which takes key and claims at one moment.
+   *
+   * @param options with a `clientId`, the keys are those of a client: `iss` is then that id, in the place of the issuer
+   */
+  signingKey(this: void, options?: { readonly clientId?: string | undefined }): SigningKey;
+  /**
+   * Verifies a token of this provider with the published key of its kid. An unknown kid is an error: no other key is tried. If a key had this
+   * kid that was removed or revoked, an event tells.
+   *
+   * @throws TokenError see `verify`
+   */
+  verify(
+    this: void,
+    token: string,
+    options: Omit<VerifyOptions, "keys" | "issuer" | "algorithms" | "clock">,
+  ): Promise<VerifiedToken>;
+  /** Counts of responses and signatures, and the cache mode, made for each scrape. See docs/metrics.md. */
+  metrics(this: void): readonly Metric[];
+}
+
+/** A provider for sign sockets, one of which gets payloads that somebody else has composed. */
+export interface PayloadProvider extends Provider {
+  /** Signs a payload as it is, under the `typ` JWT; its claims are the caller's to check. @throws TokenError, SignerError as `sign` does */
+  signPayload(this: void, payload: string): Promise<SignedPayload>;
+}
