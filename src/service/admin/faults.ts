@@ -58,7 +58,6 @@ function managerFaults(manager: KnownManager, now: number, aheadMs: number): Fau
     ...noSuccessor(manager, now),
     ...waiting(manager, at),
     ...behind(manager, at),
-    unsealed(manager),
     ...Object.entries(health.undestroyed).map(([kid, error]) => {
       const what = `The key "${kidText(kid)}" is gone, and could not be destroyed where it was made`;
       const again = { remedy: "This command tries it again:", command: `jwksd keys destroy ${shellWord(kid)}` };
@@ -206,17 +205,6 @@ function behind({ records, health }: KnownManager, at: ReplicasAt): Fault[] {
 export function replicasAt({ health }: KnownManager, now: number): ReplicasAt {
   const { loaded, revision = 0 } = health.store;
   return { now, revision, leases: runningLeases(loaded?.leases ?? [], now) };
-}
-
-function unsealed({ isVerified }: KnownManager): Fault | undefined {
-  if (isVerified) return undefined;
-  return {
-    severity: "warning",
-    code: "STORE_UNSEALED",
-    text: "The store has no seal, since an earlier jwksd made it: whoever can write it can have keys of their own published.",
-    remedy: "This command seals it:",
-    command: "jwksd keys rewrap",
-  };
 }
 
 const useText = (use: string): string => (use === "sig" ? "signing key" : "encryption key");

@@ -23,8 +23,6 @@ export interface KnownManager {
   readonly audit: readonly StoredEvent[];
   /** The lease of this process, as last reported. */
   readonly lease: Pick<Lease, "publishes" | "signsWith"> & { readonly id: string | undefined };
-  /** Whether the store has a seal, or no keys. */
-  readonly isVerified: boolean;
 }
 
 /** Where the keys of a service come from, if it manages them. */

@@ -65,7 +65,6 @@ export const planVerbs: Readonly<Record<PlanStep["action"], string>> = {
   revoked: "revoke",
   imported: "import",
   rewrapped: "rewrap",
-  sealed: "seal",
   restarted: "wait again with",
 };
 

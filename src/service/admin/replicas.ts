@@ -1,8 +1,8 @@
 import { durationText, kidText, relativeText, timeText } from "../../rotation/rules/format.ts";
-import type { RotationPolicy } from "../../rotation/rules/policy.ts";
+import { type RotationPolicy, drainSeconds } from "../../rotation/rules/policy.ts";
 import { isPermanent } from "../../rotation/rules/permanent-lease.ts";
 import { isLive, stateSince } from "../../rotation/rules/records.ts";
-import { type Replicas, replicasBehind, waitOf } from "../../rotation/rules/waits.ts";
+import { type Replicas, hasFollowed, replicasBehind, waitOf } from "../../rotation/rules/waits.ts";
 import type { KeyRecord, Lease } from "../../rotation/store/store.ts";
 import { printable } from "../../base/printable.ts";
 
@@ -60,7 +60,7 @@ export function waitsOf(records: readonly KeyRecord[], policy: RotationPolicy, a
     const { kid, use, state } = record;
     const action = state === "announced" ? "activated" : "removed";
     const behind = replicasBehind(record, at);
-    const text = `${goalText(record, action, wait.forMs)} ${waitsFor(behind, at)}`;
+    const text = `${goalText(record, action, wait.forMs)} ${waitsFor(record, behind, at)}`;
     return [{ kid, use, action, since: stateSince(record), replicas: behind.map(({ id }) => id), text }];
   });
 }
@@ -94,13 +94,19 @@ function goalText({ use, kid }: KeyRecord, action: WaitStatus["action"], forMs: 
   return `${use === "sig" ? "Signing" : "Encryption"} key "${kidText(kid)}" ${goal}.`;
 }
 
-function waitsFor(behind: readonly Lease[], at: ReplicasAt): string {
+function waitsFor({ use, state }: KeyRecord, behind: readonly Lease[], at: ReplicasAt): string {
   if (at.leases.length === 0) return "No replica runs, so this wait has not begun; jwksd serve is one.";
   if (behind.length === 0) return "All of them have followed, so this wait begins in a moment.";
-  const named = behind.slice(0, maxNamed).map((lease) => `${replicaText(lease, at)}, ${endText(lease, at)}`);
+  const drains = (lease: Lease): boolean => use === "sig" && state === "retiring" && hasFollowed(lease, at.revision);
+  const named = behind
+    .slice(0, maxNamed)
+    .map((lease) => `${replicaText(lease, at)}, ${drains(lease) ? drainText : ""}${endText(lease, at)}`);
   const more = behind.length > maxNamed ? [`${behind.length - maxNamed} more`] : [];
   return `This wait has not begun. It waits for ${[...named, ...more].join("; ")}.`;
 }
+
+/** Of a replica that signs with the next key already. */
+const drainText = `which lets requests end that began with the key (${drainSeconds} s), `;
 
 /** When a lease ends. Running replicas end the lease of another one after they have seen no renewal for the length of that lease. */
 function endText(lease: Lease, { now }: ReplicasAt): string {

@@ -1,4 +1,6 @@
+import type { Clock } from "../../base/clock.ts";
 import { type Logger, createLogger, fileWriter, levelName } from "./logger.ts";
+import { timeText } from "../../rotation/rules/format.ts";
 import { printable, printableJsonLine } from "../../base/printable.ts";
 
 /** A writable stream of a process, or a substitute. */
@@ -16,8 +18,8 @@ interface Outputs {
 }
 
 /** The log of a service, one line per event: text on standard error, or JSON on standard output. */
-export function createLog(level: string, json: boolean, { stdout, stderr }: Outputs = process): Logger {
-  return json ? jsonLog(level, stdout) : createLogger(level, (line) => writeText(line, stderr));
+export function createLog(level: string, json: boolean, { stdout, stderr }: Outputs = process, clock?: Clock): Logger {
+  return json ? jsonLog(level, stdout) : createLogger(level, (line) => writeText(line, stderr), clock);
 }
 
 /** The log of a command, always on standard error, because its standard output is its result. */
@@ -35,8 +37,7 @@ function jsonLog(level: string, stream: Output): Logger {
 function writeText(line: string, output: Output): void {
   const { level, time, msg, ...fields } = JSON.parse(line) as { level: number; time: number; msg: string };
   const details = Object.entries(fields).map(([name, value]) => ` ${name}=${valueText(value)}`);
-  const clockTime = new Date(time).toTimeString().slice(0, 8);
-  output.write(`${printable(`${clockTime} ${levelName(level)} ${msg}${details.join("")}`)}\n`);
+  output.write(`${printable(`${timeText(time)} ${levelName(level)} ${msg}${details.join("")}`)}\n`);
 }
 
 function valueText(value: unknown): string {

@@ -1,5 +1,5 @@
 import { writeSync } from "node:fs";
-import { systemClock } from "../../base/clock.ts";
+import { type Clock, systemClock } from "../../base/clock.ts";
 import { ConfigError } from "../../base/errors.ts";
 
 /** Logs a message, with or without fields. */
@@ -34,7 +34,7 @@ export function levelName(level: number): string {
  *
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
-export function createLogger(from: string, write: (line: string) => void): Logger {
+export function createLogger(from: string, write: (line: string) => void, clock: Clock = systemClock): Logger {
   if (!names.includes(from)) {
     const rule = `a log level is one of ${names.join(", ")}`;
     throw new ConfigError("ERR_OPTION_INVALID", `${rule}, not ${JSON.stringify(from)}`);
@@ -42,7 +42,7 @@ export function createLogger(from: string, write: (line: string) => void): Logge
   const lowest = levels[from as keyof typeof levels];
   return loggerOf((name, fields, msg) => {
     const level = levels[name];
-    if (level >= lowest) write(JSON.stringify({ level, time: systemClock.now(), ...fields, msg }));
+    if (level >= lowest) write(JSON.stringify({ level, time: clock.now(), ...fields, msg }));
   });
 }
 

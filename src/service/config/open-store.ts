@@ -1,6 +1,7 @@
 import { access, constants, readFile, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { ConfigError, ServiceError, StoreError } from "../../base/errors.ts";
+import { faultOf } from "../../base/file-fault.ts";
 import { makeFolder } from "../../library/node/folders.ts";
 import { writeNewFile } from "../../library/node/generate.ts";
 import { permissionWarnings, reading } from "../../library/node/key-files.ts";
@@ -8,8 +9,16 @@ import { type RotationPolicy, policyNames, rotationPolicy } from "../../rotation
 import { jweOf } from "../../rotation/rules/records.ts";
 import { type Owner, type IssuerCheck, commandedBy } from "../../rotation/custody/issuer-check.ts";
 import { type CustodyOptions, createCustody } from "../../rotation/custody/custody.ts";
-import { type WrappingKeys, headerOf, newWrappingKey, readWrappingKeys } from "../../rotation/custody/wrapping.ts";
+import {
+  type WrappingKeys,
+  headerOf,
+  newWrappingKey,
+  readWrappingKeys,
+  recipe,
+  whereIsIt,
+} from "../../rotation/custody/wrapping.ts";
 import type { Committed, KeyStore } from "../../rotation/store/store.ts";
+import { pendingMigration } from "../../rotation/store/postgres/pending-migration.ts";
 import { postgresStores } from "../../rotation/store/postgres/postgres.ts";
 import { sqliteStore } from "../../rotation/store/sqlite/sqlite.ts";
 import { issuerOf } from "./issuer.ts";
@@ -19,9 +28,11 @@ import { writableByOthers } from "./writable.ts";
 
 type Log = Pick<Logger, "warn">;
 
-export interface OpenOptions extends Pick<CustodyOptions, "seals" | "accepts"> {
+export interface OpenOptions extends Pick<CustodyOptions, "accepts"> {
   /** Makes a store that is not there, and a wrapping key beside it. */
   readonly create?: boolean | undefined;
+  /** A store that is open. Default: that of the configuration. */
+  readonly store?: KeyStore | undefined;
   /** Default: that of commands. */
   readonly issuerCheck?: ((wanted: Owner) => IssuerCheck) | undefined;
 }
@@ -36,11 +47,13 @@ export interface OpenOptions extends Pick<CustodyOptions, "seals" | "accepts"> {
 export async function openManaged(
   settings: Settings,
   log: Log,
-  { create = false, issuerCheck = commandedBy, ...options }: OpenOptions = {},
+  { create = false, store: given, issuerCheck = commandedBy, ...options }: OpenOptions = {},
 ) {
   const policy = policyOf(settings);
-  const path = storePath(settings);
-  if (create && path !== undefined) {
+  const path = given === undefined ? storePath(settings) : undefined;
+  const mustHoldKeys = create && settings.requireStore;
+  if (mustHoldKeys) await checkIsThere(settings, path);
+  else if (create && path !== undefined) {
     await makeDataFolder(dirname(path));
     if (!(await exists(path)) && (await exists(besidePath(path)))) {
       log.warn(
@@ -49,15 +62,32 @@ export async function openManaged(
       );
     }
   }
-  const store = await openStore(settings, log, { create });
+  const store = given ?? (await openStore(settings, log, { create }));
   try {
-    const keys = (await wrappingKeysOf(settings, log)) ?? (await firstWrappingKey(path, store, log));
+    const found = await store.load();
+    if (mustHoldKeys && found.records.length === 0) throw holdsNoKeys(settings);
+    const keys = (await wrappingKeysOf(settings, log)) ?? (await firstWrappingKey(path, found, log));
     const custody = createCustody({ store, keys, issuerCheck: issuerCheck(ownerOf(settings)), ...options });
-    return { custody, policy, wrappingKeys: keys };
+    return { custody, policy, wrappingKeys: keys, leases: found.leases };
   } catch (error) {
     await store.close();
     throw error;
   }
+}
+
+/** Looks for a store without making one. @throws StoreError `ERR_STORE_EMPTY` */
+async function checkIsThere(settings: Settings, path: string | undefined): Promise<void> {
+  const isThere = path === undefined ? !(await pendingMigration(settings.store ?? "")).isNew : await exists(path);
+  if (!isThere) throw holdsNoKeys(settings);
+}
+
+function holdsNoKeys({ issuer, store, data }: Settings): StoreError {
+  const place = store === undefined ? `the store in --data ${data}` : "the store of --store";
+  const whose = issuer === undefined ? "" : ` of ${issuer}`;
+  return new StoreError(
+    "ERR_STORE_EMPTY",
+    `${place} holds no keys${whose}, and --require-store (JWKSD_REQUIRE_STORE) is set, so nothing was made; correct --data or --store; if the store is gone, see "The store is lost" in docs/operations.md; leave --require-store out at the first start only`,
+  );
 }
 
 /**
@@ -118,8 +148,8 @@ async function makeDataFolder(folder: string): Promise<void> {
   try {
     await makeFolder(folder);
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    throw new ServiceError("ERR_FILE_UNWRITABLE", `cannot make the data folder ${folder} (${code})`, { cause: error });
+    const message = `cannot make the data folder ${folder} (${faultOf(error)}); name another one with --data`;
+    throw new ServiceError("ERR_FILE_UNWRITABLE", message, { cause: error });
   }
 }
 
@@ -145,19 +175,19 @@ export async function wrappingKeysOf(settings: Settings, log: Log): Promise<Wrap
 }
 
 /** Makes a wrapping key beside a store that has none yet. */
-async function firstWrappingKey(path: string | undefined, store: KeyStore, log: Log): Promise<WrappingKeys> {
+async function firstWrappingKey(path: string | undefined, found: Committed, log: Log): Promise<WrappingKeys> {
   if (path === undefined) {
     throw new StoreError(
       "ERR_WRAPPING_KEY_MISSING",
-      "replicas that share a database need the same wrapping key, so none is made; make one with `openssl rand 32 | basenc --base64url -w0`, and give it to all with --wrapping-key-file or JWKSD_WRAPPING_KEYS",
+      `replicas that share a database need the same wrapping key, so none is made; make one with: ${recipe}; and give it to all with --wrapping-key-file or JWKSD_WRAPPING_KEYS`,
     );
   }
   const file = besidePath(path);
-  const ids = wrappingKeyIds(await store.load());
+  const ids = wrappingKeyIds(found);
   if (ids.length > 0) {
     throw new StoreError(
       "ERR_WRAPPING_KEY_MISSING",
-      `private keys are wrapped under the wrapping key ${ids.join(", ")}, and ${file} is not there; put it back, or name it with --wrapping-key-file`,
+      `private keys are wrapped under the wrapping key ${ids.join(", ")}, and ${file} is not there; put it back, or name it with --wrapping-key-file: ${whereIsIt}`,
     );
   }
   await makeKey(file, log);
@@ -228,8 +258,8 @@ async function keysAt(
 
 const wordsOf = (text: string): string[] => text.split(/\s+/).filter((word) => word !== "");
 
-/** Under which wrapping keys a store is sealed, and its private keys are. */
-function wrappingKeyIds({ records, seal }: Committed): string[] {
-  const texts = [...records.map((record) => jweOf(record)), seal].filter((text) => text !== undefined);
+/** The wrapping keys of the MAC of a store, and of its private keys. */
+function wrappingKeyIds({ records, mac }: Committed): string[] {
+  const texts = [...records.map((record) => jweOf(record)), mac].filter((text) => text !== undefined);
   return [...new Set(texts.map((text) => headerOf(text)?.kid ?? "?"))];
 }

@@ -107,6 +107,9 @@ export const settingDefinitions = {
   readyWithoutStore: toggle(
     "let /readyz say 200 while the store is out of reach; for balancers that send nothing when no replica is ready",
   ),
+  requireStore: toggle(
+    "refuse to start where the store holds no keys, instead of making new ones; set it after the first start",
+  ),
   maxSavedSetSeconds: optional(
     wholeNumber(0, 1_000_000_000),
     "<seconds>",

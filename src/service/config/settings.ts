@@ -19,6 +19,7 @@ import {
 const managedServe = [
   "replicaName",
   "readyWithoutStore",
+  "requireStore",
   "maxSavedSetSeconds",
   "signSocket",
   "signAddress",
@@ -71,7 +72,10 @@ export async function resolveSettings(sources: SettingSources): Promise<Settings
     settings[name] !== (name === "wrappingKeys" ? undefined : settingDefinitions[name].fallback);
   for (const [one, other] of exclusive) {
     if (isGiven(one) && isGiven(other)) {
-      throw new ConfigError("ERR_OPTION_INVALID", `${one} and ${other} exclude each other; give one of them`);
+      throw new ConfigError(
+        "ERR_OPTION_INVALID",
+        `${sourceName(one)} and ${sourceName(other)} exclude each other; give one of them`,
+      );
     }
   }
   // Here already, because commands show the issuer, and this check refuses one with a password.
@@ -134,6 +138,8 @@ function check(name: SettingName, value: unknown, from: string): unknown {
   if (!holds(value)) throw new ConfigError("ERR_OPTION_INVALID", `${from} must be ${must}`);
   return value;
 }
+
+const sourceName = (name: keyof Settings): string => (name === "wrappingKeys" ? variableName(name) : flagName(name));
 
 /** The store that a flag names: every process can read what is on a command line. @throws ConfigError `ERR_OPTION_INVALID` */
 export function checkStore(store: string, flag: string): void {

@@ -1,5 +1,5 @@
 import type * as Sdk from "@aws-sdk/client-s3";
-import { ConfigError, ServiceError } from "../../base/errors.ts";
+import { ConfigError, ServiceError, invalidOption } from "../../base/errors.ts";
 import { loadPackage } from "../../base/optional-package.ts";
 import type { Changed, Found } from "./changed.ts";
 import type { StaticDocument } from "./documents.ts";
@@ -12,12 +12,9 @@ export interface BucketUrl {
   readonly prefix: string;
 }
 
-/** For a missing member, the SDK uses its environment variables, profiles and roles. */
 export interface BucketOptions {
-  readonly region?: string | undefined;
   /** URL of a service with the protocol of S3. Its buckets are in the path. Default: AWS. */
   readonly endpoint?: string | undefined;
-  readonly credentials?: { readonly accessKeyId: string; readonly secretAccessKey: string } | undefined;
   /** Aborts requests. */
   readonly signal?: AbortSignal | undefined;
 }
@@ -32,14 +29,14 @@ export function parseBucketUrl(url: string): BucketUrl {
   const trimmed = prefix.replace(/\/$/, "");
   const isPath = trimmed === "" || !trimmed.split("/").some((part) => ["", ".", ".."].includes(part));
   if (bucket !== undefined && isPath) return { bucket, prefix: trimmed };
-  throw new ConfigError("ERR_OPTION_INVALID", `${JSON.stringify(url)} is no bucket; write it like s3://BUCKET/PREFIX`);
+  throw invalidOption(`${JSON.stringify(url)} is no bucket; write it like s3://BUCKET/PREFIX`);
 }
 
 const meanwhile = "somebody else has written it in the meantime; let jwksd publish write it, and nothing else";
 
 /**
  * Objects of a bucket, through the SDK `@aws-sdk/client-s3`. An object is replaced only if its ETag is the one that was noted (`If-Match`), and
- * made only if there is none (`If-None-Match`).
+ * made only if there is none (`If-None-Match`). Region and credentials come from the environment, as the SDK reads it.
  *
  * @param paths of the documents
  * @see https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html
@@ -47,7 +44,7 @@ const meanwhile = "somebody else has written it in the meantime; let jwksd publi
 export function bucketTarget(
   { bucket, prefix }: BucketUrl,
   paths: readonly string[],
-  { region, endpoint, credentials, signal }: BucketOptions = {},
+  { endpoint, signal }: BucketOptions = {},
 ): Target {
   const url = `s3://${[bucket, prefix].filter((part) => part !== "").join("/")}`;
   const name = endpoint === undefined ? url : `${url} at ${new URL(endpoint).host}`;
@@ -60,15 +57,13 @@ export function bucketTarget(
   async function connect(): Promise<NonNullable<typeof client>> {
     const sdk = await loadPackage("@aws-sdk/client-s3", () => import("@aws-sdk/client-s3"));
     const s3 = new sdk.S3Client({
-      ...(region !== undefined && { region }),
       ...(endpoint !== undefined && { endpoint, forcePathStyle: true }),
-      ...(credentials !== undefined && { credentials }),
       // Not every service with this protocol takes checksums, and documents are read back in any case.
       requestChecksumCalculation: "WHEN_REQUIRED",
       responseChecksumValidation: "WHEN_REQUIRED",
     });
     await s3.config.region().catch(() => {
-      throw new ConfigError("ERR_OPTION_INVALID", `the region of ${name} is not known; set AWS_REGION`);
+      throw invalidOption(`the region of ${name} is not known; set AWS_REGION`);
     });
     return { sdk, s3 };
   }

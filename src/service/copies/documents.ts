@@ -1,11 +1,12 @@
 import { cacheControl } from "../../library/http/respond.ts";
 import type { Metadata, ProviderOptions } from "../../library/provider/options.ts";
 import { locate } from "../../library/provider/paths.ts";
-import { type Provider, createProvider } from "../../library/provider/provider.ts";
+import { createProvider } from "../../library/provider/provider.ts";
+import type { Provider } from "../../library/provider/types.ts";
 
 /** One document, byte for byte as `jwksd serve` answers it. */
 export interface StaticDocument {
-  /** Below the issuer: `jwks`, `.well-known/openid-configuration`. */
+  /** Below the issuer: `jwks`, `.well-known/openid-configuration`, `.well-known/oauth-authorization-server`. */
   readonly path: string;
   readonly body: Uint8Array;
   readonly contentType: string;
@@ -34,12 +35,31 @@ export interface OpenSite {
   readonly metadata?: Metadata | undefined;
 }
 
-const discoveryPath = ".well-known/openid-configuration";
-
 /** The paths of the documents below the issuer, in the order in which they are published. */
-export function pathsOf({ issuer, mountPrefix, jwksPath, discovery }: Site): readonly string[] {
-  const { jwksUri } = locate(issuer, mountPrefix, jwksPath, { discovery });
-  return [jwksUri.slice(baseOf(issuer).length), ...(discovery ? [discoveryPath] : [])];
+export const pathsOf = (site: Site): readonly string[] => placesOf(site).map(({ path }) => path);
+
+/** A document, and the paths at which clients ask the host for it. */
+interface Place {
+  readonly path: string;
+  readonly asked: readonly string[];
+}
+
+/**
+ * The metadata of an issuer with a path is also asked for at paths that are not below the issuer, which a server can answer with the same
+ * document. Where the issuer has no path, each of its paths is below it, and is a document.
+ *
+ * @see RFC 8414 section 3.1
+ */
+export function placesOf({ issuer, mountPrefix, jwksPath, discovery }: Site): readonly [Place, ...Place[]] {
+  const { jwksUri, metadataPaths } = locate(issuer, mountPrefix, jwksPath, { discovery });
+  const base = new URL(baseOf(issuer)).pathname;
+  const below = metadataPaths.filter((asked) => asked.startsWith(base));
+  const beside = metadataPaths.filter((asked) => !asked.startsWith(base));
+  const jwks = new URL(jwksUri).pathname;
+  return [
+    { path: jwks.slice(base.length), asked: [jwks] },
+    ...below.map((asked) => ({ path: asked.slice(base.length), asked: [asked, ...beside] })),
+  ];
 }
 
 /** The URL under which the documents are, with a slash at its end. */
@@ -74,15 +94,15 @@ export async function documentSetOf(keysets: Keysets, site: Site, isShort: boole
 }
 
 /** The header fields of a document in each mode, for the configuration of a server. */
-export function headersOf({ path, contentType, ...document }: StaticDocument, { cors }: Site) {
-  const hasModes = path !== discoveryPath;
+export function headersOf({ path, contentType, ...document }: StaticDocument, site: Site) {
+  const hasModes = path === pathsOf(site)[0];
   return {
     contentType,
     long: hasModes ? cacheControl.long : document.cacheControl,
     short: hasModes ? cacheControl.rotation : undefined,
     others: [
-      ...(cors ? [["Access-Control-Allow-Origin", "*"] as const] : []),
-      ...(cors ? [["Access-Control-Expose-Headers", "ETag, Age, Date"] as const] : []),
+      ...(site.cors ? [["Access-Control-Allow-Origin", "*"] as const] : []),
+      ...(site.cors ? [["Access-Control-Expose-Headers", "ETag, Age, Date"] as const] : []),
       ["X-Content-Type-Options", "nosniff"] as const,
     ],
   };

@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { bytesWithin } from "../../base/body.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { cachedForSeconds } from "../../rotation/rules/policy.ts";
 import type { StaticDocument } from "./documents.ts";
@@ -24,11 +25,12 @@ async function readOne(url: string, { body }: StaticDocument, signal: AbortSigna
   }).catch((error: unknown) => {
     throw notServed(url, `cannot be read (${reasonOf(error)})`, error);
   });
-  const read = await bytesOf(response, body.length + 1).catch((error: unknown) => {
+  const read = await bytesWithin(response.body, body.length).catch((error: unknown) => {
     throw notServed(url, `cannot be read to its end (${reasonOf(error)})`, error);
   });
   if (response.status !== 200) throw notServed(url, `answers ${response.status}, and not 200`);
-  if (!Buffer.from(read).equals(body)) throw notServed(url, "does not answer with what was written, yet");
+  if (read === undefined || !Buffer.from(read).equals(body))
+    throw notServed(url, "does not answer with what was written, yet");
   const seconds = keptFor(response.headers.get("cache-control") ?? "");
   if (seconds <= cachedForSeconds.long) return;
   const kept = Number.isFinite(seconds) ? `for ${seconds} s` : "for as long as they please";
@@ -36,18 +38,6 @@ async function readOne(url: string, { body }: StaticDocument, signal: AbortSigna
     url,
     `has a Cache-Control by which caches may keep it ${kept}, and a rotation waits for ${cachedForSeconds.long} s; let the server send that of the document`,
   );
-}
-
-/** The body, but no more than `most` bytes of it. */
-async function bytesOf({ body }: Response, most: number): Promise<Uint8Array> {
-  const chunks: Uint8Array[] = [];
-  let length = 0;
-  for await (const chunk of body ?? []) {
-    chunks.push(chunk as Uint8Array);
-    length += (chunk as Uint8Array).length;
-    if (length >= most) break;
-  }
-  return Buffer.concat(chunks);
 }
 
 /** For how long any cache may serve what came with it, in seconds. @see RFC 9111 section 5.2.2; RFC 5861 section 3 */

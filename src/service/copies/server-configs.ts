@@ -1,5 +1,5 @@
-import { ConfigError } from "../../base/errors.ts";
-import { type Site, type StaticDocument, headersOf, pathsOf } from "./documents.ts";
+import { invalidOption } from "../../base/errors.ts";
+import { type Site, type StaticDocument, headersOf, placesOf } from "./documents.ts";
 
 /**
  * Refuses names that a configuration cannot quote: nginx reads `$` in the name of a file as a variable, and Caddy reads `*` in a path as a
@@ -8,11 +8,11 @@ import { type Site, type StaticDocument, headersOf, pathsOf } from "./documents.
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
 export function checkServable(folder: string, site: Site): void {
-  const names = [["the folder", folder], ...pathsOf(site).map((path) => ["the path", requestPath(site, path)])];
+  const asked = placesOf(site).flatMap((place) => place.asked);
+  const names = [["the folder", folder], ...asked.map((path) => ["the path", path])];
   for (const [what, name = ""] of names) {
     if (/^[^"`$\\{}*\p{C}]+$/u.test(name)) continue;
-    throw new ConfigError(
-      "ERR_OPTION_INVALID",
+    throw invalidOption(
       `${what} ${JSON.stringify(name)} has a character in its name that configurations of nginx or Caddy do not take; choose another one`,
     );
   }
@@ -20,7 +20,7 @@ export function checkServable(folder: string, site: Site): void {
 
 /** What a `server` block of nginx includes. @see https://nginx.org/en/docs/http/ngx_http_core_module.html */
 export function nginxConfig(folder: string, documents: readonly StaticDocument[], site: Site): string {
-  const locations = documents.map((document) => {
+  const locations = askedFor(documents, site).map(([asked, document]) => {
     const { contentType, long, short, others } = headersOf(document, site);
     const mode =
       short === undefined
@@ -28,7 +28,7 @@ export function nginxConfig(folder: string, documents: readonly StaticDocument[]
         : `
   if (-f "${folder}/.jwksd/rotation") { set $jwksd_cache_control "${short}"; }`;
     return `
-location = "${requestPath(site, document.path)}" {
+location = "${asked}" {
   alias "${folder}/${document.path}";
   types { }
   default_type ${contentType};
@@ -50,7 +50,7 @@ ${locations.join("")}`;
 
 /** What a site block of Caddy imports. @see https://caddyserver.com/docs/caddyfile/concepts */
 export function caddyConfig(folder: string, documents: readonly StaticDocument[], site: Site): string {
-  const handles = documents.map((document) => {
+  const handles = askedFor(documents, site).map(([asked, document]) => {
     const { contentType, long, short, others } = headersOf(document, site);
     const marker = `file {
 				root "${folder}"
@@ -64,7 +64,7 @@ export function caddyConfig(folder: string, documents: readonly StaticDocument[]
 		@long not ${marker}
 		header @long Cache-Control "${long}"`;
     return `
-handle "${requestPath(site, document.path)}" {
+handle "${asked}" {
 	@read method GET HEAD
 	handle @read {
 		root * "${folder}"
@@ -87,7 +87,11 @@ ${others.map(([name, value]) => `		header ${name} "${value}"`).join("\n")}
 ${handles.join("")}`;
 }
 
-/** The path of the document in requests. */
-function requestPath({ issuer }: Site, path: string): string {
-  return `${new URL(issuer).pathname.replace(/\/$/, "")}/${path}`;
+/** Each path at which clients ask for a document, with that document. */
+function askedFor(documents: readonly StaticDocument[], site: Site): [asked: string, document: StaticDocument][] {
+  return placesOf(site).flatMap(({ path, asked }) =>
+    documents
+      .filter((document) => document.path === path)
+      .flatMap((document) => asked.map((one): [string, StaticDocument] => [one, document])),
+  );
 }

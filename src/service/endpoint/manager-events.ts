@@ -3,6 +3,7 @@ import type { ManagerEvent } from "../../rotation/manager/types.ts";
 import { printable } from "../../base/printable.ts";
 import type { KeyRecord } from "../../rotation/store/store.ts";
 import type { Logger } from "../config/logger.ts";
+import type { Settings } from "../config/setting-definitions.ts";
 
 /** As a lease can bear it. */
 export function hostName(): string {
@@ -10,12 +11,13 @@ export function hostName(): string {
 }
 
 /** Logs what happened to the keys of a manager. @param before the records as they were */
-export function logEvent(event: ManagerEvent, before: readonly KeyRecord[], log: Logger): void {
+export function logEvent(event: ManagerEvent, before: readonly KeyRecord[], settings: Settings, log: Logger): void {
   switch (event.type) {
     case "changed":
       for (const { type, kid, use, reason } of event.events) {
         log.info({ kid, use, reason }, `key ${type}`);
       }
+      if (isFirstKey(event) && settings.issuer !== undefined) warnOfNewKeys(settings, log);
       if (event.by !== "another") break;
       for (const { kid, use, state } of event.records) {
         const isSame = before.some((record) => record.kid === kid && record.state === state);
@@ -36,11 +38,6 @@ export function logEvent(event: ManagerEvent, before: readonly KeyRecord[], log:
       break;
     case "unfenced":
       log.info("this replica may sign again");
-      break;
-    case "unsealed":
-      log.warn(
-        "the store has no seal, since an earlier jwksd made it: whoever can write it can have keys of their own published; seal it with: jwksd keys rewrap",
-      );
       break;
     case "held-back":
       log.error(
@@ -70,4 +67,20 @@ export function logEvent(event: ManagerEvent, before: readonly KeyRecord[], log:
     case "recovered":
       log.info("keys are managed again");
   }
+}
+
+/** Whether this process has just made the first key of a store. */
+function isFirstKey({ by, records, events }: Extract<ManagerEvent, { readonly type: "changed" }>): boolean {
+  return (
+    by === "this" && records.every(({ kid }) => events.some((made) => made.type === "announced" && made.kid === kid))
+  );
+}
+
+/** A lost store, or a mistyped one, looks like a first start. */
+function warnOfNewKeys({ issuer, store, data }: Settings, log: Pick<Logger, "warn">): void {
+  const place = store === undefined ? `--data ${data}` : "the database of --store";
+  log.warn(
+    { issuer },
+    `${place} held no keys, so new ones were made. If this is the first start for this issuer, all is well: set --require-store (JWKSD_REQUIRE_STORE=true) from now on. If the issuer had keys before, every token that they signed fails at each verifier that fetches this set: stop this process, correct --data or --store, and start it again; if the store is gone, see "The store is lost" in docs/operations.md`,
+  );
 }

@@ -1,5 +1,5 @@
 import { resolve } from "node:path";
-import { ConfigError } from "../../base/errors.ts";
+import { invalidOption } from "../../base/errors.ts";
 import { bucketTarget, parseBucketUrl } from "../copies/bucket.ts";
 import { type Site, pathsOf } from "../copies/documents.ts";
 import { folderTarget } from "../copies/folder.ts";
@@ -18,10 +18,7 @@ import type { Settings } from "../config/setting-definitions.ts";
 export async function siteOf(settings: Settings): Promise<Site> {
   const { issuer } = settings;
   if (issuer === undefined) {
-    throw new ConfigError(
-      "ERR_OPTION_INVALID",
-      "the URL is missing at which relying parties find what is published; give it with --issuer",
-    );
+    throw invalidOption("the URL is missing at which relying parties find what is published; give it with --issuer");
   }
   const site = { ...(await readSite(settings)), issuer };
   // Refuses wrong ones before anything is opened.
@@ -45,7 +42,7 @@ export function targetOf(
     return bucketTarget(parseBucketUrl(target), pathsOf(site), { endpoint, signal });
   }
   if (/^[a-z][a-z\d+.-]*:\/\//i.test(target)) {
-    throw new ConfigError("ERR_OPTION_INVALID", `${JSON.stringify(target)} is neither a folder nor s3://BUCKET/PREFIX`);
+    throw invalidOption(`${JSON.stringify(target)} is neither a folder nor s3://BUCKET/PREFIX`);
   }
   const folder = resolve(target);
   checkServable(folder, site);

@@ -1,13 +1,13 @@
 import { dirname, join } from "node:path";
-import { systemClock } from "../../base/clock.ts";
-import { StoreError } from "../../base/errors.ts";
+import { type Clock, systemClock } from "../../base/clock.ts";
+import { type ErrorCode, StoreError } from "../../base/errors.ts";
 import { knownError } from "../../rotation/manager/health.ts";
 import { type ServiceManager, manageKeys } from "../../rotation/manager/manager.ts";
 import { servedBy } from "../../rotation/custody/issuer-check.ts";
 import type { Metric } from "../../base/metrics.ts";
 import type { KnownKeys } from "../admin/known.ts";
 import { cachedForSeconds } from "../../rotation/rules/policy.ts";
-import type { KeyRecord } from "../../rotation/store/store.ts";
+import type { KeyRecord, KeyStore } from "../../rotation/store/store.ts";
 import { type SavedSet, Unusable, saveSet, readSavedSet } from "./saved-set.ts";
 import type { Logger } from "../config/logger.ts";
 import { hostName, logEvent } from "./manager-events.ts";
@@ -20,6 +20,13 @@ import { signersOf } from "../config/signers.ts";
 import { hasSockets } from "./sign-sockets.ts";
 import { startWithoutStore } from "./start-without-store.ts";
 import { createStoreLook } from "./store-look.ts";
+
+/** Parts in the place of those of the machine and of the configuration. */
+export interface ServiceParts {
+  /** By which keys rotate. Default: that of the machine. */
+  readonly clock?: Clock | undefined;
+  readonly store?: KeyStore | undefined;
+}
 
 /** Keys that a manager of this process drives through their lives. */
 export interface ManagedKeys {
@@ -49,23 +56,30 @@ export interface ManagedKeys {
  *
  * @throws see `openManaged` and `createKeyManager`
  */
-export async function startManagedKeys(settings: Settings, log: Logger): Promise<ManagedKeys> {
-  const start = (): Promise<ManagedKeys> => runManager(settings, log);
+export async function startManagedKeys(
+  settings: Settings,
+  log: Logger,
+  parts: ServiceParts = {},
+): Promise<ManagedKeys> {
+  const start = (): Promise<ManagedKeys> => runManager(settings, log, parts);
   try {
     return await start();
   } catch (error) {
-    if (!(error instanceof StoreError) || error.code !== "ERR_STORE_UNAVAILABLE") throw error;
+    if (!(error instanceof StoreError) || !withoutStore.has(error.code)) throw error;
     const saved = await savedSetOf(settings, log, error);
     if (saved === undefined) throw error;
     log.error(
       { code: error.code, of: new Date(saved.at).toISOString() },
-      `the store is out of reach, so the saved set is published, nothing is signed, and the store is tried again: ${error.message}`,
+      `the saved set is published, nothing is signed, and the store is tried again: ${error.message}`,
     );
     const outage = knownError(error, systemClock.now());
     const signs = hasSockets(settings);
     return startWithoutStore(saved, start, { log, isReady: settings.readyWithoutStore, signs, outage });
   }
 }
+
+/** Errors of a store that may be there again later. */
+const withoutStore: ReadonlySet<string> = new Set<ErrorCode>(["ERR_STORE_UNAVAILABLE", "ERR_STORE_EMPTY"]);
 
 /** @throws StoreError the outage, and why the saved set is not used */
 async function savedSetOf(settings: Settings, log: Logger, outage: StoreError): Promise<SavedSet | undefined> {
@@ -97,10 +111,15 @@ function maxSavedSetSeconds(settings: Settings): number {
   return settings.maxSavedSetSeconds ?? Math.max(announceForSeconds - cachedForSeconds.rotation - clockSkewSeconds, 0);
 }
 
-async function runManager(settings: Settings, log: Logger): Promise<ManagedKeys> {
+async function runManager(
+  settings: Settings,
+  log: Logger,
+  { clock, store: given }: ServiceParts,
+): Promise<ManagedKeys> {
   const signers = await signersOf(settings, log);
   const { custody, policy, wrappingKeys } = await openManaged(settings, log, {
     create: true,
+    store: given,
     issuerCheck: servedBy,
   });
   const { store } = custody;
@@ -113,10 +132,11 @@ async function runManager(settings: Settings, log: Logger): Promise<ManagedKeys>
       ...signers,
       signs,
       replicaName: settings.replicaName ?? hostName(),
+      clock,
       onEvent: (event) => {
         const before = known;
         if (event.type === "changed") known = event.records;
-        logEvent(event, before, log);
+        logEvent(event, before, settings, log);
       },
     });
   } catch (error) {
@@ -152,7 +172,6 @@ async function runManager(settings: Settings, log: Logger): Promise<ManagedKeys>
         health: manager.health,
         audit: storeLook.audit(),
         lease: manager.lease,
-        isVerified: custody.isVerified,
       },
     }),
     look: () => storeLook.look(),

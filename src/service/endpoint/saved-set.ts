@@ -27,7 +27,7 @@ export interface SavedSet {
 export class Unusable extends Error {}
 
 /**
- * Writes the public keys, and a seal over them, their issuer and the time: a JWT with a MAC (`HS256`) under a key that is derived from the
+ * Writes the public keys, and a MAC over them, their issuer and the time: a JWT (`HS256`) under a key that is derived from the
  * wrapping key. So nobody who can write the file, and has no wrapping key, can have keys of their own published.
  *
  * @throws what the file system throws
@@ -36,16 +36,16 @@ export async function saveSet(
   file: string,
   { keys, at }: SavedSet,
   { issuer, isChosen }: Owner,
-  [{ id, sealKey }]: WrappingKeys,
+  [{ id, macKey }]: WrappingKeys,
 ): Promise<void> {
   const jwks = jwksOf(keys);
-  const seal = await new SignJWT({ iss: issuer, chosen: isChosen, at, set: await textHash(canonicalJson(jwks)) })
+  const mac = await new SignJWT({ iss: issuer, chosen: isChosen, at, set: await textHash(canonicalJson(jwks)) })
     .setProtectedHeader({ alg: "HS256", typ, kid: id })
-    .sign(sealKey);
+    .sign(macKey);
   await makeFolder(dirname(file));
   const draft = `${file}.${randomUUID()}`;
   try {
-    await writeFile(draft, `${JSON.stringify({ keys: jwks, seal }, undefined, 2)}\n`, { mode: 0o600 });
+    await writeFile(draft, `${JSON.stringify({ keys: jwks, mac }, undefined, 2)}\n`, { mode: 0o600 });
     await rename(draft, file);
   } catch (error) {
     await rm(draft, { force: true });
@@ -74,10 +74,10 @@ export async function readSavedSet(file: string, rule: SavedSetRule): Promise<Sa
     throw error;
   });
   if (text === undefined) return undefined;
-  const { keys, seal } = parse(text);
-  const claims = await verified(seal, rule.wrappingKeys);
+  const { keys, mac } = parse(text);
+  const claims = await verified(mac, rule.wrappingKeys);
   if (claims["set"] !== (await textHash(canonicalJson(keys))))
-    throw new Unusable("its keys are others than those that were sealed");
+    throw new Unusable("its keys are others than those of its MAC");
   const { iss, chosen, at } = claims as { iss: string; chosen: boolean; at: number };
   checkOwner({ issuer: iss, isChosen: chosen }, rule.wanted);
   checkAge(at, rule);
@@ -108,19 +108,19 @@ function publicKeysOf(jwks: readonly SavedJwk[]): PublicKeys {
   };
 }
 
-function parse(text: string): { readonly keys: readonly unknown[]; readonly seal: string } {
-  const { keys, seal } = Object(jsonOf(text)) as { keys?: unknown; seal?: unknown };
-  if (Array.isArray(keys) && typeof seal === "string") return { keys, seal };
+function parse(text: string): { readonly keys: readonly unknown[]; readonly mac: string } {
+  const { keys, mac } = Object(jsonOf(text)) as { keys?: unknown; mac?: unknown };
+  if (Array.isArray(keys) && typeof mac === "string") return { keys, mac };
   throw new Unusable("it is damaged");
 }
 
-async function verified(seal: string, keys: WrappingKeys): Promise<JWTPayload> {
-  for (const { sealKey } of keys) {
+async function verified(mac: string, keys: WrappingKeys): Promise<JWTPayload> {
+  for (const { macKey } of keys) {
     try {
-      return (await jwtVerify(seal, sealKey, { algorithms: ["HS256"], typ })).payload;
+      return (await jwtVerify(mac, macKey, { algorithms: ["HS256"], typ })).payload;
     } catch {}
   }
-  throw new Unusable("it was not sealed under a wrapping key that is given");
+  throw new Unusable("its MAC was made under no wrapping key that is given");
 }
 
 function checkOwner(found: Owner, wanted: Owner): void {

@@ -6,6 +6,7 @@ import { sumMetrics } from "../../base/metrics.ts";
 import packageJson from "../../../package.json" with { type: "json" };
 import { type AdminPaths, healthPage, metricsPage, startAdmin } from "../admin/admin.ts";
 import { type Overload, logOverload } from "../listen/connections.ts";
+import { checkFree } from "../listen/http-server.ts";
 import type { Logger } from "../config/logger.ts";
 import { issuerOf, urlHost } from "../config/issuer.ts";
 import { readSite } from "./site.ts";
@@ -14,7 +15,7 @@ import { serviceMetrics } from "../admin/service-metrics.ts";
 import { readSockets, startSignSockets } from "./sign-sockets.ts";
 import { createStatusPage } from "../admin/page/status-page.ts";
 import { policyOf } from "../config/open-store.ts";
-import { startManagedKeys } from "./run-manager.ts";
+import { type ServiceParts, startManagedKeys } from "./run-manager.ts";
 import { recentEvents } from "./recent-events.ts";
 import { type KnownError, knownError } from "../../rotation/manager/health.ts";
 import { type Status, statusOf } from "../admin/status.ts";
@@ -31,6 +32,8 @@ export interface Service {
   readonly jwksUri: string;
   /** The active kid first. */
   readonly kids: readonly string[];
+  /** Whether the store was not reached since the start: a saved set is published, and nothing is signed. */
+  readonly isWithoutStore: boolean;
   /** URL of the admin address; `undefined` when it is off. */
   readonly adminUrl: string | undefined;
   /** What it knows of itself. Looks at the store first, unless that was done within 2 s. */
@@ -50,8 +53,9 @@ export interface Service {
  * @throws ConfigError `ERR_CONFIG_FORMAT`, `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` for the file of sign sockets
  * @throws ConfigError, StoreError see `createKeyManager`
  */
-export async function startService(settings: Settings, givenLog: Logger): Promise<Service> {
-  const recent = recentEvents(givenLog, systemClock);
+export async function startService(settings: Settings, givenLog: Logger, parts: ServiceParts = {}): Promise<Service> {
+  const { clock = systemClock } = parts;
+  const recent = recentEvents(givenLog, clock);
   const { log } = recent;
   // First, so that a wrong setting leaves no files behind.
   const { host, port, rotationMode, mountPrefix, jwksPath } = settings;
@@ -63,6 +67,9 @@ export async function startService(settings: Settings, givenLog: Logger): Promis
       "no issuer is set, so the discovery document names localhost, which only this machine can use; set --issuer",
     );
   }
+  const adminAddress = hostAndPort(settings.admin);
+  await checkFree(settings, "--port");
+  if (adminAddress !== undefined) await checkFree(adminAddress, "--admin");
   const paths = keyPathsOf(settings);
   // Before the files are read, so that no change is missed.
   const baseline = await fingerprint(paths);
@@ -78,7 +85,7 @@ export async function startService(settings: Settings, givenLog: Logger): Promis
       throw error;
     });
 
-  const managed = settings.keys === undefined ? await startManagedKeys(settings, log) : undefined;
+  const managed = settings.keys === undefined ? await startManagedKeys(settings, log, parts) : undefined;
   if (managed !== undefined) stops.push(() => managed.stop());
   let managedKeys = managed?.keys;
   let keys = together(managedKeys, files);
@@ -96,7 +103,7 @@ export async function startService(settings: Settings, givenLog: Logger): Promis
   const status = async (): Promise<Status> => {
     await managed?.look();
     return statusOf({
-      now: systemClock.now(),
+      now: clock.now(),
       phase,
       issuer: issuerOf(settings, endpoint.port),
       jwksUri: endpoint.jwksUri,
@@ -113,7 +120,7 @@ export async function startService(settings: Settings, givenLog: Logger): Promis
 
   const metrics = metricsPage(async () => {
     const facts = { version: packageJson.version, workers: settings.workers, isRefused: refused !== undefined };
-    const own = serviceMetrics({ ...facts, status: await status(), now: systemClock.now() });
+    const own = serviceMetrics({ ...facts, status: await status(), now: clock.now() });
     const all = sumMetrics([own, managed?.metrics() ?? [], await endpoint.metrics()]);
     return [...all, ...(await endpoint.processMetrics())];
   });
@@ -122,7 +129,7 @@ export async function startService(settings: Settings, givenLog: Logger): Promis
   const health = { "/livez": healthPage(() => undefined), "/readyz": healthPage(notReady) };
   const served = { pages: { "/": page, "/metrics": metrics, ...health }, streams: { "/events": live.open } };
   const admin = await orStop(
-    startAdminAt(settings.admin, served, (overload) => logOverload(log, overload, { admin: settings.admin })),
+    startAdminAt(adminAddress, served, (overload) => logOverload(log, overload, { admin: settings.admin })),
   );
   stops.push(live.close);
   if (admin !== undefined) stops.push(admin.stop);
@@ -144,7 +151,7 @@ export async function startService(settings: Settings, givenLog: Logger): Promis
         log.info({ kids: kids(), encryptionKeys: keys.encryptionKeyset.length }, "keys reloaded");
         return true;
       } catch (error) {
-        refused = knownError(error, systemClock.now());
+        refused = knownError(error, clock.now());
         log.error({ code: refused.code }, `new keys refused, the old ones stay in use: ${refused.message}`);
         return false;
       }
@@ -183,6 +190,9 @@ export async function startService(settings: Settings, givenLog: Logger): Promis
     get kids() {
       return kids();
     },
+    get isWithoutStore() {
+      return managed?.known().withoutStore !== undefined;
+    },
     adminUrl: admin?.url,
     status,
     reload,
@@ -197,10 +207,25 @@ export async function startService(settings: Settings, givenLog: Logger): Promis
   };
 }
 
-async function startAdminAt(address: string, paths: AdminPaths, onOverload: (overload: Overload) => void) {
+interface HostPort {
+  readonly host: string;
+  readonly port: number;
+}
+
+/** The address of a setting; `undefined` for "off". */
+function hostAndPort(address: string): HostPort | undefined {
   if (address === "off") return undefined;
   const separator = address.lastIndexOf(":");
   const host = address.slice(0, separator).replace(/^\[(.*)\]$/, "$1");
-  const server = await startAdmin({ host, port: Number(address.slice(separator + 1)) }, paths, onOverload);
-  return { url: `http://${urlHost(host)}:${server.port}`, stop: server.stop };
+  return { host, port: Number(address.slice(separator + 1)) };
+}
+
+async function startAdminAt(
+  address: HostPort | undefined,
+  paths: AdminPaths,
+  onOverload: (overload: Overload) => void,
+) {
+  if (address === undefined) return undefined;
+  const server = await startAdmin(address, paths, onOverload);
+  return { url: `http://${urlHost(address.host)}:${server.port}`, stop: server.stop };
 }

@@ -1,6 +1,6 @@
 import { createHash, createPublicKey } from "node:crypto";
 import { systemClock } from "../../base/clock.ts";
-import { ConfigError, KeyMaterialError } from "../../base/errors.ts";
+import { KeyMaterialError, invalidOption } from "../../base/errors.ts";
 import { createAudit } from "../signing/audit.ts";
 import { type SignOf, signHandler } from "../signing/handler.ts";
 import { type FormerKey, createKubernetesSigner } from "../kubernetes/kubernetes.ts";
@@ -32,7 +32,7 @@ export function hasSockets({ signSocket, signAddress, signConfig }: SocketSettin
 export async function readSockets(settings: Settings): Promise<readonly SignSocket[]> {
   const { signSocket, signAddress, signTls: tls, signConfig } = settings;
   if (signAddress !== undefined) checkAddress(signAddress, "--sign-address", tls);
-  else if (tls !== undefined) throw new ConfigError("ERR_OPTION_INVALID", "--sign-tls is for --sign-address; set both");
+  else if (tls !== undefined) throw invalidOption("--sign-tls is for --sign-address; set both");
   const given: readonly SignSocket[] = [
     ...(signSocket === undefined ? [] : [{ address: signSocket, ...usual }]),
     ...(signAddress === undefined ? [] : [{ address: signAddress, tls, ...usual }]),

@@ -10,6 +10,7 @@ import { activeKey } from "../../rotation/rules/records.ts";
 import type { Owner } from "../../rotation/custody/issuer-check.ts";
 import { sqliteStore } from "../../rotation/store/sqlite/sqlite.ts";
 import type { Claims, SignOptions } from "../../library/token/sign.ts";
+import { commandPolicy } from "../config/command-policy.ts";
 import type { Logger } from "../config/logger.ts";
 import { exists, openManaged, storePath } from "../config/open-store.ts";
 import { issuerOf } from "../config/issuer.ts";
@@ -37,8 +38,9 @@ export async function signWithSettings(
   }
   const path = storePath(settings);
   if (path !== undefined) await checkHasKey(path);
-  const { custody, policy } = await openManaged(settings, log);
+  const { custody, leases } = await openManaged(settings, log);
   const { store } = custody;
+  const policy = commandPolicy(settings, leases, log);
   const { openSigner } = await signersOf(settings);
   const { signal } = new AbortController();
   const keyring = createKeyring(custody, { policy, openSigner, clock: systemClock, signal });

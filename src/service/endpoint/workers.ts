@@ -1,13 +1,10 @@
 import { type ChildProcess, fork } from "node:child_process";
-import { once } from "node:events";
-import { createServer } from "node:net";
 import { setTimeout } from "node:timers/promises";
 import { childEnvironment } from "../../base/child-environment.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { type Metric, sumMetrics } from "../../base/metrics.ts";
 import { type Overload, logOverload } from "../listen/connections.ts";
 import { aggregated, processMetrics } from "../admin/exposition.ts";
-import { listen } from "../listen/http-server.ts";
 import type { Logger } from "../config/logger.ts";
 import type { PublicEndpoint, PublicEndpointOptions } from "./public-endpoint.ts";
 import { checkKeyset } from "../../keys/keyset/keyset.ts";
@@ -170,7 +167,6 @@ export async function startWorkers(
     await Promise.all([...running].map((worker) => ask(worker, { kind: "stop" }, () => false, limits.stopMs)));
   }
 
-  await checkUnshared(options);
   const beating = setInterval(beat, heartbeat.everyMs);
   try {
     // The first worker binds the port, which may be any free one. The others share it.
@@ -181,15 +177,6 @@ export async function startWorkers(
     await stop();
     throw error;
   }
-}
-
-/** Checks that no other service shares the port: listening would succeed, and each would get some of the connections. */
-async function checkUnshared(address: { readonly host: string; readonly port: number }): Promise<void> {
-  if (address.port === 0) return;
-  const probe = createServer();
-  await listen(probe, { host: address.host, port: address.port });
-  probe.close();
-  await once(probe, "close");
 }
 
 function tell(worker: ChildProcess, message: ToWorker): void {

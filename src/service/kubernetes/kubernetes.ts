@@ -1,6 +1,6 @@
 import { createPublicKey } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
-import { ConfigError, JwksdError, SignerError, TokenError } from "../../base/errors.ts";
+import { ConfigError, JwksdError, SignerError, TokenError, invalidClaims } from "../../base/errors.ts";
 import { type CallFailure, type Unary, createGrpcServer, status } from "./grpc.ts";
 import type { SignOf } from "../signing/handler.ts";
 import { createPlaces } from "../signing/places.ts";
@@ -76,7 +76,7 @@ function claimsIn(message: Uint8Array): string {
   try {
     return textOf(readFields(message), 1);
   } catch (cause) {
-    throw new TokenError("ERR_CLAIMS_INVALID", "the message is no SignJWTRequest", { cause });
+    throw invalidClaims("the message is no SignJWTRequest", { cause });
   }
 }
 

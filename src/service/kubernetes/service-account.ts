@@ -1,4 +1,4 @@
-import { TokenError } from "../../base/errors.ts";
+import { invalidClaims } from "../../base/errors.ts";
 import { checkClaimNames } from "../../library/token/names.ts";
 import { checkAudience } from "../../library/token/sign.ts";
 import { type SignPolicy, checkAllowedAudience, forbidden } from "../signing/policy.ts";
@@ -31,10 +31,10 @@ export function checkServiceAccountClaims(
   { issuer, policy, maxLifetimeSeconds, now }: AccountRules,
 ): void {
   const bytes = Buffer.from(payload, "base64url");
-  if (payload === "" || bytes.toString("base64url") !== payload) throw invalid("the claims are not in base64url");
+  if (payload === "" || bytes.toString("base64url") !== payload) throw invalidClaims("the claims are not in base64url");
   const claims = readJson(bytes, "the payload");
   // Verifiers differ in which of two they take.
-  if (membersIn(bytes.toString()) !== membersOf(claims)) throw invalid("a member of the payload is there twice");
+  if (membersIn(bytes.toString()) !== membersOf(claims)) throw invalidClaims("a member of the payload is there twice");
   checkClaimNames(claims);
   const { iss, sub, aud, iat, nbf, exp } = claims;
   if (iss !== issuer) {
@@ -46,9 +46,9 @@ export function checkServiceAccountClaims(
   const seconds = Math.floor(now / 1000);
   const begins = [iat, nbf ?? iat];
   if (!begins.every((time) => isSeconds(time) && Math.abs(time - seconds) <= toleranceSeconds)) {
-    throw invalid('claims "iat" and "nbf" must be the time of now; compare the clocks');
+    throw invalidClaims('claims "iat" and "nbf" must be the time of now; compare the clocks');
   }
-  if (!isSeconds(exp) || exp <= seconds) throw invalid('claim "exp" must be a time in the future');
+  if (!isSeconds(exp) || exp <= seconds) throw invalidClaims('claim "exp" must be a time in the future');
   // The second may have begun that the caller has named.
   if (exp > seconds + 1 + maxLifetimeSeconds) throw forbidden(`lifetimes of up to ${maxLifetimeSeconds} seconds`);
 }
@@ -65,8 +65,4 @@ function membersOf(value: unknown): number {
   const values = Object.values(value);
   const own = Array.isArray(value) ? 0 : values.length;
   return values.reduce((sum: number, inner) => sum + membersOf(inner), own);
-}
-
-function invalid(message: string): TokenError {
-  return new TokenError("ERR_CLAIMS_INVALID", message);
 }

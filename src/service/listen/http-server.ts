@@ -1,5 +1,6 @@
+import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
-import type { Server as NetServer, Socket } from "node:net";
+import { type Server as NetServer, type Socket, createServer as createNetServer } from "node:net";
 import type { Server as TlsServer, TlsOptions } from "node:tls";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { ServiceError } from "../../base/errors.ts";
@@ -45,7 +46,7 @@ export type RunningServer = Awaited<ReturnType<typeof startHttpServer>>;
 export interface HttpServerOptions {
   /** Default: 10,000. */
   readonly maxConnections?: number | undefined;
-  /** Default: the clock of the machine. */
+  /** Tells the time. Default: the clock of the machine. */
   readonly clock?: Clock | undefined;
   /** Called at most once a minute, with the connections that were lost. */
   readonly onOverload?: ((overload: Overload) => void) | undefined;
@@ -172,19 +173,35 @@ function methodOf({ rawPacket, bytesParsed }: ClientError): string {
 }
 
 const listenHints: Readonly<Record<string, string>> = {
-  EADDRINUSE: "it is in use; stop the other process or choose another port",
+  EADDRINUSE: "it is in use; end the other process, or choose another port",
   EACCES: "ports below 1024 need a privilege; choose another port",
   ENOTSUP: "this system cannot share a port between processes; use --workers 1",
 };
 
+/**
+ * Refuses a port that is taken before anything is done for a service that could not start. With workers, listening on a port of another
+ * service would succeed, and each would get some of the connections.
+ *
+ * @param setting how messages name what sets the port
+ * @throws ServiceError `ERR_LISTEN`
+ */
+export async function checkFree({ host, port }: Pick<TcpAddress, "host" | "port">, setting: string): Promise<void> {
+  if (port === 0) return;
+  const probe = createNetServer();
+  await listen(probe, { host, port }, setting);
+  probe.close();
+  await once(probe, "close");
+}
+
 /** Listens. @returns the port @throws ServiceError `ERR_LISTEN` */
-export function listen(server: NetServer, address: TcpAddress): Promise<number> {
+function listen(server: NetServer, address: TcpAddress, setting?: string): Promise<number> {
   return new Promise((resolve, reject) => {
     server.once("error", (error: NodeJS.ErrnoException) => {
       const where = `${address.host}:${address.port}`;
       const { code = error.message } = error;
       const hint = listenHints[code] ?? code;
-      reject(new ServiceError("ERR_LISTEN", `cannot listen on ${where}: ${hint}`, { cause: error }));
+      const way = setting === undefined ? "" : ` with ${setting}`;
+      reject(new ServiceError("ERR_LISTEN", `cannot listen on ${where}: ${hint}${way}`, { cause: error }));
     });
     server.listen({ backlog: 1024, ...address }, () => {
       const bound = server.address();

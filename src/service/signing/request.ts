@@ -1,4 +1,4 @@
-import { TokenError } from "../../base/errors.ts";
+import { TokenError, invalidClaims } from "../../base/errors.ts";
 import { type Given, type Rules, anything, checkOptions, object } from "../../base/options.ts";
 import type { Claims, SignOptions } from "../../library/token/sign.ts";
 
@@ -25,11 +25,12 @@ const decoder = new TextDecoder("utf-8", { fatal: true });
  */
 export function readSignRequest(body: Uint8Array): SignRequest {
   const request = checkOptions<Partial<SignRequest>>(readJson(body, "the body"), rules, "member");
-  if (request.claims === undefined) throw invalid('member "claims" is missing');
-  if (request.lifetimeSeconds === undefined) throw invalid('member "lifetimeSeconds" is missing');
+  if (request.claims === undefined) throw invalidClaims('member "claims" is missing');
+  if (request.lifetimeSeconds === undefined) throw invalidClaims('member "lifetimeSeconds" is missing');
   // Those of a library in this process may be its own. A caller from outside could date a token ahead of a revocation.
   const time = ["iat", "exp"].find((name) => request.claims?.[name] !== undefined);
-  if (time !== undefined) throw invalid(`claim "${time}" is set from the clock and lifetimeSeconds; leave it out`);
+  if (time !== undefined)
+    throw invalidClaims(`claim "${time}" is set from the clock and lifetimeSeconds; leave it out`);
   return request as SignRequest;
 }
 
@@ -45,13 +46,13 @@ export function readJson(bytes: Uint8Array, what: string): Readonly<Record<strin
     const text = decoder.decode(bytes);
     value = JSON.parse(text);
     if (isDeeper(value, maxDepth))
-      throw invalid(`${what} has more than ${maxDepth} objects and arrays inside each other`);
+      throw invalidClaims(`${what} has more than ${maxDepth} objects and arrays inside each other`);
     // A reviver is slow, and most requests have no such number.
     if (/\d{16}/.test(text)) JSON.parse(text, refuseRounded);
   } catch (error) {
-    throw error instanceof TokenError ? error : invalid(`${what} is not JSON in UTF-8`);
+    throw error instanceof TokenError ? error : invalidClaims(`${what} is not JSON in UTF-8`);
   }
-  if (!object.holds(value)) throw invalid(`${what} is not a JSON object`);
+  if (!object.holds(value)) throw invalidClaims(`${what} is not a JSON object`);
   return value as Record<string, unknown>;
 }
 
@@ -62,9 +63,5 @@ function isDeeper(value: unknown, most: number): boolean {
 
 function refuseRounded(this: unknown, name: string, value: unknown, context?: { readonly source?: string }): unknown {
   if (typeof value !== "number" || Number.isSafeInteger(value) || !/^-?\d+$/.test(context?.source ?? "")) return value;
-  throw invalid(`the number of "${name}" is beyond 2^53 - 1 and would be rounded; send it as a string`);
-}
-
-function invalid(message: string): TokenError {
-  return new TokenError("ERR_CLAIMS_INVALID", message);
+  throw invalidClaims(`the number of "${name}" is beyond 2^53 - 1 and would be rounded; send it as a string`);
 }

@@ -2,7 +2,8 @@ import type { Clock } from "../../base/clock.ts";
 import type { Metric } from "../../base/metrics.ts";
 import type { Keyset } from "../../keys/keyset/keyset.ts";
 import type { ManagedKeys } from "../../library/provider/managed-keys.ts";
-import { type PayloadProvider, createPayloadProvider } from "../../library/provider/provider.ts";
+import { createPayloadProvider } from "../../library/provider/provider.ts";
+import type { PayloadProvider } from "../../library/provider/types.ts";
 import { publishedKeys } from "../../rotation/rules/records.ts";
 import type { KeyRecord } from "../../rotation/store/store.ts";
 

@@ -1,4 +1,4 @@
-import { ConfigError } from "../../base/errors.ts";
+import { invalidOption } from "../../base/errors.ts";
 import { isLoopback } from "../../base/urls.ts";
 import { type Rule, type Rules, checkOptions, object, oneOf, text, textThat, texts } from "../../base/options.ts";
 import { type SignPolicy, policyRules } from "./policy.ts";
@@ -64,14 +64,14 @@ export function hostAndPort(address: string): { readonly host: string; readonly 
  */
 export function checkAddress(address: string, name: string, tls: string | undefined): void {
   const { host = "", port = Infinity } = hostAndPort(address) ?? {};
-  if (port > 65_535) throw invalid(`${name} must be HOST:PORT, such as 127.0.0.1:9902`);
+  if (port > 65_535) throw invalidOption(`${name} must be HOST:PORT, such as 127.0.0.1:9902`);
   if (!isLoopback(host.includes(":") ? `[${host}]` : host)) {
-    throw invalid(
+    throw invalidOption(
       `${name} must be an address of this machine alone, such as 127.0.0.1: whoever reaches it and has a certificate gets tokens, so run jwksd beside each program`,
     );
   }
   if (tls === undefined) {
-    throw invalid(
+    throw invalidOption(
       `${name} needs a folder with tls.crt, tls.key and ca.crt (--sign-tls, or "tls" in the file): without client certificates, each user of this machine would get tokens`,
     );
   }
@@ -89,8 +89,8 @@ export function checkSockets(
 ): SignSocket[] {
   return Object.entries(members).map(([address, given]) => {
     const name = `socket ${JSON.stringify(address)} of ${file}`;
-    if (!socketPath.holds(address)) throw invalid(`${name} must be named by ${socketPath.must}`);
-    if (!object.holds(given)) throw invalid(`${name} must be an object`);
+    if (!socketPath.holds(address)) throw invalidOption(`${name} must be named by ${socketPath.must}`);
+    if (!object.holds(given)) throw invalidOption(`${name} must be an object`);
     const {
       tls,
       mode,
@@ -102,26 +102,27 @@ export function checkSockets(
     if (hostAndPort(address) !== undefined) {
       checkAddress(address, name, tls);
       if (mode !== undefined || group !== undefined || protocol !== "http") {
-        throw invalid(`mode, group and protocol of ${name} are for Unix sockets`);
+        throw invalidOption(`mode, group and protocol of ${name} are for Unix sockets`);
       }
     } else if (tls !== undefined) {
-      throw invalid(`tls of ${name} is for HOST:PORT; files have permissions`);
+      throw invalidOption(`tls of ${name} is for HOST:PORT; files have permissions`);
     }
     if ((policy.maxLifetimeSeconds ?? 0) > maxTokenLifetimeSeconds) {
-      throw invalid(
+      throw invalidOption(
         `maxLifetimeSeconds of ${name} is ${policy.maxLifetimeSeconds}, and maxTokenLifetimeSeconds ${maxTokenLifetimeSeconds}: a key may be removed before such a token expires`,
       );
     }
-    if (protocol === "http" && formerKeys.length > 0) throw invalid(`formerKeys of ${name} are for "kubernetes"`);
+    if (protocol === "http" && formerKeys.length > 0) throw invalidOption(`formerKeys of ${name} are for "kubernetes"`);
     if (protocol === "kubernetes") {
-      if (policy.typ !== undefined) throw invalid(`${name} is for "kubernetes", where each typ is JWT; leave it out`);
+      if (policy.typ !== undefined)
+        throw invalidOption(`${name} is for "kubernetes", where each typ is JWT; leave it out`);
       const longest = policy.maxLifetimeSeconds ?? maxTokenLifetimeSeconds;
       if (longest < leastLifetimeSeconds) {
-        throw invalid(`tokens of ${name} live for ${longest} s, and Kubernetes needs ${leastLifetimeSeconds} or more`);
+        throw invalidOption(
+          `tokens of ${name} live for ${longest} s, and Kubernetes needs ${leastLifetimeSeconds} or more`,
+        );
       }
     }
     return { address, tls, mode: Number.parseInt(mode ?? "0600", 8), group, policy, protocol, formerKeys };
   });
 }
-
-const invalid = (message: string): ConfigError => new ConfigError("ERR_OPTION_INVALID", message);

@@ -1,3 +1,4 @@
+import { timeText } from "../../../rotation/rules/format.ts";
 import type { Status } from "../status.ts";
 import { type ServedSet, servedPart, faultOfServed } from "./served.ts";
 import { glancePart } from "./glance.ts";
@@ -77,9 +78,8 @@ export function page(status: Status, answer: ServedSet, nonce: string): string {
           <h1><span class="brand">jwksd</span> <span class="issuer">${issuer}</span></h1>
           <p class="live" id="live">
             As of
-            <time datetime="${new Date(now).toISOString()}"
-              >${new Date(now).toISOString().slice(0, 19).replace("T", " ")} UTC</time
-            >. Load the page again to see what is new.
+            <time datetime="${new Date(now).toISOString()}">${timeText(now)}</time>. Load the page again to see what is
+            new.
           </p>
         </header>
         <main id="main">
