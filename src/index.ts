@@ -55,7 +55,8 @@ export {
   withJWKSRotationActive,
   withKeyset,
 } from "./library/provider/options.ts";
-export { type KeysetUpdate, type Provider, createProvider } from "./library/provider/provider.ts";
+export { createProvider } from "./library/provider/provider.ts";
+export type { KeysetUpdate, Provider } from "./library/provider/types.ts";
 export type { KeyEnd } from "./library/provider/retired-kids.ts";
 export type { SigningKey } from "./library/provider/signing-key.ts";
 export type { SignerLimits } from "./keys/signer/guard.ts";

@@ -2,6 +2,7 @@ import { fileURLToPath } from "node:url";
 import { Command, CommanderError } from "commander";
 import packageJson from "../../package.json" with { type: "json" };
 import { JwksdError } from "../base/errors.ts";
+import { errorText } from "./error-text.ts";
 import { type Io, tell } from "./io.ts";
 
 /** Each command, in the order of the help. One is loaded without the others, which makes its start twice as fast. */
@@ -9,6 +10,10 @@ const commands: Readonly<Record<string, { description: string; load: (io: Io) =>
   serve: {
     description: "Serve the JWK Set and the discovery document.",
     load: async (io) => (await import("./serve.ts")).serveCommand(io),
+  },
+  demo: {
+    description: "Watch a whole rotation in three minutes, with keys in memory. Not for production.",
+    load: async (io) => (await import("./demo.ts")).demoCommand(io),
   },
   publish: {
     description: "Write the JWK Set and the discovery document to a folder or a bucket that somebody else serves.",
@@ -75,7 +80,7 @@ export async function run(argv: readonly string[], io: Io): Promise<number> {
     // The parser has printed the error, or the help.
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : failure;
     if (!(error instanceof JwksdError)) throw error;
-    tell(io, `${error.message} [${error.code}]`);
+    tell(io, errorText(error));
     return failure;
   }
 }
@@ -103,7 +108,7 @@ async function program(io: Io, named: string | undefined): Promise<Command> {
 Start here:
   $ jwksd serve                         serve on http://127.0.0.1:9900; the first start makes a key
   $ jwksd help serve                    every setting, with examples
-  $ jwksd publish FOLDER --issuer URL   write both documents for another server, or to a bucket
+  $ jwksd publish FOLDER --issuer URL   write the documents for another server, or to a bucket
   $ jwksd keys                          list the keys, and the next step of each
   $ jwksd plan                          draw when each key changes
   $ jwksd replicas                      list who publishes and signs

@@ -37,12 +37,13 @@ async function serve(io: Io, options: Record<string, unknown>): Promise<void> {
   const service = await starting;
 
   if (!settings.jsonLogs) {
-    const [active, ...retiring] = service.kids;
-    const also = retiring.length === 0 ? "" : `, and ${retiring.length} more for verification`;
+    const [first, ...others] = service.kids;
+    const state = service.isWithoutStore ? "of the saved set; nothing signs until the store is back" : "active";
+    const also = others.length === 0 ? "" : `, and ${others.length} more for verification`;
     const page = service.adminUrl === undefined ? "" : `\n  see  ${service.adminUrl}`;
     print(
       io,
-      `jwksd serves ${service.url}\n  kid  ${printable(active ?? "")} (active${also})\n  try  curl -i ${service.url}${page}`,
+      `jwksd serves ${service.url}\n  kid  ${printable(first ?? "")} (${state}${also})\n  try  curl -i ${service.url}${page}`,
     );
   }
 }

@@ -112,6 +112,8 @@ export interface Observations {
   readonly issuer?: string;
   /** The request of the discovery document. */
   readonly discovery?: Exchange;
+  /** Requests at the other URLs of the metadata of an authorization server. */
+  readonly metadata?: readonly Exchange[];
   /** The first request of the JWK Set. */
   readonly set?: Exchange;
   /** More requests of the JWK Set. */

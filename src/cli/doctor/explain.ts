@@ -127,8 +127,6 @@ export function stepLines({ steps }: Explanation): string[] {
 
 /** The value in the token, the expected value, and what to do, for a refused token. */
 function comparison(token: string, code: string, { issuer, audience, algorithms, typ }: Expected): string[] {
-  if (code === "ERR_DISCOVERY_ISSUER")
-    return ["if this is the right provider, give --issuer exactly as its document has it"];
   if (code === "ERR_TOKEN_ALG") {
     const { alg } = decodeProtectedHeader(token);
     if (algorithms.includes(alg ?? "")) return [];

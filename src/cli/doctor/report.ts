@@ -3,6 +3,7 @@ import { severities } from "../../doctor/finding.ts";
 import type { Happening } from "../../doctor/node/index.ts";
 import type { Break, Exchange, Finding, Observations, Severity } from "../../doctor/index.ts";
 import { jsonOf } from "../../base/json.ts";
+import { timeText } from "../../rotation/rules/format.ts";
 import { printable } from "../../base/printable.ts";
 import { type Color, type Terminal, indented, painted } from "../terminal.ts";
 
@@ -66,9 +67,9 @@ export function report(
   return [...sections, `${printable(target)}: ${counts(findings)}. ${looked}`].join("\n\n");
 }
 
-/** A line of the timeline, with the time of day in UTC. */
+/** A line of the timeline. */
 export function happeningLine({ at, text }: Happening): string {
-  return `${new Date(at).toISOString().slice(11, 19)}  ${printable(text)}`;
+  return `${timeText(at)}  ${printable(text)}`;
 }
 
 function section(finding: Finding, terminal: Terminal): string {

@@ -1,8 +1,7 @@
 import type { Command } from "commander";
 import { ConfigError, StoreError } from "../../base/errors.ts";
-import type { Changed, Seen } from "../../rotation/manager/compare-and-set.ts";
+import type { Changed, Decision, Seen } from "../../rotation/manager/compare-and-set.ts";
 import { CannotSign } from "../../rotation/manager/keyring.ts";
-import type { Change } from "../../rotation/rules/advance.ts";
 import type { NewKey } from "../../rotation/rules/commands.ts";
 import { impactOf } from "../../rotation/rules/impact.ts";
 import { type RotationPlan, plan, planKeyName } from "../../rotation/rules/plan.ts";
@@ -42,7 +41,7 @@ type Decide = (
   now: number,
   key: NewKey | undefined,
   seen: Seen,
-) => Change | Promise<Change>;
+) => Decision | Promise<Decision>;
 
 /** Gives a command the flags of every change. */
 export function addChangeFlags(command: Command, { force = false, yes = false } = {}): Command {

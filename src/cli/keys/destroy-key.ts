@@ -5,6 +5,7 @@ import { externalOf, isLive, recordOf } from "../../rotation/rules/records.ts";
 import { signersOf } from "../../service/config/signers.ts";
 import { destroyEffect } from "./external-keys.ts";
 import { type Io, print } from "../io.ts";
+import { meantKid } from "../kid.ts";
 import { type Flags, addLookSettings, recordsOf, takesKid, withKeys } from "./open-keys.ts";
 
 type DestroyFlags = Flags & { readonly dryRun?: true; readonly yes?: true; readonly json?: true };
@@ -30,10 +31,12 @@ Examples:
     .action((kid: string, flags: DestroyFlags) => destroy(io, kid, flags));
 }
 
-async function destroy(io: Io, kid: string, flags: DestroyFlags): Promise<void> {
+async function destroy(io: Io, given: string, flags: DestroyFlags): Promise<void> {
   // What is destroyed is not for whoever can write the store to choose.
   await withKeys(io, flags, {}, async ({ custody, settings }) => {
-    const record = recordOf(await recordsOf(custody.store), kid);
+    const records = await recordsOf(custody.store);
+    const record = recordOf(records, meantKid(records, given));
+    const { kid } = record;
     const key = externalOf(record);
     if (isLive(record) || key === undefined) {
       const why = key === undefined ? "it is in no HSM or key service" : `it is ${record.state}`;

@@ -27,7 +27,7 @@ Examples:
 async function events(io: Io, flags: EventsFlags): Promise<void> {
   const { limit, before } = flags;
   const rows = await withStore(io, flags, (store) => {
-    tell(io, "what is shown is not verified: the seal of the store is over its keys, not over its audit log");
+    tell(io, "what is shown is not verified: the MAC of the store covers its keys, not its audit log");
     return store.events({ limit, before });
   });
   const found = rows.filter(isEvent);

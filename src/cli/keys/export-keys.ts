@@ -3,9 +3,11 @@ import { ConfigError, StateError } from "../../base/errors.ts";
 import { makeDocument } from "../../keys/keyset/document.ts";
 import { writeNewFile } from "../../library/node/generate.ts";
 import { privateJwkOf } from "../../rotation/custody/private-half.ts";
+import { kidText } from "../../rotation/rules/format.ts";
 import { jweOf, keyUses, publishedKeys, recordOf, uriOf } from "../../rotation/rules/records.ts";
 import type { KeyRecord } from "../../rotation/store/store.ts";
 import { type Io, print } from "../io.ts";
+import { meantKid } from "../kid.ts";
 import { type Flags, addLookSettings, recordsOf, takesKid, withKeys } from "./open-keys.ts";
 
 type ExportFlags = Flags & { readonly private?: true; readonly yes?: true; readonly out?: string };
@@ -14,7 +16,11 @@ export function exportCommand(io: Io): Command {
   const described = new Command("export").description(
     "Print public keys: one key by its kid, as a JWK, or all published keys, as a JWK Set.",
   );
-  const command = takesKid(described, "[kid]", "default: all published keys")
+  const command = takesKid(
+    described,
+    "[kid]",
+    "of the key, or the first 6 or more characters of it (default: all published keys)",
+  )
     .option("--private", "export the private key; needs a kid, --out and --yes")
     .option("--out <file>", "write a new file of mode 0600 (default: standard output, public keys only)")
     .option("--yes", "confirm that the private key is written to a file unencrypted");
@@ -33,7 +39,8 @@ async function exportKeys(io: Io, kid: string | undefined, flags: ExportFlags): 
   if (flags.private === true) return exportPrivate(io, kid, flags);
   const records = await withKeys(io, flags, {}, ({ custody }) => recordsOf(custody.store));
   const published = keyUses.flatMap((use) => publishedKeys(records, use));
-  const value = kid === undefined ? { keys: published.map(publicJwkOf) } : publicJwkOf(recordOf(records, kid));
+  const value =
+    kid === undefined ? { keys: published.map(publicJwkOf) } : publicJwkOf(recordOf(records, meantKid(records, kid)));
   const { text } = await makeDocument(value);
   if (flags.out === undefined) return print(io, text);
   await writeNewFile(flags.out, `${text}\n`);
@@ -51,17 +58,19 @@ async function exportPrivate(io: Io, kid: string | undefined, flags: ExportFlags
       `nothing was written; with --yes, the private key is written to ${out} unencrypted, protected by its file mode only`,
     );
   }
-  await withKeys(io, flags, {}, async ({ custody }) => {
-    const record = recordOf(await recordsOf(custody.store), kid);
+  const written = await withKeys(io, flags, {}, async ({ custody }) => {
+    const records = await recordsOf(custody.store);
+    const record = recordOf(records, meantKid(records, kid));
     if (jweOf(record) === undefined) {
       const uri = uriOf(record);
       const why = uri === undefined ? `it is ${record.state}` : `it is in ${uri}`;
-      throw new StateError("ERR_TRANSITION", `kid ${JSON.stringify(kid)} has no private key here: ${why}`);
+      throw new StateError("ERR_TRANSITION", `kid ${JSON.stringify(record.kid)} has no private key here: ${why}`);
     }
     const privateJwk = await privateJwkOf(record, custody);
     await writeNewFile(out, `${JSON.stringify({ ...privateJwk, ...publicJwkOf(record) }, undefined, 2)}\n`);
+    return record.kid;
   });
-  print(io, `wrote ${out}`);
+  print(io, `wrote ${out}, kid ${kidText(written)}`);
 }
 
 function publicJwkOf({ publicJwk, kid, alg, use }: KeyRecord) {

@@ -4,7 +4,7 @@ import { ConfigError, StateError, StoreError } from "../../base/errors.ts";
 import { clocksDiffer } from "../../rotation/manager/clocks.ts";
 import { type NewKey, applyCommand } from "../../rotation/rules/commands.ts";
 import { takenBy } from "../../rotation/custody/issuer-check.ts";
-import { activeKey, announcedKey, isLive, uriOf } from "../../rotation/rules/records.ts";
+import { activeKey, announcedKey, isLive, recordOf, uriOf } from "../../rotation/rules/records.ts";
 import { rewrap } from "../../rotation/custody/rewrap.ts";
 import type { CustodyOptions } from "../../rotation/custody/custody.ts";
 import { kidText } from "../../rotation/rules/format.ts";
@@ -15,9 +15,11 @@ import { destroyCommand } from "./destroy-key.ts";
 import { exportCommand } from "./export-keys.ts";
 import { importCommand } from "./import-keys.ts";
 import { type Io, tell } from "../io.ts";
+import { meantKid } from "../kid.ts";
 import { addListFlags, listKeys } from "./list-keys.ts";
 import { addNewKeyFlags } from "./make-keys.ts";
 import { type Flags, recordsOf, takesKid, withKeys } from "./open-keys.ts";
+import { checkHaveWrappingKey, wrappingKeysCommand } from "./wrapping-keys.ts";
 
 type RevokeFlags = ChangeFlags & { readonly lostWrappingKey?: true };
 
@@ -33,6 +35,7 @@ export function keysCommand(io: Io): Command {
     .addCommand(importCommand(io))
     .addCommand(exportCommand(io))
     .addCommand(rewrapCommand(io))
+    .addCommand(wrappingKeysCommand(io))
     .addHelpText(
       "after",
       `
@@ -54,8 +57,8 @@ function listCommand(io: Io): Command {
     .addHelpText(
       "after",
       `
-A key in an HSM or key service has its URI below it; --json has the URI as uri. The next step of a key follows from the policy,
-so use the environment, --config or flags of jwksd serve; jwksd help serve lists them.`,
+A key in an HSM or key service has its URI below it; --json has the URI as uri. The next step of a key follows from the policy of
+the jwksd serve that joined the store last; flags, environment and --config come first. jwksd help serve lists them.`,
     )
     .allowExcessArguments()
     .action((flags: Flags) => {
@@ -106,8 +109,9 @@ Examples:
   $ jwksd keys ${type} KID
   $ jwksd keys ${type} KID --force --yes`,
     )
-    .action((kid: string, flags: ChangeFlags) =>
+    .action((given: string, flags: ChangeFlags) =>
       withKeys(io, flags, {}, async (open) => {
+        const kid = meantKid(await recordsOf(open.custody.store), given);
         const force = flags.force === true;
         const { policy } = open.keyring;
         await changeKeys(open, { flags, breaks: force }, (records, now, _key, seen) => {
@@ -143,11 +147,12 @@ Examples:
   $ jwksd keys revoke KID --dry-run
   $ jwksd keys revoke KID --yes`,
     )
-    .action((kid: string, flags: RevokeFlags) => {
+    .action((given: string, flags: RevokeFlags) => {
       const passesOverLost = flags.lostWrappingKey === true;
       return withKeys(io, flags, { accepts: lost(io, flags), passesOverLost }, async (open) => {
         const records = await recordsOf(open.custody.store);
-        const use = records.find((record) => record.kid === kid)?.use ?? "sig";
+        const kid = meantKid(records, given);
+        const { use } = recordOf(records, kid);
         const isNeeded = activeKey(records, use)?.kid === kid && announcedKey(records, use) === undefined;
         const newKey = isNeeded ? { use } : undefined;
         if (passesOverLost) tell(io, "a jwksd serve that has other wrapping keys than this command cannot follow");
@@ -160,30 +165,32 @@ Examples:
 
 function rewrapCommand(io: Io): Command {
   const command = new Command("rewrap").description(
-    "Encrypt all private keys again under the first wrapping key, and seal the store. Verifiers do not notice.",
+    "Encrypt all private keys again under the first wrapping key, and make the MAC of the store anew. Verifiers do not notice.",
   );
-  return addChangeFlags(command.option("--yes", "seal keys that are not authentic, because you know each of them"))
+  return addChangeFlags(command.option("--yes", "take keys that are not authentic, because you know each of them"))
     .addHelpText(
       "after",
       `
 To change the wrapping key:
-  1. Add a new one as the second line of --wrapping-key-file, and restart every jwksd serve.
+  1. Add a new one as the second line of --wrapping-key-file, and restart every jwksd serve. Until then, rewrap is refused.
   2. Put the new one first, and restart again.
   3. Run jwksd keys rewrap.
   4. Remove the old one.
 
-It also seals a store that an earlier jwksd made, and sets the first --issuer of a store that was made without one. If the store is
-not authentic, read docs/operations.md first. --yes then vouches for every key in it.
+It also sets the first --issuer of a store that was made without one. If the store is not authentic, read docs/operations.md first.
+--yes then vouches for every key in it.
 
 Examples:
   $ jwksd keys rewrap --wrapping-key-file /etc/jwksd/wrapping.key
   $ jwksd keys rewrap --issuer https://login.example.com`,
     )
     .action((flags: ChangeFlags) =>
-      withKeys(io, flags, { issuerCheck: takenBy, seals: true, accepts: vouching(io, flags) }, (open) =>
-        changeKeys(open, { flags, breaks: false }, (records, now) =>
-          rewrap(records, open.custody, now, "an operator moved it under the first wrapping key"),
-        ),
+      withKeys(io, flags, { issuerCheck: takenBy, accepts: vouching(io, flags) }, (open) =>
+        changeKeys(open, { flags, breaks: false }, async (records, now, _key, seen) => {
+          checkHaveWrappingKey(seen, open.custody.wrappingKeys[0]);
+          const change = await rewrap(records, open.custody, now, "an operator moved it under the first wrapping key");
+          return { ...change, leases: seen.leases };
+        }),
       ),
     );
 }
@@ -197,11 +204,11 @@ function vouching(io: Io, flags: ChangeFlags): CustodyOptions["accepts"] {
       return `\n- ${kidText(record.kid)}, ${record.use} ${record.state}${place === undefined ? "" : `, in ${kidText(place)}`}`;
     });
     if (flags.yes === true || flags.dryRun === true) {
-      tell(io, `not verified: ${problem.message}; sealed as they are:${live.join("")}`);
+      tell(io, `not verified: ${problem.message}; taken as they are:${live.join("")}`);
       return true;
     }
     const rule =
-      "nothing was changed; if you know each of these keys and what has happened, --yes seals them as they are";
+      "nothing was changed; if you know each of these keys and what has happened, --yes takes them as they are";
     throw new ConfigError("ERR_CONFIRMATION", `${rule}:${live.join("")}\n${problem.message}`);
   });
 }
@@ -214,8 +221,7 @@ function lost(io: Io, flags: RevokeFlags): CustodyOptions["accepts"] {
       tell(io, `not verified: ${problem.message}; revoke every key that jwksd keys shows`);
       return true;
     }
-    const way = 'if it is lost for good, see "A lost wrapping key" in docs/operations.md';
-    throw new StoreError(problem.code, `nothing was changed: ${problem.message}; ${way}`, { cause: problem });
+    throw new StoreError(problem.code, `nothing was changed: ${problem.message}`, { cause: problem });
   });
 }
 

@@ -7,6 +7,7 @@ import { checkRecords } from "../../rotation/rules/records.ts";
 import { commandedBy } from "../../rotation/custody/issuer-check.ts";
 import { type Custody, createCustody } from "../../rotation/custody/custody.ts";
 import { newWrappingKey, readWrappingKeys } from "../../rotation/custody/wrapping.ts";
+import { commandPolicy } from "../../service/config/command-policy.ts";
 import { createCommandLog } from "../../service/config/log.ts";
 import {
   type OpenOptions,
@@ -52,7 +53,11 @@ const ofStore: readonly SettingName[] = ["issuer", ...storeSettings];
 const withJson = (command: Command): Command => command.option("--json", "print JSON");
 
 /** Gives a command a kid. One in 64 thumbprints begins with a dash, so what is no option of the command is the kid. */
-export function takesKid(command: Command, name = "<kid>", description = "jwksd keys lists them"): Command {
+export function takesKid(
+  command: Command,
+  name = "<kid>",
+  description = "of the key, or the first 6 or more characters of it; jwksd keys lists them",
+): Command {
   return command
     .argument(name, description)
     .allowUnknownOption()
@@ -78,9 +83,12 @@ export const useOption = (): Option =>
  */
 export async function look(io: Io, flags: Flags) {
   const settings = await managedSettings(io, flags);
-  const policy = policyOf(settings);
   const log = createCommandLog(settings.logLevel, settings.jsonLogs, io);
   const store = await openStore(settings, log);
+  const withPolicy = (found: Awaited<ReturnType<typeof lookAt>>) => ({
+    ...found,
+    policy: commandPolicy(settings, found.replicas.leases, log),
+  });
   return closing(store, async () => {
     const keys = await wrappingKeysOf(settings, log);
     if (keys === undefined) {
@@ -88,7 +96,7 @@ export async function look(io: Io, flags: Flags) {
         io,
         "what is shown is not verified, because no wrapping key is here: --wrapping-key-file, JWKSD_WRAPPING_KEYS",
       );
-      return { ...(await lookAt(store)), policy, isVerified: false, owner: ownerOf(settings) };
+      return { ...withPolicy(await lookAt(store)), isVerified: false, owner: ownerOf(settings) };
     }
     let problem: StoreError | undefined;
     const accepts = (found: StoreError): boolean => {
@@ -97,13 +105,11 @@ export async function look(io: Io, flags: Flags) {
     };
     const custody = createCustody({ store, keys, issuerCheck: commandedBy(ownerOf(settings)), accepts });
     const found = await lookAt(custody.store);
-    const { isVerified, owner } = custody;
     if (problem !== undefined) {
       tell(io, `what is shown is not verified: ${problem.message} [${problem.code}]`);
       io.exitCode = 1;
-    } else if (!isVerified)
-      tell(io, "what is shown is not verified, because the store has no seal; jwksd keys rewrap makes it");
-    return { ...found, policy, isVerified, owner };
+    }
+    return { ...withPolicy(found), isVerified: problem === undefined, owner: custody.owner };
   });
 }
 
@@ -150,8 +156,8 @@ export async function withKeys<T>(
     return run(custody, policyOf(settings));
   }
   const log = createCommandLog(settings.logLevel, settings.jsonLogs, io);
-  const { custody, policy } = await openManaged(settings, log, options);
-  return closing(custody.store, () => run(custody, policy));
+  const { custody, leases } = await openManaged(settings, log, options);
+  return closing(custody.store, () => run(custody, commandPolicy(settings, leases, log)));
 
   async function run(custody: Custody, policy: RotationPolicy): Promise<T> {
     const { signal } = new AbortController();

@@ -27,7 +27,7 @@ export function replicasCommand(io: Io): Command {
 Each jwksd serve and each key manager is a replica with a lease in the store. A step waits until every replica has followed, or its
 lease has ended. A process that ends in order ends its lease; steps wait for one that dies for one lease (--lease-seconds). A copy that
 jwksd publish wrote is served without a process, so its lease stays until jwksd replicas end ends it.
-The seal of the store is over its keys, not over its replicas.
+The MAC of the store covers its keys, not its replicas.
 
 Examples:
   $ jwksd replicas
@@ -55,8 +55,10 @@ async function replicas(io: Io, flags: Flags): Promise<void> {
 }
 
 function table(found: Found): string[] {
-  const { replicas } = found;
+  const { replicas, records } = found;
   const { leases } = replicas;
+  const isReplaced = (kid: string): boolean =>
+    records.some((record) => record.kid === kid && record.state === "retiring");
   if (leases.length === 0) return ["No replica runs."];
   const rows = leases.map((lease) => [
     printable(lease.name),
@@ -68,7 +70,9 @@ function table(found: Found): string[] {
   const waits = waitsFound(found);
   const below = leases.map((lease) => {
     const { id, signsWith } = lease;
-    const signs = signsWith.map((kid) => `  signs with ${kidText(kid)}`);
+    const signs = signsWith.map(
+      (kid) => `  signs with ${kidText(kid)}${isReplaced(kid) ? ", which was replaced" : ""}`,
+    );
     // A process without sign sockets, or one that may not sign. No copy signs.
     if (signs.length === 0 && !isPermanent(lease)) signs.push("  signs with nothing");
     const awaited = waits.filter(({ replicas }) => replicas.includes(id));

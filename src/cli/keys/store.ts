@@ -99,17 +99,16 @@ function storeIn(settings: Settings, flags: Flags, flag: "from" | "to"): Setting
 /**
  * Copies what is authentic into a store that holds nothing, and compares.
  *
- * @throws StateError `ERR_TRANSITION`: somebody runs on the source, it has no seal or no keys, or the target is in use
+ * @throws StateError `ERR_TRANSITION`: somebody runs on the source, it has no keys, or the target is in use
  * @throws StoreError `ERR_STORE_CONFLICT`: one of them has changed in the meantime
  */
 async function copied(source: KeyStore, target: KeyStore, settings: Settings, keys: WrappingKeys) {
   const issuerCheck = commandedBy(ownerOf(settings));
   const from = createCustody({ store: source, keys, issuerCheck });
-  const { revision, records, seal, leases, now } = await from.store.load();
+  const { revision, records, leases, now } = await from.store.load();
   const replica = runningLeases(leases, now).find((lease) => !isPermanent(lease));
   if (replica !== undefined) refuse(`the replica ${replica.name} runs on the store to copy; stop it, and all others`);
   if (records.length === 0) refuse("the store to copy holds no keys");
-  if (seal === undefined) refuse("the store to copy has no seal; run: jwksd keys rewrap");
   if ((await target.load()).revision > 0) refuse("the store to fill is in use already; nothing was written");
 
   const events = await eventsOf(source);

@@ -12,7 +12,10 @@ import { checkPrivate } from "./private.ts";
 const endless: ReadonlySet<Failure["kind"]> = new Set(["timeout", "too-large", "limit", "protocol"]);
 
 /** Checks the discovery document, and whether the keys fit it. */
-export function checkDiscovery({ discovery, set, issuer }: Observations, keys: readonly Key[] | undefined): Note[] {
+export function checkDiscovery(
+  { discovery, metadata, set, issuer }: Observations,
+  keys: readonly Key[] | undefined,
+): Note[] {
   if (discovery === undefined) return [];
   const { status, body, url, failure } = discovery;
   if (failure !== undefined && endless.has(failure.kind)) return [note("DISCOVERY_STATUS", failure.detail)];
@@ -28,6 +31,7 @@ export function checkDiscovery({ discovery, set, issuer }: Observations, keys: r
     ...checkIssuer(value["issuer"], issuer, url),
     ...checkJwksUri(value["jwks_uri"], value["issuer"], set),
     ...checkAlgorithms(value, keys),
+    ...checkPaths(metadata ?? [], value["issuer"]),
   ];
 }
 
@@ -38,6 +42,16 @@ function checkIssuer(said: unknown, configured: string | undefined, url: string 
   const hasMore = URL.canParse(said) && /[?#]/.test(said) ? [note("DISCOVERY_ISSUER_QUERY", shown(said))] : [];
   if (said === expected || (configured === undefined && withoutSlash(said) === withoutSlash(expected))) return hasMore;
   return [...hasMore, note(issuerDifference(said, expected), `${shown(said)} instead of ${shown(expected)}`)];
+}
+
+/** Each of these URLs has to answer with metadata of the same issuer. */
+function checkPaths(metadata: readonly Exchange[], issuer: unknown): Note[] {
+  return metadata.flatMap(({ url = "", redirects = [], status, body, failure }) => {
+    const { value } = readJson(body ?? new Uint8Array(), "");
+    if (status === 200 && isObject(value) && value["issuer"] === issuer) return [];
+    const said = failure?.detail ?? (status === 200 ? "no metadata of this issuer" : `status ${status}`);
+    return [note("DISCOVERY_PATHS", `${urlText(redirects[0] ?? url)}: ${said}`)];
+  });
 }
 
 /** Hosts of Microsoft Entra, whose URLs may stand for many tenants. */

@@ -1,10 +1,8 @@
 import { integer } from "../base64url.ts";
 import { type Note, note } from "../finding.ts";
-import { bitLength, hasCloseFactors, hasRocaFingerprint, smallFactor } from "../integers.ts";
+import { bitLength, hasCloseFactors, hasRocaFingerprint, powerOf, smallFactor } from "../integers.ts";
 import type { Key } from "../key.ts";
-import { checkPattern } from "./rsa-pattern.ts";
 import { checkPolynomial } from "./rsa-polynomial.ts";
-import { checkPrime } from "./rsa-prime.ts";
 import { checkPrivateExponent } from "./rsa-private-exponent.ts";
 
 const leastBits = 2048;
@@ -15,6 +13,8 @@ const mostBitsInAll = 4_096_000;
 const keyBits = 256;
 const mostExponentBits = 32;
 const fermatRounds = 100;
+/** Equal bytes in a row that are a pattern. */
+const repetitions = 16;
 /** The search for a prime takes 0.1 s for 4096 bits, so it is made for a few keys, and not for larger ones. */
 const mostPrimalityTests = 32;
 const mostPrimalityBits = 4096;
@@ -72,10 +72,18 @@ function* factorings(n: bigint, e: bigint, bytes: Uint8Array, name: string, isTe
   yield factor === undefined ? [] : [note("JWKS_RSA_SMALL_FACTOR", `${name} is divisible by ${factor}`)];
   yield hasRocaFingerprint(n) ? [note("JWKS_RSA_ROCA", name)] : [];
   yield checkPolynomial(n, name);
-  yield checkPattern(bytes, name);
+  yield hasRepeatedByte(bytes) ? [note("JWKS_RSA_PATTERN", name)] : [];
   yield hasCloseFactors(n, fermatRounds) ? [note("JWKS_RSA_CLOSE_PRIMES", name)] : [];
   yield checkPrivateExponent(n, e, name);
-  yield isTestedForPrimality ? checkPrime(n, name) : [];
+  // Fermat's test to the base 2, which a product of two large primes does not pass.
+  yield isTestedForPrimality && powerOf(2n, n - 1n, n) === 1n ? [note("JWKS_RSA_PRIME", name)] : [];
+}
+
+/** Whether a byte is repeated so often that chance does not explain it: in a random modulus, once in 2^110. */
+function hasRepeatedByte(n: Uint8Array): boolean {
+  let length = 1;
+  for (let at = 1; at < n.length && length < repetitions; at += 1) length = n[at] === n[at - 1] ? length + 1 : 1;
+  return length === repetitions;
 }
 
 /** One weakness is enough: what shows a second one often is the first. */

@@ -16,6 +16,13 @@ export const discovery = {
     rule: `${openidDiscovery} 4.2`,
     remedy: "Send `Content-Type: application/json`.",
   },
+  DISCOVERY_PATHS: {
+    severity: "advice",
+    title: "The metadata is not at every path where OAuth clients ask",
+    why: "OAuth clients, such as those of MCP, ask at `/.well-known/oauth-authorization-server`, some of them there alone. For an issuer with a path, the well-known part comes before that path.",
+    rule: "RFC 8414 section 3.1",
+    remedy: "Let your server answer these URLs with the discovery document.",
+  },
   DISCOVERY_NOT_JSON: {
     severity: "broken",
     title: "The discovery document is not a JSON object",

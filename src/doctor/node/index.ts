@@ -5,6 +5,6 @@
  */
 
 export { type Happening } from "../timeline.ts";
-export { type ObserveOptions, observe, observeBody } from "./observe.ts";
-export type { RequestLimits } from "./request.ts";
+export { observe, observeBody } from "./observe.ts";
+export type { ObserveOptions } from "./request.ts";
 export { type WatchOptions, seenToken, watch } from "./watch.ts";

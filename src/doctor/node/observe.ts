@@ -1,16 +1,11 @@
 import { FetchError } from "../../base/errors.ts";
 import { type Rules, anything, boolean, callback, checkOptions, number, text, timeout } from "../../base/options.ts";
 import { isObject, readJson } from "../document.ts";
-import { field, probeOrigin, sameBytes, setResponse, wellKnown } from "../exchange.ts";
+import { field, metadataUrls, probeOrigin, sameBytes, setResponse, wellKnown } from "../exchange.ts";
 import type { Exchange, Observations, Probes } from "../observations.ts";
 import { urlText } from "../format.ts";
 import { readCertificates } from "./certificates.ts";
-import { type RequestLimits, type Requester, hostAddresses, requester } from "./request.ts";
-
-/** Options of {@link observe}. */
-export type ObserveOptions = {
-  readonly [Name in keyof Omit<RequestLimits, "maxRequests">]?: RequestLimits[Name] | null | undefined;
-};
+import { type ObserveOptions, type RequestLimits, type Requester, hostAddresses, requester } from "./request.ts";
 
 const rules: Rules<ObserveOptions> = {
   timeoutMs: timeout,
@@ -60,7 +55,8 @@ export async function observe(target: string, options: ObserveOptions = {}): Pro
   const uri = jwksUriOf(found.discovery);
   const set = found.set ?? (uri === undefined ? undefined : await request(uri));
   const probes = set === undefined ? undefined : await probe(set, request, limits);
-  const shown = { ...found, ...(set && { set }), ...(probes && { probes }) };
+  const metadata = await metadataOf(found, request);
+  const shown = { ...found, ...(metadata && { metadata }), ...(set && { set }), ...(probes && { probes }) };
   const body = setResponse(shown)?.body;
   return { at, ...shown, certificates: body === undefined ? {} : readCertificates(readJson(body, "").value) };
 }
@@ -86,6 +82,16 @@ async function find(target: string, request: Requester): Promise<Found> {
   if (isMetadata(jsonIn(discovery))) return { issuer: target, discovery };
   direct ??= reached(await request(target));
   return documentAt(direct) ?? (isSetUrl(target, direct) ? { set: direct } : { issuer: target, discovery });
+}
+
+/** Only clients that log in or get tokens ask there; where a document names neither endpoint, there are none. */
+async function metadataOf({ issuer, discovery }: Found, request: Requester): Promise<Exchange[] | undefined> {
+  const document = discovery && jsonIn(discovery);
+  const endpoint = memberOf(document, "authorization_endpoint") ?? memberOf(document, "token_endpoint");
+  if (issuer === undefined || endpoint === undefined) return undefined;
+  const exchanges: Exchange[] = [];
+  for (const url of metadataUrls(issuer)) exchanges.push(await request(url));
+  return exchanges;
 }
 
 function documentAt(exchange: Exchange): Found | undefined {

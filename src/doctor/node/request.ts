@@ -6,6 +6,7 @@ import type { TLSSocket } from "node:tls";
 import { brotliDecompressSync, gunzipSync, inflateSync } from "node:zlib";
 import { withDeadline } from "../../base/async.ts";
 import { systemClock } from "../../base/clock.ts";
+import type { Given } from "../../base/options.ts";
 import { isOwnNetworkAddress, isPublicAddress } from "../../library/node/addresses.ts";
 import { addressesOf, limitInformational, lookupOf } from "../../library/node/outgoing.ts";
 import type { Address } from "../../library/node/host-addresses.ts";
@@ -15,24 +16,32 @@ import { counted } from "../format.ts";
 // An import of node:http loads undici as well, which takes longer than all that the doctor needs.
 const { request: requestHttp } = process.getBuiltinModule("node:http");
 
-/** Limits of an observer. */
-export interface RequestLimits {
+/** Options of `observe`. */
+export interface ObserveOptions {
   /** Time for one response, from the look-up of the host to the last byte, in milliseconds. Default: 10000. */
-  readonly timeoutMs: number;
+  readonly timeoutMs?: number | null | undefined;
   /** Largest body, in bytes. Default: 1000000. */
+  readonly maxBytes?: number | null | undefined;
+  /** After this time no request is started, in milliseconds. Default: 60000. */
+  readonly totalMs?: number | null | undefined;
+  /** Allows http, and hosts at private and loopback addresses. Default: `false`. */
+  readonly allowInsecure?: boolean | null | undefined;
+  /** Aborts the requests. Default: none. */
+  readonly signal?: AbortSignal | null | undefined;
+  /** Certificates to trust, as PEM. Default: those of the system. */
+  readonly ca?: string | null | undefined;
+  /** Finds all addresses of a host name. Default: the resolver of the system. */
+  readonly resolve?: ((host: string) => Promise<readonly Address[]>) | null | undefined;
+}
+
+/** What every request is held to. */
+export interface RequestLimits extends Given<ObserveOptions> {
+  readonly timeoutMs: number;
   readonly maxBytes: number;
   /** Requests in all. */
   readonly maxRequests: number;
-  /** After this time no request is started, in milliseconds. Default: 60000. */
   readonly totalMs: number;
-  /** Allows http, and hosts at private and loopback addresses. Default: `false`. */
   readonly allowInsecure: boolean;
-  /** Aborts the requests. */
-  readonly signal?: AbortSignal | undefined;
-  /** Certificates to trust instead of the default ones, as PEM. */
-  readonly ca?: string | undefined;
-  /** Finds all addresses of a host name. Default: the resolver of the system. */
-  readonly resolve?: ((host: string) => Promise<readonly Address[]>) | undefined;
 }
 
 export interface Ask {

@@ -12,11 +12,11 @@ import { shown } from "../format.ts";
 
 /** Options of {@link watch}. */
 export interface WatchOptions {
-  /** How long, in milliseconds. */
+  /** How long to watch, in milliseconds. */
   readonly durationMs: number;
   /** Time between two looks, in milliseconds. Default: 5000; less in a short watch, more in a long one, for at most 720 looks. */
   readonly intervalMs?: number | null | undefined;
-  /** Default: the clock of the machine. */
+  /** Tells the time. Default: the clock of the machine. */
   readonly clock?: Clock | null | undefined;
   /** Fetches the set. Default: with a GET and the limits of `observe`. */
   readonly ask?: (() => Promise<Exchange>) | null | undefined;
@@ -24,7 +24,7 @@ export interface WatchOptions {
   readonly tokens?: (() => Promise<readonly string[]>) | null | undefined;
   /** Gets each event of the timeline. Default: nobody listens. */
   readonly onHappening?: ((happening: Happening) => void) | null | undefined;
-  /** Ends the watch early. What was seen by then counts. */
+  /** Ends the watch early. What was seen by then counts. Default: none. */
   readonly signal?: AbortSignal | null | undefined;
 }
 

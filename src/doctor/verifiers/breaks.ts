@@ -18,28 +18,26 @@ export interface Break {
 
 /** Verifiers that fail, by code: those that were run, then those that are cited. */
 export function breaksOf(code: Code): readonly Break[] {
-  return [...Object.keys(versions).flatMap((client) => observed(code, client)), ...(cited[code] ?? [])];
+  const observed = runsOf(code).flatMap(({ client, version, outcomes }): Break[] => {
+    const failed = outcomes.filter((outcome) => outcome !== ".");
+    if (failed.length === 0) return [];
+    const fails = failed.includes("i") ? "its tokens" : "every token";
+    return [{ client, version, fails, ...(failed.length < outcomes.length && { inSomeForms: true }) }];
+  });
+  return [...observed, ...(cited[code] ?? [])];
 }
 
 /** How many verifiers were run against a code. */
 export function triedOf(code: Code): number {
-  const own = rows.filter((row) => row.code === code);
-  return Object.keys(versions).filter((client) => own.some(({ untried }) => !untried.includes(client))).length;
+  return runsOf(code).filter(({ outcomes }) => outcomes.length > 0).length;
 }
 
-/** What the runs of one verifier show about a code. */
-function observed(code: Code, client: string): Break[] {
-  const tried = rows.filter((row) => row.code === code && !row.untried.includes(client));
-  const all = tried.filter((row) => row.all.includes(client));
-  const its = tried.filter((row) => row.its.includes(client));
-  if (all.length + its.length === 0) return [];
-  const isAlways = all.length + its.length === tried.length;
-  return [
-    {
-      client,
-      version: versions[client] ?? "",
-      fails: its.length === 0 ? "every token" : "its tokens",
-      ...(!isAlways && { inSomeForms: true }),
-    },
-  ];
+/** The outcomes of each verifier at the forms of a code that it was run against. */
+function runsOf(code: Code) {
+  const own = rows.filter((row) => row.code === code);
+  return Object.entries(versions).map(([client, version], column) => ({
+    client,
+    version,
+    outcomes: own.map(({ outcomes }) => outcomes[column]).filter((outcome) => outcome !== "-"),
+  }));
 }

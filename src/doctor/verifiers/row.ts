@@ -1,14 +1,13 @@
 import type { Code } from "../codes.ts";
 
-/** One defect, and the verifiers that failed at it when they were run, by name. */
+/** One defect, and what became of each verifier when it was run against it. */
 export interface Row {
   readonly code: Code;
   /** Which form of the defect, where a code has several. */
   readonly form: string;
-  /** They refuse each token, also those of good keys. */
-  readonly all: readonly string[];
-  /** They refuse the tokens of the key in question. */
-  readonly its: readonly string[];
-  /** They were not tried, as they do not read what is wrong. */
-  readonly untried: readonly string[];
+  /**
+   * A letter for each verifier, in the order of the versions: `a` refuses all tokens, also those of good keys; `i` refuses the tokens of the
+   * key in question, its tokens; `.` fails at none; `-` was not tried, as it does not read what is wrong.
+   */
+  readonly outcomes: string;
 }

@@ -1,0 +1,34 @@
+import { ConfigError, StateError } from "../base/errors.ts";
+import { kidText } from "../rotation/rules/format.ts";
+import { isLive } from "../rotation/rules/records.ts";
+import type { KeyRecord } from "../rotation/store/store.ts";
+
+/** So that a prefix is not met by chance: 36 bits of a thumbprint. */
+const leastPrefix = 6;
+
+/**
+ * The kid that an operator means: the same, else the only one that begins so.
+ *
+ * @throws ConfigError `ERR_OPTION_INVALID`: several begin so
+ * @throws StateError `ERR_KID_UNMANAGED`
+ */
+export function meantKid(records: readonly KeyRecord[], given: string): string {
+  if (records.some(({ kid }) => kid === given)) return given;
+  const begin = given.length < leastPrefix ? [] : records.filter(({ kid }) => kid.startsWith(given));
+  const [only] = begin;
+  if (only !== undefined && begin.length === 1) return only.kid;
+  const name = JSON.stringify(given);
+  if (only !== undefined)
+    throw new ConfigError(
+      "ERR_OPTION_INVALID",
+      `${begin.length} kids begin with ${name}; give more of one:${list(begin)}`,
+    );
+  const rule = given.length < leastPrefix ? `; a prefix has ${leastPrefix} characters or more` : "";
+  throw new StateError(
+    "ERR_KID_UNMANAGED",
+    `no key of the store has the kid ${name}, and none begins so${rule}; the keys in use are:${list(records.filter(isLive))}`,
+  );
+}
+
+const list = (records: readonly KeyRecord[]): string =>
+  records.map(({ kid, use, state }) => `\n- ${kidText(kid)}, ${use} ${state}`).join("");

@@ -1,0 +1,9 @@
+/**
+ * What every store and every signer must pass, as tests of `node:test`: for adapters outside of jwksd.
+ *
+ * @module jwksd/testing
+ */
+export type { KeyStore } from "../rotation/store/store.ts";
+export type { Signer } from "../keys/signer/signer.ts";
+export { type CheckSignerOptions, type SignerUnderTest, checkSigner } from "./signer.ts";
+export { type StoreUnderTest, checkStore } from "./store.ts";

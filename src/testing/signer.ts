@@ -1,0 +1,230 @@
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { after, before, describe, test } from "node:test";
+import { inspect } from "node:util";
+import { compactVerify } from "jose/jws/compact/verify";
+import type { CryptoKey } from "jose";
+import { importJWK } from "jose/key/import";
+import { type ErrorCode, JwksdError } from "../base/errors.ts";
+import type { SignInput, Signer } from "../keys/signer/signer.ts";
+
+/** A signer to hold against the contract. */
+export interface SignerUnderTest {
+  readonly signer: Signer;
+  /** Texts that no error may hold: key material, PINs, credentials. */
+  readonly secrets: readonly string[];
+  /** Leaves what is signed from now on at the backend, until the function that it returns is called: for a signer that can be closed. */
+  readonly hold?: () => () => void;
+  /** Of a stand-in for the backend: the half of its signatures that begins with a zero from now on. */
+  readonly key?: { zeroHalf?: "r" | "s" | undefined } | undefined;
+  /** Takes everything away. */
+  readonly close?: () => Promise<void>;
+}
+
+/** How much `checkSigner` asks of a signer. */
+export interface CheckSignerOptions {
+  /** How many signatures are made with 64 in flight; a fifth of them one after the other. Default: 100. */
+  readonly signatures?: number;
+  /** Whether to look for signatures with a half that begins with a zero, one in 256, among at most 6,000. Default: `true`. */
+  readonly leadingZeros?: boolean;
+}
+
+/** One signature in 256 has a leading zero, so that this misses it once in 10^10 runs. */
+const maxSignatures = 6_000;
+
+const encoder = new TextEncoder();
+const base64url = (data: string | Uint8Array): string => Buffer.from(data as string).toString("base64url");
+
+export function inputOf(message: string): SignInput {
+  const bytes = encoder.encode(message);
+  return { message: bytes, digest: createHash("sha256").update(bytes).digest() };
+}
+
+const retryable = new Set(["ERR_SIGNER_BUSY", "ERR_SIGNER_THROTTLED", "ERR_SIGNER_UNAVAILABLE", "ERR_SIGNER_TIMEOUT"]);
+
+/** The error of an attempt: of this project, of this code, and without a secret or the digest of `input`, cause and members included. */
+export async function failing(
+  attempt: Promise<unknown>,
+  code: ErrorCode,
+  secrets: readonly string[],
+  input: SignInput,
+): Promise<JwksdError> {
+  const error = await attempt.then(
+    () => assert.fail(`nothing failed; expected ${code}`),
+    (thrown: unknown) => thrown,
+  );
+  assert.ok(error instanceof JwksdError, `expected ${code}, not ${inspect(error)}`);
+  assert.equal(error.code, code, error.message);
+  assert.equal(error.retryable, retryable.has(code));
+  const text = inspect(error, { depth: Infinity, showHidden: true }) + JSON.stringify(error);
+  const digest = Buffer.from(input.digest);
+  const forms = [...secrets, digest.toString("base64"), digest.toString("hex"), digest.toString("base64url")];
+  for (const secret of forms) assert.ok(!text.includes(secret), `a secret in: ${text}`);
+  return error;
+}
+
+/** Registers, with `node:test`, what every signer must pass. `open` is called once. @see Signer; RFC 7518 section 3.4 */
+export function checkSigner(
+  name: string,
+  open: () => Promise<SignerUnderTest>,
+  { signatures = 100, leadingZeros = true }: CheckSignerOptions = {},
+): void {
+  describe(`a signer: ${name}`, () => {
+    let opened: SignerUnderTest;
+    let publicKey: CryptoKey;
+    let shown: string;
+    let signed = 0;
+    /** Halves of signatures that have begun with a zero. */
+    const zeros = new Set<string>();
+
+    before(async () => {
+      opened = await open();
+      shown = JSON.stringify(opened.signer.publicKey);
+      publicKey = (await importJWK(JSON.parse(shown) as Signer["publicKey"], "ES256")) as CryptoKey;
+    });
+    after(() => opened.close?.());
+
+    /** Signs a JWS of its own, and verifies it as a relying party does, unless it is one of many that are not looked for. */
+    async function sign(isLookedFor: (signature: Uint8Array) => boolean = () => true): Promise<Uint8Array> {
+      signed += 1;
+      const input = `${base64url('{"alg":"ES256"}')}.${base64url(`${name} ${signed}`)}`;
+      const signature = await opened.signer.sign(inputOf(input));
+      assert.ok(signature instanceof Uint8Array);
+      assert.equal(signature.length, 64);
+      if (!isLookedFor(signature)) return signature;
+      await compactVerify(`${input}.${base64url(signature)}`, publicKey, { algorithms: ["ES256"] });
+      if (signature[0] === 0) zeros.add("r");
+      if (signature[32] === 0) zeros.add("s");
+      return signature;
+    }
+
+    test("its public key is a P-256 JWK without a private member", () => {
+      const jwk = JSON.parse(shown) as Record<string, unknown>;
+      assert.deepEqual([jwk["kty"], jwk["crv"]], ["EC", "P-256"]);
+      for (const member of ["x", "y"]) {
+        assert.match(String(jwk[member]), /^[\w-]{43}$/);
+        assert.equal(Buffer.from(String(jwk[member]), "base64url").length, 32);
+      }
+      const allowed = new Set(["kty", "crv", "x", "y", "kid", "alg", "use", "key_ops"]);
+      assert.deepEqual(
+        Object.keys(jwk).filter((member) => !allowed.has(member)),
+        [],
+      );
+    });
+
+    const rounds = [
+      [1, Math.ceil(signatures / 5)],
+      [64, signatures],
+    ] as const;
+    for (const [inFlight, count] of rounds) {
+      test(`${count} signatures with ${inFlight} in flight: each is 64 bytes that jose verifies`, async () => {
+        const last = signed + count;
+        const one = async (): Promise<void> => {
+          while (signed < last) await sign();
+        };
+        await Promise.all(Array.from({ length: inFlight }, one));
+      });
+    }
+
+    for (const half of leadingZeros ? (["r", "s"] as const) : []) {
+      test(`a leading zero of ${half} is kept`, async () => {
+        const { key } = opened;
+        if (key !== undefined) key.zeroHalf = half;
+        const atOnce = key === undefined ? 16 : 1;
+        const hasZero = (signature: Uint8Array): boolean => signature[half === "r" ? 0 : 32] === 0;
+        for (let tried = 0; !zeros.has(half) && tried < maxSignatures; tried += atOnce) {
+          await Promise.all(Array.from({ length: atOnce }, () => sign(hasZero)));
+        }
+        if (key !== undefined) key.zeroHalf = undefined;
+        assert.ok(zeros.has(half), `none of ${signed}`);
+      });
+    }
+
+    test("messages of any length are signed as they are", async () => {
+      for (const length of [0, 1, 31, 32, 33, 64, 16_384]) {
+        const message = new Uint8Array(length).fill(7);
+        const before = message.slice();
+        const digest = createHash("sha256").update(message).digest();
+        const signature = await opened.signer.sign({ message, digest });
+        const ecdsa = { name: "ECDSA", hash: "SHA-256" };
+        assert.ok(await crypto.subtle.verify(ecdsa, publicKey, Uint8Array.from(signature), message), `${length} bytes`);
+        assert.deepEqual(message, before);
+      }
+    });
+
+    test("a part of a larger buffer is signed alone", async () => {
+      const whole = encoder.encode("before.header.claims.after");
+      const message = whole.subarray(7, 20);
+      const digest = new Uint8Array(64).fill(1);
+      digest.set(createHash("sha256").update(message).digest(), 16);
+      const signature = await opened.signer.sign({ message, digest: digest.subarray(16, 48) });
+      const ecdsa = { name: "ECDSA", hash: "SHA-256" };
+      assert.ok(await crypto.subtle.verify(ecdsa, publicKey, Uint8Array.from(signature), message.slice()));
+    });
+
+    // A backend uses the message or the digest and may not see what is wrong with the other; it must never make something else up.
+    const good = inputOf("header.claims");
+    const wrong: [name: string, input: unknown][] = [
+      ["nothing", undefined],
+      ["no members", {}],
+      ["a message and a digest of null", { message: null, digest: null }],
+      ["texts", { message: "header.claims", digest: "digest" }],
+      ["numbers", { message: 7, digest: 7 }],
+      ["a digest that is too short", { ...good, digest: good.digest.subarray(1) }],
+      ["a digest that is too long", { ...good, digest: Uint8Array.from([...good.digest, 0]) }],
+      ["no digest", { message: good.message }],
+      ["no message", { digest: good.digest }],
+      ["a signal that was aborted", { ...good, signal: AbortSignal.abort() }],
+    ];
+    for (const [what, input] of wrong) {
+      test(`wrong input: ${what}: the signature of the message, or an error without a secret`, async () => {
+        const result = await (async () => opened.signer.sign(input as SignInput))().catch((error: unknown) => ({
+          error,
+        }));
+        if (result instanceof Uint8Array) {
+          const ecdsa = { name: "ECDSA", hash: "SHA-256" };
+          assert.ok(
+            await crypto.subtle.verify(ecdsa, publicKey, Uint8Array.from(result), encoder.encode("header.claims")),
+          );
+          return;
+        }
+        const text = inspect(result.error, { depth: 9, showHidden: true });
+        for (const secret of opened.secrets) assert.ok(!text.includes(secret), "a secret in an error");
+        // It goes on working.
+        await sign();
+      });
+    }
+
+    test("nothing that can be seen of it holds a secret", () => {
+      const text = inspect(opened.signer, { depth: 9, showHidden: true }) + JSON.stringify(opened.signer);
+      for (const secret of opened.secrets) assert.ok(!text.includes(secret));
+    });
+
+    test("its public key has not changed, whoever tried", async () => {
+      assert.equal(JSON.stringify(opened.signer.publicKey), shown);
+      Reflect.set(opened.signer.publicKey, "x", "changed");
+      Reflect.set(opened.signer.publicKey, "d", "added");
+      assert.equal(JSON.stringify(opened.signer.publicKey), shown);
+      await sign();
+    });
+
+    test("close drains: what is under way is signed, and nothing after that", async () => {
+      const { signer, hold, secrets } = opened;
+      const release = hold?.();
+      const signatures = Array.from({ length: 8 }, () => sign());
+      let isClosed = false;
+      const closed = signer.close?.().then(() => (isClosed = true));
+      for (let turn = 0; turn < 3; turn += 1) await new Promise(setImmediate);
+      if (release !== undefined) assert.equal(isClosed, false);
+      release?.();
+      await Promise.all(signatures);
+      // A signer that holds nothing has nothing to close.
+      if (closed !== undefined) {
+        await closed;
+        const input = inputOf("header.claims");
+        await failing(signer.sign(input), "ERR_SIGNER_UNAVAILABLE", secrets, input);
+        await signer.close?.();
+      }
+    });
+  });
+}
