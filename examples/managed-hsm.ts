@@ -12,7 +12,7 @@ import { sqliteStore } from "jwksd/store/sqlite";
 // The last two say where keys are, as --signer-type and --signers of jwksd serve do.
 const { PORT = "3000", ISSUER = `http://localhost:${PORT}`, SIGNER_TYPE = "pkcs11", SIGNERS } = process.env;
 // Signing keys need no wrapping key here; encryption keys do, and those that were made in the store before.
-const { STORE, WRAPPING_KEY = randomBytes(32).toString("base64url") } = process.env;
+const { STORE, JWKSD_WRAPPING_KEYS = randomBytes(32).toString("base64url") } = process.env;
 
 // See docs/signers.md; in your code an object like it.
 const options = SIGNERS === undefined ? {} : (JSON.parse(await readFile(SIGNERS, "utf8")) as BackendOptions);
@@ -22,7 +22,7 @@ const manager = await createKeyManager({
   issuer: ISSUER,
   // Keys outlive a store in memory, so keep yours in a file.
   store: STORE === undefined ? memoryStore() : await sqliteStore(STORE),
-  wrappingKeys: [WRAPPING_KEY],
+  wrappingKeys: JWKSD_WRAPPING_KEYS.split(/\s+/),
   createSigner: (request) => backend.create(request),
   openSigner: (uri, options) => backend.open(uri, options),
   // With `destroySigner: (uri, options) => backend.destroy(uri, options)` removed keys are destroyed there, for good.

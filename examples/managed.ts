@@ -9,13 +9,13 @@ import { sqliteStore } from "jwksd/store/sqlite";
 
 const { PORT = "3000", ISSUER = `http://localhost:${PORT}` } = process.env;
 // In memory and under a new wrapping key on each start, for the example only; yours are a path and a secret.
-const { STORE, WRAPPING_KEY = randomBytes(32).toString("base64url") } = process.env;
+const { STORE, JWKSD_WRAPPING_KEYS = randomBytes(32).toString("base64url") } = process.env;
 
 // Makes the first key, and from then on announces, activates, retires and removes keys when it is time.
 const manager = await createKeyManager({
   issuer: ISSUER,
   store: STORE === undefined ? memoryStore() : await sqliteStore(STORE),
-  wrappingKeys: [WRAPPING_KEY],
+  wrappingKeys: JWKSD_WRAPPING_KEYS.split(/\s+/),
   policy: { rotateEveryDays: 30, maxTokenLifetimeSeconds: 600 },
   onEvent: (event) => console.log(event.type),
 });

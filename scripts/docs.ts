@@ -2,18 +2,21 @@
 import { readFileSync } from "node:fs";
 import { registerHooks } from "node:module";
 import { basename } from "node:path";
-import type { DocumentReflection, Reflection } from "typedoc";
+import type { DocumentReflection, Reflection, RouterTarget } from "typedoc";
 import packageJson from "../package.json" with { type: "json" };
 
 // TypeDoc needs the JavaScript API of a compiler before TypeScript 7.
 registerHooks({
   resolve: (specifier, context, next) => next(specifier === "typescript" ? "typescript-5.9" : specifier, context),
 });
-const { Application, Comment, CommentTag, Converter, KindRouter } = await import("typedoc");
+const { Application, Comment, CommentTag, Converter, IndexEvent, KindRouter, ReflectionKind } = await import("typedoc");
+const { Section, sectionsOf } = await import("./docs-search.ts");
 
-const entryPoints = Object.values(packageJson.exports)
-  .filter((entry) => typeof entry !== "string")
-  .map(({ types }) => types.replace("./dist/", "src/").replace(".d.ts", ".ts"));
+const entryPoints = new Map<string, string>();
+for (const [path, entry] of Object.entries(packageJson.exports)) {
+  if (typeof entry === "string") continue;
+  entryPoints.set(path.replace(".", "jwksd"), entry.types.replace("./dist/", "src/").replace(".d.ts", ".ts"));
+}
 
 /** The pages in the order of docs/README.md, each with the heading that it is under. */
 const pages = new Map<string, string>();
@@ -28,24 +31,35 @@ const app = await Application.bootstrap({
   readme: "README.md",
   out: ".site",
   tsconfig: "tsconfig.build.json",
-  entryPoints,
+  entryPoints: [...entryPoints.values()],
   projectDocuments: ["docs/README.md", ...pages.keys()],
   router: "pages",
   excludeInternal: true,
   includeHierarchySummary: false,
   disableSources: true,
-  sort: ["documents-first", "alphabetical"],
+  sort: ["kind", "alphabetical"],
+  kindSortOrder: ["Document", "Module", "Function", "Variable", "Class", "Interface", "TypeAlias", "Reference"],
   categorizeByGroup: false,
   defaultCategory: "Reference",
   categoryOrder: [...headings, "Reference"],
   navigation: { includeCategories: true },
   searchInDocuments: true,
-  searchGroupBoosts: { Documents: 2 },
+  headings: { readme: false, document: false },
+  customCss: "scripts/docs.css",
   treatWarningsAsErrors: true,
   treatValidationWarningsAsErrors: true,
   validation: { notExported: true, invalidLink: true, invalidPath: true, rewrittenLink: true },
   // Helpers of a type, and shapes that may change.
   intentionallyNotExported: ["ClassName", "RefusedType", "Table", "ecAlgs", "rsaAlgs"],
+  // TypeDoc leaves code out of the anchors and the list of headings.
+  markdownItLoader: (parser: MarkdownIt) => {
+    parser.core.ruler.push("plain-headings", ({ tokens }) => {
+      for (const [index, { type }] of tokens.entries()) {
+        if (type !== "heading_open") continue;
+        for (const part of tokens[index + 1]?.children ?? []) if (part.type === "code_inline") part.type = "text";
+      }
+    });
+  },
   highlightLanguages: [
     "bash",
     "c",
@@ -76,10 +90,25 @@ app.converter.on(Converter.EVENT_CREATE_DOCUMENT, (_context, document) => {
   document.comment ??= new Comment();
   document.comment.blockTags.push(new CommentTag("@category", [{ kind: "text", text: pages.get(path) ?? "none" }]));
 });
+
+/** Of markdown-it, what is used here. */
+interface MarkdownIt {
+  readonly core: { readonly ruler: { push(name: string, rule: (state: { tokens: Token[] }) => void): void } };
+}
+interface Token {
+  type: string;
+  readonly children?: Token[] | null;
+}
+
 class Pages extends KindRouter {
   protected override getIdealBaseName(reflection: Reflection): string {
     const file = reflection.isDocument() ? files.get(reflection) : undefined;
     return file === undefined ? super.getIdealBaseName(reflection) : `pages/${file}`;
+  }
+
+  override getFullUrl(target: RouterTarget): string {
+    if (!(target instanceof Section)) return super.getFullUrl(target);
+    return (target.page.isProject() ? "index.html" : super.getFullUrl(target.page)) + target.anchor;
   }
 }
 app.renderer.defineRouter("pages", Pages);
@@ -87,5 +116,23 @@ app.renderer.defineRouter("pages", Pages);
 const project = await app.convert();
 if (project === undefined) process.exit(1);
 app.validate(project);
+
+// The menu has the order of docs/README.md, then that of the entry points in package.json. Only a reference has that of the alphabet.
+const order = [...files.keys()].map(({ name }) => name).concat(...entryPoints.keys());
+for (const { children } of project.categories ?? []) {
+  children.sort((one, other) => order.indexOf(one.name) - order.indexOf(other.name));
+}
+
+/** How much more a page counts in the search than a function. Members of types count less, unless somebody looks for their whole name. */
+const guides = new Set(["Start here", "In programs", "The service"]);
+app.renderer.on(IndexEvent.PREPARE_INDEX, (event) => {
+  const sections = paths.flatMap((path, index) => {
+    const page = [...files.keys()][index] ?? project;
+    return sectionsOf(page, readFileSync(path, "utf8"), guides.has(pages.get(path) ?? "") ? 20 : 2);
+  });
+  const members = event.searchResults.filter((found) => !found.isDocument());
+  for (const member of members) if (!member.parent?.kindOf(ReflectionKind.Module)) member.relevanceBoost = 0.1;
+  event.searchResults = [...sectionsOf(project, readFileSync("README.md", "utf8"), 20), ...sections, ...members];
+});
 await app.generateOutputs(project);
 if (app.logger.hasWarnings() || app.logger.hasErrors()) process.exit(1);

@@ -53,7 +53,6 @@ const known: Known = {
   manager: {
     policy,
     records: [active, next],
-    isVerified: true,
     health: {
       heldBack: {},
       unopened: {},

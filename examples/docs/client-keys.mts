@@ -4,11 +4,11 @@ import { createKeyManager } from "jwksd/rotation";
 import { sqliteStore } from "jwksd/store/sqlite";
 import * as openid from "openid-client"; // npm install openid-client
 
-const { WRAPPING_KEY = "" } = process.env;
+const { JWKSD_WRAPPING_KEYS = "" } = process.env;
 export const manager = await createKeyManager({
   issuer: "https://client.example", // of these keys: where the client is
   store: await sqliteStore("./client-keys.db"), // its own, never that of a provider
-  wrappingKeys: [WRAPPING_KEY],
+  wrappingKeys: JWKSD_WRAPPING_KEYS.split(/\s+/),
   policy: { rotateEveryDays: 90, maxTokenLifetimeSeconds: 300 },
 });
 const keys = await createProvider({ keys: manager }, { discovery: false });

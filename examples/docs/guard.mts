@@ -2,8 +2,8 @@
 import express from "express";
 import { createBearer } from "jwksd/bearer";
 
-const bearer = createBearer({ issuer: "https://login.example.com", audience: "https://api.example.com" });
+const bearer = createBearer({ issuer: "http://localhost:3000", audience: "https://api.example.com" });
 
 const app = express();
 app.get("/orders", bearer.express({ scope: "orders:read" }), (req, res) => res.json({ of: req.auth.claims.sub }));
-app.listen(3000);
+app.listen(3001);

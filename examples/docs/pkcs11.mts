@@ -5,11 +5,11 @@ import { sqliteStore } from "jwksd/store/sqlite";
 const modulePath = "/usr/lib/softhsm/libsofthsm2.so";
 const pkcs11 = { modulePath, pin: { file: "/run/secrets/pin" }, token: "pkcs11:token=jwksd" };
 const backend = await signerBackend("pkcs11", { pkcs11 });
-const { WRAPPING_KEY = "" } = process.env;
+const { JWKSD_WRAPPING_KEYS = "" } = process.env;
 export const manager = await createKeyManager({
   issuer: "https://login.example.com",
   store: await sqliteStore("/var/lib/jwksd/keys.db"),
-  wrappingKeys: [WRAPPING_KEY],
+  wrappingKeys: JWKSD_WRAPPING_KEYS.split(/\s+/),
   createSigner: (request) => backend.create(request),
   openSigner: (uri, options) => backend.open(uri, options),
 });

@@ -1,0 +1,116 @@
+// Makes the page of options, from the docstrings: node scripts/options.ts > docs/options.md
+import { globSync, readFileSync } from "node:fs";
+import ts from "typescript-5.9";
+
+/** The entry points, and of each what takes options, with the type of those. */
+const calls: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  jwksd: {
+    createProvider: "ProviderOptions",
+    "createProvider: endpoints": "Endpoints",
+    "createProvider: signerLimits": "SignerLimits",
+    "provider.sign": "SignOptions",
+    "signingKey().sign": "SignInputOptions",
+    verify: "VerifyOptions",
+    createClientVerifier: "ClientVerifierOptions",
+    createClientAssertion: "ClientAssertionOptions",
+    createRequestObject: "RequestObjectOptions",
+    memoryReplayStore: "ReplayStoreOptions",
+  },
+  "jwksd/rotation": {
+    createKeyManager: "KeyManagerOptions",
+    "createKeyManager: policy": "RotationPolicyOptions",
+    "manager.rotate": "RotateOptions",
+    "manager.activate, retire, remove": "ForceOptions",
+  },
+  "jwksd/store": { memoryStore: "MemoryStoreOptions" },
+  "jwksd/store/sqlite": { sqliteStore: "SqliteStoreOptions" },
+  "jwksd/store/postgres": { postgresStores: "PostgresStoresOptions" },
+  "jwksd/signer": {
+    openSigner: "BackendOptions",
+    "openSigner: pkcs11": "Pkcs11Options",
+    "openSigner: awsKms": "AwsKmsOptions",
+    "openSigner: azureKeyVault": "AzureKeyVaultOptions",
+    "openSigner: googleKms": "GoogleKmsOptions",
+    "openSigner: vaultTransit": "VaultTransitOptions",
+  },
+  "jwksd/testing": { checkSigner: "CheckSignerOptions" },
+  "jwksd/bearer": {
+    createBearer: "BearerOptions",
+    "bearer.express, fastify, hono, check": "Requirements",
+  },
+  "jwksd/relying-party": { createRemoteKeySet: "RemoteKeySetOptions" },
+  "jwksd/node": { createGuardedFetch: "GuardedFetchOptions" },
+  "jwksd/sign-client": { createSignClient: "SignClientOptions" },
+  "jwksd/doctor/node": { observe: "ObserveOptions", watch: "WatchOptions" },
+};
+
+/** The unit of a number is the end of its name. */
+const units: Readonly<Record<string, string>> = {
+  Seconds: "seconds",
+  Ms: "milliseconds",
+  Days: "days",
+  Bytes: "bytes",
+};
+
+const interfaces = new Map<string, ts.InterfaceDeclaration>();
+for (const file of globSync("src/**/*.ts")) {
+  const source = ts.createSourceFile(file, readFileSync(file, "utf8"), ts.ScriptTarget.Latest, true);
+  for (const node of source.statements) if (ts.isInterfaceDeclaration(node)) interfaces.set(node.name.text, node);
+}
+
+/** The members of an interface, its own before those of what it extends. */
+function membersOf(name: string): ts.PropertySignature[] {
+  const found = interfaces.get(name);
+  if (found === undefined) throw new Error(`no interface ${name}`);
+  const bases = (found.heritageClauses ?? []).flatMap(({ types }) => types.map((type) => type.expression.getText()));
+  return [...found.members.filter(ts.isPropertySignature), ...bases.flatMap(membersOf)];
+}
+
+/** A type as a reader needs it: how a function is called is in the reference. */
+function typeText(type: ts.TypeNode, name: string): string {
+  if (ts.isParenthesizedTypeNode(type)) return typeText(type.type, name);
+  if (ts.isFunctionTypeNode(type)) return "function";
+  if (ts.isUnionTypeNode(type)) {
+    const parts = type.types.filter((part) => !["null", "undefined"].includes(part.getText()));
+    return [...new Set(parts.map((part) => typeText(part, name)))].join(" or ");
+  }
+  if (ts.isTypeOperatorNode(type)) return typeText(type.type, name);
+  if (ts.isTypeReferenceNode(type) && type.typeArguments !== undefined) {
+    const [first] = type.typeArguments;
+    return type.typeName.getText() === "Readonly" || first === undefined ? "object" : typeText(first, name);
+  }
+  const text = type.getText();
+  if (text !== "number") return `\`${text}\``;
+  return Object.entries(units).find(([end]) => name.endsWith(end))?.[1] ?? "count";
+}
+
+const cell = (text: string): string => text.replaceAll("|", "\\|");
+
+/** One option: its docstring ends with the default, or with when it is required. */
+function row(option: ts.PropertySignature): string {
+  const name = option.name.getText();
+  const [doc] = ts.getJSDocCommentsAndTags(option);
+  const comment = (ts.getTextOfJSDocComment(doc?.comment) ?? "")
+    .replaceAll(/\{@link (\w+)\}/g, "`$1`")
+    .replaceAll(/\s+/g, " ")
+    .replaceAll(/, in (?:whole )?(?:milliseconds|seconds|days|bytes)\b/g, "");
+  const [, text, otherwise, required] = /^(.+?\.)(?: Default: (.+)\.| R(equired, .*)\.)?$/.exec(comment) ?? [];
+  const byDefault = option.questionToken === undefined ? "required" : (otherwise ?? (required && `r${required}`));
+  if (option.type === undefined || text === undefined || byDefault === undefined)
+    throw new Error(`The docstring of ${name} says too little: ${comment}`);
+  return `| \`${name}\` | ${[typeText(option.type, name), byDefault, text].map(cell).join(" | ")} |`;
+}
+
+const sections = Object.entries(calls).map(([entry, types]) => {
+  const tables = Object.entries(types).map(([call, type]) => {
+    const rows = membersOf(type).map(row);
+    return `### ${call}\n\n| option | type, or unit | default | |\n|---|---|---|---|\n${rows.join("\n")}\n`;
+  });
+  return `## ${entry}\n\n${tables.join("\n")}`;
+});
+
+process.stdout.write(`# Options
+
+Where an option is not required, \`null\` and \`undefined\` mean that it is not given. An unknown option and a wrong value are a \`ConfigError\`.
+
+${sections.join("\n")}`);
