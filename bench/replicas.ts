@@ -16,7 +16,7 @@ import { type PostgresServer, startPgBouncer, startPostgres } from "../test/supp
 import type { Plan } from "./comparisons.ts";
 import { type Server, median, start } from "./measure.ts";
 import { type Goal, type Section, table } from "./report.ts";
-import { fill, sealed, timed, touch } from "./rotation.ts";
+import { fill, custodyStore, timed, touch } from "./rotation.ts";
 
 const main = fileURLToPath(new URL("../src/cli/main.ts", import.meta.url));
 const manyIssuers = fileURLToPath(new URL("many-issuers.ts", import.meta.url));
@@ -234,7 +234,7 @@ async function startMany(
 async function leases(server: PostgresServer, wrappingKey: string, rounds: number): Promise<Part> {
   const url = database(server, "leases");
   const stores = await postgresStores(url);
-  const store = await sealed(stores.store(issuer), wrappingKey);
+  const store = await custodyStore(stores.store(issuer), wrappingKey);
   await fill(store, wrappingKey, 0);
   const rows: string[][] = [];
   const medians: number[] = [];
@@ -272,7 +272,7 @@ async function tombstones(server: PostgresServer, wrappingKey: string, rounds: n
   const rows: string[][] = [];
   const steps: number[] = [];
   for (const count of [10, 1_000]) {
-    const store = await sealed(stores.store(`https://${count}.example`), wrappingKey);
+    const store = await custodyStore(stores.store(`https://${count}.example`), wrappingKey);
     await fill(store, wrappingKey, count);
     const times = { start: [] as number[], step: [] as number[] };
     for (let round = 0; round < Math.ceil(rounds / 5); round += 1) {

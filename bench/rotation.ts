@@ -59,7 +59,7 @@ async function measure(count: number, rounds: number): Promise<Measured> {
     const path = join(folder, "keys.db");
     await writeFile(join(folder, "wrapping.key"), `${wrappingKey}\n`, { mode: 0o600 });
     const filled = await sqliteStore(path);
-    await fill(await sealed(filled, wrappingKey), wrappingKey, count);
+    await fill(await custodyStore(filled, wrappingKey), wrappingKey, count);
     await filled.close();
     const times = { open: [] as number[], manager: [] as number[], step: [] as number[], follow: [] as number[] };
     for (let round = 0; round < rounds; round += 1) {
@@ -74,7 +74,7 @@ async function measure(count: number, rounds: number): Promise<Measured> {
       await store.close();
     }
     const running = [await sqliteStore(path), await sqliteStore(path)];
-    const [one, other] = (await Promise.all(running.map((store) => sealed(store, wrappingKey)))) as [
+    const [one, other] = (await Promise.all(running.map((store) => custodyStore(store, wrappingKey)))) as [
       KeyStore,
       KeyStore,
     ];
@@ -101,7 +101,7 @@ export async function timed<T>(times: number[], action: () => Promise<T>): Promi
 }
 
 /** As whoever holds the wrapping key sees it, for keys of {@link noIssuer}. */
-export async function sealed(store: KeyStore, wrappingKey: string): Promise<KeyStore> {
+export async function custodyStore(store: KeyStore, wrappingKey: string): Promise<KeyStore> {
   return (await custodyOf(store, [wrappingKey], { issuer: noIssuer, isChosen: true })).store;
 }
 

@@ -1,40 +1,15 @@
-import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { createInterface } from "node:readline";
 import type { TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
 import { binary, bundledText } from "../support/bundle.ts";
+import { portsOf } from "../support/ports.ts";
 import { temporaryFolder } from "../support/service.ts";
 import type { Setup } from "./guards.ts";
 import type { StartFace } from "./node-faces.ts";
 
 const script = fileURLToPath(new URL("serve.ts", import.meta.url));
 const worker = fileURLToPath(new URL("worker.ts", import.meta.url));
-
-/** Runs a program that prints its ports, of which there are so many. */
-async function portsOf(
-  t: TestContext,
-  [program, ...args]: readonly [string, ...string[]],
-  count = 1,
-): Promise<number[]> {
-  const ports: number[] = [];
-  const child = spawn(program, args, { stdio: ["ignore", "pipe", "pipe"] });
-  const closed = once(child, "close");
-  t.after(async () => {
-    child.kill("SIGKILL");
-    await closed;
-  });
-  let errors = "";
-  child.stderr.setEncoding("utf8").on("data", (chunk: string) => (errors += chunk));
-  for await (const line of createInterface({ input: child.stdout })) {
-    const [, port] = /^(\d+)$|"port":(\d+)/.exec(line)?.filter((part) => part !== undefined) ?? [];
-    if (port !== undefined) ports.push(Number(port));
-    if (ports.length === count) return ports;
-  }
-  throw new Error(`${program} ended: ${errors}`);
-}
 
 const process =
   (face: string, ...command: readonly [string, ...string[]]): StartFace =>

@@ -13,7 +13,7 @@ import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/
 import type { Bearer } from "../../src/library/bearer/index.ts";
 import { startWorkers } from "./other-runtimes.ts";
 import { runSample, sample } from "../support/samples.ts";
-import { temporaryFolder } from "../support/service.ts";
+import { freePort, temporaryFolder } from "../support/service.ts";
 import { type TestProviders, startProviders } from "./provider.ts";
 import { accessToken } from "./requests.ts";
 
@@ -49,7 +49,6 @@ async function imported(t: TestContext, file: string, issuer: string): Promise<(
 
 describe("the guard", { concurrency: 3 }, () => {
   for (const [file, start] of [
-    ["examples/docs/guard.mts", served],
     ["examples/docs/guard-fastify.mts", served],
     ["examples/docs/guard-hono.mts", imported],
     ["examples/docs/guard-fetch.mts", imported],
@@ -168,15 +167,6 @@ async function startAuthorizationServer(t: TestContext, resource: string) {
   await once(server.listen(0, "127.0.0.1"), "listening");
   t.after(() => server.close().closeAllConnections());
   return { issuer: `http://localhost:${(server.address() as AddressInfo).port}`, seen };
-}
-
-/** A port that is free now. */
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await once(server.listen(0, "127.0.0.1"), "listening");
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  return port;
 }
 
 test("a client of the MCP SDK finds the provider of a server through its metadata, and calls a tool", async (t) => {

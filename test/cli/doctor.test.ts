@@ -373,8 +373,11 @@ describe("--watch", () => {
     const flags = ["--watch", "1s", "--token-command", `echo ${token}`];
     const { code, stdout, stderr } = await runCli(t, ["doctor", url, insecure, ...flags]);
     assert.deepEqual([code, stderr], [1, ""]);
-    assert.match(stdout, /^\d\d:\d\d:\d\d {2}one key: "sound"\n/);
-    assert.match(stdout, /^\d\d:\d\d:\d\d {2}first token of kid "next"\n\nbroken {2}WATCH_SIGNS_UNANNOUNCED/m);
+    assert.match(stdout, /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC {2}one key: "sound"\n/);
+    assert.match(
+      stdout,
+      /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC {2}first token of kid "next"\n\nbroken {2}WATCH_SIGNS_UNANNOUNCED/m,
+    );
     assert.ok(!stdout.includes(token.slice(-20)));
   });
 

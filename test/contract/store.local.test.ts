@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
-import { checkStore } from "./store.ts";
+import { checkStore } from "../../src/testing/store.ts";
 
 checkStore("memory", async () => {
   const store = memoryStore();

@@ -7,7 +7,7 @@ import { skipWithout } from "../support/parts.ts";
 import { type PostgresServer, startPgBouncer, startPostgres } from "../support/postgres.ts";
 import { sample } from "../support/samples.ts";
 import { isSoak, soak } from "../support/soak.ts";
-import { type StoreUnderTest, checkStore } from "./store.ts";
+import { type StoreUnderTest, checkStore } from "../../src/testing/store.ts";
 
 const skip = skipWithout("initdb", "pgbouncer");
 

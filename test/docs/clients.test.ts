@@ -39,7 +39,7 @@ for (const isRegistered of [false, true]) {
 
     const path = await sample(t, "examples/docs/client-keys.mts", {
       "./client-keys.db": join(await temporaryFolder(t), "client-keys.db"),
-      'WRAPPING_KEY = ""': `WRAPPING_KEY = "${newWrappingKey()}"`,
+      'JWKSD_WRAPPING_KEYS = ""': `JWKSD_WRAPPING_KEYS = "${newWrappingKey()}"`,
       "https://as.example": issuer,
       "undefined, privateKeyJwt)": "undefined, privateKeyJwt, { execute: [openid.allowInsecureRequests] })",
       ".listen(3002)": ".listen(0)",

@@ -4,7 +4,9 @@ import { readFile, readdir } from "node:fs/promises";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import packageJson from "../../package.json" with { type: "json" };
 import { errorTable } from "../../src/base/error-table.ts";
+import { recipe } from "../../src/rotation/custody/wrapping.ts";
 
 const codes = [...new Set(Object.values(errorTable).flatMap(Object.keys))].sort();
 const root = new URL("../../", import.meta.url);
@@ -20,21 +22,33 @@ const foreign = new Set([
   "ERR_TLS_CERT_ALTNAME_INVALID",
 ]);
 
-test("docs/errors.md is what the table makes of it", async () => {
-  const script = fileURLToPath(new URL("scripts/error-codes.ts", root));
-  const { stdout } = await promisify(execFile)(process.execPath, [script]);
-  assert.equal(
-    await readFile(new URL("docs/errors.md", root), "utf8"),
-    stdout,
-    "node scripts/error-codes.ts > docs/errors.md",
-  );
-});
+/** The files that a script makes. */
+const made: Readonly<Record<string, string>> = {
+  "docs/errors.md": "scripts/error-codes.ts",
+  "docs/options.md": "scripts/options.ts",
+  "docs/rotation.svg": "scripts/rotation-picture.ts",
+};
 
-test("docs/rotation.svg is what the plan draws", async () => {
-  const script = fileURLToPath(new URL("scripts/rotation-picture.ts", root));
-  const { stdout } = await promisify(execFile)(process.execPath, [script]);
-  const picture = await readFile(new URL("docs/rotation.svg", root), "utf8");
-  assert.equal(picture, stdout, "node scripts/rotation-picture.ts > docs/rotation.svg");
+for (const [file, script] of Object.entries(made)) {
+  test(`${file} is what ${script} makes`, async () => {
+    const path = fileURLToPath(new URL(script, root));
+    const { stdout } = await promisify(execFile)(process.execPath, [path], { cwd: root });
+    assert.equal(await readFile(new URL(file, root), "utf8"), stdout, `node ${script} > ${file}`);
+  });
+}
+
+test("docs/options.md has every type of options that an entry point exports", async () => {
+  const script = await readFile(new URL("scripts/options.ts", root), "utf8");
+  const entries = Object.values(packageJson.exports).flatMap((entry) =>
+    typeof entry === "string" ? [] : [entry.types],
+  );
+  const missing: string[] = [];
+  for (const entry of entries) {
+    const text = await readFile(new URL(entry.replace("./dist/", "src/").replace(".d.ts", ".ts"), root), "utf8");
+    for (const [name] of text.matchAll(/\b[A-Z]\w+Options\b/g)) if (!script.includes(`"${name}"`)) missing.push(name);
+  }
+  // What jwksd gives to a store.
+  assert.deepEqual(missing, ["CommitOptions", "RenewOptions"]);
 });
 
 test("every code is raised somewhere, and every raised code is listed", async () => {
@@ -49,5 +63,16 @@ test("every code is raised somewhere, and every raised code is listed", async ()
   assert.deepEqual(
     raised.filter((code) => !foreign.has(code)),
     codes,
+  );
+});
+
+test("one recipe makes wrapping keys, in all pages, files and messages", async () => {
+  const { stdout } = await promisify(execFile)("git", ["grep", "-hE", "openssl rand [^|]*32", "--", ".", ":!test"], {
+    cwd: fileURLToPath(root),
+  });
+  const recipes = stdout.split("\n").filter((line) => line !== "" && !line.includes("openssl rand -hex"));
+  assert.deepEqual(
+    recipes.filter((line) => !line.replaceAll("\\|", "|").includes(recipe)),
+    [],
   );
 });

@@ -9,9 +9,9 @@ import { packages, rooms } from "../../rooms.ts";
 
 const root = resolve(import.meta.dirname, "../..");
 
-/** Every file of `src/` that is in a room, as `room/file.ts`. */
+/** Every file of `src/` that is in a room, as `room/file.ts`; nobody can import the declarations of a package from a path. */
 const files = (await readdir(join(root, "src"), { recursive: true }))
-  .filter((name) => name.endsWith(".ts") && name.includes("/"))
+  .filter((name) => /\/[\w-]+\.ts$/.test(name))
   .sort();
 const roomOf = (file: string): string => posix.dirname(file);
 

@@ -11,7 +11,7 @@ import { createProvider, localSigner } from "../../src/index.ts";
 import { pages, textOf, withSamples } from "../../scripts/samples.ts";
 import { ecKey } from "../support/keys.ts";
 import { runSample, sample } from "../support/samples.ts";
-import { runCli } from "../support/service.ts";
+import { freePort, runCli } from "../support/service.ts";
 import { createSoftHsm, skipWithoutPkcs11 } from "../support/softhsm.ts";
 import { kmsStub } from "../support/stubs/aws-kms.ts";
 
@@ -66,14 +66,27 @@ describe("the samples of the documents", () => {
     assert.equal((await keys()).length, 2);
   });
 
-  test("a provider with a key manager signs what it verifies", async (t) => {
-    const path = await sample(t, "examples/docs/provider.mjs", {
-      ".listen(3000)": ".listen(0)",
+  test("the guard of the README takes the token that its provider prints", async (t) => {
+    const port = await freePort();
+    const providerPath = await sample(t, "examples/docs/provider.mjs", {
+      "localhost:3000": `localhost:${port}`,
+      ".listen(3000)": `.listen(${port})`,
       "console.log(": "process.send(",
     });
-    const { next } = runSample(t, path, { WRAPPING_KEY: wrappingKey });
-    const claims = (await next()) as Record<string, unknown>;
-    assert.deepEqual([claims["iss"], claims["sub"], claims["aud"]], [issuer, "alice", "my-api"]);
+    const token = String(await runSample(t, providerPath, { JWKSD_WRAPPING_KEYS: wrappingKey }).next());
+    const guardPath = await sample(t, "examples/docs/guard.mts", {
+      "localhost:3000": `localhost:${port}`,
+      ".listen(3001)": ".listen(0, function () { process.send(this.address().port) })",
+    });
+    const orders = `http://localhost:${Number(await runSample(t, guardPath).next())}/orders`;
+    const good = await fetch(orders, { headers: { Authorization: `Bearer ${token}`, Connection: "close" } });
+    assert.deepEqual([good.status, await good.json()], [200, { of: "alice" }]);
+    assert.equal((await fetch(orders, { headers: { Connection: "close" } })).status, 401);
+    // What the page says works beside it.
+    const [, command = ""] = /npx jwksd (plan [^`]*)`/.exec(textOf("docs/provider.md")) ?? [];
+    const args = command.replace("sqlite:", `sqlite:${dirname(providerPath)}/`).split(" ");
+    const { code, stderr } = await runCli(t, args, { JWKSD_WRAPPING_KEYS: wrappingKey });
+    assert.deepEqual([code, stderr], [0, ""]);
   });
 
   test("the relying party takes the token of a provider", async (t) => {
@@ -136,7 +149,7 @@ describe("the samples of the documents", () => {
 
   test("a key manager makes its keys in a PKCS#11 token", { skip: skipWithoutPkcs11() }, async (t) => {
     const token = await createSoftHsm(t);
-    process.env["WRAPPING_KEY"] = wrappingKey;
+    process.env["JWKSD_WRAPPING_KEYS"] = wrappingKey;
     const path = await sample(t, "examples/docs/pkcs11.mts", {
       "/usr/lib/softhsm/libsofthsm2.so": token.modulePath,
       "/run/secrets/pin": token.pinFile,

@@ -522,6 +522,23 @@ const login = (issuer: string) => ({
 const documents: readonly Fixture[] = [
   http("DISCOVERY_STATUS", { discovery: { status: 404 } }),
   http("DISCOVERY_MEDIA_TYPE", { discovery: { headers: [["content-type", "text/html"]] } }),
+  http(
+    "DISCOVERY_PATHS",
+    { rest: { metadata: [{ url: `${issuer}/.well-known/oauth-authorization-server`, status: 404 }] } },
+    "not there",
+  ),
+  http(
+    "DISCOVERY_PATHS",
+    {
+      rest: {
+        metadata: [
+          response(bytes({ issuer }), {}, { url: `${issuer}/.well-known/oauth-authorization-server/tenant` }),
+          response(bytes("<!doctype html>"), {}, { url: `${issuer}/.well-known/openid-configuration/tenant` }),
+        ],
+      },
+    },
+    "a web page",
+  ),
   http("DISCOVERY_NOT_JSON", { discovery: { body: bytes("<!doctype html>") } }),
   discovery("DISCOVERY_ISSUER_MISSING", () => ({ issuer: undefined })),
   told("DISCOVERY_ISSUER_SLASH", (issuer) => `${issuer}/`),

@@ -20,7 +20,13 @@ import { listening } from "./server.ts";
 /** What cannot be tried: it needs a network, a time, or several looks. */
 function isTried({ code, about }: Fixture): boolean {
   if (code.startsWith("WATCH_") || code.startsWith("HTTP_SLOW")) return false;
-  const untried = ["HTTP_TIMEOUT", "HTTP_ADDRESSES_DIFFER", "DISCOVERY_JWKS_URI_PRIVATE", "DISCOVERY_JWKS_URI_SITE"];
+  const untried = [
+    "HTTP_TIMEOUT",
+    "HTTP_ADDRESSES_DIFFER",
+    "DISCOVERY_JWKS_URI_PRIVATE",
+    "DISCOVERY_JWKS_URI_SITE",
+    "DISCOVERY_PATHS",
+  ];
   if (untried.includes(code)) return false;
   return !["watched", "in time", "unreachable", "not HTTP", "without end", "loop"].includes(about ?? "");
 }
@@ -69,24 +75,27 @@ export async function refusesGood(client: Client, origins: Origins): Promise<Fai
   return failing(client, good, `${origins.https}/${tried.length}`);
 }
 
-/** The rows of the table, each with the verifiers that fail, by name. */
+/** The rows of the table, with a letter for each of these verifiers. */
 export async function tryAll(clients: readonly Client[], origins: Origins): Promise<Row[]> {
   const columns = await Promise.all(clients.map((client) => tryOne(client, origins)));
   return tried.map(({ code, about }, row) => {
-    const named = (fails: Failing): string[] =>
-      clients.filter((_, column) => columns[column]?.[row] === fails).map(({ name }) => name);
-    const untried = clients.filter((client) => !concerns(client, tried[row] as Fixture)).map(({ name }) => name);
-    return { code, form: about ?? "", all: named("every token"), its: named("its tokens"), untried };
+    return { code, form: about ?? "", outcomes: columns.map((outcomes) => outcomes[row]).join("") };
   });
 }
 
-async function tryOne(client: Client, { https, plain, untrusted }: Origins): Promise<Failing[]> {
-  const results: Failing[] = [];
+/** One letter for each defect. */
+async function tryOne(client: Client, { https, plain, untrusted }: Origins): Promise<string[]> {
+  const outcomes: string[] = [];
   for (const [index, fixture] of tried.entries()) {
     const origin = fixture.code === "HTTP_PLAIN" ? plain : fixture.code === "TLS_INVALID" ? untrusted : https;
-    results.push(concerns(client, fixture) ? await failing(client, fixture, `${origin}/${index}`) : undefined);
+    outcomes.push(concerns(client, fixture) ? letterOf(await failing(client, fixture, `${origin}/${index}`)) : "-");
   }
-  return results;
+  return outcomes;
+}
+
+function letterOf(fails: Failing): string {
+  if (fails === undefined) return ".";
+  return fails === "every token" ? "a" : "i";
 }
 
 const tenant = "9188040d-6c67-4c5b-b112-36a304b66dad";

@@ -56,6 +56,32 @@ describe("what is looked at", () => {
     assert.ok(asked("origin").some((origin) => origin !== undefined));
   });
 
+  for (const path of ["", "/tenant"]) {
+    test(`the paths of RFC 8414 are asked for where clients log in, at an issuer ${path}`, async (t) => {
+      // What a proxy does not pass on.
+      let closed = "none";
+      const url = await serveHttp(t, (request, response) =>
+        request.url?.startsWith(closed) ? response.writeHead(404).end() : provider.node(request, response),
+      );
+      const issuer = `${url}${path}`;
+      const keyset = [{ kid: "a", signer: await localSigner(ecKey("a")) }];
+      const login = {
+        authorization_endpoint: `${url}/authorize`,
+        token_endpoint: `${url}/token`,
+        response_types_supported: ["code"],
+        subject_types_supported: ["public"],
+      };
+      let provider = await createProvider({ issuer, keyset, metadata: login });
+      assert.deepEqual(await codesAt(issuer), ["DISCOVERY_RS256_MISSING"]);
+      closed = "/.well-known/oauth-authorization-server";
+      assert.deepEqual(await codesAt(issuer), ["DISCOVERY_PATHS", "DISCOVERY_RS256_MISSING"]);
+      closed = path === "" ? closed : "/.well-known/openid-configuration";
+      assert.deepEqual(await codesAt(issuer), ["DISCOVERY_PATHS", "DISCOVERY_RS256_MISSING"]);
+      provider = await createProvider({ issuer, keyset });
+      assert.deepEqual(await codesAt(issuer), [], "no client asks an issuer of other tokens");
+    });
+  }
+
   const where: readonly (readonly [about: string, path: string])[] = [
     ["an issuer", ""],
     ["an issuer with a slash at the end of what is asked for", "/"],

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { type Exchange, type Observations, examine } from "../../src/doctor/index.ts";
 import { watch } from "../../src/doctor/node/index.ts";
-import type { Provider } from "../../src/library/provider/provider.ts";
+import type { Provider } from "../../src/library/provider/types.ts";
 import { hour, second } from "../rotation/key-records.ts";
 import { World, issuer } from "../manager/world.ts";
 import { waitedFor } from "./waited-for.ts";
@@ -121,7 +121,7 @@ describe("jwksd serve", () => {
     await silent(t, url);
     const watching = silent(t, url, "--watch", "3s");
     assert.equal((await runCli(t, ["rotate", "--data", data])).code, 0);
-    assert.match(await watching, /^\d\d:\d\d:\d\d {2}key added: kid "[\w-]+"$/m);
+    assert.match(await watching, /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC {2}key added: kid "[\w-]+"$/m);
     await silent(t, url);
     await silent(t, `${url}/jwks`);
   });

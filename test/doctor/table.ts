@@ -33,10 +33,10 @@ function source(rows: readonly Row[]): string {
 /** The day of the run. */
 export const date = ${JSON.stringify(new Date().toISOString().slice(0, 10))};
 
-/** The verifiers that were run, with their versions. */
+/** The verifiers that were run, with their versions. Each is a column of the table. */
 export const versions: Readonly<Record<string, string>> = ${JSON.stringify(versions)};
 
-/** Defects, and who failed. */
+/** Defects, and what became of each verifier. */
 export const rows: readonly Row[] = ${JSON.stringify(rows)};
 `;
 }

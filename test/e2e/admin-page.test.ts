@@ -55,9 +55,9 @@ describe("the page of the admin address", () => {
     const { jwe } = privateHalf as { jwe: string };
     const parts = [await wrappingKeyOf(data), ...jwe.split(".").filter((part) => part.length > 8)];
     const kept = await readFile(join(data, "saved-set.json"), "utf8");
-    const { seal } = JSON.parse(kept) as { seal: string };
+    const { mac } = JSON.parse(kept) as { mac: string };
     const [{ d }] = (await unwrapAll(records, parts[0] as string)) as [{ d: string }];
-    for (const secret of [...parts, seal, d, "&quot;d&quot;"]) assert.ok(!text.includes(secret), secret);
+    for (const secret of [...parts, mac, d, "&quot;d&quot;"]) assert.ok(!text.includes(secret), secret);
 
     const other = await ask(admin);
     assert.notEqual(other.headers["content-security-policy"], response.headers["content-security-policy"]);

@@ -6,7 +6,7 @@ import type * as jose from "jose";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import type { KeyRecord } from "../../src/rotation/store/store.ts";
 import { type NamedKey, named, privateMembers, rsaKey } from "../support/keys.ts";
-import { committed } from "../support/records.ts";
+import { committed } from "../../src/testing/records.ts";
 import {
   type Finished,
   eventually,
@@ -265,18 +265,18 @@ describe("a life of managed keys on the command line", { timeout, concurrency: 3
       ["keys", "export"],
       ["keys", "rewrap", "--yes"],
     ]) {
-      assert.match(await refused("ERR_WRAPPING_KEY_MISSING", ...args, ...wrong), /sealed under the wrapping key/);
+      assert.match(await refused("ERR_WRAPPING_KEY_MISSING", ...args, ...wrong), /made under the wrapping key/);
     }
     assert.match(
       await refused("ERR_WRAPPING_KEY_MISSING", "keys", "revoke", "--yes", ...wrong, "--", announced),
-      /nothing was changed.*if it is lost for good, see "A lost wrapping key"/,
+      /nothing was changed.*if nobody has that key, see "A lost wrapping key"/,
     );
     // A leaked key must not stay in use because its replacement cannot be used; where its wrapping key is lost, it can be replaced.
     for (const kid of [announced, encryption, "first"]) {
       const { code, stderr } = await run("keys", "revoke", "--yes", "--lost-wrapping-key", ...wrong, "--", kid);
       assert.equal(code, 0, stderr);
       assert.match(stderr, /serve that has other wrapping keys/);
-      // The first revocation seals the store anew.
+      // The first revocation makes the MAC of the store anew.
       assert.equal(/not verified: .*revoke every key that jwksd keys shows/.test(stderr), kid === announced);
     }
     assert.deepEqual(
@@ -443,6 +443,27 @@ describe("refusals", { timeout, concurrency: 3 }, () => {
       const { stdout } = await runCli(t, ["keys", "export", kid, "--data", data]);
       assert.equal((JSON.parse(stdout) as { kid?: string }).kid, kid);
     }
+  });
+
+  test("a kid can be given by its beginning, and what changes it says it in full", async (t) => {
+    const { ok, refused } = await setUp(t, []);
+    const folder = await temporaryFolder(t);
+    const file = join(folder, "keys.json");
+    await writeFile(file, keySetText("2026-11-login", "2026-11-other", "2025-12-login"));
+    await ok("keys", "import", file, "--data", join(folder, "data"));
+    const data = ["--data", join(folder, "data")];
+    const changes = [
+      ["keys", "remove", "2025-1", "--force", "--dry-run"],
+      ["keys", "revoke", "2025-1", "--dry-run"],
+      ["keys", "revoke", "2025-1", "--yes"],
+    ];
+    for (const args of changes) assert.match(await ok(...args, ...data), /^(removed|revoked) sig 2025-12-login: /m);
+    const exported = JSON.parse(await ok("keys", "export", "2026-11-o", ...data)) as { kid: string };
+    assert.equal(exported.kid, "2026-11-other");
+    const out = ["--private", "--yes", "--out", join(folder, "out.jwk")];
+    assert.match(await ok("keys", "export", "2026-11-o", ...out, ...data), /, kid 2026-11-other$/m);
+    const several = await refused("ERR_OPTION_INVALID", "keys", "revoke", "2026-11", "--yes", ...data);
+    assert.match(several, /2 kids begin with "2026-11"; give more of one:\n- 2026-11-login, .*\n- 2026-11-other, /);
   });
 
   test("an issuer is looked at before anything else, and its password is not repeated", async (t) => {

@@ -4,7 +4,7 @@ import { dirname, join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { inspect } from "node:util";
 import * as jose from "jose";
-import type { KeyRecord } from "../../src/rotation/store/store.ts";
+
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import { getOnce, kidsIn } from "../support/load.ts";
 import {
@@ -119,32 +119,6 @@ describe("what another process commits is served within a second", { timeout, co
     assert.equal(jose.decodeProtectedHeader(token.stdout).kid, kid);
   });
 
-  test("a planned step is taken at its moment, by one of two services, and both serve it", async (t) => {
-    const first = await start(t);
-    const { kid } = await announceNext(first);
-    await first.service.stop();
-    // As if it had been published a day ago, but for four seconds.
-    const { store } = await custodyOf(await sqliteStore(first.path), [await wrappingKeyOf(first.data)]);
-    const { revision, records } = await store.load();
-    const publishedAt = Date.now() - 86_400_000 + 4_000;
-    await store.commit(
-      revision,
-      records.map((record): KeyRecord => (record.kid === kid ? Object.assign({}, record, { publishedAt }) : record)),
-      [],
-    );
-    await store.close();
-    const services = await Promise.all([1, 2].map(() => startService(t, ["--data", first.data])));
-    for (const service of services) {
-      await eventually("active", async () => (await kidOf(service)) === kid);
-      assert.ok(Date.now() >= publishedAt + 86_400_000, "not too early");
-      assert.equal((await served(service)).cacheControl, shortCache);
-    }
-    const taken = services.flatMap(({ log }) => log.filter(({ msg }) => msg === "key activated"));
-    assert.equal(taken.length, 1);
-    const { events } = await readStore(first.path);
-    assert.equal(events.filter((event) => event.type === "activated" && event.kid === kid).length, 1);
-  });
-
   test("files of encryption keys and managed keys change at the same time, and neither undoes the other", async (t) => {
     const folder = await temporaryFolder(t);
     const file = join(folder, "encryption.json");
@@ -240,7 +214,7 @@ describe("wrapping keys", { timeout, concurrency: 2 }, () => {
       [
         [],
         { JWKSD_WRAPPING_KEYS: newWrappingKey() },
-        new RegExp(`sealed under the wrapping key "${id}", .*\\[ERR_WRAPPING_KEY_MISSING\\]`),
+        new RegExp(`made under the wrapping key "${id}", .*\\[ERR_WRAPPING_KEY_MISSING\\]`),
       ],
       [
         ["--issuer", "https://op.example"],

@@ -90,7 +90,7 @@ describe("keys in PostgreSQL", { skip }, () => {
     for (const more of [[], ["--dry-run"]]) {
       const { code, stderr } = await runCli(t, [...command, ...more], environment);
       assert.equal(code, 1);
-      assert.match(stderr, /clockSkewSeconds 300.*--force --yes.*\[ERR_TOO_EARLY\]\n$/);
+      assert.match(stderr, /--clock-skew-seconds 300.*--force --yes.*\[ERR_TOO_EARLY\]\n$/);
     }
     assert.equal((await next())?.state, "announced");
     const forced = await runCli(t, [...command, "--force", "--yes"], environment);
@@ -196,7 +196,7 @@ describe("keys in PostgreSQL", { skip }, () => {
       assert.match((await runCli(t, copy)).stderr, /the replica replica a runs on the store to copy; stop it/);
       await file.leave("a");
       const { revision, records } = await file.load();
-      await file.commit(revision, records, [], { seal: "forged" });
+      await file.commit(revision, records, [], { mac: "forged" });
       assert.match((await runCli(t, copy)).stderr, /\[ERR_STORE_NOT_AUTHENTIC\]/);
       await service.stop();
     });

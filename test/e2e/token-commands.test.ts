@@ -103,32 +103,67 @@ describe("jwksd verify explains each step", { timeout }, () => {
     flags?: string[];
     steps: string[];
     code?: string;
+    advice?: RegExp;
   }[] = [
     { name: "a good token", steps: ok },
     { name: "a good token of the expected type", flags: ["--typ", "JWT"], steps: ok },
-    { name: "another type", flags: ["--typ", "at+jwt"], steps: ok, code: "ERR_TOKEN_TYP" },
-    { name: "another audience", sign: ["--aud", "other"], steps: ok, code: "ERR_TOKEN_CLAIM" },
-    { name: "another algorithm", flags: ["--alg", "RS256"], steps: ok.slice(0, 4), code: "ERR_TOKEN_ALG" },
-    { name: "a broken signature", change: cutOff, steps: ok.slice(0, 4), code: "ERR_TOKEN_SIGNATURE" },
-    { name: "an unknown kid", change: otherKid, steps: ok.slice(0, 3), code: "ERR_TOKEN_KID_UNKNOWN" },
+    { name: "another type", flags: ["--typ", "at+jwt"], steps: ok, code: "ERR_TOKEN_TYP", advice: /--typ/ },
+    { name: "another audience", sign: ["--aud", "other"], steps: ok, code: "ERR_TOKEN_CLAIM", advice: /--aud/ },
+    {
+      name: "another algorithm",
+      flags: ["--alg", "RS256"],
+      steps: ok.slice(0, 4),
+      code: "ERR_TOKEN_ALG",
+      advice: /--alg/,
+    },
+    {
+      name: "a broken signature",
+      change: cutOff,
+      steps: ok.slice(0, 4),
+      code: "ERR_TOKEN_SIGNATURE",
+      advice: /token again.*doctor/,
+    },
+    {
+      name: "an unknown kid",
+      change: otherKid,
+      steps: ok.slice(0, 3),
+      code: "ERR_TOKEN_KID_UNKNOWN",
+      advice: /issued this token.*doctor/,
+    },
     {
       name: "a token over 16 KiB",
       change: (token) => token + "A".repeat(16_384),
       steps: ok.slice(0, 1),
       code: "ERR_TOKEN_TOO_LARGE",
+      advice: /whole token/,
     },
-    { name: "no token", change: () => "nonsense", steps: ok.slice(0, 1), code: "ERR_TOKEN_MALFORMED" },
+    {
+      name: "no token",
+      change: () => "nonsense",
+      steps: ok.slice(0, 1),
+      code: "ERR_TOKEN_MALFORMED",
+      advice: /whole token/,
+    },
   ];
 
   test("as a table", async (t) => {
     const { issuer, token } = await start(t);
-    for (const { name, sign = ["--aud", "api"], change = (same: string) => same, flags = [], steps, code } of rows) {
+    for (const {
+      name,
+      sign = ["--aud", "api"],
+      change = (same: string) => same,
+      flags = [],
+      steps,
+      code,
+      advice = /^$/,
+    } of rows) {
       await t.test(name, async () => {
         const args = [change(await token(...sign)), "--issuer", issuer, "--aud", "api", "--json", ...flags];
         const run = await runCli(t, ["verify", ...args]);
         const result = JSON.parse(run.stdout) as {
           verified: boolean;
           steps: { step: string; ok: boolean; code?: string }[];
+          advice?: string;
         };
         assert.deepEqual(
           {
@@ -139,6 +174,7 @@ describe("jwksd verify explains each step", { timeout }, () => {
           },
           { exit: code === undefined ? 0 : 1, verified: code === undefined, steps, code },
         );
+        assert.match(result.advice ?? "", advice);
       });
     }
   });
@@ -150,8 +186,11 @@ describe("jwksd verify explains each step", { timeout }, () => {
     const { code, stdout } = await runCli(t, ["verify", `${header}.e30.AAAA`, "--issuer", issuer, "--aud", "api"]);
     assert.equal(code, 1);
     assert.deepEqual(
-      stdout.split("\n").map((line) => line.slice(0, 15).trimEnd()),
-      ["ok    token", "ok    discovery", "FAIL  key", ""],
+      stdout
+        .split("\n")
+        .map((line) => line.slice(0, 15).trimEnd())
+        .slice(0, 5),
+      ["ok    token", "ok    discovery", "FAIL  key", "", "What to do: Che"],
     );
     for (const character of ["\u001b", "\u202e"]) assert.ok(!stdout.includes(character));
   });
@@ -166,6 +205,11 @@ describe("jwksd verify explains each step", { timeout }, () => {
     const gone = await runCli(t, args);
     assert.equal(gone.code, 1);
     assert.match(gone.stdout, /FAIL {2}discovery .*ECONNREFUSED.*\[ERR_FETCH_FAILED\]/);
+    assert.match(good.stdout, /\n\nThe token is good\.\n$/);
+    assert.match(
+      gone.stdout,
+      new RegExp(`\n\nWhat to do: The keys could not be had,[^]*jwksd\\sdoctor\\s${issuer}\\s`),
+    );
   });
 });
 
@@ -185,7 +229,7 @@ describe("jwksd token and the keys that a service manages", { timeout, concurren
     assert.deepEqual([protectedHeader.kid], service.log.find(({ msg }) => msg === "started")?.["kids"]);
     const tooLong = await runCli(t, [...args, "--lifetime", "3601"]);
     assert.deepEqual({ code: tooLong.code, stdout: tooLong.stdout }, { code: 1, stdout: "" });
-    assert.match(tooLong.stderr, /3601, and maxTokenLifetimeSeconds 3600: .*\[ERR_CLAIMS_INVALID\]\n$/);
+    assert.match(tooLong.stderr, /3601, and --max-token-lifetime-seconds 3600: .*\[ERR_CLAIMS_INVALID\]\n$/);
     const longer = await runCli(t, [...args, "--lifetime", "3601", "--max-token-lifetime-seconds", "7200"]);
     assert.equal(longer.code, 0, longer.stderr);
     assert.deepEqual(await notedRetirements(t, data), [7200 + others], "or serve would remove the key too early");

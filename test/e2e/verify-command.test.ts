@@ -142,7 +142,7 @@ describe("jwksd verify shows what the token has and what is expected", { timeout
       const run = await runCli(t, ["verify", token, "--issuer", issuer, "--aud", "me", ...flags]);
       assert.equal(run.code, 1);
       assert.match(run.stdout, says);
-      assert.ok(run.stdout.endsWith("]\n"));
+      assert.match(run.stdout, /\]\n\nWhat to do: /);
     });
   }
 
@@ -152,7 +152,10 @@ describe("jwksd verify shows what the token has and what is expected", { timeout
     const token = compact({ ...good, alg: "RS256" }, ownClaims(issuer), signature("RS256", rsaKey()));
     const args = ["verify", token, "--issuer", issuer, "--aud", "me"];
     const refused = await runCli(t, args);
-    assert.match(refused.stdout, /; alg is RS256, expected: ES256; to accept it, add --alg RS256 \[ERR_TOKEN_ALG\]\n$/);
+    assert.match(
+      refused.stdout,
+      /; alg is RS256, expected: ES256; to accept it, add --alg RS256 \[ERR_TOKEN_ALG\]\n\n/,
+    );
     assert.equal((await runCli(t, [...args, "--alg", "RS256"])).code, 0);
   });
 
@@ -162,11 +165,8 @@ describe("jwksd verify shows what the token has and what is expected", { timeout
     const token = compact(good, ownClaims(issuer), es256);
     const { code, stdout } = await runCli(t, ["verify", token, "--issuer", asked, "--aud", "me"]);
     assert.equal(code, 1);
-    assert.ok(
-      stdout.includes(`another issuer, "${issuer}" and not "${asked}"; if this is the right provider,`),
-      stdout,
-    );
-    assert.ok(stdout.endsWith(" [ERR_DISCOVERY_ISSUER]\n"));
+    assert.ok(stdout.includes(`another issuer, "${issuer}" and not "${asked}" [`), stdout);
+    assert.match(stdout, / \[ERR_DISCOVERY_ISSUER\]\n\nWhat to do: Give --issuer exactly/);
   });
 });
 
@@ -224,7 +224,7 @@ for (const payload of ["no JSON", "[]", "", Uint8Array.from([0x7b, 0xff, 0x7d])]
     const token = `${input}.${Buffer.from(es256(Buffer.from(input))).toString("base64url")}`;
     const run = await runCli(t, ["verify", token, "--issuer", issuer, "--aud", "me"]);
     assert.equal(run.code, 1);
-    assert.match(run.stdout, /^FAIL {2}token .* JSON claims \[ERR_TOKEN_MALFORMED\]\n$/);
+    assert.match(run.stdout, /^FAIL {2}token .* JSON claims \[ERR_TOKEN_MALFORMED\]\n\nWhat to do: /);
   });
 }
 
@@ -268,7 +268,7 @@ describe("jwksd verify -", { timeout }, () => {
       }
       const { code, stdout, stderr } = await verifyInput(t, endless(), issuer);
       assert.deepEqual({ code, stderr, requests }, { code: 1, stderr: "", requests: [] });
-      assert.match(stdout, /^FAIL {2}token .*16384 bytes \[ERR_TOKEN_TOO_LARGE\]\n$/);
+      assert.match(stdout, /^FAIL {2}token .*16384 bytes \[ERR_TOKEN_TOO_LARGE\]\n\nWhat to do: /);
       assert.ok(chunks < 100, `${chunks} chunks`);
     });
   }

@@ -1,4 +1,4 @@
-// The audit log is not sealed: whoever can write the store can write any row into it.
+// No MAC covers the audit log: whoever can write the store can write any row into it.
 import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";

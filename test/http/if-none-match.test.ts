@@ -2,9 +2,8 @@ import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import fc from "fast-check";
 import { notModified } from "../../src/library/http/conditional.ts";
-import { type Target, faces, wireFaces } from "../support/faces.ts";
+import { type Target, faces } from "../support/faces.ts";
 import { named } from "../support/keys.ts";
-import { pipeline } from "../support/wire.ts";
 import { soak } from "../support/soak.ts";
 
 const etag = `"${"0123456789abcdef".repeat(4)}"`;
@@ -145,23 +144,6 @@ describe("304 if and only if the contract says so", () => {
           { numRuns: soak(1_000) },
         );
       });
-    });
-  }
-
-  for (const face of wireFaces) {
-    test(`${face.name}, of 500 lists on one connection`, async (t) => {
-      const target = await face.start(setup);
-      t.after(() => target.close());
-      const own = (await target.send({ target: "/jwks" })).headers["etag"] as string;
-      const sample = fc.sample(values(own), 500);
-      const replies = await pipeline(
-        target.port,
-        sample.map((value) => ({ target: "/jwks", headers: [["If-None-Match", value]] })),
-      );
-      assert.deepEqual(
-        replies.map(({ status }, index) => [sample[index], status]),
-        sample.map((value) => [value, reference(value, own) ? 304 : 200]),
-      );
     });
   }
 });

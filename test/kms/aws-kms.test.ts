@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { type TestContext, describe, test } from "node:test";
 import { calculateJwkThumbprint } from "jose";
 import { type AwsKmsOptions, awsKmsBackend } from "../../src/keys/kms/aws-kms.ts";
-import { inputOf } from "../contract/signer.ts";
+import { inputOf } from "../../src/testing/signer.ts";
 import { type KmsKey, type KmsStub, kmsStub } from "../support/stubs/aws-kms.ts";
 import { derOf, serviceKey } from "../support/stubs/ecdsa.ts";
 import { checkFailures, failing } from "./failures.ts";

@@ -6,7 +6,7 @@ import {
   type AzureKeyVaultOptions,
   azureKeyVaultBackend,
 } from "../../src/keys/kms/azure-key-vault.ts";
-import { inputOf } from "../contract/signer.ts";
+import { inputOf } from "../../src/testing/signer.ts";
 import { type AzureKey, type AzureStub, azureError, azureStub } from "../support/stubs/azure-key-vault.ts";
 import { serviceKey } from "../support/stubs/ecdsa.ts";
 import { checkFailures, failing } from "./failures.ts";

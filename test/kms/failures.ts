@@ -5,7 +5,7 @@ import * as jose from "jose";
 import type { ErrorCode, JwksdError } from "../../src/index.ts";
 import { guardSigner } from "../../src/keys/signer/guard.ts";
 import type { ExternalSigner } from "../../src/keys/signer/signer.ts";
-import { failing as failingWith, inputOf } from "../contract/signer.ts";
+import { failing as failingWith, inputOf } from "../../src/testing/signer.ts";
 import { type SimulatedClock, settled, simulatedClock } from "../support/simulated.ts";
 import type { Fault, StubServer } from "../support/stubs/stub-server.ts";
 

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { type TestContext, after, beforeEach, describe, test } from "node:test";
 import { crc32c } from "../../src/keys/kms/google-crc32c.ts";
 import { type GoogleKmsOptions, googleKmsBackend } from "../../src/keys/kms/google-kms.ts";
-import { inputOf } from "../contract/signer.ts";
+import { inputOf } from "../../src/testing/signer.ts";
 import { keyMaterial } from "../support/keys.ts";
 import { derOf, serviceKey } from "../support/stubs/ecdsa.ts";
 import {

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { type VaultTransitOptions, vaultTransitBackend } from "../../src/keys/kms/vault-transit.ts";
-import { inputOf } from "../contract/signer.ts";
+import { inputOf } from "../../src/testing/signer.ts";
 import { serviceKey } from "../support/stubs/ecdsa.ts";
 import { type VaultStub, vaultStub } from "../support/stubs/vault-transit.ts";
 import { checkFailures, failing } from "./failures.ts";

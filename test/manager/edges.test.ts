@@ -10,7 +10,7 @@ import { memoryStore } from "../../src/rotation/store/memory.ts";
 import { createServiceManager, newWrappingKey } from "../support/managed.ts";
 import { eventually } from "../support/service.ts";
 import { simulatedClock } from "../support/simulated.ts";
-import { committed } from "../support/records.ts";
+import { committed } from "../../src/testing/records.ts";
 import { World } from "./world.ts";
 
 const issuer = "https://op.example";
@@ -40,6 +40,8 @@ describe("options are refused before a key is made", () => {
     ["an unknown name", "ERR_OPTION_UNKNOWN", { polcy: {} }],
     ["an unknown name of the policy", "ERR_OPTION_UNKNOWN", { policy: { rotateEvery: 1 } }],
     ["a policy of another type", "ERR_OPTION_INVALID", { policy: 5 }],
+    ["a policy that breaks a rule", "ERR_POLICY_INVALID", { policy: { announceForSeconds: 60 } }],
+    ["no wrapping key", "ERR_WRAPPING_KEY_INVALID", { wrappingKeys: [] }],
     ["a listener of another type", "ERR_OPTION_INVALID", { onEvent: 5 }],
     ["signs of another type", "ERR_OPTION_INVALID", { signs: "x" }],
     ["no store", "ERR_OPTION_INVALID", { store: undefined }],

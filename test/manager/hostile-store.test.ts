@@ -3,7 +3,10 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import * as jose from "jose";
 import { JwksdError } from "../../src/base/errors.ts";
-import { makeSeal } from "../../src/rotation/custody/seal.ts";
+import { makeMac } from "../../src/rotation/custody/mac.ts";
+import { rewrap } from "../../src/rotation/custody/rewrap.ts";
+import { readWrappingKeys } from "../../src/rotation/custody/wrapping.ts";
+import { compareAndSet } from "../../src/rotation/manager/compare-and-set.ts";
 import type { ManagerEvent } from "../../src/rotation/manager/types.ts";
 import type { Committed, KeyRecord, KeyStore } from "../../src/rotation/store/store.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
@@ -124,70 +127,50 @@ const attacks: Readonly<Record<string, Attack>> = {
     records: now.records.map((record, index) => (index === 0 ? (older.records[0] as KeyRecord) : record)),
   }),
   "all records put back, and the revision as it is": (now, { older }) => ({ ...older, revision: now.revision }),
-  "all records put back, and the seal as it is": (now, { older }) => ({ ...now, records: older.records }),
+  "all records put back, and the MAC as it is": (now, { older }) => ({ ...now, records: older.records }),
   "another revision": (now) => ({ ...now, revision: now.revision + 1 }),
-  "no seal": ({ revision, records }) => ({ revision, records }),
-  "no seal, and a key of one's own": ({ revision, records }, { world }) => ({
+  "no MAC": ({ revision, records }) => ({ revision, records }),
+  "no MAC, and no records": ({ revision }) => ({ revision, records: [] }),
+  "no MAC, and a key of one's own": ({ revision, records }, { world }) => ({
     revision,
     records: [...records, own("retiring", world.clock.now())],
   }),
-  "no seal, and nothing but a key of one's own": ({ revision }, { world }) => ({
+  "no MAC, and nothing but a key of one's own": ({ revision }, { world }) => ({
     revision,
     records: [{ ...own("announced", 0), state: "active", activatedAt: world.clock.now(), unannounced: true }],
   }),
-  "no seal, and private halves in a token only": ({ revision, records }) => ({
+  "no MAC, and private halves in a token only": ({ revision, records }) => ({
     revision,
     records: records.map((record) =>
       record.privateHalf === undefined ? record : { ...record, privateHalf: { uri: "pkcs11:token=evil;object=evil" } },
     ),
   }),
-  "no seal, and what a private half says about itself changed": ({ revision, records }) => ({
-    revision,
-    records: records.map((record) => {
-      if (record.privateHalf === undefined || !("jwe" in record.privateHalf)) return record;
-      const [header = "", ...parts] = record.privateHalf.jwe.split(".");
-      const { alg, enc, kid, iss, sub } = JSON.parse(Buffer.from(header, "base64url").toString()) as jose.JWTPayload;
-      const plain = Buffer.from(JSON.stringify({ alg, enc, kid, iss, sub })).toString("base64url");
-      return { ...record, privateHalf: { jwe: [plain, ...parts].join(".") } };
-    }),
-  }),
-  "a seal that is no text of one": (now) => ({ ...now, seal: "a.b.c" }),
-  "a seal without a MAC": async (now) => ({
+  "a MAC that is no text of one": (now) => ({ ...now, mac: "a.b.c" }),
+  "a MAC without its key (alg none)": async (now) => ({
     ...now,
-    seal: await sealOf(now, async (seal) => {
-      const header = { ...jose.decodeProtectedHeader(seal), alg: "none" };
-      return `${Buffer.from(JSON.stringify(header)).toString("base64url")}.${seal.split(".")[1]}.`;
+    mac: await macOf(now, async (mac) => {
+      const header = { ...jose.decodeProtectedHeader(mac), alg: "none" };
+      return `${Buffer.from(JSON.stringify(header)).toString("base64url")}.${mac.split(".")[1]}.`;
     }),
   }),
-  "a seal that is cut short": (now) => ({ ...now, seal: now.seal?.slice(0, -2) }),
-  "a seal under a key of one's own, and the name of the right one": (now, { world }) =>
-    sealedBy(newWrappingKey(), { ...now, records: [...now.records, own("retiring", world.clock.now())] }),
-  "a seal under the public half of a key": (now, { world }) =>
-    sealedBy(JSON.stringify(evilPublic), { ...now, records: [...now.records, own("retiring", world.clock.now())] }),
-  "the seal of an earlier jwksd under a key of one's own": async (now, { world }) => {
-    const records = [...now.records, own("retiring", world.clock.now())];
-    const { kid = "" } = jose.decodeProtectedHeader(now.seal ?? "");
-    const header = { alg: "HS256", typ: "jwksd-seal+jwt", kid };
-    const claims = { iss: issuer, chosen: true, revision: now.revision, records: "" };
-    return {
-      ...now,
-      records,
-      seal: await new jose.SignJWT(claims).setProtectedHeader(header).sign(Buffer.from(newWrappingKey())),
-    };
-  },
+  "a MAC that is cut short": (now) => ({ ...now, mac: now.mac?.slice(0, -2) }),
+  "a MAC under a key of one's own, and the name of the right one": (now, { world }) =>
+    withMacBy(newWrappingKey(), { ...now, records: [...now.records, own("retiring", world.clock.now())] }),
+  "a MAC under the public half of a key": (now, { world }) =>
+    withMacBy(JSON.stringify(evilPublic), { ...now, records: [...now.records, own("retiring", world.clock.now())] }),
 };
 
-/** Another seal with the header and the claims of this one. */
-async function sealOf({ seal }: Committed, make: (seal: string) => Promise<string>): Promise<string | undefined> {
-  return seal === undefined ? undefined : make(seal);
+/** Another MAC with the header and the claims of this one. */
+async function macOf({ mac }: Committed, make: (mac: string) => Promise<string>): Promise<string | undefined> {
+  return mac === undefined ? undefined : make(mac);
 }
 
-async function sealedBy(secret: string, changed: Committed): Promise<Committed> {
-  const { kid: id = "" } = jose.decodeProtectedHeader(changed.seal ?? "");
+async function withMacBy(secret: string, changed: Committed): Promise<Committed> {
+  const { kid: id = "" } = jose.decodeProtectedHeader(changed.mac ?? "");
   const bytes = Buffer.from(secret);
-  const sealKey = await crypto.subtle.importKey("raw", bytes, { name: "HMAC", hash: "SHA-256" }, false, ["sign"]);
+  const macKey = await crypto.subtle.importKey("raw", bytes, { name: "HMAC", hash: "SHA-256" }, false, ["sign"]);
   const owner = { issuer, isChosen: true };
-  return { ...changed, seal: await makeSeal({ id, bytes, sealKey }, owner, changed.revision, changed.records) };
+  return { ...changed, mac: await makeMac({ id, bytes, macKey }, owner, changed.revision, changed.records) };
 }
 
 const notAuthentic = (error: unknown): boolean => {
@@ -241,7 +224,7 @@ describe("a store that was changed without the wrapping key: what is served stay
   }
 });
 
-test("the seal of another store under the same wrapping key, for another issuer", async () => {
+test("the MAC of another store under the same wrapping key, for another issuer", async () => {
   const { world, store, replica } = await victim();
   const good = store.read();
   const elsewhere = new WrittenStore();
@@ -251,13 +234,13 @@ test("the seal of another store under the same wrapping key, for another issuer"
   notAuthentic(failures(replica.told)[0]);
   const before = await seen(replica);
   let { revision } = elsewhere.read();
-  const { store: sealed } = await custodyOf(elsewhere, [world.wrappingKey], {
+  const { store: taken } = await custodyOf(elsewhere, [world.wrappingKey], {
     issuer: "https://other.example",
     isChosen: true,
   });
   for (; revision <= good.revision; revision += 1) {
-    const { records } = await sealed.load();
-    await sealed.commit(revision, records, []);
+    const { records } = await taken.load();
+    await taken.commit(revision, records, []);
   }
   store.write(elsewhere.read());
   await world.pass(40 * second);
@@ -316,7 +299,7 @@ describe("any store may keep it", () => {
     await world.stop(replica);
   });
 
-  test("one that keeps no seal is found out at once", async () => {
+  test("one that keeps no MAC is found out at once", async () => {
     const world = new World((clock) => careless(new WrittenStore(clock)));
     const replica = await world.start();
     await world.pass(second);
@@ -342,21 +325,44 @@ const careless = (store: WrittenStore): KeyStore => ({
   commit: (revision, records, events) => store.commit(revision, records, events),
 });
 
+describe("who has the wrapping key: the halves of a live key are compared wherever it can be opened", () => {
+  for (const state of ["enc active", "sig retiring", "sig active", "sig announced"]) {
+    test(state, async () => {
+      const taken = await victim();
+      const { world, store, replica } = taken;
+      const before = await seen(replica);
+      const good = store.read();
+      const changed = await change(state, () => ({ publicJwk: evilPublic }))(good, taken);
+      const [key] = await readWrappingKeys([world.wrappingKey]);
+      const mac = await makeMac(key, { issuer, isChosen: true }, changed.revision, changed.records);
+      store.write({ ...changed, mac });
+      await world.pass(40 * second);
+      assert.deepEqual(await seen(replica), before);
+      assert.equal(failures(replica.told).at(-1)?.code, "ERR_KEY_MISMATCH");
+      await assert.rejects(world.start(), { code: "ERR_KEY_MISMATCH" });
+      store.write(good);
+      await world.pass(31 * second);
+      assert.equal(replica.told.at(-1)?.type, "recovered");
+      await world.stop(replica);
+    });
+  }
+});
+
 const idOf = (key: string): Promise<string> => jose.calculateJwkThumbprint({ kty: "oct", k: key });
 const retiringOf = ({ manager }: Replica): string =>
   manager.records.find(({ state }) => state === "retiring")?.kid ?? "";
 
-describe("wrapping keys change under a seal", () => {
-  test("any that is given verifies, the first one seals", async () => {
+describe("wrapping keys change under a MAC", () => {
+  test("any that is given verifies, the first one makes the MAC", async () => {
     const { world, store, replica } = await victim();
     await world.stop(replica);
     const [one, two] = [world.wrappingKey, newWrappingKey()];
-    const sealedUnder = (): string | undefined => jose.decodeProtectedHeader(store.read().seal ?? "").kid;
+    const macUnder = (): string | undefined => jose.decodeProtectedHeader(store.read().mac ?? "").kid;
     const old = await world.start({ wrappingKeys: [one, two] });
     const fresh = await world.start({ wrappingKeys: [two, one] });
-    assert.equal(sealedUnder(), await idOf(one));
+    assert.equal(macUnder(), await idOf(one));
     await world.until(fresh.manager.execute({ type: "revoke", kid: retiringOf(fresh) }));
-    assert.equal(sealedUnder(), await idOf(two));
+    assert.equal(macUnder(), await idOf(two));
     await world.idle();
     assert.deepEqual(failures(old.told), []);
     await assert.rejects(world.start({ wrappingKeys: [one] }), (error: JwksdError) => {
@@ -365,5 +371,25 @@ describe("wrapping keys change under a seal", () => {
       return true;
     });
     await Promise.all([world.stop(old), world.stop(fresh)]);
+  });
+
+  test("of a store whose keys are all in tokens: a rewrap makes the MAC under the new one, once", async () => {
+    const { world, store } = writtenWorld();
+    await world.stop(await world.start());
+    const { records } = store.read();
+    await world.commit(records.map((record) => Object.assign({}, record, { privateHalf: { uri: "module:a" } })));
+    const fresh = newWrappingKey();
+    const choice = { signs: false, openSigner: () => Promise.reject(new Error("it is out")), wrappingKeys: [fresh] };
+    await assert.rejects(world.start(choice), { code: "ERR_WRAPPING_KEY_MISSING" });
+    const rewrapped = async (): Promise<void> => {
+      const custody = await custodyOf(store, [fresh, world.wrappingKey], { issuer, isChosen: true });
+      const decide = (now: Committed) => rewrap(now.records, custody, world.clock.now(), "an operator did");
+      await compareAndSet(custody.store, decide, { clock: world.clock });
+    };
+    await rewrapped();
+    await world.stop(await world.start(choice));
+    const { revision } = store.read();
+    await rewrapped();
+    assert.equal(store.read().revision, revision);
   });
 });

@@ -33,7 +33,7 @@ describe("metrics of a manager", () => {
     assert.deepEqual(valuesOf(replica, "jwksd_step_timestamp_seconds"), {
       [`{kid="${next}",use="sig",step="activate"}`]: announcedAt + day / 1000,
     });
-    await world.pass(day + second);
+    await world.pass(day + 31 * second);
     assert.deepEqual(Object.keys(valuesOf(replica, "jwksd_step_timestamp_seconds")), [
       `{kid="${next}",use="sig",step="announce"}`,
       `{${key},use="sig",step="remove"}`,

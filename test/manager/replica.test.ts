@@ -31,7 +31,13 @@ function replicaOf(change: (store: KeyStore, clock: Hands) => Partial<KeyStore> 
   const store = memoryStore({ clock });
   const replica = createReplica(
     { ...store, ...change(store, clock) },
-    { name: "a", leaseMs, clock, signal: new AbortController().signal },
+    {
+      name: "a",
+      settings: { wrappingKeys: [], policy: rotationPolicy() },
+      leaseMs,
+      clock,
+      signal: new AbortController().signal,
+    },
   );
   return { clock, store, replica };
 }
@@ -87,6 +93,30 @@ describe("the lease of a replica", () => {
     assert.throws(() => replica.checkMaySign("l"), code("ERR_SIGNER_FENCED"));
     clock.pass(leaseMs * 0.99 - leaseMs / 2);
     assert.equal(replica.holds, false);
+  });
+
+  test("a kid that a renewal leaves out is given up when that is sent, and comes back only at a revision", async () => {
+    let loses = false;
+    const { store, replica } = replicaOf((store) => ({
+      async renew(...args) {
+        const revision = await store.renew(...args);
+        if (loses) throw new Error("the connection is gone");
+        return revision;
+      },
+    }));
+    await replica.join();
+    const { revision } = await store.load();
+    const both = { publishes: 1, signsWith: ["k", "l"] };
+    await replica.report(both, revision);
+    loses = true;
+    await assert.rejects(replica.report({ ...both, signsWith: ["l"] }));
+    assert.deepEqual(replica.signsWith, ["l"], "the others may count on that");
+    loses = false;
+    await replica.report(both);
+    assert.throws(() => replica.checkMaySign("k"), code("ERR_SIGNER_FENCED"));
+    await assert.rejects(replica.report(both, revision + 1), code("ERR_STORE_CONFLICT"));
+    await replica.report(both, revision);
+    replica.checkMaySign("k");
   });
 
   test("one that another replica has ended is not renewed: the replica joins anew, and has reported nothing yet", async () => {

@@ -8,7 +8,7 @@ import { checkRecords } from "../../src/rotation/rules/records.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
 import type { KeyRecord, KeyStore, Snapshot } from "../../src/rotation/store/store.ts";
 import { createWrapping, newWrappingKey } from "../support/managed.ts";
-import { committed } from "../support/records.ts";
+import { committed } from "../../src/testing/records.ts";
 import { day, hour, second, start } from "../rotation/key-records.ts";
 import { World, issuer, longCache, seen, shortCache, typesOf } from "./world.ts";
 
@@ -205,7 +205,7 @@ describe("records that are not used: the last good ones stay, loudly, until they
         const jwe = `${jose.base64url.encode(JSON.stringify(header))}..AAAA.AAAA.AAAA`;
         return change([a as KeyRecord, b as KeyRecord], b?.kid, { privateHalf: { jwe } });
       },
-      says: /is wrapped under the wrapping key "elsewhere", which was not given/,
+      says: /is wrapped under the wrapping key "elsewhere", which was not given; .*wrapping-keys .*lost wrapping key/,
       code: "ERR_WRAPPING_KEY_MISSING",
     },
   };
@@ -253,8 +253,8 @@ describe("records that are not used: the last good ones stay, loudly, until they
       };
       const replica = await world.start({ store: place });
       if (copy === 1) {
-        const { records, seal } = await stores[0].load();
-        await stores[1].commit(0, records, [], { seal });
+        const { records, mac } = await stores[0].load();
+        await stores[1].commit(0, records, [], { mac });
       }
       await world.passTo(89 * day);
       const before = await seen(replica);
@@ -288,7 +288,7 @@ describe("wrapping keys at the start", () => {
   test("without the one that is needed: an error that names it, nothing is changed, and the right one starts again", async () => {
     const { world, wrappingKey, kid } = await dueStore();
     const before = [await committed(world.store), await world.store.events()];
-    const named = new RegExp(`the store are sealed under the wrapping key "${await idOf(wrappingKey)}"`);
+    const named = new RegExp(`the store was made under the wrapping key "${await idOf(wrappingKey)}"`);
     await assert.rejects(
       world.start({ wrappingKeys: [newWrappingKey(), newWrappingKey()] }),
       code("ERR_WRAPPING_KEY_MISSING", named),

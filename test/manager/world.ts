@@ -3,7 +3,8 @@ import { decodeProtectedHeader } from "jose";
 import type { Clock } from "../../src/base/clock.ts";
 import type { Given } from "../../src/base/options.ts";
 import { type JwksdError, StoreError } from "../../src/base/errors.ts";
-import { type Provider, createProvider } from "../../src/library/provider/provider.ts";
+import { createProvider } from "../../src/library/provider/provider.ts";
+import type { Provider } from "../../src/library/provider/types.ts";
 import type { KeySubscriber } from "../../src/library/provider/managed-keys.ts";
 import type { KeyManagerOptions, ManagerEvent } from "../../src/rotation/manager/types.ts";
 import { type Copy, type ServiceManager, manageKeys } from "../../src/rotation/manager/manager.ts";
@@ -35,7 +36,7 @@ export class World {
   /** Who waits for a pause. */
   readonly #waiting = new Set<() => void>();
   readonly #managers = new Set<ServiceManager>();
-  readonly #sink: KeySubscriber = { update: async () => {} };
+  readonly #subscriber: KeySubscriber = { update: async () => {} };
   #elapsedMs = 0;
   #startMs = start;
 
@@ -79,8 +80,7 @@ export class World {
     const policy = { leaseSeconds: leaseMs / 1000, ...choice.policy };
     const manager = await this.until(createServiceManager({ ...options, ...choice, policy }));
     this.#managers.add(manager);
-    const provider = await createProvider({ keys: manager }, { clock: this.clock });
-    await this.until(manager.subscribe(provider));
+    const provider = await this.until(createProvider({ keys: manager }, { clock: this.clock }));
     await this.idle();
     return { manager, provider, told };
   }
@@ -141,7 +141,7 @@ export class World {
       assert.ok(round < 500, "they never come to rest");
       ({ calls } = this.store);
       // Managers do one thing after the other, so this one is done after all others.
-      await this.until(Promise.all([...this.#managers].map((manager) => manager.subscribe(this.#sink))));
+      await this.until(Promise.all([...this.#managers].map((manager) => manager.subscribe(this.#subscriber))));
       await new Promise(setImmediate);
     }
   }

@@ -122,10 +122,10 @@ describe("ops/kubernetes", { timeout: 60_000 }, () => {
     const literals = configMapGenerator[0].literals.map((literal) => literal.split(/=(.*)/s, 2) as [string, string]);
     const env = template.spec.containers[0].env.map(({ name, value }) => [name, value] as const);
     const environment = Object.fromEntries([...literals, ...env]);
-    const { issuer, store, admin: address } = await resolveSettings({ flags: {}, environment });
+    const { issuer, store, requireStore, admin: address } = await resolveSettings({ flags: {}, environment });
     assert.deepEqual(
-      [issuer, store, address],
-      ["https://login.example.com", "postgres://jwksd@postgresql/jwksd", "0.0.0.0:9901"],
+      [issuer, store, requireStore, address],
+      ["https://login.example.com", "postgres://jwksd@postgresql/jwksd", false, "0.0.0.0:9901"],
     );
   });
 });

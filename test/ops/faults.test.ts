@@ -2,7 +2,12 @@ import assert from "node:assert/strict";
 import { rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
-import { newWrappingKey, wrappingKeyOf } from "../support/managed.ts";
+import { systemClock } from "../../src/base/clock.ts";
+import { rewrap } from "../../src/rotation/custody/rewrap.ts";
+import { compareAndSet } from "../../src/rotation/manager/compare-and-set.ts";
+import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
+import type { Snapshot } from "../../src/rotation/store/store.ts";
+import { custodyOf, newWrappingKey, wrappingKeyOf } from "../support/managed.ts";
 import { skipWithout } from "../support/parts.ts";
 import { startPostgres } from "../support/postgres.ts";
 import { type Scrape, adminArgs, pageOf, scrape } from "../support/scrape.ts";
@@ -191,22 +196,23 @@ describe("each fault has its alert, and no other", { skip: skipWithout("promtool
   });
 
   test("the wrapping key is not that of the store any more", async (t) => {
-    const { folder, data, start, run } = await managed(t);
+    const { data, start } = await managed(t);
     const service = await start();
     const [own, other] = [await wrappingKeyOf(data), newWrappingKey()];
-    const rewrap = async (...keys: readonly string[]): Promise<void> => {
-      const file = join(folder, "keys");
-      await writeFile(file, keys.join("\n"), { mode: 0o600 });
-      await run("keys", "rewrap", "--wrapping-key-file", file, "--wait", "0");
+    // The command refuses it, because the service does not have that key.
+    const rewrapped = async (...keys: readonly string[]): Promise<void> => {
+      const custody = await custodyOf(await sqliteStore(join(data, "keys.db")), keys);
+      const decide = ({ records, now }: Snapshot) => rewrap(records, custody, now, "somebody did it");
+      await compareAndSet(custody.store, decide, { clock: systemClock }).finally(() => custody.store.close());
     };
-    await rewrap(other, own);
+    await rewrapped(other, own);
     await until("it is noticed", service, failing);
     const { samples } = await look("the wrapping key is gone", service, {
       name: "JwksdWrappingKeyMissing",
       says: /<code>ERR_WRAPPING_KEY_MISSING<\/code>/,
     });
     assert.equal(samples['jwksd_failure{code="ERR_WRAPPING_KEY_MISSING"}'], 1);
-    await rewrap(own, other);
+    await rewrapped(own, other);
     await until("it is the old one again", service, (seen) => !failing(seen));
     await look("the wrapping key is back", service);
   });

@@ -2,21 +2,12 @@ import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
-import { registerHooks } from "node:module";
 import { join, resolve } from "node:path";
 import { describe, test } from "node:test";
 import { promisify } from "node:util";
 import { parse } from "yaml";
 import packageJson from "../../package.json" with { type: "json" };
-
-// It imports its schema in the way of bundlers.
-registerHooks({
-  resolve(specifier, context, next) {
-    const resolved = next(specifier, context);
-    return resolved.url.endsWith(".json") ? { ...resolved, importAttributes: { type: "json" } } : resolved;
-  },
-});
-const { NoOperationTraceWriter, convertWorkflowTemplate, parseWorkflow } = await import("@actions/workflow-parser");
+import { complaints } from "../support/workflows.ts";
 
 interface Step {
   readonly name?: string;
@@ -38,22 +29,15 @@ const { permissions, jobs } = parse(text) as Workflow;
 const steps = Object.values(jobs).flatMap((job) => job.steps);
 const commands = steps.map(({ run = "" }) => run).join("\n");
 
-/** What the forge's own parser finds wrong. @see https://docs.github.com/actions/reference/workflows-and-actions/workflow-syntax */
-async function complaints(content: string): Promise<string[]> {
-  const { context, value } = parseWorkflow({ name, content }, new NoOperationTraceWriter());
-  if (value !== undefined) await convertWorkflowTemplate(context, value);
-  return context.errors.getErrors().map(({ message }) => message);
-}
-
 describe(name, () => {
   test("is what the forge takes", async () => {
-    assert.deepEqual(await complaints(text), []);
+    assert.deepEqual(await complaints(name, text), []);
     for (const [right, wrong] of [
       ["timeout-minutes", "timeoutminutes"],
       ["attestations: write", "atestations: write"],
       ["${{ steps.", "${{ stepz."],
     ] as const) {
-      assert.equal((await complaints(text.replace(right, wrong))).length, 1, wrong);
+      assert.equal((await complaints(name, text.replace(right, wrong))).length, 1, wrong);
     }
     const ids = new Set(steps.map(({ id }) => id));
     for (const [, id] of text.matchAll(/\$\{\{ steps\.([\w-]+)\./g)) assert.ok(ids.has(id), id);

@@ -155,15 +155,18 @@ describe("packages", () => {
   const loads: Readonly<Record<string, readonly string[]>> = {
     jwksd: ["jose"],
     "jwksd/bearer": ["jose"],
+    "jwksd/better-auth": [],
     "jwksd/doctor": ["jose"],
     "jwksd/doctor/node": ["ipaddr.js", "jose"],
     "jwksd/node": ["ipaddr.js", "jose"],
+    "jwksd/oidc-provider": ["jose"],
     "jwksd/relying-party": ["jose"],
     "jwksd/rotation": ["jose"],
     "jwksd/sign-client": [],
     "jwksd/store": [],
     "jwksd/store/postgres": [],
     "jwksd/store/sqlite": [],
+    "jwksd/testing": ["jose"],
     "jwksd/signer": [],
     [`${command} --version`]: ["commander"],
     [`${command} help`]: ["commander"],
@@ -206,6 +209,61 @@ describe("packages", () => {
       .map(([path]) => path.replace("node_modules/", ""));
     assert.deepEqual(brought, [...new Set(Object.values(loads).flat())].toSorted());
   });
+});
+
+/** An adapter that somebody else writes, and the name of what breaks the contract in it, if anything does. */
+const adapters: readonly (readonly [adapter: string, failing: string | undefined])[] = [
+  [
+    `checkStore("ours", async () => {
+      const store = memoryStore();
+      return { handle: async () => store };
+    }, 20);`,
+    undefined,
+  ],
+  [
+    `checkStore("ours", async () => {
+      const store = memoryStore();
+      // It writes whatever the revision is.
+      const commit = async (_revision, ...rest) => store.commit((await store.load()).revision, ...rest);
+      return { handle: async () => ({ ...store, commit }) };
+    }, 20);`,
+    "a conflict changes nothing",
+  ],
+  ["checkSigner('ours', async () => ({ signer: tinySigner('ieee-p1363'), secrets: [] }));", undefined],
+  [
+    "checkSigner('ours', async () => ({ signer: tinySigner('der'), secrets: [] }));",
+    "100 signatures with 64 in flight: each is 64 bytes that jose verifies",
+  ],
+];
+
+const tiny = `
+import { generateKeyPairSync, sign } from "node:crypto";
+import { memoryStore } from "jwksd/store";
+import { checkSigner, checkStore } from "jwksd/testing";
+function tinySigner(dsaEncoding) {
+  const { publicKey, privateKey: key } = generateKeyPairSync("ec", { namedCurve: "P-256" });
+  const { kty, crv, x, y } = publicKey.export({ format: "jwk" });
+  const signMessage = async ({ message, digest, signal }) => {
+    signal?.throwIfAborted();
+    if (!(message instanceof Uint8Array) || digest?.length !== 32) throw new TypeError("message and digest are needed");
+    return new Uint8Array(sign("sha256", message, { key, dsaEncoding }));
+  };
+  return { publicKey: Object.freeze({ kty, crv, x, y }), sign: signMessage };
+}
+`;
+
+describe("jwksd/testing holds adapters of others against the contract", () => {
+  for (const [adapter, failing] of adapters) {
+    test(`${adapter.split("(", 1)[0]}: ${failing ?? "all is well"}`, async () => {
+      await writeFile(join(project, "adapter.test.mjs"), tiny + adapter);
+      const node = ["-u", "NODE_TEST_CONTEXT", process.execPath, "--test-reporter=tap"];
+      const output = await run("env", [...node, "adapter.test.mjs"]);
+      const failed = [...output.matchAll(/^ {4}not ok \d+ - (.+)$/gm)].map(([, name]) => name);
+      if (failing === undefined) assert.deepEqual(failed, [], output);
+      else assert.ok(failed.includes(failing), output);
+      assert.ok(Number(/^# tests (\d+)$/m.exec(output)?.[1]) > 15, output);
+    });
+  }
 });
 
 /** The size of a minified bundle with jose's `jwtVerify`, in kB, gzipped. */

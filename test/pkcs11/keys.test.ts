@@ -15,7 +15,7 @@ import { CKA, CKM, CKO, p256Params } from "../../src/keys/pkcs11/constants.ts";
 import { pkcs11Backend } from "../../src/keys/pkcs11/backend.ts";
 import type { Pkcs11Options } from "../../src/keys/pkcs11/options.ts";
 import { parseKeyUri } from "../../src/keys/pkcs11/uri.ts";
-import { inputOf } from "../contract/signer.ts";
+import { inputOf } from "../../src/testing/signer.ts";
 import { temporaryFolder } from "../support/service.ts";
 import { createShim, createSoftHsm, skipWithoutPkcs11 } from "../support/softhsm.ts";
 

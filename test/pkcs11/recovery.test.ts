@@ -12,7 +12,7 @@ import { JwksdError, type Provider, createProvider } from "../../src/index.ts";
 import { pkcs11Backend } from "../../src/keys/pkcs11/backend.ts";
 import type { Pkcs11Options } from "../../src/keys/pkcs11/options.ts";
 import { parseKeyUri } from "../../src/keys/pkcs11/uri.ts";
-import { inputOf } from "../contract/signer.ts";
+import { inputOf } from "../../src/testing/signer.ts";
 import { Client } from "../support/load.ts";
 import { children, statusOf } from "../support/children.ts";
 import { eventually } from "../support/service.ts";

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { ErrorCode } from "../../src/index.ts";
-import { targetPath } from "../../src/base/urls.ts";
 import { locate } from "../../src/library/provider/paths.ts";
 import { refusal } from "../support/refusal.ts";
 
@@ -164,22 +163,4 @@ test("without a discovery document its paths are those of others", () => {
   const { routes } = locate(`${op}/tenant`, "/oidc", undefined, { discovery: false });
   assert.deepEqual([...new Set(routes.values())], ["jwks"]);
   assert.equal(locate(op, undefined, clash, { discovery: false }).jwksUri, op + clash);
-});
-
-describe("the path of a request target", () => {
-  const targets: [target: string, path: string][] = [
-    ["/jwks", "/jwks"],
-    ["/jwks?a=b", "/jwks"],
-    ["/jwks?a=?/b", "/jwks"],
-    ["/?/jwks", "/"],
-    ["//jwks", "//jwks"],
-    ["/http://op.example/jwks", "/http://op.example/jwks"],
-    ["http://op.example/jwks", "/jwks"],
-    ["https://op.example:8443/jwks?a=b", "/jwks"],
-    ["http://op.example/x//jwks", "/x//jwks"],
-  ];
-  for (const [target, path] of targets) test(target, () => assert.equal(targetPath(target), path));
-
-  for (const target of ["*", "http://op.example", "http://op.example?/jwks", "http://op.example?a=http://x/jwks"])
-    test(`${target} has none of ours`, () => assert.notEqual(targetPath(target), "/jwks"));
 });

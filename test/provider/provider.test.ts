@@ -95,28 +95,6 @@ test("an update of nothing changes nothing, and one that is no object is refused
   await refusal(() => provider.update(5 as never), "ERR_OPTION_INVALID");
 });
 
-test("updates take effect in the order of their calls, each on top of the one before", async () => {
-  const provider = await provide(await signing("a"));
-  // The first is by far the slowest to check.
-  const many = await signing(...Array.from({ length: 60 }, (_, index) => `many-${index}`));
-  const [b, c] = await Promise.all([signing("b"), signing("c")]);
-  const results = await Promise.allSettled(
-    [
-      { keyset: many },
-      { keyset: b },
-      { keyset: [] },
-      { encryptionKeyset: encryption("e") },
-      { keyset: c },
-      { encryptionKeyset: encryption("c") },
-    ].map(provider.update),
-  );
-  assert.deepEqual(
-    results.map(({ status }) => status === "fulfilled"),
-    [true, true, false, true, true, false],
-  );
-  assert.equal((await served(provider)).kids, "c e");
-});
-
 const tick = (): Promise<string> => new Promise((resolve) => setImmediate(resolve, "tick"));
 
 test("a request during an update sees the old or the new document, whole, and the new one as soon as update resolves", async () => {

@@ -13,11 +13,10 @@ import {
   type ProviderOptions,
   type SignInputOptions,
   type Signer,
+  SignerError,
   createProvider,
   localSigner,
 } from "../../src/index.ts";
-import { World } from "../manager/world.ts";
-import { day, hour, second } from "../rotation/key-records.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import { samplesOf } from "../support/scrape.ts";
 import { simulatedClock } from "../support/simulated.ts";
@@ -170,24 +169,25 @@ describe("a key signs only while it may", () => {
     await sign(good("a"), { lifetimeSeconds });
   });
 
-  test("with a manager: while the lease names it, and never after close()", async () => {
-    const world = new World();
-    const replica = await world.start({ policy: { leaseSeconds: 3600 } });
-    const first = replica.provider.signingKey();
-    await first.sign(undated(first.kid), { lifetimeSeconds });
-    await world.passTo(90 * day + 5 * second);
-    const next = replica.provider.signingKey();
-    assert.notEqual(next.kid, first.kid);
-    await assert.rejects(first.sign(undated(first.kid), { lifetimeSeconds }), replaced);
-    await next.sign(undated(next.kid), { lifetimeSeconds });
-    world.store.isGone = true;
-    await world.pass(2 * hour);
-    await assert.rejects(next.sign(undated(next.kid), { lifetimeSeconds }), replaced);
-    world.store.isGone = false;
-    await world.pass(hour);
-    await next.sign(undated(next.kid), { lifetimeSeconds });
-    await world.stop(replica);
-    await assert.rejects(next.sign(undated(next.kid), { lifetimeSeconds }), replaced);
+  test("with a manager, whose lease names it (test/manager/drain.test.ts): also when the signature is there", async () => {
+    let mayNot = false;
+    const checkMaySign = (): void => {
+      if (mayNot) throw new SignerError("ERR_SIGNER_FENCED", "no lease names the key");
+    };
+    const local = await localSigner(ecKey("a"));
+    const signing = Promise.withResolvers<void>();
+    const slow: Signer = {
+      publicKey: withoutPrivate(ecKey("a")),
+      sign: async (input) => signing.promise.then(() => local.sign(input)),
+    };
+    const provider = await provide({ keyset: [{ kid: "a", signer: slow }], checkMaySign });
+    const under = provider.signingKey().sign(undated("a"), { lifetimeSeconds });
+    const dated = provider.sign({}, { lifetimeSeconds });
+    mayNot = true;
+    signing.resolve();
+    await assert.rejects(under, replaced);
+    // The times of this one are those of its beginning.
+    assert.equal(await verdict(dated), "accepted");
   });
 });
 

@@ -12,8 +12,13 @@ import { runCli, startService, temporaryFolder } from "../support/service.ts";
 import { s3Stub } from "../support/stubs/s3.ts";
 
 const access = { accessKeyId: "AKIAEXAMPLE", secretAccessKey: "secret", region: "eu-central-1", service: "s3" };
+Object.assign(process.env, {
+  AWS_ACCESS_KEY_ID: access.accessKeyId,
+  AWS_SECRET_ACCESS_KEY: access.secretAccessKey,
+  AWS_REGION: access.region,
+});
 const longCache = "public, max-age=3600, stale-while-revalidate=3600";
-const paths = ["jwks", ".well-known/openid-configuration"] as const;
+const paths = ["jwks", ".well-known/openid-configuration", ".well-known/oauth-authorization-server"] as const;
 
 const documentSet = (text: string, cacheControl = longCache): DocumentSet => ({
   isShort: false,
@@ -32,13 +37,7 @@ async function start(t: TestContext) {
     assert.deepEqual(stub.refused, []);
   });
   const target = () => {
-    const { region, accessKeyId, secretAccessKey } = access;
-    const credentials = { accessKeyId, secretAccessKey };
-    const target = bucketTarget({ bucket: stub.bucket, prefix: "a/b" }, paths, {
-      region,
-      endpoint: stub.url,
-      credentials,
-    });
+    const target = bucketTarget({ bucket: stub.bucket, prefix: "a/b" }, paths, { endpoint: stub.url });
     t.after(() => target.close());
     return target;
   };
@@ -52,7 +51,10 @@ describe("a bucket", { timeout: 60_000 }, () => {
     const one = target();
     await one.open();
     assert.deepEqual(await one.put(documentSet("one")), [...paths]);
-    assert.deepEqual(stub.writes, ["a/b/jwks", "a/b/.well-known/openid-configuration"]);
+    assert.deepEqual(
+      stub.writes,
+      paths.map((path) => `a/b/${path}`),
+    );
     assert.partialDeepStrictEqual(stub.objects.get("a/b/jwks"), {
       contentType: "application/jwk-set+json",
       cacheControl: longCache,

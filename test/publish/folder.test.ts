@@ -181,7 +181,9 @@ describe("jwksd publish FOLDER, of managed keys", () => {
     await writeFile(join(folder, "jwks"), "{}");
     assert.equal((await publish("--purge-command", command)).code, 0);
     assert.equal((await publish("--purge-command", command)).code, 0);
-    const urls = ["jwks", ".well-known/openid-configuration"].map((path) => `${server.url}/${path}`);
+    const urls = ["jwks", ".well-known/openid-configuration", ".well-known/oauth-authorization-server"].map(
+      (path) => `${server.url}/${path}`,
+    );
     assert.equal(await readFile(log, "utf8"), `${urls.join("\n")}\n\n`);
   });
 });

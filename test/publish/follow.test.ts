@@ -134,5 +134,5 @@ test("a purge command that hangs later ends with the publisher, too", options, a
   await write("two");
   await eventually("the purge command runs", async () => (await pidIn(pidFile)) > 0);
   await publishing.stop();
-  assert.equal(isRunning(await pidIn(pidFile)), false);
+  await eventually("it is gone", async () => !isRunning(await pidIn(pidFile)));
 });

@@ -4,12 +4,15 @@ import { folderTarget } from "../../src/service/copies/folder.ts";
 import { site, documentSetAt } from "./kill-documents.ts";
 
 const [where, text = "0"] = process.argv.slice(2);
+Object.assign(process.env, {
+  AWS_REGION: "eu-central-1",
+  AWS_ACCESS_KEY_ID: "AKIAEXAMPLE",
+  AWS_SECRET_ACCESS_KEY: "secret",
+});
 if (where === undefined || where === "") throw new Error("the first argument is a folder or the URL of a bucket");
 const target = where.startsWith("http:")
   ? bucketTarget({ bucket: "example-issuer", prefix: "" }, ["jwks", ".well-known/openid-configuration"], {
-      region: "eu-central-1",
       endpoint: where,
-      credentials: { accessKeyId: "AKIAEXAMPLE", secretAccessKey: "secret" },
     })
   : folderTarget(where, "a folder", site);
 await target.open();

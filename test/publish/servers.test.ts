@@ -77,7 +77,9 @@ async function start(t: TestContext, server: StaticServer) {
   assert.equal((await runCli(t, ["publish", folder, ...common, "--wait", "0"])).code, 3);
   await server.start(t, { folder, port });
   const direct = async (args: readonly string[]) => (await startService(t, [...common, ...args])).port;
-  return { publish, port, direct, paths: [`/oidc/v1${oddPath}`, "/oidc/.well-known/openid-configuration"] };
+  const metadata = ["/oidc/.well-known/openid-configuration", "/.well-known/openid-configuration/oidc"];
+  const paths = [`/oidc/v1${oddPath}`, ...metadata, "/.well-known/oauth-authorization-server/oidc"];
+  return { publish, port, direct, paths };
 }
 
 for (const [name, setting] of [

@@ -198,19 +198,6 @@ describe("the discovery document is kept", () => {
     assert.equal(await ask("a"), "ERR_FETCH_STATUS");
   });
 
-  for (const [name, script, code] of [
-    ["is that of another issuer", document({ issuer: jwks, jwks_uri: jwks }), "ERR_DISCOVERY_ISSUER"],
-    ["names no jwks_uri", document({ issuer }), "ERR_URL_INSECURE"],
-  ] as const) {
-    test(`but not once it ${name}`, async () => {
-      const { ask, clock, origin } = discovering(routed(routes(jwks)));
-      await ask("a");
-      origin.script = routed({ ...routes(jwks), [configuration]: script });
-      await clock.advance(3_600_000);
-      assert.equal(await ask("a"), code);
-    });
-  }
-
   test("while the server of the jwks_uri fails", async () => {
     const verifier = discovering(routed(routes(jwks)));
     const { ask, clock, origin } = verifier;

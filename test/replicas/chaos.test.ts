@@ -25,7 +25,7 @@ describe("replicas as processes over PostgreSQL", { skip: skipWithout("initdb", 
 
   test(
     `${rotations} rotations, while processes, lines, servers and commands do their worst: no token that a ready replica does not know`,
-    { timeout: 850_000 },
+    { timeout: 1_500_000 },
     async (t) => {
       const seed = Number(process.env["JWKSD_SEED"] ?? 12);
       const report = await live({ cluster, seed, rotations, issuers, replicas, barrier: "on" });
@@ -38,7 +38,7 @@ describe("replicas as processes over PostgreSQL", { skip: skipWithout("initdb", 
   );
 
   if (isSoak) {
-    test("with the barrier off the same run finds misses", { timeout: 850_000 }, async (t) => {
+    test("with the barrier off the same run finds misses", { timeout: 1_500_000 }, async (t) => {
       const report = await live({ cluster, seed: 12, rotations, issuers: 6, replicas, barrier: "off" });
       t.diagnostic(`${report.misses.length} misses; ${report.broke.join(", ")}`);
       assert.ok(report.misses.length > 0);

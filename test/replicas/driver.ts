@@ -40,11 +40,15 @@ export interface Outcome {
   readonly activated: number;
   readonly removed: number;
   readonly tokens: number;
+  /** Signatures with keys that had been replaced, and how long after that the last of them was made. */
+  readonly late: number;
+  readonly latestMs: number;
   readonly kills: number;
   /** The same for the same seed. */
   readonly fingerprint: string;
 }
 
+const drainMs = 30 * second;
 const issuer = "https://op.example";
 const wrappingKey = Buffer.alloc(32, 7).toString("base64url");
 
@@ -85,6 +89,13 @@ interface Target {
   isShort: boolean;
 }
 
+/** A key that a request has taken, and signs with late. */
+interface Held {
+  /** When the last target took its successor, by the monotonic clock of the machine. */
+  readonly replacedAt: number;
+  tryAt: number;
+}
+
 class Replica {
   readonly name: string;
   readonly machine: Machine;
@@ -103,6 +114,7 @@ class Replica {
   checkMaySign: (kid: string) => void = () => {};
   readonly watchers = new Set<() => void>();
   signedAt = 0;
+  readonly held = new Map<string, Held>();
   /** A signer that is refused makes its manager look at the store, so it does not try again at once. */
   tryAt = 0;
 
@@ -134,6 +146,8 @@ export class Simulation {
   readonly storeMachine: Machine;
   readonly unexpected: string[] = [];
   kills = 0;
+  late = 0;
+  latestMs = 0;
   now = 0;
   storeBreak: Break | undefined;
   /** Until when an older copy is in the place of the store. */
@@ -153,6 +167,7 @@ export class Simulation {
   #replayed: number | undefined;
   readonly #shortestLifetime: number;
   readonly #isOneMachine: boolean;
+  readonly #hasFaults: boolean;
   readonly #skewMs: number;
 
   constructor(code: Code, mode: Mode, seed: number, makeStore: MakeStore = code.memoryStore) {
@@ -167,6 +182,7 @@ export class Simulation {
     this.#shortestLifetime = least("maxTokenLifetimeSeconds");
     this.#longestLeaseMs = Math.max(...all.map(({ leaseSeconds }) => leaseSeconds * second));
     this.#isOneMachine = mode.isOneMachine === true;
+    this.#hasFaults = mode.faults.length > 0;
     this.#skewMs = least("clockSkewSeconds") * second;
     this.#deadlines = new Deadlines(all);
     this.oracle = new Oracle({ slackMs: least("cacheSlackSeconds") * second, skewMs: this.#skewMs });
@@ -221,30 +237,54 @@ export class Simulation {
   look(): void {
     const { now } = this;
     for (const replica of this.replicas) {
-      const { name, manager, targets, machine, policy } = replica;
+      const { name, manager, targets } = replica;
       if (!replica.isAlive || replica.pausedUntil > now || manager === undefined) continue;
       if (now >= replica.tryAt) {
         for (const { active } of targets) {
           if (active === undefined) continue;
-          try {
-            replica.checkMaySign(active);
-            const lifetime = policy.maxTokenLifetimeSeconds as number;
-            // On one machine, verifiers go by its clock, too: else each jump would change the tokens that are out.
-            const expiresAt = this.#isOneMachine
-              ? now + lifetime * second + this.#skewMs
-              : machine.expiry(now, lifetime);
-            this.oracle.signed(active, name, now, expiresAt);
-            replica.signedAt = now;
-          } catch {
-            replica.tryAt = now + this.random.between(second, minute);
-          }
+          if (this.#signs(replica, active)) replica.signedAt = now;
+          else replica.tryAt = now + this.random.between(second, minute);
         }
       }
+      for (const [kid, held] of replica.held) this.#signsLate(replica, kid, held);
       if (!manager.isReady) continue;
       for (const [index, { kids, isShort }] of targets.entries()) {
         this.oracle.served({ by: name, kids, isShort: index === 0 ? replica.isShort() : isShort }, now);
       }
     }
+  }
+
+  /** Whether a replica signs with a key now. */
+  #signs({ name, machine, policy, checkMaySign }: Replica, kid: string): boolean {
+    const { now } = this;
+    try {
+      checkMaySign(kid);
+    } catch {
+      return false;
+    }
+    const lifetime = policy.maxTokenLifetimeSeconds as number;
+    // On one machine, verifiers go by its clock, too: else each jump would change the tokens that are out.
+    const expiresAt = this.#isOneMachine ? now + lifetime * second + this.#skewMs : machine.expiry(now, lifetime);
+    this.oracle.signed(kid, name, now, expiresAt);
+    return true;
+  }
+
+  /** A request that took a key before another one became active wants its signature, or still waits for it. */
+  #signsLate(replica: Replica, kid: string, held: Held): void {
+    const { name, machine, targets } = replica;
+    const { replacedAt } = held;
+    if (targets.some(({ active }) => active === kid) || this.now < held.tryAt) return;
+    const ms = machine.monotonic(this.now) - replacedAt;
+    if (this.#signs(replica, kid)) {
+      this.late += 1;
+      this.latestMs = Math.max(this.latestMs, ms);
+      return;
+    }
+    if (!this.#hasFaults && ms < drainMs)
+      this.oracle.violations.push(`promise 4, after ${this.now / second} s: ${name} ends no request with ${kid}`);
+    // What was given up must not come back, however long after.
+    held.tryAt = this.now + this.random.log(second, hour);
+    if (ms > 4 * hour) replica.held.delete(kid);
   }
 
   // ---- processes
@@ -274,7 +314,7 @@ export class Simulation {
       const manager = await this.#code.createKeyManager({ ...options, store: this.#line(replica) });
       if (replica.life !== life) return;
       const targets = [this.#target(replica, manager.keysets), this.#target(replica, manager.keysets)];
-      for (const { sink } of targets) await manager.subscribe(sink);
+      for (const { subscriber } of targets) await manager.subscribe(subscriber);
       if (replica.life !== life) return;
       Object.assign(replica, {
         manager,
@@ -289,12 +329,16 @@ export class Simulation {
   #target(replica: Replica, keysets: Keysets) {
     const target: Target = { kids: new Set(), active: undefined, isShort: false };
     const put = ({ keyset }: Keysets, isShort: boolean): void => {
-      Object.assign(target, { kids: new Set(keyset.map(({ kid }) => kid)), active: keyset[0]?.kid, isShort });
+      const [before, active] = [target.active, keyset[0]?.kid];
+      Object.assign(target, { kids: new Set(keyset.map(({ kid }) => kid)), active, isShort });
+      if (before === active || before === undefined) return;
+      replica.held.set(before, { replacedAt: replica.machine.monotonic(this.now), tryAt: 0 });
+      for (let look = 0; look < 4; look += 1) this.at(this.random.upTo(2 * drainMs), () => {}, replica);
     };
     put(keysets, true);
     let last: Promise<void> = Promise.resolve();
     const wait = (ms: number): Promise<void> => new Promise((resolve) => void this.at(ms, resolve, replica));
-    const sink = {
+    const subscriber = {
       update: (given: Keysets, { isRotating }: { readonly isRotating: boolean }): Promise<void> => {
         const isSlow = this.now < replica.slowUntil;
         const [before, after] = isSlow
@@ -312,7 +356,7 @@ export class Simulation {
         return taking;
       },
     };
-    return { target, sink };
+    return { target, subscriber };
   }
 
   /** The process is gone at once. */
@@ -321,6 +365,7 @@ export class Simulation {
     replica.isAlive = false;
     replica.manager = undefined;
     replica.targets = [];
+    replica.held.clear();
     replica.watchers.clear();
   }
 
@@ -379,8 +424,8 @@ export class Simulation {
       });
     return {
       load: () => call("load", (store) => store.load()),
-      commit: (revision, records, events, { seal, leases } = {}) =>
-        call("commit", (store) => store.commit(revision, records, events, { seal, leases })),
+      commit: (revision, records, events, { mac, leases } = {}) =>
+        call("commit", (store) => store.commit(revision, records, events, { mac, leases })),
       join: (lease, forMs) => call("join", (store) => store.join(lease, forMs)),
       renew: (lease, forMs, { ifRevision, serial } = {}) =>
         call("renew", (store) => store.renew(lease, forMs, { ifRevision, serial })),
@@ -535,6 +580,8 @@ export class Simulation {
       activated: this.#activated.size,
       removed: this.#removed.size,
       tokens: this.oracle.tokens,
+      late: this.late,
+      latestMs: this.latestMs,
       kills: this.kills,
       fingerprint: this.#hash.copy().digest("hex"),
     };

@@ -42,6 +42,7 @@ export type Said =
 const short: readonly Edit[] = [
   ["rotation/rules/policy.ts", "{ long: 3600 + 3600, rotation: 300 }", "{ long: 0.05, rotation: 0.02 }"],
   ["rotation/rules/policy.ts", "signWithinSeconds = 5", "signWithinSeconds = 0.3"],
+  ["rotation/rules/policy.ts", "drainSeconds = 30", "drainSeconds = 0.1"],
   ["rotation/rules/policy.ts", "clockSkewSeconds: number(1)", "clockSkewSeconds: number(0)"],
   // After each fault all connections are made anew, and each of them is a process of the server.
   ["rotation/store/postgres/postgres.ts", "maxConnections = 11", "maxConnections = 4"],
@@ -50,12 +51,8 @@ const short: readonly Edit[] = [
 const withoutBarrier: readonly Edit[] = [
   ["rotation/rules/waits.ts", "return { since: publishedAt, forMs:", "return { since: record.announcedAt, forMs:"],
   ["rotation/rules/waits.ts", "return { since: unusedAt, forMs:", "return { since: record.retiredAt, forMs:"],
-  ["rotation/manager/manager.ts", "fence = replica.holds ?", "fence = replica.lastReported ?"],
-  [
-    "rotation/manager/replica.ts",
-    "if (!lastReported.signsWith.includes(kid))",
-    "if (lastReported.signsWith.length > 99)",
-  ],
+  ["rotation/manager/replica.ts", "error = replica.holds ?", "error = replica.lastReported ?"],
+  ["rotation/manager/replica.ts", "if (!signsWith.includes(kid))", "if (signsWith.length > 99)"],
   ["rotation/manager/replica.ts", "holds() && lastReported.publishes > 0", "lastReported.publishes >= 0"],
 ];
 
@@ -141,8 +138,7 @@ async function manage(): Promise<void> {
             onEvent: ({ type }) => type === "changed" && hasChanged?.(),
           }),
         );
-        const provider = await createProvider({ keys: manager });
-        await again(() => manager.subscribe(provider));
+        const provider = await again(() => createProvider({ keys: manager }));
         // The first moment at which the next key may sign is the worst.
         hasChanged = () => void sign(issuer).catch(() => {});
         return [issuer, { manager, provider }] as const;

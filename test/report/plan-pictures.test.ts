@@ -54,13 +54,13 @@ durations. All times are UTC.
      became active, less announceForSeconds 86400]
 2  2027-01-10 12:00:00 UTC, in 51 d
    retire sig 9Lk2bM3Zq_x1h8V0TtqVJQp5bG4Yw1nH6oRkZ2sXc7E
-     the next key takes its place [the moment at which the next key becomes
-     active]
+     the next key takes its place; requests that began with this one may end
+     with it, for 30 s [the moment at which the next key becomes active]
    activate sig (next)
      it has been published for 1 d, so every cache knows it [announceForSeconds
      86400, at least 14700 = 7200 s in caches + cacheSlackSeconds 7200 +
      clockSkewSeconds 300]
-3  2027-01-10 13:10:05 UTC, in 51 d 1 h
+3  2027-01-10 13:10:35 UTC, in 51 d 1 h
    remove sig 9Lk2bM3Zq_x1h8V0TtqVJQp5bG4Yw1nH6oRkZ2sXc7E
      the last token that it signed has expired for every verifier [4205 s after
      its last signature = maxTokenLifetimeSeconds 3600 + 2 * clockSkewSeconds

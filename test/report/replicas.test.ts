@@ -53,11 +53,15 @@ describe("what steps wait for", () => {
       ],
     },
     {
-      name: "a replica that may sign with a retiring key, whatever it publishes",
+      name: "a replica that may sign with a retiring key: in its drain if it has followed, else because it lags",
       records: [active, waiting(record("old", "retiring", retiring))],
-      leases: [behind, lease("r3", { publishes: 5, signsWith: ["a", "old"] })],
+      leases: [
+        behind,
+        lease("r2", { publishes: 4, signsWith: ["old"] }),
+        lease("r3", { publishes: 5, signsWith: ["a", "old"] }),
+      ],
       says: [
-        'Signing key "old" is removed 1 h 10 min after the last replica stops signing with it. This wait has not begun. It waits for replica "r3", last seen 0 s ago, at most until 2026-11-20 13:00:00 UTC.',
+        'Signing key "old" is removed 1 h 10 min after the last replica stops signing with it. This wait has not begun. It waits for replica "r2", last seen 0 s ago, at most until 2026-11-20 13:00:00 UTC; replica "r3", last seen 0 s ago, which lets requests end that began with the key (30 s), at most until 2026-11-20 13:00:00 UTC.',
       ],
     },
     {

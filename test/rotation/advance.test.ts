@@ -5,7 +5,7 @@ import { announceForMs, retireForMs, rotateEveryMs, rotationPolicy } from "../..
 import { checkAnnounced } from "../../src/rotation/rules/records.ts";
 import { noteWaits } from "../../src/rotation/rules/waits.ts";
 import type { KeyRecord, KeyUse } from "../../src/rotation/store/store.ts";
-import { frozen, hour, lease, record, start, states, waiting, year } from "./key-records.ts";
+import { frozen, hour, lease, record, second, start, states, waiting, year } from "./key-records.ts";
 
 const policy = rotationPolicy({
   maxTokenLifetimeSeconds: 7200,
@@ -14,6 +14,7 @@ const policy = rotationPolicy({
 });
 const announcement = announceForMs(policy);
 const retirement = retireForMs(policy, "sig");
+const drain = 30 * second;
 const encRetirement = retireForMs(policy, "enc");
 const period = rotateEveryMs(policy);
 
@@ -64,7 +65,7 @@ const steps: readonly {
     at: announcement,
     states: "a retiring, b active",
     events: ["retired a", "activated b"],
-    wakeAt: announcement + retirement,
+    wakeAt: announcement + drain + retirement,
   },
   {
     rule: "a step that is late delays the rest, and cuts nothing short",
@@ -72,7 +73,7 @@ const steps: readonly {
     at: announcement + hour,
     states: "a retiring, b active",
     events: ["retired a", "activated b"],
-    wakeAt: announcement + hour + retirement,
+    wakeAt: announcement + hour + drain + retirement,
   },
   {
     rule: "an announcement that ended more than an hour ago was missed, and starts again",
@@ -133,7 +134,7 @@ const steps: readonly {
     at: announcement,
     states: "a retiring, b active, r removed",
     events: ["removed r", "retired a", "activated b"],
-    wakeAt: announcement + retirement,
+    wakeAt: announcement + drain + retirement,
   },
   {
     rule: "both uses take their steps at one moment, the signing keys first",
@@ -141,7 +142,7 @@ const steps: readonly {
     at: announcement,
     states: "a retiring, b active, ea retiring, eb active",
     events: ["retired a", "activated b", "retired ea", "activated eb"],
-    wakeAt: announcement + retirement,
+    wakeAt: announcement + drain + retirement,
   },
   {
     rule: "both uses need their next key at one moment",
@@ -300,7 +301,7 @@ test("each step writes its time, and what it was for", () => {
   const { records, events } = advance(frozen([claimed(start), announced]), policy, now);
   const { successorLease: _, ...unclaimed } = claimed(start);
   assert.deepEqual(records, [
-    { ...unclaimed, state: "retiring", retiredAt: now, unusedAt: now },
+    { ...unclaimed, state: "retiring", retiredAt: now, unusedAt: now + drain },
     { ...announced, state: "active", activatedAt: now },
   ]);
   assert.deepEqual(events, [

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { durationText, relativeText } from "../../src/rotation/rules/format.ts";
+import { durationText, relativeText, timeText } from "../../src/rotation/rules/format.ts";
 
 const second = 1_000;
 const minute = 60 * second;
@@ -33,4 +33,14 @@ describe("a duration in words is the nearest one of two units", () => {
     assert.equal(relativeText(now - hour, now), "1 h ago");
     assert.equal(relativeText(now + 400, now), "now");
   });
+});
+
+test("a moment in words is in UTC with its date, and is the beginning of what JSON has", () => {
+  const rows: readonly [ms: number, text: string][] = [
+    [Date.parse("2026-11-22T12:00:00.000Z"), "2026-11-22 12:00:00 UTC"],
+    [Date.parse("2026-11-22T12:00:00.999Z"), "2026-11-22 12:00:00 UTC"],
+    [Date.parse("2026-12-31T23:59:59.001Z"), "2026-12-31 23:59:59 UTC"],
+    [Infinity, "never"],
+  ];
+  for (const [ms, text] of rows) assert.equal(timeText(ms), text);
 });

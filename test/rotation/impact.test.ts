@@ -23,7 +23,7 @@ const on = "The rotation mode goes on at 2026-11-20 12:00:00 UTC: from then on c
 const off =
   "The rotation mode goes off at 2026-11-20 12:00:00 UTC: from then on caches may keep the set for 7200 s again.";
 const aRetires =
-  'Signing key "a" signs no more; it stays published until 2026-11-20 13:10:05 UTC, when its last token has expired, so nobody is affected.';
+  'Signing key "a" signs no more, but for 30 s in requests that began with it; it stays published until 2026-11-20 13:10:35 UTC, when its last token has expired, so nobody is affected.';
 const slack = "(cacheSlackSeconds 7200), or longer. Each replica serves it until that replica follows.";
 const tokensFail = "Every token that it signed fails at each verifier as soon as that has the new set.";
 
@@ -277,7 +277,7 @@ describe("what a change means for verifiers", () => {
     const { records } = applyCommand([a], { type: "rotate", use: "sig", key: newKey("b"), now: true }, other, now);
     const [retires, signs] = impactOf([a], records, other, now);
     // 5 + 600 + 2 * 10 s, and 7,200 + 60 s.
-    assert.match(retires ?? "", /until 2026-11-20 12:10:25 UTC/);
+    assert.match(retires ?? "", /until 2026-11-20 12:10:55 UTC/);
     assert.match(signs ?? "", /refuse its tokens until 2026-11-20 14:01:00 UTC .*cacheSlackSeconds 60\)/);
   });
 

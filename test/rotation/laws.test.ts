@@ -235,7 +235,7 @@ test("one that sleeps until wakeAt follows the plan to the millisecond, and wake
       return [
         [activeAt - announceForMs(policy), `announced ${key}`],
         [activeAt, `retired ${old}, activated ${key}`],
-        [activeAt + retireForMs(policy, "sig"), `removed ${old}`],
+        [activeAt + 30 * second + retireForMs(policy, "sig"), `removed ${old}`],
       ] as const;
     });
     assert.deepEqual(turns, expected.flat().slice(0, turns.length));

@@ -20,6 +20,8 @@ import { soak } from "../support/soak.ts";
 
 const policy = rotationPolicy();
 const retireMs = { sig: retireForMs(policy, "sig"), enc: retireForMs(policy, "enc") };
+/** From the activation of the next key: the drain comes first. */
+const goneMs = 30 * second + retireMs.sig;
 const active = record("a", "active", { announcedAt: start - 40 * day, activatedAt: start - 39 * day });
 
 const shown = ({ steps }: RotationPlan) => steps.map(({ at, use, kid, action }) => [at - start, use, kid, action]);
@@ -34,7 +36,7 @@ describe("the steps ahead", () => {
         [next - day, "sig", undefined, "announced"],
         [next, "sig", "a", "retired"],
         [next, "sig", undefined, "activated"],
-        [next + retireMs.sig, "sig", "a", "removed"],
+        [next + goneMs, "sig", "a", "removed"],
       ],
     ],
     [
@@ -46,7 +48,7 @@ describe("the steps ahead", () => {
         [89 * day, "sig", undefined, "announced"],
         [90 * day, "sig", undefined, "retired"],
         [90 * day, "sig", undefined, "activated"],
-        [90 * day + retireMs.sig, "sig", undefined, "removed"],
+        [90 * day + goneMs, "sig", undefined, "removed"],
       ],
     ],
     [
@@ -55,11 +57,11 @@ describe("the steps ahead", () => {
       [
         [19 * hour, "sig", "a", "retired"],
         [19 * hour, "sig", "b", "activated"],
-        [19 * hour + retireMs.sig, "sig", "a", "removed"],
+        [19 * hour + goneMs, "sig", "a", "removed"],
         [89 * day + 19 * hour, "sig", undefined, "announced"],
         [90 * day + 19 * hour, "sig", "b", "retired"],
         [90 * day + 19 * hour, "sig", undefined, "activated"],
-        [90 * day + 19 * hour + retireMs.sig, "sig", "b", "removed"],
+        [90 * day + 19 * hour + goneMs, "sig", "b", "removed"],
       ],
     ],
     [
@@ -69,7 +71,7 @@ describe("the steps ahead", () => {
         [0, "sig", undefined, "announced"],
         [day, "sig", "a", "retired"],
         [day, "sig", undefined, "activated"],
-        [day + retireMs.sig, "sig", "a", "removed"],
+        [day + goneMs, "sig", "a", "removed"],
       ],
     ],
     [
@@ -83,7 +85,7 @@ describe("the steps ahead", () => {
         [next - day, "sig", undefined, "announced"],
         [next, "sig", "a", "retired"],
         [next, "sig", undefined, "activated"],
-        [next + retireMs.sig, "sig", "a", "removed"],
+        [next + goneMs, "sig", "a", "removed"],
       ],
     ],
   ];
@@ -94,7 +96,7 @@ describe("the steps ahead", () => {
   test("the last removal is the end, and the numbers of both waits are those of the policy", () => {
     assert.deepEqual(
       { until: plan([active], policy, start).until - start, retireMs, least: leastAnnouncementSeconds(policy) },
-      { until: next + 4_205 * second, retireMs: { sig: 4_205_000, enc: 18_605_000 }, least: 14_700 },
+      { until: next + 4_235 * second, retireMs: { sig: 4_205_000, enc: 18_605_000 }, least: 14_700 },
     );
   });
 
@@ -119,7 +121,7 @@ test("every date has its reason, and the bound with the numbers behind it", () =
   assert.deepEqual(bounds, [
     "announced: it signs from 2027-01-10 12:00:00 UTC on, and every cache must know it by then [rotateEveryDays 90 after " +
       "2026-10-12 12:00:00 UTC, when the active key became active, less announceForSeconds 86400]",
-    "retired: the next key takes its place [the moment at which the next key becomes active]",
+    "retired: the next key takes its place; requests that began with this one may end with it, for 30 s [the moment at which the next key becomes active]",
     "activated: it has been published for 1 d, so every cache knows it [announceForSeconds 86400, at least 14700 = 7200 s in " +
       "caches + cacheSlackSeconds 7200 + clockSkewSeconds 300]",
     "removed: the last token that it signed has expired for every verifier [4205 s after its last signature = maxTokenLifetimeSeconds 3600 " +
@@ -201,14 +203,14 @@ test("segments say for how long each key is in each state, and the rotation mode
     [
       [0, "a", "announced", start - 40 * day, start - 39 * day],
       [0, "a", "active", start - 39 * day, next],
-      [0, "a", "retiring", next, next + retireMs.sig],
+      [0, "a", "retiring", next, next + goneMs],
       [1, undefined, "announced", next - day, next],
       [1, undefined, "active", next, undefined],
     ],
   );
   assert.deepEqual(rotation, [
     { from: start - 40 * day, to: start - 39 * day },
-    { from: next - day, to: next + retireMs.sig },
+    { from: next - day, to: next + goneMs },
   ]);
 });
 

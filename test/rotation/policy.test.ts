@@ -34,6 +34,11 @@ test("a policy does not change with its options, nor by itself", () => {
   assert.ok(Object.isFrozen(policy));
 });
 
+const numberIn = (message: string, form: RegExp): number | undefined => {
+  const [, digits] = form.exec(message) ?? [];
+  return digits === undefined ? undefined : Number(digits);
+};
+
 describe("every duration is a finite number that is not negative", () => {
   for (const name of Object.keys(defaults)) {
     for (const value of [Number.NaN, -1, -0.001, Infinity, "90", {}, true]) {
@@ -96,7 +101,7 @@ const bounds: readonly {
     rule: "a rotation is over before the next one begins",
     at: rotation,
     beyond: { ...rotation, rotateEveryDays: 20_604 / 86_400 },
-    says: [/rotateEveryDays is 0.238/, /at least 0.24:/, /announceForSeconds \(8400\)/, /12205 s/],
+    says: [/rotateEveryDays is 0.238/, /at least 0.24 \(/, /announceForSeconds \(8400\)/, /12205 s/],
   },
   {
     rule: "a rotation is over before the next one begins: lifetime of tokens",
@@ -165,3 +170,50 @@ test("what follows from a policy, in milliseconds", () => {
   // What caches hand out can still be encrypted to.
   assert.equal(retireForMs(policy, "enc"), 13_605_000);
 });
+
+describe("one refusal names values that work, however many are wrong", () => {
+  const rows: readonly RotationPolicyOptions[] = [
+    { rotateEveryDays: 1 },
+    { rotateEveryDays: 0 },
+    { rotateEveryDays: 1, announceForSeconds: 3600 },
+    { rotateEveryDays: 0, announceForSeconds: 0 },
+    { rotateEveryDays: 1, maxTokenLifetimeSeconds: 100_000 },
+    { rotateEveryDays: 7, announceForSeconds: 7 * 86_400 },
+    { rotateEveryDays: 1, cacheSlackSeconds: 30_000, clockSkewSeconds: 3600 },
+  ];
+  for (const options of rows) {
+    test(JSON.stringify(options), () => {
+      const message = refusalOf(options);
+      const announceForSeconds = numberIn(message, /announceForSeconds is \d+, and must be at least (\d+)/);
+      const rotateEveryDays = numberIn(message, /\(as a whole number: (\d+)\)/);
+      const better = {
+        ...options,
+        ...(announceForSeconds !== undefined && { announceForSeconds }),
+        ...(rotateEveryDays !== undefined && { rotateEveryDays }),
+      };
+      assert.doesNotThrow(() => rotationPolicy(better), message);
+      if (rotateEveryDays !== undefined) {
+        const less = { ...better, rotateEveryDays: rotateEveryDays - 1 };
+        assert.throws(() => rotationPolicy(less), { code: "ERR_POLICY_INVALID" }, "it is the least");
+      }
+      const longest = numberIn(message, /or announceForSeconds at most (\d+)/);
+      if (longest === undefined) return;
+      assert.doesNotThrow(() => rotationPolicy({ ...options, announceForSeconds: longest }));
+      assert.throws(() => rotationPolicy({ ...options, announceForSeconds: longest + 1 }));
+    });
+  }
+
+  test("a whole number of days that can be had with a shorter announcement is not raised alone", () => {
+    assert.match(refusalOf({ rotateEveryDays: 1 }), /whole number: 2\), or announceForSeconds at most 67795: /);
+    assert.doesNotMatch(refusalOf({ rotateEveryDays: 0 }), /at most/);
+  });
+});
+
+function refusalOf(options: RotationPolicyOptions): string {
+  try {
+    rotationPolicy(options);
+  } catch (error) {
+    return (error as Error).message;
+  }
+  return assert.fail("it is refused");
+}

@@ -168,7 +168,10 @@ describe("a wait begins when every replica has followed", () => {
   });
 
   test("looking ahead, all have followed", () => {
-    assert.deepEqual(beginWaits(records, policy, start), begun);
+    const drained = { ...retiring, unusedAt: start + 30 * second };
+    assert.deepEqual(beginWaits(records, policy, start), [announced, drained, encAnnounced, encRetiring]);
+    const later = start + hour;
+    assert.equal(beginWaits([waiting(retiring)], policy, later)[0]?.unusedAt, later, "the drain is over");
   });
 });
 
@@ -274,7 +277,7 @@ describe("processes with different policies agree on the longest wait", () => {
     // The old key is kept for as long as the tokens of the late one may live.
     const long = rotationPolicy({ maxTokenLifetimeSeconds: 86_400 });
     const [kept] = noteWaits(late, long);
-    assert.equal(kept && endOfWait(kept, few), then + (1 + 87_005) * second);
+    assert.equal(kept && endOfWait(kept, few), then + (1 + 30 + 87_005) * second);
   });
 });
 

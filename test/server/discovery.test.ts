@@ -99,6 +99,6 @@ describe("--metadata: what is wrong with the file is said before anything is mad
 
   test("none of it goes with --no-discovery", async (t) => {
     const error = await refusal(() => start(t, "--metadata", "a.json", "--no-discovery"), "ERR_OPTION_INVALID");
-    assert.match(error.message, /^metadata and noDiscovery exclude each other/);
+    assert.match(error.message, /^--metadata and --no-discovery exclude each other/);
   });
 });

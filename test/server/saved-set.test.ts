@@ -70,18 +70,18 @@ describe("a saved set", () => {
     { name: "that is cut off", edit: (text) => text.slice(0, 99), says: /damaged/ },
     { name: "that is empty", edit: () => "", says: /damaged/ },
     { name: "that is null", edit: () => "null", says: /damaged/ },
-    { name: "without a seal", edit: (text) => text.replace('"seal"', '"sea"'), says: /damaged/ },
+    { name: "without a MAC", edit: (text) => text.replace('"mac"', '"ma"'), says: /damaged/ },
     {
       name: "with a key of somebody else",
       edit: (text) => text.replace(x ?? "", "A".repeat(43)),
-      says: /other.* than those that were sealed/,
+      says: /other.* than those of its MAC/,
     },
     {
       name: "with another order",
       edit: (text) => text.replace('"kid": "a"', '"kid": "z"'),
-      says: /other.* than those that were sealed/,
+      says: /other.* than those of its MAC/,
     },
-    { name: "under another wrapping key", by: others, says: /not sealed under a wrapping key that is given/ },
+    { name: "under another wrapping key", by: others, says: /made under no wrapping key that is given/ },
     {
       name: "of another issuer",
       of: { ...owner, issuer: "https://b.example" },

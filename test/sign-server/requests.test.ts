@@ -229,7 +229,10 @@ describe("is refused at the start:", () => {
     "a member that does not exist": [{ "s.sock": { audience: ["a"] } }, /there is no member .* "audience"; there is: /],
     "a policy of the wrong type": [{ "s.sock": { audiences: "a" } }, /"audiences" must be an array of strings/],
     "a mode for everybody": [{ "s.sock": { mode: "0666" } }, /"mode" must be "0600" or "0660"/],
-    "a lifetime that no key outlives": [{ "s.sock": { maxLifetimeSeconds: 3601 } }, /maxTokenLifetimeSeconds 3600/],
+    "a lifetime that no key outlives": [
+      { "s.sock": { maxLifetimeSeconds: 3601 } },
+      /(maxTokenLifetimeSeconds|--max-token-lifetime-seconds) 3600/,
+    ],
     "a path that is too long": [{ [`/${"s".repeat(107)}`]: {} }, /a path of at most 107 bytes/],
     "no object": [{ "s.sock": true }, /must be an object/],
     "an unknown protocol": [{ "s.sock": { protocol: "grpc" } }, /"protocol" must be http or kubernetes/],
@@ -258,6 +261,6 @@ describe("is refused at the start:", () => {
   }
 
   test("sockets for keys of files, which this service only publishes", async (t) => {
-    assert.match(await refusal(t, {}, "--keys", "k"), /keys and signConfig exclude each other/);
+    assert.match(await refusal(t, {}, "--keys", "k"), /--keys and --sign-config exclude each other/);
   });
 });

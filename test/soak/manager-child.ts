@@ -67,14 +67,13 @@ async function startManager(onEvent: (event: ManagerEvent) => void = () => {}) {
   const manager = await pumped(
     createKeyManager({ issuer, store, wrappingKeys: [wrappingKey], clock, policy, onEvent }),
   );
-  const provider = await createProvider({ keys: manager }, { clock });
-  await pumped(manager.subscribe(provider));
-  const sink: KeySubscriber = { update: async () => {} };
+  const provider = await pumped(createProvider({ keys: manager }, { clock }));
+  const subscriber: KeySubscriber = { update: async () => {} };
   return {
     manager,
     counted,
     /** Until what is under way is done. */
-    idle: () => pumped(manager.subscribe(sink)),
+    idle: () => pumped(manager.subscribe(subscriber)),
     /** The kid of a token that is made now. */
     sign: async (): Promise<string> =>
       decodeProtectedHeader(await provider.sign({ sub: "a" }, { lifetimeSeconds: 3600 })).kid ?? "",

@@ -9,7 +9,7 @@ import { test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
-import { committed, tombstone } from "../support/records.ts";
+import { committed, tombstone } from "../../src/testing/records.ts";
 import { temporaryFolder } from "../support/service.ts";
 import { soak } from "../support/soak.ts";
 import { type Child, endChild, startChild } from "../store/processes.ts";

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { METHODS } from "node:http";
 import { describe, test } from "node:test";
+import { oidcFace } from "../oidc-provider/face.ts";
 import { serviceFace, startedOnce, wireFaces } from "../support/faces.ts";
 import {
   type HeaderLine,
@@ -180,9 +181,13 @@ const pipelines: Pipeline[] = [
         "HTTP://other/jwks",
         "http://a@op.example/jwks",
       ].map(at(full)),
-      ...["http://op.example", "http://op.example/", "http://op.example/x/jwks", "http://op.example//jwks"].map(
-        at(notFound),
-      ),
+      ...[
+        "http://op.example",
+        "http://op.example/",
+        "http://op.example/x/jwks",
+        "http://op.example//jwks",
+        "/http://op.example/jwks",
+      ].map(at(notFound)),
       ...["http://op.example?/jwks", "http://op.example?a=http://op.example/jwks"].map(at(notFound)),
     ],
   },
@@ -239,7 +244,7 @@ function manyLines(count: number): HeaderLine[] {
   return Array.from({ length: count }, (_, index) => ["If-None-Match", `"${index}"`]);
 }
 
-for (const face of wireFaces) {
+for (const face of [...wireFaces, oidcFace]) {
   describe(face.name, () => {
     const started = startedOnce(face);
 

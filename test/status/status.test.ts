@@ -28,7 +28,7 @@ type Managed = Partial<Omit<KnownManager, "health">> & {
 };
 
 function managed({ health: troubles = health, store: seen = store, ...more }: Managed = {}): Known {
-  const base = { policy, records: [active], audit: [], lease: own, isVerified: true };
+  const base = { policy, records: [active], audit: [], lease: own };
   return known({ manager: { ...base, health: { ...troubles, store: seen }, ...more } });
 }
 
@@ -135,7 +135,6 @@ const table: Readonly<Record<string, readonly [Known, ...[string, string][]]>> =
   "a replica was behind until its lease ended": [
     managed({ store: leases(lease("old", { publishes: 6, until: start })) }),
   ],
-  "the store has no seal": [managed({ isVerified: false }), ["STORE_UNSEALED", "jwksd keys rewrap"]],
   "a removed key is still in its HSM": [
     managed({ health: { ...health, undestroyed: { "-gone": { ...failure, code: "ERR_SIGNER_UNAVAILABLE" } } } }),
     ["ERR_SIGNER_UNAVAILABLE", "jwksd keys destroy '-gone'"],
@@ -150,9 +149,9 @@ const table: Readonly<Record<string, readonly [Known, ...[string, string][]]>> =
   ],
   "it is stopping": [{ ...managed(), phase: "stopping", notReady: "it is stopping" }],
   "errors come before warnings": [
-    managed({ isVerified: false, health: { ...health, failure } }),
+    managed({ health: { ...health, failure }, store: leases(lease("old", { publishes: 8 })) }),
     ["ERR_STORE_UNAVAILABLE", "jwksd keys"],
-    ["STORE_UNSEALED", "jwksd keys rewrap"],
+    ["REPLICA_BEHIND", "jwksd replicas"],
   ],
 };
 

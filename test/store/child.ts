@@ -6,7 +6,7 @@ import { JwksdError } from "../../src/base/errors.ts";
 import { postgresStores } from "../../src/rotation/store/postgres/postgres.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import type { KeyStore } from "../../src/rotation/store/store.ts";
-import { eventOf, tombstone } from "../support/records.ts";
+import { eventOf, tombstone } from "../../src/testing/records.ts";
 import { checkSteps, nextCommit } from "./steps.ts";
 
 // The path of a SQLite store, or the URL of a database with one issuer.
@@ -75,10 +75,11 @@ const commands: Readonly<Record<string, () => Promise<void>>> = {
     await store.close();
   },
 
-  /** Opens the store and commits once. */
+  /** Opens the store, says which kids it reads, and commits once. */
   async attempt() {
     const store = await sqliteStore(path);
-    const { revision } = await store.load();
+    const { revision, records } = await store.load();
+    say(records.map(({ kid }) => kid));
     await store.commit(revision, [tombstone("a")], []);
     await store.close();
   },

@@ -15,7 +15,7 @@ import type { KeyStore } from "../../src/rotation/store/store.ts";
 import { type Cuttable, cuttable } from "../support/cuttable.ts";
 import { part, skipWithout } from "../support/parts.ts";
 import { type PostgresServer, startPostgres, startStandby } from "../support/postgres.ts";
-import { committed, eventOf, tombstone } from "../support/records.ts";
+import { committed, eventOf, tombstone } from "../../src/testing/records.ts";
 import { eventually, freePort, temporaryFolder } from "../support/service.ts";
 import { soak } from "../support/soak.ts";
 import { World, issuer, seen } from "../manager/world.ts";
@@ -113,10 +113,10 @@ describe("the store in PostgreSQL", { skip }, () => {
         const { network, store, direct } = await cutStore(t);
         let times = 0;
         network.cutAt("COMMIT", cut, () => void (times += 1));
-        assert.equal(await store.commit(0, [tombstone("a")], [eventOf("a")], { seal: "s" }), 1);
+        assert.equal(await store.commit(0, [tombstone("a")], [eventOf("a")], { mac: "s" }), 1);
         assert.equal(times, 1, "it was lost");
         for (const handle of [store, direct]) {
-          assert.deepEqual(await committed(handle), { revision: 1, records: [tombstone("a")], seal: "s" });
+          assert.deepEqual(await committed(handle), { revision: 1, records: [tombstone("a")], mac: "s" });
           assert.equal((await handle.events()).length, 1);
         }
         assert.equal(await store.commit(1, [tombstone("a")], []), 2);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import type { KeyEvent, KeyRecord, KeyStore } from "../../src/rotation/store/store.ts";
-import { eventOf, tombstone } from "../support/records.ts";
+import { eventOf, tombstone } from "../../src/testing/records.ts";
 
 const recordsAt = (revision: number): KeyRecord[] => [
   ...(revision === 0 ? [] : [{ ...tombstone("counter"), announcedAt: revision }]),

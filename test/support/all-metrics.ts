@@ -60,7 +60,7 @@ function serviceParts(): readonly (readonly Metric[])[] {
   };
   const health = { failure, heldBack: {}, unopened: {}, undestroyed: {}, store };
   const own = { id: "self", publishes: 6, signsWith: [] };
-  const managed = { ...known, manager: { policy, records, health, audit: [], lease: own, isVerified: true } };
+  const managed = { ...known, manager: { policy, records, health, audit: [], lease: own } };
   const kept = { ...known, withoutStore: { savedAt: start, outage: failure } };
   return [managed, kept].map((known) =>
     serviceMetrics({ status: statusOf(known), now: start, version: "1", workers: 1, isRefused: false }),

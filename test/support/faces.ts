@@ -1,9 +1,10 @@
 import { writeFile } from "node:fs/promises";
-import { createServer } from "node:http";
+import { type RequestListener, createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { after } from "node:test";
 import { type EncryptionEntry, type Provider, createProvider, localSigner } from "../../src/index.ts";
+import { jwtOptions } from "../../src/library/better-auth/index.ts";
 import { type NamedKey, withoutPrivate } from "./keys.ts";
 import { startService, temporaryFolder } from "./service.ts";
 import { type WireReply, type WireRequest, pipeline } from "./wire.ts";
@@ -35,6 +36,10 @@ export interface WireTarget extends Target {
 /** One way to reach the endpoint. */
 export interface Face<T extends Target = Target> {
   readonly name: string;
+  /** Whether it can be set up so, and answers this target itself. Default: always. */
+  takes?(setup: Setup, target: string): boolean;
+  /** Other paths are somebody else's to answer. */
+  readonly passesOn?: boolean;
   start(setup: Setup): Promise<T>;
 }
 
@@ -74,20 +79,44 @@ const fetchFace: Face = {
   },
 };
 
-function wireTarget(port: number, close: () => Promise<void>): WireTarget {
+export function wireTarget(port: number, close: () => Promise<void>): WireTarget {
   return { port, close, send: async (request) => (await pipeline(port, [request]))[0] as WireReply };
+}
+
+async function listening(listener: RequestListener): Promise<WireTarget> {
+  const server = createServer(listener);
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  return wireTarget((server.address() as AddressInfo).port, async () => {
+    server.closeAllConnections();
+    await server[Symbol.asyncDispose]();
+  });
 }
 
 const nodeFace: Face<WireTarget> = {
   name: "provider.node",
   async start(setup) {
     const provider = await providerOf(setup);
-    const server = createServer((request, response) => provider.node(request, response));
-    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-    return wireTarget((server.address() as AddressInfo).port, async () => {
-      server.closeAllConnections();
-      await server[Symbol.asyncDispose]();
-    });
+    return listening((request, response) => provider.node(request, response));
+  },
+};
+
+const betterAuthFace: Face = {
+  name: "better-auth",
+  passesOn: true,
+  async start(setup) {
+    // Loaded here, because not all who start faces start this one.
+    const [{ betterAuth }, { toNodeHandler }, { jwt }] = await Promise.all([
+      import("better-auth/minimal"),
+      import("better-auth/node"),
+      import("better-auth/plugins/jwt"),
+    ]);
+    const provider = await providerOf(setup);
+    const { origin, pathname } = new URL(provider.issuer);
+    const basePath = pathname === "/" ? "/api/auth" : pathname.replace(/\/$/, "");
+    const secret = "a secret of better-auth with more than 32 characters";
+    const auth = betterAuth({ baseURL: origin, basePath, secret, plugins: [jwt(jwtOptions(provider))] });
+    const others = toNodeHandler(auth);
+    return listening((request, response) => provider.node(request, response, () => void others(request, response)));
   },
 };
 
@@ -128,7 +157,7 @@ export const serviceFace: Face<WireTarget> = {
 export const wireFaces: readonly Face<WireTarget>[] = [nodeFace, serviceFace];
 
 /** Every face; a new one is plugged in here or, if it listens on a port, above. */
-export const faces: readonly Face[] = [fetchFace, ...wireFaces];
+export const faces: readonly Face[] = [fetchFace, ...wireFaces, betterAuthFace];
 
 /** Starts each setup once, on first use, and closes them all when the tests of the caller's suite are over. */
 export function startedOnce<T extends Target>(face: Face<T>): (setup: Setup) => Promise<T> {

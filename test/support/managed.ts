@@ -18,7 +18,7 @@ import {
 } from "../../src/rotation/custody/wrapping.ts";
 import type { Committed, KeyRecord, KeyStore, KeyUse, Snapshot, StoredEvent } from "../../src/rotation/store/store.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
-import { committed } from "./records.ts";
+import { committed } from "../../src/testing/records.ts";
 
 /** What a store holds. */
 export interface Stored extends Committed {
@@ -79,19 +79,6 @@ export async function commandStore(path: string, command: Command): Promise<{ ch
   } finally {
     await store.close();
   }
-}
-
-/** A store as an earlier jwksd left it: without a seal, and its private keys without the mark of one. */
-export async function fromBefore({ revision, records }: Committed, wrappingKey: string): Promise<Committed> {
-  const key = jose.base64url.decode(wrappingKey);
-  const plain = records.map(async (record) => {
-    if (record.privateHalf === undefined || !("jwe" in record.privateHalf)) return record;
-    const { plaintext, protectedHeader } = await jose.compactDecrypt(record.privateHalf.jwe, key);
-    const { sealed: _, ...header } = protectedHeader;
-    const jwe = await new jose.CompactEncrypt(plaintext).setProtectedHeader(header).encrypt(key);
-    return { ...record, privateHalf: { jwe } };
-  });
-  return { revision, records: await Promise.all(plain) };
 }
 
 /** To which keys are bound where no issuer is set. */

@@ -6,6 +6,7 @@ import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { delimiter, join, resolve } from "node:path";
 import type { TestContext } from "node:test";
+import { comparable, methodNotAllowed, notFound, notModified, ok, withoutBody } from "../spec/table.ts";
 import { builtClone } from "./build.ts";
 import { type WireReply, type WireRequest, pipeline } from "./wire.ts";
 
@@ -35,7 +36,7 @@ export async function checkExample(
 ): Promise<void> {
   const port = await startExample(t, file, env);
   const send = async (...requests: WireRequest[]): Promise<WireReply[]> =>
-    (await pipeline(port, requests)).map(withoutOwnHeaders);
+    (await pipeline(port, requests)).map(comparable);
   const bodyOf = async (target: string): Promise<string> => {
     const [reply] = await send({ target });
     assert.equal(reply?.status, 200, `status of ${target}`);
@@ -53,10 +54,9 @@ export async function checkExample(
     const members = keys.map(({ x: _x, y: _y, kid: _kid, ...members }) => members);
     assert.deepEqual(members, [{ kty: "EC", crv: "P-256", alg: "ES256", use: "sig" }], jwks);
 
-    const longCache = "public, max-age=3600, stale-while-revalidate=3600";
     const rows = [
-      ...documentRows(jwks, documentReply("application/jwk-set+json", longCache, jwkSet)),
-      ...documentRows(discovery, documentReply("application/json", "public, max-age=3600", metadata)),
+      ...documentRows(jwks, jwkSet, true),
+      ...documentRows(discovery, metadata, false),
       ...(alone ? notFoundRows : []),
     ];
     const expected = rows.map(([name, , reply]) => [name, reply]);
@@ -74,43 +74,32 @@ export async function checkExample(
   }
 }
 
-const cors = { "access-control-allow-origin": "*", "access-control-expose-headers": "ETag, Age, Date" };
-
-/** The exact reply to a GET: no header more, no header less. */
-function documentReply(type: string, cacheControl: string, body: string): WireReply {
-  const headers = {
-    "content-type": type,
-    "content-length": String(body.length),
-    etag: `"${createHash("sha256").update(body, "latin1").digest("hex")}"`,
-    "cache-control": cacheControl,
-    ...cors,
-    "x-content-type-options": "nosniff",
+/** The replies of a document as the contract has them: no header more, no header less. */
+function documentRows(target: string, text: string, isJwkSet: boolean): Row[] {
+  const etag = `"${createHash("sha256").update(text, "latin1").digest("hex")}"`;
+  const ofDocument = ({ headers, ...reply }: WireReply): WireReply => {
+    const own = { "content-type": "application/json", "cache-control": "public, max-age=3600" };
+    const kept = Object.entries(own).filter(([name]) => !isJwkSet && name in headers);
+    return { ...reply, headers: { ...headers, ...Object.fromEntries(kept) } };
   };
-  return { status: 200, headers, body };
-}
-
-function documentRows(target: string, whole: WireReply): Row[] {
-  const { etag = "", "cache-control": cacheControl = "" } = whole.headers;
-  const bodiless = { ...whole, body: "" };
-  const validators = { etag, "cache-control": cacheControl, ...cors };
-  const notModified = { status: 304, headers: validators, body: "" };
+  const [whole, unchanged] = [ofDocument(ok({ text, etag })), ofDocument(notModified({ text, etag }))];
   const condition = (...values: string[]): WireRequest => ({
     target,
     headers: values.map((value) => ["If-None-Match", value]),
   });
   return [
     [`GET ${target}`, { target }, whole],
-    [`HEAD ${target}`, { method: "HEAD", target }, bodiless],
+    [`HEAD ${target}`, { method: "HEAD", target }, withoutBody(whole)],
     [`GET ${target} with a query`, { target: `${target}?a=/b` }, whole],
     // A runtime that compressed would have to weaken the ETag, and a weak one never matches.
     [`GET ${target}, compression welcome`, { target, headers: [["Accept-Encoding", "gzip, br, zstd"]] }, whole],
-    [`GET ${target}, If-None-Match: the ETag`, condition(etag), notModified],
-    [`HEAD ${target}, If-None-Match: the ETag`, { ...condition(etag), method: "HEAD" }, notModified],
-    [`GET ${target}, If-None-Match: *`, condition("*"), notModified],
+    [`GET ${target}, If-None-Match: the ETag`, condition(etag), unchanged],
+    [`HEAD ${target}, If-None-Match: the ETag`, { ...condition(etag), method: "HEAD" }, unchanged],
+    [`GET ${target}, If-None-Match: *`, condition("*"), unchanged],
     [`GET ${target}, If-None-Match: the ETag, weak`, condition(`W/${etag}`), whole],
     [`GET ${target}, If-None-Match: another ETag`, condition('"0"'), whole],
-    [`GET ${target}, If-None-Match twice, the ETag first`, condition(etag, '"0"'), notModified],
-    [`GET ${target}, If-None-Match twice, the ETag last`, condition('"0"', etag), notModified],
+    [`GET ${target}, If-None-Match twice, the ETag first`, condition(etag, '"0"'), unchanged],
+    [`GET ${target}, If-None-Match twice, the ETag last`, condition('"0"', etag), unchanged],
     ...["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"].map((method): Row => [
       `${method} ${target}`,
       { method, target },
@@ -119,38 +108,12 @@ function documentRows(target: string, whole: WireReply): Row[] {
   ];
 }
 
-const methodNotAllowed = problemReply(
-  '{"type":"about:blank","title":"Method Not Allowed","status":405,"detail":"This document answers GET and HEAD."}',
-  { allow: "GET, HEAD" },
-);
-
-const notFound = problemReply(
-  '{"type":"about:blank","title":"Not Found","status":404,"detail":"There is nothing at this path."}',
-);
-
 const notFoundRows: Row[] = [
   ["GET /nothing", { target: "/nothing" }, notFound],
-  ["HEAD /nothing", { method: "HEAD", target: "/nothing" }, { ...notFound, body: "" }],
+  ["HEAD /nothing", { method: "HEAD", target: "/nothing" }, withoutBody(notFound)],
   ["POST /nothing", { method: "POST", target: "/nothing" }, notFound],
   ["GET /jwks/", { target: "/jwks/" }, notFound],
 ];
-
-function problemReply(body: string, more: WireReply["headers"] = {}): WireReply {
-  const headers = {
-    "content-type": "application/problem+json",
-    "content-length": String(body.length),
-    "cache-control": "no-store",
-    "x-content-type-options": "nosniff",
-    ...more,
-  };
-  return { status: (JSON.parse(body) as { status: number }).status, headers, body };
-}
-
-/** Leaves out what the server of a runtime says about itself and the connection. */
-function withoutOwnHeaders({ headers, ...reply }: WireReply): WireReply {
-  const { date: _date, connection: _connection, "keep-alive": _keepAlive, ...others } = headers;
-  return { ...reply, headers: others };
-}
 
 /** Runs an example in a built copy of the clone, and gives its port. */
 export async function startExample(

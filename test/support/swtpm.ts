@@ -22,7 +22,8 @@ const libraries = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/
 const label = "tpm-test";
 const soPin = "56473829";
 const pin = "19283746";
-const maxAttempts = 5;
+// Ports beside those of closed connections are often taken for a while.
+const maxAttempts = 30;
 
 /** Starts a TPM and makes a token in it; environment variables of this process lead there until the test ends. */
 export async function createTpmToken(t: Scope): Promise<TpmToken> {

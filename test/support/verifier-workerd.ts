@@ -1,10 +1,8 @@
-import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { createInterface } from "node:readline";
 import type { TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
+import { portsOf } from "./ports.ts";
 import { temporaryFolder } from "./service.ts";
 import { verifyWithoutPause } from "./verifier.ts";
 import { type RotatingOp, audience } from "./verifier-op.ts";
@@ -46,22 +44,8 @@ const verifier :Workerd.Worker = (
   compatibilityDate = "${compatibilityDate}",
 );`,
   );
-  const child = spawn(binary("workerd"), ["serve", "--control-fd=1", join(folder, "config.capnp")], {
-    stdio: ["ignore", "pipe", "pipe"],
-  });
-  const closed = once(child, "close");
-  t.after(async () => {
-    // To SIGTERM it waits for its requests, which may be the ones that hang.
-    child.kill("SIGKILL");
-    await closed;
-  });
-  let errors = "";
-  child.stderr.setEncoding("utf8").on("data", (chunk: string) => (errors += chunk));
-  for await (const line of createInterface({ input: child.stdout })) {
-    const { event, port } = JSON.parse(line) as { event: string; port: number };
-    if (event === "listen") return `http://127.0.0.1:${port}`;
-  }
-  throw new Error(`workerd ended: ${errors}`);
+  const [port] = await portsOf(t, [binary("workerd"), "serve", "--control-fd=1", join(folder, "config.capnp")]);
+  return `http://127.0.0.1:${port}`;
 }
 
 /** Sends a token; throws what the worker throws. */

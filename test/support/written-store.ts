@@ -44,13 +44,13 @@ export class WrittenStore implements KeyStore {
     expectedRevision: number,
     records: readonly KeyRecord[],
     events: readonly KeyEvent[],
-    { seal, leases }: CommitOptions = {},
+    { mac, leases }: CommitOptions = {},
   ): Promise<number> {
     checkRevision(this.read().revision, expectedRevision);
     const { revision } = await this.#leases.load();
     await this.#leases.commit(revision, [], [], { leases });
     this.#events.push(...events);
-    this.write({ revision: expectedRevision + 1, records, ...(seal !== undefined && { seal }) });
+    this.write({ revision: expectedRevision + 1, records, ...(mac !== undefined && { mac }) });
     return expectedRevision + 1;
   }
 

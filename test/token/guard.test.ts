@@ -174,16 +174,6 @@ describe("what a signer throws", () => {
     assert.ok(error instanceof SignerError);
     assert.doesNotMatch(error.message, /1234/);
   });
-
-  test("a place is free again", async (t) => {
-    const { sign, operations } = guarded(t, { maxConcurrent: 1 });
-    for (let round = 0; round < 3; round += 1) {
-      const failing = sign(message);
-      await settled();
-      operations[round]?.fail(new Error("no"));
-      assert.equal(await verdict(failing), "ERR_SIGNER_UNAVAILABLE");
-    }
-  });
 });
 
 describe("a local key was checked when it was loaded, and is trusted by what its signer is, not by what it looks like", () => {
@@ -231,21 +221,6 @@ describe("a local key was checked when it was loaded, and is trusted by what its
 });
 
 describe("places and queue", () => {
-  test("no more than maxConcurrent are under way, and the others follow in order", async (t) => {
-    const { sign, operations } = guarded(t, { maxConcurrent: 2 });
-    const calls = [0, 1, 2, 3, 4, 5].map((call) => verdict(sign(Uint8Array.from([call]))));
-    for (const [index, call] of calls.entries()) {
-      await settled();
-      assert.equal(operations.length, Math.min(index + 2, 6));
-      end(operations[index]);
-      await call;
-    }
-    assert.deepEqual(
-      operations.map(({ input }) => input.message[0]),
-      [0, 1, 2, 3, 4, 5],
-    );
-  });
-
   test("16 by default", async (t) => {
     const { sign, operations } = guarded(t);
     const calls = Array.from({ length: 20 }, () => sign(message));
@@ -285,29 +260,6 @@ describe("places and queue", () => {
     aborting.abort();
     assert.deepEqual(new Set(await Promise.all(calls)), new Set(["ERR_SIGNER_ABORTED"]));
   });
-
-  test("a call that comes just when a place is freed waits behind those that waited before it", async (t) => {
-    for (let microtasks = 0; microtasks < 8; microtasks += 1) {
-      const { sign, operations } = guarded(t, { maxConcurrent: 1 });
-      const first = sign(message);
-      const second = sign(Uint8Array.from([2]));
-      await settled();
-      end(operations[0]);
-      await later(microtasks);
-      const third = sign(Uint8Array.from([3]));
-      await settled();
-      await first;
-      assert.deepEqual(
-        operations.slice(1).map(({ input }) => input.message[0]),
-        [2],
-      );
-      end(operations[1]);
-      assert.equal(await verdict(second), "ERR_SIGNER_BAD_SIGNATURE");
-      await settled();
-      end(operations[2]);
-      assert.equal(await verdict(third), "ERR_SIGNER_BAD_SIGNATURE");
-    }
-  });
 });
 
 describe("the deadline", () => {
@@ -337,20 +289,6 @@ describe("the deadline", () => {
     assert.equal(operations[1]?.input.signal?.aborted, false);
     await clock.advance(1);
     assert.equal(await second, "ERR_SIGNER_TIMEOUT");
-  });
-
-  test("whoever times out in the queue never reaches the signer, and gives its place in the queue away", async (t) => {
-    const { sign, clock, operations } = guarded(t, { maxConcurrent: 1, maxQueued: 1, timeoutMs: 1_000 });
-    const calls = [verdict(sign(message)), verdict(sign(message))];
-    await clock.advance(1_000);
-    assert.deepEqual(await Promise.all(calls), ["ERR_SIGNER_TIMEOUT", "ERR_SIGNER_TIMEOUT"]);
-    assert.equal(operations.length, 1);
-    const next = sign(message);
-    await settled();
-    end(operations[0]);
-    await settled();
-    end(operations[1]);
-    assert.ok(verifies(await next));
   });
 
   for (const [name, finish] of Object.entries({

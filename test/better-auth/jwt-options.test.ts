@@ -1,0 +1,75 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { betterAuth } from "better-auth/minimal";
+import { jwt } from "better-auth/plugins/jwt";
+import { decodeJwt, decodeProtectedHeader } from "jose";
+import { createProvider, localSigner } from "../../src/index.ts";
+import { jwtOptions } from "../../src/library/better-auth/index.ts";
+import { named } from "../support/keys.ts";
+
+const issuer = "https://login.example.com/api/auth";
+const audience = "https://api.example.com";
+const entry = async (kid: string) => ({ kid, signer: await localSigner(named(kid)) });
+const provider = await createProvider({
+  issuer,
+  keyset: [await entry("new"), await entry("old")],
+  encryptionKeyset: [{ kid: "enc", publicKey: { ...named("enc"), d: undefined } }],
+  maxTokenLifetimeSeconds: 3600,
+});
+const keys = jwtOptions(provider);
+const auth = betterAuth({
+  baseURL: "https://login.example.com",
+  secret: "a secret of better-auth with more than 32 characters",
+  plugins: [jwt({ ...keys, jwt: { ...keys.jwt, audience } })],
+});
+const soon = Math.floor(Date.now() / 1000) + 600;
+const verified = async (token: string): Promise<unknown> => (await auth.api.verifyJWT({ body: { token } })).payload;
+
+test("signJWT and verifyJWT of better-auth work with the keys of the provider", async () => {
+  const { token } = await auth.api.signJWT({ body: { payload: { sub: "alice", nonce: undefined } } });
+  assert.deepEqual(decodeProtectedHeader(token), { alg: "ES256", kid: "new", typ: "JWT" });
+  const { iat = 0, exp, ...claims } = decodeJwt(token);
+  assert.deepEqual(claims, { sub: "alice", aud: audience, iss: issuer });
+  assert.equal(exp, iat + 900);
+  assert.deepEqual(await verified(token), decodeJwt(token));
+});
+
+test("verifyJWT takes a token of a key that is retiring, and none of a key that is not published", async () => {
+  for (const [kid, expected] of [
+    ["old", "alice"],
+    ["other", undefined],
+    ["enc", undefined],
+  ] as const) {
+    const other = await createProvider({ issuer, keyset: [await entry(kid)] });
+    const token = await other.sign({ sub: "alice", aud: audience }, { lifetimeSeconds: 60 });
+    assert.equal(((await verified(token)) as { sub?: string } | null)?.sub, expected, kid);
+  }
+});
+
+test("claims of better-auth are signed as they are, under the type that it asks for", async () => {
+  const claims = { iss: issuer, sub: "a", aud: "client", iat: soon - 600, exp: soon, sid: "s", nbf: undefined };
+  const token = await keys.jwt.sign(claims, { typ: "logout+jwt" }, { signingAlgorithm: "ES256" });
+  assert.equal(decodeProtectedHeader(token).typ, "logout+jwt");
+  const { nbf: _, ...signed } = claims;
+  assert.deepEqual(decodeJwt(token), signed);
+});
+
+const codeOf = (signed: Promise<unknown>): Promise<unknown> =>
+  signed.then(
+    () => "signed",
+    (error: { code?: string; message: string }) => error.code ?? error.message,
+  );
+
+test("what would break at a verifier is refused", async () => {
+  const claims = { iss: issuer, sub: "a", aud: "client", exp: soon };
+  const rows = [
+    [keys.jwt.sign({ ...claims, iss: "https://login.example.com" }), "ERR_CLAIMS_INVALID"],
+    [keys.jwt.sign({ ...claims, exp: soon + 36_000 }), "ERR_CLAIMS_INVALID"],
+    [keys.jwt.sign(claims, {}, { signingAlgorithm: "EdDSA" }), "ERR_OPTION_INVALID"],
+    [keys.jwt.sign(claims, {}, { signingKeyId: "old" }), "ERR_OPTION_INVALID"],
+    [keys.jwt.sign(claims, {}, { signingKeyId: undefined }), "signed"],
+    // Without `sign`, better-auth looks for a private key of its own.
+    [auth.api.signJWT({ body: { payload: claims, overrideOptions: { jwt: {} } } }), "Unexpected end of JSON input"],
+  ] as const;
+  for (const [signed, expected] of rows) assert.equal(await codeOf(signed), expected);
+});

@@ -1,0 +1,100 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { readdir } from "node:fs/promises";
+import { describe, test } from "node:test";
+import { Readable } from "node:stream";
+import type { Io } from "../../src/cli/io.ts";
+import { fastClock, startDemo, timesAsFast } from "../../src/cli/demo.ts";
+import { eventually, spawnCli, temporaryFolder } from "../support/service.ts";
+import { simulatedClock } from "../support/simulated.ts";
+
+const timeout = 60_000;
+const keyParameters = [{ name: "ECDSA", namedCurve: "P-256" }, false, ["sign"]] as const;
+
+describe("a fast clock begins now, and runs as fast", () => {
+  test("by the wall and by itself", async () => {
+    const real = simulatedClock();
+    const clock = fastClock(60, real);
+    assert.equal(clock.now(), real.now());
+    const [start, monotonic] = [clock.now(), clock.monotonic?.() ?? 0];
+    await real.advance(2000);
+    assert.deepEqual([clock.now() - start, (clock.monotonic?.() ?? 0) - monotonic], [120_000, 120_000]);
+  });
+
+  const timers: readonly [delayMs: number, realMs: number][] = [
+    [3_600_000, 60_000],
+    [60_000, 1000],
+    [10_000, 1000],
+    [300, 300],
+    [0, 0],
+  ];
+  for (const [delayMs, realMs] of timers) {
+    test(`a timer of ${delayMs} ms takes ${realMs}`, async () => {
+      const real = simulatedClock();
+      const start = real.now();
+      let firedMs = -1;
+      fastClock(60, real).setTimer(() => (firedMs = real.now() - start), delayMs);
+      await real.advance(100_000);
+      assert.equal(firedMs, realMs);
+    });
+  }
+});
+
+test("a whole rotation is seen within three minutes, by the rules of every other service", { timeout }, async () => {
+  const real = simulatedClock();
+  let log = "";
+  const output = { write: (text: string) => (log += text) };
+  const io: Io = { stdin: Readable.from([]), stdout: output, stderr: output, environment: {}, exitCode: 0 };
+  const service = await startDemo(io, fastClock(timesAsFast, real));
+  try {
+    const seconds = async (count: number): Promise<void> => {
+      for (let second = 0; second < count; second += 1) {
+        await real.advance(1000);
+        // What is due seals the store, and a key takes longer to make than a seal.
+        for (let turn = 0; turn < 5; turn += 1) await crypto.subtle.generateKey(...keyParameters);
+      }
+    };
+    const count = (word: string): number => log.split(` info key ${word} `).length - 1;
+    const kids = async (): Promise<number> =>
+      ((await (await fetch(service.url)).json()) as { keys: unknown[] }).keys.length;
+    const all = (): number[] => ["announced", "activated", "retired", "removed"].map(count);
+    await eventually("the first key", () => count("activated") === 1);
+    await seconds(58);
+    assert.deepEqual([all(), await kids()], [[1, 1, 0, 0], 1]);
+    await seconds(4);
+    await eventually("the next key is announced", async () => count("announced") === 2 && (await kids()) === 2);
+    await seconds(56);
+    assert.deepEqual([all(), await kids()], [[2, 1, 0, 0], 2]);
+    await seconds(4);
+    await eventually("the next key signs", () => count("activated") === 2 && count("retired") === 1);
+    await seconds(20);
+    assert.deepEqual([all(), await kids()], [[2, 2, 1, 0], 2]);
+    await seconds(38);
+    await eventually("the old key is gone", () => count("removed") === 1);
+    assert.equal(await kids(), 1);
+  } finally {
+    await service.stop();
+  }
+});
+
+describe("jwksd demo", { timeout }, () => {
+  test("prints where its page is, on this machine alone, takes no setting and leaves no file", async (t) => {
+    const folder = await temporaryFolder(t);
+    const env = { JWKSD_DATA: folder, JWKSD_HOST: "0.0.0.0", JWKSD_KEYS: "no/such/file", JWKSD_PORT: "1" };
+    const { child, exited } = spawnCli(t, ["demo"], env);
+    let stdout = "";
+    child.stdout.setEncoding("utf8").on("data", (text: string) => (stdout += text));
+    await eventually("it has started", () => stdout.includes("Ctrl-C ends it."));
+    assert.match(stdout, /^This is a demonstration, and not for production/);
+    const steps = [/ 1:00 {2}a key is announced\n/, / 2:00 {2}a key is activated\n/, / 2:\d\d {2}a key is removed\n/];
+    for (const step of steps) assert.match(stdout, step);
+    const [, page = ""] = /^ {2}see {2}(http:\/\/127\.0\.0\.1:\d+)$/m.exec(stdout) ?? [];
+    const [, set = ""] = /^ {2}try {2}curl -i (http:\/\/127\.0\.0\.1:\d+\/jwks)$/m.exec(stdout) ?? [];
+    assert.match(await (await fetch(page)).text(), /jwksd demo, not for production/);
+    assert.equal((await fetch(set)).status, 200);
+    assert.deepEqual(await readdir(folder), []);
+    child.kill("SIGINT");
+    await once(child, "close");
+    assert.deepEqual(await exited, { code: 0, signal: null });
+  });
+});

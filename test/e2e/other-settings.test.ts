@@ -1,0 +1,84 @@
+import assert from "node:assert/strict";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { type TestContext, test } from "node:test";
+import { calculateJwkThumbprint } from "jose";
+import { newWrappingKey, wrappingKeyOf } from "../support/managed.ts";
+import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
+import { runCli, startService, temporaryFolder } from "../support/service.ts";
+
+// A command that was not given the settings of the service: it goes by what the service has said in the store.
+
+async function dataOf(t: TestContext): Promise<string> {
+  return join(await temporaryFolder(t), "data");
+}
+
+/** In how many days the next key is announced. */
+async function announcedInDays(t: TestContext, args: readonly string[]): Promise<[days: number, stderr: string]> {
+  const { code, stdout, stderr } = await runCli(t, ["plan", "--json", ...args]);
+  assert.equal(code, 0, stderr);
+  const { now, steps } = JSON.parse(stdout) as { now: string; steps: { action: string; at: string }[] };
+  const { at = "" } = steps.find(({ action }) => action === "announced") ?? {};
+  return [Math.round((Date.parse(at) - Date.parse(now)) / 86_400_000), stderr];
+}
+
+test("plan and --dry-run show the future of the service that runs, and say where a flag differs", async (t) => {
+  const data = await dataOf(t);
+  const policy = ["--rotate-every-days", "30", "--max-token-lifetime-seconds", "7200", "--replica-name", "one"];
+  await startService(t, ["--data", data, ...policy]);
+  assert.deepEqual(await announcedInDays(t, ["--data", data]), [29, ""]);
+
+  const [days, stderr] = await announcedInDays(t, ["--data", data, "--rotate-every-days", "60"]);
+  assert.equal(days, 59, "a flag shows another policy");
+  assert.match(stderr, /rotateEveryDays is 60 here, and 30 at the replica "one".*without --rotate-every-days/);
+  assert.doesNotMatch(stderr, /maxTokenLifetimeSeconds/);
+
+  const dry = await runCli(t, ["rotate", "--dry-run", "--json", "--data", data]);
+  const { changes } = JSON.parse(dry.stdout) as { changes: { retireForSeconds: number }[] };
+  assert.deepEqual(
+    changes.map(({ retireForSeconds }) => retireForSeconds),
+    [7200 + 605],
+  );
+  const token = await runCli(t, ["token", "--data", data, "--aud", "api", "--lifetime", "7200"]);
+  assert.equal(token.code, 0, token.stderr);
+});
+
+test("the newest of two replicas tells, and the other one is named", async (t) => {
+  const data = await dataOf(t);
+  await startService(t, ["--data", data, "--rotate-every-days", "30", "--replica-name", "old"]);
+  await startService(t, ["--data", data, "--rotate-every-days", "20", "--replica-name", "new"]);
+  const [days, stderr] = await announcedInDays(t, ["--data", data]);
+  assert.equal(days, 19);
+  assert.match(stderr, /rotateEveryDays is 20 here, and 30 at the replica "old", which goes by its own\n/);
+});
+
+test("rewrap refuses while a replica that runs lacks the wrapping key, and names both", async (t) => {
+  const folder = await temporaryFolder(t);
+  const data = join(folder, "data");
+  const first = await startService(t, ["--data", data, "--replica-name", "one"]);
+  const [own, next] = [await wrappingKeyOf(data), newWrappingKey()];
+  const file = join(folder, "keys");
+  await writeFile(file, `${next}\n${own}\n`, { mode: 0o600 });
+  const rewrap = (...more: readonly string[]) =>
+    runCli(t, ["keys", "rewrap", "--data", data, "--wrapping-key-file", file, ...more]);
+  const id = await calculateJwkThumbprint({ kty: "oct", k: next });
+  for (const more of [[], ["--dry-run"]]) {
+    const { code, stderr } = await rewrap(...more);
+    assert.equal(code, 1);
+    assert.match(
+      stderr,
+      new RegExp(`nothing was changed: the replica "one" does not have the wrapping key ${id}; add it`),
+    );
+  }
+  await first.stop();
+  await startService(t, ["--data", data, "--wrapping-key-file", file, "--replica-name", "one"]);
+
+  // As somebody joins who does not say which wrapping keys it has.
+  const store = await sqliteStore(join(data, "keys.db"));
+  t.after(() => store.close());
+  await store.join({ id: "earlier", name: "two" }, 60_000);
+  assert.match((await rewrap()).stderr, /"two" does not say whether it has the wrapping key .*; update jwksd there/);
+  await store.leave("earlier");
+  const { code, stderr } = await rewrap();
+  assert.equal(code, 0, stderr);
+});

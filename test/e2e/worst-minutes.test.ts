@@ -1,0 +1,185 @@
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { readdir, rename, rm, writeFile } from "node:fs/promises";
+import { type AddressInfo, createServer } from "node:net";
+import { join } from "node:path";
+import { type TestContext, describe, test } from "node:test";
+import { newWrappingKey } from "../support/managed.ts";
+import { mounted, skipWithoutMounts, toReadOnly } from "../support/mounts.ts";
+import { skipWithout } from "../support/parts.ts";
+import { startPostgres } from "../support/postgres.ts";
+import { getOnce, kidsIn } from "../support/load.ts";
+import {
+  cliCommand,
+  runCli,
+  runCliProcess,
+  spawnCli,
+  startService,
+  temporaryFolder,
+  withoutSettings,
+} from "../support/service.ts";
+
+// A start that cannot end well says so before it has done anything.
+
+const skip = skipWithoutMounts("a read-only disk");
+const issuer = ["--issuer", "https://login.example.com"];
+const isWarning = ({ level, msg }: { level: number; msg: string }): boolean =>
+  level === 40 && msg.includes("held no keys");
+
+async function dataOf(t: TestContext): Promise<string> {
+  return join(await temporaryFolder(t), "data");
+}
+
+/** A start that is refused, of a process as operators start it. */
+async function refused(t: TestContext, args: readonly string[], env = {}): Promise<string> {
+  const { code, stdout, stderr } = await runCliProcess(t, ["serve", "--port", "0", "--admin", "off", ...args], env);
+  assert.deepEqual([code, stdout], [1, ""]);
+  return stderr;
+}
+
+const left = (folder: string): Promise<string[]> => readdir(folder).catch(() => []);
+
+describe("a store that holds no keys", () => {
+  test("a start for an issuer warns in full that it makes new ones; the next start, and one for no issuer, do not", async (t) => {
+    const data = await dataOf(t);
+    const first = await startService(t, ["--data", data, ...issuer]);
+    const { msg = "" } = first.log.find(isWarning) ?? {};
+    assert.match(msg, new RegExp(`--data ${data} held no keys.*first start.*--require-store`));
+    assert.match(msg, /every token that they signed fails.*stop this process, correct --data or --store/);
+    await first.stop();
+    const again = await startService(t, ["--data", data, ...issuer]);
+    const nobody = await startService(t, ["--data", await dataOf(t)]);
+    for (const { log } of [again, nobody]) assert.ok(!log.some(isWarning));
+  });
+
+  test("with --require-store, a start is refused before anything is made", async (t) => {
+    const data = await dataOf(t);
+    const key = { JWKSD_WRAPPING_KEYS: newWrappingKey() };
+    const says =
+      /--data \S+ holds no keys of https:\S+, and --require-store .* nothing was made; .*\[ERR_STORE_EMPTY\]/;
+    assert.match(await refused(t, ["--data", data, ...issuer, "--require-store"], key), says);
+    assert.deepEqual(await left(data), []);
+    // A file that another start has made, before it could make a key.
+    const folder = await temporaryFolder(t);
+    await writeFile(join(folder, "keys.db"), "");
+    assert.match(await refused(t, ["--data", folder, ...issuer], { JWKSD_REQUIRE_STORE: "true" }), says);
+    assert.deepEqual(
+      (await left(folder)).filter((name) => name.startsWith("wrapping")),
+      [],
+    );
+  });
+
+  test("with --require-store, a store that is lost is covered by the saved set until it is back", async (t) => {
+    const data = await dataOf(t);
+    const first = await startService(t, ["--data", data, ...issuer]);
+    const kids = kidsIn(await getOnce(first.port));
+    await first.stop();
+    const path = join(data, "keys.db");
+    await rename(path, `${path}-gone`);
+    const service = await startService(t, ["--data", data, ...issuer, "--require-store"]);
+    assert.deepEqual(kidsIn(await getOnce(service.port)), kids);
+    assert.ok(service.log.some(({ level, code }) => level === 50 && code === "ERR_STORE_EMPTY"));
+    assert.ok(!(await left(data)).includes("keys.db"));
+    await rename(`${path}-gone`, path);
+    await service.logged(({ msg }) => msg === "the store is back, and its keys are published");
+  });
+
+  test(
+    "with --require-store, no schema is made in a database, and no issuer",
+    { skip: skipWithout("initdb") },
+    async (t) => {
+      const server = await startPostgres();
+      t.after(() => server.stop());
+      const env = { JWKSD_WRAPPING_KEYS: newWrappingKey() };
+      const args = ["--store", server.url(), ...issuer, "--data", await dataOf(t)];
+      assert.match(
+        await refused(t, [...args, "--require-store"], env),
+        /the store of --store holds no keys.*ERR_STORE_EMPTY/,
+      );
+      assert.deepEqual(server.sql("SELECT count(*) FROM pg_namespace WHERE nspname = 'jwksd'"), ["0"]);
+      await (await startService(t, args, env)).stop();
+      const other = ["--issuer", "https://mistyped.example.com", "--require-store"];
+      assert.match(await refused(t, [...args, ...other], env), /no keys of https:\/\/mistyped.*ERR_STORE_EMPTY/);
+      await startService(t, [...args, "--require-store"], env);
+    },
+  );
+});
+
+describe("a port that is taken", () => {
+  for (const [setting, more] of [
+    ["--port", []],
+    ["--port", ["--workers", "2"]],
+    ["--admin", []],
+  ] as const) {
+    test(`${[setting, ...more].join(" ")}: the message names the setting, and no keys are made`, async (t) => {
+      const server = createServer().listen(0, "127.0.0.1");
+      await once(server, "listening");
+      t.after(() => server.close());
+      const { port } = server.address() as AddressInfo;
+      const data = await dataOf(t);
+      const address = setting === "--port" ? String(port) : `127.0.0.1:${port}`;
+      const stderr = await refused(t, ["--data", data, ...more, setting, address]);
+      assert.match(
+        stderr,
+        new RegExp(`${port}: it is in use; end the other process, or choose another port with ${setting} `),
+      );
+      assert.deepEqual(await left(data), []);
+    });
+  }
+});
+
+test("a lost wrapping key: messages name its id, a command finds the file that has it, and they say what to do next", async (t) => {
+  const folder = await temporaryFolder(t);
+  const [own, other] = [newWrappingKey(), newWrappingKey()];
+  const [ownFile, otherFile] = [join(folder, "own"), join(folder, "other")];
+  await writeFile(ownFile, `${other}\n${own}\n`, { mode: 0o600 });
+  await writeFile(otherFile, other, { mode: 0o600 });
+  const data = join(folder, "data");
+  await (await startService(t, ["--data", data], { JWKSD_WRAPPING_KEYS: own })).stop();
+  const stderr = await refused(t, ["--data", data, "--wrapping-key-file", otherFile]);
+  const [, id = ""] =
+    /under the wrapping key "(\S{43})", which was not given; give it.* jwksd keys wrapping-keys prints the ids.*"A lost wrapping key" in docs/.exec(
+      stderr,
+    ) ?? [];
+  const idsIn = async (file: string) =>
+    (await runCli(t, ["keys", "wrapping-keys", "--wrapping-key-file", file])).stdout.trimEnd().split("\n");
+  const [otherId] = await idsIn(otherFile);
+  assert.deepEqual(await idsIn(ownFile), [otherId, id]);
+  const none = await runCli(t, ["keys", "wrapping-keys", "--data", join(folder, "none")]);
+  assert.deepEqual([none.code, none.stdout], [1, ""]);
+  assert.match(none.stderr, /ERR_WRAPPING_KEY_MISSING/);
+});
+
+test("a start from the saved set says in its banner that nothing signs, and calls no key active", async (t) => {
+  const data = await dataOf(t);
+  await (await startService(t, ["--data", data])).stop();
+  await rm(join(data, "keys.db"));
+  const { child } = spawnCli(t, ["serve", "--port", "0", "--admin", "off", "--data", data, "--require-store"]);
+  const [banner] = (await once(child.stdout.setEncoding("utf8"), "data")) as [string];
+  assert.match(banner, /^jwksd serves .*\n  kid  \S+ \(of the saved set; nothing signs until the store is back\)\n/);
+});
+
+test("on a read-only disk, commands that only read work, and the others name the cause", { skip }, async (t) => {
+  const data = await dataOf(t);
+  await (await startService(t, ["--data", data])).stop();
+  const run = (...args: readonly string[]) => {
+    const [program, ...first] = mounted(toReadOnly, data);
+    const env = withoutSettings(process.env);
+    return spawnSync(program, [...first, ...cliCommand, ...args, "--data", data], { encoding: "utf8", env });
+  };
+  for (const command of ["keys", "events", "token --aud api"]) {
+    const { status, stderr, stdout } = run(...command.split(" "));
+    assert.equal(status, 0, `${command}: ${stderr}`);
+    assert.notEqual(stdout, "", command);
+  }
+  for (const command of ["rotate", "serve --port 0 --admin off --max-saved-set-seconds 0"]) {
+    const { status, stderr, stdout } = run(...command.split(" "));
+    assert.deepEqual([status, stdout], [1, ""], command);
+    assert.match(
+      stderr,
+      /cannot be written \(the file system is read-only, EROFS\).*\[ERR_STORE_UNAVAILABLE\]/,
+      command,
+    );
+  }
+});

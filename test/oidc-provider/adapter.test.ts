@@ -1,0 +1,346 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { type RequestListener, type Server, createServer } from "node:http";
+import { createServer as createTlsServer } from "node:https";
+import type { AddressInfo } from "node:net";
+import { type TestContext, describe, test } from "node:test";
+import express from "express";
+import fastify from "fastify";
+import { CompactEncrypt, type JSONWebKeySet, decodeProtectedHeader, importJWK } from "jose";
+import { Provider } from "oidc-provider";
+import { sqliteAdapter } from "../../examples/docs/oidc-adapter.mts";
+import { createClientAssertion, createProvider } from "../../src/index.ts";
+import { createGuardedFetch, guardedFetch } from "../../src/library/node/index.ts";
+import { type OidcWithKeys, withJwksd } from "../../src/library/oidc-provider/index.ts";
+import { certificateFor } from "../client/certificate.ts";
+import { World, issuer } from "../manager/world.ts";
+import { day, hour, second } from "../rotation/key-records.ts";
+import { named } from "../support/keys.ts";
+import { keysOf } from "./face.ts";
+
+const resource = "https://api.example";
+const app = {
+  client_id: "app",
+  client_secret: "secret",
+  redirect_uris: ["https://app.example/callback"],
+  grant_types: ["client_credentials", "authorization_code"],
+};
+const features = {
+  devInteractions: { enabled: false },
+  clientCredentials: { enabled: true },
+  resourceIndicators: {
+    enabled: true,
+    getResourceServerInfo: async () => ({ accessTokenFormat: "jwt", accessTokenTTL: 300, scope: "read" }),
+  },
+};
+const configuration = { adapter: sqliteAdapter(":memory:"), clients: [app], features };
+
+async function listen(t: TestContext, server: Server): Promise<string> {
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  t.after(() => void server.close());
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+/** A provider at an address, and the time of its keys. */
+async function start(t: TestContext, more: object = {}, path = "") {
+  let handler: RequestListener | undefined;
+  const server = createServer((request, response) => handler?.(request, response));
+  const url = (await listen(t, server)) + path;
+  const world = new World();
+  const replica = await world.start({ issuer: url });
+  t.after(() => world.stop(replica));
+  const { manager } = replica;
+  let made = 0;
+  const create = (given: object): Provider => {
+    made += 1;
+    return new Provider(url, given);
+  };
+  const op: OidcWithKeys<Provider> = await world.until(withJwksd(manager, { ...configuration, ...more }, create));
+  handler = op.handler;
+  return { url, world, manager, op, made: () => made, serve: (listener: RequestListener) => (handler = listener) };
+}
+
+async function accessToken(url: string, more: Readonly<Record<string, string>> = {}) {
+  const { token_endpoint: endpoint } = await discover(url);
+  const reply = await fetch(endpoint, {
+    method: "POST",
+    headers: "client_id" in more ? {} : { Authorization: `Basic ${btoa("app:secret")}` },
+    body: new URLSearchParams({ grant_type: "client_credentials", resource, scope: "read", ...more }),
+  });
+  return (await reply.json()) as { access_token?: string; error?: string };
+}
+
+async function discover(url: string) {
+  const reply = await fetch(`${url}/.well-known/openid-configuration`);
+  return (await reply.json()) as { issuer: string; jwks_uri: string; token_endpoint: string };
+}
+
+describe("a configuration that would break is refused at the start", () => {
+  const jwts = { getResourceServerInfo: () => ({}) };
+  const rows: [name: string, more: object, message: RegExp | undefined][] = [
+    ["keys of its own", { jwks: { keys: [] } }, /"jwks" is set/],
+    ["no adapter", { adapter: undefined }, /"adapter" is missing/],
+    [
+      "an ID token that lives too long",
+      { ttl: { IdToken: 3601 } },
+      /ttl\.IdToken is 3601 s, and may be 3600 s at most/,
+    ],
+    ["one that does not", { ttl: { IdToken: 3600 } }, undefined],
+    ["a function, which says so when it is called", { ttl: { IdToken: () => 3601 } }, undefined],
+    ["an opaque access token", { ttl: { AccessToken: 86_400 }, features: {} }, undefined],
+    [
+      "a JWT for an API",
+      { ttl: { AccessToken: 86_400 }, features: { resourceIndicators: jwts } },
+      /ttl\.AccessToken is 86400 s, and may be 3600 s/,
+    ],
+    [
+      "a JWT for a machine",
+      { ttl: { ClientCredentials: 3601 }, features: { resourceIndicators: { enabled: true, ...jwts } } },
+      /ttl\.ClientCredentials is 3601 s/,
+    ],
+    [
+      "APIs that are switched off",
+      { ttl: { AccessToken: 86_400 }, features: { resourceIndicators: { enabled: false, ...jwts } } },
+      undefined,
+    ],
+    [
+      "a signed userinfo, which ends with an access token",
+      { features: { jwtUserinfo: { enabled: true } } },
+      /the default of ttl\.AccessToken is 3600 s, and may be 3540 s/,
+    ],
+  ];
+  for (const [name, more, message] of rows) {
+    test(name, async () => {
+      const keys = await keysOf({ keys: [named("a")] });
+      const made = withJwksd(keys, { ...configuration, ...more }, (given) => new Provider(keys.issuer, given));
+      if (message === undefined) await made;
+      else await assert.rejects(made, { name: "ConfigError", code: "ERR_OPTION_INVALID", message });
+    });
+  }
+
+  test("another issuer", async () => {
+    const keys = await keysOf({ keys: [named("a")] });
+    const made = withJwksd(keys, configuration, (given) => new Provider("https://other.example", given));
+    await assert.rejects(made, {
+      code: "ERR_OPTION_INVALID",
+      message: /the issuer of oidc-provider is "https:\/\/other/,
+    });
+  });
+});
+
+describe("where it is mounted, tokens verify by the set at the jwks_uri of discovery", () => {
+  type Serve = (handler: OidcWithKeys<Provider>["handler"]) => RequestListener | Promise<RequestListener>;
+  const rows: [name: string, path: string, serve: Serve][] = [
+    ["node:http", "", (handler) => handler],
+    ["node:http, with a path", "/oidc", (handler) => handler],
+    ["Express", "", (handler) => express().use(handler)],
+    ["Express, which strips the path", "/oidc", (handler) => express().use("/oidc", handler)],
+    ["Express, which does not", "/oidc", (handler) => express().use(handler)],
+    [
+      "Fastify",
+      "/oidc",
+      async (handler) => {
+        const app = fastify();
+        app.addHook("onRequest", async ({ raw: request }, reply) => {
+          if (request.url?.startsWith("/oidc/") !== true) return;
+          reply.hijack();
+          handler(request, reply.raw);
+        });
+        await app.ready();
+        return app.routing.bind(app);
+      },
+    ],
+    [
+      "Koa",
+      "/oidc",
+      async (handler) => {
+        const { default: Koa } = (await import(koa)) as { default: new () => Koa };
+        return new Koa()
+          .use((ctx) => {
+            ctx.respond = false;
+            handler(ctx.req, ctx.res);
+          })
+          .callback();
+      },
+    ],
+  ];
+  for (const [name, path, serve] of rows) {
+    test(name, async (t) => {
+      const { url, op, ...site } = await start(t, {}, path);
+      site.serve(await serve(op.handler));
+      const found = await discover(url);
+      assert.deepEqual([found.issuer, found.jwks_uri], [url, `${url}/jwks`]);
+      const reply = await fetch(found.jwks_uri);
+      assert.match(reply.headers.get("etag") ?? "", /^"[0-9a-f]{64}"$/);
+      const { keys } = (await reply.json()) as JSONWebKeySet;
+      const { access_token: token = "" } = await accessToken(url);
+      assert.equal(decodeProtectedHeader(token).kid, keys[0]?.kid);
+      assert.equal((await op.keys.verify(token, { audience: resource, typ: "at+jwt" })).claims.sub, "app");
+    });
+  }
+});
+
+/** Comes with oidc-provider, and without types. */
+const koa: string = "koa";
+interface Koa {
+  use(middleware: (ctx: { respond: boolean; req: never; res: never }) => void): Koa;
+  callback(): RequestListener;
+}
+
+describe("keys change", () => {
+  test("each time an instance takes over that signs with the active key; without a change it stays", async (t) => {
+    const { url, world, manager, op, made } = await start(t);
+    assert.equal(made(), 1);
+    const kids: (string | undefined)[] = [];
+    const active = () => manager.records.find(({ state }) => state === "active")?.kid;
+    for (let days = 0; days <= 180; days += 45) {
+      await world.passTo(days * day + 10_000);
+      const { access_token: token = "" } = await accessToken(url);
+      assert.equal(decodeProtectedHeader(token).kid, active());
+      kids.push(active());
+      const before = op.provider;
+      await manager.look();
+      assert.equal(op.provider, before);
+    }
+    assert.equal(new Set(kids).size, 3);
+  });
+
+  for (const [seconds, outcome] of [
+    [20, "a token of the key that was replaced"],
+    [40, "server_error"],
+  ] as const) {
+    test(`a request that began with a key, and has the claims ${seconds} s later, gets ${outcome}`, async (t) => {
+      const [entered, left] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+      const getResourceServerInfo = async () => {
+        entered.resolve();
+        await left.promise;
+        return features.resourceIndicators.getResourceServerInfo();
+      };
+      const slow = { ...features, resourceIndicators: { enabled: true, getResourceServerInfo } };
+      const { url, world, op } = await start(t, { features: slow });
+      await world.passTo(90 * day - second);
+      const { kid } = op.keys.signingKey();
+      const reply = accessToken(url);
+      await entered.promise;
+      await world.pass((1 + seconds) * second);
+      assert.notEqual(op.keys.signingKey().kid, kid);
+      left.resolve();
+      const { access_token: token = "", error } = await reply;
+      if (error === undefined) {
+        assert.equal(decodeProtectedHeader(token).kid, kid);
+        await op.keys.verify(token, { audience: resource, typ: "at+jwt" });
+      }
+      assert.equal(error ?? "a token of the key that was replaced", outcome);
+    });
+  }
+
+  test("an ID token of a removed key is a hint, and one of a revoked key is none", async (t) => {
+    const { url, world, manager, op } = await start(t);
+    const token = (): Promise<string> => op.keys.sign({ sub: "ann", aud: "app" }, { lifetimeSeconds: 60 });
+    const statusOf = async (hint: string): Promise<number> =>
+      (await fetch(`${url}/session/end?id_token_hint=${hint}`)).status;
+    const ofRemoved = await token();
+    await world.passTo(100 * day);
+    assert.equal(manager.records[0]?.state, "removed");
+    const ofRevoked = await token();
+    assert.deepEqual([await statusOf(ofRemoved), await statusOf(ofRevoked)], [200, 200]);
+    const { kid = "" } = decodeProtectedHeader(ofRevoked);
+    await world.until(manager.revoke(kid));
+    assert.deepEqual([await statusOf(ofRemoved), await statusOf(ofRevoked)], [200, 400]);
+    const { keys } = (await (await fetch(`${url}/jwks`)).json()) as JSONWebKeySet;
+    assert.deepEqual(
+      keys.map((key) => key.kid),
+      [decodeProtectedHeader(await token()).kid],
+    );
+  });
+
+  test("request objects are decrypted with the encryption key, and with the one before (OpenID Connect Core section 10.2.1)", async (t) => {
+    const encryption = { ...features, encryption: { enabled: true }, requestObjects: { enabled: true } };
+    const { url, world, manager } = await start(t, { features: encryption });
+    /** What oidc-provider says of a request whose signature is none, once it has decrypted it. */
+    const request = async (kid: string): Promise<string | null> => {
+      const { publicJwk, alg } = manager.records.find((record) => record.kid === kid) ?? assert.fail(kid);
+      const claims = JSON.stringify({ scope: "openid", response_type: "code", client_id: "app", prompt: "none" });
+      const jwt = `${btoa('{"alg":"none"}')}.${btoa(claims)}.`.replaceAll("=", "");
+      const jwe = await new CompactEncrypt(new TextEncoder().encode(jwt))
+        .setProtectedHeader({ alg, enc: "A128CBC-HS256", kid })
+        .encrypt(await importJWK({ ...publicJwk }, alg));
+      const to = new URLSearchParams({ client_id: "app", scope: "openid", response_type: "code", request: jwe });
+      to.set("redirect_uri", "https://app.example/callback");
+      const reply = await fetch(`${url}/auth?${to.toString()}`, { redirect: "manual" });
+      return new URL(reply.headers.get("location") ?? "x:").searchParams.get("error_description");
+    };
+    const state = (kid: string) => manager.records.find((record) => record.kid === kid)?.state;
+    const made = async (): Promise<string> => {
+      await world.until(manager.rotate({ use: "enc" }));
+      const { kid = "" } = manager.records.findLast(({ use }) => use === "enc") ?? {};
+      while (state(kid) !== "active") await world.pass(hour);
+      return kid;
+    };
+    const [first, second] = [await made(), await made()];
+    assert.deepEqual([state(first), state(second)], ["retiring", "active"]);
+    const accepted = "unsupported signed request alg";
+    assert.deepEqual([await request(first), await request(second)], [accepted, accepted]);
+  });
+
+  test("where no instance can be made, the old one goes on until one can", async (t) => {
+    const { world, manager, url } = await start(t);
+    let isBroken = false;
+    const op = await world.until(
+      withJwksd(manager, configuration, (given) => {
+        if (isBroken) throw new Error("no database");
+        return new Provider(url, given);
+      }),
+    );
+    const before = op.provider;
+    isBroken = true;
+    await world.until(manager.rotate());
+    await world.pass(1_000);
+    assert.equal(op.provider, before);
+    isBroken = false;
+    await world.pass(day);
+    assert.notEqual(op.provider, before);
+  });
+});
+
+const resolve = async () => [{ address: "127.0.0.1", family: 4 as const }];
+
+test("keys of clients are fetched by the guarded fetch, and from public addresses only", async (t) => {
+  const certificate = certificateFor("client.example");
+  const world = new World();
+  const replica = await world.start({ issuer });
+  t.after(() => world.stop(replica));
+  const keys = await createProvider({ keys: replica.manager }, { discovery: false });
+  let asked = 0;
+  const server = createTlsServer(certificate, (request, response) => {
+    asked += 1;
+    keys.node(request, response);
+  });
+  const { port } = new URL(await listen(t, server));
+  const fetches = [
+    createGuardedFetch({ resolve }),
+    createGuardedFetch({ resolve, isAllowed: () => true, ca: certificate.cert }),
+  ];
+  const outcomes: (string | undefined)[] = [];
+  for (const guarded of [guardedFetch, ...fetches]) {
+    const client = {
+      client_id: "machine",
+      redirect_uris: [],
+      response_types: [],
+      grant_types: ["client_credentials"],
+      token_endpoint_auth_method: "private_key_jwt",
+      token_endpoint_auth_signing_alg: "ES256",
+      jwks_uri: `https://client.example:${port}/jwks`,
+    };
+    const { url } = await start(t, { clients: [client], fetch: guarded });
+    const assertion = await createClientAssertion(keys, { clientId: "machine", audience: url });
+    const { error, access_token: token } = await accessToken(url, {
+      client_id: "machine",
+      client_assertion_type: "urn:ietf:params:oauth:client-assertion-type:jwt-bearer",
+      client_assertion: assertion,
+    });
+    outcomes.push(error ?? (token && `a token, ${asked} requests`));
+  }
+  assert.deepEqual(outcomes, ["invalid_client", "invalid_client", "a token, 1 requests"]);
+});

@@ -1,0 +1,61 @@
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { Provider } from "oidc-provider";
+import { type OidcKeys, withJwksd } from "../../src/library/oidc-provider/index.ts";
+import { type Face, type Setup, type WireTarget, defaultIssuer, wireTarget } from "../support/faces.ts";
+import { withoutPrivate } from "../support/keys.ts";
+import { localSigner } from "../../src/index.ts";
+
+/** Keys that stay as they are. */
+export async function keysOf({
+  keys,
+  encryptionKeys = [],
+  issuer = defaultIssuer,
+  rotation = false,
+}: Setup): Promise<OidcKeys> {
+  const keyset = await Promise.all(keys.map(async (key) => ({ kid: key.kid, signer: await localSigner(key) })));
+  const encryptionKeyset = encryptionKeys.map((key) => ({ kid: key.kid, publicKey: withoutPrivate(key) }));
+  return {
+    issuer,
+    keysets: { keyset, encryptionKeyset },
+    isRotating: rotation,
+    maxTokenLifetimeSeconds: 3600,
+    checkMaySign() {},
+    endOf: () => undefined,
+    subscribe: (subscriber) => subscriber.update({ keyset, encryptionKeyset }, { isRotating: rotation }),
+    records: [],
+    decryptionKey: () => Promise.reject(new Error("oidc-provider decrypts nothing here")),
+  };
+}
+
+/** It has no mount prefix but the path of the issuer, everybody may read its set, and the discovery document is that of oidc-provider. */
+const takes = ({ mountPrefix, cors }: Setup, target: string): boolean =>
+  mountPrefix === undefined && cors !== false && !target.includes(".well-known");
+
+/** oidc-provider with our keys. Where it has no route, an application says what the contract says. */
+export const oidcFace: Face<WireTarget> = {
+  name: "jwksd/oidc-provider",
+  takes,
+  async start(setup) {
+    const keys = await keysOf(setup);
+    const configuration = { adapter: () => ({}), routes: { jwks: setup.jwksPath ?? "/jwks" } };
+    const { handler } = await withJwksd(keys, configuration, (configuration) => {
+      const provider = new Provider(keys.issuer, configuration);
+      return provider.use(async (ctx, next) => {
+        await next();
+        if (ctx.status !== 404 || ctx.respond === false) return;
+        ctx.type = "application/problem+json";
+        ctx.body = '{"title":"Not Found","status":404}';
+        ctx.status = 404;
+        ctx.set("Cache-Control", "no-store");
+        ctx.set("X-Content-Type-Options", "nosniff");
+      });
+    });
+    const server = createServer(handler);
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    return wireTarget((server.address() as AddressInfo).port, async () => {
+      server.closeAllConnections();
+      await server[Symbol.asyncDispose]();
+    });
+  },
+};

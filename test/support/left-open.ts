@@ -1,0 +1,13 @@
+// Loaded by scripts/test before each file: a file that leaves something open when its tests are over would never end.
+import { after } from "node:test";
+
+const leftMs = 10_000;
+const file = process.argv[1] ?? "";
+
+function end(): never {
+  console.error(`${file}: a server, a process or a timer is left open; close it with t.after`);
+  process.exit(1);
+}
+
+// Processes that a test forks load this as well.
+if (file.endsWith(".test.ts")) after(() => void setTimeout(end, leftMs).unref());

@@ -1,0 +1,17 @@
+import { registerHooks } from "node:module";
+
+// It imports its schema in the way of bundlers.
+registerHooks({
+  resolve(specifier, context, next) {
+    const resolved = next(specifier, context);
+    return resolved.url.endsWith(".json") ? { ...resolved, importAttributes: { type: "json" } } : resolved;
+  },
+});
+const { NoOperationTraceWriter, convertWorkflowTemplate, parseWorkflow } = await import("@actions/workflow-parser");
+
+/** What the forge's own parser finds wrong. @see https://docs.github.com/actions/reference/workflows-and-actions/workflow-syntax */
+export async function complaints(name: string, content: string): Promise<string[]> {
+  const { context, value } = parseWorkflow({ name, content }, new NoOperationTraceWriter());
+  if (value !== undefined) await convertWorkflowTemplate(context, value);
+  return context.errors.getErrors().map(({ message }) => message);
+}
