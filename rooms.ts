@@ -48,6 +48,11 @@ export const rooms: Readonly<Record<string, Room>> = {
     rooms: ["keys/crypto", "keys/keyset", "keys/signer", "library/http", "library/token"],
     packages: ["jose"],
   },
+  "library/oidc-provider": {
+    rooms: ["keys/jwk", "library/http", "library/provider"],
+    packages: ["jose", "node:", "oidc-provider"],
+  },
+  "library/better-auth": { rooms: ["library/provider", "library/token"], packages: [] },
   "library/sign-client": { rooms: ["library/token"], packages: ["node:"] },
   "library/node": {
     rooms: ["keys/jwk", "keys/keyset", "keys/signer", "library/relying-party"],
@@ -71,6 +76,8 @@ export const rooms: Readonly<Record<string, Room>> = {
     ],
     packages: ["jose"],
   },
+
+  testing: { rooms: ["keys/signer", "rotation/store"], packages: ["jose", "node:"] },
 
   doctor: { rooms: ["doctor/checks", "doctor/codes", "doctor/verifiers", "keys/crypto"], packages: ["jose"] },
   "doctor/codes": { rooms: [], packages: [] },
@@ -141,6 +148,9 @@ export const rooms: Readonly<Record<string, Room>> = {
       "keys",
       "keys/signer",
       "library/node",
+      "rotation/custody",
+      "rotation/rules",
+      "rotation/store",
       "service/config",
       "service/copies",
       "service/endpoint",
