@@ -83,11 +83,12 @@ async function startManager(onEvent: (event: ManagerEvent) => void = () => {}) {
     manager,
     counted,
     /** Until what is under way is done. The clock must not jump while the store answers: the machine would seem to have a wrong one. */
-    async idle(): Promise<void> {
-      do {
+    idle: async (): Promise<void> => {
+      const isStill = async (): Promise<boolean> => {
         await pumped(manager.subscribe(subscriber));
-        await new Promise(setImmediate);
-      } while (underWay > 0);
+        return new Promise((resolve) => setImmediate(() => resolve(underWay === 0)));
+      };
+      while (!(await isStill()));
     },
     /** The kid of a token that is made now. */
     sign: async (): Promise<string> =>
