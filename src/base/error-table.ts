@@ -53,8 +53,8 @@ export const errorTable = {
       remedy: "write the URI as `docs/signers.md` shows it",
     },
     ERR_PACKAGE_MISSING: {
-      when: "an optional package is needed and not installed",
-      remedy: "install the package that the message names",
+      when: "an optional package, or a module of the runtime, is needed and missing",
+      remedy: "install the package or the runtime that the message names",
     },
   },
   KeyMaterialError: {
@@ -171,9 +171,9 @@ export const errorTable = {
       retryable: true,
     },
     ERR_STORE_EMPTY: {
-      when: "`--require-store` is set, and the store is not there, or holds no keys",
+      when: "`requireStore` or `--require-store` is set, and the store is not there, or holds no keys",
       remedy:
-        "correct `--data` or `--store`; if the store is gone, see [the store is lost](operations.md#the-store-is-lost)",
+        "correct the path or URL of the store; if the store is gone, see [the store is lost](operations.md#the-store-is-lost)",
     },
     ERR_STORE_FORMAT: {
       when: "the file or the schema is no store, or one of a later jwksd",

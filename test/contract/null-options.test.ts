@@ -223,6 +223,7 @@ row<KeyManagerOptions>(
     openSigner: null,
     destroySigner: null,
     signs: null,
+    requireStore: null,
     replicaName: null,
     onEvent: null,
     clock: null,

@@ -35,7 +35,7 @@ import { readWrappingKeys } from "../custody/wrapping.ts";
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_ISSUER_INVALID`, `ERR_POLICY_INVALID`,
  * `ERR_WRAPPING_KEY_INVALID`
- * @throws StoreError `ERR_STORE_UNAVAILABLE`, `ERR_STORE_NOT_AUTHENTIC`, `ERR_STORE_ISSUER`, `ERR_RECORDS_INVALID`,
+ * @throws StoreError `ERR_STORE_UNAVAILABLE`, `ERR_STORE_EMPTY`, `ERR_STORE_NOT_AUTHENTIC`, `ERR_STORE_ISSUER`, `ERR_RECORDS_INVALID`,
  * `ERR_WRAPPING_KEY_MISSING`, `ERR_WRAPPED_KEY`
  * @throws KeyMaterialError `ERR_KEY_MISMATCH`
  * @throws SignerError where the active key is external and cannot be opened

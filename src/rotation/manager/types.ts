@@ -73,6 +73,11 @@ export interface KeyManagerOptions {
    * Whether this process signs. If not, an active external key that cannot be opened is published all the same. Default: `true`.
    */
   readonly signs?: boolean | null | undefined;
+  /**
+   * Refuses a store that holds no keys (`ERR_STORE_EMPTY`), where a first key would be made. Set it after the first start: a mistyped path or a lost
+   * volume then makes no new keys, with which every live token would fail. Default: `false`.
+   */
+  readonly requireStore?: boolean | null | undefined;
   /** What people call this replica: 1 to 255 printable characters. Default: `jwksd`. */
   readonly replicaName?: string | null | undefined;
   /** Gets changes of keys, and failures. Default: nobody listens. */
