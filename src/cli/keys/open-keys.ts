@@ -114,7 +114,7 @@ export async function look(io: Io, flags: Flags) {
 }
 
 /** What is in the store of a configuration. */
-export type Found = Awaited<ReturnType<typeof look>>;
+export type StoreContent = Awaited<ReturnType<typeof look>>;
 
 async function lookAt(store: KeyStore) {
   const { records, revision, leases, now } = await store.load();
