@@ -28,8 +28,8 @@ export interface ServiceParts {
   readonly store?: KeyStore | undefined;
 }
 
-/** Keys that a manager of this process drives through their lives. */
-export interface ManagedKeys {
+/** A manager as the service runs it: with a store, or with the saved set until the store is reached. */
+export interface RunningManager {
   /** As they were when it started. */
   readonly keys: PublicKeys;
   /** Why the other replicas do not rely on this process, so that it should get no requests; `undefined` where they do. */
@@ -56,12 +56,12 @@ export interface ManagedKeys {
  *
  * @throws see `openManaged` and `createKeyManager`
  */
-export async function startManagedKeys(
+export async function startManager(
   settings: Settings,
   log: Logger,
   parts: ServiceParts = {},
-): Promise<ManagedKeys> {
-  const start = (): Promise<ManagedKeys> => runManager(settings, log, parts);
+): Promise<RunningManager> {
+  const start = (): Promise<RunningManager> => runManager(settings, log, parts);
   try {
     return await start();
   } catch (error) {
@@ -115,7 +115,7 @@ async function runManager(
   settings: Settings,
   log: Logger,
   { clock, store: given }: ServiceParts,
-): Promise<ManagedKeys> {
+): Promise<RunningManager> {
   const signers = await signersOf(settings, log);
   const { custody, policy, wrappingKeys } = await openManaged(settings, log, {
     create: true,
