@@ -36,10 +36,10 @@ export interface OpenSite {
 }
 
 /** The paths of the documents below the issuer, in the order in which they are published. */
-export const pathsOf = (site: Site): readonly string[] => placesOf(site).map(({ path }) => path);
+export const pathsOf = (site: Site): readonly string[] => documentPaths(site).map(({ path }) => path);
 
-/** A document, and the paths at which clients ask the host for it. */
-interface Place {
+/** The path of a document below the issuer, and the paths at which clients ask the host for it. */
+interface DocumentPath {
   readonly path: string;
   readonly asked: readonly string[];
 }
@@ -50,7 +50,7 @@ interface Place {
  *
  * @see RFC 8414 section 3.1
  */
-export function placesOf({ issuer, mountPrefix, jwksPath, discovery }: Site): readonly [Place, ...Place[]] {
+export function documentPaths({ issuer, mountPrefix, jwksPath, discovery }: Site): readonly [DocumentPath, ...DocumentPath[]] {
   const { jwksUri, metadataPaths } = locate(issuer, mountPrefix, jwksPath, { discovery });
   const base = new URL(baseOf(issuer)).pathname;
   const below = metadataPaths.filter((asked) => asked.startsWith(base));
