@@ -1,5 +1,6 @@
 import { cacheControl } from "../../library/http/respond.ts";
-import type { Metadata, ProviderOptions } from "../../library/provider/options.ts";
+import type { Keysets } from "../../library/provider/managed-keys.ts";
+import type { Metadata } from "../../library/provider/options.ts";
 import { locate } from "../../library/provider/paths.ts";
 import { createProvider } from "../../library/provider/provider.ts";
 import type { Provider } from "../../library/provider/types.ts";
@@ -64,8 +65,6 @@ export function documentPaths({ issuer, mountPrefix, jwksPath, discovery }: Site
 
 /** The URL under which the documents are, with a slash at its end. */
 export const baseOf = (issuer: string): string => issuer.replace(/\/?$/, "/");
-
-type Keysets = Pick<ProviderOptions, "keyset" | "encryptionKeyset">;
 
 /** Answers the documents of a site. @throws ConfigError, KeyMaterialError see `createProvider` */
 export function providerAt(
