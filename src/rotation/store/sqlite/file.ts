@@ -2,7 +2,7 @@ import { closeSync, openSync, realpathSync, rmSync, statSync } from "node:fs";
 import type { DatabaseSync, StatementSync } from "node:sqlite";
 import { pathToFileURL } from "node:url";
 import { StoreError } from "../../../base/errors.ts";
-import { faultOf } from "../../../base/file-fault.ts";
+import { fileErrorText } from "../../../base/file-errors.ts";
 import { isUnwritable } from "./errors.ts";
 import { nodeSqlite } from "./node-sqlite.ts";
 import { isCurrent, migrate, versionOf } from "./schema.ts";
@@ -77,7 +77,7 @@ export function createFile(path: string): void {
     if (code === "EEXIST") return;
     throw new StoreError(
       "ERR_STORE_UNAVAILABLE",
-      `cannot make the store ${path} (${faultOf(cause)}); check that its folder exists and is writable`,
+      `cannot make the store ${path} (${fileErrorText(cause)}); check that its folder exists and is writable`,
       { cause },
     );
   }
