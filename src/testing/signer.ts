@@ -29,7 +29,7 @@ export interface CheckSignerOptions {
   readonly leadingZeros?: boolean;
 }
 
-/** One signature in 256 has a leading zero, so that this misses it once in 10^10 runs. */
+/** One signature in 256 has a leading zero. With so many signatures, one run in 10^10 has no such signature. */
 const maxSignatures = 6_000;
 
 const encoder = new TextEncoder();
@@ -84,7 +84,7 @@ export function checkSigner(
     });
     after(() => opened.close?.());
 
-    /** Signs a JWS of its own, and verifies it as a relying party does, unless it is one of many that are not looked for. */
+    /** Signs a new JWS. Verifies it as a relying party does, if `isLookedFor` says so of the signature. */
     async function sign(isLookedFor: (signature: Uint8Array) => boolean = () => true): Promise<Uint8Array> {
       signed += 1;
       const input = `${base64url('{"alg":"ES256"}')}.${base64url(`${name} ${signed}`)}`;

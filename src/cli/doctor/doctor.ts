@@ -115,7 +115,7 @@ async function doctor(io: Io, target: string, flags: Flags): Promise<void> {
   if (isRefused || findings.some(({ severity }) => atLeast(severity, flags.failOn))) io.exitCode = 1;
 }
 
-/** One look knows no other token than the given one. */
+/** Adds the token that was given with `--token`. */
 function withToken(observations: Observations, token: string | undefined): Observations {
   const seen = token === undefined ? undefined : seenToken(token, observations.at);
   return seen === undefined ? observations : { ...observations, tokens: [...(observations.tokens ?? []), seen] };

@@ -42,7 +42,7 @@ export interface KeyRecord {
   readonly unannounced?: true;
   /** How long it has to be published before it signs: the longest that any replica asked for. */
   readonly announceForSeconds?: number;
-  /** How long it is kept after its last use: the longest that any process asked for that had it. */
+  /** How long the key stays published after its last use: the longest time that any process with this key asked for. */
   readonly retireForSeconds?: number;
   readonly publicJwk: PublicJwk;
   /** Not of tombstones, but for the URI of a key that may still be in its HSM or key service. */
@@ -102,7 +102,7 @@ export interface Committed {
   readonly revision: number;
   /** All of them, in the order in which they were added. */
   readonly records: readonly KeyRecord[];
-  /** What the commit was given, as it is: it authenticates revision and records. */
+  /** The MAC of the commit, unchanged. It authenticates revision and records. */
   readonly mac?: string | undefined;
 }
 
@@ -110,9 +110,9 @@ export interface Committed {
 export interface Snapshot extends Committed {
   /** When it was read, in epoch milliseconds by the clock of the store; of a store without one, by that of the machine. */
   readonly now: number;
-  /** Those that nobody has ended, in the order in which they joined. No MAC covers them. */
+  /** The leases that nobody has ended, in the order of `join`. No MAC covers leases. */
   readonly leases: readonly Lease[];
-  /** The ids of those that were ended. A store may forget them a day after their time. */
+  /** The ids of ended leases. A store may forget such an id a day after the lease would have run out. */
   readonly ended: readonly string[];
 }
 

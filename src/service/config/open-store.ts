@@ -212,7 +212,7 @@ async function makeKey(file: string, log: Log): Promise<void> {
   try {
     await writeNewFile(file, `${newWrappingKey()}\n`);
   } catch (error) {
-    // Another first start was quicker; its key is the one.
+    // Another process that started at the same time has made the key file. Both use that key.
     if (error instanceof ServiceError && error.code === "ERR_FILE_EXISTS") return;
     throw error;
   }

@@ -51,7 +51,12 @@ interface DocumentPath {
  *
  * @see RFC 8414 section 3.1
  */
-export function documentPaths({ issuer, mountPrefix, jwksPath, discovery }: Site): readonly [DocumentPath, ...DocumentPath[]] {
+export function documentPaths({
+  issuer,
+  mountPrefix,
+  jwksPath,
+  discovery,
+}: Site): readonly [DocumentPath, ...DocumentPath[]] {
   const { jwksUri, metadataPaths } = locate(issuer, mountPrefix, jwksPath, { discovery });
   const base = new URL(baseOf(issuer)).pathname;
   const below = metadataPaths.filter((asked) => asked.startsWith(base));

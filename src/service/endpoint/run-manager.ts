@@ -32,15 +32,15 @@ export interface ServiceParts {
 export interface RunningManager {
   /** As they were when it started. */
   readonly keys: PublicKeys;
-  /** Why the other replicas do not rely on this process, so that it should get no requests; `undefined` where they do. */
+  /** Why the other replicas do not rely on this process, which should then get no requests; `undefined` while they rely on it. */
   notReady(): string | undefined;
   /** See `KeyManager`; none before the store was reached. */
   metrics(): readonly Metric[];
-  /** For those who sign through this process, once it follows; `undefined` where nobody does. */
+  /** What sign sockets use, after `follow`; `undefined` where there is no sign socket. */
   readonly signing: Signing | undefined;
   /** For the status of the service. */
   known(): KnownKeys;
-  /** Looks at the store for what the other replicas have told it. */
+  /** Loads the leases of the other replicas from the store. */
   look(): Promise<void>;
   /**
    * Calls back with the keys as they are, and with every change from now on.
@@ -56,11 +56,7 @@ export interface RunningManager {
  *
  * @throws see `openManaged` and `createKeyManager`
  */
-export async function startManager(
-  settings: Settings,
-  log: Logger,
-  parts: ServiceParts = {},
-): Promise<RunningManager> {
+export async function startManager(settings: Settings, log: Logger, parts: ServiceParts = {}): Promise<RunningManager> {
   const start = (): Promise<RunningManager> => runManager(settings, log, parts);
   try {
     return await start();

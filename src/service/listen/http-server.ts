@@ -228,7 +228,7 @@ function refuseOnce(socket: Socket, reply: Reply, connections: ConnectionLimits)
     socket.once("close", () => clearTimeout(timer));
   };
   const before = connections.replyUnderWay(socket);
-  // The body of that request is what is broken or late, and the handler may wait for it: this is its reply.
+  // The body of the request under way is broken or late, and its handler may be waiting for it. So this reply is for that request.
   if (before?.req.complete === false && !before.headersSent) {
     before.setHeader("Connection", "close");
     writeReply(before, reply);

@@ -130,10 +130,10 @@ export function openFile(path: string) {
         seen = { ...seen, stamp: stampOf(path) };
       },
       close: (): void => db.close(),
-      /** Closes it when another file has taken its place. */
+      /** Closes this file after another one has taken its path. */
       abandon(): void {
         // What the old file leaves must not be taken for the new one's: SQLite would mix the two.
-        // Only before it is closed can the number of a file not have been given to another one.
+        // This comes before close, because the kernel gives the inode number of a closed file to new ones.
         for (const { name, ino } of companions) if (inodeOf(name) === ino) rmSync(name, { force: true });
         db.close();
       },
