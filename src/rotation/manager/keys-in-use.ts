@@ -9,10 +9,10 @@ import type { Changed } from "./compare-and-set.ts";
 import type { Keyring } from "./keyring.ts";
 import type { OpenKeys } from "./private-keys.ts";
 import { type LeaseContent, type Replica, fenced } from "./replica.ts";
-import type { Given, Subscribers } from "./subscribers.ts";
+import type { SubscriberUpdate, Subscribers } from "./subscribers.ts";
 import type { ManagerEvent } from "./types.ts";
 
-interface State extends Given {
+interface State extends SubscriberUpdate {
   readonly revision: number;
 }
 
