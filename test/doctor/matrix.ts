@@ -13,7 +13,7 @@ import { compact, signature } from "../token/compact.ts";
 import { type Client, type Configured, audience, nonce } from "./clients.ts";
 import { type Fixture, fixtures } from "./fixtures.ts";
 import { bytes, observed, published, sound } from "./observed.ts";
-import { listening } from "./server.ts";
+import { listening } from "../support/listening.ts";
 
 // Runs verifiers against documents with one finding each, over TLS on loopback: with a token of a good key, and one of the key in question.
 
