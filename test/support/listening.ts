@@ -1,7 +1,6 @@
 import { once } from "node:events";
 import type { AddressInfo, Server, Socket } from "node:net";
-
-type Scope = { after(fn: () => void): void };
+import type { Scope } from "./service.ts";
 
 /** Lets a server listen on a free port of a loopback address until the test ends. Gives the port. */
 export async function listening(t: Scope, server: Server, host = "127.0.0.1", port = 0): Promise<number> {
@@ -12,7 +11,7 @@ export async function listening(t: Scope, server: Server, host = "127.0.0.1", po
   });
   server.listen(port, host);
   await once(server, "listening");
-  t.after(() => {
+  t.after(async () => {
     server.close();
     for (const socket of sockets) socket.destroy();
   });
