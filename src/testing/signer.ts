@@ -13,9 +13,9 @@ export interface SignerUnderTest {
   readonly signer: Signer;
   /** Texts that no error may hold: key material, PINs, credentials. */
   readonly secrets: readonly string[];
-  /** Leaves what is signed from now on at the backend, until the function that it returns is called: for a signer that can be closed. */
+  /** Makes the backend keep back its signatures until the returned function is called. For signers that can be closed. */
   readonly hold?: () => () => void;
-  /** Of a stand-in for the backend: the half of its signatures that begins with a zero from now on. */
+  /** For a stand-in of the backend: which half of the next signatures begins with a zero. */
   readonly key?: { zeroHalf?: "r" | "s" | undefined } | undefined;
   /** Takes everything away. */
   readonly close?: () => Promise<void>;
@@ -162,7 +162,7 @@ export function checkSigner(
       assert.ok(await crypto.subtle.verify(ecdsa, publicKey, Uint8Array.from(signature), message.slice()));
     });
 
-    // A backend uses the message or the digest and may not see what is wrong with the other; it must never make something else up.
+    // A backend reads only the message or only the digest. So it may sign where the other one is wrong, but only the right bytes.
     const good = inputOf("header.claims");
     const wrong: [name: string, input: unknown][] = [
       ["nothing", undefined],

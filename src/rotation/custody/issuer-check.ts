@@ -9,7 +9,7 @@ export interface Owner {
 }
 
 /**
- * Whose keys those of a store are to be from now on, given whose they are; `undefined` for a store without keys.
+ * Decides for whom the keys of a store are used and committed from now on. `found` is their owner by the MAC; `undefined` for a store without keys.
  *
  * @throws StoreError `ERR_STORE_ISSUER`: those of another issuer
  */

@@ -38,7 +38,7 @@ export interface KeyRecord {
   readonly unusedAt?: number;
   /** Removed or revoked. */
   readonly endedAt?: number;
-  /** It signed before its announcement was over: an operator forced it, or it was the first key or one that was published elsewhere. */
+  /** The key signed before its announcement was over: by force, as the first key, or because it had been published elsewhere. */
   readonly unannounced?: true;
   /** How long it has to be published before it signs: the longest that any replica asked for. */
   readonly announceForSeconds?: number;
@@ -68,8 +68,8 @@ export interface StoredEvent extends KeyEvent {
 }
 
 /**
- * What a replica, which is whoever publishes or signs, has told the store. It may be relied on until somebody has ended it: the replica
- * itself, or whoever has seen it without a renewal for as long as it lasts, by a clock that nobody sets. Plain JSON.
+ * What a replica has reported to the store; a replica is a process that publishes or signs. Others rely on a lease until it is ended: by its
+ * replica, or by a process that has seen no renewal for the length of the lease by its monotonic clock. Plain JSON.
  */
 export interface Lease {
   /** 1 to 64 characters of `A-Z a-z 0-9 . _ : -`. New for each lease: one that has ended is never renewed. */

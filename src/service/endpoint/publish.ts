@@ -165,7 +165,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
 const textOf = ({ documents }: DocumentSet): string =>
   JSON.stringify(documents.map((document) => ({ ...document, body: Buffer.from(document.body).toString() })));
 
-/** Documents come with header fields, so both modes differ. */
+/** Compares header fields, too, so the same keys in the other mode are not the same. */
 function isSame(documentSet: DocumentSet, other: DocumentSet | undefined): boolean {
   return other !== undefined && textOf(documentSet) === textOf(other);
 }
