@@ -23,7 +23,7 @@ const rowsAbout = (names: readonly string[], all: readonly Row[], columns: reado
 
 const rerun = "run: node test/doctor/table.ts";
 
-describe("verifiers fail at each defect as src/doctor/verifiers/verified.ts says", { timeout: 300_000 }, () => {
+describe("verifiers fail at each finding as src/doctor/verifiers/verified.ts says", { timeout: 300_000 }, () => {
   let servers: Awaited<ReturnType<typeof startServers>>;
   before(async () => void (servers = await startServers()));
   after(() => servers.stop());
@@ -58,7 +58,7 @@ const named = (code: Code) =>
   Object.fromEntries(breaksOf(code).map(({ client, fails, inSomeForms }) => [client, [fails, inSomeForms ?? false]]));
 
 describe("a verdict names verifiers", () => {
-  test("that fail at every form of the defect, or at some, and says which", () => {
+  test("that fail at every form of the finding, or at some, and says which", () => {
     assert.deepEqual(named("JWKS_NOT_JSON")["jose"], ["every token", false]);
     assert.deepEqual(named("JWKS_PRIVATE_MEMBERS")["jose"], ["its tokens", true]);
     assert.deepEqual(named("JWKS_KID_TYPE")["aws-jwt-verify"], ["every token", false]);

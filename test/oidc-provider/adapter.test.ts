@@ -1,8 +1,6 @@
 import assert from "node:assert/strict";
-import { once } from "node:events";
 import { type RequestListener, type Server, createServer } from "node:http";
 import { createServer as createTlsServer } from "node:https";
-import type { AddressInfo } from "node:net";
 import { type TestContext, describe, test } from "node:test";
 import express from "express";
 import fastify from "fastify";
@@ -17,6 +15,7 @@ import { World, issuer } from "../manager/world.ts";
 import { day, hour, second } from "../rotation/key-records.ts";
 import { named } from "../support/keys.ts";
 import { keysOf } from "./face.ts";
+import { listening } from "../support/listening.ts";
 
 const resource = "https://api.example";
 const app = {
@@ -36,10 +35,7 @@ const features = {
 const configuration = { adapter: sqliteAdapter(":memory:"), clients: [app], features };
 
 async function listen(t: TestContext, server: Server): Promise<string> {
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  t.after(() => void server.close());
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return `http://127.0.0.1:${await listening(t, server)}`;
 }
 
 /** A provider at an address, and the time of its keys. */

@@ -79,11 +79,12 @@ const fetchFace: Face = {
   },
 };
 
-export function wireTarget(port: number, close: () => Promise<void>): WireTarget {
+function wireTarget(port: number, close: () => Promise<void>): WireTarget {
   return { port, close, send: async (request) => (await pipeline(port, [request]))[0] as WireReply };
 }
 
-async function listening(listener: RequestListener): Promise<WireTarget> {
+/** A server of `node:http` on a free port. */
+export async function wireServer(listener: RequestListener): Promise<WireTarget> {
   const server = createServer(listener);
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   return wireTarget((server.address() as AddressInfo).port, async () => {
@@ -96,7 +97,7 @@ const nodeFace: Face<WireTarget> = {
   name: "provider.node",
   async start(setup) {
     const provider = await providerOf(setup);
-    return listening((request, response) => provider.node(request, response));
+    return wireServer((request, response) => provider.node(request, response));
   },
 };
 
@@ -116,7 +117,7 @@ const betterAuthFace: Face = {
     const secret = "a secret of better-auth with more than 32 characters";
     const auth = betterAuth({ baseURL: origin, basePath, secret, plugins: [jwt(jwtOptions(provider))] });
     const others = toNodeHandler(auth);
-    return listening((request, response) => provider.node(request, response, () => void others(request, response)));
+    return wireServer((request, response) => provider.node(request, response, () => void others(request, response)));
   },
 };
 

@@ -3,7 +3,8 @@ import { Command, InvalidArgumentError, Option } from "commander";
 import { atLeast, severities } from "../../doctor/finding.ts";
 import { practice } from "../../doctor/practice.ts";
 import { type Code, type Observations, type Severity, codes, examine } from "../../doctor/index.ts";
-import { type Happening, type ObserveOptions, observe, observeBody, seenToken } from "../../doctor/node/index.ts";
+import { type Happening, type ObserveOptions, observe, observeBody } from "../../doctor/node/index.ts";
+import { seenToken } from "../../doctor/node/watch.ts";
 import { ConfigError, ServiceError } from "../../base/errors.ts";
 import { terminalOf } from "../terminal.ts";
 import { collect } from "../arguments.ts";
@@ -115,7 +116,7 @@ async function doctor(io: Io, target: string, flags: Flags): Promise<void> {
   if (isRefused || findings.some(({ severity }) => atLeast(severity, flags.failOn))) io.exitCode = 1;
 }
 
-/** One look knows no other token than the given one. */
+/** Adds the token that was given with `--token`. */
 function withToken(observations: Observations, token: string | undefined): Observations {
   const seen = token === undefined ? undefined : seenToken(token, observations.at);
   return seen === undefined ? observations : { ...observations, tokens: [...(observations.tokens ?? []), seen] };

@@ -62,7 +62,7 @@ the jwksd serve that joined the store last; flags, environment and --config come
     )
     .allowExcessArguments()
     .action((flags: Flags) => {
-      // It is the default, so what it is given is a command that does not exist.
+      // `jwksd keys` lists the keys, and takes no arguments: an argument is the name of an unknown command.
       const [unknown] = command.args;
       if (unknown !== undefined)
         command.error(`error: unknown command '${unknown}'; jwksd help keys lists the commands`);

@@ -44,7 +44,7 @@ export function addStoreSettings(command: Command): Command {
   return addSettings(withJson(command), ofStore);
 }
 
-/** The same for a command that only looks. It takes all of them, so that it runs with the flags of `serve`, and lists the few it needs. */
+/** Gives a command that only reads the store all flags of `serve`, so that an operator can repeat them. Its help lists the few that it needs. */
 export function addLookSettings(command: Command, more: readonly SettingName[] = []): Command {
   return addSettings(withJson(command), ofStore, ["issuer", "data", "store", "wrappingKeyFile", ...more]);
 }
@@ -114,7 +114,7 @@ export async function look(io: Io, flags: Flags) {
 }
 
 /** What is in the store of a configuration. */
-export type Found = Awaited<ReturnType<typeof look>>;
+export type StoreContent = Awaited<ReturnType<typeof look>>;
 
 async function lookAt(store: KeyStore) {
   const { records, revision, leases, now } = await store.load();

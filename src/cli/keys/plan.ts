@@ -1,7 +1,7 @@
 import { readFile, stat, writeFile } from "node:fs/promises";
 import { Command } from "commander";
 import { ServiceError } from "../../base/errors.ts";
-import { faultOf } from "../../base/file-fault.ts";
+import { fileErrorText } from "../../base/file-errors.ts";
 import { aftermath } from "../../rotation/rules/impact.ts";
 import { type RotationPlan, plan } from "../../rotation/rules/plan.ts";
 import { planPicture } from "./plan-picture.ts";
@@ -100,6 +100,6 @@ async function write(file: string, text: string): Promise<void> {
     await writeFile(file, text);
   } catch (error) {
     if (error instanceof ServiceError) throw error;
-    throw new ServiceError("ERR_FILE_UNWRITABLE", `cannot write ${file} (${faultOf(error)})`, { cause: error });
+    throw new ServiceError("ERR_FILE_UNWRITABLE", `cannot write ${file} (${fileErrorText(error)})`, { cause: error });
   }
 }

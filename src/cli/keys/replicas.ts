@@ -15,7 +15,7 @@ import { isPermanent } from "../../rotation/rules/permanent-lease.ts";
 import type { Lease } from "../../rotation/store/store.ts";
 import { endCopyCommand } from "./end-copy.ts";
 import { type Io, iso, print, printJson } from "../io.ts";
-import { type Flags, type Found, addLookSettings, look } from "./open-keys.ts";
+import { type Flags, type StoreContent, addLookSettings, look } from "./open-keys.ts";
 
 export function replicasCommand(io: Io): Command {
   const command = new Command("replicas");
@@ -54,7 +54,7 @@ async function replicas(io: Io, flags: Flags): Promise<void> {
   printWaits(io, found, columns);
 }
 
-function table(found: Found): string[] {
+function table(found: StoreContent): string[] {
   const { replicas, records } = found;
   const { leases } = replicas;
   const isReplaced = (kid: string): boolean =>
@@ -86,15 +86,15 @@ function table(found: Found): string[] {
   return [heading].concat(lines.flatMap((line, index) => [line].concat(below[index] ?? [])));
 }
 
-const waitsFound = ({ records, policy, replicas }: Found): WaitStatus[] => waitsOf(records, policy, replicas);
+const waitsFound = ({ records, policy, replicas }: StoreContent): WaitStatus[] => waitsOf(records, policy, replicas);
 
 /** Prints the steps whose wait has not begun, and the replicas for which they wait. */
-export function printWaits(io: Io, found: Found, columns: number): void {
+export function printWaits(io: Io, found: StoreContent, columns: number): void {
   for (const { text } of waitsFound(found)) print(io, ["", ...indented(text, columns, 0)].join("\n"));
 }
 
 /** The same for `--json`. */
-export function waitsJson(found: Found) {
+export function waitsJson(found: StoreContent) {
   return waitsFound(found).map(({ kid, use, action, since, replicas, text }) => ({
     kid,
     use,

@@ -39,7 +39,7 @@ async function rotate(io: Io, flags: RotateFlags): Promise<void> {
   const immediately = flags.now === true;
   await withKeys(io, flags, {}, async (open) => {
     const isAnnounced = announcedKey(await recordsOf(open.custody.store), use) !== undefined;
-    // Where one is announced, that one is next.
+    // An announced key is the next one, so no other is made.
     const newKey = immediately && isAnnounced ? undefined : { use, alg };
     await changeKeys(open, { flags, breaks: immediately, newKey }, (records, now, key) =>
       applyCommand(records, { type: "rotate", use, key, now: immediately }, open.keyring.policy, now),

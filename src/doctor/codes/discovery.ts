@@ -1,4 +1,4 @@
-import { type Rule, openidDiscovery } from "./rule.ts";
+import { type FindingKind, openidDiscovery } from "./finding-kind.ts";
 
 /** The discovery document. */
 export const discovery = {
@@ -149,4 +149,4 @@ export const discovery = {
     rule: `${openidDiscovery} 3`,
     remedy: "Take `none` out of `id_token_signing_alg_values_supported`.",
   },
-} as const satisfies Readonly<Record<string, Rule>>;
+} as const satisfies Readonly<Record<string, FindingKind>>;

@@ -1,4 +1,4 @@
-import type { Rule } from "./rule.ts";
+import type { FindingKind } from "./finding-kind.ts";
 
 /** The endpoint, with its TLS. */
 export const endpoint = {
@@ -282,4 +282,4 @@ export const endpoint = {
     rule: "RFC 9110 section 8.8.3",
     remedy: 'Send the tag in double quotes, such as `ETag: "a1"`.',
   },
-} as const satisfies Readonly<Record<string, Rule>>;
+} as const satisfies Readonly<Record<string, FindingKind>>;

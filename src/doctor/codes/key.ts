@@ -1,4 +1,4 @@
-import type { Rule } from "./rule.ts";
+import type { FindingKind } from "./finding-kind.ts";
 
 /** What each key says about itself. */
 export const key = {
@@ -164,4 +164,4 @@ export const key = {
     rule: "RFC 7517 section 4.3",
     remedy: 'Write `"key_ops": ["verify"]`, or leave out `key_ops`.',
   },
-} as const satisfies Readonly<Record<string, Rule>>;
+} as const satisfies Readonly<Record<string, FindingKind>>;

@@ -1,4 +1,4 @@
-import type { Rule } from "./rule.ts";
+import type { FindingKind } from "./finding-kind.ts";
 
 /** RSA keys. */
 export const rsa = {
@@ -100,4 +100,4 @@ export const rsa = {
     rule: "RFC 8725 section 3.5",
     remedy: "Make a key of its own for each `kid`.",
   },
-} as const satisfies Readonly<Record<string, Rule>>;
+} as const satisfies Readonly<Record<string, FindingKind>>;

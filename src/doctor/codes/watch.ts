@@ -1,4 +1,4 @@
-import type { Rule } from "./rule.ts";
+import type { FindingKind } from "./finding-kind.ts";
 
 /** Changes over time. */
 export const watch = {
@@ -51,4 +51,4 @@ export const watch = {
     rule: "RFC 9110 section 15.6.4",
     remedy: "Find out which node or proxy fails; a cache in front hides short outages.",
   },
-} as const satisfies Readonly<Record<string, Rule>>;
+} as const satisfies Readonly<Record<string, FindingKind>>;

@@ -37,7 +37,7 @@ export const signWithinSeconds = 5;
 export const drainSeconds = 30;
 
 const secondsPerDay = 86_400;
-/** So that every date of a plan is one. All other durations are parts of this one. */
+/** Keeps the dates of a plan within what `Date` can hold. All other durations are parts of `rotateEveryDays`. */
 const maxDays = 36_500;
 
 const defaults: RotationPolicy = {

@@ -51,9 +51,9 @@ export interface Status extends Pick<Known, "phase" | "issuer" | "jwksUri" | "pi
   readonly source: "store" | "files" | "saved-set";
   /** Live keys, signing keys first. */
   readonly keys: readonly KeyStatus[];
-  /** Of several at one moment, the one that makes a key active. */
+  /** The next step; of several at one moment, the step that makes a key active. */
   readonly next?: StepStatus | undefined;
-  /** Of keys in a store. */
+  /** The plan of managed keys. */
   readonly plan?: RotationPlan | undefined;
   readonly replicas: readonly SeenReplica[];
   readonly waits: readonly WaitStatus[];

@@ -55,7 +55,7 @@ export async function sqliteStore(path: string, options: SqliteStoreOptions = {}
   nodeSqlite();
   createFile(file);
   const store = storeIn(file, pollMs, clock);
-  // Whoever makes a store learns at once that it cannot be used.
+  // A store that cannot be used fails here, and not at its first use.
   try {
     await store.load();
   } catch (error) {
