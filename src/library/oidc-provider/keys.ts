@@ -47,6 +47,6 @@ export function signingKeys({ records, maxTokenLifetimeSeconds }: OidcKeys, acti
 export async function encryptionKeys(keys: OidcKeys): Promise<object[]> {
   const live = keys.records.filter(({ use, state }) => use === "enc" && state !== "removed" && state !== "revoked");
   return Promise.all(
-    live.map(async ({ kid, alg }) => ({ ...(await keys.exportDecryptionKey(kid)), kid, alg, use: "enc" })),
+    live.map(async ({ kid, alg }) => Object.assign(await keys.exportDecryptionKey(kid), { kid, alg, use: "enc" })),
   );
 }
