@@ -182,13 +182,17 @@ describe("where it is mounted, tokens verify by the set at the jwks_uri of disco
   }
 });
 
+const inExpress: Serve = (handler) => {
+  const names = ["openid-configuration", "oauth-authorization-server"];
+  return express().use(["/oidc", ...names.map((name) => `/.well-known/${name}/oidc`)], handler);
+};
+
 describe("the metadata of an issuer with a path is where RFC 8414 section 3.1 puts it, and where OpenID Connect does", () => {
-  const atRoot: Serve = (handler) => handler;
-  const inExpress: Serve = (handler) => {
-    const names = ["openid-configuration", "oauth-authorization-server"];
-    return express().use(["/oidc", ...names.map((name) => `/.well-known/${name}/oidc`)], handler);
-  };
-  for (const [name, serve] of Object.entries({ "node:http": atRoot, "Express, which strips paths": inExpress })) {
+  const rows: [name: string, serve: Serve][] = [
+    ["node:http", (handler) => handler],
+    ["Express, which strips paths", inExpress],
+  ];
+  for (const [name, serve] of rows) {
     test(name, async (t) => {
       const { url, op, ...site } = await start(t, {}, "/oidc");
       site.serve(await serve(op.handler));
