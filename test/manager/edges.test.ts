@@ -1,7 +1,7 @@
 // What comes from outside a manager: options, keys in commands, targets and stores that fail or hang.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { CompactEncrypt, type JWK, compactDecrypt, exportJWK, generateKeyPair } from "jose";
+import { CompactEncrypt, type JWK, compactDecrypt, exportJWK, generateKeyPair, importJWK } from "jose";
 import { JwksdError } from "../../src/base/errors.ts";
 import { type KeyManagerOptions, type ManagerEvent } from "../../src/rotation/manager/index.ts";
 import type { Command, NewKey } from "../../src/rotation/rules/commands.ts";
@@ -141,8 +141,13 @@ describe("a new key of a command", () => {
       );
     const { plaintext } = await compactDecrypt(jwe, (header) => manager.decryptionKey(header));
     assert.equal(new TextDecoder().decode(plaintext), "hello");
+    assert.equal((await manager.decryptionKey({ kid })).extractable, false);
+    const exported = await manager.exportDecryptionKey(kid);
+    assert.equal((await compactDecrypt(jwe, await importJWK(exported, alg))).plaintext.length, plaintext.length);
+    await assert.rejects(manager.exportDecryptionKey(manager.records[0]?.kid ?? ""), { code: "ERR_SIGNER_KEY_STATE" });
     await manager.close();
     await assert.rejects(manager.decryptionKey({ kid }), { code: "ERR_CLOSED" });
+    await assert.rejects(manager.exportDecryptionKey(kid), { code: "ERR_CLOSED" });
   });
 });
 

@@ -22,7 +22,7 @@ export async function keysOf({
     endOf: () => undefined,
     subscribe: (subscriber) => subscriber.update({ keyset, encryptionKeyset }, { isRotating: rotation }),
     records: [],
-    decryptionKey: () => Promise.reject(new Error("oidc-provider decrypts nothing here")),
+    exportDecryptionKey: () => Promise.reject(new Error("oidc-provider decrypts nothing here")),
   };
 }
 

@@ -36,10 +36,8 @@ export interface WireTarget extends Target {
 /** One way to reach the endpoint. */
 export interface Face<T extends Target = Target> {
   readonly name: string;
-  /** Whether it can be set up so, and answers this target itself. Default: always. */
-  takes?(setup: Setup, target: string): boolean;
-  /** Other paths are somebody else's to answer. */
-  readonly passesOn?: boolean;
+  /** Whether it can be set up so, and answers this target itself, with this status. Default: always. */
+  takes?(setup: Setup, target: string, status: number): boolean;
   start(setup: Setup): Promise<T>;
 }
 
@@ -103,7 +101,8 @@ const nodeFace: Face<WireTarget> = {
 
 const betterAuthFace: Face = {
   name: "better-auth",
-  passesOn: true,
+  // Other paths are better-auth's to answer.
+  takes: (_setup, _target, status) => status !== 404,
   async start(setup) {
     // Loaded here, because not all who start faces start this one.
     const [{ betterAuth }, { toNodeHandler }, { jwt }] = await Promise.all([

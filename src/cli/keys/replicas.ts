@@ -2,6 +2,7 @@ import { Command } from "commander";
 import {
   type ReplicasAt,
   type WaitStatus,
+  drainingKids,
   lastSeenText,
   publishesText,
   reliedOnText,
@@ -11,6 +12,7 @@ import {
 import { aligned, indented, terminalOf } from "../terminal.ts";
 import { printable } from "../../base/printable.ts";
 import { kidText } from "../../rotation/rules/format.ts";
+import { drainSeconds } from "../../rotation/rules/policy.ts";
 import { isPermanent } from "../../rotation/rules/permanent-lease.ts";
 import type { Lease } from "../../rotation/store/store.ts";
 import { endCopyCommand } from "./end-copy.ts";
@@ -70,9 +72,11 @@ function table(found: StoreContent): string[] {
   const waits = waitsFound(found);
   const below = leases.map((lease) => {
     const { id, signsWith } = lease;
-    const signs = signsWith.map(
-      (kid) => `  signs with ${kidText(kid)}${isReplaced(kid) ? ", which was replaced" : ""}`,
-    );
+    const drains = drainingKids(lease, records, replicas);
+    const signs = signsWith.map((kid) => {
+      const until = drains.includes(kid) ? `, for ${drainSeconds} s at most` : "";
+      return `  signs with ${kidText(kid)}${isReplaced(kid) ? `, which was replaced${until}` : ""}`;
+    });
     // A process without sign sockets, or one that may not sign. No copy signs.
     if (signs.length === 0 && !isPermanent(lease)) signs.push("  signs with nothing");
     const awaited = waits.filter(({ replicas }) => replicas.includes(id));
