@@ -49,6 +49,11 @@ export class Deadlines {
     this.#healedAt = now;
   }
 
+  /** Something has come of what was broken before. */
+  disturbed(now: number): void {
+    if (now > this.#healedAt) this.#healedAt = now;
+  }
+
   /** What should have been done by now, and was not. */
   missed({ records, leases, signed }: Seen, now: number): string[] {
     const isLate = (since: number, ms: number): boolean =>

@@ -188,7 +188,8 @@ export class Simulation {
     this.oracle = new Oracle({ slackMs: least("cacheSlackSeconds") * second, skewMs: this.#skewMs });
     const shared = new Machine(random, 0);
     this.storeMachine = shared;
-    const aside = least("clockSkewSeconds") * second * 0.8;
+    // The rest of the skew is for what clocks drift until they are corrected.
+    const aside = least("clockSkewSeconds") * second * 0.7;
     this.replicas = all.map((policy, index) => {
       const machine = mode.isOneMachine === true ? shared : new Machine(random, random.between(-aside, aside));
       return new Replica("abc"[index] as string, machine, policy);
@@ -401,8 +402,7 @@ export class Simulation {
           }
           if (how === "is silent") {
             // What was given up may still arrive.
-            if (isWrite && this.random.chance(0.2))
-              this.at(this.random.log(second, hour), () => void this.#write(name, run).catch(() => {}));
+            if (isWrite && this.random.chance(0.2)) this.at(this.random.log(second, hour), () => this.#late(name, run));
             if (this.random.chance(0.3)) answer(unreachable);
             return;
           }
@@ -447,6 +447,12 @@ export class Simulation {
     return result;
   }
 
+  /** A write arrives that was given up long ago. */
+  #late<T>(name: keyof KeyStore, run: (store: KeyStore) => Promise<T>): void {
+    this.#deadlines.disturbed(this.now);
+    void this.#write(name, run).catch(() => {});
+  }
+
   async #committed(): Promise<void> {
     const { records } = await this.#store.load();
     for (const record of records) this.#note(record);
@@ -487,7 +493,11 @@ export class Simulation {
       await write(copy);
     }
     this.#replayed = undefined;
-    const [{ revision }, { revision: lost }] = [await copy.load(), await newest.load()];
+    const [{ revision }, { revision: lost, records }] = [await copy.load(), await newest.load()];
+    // A replica that has not seen what is lost cannot know of it.
+    const states = statesOf(records);
+    if (revision !== lost && this.replicas.some(({ manager }) => statesOf(manager?.records ?? []) !== states)) return;
+    this.broke.push(`${at(this.now)} the store is a copy from ${ageMs / second} s before, for ${forMs / second} s`);
     [this.#store, this.#written] = [copy, older];
     this.olderUntil = this.now + forMs;
     // Where no commit was lost, the copy is the store from now on; only what replicas have told is lost.
@@ -497,10 +507,19 @@ export class Simulation {
 
   // ---- what is due
 
-  /** Mends all that is broken, for good. */
+  /**
+   * When all may be mended. A replica that starts before its store is the newest one again cannot know of that, and one that starts after a
+   * jump of the one clock cannot know of the jump.
+   */
+  get healableAt(): number {
+    const pausedUntil = this.#isOneMachine ? this.replicas.map((replica) => replica.pausedUntil) : [];
+    return Math.max(this.olderUntil, ...pausedUntil);
+  }
+
+  /** Mends all that is broken, for good. Where there is one clock, that is right. */
   heal(): void {
     this.storeBreak = undefined;
-    for (const machine of this.machines) machine.resume(this.now);
+    if (!this.#isOneMachine) for (const machine of this.machines) machine.resume(this.now);
     for (const replica of this.replicas) {
       replica.line = undefined;
       replica.slowUntil = 0;
@@ -510,6 +529,11 @@ export class Simulation {
       this.start(replica);
     }
     this.#deadlines.healed(this.now);
+  }
+
+  /** Whether a replica has no manager yet. */
+  get isStarting(): boolean {
+    return this.replicas.some(({ manager }) => manager === undefined);
   }
 
   get machines(): ReadonlySet<Machine> {
@@ -629,6 +653,8 @@ export const faults = {
   },
   "clock jump"(world: Simulation) {
     const replica = world.random.of(world.replicas);
+    // Who has not started cannot know of a jump of the one clock.
+    if (replica.machine === world.storeMachine && world.isStarting) return undefined;
     const toMs = world.random.chance(0.3) ? 0 : world.random.sign() * world.random.log(second, 8 * hour);
     replica.machine.set(world.now, toMs);
     return `the clock of ${replica.name} is off by ${toMs / second} s`;
@@ -658,16 +684,19 @@ export const faults = {
     return `the targets of ${replica.name} ${replica.isStuck ? "take nothing" : "are slow"} for ${forMs / second} s`;
   },
   "older copy"(world: Simulation) {
-    if (world.olderUntil > world.now || world.replicas.some(({ manager }) => manager === undefined)) return undefined;
+    if (world.olderUntil > world.now || world.isStarting) return undefined;
     const [ageMs, forMs] = [world.random.log(second, 6 * hour), world.random.log(second, 2 * hour)];
     void world.goBack(ageMs, forMs);
-    return `the store is a copy from ${ageMs / second} s before, for ${forMs / second} s`;
+    return undefined;
   },
   command(world: Simulation) {
     void world.command();
     return "a command";
   },
 } satisfies Readonly<Record<string, (world: Simulation) => string | undefined>>;
+
+const statesOf = (records: readonly KeyRecord[]): string =>
+  JSON.stringify(records.map(({ kid, state }) => [kid, state]));
 
 const breakOf = (random: Random): Broken =>
   random.of(["refuses", "is silent", "loses answers", "cannot write"] as const);
@@ -737,7 +766,7 @@ export async function drive(
     if (names.length > 0) world.at(random.upTo(hour), fault);
     await world.runTo(forMs);
     isHealed = true;
-    if (world.olderUntil > world.now) await world.runTo(world.olderUntil + minute);
+    if (world.healableAt > world.now) await world.runTo(world.healableAt + minute);
     world.heal();
     for (const end = world.now + world.roundMs; world.now < end;) {
       await world.runTo(world.now + 5 * minute);

@@ -5,11 +5,12 @@ import { createInterface } from "node:readline";
 import { setTimeout as wait } from "node:timers/promises";
 import { decodeProtectedHeader } from "jose";
 import type { Clock } from "../../src/base/clock.ts";
-import { JwksdError } from "../../src/base/errors.ts";
+import { codeOf } from "../../src/base/errors.ts";
 import { createProvider } from "../../src/library/provider/provider.ts";
 import type { KeySubscriber } from "../../src/library/provider/managed-keys.ts";
 import type { ManagerEvent } from "../../src/rotation/manager/types.ts";
 import { createKeyManager } from "../../src/rotation/manager/manager.ts";
+import type { KeyStore } from "../../src/rotation/store/store.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import { soak } from "../support/soak.ts";
 
@@ -55,25 +56,40 @@ function endPause(): void {
 async function startManager(onEvent: (event: ManagerEvent) => void = () => {}) {
   const store = await sqliteStore(path, { clock });
   const counted = { conflicts: 0 };
-  const commit = store.commit.bind(store);
-  store.commit = async (...args) => {
-    try {
-      return await commit(...args);
-    } catch (error) {
-      if (error instanceof JwksdError && error.code === "ERR_STORE_CONFLICT") counted.conflicts += 1;
-      throw error;
-    }
-  };
+  let underWay = 0;
+  const watched = new Proxy(store, {
+    get(target, name: keyof KeyStore) {
+      const call = target[name] as (...args: unknown[]) => unknown;
+      if (name === "watch") return call;
+      return async (...args: unknown[]) => {
+        underWay += 1;
+        try {
+          return await call(...args);
+        } catch (error) {
+          if (name === "commit" && codeOf(error) === "ERR_STORE_CONFLICT") counted.conflicts += 1;
+          throw error;
+        } finally {
+          underWay -= 1;
+        }
+      };
+    },
+  });
   const manager = await pumped(
-    createKeyManager({ issuer, store, wrappingKeys: [wrappingKey], clock, policy, onEvent }),
+    createKeyManager({ issuer, store: watched, wrappingKeys: [wrappingKey], clock, policy, onEvent }),
   );
   const provider = await pumped(createProvider({ keys: manager }, { clock }));
   const subscriber: KeySubscriber = { update: async () => {} };
+  const isStill = async (): Promise<boolean> => {
+    await pumped(manager.subscribe(subscriber));
+    return new Promise((resolve) => setImmediate(() => resolve(underWay === 0)));
+  };
   return {
     manager,
     counted,
-    /** Until what is under way is done. */
-    idle: () => pumped(manager.subscribe(subscriber)),
+    /** Until what is under way is done. The clock must not jump while the store answers: the machine would seem to have a wrong one. */
+    idle: async (): Promise<void> => {
+      while (!(await isStill()));
+    },
     /** The kid of a token that is made now. */
     sign: async (): Promise<string> =>
       decodeProtectedHeader(await provider.sign({ sub: "a" }, { lifetimeSeconds: 3600 })).kid ?? "",
@@ -118,7 +134,7 @@ const commands: Readonly<Record<string, () => Promise<void>>> = {
     let done: unknown[] = [];
     const { manager, counted, idle } = await startManager((event) => {
       if (event.type === "changed") done.push(...event.events.map(({ type, kid }) => `${type} ${kid}`));
-      else say({ unexpected: event.type });
+      else say({ unexpected: event.type, ...("error" in event && { error: event.error?.message }) });
     });
     const answer = async (): Promise<void> => {
       const wakeAt = await nextTimer(idle);
@@ -128,7 +144,8 @@ const commands: Readonly<Record<string, () => Promise<void>>> = {
     await answer();
     for await (const line of createInterface({ input: process.stdin })) {
       const until = Number(line);
-      while (jump(until)) await idle();
+      do await idle();
+      while (jump(until));
       now = Math.max(now, until);
       await idle();
       await answer();

@@ -167,8 +167,11 @@ test(`two processes that rotate one file at once, ${rounds} rounds: one takes ea
     readonly wakeAt: number;
     readonly conflicts: number;
   }
-  const answers = async (): Promise<Answer[]> =>
-    (await Promise.all(children.map((child) => child.next()))) as unknown as Answer[];
+  const answers = async (): Promise<Answer[]> => {
+    const lines = await Promise.all(children.map((child) => child.next()));
+    for (const line of lines) assert.equal(line?.["unexpected"], undefined, JSON.stringify(line));
+    return lines as unknown as Answer[];
+  };
   const steps: string[] = [];
   let [one, other] = await answers();
   let [conflicts, wins] = [0, 0];
