@@ -5,7 +5,7 @@ import { jwt } from "better-auth/plugins/jwt";
 import { oauthProvider } from "@better-auth/oauth-provider";
 import { decodeJwt, decodeProtectedHeader } from "jose";
 import { createProvider, localSigner } from "../../src/index.ts";
-import { type AuthOptions, checkLifetimes, jwtOptions } from "../../src/library/better-auth/index.ts";
+import { type AuthConfig, checkLifetimes, jwtOptions } from "../../src/library/better-auth/index.ts";
 import { named } from "../support/keys.ts";
 
 const issuer = "https://login.example.com/api/auth";
@@ -81,7 +81,7 @@ const withJwt = (expirationTime: string | Date) => jwt({ jwt: { expirationTime }
 describe("lifetimes of tokens are compared with the policy at the start", () => {
   const short = { idTokenExpiresIn: 3600 };
   const api = (accessTokenTtl: number) => ({ ...short, resources: [{ identifier: audience, accessTokenTtl }] });
-  const rows: [name: string, plugin: NonNullable<AuthOptions["plugins"]>[number], message: RegExp | undefined][] = [
+  const rows: [name: string, plugin: NonNullable<AuthConfig["plugins"]>[number], message: RegExp | undefined][] = [
     ["ID tokens by default", withProvider(), /idTokenExpiresIn is 36000 s, and may be 3600 s at most/],
     ["ID tokens that are short", withProvider(short), undefined],
     ["ID tokens that jwksd does not sign", withProvider({ disableJwtPlugin: true }), undefined],

@@ -95,11 +95,11 @@ test(
         else failed[which][String(error)] = (failed[which][String(error)] ?? 0) + 1;
       }
     };
-    /** Something happens while users log in, who do so once more without a pause. */
+    /** Users log in, and something happens while they do so once more. */
     const during = async (work: () => Promise<unknown>, whose: readonly Which[] = which): Promise<void> => {
-      const visits = whose.flatMap((one) => users[one].map((logIn) => visit(one, logIn).then(() => visit(one, logIn))));
-      await work();
-      await Promise.all(visits);
+      const visits = () => whose.flatMap((one) => users[one].map((logIn) => visit(one, logIn)));
+      await Promise.all(visits());
+      await Promise.all([...visits(), work()]);
     };
     const pass = async (): Promise<void> => {
       world.now += stepMs;

@@ -2,7 +2,7 @@ import { invalidOption } from "../../base/errors.ts";
 import type { ManagedKeys } from "../provider/managed-keys.ts";
 
 /** The part of the options of better-auth that is read here. */
-export interface AuthOptions {
+export interface AuthConfig {
   readonly plugins?: readonly { readonly id: string; readonly options?: object | undefined }[] | undefined;
 }
 
@@ -27,7 +27,7 @@ interface OAuthProviderPlugin {
  */
 export function checkLifetimes(
   { maxTokenLifetimeSeconds }: Pick<ManagedKeys, "maxTokenLifetimeSeconds">,
-  { plugins = [] }: AuthOptions,
+  { plugins = [] }: AuthConfig,
 ): void {
   for (const { id, options = {} } of plugins) {
     for (const [name, seconds] of lifetimesOf[id]?.(options) ?? []) {
