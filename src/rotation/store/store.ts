@@ -68,8 +68,8 @@ export interface StoredEvent extends KeyEvent {
 }
 
 /**
- * What a replica, which is whoever publishes or signs, has told the store. It may be relied on until somebody has ended it: the replica
- * itself, or whoever has seen it without a renewal for as long as it lasts, by a clock that nobody sets. Plain JSON.
+ * What a replica, a process that publishes or signs, has told the store. The others rely on a lease until the replica gives it up, or
+ * until one of them has seen no renewal for its length on a monotonic clock, and has ended it. Plain JSON.
  */
 export interface Lease {
   /** 1 to 64 characters of `A-Z a-z 0-9 . _ : -`. New for each lease: one that has ended is never renewed. */
@@ -149,7 +149,7 @@ export interface KeyStore {
    *
    * @returns the new revision, which is `expectedRevision + 1`
    * @throws StoreError `ERR_STORE_CONFLICT` (`retryable`): another commit came first, or leases have changed
-   * @throws StoreError `ERR_COMMIT_UNKNOWN` (`retryable`): it may have been written, or may still be; loading tells
+   * @throws StoreError `ERR_COMMIT_UNKNOWN` (`retryable`): the commit may be written, now or later; loading tells
    * @throws StoreError `ERR_RECORDS_INVALID`: a record of the store is missing in `records`; none is ever forgotten
    */
   commit(
