@@ -23,7 +23,7 @@ export interface SignerUnderTest {
 
 /** How much `checkSigner` asks of a signer. */
 export interface CheckSignerOptions {
-  /** How many signatures are made with 64 in flight; a fifth of them one after the other. Default: 100. */
+  /** How many signatures are made with 64 in flight; before that, a fifth as many are made one after the other. Default: 100. */
   readonly signatures?: number;
   /** Whether to look for signatures with a half that begins with a zero, one in 256, among at most 6,000. Default: `true`. */
   readonly leadingZeros?: boolean;

@@ -13,8 +13,8 @@ export interface RotationPolicyOptions {
   /** How far apart the clocks of providers, their store and verifiers may be, in seconds; 1 at least, because a store takes time to answer. Default: 300. */
   readonly clockSkewSeconds?: number | null | undefined;
   /**
-   * For how much longer than Cache-Control allows caches may keep a copy, in seconds. A tier of caches that sends no `Age`, such as nginx,
-   * makes those behind it count from the beginning again. Default: 7,200.
+   * For how much longer than Cache-Control allows caches may keep a copy, in seconds. Behind a cache that sends no `Age`, such as
+   * nginx, the next cache counts from the beginning again. Default: 7,200.
    */
   readonly cacheSlackSeconds?: number | null | undefined;
   /**

@@ -68,8 +68,8 @@ export interface StoredEvent extends KeyEvent {
 }
 
 /**
- * What a replica has reported to the store; a replica is a process that publishes or signs. Others rely on a lease until it is ended: by its
- * replica, or by a process that has seen no renewal for the length of the lease by its monotonic clock. Plain JSON.
+ * What a replica has reported to the store; a replica is a process that publishes or signs. The others rely on a lease until its replica gives it
+ * up, or until one of them has seen no renewal for its length on a monotonic clock, and has ended it. Plain JSON.
  */
 export interface Lease {
   /** 1 to 64 characters of `A-Z a-z 0-9 . _ : -`. New for each lease: one that has ended is never renewed. */
@@ -149,7 +149,7 @@ export interface KeyStore {
    *
    * @returns the new revision, which is `expectedRevision + 1`
    * @throws StoreError `ERR_STORE_CONFLICT` (`retryable`): another commit came first, or leases have changed
-   * @throws StoreError `ERR_COMMIT_UNKNOWN` (`retryable`): it may have been written, or may still be; loading tells
+   * @throws StoreError `ERR_COMMIT_UNKNOWN` (`retryable`): the commit may be written, now or later; loading tells
    * @throws StoreError `ERR_RECORDS_INVALID`: a record of the store is missing in `records`; none is ever forgotten
    */
   commit(
