@@ -15,14 +15,20 @@ export function tokenCommand(io: Io): Command {
     .option("--claim <name=value>", "another claim; the value is JSON, else text; may be given several times", addClaim)
     .option("--lifetime <seconds>", "from iat to exp", wholeNumber(/^\d+$/, "Not a whole number of seconds."), 3600)
     .option("--typ <type>", 'header typ, such as "at+jwt" for access tokens', "JWT");
-  return addSettings(command, ["issuer", "host", "port", "keys", ...storeSettings])
+  return addSettings(
+    command,
+    ["issuer", "host", "port", "keys", ...storeSettings],
+    ["issuer", "keys", ...storeSettings],
+  )
     .addHelpText(
       "after",
       `
 Examples:
   $ jwksd token --aud my-api --sub alice
-  $ jwksd token --aud my-api --typ at+jwt --claim client_id=web --claim 'scope=read write' --lifetime 300
-  $ curl -H "Authorization: Bearer $(jwksd token --aud my-api)" http://127.0.0.1:3000/`,
+  $ jwksd token --aud my-api --typ at+jwt --lifetime 300 \\
+      --claim client_id=web --claim 'scope=read write'
+  $ curl -H "Authorization: Bearer $(jwksd token --aud my-api)" \\
+      http://127.0.0.1:3000/`,
     )
     .action(async ({ aud, sub, claim, lifetime, typ, ...options }: TokenOptions & Record<string, unknown>) => {
       if (sub !== undefined && Object.hasOwn(claim ?? {}, "sub")) {
