@@ -28,21 +28,23 @@ export const scripts = { bash, zsh, fish };
 const pathsBelow = (places: readonly Place[], quote: string): string[] =>
   places.slice(1).map(({ path }) => quote + path + quote);
 
+const bashValues = (values: Values): string => {
+  if (values === "files") return "compopt -o default";
+  return values === "folders" ? "compopt -o dirnames" : `words="${values.join(" ")}"`;
+};
+
 /** Needs Bash 4, and not the package bash-completion. */
 function bash(places: readonly Place[]): string {
-  const take = (values: Values): string => {
-    if (values === "files") return "compopt -o default";
-    return values === "folders" ? "compopt -o dirnames" : `words="${values.join(" ")}"`;
-  };
   const values = places.flatMap(({ path, flags }) =>
     flags.flatMap(({ name, value, values }) =>
-      value === undefined ? [] : `    "${path} ${name}") ${take(values)} ;;`,
+      value === undefined ? [] : `    "${path} ${name}") ${bashValues(values)} ;;`,
     ),
   );
   const words = places.map(({ path, commands, flags, values }) => {
-    const options = flags.map(({ name }) => name).join(" ");
-    const others = commands.length === 0 ? take(values) : `words="${commands.map(({ name }) => name).join(" ")}"`;
-    return `        "${path}") [[ $word == -* ]] && words="${options}" || ${others} ;;`;
+    const options = `words="${flags.map(({ name }) => name).join(" ")}"`;
+    const others = commands.length > 0 ? commands.map(({ name }) => name) : values;
+    const choice = others.length === 0 ? options : `[[ $word == -* ]] && ${options} || ${bashValues(others)}`;
+    return `        "${path}") ${choice} ;;`;
   });
   return `_jwksd() {
   local word=\${COMP_WORDS[COMP_CWORD]} before=\${COMP_WORDS[COMP_CWORD - 1]} command=jwksd words= i
@@ -68,22 +70,23 @@ ${words.join("\n")}
 complete -F _jwksd jwksd`;
 }
 
-const singleQuoted = (text: string): string => `'${text.replaceAll("'", String.raw`'\''`)}'`;
+const zshQuoted = (text: string): string => `'${text.replaceAll("'", String.raw`'\''`)}'`;
+const zshEscaped = (text: string): string => text.replaceAll(/[\\:[\]]/g, String.raw`\$&`);
+const zshValues = (values: Values): string => {
+  if (values === "files") return "_files";
+  return values === "folders" ? "_files -/" : values.length === 0 ? " " : `(${values.join(" ")})`;
+};
 
 function zsh(places: readonly Place[]): string {
-  const escaped = (text: string): string => text.replaceAll(/[\\:[\]]/g, String.raw`\$&`);
-  const action = (values: Values): string => {
-    if (values === "files") return "_files";
-    return values === "folders" ? "_files -/" : values.length === 0 ? " " : `(${values.join(" ")})`;
-  };
   const rows = places.map(({ path, commands, flags, values }) => {
-    const names = commands.map(({ name, about }) => singleQuoted(`${name}:${escaped(about)}`));
+    const names = commands.map(({ name, about }) => zshQuoted(`${name}:${zshEscaped(about)}`));
     const options = flags.map(({ name, about, value, values }) => {
-      const after = value === undefined ? "" : `:${escaped(value)}:${action(values)}`;
+      const after = value === undefined ? "" : `:${zshEscaped(value)}:${zshValues(values)}`;
       // Several options may be given again.
-      return singleQuoted(`*${name}${value === undefined ? "" : "="}[${escaped(about)}]${after}`);
+      return zshQuoted(`*${name}${value === undefined ? "" : "="}[${zshEscaped(about)}]${after}`);
     });
-    options.push(singleQuoted(`*: :${action(values)}`));
+    // With a message for a value that nobody knows, zsh would insert nothing.
+    if (values.length > 0) options.push(zshQuoted(`*: :${zshValues(values)}`));
     return `    '${path}')
       commands=(${names.join("\n        ")})
       options=(${options.join("\n        ")}) ;;`;
@@ -110,25 +113,23 @@ ${rows.join("\n")}
 if [[ $funcstack[1] == _jwksd ]]; then _jwksd "$@"; else compdef _jwksd jwksd; fi`;
 }
 
+const fishQuoted = (text: string): string => `'${text.replaceAll(/['\\]/g, String.raw`\$&`)}'`;
+const fishValues = (values: Values): string => {
+  if (values === "files") return " -F";
+  if (values === "folders") return " -a '(__fish_complete_directories)'";
+  return values.length === 0 ? "" : ` -a '${values.join(" ")}'`;
+};
+
 function fish(places: readonly Place[]): string {
-  const quoted = (text: string): string => `'${text.replaceAll(/['\\]/g, String.raw`\$&`)}'`;
-  const take = (values: Values): string => {
-    if (values === "files") return " -F";
-    return values === "folders"
-      ? " -a '(__fish_complete_directories)'"
-      : values.length === 0
-        ? ""
-        : ` -a '${values.join(" ")}'`;
-  };
   const rows = places.flatMap(({ path, commands, flags, values }) => {
     const at = `complete -c jwksd -n '__jwksd_at ${path}'`;
     return [
-      ...commands.map(({ name, about }) => `${at} -a ${name} -d ${quoted(about)}`),
+      ...commands.map(({ name, about }) => `${at} -a ${name} -d ${fishQuoted(about)}`),
       ...flags.map(({ name, about, value, values }) => {
-        const needs = value === undefined ? "" : ` -r${take(values)}`;
-        return `${at} -l ${name.slice(2)}${needs} -d ${quoted(about)}`;
+        const needs = value === undefined ? "" : ` -r${fishValues(values)}`;
+        return `${at} -l ${name.slice(2)}${needs} -d ${fishQuoted(about)}`;
       }),
-      ...(values.length === 0 ? [] : [`${at}${take(values)}`]),
+      ...(values.length === 0 ? [] : [`${at}${fishValues(values)}`]),
     ];
   });
   return `set -g __jwksd_paths ${pathsBelow(places, "'").join(" \\\n  ")}

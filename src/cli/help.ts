@@ -16,6 +16,13 @@ export function helpCommand(io: Io, group: Command): Command {
       .argument("[name...]")
       // An option may be named with its dashes.
       .allowUnknownOption()
+      .addHelpText(
+        "after",
+        `
+Examples:
+  $ jwksd help keys revoke      a command
+  $ jwksd help lease-seconds    an option: its default, variable and commands`,
+      )
       .action((names: string[]) => {
         const [found, rest] = find(group, names);
         const [name] = rest;
@@ -77,11 +84,11 @@ function textOf({ option, commands }: Kind): string {
   const isSetting = option instanceof SettingOption;
   const { line, more, preset } = isSetting
     ? { line: option.row.help, more: option.row.more, preset: option.shownDefault }
-    : { line: option.description, more: "", preset: option.defaultValue as unknown };
+    : { line: option.description, more: "", preset: option.defaultValue as string | number | undefined };
   const facts: [string, string | undefined][] = [
     ["Values", choicesOf(option)?.join(", ")],
     ["Unit", /seconds|days/.exec(option.flags)?.[0]],
-    ["Default", preset === undefined ? undefined : String(preset)],
+    ["Default", preset?.toString()],
     ["Variable", isSetting ? variableName(option.setting) : undefined],
     ["In --config", isSetting && option.setting !== "config" ? `"${option.setting}"` : undefined],
     ["Commands", commands.map((command) => pathOf(command) || "jwksd").join(", ")],

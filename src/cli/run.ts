@@ -97,7 +97,7 @@ const commit = typeof JWKSD_COMMIT === "undefined" ? undefined : JWKSD_COMMIT;
 
 /** `docs/` is beside `src/` and `dist/`. The executable has none. */
 const folder = commit === undefined ? `in ${fileURLToPath(new URL("../../docs", import.meta.url))} and ` : "";
-const guides = `The guides of docs/ are ${folder}at ${packageJson.homepage}.`;
+const guides = `jwksd help OPTION explains an option. The guides of docs/ are ${folder}at ${packageJson.homepage}.`;
 
 /** Whether a command line asks for the options of all commands. */
 function asksForAll([first, second]: readonly string[]): boolean {

@@ -23,7 +23,7 @@ Examples:
   $ jwksd serve --issuer https://login.example.com --keys /etc/jwksd/keys
   $ jwksd serve --issuer https://example.com --mount-prefix /oidc
   $ JWKSD_PORT=8080 JWKSD_HOST=0.0.0.0 jwksd serve --json-logs --workers 2
-  $ jwksd serve --config jwksd.json       such as {"port": 8080, "jsonLogs": true}`,
+  $ jwksd serve --config jwksd.json    such as {"port": 8080, "jsonLogs": true}`,
     )
     .action((options: Record<string, unknown>) => serve(io, options));
 }

@@ -64,7 +64,7 @@ service finds its credentials; docs/signers.md shows what each service needs.
 
 Examples:
   $ jwksd signer check \\
-      aws-kms:arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef
+      aws-kms:arn:aws:kms:eu-central-1:111122223333:key/KEY-ID
   $ jwksd signer check 'pkcs11:token=jwksd;object=login' --pin-file /run/pin \\
       --pkcs11-module /usr/lib/softhsm/libsofthsm2.so
   $ jwksd signer check --vault-token-file /run/vault/token \\

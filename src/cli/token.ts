@@ -1,5 +1,6 @@
 import { Command, InvalidArgumentError } from "commander";
 import { createCommandLog } from "../service/config/log.ts";
+import type { SettingName } from "../service/config/setting-definitions.ts";
 import { signWithSettings } from "../service/endpoint/sign.ts";
 import { collect, wholeNumber } from "./arguments.ts";
 import { addClaim } from "./claim.ts";
@@ -15,11 +16,9 @@ export function tokenCommand(io: Io): Command {
     .option("--claim <name=value>", "another claim; the value is JSON, else text; may be given several times", addClaim)
     .option("--lifetime <seconds>", "from iat to exp", wholeNumber(/^\d+$/, "Not a whole number of seconds."), 3600)
     .option("--typ <type>", 'header typ, such as "at+jwt" for access tokens', "JWT");
-  return addSettings(
-    command,
-    ["issuer", "host", "port", "keys", ...storeSettings],
-    ["issuer", "keys", ...storeSettings],
-  )
+  const settings: readonly SettingName[] = ["issuer", "host", "port", "keys", ...storeSettings];
+  // It takes those of serve, and lists the few that it needs.
+  return addSettings(command, settings, ["issuer", "data", "store", "wrappingKeyFile", "keys", "signers"])
     .addHelpText(
       "after",
       `

@@ -117,6 +117,37 @@ export const settingDefinitions = {
     "issuer identifier of the provider",
     "Without it, serve takes http://HOST:PORT, which only this machine can use. Other commands take that of the store.",
   ),
+  data: {
+    rule: text,
+    fallback: "./.jwksd",
+    value: "<folder>",
+    help: "data folder",
+    more: "serve makes it at the first start.",
+  },
+  store: optional(
+    textThat("sqlite:PATH, without //, or postgres://USER@HOST:PORT/DATABASE", (value) =>
+      value.startsWith("sqlite:") ? !value.includes("://") : faultOfUrl(value) === undefined,
+    ),
+    "<url>",
+    "database of the keys that jwksd manages",
+    "sqlite:PATH, or postgres://USER@HOST:PORT/DATABASE, which replicas share. Without it, sqlite:DATA/keys.db, where DATA is the folder of --data.",
+  ),
+  wrappingKeyFile: optional(
+    path,
+    "<file>",
+    "file of wrapping keys",
+    "One per line, 32 bytes in base64url. The first encrypts, all decrypt. The variable JWKSD_WRAPPING_KEYS holds the keys themselves. Without either, a file beside the store.",
+  ),
+  replicaName: optional(
+    textThat(
+      "1 to 255 printable characters",
+      (value) => value.length > 0 && value.length <= 255 && printable(value) === value,
+    ),
+    "<name>",
+    "name of this process in jwksd replicas",
+    "Without it, the host name.",
+  ),
+
   mountPrefix: optional(
     text,
     "<path>",
@@ -149,45 +180,14 @@ export const settingDefinitions = {
   keys: optional(
     path,
     "<files>",
-    "signing keys that jwksd does not manage",
-    "A private JWK Set, or a folder of PEM or JWK files, newest name first.",
+    "signing keys, in a file or a folder",
+    "Keys that jwksd does not manage: a private JWK Set, or a folder of PEM or JWK files, newest name first.",
   ),
   encryptionKeys: optional(
     path,
     "<files>",
     "encryption keys, public or private",
     "Keys that jwksd does not manage, in the forms of --keys.",
-  ),
-
-  data: {
-    rule: text,
-    fallback: "./.jwksd",
-    value: "<folder>",
-    help: "data folder",
-    more: "serve makes it at the first start.",
-  },
-  store: optional(
-    textThat("sqlite:PATH, without //, or postgres://USER@HOST:PORT/DATABASE", (value) =>
-      value.startsWith("sqlite:") ? !value.includes("://") : faultOfUrl(value) === undefined,
-    ),
-    "<url>",
-    "database of the keys that jwksd manages",
-    "sqlite:PATH, or postgres://USER@HOST:PORT/DATABASE, which replicas share. Without it, sqlite:DATA/keys.db, where DATA is the folder of --data.",
-  ),
-  wrappingKeyFile: optional(
-    path,
-    "<file>",
-    "file of wrapping keys",
-    "One per line, 32 bytes in base64url. The first encrypts, all decrypt. The variable JWKSD_WRAPPING_KEYS holds the keys themselves. Without either, a file beside the store.",
-  ),
-  replicaName: optional(
-    textThat(
-      "1 to 255 printable characters",
-      (value) => value.length > 0 && value.length <= 255 && printable(value) === value,
-    ),
-    "<name>",
-    "name of this process in jwksd replicas",
-    "Without it, the host name.",
   ),
 
   signerType: {
@@ -242,9 +242,9 @@ export const settingDefinitions = {
 
 /** Settings that several commands take, by their heading in the help. The others are of `serve` alone. */
 export const settingGroups: Readonly<Record<string, readonly (SettingName | "config")[]>> = {
-  "Documents:": ["issuer", "mountPrefix", "jwksPath", "metadata", "noDiscovery", "noCors", "rotationMode"],
+  "Issuer and store:": ["issuer", "data", "store", "wrappingKeyFile", "replicaName"],
+  "Documents:": ["mountPrefix", "jwksPath", "metadata", "noDiscovery", "noCors", "rotationMode"],
   "Keys that jwksd does not manage:": ["keys", "encryptionKeys"],
-  "Store of the managed keys:": ["data", "store", "wrappingKeyFile", "replicaName"],
   "HSMs and key services:": ["signerType", "signers", "destroyExternal"],
   "Rotation:": policyNames,
   "Other settings:": ["config", "logLevel", "jsonLogs"],
