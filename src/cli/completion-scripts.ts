@@ -88,13 +88,13 @@ function zsh(places: readonly Place[]): string {
     // With a message for a value that nobody knows, zsh would insert nothing.
     if (values.length > 0) options.push(zshQuoted(`*: :${zshValues(values)}`));
     return `    '${path}')
-      commands=(${names.join("\n        ")})
-      options=(${options.join("\n        ")}) ;;`;
+      below=(${names.join("\n        ")})
+      flags=(${options.join("\n        ")}) ;;`;
   });
   return `#compdef jwksd
 _jwksd() {
   local command=jwksd
-  local -a paths=(${pathsBelow(places, "'").join("\n    ")}) commands options
+  local -a paths=(${pathsBelow(places, "'").join("\n    ")}) below flags
   while (( CURRENT > 2 && $paths[(Ie)$command $words[2]] )); do
     command+=" $words[2]"
     shift words
@@ -103,10 +103,10 @@ _jwksd() {
   case $command in
 ${rows.join("\n")}
   esac
-  if (( CURRENT == 2 && $#commands > 0 )) && [[ $words[2] != -* ]]; then
-    _describe command commands
+  if (( CURRENT == 2 && $#below > 0 )) && [[ $words[2] != -* ]]; then
+    _describe command below
   else
-    _arguments $options
+    _arguments $flags
   fi
 }
 # A file of $fpath is the function itself.
