@@ -16,7 +16,7 @@ The Tab key then completes commands, options, files, and values that are few.
 Examples:
   $ eval "$(jwksd completion bash)"       in ~/.bashrc
   $ eval "$(jwksd completion zsh)"        in ~/.zshrc, after compinit
-  $ jwksd completion fish > ~/.config/fish/completions/jwksd.fish    once`,
+  $ jwksd completion fish | source        in ~/.config/fish/config.fish`,
     )
     .action((shell: keyof typeof scripts) => {
       print(io, scripts[shell](family(command.parent ?? command).map(placeOf)));

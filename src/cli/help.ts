@@ -2,7 +2,7 @@ import { Command, type Option } from "commander";
 import { nearest } from "../service/config/nearest.ts";
 import { variableName } from "../service/config/setting-definitions.ts";
 import { type Io, print } from "./io.ts";
-import { SettingOption, choicesOf } from "./settings-options.ts";
+import { SettingOption, choicesOf, defaultOf } from "./settings-options.ts";
 import { indented } from "./terminal.ts";
 
 /** The width of all that is printed as help. */
@@ -82,22 +82,31 @@ function unknown(group: Command, name: string): string {
 }
 
 function textOf({ option, commands }: Kind): string {
-  const isSetting = option instanceof SettingOption;
-  const { line, more, preset } = isSetting
-    ? { line: option.row.help, more: option.row.more, preset: option.shownDefault }
-    : { line: option.description, more: "", preset: option.defaultValue as string | number | undefined };
+  const setting = option instanceof SettingOption ? option : undefined;
   const facts: [string, string | undefined][] = [
     ["Values", choicesOf(option)?.join(", ")],
     ["Unit", /seconds|days/.exec(option.flags)?.[0]],
-    ["Default", preset?.toString()],
-    ["Variable", isSetting ? variableName(option.setting) : undefined],
-    ["In --config", isSetting && option.setting !== "config" ? `"${option.setting}"` : undefined],
-    ["Commands", commands.map((command) => pathOf(command) || "jwksd").join(", ")],
+    ["Default", defaultOf(option)],
+    ["Variable", setting && variableName(setting.setting)],
+    ["In --config", setting && setting.setting !== "config" ? `"${setting.setting}"` : undefined],
+    ["Commands", commands.map((command) => unbroken(pathOf(command) || "jwksd")).join(", ")],
   ];
   const rows = facts.flatMap(([name, text]) =>
     text === undefined ? [] : [`${name.padEnd(indent)}${indented(text, helpColumns, indent).join("\n").trimStart()}`],
   );
-  return [option.flags, "", ...indented(`${sentence(line)} ${more}`.trim(), helpColumns, 0), "", ...rows].join("\n");
+  const about = indented(`${sentence(option.description)} ${setting?.row.more ?? ""}`.trim(), helpColumns, 0);
+  return [option.flags, "", ...about, "", ...rows].join("\n").replaceAll(noBreak, " ");
+}
+
+const noBreak = "\u00A0";
+const unbroken = (text: string): string => text.replaceAll(" ", noBreak);
+
+/** The line of an option in the help, with its values if they are few enough for that. */
+export function optionLine(option: Option): string {
+  const [choices = [], preset] = [choicesOf(option), defaultOf(option)];
+  const facts = [choices.length <= 4 ? choices.join(", ") : "", preset === undefined ? "" : `default: ${preset}`];
+  const text = facts.filter((fact) => fact !== "").join("; ");
+  return text === "" ? option.description : `${option.description} (${text})`;
 }
 
 /** Where the column of facts begins. */

@@ -3,7 +3,7 @@ import { Command, CommanderError } from "commander";
 import packageJson from "../../package.json" with { type: "json" };
 import { JwksdError } from "../base/errors.ts";
 import { errorText } from "./error-text.ts";
-import { helpColumns, helpCommand } from "./help.ts";
+import { helpColumns, helpCommand, optionLine } from "./help.ts";
 import { type Io, tell } from "./io.ts";
 import { indented } from "./terminal.ts";
 
@@ -123,7 +123,7 @@ Start here:
   $ jwksd help serve     all of its options, with examples
   $ jwksd help --port    what an option means, and which commands take it
   $ jwksd help verify    find out why a token is refused
-  $ jwksd doctor https://login.example.com    check the keys of any issuer`,
+  $ jwksd doctor URL     check the keys of any issuer`,
     )
     .addHelpText("afterAll", `\n${indented(guides, helpColumns, 0).join("\n")}`);
   for (const [name, { description, load }] of Object.entries(commands))
@@ -151,6 +151,7 @@ function connect(command: Command, io: Io): void {
     })
     .configureHelp({
       helpWidth: helpColumns,
+      optionDescription: optionLine,
       subcommandTerm: (sub) => `${sub.name()} ${sub.usage().replaceAll(/\[(?:options|command)\] ?/g, "")}`.trim(),
     });
   if (command.commands.length > 0) command.helpCommand(false).addCommand(helpCommand(io, command));

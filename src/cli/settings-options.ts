@@ -32,21 +32,16 @@ const configRow: Row = {
   more: "Its members are named like the flags, in camel case. Flags and environment variables win over it.",
 };
 
-/** The flag of a setting. */
+/** The flag of a setting. The parser knows neither its default nor its values: settings come from elsewhere, too, and are checked together. */
 export class SettingOption extends Option {
   readonly setting: SettingName | "config";
   readonly row: Row;
-  /** A text in the help, and nothing for the parser: it has to know which flags are given. */
-  readonly shownDefault: string | number | undefined;
 
   constructor(setting: SettingName | "config") {
     const row: Row = setting === "config" ? configRow : settingDefinitions[setting];
-    const shown = typeof row.fallback === "boolean" ? undefined : (row.fallback ?? row.preset);
-    const flags = row.value === undefined ? flagName(setting) : `${flagName(setting)} ${row.value}`;
-    super(flags, shown === undefined ? row.help : `${row.help} (default: ${shown})`);
+    super(row.value === undefined ? flagName(setting) : `${flagName(setting)} ${row.value}`, row.help);
     this.setting = setting;
     this.row = row;
-    this.shownDefault = shown;
     const [group] = Object.entries(settingGroups).find(([, members]) => members.includes(setting)) ?? [];
     if (group !== undefined) this.helpGroup(group);
   }
@@ -55,6 +50,13 @@ export class SettingOption extends Option {
 /** The values of an option, if they are few. */
 export function choicesOf(option: Option): readonly string[] | undefined {
   return option instanceof SettingOption ? option.row.rule?.choices : option.argChoices;
+}
+
+/** The default of an option that has a value. */
+export function defaultOf(option: Option): string | undefined {
+  const value: unknown =
+    option instanceof SettingOption ? (option.row.fallback ?? option.row.preset) : option.defaultValue;
+  return typeof value === "string" || typeof value === "number" ? String(value) : undefined;
 }
 
 /** Adds the flags of settings and `--config` to a command, which has its own flags already. Its help shows only those in `shown`. */

@@ -1,42 +1,25 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdir, writeFile } from "node:fs/promises";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { part, skipWithout } from "../support/parts.ts";
 import { eventually, runCli, temporaryFolder } from "../support/service.ts";
 
-/** A shell that loads a file at its start, with the lines that the file needs. */
-interface Shell {
-  readonly rcFile: string;
-  readonly rc: readonly string[];
-  /** The command line of the shell, which gets the path of its program. */
-  readonly start: (program: string) => string;
-}
-
-const jwksd = `jwksd() { printf 'GOT[%s]\\n' "$*"; }`;
-const shells: Readonly<Record<string, Shell>> = {
-  bash: {
-    rcFile: "rc",
-    rc: ["PS1='READY> '", jwksd, "source ./completion"],
-    start: (program) => `${program} --noprofile --rcfile rc -i`,
-  },
-  zsh: {
-    rcFile: ".zshrc",
-    rc: ["PS1='READY> '", jwksd, "autoload -U compinit", "compinit -u -D", "source ./completion"],
-    start: (program) => `${program} -d -i`,
-  },
-  fish: {
-    rcFile: "rc",
-    rc: [
-      "function fish_prompt; echo -n 'READY> '; end",
-      `function jwksd; printf 'GOT[%s]\\n' "$argv"; end`,
-      "source ./completion",
-    ],
-    start: (program) => `${program} --no-config -i -C 'source rc'`,
-  },
+/** A shell, how it starts in a terminal with the file rc, and what it does before it completes. */
+const shells = {
+  bash: { start: "--noprofile --rcfile rc -i", rc: ["PS1='READY> '"] },
+  zsh: { start: "-d -i", rc: ["PS1='READY> '", "autoload -U compinit", "compinit -u -D"] },
+  fish: { start: "--no-config -i -C 'source rc'", rc: ["function fish_prompt; echo -n 'READY> '; end"] },
 };
+
+/** The line of the page for users. */
+async function documented(shell: string): Promise<string> {
+  const page = await readFile(join(import.meta.dirname, "../../docs/install.md"), "utf8");
+  const [line] = new RegExp(`^.*jwksd completion ${shell}.*$`, "m").exec(page) ?? [];
+  return line ?? assert.fail(`docs/install.md has no line for ${shell}`);
+}
 
 /** What is typed after `jwksd`, with the Tab key, and what the command then gets. */
 const rows = [
@@ -52,19 +35,24 @@ const rows = [
   ["help dem\t", "help demo"],
 ] as const;
 
-for (const [name, { rcFile, rc, start }] of Object.entries(shells)) {
+for (const [name, { start, rc }] of Object.entries(shells)) {
   describe(`completion in ${name}`, { skip: skipWithout(name, "script"), timeout: 60_000 }, () => {
     test("completes commands, options, values and files", async (t) => {
       const folder = await temporaryFolder(t);
       await mkdir(join(folder, "my-folder"));
       await writeFile(join(folder, "my-settings.json"), "{}");
-      await writeFile(join(folder, "completion"), (await runCli(t, ["completion", name])).stdout);
-      await writeFile(join(folder, rcFile), rc.join("\n"));
+      await writeFile(join(folder, "script"), (await runCli(t, ["completion", name])).stdout);
+      // Says what it is given.
+      const jwksd = `#!/bin/sh\n[ "$1" != completion ] || cat "$HOME/script"\nprintf 'GOT[%s]\\n' "$*" >&2\n`;
+      await writeFile(join(folder, "jwksd"), jwksd, { mode: 0o755 });
+      const lines = [...rc, await documented(name)].join("\n");
+      // zsh reads the second.
+      for (const file of ["rc", ".zshrc"]) await writeFile(join(folder, file), lines);
 
       // It makes the terminal that the shell wants to talk to.
-      const child = spawn(part("script"), ["-qec", start(part(name)), "/dev/null"], {
+      const child = spawn(part("script"), ["-qec", `${part(name)} ${start}`, "/dev/null"], {
         cwd: folder,
-        env: { PATH: process.env["PATH"], HOME: folder, TERM: "dumb", LANG: "C.UTF-8" },
+        env: { PATH: `${folder}:${process.env["PATH"]}`, HOME: folder, TERM: "dumb", LANG: "C.UTF-8" },
         stdio: ["pipe", "pipe", "inherit"],
       });
       t.after(() => child.kill("SIGKILL"));

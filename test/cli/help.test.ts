@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import {
-  type SettingName,
   flagName,
   settingDefinitions,
   settingGroups,
@@ -76,9 +75,9 @@ test("each command: at most 80 columns, own options first, shared ones in their 
   assert.deepEqual(faults, []);
 });
 
-describe("help OPTION", () => {
-  const plain = (text: string): string => text.replaceAll(/\s+/g, " ");
+const plain = (text: string): string => text.replaceAll(/\s+/g, " ");
 
+describe("help OPTION", () => {
   test("of a setting: its texts, default, variable, member and commands", async (t) => {
     const faults: string[] = [];
     for (const name of settingNames) {
@@ -102,7 +101,7 @@ describe("help OPTION", () => {
         // Without dashes, this is a command of that name.
         const name = commands.has(term.slice(2)) ? term : term.slice(2);
         const answer = plain((await runCli(t, ["help", name])).stdout);
-        const [said = ""] = text.split(/ \((?:choices|default): /);
+        const [said = ""] = text.split(/ \([^()]*\)$/);
         if (!answer.includes(said.slice(1)) || !answer.includes(command))
           faults.push(`help ${name}: ${command}: ${said}`);
       }
