@@ -111,6 +111,7 @@ describe("a port that is taken", () => {
     ["--port", []],
     ["--port", ["--workers", "2"]],
     ["--admin", []],
+    ["--sign-address", ["--sign-tls", "/nowhere"]],
   ] as const) {
     test(`${[setting, ...more].join(" ")}: the message names the setting, and no keys are made`, async (t) => {
       const server = createServer().listen(0, "127.0.0.1");

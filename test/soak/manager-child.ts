@@ -79,15 +79,15 @@ async function startManager(onEvent: (event: ManagerEvent) => void = () => {}) {
   );
   const provider = await pumped(createProvider({ keys: manager }, { clock }));
   const subscriber: KeySubscriber = { update: async () => {} };
+  const isStill = async (): Promise<boolean> => {
+    await pumped(manager.subscribe(subscriber));
+    return new Promise((resolve) => setImmediate(() => resolve(underWay === 0)));
+  };
   return {
     manager,
     counted,
     /** Until what is under way is done. The clock must not jump while the store answers: the machine would seem to have a wrong one. */
     idle: async (): Promise<void> => {
-      const isStill = async (): Promise<boolean> => {
-        await pumped(manager.subscribe(subscriber));
-        return new Promise((resolve) => setImmediate(() => resolve(underWay === 0)));
-      };
       while (!(await isStill()));
     },
     /** The kid of a token that is made now. */

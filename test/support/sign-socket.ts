@@ -3,11 +3,18 @@ import { connect } from "node:net";
 import { Client } from "./load.ts";
 import type { WireReply } from "./wire.ts";
 
-/** A connection to a Unix socket. Rejects if it is refused. */
+/** A connection to a Unix socket. Rejects if it is refused. While its queue is full, the kernel does not let a client wait, so it tries again. */
 export async function openSocket(path: string): Promise<Client> {
-  const socket = connect({ path });
-  await once(socket, "connect");
-  return new Client(socket);
+  for (;;) {
+    const socket = connect({ path });
+    try {
+      await once(socket, "connect");
+      return new Client(socket);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "EAGAIN") throw error;
+      await new Promise(setImmediate);
+    }
+  }
 }
 
 /** A request as it goes over the wire. */

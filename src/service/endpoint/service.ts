@@ -12,6 +12,7 @@ import { issuerOf, urlHost } from "../config/issuer.ts";
 import { readSite } from "./site.ts";
 import { type PublicEndpoint, startPublicEndpoint } from "./public-endpoint.ts";
 import { serviceMetrics } from "../admin/service-metrics.ts";
+import { type HostAndPort, hostAndPort } from "../signing/sockets.ts";
 import { readSockets, startSignSockets } from "./sign-sockets.ts";
 import { createStatusPage } from "../admin/page/status-page.ts";
 import { policyOf } from "../config/open-store.ts";
@@ -70,6 +71,11 @@ export async function startService(settings: Settings, givenLog: Logger, parts: 
   const adminAddress = hostAndPort(settings.admin);
   await checkFree(settings, "--port");
   if (adminAddress !== undefined) await checkFree(adminAddress, "--admin");
+  for (const { address } of sockets) {
+    const signAddress = hostAndPort(address);
+    const setting = address === settings.signAddress ? "--sign-address" : "--sign-config";
+    if (signAddress !== undefined) await checkFree(signAddress, setting);
+  }
   const paths = keyPathsOf(settings);
   // Before the files are read, so that no change is missed.
   const baseline = await fingerprint(paths);
@@ -207,21 +213,8 @@ export async function startService(settings: Settings, givenLog: Logger, parts: 
   };
 }
 
-interface HostPort {
-  readonly host: string;
-  readonly port: number;
-}
-
-/** The address of a setting; `undefined` for "off". */
-function hostAndPort(address: string): HostPort | undefined {
-  if (address === "off") return undefined;
-  const separator = address.lastIndexOf(":");
-  const host = address.slice(0, separator).replace(/^\[(.*)\]$/, "$1");
-  return { host, port: Number(address.slice(separator + 1)) };
-}
-
 async function startAdminAt(
-  address: HostPort | undefined,
+  address: HostAndPort | undefined,
   paths: AdminPaths,
   onOverload: (overload: Overload) => void,
 ) {

@@ -51,8 +51,13 @@ export const socketPath: Rule<string> = textThat(
   (value) => !value.includes("\0") && new TextEncoder().encode(value).length <= maxPathBytes,
 );
 
-/** Host and port; `undefined` for what is a path. */
-export function hostAndPort(address: string): { readonly host: string; readonly port: number } | undefined {
+export interface HostAndPort {
+  readonly host: string;
+  readonly port: number;
+}
+
+/** Host and port; `undefined` for what is a path, or "off". */
+export function hostAndPort(address: string): HostAndPort | undefined {
   const [, host = "", port] = /^([^/]+):(\d{1,5})$/.exec(address) ?? [];
   return port === undefined ? undefined : { host: host.replace(/^\[(.*)\]$/, "$1"), port: Number(port) };
 }
