@@ -35,7 +35,12 @@ const toggle = (help: string, more: string) => ({ rule: boolean, fallback: false
 
 /** A duration of the rotation policy, which checks its bounds and has its default. */
 const duration = (name: keyof RotationPolicy, help: string, more: string) => ({
-  ...optional(wholeNumber(0, 1_000_000_000), "<n>", help, more),
+  ...optional(
+    wholeNumber(0, 1_000_000_000),
+    "<n>",
+    help,
+    `${more} Without it, a command goes by the replica that joined the store last.`,
+  ),
   preset: policyDefaults[name],
 });
 
