@@ -217,7 +217,7 @@ export const settingDefinitions = {
   maxTokenLifetimeSeconds: duration(
     "maxTokenLifetimeSeconds",
     "longest life of any token",
-    "An old key stays published for so long.",
+    "An old key stays published at least for so long.",
   ),
   clockSkewSeconds: duration(
     "clockSkewSeconds",
