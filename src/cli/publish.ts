@@ -53,19 +53,26 @@ export function publishCommand(io: Io): Command {
     .addHelpText(
       "after",
       `
-The target holds what --issuer shows: TARGET/jwks is at ISSUER/jwks. The bytes are those of jwksd serve. What was written is read back past
-caches, and only then do keys go on with their lives: while a target cannot be written, no key becomes active that it lacks. That holds
-when this process has ended, too; jwksd replicas end NAME is for a target that nobody reads any more. docs/publish.md has more.
+The target holds what --issuer shows: TARGET/jwks is at ISSUER/jwks. The bytes
+are those of jwksd serve. What was written is read back past caches, and only
+then do keys go on with their lives: while a target cannot be written, no key
+becomes active that it lacks. That holds when this process has ended, too; jwksd
+replicas end NAME is for a target that nobody reads any more. docs/publish.md
+has more.
 
-A folder also gets .jwksd/nginx.conf and .jwksd/Caddyfile, for servers that show it. A bucket takes the package @aws-sdk/client-s3, which
-finds credentials, AWS_REGION and AWS_ENDPOINT_URL_S3 as it always does.
+A folder also gets .jwksd/nginx.conf and .jwksd/Caddyfile, for servers that show
+it. A bucket takes the package @aws-sdk/client-s3, which finds credentials,
+AWS_REGION and AWS_ENDPOINT_URL_S3 as it always does.
 
-Exit code 3: it is written, and cannot be read back yet. Run the command again, or let it --follow.
+Exit code 3: it is written, and cannot be read back yet. Run the command again,
+or let it --follow.
 
 Examples:
   $ jwksd publish /srv/www --issuer https://login.example.com
-  $ jwksd publish s3://example-issuer/cluster-1 --issuer https://example-issuer.s3.eu-central-1.amazonaws.com/cluster-1 --follow
-  $ jwksd publish s3://example-issuer --issuer https://oidc.example.com --purge-command 'aws cloudfront create-invalidation \\
+  $ jwksd publish s3://example-issuer/cluster-1 --follow \\
+      --issuer https://example-issuer.s3.eu-central-1.amazonaws.com/cluster-1
+  $ jwksd publish s3://example-issuer --issuer https://oidc.example.com \\
+      --purge-command 'aws cloudfront create-invalidation \\
       --distribution-id E2EXAMPLE --paths "/*"'`,
     )
     .action((target: string, flags: PublishFlags) => publish(io, target, flags));

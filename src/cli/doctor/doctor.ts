@@ -35,7 +35,7 @@ interface Flags {
 export function doctorCommand(io: Io): Command {
   return new Command("doctor")
     .argument(
-      "<url>",
+      "<url-or-file>",
       'an issuer, the URL of a discovery document or of a JWK Set, or a file with one of these; "-" reads standard input',
     )
     .option("--allow-insecure", "allow http URLs, and hosts at private and loopback addresses")
@@ -68,16 +68,18 @@ export function doctorCommand(io: Io): Command {
     .addHelpText(
       "after",
       `
-Exit codes: 0, nothing is broken; 1, something is broken, or the token is refused; 2, there was nothing to check.
-docs/doctor.md explains every code. Groups of codes are ${groups().join(", ")}.
+Exit codes: 0, nothing is broken; 1, something is broken, or the token is
+refused; 2, there was nothing to check. docs/doctor.md explains every code.
+Groups of codes are ${groups().join(", ")}.
 
 Examples:
   $ jwksd doctor https://login.example.com
-  $ jwksd doctor https://login.example.com/jwks --fail-on risk --skip HTTP_NO_CORS
+  $ jwksd doctor https://login.example.com --fail-on risk --skip HTTP_NO_CORS
   $ jwksd doctor http://127.0.0.1:9900 --allow-insecure --json
   $ jwksd doctor https://login.example.com --token "$TOKEN"
   $ jwksd doctor https://login.example.com --html findings.html
-  $ jwksd doctor https://login.example.com --watch 2h --token-command ./get-token
+  $ jwksd doctor https://login.example.com --watch 2h \\
+      --token-command ./get-token
   $ jwksd doctor keys.json --only JWKS`,
     )
     .action((target: string, flags: Flags) => doctor(io, target, flags));

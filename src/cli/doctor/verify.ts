@@ -35,8 +35,10 @@ export function verifyCommand(io: Io): Command {
 Exit codes: 0, the token is good; 1, it is refused, or could not be checked.
 
 Examples:
-  $ jwksd token --aud my-api | jwksd verify - --issuer http://127.0.0.1:9900 --aud my-api
-  $ jwksd verify "$TOKEN" --issuer https://login.example.com --aud my-api --typ at+jwt --json`,
+  $ jwksd token --aud my-api |
+      jwksd verify - --issuer http://127.0.0.1:9900 --aud my-api
+  $ jwksd verify "$TOKEN" --issuer https://login.example.com --aud my-api \\
+      --typ at+jwt --json`,
     )
     .action(async (token: string, flags: VerifyFlags) => {
       const explanation = await explainVerification(await readToken(io, token), {

@@ -16,9 +16,10 @@ export function endCopyCommand(io: Io): Command {
     .addHelpText(
       "after",
       `
-While the lease of a copy stands, no key becomes active that the copy lacks. Without it, whoever still reads the copy refuses the tokens of
-the next key. So remove the copy first, wait until caches have forgotten it (7,200 s), and end its lease then. A jwksd publish that runs
-makes a new one.
+While the lease of a copy stands, no key becomes active that the copy lacks.
+Without it, whoever still reads the copy refuses the tokens of the next key. So
+remove the copy first, wait until caches have forgotten it (7,200 s), and end
+its lease then. A jwksd publish that runs makes a new one.
 
 Examples:
   $ jwksd replicas

@@ -26,13 +26,14 @@ export function planCommand(io: Io): Command {
     .addHelpText(
       "after",
       `
-The plan shows what jwksd serve will do if no command changes the keys. Where a step waits for a replica, the plan assumes that
-it follows now, and says for whom it waits. This command changes nothing. It prints colours only
-in terminals, and only if NO_COLOR is not set.
+The plan shows what jwksd serve will do if no command changes the keys. Where a
+step waits for a replica, the plan assumes that it follows now, and says for
+whom it waits. This command changes nothing. It prints colours only in
+terminals, and only if NO_COLOR is not set.
 
 Examples:
   $ jwksd plan
-  $ jwksd plan --svg rotation.svg         for a runbook; follows the light or dark mode of its reader
+  $ jwksd plan --svg rotation.svg                   for a runbook, light or dark
   $ jwksd plan --days 365 --rotate-every-days 30    try another policy`,
     )
     .action((flags: PlanFlags) => showPlan(io, flags));

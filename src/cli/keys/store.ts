@@ -23,10 +23,11 @@ export function storeCommand(io: Io): Command {
     .addHelpText(
       "after",
       `
-jwksd serve does this by itself where its user may. Where it may not, have the printed SQL run by somebody who may.
+jwksd serve does this by itself where its user may. Where it may not, have the
+printed SQL run by somebody who may.
 
 Examples:
-  $ jwksd store migrate --dry-run --store postgres://admin@db.example/jwksd | less
+  $ jwksd store migrate --dry-run --store postgres://admin@db.example/jwksd
   $ jwksd store migrate --store postgres://admin@db.example/jwksd`,
     )
     .action((flags: Flags) => migrateStore(io, flags));
@@ -39,11 +40,14 @@ Examples:
     .addHelpText(
       "after",
       `
-Stop every jwksd on the old store first. The keys are verified before they are written, and read back and compared after that. The wrapping
-key stays the same; give it with --wrapping-key-file or JWKSD_WRAPPING_KEYS to whatever runs on the new store.
+Stop every jwksd on the old store first. The keys are verified before they are
+written, and read back and compared after that. The wrapping key stays the same;
+give it with --wrapping-key-file or JWKSD_WRAPPING_KEYS to whatever runs on the
+new store.
 
 Examples:
-  $ jwksd store copy --from sqlite:.jwksd/keys.db --to postgres://jwksd@db.example/jwksd --issuer https://login.example.com`,
+  $ jwksd store copy --issuer https://login.example.com \\
+      --from sqlite:.jwksd/keys.db --to postgres://jwksd@db.example/jwksd`,
     )
     .action((flags: Flags) => copyStore(io, flags));
 

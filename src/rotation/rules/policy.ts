@@ -40,7 +40,8 @@ const secondsPerDay = 86_400;
 /** Keeps the dates of a plan within what `Date` can hold. All other durations are parts of `rotateEveryDays`. */
 const maxDays = 36_500;
 
-const defaults: RotationPolicy = {
+/** What a policy says of what it is not given. */
+export const policyDefaults: RotationPolicy = {
   rotateEveryDays: 90,
   announceForSeconds: 86_400,
   maxTokenLifetimeSeconds: 3600,
@@ -50,7 +51,7 @@ const defaults: RotationPolicy = {
 };
 
 /** The names of its members. */
-export const policyNames = Object.keys(defaults) as readonly (keyof RotationPolicy)[];
+export const policyNames = Object.keys(policyDefaults) as readonly (keyof RotationPolicy)[];
 
 const rules: Rules<RotationPolicyOptions> = {
   rotateEveryDays: number(0),
@@ -69,7 +70,7 @@ const rules: Rules<RotationPolicyOptions> = {
  */
 export function rotationPolicy(options: RotationPolicyOptions = {}): RotationPolicy {
   const given = checkOptions(options, rules, "member of the rotation policy") as Partial<RotationPolicy>;
-  const policy: RotationPolicy = Object.freeze({ ...defaults, ...given });
+  const policy: RotationPolicy = Object.freeze({ ...policyDefaults, ...given });
   // All at once, so that the next try has the values that work.
   const faults = [faultOfAnnouncement(policy), faultOfPeriod(policy)].filter((fault) => fault !== undefined);
   if (faults.length > 0) throw new ConfigError("ERR_POLICY_INVALID", faults.join("; "));
