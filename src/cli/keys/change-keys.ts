@@ -49,7 +49,7 @@ export function addChangeFlags(command: Command, { force = false, yes = false } 
   if (force || yes) command.option("--yes", "confirm a change that breaks verifications");
   command.option(
     "--wait <seconds>",
-    "how long to wait until every replica publishes the change; 0: not",
+    "how long to wait until every replica publishes the change; 0 does not wait",
     waitSeconds,
     10,
   );

@@ -132,7 +132,7 @@ Examples:
 function uncertain({ clockSkewSeconds }: RotationPolicy): StateError {
   return new StateError(
     "ERR_TOO_EARLY",
-    `nothing was changed, because nobody knows whether it is too early: the clocks of this machine and of the store differ by more than clockSkewSeconds ${clockSkewSeconds}; set them, or leave the step to jwksd serve, or take it now with --force --yes`,
+    `nothing was changed, because the step may be too early: the clocks of this machine and of the store differ by more than clockSkewSeconds ${clockSkewSeconds}; set them, or leave the step to jwksd serve, or take it now with --force --yes`,
   );
 }
 
@@ -173,7 +173,7 @@ function rewrapCommand(io: Io): Command {
   const command = new Command("rewrap").description(
     "Encrypt all private keys again under the first wrapping key, and make the MAC of the store anew. Verifiers do not notice.",
   );
-  return addChangeFlags(command.option("--yes", "take keys that are not authentic, because you know each of them"))
+  return addChangeFlags(command.option("--yes", "accept a store that is not authentic; check every key first"))
     .addHelpText(
       "after",
       `

@@ -56,7 +56,7 @@ const withJson = (command: Command): Command => command.option("--json", "print 
 export function takesKid(
   command: Command,
   name = "<kid>",
-  description = "of the key, or the first 6 or more characters of it; jwksd keys lists them",
+  description = "kid of the key, or its first 6 or more characters; jwksd keys lists them",
 ): Command {
   return command
     .argument(name, description)
@@ -74,7 +74,7 @@ export function takesKid(
 }
 
 export const useOption = (): Option =>
-  new Option("--use <use>", "of signing or of encryption keys").choices(["sig", "enc"]);
+  new Option("--use <use>", "kind of the key: it signs, or others encrypt to it").choices(["sig", "enc"]);
 
 /**
  * Looks at the store. That needs no wrapping key; what cannot be verified is shown all the same, and it is told that it is not.
@@ -94,7 +94,7 @@ export async function look(io: Io, flags: Flags) {
     if (keys === undefined) {
       tell(
         io,
-        "what is shown is not verified, because no wrapping key is here: --wrapping-key-file, JWKSD_WRAPPING_KEYS",
+        "what is shown is not verified, because the wrapping key is missing: --wrapping-key-file, JWKSD_WRAPPING_KEYS",
       );
       return { ...withPolicy(await lookAt(store)), isVerified: false, owner: ownerOf(settings) };
     }

@@ -28,7 +28,7 @@ export function replicasCommand(io: Io): Command {
       `
 Each jwksd serve and each key manager is a replica with a lease in the store. A
 step waits until every replica has followed, or its lease has ended. A process
-that ends in order ends its lease; steps wait for one that dies for one lease
+that is stopped gives up its lease. A dead one delays steps by one lease
 (--lease-seconds). A copy that jwksd publish wrote is served without a process,
 so its lease stays until jwksd replicas end ends it. The MAC of the store covers
 its keys, not its replicas.

@@ -27,7 +27,7 @@ has --signer-type, give it here, too.
 
 A jwksd serve on the same store follows within a second. Exit code 3: the
 rotation has begun, and not every replica has followed within --wait; the
-message says until when which replica may act on the previous keys.
+message says which replica may still use the previous keys, and until when.
 
 Examples:
   $ jwksd rotate                          announce the next signing key

@@ -34,7 +34,7 @@ Examples:
 
   const copy = new Command("copy")
     .description("Copy the managed keys and their audit log into another store, which holds none yet.")
-    .requiredOption("--from <url>", "the store that is there: sqlite:PATH or postgres://USER@HOST:PORT/DATABASE")
+    .requiredOption("--from <url>", "the store to copy: sqlite:PATH or postgres://USER@HOST:PORT/DATABASE")
     .requiredOption("--to <url>", "the store to fill, in the same forms");
   addSettings(copy, ["issuer", "wrappingKeyFile"])
     .addHelpText(
@@ -81,7 +81,7 @@ async function copyStore(io: Io, flags: Flags): Promise<void> {
   if (keys === undefined) {
     throw new StoreError(
       "ERR_WRAPPING_KEY_MISSING",
-      "no wrapping key is here, without which the keys cannot be verified; name it with --wrapping-key-file or JWKSD_WRAPPING_KEYS",
+      "the wrapping key is missing, so the keys cannot be verified; name it with --wrapping-key-file or JWKSD_WRAPPING_KEYS",
     );
   }
   const source = await openStore(from, log);

@@ -229,11 +229,7 @@ export const settingDefinitions = {
     "how late caches may be",
     "How much longer than Cache-Control allows caches may keep a copy.",
   ),
-  leaseSeconds: duration(
-    "leaseSeconds",
-    "wait for a silent replica",
-    "How long the others rely on a replica that is silent.",
-  ),
+  leaseSeconds: duration("leaseSeconds", "wait for a silent replica", "How long the others rely on a silent replica."),
 
   logLevel: {
     rule: oneOf("debug", "info", "warn", "error", "silent"),
