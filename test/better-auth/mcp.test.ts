@@ -106,6 +106,9 @@ function clientOf(issuer: string) {
   return { provider, tokens: () => tokens ?? assert.fail("no tokens"), code: () => code };
 }
 
+const kids = ({ id_token: idToken = "", access_token: accessToken }: OAuthTokens) =>
+  [idToken, accessToken].map((token) => decodeProtectedHeader(token).kid);
+
 test("mcp of better-auth: a client of MCP discovers, logs in, refreshes and calls, and keys change meanwhile", async (t) => {
   const { origin, issuer, provider, keyset } = await start(t);
   const resource = `${origin}/mcp`;
@@ -122,8 +125,6 @@ test("mcp of better-auth: a client of MCP discovers, logs in, refreshes and call
     const userInfo = await fetch(`${issuer}/oauth2/userinfo`, { headers: { authorization: `Bearer ${accessToken}` } });
     assert.equal(((await userInfo.json()) as { sub?: string }).sub, id.claims.sub);
   };
-  const kids = ({ id_token: idToken = "", access_token: accessToken }: OAuthTokens) =>
-    [idToken, accessToken].map((token) => decodeProtectedHeader(token).kid);
 
   assert.equal(await authorize(client.provider, { serverUrl: resource, scope }), "REDIRECT");
   const result = await authorize(client.provider, { serverUrl: resource, scope, authorizationCode: client.code() });
