@@ -361,7 +361,7 @@ describe("--token", () => {
     const file = await fileOf(t, { keys: "none" });
     const { code, stdout } = await runCli(t, ["doctor", file, "--token", signed({}, { iss: "a" })]);
     assert.equal(code, 1);
-    assert.match(stdout, /FAIL {2}jwks {7}there is no JWK Set/);
+    assert.match(stdout, /FAIL {2}jwks {7}there is no JWK Set.*\n\nWhat to do: The keys could not be had/);
   });
 });
 

@@ -6,8 +6,10 @@ import { type Code, type Observations, type Severity, codes, examine } from "../
 import { type Happening, type ObserveOptions, observe, observeBody } from "../../doctor/node/index.ts";
 import { seenToken } from "../../doctor/node/watch.ts";
 import { ConfigError, ServiceError } from "../../base/errors.ts";
-import { terminalOf } from "../terminal.ts";
+import { printable } from "../../base/printable.ts";
+import { indented, terminalOf } from "../terminal.ts";
 import { collect } from "../arguments.ts";
+import { adviceFor } from "./advice.ts";
 import { explainToken } from "./token.ts";
 import { findingsPage } from "./page.ts";
 import { happeningLine, report, rotationText, scope } from "./report.ts";
@@ -112,7 +114,12 @@ async function doctor(io: Io, target: string, flags: Flags): Promise<void> {
     if (timeline.length > 0) print(io, "");
     print(io, report(target, observations, findings, terminal));
     if (rotation.length > 0) print(io, `\n${rotationText(rotation, terminal)}`);
-    if (explanation !== undefined) print(io, ["", "The token:", ...stepLines(explanation)].join("\n"));
+    if (explanation !== undefined) {
+      const advice = adviceFor(explanation, target);
+      const end =
+        advice === undefined ? [] : ["", ...indented(`What to do: ${printable(advice)}`, terminal.columns, 0)];
+      print(io, ["", "The token:", ...stepLines(explanation), ...end].join("\n"));
+    }
   }
   const isRefused = explanation?.verified === false;
   if (isRefused || findings.some(({ severity }) => atLeast(severity, flags.failOn))) io.exitCode = 1;
