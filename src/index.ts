@@ -61,7 +61,7 @@ export type { KeyEnd } from "./library/provider/retired-kids.ts";
 export type { SigningKey } from "./library/provider/signing-key.ts";
 export type { SignerLimits } from "./keys/signer/guard.ts";
 export { localSigner } from "./keys/signer/local.ts";
-export type { ExternalSigner, SignInput, Signer, SignerBackend } from "./keys/signer/signer.ts";
+export type { SignInput, Signer } from "./keys/signer/signer.ts";
 export type { Metric, MetricValue } from "./base/metrics.ts";
 export { clientAlgorithms } from "./library/token/client-algorithms.ts";
 export type { Claims, SignOptions } from "./library/token/sign.ts";

@@ -1,4 +1,4 @@
-// guard.mts: node guard.mts
+// guard.mts, for Node 22.18 or later: node guard.mts
 import express from "express";
 import { createBearer } from "jwksd/bearer";
 

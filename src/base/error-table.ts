@@ -53,8 +53,8 @@ export const errorTable = {
       remedy: "write the URI as `docs/signers.md` shows it",
     },
     ERR_PACKAGE_MISSING: {
-      when: "an optional package is needed and not installed",
-      remedy: "install the package that the message names",
+      when: "an optional package, or a module of the runtime, is needed and missing",
+      remedy: "install the package or the runtime that the message names",
     },
   },
   KeyMaterialError: {
@@ -88,7 +88,7 @@ export const errorTable = {
       remedy: "hand over the private key, or a signer",
     },
     ERR_KEY_MISMATCH: {
-      when: "private and public part are of two keys, or a URI has come to name another key",
+      when: "private and public part are of two keys, or a URI now names another key",
       remedy: "a key file: export the key again; a key URI: restore the old key; a store: restore its newest good copy",
     },
     ERR_NOT_AFTER_INVALID: { when: "`notAfter` is no valid `Date`", remedy: "pass a `Date`" },
@@ -141,7 +141,7 @@ export const errorTable = {
     },
     ERR_TRANSITION: { when: "the state of the keys does not allow the step", remedy: "see the message" },
     ERR_TOO_EARLY: {
-      when: "the step would break verifications now; `allowedAt` says when it no longer does, unless clocks differ so that nobody knows",
+      when: "the step would break verifications now; `allowedAt` is the earliest time for it, absent while clocks differ",
       remedy: "wait, or force it",
     },
     ERR_UPDATE: {
@@ -157,12 +157,12 @@ export const errorTable = {
       retryable: true,
     },
     ERR_COMMIT_UNKNOWN: {
-      when: "the answer to a commit was lost, and the store cannot be asked: it may have been written, or may still be",
+      when: "the answer to a commit was lost, and the store cannot be asked: the commit may be written, now or later",
       remedy: "load; the revision and the records tell",
       retryable: true,
     },
     ERR_LEASE_ENDED: {
-      when: "a replica renewed a lease that has ended; it is never renewed",
+      when: "a replica tried to renew a lease that has ended",
       remedy: "join again, with a new id",
     },
     ERR_STORE_UNAVAILABLE: {
@@ -171,9 +171,9 @@ export const errorTable = {
       retryable: true,
     },
     ERR_STORE_EMPTY: {
-      when: "`--require-store` is set, and the store is not there, or holds no keys",
+      when: "`requireStore` or `--require-store` is set, and the store is not there, or holds no keys",
       remedy:
-        "correct `--data` or `--store`; if the store is gone, see [the store is lost](operations.md#the-store-is-lost)",
+        "correct the path or URL of the store; if the store is gone, see [the store is lost](operations.md#the-store-is-lost)",
     },
     ERR_STORE_FORMAT: {
       when: "the file or the schema is no store, or one of a later jwksd",
@@ -233,7 +233,7 @@ export const errorTable = {
   },
   FetchError: {
     ERR_KEYS_LATER: {
-      when: "keys are needed, but a recent failure or too many unknown kids forbid a request for now; `cause` has the failure",
+      when: "no request for keys is allowed yet, after a failure or too many unknown kids; `cause` has the failure",
       remedy: "answer 503 with `Retry-After`, or try again",
       retryable: true,
     },
@@ -260,7 +260,7 @@ export const errorTable = {
       retryable: true,
     },
     ERR_FETCH_BODY: {
-      when: "the body is not the expected JSON, or that of a client has another media type",
+      when: "the body is not the expected JSON, or the set of a client has the wrong media type",
       remedy: "check the URL",
       retryable: true,
     },

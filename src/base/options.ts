@@ -4,6 +4,8 @@ import { ConfigError, invalidOption } from "./errors.ts";
 export interface Rule<Value = unknown> {
   /** The end of the sentence "it must be …". */
   readonly must: string;
+  /** All values, where they are few. */
+  readonly choices?: readonly string[];
   readonly holds: (value: unknown) => value is Value;
 }
 
@@ -29,6 +31,7 @@ export const texts: Rule<readonly string[]> = {
 
 export const oneOf = <Value extends string>(...values: readonly Value[]): Rule<Value> => ({
   must: `${values.slice(0, -1).join(", ")} or ${values.at(-1)}`,
+  choices: values,
   holds: (value): value is Value => values.includes(value as Value),
 });
 

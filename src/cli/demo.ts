@@ -34,9 +34,11 @@ export function demoCommand(io: Io): Command {
     .addHelpText(
       "after",
       `
-The demonstration is a jwksd serve on free ports of this machine whose clock runs 720 times as fast, so a day takes two minutes. It
-rotates every day. A key is announced after one minute, signs after two, and the old key is removed half a minute later. The keys are
-in memory and end with the process. Settings and environment variables of jwksd serve have no effect.
+The demonstration is a jwksd serve on free ports of this machine whose clock
+runs 720 times as fast, so a day takes two minutes. It rotates every day. A key
+is announced after one minute, signs after two, and the old key is removed half
+a minute later. The keys are in memory and end with the process. Settings and
+environment variables of jwksd serve have no effect.
 
 Example:
   $ jwksd demo        prints the URL of a page: open it, and watch`,

@@ -1,7 +1,7 @@
 import type { ErrorCode, JwksdError } from "../base/errors.ts";
 import { flagName, settingNames } from "../service/config/setting-definitions.ts";
 
-/** What the library leaves to its caller: how a user of the command line does it. */
+/** Which flags mend an error: the library does not know them. */
 const advice: { readonly [Code in ErrorCode]?: string } = {
   ERR_STORE_ISSUER: "--issuer names the issuer; --data or --store, another store",
 };

@@ -10,10 +10,12 @@ export function keygenCommand(io: Io): Command {
     .addHelpText(
       "after",
       `
-The kid of the key is its RFC 7638 thumbprint.
+A file is new, and only its owner can read it. The kid of the key is its RFC
+7638 thumbprint. In the folder of serve --keys, the newest name is the active
+key.
 
 Examples:
-  $ jwksd keygen --out keys/$(date +%F).jwk     in the folder of serve --keys, the newest name is the active key
+  $ jwksd keygen --out keys/$(date +%F).jwk
   $ jwksd keygen --format pem > key.pem`,
     )
     .action(async ({ out, format }: { out?: string; format: "jwk" | "pem" }) => {

@@ -7,9 +7,9 @@ import type { KeyRecord } from "../rotation/store/store.ts";
 const leastPrefix = 6;
 
 /**
- * The kid that an operator means: the same, else the only one that begins so.
+ * The kid that an operator means: the kid itself, or a beginning that no other kid has.
  *
- * @throws ConfigError `ERR_OPTION_INVALID`: several begin so
+ * @throws ConfigError `ERR_OPTION_INVALID`: several kids begin with it
  * @throws StateError `ERR_KID_UNMANAGED`
  */
 export function meantKid(records: readonly KeyRecord[], given: string): string {

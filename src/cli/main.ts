@@ -8,6 +8,6 @@ if (process.versions.node.localeCompare(needed, "en", { numeric: true }) < 0) {
   process.stderr.write(`jwksd: needs Node ${needed} or later, this is ${process.versions.node}\n`);
   process.exit(1);
 }
-// Not in the folder for temporary files, where others could put code. Who can write to this folder can change the package as well.
+// The cache is in the package, because other users could put code into a folder for temporary files.
 module.enableCompileCache(join(import.meta.dirname, "../../node_modules/.cache/jwksd-compiled"));
 await import("./command-line.ts");

@@ -45,7 +45,7 @@ export function publishCommand(io: Io): Command {
   const command = new Command("publish")
     .argument("<target>", "a folder, or s3://BUCKET/PREFIX")
     .option("--follow", "go on, and write again when the keys change")
-    .option("--verify-url <url>", "where what was written can be read from outside (default: the issuer)")
+    .option("--verify-url <url>", "public URL of the target (default: the issuer)")
     .option("--purge-command <command>", "run after something was written, to clear a CDN; JWKSD_URLS has the URLs")
     .option("--wait <seconds>", "without --follow, how long to try until it can be read back", waitSeconds, 30)
     .option("--json", "print JSON; with --follow, a line each time");
@@ -53,19 +53,24 @@ export function publishCommand(io: Io): Command {
     .addHelpText(
       "after",
       `
-The target holds what --issuer shows: TARGET/jwks is at ISSUER/jwks. The bytes are those of jwksd serve. What was written is read back past
-caches, and only then do keys go on with their lives: while a target cannot be written, no key becomes active that it lacks. That holds
-when this process has ended, too; jwksd replicas end NAME is for a target that nobody reads any more. docs/publish.md has more.
+The target holds what --issuer shows: TARGET/jwks is at ISSUER/jwks. The bytes
+are those of jwksd serve. A key signs only after it was read back from the
+target, past caches, even if this process has ended. If nobody reads the target
+any more, end its lease: jwksd replicas end NAME. docs/publish.md has more.
 
-A folder also gets .jwksd/nginx.conf and .jwksd/Caddyfile, for servers that show it. A bucket takes the package @aws-sdk/client-s3, which
-finds credentials, AWS_REGION and AWS_ENDPOINT_URL_S3 as it always does.
+A folder also gets .jwksd/nginx.conf and .jwksd/Caddyfile, for those servers.
+A bucket takes the package @aws-sdk/client-s3, which finds credentials,
+AWS_REGION and AWS_ENDPOINT_URL_S3 as it always does.
 
-Exit code 3: it is written, and cannot be read back yet. Run the command again, or let it --follow.
+Exit code 3: the target is written, and not readable from outside yet. Run the
+command again, or let it --follow.
 
 Examples:
   $ jwksd publish /srv/www --issuer https://login.example.com
-  $ jwksd publish s3://example-issuer/cluster-1 --issuer https://example-issuer.s3.eu-central-1.amazonaws.com/cluster-1 --follow
-  $ jwksd publish s3://example-issuer --issuer https://oidc.example.com --purge-command 'aws cloudfront create-invalidation \\
+  $ jwksd publish s3://example-issuer/cluster-1 --follow \\
+      --issuer https://example-issuer.s3.eu-central-1.amazonaws.com/cluster-1
+  $ jwksd publish s3://example-issuer --issuer https://oidc.example.com \\
+      --purge-command 'aws cloudfront create-invalidation \\
       --distribution-id E2EXAMPLE --paths "/*"'`,
     )
     .action((target: string, flags: PublishFlags) => publish(io, target, flags));

@@ -3,7 +3,9 @@ import { Command, CommanderError } from "commander";
 import packageJson from "../../package.json" with { type: "json" };
 import { JwksdError } from "../base/errors.ts";
 import { errorText } from "./error-text.ts";
+import { helpColumns, helpCommand, optionLine } from "./help.ts";
 import { type Io, tell } from "./io.ts";
+import { indented } from "./terminal.ts";
 
 /** Each command, in the order of the help. One is loaded without the others, which makes its start twice as fast. */
 const commands: Readonly<Record<string, { description: string; load: (io: Io) => Promise<Command> }>> = {
@@ -12,11 +14,11 @@ const commands: Readonly<Record<string, { description: string; load: (io: Io) =>
     load: async (io) => (await import("./serve.ts")).serveCommand(io),
   },
   demo: {
-    description: "Watch a whole rotation in three minutes, with keys in memory. Not for production.",
+    description: "Watch a whole rotation in three minutes. Not for production.",
     load: async (io) => (await import("./demo.ts")).demoCommand(io),
   },
   publish: {
-    description: "Write the JWK Set and the discovery document to a folder or a bucket that somebody else serves.",
+    description: "Write the JWK Set to a folder or a bucket that others serve.",
     load: async (io) => (await import("./publish.ts")).publishCommand(io),
   },
   keys: {
@@ -24,15 +26,15 @@ const commands: Readonly<Record<string, { description: string; load: (io: Io) =>
     load: async (io) => (await import("./keys/keys.ts")).keysCommand(io),
   },
   rotate: {
-    description: "Begin a rotation: announce the next key now, instead of when it is due.",
+    description: "Announce the next key now, instead of when it is due.",
     load: async (io) => (await import("./keys/rotate.ts")).rotateCommand(io),
   },
   plan: {
-    description: "Draw the future of the managed keys, and list each step with its time and reason.",
+    description: "Draw when each managed key changes, and list the steps.",
     load: async (io) => (await import("./keys/plan.ts")).planCommand(io),
   },
   replicas: {
-    description: "List the processes that publish or sign with the managed keys, and which steps wait for them.",
+    description: "List who publishes and signs, and which steps wait for them.",
     load: async (io) => (await import("./keys/replicas.ts")).replicasCommand(io),
   },
   events: {
@@ -40,7 +42,7 @@ const commands: Readonly<Record<string, { description: string; load: (io: Io) =>
     load: async (io) => (await import("./keys/events.ts")).eventsCommand(io),
   },
   keygen: {
-    description: "Make a P-256 signing key, in a new file that only its owner can read, or on standard output.",
+    description: "Make a P-256 signing key.",
     load: async (io) => (await import("./keygen.ts")).keygenCommand(io),
   },
   signer: {
@@ -52,7 +54,7 @@ const commands: Readonly<Record<string, { description: string; load: (io: Io) =>
     load: async (io) => (await import("./keys/store.ts")).storeCommand(io),
   },
   token: {
-    description: "Print a token, signed with the active key. Use the flags or --config of jwksd serve.",
+    description: "Print a token that the active key signs.",
     load: async (io) => (await import("./token.ts")).tokenCommand(io),
   },
   verify: {
@@ -60,8 +62,12 @@ const commands: Readonly<Record<string, { description: string; load: (io: Io) =>
     load: async (io) => (await import("./doctor/verify.ts")).verifyCommand(io),
   },
   doctor: {
-    description: "Find out what is wrong with the keys of any issuer, and which verifiers fail.",
+    description: "Find out what is wrong with the keys of any issuer.",
     load: async (io) => (await import("./doctor/doctor.ts")).doctorCommand(io),
+  },
+  completion: {
+    description: "Print a script with which a shell completes these commands.",
+    load: async (io) => (await import("./completion.ts")).completionCommand(io),
   },
 };
 
@@ -74,7 +80,7 @@ export async function run(argv: readonly string[], io: Io): Promise<number> {
   // For doctor, 1 means that something is broken.
   const failure = argv[0] === "doctor" ? 2 : 1;
   try {
-    await (await program(io, argv.find(isCommand))).parseAsync(argv, { from: "user" });
+    await (await program(io, argv)).parseAsync(argv, { from: "user" });
     return io.exitCode;
   } catch (error) {
     // The parser has printed the error, or the help.
@@ -89,13 +95,19 @@ export async function run(argv: readonly string[], io: Io): Promise<number> {
 declare const JWKSD_COMMIT: string;
 const commit = typeof JWKSD_COMMIT === "undefined" ? undefined : JWKSD_COMMIT;
 
-/** Where help finds `docs/`: beside `src/` and `dist/`. The executable has none. */
-const guides = commit === undefined ? `in ${fileURLToPath(new URL("../../docs", import.meta.url))} and ` : "";
+/** `docs/` is beside `src/` and `dist/`. The executable has none. */
+const folder = commit === undefined ? `in ${fileURLToPath(new URL("../../docs", import.meta.url))} and ` : "";
+const guides = `jwksd help OPTION explains an option. The guides of docs/ are ${folder}at ${packageJson.homepage}.`;
 
-const isCommand = (word: string): boolean => Object.hasOwn(commands, word);
+/** Whether a command line asks for the options of all commands. */
+function asksForAll([first, second]: readonly string[]): boolean {
+  return first === "completion" || (first === "help" && second !== undefined && !Object.hasOwn(commands, second));
+}
 
-/** @param named the command that is loaded. Help and mistakes need no more of the others than stands in the table. */
-async function program(io: Io, named: string | undefined): Promise<Command> {
+/** Commands that the arguments do not name are not loaded: help needs no more of them than stands in the table. */
+async function program(io: Io, argv: readonly string[]): Promise<Command> {
+  const asksAll = asksForAll(argv);
+  const isNeeded = (name: string): boolean => asksAll || argv.includes(name);
   const program = new Command("jwksd")
     .description("Publishes and rotates the public keys of an OpenID provider, as a JWK Set.")
     .version(versionText())
@@ -106,22 +118,16 @@ async function program(io: Io, named: string | undefined): Promise<Command> {
       "after",
       `
 Start here:
-  $ jwksd serve                         serve on http://127.0.0.1:9900; the first start makes a key
-  $ jwksd help serve                    every setting, with examples
-  $ jwksd publish FOLDER --issuer URL   write the documents for another server, or to a bucket
-  $ jwksd keys                          list the keys, and the next step of each
-  $ jwksd plan                          draw when each key changes
-  $ jwksd replicas                      list who publishes and signs
-  $ jwksd rotate                        announce the next key now
-  $ jwksd keygen --out keys/$(date +%F).jwk    make a signing key
-  $ jwksd store copy --help             move the keys into PostgreSQL, which replicas share
-  $ jwksd token --aud my-api            sign a token with the active key
-  $ jwksd help verify                   find out why a token is refused
-  $ jwksd doctor https://login.example.com    check the keys of any issuer`,
+  $ jwksd serve          serve on http://127.0.0.1:9900; makes keys at first
+  $ jwksd keys           list the keys, and the next step of each
+  $ jwksd help serve     all of its options, with examples
+  $ jwksd help --port    what an option means, and which commands take it
+  $ jwksd help verify    find out why a token is refused
+  $ jwksd doctor URL     check the keys of any issuer`,
     )
-    .addHelpText("afterAll", `\nThe guides of docs/ are ${guides}at ${packageJson.homepage}.`);
+    .addHelpText("afterAll", `\n${indented(guides, helpColumns, 0).join("\n")}`);
   for (const [name, { description, load }] of Object.entries(commands))
-    program.addCommand((name === named ? await load(io) : new Command(name)).description(description));
+    program.addCommand((isNeeded(name) ? await load(io) : new Command(name)).description(description));
   connect(program, io);
   return program;
 }
@@ -135,13 +141,19 @@ function versionText(): string {
   return `jwksd ${packageJson.version} (${facts.join(", ")})`;
 }
 
-/** Makes the parser write to the output of the command, and keeps it from ending the process. */
+/** Makes the parser write to the output of the command, keeps it from ending the process, and gives each group its `help`. */
 function connect(command: Command, io: Io): void {
-  command.exitOverride().configureOutput({
-    writeOut: (text) => void io.stdout.write(text),
-    writeErr: (text) => void io.stderr.write(text),
-    getOutHelpWidth: () => io.stdout.columns ?? 80,
-    getErrHelpWidth: () => io.stderr.columns ?? 80,
-  });
+  command
+    .exitOverride()
+    .configureOutput({
+      writeOut: (text) => void io.stdout.write(text),
+      writeErr: (text) => void io.stderr.write(text),
+    })
+    .configureHelp({
+      helpWidth: helpColumns,
+      optionDescription: optionLine,
+      subcommandTerm: (sub) => `${sub.name()} ${sub.usage().replaceAll(/\[(?:options|command)\] ?/g, "")}`.trim(),
+    });
+  if (command.commands.length > 0) command.helpCommand(false).addCommand(helpCommand(io, command));
   for (const sub of command.commands) connect(sub, io);
 }

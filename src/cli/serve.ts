@@ -10,16 +10,20 @@ export function serveCommand(io: Io): Command {
     .addHelpText(
       "after",
       `
-Without --keys, jwksd makes the keys and rotates them. The files of --keys are read again when they change, and on SIGHUP; if
-a key is bad, that is logged and the old keys stay in use. On SIGTERM, serve answers the requests under way and ends. Each
-setting is a flag, an environment variable (in brackets above) and a member of the --config file. A flag wins over the
-environment, and the environment over the file.
+Without --keys, jwksd makes the keys and rotates them. The files of --keys are
+read again when they change, and on SIGHUP; if a key is bad, that is logged and
+the old keys stay in use. On SIGTERM, serve answers the requests under way and
+ends.
+
+Each setting is a flag (--port), an environment variable (JWKSD_PORT) and a
+member of the --config file ("port"). A flag wins over the environment, and the
+environment over the file. jwksd help port says more of one.
 
 Examples:
   $ jwksd serve --issuer https://login.example.com --keys /etc/jwksd/keys
-  $ jwksd serve --issuer https://example.com --mount-prefix /oidc --jwks-path /certs    https://example.com/oidc/certs
+  $ jwksd serve --issuer https://example.com --mount-prefix /oidc
   $ JWKSD_PORT=8080 JWKSD_HOST=0.0.0.0 jwksd serve --json-logs --workers 2
-  $ jwksd serve --config jwksd.json        {"issuer": "https://login.example.com", "keys": "/etc/jwksd/keys"}`,
+  $ jwksd serve --config jwksd.json    such as {"port": 8080, "jsonLogs": true}`,
     )
     .action((options: Record<string, unknown>) => serve(io, options));
 }

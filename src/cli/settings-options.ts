@@ -1,12 +1,13 @@
 import { type Command, Option } from "commander";
+import type { Rule } from "../base/options.ts";
 import {
   type SettingName,
   type Settings,
   flagName,
   managedOnly,
   settingDefinitions,
+  settingGroups,
   settingNames,
-  variableName,
 } from "../service/config/setting-definitions.ts";
 import { resolveSettings } from "../service/config/settings.ts";
 import type { Io } from "./io.ts";
@@ -14,24 +15,60 @@ import type { Io } from "./io.ts";
 /** Settings of commands that use the managed keys. */
 export const storeSettings = ["data", ...managedOnly] as const satisfies readonly SettingName[];
 
-/** Adds the flags of settings and `--config` to a command. Its help shows only those in `shown`. */
+/** What the help says of a flag: its line, and the rest. */
+interface Row {
+  readonly value: string | undefined;
+  readonly help: string;
+  readonly more: string;
+  readonly fallback?: string | number | boolean | undefined;
+  /** The default of a setting that has none before it is used. */
+  readonly preset?: number;
+  readonly rule?: Rule;
+}
+
+const configRow: Row = {
+  value: "<file>",
+  help: "JSON file of settings",
+  more: "Its members are named like the flags, in camel case. Flags and environment variables win over it.",
+};
+
+/** The flag of a setting. The parser knows neither its default nor its values: settings come from elsewhere, too, and are checked together. */
+export class SettingOption extends Option {
+  readonly setting: SettingName | "config";
+  readonly row: Row;
+
+  constructor(setting: SettingName | "config") {
+    const row: Row = setting === "config" ? configRow : settingDefinitions[setting];
+    super(row.value === undefined ? flagName(setting) : `${flagName(setting)} ${row.value}`, row.help);
+    this.setting = setting;
+    this.row = row;
+    const [group] = Object.entries(settingGroups).find(([, members]) => members.includes(setting)) ?? [];
+    if (group !== undefined) this.helpGroup(group);
+  }
+}
+
+/** The values of an option, if they are few. */
+export function choicesOf(option: Option): readonly string[] | undefined {
+  return option instanceof SettingOption ? option.row.rule?.choices : option.argChoices;
+}
+
+/** The default of an option that has a value. */
+export function defaultOf(option: Option): string | undefined {
+  const value: unknown =
+    option instanceof SettingOption ? (option.row.fallback ?? option.row.preset) : option.defaultValue;
+  return typeof value === "string" || typeof value === "number" ? String(value) : undefined;
+}
+
+/** Adds the flags of settings and `--config` to a command, which has its own flags already. Its help shows only those in `shown`. */
 export function addSettings(
   command: Command,
   names: readonly SettingName[] = settingNames,
   shown: readonly SettingName[] = names,
 ): Command {
-  command.option(
-    "--config <file>",
-    `JSON file of settings, named like the flags in camel case (${variableName("config")})`,
-  );
-  for (const name of names) {
-    const { fallback, value, help } = settingDefinitions[name];
-    const preset = fallback === undefined || fallback === false ? "" : ` (default: ${fallback})`;
-    const flag = value === undefined ? flagName(name) : `${flagName(name)} ${value}`;
-    const option = new Option(flag, `${help}${preset} (${variableName(name)})`);
-    command.addOption(option.hideHelp(!shown.includes(name)));
+  for (const name of settingNames) {
+    if (names.includes(name)) command.addOption(new SettingOption(name).hideHelp(!shown.includes(name)));
   }
-  return command;
+  return command.addOption(new SettingOption("config"));
 }
 
 /** Resolves settings from parsed flags, the environment and the configuration file. */

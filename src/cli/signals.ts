@@ -13,7 +13,7 @@ interface Running {
  */
 export function handleSignals(starting: Promise<Running>, onStop?: () => void): () => void {
   const whenStarted = (action: (running: Running) => Promise<unknown>): void =>
-    // Whoever starts it reports a failed start.
+    // The caller of `starting` reports a failed start.
     void starting.then(action, () => {});
   let stopping = false;
   const reload = (): void => whenStarted((running) => running.reload());

@@ -59,13 +59,16 @@ export function signerCommand(io: Io): Command {
     .addHelpText(
       "after",
       `
-Exit codes: 0, every signature is good; 1, there was an error. The SDK of the service finds its credentials;
-docs/signers.md shows what each service needs.
+Exit codes: 0, every signature is good; 1, there was an error. The SDK of the
+service finds its credentials; docs/signers.md shows what each service needs.
 
 Examples:
-  $ jwksd signer check aws-kms:arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab
-  $ jwksd signer check 'pkcs11:token=jwksd;object=login' --pkcs11-module /usr/lib/softhsm/libsofthsm2.so --pin-file /run/pin
-  $ jwksd signer check vault-transit:https://vault.example.com/transit/login/1 --vault-token-file /run/vault/token`,
+  $ jwksd signer check \\
+      aws-kms:arn:aws:kms:eu-central-1:111122223333:key/KEY-ID
+  $ jwksd signer check 'pkcs11:token=jwksd;object=login' --pin-file /run/pin \\
+      --pkcs11-module /usr/lib/softhsm/libsofthsm2.so
+  $ jwksd signer check --vault-token-file /run/vault/token \\
+      vault-transit:https://vault.example.com/transit/login/1`,
     )
     .action(async (uri: string, flags: CheckFlags) => {
       const report = await check(io, uri, flags);

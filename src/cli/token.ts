@@ -1,5 +1,6 @@
 import { Command, InvalidArgumentError } from "commander";
 import { createCommandLog } from "../service/config/log.ts";
+import type { SettingName } from "../service/config/setting-definitions.ts";
 import { signWithSettings } from "../service/endpoint/sign.ts";
 import { collect, wholeNumber } from "./arguments.ts";
 import { addClaim } from "./claim.ts";
@@ -15,14 +16,18 @@ export function tokenCommand(io: Io): Command {
     .option("--claim <name=value>", "another claim; the value is JSON, else text; may be given several times", addClaim)
     .option("--lifetime <seconds>", "from iat to exp", wholeNumber(/^\d+$/, "Not a whole number of seconds."), 3600)
     .option("--typ <type>", 'header typ, such as "at+jwt" for access tokens', "JWT");
-  return addSettings(command, ["issuer", "host", "port", "keys", ...storeSettings])
+  const settings: readonly SettingName[] = ["issuer", "host", "port", "keys", ...storeSettings];
+  // It takes those of serve, and lists the few that it needs.
+  return addSettings(command, settings, ["issuer", "data", "store", "wrappingKeyFile", "keys", "signers"])
     .addHelpText(
       "after",
       `
 Examples:
   $ jwksd token --aud my-api --sub alice
-  $ jwksd token --aud my-api --typ at+jwt --claim client_id=web --claim 'scope=read write' --lifetime 300
-  $ curl -H "Authorization: Bearer $(jwksd token --aud my-api)" http://127.0.0.1:3000/`,
+  $ jwksd token --aud my-api --typ at+jwt --lifetime 300 \\
+      --claim client_id=web --claim 'scope=read write'
+  $ curl -H "Authorization: Bearer $(jwksd token --aud my-api)" \\
+      http://127.0.0.1:3000/`,
     )
     .action(async ({ aud, sub, claim, lifetime, typ, ...options }: TokenOptions & Record<string, unknown>) => {
       if (sub !== undefined && Object.hasOwn(claim ?? {}, "sub")) {

@@ -4,11 +4,11 @@ import { discovery } from "./codes/discovery.ts";
 import { endpoint } from "./codes/endpoint.ts";
 import { key } from "./codes/key.ts";
 import { rsa } from "./codes/rsa.ts";
-import { openidDiscovery } from "./codes/rule.ts";
+import { openidDiscovery } from "./codes/finding-kind.ts";
 import { set } from "./codes/set.ts";
 import { watch } from "./codes/watch.ts";
 
-export { type Rule, type Severity } from "./codes/rule.ts";
+export type { Severity } from "./codes/finding-kind.ts";
 
 /** All findings by stable code. `docs/doctor.md` is made from this table. */
 export const codes = {

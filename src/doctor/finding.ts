@@ -24,7 +24,7 @@ export interface Finding {
   readonly ruleUrl: string | undefined;
   /** Verifiers that fail, as a run, a public issue or a line of source shows. Others may fail too. */
   readonly breaks: readonly Break[];
-  /** How many verifiers were run against this defect; 0 where a run could show nothing. */
+  /** How many verifiers were run against this finding; 0 where a run could show nothing. */
   readonly tried: number;
   /** What to do, in one sentence. */
   readonly remedy: string;

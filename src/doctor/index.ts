@@ -5,7 +5,7 @@
  */
 
 export { type Break } from "./verifiers/breaks.ts";
-export { type Code, type Rule, type Severity, codes } from "./codes.ts";
+export { type Code, type Severity, codes } from "./codes.ts";
 export { examine } from "./examine.ts";
 export { type Finding } from "./finding.ts";
 export {

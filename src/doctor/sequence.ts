@@ -22,7 +22,7 @@ export interface State {
 }
 
 /** Parsed sets by content, so that each is parsed once. */
-export type Seen = Map<string, ReadonlyMap<string, string | undefined> | undefined>;
+export type ParsedSets = Map<string, ReadonlyMap<string, string | undefined> | undefined>;
 
 /** All looks in order: the first request, the probes with a complete set, and the later looks. */
 export async function sequence({ at, set, probes = {}, looks = [] }: Observations): Promise<readonly State[]> {
@@ -30,20 +30,20 @@ export async function sequence({ at, set, probes = {}, looks = [] }: Observation
   const first = [set, again, json, origin, noAgent].filter(
     (exchange): exchange is Exchange => exchange?.body !== undefined && exchange.status === 200,
   );
-  const seen: Seen = new Map();
+  const parsed: ParsedSets = new Map();
   const states: State[] = [];
-  for (const exchange of first) states.push(await stateOf(exchange, at, seen));
-  for (const look of looks) states.push(await stateOf(look.set, look.at, seen));
+  for (const exchange of first) states.push(await stateOf(exchange, at, parsed));
+  for (const look of looks) states.push(await stateOf(look.set, look.at, parsed));
   return states;
 }
 
 /** The state that a response shows. */
-export async function stateOf(exchange: Exchange, at: number, seen: Seen): Promise<State> {
+export async function stateOf(exchange: Exchange, at: number, parsed: ParsedSets): Promise<State> {
   const { status, body, failure } = exchange;
   const isWhole = status === 200 && body !== undefined;
   const content = isWhole ? new TextDecoder().decode(body) : "";
-  if (!seen.has(content)) seen.set(content, isWhole ? await keysIn(body) : undefined);
-  const keys = seen.get(content);
+  if (!parsed.has(content)) parsed.set(content, isWhole ? await keysIn(body) : undefined);
+  const keys = parsed.get(content);
   return {
     at,
     keys,

@@ -13,9 +13,9 @@ export interface SignerUnderTest {
   readonly signer: Signer;
   /** Texts that no error may hold: key material, PINs, credentials. */
   readonly secrets: readonly string[];
-  /** Leaves what is signed from now on at the backend, until the function that it returns is called: for a signer that can be closed. */
+  /** Makes the backend keep back its signatures until the returned function is called. For signers that can be closed. */
   readonly hold?: () => () => void;
-  /** Of a stand-in for the backend: the half of its signatures that begins with a zero from now on. */
+  /** For a stand-in of the backend: which half of the next signatures begins with a zero. */
   readonly key?: { zeroHalf?: "r" | "s" | undefined } | undefined;
   /** Takes everything away. */
   readonly close?: () => Promise<void>;
@@ -23,13 +23,13 @@ export interface SignerUnderTest {
 
 /** How much `checkSigner` asks of a signer. */
 export interface CheckSignerOptions {
-  /** How many signatures are made with 64 in flight; a fifth of them one after the other. Default: 100. */
+  /** How many signatures are made with 64 in flight; before that, a fifth as many are made one after the other. Default: 100. */
   readonly signatures?: number;
   /** Whether to look for signatures with a half that begins with a zero, one in 256, among at most 6,000. Default: `true`. */
   readonly leadingZeros?: boolean;
 }
 
-/** One signature in 256 has a leading zero, so that this misses it once in 10^10 runs. */
+/** One signature in 256 has a leading zero. With so many signatures, one run in 10^10 has no such signature. */
 const maxSignatures = 6_000;
 
 const encoder = new TextEncoder();
@@ -84,7 +84,7 @@ export function checkSigner(
     });
     after(() => opened.close?.());
 
-    /** Signs a JWS of its own, and verifies it as a relying party does, unless it is one of many that are not looked for. */
+    /** Signs a new JWS. Verifies it as a relying party does, if `isLookedFor` says so of the signature. */
     async function sign(isLookedFor: (signature: Uint8Array) => boolean = () => true): Promise<Uint8Array> {
       signed += 1;
       const input = `${base64url('{"alg":"ES256"}')}.${base64url(`${name} ${signed}`)}`;
@@ -162,7 +162,7 @@ export function checkSigner(
       assert.ok(await crypto.subtle.verify(ecdsa, publicKey, Uint8Array.from(signature), message.slice()));
     });
 
-    // A backend uses the message or the digest and may not see what is wrong with the other; it must never make something else up.
+    // A backend reads only the message or only the digest. So it may sign where the other one is wrong, but only the right bytes.
     const good = inputOf("header.claims");
     const wrong: [name: string, input: unknown][] = [
       ["nothing", undefined],

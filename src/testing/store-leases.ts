@@ -121,7 +121,7 @@ export function checkLeases(test: StoreTest, rounds: number): void {
     await renew(3, 3);
     await refused(renew(2, 2), "ERR_LEASE_ENDED", false);
     assert.deepEqual(await leasesOf(store), [{ id: "a", name: "a", publishes: 3, signsWith: [] }]);
-    // The same one twice, where its answer was lost.
+    // A replica that did not get the answer reports the same revision again.
     await renew(3, 3);
     await renew(4, 4);
     assert.equal((await leasesOf(store))[0]?.publishes, 4);
@@ -171,7 +171,7 @@ export function checkLeases(test: StoreTest, rounds: number): void {
       assert.deepEqual([revision, records.length], conflicts ? [0, 0] : [1, 1]);
       assert.equal((await other.events()).length, conflicts ? 0 : 1);
       assert.deepEqual(await leasesOf(other), after);
-      // What does not rely on them is not held up by them.
+      // A commit that relies on no leases is no conflict when leases change.
       assert.equal(await store.commit(revision, [whole], []), revision + 1);
     });
   }

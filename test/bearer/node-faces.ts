@@ -1,4 +1,3 @@
-import { once } from "node:events";
 import { type RequestListener, createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { TestContext } from "node:test";
@@ -11,16 +10,13 @@ import fastify4 from "fastify4";
 import type { ExpressMiddleware } from "../../src/library/bearer/index.ts";
 import { fetchApp } from "./fetch-app.ts";
 import { type Setup, guardsOf, metadataOf } from "./guards.ts";
+import { listening } from "../support/listening.ts";
 
 /** Starts an API; gives its port. */
 export type StartFace = (t: TestContext, setup: Setup) => Promise<number>;
 
-export async function listen(t: TestContext, listener: RequestListener): Promise<number> {
-  const server = createServer(listener);
-  await once(server.listen(0, "127.0.0.1"), "listening");
-  t.after(() => server.close().closeAllConnections());
-  return (server.address() as AddressInfo).port;
-}
+export const listen = (t: TestContext, listener: RequestListener): Promise<number> =>
+  listening(t, createServer(listener));
 
 /** Of Express 4 and 5, which have the same methods. */
 const expressFace =

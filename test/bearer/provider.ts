@@ -1,8 +1,8 @@
-import { once } from "node:events";
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import type { TestContext } from "node:test";
 import { withoutPrivate } from "../support/keys.ts";
+import { listening } from "../support/listening.ts";
+import { freePort } from "../support/service.ts";
 import type { Setup } from "./guards.ts";
 import { otherKeys, providerKeys } from "./requests.ts";
 
@@ -29,17 +29,12 @@ export async function startProviders(t: Pick<TestContext, "after">): Promise<Tes
       response.writeHead(status, { "Cache-Control": "max-age=3600" });
       response.end(JSON.stringify(document ?? {}));
     });
-    await once(server.listen(0, "127.0.0.1"), "listening");
-    t.after(() => server.close().closeAllConnections());
-    const issuer = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const issuer = `http://127.0.0.1:${await listening(t, server)}`;
     return issuer;
   };
   const issuer = await start(providerKeys);
   const other = await start(otherKeys);
-  const gone = createServer();
-  await once(gone.listen(0, "127.0.0.1"), "listening");
-  const down = `http://127.0.0.1:${(gone.address() as AddressInfo).port}`;
-  gone.close();
+  const down = `http://127.0.0.1:${await freePort()}`;
   Object.assign(providers, { issuer, other, down });
   return providers;
 }

@@ -1,8 +1,6 @@
 import assert from "node:assert/strict";
-import { once } from "node:events";
 import { readdir } from "node:fs/promises";
 import { type IncomingMessage, type ServerResponse, createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { type TestContext, describe, test } from "node:test";
 import "reflect-metadata";
 import { Controller, Get, type INestApplication, Module } from "@nestjs/common";
@@ -12,6 +10,7 @@ import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import type { Bearer } from "../../src/library/bearer/index.ts";
 import { startWorkers } from "./other-runtimes.ts";
+import { listening } from "../support/listening.ts";
 import { runSample, sample } from "../support/samples.ts";
 import { freePort, temporaryFolder } from "../support/service.ts";
 import { type TestProviders, startProviders } from "./provider.ts";
@@ -144,7 +143,6 @@ async function startAuthorizationServer(t: TestContext, resource: string) {
   const seen: string[] = [];
   const server = createServer((request: IncomingMessage, response: ServerResponse) => {
     seen.push(request.url ?? "");
-    const issuer = `http://localhost:${(server.address() as AddressInfo).port}`;
     const metadata = {
       issuer,
       jwks_uri: `${setup.issuer}/jwks`,
@@ -164,9 +162,8 @@ async function startAuthorizationServer(t: TestContext, resource: string) {
     });
     response.end(JSON.stringify(body));
   });
-  await once(server.listen(0, "127.0.0.1"), "listening");
-  t.after(() => server.close().closeAllConnections());
-  return { issuer: `http://localhost:${(server.address() as AddressInfo).port}`, seen };
+  const issuer = `http://localhost:${await listening(t, server)}`;
+  return { issuer, seen };
 }
 
 test("a client of the MCP SDK finds the provider of a server through its metadata, and calls a tool", async (t) => {

@@ -1,7 +1,7 @@
 import { type IncomingMessage, type ServerResponse, createServer, request } from "node:http";
 import { once } from "node:events";
-import type { AddressInfo } from "node:net";
 import { buffer } from "node:stream/consumers";
+import { listening } from "../support/listening.ts";
 import type { Scope } from "../support/service.ts";
 
 /** Gives each request to one of the processes by turns, or to the next one where nobody listens; 502 to a POST whose process ends under way. */
@@ -21,12 +21,7 @@ export async function startBalancer(t: Scope, ports: () => readonly number[]): P
     }
     gone(response);
   });
-  await once(server.listen(0, "127.0.0.1"), "listening");
-  t.after(async () => {
-    server.closeAllConnections();
-    await server[Symbol.asyncDispose]();
-  });
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return `http://127.0.0.1:${await listening(t, server)}`;
 }
 
 const gone = (response: ServerResponse): void => void response.writeHead(502).end();

@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { describe, test } from "node:test";
 import { betterAuth } from "better-auth/minimal";
 import { jwt } from "better-auth/plugins/jwt";
+import { oauthProvider } from "@better-auth/oauth-provider";
 import { decodeJwt, decodeProtectedHeader } from "jose";
 import { createProvider, localSigner } from "../../src/index.ts";
-import { jwtOptions } from "../../src/library/better-auth/index.ts";
+import { type AuthConfig, checkLifetimes, jwtOptions } from "../../src/library/better-auth/index.ts";
 import { named } from "../support/keys.ts";
 
 const issuer = "https://login.example.com/api/auth";
@@ -72,4 +73,41 @@ test("what would break at a verifier is refused", async () => {
     [auth.api.signJWT({ body: { payload: claims, overrideOptions: { jwt: {} } } }), "Unexpected end of JSON input"],
   ] as const;
   for (const [signed, expected] of rows) assert.equal(await codeOf(signed), expected);
+});
+
+const withProvider = (more: object = {}) => oauthProvider({ loginPage: "/login", consentPage: "/consent", ...more });
+const withJwt = (expirationTime: string | Date) => jwt({ jwt: { expirationTime } });
+
+describe("lifetimes of tokens are compared with the policy at the start", () => {
+  const short = { idTokenExpiresIn: 3600 };
+  const api = (accessTokenTtl: number) => ({ ...short, resources: [{ identifier: audience, accessTokenTtl }] });
+  const rows: [name: string, plugin: NonNullable<AuthConfig["plugins"]>[number], message: RegExp | undefined][] = [
+    ["ID tokens by default", withProvider(), /idTokenExpiresIn is 36000 s, and may be 3600 s at most/],
+    ["ID tokens that are short", withProvider(short), undefined],
+    ["ID tokens that jwksd does not sign", withProvider({ disableJwtPlugin: true }), undefined],
+    ["access tokens", withProvider({ ...short, accessTokenExpiresIn: 3601 }), /accessTokenExpiresIn is 3601 s/],
+    [
+      "access tokens of machines",
+      withProvider({ ...short, m2mAccessTokenExpiresIn: 7200 }),
+      /m2mAccessToken.* is 7200 s/,
+    ],
+    ["access tokens of a resource", withProvider(api(3601)), /accessTokenTtl of https:\/\/api.example.com is 3601 s/],
+    ["access tokens of a resource that are short", withProvider(api(300)), undefined],
+    ["tokens of /token by default", jwt(), undefined],
+    ["tokens of /token", withJwt("61m"), /jwt.expirationTime is 3660 s/],
+    ["tokens of /token, in words", withJwt("2 hours"), /jwt.expirationTime is 7200 s/],
+    ["tokens of /token that are short", withJwt("1h"), undefined],
+    ["a moment, which is checked when a token is signed", withJwt(new Date(0)), undefined],
+  ];
+  for (const [name, plugin, message] of rows) {
+    test(name, () => {
+      const auth = betterAuth({
+        baseURL: "https://login.example.com",
+        plugins: (plugin.id === "jwt" ? [plugin] : [jwt(keys), plugin]) as never,
+      });
+      const check = (): void => checkLifetimes({ maxTokenLifetimeSeconds: 3600 }, auth.options);
+      if (message === undefined) check();
+      else assert.throws(check, { name: "ConfigError", code: "ERR_OPTION_INVALID", message });
+    });
+  }
 });

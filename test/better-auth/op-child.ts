@@ -8,6 +8,7 @@ import { systemClock } from "../../src/base/clock.ts";
 import { createProvider } from "../../src/index.ts";
 import { jwtOptions } from "../../src/library/better-auth/index.ts";
 import { createKeyManager } from "../../src/rotation/manager/index.ts";
+import { advance } from "../../src/rotation/rules/advance.ts";
 import { postgresStores } from "../../src/rotation/store/postgres/postgres.ts";
 import type { Asked, Said, Settings } from "./op.ts";
 import { toNodeHandler } from "better-auth/node";
@@ -97,6 +98,7 @@ process.on("message", async (asked: Asked) => {
     type: "done",
     active: keyIn("active")?.kid ?? "",
     announcedAt: keyIn("announced")?.publishedAt ?? Infinity,
+    nextAt: advance(manager.records, manager.policy, Date.now()).wakeAt,
     removed,
   });
   if (asked.type === "stop") process.exit();

@@ -28,6 +28,8 @@ interface Done {
   readonly active: string;
   /** Since when every process publishes the next key, in epoch milliseconds; `Infinity` where there is none. */
   readonly announcedAt: number;
+  /** When the next planned step is due, in epoch milliseconds. */
+  readonly nextAt: number;
   /** How many are removed, without those that were revoked. */
   readonly removed: number;
 }

@@ -1,5 +1,5 @@
-// better-auth in two processes over one PostgreSQL, with keys of jwksd and, beside them, with its own: users log in all the time while keys
-// rotate, a key is revoked, and processes end. Time is simulated; all requests, processes and the database are real.
+// better-auth in two processes over one PostgreSQL, with keys of jwksd and, beside them, with its own: users log in whenever keys
+// change, a key is revoked, and processes end. Time is simulated; all requests, processes and the database are real.
 import assert from "node:assert/strict";
 import { mock, test } from "node:test";
 import pg from "pg";
@@ -10,13 +10,12 @@ import { soak } from "../support/soak.ts";
 import { setUp } from "./auth.ts";
 import { startBalancer } from "./balancer.ts";
 import { type Op, type Settings, startOp } from "./op.ts";
-import { Interrupted, Refused, createUser } from "./users.ts";
+import { Interrupted, type Issued, Refused, createUser } from "./users.ts";
 import { createWatch } from "./verifiers.ts";
 
 const rotations = soak(100, 1);
-const usersOf = { managed: soak(4, 1), own: soak(2, 1) };
 /** Less than the clocks may differ, because the processes go on one after the other, and than a token lives. */
-const stepSeconds = 3_300;
+const stepMs = 3_300_000;
 const policy = {
   rotateEveryDays: 28_210 / 86_400,
   announceForSeconds: 10_600,
@@ -26,6 +25,9 @@ const policy = {
   leaseSeconds: 7_200,
 };
 const skip = skipWithout("initdb");
+/** Whose keys: those of jwksd, or those of better-auth itself. */
+const which = ["managed", "own"] as const;
+type Which = (typeof which)[number];
 /** How logins ended that did not fail. */
 const none = () => ({ logins: 0, interrupted: 0, revoked: 0 });
 
@@ -40,7 +42,14 @@ test(
     const server = await startPostgres();
     cleanups.push(() => server.stop());
     for (const name of ["managed", "own"]) server.sql(`CREATE DATABASE ${name}`);
-    const world = { now: Date.parse("2026-11-20T12:00:00Z"), removed: 0, active: "", announcedAt: Infinity };
+    const world = {
+      now: Date.parse("2026-11-20T12:00:00Z"),
+      removed: 0,
+      active: "",
+      announcedAt: Infinity,
+      nextAt: 0,
+      ownNextAt: 0,
+    };
     const databaseClock = await simulateClock(server.url(), world.now);
     cleanups.push(() => databaseClock.end());
 
@@ -72,48 +81,46 @@ test(
       own: createWatch(`${origin}/own`),
     };
     const counts = { managed: none(), own: none() };
-    const failed: Record<"managed" | "own", Record<string, number>> = { managed: {}, own: {} };
-    const end = new AbortController();
-    /** Called at the end of each login, of each user. */
-    const ended: (() => void)[] = [];
-    const users = (["managed", "own"] as const).flatMap((which) =>
-      Array.from({ length: usersOf[which] }, async (_, number) => {
-        const logIn = createUser(watched[which].issuer, `user-${number}`);
-        const place = ended.push(() => {}) - 1;
-        while (!end.signal.aborted) {
-          try {
-            watched[which].seen(await logIn());
-            counts[which].logins += 1;
-          } catch (error) {
-            if (isInterruption(error)) counts[which].interrupted += 1;
-            else if (error instanceof Refused && watched[which].revoked.has(error.kid ?? ""))
-              counts[which].revoked += 1;
-            else failed[which][String(error)] = (failed[which][String(error)] ?? 0) + 1;
-          }
-          ended[place]?.();
-        }
-      }),
-    );
-
-    /** Until a login of every user has ended. */
-    const everyone = async (): Promise<void> => {
-      await Promise.all(ended.map((_, place) => new Promise<void>((resolve) => (ended[place] = resolve))));
+    const failed: Record<Which, Record<string, number>> = { managed: {}, own: {} };
+    const usersOf = (which: Which, count: number) =>
+      Array.from({ length: count }, (_, number) => createUser(watched[which].issuer, `user-${number}`));
+    const users = { managed: usersOf("managed", soak(4, 1)), own: usersOf("own", soak(2, 1)) };
+    const visit = async (which: Which, logIn: () => Promise<Issued[]>): Promise<void> => {
+      try {
+        watched[which].seen(await logIn());
+        counts[which].logins += 1;
+      } catch (error) {
+        if (isInterruption(error)) counts[which].interrupted += 1;
+        else if (error instanceof Refused && watched[which].revoked.has(error.kid ?? "")) counts[which].revoked += 1;
+        else failed[which][String(error)] = (failed[which][String(error)] ?? 0) + 1;
+      }
     };
-    const step = async (): Promise<void> => {
-      world.now += stepSeconds * 1000;
+    /** Users log in, and something happens while they do so once more. */
+    const during = async (work: () => Promise<unknown>, whose: readonly Which[] = which): Promise<void> => {
+      const visits = () => whose.flatMap((one) => users[one].map((logIn) => visit(one, logIn)));
+      await Promise.all(visits());
+      await Promise.all([...visits(), work()]);
+    };
+    const pass = async (): Promise<void> => {
+      world.now += stepMs;
       // Those that keep a set for a time have asked just before a key changes.
       mock.timers.setTime(world.now);
       await Promise.all(Object.values(watched).map((watch) => watch.poll()));
       await databaseClock.set(world.now);
       for (const op of running.values()) Object.assign(world, await op.ask({ type: "time", now: world.now }));
-      await everyone();
-      await Promise.all(Object.values(watched).map((watch) => watch.lookAgain(stepSeconds)));
+    };
+    const step = async (): Promise<void> => {
+      const changesAt = { managed: world.nextAt, own: world.ownNextAt };
+      const whose = which.filter((one) => changesAt[one] <= world.now + stepMs);
+      await during(pass, whose);
+      // better-auth makes a key when it signs after the end of the old one.
+      if (whose.includes("own")) world.ownNextAt = world.now + rotateEverySeconds * 1000;
+      await Promise.all(Object.values(watched).map((watch) => watch.lookAgain(stepMs / 1000)));
     };
     const restart = async (name: string): Promise<void> => {
       const op = running.get(name) as Op;
-      running.delete(name);
       // Its last requests end first.
-      await everyone();
+      await during(async () => running.delete(name));
       await op.ask({ type: "stop" });
       await start(name);
     };
@@ -126,10 +133,8 @@ test(
         0.5,
         "SIGKILL of b",
         async () => {
-          const op = running.get("b") as Op;
           const before = counts.managed.interrupted;
-          await op.kill();
-          await everyone();
+          await during(async () => running.get("b")?.kill());
           byKill = counts.managed.interrupted - before;
           running.delete("b");
           await start("b");
@@ -142,7 +147,7 @@ test(
           // The next key has been announced for longer than any cache keeps a set.
           while (world.now < world.announcedAt + 7_200_000) await step();
           watched.managed.revoked.add(world.active);
-          await running.get("a")?.ask({ type: "revoke" });
+          await during(async () => running.get("a")?.ask({ type: "revoke" }));
         },
       ],
     ];
@@ -156,18 +161,16 @@ test(
       await happen();
       t.diagnostic(`${name}: ${world.removed} keys are removed`);
     }
-    end.abort();
-    await Promise.all(users);
 
-    for (const which of ["managed", "own"] as const) {
-      const { verified, refused } = watched[which];
-      t.diagnostic(`${which}: ${JSON.stringify({ ...counts[which], failed: failed[which], verified, refused })}`);
+    for (const one of which) {
+      const { verified, refused } = watched[one];
+      t.diagnostic(`${one}: ${JSON.stringify({ ...counts[one], failed: failed[one], verified, refused })}`);
     }
     t.diagnostic(`keys of better-auth: ${server.sql("SELECT count(*) FROM jwks", "own")[0]}`);
     assert.deepEqual([failed.managed, watched.managed.refused], [{}, {}]);
     assert.ok(counts.managed.logins > rotations);
     assert.equal(counts.managed.interrupted, byKill, "only requests at the killed process");
-    assert.ok(counts.managed.revoked <= usersOf.managed, "only logins under way at the revocation");
+    assert.ok(counts.managed.revoked <= users.managed.length, "only logins under way at the revocation");
     assert.notDeepEqual(watched.own.refused, {}, "better-auth's own rotation");
     for (const { troubles } of running.values()) assert.deepEqual(troubles, []);
   },

@@ -9,7 +9,8 @@ import { run } from "../../src/cli/run.ts";
 import { codes } from "../../src/doctor/index.ts";
 import { certificateFor } from "../client/certificate.ts";
 import { bytes, published, sound } from "../doctor/observed.ts";
-import { listening, providing, serveHttp, serveRaw, serveTls } from "../doctor/server.ts";
+import { providing, serveHttp, serveRaw, serveTls } from "../doctor/server.ts";
+import { listening } from "../support/listening.ts";
 import { ecKey, keyMaterial, rsaKey } from "../support/keys.ts";
 import { runCli, temporaryFolder } from "../support/service.ts";
 import { compact, signature } from "../token/compact.ts";
@@ -360,7 +361,7 @@ describe("--token", () => {
     const file = await fileOf(t, { keys: "none" });
     const { code, stdout } = await runCli(t, ["doctor", file, "--token", signed({}, { iss: "a" })]);
     assert.equal(code, 1);
-    assert.match(stdout, /FAIL {2}jwks {7}there is no JWK Set/);
+    assert.match(stdout, /FAIL {2}jwks {7}there is no JWK Set.*\n\nWhat to do: The keys could not be had/);
   });
 });
 

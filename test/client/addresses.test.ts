@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { inspect } from "node:util";
-import { createGuardedFetch, guardedFetch, isPublicAddress } from "../../src/library/node/index.ts";
+import { createGuardedFetch, guardedFetch } from "../../src/library/node/index.ts";
+import { isPublicAddress } from "../../src/library/node/addresses.ts";
 import { verdict } from "../token/compact.ts";
 
 const forbidden: Record<string, string[]> = {

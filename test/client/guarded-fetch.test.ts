@@ -1,11 +1,10 @@
 import assert from "node:assert/strict";
-import { once } from "node:events";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { type Server, createServer } from "node:https";
-import type { AddressInfo } from "node:net";
 import { type TestContext, describe, test } from "node:test";
 import { gzipSync } from "node:zlib";
 import { type GuardedFetchOptions, createGuardedFetch } from "../../src/library/node/index.ts";
+import { listening } from "../support/listening.ts";
 import { settled, simulatedClock } from "../support/simulated.ts";
 import { verdict } from "../token/compact.ts";
 import { type Certificate, certificateFor } from "./certificate.ts";
@@ -38,14 +37,7 @@ async function site(t: TestContext, handler: Handler, { cert, key }: Certificate
     connections.open += 1;
     socket.on("error", () => {}).on("close", () => (connections.open -= 1));
   });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  t.after(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  const { port } = server.address() as AddressInfo;
-  return { url: `https://client.example:${port}/jwks`, server, requests, connections };
+  return { url: `https://client.example:${await listening(t, server)}/jwks`, server, requests, connections };
 }
 
 /** The guard, in a world where 127.0.0.1 is the one public address and every host is there. */

@@ -36,8 +36,8 @@ import {
   type RotateOptions,
   type RotationPolicyOptions,
   createKeyManager,
-  rotationPolicy,
 } from "../../src/rotation/manager/index.ts";
+import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { type MemoryStoreOptions, memoryStore } from "../../src/rotation/store/index.ts";
 import { ecKey } from "../support/keys.ts";
 import { newWrappingKey } from "../support/managed.ts";
@@ -223,6 +223,7 @@ row<KeyManagerOptions>(
     openSigner: null,
     destroySigner: null,
     signs: null,
+    requireStore: null,
     replicaName: null,
     onEvent: null,
     clock: null,

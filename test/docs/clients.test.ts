@@ -7,6 +7,7 @@ import { test } from "node:test";
 import { Provider as OidcProvider } from "oidc-provider";
 import type { SetIfAbsent } from "../../src/index.ts";
 import type { KeyManager } from "../../src/rotation/manager/index.ts";
+import { listening } from "../support/listening.ts";
 import { newWrappingKey } from "../support/managed.ts";
 import { sample } from "../support/samples.ts";
 import { temporaryFolder } from "../support/service.ts";
@@ -32,10 +33,8 @@ for (const isRegistered of [false, true]) {
   const how = isRegistered ? "is registered" : "has a client ID metadata document";
   test(`the client of docs/clients.md ${how}: real openid-client authenticates at real oidc-provider, through a rotation`, async (t) => {
     const requests: string[] = [];
-    const authorizationServer = createServer().listen(0, "127.0.0.1");
-    await once(authorizationServer, "listening");
-    t.after(() => void authorizationServer.close());
-    const issuer = `http://127.0.0.1:${(authorizationServer.address() as AddressInfo).port}`;
+    const authorizationServer = createServer();
+    const issuer = `http://127.0.0.1:${await listening(t, authorizationServer)}`;
 
     const path = await sample(t, "examples/docs/client-keys.mts", {
       "./client-keys.db": join(await temporaryFolder(t), "client-keys.db"),

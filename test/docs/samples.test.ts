@@ -1,8 +1,6 @@
 import assert from "node:assert/strict";
-import { once } from "node:events";
 import { glob, readFile } from "node:fs/promises";
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { dirname, join, resolve } from "node:path";
 import { describe, test } from "node:test";
 import type { guardedFetch } from "../../src/library/node/index.ts";
@@ -10,6 +8,7 @@ import type { KeyManager } from "../../src/rotation/manager/index.ts";
 import { createProvider, localSigner } from "../../src/index.ts";
 import { pages, textOf, withSamples } from "../../scripts/samples.ts";
 import { ecKey } from "../support/keys.ts";
+import { listening } from "../support/listening.ts";
 import { runSample, sample } from "../support/samples.ts";
 import { freePort, runCli } from "../support/service.ts";
 import { createSoftHsm, skipWithoutPkcs11 } from "../support/softhsm.ts";
@@ -91,10 +90,8 @@ describe("the samples of the documents", () => {
 
   test("the relying party takes the token of a provider", async (t) => {
     const key = { kid: "k", signer: await localSigner(ecKey("provider")) };
-    const server = createServer((request, response) => provider.node(request, response)).listen(0, "127.0.0.1");
-    t.after(() => server.close().closeAllConnections());
-    await once(server, "listening");
-    const local = `http://localhost:${(server.address() as AddressInfo).port}`;
+    const server = createServer((request, response) => provider.node(request, response));
+    const local = `http://localhost:${await listening(t, server)}`;
     const provider = await createProvider({ issuer: local, keyset: [key] });
     const path = await sample(t, "examples/docs/verify.mts", { [issuer]: local });
     const { claimsOf } = (await import(path)) as { claimsOf: (token: string) => Promise<Record<string, unknown>> };
@@ -104,11 +101,9 @@ describe("the samples of the documents", () => {
   });
 
   test("the doctor examines what is published", async (t) => {
-    const server = createServer((_request, response) => void response.end('{"keys":[]}')).listen(0, "127.0.0.1");
-    t.after(() => server.close().closeAllConnections());
-    await once(server, "listening");
+    const server = createServer((_request, response) => void response.end('{"keys":[]}'));
     const path = await sample(t, "examples/docs/examine.mts", {
-      [issuer]: `http://localhost:${(server.address() as AddressInfo).port}`,
+      [issuer]: `http://localhost:${await listening(t, server)}`,
       "console.log(severity, code, seen, remedy)": "process.send(code)",
     });
     assert.equal(await runSample(t, path).next(), "JWKS_KEYS_EMPTY");

@@ -13,9 +13,9 @@ import { compact, signature } from "../token/compact.ts";
 import { type Client, type Configured, audience, nonce } from "./clients.ts";
 import { type Fixture, fixtures } from "./fixtures.ts";
 import { bytes, observed, published, sound } from "./observed.ts";
-import { listening } from "./server.ts";
+import { listening } from "../support/listening.ts";
 
-// Runs verifiers against documents with one defect each, over TLS on loopback: with a token of a good key, and one of the key in question.
+// Runs verifiers against documents with one finding each, over TLS on loopback: with a token of a good key, and one of the key in question.
 
 /** What cannot be tried: it needs a network, a time, or several looks. */
 function isTried({ code, about }: Fixture): boolean {
@@ -41,7 +41,7 @@ function concerns({ fetches, discovers }: Client, { code }: Fixture): boolean {
 
 export type Failing = "every token" | "its tokens" | undefined;
 
-/** Servers with every defect. `certificate` is that of the trusted one. */
+/** Servers with every finding. `certificate` is that of the trusted one. */
 export async function startServers() {
   const trusted = getCACertificates("default");
   const certificate = certificateFor("localhost");
@@ -83,7 +83,7 @@ export async function tryAll(clients: readonly Client[], origins: Origins): Prom
   });
 }
 
-/** One letter for each defect. */
+/** One letter for each finding. */
 async function tryOne(client: Client, { https, plain, untrusted }: Origins): Promise<string[]> {
   const outcomes: string[] = [];
   for (const [index, fixture] of tried.entries()) {

@@ -10,7 +10,8 @@ import { createProvider, localSigner } from "../../src/index.ts";
 import { certificateFor, certificateUntil } from "../client/certificate.ts";
 import { ecKey, rsaKey } from "../support/keys.ts";
 import { bytes, published, tagOf } from "./observed.ts";
-import { listening, providing, serveHttp, serveRaw, serveTls } from "./server.ts";
+import { listening } from "../support/listening.ts";
+import { providing, serveHttp, serveRaw, serveTls } from "./server.ts";
 
 const local: ObserveOptions = { allowInsecure: true };
 const codesAt = async (url: string, options: ObserveOptions = local): Promise<string[]> =>

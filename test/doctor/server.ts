@@ -1,26 +1,10 @@
-import { once } from "node:events";
 import { type RequestListener, createServer } from "node:http";
 import { createServer as createTlsServer } from "node:https";
-import { type AddressInfo, createServer as createTcpServer, type Server, type Socket } from "node:net";
+import { type Socket, createServer as createTcpServer } from "node:net";
 import type { Certificate } from "../client/certificate.ts";
+import { listening } from "../support/listening.ts";
 
 type Scope = { after(fn: () => void): void };
-
-/** A server on a free port of a loopback address, which is gone when the test ends. */
-export async function listening(t: Scope, server: Server, host = "127.0.0.1", port = 0): Promise<number> {
-  const sockets = new Set<Socket>();
-  server.on("connection", (socket: Socket) => {
-    sockets.add(socket);
-    socket.on("error", () => {}).on("close", () => sockets.delete(socket));
-  });
-  server.listen(port, host);
-  await once(server, "listening");
-  t.after(() => {
-    server.close();
-    for (const socket of sockets) socket.destroy();
-  });
-  return (server.address() as AddressInfo).port;
-}
 
 export const serveHttp = async (t: Scope, listener: RequestListener): Promise<string> =>
   `http://127.0.0.1:${await listening(t, createServer(listener))}`;

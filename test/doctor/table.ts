@@ -4,7 +4,7 @@ import { clients } from "./clients.ts";
 import { installedVersion, libraries, startDebian } from "./debian.ts";
 import { refusesGood, startServers, tryAll } from "./matrix.ts";
 
-// `node test/doctor/table.ts` runs every verifier against every defect, and writes src/doctor/verifiers/verified.ts.
+// `node test/doctor/table.ts` runs every verifier against every finding, and writes src/doctor/verifiers/verified.ts.
 
 const file = new URL("../../src/doctor/verifiers/verified.ts", import.meta.url);
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { type Exchange, type Observations, examine } from "../../src/doctor/index.ts";
+import { type Exchange, type Finding, type Observations, examine } from "../../src/doctor/index.ts";
 import { type Happening, type WatchOptions, watch } from "../../src/doctor/node/index.ts";
 import { intervalFor } from "../../src/doctor/node/watch.ts";
 import { ecKey } from "../support/keys.ts";
@@ -15,6 +15,7 @@ const setOf = (...kids: readonly string[]): Exchange => response(bytes({ keys: k
 
 interface Watched {
   readonly codes: readonly string[];
+  readonly findings: readonly Finding[];
   readonly observations: Observations;
   /** Seconds since the beginning, and what happened. */
   readonly timeline: readonly string[];
@@ -51,7 +52,8 @@ async function watched(
     await time.advance(choice.intervalMs ?? intervalFor(choice.durationMs));
   }
   const observations = await watching;
-  return { codes: (await examine(observations)).map(({ code }) => code), observations, timeline, asked };
+  const findings = await examine(observations);
+  return { codes: findings.map(({ code }) => code), findings, observations, timeline, asked };
 }
 
 describe("a watch", () => {
@@ -93,10 +95,13 @@ describe("a watch", () => {
   });
 
   test("finds nodes that disagree", async () => {
-    const { codes, timeline } = await watched((ms) => (ms % (10 * second) === 0 ? setOf("a") : setOf("b")), {
-      durationMs: 60 * second,
-    });
+    const answer = (ms: number): Exchange => (ms % (10 * second) === 0 ? setOf("a", "c") : setOf("b", "c"));
+    const { findings, codes, timeline } = await watched(answer, { durationMs: 60 * second });
     assert.deepEqual(codes, ["WATCH_NODES_DISAGREE"]);
+    assert.match(
+      findings[0]?.seen.join() ?? "",
+      /^11 times an earlier set came back; in some answers only: kid "a", "b"$/,
+    );
     assert.equal(timeline.length, 26);
   });
 

@@ -44,7 +44,7 @@ test("a key in a key service is imported by its URI, and nothing of it is kept b
   assert.match(exported.stderr, /has no private key here: it is in vault-transit:.* \[ERR_TRANSITION\]/);
   assert.match((await run("keys", "rewrap")).stdout, /^Nothing is to be changed/);
   const { stdout: help } = await run("keys", "import", "--help");
-  assert.match(help, /--kid <kid> +[^-]*--signer: the\s+published kid of the key/);
+  assert.match(help, /--kid <kid> +[^-]*--signer:\s+the\s+published\s+kid\s+of\s+the\s+key/);
 });
 
 test(

@@ -454,7 +454,7 @@ test("a key in the place of the path of the wrapping key is not repeated", async
   const bytes = randomBytes(32);
   const data = await temporaryFolder(t);
   for (const key of [bytes.toString("base64"), bytes.toString("hex"), `/${bytes.toString("hex")}`]) {
-    const { code, stderr } = await runCli(t, ["serve", "--port", "0", "--data", data], {
+    const { code, stderr } = await runCli(t, ["serve", "--port", "0", "--admin", "off", "--data", data], {
       JWKSD_WRAPPING_KEY_FILE: key,
     });
     assert.equal(code, 1);

@@ -1,13 +1,12 @@
 import assert from "node:assert/strict";
-import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { glob, readFile } from "node:fs/promises";
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { dirname, extname, join, resolve } from "node:path";
 import { describe, test } from "node:test";
 import type { Browser } from "playwright-core";
 import { openPage } from "../support/browser.ts";
+import { listening } from "../support/listening.ts";
 import { skipped } from "../support/parts.ts";
 
 const site = resolve(import.meta.dirname, "../../.site");
@@ -41,10 +40,7 @@ export function checkSite(browser: () => Browser): void {
           .writeHead(body === undefined ? 404 : 200, { "Content-Type": types[extname(file)] ?? "text/plain" })
           .end(body);
       });
-      server.listen(0, "127.0.0.1");
-      await once(server, "listening");
-      t.after(() => server.close().closeAllConnections());
-      const { port } = server.address() as AddressInfo;
+      const port = await listening(t, server);
       const { page, wrongs } = await openPage(browser(), new URL(`http://127.0.0.1:${port}${mount}pages/faq.html`));
       for (const [word, found, path] of [
         ["createRemoteKeySet", "createRemoteKeySet", "functions/"],

@@ -154,7 +154,7 @@ describe("what is shown without being verified says so", { timeout }, () => {
     for (const args of [["keys"], ["plan"]]) {
       const { stdout, stderr } = await ok(...args, "--json");
       assert.equal(verified(stdout), false);
-      assert.match(stderr, /^jwksd: what is shown is not verified, because no wrapping key is here: .*\n$/);
+      assert.match(stderr, /^jwksd: what is shown is not verified, because the wrapping key is missing: .*\n$/);
     }
     const { code, stderr } = await run("keys", "export");
     assert.equal(code, 1);

@@ -1,7 +1,5 @@
 import assert from "node:assert/strict";
-import { once } from "node:events";
 import { type RequestListener, createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { type TestContext, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import type { Browser } from "playwright-core";
@@ -9,6 +7,7 @@ import { createProvider, localSigner } from "../../src/index.ts";
 import type { KeySetState } from "../../src/library/relying-party/index.ts";
 import { pageVerifier } from "../support/chromium.ts";
 import { named } from "../support/keys.ts";
+import { listening } from "../support/listening.ts";
 import type { NextWindow, Window } from "../support/verifier.ts";
 
 const timeout = 60_000;
@@ -23,13 +22,7 @@ async function startProvider(t: TestContext, rotationMode: boolean, age?: string
     if (age !== undefined) response.setHeader("Age", age);
     provider.node(request, response);
   };
-  const server = createServer(listener).listen(0, "127.0.0.1");
-  t.after(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  await once(server, "listening");
-  const issuer = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const issuer = `http://127.0.0.1:${await listening(t, createServer(listener))}`;
   const provider = await createProvider({
     issuer,
     keyset: [await entry("a"), await entry("b")],

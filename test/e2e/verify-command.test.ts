@@ -2,12 +2,12 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { type TestContext, describe, test } from "node:test";
 import { inspect } from "node:util";
 import { ecKey, named, rsaKey, withoutPrivate } from "../support/keys.ts";
+import { listening } from "../support/listening.ts";
 import { cliCommand, runCli } from "../support/service.ts";
 import { compact, encode, signature } from "../token/compact.ts";
 
@@ -34,10 +34,8 @@ async function publish(t: TestContext): Promise<Publisher> {
     requests.push(request.url);
     const isSet = request.url === "/jwks";
     response.end(isSet ? text : JSON.stringify({ issuer, jwks_uri: `${issuer}/jwks` }));
-  }).listen(0, "127.0.0.1");
-  await once(server, "listening");
-  t.after(() => server.close().closeAllConnections());
-  const issuer = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  });
+  const issuer = `http://127.0.0.1:${await listening(t, server)}`;
   return { issuer, set: (next) => void (text = next), requests };
 }
 

@@ -2,9 +2,10 @@ import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { readdir, rename, rm, writeFile } from "node:fs/promises";
-import { type AddressInfo, createServer } from "node:net";
+import { createServer } from "node:net";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
+import { listening } from "../support/listening.ts";
 import { newWrappingKey } from "../support/managed.ts";
 import { mounted, skipWithoutMounts, toReadOnly } from "../support/mounts.ts";
 import { skipWithout } from "../support/parts.ts";
@@ -114,10 +115,7 @@ describe("a port that is taken", () => {
     ["--sign-address", ["--sign-tls", "/nowhere"]],
   ] as const) {
     test(`${[setting, ...more].join(" ")}: the message names the setting, and no keys are made`, async (t) => {
-      const server = createServer().listen(0, "127.0.0.1");
-      await once(server, "listening");
-      t.after(() => server.close());
-      const { port } = server.address() as AddressInfo;
+      const port = await listening(t, createServer());
       const data = await dataOf(t);
       const address = setting === "--port" ? String(port) : `127.0.0.1:${port}`;
       const stderr = await refused(t, ["--data", data, ...more, setting, address]);

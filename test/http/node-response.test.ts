@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { type RequestListener, type ServerResponse, createServer } from "node:http";
 import { connect, createServer as createHttp2Server } from "node:http2";
-import type { AddressInfo, Server } from "node:net";
 import { type TestContext, describe, test } from "node:test";
 import { comparable } from "../spec/table.ts";
 import { providerOf } from "../support/faces.ts";
 import { named } from "../support/keys.ts";
+import { listening } from "../support/listening.ts";
 import { type WireReply, type WireRequest, pipeline } from "../support/wire.ts";
 
 // Enough keys that the body goes as a buffer.
@@ -20,14 +20,8 @@ const requests: WireRequest[] = [
   { target: "/x" },
 ];
 
-async function listen(t: TestContext, server: Server): Promise<number> {
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  t.after(() => server.close());
-  return (server.address() as AddressInfo).port;
-}
-
 async function repliesTo(t: TestContext, listener: RequestListener): Promise<WireReply[]> {
-  return (await pipeline(await listen(t, createServer(listener)), requests)).map(comparable);
+  return (await pipeline(await listening(t, createServer(listener)), requests)).map(comparable);
 }
 
 /** As on-headers 1.0 does for compression, express-session and morgan of its day: a list of headers is taken for one of pairs. */
@@ -50,7 +44,7 @@ describe("responses of Node that are not those of plain http get the same replie
 
   test("HTTP/2", async (t) => {
     const server = createHttp2Server((request, response) => provider.node(request, response));
-    const session = connect(`http://127.0.0.1:${await listen(t, server)}`);
+    const session = connect(`http://127.0.0.1:${await listening(t, server)}`);
     t.after(() => session.destroy());
     const replies: WireReply[] = [];
     for (const { method = "GET", target, headers = [] } of requests) {

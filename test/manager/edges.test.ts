@@ -1,12 +1,13 @@
 // What comes from outside a manager: options, keys in commands, targets and stores that fail or hang.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { CompactEncrypt, type JWK, compactDecrypt, exportJWK, generateKeyPair } from "jose";
+import { CompactEncrypt, type JWK, compactDecrypt, exportJWK, generateKeyPair, importJWK } from "jose";
 import { JwksdError } from "../../src/base/errors.ts";
 import { type KeyManagerOptions, type ManagerEvent } from "../../src/rotation/manager/index.ts";
 import type { Command, NewKey } from "../../src/rotation/rules/commands.ts";
 import { localSigner } from "../../src/keys/signer/local.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
+import type { KeyStore } from "../../src/rotation/store/store.ts";
 import { createServiceManager, newWrappingKey } from "../support/managed.ts";
 import { eventually } from "../support/service.ts";
 import { simulatedClock } from "../support/simulated.ts";
@@ -32,6 +33,22 @@ async function start(more: Partial<KeyManagerOptions> = {}) {
   });
   return { clock, store, told, manager };
 }
+
+test("requireStore: a store without keys gets none, and the one with keys is used", async (t) => {
+  const [right, mistyped] = [memoryStore(), memoryStore()];
+  const wrappingKeys = [newWrappingKey()];
+  const started = async (store: KeyStore, requireStore: boolean) => {
+    const manager = await createServiceManager({ issuer, wrappingKeys, store, requireStore });
+    t.after(() => manager.close());
+    return manager;
+  };
+  await (await started(right, false)).close();
+  const message = /the store holds no keys of https:\/\/op\.example, and requireStore is set, so none were made/;
+  await assert.rejects(started(mistyped, true), { code: "ERR_STORE_EMPTY", message });
+  const { revision, records, leases } = await mistyped.load();
+  assert.deepEqual({ revision, records, leases }, { revision: 0, records: [], leases: [] });
+  assert.equal((await started(right, true)).records.length, 1);
+});
 
 describe("options are refused before a key is made", () => {
   const rows: readonly [name: string, code: string, options: object][] = [
@@ -124,8 +141,13 @@ describe("a new key of a command", () => {
       );
     const { plaintext } = await compactDecrypt(jwe, (header) => manager.decryptionKey(header));
     assert.equal(new TextDecoder().decode(plaintext), "hello");
+    assert.equal((await manager.decryptionKey({ kid })).extractable, false);
+    const exported = await manager.exportDecryptionKey(kid);
+    assert.equal((await compactDecrypt(jwe, await importJWK(exported, alg))).plaintext.length, plaintext.length);
+    await assert.rejects(manager.exportDecryptionKey(manager.records[0]?.kid ?? ""), { code: "ERR_SIGNER_KEY_STATE" });
     await manager.close();
     await assert.rejects(manager.decryptionKey({ kid }), { code: "ERR_CLOSED" });
+    await assert.rejects(manager.exportDecryptionKey(kid), { code: "ERR_CLOSED" });
   });
 });
 

@@ -151,16 +151,20 @@ export class World {
     const state = { isSettled: false };
     const settle = (): void => void (state.isSettled = true);
     const settled = promise.then(settle, settle);
-    const { promise: late, reject } = Promise.withResolvers<never>();
-    const deadline = setTimeout(() => reject(new Error("still at work after 20 s")), 20_000);
     while (!state.isSettled) {
       const [pause] = [...this.#timers].filter(({ isPause }) => isPause).toSorted((a, b) => a.at - b.at);
       if (pause !== undefined) this.#fire(pause);
-      else await Promise.race([settled, late, new Promise<void>((resolve) => this.#waiting.add(resolve))]);
+      else await this.#pauseOr(settled);
       await new Promise(setImmediate);
     }
-    clearTimeout(deadline);
     return promise;
+  }
+
+  async #pauseOr(settled: Promise<void>): Promise<void> {
+    const { promise: paused, resolve } = Promise.withResolvers<void>();
+    this.#waiting.add(resolve);
+    await Promise.race([settled, paused]);
+    this.#waiting.delete(resolve);
   }
 
   #fire(timer: Timer): void {

@@ -1,8 +1,6 @@
 import assert from "node:assert/strict";
-import { once } from "node:events";
 import { type RequestListener, type Server, createServer } from "node:http";
 import { createServer as createTlsServer } from "node:https";
-import type { AddressInfo } from "node:net";
 import { type TestContext, describe, test } from "node:test";
 import express from "express";
 import fastify from "fastify";
@@ -17,6 +15,7 @@ import { World, issuer } from "../manager/world.ts";
 import { day, hour, second } from "../rotation/key-records.ts";
 import { named } from "../support/keys.ts";
 import { keysOf } from "./face.ts";
+import { listening } from "../support/listening.ts";
 
 const resource = "https://api.example";
 const app = {
@@ -36,10 +35,7 @@ const features = {
 const configuration = { adapter: sqliteAdapter(":memory:"), clients: [app], features };
 
 async function listen(t: TestContext, server: Server): Promise<string> {
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  t.after(() => void server.close());
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return `http://127.0.0.1:${await listening(t, server)}`;
 }
 
 /** A provider at an address, and the time of its keys. */
@@ -129,8 +125,9 @@ describe("a configuration that would break is refused at the start", () => {
   });
 });
 
+type Serve = (handler: OidcWithKeys<Provider>["handler"]) => RequestListener | Promise<RequestListener>;
+
 describe("where it is mounted, tokens verify by the set at the jwks_uri of discovery", () => {
-  type Serve = (handler: OidcWithKeys<Provider>["handler"]) => RequestListener | Promise<RequestListener>;
   const rows: [name: string, path: string, serve: Serve][] = [
     ["node:http", "", (handler) => handler],
     ["node:http, with a path", "/oidc", (handler) => handler],
@@ -177,6 +174,37 @@ describe("where it is mounted, tokens verify by the set at the jwks_uri of disco
       const { access_token: token = "" } = await accessToken(url);
       assert.equal(decodeProtectedHeader(token).kid, keys[0]?.kid);
       assert.equal((await op.keys.verify(token, { audience: resource, typ: "at+jwt" })).claims.sub, "app");
+    });
+  }
+});
+
+const inExpress: Serve = (handler) => {
+  const names = ["openid-configuration", "oauth-authorization-server"];
+  return express().use(["/oidc", ...names.map((name) => `/.well-known/${name}/oidc`)], handler);
+};
+
+describe("the metadata of an issuer with a path is where RFC 8414 section 3.1 puts it, and where OpenID Connect does", () => {
+  const rows: [name: string, serve: Serve][] = [
+    ["node:http", (handler) => handler],
+    ["Express, which strips paths", inExpress],
+  ];
+  for (const [name, serve] of rows) {
+    test(name, async (t) => {
+      const { url, op, ...site } = await start(t, {}, "/oidc");
+      site.serve(await serve(op.handler));
+      const { origin } = new URL(url);
+      const expected = await discover(url);
+      for (const [path, status] of [
+        ["/.well-known/openid-configuration/oidc", 200],
+        ["/.well-known/oauth-authorization-server/oidc", 200],
+        ["/.well-known/oauth-authorization-server/oidc?x=1", 200],
+        ["/oidc/.well-known/oauth-authorization-server", 200],
+        ["/.well-known/oauth-authorization-server/other", 404],
+      ] as const) {
+        const reply = await fetch(origin + path);
+        assert.equal(reply.status, status, path);
+        if (status === 200) assert.deepEqual(await reply.json(), expected, path);
+      }
     });
   }
 });

@@ -1,8 +1,6 @@
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { Provider } from "oidc-provider";
 import { type OidcKeys, withJwksd } from "../../src/library/oidc-provider/index.ts";
-import { type Face, type Setup, type WireTarget, defaultIssuer, wireTarget } from "../support/faces.ts";
+import { type Face, type Setup, type WireTarget, defaultIssuer, wireServer } from "../support/faces.ts";
 import { withoutPrivate } from "../support/keys.ts";
 import { localSigner } from "../../src/index.ts";
 
@@ -24,7 +22,7 @@ export async function keysOf({
     endOf: () => undefined,
     subscribe: (subscriber) => subscriber.update({ keyset, encryptionKeyset }, { isRotating: rotation }),
     records: [],
-    decryptionKey: () => Promise.reject(new Error("oidc-provider decrypts nothing here")),
+    exportDecryptionKey: () => Promise.reject(new Error("oidc-provider decrypts nothing here")),
   };
 }
 
@@ -51,11 +49,6 @@ export const oidcFace: Face<WireTarget> = {
         ctx.set("X-Content-Type-Options", "nosniff");
       });
     });
-    const server = createServer(handler);
-    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-    return wireTarget((server.address() as AddressInfo).port, async () => {
-      server.closeAllConnections();
-      await server[Symbol.asyncDispose]();
-    });
+    return wireServer(handler);
   },
 };

@@ -54,7 +54,13 @@ export interface Said {
 }
 
 /** Clocks of processes may differ by as much as one leap of time. */
-const policy = { rotateEveryDays: 0.5, announceForSeconds: 16_205, clockSkewSeconds: 1_800, leaseSeconds: 43_200 };
+const policy = {
+  rotateEveryDays: 36_000 / 86_400,
+  announceForSeconds: 14_400,
+  clockSkewSeconds: 3_400,
+  cacheSlackSeconds: 0,
+  leaseSeconds: 43_200,
+};
 
 const config = JSON.parse(process.argv[2] ?? "") as Config;
 const { keys, issuer } = config;

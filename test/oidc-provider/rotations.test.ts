@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { test } from "node:test";
 import { newWrappingKey } from "../support/managed.ts";
-import { temporaryFolder } from "../support/service.ts";
+import { memoryFolder } from "../support/service.ts";
 import { soak } from "../support/soak.ts";
 import { createSoftHsm, skipWithoutPkcs11 } from "../support/softhsm.ts";
 import { Run, hour } from "./run.ts";
@@ -19,7 +19,7 @@ for (const { where, hsm, skip } of lanes) {
   const title = `${rotations} rotations of keys ${where}, two restarts, a revocation and a kill: four users notice nothing`;
   test(title, { skip }, async (t) => {
     const token = hsm ? await createSoftHsm(t) : undefined;
-    const store = join(await temporaryFolder(t), "keys.db");
+    const store = join(await memoryFolder(t), "keys.db");
     const wrappingKey = newWrappingKey();
     const run = await Run.start(t, () => ({ store, wrappingKey, hsm: token }));
     const incidents = [

@@ -1,11 +1,11 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { on, once } from "node:events";
 import { type IncomingMessage, type ServerResponse, createServer, request } from "node:http";
-import type { AddressInfo } from "node:net";
 import type { Readable } from "node:stream";
 import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import type { Asked, Config, Said } from "./replica.ts";
+import { listening } from "../support/listening.ts";
 
 // An OpenID provider of several processes behind one address.
 
@@ -58,16 +58,10 @@ export class Site {
 
   constructor(t: Scope) {
     this.#t = t;
-    t.after(() => {
-      this.#server.closeAllConnections();
-      this.#server.close();
-    });
   }
 
   async listen(): Promise<string> {
-    this.#server.listen(0, "127.0.0.1");
-    await once(this.#server, "listening");
-    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+    return `http://127.0.0.1:${await listening(this.#t, this.#server)}`;
   }
 
   async add(config: Config): Promise<void> {

@@ -20,6 +20,7 @@ const skip = skipWithoutMounts("the blocks of docs/install.md") || skipWithout("
 const elsewhere: Readonly<Record<string, string>> = {
   npm: "test/package/package.test.ts",
   "The executable": "test/package/executable.test.ts",
+  "Help and completion": "test/cli/completion.test.ts",
 };
 /** What there is no room for on this machine; a stand-in shows what it is given. */
 const standIns = ["systemctl", "podman", "docker", "kubectl"];

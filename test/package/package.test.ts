@@ -96,7 +96,7 @@ describe("what a document or a help text names is in the package", () => {
 
   test("the folder where help says that the guides are", async () => {
     const help = await runNode(join(installed, packageJson.bin.jwksd), "help", "serve");
-    const [, folder = "no folder"] = /guides of docs\/ are in (\S+)/.exec(help) ?? [];
+    const [, folder = "no folder"] = /guides\s+of\s+docs\/\s+are\s+in\s+(\S+)/.exec(help) ?? [];
     assert.ok(existsSync(join(folder, "signers.md")), help);
   });
 });

@@ -1,9 +1,7 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { once } from "node:events";
 import { cp, mkdir, symlink, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -16,6 +14,7 @@ import { pkcs11Backend } from "../../src/keys/pkcs11/backend.ts";
 import type { Pkcs11Options } from "../../src/keys/pkcs11/options.ts";
 import { parseKeyUri } from "../../src/keys/pkcs11/uri.ts";
 import { inputOf } from "../../src/testing/signer.ts";
+import { listening } from "../support/listening.ts";
 import { temporaryFolder } from "../support/service.ts";
 import { createShim, createSoftHsm, skipWithoutPkcs11 } from "../support/softhsm.ts";
 
@@ -63,10 +62,8 @@ function assertUnreadable(module: PKCS11, session: Handle, id: Buffer): void {
 describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
   test("from an empty token to served documents and three rotations: every token verifies, and no key can be read", async (t) => {
     const { token, backend } = await setUp(t);
-    const server = createServer((request, response) => provider.node(request, response)).listen(0, "127.0.0.1");
-    await once(server, "listening");
-    t.after(() => void server.close());
-    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const server = createServer((request, response) => provider.node(request, response));
+    const url = `http://127.0.0.1:${await listening(t, server)}`;
     const makeEntry = async () => {
       const signer = await backend.create({ issuer: url });
       token.atEnd(() => signer.close());

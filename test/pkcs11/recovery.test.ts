@@ -3,7 +3,6 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync, renameSync } from "node:fs";
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -13,6 +12,7 @@ import { pkcs11Backend } from "../../src/keys/pkcs11/backend.ts";
 import type { Pkcs11Options } from "../../src/keys/pkcs11/options.ts";
 import { parseKeyUri } from "../../src/keys/pkcs11/uri.ts";
 import { inputOf } from "../../src/testing/signer.ts";
+import { listening } from "../support/listening.ts";
 import { Client } from "../support/load.ts";
 import { children, statusOf } from "../support/children.ts";
 import { eventually } from "../support/service.ts";
@@ -228,13 +228,8 @@ describe("a module that hangs", { skip: skipWithoutPkcs11("cc") }, () => {
   for (const call of ["C_Sign", "C_SignInit"]) {
     test(`${call}: /jwks is served, the process is replaced after its deadline, and signing goes on`, async (t) => {
       const { clock, shim, signer, provider, logged } = await setUpInTime(t);
-      const server = createServer((request, response) => provider.node(request, response)).listen(0, "127.0.0.1");
-      await once(server, "listening");
-      const client = await Client.open((server.address() as AddressInfo).port);
-      t.after(() => {
-        client.close();
-        server.close();
-      });
+      const client = await Client.open(await listening(t, createServer(provider.node)));
+      t.after(() => client.close());
       const [hanging = 0] = children();
       shim.control(`${call} hang`, "C_Sign log");
       const outcomes: unknown[] = [];

@@ -1,13 +1,12 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
-import { once } from "node:events";
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { describe, test } from "node:test";
 import { type ProviderOptions, clientAlgorithms, createProvider, localSigner } from "../../src/index.ts";
 import type { NodeResponse } from "../../src/library/http/node.ts";
 import { missingMembers } from "../../src/library/provider/discovery.ts";
 import { ecKey } from "../support/keys.ts";
+import { listening } from "../support/listening.ts";
 import { refusal } from "../support/refusal.ts";
 
 const url = "https://op.example/.well-known/openid-configuration";
@@ -80,10 +79,7 @@ describe("a client finds the metadata wherever a specification puts it", () => {
   for (const [issuer, source, paths] of issuers) {
     test(`${issuer}: ${source}`, async (t) => {
       const provider = await createProvider({ ...base, issuer });
-      const server = createServer(provider.node).listen(0, "127.0.0.1");
-      await once(server, "listening");
-      t.after(() => void server.close());
-      const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+      const origin = `http://127.0.0.1:${await listening(t, createServer(provider.node))}`;
       for (const path of paths) {
         for (const reply of [provider.fetch(new Request(`https://op.example${path}?x`)), await fetch(origin + path)]) {
           assert.equal(reply.status, 200, path);

@@ -1,8 +1,6 @@
 import assert from "node:assert/strict";
 import { createPublicKey } from "node:crypto";
-import { once } from "node:events";
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { describe, test } from "node:test";
 import { inspect } from "node:util";
 import type { JSONWebKeySet } from "jose";
@@ -18,6 +16,7 @@ import {
   localSigner,
 } from "../../src/index.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
+import { listening } from "../support/listening.ts";
 import { samplesOf } from "../support/scrape.ts";
 import { simulatedClock } from "../support/simulated.ts";
 import { encode, signature, verdict } from "../token/compact.ts";
@@ -192,10 +191,8 @@ describe("a key signs only while it may", () => {
 });
 
 test("oidc-provider signs through it: what it makes is verified by the set of the provider", async (t) => {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  t.after(() => void server.close());
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const server = createServer();
+  const url = `http://127.0.0.1:${await listening(t, server)}`;
   const keys = await provide({ issuer: url, clock: undefined });
   const { kid, alg, publicJwk, sign } = keys.signingKey();
 

@@ -173,7 +173,7 @@ describe("a bucket", { timeout: 60_000 }, () => {
     const one = target();
     const site = { issuer: "https://a.example", cors: true, discovery: true };
     await one.open();
-    await one.put(await documentSetOf({ keyset: (await readKeyset(file)).entries }, site, false));
+    await one.put(await documentSetOf({ keyset: (await readKeyset(file)).entries, encryptionKeyset: [] }, site, false));
     const object = stub.objects.get("a/b/jwks");
     assert.deepEqual(object?.body, Buffer.from(await served.arrayBuffer()));
     assert.equal(object?.cacheControl, served.headers.get("cache-control"));

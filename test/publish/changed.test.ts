@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { type TestContext, describe, test } from "node:test";
 import { settingsFrom } from "../../src/cli/settings-options.ts";
-import { type Found, whyLeft } from "../../src/service/copies/changed.ts";
+import { type TargetFile, whyLeft } from "../../src/service/copies/changed.ts";
 import { bucketTarget } from "../../src/service/copies/bucket.ts";
 import type { DocumentSet } from "../../src/service/copies/documents.ts";
 import { createLog } from "../../src/service/config/log.ts";
@@ -244,7 +244,7 @@ const documentSet = (text: string): DocumentSet => ({
 const setOf = (kids: readonly string[]): DocumentSet => documentSet(keySetText(...kids));
 
 const replaces = (mine: readonly string[], theirs: readonly string[]): boolean => {
-  const [there] = setOf(theirs).documents as unknown as readonly [Found];
+  const [there] = setOf(theirs).documents as unknown as readonly [TargetFile];
   return whyLeft({ path: "jwks", there }, setOf(mine), (kid) => mine.includes(kid)) === undefined;
 };
 

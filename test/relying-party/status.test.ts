@@ -1,7 +1,5 @@
 import assert from "node:assert/strict";
-import { once } from "node:events";
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { type TestContext, describe, test } from "node:test";
 import express from "express";
 import fastify from "fastify";
@@ -9,6 +7,7 @@ import * as jose from "jose";
 import { type CodeOf, FetchError, TokenError, errorTable, verify } from "../../src/index.ts";
 import type { RemoteKeySet } from "../../src/library/relying-party/index.ts";
 import { named } from "../support/keys.ts";
+import { listening } from "../support/listening.ts";
 import { type Script, reply, served, unreachable } from "../support/simulated.ts";
 import { verifierOf } from "./setup.ts";
 
@@ -33,11 +32,8 @@ const expressApi: Api = async (t, keys) => {
   app.get("/", (request, response, next) => {
     authenticate(keys, request.headers.authorization).then(() => response.sendStatus(200), next);
   });
-  const server = createServer(app).listen(0, "127.0.0.1");
-  t.after(() => server.close());
-  await once(server, "listening");
+  const url = `http://127.0.0.1:${await listening(t, createServer(app))}/`;
   return async (token) => {
-    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
     const response = await fetch(url, { headers: { Authorization: `Bearer ${token}`, Connection: "close" } });
     await response.body?.cancel();
     return [response.status, response.headers.get("retry-after")];

@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { type IncomingHttpHeaders, type RequestListener, type ServerResponse, createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { type TestContext, describe, test } from "node:test";
 import { brotliCompressSync, deflateSync, gzipSync } from "node:zlib";
 import type { FetchError, RemoteKeySetOptions } from "../../src/library/relying-party/index.ts";
 import { createRemoteKeySet } from "../../src/library/relying-party/index.ts";
+import { listening } from "../support/listening.ts";
+import { freePort } from "../support/service.ts";
 import { entry, simulatedClock } from "../support/simulated.ts";
 import { failure, outcome } from "./setup.ts";
 
@@ -15,19 +16,13 @@ interface Origin {
 }
 
 /** A server on a port of 127.0.0.1 that records what reaches it. */
-async function listening(t: TestContext, listener: RequestListener): Promise<Origin> {
+async function startOrigin(t: TestContext, listener: RequestListener): Promise<Origin> {
   const seen: Origin["seen"] = [];
   const server = createServer((request, response) => {
     seen.push({ url: request.url, headers: request.headers });
     listener(request, response);
   });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  t.after(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, seen };
+  return { url: `http://127.0.0.1:${await listening(t, server)}`, seen };
 }
 
 const set = JSON.stringify({ keys: [entry("a")] });
@@ -39,7 +34,7 @@ const ask = (url: string, options: RemoteKeySetOptions = {}): Promise<string> =>
 };
 
 test("discovery, revalidation and bypass as they are on the wire", async (t) => {
-  const origin = await listening(t, ({ url, headers }, response) => {
+  const origin = await startOrigin(t, ({ url, headers }, response) => {
     const etag = `"1"`;
     if (url !== "/jwks") response.end(JSON.stringify({ issuer: origin.url, jwks_uri: `${origin.url}/jwks` }));
     else if (headers["if-none-match"] === etag) response.writeHead(304, { ETag: etag }).end();
@@ -70,14 +65,14 @@ describe("content codings", () => {
     ["br", brotliCompressSync(set)],
   ] as const) {
     test(`${coding} is read`, async (t) => {
-      const { url } = await listening(t, (_, response) => response.setHeader("Content-Encoding", coding).end(body));
+      const { url } = await startOrigin(t, (_, response) => response.setHeader("Content-Encoding", coding).end(body));
       assert.equal(await ask(url), "a");
     });
   }
 
   test("the cap is that of the decoded body", async (t) => {
     const body = gzipSync(set.padEnd(10_000));
-    const { url } = await listening(t, (_, response) => response.setHeader("Content-Encoding", "gzip").end(body));
+    const { url } = await startOrigin(t, (_, response) => response.setHeader("Content-Encoding", "gzip").end(body));
     assert.ok(body.length < 1_000);
     assert.equal(await ask(url, { maxBytes: 10_000 }), "a");
     assert.equal(await ask(url, { maxBytes: 9_999 }), "ERR_FETCH_TOO_LARGE");
@@ -112,7 +107,7 @@ describe("a body without end is cut off, and its connection closed", () => {
   for (const [name, piece, headers] of rows) {
     test(name, async (t) => {
       const sent = Promise.withResolvers<number>();
-      const { url } = await listening(t, (_, response) => {
+      const { url } = await startOrigin(t, (_, response) => {
         response.writeHead(200, headers);
         sent.resolve(withoutEnd(response, piece));
       });
@@ -127,8 +122,8 @@ describe("a body without end is cut off, and its connection closed", () => {
 describe("redirect SSRF: nobody is asked but the origin", () => {
   for (const status of [301, 302, 303, 307, 308]) {
     test(String(status), async (t) => {
-      const inner = await listening(t, (_, response) => response.end(set));
-      const origin = await listening(t, (_, response) =>
+      const inner = await startOrigin(t, (_, response) => response.end(set));
+      const origin = await startOrigin(t, (_, response) =>
         response.writeHead(status, { Location: `${inner.url}/jwks` }).end(set),
       );
       assert.equal(await ask(origin.url), "ERR_FETCH_REDIRECT");
@@ -141,12 +136,7 @@ describe("redirect SSRF: nobody is asked but the origin", () => {
 
 describe("a connection that fails", () => {
   test("nobody listens", async () => {
-    const server = createServer().listen(0, "127.0.0.1");
-    await once(server, "listening");
-    const { port } = server.address() as AddressInfo;
-    server.close();
-    await once(server, "close");
-    const keys = createRemoteKeySet({ jwksUri: `http://127.0.0.1:${port}/jwks` });
+    const keys = createRemoteKeySet({ jwksUri: `http://127.0.0.1:${await freePort()}/jwks` });
     const error = await failure<FetchError>(() => keys(header));
     assert.deepEqual([error.code, error.retryable], ["ERR_FETCH_FAILED", true]);
     assert.match(error.message, /ECONNREFUSED/);
@@ -165,7 +155,7 @@ describe("a connection that fails", () => {
   ];
   for (const [name, listener] of broken) {
     test(name, async (t) => {
-      const { url } = await listening(t, listener);
+      const { url } = await startOrigin(t, listener);
       assert.equal(await ask(url), "ERR_FETCH_FAILED");
     });
   }
@@ -181,7 +171,7 @@ describe("a server that keeps its client waiting", () => {
     test(name, async (t) => {
       const clock = simulatedClock();
       const reached = Promise.withResolvers<ServerResponse>();
-      const { url } = await listening(t, (_, response) => {
+      const { url } = await startOrigin(t, (_, response) => {
         listener(response);
         reached.resolve(response);
       });
@@ -196,7 +186,7 @@ describe("a server that keeps its client waiting", () => {
 
   test("and is left when the key set is closed", async (t) => {
     const reached = Promise.withResolvers<ServerResponse>();
-    const { url } = await listening(t, (_, response) => reached.resolve(response));
+    const { url } = await startOrigin(t, (_, response) => reached.resolve(response));
     const keys = createRemoteKeySet({ jwksUri: `${url}/jwks` });
     const asked = outcome(() => keys(header));
     const response = await reached.promise;

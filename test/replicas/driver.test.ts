@@ -219,7 +219,7 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
     ],
   },
   "lets the store's clock end leases": {
-    mode: { faults: ["store's clock jumps", "partition"], everyMs: 15 * minute },
+    mode: { faults: ["store's clock jumps", "partition"], everyMs: 5 * minute },
     edits: [["rotation/manager/clocks.ts", "msBetween(since, at) >= lease.forMs", "now >= lease.until"]],
   },
 };

@@ -94,6 +94,8 @@ interface Held {
   /** When the last target took its successor, by the monotonic clock of the machine. */
   readonly replacedAt: number;
   tryAt: number;
+  /** The replica was fenced since, as its clock may be wrong when the store answers slowly: that ends requests, too. */
+  isFenced: boolean;
 }
 
 class Replica {
@@ -276,12 +278,13 @@ export class Simulation {
     const { replacedAt } = held;
     if (targets.some(({ active }) => active === kid) || this.now < held.tryAt) return;
     const ms = machine.monotonic(this.now) - replacedAt;
+    held.isFenced ||= replica.manager?.isReady !== true;
     if (this.#signs(replica, kid)) {
       this.late += 1;
       this.latestMs = Math.max(this.latestMs, ms);
       return;
     }
-    if (!this.#hasFaults && ms < drainMs)
+    if (!this.#hasFaults && !held.isFenced && ms < drainMs)
       this.oracle.violations.push(`promise 4, after ${this.now / second} s: ${name} ends no request with ${kid}`);
     // What was given up must not come back, however long after.
     held.tryAt = this.now + this.random.log(second, hour);
@@ -333,7 +336,7 @@ export class Simulation {
       const [before, active] = [target.active, keyset[0]?.kid];
       Object.assign(target, { kids: new Set(keyset.map(({ kid }) => kid)), active, isShort });
       if (before === active || before === undefined) return;
-      replica.held.set(before, { replacedAt: replica.machine.monotonic(this.now), tryAt: 0 });
+      replica.held.set(before, { replacedAt: replica.machine.monotonic(this.now), tryAt: 0, isFenced: false });
       for (let look = 0; look < 4; look += 1) this.at(this.random.upTo(2 * drainMs), () => {}, replica);
     };
     put(keysets, true);

@@ -25,7 +25,7 @@ const off =
 const aRetires =
   'Signing key "a" signs no more, but for 30 s in requests that began with it; it stays published until 2026-11-20 13:10:35 UTC, when its last token has expired, so nobody is affected.';
 const slack = "(cacheSlackSeconds 7200), or longer. Each replica serves it until that replica follows.";
-const tokensFail = "Every token that it signed fails at each verifier as soon as that has the new set.";
+const tokensFail = "Every token that it signed fails at each verifier that has the new set.";
 
 interface Row {
   readonly name: string;

@@ -9,8 +9,8 @@ import { promisify } from "node:util";
 import { parse } from "yaml";
 import packageJson from "../../package.json" with { type: "json" };
 import { bytes, published } from "../doctor/observed.ts";
-import { listening } from "../doctor/server.ts";
-import { cliCommand } from "../support/service.ts";
+import { listening } from "../support/listening.ts";
+import { cliCommand, freePort } from "../support/service.ts";
 import { complaints } from "../support/workflows.ts";
 
 const file = (path: string): string => join(import.meta.dirname, "../..", path);
@@ -93,11 +93,7 @@ describe("the doctor in a pipeline", () => {
   });
 
   test("a pipeline looks at the provider that it has just started (examples/doctor-in-ci/run)", async (t) => {
-    const free = createServer().listen(0, "127.0.0.1");
-    await new Promise((resolve) => free.once("listening", resolve));
-    const { port } = free.address() as { port: number };
-    await new Promise((resolve) => free.close(resolve));
-    const environment = { JWKSD: cliCommand.join(" "), PORT: String(port) };
+    const environment = { JWKSD: cliCommand.join(" "), PORT: String(await freePort()) };
     const { code, stdout, folder } = await ended(t, file("examples/doctor-in-ci/run"), environment);
     assert.equal(code, 0, stdout);
     assert.match(stdout, /nothing is wrong\. Checked as an issuer/);

@@ -5,6 +5,7 @@ import type { AddressInfo } from "node:net";
 import { type TestContext, describe, test } from "node:test";
 import type { Parts } from "../../src/service/admin/page/page.ts";
 import { createLive } from "../../src/service/admin/page/live.ts";
+import { listening } from "../support/listening.ts";
 import { settled, simulatedClock } from "../support/simulated.ts";
 
 const empty = { glance: "", timeline: "", keys: "", replicas: "", answer: "", events: "" };
@@ -18,13 +19,9 @@ async function start(t: TestContext) {
     if (made.fails) throw new Error("no parts");
     return made.parts;
   }, clock);
-  const server = createServer((_, response) => live.open(response)).listen(0, "127.0.0.1");
-  await once(server, "listening");
-  t.after(async () => {
-    live.close();
-    server.closeAllConnections();
-    server.close();
-  });
+  const server = createServer((_, response) => live.open(response));
+  t.after(() => live.close());
+  await listening(t, server);
   return { clock, made, live, server };
 }
 

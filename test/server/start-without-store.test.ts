@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import { StoreError } from "../../src/base/errors.ts";
 import { createLogger } from "../../src/service/config/logger.ts";
 import type { PublicKeys } from "../../src/service/endpoint/public-keys.ts";
-import type { ManagedKeys } from "../../src/service/endpoint/run-manager.ts";
+import type { RunningManager } from "../../src/service/endpoint/run-manager.ts";
 import { startWithoutStore } from "../../src/service/endpoint/start-without-store.ts";
 import type { Signing } from "../../src/service/signing/signing.ts";
 import { settled, simulatedClock } from "../support/simulated.ts";
@@ -15,7 +15,7 @@ const issuer = "https://op.example";
 const outage = (): Promise<never> => Promise.reject(new StoreError("ERR_STORE_UNAVAILABLE", "no route to host"));
 
 /** What a manager does once the store is back, and what it was told. */
-function managedKeys(told: string[], notReady?: string): ManagedKeys {
+function managedKeys(told: string[], notReady?: string): RunningManager {
   return {
     keys: stored,
     notReady: () => notReady,
@@ -31,7 +31,7 @@ function managedKeys(told: string[], notReady?: string): ManagedKeys {
   };
 }
 
-function begin(start: () => Promise<ManagedKeys>) {
+function begin(start: () => Promise<RunningManager>) {
   const clock = simulatedClock();
   const lines: string[] = [];
   const log = createLogger("info", (line) => lines.push((JSON.parse(line) as { msg: string }).msg));
@@ -120,7 +120,7 @@ describe("until the store is back", () => {
 
   test("a stop while the manager starts ends that, too", async () => {
     const told: string[] = [];
-    const starting = Promise.withResolvers<ManagedKeys>();
+    const starting = Promise.withResolvers<RunningManager>();
     const { clock, managed } = begin(() => starting.promise);
     await managed.follow(issuer, async () => assert.fail());
     await clock.advance(1_000);

@@ -3,6 +3,7 @@ import { describe, test } from "node:test";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import type { ManagerHealth, StoreHealth } from "../../src/rotation/manager/health.ts";
 import type { Known, KnownManager } from "../../src/service/admin/known.ts";
+import { replicasPart } from "../../src/service/admin/page/tables.ts";
 import { statusOf } from "../../src/service/admin/status.ts";
 import { day, hour, lease, record, second, start, waiting } from "../rotation/key-records.ts";
 
@@ -206,6 +207,22 @@ describe("the status", () => {
       ],
     );
     assert.deepEqual(revision, { published: 7, stored: 7 });
+  });
+
+  test("says of a replica that has followed which keys drain there, and of one that lags none", () => {
+    const old = record("old", "retiring", { announcedAt: start - 20 * day, retiredAt: start });
+    const signsWith = [active.kid, "old"];
+    const store = leases(lease("self", { signsWith }), lease("lags", { publishes: 6, signsWith: ["old"] }));
+    const status = statusOf(managed({ records: [active, old], store }));
+    assert.deepEqual(
+      status.replicas.map(({ id, drains }) => [id, drains]),
+      [
+        ["self", ["old"]],
+        ["lags", []],
+      ],
+    );
+    const drain = 'old</code> <span class="quiet">replaced, for 30 s at most</span>';
+    assert.equal(replicasPart(status).text.replaceAll(/\s+/g, " ").split(drain).length, 2);
   });
 
   test("marks this replica while it may not sign", () => {

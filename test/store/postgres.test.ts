@@ -199,8 +199,9 @@ describe("the store in PostgreSQL", { skip }, () => {
       const store = (await opened(t, server.url(), 300)).store(issuer);
       await store.join({ id: "a", name: "a" }, 60_000);
       // It holds the row of the issuer, and is not heard of any more.
-      network.cutAt("jwksd.events", "silent from then on");
+      const holds = new Promise<void>((resolve) => network.cutAt("jwksd.events", "silent from then on", resolve));
       const commit = writer.commit(0, [], []);
+      await holds;
       const counts = (): string[] =>
         server.sql(`SELECT concat(count(*) FILTER (WHERE state = 'idle in transaction'), ' and ',
           count(*) FILTER (WHERE wait_event_type = 'Lock')) FROM pg_stat_activity WHERE datname = 'postgres'`);

@@ -36,10 +36,8 @@ export interface WireTarget extends Target {
 /** One way to reach the endpoint. */
 export interface Face<T extends Target = Target> {
   readonly name: string;
-  /** Whether it can be set up so, and answers this target itself. Default: always. */
-  takes?(setup: Setup, target: string): boolean;
-  /** Other paths are somebody else's to answer. */
-  readonly passesOn?: boolean;
+  /** Whether it can be set up so, and answers this target itself, with this status. Default: always. */
+  takes?(setup: Setup, target: string, status: number): boolean;
   start(setup: Setup): Promise<T>;
 }
 
@@ -79,11 +77,12 @@ const fetchFace: Face = {
   },
 };
 
-export function wireTarget(port: number, close: () => Promise<void>): WireTarget {
+function wireTarget(port: number, close: () => Promise<void>): WireTarget {
   return { port, close, send: async (request) => (await pipeline(port, [request]))[0] as WireReply };
 }
 
-async function listening(listener: RequestListener): Promise<WireTarget> {
+/** A server of `node:http` on a free port. */
+export async function wireServer(listener: RequestListener): Promise<WireTarget> {
   const server = createServer(listener);
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   return wireTarget((server.address() as AddressInfo).port, async () => {
@@ -96,13 +95,14 @@ const nodeFace: Face<WireTarget> = {
   name: "provider.node",
   async start(setup) {
     const provider = await providerOf(setup);
-    return listening((request, response) => provider.node(request, response));
+    return wireServer((request, response) => provider.node(request, response));
   },
 };
 
 const betterAuthFace: Face = {
   name: "better-auth",
-  passesOn: true,
+  // Other paths are better-auth's to answer.
+  takes: (_setup, _target, status) => status !== 404,
   async start(setup) {
     // Loaded here, because not all who start faces start this one.
     const [{ betterAuth }, { toNodeHandler }, { jwt }] = await Promise.all([
@@ -116,7 +116,7 @@ const betterAuthFace: Face = {
     const secret = "a secret of better-auth with more than 32 characters";
     const auth = betterAuth({ baseURL: origin, basePath, secret, plugins: [jwt(jwtOptions(provider))] });
     const others = toNodeHandler(auth);
-    return listening((request, response) => provider.node(request, response, () => void others(request, response)));
+    return wireServer((request, response) => provider.node(request, response, () => void others(request, response)));
   },
 };
 

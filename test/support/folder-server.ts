@@ -1,9 +1,8 @@
-import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { type Server, createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { join } from "node:path";
+import { listening } from "./listening.ts";
 
 /** Shows a folder of `jwksd publish` in this process, as a web server with its configuration does. */
 export interface FolderServer {
@@ -44,13 +43,7 @@ export async function serveFolder(t: Scope, folder: string): Promise<FolderServe
         .end(shown);
     })();
   });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  t.after(async () => {
-    server.closeAllConnections();
-    server.close();
-  });
-  const { port } = server.address() as AddressInfo;
+  const port = await listening(t, server);
   const state: FolderServer = {
     url: `http://127.0.0.1:${port}`,
     instead: undefined,

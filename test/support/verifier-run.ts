@@ -2,13 +2,13 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { EventEmitter, once } from "node:events";
 import { type RequestListener, type ServerResponse, createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { json } from "node:stream/consumers";
 import type { TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
 import type { NextWindow, Report, Window } from "./verifier.ts";
 import type { VerifierSetup } from "./verifier-main.ts";
 import { type RotatingOp, audience, removedBy, tokenOf } from "./verifier-op.ts";
+import { listening } from "./listening.ts";
 
 export const verifierScript: string = fileURLToPath(new URL("verifier-main.ts", import.meta.url));
 
@@ -140,10 +140,5 @@ export async function startControl(
     if (route === undefined) response.writeHead(404).end();
     else route(incoming, response);
   });
-  await once(server.listen(0, "127.0.0.1"), "listening");
-  t.after(async () => {
-    server.closeAllConnections();
-    await server[Symbol.asyncDispose]();
-  });
-  return { origin: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, report };
+  return { origin: `http://127.0.0.1:${await listening(t, server)}`, report };
 }

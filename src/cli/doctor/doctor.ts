@@ -3,10 +3,13 @@ import { Command, InvalidArgumentError, Option } from "commander";
 import { atLeast, severities } from "../../doctor/finding.ts";
 import { practice } from "../../doctor/practice.ts";
 import { type Code, type Observations, type Severity, codes, examine } from "../../doctor/index.ts";
-import { type Happening, type ObserveOptions, observe, observeBody, seenToken } from "../../doctor/node/index.ts";
+import { type Happening, type ObserveOptions, observe, observeBody } from "../../doctor/node/index.ts";
+import { seenToken } from "../../doctor/node/watch.ts";
 import { ConfigError, ServiceError } from "../../base/errors.ts";
-import { terminalOf } from "../terminal.ts";
+import { printable } from "../../base/printable.ts";
+import { indented, terminalOf } from "../terminal.ts";
 import { collect } from "../arguments.ts";
+import { adviceFor } from "./advice.ts";
 import { explainToken } from "./token.ts";
 import { findingsPage } from "./page.ts";
 import { happeningLine, report, rotationText, scope } from "./report.ts";
@@ -34,7 +37,7 @@ interface Flags {
 export function doctorCommand(io: Io): Command {
   return new Command("doctor")
     .argument(
-      "<url>",
+      "<url-or-file>",
       'an issuer, the URL of a discovery document or of a JWK Set, or a file with one of these; "-" reads standard input',
     )
     .option("--allow-insecure", "allow http URLs, and hosts at private and loopback addresses")
@@ -67,16 +70,18 @@ export function doctorCommand(io: Io): Command {
     .addHelpText(
       "after",
       `
-Exit codes: 0, nothing is broken; 1, something is broken, or the token is refused; 2, there was nothing to check.
-docs/doctor.md explains every code. Groups of codes are ${groups().join(", ")}.
+Exit codes: 0, nothing is broken; 1, something is broken, or the token is
+refused; 2, there was nothing to check. docs/doctor.md explains every code.
+Groups of codes are ${groups().join(", ")}.
 
 Examples:
   $ jwksd doctor https://login.example.com
-  $ jwksd doctor https://login.example.com/jwks --fail-on risk --skip HTTP_NO_CORS
+  $ jwksd doctor https://login.example.com --fail-on risk --skip HTTP_NO_CORS
   $ jwksd doctor http://127.0.0.1:9900 --allow-insecure --json
   $ jwksd doctor https://login.example.com --token "$TOKEN"
   $ jwksd doctor https://login.example.com --html findings.html
-  $ jwksd doctor https://login.example.com --watch 2h --token-command ./get-token
+  $ jwksd doctor https://login.example.com --watch 2h \\
+      --token-command ./get-token
   $ jwksd doctor keys.json --only JWKS`,
     )
     .action((target: string, flags: Flags) => doctor(io, target, flags));
@@ -109,13 +114,18 @@ async function doctor(io: Io, target: string, flags: Flags): Promise<void> {
     if (timeline.length > 0) print(io, "");
     print(io, report(target, observations, findings, terminal));
     if (rotation.length > 0) print(io, `\n${rotationText(rotation, terminal)}`);
-    if (explanation !== undefined) print(io, ["", "The token:", ...stepLines(explanation)].join("\n"));
+    if (explanation !== undefined) {
+      const advice = adviceFor(explanation, target);
+      const end =
+        advice === undefined ? [] : ["", ...indented(`What to do: ${printable(advice)}`, terminal.columns, 0)];
+      print(io, ["", "The token:", ...stepLines(explanation), ...end].join("\n"));
+    }
   }
   const isRefused = explanation?.verified === false;
   if (isRefused || findings.some(({ severity }) => atLeast(severity, flags.failOn))) io.exitCode = 1;
 }
 
-/** One look knows no other token than the given one. */
+/** Adds the token that was given with `--token`. */
 function withToken(observations: Observations, token: string | undefined): Observations {
   const seen = token === undefined ? undefined : seenToken(token, observations.at);
   return seen === undefined ? observations : { ...observations, tokens: [...(observations.tokens ?? []), seen] };

@@ -1,5 +1,6 @@
 import { Command } from "commander";
 import { printable } from "../../base/printable.ts";
+import { adviceFor } from "./advice.ts";
 import { explainVerification, stepLines } from "./explain.ts";
 import { maxTokenBytes } from "../../library/token/compact-jws.ts";
 import { collect } from "../arguments.ts";
@@ -35,8 +36,10 @@ export function verifyCommand(io: Io): Command {
 Exit codes: 0, the token is good; 1, it is refused, or could not be checked.
 
 Examples:
-  $ jwksd token --aud my-api | jwksd verify - --issuer http://127.0.0.1:9900 --aud my-api
-  $ jwksd verify "$TOKEN" --issuer https://login.example.com --aud my-api --typ at+jwt --json`,
+  $ jwksd token --aud my-api |
+      jwksd verify - --issuer http://127.0.0.1:9900 --aud my-api
+  $ jwksd verify "$TOKEN" --issuer https://login.example.com --aud my-api \\
+      --typ at+jwt --json`,
     )
     .action(async (token: string, flags: VerifyFlags) => {
       const explanation = await explainVerification(await readToken(io, token), {
@@ -47,8 +50,7 @@ Examples:
         typ: flags.typ,
         allowInsecure: flags.allowInsecure,
       });
-      const { code } = explanation.steps.at(-1) ?? {};
-      const advice = explanation.verified ? undefined : adviceFor(code, flags.issuer);
+      const advice = adviceFor(explanation, flags.issuer);
       if (flags.json === true) printJson(io, { ...explanation, advice });
       else {
         const end = advice === undefined ? "The token is good." : `What to do: ${printable(advice)}`;
@@ -61,34 +63,6 @@ Examples:
       }
       if (!explanation.verified) io.exitCode = 1;
     });
-}
-
-/** What to do about a token that a step refuses. */
-function adviceFor(code: string | undefined, issuer: string): string {
-  switch (code) {
-    case "ERR_TOKEN_MALFORMED":
-    case "ERR_TOKEN_TOO_LARGE":
-      return "Give the whole token and nothing else: what follows Bearer in the Authorization header.";
-    case "ERR_TOKEN_ALG":
-      return "If the provider is to sign so, accept the algorithm with --alg; else let it sign with one that is accepted.";
-    case "ERR_TOKEN_CRIT":
-      return "Let the provider sign without these header parameters; verifiers that do not know them must refuse the token.";
-    case "ERR_TOKEN_KID_MISSING":
-      return "Let the provider put the kid of the key that signs into the header.";
-    case "ERR_TOKEN_KID_UNKNOWN":
-      return `Check that ${issuer} issued this token and that the token is not an old one. If so, the provider signs with a key that it does not publish: jwksd doctor ${issuer}`;
-    case "ERR_TOKEN_SIGNATURE":
-      return `Get the token again, because it may have been changed on its way. If a new one fails too, the provider signs with another key than it publishes: jwksd doctor ${issuer}`;
-    case "ERR_TOKEN_EXPIRED":
-      return "Get a new token. If this one is new, set the clocks of the provider and of this machine.";
-    case "ERR_TOKEN_CLAIM":
-    case "ERR_TOKEN_TYP":
-      return "If the token is meant for this verifier, correct --issuer, --aud or --typ; else ask the provider for one that is.";
-    case "ERR_DISCOVERY_ISSUER":
-      return "Give --issuer exactly as the discovery document has it, if that is the right provider.";
-    default:
-      return `The keys could not be had, so the token was not checked: jwksd doctor ${issuer} says what is wrong.`;
-  }
 }
 
 /** The token of an argument, or that of standard input for "-". */

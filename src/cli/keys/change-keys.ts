@@ -49,7 +49,7 @@ export function addChangeFlags(command: Command, { force = false, yes = false } 
   if (force || yes) command.option("--yes", "confirm a change that breaks verifications");
   command.option(
     "--wait <seconds>",
-    "how long to wait until every replica publishes the change; 0: not",
+    "how long to wait until every replica publishes the change; 0 does not wait",
     waitSeconds,
     10,
   );
@@ -81,7 +81,7 @@ export async function changeKeys(keys: CommandKeys, options: ChangeOptions, deci
     );
   }
   const done = { ...preview, ...(await commit(keys, draft, decide)), isDry: false };
-  // The change is done, so who reads along learns of it before the wait.
+  // The change is committed: a person reads that before the command waits for the replicas.
   if (flags.json !== true) printChange(io, done, flags);
   const followed = await follow(keys, done.change, flags.wait);
   if (flags.json === true) printChange(io, { ...done, followed }, flags);
@@ -99,7 +99,7 @@ async function commit(keys: CommandKeys, draft: NewKey | undefined, decide: Deci
   try {
     change = await keyring.change((records, now, seen) => decide(records, now, key, seen)).catch(explained);
   } catch (error) {
-    // A store that fails may have taken it all the same.
+    // A store may have committed the change although its call failed, so the external key stays.
     if (uri !== undefined) await leaveUnrecorded(keys, uri, !(error instanceof StoreError));
     if (!(error instanceof CannotSign)) throw error;
     if (error.kid !== key?.kid) {
@@ -132,7 +132,7 @@ interface Report {
   readonly policy: RotationPolicy;
   /** What it means for keys in HSMs and key services. */
   readonly external: readonly string[];
-  /** Who publishes it; `undefined` where nobody was asked. */
+  /** The replicas that publish the change; `undefined` where the command did not wait for them. */
   readonly followed?: Followed | undefined;
 }
 

@@ -20,11 +20,12 @@ export function destroyCommand(io: Io): Command {
     .addHelpText(
       "after",
       `
-Use this command for keys that were removed without --destroy-external, or that could not be reached then. If the URI now names
-another key, nothing is destroyed.
+Use this command for keys that were removed without --destroy-external, or that
+could not be reached then. If the URI now names another key, nothing is
+destroyed.
 
 Examples:
-  $ jwksd keys --all                      list removed and revoked keys, too, with their URIs
+  $ jwksd keys --all             list removed and revoked keys, with their URIs
   $ jwksd keys destroy KID --dry-run
   $ jwksd keys destroy KID --yes`,
     )

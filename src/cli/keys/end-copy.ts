@@ -16,9 +16,10 @@ export function endCopyCommand(io: Io): Command {
     .addHelpText(
       "after",
       `
-While the lease of a copy stands, no key becomes active that the copy lacks. Without it, whoever still reads the copy refuses the tokens of
-the next key. So remove the copy first, wait until caches have forgotten it (7,200 s), and end its lease then. A jwksd publish that runs
-makes a new one.
+While the lease of a copy stands, no key becomes active that the copy lacks.
+Afterwards, anybody who still reads the copy refuses the tokens of the next key.
+So remove the copy first, wait until caches have forgotten it (7,200 s), and
+then end its lease. A jwksd publish that runs makes a new one.
 
 Examples:
   $ jwksd replicas
@@ -39,7 +40,7 @@ async function endCopy(io: Io, store: KeyStore, name: string, { yes }: Flags): P
   if (!isPermanent(lease)) {
     throw new StateError(
       "ERR_TRANSITION",
-      "this is a process and no copy; it ends its lease when it is stopped in order, and the others do when it has died",
+      "this is a process and no copy: it gives up its lease when it is stopped, and the lease of a dead one runs out by itself, so nothing is to be done",
     );
   }
   const heard = `last written or confirmed ${lastSeenText(lease, { leases, revision, now })}`;

@@ -19,7 +19,7 @@ export function exportCommand(io: Io): Command {
   const command = takesKid(
     described,
     "[kid]",
-    "of the key, or the first 6 or more characters of it (default: all published keys)",
+    "kid of the key, or its first 6 or more characters (default: all published keys)",
   )
     .option("--private", "export the private key; needs a kid, --out and --yes")
     .option("--out <file>", "write a new file of mode 0600 (default: standard output, public keys only)")

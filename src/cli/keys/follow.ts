@@ -68,7 +68,7 @@ function progress({ stderr }: Io): (text: string) => void {
   };
 }
 
-/** Who has not followed, and what that means. */
+/** The replicas that do not publish the change yet, and what operators should expect of them. */
 export function followedLines({ replicas, late }: Followed, { records }: Changed): string[] {
   const count = replicas.leases.length;
   return [

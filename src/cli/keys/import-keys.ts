@@ -37,13 +37,15 @@ export function importCommand(io: Io): Command {
     .addHelpText(
       "after",
       `
-Without --kid, all keys of a set are imported, into a store without keys: the first key of each use becomes active, the
-others retiring. The kid is that of the JWK, else --kid, else the RFC 7638 thumbprint of the key. Signing keys must be EC on
-P-256 (ES256). Keys of other types are encryption keys: use or alg of the JWK must say so; a PEM file needs --use enc.
+Without --kid, all keys of a set are imported, into a store without keys: the
+first key of each use becomes active, the others retiring. The kid is that of
+the JWK, else --kid, else the RFC 7638 thumbprint of the key. Signing keys must
+be EC on P-256 (ES256). Keys of other types are encryption keys: use or alg of
+the JWK must say so; a PEM file needs --use enc.
 
 Examples:
   $ jwksd keys import key.pem --kid 2026-11      tokens with this kid stay valid
-  $ jwksd keys import jwks.json                  a private JWK Set, such as that of oidc-provider
+  $ jwksd keys import jwks.json                  all keys of a private JWK Set
   $ jwksd keys import jwks.json --kid old --state retiring
   $ jwksd keys import --signer aws-kms:arn:aws:kms:…     see docs/signers.md`,
     )

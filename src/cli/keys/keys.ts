@@ -39,15 +39,17 @@ export function keysCommand(io: Io): Command {
     .addHelpText(
       "after",
       `
-jwksd serve takes each planned step by itself; these commands are for everything else. Commands that change keys have --dry-run,
-which prints the exact change and what it means for verifiers. All commands have --json. A jwksd serve on the same store takes
-up a change within a second. Exit code 3: the change is done, and not every replica has followed within --wait (jwksd replicas).
+jwksd serve takes each planned step by itself; these commands are for everything
+else. Commands that change keys have --dry-run, which prints the exact change
+and what it means for verifiers. All commands have --json. A jwksd serve on the
+same store takes up a change within a second. Exit code 3: the change is done,
+and not every replica has followed within --wait (jwksd replicas).
 
 Examples:
-  $ jwksd keys                            list the keys, and the next step of each
-  $ jwksd keys revoke KID --dry-run       until when caches may still trust a key that has leaked
-  $ jwksd keys import key.pem             take over a key from elsewhere
-  $ jwksd keys help import                the flags of one command`,
+  $ jwksd keys                        list the keys, and the next step of each
+  $ jwksd keys revoke KID --dry-run   until when caches may trust a leaked key
+  $ jwksd keys import key.pem         take over a key from elsewhere
+  $ jwksd help keys import            the options of one command`,
     );
 }
 
@@ -57,12 +59,14 @@ function listCommand(io: Io): Command {
     .addHelpText(
       "after",
       `
-A key in an HSM or key service has its URI below it; --json has the URI as uri. The next step of a key follows from the policy of
-the jwksd serve that joined the store last; flags, environment and --config come first. jwksd help serve lists them.`,
+A key in an HSM or key service has its URI below it; --json has the URI as uri.
+The next step of a key follows from the policy of the jwksd serve that joined
+the store last; flags, environment and --config come first. jwksd help serve
+lists them.`,
     )
     .allowExcessArguments()
     .action((flags: Flags) => {
-      // It is the default, so what it is given is a command that does not exist.
+      // `jwksd keys` lists the keys, and takes no arguments: an argument is the name of an unknown command.
       const [unknown] = command.args;
       if (unknown !== undefined)
         command.error(`error: unknown command '${unknown}'; jwksd help keys lists the commands`);
@@ -79,8 +83,8 @@ function announceCommand(io: Io): Command {
       "after",
       `
 Examples:
-  $ jwksd keys announce                   the next signing key, as jwksd rotate does
-  $ jwksd keys announce --use enc         the first encryption key, or the next one`,
+  $ jwksd keys announce               the next signing key, as jwksd rotate does
+  $ jwksd keys announce --use enc     the first encryption key, or the next one`,
     )
     .action((flags: ChangeFlags & { readonly use: KeyUse; readonly alg?: string }) =>
       withKeys(io, flags, {}, async (open) => {
@@ -93,8 +97,8 @@ Examples:
 }
 
 const destroyHelp = `
-With --destroy-external, a key in an HSM or key service is also destroyed there, for good, even an imported key that jwksd did
-not make. --dry-run names the key.
+With --destroy-external, a key in an HSM or key service is also destroyed there,
+for good, even an imported key that jwksd did not make. --dry-run names the key.
 `;
 
 function stepCommand(io: Io, type: "activate" | "retire" | "remove", description: string): Command {
@@ -102,7 +106,8 @@ function stepCommand(io: Io, type: "activate" | "retire" | "remove", description
     .addHelpText(
       "after",
       `
-A step that would break verifications is refused; the message says when the step will be safe. --force --yes takes it now.
+A step that would break verifications is refused; the message says when the step
+will be safe. --force --yes takes it now.
 ${type === "remove" ? destroyHelp : ""}
 Examples:
   $ jwksd keys ${type} KID --dry-run
@@ -127,7 +132,7 @@ Examples:
 function uncertain({ clockSkewSeconds }: RotationPolicy): StateError {
   return new StateError(
     "ERR_TOO_EARLY",
-    `nothing was changed, because nobody knows whether it is too early: the clocks of this machine and of the store differ by more than clockSkewSeconds ${clockSkewSeconds}; set them, or leave the step to jwksd serve, or take it now with --force --yes`,
+    `nothing was changed, because the step may be too early: the clocks of this machine and of the store differ by more than clockSkewSeconds ${clockSkewSeconds}; set them, or leave the step to jwksd serve, or take it now with --force --yes`,
   );
 }
 
@@ -140,8 +145,9 @@ function revokeCommand(io: Io): Command {
     .addHelpText(
       "after",
       `
-If the key was active, the announced key takes its place, else a new key. Caches may trust the revoked key for up to 7,200 seconds,
-or 300 if the rotation mode (--rotation-mode, or a rotation) has been on for 7,200. --dry-run prints which.
+If the key was active, the announced key takes its place, else a new key. Caches
+may trust the revoked key for up to 7,200 seconds, or 300 if the rotation mode
+(--rotation-mode, or a rotation) has been on for 7,200. --dry-run prints which.
 ${destroyHelp}
 Examples:
   $ jwksd keys revoke KID --dry-run
@@ -167,18 +173,20 @@ function rewrapCommand(io: Io): Command {
   const command = new Command("rewrap").description(
     "Encrypt all private keys again under the first wrapping key, and make the MAC of the store anew. Verifiers do not notice.",
   );
-  return addChangeFlags(command.option("--yes", "take keys that are not authentic, because you know each of them"))
+  return addChangeFlags(command.option("--yes", "accept a store that is not authentic; check every key first"))
     .addHelpText(
       "after",
       `
 To change the wrapping key:
-  1. Add a new one as the second line of --wrapping-key-file, and restart every jwksd serve. Until then, rewrap is refused.
+  1. Add a new one as the second line of --wrapping-key-file, and restart every
+     jwksd serve. Until then, rewrap is refused.
   2. Put the new one first, and restart again.
   3. Run jwksd keys rewrap.
   4. Remove the old one.
 
-It also sets the first --issuer of a store that was made without one. If the store is not authentic, read docs/operations.md first.
---yes then vouches for every key in it.
+It also sets the first --issuer of a store that was made without one. If the
+store is not authentic, read docs/operations.md first. --yes then vouches for
+every key in it.
 
 Examples:
   $ jwksd keys rewrap --wrapping-key-file /etc/jwksd/wrapping.key

@@ -22,7 +22,7 @@ const algs = [
 
 /** Flags of commands that make a key. */
 export function addNewKeyFlags(command: Command): Command {
-  const help = "of the new encryption key; signing keys are ES256 (default: that of the active one)";
+  const help = "algorithm of a new encryption key; signing keys are ES256 (default: that of the active key)";
   return command.addOption(useOption().default("sig")).addOption(new Option("--alg <alg>", help).choices(algs));
 }
 

@@ -44,7 +44,7 @@ export function addStoreSettings(command: Command): Command {
   return addSettings(withJson(command), ofStore);
 }
 
-/** The same for a command that only looks. It takes all of them, so that it runs with the flags of `serve`, and lists the few it needs. */
+/** Gives a command that only reads the store all flags of `serve`, so that an operator can repeat them. Its help lists the few that it needs. */
 export function addLookSettings(command: Command, more: readonly SettingName[] = []): Command {
   return addSettings(withJson(command), ofStore, ["issuer", "data", "store", "wrappingKeyFile", ...more]);
 }
@@ -56,7 +56,7 @@ const withJson = (command: Command): Command => command.option("--json", "print 
 export function takesKid(
   command: Command,
   name = "<kid>",
-  description = "of the key, or the first 6 or more characters of it; jwksd keys lists them",
+  description = "kid of the key, or its first 6 or more characters; jwksd keys lists them",
 ): Command {
   return command
     .argument(name, description)
@@ -74,7 +74,7 @@ export function takesKid(
 }
 
 export const useOption = (): Option =>
-  new Option("--use <use>", "of signing or of encryption keys").choices(["sig", "enc"]);
+  new Option("--use <use>", "kind of the key: it signs, or others encrypt to it").choices(["sig", "enc"]);
 
 /**
  * Looks at the store. That needs no wrapping key; what cannot be verified is shown all the same, and it is told that it is not.
@@ -94,7 +94,7 @@ export async function look(io: Io, flags: Flags) {
     if (keys === undefined) {
       tell(
         io,
-        "what is shown is not verified, because no wrapping key is here: --wrapping-key-file, JWKSD_WRAPPING_KEYS",
+        "what is shown is not verified, because the wrapping key is missing: --wrapping-key-file, JWKSD_WRAPPING_KEYS",
       );
       return { ...withPolicy(await lookAt(store)), isVerified: false, owner: ownerOf(settings) };
     }
@@ -114,7 +114,7 @@ export async function look(io: Io, flags: Flags) {
 }
 
 /** What is in the store of a configuration. */
-export type Found = Awaited<ReturnType<typeof look>>;
+export type StoreContent = Awaited<ReturnType<typeof look>>;
 
 async function lookAt(store: KeyStore) {
   const { records, revision, leases, now } = await store.load();

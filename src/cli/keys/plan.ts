@@ -1,7 +1,7 @@
 import { readFile, stat, writeFile } from "node:fs/promises";
 import { Command } from "commander";
 import { ServiceError } from "../../base/errors.ts";
-import { faultOf } from "../../base/file-fault.ts";
+import { fileErrorText } from "../../base/file-errors.ts";
 import { aftermath } from "../../rotation/rules/impact.ts";
 import { type RotationPlan, plan } from "../../rotation/rules/plan.ts";
 import { planPicture } from "./plan-picture.ts";
@@ -26,13 +26,14 @@ export function planCommand(io: Io): Command {
     .addHelpText(
       "after",
       `
-The plan shows what jwksd serve will do if no command changes the keys. Where a step waits for a replica, the plan assumes that
-it follows now, and says for whom it waits. This command changes nothing. It prints colours only
-in terminals, and only if NO_COLOR is not set.
+The plan shows what jwksd serve will do if no command changes the keys. Where a
+step waits for a replica, the plan assumes that the replica follows now, and
+names it. This command changes nothing. It prints colours only in
+terminals, and only if NO_COLOR is not set.
 
 Examples:
   $ jwksd plan
-  $ jwksd plan --svg rotation.svg         for a runbook; follows the light or dark mode of its reader
+  $ jwksd plan --svg rotation.svg                   for a runbook, light or dark
   $ jwksd plan --days 365 --rotate-every-days 30    try another policy`,
     )
     .action((flags: PlanFlags) => showPlan(io, flags));
@@ -100,6 +101,6 @@ async function write(file: string, text: string): Promise<void> {
     await writeFile(file, text);
   } catch (error) {
     if (error instanceof ServiceError) throw error;
-    throw new ServiceError("ERR_FILE_UNWRITABLE", `cannot write ${file} (${faultOf(error)})`, { cause: error });
+    throw new ServiceError("ERR_FILE_UNWRITABLE", `cannot write ${file} (${fileErrorText(error)})`, { cause: error });
   }
 }

@@ -2,6 +2,7 @@ import { Command } from "commander";
 import {
   type ReplicasAt,
   type WaitStatus,
+  drainingKids,
   lastSeenText,
   publishesText,
   reliedOnText,
@@ -11,11 +12,12 @@ import {
 import { aligned, indented, terminalOf } from "../terminal.ts";
 import { printable } from "../../base/printable.ts";
 import { kidText } from "../../rotation/rules/format.ts";
+import { drainSeconds } from "../../rotation/rules/policy.ts";
 import { isPermanent } from "../../rotation/rules/permanent-lease.ts";
 import type { Lease } from "../../rotation/store/store.ts";
 import { endCopyCommand } from "./end-copy.ts";
 import { type Io, iso, print, printJson } from "../io.ts";
-import { type Flags, type Found, addLookSettings, look } from "./open-keys.ts";
+import { type Flags, type StoreContent, addLookSettings, look } from "./open-keys.ts";
 
 export function replicasCommand(io: Io): Command {
   const command = new Command("replicas");
@@ -24,10 +26,12 @@ export function replicasCommand(io: Io): Command {
     .addHelpText(
       "after",
       `
-Each jwksd serve and each key manager is a replica with a lease in the store. A step waits until every replica has followed, or its
-lease has ended. A process that ends in order ends its lease; steps wait for one that dies for one lease (--lease-seconds). A copy that
-jwksd publish wrote is served without a process, so its lease stays until jwksd replicas end ends it.
-The MAC of the store covers its keys, not its replicas.
+Each jwksd serve and each key manager is a replica with a lease in the store. A
+step waits until every replica has followed, or its lease has ended. A process
+that is stopped gives up its lease. A dead one delays steps by one lease
+(--lease-seconds). A copy that jwksd publish wrote is served without a process,
+so its lease stays until jwksd replicas end ends it. The MAC of the store covers
+its keys, not its replicas.
 
 Examples:
   $ jwksd replicas
@@ -54,7 +58,7 @@ async function replicas(io: Io, flags: Flags): Promise<void> {
   printWaits(io, found, columns);
 }
 
-function table(found: Found): string[] {
+function table(found: StoreContent): string[] {
   const { replicas, records } = found;
   const { leases } = replicas;
   const isReplaced = (kid: string): boolean =>
@@ -70,9 +74,11 @@ function table(found: Found): string[] {
   const waits = waitsFound(found);
   const below = leases.map((lease) => {
     const { id, signsWith } = lease;
-    const signs = signsWith.map(
-      (kid) => `  signs with ${kidText(kid)}${isReplaced(kid) ? ", which was replaced" : ""}`,
-    );
+    const drains = drainingKids(lease, records, replicas);
+    const signs = signsWith.map((kid) => {
+      const until = drains.includes(kid) ? `, for ${drainSeconds} s at most` : "";
+      return `  signs with ${kidText(kid)}${isReplaced(kid) ? `, which was replaced${until}` : ""}`;
+    });
     // A process without sign sockets, or one that may not sign. No copy signs.
     if (signs.length === 0 && !isPermanent(lease)) signs.push("  signs with nothing");
     const awaited = waits.filter(({ replicas }) => replicas.includes(id));
@@ -86,15 +92,15 @@ function table(found: Found): string[] {
   return [heading].concat(lines.flatMap((line, index) => [line].concat(below[index] ?? [])));
 }
 
-const waitsFound = ({ records, policy, replicas }: Found): WaitStatus[] => waitsOf(records, policy, replicas);
+const waitsFound = ({ records, policy, replicas }: StoreContent): WaitStatus[] => waitsOf(records, policy, replicas);
 
 /** Prints the steps whose wait has not begun, and the replicas for which they wait. */
-export function printWaits(io: Io, found: Found, columns: number): void {
+export function printWaits(io: Io, found: StoreContent, columns: number): void {
   for (const { text } of waitsFound(found)) print(io, ["", ...indented(text, columns, 0)].join("\n"));
 }
 
 /** The same for `--json`. */
-export function waitsJson(found: Found) {
+export function waitsJson(found: StoreContent) {
   return waitsFound(found).map(({ kid, use, action, since, replicas, text }) => ({
     kid,
     use,

@@ -16,14 +16,18 @@ export function rotateCommand(io: Io): Command {
     .addHelpText(
       "after",
       `
-A rotation without --now breaks nothing: the new key signs when every cache knows it. With --now it signs at once. Verifiers that
-do not fetch again on an unknown kid then refuse its tokens for hours; --dry-run prints which, and until when. The old key stays
-published for as long as its tokens live; jwksd keys revoke removes it at once.
+A rotation without --now breaks nothing: the new key signs when every cache
+knows it. With --now it signs at once. Verifiers that do not fetch again on an
+unknown kid then refuse its tokens for hours; --dry-run prints which, and until
+when. The old key stays published for as long as its tokens live; jwksd keys
+revoke removes it at once.
 
-The new signing key is made in the store, or where --signer-type says. If serve has --signer-type, give it here, too.
+The new signing key is made in the store, or where --signer-type says. If serve
+has --signer-type, give it here, too.
 
-A jwksd serve on the same store follows within a second. Exit code 3: the rotation has begun, and not every replica has followed
-within --wait; the message says until when which replica may act on the previous keys.
+A jwksd serve on the same store follows within a second. Exit code 3: the
+rotation has begun, and not every replica has followed within --wait; the
+message says which replica may still use the previous keys, and until when.
 
 Examples:
   $ jwksd rotate                          announce the next signing key
@@ -39,7 +43,7 @@ async function rotate(io: Io, flags: RotateFlags): Promise<void> {
   const immediately = flags.now === true;
   await withKeys(io, flags, {}, async (open) => {
     const isAnnounced = announcedKey(await recordsOf(open.custody.store), use) !== undefined;
-    // Where one is announced, that one is next.
+    // An announced key is the next one, so no other is made.
     const newKey = immediately && isAnnounced ? undefined : { use, alg };
     await changeKeys(open, { flags, breaks: immediately, newKey }, (records, now, key) =>
       applyCommand(records, { type: "rotate", use, key, now: immediately }, open.keyring.policy, now),

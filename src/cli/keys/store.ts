@@ -23,27 +23,31 @@ export function storeCommand(io: Io): Command {
     .addHelpText(
       "after",
       `
-jwksd serve does this by itself where its user may. Where it may not, have the printed SQL run by somebody who may.
+jwksd serve does this by itself where its user may. Where it may not, have the
+printed SQL run by somebody who may.
 
 Examples:
-  $ jwksd store migrate --dry-run --store postgres://admin@db.example/jwksd | less
+  $ jwksd store migrate --dry-run --store postgres://admin@db.example/jwksd
   $ jwksd store migrate --store postgres://admin@db.example/jwksd`,
     )
     .action((flags: Flags) => migrateStore(io, flags));
 
   const copy = new Command("copy")
     .description("Copy the managed keys and their audit log into another store, which holds none yet.")
-    .requiredOption("--from <url>", "the store that is there: sqlite:PATH or postgres://USER@HOST:PORT/DATABASE")
+    .requiredOption("--from <url>", "the store to copy: sqlite:PATH or postgres://USER@HOST:PORT/DATABASE")
     .requiredOption("--to <url>", "the store to fill, in the same forms");
   addSettings(copy, ["issuer", "wrappingKeyFile"])
     .addHelpText(
       "after",
       `
-Stop every jwksd on the old store first. The keys are verified before they are written, and read back and compared after that. The wrapping
-key stays the same; give it with --wrapping-key-file or JWKSD_WRAPPING_KEYS to whatever runs on the new store.
+Stop every jwksd on the old store first. The keys are verified before they are
+written, and read back and compared after that. The wrapping key stays the same;
+give it with --wrapping-key-file or JWKSD_WRAPPING_KEYS to whatever runs on the
+new store.
 
 Examples:
-  $ jwksd store copy --from sqlite:.jwksd/keys.db --to postgres://jwksd@db.example/jwksd --issuer https://login.example.com`,
+  $ jwksd store copy --issuer https://login.example.com \\
+      --from sqlite:.jwksd/keys.db --to postgres://jwksd@db.example/jwksd`,
     )
     .action((flags: Flags) => copyStore(io, flags));
 
@@ -77,7 +81,7 @@ async function copyStore(io: Io, flags: Flags): Promise<void> {
   if (keys === undefined) {
     throw new StoreError(
       "ERR_WRAPPING_KEY_MISSING",
-      "no wrapping key is here, without which the keys cannot be verified; name it with --wrapping-key-file or JWKSD_WRAPPING_KEYS",
+      "the wrapping key is missing, so the keys cannot be verified; name it with --wrapping-key-file or JWKSD_WRAPPING_KEYS",
     );
   }
   const source = await openStore(from, log);

@@ -15,7 +15,7 @@ import { type Flags, addLookSettings } from "./open-keys.ts";
 /** Messages name wrapping keys by their ids. */
 export function wrappingKeysCommand(io: Io): Command {
   const command = new Command("wrapping-keys").description(
-    "Print the id of each wrapping key that is given here. The first one encrypts. The store need not be there.",
+    "Print the ids of the given wrapping keys, the one that encrypts first. Needs no store.",
   );
   return addLookSettings(command)
     .addHelpText(

@@ -64,7 +64,7 @@ function checkAgents(set: Exchange, { noAgent, browser }: Probes): Note[] {
   return [note("HTTP_STATUS", `status ${status}${retry === undefined ? "" : `, Retry-After: ${shown(retry)}`}`)];
 }
 
-/** Whether what a response says of its body is one of these types. */
+/** Checks the Content-Type of a response. */
 export function checkMediaType(
   exchange: Exchange,
   accepted: readonly string[],

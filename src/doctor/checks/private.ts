@@ -5,7 +5,7 @@ import { maxKeys } from "../key.ts";
 /** @see RFC 7518 sections 6.2.2, 6.3.2 and 6.4, RFC 8037 section 2, RFC 9964 section 3 */
 export const privateMembers = ["d", "p", "q", "dp", "dq", "qi", "oth", "k", "priv"];
 
-/** Private members of a key that say what they are also without a `kty` beside them. */
+/** Members that only a private key has, whatever its `kty`. */
 const telling = ["d", "dp", "dq", "qi", "priv"];
 /** The least private key, of 32 bytes, has 43 characters. */
 const keyText = /^[\w-]{40,}$/;

@@ -86,7 +86,7 @@ function hasRepeatedByte(n: Uint8Array): boolean {
   return length === repetitions;
 }
 
-/** One weakness is enough: what shows a second one often is the first. */
+/** The first weakness that is found. A second one is often the same weakness, found in another way. */
 function firstOf(results: Iterable<Note[]>): Note[] {
   for (const notes of results) if (notes.length > 0) return notes;
   return [];

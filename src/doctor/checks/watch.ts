@@ -16,7 +16,11 @@ export function checkWatch(states: readonly State[], tokens: readonly SeenToken[
   const notes = [...checkOutages(failed, shownSets.length), ...checkEtags(shownSets), ...checkReuse(shownSets)];
   const returns = countReturns(shownSets);
   if (returns > 0) {
-    const seen = `${counted(returns, "return")} to an earlier set`;
+    const kids = new Set(shownSets.flatMap(({ keys }) => [...keys.keys()]));
+    const changing = [...kids].filter((kid) => !shownSets.every(({ keys }) => keys.has(kid)));
+    const which =
+      changing.length === 0 ? "" : `; in some answers only: kid ${changing.slice(0, 5).map(shown).join(", ")}`;
+    const seen = `${counted(returns, "time")} an earlier set came back${which}`;
     // If nodes disagree, the times at which keys came and went are unknown.
     return [...notes, note("WATCH_NODES_DISAGREE", seen)];
   }

@@ -1,4 +1,4 @@
-import type { Rule } from "./rule.ts";
+import type { FindingKind } from "./finding-kind.ts";
 
 /** Certificates of keys. */
 export const certificate = {
@@ -58,4 +58,4 @@ export const certificate = {
     rule: "RFC 7517 section 4.6",
     remedy: "Leave out `x5u`, or write an https URL.",
   },
-} as const satisfies Readonly<Record<string, Rule>>;
+} as const satisfies Readonly<Record<string, FindingKind>>;

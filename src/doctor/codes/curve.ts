@@ -1,4 +1,4 @@
-import type { Rule } from "./rule.ts";
+import type { FindingKind } from "./finding-kind.ts";
 
 /** EC and OKP keys. */
 export const curve = {
@@ -37,4 +37,4 @@ export const curve = {
     rule: "RFC 8725 section 3.4",
     remedy: "Remove the key, make a new one, and look for forged tokens.",
   },
-} as const satisfies Readonly<Record<string, Rule>>;
+} as const satisfies Readonly<Record<string, FindingKind>>;

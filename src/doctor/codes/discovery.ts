@@ -1,4 +1,4 @@
-import { type Rule, openidDiscovery } from "./rule.ts";
+import { type FindingKind, openidDiscovery } from "./finding-kind.ts";
 
 /** The discovery document. */
 export const discovery = {
@@ -12,14 +12,14 @@ export const discovery = {
   DISCOVERY_MEDIA_TYPE: {
     severity: "advice",
     title: "The discovery document is not served as `application/json`",
-    why: "Today's relying parties read the body and do not look. Strict ones refuse the document.",
+    why: "Today's relying parties read the body and ignore the type. Strict ones refuse the document.",
     rule: `${openidDiscovery} 4.2`,
     remedy: "Send `Content-Type: application/json`.",
   },
   DISCOVERY_PATHS: {
     severity: "advice",
     title: "The metadata is not at every path where OAuth clients ask",
-    why: "OAuth clients, such as those of MCP, ask at `/.well-known/oauth-authorization-server`, some of them there alone. For an issuer with a path, the well-known part comes before that path.",
+    why: "OAuth clients, such as those of MCP, ask at `/.well-known/oauth-authorization-server`, some of them only there. For an issuer with a path, the well-known part comes before that path.",
     rule: "RFC 8414 section 3.1",
     remedy: "Let your server answer these URLs with the discovery document.",
   },
@@ -105,7 +105,7 @@ export const discovery = {
     title: "An advertised algorithm has no key",
     why: "A relying party that asks for this algorithm gets no token that it could verify.",
     rule: `${openidDiscovery} 3`,
-    remedy: "Advertise in `id_token_signing_alg_values_supported` what there are keys for.",
+    remedy: "Advertise in `id_token_signing_alg_values_supported` only algorithms of published keys.",
   },
   DISCOVERY_KEY_WITHOUT_ALG: {
     severity: "risk",
@@ -123,7 +123,7 @@ export const discovery = {
   },
   DISCOVERY_ISSUER_ENTRA: {
     severity: "risk",
-    title: "The issuer is another, as at Microsoft Entra",
+    title: "The issuer differs, as at Microsoft Entra",
     why: "The URL stands for several tenants or user flows, and the issuer names one tenant or has `{tenantid}`. Relying parties that do not know Microsoft's rule refuse the document.",
     rule: `${openidDiscovery} 4.3`,
     remedy: "Configure relying parties with the issuer of one tenant, or use a library that knows this rule.",
@@ -145,8 +145,8 @@ export const discovery = {
   DISCOVERY_ALG_NONE: {
     severity: "advice",
     title: "`none` is advertised",
-    why: "It tells relying parties that tokens without a signature are to be expected.",
+    why: "It tells relying parties to expect tokens without a signature.",
     rule: `${openidDiscovery} 3`,
     remedy: "Take `none` out of `id_token_signing_alg_values_supported`.",
   },
-} as const satisfies Readonly<Record<string, Rule>>;
+} as const satisfies Readonly<Record<string, FindingKind>>;

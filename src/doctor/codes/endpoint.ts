@@ -1,4 +1,4 @@
-import type { Rule } from "./rule.ts";
+import type { FindingKind } from "./finding-kind.ts";
 
 /** The endpoint, with its TLS. */
 export const endpoint = {
@@ -33,7 +33,7 @@ export const endpoint = {
   HTTP_MEDIA_TYPE: {
     severity: "advice",
     title: "The media type is not that of a JWK Set or of JSON",
-    why: "Today's verifiers read the body and do not look. Old ones, and proxies that scan by type, refuse the set.",
+    why: "Today's verifiers read the body and ignore the type. Old ones, and proxies that scan by type, refuse the set.",
     rule: "RFC 7517 section 8.5",
     remedy: "Send `Content-Type: application/jwk-set+json`, or `application/json`.",
   },
@@ -236,7 +236,7 @@ export const endpoint = {
   HTTP_IMMUTABLE: {
     severity: "risk",
     title: "The JWK Set is declared immutable",
-    why: "The set changes at each rotation. A cache that believes this does not ask again, even when a client wants a fresh copy.",
+    why: "The set changes at each rotation. A cache that believes `immutable` does not ask again, even when a client wants a fresh copy.",
     rule: "RFC 8246 section 2",
     remedy: "Leave out `immutable`; it is for URLs whose content never changes.",
   },
@@ -250,7 +250,7 @@ export const endpoint = {
   HTTP_RATE_LIMIT: {
     severity: "risk",
     title: "The server turned requests away with status 429",
-    why: "One look is fewer requests than a fleet of verifiers sends after a restart or a rotation; those that are turned away have no keys.",
+    why: "A fleet of verifiers sends more requests than the doctor after a restart or a rotation; those that are turned away have no keys.",
     rule: "RFC 6585 section 4",
     remedy: "Exempt this path from rate limits, or put a cache in front.",
   },
@@ -282,4 +282,4 @@ export const endpoint = {
     rule: "RFC 9110 section 8.8.3",
     remedy: 'Send the tag in double quotes, such as `ETag: "a1"`.',
   },
-} as const satisfies Readonly<Record<string, Rule>>;
+} as const satisfies Readonly<Record<string, FindingKind>>;

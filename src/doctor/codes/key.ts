@@ -1,4 +1,4 @@
-import type { Rule } from "./rule.ts";
+import type { FindingKind } from "./finding-kind.ts";
 
 /** What each key says about itself. */
 export const key = {
@@ -13,7 +13,7 @@ export const key = {
   JWKS_OCT: {
     severity: "broken",
     title: "A symmetric key is published",
-    why: "A symmetric key is a secret: whoever has read it can make and read whatever it protects.",
+    why: "A symmetric key is a secret: anybody who has read it can forge and decrypt what it protects.",
     rule: "RFC 7517 section 9.2",
     remedy: "Treat the secret as compromised, replace it everywhere, and publish public keys only.",
   },
@@ -61,8 +61,8 @@ export const key = {
   },
   JWKS_MEMBER_TOO_LONG: {
     severity: "broken",
-    title: "A value of a key is longer than that of any key",
-    why: "Verifiers bound the work for one key, and refuse this one; those that do not bound it can be stopped by it.",
+    title: "A value of a key is longer than any real key needs",
+    why: "Verifiers that bound the work for a key refuse this one. It can stop the others.",
     rule: "RFC 7517 section 9",
     remedy: "Export the key again. A value of 16,384 characters or more is damaged, or an attack.",
   },
@@ -164,4 +164,4 @@ export const key = {
     rule: "RFC 7517 section 4.3",
     remedy: 'Write `"key_ops": ["verify"]`, or leave out `key_ops`.',
   },
-} as const satisfies Readonly<Record<string, Rule>>;
+} as const satisfies Readonly<Record<string, FindingKind>>;

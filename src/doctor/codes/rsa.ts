@@ -1,4 +1,4 @@
-import type { Rule } from "./rule.ts";
+import type { FindingKind } from "./finding-kind.ts";
 
 /** RSA keys. */
 export const rsa = {
@@ -12,7 +12,7 @@ export const rsa = {
   JWKS_RSA_SHORT: {
     severity: "broken",
     title: "An RSA key has less than 2048 bits",
-    why: "Verifiers refuse it, and 1024 bits can be factored by those who want to.",
+    why: "Verifiers refuse it, and 1024 bits can be factored.",
     rule: "RFC 7518 section 3.3",
     remedy: "Rotate to P-256, or to RSA with 2048 bits or more.",
   },
@@ -40,7 +40,7 @@ export const rsa = {
   JWKS_RSA_ROCA: {
     severity: "broken",
     title: "An RSA modulus has the fingerprint of ROCA (CVE-2017-15361)",
-    why: "Keys of the broken Infineon generator can be factored at a cost that many can afford.",
+    why: "Keys of the broken Infineon generator can be factored, and many can afford the cost.",
     rule: "RFC 8725 section 3.5",
     remedy: "Treat the key as compromised, and make a new one with other hardware or firmware.",
   },
@@ -100,4 +100,4 @@ export const rsa = {
     rule: "RFC 8725 section 3.5",
     remedy: "Make a key of its own for each `kid`.",
   },
-} as const satisfies Readonly<Record<string, Rule>>;
+} as const satisfies Readonly<Record<string, FindingKind>>;

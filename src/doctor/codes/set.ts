@@ -1,4 +1,4 @@
-import { type Rule, openidDiscovery } from "./rule.ts";
+import { type FindingKind, openidDiscovery } from "./finding-kind.ts";
 
 /** The set as a whole. */
 export const set = {
@@ -108,4 +108,4 @@ export const set = {
     rule: "RFC 7517 section 4.5",
     remedy: "Give the keys kids that differ in letters and digits; the RFC 7638 thumbprint is a good one.",
   },
-} as const satisfies Readonly<Record<string, Rule>>;
+} as const satisfies Readonly<Record<string, FindingKind>>;

@@ -1,4 +1,4 @@
-import type { Rule } from "./rule.ts";
+import type { FindingKind } from "./finding-kind.ts";
 
 /** Changes over time. */
 export const watch = {
@@ -7,7 +7,7 @@ export const watch = {
     title: "The set changes back to earlier versions",
     why: "Nodes behind one address publish different sets, so a token verifies or not by chance.",
     rule: "OpenID Connect Core 1.0 section 10.1.1",
-    remedy: "Give all nodes the same keys, and let none sign with a key that not all publish.",
+    remedy: "Give all nodes the same keys, and let a key sign only when all nodes publish it.",
   },
   WATCH_KID_REUSED: {
     severity: "broken",
@@ -51,4 +51,4 @@ export const watch = {
     rule: "RFC 9110 section 15.6.4",
     remedy: "Find out which node or proxy fails; a cache in front hides short outages.",
   },
-} as const satisfies Readonly<Record<string, Rule>>;
+} as const satisfies Readonly<Record<string, FindingKind>>;

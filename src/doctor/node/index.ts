@@ -7,4 +7,4 @@
 export { type Happening } from "../timeline.ts";
 export { observe, observeBody } from "./observe.ts";
 export type { ObserveOptions } from "./request.ts";
-export { type WatchOptions, seenToken, watch } from "./watch.ts";
+export { type WatchOptions, watch } from "./watch.ts";

@@ -5,7 +5,7 @@ import { type Clock, systemClock } from "../../base/clock.ts";
 import { type Rules, anything, callback, checkOptions, clock as clockRule, number } from "../../base/options.ts";
 import { field, sameBytes } from "../exchange.ts";
 import type { Exchange, Look, Observations, SeenToken } from "../observations.ts";
-import { type Seen, type State, stateOf } from "../sequence.ts";
+import { type ParsedSets, type State, stateOf } from "../sequence.ts";
 import { type Happening, changes } from "../timeline.ts";
 import { asking } from "./observe.ts";
 import { shown } from "../format.ts";
@@ -54,7 +54,7 @@ export async function watch(observations: Observations, options: WatchOptions): 
   const { ask = asking(observations.set?.url ?? "") } = given;
   const looks: Look[] = [];
   const tokens: SeenToken[] = [...(observations.tokens ?? [])];
-  const seen: Seen = new Map();
+  const parsed: ParsedSets = new Map();
   const signers = new Set<string>();
   let last: State | undefined;
   let bytes = 0;
@@ -63,7 +63,7 @@ export async function watch(observations: Observations, options: WatchOptions): 
     for (const text of texts) onHappening?.({ at, text });
   };
   const notice = async ({ at, set }: Look): Promise<void> => {
-    const state = await stateOf(set, at, seen);
+    const state = await stateOf(set, at, parsed);
     tell(at, changes(last, state));
     last = state;
   };

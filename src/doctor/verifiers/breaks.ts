@@ -10,7 +10,7 @@ export interface Break {
   readonly version: string;
   /** `every token`: also tokens of good keys. `its tokens`: only tokens of the keys in the finding. */
   readonly fails: "every token" | "its tokens";
-  /** Whether it fails at some forms of the defect only. */
+  /** Whether it fails at some forms of the finding only. */
   readonly inSomeForms?: true;
   /** URL of a public issue or a line of source; absent if the verifier was run. */
   readonly source?: string;

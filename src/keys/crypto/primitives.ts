@@ -22,7 +22,7 @@ export interface Primitives {
    * @throws TypeError when the key is no public key of this alg
    */
   verify(this: void, key: CryptoKey, alg: string, bytes: Bytes, signature: Bytes): boolean | Promise<boolean>;
-  /** `verify` where a millisecond of delay does not matter: it takes a whole turn of the event loop, so it delays nothing else. */
+  /** `verify` for callers that can wait a millisecond. It gets a turn of the event loop for itself, so no other operation waits for it. */
   readonly verifyLater: Primitives["verify"];
   /**
    * A public key for `verify`. jose's import would bring the tables of all its encryption algorithms into a browser.

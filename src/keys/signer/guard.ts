@@ -62,7 +62,7 @@ export function guardSigner(
   /** Runs `start` when there is a place, and frees the place afterwards. */
   function enter(start: () => Promise<Uint8Array>, signal: AbortSignal): Promise<Uint8Array> {
     return new Promise((resolve, reject) => {
-      // Whoever frees a place starts this, so that no later call comes first.
+      // The call that ends starts this one, so that no later call comes first.
       const run = (): void => {
         signal.removeEventListener("abort", leave);
         start().finally(release).then(resolve, reject);

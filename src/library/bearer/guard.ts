@@ -42,7 +42,7 @@ export interface GuardedRequest {
 }
 
 /** The decision about a request: who sent it, or what to answer. */
-export type Decision = { readonly auth: Auth } | { readonly reply: Reply };
+export type AccessDecision = { readonly auth: Auth } | { readonly reply: Reply };
 
 const schemesOf = { none: ["Bearer"], optional: ["Bearer", "DPoP"], required: ["DPoP"] } as const;
 
@@ -59,7 +59,7 @@ export function createGuard(settings: BearerSettings) {
     resourceMetadata: resource && metadataUrl(resource),
   };
 
-  async function decide(request: GuardedRequest, requirements: Requirements): Promise<Decision> {
+  async function decide(request: GuardedRequest, requirements: Requirements): Promise<AccessDecision> {
     const credentials = credentialsOf(request.authorization, request.target, terms.schemes);
     if (!("token" in credentials)) return refuse(credentials, undefined);
     try {
@@ -80,7 +80,7 @@ export function createGuard(settings: BearerSettings) {
   /** @throws TokenError, FetchError */
   const authOf = (token: string): Promise<Auth> => authOfToken(token, keysOf, settings);
 
-  function refuse(refusal: Refusal, scheme: Scheme | undefined): Decision {
+  function refuse(refusal: Refusal, scheme: Scheme | undefined): AccessDecision {
     const { status, error, description, code, cause } = refusal;
     notify(
       onEvent,

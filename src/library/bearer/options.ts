@@ -43,7 +43,7 @@ export interface BearerOptions {
    * @see RFC 9068 section 4; RFC 8725 section 3.11
    */
   readonly typ?: "at+jwt" | "JWT" | null | undefined;
-  /** Algorithms that a token may be signed by. Default: all of RFC 7518 and RFC 8037 that have a public key. */
+  /** Algorithms that a token may be signed with. Default: all of RFC 7518 and RFC 8037 that have a public key. */
   readonly algorithms?: readonly string[] | null | undefined;
   /** Allowed difference of the clocks, in seconds. Default: 0. */
   readonly clockToleranceSeconds?: number | null | undefined;
@@ -66,8 +66,8 @@ export interface BearerOptions {
   /** A secret of at least 32 characters, the same in all replicas: proofs need a nonce that this API gave. Default: no nonces. */
   readonly nonceSecret?: string | null | undefined;
   /**
-   * The client certificate of a request, as PEM or DER, for tokens that are bound to one. The function gets the request as the face has it. Default:
-   * a bound token is refused.
+   * The client certificate of a request, as PEM or DER, for tokens that are bound to one. The function gets the request as the framework has it.
+   * Default: a bound token is refused.
    *
    * @see RFC 8705 section 3
    */
@@ -75,7 +75,7 @@ export interface BearerOptions {
     | ((request: never) => string | Uint8Array | undefined | Promise<string | Uint8Array | undefined>)
     | null
     | undefined;
-  /** Where the keys of an earlier process are. Default: nowhere. */
+  /** Stores the keys for the next process. Default: none. */
   readonly state?: StateStore | null | undefined;
   /** Options of the key sets, such as `timeoutMs` and `outageToleranceSeconds`. Default: those of `createRemoteKeySet`. */
   readonly keySet?: Omit<RemoteKeySetOptions, "issuer" | "jwksUri" | "clock" | "state" | "onEvent"> | null | undefined;

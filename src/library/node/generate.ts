@@ -5,7 +5,7 @@ import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
 import { exportJWK, exportPKCS8 } from "jose/key/export";
 import { generateKeyPair } from "jose/key/generate/keypair";
 import { ServiceError } from "../../base/errors.ts";
-import { faultOf } from "../../base/file-fault.ts";
+import { fileErrorText } from "../../base/file-errors.ts";
 import { makeFolder } from "./folders.ts";
 
 /** A new P-256 signing key, as the text of a private JWK or of a PKCS#8 PEM file. */
@@ -39,7 +39,7 @@ export async function writeNewFile(path: string, text: string): Promise<void> {
     if (code === "EEXIST" && syscall !== "mkdir") {
       throw new ServiceError("ERR_FILE_EXISTS", `${path} exists already and is not overwritten; choose another name`);
     }
-    throw new ServiceError("ERR_FILE_UNWRITABLE", `cannot write ${path} (${faultOf(error)})`, { cause: error });
+    throw new ServiceError("ERR_FILE_UNWRITABLE", `cannot write ${path} (${fileErrorText(error)})`, { cause: error });
   } finally {
     // An error here hides no other one, and leaves at most the temporary file.
     await rm(temporary, { force: true }).catch(() => {});

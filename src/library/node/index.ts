@@ -5,6 +5,5 @@
  */
 
 export type { Address } from "./host-addresses.ts";
-export { isPublicAddress } from "./addresses.ts";
 export { type GuardedFetchOptions, createGuardedFetch, guardedFetch } from "./guarded-fetch.ts";
 export { type Loaded, readEncryptionKeyset, readKeyset } from "./key-files.ts";

@@ -106,9 +106,17 @@ function checkIssuer(issuer: string, expected: string): void {
   throw new ConfigError("ERR_OPTION_INVALID", `${message}; create it with the issuer of the manager`);
 }
 
-/** oidc-provider routes by the URL without mount path, and makes its own URLs from both; frameworks that strip the path leave both. */
+const metadataPaths = ["/.well-known/openid-configuration", "/.well-known/oauth-authorization-server"];
+
+/**
+ * oidc-provider routes by the URL without mount path, and makes its own URLs from both; frameworks that strip the path leave both. Of the metadata,
+ * it does not know the paths where the one of the issuer comes last (RFC 8414 section 3.1).
+ */
 function withoutMountPath(request: NodeRequest, mountPath: string): NodeRequest {
   const { url = "/", originalUrl = url } = request;
+  const metadataPath = metadataPaths.find((path) => originalUrl.split("?", 1)[0] === path + mountPath);
+  if (metadataPath !== undefined)
+    return Object.assign(request, { originalUrl: mountPath + metadataPath, url: metadataPath });
   if (originalUrl !== url || !url.startsWith(`${mountPath}/`)) return request;
   return Object.assign(request, { originalUrl, url: url.slice(mountPath.length) });
 }

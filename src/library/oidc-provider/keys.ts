@@ -1,6 +1,5 @@
 import { createPublicKey } from "node:crypto";
-import type { CryptoKey } from "jose";
-import { exportJWK } from "jose/key/export";
+import type { JWK } from "jose";
 import { ExternalSigningKey } from "oidc-provider";
 import type { PublicJwk } from "../../keys/jwk/public.ts";
 import type { ManagedKeys } from "../provider/managed-keys.ts";
@@ -15,8 +14,8 @@ export interface OidcKeys extends ManagedKeys {
     readonly state: "announced" | "active" | "retiring" | "removed" | "revoked";
     readonly publicJwk: PublicJwk;
   }[];
-  /** The private half of an encryption key, extractable. */
-  decryptionKey(header: { readonly kid: string }): Promise<CryptoKey>;
+  /** The private half of an encryption key. */
+  exportDecryptionKey(kid: string): Promise<JWK>;
 }
 
 /** A key that verifies, and signs if it is given how. */
@@ -48,8 +47,6 @@ export function signingKeys({ records, maxTokenLifetimeSeconds }: OidcKeys, acti
 export async function encryptionKeys(keys: OidcKeys): Promise<object[]> {
   const live = keys.records.filter(({ use, state }) => use === "enc" && state !== "removed" && state !== "revoked");
   return Promise.all(
-    live.map(async ({ kid, alg }) =>
-      Object.assign(await exportJWK(await keys.decryptionKey({ kid })), { kid, alg, use: "enc" }),
-    ),
+    live.map(async ({ kid, alg }) => Object.assign(await keys.exportDecryptionKey(kid), { kid, alg, use: "enc" })),
   );
 }

@@ -49,8 +49,8 @@ export interface ProviderOptions {
   /** Paths of the endpoints. Default: those of {@link Endpoints}. */
   readonly endpoints?: Endpoints | null | undefined;
   /**
-   * Keys that change by themselves, such as a key manager: the provider has them now and after every change, with their issuer, policy and
-   * rotation mode. In the place of `issuer`, `keyset`, `encryptionKeyset`, `jwksRotationActive` and `maxTokenLifetimeSeconds`. Default: none.
+   * Keys that change by themselves, such as a key manager. The provider follows every change, and takes their issuer, policy and
+   * rotation mode. Replaces `issuer`, `keyset`, `encryptionKeyset`, `jwksRotationActive` and `maxTokenLifetimeSeconds`. Default: none.
    */
   readonly keys?: ManagedKeys | null | undefined;
   /** Signing keys, the active one first. Required, unless `keys` is given. */
@@ -87,8 +87,8 @@ export interface ProviderOptions {
    */
   readonly checkMaySign?: ((kid: string) => void) | null | undefined;
   /**
-   * Called by `verify` with each kid that is not published: how the key ended that had it, if there was one. Not with `keys`. Default: the
-   * keys that `update` has taken out of the keyset were removed.
+   * Called by `verify` with each kid that is not published. Says how the key with that kid ended, if there was one. Not with
+   * `keys`. Default: the keys that `update` has taken out of the keyset were removed.
    */
   readonly retiredKid?: ((kid: string) => KeyEnd | undefined) | null | undefined;
   /** Limits for calls of the active signer. Default: those of {@link SignerLimits}. */

@@ -15,7 +15,7 @@ import { gauge, plain } from "../../base/metrics.ts";
 import { type ActiveKey, signPayload, signToken } from "../token/sign.ts";
 import { type KeySource, verify } from "../token/verify.ts";
 import { createActiveKeys } from "./active-keys.ts";
-import { createAnswers } from "./answers.ts";
+import { createHandlers } from "./handlers.ts";
 import { discoveryDocument } from "./discovery.ts";
 import { type Rules, array, checkOptions, string } from "../../base/options.ts";
 import { type ProviderEvent, type ProviderOptions, mergeOptions } from "./options.ts";
@@ -117,7 +117,7 @@ export async function createPayloadProvider(
     return { keysets, jwkSets, active: activeKeys.of(keysets.signing), verificationKeys };
   }
 
-  const { metrics: responseMetrics, ...handlers } = createAnswers(routes, (document) =>
+  const { metrics: responseMetrics, ...handlers } = createHandlers(routes, (document) =>
     document === "jwks" ? currentJwkSet()?.[mode()] : discovery,
   );
 

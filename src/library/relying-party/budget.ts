@@ -40,7 +40,7 @@ export function createBudget(free: number = burst, delays: readonly number[] = d
     reset(): void {
       spent = 0;
     },
-    /** Whether nothing of it is spent, so that a new one can replace it. */
+    /** Whether nothing is spent. A new budget can then take the place of this one. */
     isWhole(nowMs: number): boolean {
       renewIfQuiet(nowMs);
       return spent === 0;

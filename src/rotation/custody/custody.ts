@@ -14,11 +14,11 @@ export interface Custody extends Wrapping {
   readonly store: KeyStore;
   /** The ids of the wrapping keys; the first one wraps, and makes the MAC. */
   readonly wrappingKeys: readonly [string, ...string[]];
-  /** Whose keys they are, since it was last loaded. */
+  /** The owner of the keys, as last loaded. */
   readonly owner: Owner;
   /** Whether the private keys are to be bound to another issuer than they are. */
   readonly isTaking: boolean;
-  /** Whether its MAC is as a commit would make it: for its owner, under the first wrapping key. */
+  /** Whether the MAC of the store is for this owner, under the first wrapping key: as the next commit makes it. */
   readonly isMacCurrent: boolean;
   /** Remembers where keys are served for which no issuer was chosen. */
   noteIssuer(issuer: string): Promise<void>;
@@ -46,9 +46,9 @@ const empty: Found = { owner: undefined };
 export function createCustody({ store, keys, issuerCheck, accepts = () => false }: CustodyOptions): Custody {
   const [first, ...others] = keys;
   let found = empty;
-  /** Whose keys they will be when they are committed. */
+  /** The owner for which the next commit is made. */
   let owner = issuerCheck(undefined);
-  /** Nobody without a wrapping key can take this back while this process lives. */
+  /** The newest revision that was loaded or committed. An older one is refused: somebody may have put an old copy in place. */
   let newestRevision = 0;
 
   const wrapping = (owner: Owner): Wrapping => createWrapping(keys, bindingOf(owner));
@@ -144,7 +144,7 @@ export function createCustody({ store, keys, issuerCheck, accepts = () => false 
     },
     wrap: (kid, privateJwk) => wrapping(owner).wrap(kid, privateJwk),
     unwrap(kid, jwe) {
-      // While another issuer is taken, some are still bound to the one before.
+      // While a store passes to another issuer, some private keys are still bound to the former one.
       const bound = [owner, found.owner ?? owner].find((owner) => headerOf(jwe)?.["iss"] === bindingOf(owner));
       return wrapping(bound ?? owner).unwrap(kid, jwe);
     },

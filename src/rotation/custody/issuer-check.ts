@@ -9,7 +9,7 @@ export interface Owner {
 }
 
 /**
- * Whose keys those of a store are to be from now on, given whose they are; `undefined` for a store without keys.
+ * Decides for whom the keys of a store are used and committed from now on. `found` is their owner by the MAC; `undefined` for a store without keys.
  *
  * @throws StoreError `ERR_STORE_ISSUER`: those of another issuer
  */
@@ -23,13 +23,13 @@ export function bindingOf({ issuer, isChosen }: Owner): string {
   return isChosen ? issuer : noIssuer;
 }
 
-/** Whose private keys those are that are bound to this. Where they are served is not in it. */
+/** The owner of private keys that are bound to this issuer. Where no issuer was chosen, the binding does not say where they are served. */
 export function ownerOfBinding(issuer: string, wanted: Owner): Owner {
   if (issuer !== noIssuer) return { issuer, isChosen: true };
   return wanted.isChosen ? { issuer, isChosen: false } : wanted;
 }
 
-/** Of who serves the keys: a store for which no issuer was chosen takes the one that is. */
+/** The check of a service: a store for which no issuer was chosen takes the issuer of the service. */
 export function servedBy(wanted: Owner): IssuerCheck {
   return (found = wanted) => {
     if (!wanted.isChosen && found.isChosen) throw other(found, `no issuer is set; ${command(found.issuer)} goes on`);
@@ -39,7 +39,7 @@ export function servedBy(wanted: Owner): IssuerCheck {
   };
 }
 
-/** Of a command: without an issuer of its own it acts for that of the store. */
+/** The check of a command: without an issuer it acts for the issuer of the store. */
 export function commandedBy(wanted: Owner): IssuerCheck {
   return (found = wanted) => {
     if (!wanted.isChosen || found.issuer === wanted.issuer) return found;
@@ -47,7 +47,7 @@ export function commandedBy(wanted: Owner): IssuerCheck {
   };
 }
 
-/** Of the command that lets a store take another issuer, if one is set. */
+/** The check of the command that gives a store to another issuer, if an issuer is set. */
 export function takenBy(wanted: Owner): IssuerCheck {
   return wanted.isChosen ? servedBy(wanted) : commandedBy(wanted);
 }

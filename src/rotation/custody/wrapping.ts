@@ -14,7 +14,7 @@ export interface Wrapping {
    * @throws StoreError `ERR_WRAPPING_KEY_MISSING`, `ERR_WRAPPED_KEY`
    */
   unwrap(kid: string, jwe: string): Promise<JWK>;
-  /** Whether it is wrapped as {@link wrap} would wrap it now; not so of what is damaged. */
+  /** Whether the JWE is as {@link wrap} would make it now. A damaged JWE is not. */
   isCurrent(jwe: string): boolean;
 }
 

@@ -10,4 +10,4 @@ export type { KnownError, ManagerHealth, StoreHealth } from "./health.ts";
 export type { KeySubscriber, Keysets, ManagedKeys } from "../../library/provider/managed-keys.ts";
 export type { ForceOptions, KeyManager, KeyManagerOptions, ManagerEvent, RotateOptions } from "./types.ts";
 export { createKeyManager } from "./manager.ts";
-export { type RotationPolicy, type RotationPolicyOptions, rotationPolicy } from "../rules/policy.ts";
+export type { RotationPolicy, RotationPolicyOptions } from "../rules/policy.ts";

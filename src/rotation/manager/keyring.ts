@@ -1,7 +1,7 @@
 import { withDeadline } from "../../base/async.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { Given } from "../../base/options.ts";
-import { SignerError } from "../../base/errors.ts";
+import { SignerError, StoreError } from "../../base/errors.ts";
 import { checkEncryption, checkSigning } from "../../keys/keyset/keyset.ts";
 import type { Change } from "../rules/advance.ts";
 import type { NewKey } from "../rules/commands.ts";
@@ -22,7 +22,7 @@ const externalMs = 60_000;
 
 export interface KeyringOptions extends Pick<
   Given<KeyManagerOptions>,
-  "createSigner" | "openSigner" | "destroySigner" | "signs"
+  "createSigner" | "openSigner" | "destroySigner" | "signs" | "requireStore"
 > {
   readonly policy: RotationPolicy;
   readonly clock: Clock;
@@ -55,7 +55,7 @@ export type Keyring = ReturnType<typeof createKeyring>;
 
 /** The keys of a store, for everybody who changes them or signs with them: manager, commands, single tokens. */
 export function createKeyring(custody: Custody, options: KeyringOptions) {
-  const { policy, clock, signal, onCall, signs, passesOverLost = false } = options;
+  const { policy, clock, signal, onCall, signs, requireStore = false, passesOverLost = false } = options;
   const { createSigner: create, openSigner: open, destroySigner: destroy } = options;
   const createSigner =
     create && ((request: { readonly issuer: string }) => limited((signal) => create({ ...request, signal })));
@@ -76,6 +76,7 @@ export function createKeyring(custody: Custody, options: KeyringOptions) {
     const { records: stored, now } = seen;
     checkRecords(stored);
     checkNotRolledBack(stored, last);
+    if (requireStore && stored.length === 0) throw holdsNoKeys(custody.owner.issuer);
     checkAnnounced(stored);
     if (!passesOverLost) await opener.checkWrapped(stored);
     last = stored;
@@ -176,4 +177,12 @@ export function createKeyring(custody: Custody, options: KeyringOptions) {
       }
     },
   };
+}
+
+function holdsNoKeys(issuer: string): StoreError {
+  const way = "check its path or URL, and leave requireStore out at the first start only";
+  return new StoreError(
+    "ERR_STORE_EMPTY",
+    `the store holds no keys of ${issuer}, and requireStore is set, so none were made; ${way}`,
+  );
 }

@@ -9,10 +9,10 @@ import type { Changed } from "./compare-and-set.ts";
 import type { Keyring } from "./keyring.ts";
 import type { OpenKeys } from "./private-keys.ts";
 import { type LeaseContent, type Replica, fenced } from "./replica.ts";
-import type { Given, Subscribers } from "./subscribers.ts";
+import type { SubscriberUpdate, Subscribers } from "./subscribers.ts";
 import type { ManagerEvent } from "./types.ts";
 
-interface State extends Given {
+interface State extends SubscriberUpdate {
   readonly revision: number;
 }
 
@@ -62,7 +62,7 @@ export function createKeysInUse({ policy, keyring, replica, subscribers, maySign
     return noteWaits([active], policy)[0] === active ? [active.kid] : [];
   }
 
-  /** For how long a key drains that does, in milliseconds; 0 when that is over. A key that was revoked or removed does not drain. */
+  /** How much longer a key drains, in milliseconds; `Infinity` before its drain begins, and 0 for a key that was revoked or removed. */
   function drainsForMs(kid: string): number {
     const since = drains.get(kid);
     if (since === undefined) return Infinity;

@@ -5,7 +5,7 @@ import type { Given } from "../../base/options.ts";
 import type { Change } from "../rules/advance.ts";
 import { type Command, type NewKey, applyCommand } from "../rules/commands.ts";
 import { rotationPolicy } from "../rules/policy.ts";
-import { endOf, nextAlg } from "../rules/records.ts";
+import { endOf, nextAlg, recordOf } from "../rules/records.ts";
 import { createClocks } from "./clocks.ts";
 import { createCopyLease } from "./copy-lease.ts";
 import { createCommands } from "./commands.ts";
@@ -25,6 +25,7 @@ import type { KeyManager, KeyManagerOptions, ManagerEvent } from "./types.ts";
 import type { KeySubscriber } from "../../library/provider/managed-keys.ts";
 import type { KeyUse, StoredEvent } from "../store/store.ts";
 import { type Custody, createCustody } from "../custody/custody.ts";
+import { privateJwkOf } from "../custody/private-half.ts";
 import { readWrappingKeys } from "../custody/wrapping.ts";
 
 /**
@@ -35,7 +36,7 @@ import { readWrappingKeys } from "../custody/wrapping.ts";
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_ISSUER_INVALID`, `ERR_POLICY_INVALID`,
  * `ERR_WRAPPING_KEY_INVALID`
- * @throws StoreError `ERR_STORE_UNAVAILABLE`, `ERR_STORE_NOT_AUTHENTIC`, `ERR_STORE_ISSUER`, `ERR_RECORDS_INVALID`,
+ * @throws StoreError `ERR_STORE_UNAVAILABLE`, `ERR_STORE_EMPTY`, `ERR_STORE_NOT_AUTHENTIC`, `ERR_STORE_ISSUER`, `ERR_RECORDS_INVALID`,
  * `ERR_WRAPPING_KEY_MISSING`, `ERR_WRAPPED_KEY`
  * @throws KeyMaterialError `ERR_KEY_MISMATCH`
  * @throws SignerError where the active key is external and cannot be opened
@@ -135,6 +136,16 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
       return { records, events };
     });
 
+  const decryptionKey: KeyManager["decryptionKey"] = async ({ kid = "" }) => {
+    signal.throwIfAborted();
+    if (!inUse.state.keys.decryptionKeys.has(kid)) {
+      await rounds.ask();
+    }
+    const key = inUse.state.keys.decryptionKeys.get(kid);
+    if (key !== undefined) return key;
+    throw new SignerError("ERR_SIGNER_KEY_STATE", `no encryption key with the kid ${JSON.stringify(kid)} is kept`);
+  };
+
   const makeKey = (use: KeyUse, alg = nextAlg(inUse.state.records, use)): Promise<NewKey> => keyring.makeKey(use, alg);
 
   async function close(): Promise<void> {
@@ -191,14 +202,10 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
     ...createCommands({ execute, makeKey, records: () => inUse.state.records }),
     execute,
     makeKey,
-    async decryptionKey({ kid = "" }) {
-      signal.throwIfAborted();
-      if (!inUse.state.keys.decryptionKeys.has(kid)) {
-        await rounds.ask();
-      }
-      const key = inUse.state.keys.decryptionKeys.get(kid);
-      if (key !== undefined) return key;
-      throw new SignerError("ERR_SIGNER_KEY_STATE", `no encryption key with the kid ${JSON.stringify(kid)} is kept`);
+    decryptionKey,
+    async exportDecryptionKey(kid) {
+      await decryptionKey({ kid });
+      return privateJwkOf(recordOf(inUse.state.records, kid), custody);
     },
     get health() {
       return health.health;

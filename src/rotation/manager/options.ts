@@ -23,6 +23,7 @@ const rules: Rules<KeyManagerOptions> = {
   openSigner: callback,
   destroySigner: callback,
   signs: boolean,
+  requireStore: boolean,
   replicaName: string,
   onEvent: callback,
   clock,

@@ -110,8 +110,7 @@ export function createKeyOpener(
     const { kid, use, alg, state } = record;
     if (use === "enc") {
       if (decryptionKeys.has(kid)) return;
-      // Extractable, because oidc-provider takes JWKs alone.
-      const key = await importJWK(await privateJwkOf(record, wrapping), alg, { extractable: true });
+      const key = await importJWK(await privateJwkOf(record, wrapping), alg);
       decryptionKeys.set(kid, key as CryptoKey);
     } else if (state === "active" && signs) {
       await openSigner(record);

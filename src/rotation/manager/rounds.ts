@@ -94,7 +94,7 @@ export function createRounds(parts: Parts) {
     return { wakeInMs: Math.min(lookInMs(), replica.renewInMs), isPending };
   }
 
-  /** Takes over what others did, and writes nothing. */
+  /** Adopts the changes of other replicas, and writes nothing. */
   async function takeOver(): Promise<void> {
     const found = await keyring.preview((records) => ({ records, events: [] }));
     clocks.look(found.seen);
@@ -127,7 +127,7 @@ export function createRounds(parts: Parts) {
 
   const orphaned = (uri: string, isDestroyed: boolean): void => emit({ type: "orphaned", uri, isDestroyed });
 
-  /** If it has changed whether this process may sign, the next look reports it, so a fenced process names no kid in its lease. */
+  /** When this process becomes fenced, or is no longer fenced, the next look reports that in its lease: a fenced process names no kid. */
   function noteFence(): void {
     if (fence.note()) mustLook = true;
   }

@@ -9,7 +9,7 @@ import type { Clocks } from "./clocks.ts";
 /** How soon a key that could not sign is tried again. */
 const heldBackMs = 60_000;
 
-/** When this replica takes which step: the plan, by its clocks, without the keys that could not sign when their wait was over. */
+/** Plans the steps of this replica by its clocks. Leaves out announced keys that could not sign when their wait was over. */
 export function createSchedule(policy: RotationPolicy, clocks: Clocks, clock: Clock) {
   /** Announced keys that could not sign when their wait was over, and when they were tried. */
   const heldBack = new Map<string, Moment<"monotonic">>();

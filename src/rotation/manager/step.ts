@@ -81,7 +81,7 @@ async function takeDue({ custody, keyring, caller }: Options): Promise<Changed> 
   }
 }
 
-/** The records after all that is due, with the next keys where they are made in memory. */
+/** The records after all steps that are due. Makes the new keys, unless they belong in an HSM or key service. */
 async function due(
   stored: readonly KeyRecord[],
   seen: Seen,

@@ -12,11 +12,11 @@ const updateMs = 10_000;
 const copyMs = 120_000;
 
 /** The part of the keys that matters to a subscriber: live keys, and no tombstones. */
-const textOf = ({ records, keys, isRotating }: Given): string =>
+const textOf = ({ records, keys, isRotating }: SubscriberUpdate): string =>
   JSON.stringify([liveRecords(records).map(({ kid, state }) => [kid, state, keys.signers.has(kid)]), isRotating]);
 
 /** What a subscriber is given. */
-export interface Given {
+export interface SubscriberUpdate {
   readonly records: readonly KeyRecord[];
   readonly keys: OpenKeys;
   readonly isRotating: boolean;
@@ -33,7 +33,7 @@ export function createSubscribers(clock: Clock, signal: AbortSignal, copy?: KeyS
   let failures: readonly unknown[] = [];
 
   /** @throws StateError `ERR_UPDATE`, and what a provider throws */
-  async function give(subscriber: KeySubscriber, { records, keys, isRotating }: Given): Promise<void> {
+  async function give(subscriber: KeySubscriber, { records, keys, isRotating }: SubscriberUpdate): Promise<void> {
     const timeoutMs = subscriber === copy ? copyMs : updateMs;
     const expired = (): Error =>
       new StateError("ERR_UPDATE", `a subscriber has not taken the keys within ${timeoutMs} ms`);
@@ -50,7 +50,7 @@ export function createSubscribers(clock: Clock, signal: AbortSignal, copy?: KeyS
   return {
     give,
     /** Gives the keys to all subscribers that have not taken them yet, at the same time. */
-    async giveAll(given: Given): Promise<void> {
+    async giveAll(given: SubscriberUpdate): Promise<void> {
       const text = textOf(given);
       const behind = [...taken].filter(([, taken]) => taken !== text);
       const outcomes = await Promise.allSettled(behind.map(([subscriber]) => give(subscriber, given)));

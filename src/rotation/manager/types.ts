@@ -1,4 +1,4 @@
-import type { CryptoKey } from "jose";
+import type { CryptoKey, JWK } from "jose";
 import type { Clock } from "../../base/clock.ts";
 import type { JwksdError } from "../../base/errors.ts";
 import type { Metric } from "../../base/metrics.ts";
@@ -73,6 +73,11 @@ export interface KeyManagerOptions {
    * Whether this process signs. If not, an active external key that cannot be opened is published all the same. Default: `true`.
    */
   readonly signs?: boolean | null | undefined;
+  /**
+   * Refuses a store that holds no keys (`ERR_STORE_EMPTY`), where a first key would be made. Set it after the first start: a mistyped path or a lost
+   * volume then makes no new keys, with which every live token would fail. Default: `false`.
+   */
+  readonly requireStore?: boolean | null | undefined;
   /** What people call this replica: 1 to 255 printable characters. Default: `jwksd`. */
   readonly replicaName?: string | null | undefined;
   /** Gets changes of keys, and failures. Default: nobody listens. */
@@ -124,8 +129,10 @@ export interface KeyManager extends ManagedKeys {
    * @throws StateError `ERR_KID_UNMANAGED`, `ERR_TRANSITION`
    */
   revoke(kid: string): Promise<Change>;
-  /** The private key to which something was encrypted, for `jose.compactDecrypt`, extractable; asks the store for a kid that is new. */
+  /** The private key to which something was encrypted, for `jose.compactDecrypt`; asks the store for a kid that is new. */
   decryptionKey(header: { readonly kid?: string | undefined }): Promise<CryptoKey>;
+  /** The same key as a private JWK, for a library that takes nothing else. Keep it out of logs and replies. */
+  exportDecryptionKey(kid: string): Promise<JWK>;
   /** What is wrong, and what the store has answered. */
   readonly health: ManagerHealth;
   /** Metrics of the keys, their next steps and the store, made for each scrape. See docs/metrics.md. */

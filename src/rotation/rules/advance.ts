@@ -17,7 +17,7 @@ export const leaseNextForMs = 60_000;
 
 /** Where the plan stands. */
 export interface Advance extends Change {
-  /** Of these uses, a next key is to be announced now: the one thing that takes a new key, which a pure function cannot make. */
+  /** The uses for which a new key is to be announced now. The caller makes those keys, because a pure function cannot. */
   readonly due: readonly KeyUse[];
   /** Whether a wait has begun because of what the replicas have reported. Without meaning in looks ahead. */
   readonly reliesOnReplicas: boolean;
@@ -37,7 +37,7 @@ export interface View {
   readonly replicas?: Replicas | "all";
   /** Kids of announced keys that were found unable to sign. They do not become active. */
   readonly cannotSign?: ReadonlySet<string>;
-  /** Kids whose step somebody tried to take in time. It was not missed, however late it is. */
+  /** Kids of keys whose step was tried when it was due. Such a step counts as not missed, however late it is taken. */
   readonly tried?: ReadonlySet<string>;
   /** How long a wait still is, in milliseconds; 0 when it is over. Default: by the time alone. */
   readonly leftMs?: (record: KeyRecord, wait: BegunWait) => number;

@@ -172,7 +172,7 @@ function revoked(record: KeyRecord, old: KeyRecord | undefined, context: Context
   const tokens =
     old?.state === "announced"
       ? "It has not signed anything yet."
-      : "Every token that it signed fails at each verifier as soon as that has the new set.";
+      : "Every token that it signed fails at each verifier that has the new set.";
   return `${stillTrusted(record, trust, policy)} ${tokens}`;
 }
 

@@ -13,8 +13,8 @@ export interface RotationPolicyOptions {
   /** How far apart the clocks of providers, their store and verifiers may be, in seconds; 1 at least, because a store takes time to answer. Default: 300. */
   readonly clockSkewSeconds?: number | null | undefined;
   /**
-   * For how much longer than Cache-Control allows caches may keep a copy, in seconds. A tier of caches that sends no `Age`, such as nginx,
-   * makes those behind it count from the beginning again. Default: 7,200.
+   * For how much longer than Cache-Control allows caches may keep a copy, in seconds. Behind a cache that sends no `Age`, such as
+   * nginx, the next cache counts from the beginning again. Default: 7,200.
    */
   readonly cacheSlackSeconds?: number | null | undefined;
   /**
@@ -37,10 +37,11 @@ export const signWithinSeconds = 5;
 export const drainSeconds = 30;
 
 const secondsPerDay = 86_400;
-/** So that every date of a plan is one. All other durations are parts of this one. */
+/** Keeps the dates of a plan within what `Date` can hold. All other durations are parts of `rotateEveryDays`. */
 const maxDays = 36_500;
 
-const defaults: RotationPolicy = {
+/** What a policy says of what it is not given. */
+export const policyDefaults: RotationPolicy = {
   rotateEveryDays: 90,
   announceForSeconds: 86_400,
   maxTokenLifetimeSeconds: 3600,
@@ -50,7 +51,7 @@ const defaults: RotationPolicy = {
 };
 
 /** The names of its members. */
-export const policyNames = Object.keys(defaults) as readonly (keyof RotationPolicy)[];
+export const policyNames = Object.keys(policyDefaults) as readonly (keyof RotationPolicy)[];
 
 const rules: Rules<RotationPolicyOptions> = {
   rotateEveryDays: number(0),
@@ -69,7 +70,7 @@ const rules: Rules<RotationPolicyOptions> = {
  */
 export function rotationPolicy(options: RotationPolicyOptions = {}): RotationPolicy {
   const given = checkOptions(options, rules, "member of the rotation policy") as Partial<RotationPolicy>;
-  const policy: RotationPolicy = Object.freeze({ ...defaults, ...given });
+  const policy: RotationPolicy = Object.freeze({ ...policyDefaults, ...given });
   // All at once, so that the next try has the values that work.
   const faults = [faultOfAnnouncement(policy), faultOfPeriod(policy)].filter((fault) => fault !== undefined);
   if (faults.length > 0) throw new ConfigError("ERR_POLICY_INVALID", faults.join("; "));

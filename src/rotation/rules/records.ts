@@ -97,7 +97,7 @@ export function activeKey(records: readonly KeyRecord[], use: KeyUse): KeyRecord
   return liveRecords(records).find((record) => record.use === use && record.state === "active");
 }
 
-/** One at most is on its way in. */
+/** There is at most one announced key of a use. */
 export function announcedKey(records: readonly KeyRecord[], use: KeyUse): KeyRecord | undefined {
   return liveRecords(records).find((record) => record.use === use && record.state === "announced");
 }

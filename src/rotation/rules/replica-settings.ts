@@ -8,7 +8,7 @@ export interface ReplicaSettings {
   readonly policy: RotationPolicy;
 }
 
-/** Whether a replica says that it has a wrapping key. One that says nothing counts as one that has not. */
+/** Whether a replica says that it has a wrapping key. A replica that does not say counts as one without the key. */
 export function hasWrappingKey({ settings }: Lease, id: string): boolean {
   const ids: unknown = settings?.["wrappingKeys"];
   return Array.isArray(ids) && ids.includes(id);

@@ -11,9 +11,9 @@ export interface Wait {
 
 /** What the replicas have reported to the store. */
 export interface Replicas {
-  /** That of the records that are looked at. */
+  /** The revision of the records. */
   readonly revision: number;
-  /** Those that have not ended. */
+  /** The leases that have not ended. */
   readonly leases: readonly Lease[];
 }
 

@@ -64,7 +64,7 @@ export function newLease(lease: NewLease, now: number, forMs: number): Lease {
 /** @throws ConfigError `ERR_OPTION_INVALID` */
 export const checkRenewal = (lease: LeaseSeen): void => void checkOptions(lease, seenRules, "member of a lease");
 
-/** A lease as stores keep it that keep text. */
+/** A lease as text, for stores in databases. */
 export interface LeaseRow extends Omit<Lease, "signsWith" | "settings"> {
   readonly signsWith: string;
   readonly settings: string | null;

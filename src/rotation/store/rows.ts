@@ -2,7 +2,7 @@ import { StoreError } from "../../base/errors.ts";
 import { jsonOf } from "../../base/json.ts";
 import type { KeyRecord } from "./store.ts";
 
-/** A record as stores keep it that keep text. */
+/** A record as text, for stores in databases. */
 export interface RecordRow {
   /** As a JSON string: a kid may hold characters that stores, or their drivers, cut off or refuse, such as U+0000. */
   readonly kid: string;

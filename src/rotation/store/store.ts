@@ -38,11 +38,11 @@ export interface KeyRecord {
   readonly unusedAt?: number;
   /** Removed or revoked. */
   readonly endedAt?: number;
-  /** It signed before its announcement was over: an operator forced it, or it was the first key or one that was published elsewhere. */
+  /** The key signed before its announcement was over: by force, as the first key, or because it had been published elsewhere. */
   readonly unannounced?: true;
   /** How long it has to be published before it signs: the longest that any replica asked for. */
   readonly announceForSeconds?: number;
-  /** How long it is kept after its last use: the longest that any process asked for that had it. */
+  /** How long the key stays published after its last use: the longest time that any process with this key asked for. */
   readonly retireForSeconds?: number;
   readonly publicJwk: PublicJwk;
   /** Not of tombstones, but for the URI of a key that may still be in its HSM or key service. */
@@ -68,8 +68,8 @@ export interface StoredEvent extends KeyEvent {
 }
 
 /**
- * What a replica, which is whoever publishes or signs, has told the store. It may be relied on until somebody has ended it: the replica
- * itself, or whoever has seen it without a renewal for as long as it lasts, by a clock that nobody sets. Plain JSON.
+ * What a replica has reported to the store; a replica is a process that publishes or signs. The others rely on a lease until its replica gives it
+ * up, or until one of them has seen no renewal for its length on a monotonic clock, and has ended it. Plain JSON.
  */
 export interface Lease {
   /** 1 to 64 characters of `A-Z a-z 0-9 . _ : -`. New for each lease: one that has ended is never renewed. */
@@ -102,7 +102,7 @@ export interface Committed {
   readonly revision: number;
   /** All of them, in the order in which they were added. */
   readonly records: readonly KeyRecord[];
-  /** What the commit was given, as it is: it authenticates revision and records. */
+  /** The MAC of the commit, unchanged. It authenticates revision and records. */
   readonly mac?: string | undefined;
 }
 
@@ -110,9 +110,9 @@ export interface Committed {
 export interface Snapshot extends Committed {
   /** When it was read, in epoch milliseconds by the clock of the store; of a store without one, by that of the machine. */
   readonly now: number;
-  /** Those that nobody has ended, in the order in which they joined. No MAC covers them. */
+  /** The leases that nobody has ended, in the order of `join`. No MAC covers leases. */
   readonly leases: readonly Lease[];
-  /** The ids of those that were ended. A store may forget them a day after their time. */
+  /** The ids of ended leases. A store may forget such an id a day after the lease would have run out. */
   readonly ended: readonly string[];
 }
 
@@ -149,7 +149,7 @@ export interface KeyStore {
    *
    * @returns the new revision, which is `expectedRevision + 1`
    * @throws StoreError `ERR_STORE_CONFLICT` (`retryable`): another commit came first, or leases have changed
-   * @throws StoreError `ERR_COMMIT_UNKNOWN` (`retryable`): it may have been written, or may still be; loading tells
+   * @throws StoreError `ERR_COMMIT_UNKNOWN` (`retryable`): the commit may be written, now or later; loading tells
    * @throws StoreError `ERR_RECORDS_INVALID`: a record of the store is missing in `records`; none is ever forgotten
    */
   commit(

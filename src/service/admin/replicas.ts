@@ -94,19 +94,26 @@ function goalText({ use, kid }: KeyRecord, action: WaitStatus["action"], forMs: 
   return `${use === "sig" ? "Signing" : "Encryption"} key "${kidText(kid)}" ${goal}.`;
 }
 
-function waitsFor({ use, state }: KeyRecord, behind: readonly Lease[], at: ReplicasAt): string {
+function waitsFor(record: KeyRecord, behind: readonly Lease[], at: ReplicasAt): string {
   if (at.leases.length === 0) return "No replica runs, so this wait has not begun; jwksd serve is one.";
   if (behind.length === 0) return "All of them have followed, so this wait begins in a moment.";
-  const drains = (lease: Lease): boolean => use === "sig" && state === "retiring" && hasFollowed(lease, at.revision);
+  const drainText = (lease: Lease): string =>
+    drainingKids(lease, [record], at).length === 0
+      ? ""
+      : `which lets requests end that began with the key (${drainSeconds} s), `;
   const named = behind
     .slice(0, maxNamed)
-    .map((lease) => `${replicaText(lease, at)}, ${drains(lease) ? drainText : ""}${endText(lease, at)}`);
+    .map((lease) => `${replicaText(lease, at)}, ${drainText(lease)}${endText(lease, at)}`);
   const more = behind.length > maxNamed ? [`${behind.length - maxNamed} more`] : [];
   return `This wait has not begun. It waits for ${[...named, ...more].join("; ")}.`;
 }
 
-/** Of a replica that signs with the next key already. */
-const drainText = `which lets requests end that began with the key (${drainSeconds} s), `;
+/** The keys that were replaced, with which a replica that has followed only ends requests that began with them. */
+export function drainingKids(lease: Lease, records: readonly KeyRecord[], { revision }: Replicas): string[] {
+  const isReplaced = (kid: string): boolean =>
+    records.some((record) => record.kid === kid && record.use === "sig" && record.state === "retiring");
+  return hasFollowed(lease, revision) ? lease.signsWith.filter(isReplaced) : [];
+}
 
 /** When a lease ends. Running replicas end the lease of another one after they have seen no renewal for the length of that lease. */
 function endText(lease: Lease, { now }: ReplicasAt): string {

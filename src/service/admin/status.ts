@@ -1,4 +1,11 @@
-import { type ReplicaStatus, type ReplicasAt, type WaitStatus, replicaStatus, waitsOf } from "./replicas.ts";
+import {
+  type ReplicaStatus,
+  type ReplicasAt,
+  type WaitStatus,
+  drainingKids,
+  replicaStatus,
+  waitsOf,
+} from "./replicas.ts";
 import { planVerbs } from "./plan-scale.ts";
 import { type PlanStep, type RotationPlan, plan } from "../../rotation/rules/plan.ts";
 import { isEvent } from "../../rotation/rules/audit-log.ts";
@@ -41,6 +48,8 @@ export interface SeenReplica extends ReplicaStatus {
   readonly isSelf: boolean;
   /** Whether the replica may not sign: its lease has ended, or its clock is wrong. Known of this process only. */
   readonly isFenced: boolean;
+  /** Those of `signsWith` that were replaced: only requests end with them that began with them, for 30 s at most. */
+  readonly drains: readonly string[];
 }
 
 /** All that a running service shows of itself. Plain JSON, without secrets; all times are epoch milliseconds. */
@@ -51,9 +60,9 @@ export interface Status extends Pick<Known, "phase" | "issuer" | "jwksUri" | "pi
   readonly source: "store" | "files" | "saved-set";
   /** Live keys, signing keys first. */
   readonly keys: readonly KeyStatus[];
-  /** Of several at one moment, the one that makes a key active. */
+  /** The next step; of several at one moment, the step that makes a key active. */
   readonly next?: StepStatus | undefined;
-  /** Of keys in a store. */
+  /** The plan of managed keys. */
   readonly plan?: RotationPlan | undefined;
   readonly replicas: readonly SeenReplica[];
   readonly waits: readonly WaitStatus[];
@@ -173,10 +182,12 @@ function stepOf({ at, action, use, kid, reason, bound }: PlanStep): StepStatus {
   return { at, kind: action, verb: planVerbs[action], use, kid, reason, bound };
 }
 
-function replicasOf({ health, lease: own }: KnownManager, at: ReplicasAt): SeenReplica[] {
+function replicasOf({ health, lease: own, records }: KnownManager, at: ReplicasAt): SeenReplica[] {
   return at.leases.map((lease) => {
     const isSelf = lease.id === own.id;
     const { publishes } = isSelf ? own : lease;
-    return { ...replicaStatus({ ...lease, publishes }, at), isSelf, isFenced: isSelf && health.fence !== undefined };
+    const seen = { ...lease, publishes };
+    const isFenced = isSelf && health.fence !== undefined;
+    return { ...replicaStatus(seen, at), isSelf, isFenced, drains: drainingKids(seen, records, at) };
   });
 }

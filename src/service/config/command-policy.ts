@@ -6,8 +6,8 @@ import type { Logger } from "./logger.ts";
 import { type Settings, flagName } from "./setting-definitions.ts";
 
 /**
- * The policy of a command: what it was given, then what the replica has that joined last, then the defaults. Warns of each replica that goes
- * by another one. What a lease says that is no policy here is left out: a jwksd of other rules, or a hostile writer of the store, has written it.
+ * The policy of a command: its own settings, then those of the replica that joined last, then the defaults. Warns of each replica with another
+ * policy. Ignores settings in a lease that are not valid here: another version of jwksd, or a hostile writer of the store, has written them.
  *
  * @throws ConfigError `ERR_POLICY_INVALID`
  */

@@ -25,8 +25,8 @@ export async function readJsonObject(path: string, what: string): Promise<Record
 }
 
 /**
- * Where `JSON.parse` found a mistake, where V8 says so: the position that ends some of its messages. Others end with a quotation of the
- * text, of which nothing is taken.
+ * The position of a mistake in JSON, where the message of V8 ends with one. Other messages quote the text, which may hold secrets, so nothing
+ * is taken from them.
  */
 function placeOf({ message }: SyntaxError): string {
   const [, line, column] = / \(line (\d+) column (\d+)\)$/.exec(message) ?? [];

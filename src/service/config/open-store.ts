@@ -1,7 +1,7 @@
 import { access, constants, readFile, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { ConfigError, ServiceError, StoreError } from "../../base/errors.ts";
-import { faultOf } from "../../base/file-fault.ts";
+import { fileErrorText } from "../../base/file-errors.ts";
 import { makeFolder } from "../../library/node/folders.ts";
 import { writeNewFile } from "../../library/node/generate.ts";
 import { permissionWarnings, reading } from "../../library/node/key-files.ts";
@@ -148,7 +148,7 @@ async function makeDataFolder(folder: string): Promise<void> {
   try {
     await makeFolder(folder);
   } catch (error) {
-    const message = `cannot make the data folder ${folder} (${faultOf(error)}); name another one with --data`;
+    const message = `cannot make the data folder ${folder} (${fileErrorText(error)}); name another one with --data`;
     throw new ServiceError("ERR_FILE_UNWRITABLE", message, { cause: error });
   }
 }
@@ -212,7 +212,7 @@ async function makeKey(file: string, log: Log): Promise<void> {
   try {
     await writeNewFile(file, `${newWrappingKey()}\n`);
   } catch (error) {
-    // Another first start was quicker; its key is the one.
+    // Another process that started at the same time has made the key file. Both use that key.
     if (error instanceof ServiceError && error.code === "ERR_FILE_EXISTS") return;
     throw error;
   }

@@ -2,7 +2,7 @@ import { isIP } from "node:net";
 import { signerTypes } from "../../keys/backends.ts";
 import { type Rule, boolean, oneOf, text, textThat, wholeNumber } from "../../base/options.ts";
 import { printable } from "../../base/printable.ts";
-import { policyNames } from "../../rotation/rules/policy.ts";
+import { type RotationPolicy, policyDefaults, policyNames } from "../../rotation/rules/policy.ts";
 import { socketPath } from "../signing/sockets.ts";
 import { faultOfUrl } from "../../rotation/store/postgres/url.ts";
 
@@ -21,23 +21,32 @@ function isListenHost(value: string): boolean {
   return isIP(value) !== 0 || (/^[\w.-]+$/.test(value) && URL.canParse(`http://${value}`));
 }
 
-/** A setting without a default. */
-const optional = <Value>(rule: Rule<Value>, value: string, help: string) => ({
+/** A setting without a default. `help` is its line in `--help`; `jwksd help OPTION` adds `more`. */
+const optional = <Value>(rule: Rule<Value>, value: string, help: string, more: string) => ({
   rule,
   fallback: undefined,
   value,
   help,
+  more,
 });
 
 /** A setting that is on or off. */
-const toggle = (help: string) => ({ rule: boolean, fallback: false, value: undefined, help });
+const toggle = (help: string, more: string) => ({ rule: boolean, fallback: false, value: undefined, help, more });
 
 /** A duration of the rotation policy, which checks its bounds and has its default. */
-const duration = (value: string, help: string) => optional(wholeNumber(0, 1_000_000_000), value, help);
+const duration = (name: keyof RotationPolicy, help: string, more: string) => ({
+  ...optional(
+    wholeNumber(0, 1_000_000_000),
+    "<n>",
+    help,
+    `${more} Without it, a command goes by the replica that joined the store last.`,
+  ),
+  preset: policyDefaults[name],
+});
 
 /**
- * Every setting of the service: its rule, its default and its line of help. For the setting `logLevel`, the flag is `--log-level`, the
- * environment variable `JWKSD_LOG_LEVEL`, and the member of the configuration file `logLevel`.
+ * Every setting of the service: its rule, its default, its line of help and its longer text. For the setting `logLevel`, the flag is
+ * `--log-level`, the environment variable `JWKSD_LOG_LEVEL`, and the member of the configuration file `logLevel`.
  */
 export const settingDefinitions = {
   host: {
@@ -45,113 +54,202 @@ export const settingDefinitions = {
     fallback: "127.0.0.1",
     value: "<address>",
     help: "address to listen on",
+    more: "0.0.0.0 and :: stand for all addresses of the machine.",
   },
   port: {
     rule: wholeNumber(0, 65_535),
     fallback: 9900,
     value: "<port>",
-    help: "port to listen on; 0 means a free port",
+    help: "port to listen on",
+    more: "0 means a free port.",
   },
+  workers: {
+    rule: wholeNumber(1, 256),
+    fallback: 1,
+    value: "<n>",
+    help: "processes that share the port",
+    more: "On Linux. They hold public keys only.",
+  },
+  admin: {
+    rule: textThat('HOST:PORT or "off"', isAddressOrOff),
+    fallback: "127.0.0.1:9901",
+    value: "<host:port>",
+    help: "status page",
+    more: 'Address of a page that shows keys, replicas and health, and of /livez, /readyz and /metrics, or "off".',
+  },
+  requireStore: toggle(
+    "refuse to start where the store has no keys",
+    "Without it, such a start makes new keys. Set it after the first start.",
+  ),
+  readyWithoutStore: toggle(
+    "/readyz says 200 while the store is away",
+    "For balancers that send nothing when no replica is ready.",
+  ),
+  maxSavedSetSeconds: optional(
+    wholeNumber(0, 1_000_000_000),
+    "<n>",
+    "oldest saved set to publish without a store",
+    "Age of the oldest saved set that a start publishes while the store is down; 0 for none. Without it, as --announce-for-seconds allows: 85800.",
+  ),
+  signSocket: optional(
+    socketPath,
+    "<socket>",
+    "Unix socket where programs get tokens",
+    "Other programs of this user get tokens signed there; see docs/sign-socket.md.",
+  ),
+  signAddress: optional(
+    text,
+    "<host:port>",
+    "TLS address where programs get tokens",
+    "A loopback address. Programs with a client certificate get tokens signed there. Needs --sign-tls.",
+  ),
+  signTls: optional(
+    path,
+    "<folder>",
+    "certificates of --sign-address",
+    "Folder of tls.crt, tls.key and ca.crt (the certificate authority of clients).",
+  ),
+  signConfig: optional(
+    path,
+    "<file>",
+    "more sign sockets, with rules for each",
+    "JSON file: who may connect, and what may be signed; see docs/sign-socket.md.",
+  ),
+
   issuer: optional(
     text,
     "<url>",
-    "issuer identifier of the provider (default: for serve http://HOST:PORT, which only this machine can use; else that of the store)",
+    "issuer identifier of the provider",
+    "Without it, serve takes http://HOST:PORT, which only this machine can use. Other commands take that of the store.",
   ),
-  mountPrefix: optional(text, "<path>", "path between the issuer and the endpoints"),
-  jwksPath: { rule: text, fallback: "/jwks", value: "<path>", help: "path of the JWK Set" },
-  keys: optional(
-    path,
-    "<file-or-folder>",
-    "signing keys that jwksd does not manage: a private JWK Set, or a folder of PEM or JWK files, newest name first",
-  ),
+  data: {
+    rule: text,
+    fallback: "./.jwksd",
+    value: "<folder>",
+    help: "data folder",
+    more: "serve makes it at the first start.",
+  },
   store: optional(
     textThat("sqlite:PATH, without //, or postgres://USER@HOST:PORT/DATABASE", (value) =>
       value.startsWith("sqlite:") ? !value.includes("://") : faultOfUrl(value) === undefined,
     ),
     "<url>",
-    "database of the keys that jwksd manages: sqlite:PATH, or postgres://USER@HOST:PORT/DATABASE, which replicas share (default: sqlite:DATA/keys.db)",
+    "database of the keys that jwksd manages",
+    "sqlite:PATH, or postgres://USER@HOST:PORT/DATABASE, which replicas share. Without it, sqlite:DATA/keys.db, where DATA is the folder of --data.",
   ),
   wrappingKeyFile: optional(
     path,
     "<file>",
-    "file of wrapping keys, one per line, 32 bytes in base64url; the first encrypts, all decrypt (default: a file beside the store)",
+    "file of wrapping keys",
+    "One per line, 32 bytes in base64url. The first encrypts, all decrypt. The variable JWKSD_WRAPPING_KEYS holds the keys themselves. Without either, a file beside the store.",
   ),
-  signerType: {
-    rule: oneOf("local", ...signerTypes),
-    fallback: "local",
-    value: "<type>",
-    help: `where new signing keys are made: local (encrypted in the store), ${signerTypes.join(", ")}`,
-  },
-  signers: optional(path, "<file>", "JSON file with the options of HSMs and key services; see docs/signers.md"),
-  destroyExternal: toggle("also destroy removed and revoked keys in their HSM or key service, imported keys included"),
-  rotateEveryDays: duration("<days>", "days for which a key is active (default: 90)"),
-  announceForSeconds: duration("<seconds>", "how long a key is published before it signs (default: 86400)"),
-  maxTokenLifetimeSeconds: duration("<seconds>", "the longest lifetime of any token (default: 3600)"),
-  clockSkewSeconds: duration(
-    "<seconds>",
-    "how far apart the clocks of provider, store and verifiers may be, at least 1 (default: 300)",
-  ),
-  cacheSlackSeconds: duration(
-    "<seconds>",
-    "how much longer than Cache-Control allows caches may keep a copy (default: 7200)",
-  ),
-  leaseSeconds: duration("<seconds>", "how long the others rely on a replica that is silent (default: 3600)"),
   replicaName: optional(
     textThat(
       "1 to 255 printable characters",
       (value) => value.length > 0 && value.length <= 255 && printable(value) === value,
     ),
     "<name>",
-    "name of this process in jwksd replicas (default: the host name)",
+    "name of this process in jwksd replicas",
+    "Without it, the host name.",
   ),
-  readyWithoutStore: toggle(
-    "let /readyz say 200 while the store is out of reach; for balancers that send nothing when no replica is ready",
-  ),
-  requireStore: toggle(
-    "refuse to start where the store holds no keys, instead of making new ones; set it after the first start",
-  ),
-  maxSavedSetSeconds: optional(
-    wholeNumber(0, 1_000_000_000),
-    "<seconds>",
-    "age of the oldest saved set to publish when the store is down at start; 0 for none (default: as announceForSeconds allows, 85800)",
-  ),
-  signSocket: optional(
-    socketPath,
-    "<path>",
-    "Unix socket where other programs of this user get tokens signed; see docs/sign-socket.md",
-  ),
-  signAddress: optional(
+
+  mountPrefix: optional(
     text,
-    "<host:port>",
-    "loopback address where programs with a client certificate get tokens signed, over TLS; needs --sign-tls",
+    "<path>",
+    "path between the issuer and the endpoints",
+    "With /oidc, the JWK Set is at ISSUER/oidc/jwks.",
   ),
-  signTls: optional(
-    path,
-    "<folder>",
-    "folder of tls.crt, tls.key and ca.crt (the certificate authority of clients) for --sign-address",
-  ),
-  signConfig: optional(path, "<file>", "JSON file of more sign sockets: who may connect, and what may be signed"),
-  encryptionKeys: optional(path, "<file-or-folder>", "encryption keys, public or private, in the forms of --keys"),
-  data: { rule: text, fallback: "./.jwksd", value: "<folder>", help: "data folder, made on first start" },
-  rotationMode: toggle("send the short Cache-Control of the rotation mode (5 minutes)"),
-  workers: { rule: wholeNumber(1, 256), fallback: 1, value: "<count>", help: "processes that share the port" },
-  metadata: optional(path, "<file>", "JSON file with more members for the discovery document, read at the start"),
-  noDiscovery: toggle("serve no discovery document; your provider serves its own, with the URL of the JWK Set"),
-  noCors: toggle("send no CORS headers"),
-  admin: {
-    rule: textThat('HOST:PORT or "off"', isAddressOrOff),
-    fallback: "127.0.0.1:9901",
-    value: "<host:port>",
-    help: 'address of a page that shows keys, replicas and health, and of /livez, /readyz and /metrics, or "off"',
+  jwksPath: {
+    rule: text,
+    fallback: "/jwks",
+    value: "<path>",
+    help: "path of the JWK Set",
+    more: "It comes after the issuer and --mount-prefix.",
   },
+  metadata: optional(
+    path,
+    "<file>",
+    "more members of the discovery document",
+    "JSON file with an object, read at the start.",
+  ),
+  noDiscovery: toggle(
+    "serve no discovery document",
+    "For a provider that serves its own, with the URL of the JWK Set.",
+  ),
+  noCors: toggle("send no CORS headers", "Pages of other origins then cannot read the documents."),
+  rotationMode: toggle(
+    "send the short Cache-Control (5 minutes)",
+    "That of the rotation mode, also while no key rotates.",
+  ),
+
+  keys: optional(
+    path,
+    "<files>",
+    "signing keys, in a file or a folder",
+    "Keys that jwksd does not manage: a private JWK Set, or a folder of PEM or JWK files, newest name first.",
+  ),
+  encryptionKeys: optional(
+    path,
+    "<files>",
+    "encryption keys, public or private",
+    "Keys that jwksd does not manage, in the forms of --keys.",
+  ),
+
+  signerType: {
+    rule: oneOf("local", ...signerTypes),
+    fallback: "local",
+    value: "<type>",
+    help: "where signing keys are made",
+    more: "local: encrypted in the store. The others are HSMs and key services; see docs/signers.md.",
+  },
+  signers: optional(path, "<file>", "options of HSMs and key services", "JSON file; see docs/signers.md."),
+  destroyExternal: toggle(
+    "also destroy removed keys in their HSM",
+    "Removed and revoked keys are also destroyed in their HSM or key service, imported keys included.",
+  ),
+
+  rotateEveryDays: duration("rotateEveryDays", "days for which a key is active", "Then the next key signs."),
+  announceForSeconds: duration(
+    "announceForSeconds",
+    "wait before a new key signs",
+    "How long a key is published before it signs.",
+  ),
+  maxTokenLifetimeSeconds: duration(
+    "maxTokenLifetimeSeconds",
+    "longest life of any token",
+    "An old key stays published at least for so long.",
+  ),
+  clockSkewSeconds: duration(
+    "clockSkewSeconds",
+    "difference between clocks",
+    "How far apart the clocks of provider, store and verifiers may be, at least 1.",
+  ),
+  cacheSlackSeconds: duration(
+    "cacheSlackSeconds",
+    "how late caches may be",
+    "How much longer than Cache-Control allows caches may keep a copy.",
+  ),
+  leaseSeconds: duration("leaseSeconds", "wait for a silent replica", "How long the others rely on a silent replica."),
+
   logLevel: {
     rule: oneOf("debug", "info", "warn", "error", "silent"),
     fallback: "info",
     value: "<level>",
-    help: "debug, info, warn, error or silent",
+    help: "least level that is logged",
+    more: "silent logs nothing.",
   },
-  jsonLogs: toggle("log JSON lines for machines"),
+  jsonLogs: toggle("log JSON lines for machines", "Each line is one object."),
 } as const;
+
+/** Settings that several commands take, by their heading in the help. The others are of `serve` alone. */
+export const settingGroups: Readonly<Record<string, readonly (SettingName | "config")[]>> = {
+  "Issuer and store:": ["issuer", "data", "store", "wrappingKeyFile", "replicaName"],
+  "Documents:": ["mountPrefix", "jwksPath", "metadata", "noDiscovery", "noCors", "rotationMode"],
+  "Keys that jwksd does not manage:": ["keys", "encryptionKeys"],
+  "HSMs and key services:": ["signerType", "signers", "destroyExternal"],
+  "Rotation:": policyNames,
+  "Other settings:": ["config", "logLevel", "jsonLogs"],
+};
 
 type Definitions = typeof settingDefinitions;
 export type SettingName = keyof Definitions;

@@ -1,7 +1,7 @@
 import type * as Sdk from "@aws-sdk/client-s3";
 import { ConfigError, ServiceError, invalidOption } from "../../base/errors.ts";
 import { loadPackage } from "../../base/optional-package.ts";
-import type { Changed, Found } from "./changed.ts";
+import type { ChangedFile, TargetFile } from "./changed.ts";
 import type { StaticDocument } from "./documents.ts";
 import type { Target } from "./target.ts";
 
@@ -49,7 +49,7 @@ export function bucketTarget(
   const url = `s3://${[bucket, prefix].filter((part) => part !== "").join("/")}`;
   const name = endpoint === undefined ? url : `${url} at ${new URL(endpoint).host}`;
   const keyOf = (path: string): string => (prefix === "" ? path : `${prefix}/${path}`);
-  const seen = new Map<string, Found | undefined>();
+  const seen = new Map<string, TargetFile | undefined>();
   const requestSignal = (): AbortSignal =>
     AbortSignal.any([AbortSignal.timeout(requestMs), ...(signal === undefined ? [] : [signal])]);
   let client: { readonly sdk: typeof Sdk; readonly s3: Sdk.S3Client } | undefined;
@@ -68,7 +68,7 @@ export function bucketTarget(
     return { sdk, s3 };
   }
 
-  async function look(path: string): Promise<Found | undefined> {
+  async function look(path: string): Promise<TargetFile | undefined> {
     const { sdk, s3 } = (client ??= await connect());
     const abortSignal = requestSignal();
     try {
@@ -135,7 +135,7 @@ export function bucketTarget(
     },
     content: async (path) => seen.get(path)?.body,
     async changed({ documents }) {
-      const changed: Changed[] = [];
+      const changed: ChangedFile[] = [];
       for (const document of documents) {
         const there = await look(document.path);
         if (!isSame(there, document)) changed.push({ path: document.path, there });
@@ -155,7 +155,7 @@ export function bucketTarget(
   };
 }
 
-function isSame(seen: Found | undefined, { body, contentType, cacheControl }: StaticDocument): boolean {
+function isSame(seen: TargetFile | undefined, { body, contentType, cacheControl }: StaticDocument): boolean {
   if (seen?.contentType !== contentType || seen.cacheControl !== cacheControl) return false;
   return Buffer.from(seen.body).equals(body);
 }

@@ -3,7 +3,7 @@ import { jsonOf } from "../../base/json.ts";
 import type { DocumentSet, StaticDocument } from "./documents.ts";
 
 /** A file of a target as it was seen there. */
-export interface Found {
+export interface TargetFile {
   readonly body: Uint8Array;
   readonly etag?: string | undefined;
   readonly contentType?: string | undefined;
@@ -11,10 +11,10 @@ export interface Found {
 }
 
 /** A file that is not as it was published. */
-export interface Changed {
+export interface ChangedFile {
   readonly path: string;
   /** `undefined` where it is gone. */
-  readonly there: Found | undefined;
+  readonly there: TargetFile | undefined;
 }
 
 /**
@@ -24,7 +24,7 @@ export interface Changed {
  * @param knows whether a key with this kid has ever been in the store or is in the files of this publisher
  */
 export function whyLeft(
-  { path, there }: Changed,
+  { path, there }: ChangedFile,
   { documents }: DocumentSet,
   knows: (kid: string) => boolean,
 ): string | undefined {
@@ -46,7 +46,7 @@ export function whyLeft(
 }
 
 /** Whether the header fields of a file are right for relying parties, and caches keep the file for no longer than a rotation waits. */
-function isSent(there: Found, ours: StaticDocument): boolean {
+function isSent(there: TargetFile, ours: StaticDocument): boolean {
   const modes: readonly unknown[] = [ours.cacheControl, cacheControl.long, cacheControl.rotation];
   return there.contentType === ours.contentType && modes.includes(there.cacheControl);
 }

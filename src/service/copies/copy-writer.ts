@@ -1,4 +1,4 @@
-import type { Changed } from "./changed.ts";
+import type { ChangedFile } from "./changed.ts";
 import { type DocumentSet, baseOf } from "./documents.ts";
 import { readBack } from "./read-back.ts";
 import type { Target } from "./target.ts";
@@ -31,7 +31,7 @@ export function createCopyWriter({ target, verifyUrl, purge, onPublished, signal
    * @param replaced see `Target.put`
    * @throws ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`, `ERR_PURGE`, `ERR_NOT_SERVED`
    */
-  return async (documentSet: DocumentSet, replaced?: readonly Changed[]): Promise<void> => {
+  return async (documentSet: DocumentSet, replaced?: readonly ChangedFile[]): Promise<void> => {
     const paths = await target.put(documentSet, replaced);
     if (paths.length > 0) isPurged = false;
     written = [...new Set([...written, ...paths])];

@@ -1,5 +1,6 @@
 import { cacheControl } from "../../library/http/respond.ts";
-import type { Metadata, ProviderOptions } from "../../library/provider/options.ts";
+import type { Keysets } from "../../library/provider/managed-keys.ts";
+import type { Metadata } from "../../library/provider/options.ts";
 import { locate } from "../../library/provider/paths.ts";
 import { createProvider } from "../../library/provider/provider.ts";
 import type { Provider } from "../../library/provider/types.ts";
@@ -36,10 +37,10 @@ export interface OpenSite {
 }
 
 /** The paths of the documents below the issuer, in the order in which they are published. */
-export const pathsOf = (site: Site): readonly string[] => placesOf(site).map(({ path }) => path);
+export const pathsOf = (site: Site): readonly string[] => documentPaths(site).map(({ path }) => path);
 
-/** A document, and the paths at which clients ask the host for it. */
-interface Place {
+/** The path of a document below the issuer, and the paths at which clients ask the host for it. */
+interface DocumentPath {
   readonly path: string;
   readonly asked: readonly string[];
 }
@@ -50,7 +51,12 @@ interface Place {
  *
  * @see RFC 8414 section 3.1
  */
-export function placesOf({ issuer, mountPrefix, jwksPath, discovery }: Site): readonly [Place, ...Place[]] {
+export function documentPaths({
+  issuer,
+  mountPrefix,
+  jwksPath,
+  discovery,
+}: Site): readonly [DocumentPath, ...DocumentPath[]] {
   const { jwksUri, metadataPaths } = locate(issuer, mountPrefix, jwksPath, { discovery });
   const base = new URL(baseOf(issuer)).pathname;
   const below = metadataPaths.filter((asked) => asked.startsWith(base));
@@ -64,8 +70,6 @@ export function placesOf({ issuer, mountPrefix, jwksPath, discovery }: Site): re
 
 /** The URL under which the documents are, with a slash at its end. */
 export const baseOf = (issuer: string): string => issuer.replace(/\/?$/, "/");
-
-type Keysets = Pick<ProviderOptions, "keyset" | "encryptionKeyset">;
 
 /** Answers the documents of a site. @throws ConfigError, KeyMaterialError see `createProvider` */
 export function providerAt(

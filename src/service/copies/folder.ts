@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { ServiceError } from "../../base/errors.ts";
-import type { Changed } from "./changed.ts";
+import type { ChangedFile } from "./changed.ts";
 import type { Site, DocumentSet } from "./documents.ts";
 import {
   checkFile,
@@ -62,8 +62,8 @@ export function folderTarget(folder: string, name: string, site: Site): Target {
     return written;
   }
 
-  async function changed(documentSet: DocumentSet): Promise<Changed[]> {
-    const changed: Changed[] = [];
+  async function changed(documentSet: DocumentSet): Promise<ChangedFile[]> {
+    const changed: ChangedFile[] = [];
     for (const [path, content] of filesOf(documentSet)) {
       const body = await contentOf(at(path));
       const isSame = body === undefined ? content === undefined : content !== undefined && body.equals(content);

@@ -1,5 +1,5 @@
 import { invalidOption } from "../../base/errors.ts";
-import { type Site, type StaticDocument, headersOf, placesOf } from "./documents.ts";
+import { type Site, type StaticDocument, headersOf, documentPaths } from "./documents.ts";
 
 /**
  * Refuses names that a configuration cannot quote: nginx reads `$` in the name of a file as a variable, and Caddy reads `*` in a path as a
@@ -8,7 +8,7 @@ import { type Site, type StaticDocument, headersOf, placesOf } from "./documents
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
 export function checkServable(folder: string, site: Site): void {
-  const asked = placesOf(site).flatMap((place) => place.asked);
+  const asked = documentPaths(site).flatMap((document) => document.asked);
   const names = [["the folder", folder], ...asked.map((path) => ["the path", path])];
   for (const [what, name = ""] of names) {
     if (/^[^"`$\\{}*\p{C}]+$/u.test(name)) continue;
@@ -89,7 +89,7 @@ ${handles.join("")}`;
 
 /** Each path at which clients ask for a document, with that document. */
 function askedFor(documents: readonly StaticDocument[], site: Site): [asked: string, document: StaticDocument][] {
-  return placesOf(site).flatMap(({ path, asked }) =>
+  return documentPaths(site).flatMap(({ path, asked }) =>
     documents
       .filter((document) => document.path === path)
       .flatMap((document) => asked.map((one): [string, StaticDocument] => [one, document])),

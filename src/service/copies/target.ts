@@ -1,4 +1,4 @@
-import type { Changed } from "./changed.ts";
+import type { ChangedFile } from "./changed.ts";
 import type { DocumentSet } from "./documents.ts";
 
 /** A folder or bucket whose content somebody else serves. */
@@ -20,7 +20,7 @@ export interface Target {
    *
    * @throws ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`
    */
-  changed(documentSet: DocumentSet): Promise<readonly Changed[]>;
+  changed(documentSet: DocumentSet): Promise<readonly ChangedFile[]>;
   /**
    * Writes the documents that the target does not have yet, in their order. A reader at any moment, also after a crash, finds each document
    * whole, and a JWK Set where the discovery document says.
@@ -29,6 +29,6 @@ export interface Target {
    * @returns the paths that were written
    * @throws ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`
    */
-  put(documentSet: DocumentSet, replaced?: readonly Changed[]): Promise<readonly string[]>;
+  put(documentSet: DocumentSet, replaced?: readonly ChangedFile[]): Promise<readonly string[]>;
   close(): Promise<void>;
 }

@@ -5,7 +5,7 @@ import { servedBy } from "../../rotation/custody/issuer-check.ts";
 import type { KeySubscriber } from "../../library/provider/managed-keys.ts";
 import type { ManagerEvent } from "../../rotation/manager/types.ts";
 import { whyLeft } from "../copies/changed.ts";
-import { type DocumentSet, pathsOf, placesOf, documentSetOf } from "../copies/documents.ts";
+import { type DocumentSet, pathsOf, documentPaths, documentSetOf } from "../copies/documents.ts";
 import { type Published, createCopyWriter } from "../copies/copy-writer.ts";
 import { purgeSeconds, runPurge } from "../copies/purge.ts";
 import type { KeyRecord } from "../../rotation/store/store.ts";
@@ -52,7 +52,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
   };
   const site = await siteOf(settings);
   const target = targetOf(options.target, site, settings, { environment, signal });
-  const urls = placesOf(site).flatMap(({ asked }) => asked.map((path) => new URL(path, site.issuer).href));
+  const urls = documentPaths(site).flatMap(({ asked }) => asked.map((path) => new URL(path, site.issuer).href));
   const verifyUrl = options.verifyUrl ?? site.issuer;
   const purge = async (): Promise<void> => {
     if (purgeCommand === undefined) return;
@@ -165,7 +165,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
 const textOf = ({ documents }: DocumentSet): string =>
   JSON.stringify(documents.map((document) => ({ ...document, body: Buffer.from(document.body).toString() })));
 
-/** Documents come with header fields, so both modes differ. */
+/** Compares header fields, too, so the same keys in the other mode are not the same. */
 function isSame(documentSet: DocumentSet, other: DocumentSet | undefined): boolean {
   return other !== undefined && textOf(documentSet) === textOf(other);
 }

@@ -28,19 +28,19 @@ export interface ServiceParts {
   readonly store?: KeyStore | undefined;
 }
 
-/** Keys that a manager of this process drives through their lives. */
-export interface ManagedKeys {
+/** A manager as the service runs it: with a store, or with the saved set until the store is reached. */
+export interface RunningManager {
   /** As they were when it started. */
   readonly keys: PublicKeys;
-  /** Why the other replicas do not rely on this process, so that it should get no requests; `undefined` where they do. */
+  /** Why the other replicas do not rely on this process, which should then get no requests; `undefined` while they rely on it. */
   notReady(): string | undefined;
   /** See `KeyManager`; none before the store was reached. */
   metrics(): readonly Metric[];
-  /** For those who sign through this process, once it follows; `undefined` where nobody does. */
+  /** What sign sockets use, after `follow`; `undefined` where there is no sign socket. */
   readonly signing: Signing | undefined;
   /** For the status of the service. */
   known(): KnownKeys;
-  /** Looks at the store for what the other replicas have told it. */
+  /** Loads the leases of the other replicas from the store. */
   look(): Promise<void>;
   /**
    * Calls back with the keys as they are, and with every change from now on.
@@ -56,12 +56,8 @@ export interface ManagedKeys {
  *
  * @throws see `openManaged` and `createKeyManager`
  */
-export async function startManagedKeys(
-  settings: Settings,
-  log: Logger,
-  parts: ServiceParts = {},
-): Promise<ManagedKeys> {
-  const start = (): Promise<ManagedKeys> => runManager(settings, log, parts);
+export async function startManager(settings: Settings, log: Logger, parts: ServiceParts = {}): Promise<RunningManager> {
+  const start = (): Promise<RunningManager> => runManager(settings, log, parts);
   try {
     return await start();
   } catch (error) {
@@ -115,7 +111,7 @@ async function runManager(
   settings: Settings,
   log: Logger,
   { clock, store: given }: ServiceParts,
-): Promise<ManagedKeys> {
+): Promise<RunningManager> {
   const signers = await signersOf(settings, log);
   const { custody, policy, wrappingKeys } = await openManaged(settings, log, {
     create: true,

@@ -16,7 +16,7 @@ import { type HostAndPort, hostAndPort } from "../signing/sockets.ts";
 import { readSockets, startSignSockets } from "./sign-sockets.ts";
 import { createStatusPage } from "../admin/page/status-page.ts";
 import { policyOf } from "../config/open-store.ts";
-import { type ServiceParts, startManagedKeys } from "./run-manager.ts";
+import { type ServiceParts, startManager } from "./run-manager.ts";
 import { recentEvents } from "./recent-events.ts";
 import { type KnownError, knownError } from "../../rotation/manager/health.ts";
 import { type Status, statusOf } from "../admin/status.ts";
@@ -91,7 +91,7 @@ export async function startService(settings: Settings, givenLog: Logger, parts: 
       throw error;
     });
 
-  const managed = settings.keys === undefined ? await startManagedKeys(settings, log, parts) : undefined;
+  const managed = settings.keys === undefined ? await startManager(settings, log, parts) : undefined;
   if (managed !== undefined) stops.push(() => managed.stop());
   let managedKeys = managed?.keys;
   let keys = together(managedKeys, files);

@@ -78,7 +78,7 @@ export async function signFresh(
   );
   for (let reads = 1; ; reads += 1) {
     const asked = instantNow(clock);
-    // It notes how long its tokens may live.
+    // This commit notes the longest lifetime of the tokens of this process.
     const { records, seen } = await keyring.change((records) => ({ records, events: [] }));
     if (clocksDiffer(seen, clock, skewMs)) {
       throw fenced("the clock of this machine and that of the store differ by more than clockSkewSeconds");

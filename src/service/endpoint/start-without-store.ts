@@ -6,7 +6,7 @@ import type { Signing } from "../signing/signing.ts";
 import { type KnownError, knownError } from "../../rotation/manager/health.ts";
 import type { SavedSet } from "./saved-set.ts";
 import type { Logger } from "../config/logger.ts";
-import type { ManagedKeys } from "./run-manager.ts";
+import type { RunningManager } from "./run-manager.ts";
 
 const retryMs = { first: 1_000, last: 30_000 } as const;
 
@@ -27,16 +27,16 @@ interface Options {
  */
 export function startWithoutStore(
   { keys, at }: SavedSet,
-  start: () => Promise<ManagedKeys>,
+  start: () => Promise<RunningManager>,
   { log, isReady, signs, outage, clock = systemClock }: Options,
-): ManagedKeys {
+): RunningManager {
   const stopping = new AbortController();
   const { signal } = stopping;
-  let managed: ManagedKeys | undefined;
+  let managed: RunningManager | undefined;
   let last = outage;
   let running = Promise.resolve();
 
-  async function run(...followed: Parameters<ManagedKeys["follow"]>): Promise<void> {
+  async function run(...followed: Parameters<RunningManager["follow"]>): Promise<void> {
     for (let delayMs: number = retryMs.first; ; delayMs = Math.min(delayMs * 2, retryMs.last)) {
       await sleep(delayMs, clock, signal);
       try {
@@ -53,7 +53,7 @@ export function startWithoutStore(
     }
   }
 
-  async function join(next: ManagedKeys, ...followed: Parameters<ManagedKeys["follow"]>): Promise<void> {
+  async function join(next: RunningManager, ...followed: Parameters<RunningManager["follow"]>): Promise<void> {
     try {
       signal.throwIfAborted();
       await next.follow(...followed);

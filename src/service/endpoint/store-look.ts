@@ -32,7 +32,7 @@ export function createStoreLook(manager: Pick<ServiceManager, "observe" | "healt
     /** The newest events of the audit log, newest first. Nothing authenticates them. */
     audit: (): readonly StoredEvent[] => audit,
 
-    /** Looks, unless that was done a moment ago and nothing has changed since. Whoever looks does not wait for a store that takes its time. */
+    /** Loads leases and events, unless they were loaded a moment ago at this revision. The caller does not wait longer for a slow store than `waitMs`. */
     async look(): Promise<void> {
       const isNew =
         audited !== undefined &&

@@ -59,7 +59,7 @@ export async function startWorkers(
   const listening = new Map<ChildProcess, number>();
   const replacements = new Set<Promise<unknown>>();
   const stopping = new AbortController();
-  /** What each said last, and the sum of those that have ended, so that no count goes back. */
+  /** The last metrics of each worker. `ended` is the sum of the workers that have ended, so that no count goes back. */
   const measured = new Map<ChildProcess, Measured>();
   let ended: readonly Metric[] = [];
   let current = keys;

@@ -13,7 +13,7 @@ export const status = {
   unavailable: 14,
 } as const;
 
-/** What a call ends with that fails. */
+/** The status and message with which a failed call ends. */
 export interface CallFailure {
   readonly status: (typeof status)[keyof typeof status];
   readonly message: string;
@@ -143,7 +143,7 @@ function messageOf(stream: ServerHttp2Stream): Promise<Uint8Array> {
     let length = 0;
     stream.on("data", (chunk: Buffer) => {
       length += chunk.length;
-      // What is left of it is thrown away as it arrives.
+      // The rest of a message that is too long is thrown away as it arrives.
       if (length > limits.messageBytes) reject(new CallError(status.resourceExhausted, "the message is too long"));
       else chunks.push(chunk);
     });

@@ -3,7 +3,7 @@ import type { Clock } from "../../base/clock.ts";
 import { ConfigError, JwksdError, SignerError, TokenError, invalidClaims } from "../../base/errors.ts";
 import { type CallFailure, type Unary, createGrpcServer, status } from "./grpc.ts";
 import type { SignOf } from "../signing/handler.ts";
-import { createPlaces } from "../signing/places.ts";
+import { limitSignatures } from "../signing/signature-limits.ts";
 import { bytesField, numberField, readFields, textOf } from "./protobuf.ts";
 import { checkServiceAccountClaims } from "./service-account.ts";
 
@@ -34,7 +34,7 @@ export function createKubernetesSigner(
   { signing, policy, audit }: SignOf,
   { issuer, maxLifetimeSeconds, formerKeys, clock }: KubernetesOptions,
 ) {
-  const inPlace = createPlaces(audit);
+  const limited = limitSignatures(audit);
 
   async function signClaims(message: Uint8Array): Promise<Uint8Array> {
     const claims = claimsIn(message);
@@ -43,7 +43,7 @@ export function createKubernetesSigner(
     return Buffer.concat([bytesField(1, header), bytesField(2, signature)]);
   }
 
-  const Sign: Unary = (message, connection) => inPlace(connection, () => signClaims(message));
+  const Sign: Unary = (message, connection) => limited(connection, () => signClaims(message));
 
   const FetchKeys: Unary = async () => {
     const published = signing.published();

@@ -20,8 +20,8 @@ const label = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?";
 const serviceAccount = new RegExp(`^system:serviceaccount:${label}:(?=.{1,253}$)${label}(?:\\.${label})*$`);
 
 /**
- * Refuses what is no token of a Kubernetes service account of this issuer: the API server composes its claims itself, and they are signed as they
- * are. So whoever may connect gets no other tokens.
+ * Refuses claims that are not those of a Kubernetes service account of this issuer. The API server composes the claims, and jwksd signs them
+ * unchanged, so this check keeps whoever may connect from getting other tokens.
  *
  * @param payload in base64url
  * @throws TokenError `ERR_CLAIMS_INVALID`, `ERR_CLAIMS_FORBIDDEN`

@@ -51,7 +51,7 @@ interface Connection {
   lastReply: ServerResponse | undefined;
 }
 
-export type Connections = ReturnType<typeof boundConnections>;
+export type ConnectionLimits = ReturnType<typeof boundConnections>;
 
 /**
  * Limits the connections of a server. If there is no room for a new connection, the one that has been idle for longest is closed.

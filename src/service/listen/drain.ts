@@ -2,7 +2,7 @@ import { once } from "node:events";
 import type { Server } from "node:http";
 import { Server as NetServer, type Socket } from "node:net";
 import { setTimeout as wait } from "node:timers/promises";
-import type { Connections } from "./connections.ts";
+import type { ConnectionLimits } from "./connections.ts";
 import type { Gate, Handler } from "./gate.ts";
 
 /** Times in milliseconds. */
@@ -26,7 +26,7 @@ const limits = {
 export async function drain(
   server: Server,
   listener: NetServer,
-  connections: Connections,
+  connections: ConnectionLimits,
   gate: Gate,
   handle: Handler,
 ): Promise<void> {

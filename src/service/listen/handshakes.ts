@@ -2,11 +2,11 @@ import type { Socket } from "node:net";
 import type { Server } from "node:tls";
 
 /**
- * Limits the handshakes under way. One too many ends the oldest: a peer that means it needs milliseconds, and one that says nothing has waited
+ * Limits the handshakes under way. One too many ends the oldest handshake, because honest peers need milliseconds, and silent peers wait
  * for longest.
  */
 export function boundHandshakes(server: Server, most: number): void {
-  // The oldest first. In Node a connection has another socket after its handshake, so connections go by the addresses of their peers.
+  // In order of age, by the address of the peer: in Node a connection has another socket object after its handshake.
   const underWay = new Map<string, Socket>();
   server.on("connection", (socket: Socket) => {
     const peer = peerOf(socket);

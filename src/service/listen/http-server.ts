@@ -6,7 +6,7 @@ import { type Clock, systemClock } from "../../base/clock.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { type NodeResponse, writeReply } from "../../library/http/node.ts";
 import { type Reply, methodNotAllowed, problem, withoutBodyOnHead } from "../../library/http/respond.ts";
-import { type Connections, type Overload, boundConnections } from "./connections.ts";
+import { type ConnectionLimits, type Overload, boundConnections } from "./connections.ts";
 import { drain } from "./drain.ts";
 import { type Handler, closedGate } from "./gate.ts";
 import { isHost } from "./host.ts";
@@ -213,7 +213,7 @@ function listen(server: NetServer, address: TcpAddress, setting?: string): Promi
 const refusedSockets = new WeakSet<Socket>();
 
 /** Answers an invalid request, and closes its connection. Whether it was not done yet. */
-function refuseOnce(socket: Socket, reply: Reply, connections: Connections): boolean {
+function refuseOnce(socket: Socket, reply: Reply, connections: ConnectionLimits): boolean {
   // Further chunks of the same request cause the same error.
   if (refusedSockets.has(socket)) return false;
   refusedSockets.add(socket);
@@ -228,7 +228,7 @@ function refuseOnce(socket: Socket, reply: Reply, connections: Connections): boo
     socket.once("close", () => clearTimeout(timer));
   };
   const before = connections.replyUnderWay(socket);
-  // The body of that request is what is broken or late, and the handler may wait for it: this is its reply.
+  // The body of the request under way is broken or late, and its handler may be waiting for it. So this reply is for that request.
   if (before?.req.complete === false && !before.headersSent) {
     before.setHeader("Connection", "close");
     writeReply(before, reply);

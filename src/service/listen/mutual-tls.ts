@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type { TlsOptions } from "node:tls";
 import { ServiceError } from "../../base/errors.ts";
 
-/** As a Kubernetes secret names them: the certificate of the server with those between it and its authority, its key, the authority of clients. */
+/** The names in a Kubernetes secret: certificate chain and key of the server, and the authority of its clients. */
 const names = ["tls.crt", "tls.key", "ca.crt"] as const;
 
 export const tlsFiles = (folder: string): string[] => names.map((name) => join(folder, name));

@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Audit } from "./audit.ts";
 import { readBody } from "./body.ts";
-import { createPlaces } from "./places.ts";
+import { limitSignatures } from "./signature-limits.ts";
 import { type SignPolicy, checkAllowed } from "./policy.ts";
 import { type SignReply, problem, problemOf } from "./replies.ts";
 import { readSignRequest } from "./request.ts";
@@ -19,11 +19,11 @@ export interface SignOf {
  * nothing signs bytes of a caller's choice.
  */
 export function signHandler(sign: SignOf) {
-  const inPlace = createPlaces(sign.audit);
+  const limited = limitSignatures(sign.audit);
 
   async function answerSign(request: IncomingMessage): Promise<SignReply> {
     try {
-      const text = await inPlace(request.socket, async () => tokenFor(await readBody(request), sign));
+      const text = await limited(request.socket, async () => tokenFor(await readBody(request), sign));
       return { status: 200, contentType: "application/jwt", text };
     } catch (error) {
       return problemOf(error);

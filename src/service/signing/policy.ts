@@ -6,7 +6,7 @@ import type { Claims, SignOptions } from "../../library/token/sign.ts";
 export interface SignPolicy {
   /** Header types, such as `at+jwt`. Default: all. */
   readonly typ?: readonly string[] | undefined;
-  /** Each audience of a token is one of these, and it has one. Default: all, or none. */
+  /** The audiences that a token may have; it must have at least one. Default: any, or none at all. */
   readonly audiences?: readonly string[] | undefined;
   /** Default: `maxTokenLifetimeSeconds` of the rotation policy, which always holds as well. */
   readonly maxLifetimeSeconds?: number | undefined;

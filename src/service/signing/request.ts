@@ -27,7 +27,7 @@ export function readSignRequest(body: Uint8Array): SignRequest {
   const request = checkOptions<Partial<SignRequest>>(readJson(body, "the body"), rules, "member");
   if (request.claims === undefined) throw invalidClaims('member "claims" is missing');
   if (request.lifetimeSeconds === undefined) throw invalidClaims('member "lifetimeSeconds" is missing');
-  // Those of a library in this process may be its own. A caller from outside could date a token ahead of a revocation.
+  // A library in this process may choose `iat` and `exp`. A caller from outside could date a token to before a revocation.
   const time = ["iat", "exp"].find((name) => request.claims?.[name] !== undefined);
   if (time !== undefined)
     throw invalidClaims(`claim "${time}" is set from the clock and lifetimeSeconds; leave it out`);

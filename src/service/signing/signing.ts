@@ -48,7 +48,7 @@ export async function createSigning(issuer: string, manager: SignedFor, clock: C
       activeKid = keyset[0]?.kid ?? "";
       takenAt = clock.now();
     },
-    /** Of its signatures, since this provider serves no documents. */
+    /** The metrics of signatures alone, because this provider serves no documents. */
     metrics: (): readonly Metric[] => provider.metrics().filter(({ name }) => name.startsWith("jwksd_signature")),
   } satisfies Signing & Record<string, unknown>;
 }

@@ -77,7 +77,7 @@ export function postgresStore(connections: Connections, changes: Changes, issuer
     }
     if (revision > seen.revision) seen = { revision, commit: row["commit"] as string };
     const rows = jsonIn(row["records"]) as PlacedRow[];
-    // A record that somebody has moved is not at its place, and a commit would write over another record.
+    // Where positions have a gap or are out of order, somebody has changed the rows, and a commit would overwrite a wrong one.
     const moved = rows.findIndex(({ position }, index) => position !== index);
     if (moved !== -1) throw damaged(`record ${moved + 1}`);
     const mac = (row["mac"] as string | null) ?? undefined;
@@ -130,7 +130,7 @@ export function postgresStore(connections: Connections, changes: Changes, issuer
         else if (lost === undefined) {
           if (!isSerialization(error) || attempt === maxAttempts) throw translated(error, signal);
         }
-        // A decision that was made while nobody else could write is certain, also about the attempts before.
+        // This error was found while nobody else could write, so it is certain, also about the earlier attempts.
         else if (error instanceof JwksdError && error.code !== "ERR_STORE_UNAVAILABLE") throw error;
       }
       if (lost !== undefined && performance.now() - startMs > connections.timeoutMs * 2) {

@@ -16,7 +16,7 @@ import type { KeyStore } from "../store.ts";
 export type { PostgresClient, PostgresPool } from "./pool.ts";
 
 export interface PostgresStoresOptions {
-  /** How long a query, and making a connection, may take, in milliseconds; of a pool that is given, a query alone. Default: 5,000. */
+  /** Time for one query, and, without a pool of your own, for one connection, in milliseconds. Default: 5,000. */
   readonly timeoutMs?: number | null | undefined;
 }
 

@@ -4,7 +4,7 @@ import { durable } from "./driver.ts";
 
 const now = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 
-/** One statement, so that it sees one moment. `known`: the commit at a revision that was seen before. */
+/** A single statement reads a single state of the database. `known`: the commit at a revision that this handle has read before. */
 export const snapshotQuery = `SELECT
   (pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on')::text AS "readOnly",
   time.now::text AS now, issuer.revision::text AS revision, newest.id AS commit, newest.mac AS mac,

@@ -2,7 +2,7 @@ import { StoreError } from "../../../base/errors.ts";
 import type { Connections, Query } from "./driver.ts";
 
 /**
- * Each takes the schema from the version that is its index to the next one. What has been released is never changed.
+ * The migration at index N takes the schema from version N to N + 1. A released migration is never changed.
  *
  * Each leaves it usable for jwksd of the version before, so that a replica of that version can start while others are updated, and so that
  * an update can be taken back: it adds tables, and columns with a default. What nobody uses any more goes one version later.

@@ -1,7 +1,7 @@
 import { accessSync, constants, statfsSync } from "node:fs";
 import { dirname } from "node:path";
 import { StoreError } from "../../../base/errors.ts";
-import { faultOf } from "../../../base/file-fault.ts";
+import { fileErrorText } from "../../../base/file-errors.ts";
 
 /** Primary result codes of SQLite, and what to do about them. @see https://sqlite.org/rescode.html */
 const unavailable = new Map([
@@ -40,7 +40,7 @@ function obstacle(path: string): string | undefined {
     try {
       accessSync(place, constants.W_OK);
     } catch (error) {
-      return `${place} cannot be written (${faultOf(error)}); commands that only read work all the same`;
+      return `${place} cannot be written (${fileErrorText(error)}); commands that only read work all the same`;
     }
   }
   const { bavail } = statfsSync(folder);

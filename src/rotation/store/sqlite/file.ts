@@ -2,7 +2,7 @@ import { closeSync, openSync, realpathSync, rmSync, statSync } from "node:fs";
 import type { DatabaseSync, StatementSync } from "node:sqlite";
 import { pathToFileURL } from "node:url";
 import { StoreError } from "../../../base/errors.ts";
-import { faultOf } from "../../../base/file-fault.ts";
+import { fileErrorText } from "../../../base/file-errors.ts";
 import { isUnwritable } from "./errors.ts";
 import { nodeSqlite } from "./node-sqlite.ts";
 import { isCurrent, migrate, versionOf } from "./schema.ts";
@@ -77,7 +77,7 @@ export function createFile(path: string): void {
     if (code === "EEXIST") return;
     throw new StoreError(
       "ERR_STORE_UNAVAILABLE",
-      `cannot make the store ${path} (${faultOf(cause)}); check that its folder exists and is writable`,
+      `cannot make the store ${path} (${fileErrorText(cause)}); check that its folder exists and is writable`,
       { cause },
     );
   }
@@ -130,10 +130,10 @@ export function openFile(path: string) {
         seen = { ...seen, stamp: stampOf(path) };
       },
       close: (): void => db.close(),
-      /** Closes it when another file has taken its place. */
+      /** Closes this file after another one has taken its path. */
       abandon(): void {
         // What the old file leaves must not be taken for the new one's: SQLite would mix the two.
-        // Only before it is closed can the number of a file not have been given to another one.
+        // This comes before close, because the kernel gives the inode number of a closed file to new ones.
         for (const { name, ino } of companions) if (inodeOf(name) === ino) rmSync(name, { force: true });
         db.close();
       },

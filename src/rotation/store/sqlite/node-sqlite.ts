@@ -1,11 +1,11 @@
 import type * as Sqlite from "node:sqlite";
-import { StoreError } from "../../../base/errors.ts";
+import { ConfigError } from "../../../base/errors.ts";
 
 /**
  * `node:sqlite`, loaded when it is first needed. Node 22 warns that it is experimental; that one warning is kept back, since users of
  * jwksd can do nothing about it. @see https://nodejs.org/docs/latest-v22.x/api/sqlite.html
  *
- * @throws StoreError `ERR_STORE_UNAVAILABLE` where the runtime has no SQLite
+ * @throws ConfigError `ERR_PACKAGE_MISSING` where the runtime has no SQLite
  */
 export function nodeSqlite(): typeof Sqlite {
   const emitWarning = process.emitWarning.bind(process) as (...args: unknown[]) => void;
@@ -22,7 +22,7 @@ export function nodeSqlite(): typeof Sqlite {
     else Object.defineProperty(process, "emitWarning", original);
   }
   if (sqlite === undefined) {
-    throw new StoreError("ERR_STORE_UNAVAILABLE", "this runtime has no node:sqlite; use Node 22.18 or later");
+    throw new ConfigError("ERR_PACKAGE_MISSING", "this runtime has no node:sqlite; use Node 22.18 or later");
   }
   return sqlite;
 }

@@ -24,6 +24,7 @@ import {
 } from "../leases.ts";
 import { isBusy, storeError } from "./errors.ts";
 import { type SqliteFile, createFile, identityOf, openFile } from "./file.ts";
+import { nodeSqlite } from "./node-sqlite.ts";
 import { transaction } from "./schema.ts";
 import { type RecordRow, parseObject, recordsIn, rowsToWrite } from "../rows.ts";
 import type { KeyEvent, KeyStore, Lease } from "../store.ts";
@@ -44,15 +45,17 @@ const maxLockRetries = 250;
  * 0600; its folder has to exist. If another file takes its place, such as a backup, that one is used from then on.
  *
  * @throws StoreError `ERR_STORE_UNAVAILABLE`, `ERR_STORE_FORMAT`
- * @throws ConfigError `ERR_OPTION_INVALID`
+ * @throws ConfigError `ERR_OPTION_INVALID`, `ERR_PACKAGE_MISSING`
  */
 export async function sqliteStore(path: string, options: SqliteStoreOptions = {}): Promise<KeyStore> {
   const { pollMs = 250, clock = systemClock } = checkOptions(options, { pollMs: timeout, clock: clockRule });
   // Absolute: a later change of directory leads nowhere else, and names that SQLite treats specially are names of files.
   const file = resolve(path);
+  // Before a file is made that nothing could open.
+  nodeSqlite();
   createFile(file);
   const store = storeIn(file, pollMs, clock);
-  // Whoever makes a store learns at once that it cannot be used.
+  // A store that cannot be used fails here, and not at its first use.
   try {
     await store.load();
   } catch (error) {

@@ -3,7 +3,7 @@ import type { Status } from "../status.ts";
 import { type Html, html } from "./html.ts";
 import { copyable, plural, relative } from "./words.ts";
 
-/** The state of the service in a sentence. A screen reader says it when it changes, so nothing is in it that time alone changes. */
+/** The state of the service in a sentence. Screen readers announce each change of this sentence, so it holds no time that passes. */
 export function headlinePart({ faults, phase }: Status): Html {
   if (phase !== "running") return html`<strong class="verdict wrong">The service is ${phase}.</strong>`;
   if (faults.length === 0) return html`<strong class="verdict good">All is well.</strong>`;

@@ -1,4 +1,5 @@
 import { kidText } from "../../../rotation/rules/format.ts";
+import { drainSeconds } from "../../../rotation/rules/policy.ts";
 import type { LogEvent } from "../known.ts";
 import type { KeyStatus, SeenReplica, Status } from "../status.ts";
 import { type Html, html } from "./html.ts";
@@ -74,12 +75,16 @@ export function replicasPart({ replicas, source, now }: Status): Html {
       publishesOf(replica),
       replica.signsWith.length === 0
         ? html`<span class="quiet">nothing</span>`
-        : html`${replica.signsWith.map((kid) => html`<code>${kidText(kid)}</code> `)}`,
+        : html`${replica.signsWith.map((kid) => signsWith(kid, replica.drains.includes(kid)))}`,
       relative(replica.lastSeenAt, now),
       Number.isFinite(replica.until) ? moment(replica.until, now) : html`it is ended by hand`,
     ]),
   );
 }
+
+const signsWith = (kid: string, drains: boolean): Html =>
+  html`<code>${kidText(kid)}</code>
+    ${drains ? html`<span class="quiet">replaced, for ${drainSeconds} s at most</span> ` : undefined}`;
 
 function publishesOf({ publishes, behind, isFenced }: SeenReplica): Html {
   if (isFenced) return html`${badge("fenced")}`;

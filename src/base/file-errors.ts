@@ -6,7 +6,7 @@ const words: Readonly<Record<string, string>> = {
 };
 
 /** Why a file could not be used, in words where there are some, with the code of the system. */
-export function faultOf(error: unknown): string {
+export function fileErrorText(error: unknown): string {
   const { code = "unknown" } = error as NodeJS.ErrnoException;
   return words[code] === undefined ? code : `${words[code]}, ${code}`;
 }

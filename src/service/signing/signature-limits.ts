@@ -4,12 +4,12 @@ import type { Audit } from "./audit.ts";
 /** Signatures under way at once. */
 const limits = { all: 1_024, ofOne: 64 } as const;
 
-/** Limits signatures under way. One connection that pipelines without end gets few places, so the others get theirs. */
-export function createPlaces(audit: Audit) {
+/** Limits signatures under way. One connection that pipelines without end leaves room for the others. */
+export function limitSignatures(audit: Audit) {
   const taken = new WeakMap<object, { count: number }>();
   let all = 0;
 
-  async function inPlace<T>(connection: object, work: () => Promise<T>): Promise<T> {
+  async function limited<T>(connection: object, work: () => Promise<T>): Promise<T> {
     const own = taken.get(connection) ?? { count: 0 };
     taken.set(connection, own);
     if (own.count >= limits.ofOne || all >= limits.all) {
@@ -32,7 +32,7 @@ export function createPlaces(audit: Audit) {
    */
   return async <T>(connection: object, work: () => Promise<T>): Promise<T> => {
     try {
-      const signed = await inPlace(connection, work);
+      const signed = await limited(connection, work);
       audit.count();
       return signed;
     } catch (error) {

@@ -14,7 +14,7 @@ import { createResponses, documents } from "./responses.ts";
 import type { Provider } from "./types.ts";
 
 /** The handlers of a provider: they answer requests for the documents, and count the responses. */
-export function createAnswers(
+export function createHandlers(
   routes: ReadonlyMap<string, DocumentName>,
   representationOf: (document: DocumentName) => Representation | undefined,
 ): Pick<Provider, "fetch" | "node" | "metrics"> {

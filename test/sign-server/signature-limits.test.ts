@@ -1,19 +1,19 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createAudit } from "../../src/service/signing/audit.ts";
-import { createPlaces } from "../../src/service/signing/places.ts";
+import { limitSignatures } from "../../src/service/signing/signature-limits.ts";
 import { simulatedClock } from "../support/simulated.ts";
 
 const busy = { code: "ERR_SIGNER_BUSY", retryable: true };
 
 test("one connection has 64 signatures under way, all have 1,024, and each that ends makes room", async () => {
-  const inPlace = createPlaces(createAudit(simulatedClock(), () => {}));
+  const limited = limitSignatures(createAudit(simulatedClock(), () => {}));
   const connections = Array.from({ length: 17 }, () => ({}));
   const [greedy = {}, ...others] = connections;
   const end = Promise.withResolvers<void>();
-  const sign = (connection: object): Promise<void> => inPlace(connection, async () => {});
+  const sign = (connection: object): Promise<void> => limited(connection, async () => {});
   const fill = (connection: object): Promise<void>[] =>
-    Array.from({ length: 64 }, () => inPlace(connection, () => end.promise));
+    Array.from({ length: 64 }, () => limited(connection, () => end.promise));
   const underWay = fill(greedy);
   await assert.rejects(sign(greedy), busy);
   await sign(others[0] ?? {});
@@ -25,9 +25,9 @@ test("one connection has 64 signatures under way, all have 1,024, and each that 
 });
 
 test("a signature that fails makes room as well", async () => {
-  const inPlace = createPlaces(createAudit(simulatedClock(), () => {}));
+  const limited = limitSignatures(createAudit(simulatedClock(), () => {}));
   const failure = new Error("no signature");
-  const failing = Array.from({ length: 64 }, () => inPlace(failure, () => Promise.reject(failure)));
+  const failing = Array.from({ length: 64 }, () => limited(failure, () => Promise.reject(failure)));
   for (const { status } of await Promise.allSettled(failing)) assert.equal(status, "rejected");
-  await inPlace(failure, async () => {});
+  await limited(failure, async () => {});
 });

@@ -5,7 +5,7 @@
 export type Severity = "broken" | "risk" | "advice";
 
 /** What jwksd knows about one kind of finding. */
-export interface Rule {
+export interface FindingKind {
   /** How bad the finding is. */
   readonly severity: Severity;
   /** What is wrong, in a few words. */

@@ -1,0 +1,51 @@
+import { Argument, Command, type Option } from "commander";
+import { type Flag, type Place, type Values, scripts } from "./completion-scripts.ts";
+import { family, pathOf } from "./help.ts";
+import { type Io, print } from "./io.ts";
+import { choicesOf } from "./settings-options.ts";
+
+export function completionCommand(io: Io): Command {
+  const command = new Command("completion");
+  return command
+    .addArgument(new Argument("<shell>", "that completes").choices(Object.keys(scripts)))
+    .addHelpText(
+      "after",
+      `
+The Tab key then completes commands, options, files, and values that are few.
+
+Examples:
+  $ eval "$(jwksd completion bash)"       in ~/.bashrc
+  $ eval "$(jwksd completion zsh)"        in ~/.zshrc, after compinit
+  $ jwksd completion fish | source        in ~/.config/fish/config.fish`,
+    )
+    .action((shell: keyof typeof scripts) => {
+      print(io, scripts[shell](family(command.parent ?? command).map(placeOf)));
+    });
+}
+
+function placeOf(command: Command): Place {
+  const commands = command.commands.map((sub) => ({ name: sub.name(), about: sub.description() }));
+  const [argument] = command.registeredArguments;
+  // The argument of help is a command beside it.
+  const choices = command.name() === "help" ? command.parent?.commands.map((sub) => sub.name()) : argument?.argChoices;
+  return {
+    path: `jwksd ${pathOf(command)}`.trim(),
+    commands,
+    flags: command.createHelp().visibleOptions(command).flatMap(flagOf),
+    values: valuesOf(argument?.name(), choices),
+  };
+}
+
+function flagOf(option: Option): Flag[] {
+  const { long, description } = option;
+  const [, value] = /<(.+)>/.exec(option.flags) ?? [];
+  return long === undefined
+    ? []
+    : [{ name: long, about: description, value, values: valuesOf(value, choicesOf(option)) }];
+}
+
+/** The name of a value tells whether it is a file. */
+function valuesOf(name = "", choices: readonly string[] = []): Values {
+  if (/file|socket/.test(name)) return "files";
+  return /folder|target/.test(name) ? "folders" : choices;
+}

@@ -1,0 +1,163 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import {
+  flagName,
+  settingDefinitions,
+  settingGroups,
+  settingNames,
+  variableName,
+} from "../../src/service/config/setting-definitions.ts";
+import { runCli, type Scope } from "../support/service.ts";
+
+/** One item of a help: its term, and its lines. */
+interface Item {
+  readonly term: string;
+  readonly text: string;
+  readonly lines: number;
+}
+
+interface Help {
+  readonly command: string;
+  readonly text: string;
+  /** By heading, in their order. */
+  readonly groups: ReadonlyMap<string, readonly Item[]>;
+}
+
+/** The lists of a help, each with a heading. */
+function groupsOf(text: string): Help["groups"] {
+  const lists = [...text.matchAll(/^(\S.*:)\n((?: {2}.*\n)+)/gm)];
+  return new Map(
+    lists.map(([, heading = "", list = ""]) => {
+      const items = list.split(/\n(?= {2}\S)/).map((item) => {
+        const [, term = "", text = ""] = /^ {2}(\S+)(?: \S+)*?(?: {2,}(.*))?$/s.exec(item.trimEnd()) ?? [];
+        return {
+          term: term.replace(/,$/, ""),
+          text: text.replaceAll(/\s+/g, " "),
+          lines: item.trimEnd().split("\n").length,
+        };
+      });
+      return [heading, items];
+    }),
+  );
+}
+
+/** The help of a command, and of all below it. */
+async function helpOf(t: Scope, words: readonly string[] = []): Promise<Help[]> {
+  const { code, stdout: text } = await runCli(t, [...words, "--help"]);
+  assert.equal(code, 0);
+  const groups = groupsOf(text);
+  const subs = (groups.get("Commands:") ?? []).map(({ term }) => helpOf(t, [...words, term]));
+  return [{ command: words.join(" "), text, groups }, ...(await Promise.all(subs)).flat()];
+}
+
+const shared: ReadonlyMap<string, string> = new Map(
+  Object.entries(settingGroups).flatMap(([group, names]) => names.map((name) => [flagName(name), group] as const)),
+);
+
+test("each command: at most 80 columns, own options first, shared ones in their groups with one line each", async (t) => {
+  const helps = await helpOf(t);
+  assert.ok(helps.length >= 35, `${helps.length} commands`);
+  const faults = helps.flatMap(({ command, text, groups }) => {
+    const found = text.split("\n").flatMap((line) => (line.length > 80 ? [`${line.length} columns: ${line}`] : []));
+    const lists = [...groups].filter(([heading]) => heading === "Options:" || Object.hasOwn(settingGroups, heading));
+    const order = ["Options:", ...Object.keys(settingGroups)].filter((heading) => groups.has(heading));
+    if (lists.map(([heading]) => heading).join() !== order.join())
+      found.push(`groups: ${[...groups.keys()].join(" ")}`);
+    // Options of other commands may have the name of a setting.
+    const takesSettings = [...groups.values()].flat().some(({ term }) => term === "--config");
+    for (const [heading, items] of lists)
+      for (const { term, lines } of items) {
+        const group = (takesSettings ? shared.get(term) : undefined) ?? "Options:";
+        if (group !== heading) found.push(`${term} is in ${heading}`);
+        if (heading !== "Options:" && lines !== 1) found.push(`${term} takes ${lines} lines`);
+      }
+    return found.map((fault) => `jwksd ${command}: ${fault}`);
+  });
+  assert.deepEqual(faults, []);
+});
+
+const plain = (text: string): string => text.replaceAll(/\s+/g, " ");
+
+describe("help OPTION", () => {
+  test("of a setting: its texts, default, variable, member and commands", async (t) => {
+    const faults: string[] = [];
+    for (const name of settingNames) {
+      const { help, more, fallback }: { help: string; more: string; fallback?: unknown } = settingDefinitions[name];
+      const { stdout } = await runCli(t, ["help", flagName(name)]);
+      const parts = [help.slice(1), more, `Variable ${variableName(name)}`, `In --config "${name}"`, "Commands "];
+      if (typeof fallback === "string" || typeof fallback === "number") parts.push(`Default ${fallback}`);
+      if (name.endsWith("Seconds")) parts.push("Unit seconds");
+      faults.push(...parts.filter((part) => !plain(stdout).includes(part)).map((part) => `${name} lacks ${part}`));
+    }
+    assert.deepEqual(faults, []);
+  });
+
+  test("of any option: what the help of its command says, and that command", async (t) => {
+    const helps = await helpOf(t);
+    const commands = new Set(helps.map(({ command }) => command));
+    const faults: string[] = [];
+    for (const { command, groups } of helps) {
+      for (const { term, text } of groups.get("Options:") ?? []) {
+        if (term === "-h" || term === "-V") continue;
+        // Without dashes, this is a command of that name.
+        const name = commands.has(term.slice(2)) ? term : term.slice(2);
+        const answer = plain((await runCli(t, ["help", name])).stdout);
+        const [said = ""] = text.split(/ \([^()]*\)$/);
+        if (!answer.includes(said.slice(1)) || !answer.includes(command))
+          faults.push(`help ${name}: ${command}: ${said}`);
+      }
+    }
+    assert.deepEqual(faults, []);
+  });
+
+  test("one of several meanings has each, and policies their defaults", async (t) => {
+    const { stdout } = await runCli(t, ["help", "--lease-seconds"]);
+    assert.match(stdout, /^--lease-seconds <n>\n\n.*silent.*\n[^]*^Unit +seconds\nDefault +3600\n/m);
+    const yes = (await runCli(t, ["help", "yes"])).stdout;
+    assert.match(yes, /breaks verifications\.\n[^]*\n--yes\n[^]*nobody reads the copy\.\n\nCommands +replicas end\n/);
+    const inCommand = (await runCli(t, ["help", "replicas", "end", "--yes"])).stdout;
+    assert.match(inCommand, /^--yes\n\nConfirm that nobody reads the copy\.\n\nCommands +replicas end\n$/);
+    const level = (await runCli(t, ["help", "log-level"])).stdout;
+    assert.match(level, /^Values +debug, info, warn, error, silent$/m);
+  });
+
+  test("keeps to 80 columns", async (t) => {
+    for (const name of ["store", "wrapping-key-file", "wait", "config"]) {
+      const { stdout } = await runCli(t, ["help", name === "store" ? "--store" : name]);
+      assert.deepEqual(
+        stdout.split("\n").filter((line) => line.length > 80),
+        [],
+      );
+    }
+  });
+});
+
+test("help COMMAND is what COMMAND --help says, also in a group", async (t) => {
+  const { stdout } = await runCli(t, ["keys", "revoke", "--help"]);
+  assert.match(stdout, /^Usage: jwksd keys revoke /);
+  for (const words of [
+    ["help", "keys", "revoke"],
+    ["keys", "help", "revoke"],
+  ])
+    assert.equal((await runCli(t, words)).stdout, stdout);
+});
+
+describe("help NOSUCH is an error, with the nearest name", () => {
+  const rows = [
+    { words: ["help", "NOSUCH"], hint: "jwksd help lists the commands" },
+    { words: ["help", "rotat"], hint: "Did you mean jwksd help rotate?" },
+    { words: ["help", "--prot"], hint: "Did you mean jwksd help port?" },
+    { words: ["help", "revoke"], hint: "Did you mean jwksd help keys revoke?" },
+    { words: ["help", "keys", "imprt"], hint: "Did you mean jwksd help keys import?" },
+    { words: ["keys", "help", "imprt"], hint: "Did you mean jwksd help keys import?" },
+    { words: ["help", "port", "serve"], hint: "jwksd help lists the commands" },
+  ];
+  for (const { words, hint } of rows) {
+    test(words.join(" "), async (t) => {
+      const { code, stdout, stderr } = await runCli(t, words);
+      assert.deepEqual({ code, stdout }, { code: 1, stdout: "" });
+      assert.match(stderr, /^error: no command or option '.+'\n/);
+      assert.ok(stderr.includes(`(${hint})`), stderr);
+    });
+  }
+});
