@@ -321,6 +321,7 @@ describe("--token", () => {
   const rows: readonly (readonly [about: string, token: (issuer: string) => string, step: string, code: string])[] = [
     ["another issuer", () => signed({}, { iss: "https://other.example" }), "claims", "ERR_TOKEN_CLAIM"],
     ["an issuer with a slash more", (iss) => signed({}, { iss: `${iss}/` }), "claims", "ERR_TOKEN_CLAIM"],
+    ["no kid", (iss) => signed({ kid: undefined }, { iss }), "key", "ERR_TOKEN_KID_MISSING"],
     ["a kid that is not published", (iss) => signed({ kid: "next" }, { iss }), "key", "ERR_TOKEN_KID_UNKNOWN"],
     ["a kid whose key cannot be used", (iss) => signed({ kid: "leaked" }, { iss }), "key", "ERR_TOKEN_KID_UNKNOWN"],
     ["a signature of another key", (iss) => signed({}, { iss }, ecKey("other")), "signature", "ERR_TOKEN_SIGNATURE"],

@@ -29,7 +29,8 @@ export async function explainToken(token: string, observations: Observations): P
       if (body === undefined || keys === undefined) throw new FetchError("ERR_FETCH_BODY", "there is no JWK Set");
       return { where: response?.url ?? "the file", body };
     },
-    getKey: async ({ kid = "", alg = "" }) => {
+    getKey: async ({ kid, alg = "" }) => {
+      if (kid === undefined) throw new TokenError("ERR_TOKEN_KID_MISSING", "its header has no kid");
       const key = await keys?.find(kid, alg);
       const skipped = keys?.skipped.find((other) => other.kid === kid);
       if (key !== undefined) return key;
