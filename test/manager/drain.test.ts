@@ -71,6 +71,22 @@ describe("a key that was replaced", () => {
     assert.deepEqual(await namedIn(world), []);
   });
 
+  test("signs no more once it is revoked while it is active, though a target does not take its successor", async () => {
+    const world = new World();
+    const replica = await world.start({ policy });
+    const old = replica.provider.signingKey();
+    const target = { isStuck: false, update: async () => void (target.isStuck && assert.fail("stuck")) };
+    await world.until(replica.manager.subscribe(target));
+    target.isStuck = true;
+    const replacement = await replica.manager.makeKey("sig");
+    await world.run(replica, { type: "revoke", kid: old.kid, replacement });
+    assert.equal(await late(old), fenced);
+    await world.pass(hour);
+    assert.equal(await late(old), fenced);
+    assert.ok(!(await namedIn(world)).join(" ").includes(old.kid), "no lease names it");
+    await world.stop(replica);
+  });
+
   test("signs no more once it is revoked, though a target does not take the keys", async () => {
     const { world, replica, old, next } = await replaced();
     const target = { isStuck: false, update: async () => void (target.isStuck && assert.fail("stuck")) };

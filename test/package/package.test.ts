@@ -62,7 +62,7 @@ test("where Node is too old, the sample of README.md and the commands say which 
   await writeFile(join(project, "provider.mjs"), sample);
   // Node 20 has neither.
   const old = ["--no-experimental-strip-types", "--no-experimental-sqlite"];
-  assert.match(await runNode(...old, "provider.mjs"), /^StoreError: .*use Node 22\.18 or later$/m);
+  assert.match(await runNode(...old, "provider.mjs"), /^ConfigError: .*use Node 22\.18 or later$/m);
   const version = 'data:text/javascript,Object.defineProperty(process.versions, "node", { value: "20.20.2" })';
   const command = await runNode("--import", version, join(installed, "dist/cli/main.js"), "serve");
   assert.equal(command, "jwksd: needs Node 22.18 or later, this is 20.20.2\n");
@@ -293,7 +293,7 @@ describe("sizes that README.md states", () => {
   });
 
   test("of a bundle for a relying party", async () => {
-    const [, ours, joses] = /has (\d+) kB, minified and gzipped; with\s[^.]+ has (\d+) kB/.exec(await readme) ?? [];
+    const [, ours, joses] = /is (\d+) kB, minified and gzipped; with\s[^.]+, (\d+) kB/.exec(await readme) ?? [];
     const sizes = [
       { stated: ours, measured: await bundleSize("createRemoteKeySet", "jwksd/relying-party") },
       { stated: joses, measured: await bundleSize("createRemoteJWKSet", "jose") },

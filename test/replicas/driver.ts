@@ -258,13 +258,18 @@ export class Simulation {
   }
 
   /** Whether a replica signs with a key now. */
-  #signs({ name, machine, policy, checkMaySign }: Replica, kid: string): boolean {
+  #signs({ name, machine, manager, policy, checkMaySign }: Replica, kid: string): boolean {
     const { now } = this;
     try {
       checkMaySign(kid);
     } catch {
       return false;
     }
+    const state = manager?.records.find((record) => record.kid === kid)?.state;
+    if (state === "revoked" || state === "removed")
+      this.oracle.violations.push(
+        `promise 2, after ${now / second} s: ${name} signs with ${kid}, and knows that it is ${state}`,
+      );
     const lifetime = policy.maxTokenLifetimeSeconds as number;
     // On one machine, verifiers go by its clock, too: else each jump would change the tokens that are out.
     const expiresAt = this.#isOneMachine ? now + lifetime * second + this.#skewMs : machine.expiry(now, lifetime);

@@ -62,12 +62,11 @@ export function createKeysInUse({ policy, keyring, replica, subscribers, maySign
     return noteWaits([active], policy)[0] === active ? [active.kid] : [];
   }
 
-  /** How much longer a key drains, in milliseconds; `Infinity` before its drain begins, and 0 for a key that was revoked or removed. */
+  /** How much longer this process may sign with a key, in milliseconds: `Infinity` before its drain begins, 0 for a revoked or removed key. */
   function drainsForMs(kid: string): number {
+    if (!publishedKeys(state.records, "sig").some((record) => record.kid === kid)) return 0;
     const since = drains.get(kid);
-    if (since === undefined) return Infinity;
-    const isRetiring = retiringKeys(state.records, "sig").some((record) => record.kid === kid);
-    return isRetiring ? Math.max(drainMs - msBetween(since, monotonicNow(clock)), 0) : 0;
+    return since === undefined ? Infinity : Math.max(drainMs - msBetween(since, monotonicNow(clock)), 0);
   }
 
   /** The replaced keys that the lease goes on naming. The drain of a key begins when all subscribers have its successor. */
