@@ -112,6 +112,8 @@ describe("what is missing or wrong is refused", () => {
     [{ claims: 1n }, "ERR_CLAIMS_INVALID"],
     [undefined, "ERR_OPTION_INVALID"],
     ["scope=openid", "ERR_OPTION_INVALID"],
+    [new URLSearchParams("scope=openid"), "ERR_CLAIMS_INVALID"],
+    [{ toJSON: () => ({ aud: "https://elsewhere.example" }) }, "ERR_CLAIMS_INVALID"],
   ];
   for (const [parameters, code] of parameterRows) {
     test(`parameters ${inspect(parameters)}`, async () => {

@@ -44,7 +44,7 @@ type Lifetimes = readonly (readonly [name: string, seconds: number])[];
 
 /** By the id of a plugin, with the defaults of better-auth. */
 const lifetimesOf: Readonly<Record<string, (options: object) => Lifetimes>> = {
-  jwt: ({ jwt: { expirationTime } = {} }: JwtPlugin) => [["jwt.expirationTime", secondsOf(expirationTime ?? "15m")]],
+  jwt: ({ jwt }: JwtPlugin) => [["jwt.expirationTime", secondsOf(jwt?.expirationTime ?? "15m")]],
   "oauth-provider": (options: OAuthProviderPlugin) => {
     // Its ID tokens are signed with the secret of the client then, and its access tokens are opaque.
     if (options.disableJwtPlugin === true) return [];
@@ -59,10 +59,15 @@ const lifetimesOf: Readonly<Record<string, (options: object) => Lifetimes>> = {
   },
 };
 
-const secondsPer: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3600, d: 86_400, w: 604_800, y: 31_557_600 };
+const [day, month, year] = [86_400, 2_592_000, 31_557_600];
+const secondsPer: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3600, d: day, w: 7 * day, mo: month, y: year };
 
-/** Of a text such as `15m` or `2 hours`. A moment, as a number or a `Date`, is no lifetime. */
+/** Of a text such as `15m`, `2 hours` or `1 Month`. A moment, as a number or a `Date`, is no lifetime. */
 function secondsOf(expirationTime: unknown): number {
-  const [, count, unit = ""] = /^(\d+(?:\.\d+)?) ?([smhdwy])/.exec(String(expirationTime)) ?? [];
-  return Number(count ?? 0) * (secondsPer[unit] ?? 0);
+  if (typeof expirationTime !== "string") return 0;
+  const [, count, unit = ""] = /^\+? ?(\d+(?:\.\d+)?) ?(mo|[smhdwy])/i.exec(expirationTime) ?? [];
+  const seconds = Number(count) * (secondsPer[unit.toLowerCase()] ?? Number.NaN);
+  if (Number.isNaN(seconds))
+    throw invalidOption('in the options of better-auth, jwt.expirationTime must be a time such as "15m"');
+  return seconds;
 }

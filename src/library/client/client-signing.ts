@@ -11,7 +11,7 @@ import {
   text,
   wholeNumber,
 } from "../../base/options.ts";
-import { encode } from "../token/sign.ts";
+import { checkPlain, encode } from "../token/sign.ts";
 import type { SignInputOptions } from "../token/signing-input.ts";
 
 /** Gives the key with which a client signs; a provider is one. */
@@ -83,6 +83,7 @@ export async function createClientAssertion(signer: ClientSigner, options: Clien
  */
 export async function createRequestObject(signer: ClientSigner, options: RequestObjectOptions): Promise<string> {
   const { parameters, ...given } = checked(options, { ...rules, parameters: object });
+  checkPlain("parameters", parameters);
   const own = ["iss", "sub", "aud", "client_id", "iat", "nbf", "exp", "jti", "request", "request_uri"];
   const wrong = own.find((name) => parameters[name] !== undefined);
   if (wrong !== undefined) throw invalidClaims(`parameter "${wrong}" is not for callers to set; leave it out`);

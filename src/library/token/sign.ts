@@ -67,13 +67,7 @@ export async function signToken(
   const header = options?.header ?? {};
   const lifetimeSeconds = options?.lifetimeSeconds ?? undefined;
   const signal = options?.signal ?? undefined;
-  for (const [name, value] of Object.entries({ claims, header })) {
-    // The JSON of a Map, an Error or a Promise is an empty object.
-    if (!isPlainObject(value)) throw invalidClaims(`${name} must be a plain object`);
-    // toJSON() could replace what is set here: iss and exp, or alg and kid.
-    if (typeof (value as { toJSON?: unknown }).toJSON === "function")
-      throw invalidClaims(`${name} must be plain data, without toJSON()`);
-  }
+  for (const [name, value] of Object.entries({ claims, header })) checkPlain(name, value);
   if (typeof typ !== "string" || typ === "") throw invalidClaims("typ must be a string that is not empty");
   if (signal !== undefined && typeof signal?.addEventListener !== "function")
     throw invalidClaims("signal must be an AbortSignal");
@@ -85,6 +79,15 @@ export async function signToken(
   const payload = encode({ ...claims, iss: issuer, ...times });
   const input = `${protectedHeader}.${payload}`;
   return `${input}.${toBase64url(await signParts(active, input, signal))}`;
+}
+
+/** @throws TokenError `ERR_CLAIMS_INVALID` for what would be another object in JSON */
+export function checkPlain(name: string, value: unknown): void {
+  // The JSON of a Map, an Error or a Promise is an empty object.
+  if (!isPlainObject(value)) throw invalidClaims(`${name} must be a plain object`);
+  // toJSON() could replace what is set here: iss and exp, or alg and kid.
+  if (typeof (value as { toJSON?: unknown }).toJSON === "function")
+    throw invalidClaims(`${name} must be plain data, without toJSON()`);
 }
 
 /**
