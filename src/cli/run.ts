@@ -105,7 +105,7 @@ function asksForAll([first, second]: readonly string[]): boolean {
 }
 
 /** Commands that the arguments do not name are not loaded: help needs no more of them than stands in the table. */
-async function program(io: Io, argv: readonly string[]): Promise<Command> {
+export async function program(io: Io, argv: readonly string[]): Promise<Command> {
   const asksAll = asksForAll(argv);
   const isNeeded = (name: string): boolean => asksAll || argv.includes(name);
   const program = new Command("jwksd")

@@ -1,0 +1,85 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { promisify } from "node:util";
+import { type Command, CommanderError } from "commander";
+import { pages, textOf } from "../../scripts/samples.ts";
+import { family } from "../../src/cli/help.ts";
+import type { Io } from "../../src/cli/io.ts";
+import { program } from "../../src/cli/run.ts";
+import { part, skipWithout } from "../support/parts.ts";
+import { type Scope, temporaryFolder } from "../support/service.ts";
+
+// Each command of jwksd that a page shows is one that the command line takes, with these arguments and options. What blocks do is tested
+// beside what they are about; many name keys, accounts and machines that a test has not.
+
+/** A shell in which `jwksd` writes down its arguments, and nothing else is a program. */
+const recorder = `
+  jwksd() { printf '%s\\0' "$@" >&3; printf '\\36' >&3; }
+  npx() { [ "$1" != jwksd ] || { shift; jwksd "$@"; }; }
+  npm() { [ "$1 $2 $3" != "run jwksd --" ] || { shift 3; jwksd "$@"; }; }
+  command_not_found_handle() { :; }
+  exec 3>record
+`;
+
+/** The arguments of each `jwksd` in a script. */
+async function commandsOf(t: Scope, script: string): Promise<string[][]> {
+  const folder = await temporaryFolder(t);
+  const env = { PATH: folder };
+  // What is no program fails, and the script goes on.
+  await promisify(execFile)(part("bash"), ["--norc", "-c", `${recorder}\n${script}\n:`], { cwd: folder, env });
+  const records = (await readFile(join(folder, "record"), "utf8")).split("\u001E");
+  return records.slice(0, -1).map((record) => record.split("\0").slice(0, -1));
+}
+
+/** The command line, none of whose commands does anything. */
+async function idle(write: (text: string) => void, args: readonly string[]): Promise<Command> {
+  const io: Io = { stdin: process.stdin, stdout: { write }, stderr: { write }, environment: {}, exitCode: 0 };
+  const all = await program(io, args);
+  for (const command of family(all)) command.action(() => {});
+  return all;
+}
+
+/** What the parser says of the commands in a script that it refuses. */
+async function refusals(t: Scope, script: string): Promise<string[]> {
+  const refused: string[] = [];
+  for (const args of await commandsOf(t, script))
+    try {
+      await (await idle(() => {}, args)).parseAsync(args, { from: "user" });
+    } catch (error) {
+      if (!(error instanceof CommanderError)) throw error;
+      if (error.exitCode !== 0) refused.push(`jwksd ${args.join(" ")}: ${error.message}`);
+    }
+  return refused;
+}
+
+const fence = /^( *)```(\w*)\n([^]*?)^ *```$/gm;
+/** Spans of a trace (docs/metrics.md) look like commands. */
+const noCommands = new Set(["jwksd fetch", "jwksd sign"]);
+
+describe("commands that are shown are commands that there are", { skip: skipWithout("bash") }, () => {
+  // test/ops/install.test.ts runs the blocks of the page that is left out, because they write to folders of the system.
+  for (const page of pages.filter((page) => page !== "docs/install.md"))
+    test(page, async (t) => {
+      const text = textOf(page);
+      const blocks = [...text.matchAll(fence)].filter(([, , language]) => language === "sh");
+      assert.deepEqual(await refusals(t, blocks.map(([, , , block]) => block).join("\n")), []);
+      const spans = [...text.replaceAll(fence, "").matchAll(/`((?:npx )?jwksd [^`]+)`/g)].map(([, span = ""]) => span);
+      const commands = new Set(spans.filter((span) => !noCommands.has(span)));
+      // A sentence may name a command without what it needs.
+      const unknown = (await refusals(t, [...commands].join("\n"))).filter(
+        (said) => !/ (?:missing|not specified)\b/.test(said),
+      );
+      assert.deepEqual(unknown, []);
+    });
+
+  test("the examples in the help of each command", async (t) => {
+    let text = "";
+    for (const command of family(await idle((more) => (text += more), ["completion"]))) command.outputHelp();
+    const examples = [...text.matchAll(/^ *\$ ((?:.+ \\\n *)*\S.*?)(?: {2,}.*)?$/gm)].map(([, example]) => example);
+    assert.ok(examples.length > 50, `${examples.length} examples`);
+    assert.deepEqual(await refusals(t, examples.join("\n")), []);
+  });
+});
