@@ -13,10 +13,16 @@ export async function practice(observations: Observations): Promise<readonly str
   // A file says nothing of an issuer.
   if (set?.status === undefined || states.length === 0) return [];
   const { tokens = [], looks = [] } = observations;
+  const caching = lifetime(lifetimeOf(set), field(set, "cache-control"));
+  const together = states.filter(({ at }) => at === states[0]?.at);
+  const answers = `${counted(together.length, "answer")} of one look had`;
+  const different = new Set(together.map(({ identity }) => identity)).size;
+  // Nobody knows then which keys there are, and when they came and went.
+  if (different > 1) return [`${answers} ${different} different sets of keys: servers disagree.`, caching];
   return [
     ...signingKeys(set.body),
-    lifetime(lifetimeOf(set), field(set, "cache-control")),
-    ...servers(states),
+    caching,
+    ...(together.length < 2 ? [] : [`${answers} the same keys.`]),
     ...(looks.length === 0 ? [] : [movement(states)]),
     ...signers(states, tokens),
   ];
@@ -38,16 +44,6 @@ function lifetime({ noStore, servedSeconds }: ReturnType<typeof lifetimeOf>, con
   return `Caches may keep the set for ${duration(servedSeconds)} (${by}): a new key has to be published for longer than that before it signs, and a withdrawn key is trusted for as long.`;
 }
 
-/** Whether answers of one moment agree. */
-function servers(states: readonly State[]): string[] {
-  const first = states.filter(({ at }) => at === states[0]?.at);
-  const different = new Set(first.map(({ identity }) => identity)).size;
-  if (first.length < 2) return [];
-  return different === 1
-    ? [`${counted(first.length, "answer")} of one look had the same keys.`]
-    : [`${counted(first.length, "answer")} of one look had ${different} different sets of keys: servers disagree.`];
-}
-
 function movement(states: readonly State[]): string {
   let [added, withdrawn] = [0, 0];
   for (const [index, { keys = new Map() }] of states.entries()) {
@@ -67,7 +63,9 @@ function signers(states: readonly State[], tokens: readonly SeenToken[]): string
   return [...byKid].flatMap(([kid, own]) => {
     const appeared = states.find(({ keys }) => keys?.has(kid) === true);
     if (appeared === undefined) {
-      return [`kid ${shown(kid)} signs and is not published: its key was withdrawn too early, or is not announced.`];
+      return [
+        `kid ${shown(kid)} signs and is not published: its key was withdrawn too early, or never published under this kid.`,
+      ];
     }
     const lines: string[] = [];
     if (appeared.at > first.at) {

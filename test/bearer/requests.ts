@@ -279,7 +279,7 @@ const tokens: readonly Row[] = [
     "OpenID Connect Core 1.0 section 10.1.1",
     "an unknown kid",
     { kid: "ec-9" },
-    badToken("the kid of the token names no key of the provider"),
+    badToken("the kid of the token names no usable key of the provider"),
   ),
   tokenRow(
     "RFC 7515 section 4.1.4",

@@ -231,6 +231,6 @@ describe("who stays with", { concurrency: 3 }, () => {
       );
     assert.equal(await subject(goodToken(setup)), "alice");
     await assert.rejects(subject(goodToken(setup, { exp: 1 })), { name: "TokenExpiredError" });
-    await assert.rejects(subject(accessToken(setup, { kid: "unknown" })), { message: /names no key/ });
+    await assert.rejects(subject(accessToken(setup, { kid: "unknown" })), { message: /names no usable key/ });
   });
 });

@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
-import { createHash, generateKeyPairSync } from "node:crypto";
+import { createHash, createPrivateKey, generateKeyPairSync, sign } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { type TestContext, describe, test } from "node:test";
+import type { Cause } from "../../src/cli/doctor/diagnosis.ts";
 import { run } from "../../src/cli/run.ts";
 import { codes } from "../../src/doctor/index.ts";
 import { certificateFor } from "../client/certificate.ts";
@@ -314,33 +315,83 @@ describe("--token", () => {
     assert.equal(code, 0);
     assert.match(
       stdout,
-      /nothing is wrong\.[^]*\n\nThe token:\nok {4}token .*\nok {4}jwks .*\nok {4}key .*\nok {4}signature .*\nok {4}claims /,
+      /^The token:\nok {4}token .*\nok {4}jwks .*\nok {4}key .*\nok {4}signature .*\nok {4}claims .*\n\nThe token is good\.\n\n.*nothing is wrong\./,
     );
   });
 
-  const rows: readonly (readonly [about: string, token: (issuer: string) => string, step: string, code: string])[] = [
-    ["another issuer", () => signed({}, { iss: "https://other.example" }), "claims", "ERR_TOKEN_CLAIM"],
-    ["an issuer with a slash more", (iss) => signed({}, { iss: `${iss}/` }), "claims", "ERR_TOKEN_CLAIM"],
-    ["no kid", (iss) => signed({ kid: undefined }, { iss }), "key", "ERR_TOKEN_KID_MISSING"],
-    ["a kid that is not published", (iss) => signed({ kid: "next" }, { iss }), "key", "ERR_TOKEN_KID_UNKNOWN"],
-    ["a kid whose key cannot be used", (iss) => signed({ kid: "leaked" }, { iss }), "key", "ERR_TOKEN_KID_UNKNOWN"],
-    ["a signature of another key", (iss) => signed({}, { iss }, ecKey("other")), "signature", "ERR_TOKEN_SIGNATURE"],
+  const der = (input: Buffer): Uint8Array =>
+    sign("sha256", input, createPrivateKey({ key: { ...key }, format: "jwk" }));
+  const rows: readonly (readonly [
+    about: string,
+    token: (issuer: string) => string,
+    step: string,
+    code: string,
+    cause?: Cause,
+  ])[] = [
+    ["another issuer", () => signed({}, { iss: "https://other.example" }), "claims", "ERR_TOKEN_CLAIM", "iss"],
+    ["an issuer with a slash more", (iss) => signed({}, { iss: `${iss}/` }), "claims", "ERR_TOKEN_CLAIM", "iss"],
+    ["no kid", (iss) => signed({ kid: undefined }, { iss }), "key", "ERR_TOKEN_KID_MISSING", "other key"],
+    ["a kid of nobody", (iss) => signed({ kid: "next" }, { iss }, ecKey("next")), "key", "ERR_TOKEN_KID_UNKNOWN"],
+    [
+      "a kid that is not published",
+      (iss) => signed({ kid: "next" }, { iss }),
+      "key",
+      "ERR_TOKEN_KID_UNKNOWN",
+      "other key",
+    ],
+    [
+      "a kid whose key cannot be used",
+      (iss) => signed({ kid: "leaked" }, { iss }),
+      "key",
+      "ERR_TOKEN_KID_UNKNOWN",
+      "unusable key",
+    ],
+    ["a signature of no key", (iss) => signed({}, { iss }, ecKey("other")), "signature", "ERR_TOKEN_SIGNATURE"],
+    [
+      "a signature of another key",
+      (iss) => signed({}, { iss }, ecKey("nameless")),
+      "signature",
+      "ERR_TOKEN_SIGNATURE",
+      "other key",
+    ],
+    [
+      "a signature in DER",
+      (iss) => compact({ alg: "ES256", kid: "sound" }, { iss, aud: "a", exp }, der),
+      "signature",
+      "ERR_TOKEN_SIGNATURE",
+      "der",
+    ],
     ["an exp that has passed", (iss) => signed({}, { iss, exp: 1 }), "claims", "ERR_TOKEN_EXPIRED"],
-    ["no audience", (iss) => signed({}, { iss, aud: undefined }), "claims", "ERR_TOKEN_CLAIM"],
+    ["a nbf that has not come", (iss) => signed({}, { iss, nbf: exp }), "claims", "ERR_TOKEN_CLAIM", "nbf"],
+    ["no audience", (iss) => signed({}, { iss, aud: undefined }), "claims", "ERR_TOKEN_CLAIM", "aud"],
     ["no token at all", () => "nonsense", "token", "ERR_TOKEN_MALFORMED"],
   ];
-  for (const [about, token, step, failure] of rows) {
-    test(`${about}: it is refused, with exit code 1`, async (t) => {
-      const url = await provider(t, [sound, { ...published("leaked"), d: ecKey("leaked").d }]);
+  for (const [about, token, step, failure, cause] of rows) {
+    test(`${about}: it is refused, with exit code 1, a cause if there is one, and what to do`, async (t) => {
+      const nameless = { ...published("nameless"), kid: undefined };
+      const url = await provider(t, [nameless, sound, { ...published("leaked"), d: ecKey("leaked").d }]);
       const flags = [insecure, "--json", "--skip", "JWKS", "--token", token(url)];
       const { code, stdout } = await runCli(t, ["doctor", url, ...flags]);
       const { token: explanation } = JSON.parse(stdout) as {
-        token: { verified: boolean; steps: { step: string; code?: string }[] };
+        token: { verified: boolean; steps: { step: string; code?: string; cause?: string }[]; advice?: string };
       };
       assert.deepEqual([code, explanation.verified], [1, false]);
-      assert.deepEqual([explanation.steps.at(-1)?.step, explanation.steps.at(-1)?.code], [step, failure]);
+      const last = explanation.steps.at(-1);
+      assert.deepEqual([last?.step, last?.code, last?.cause], [step, failure, cause]);
+      assert.match(explanation.advice ?? "", /\.$| --allow-insecure --watch 10m$/);
     });
   }
+
+  test("a refused token is on the page of --html, and in the summary; its text is not", async (t) => {
+    const url = await provider(t, [sound]);
+    const page = join(await temporaryFolder(t), "findings.html");
+    const token = signed({}, { iss: "https://other.example" });
+    const { stdout } = await runCli(t, ["doctor", url, insecure, "--token", token, "--html", page]);
+    assert.match(stdout, /: nothing is wrong\. .* The token is refused\.$/m);
+    const text = await readFile(page, "utf8");
+    assert.match(text, /The token is refused[^]*iss is https:\/\/other\.example[^]*What to do/);
+    assert.ok(!text.includes(token.slice(-40)));
+  });
 
   test("against a file, and from standard input", async (t) => {
     const file = await fileOf(t, { keys: [sound] });
@@ -362,7 +413,10 @@ describe("--token", () => {
     const file = await fileOf(t, { keys: "none" });
     const { code, stdout } = await runCli(t, ["doctor", file, "--token", signed({}, { iss: "a" })]);
     assert.equal(code, 1);
-    assert.match(stdout, /FAIL {2}jwks {7}there is no JWK Set.*\n\nWhat to do: The keys could not be had/);
+    assert.match(
+      stdout,
+      /^The token:\nok .*\nFAIL {2}jwks {7}there is no JWK Set.*\n\nWhat to do: The keys could not be had/,
+    );
   });
 });
 

@@ -21,9 +21,12 @@ const rows: readonly (readonly [about: string, observations: Observations, says:
   ["no-store", oneLook(["a"], "no-store"), /^Caches may not keep the set/m],
   ["no lifetime", oneLook(["a"], "public"), /^No lifetime is stated/m],
   [
-    "servers that disagree",
-    observed({ probes: { again: setOf(["elsewhere"]) } }),
-    /^5 answers of one look had 2 different sets/m,
+    "servers that disagree, of which nothing else is known",
+    {
+      ...observed({ probes: { again: setOf(["elsewhere"]) } }),
+      tokens: [{ at, kid: "elsewhere", expiresAt: at + hour }],
+    },
+    /^5 answers of one look had 2 different sets of keys: servers disagree\.\nCaches may .*\.$/,
   ],
   ["servers that agree", observed(), /^5 answers of one look had the same keys\./m],
   [

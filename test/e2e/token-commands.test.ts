@@ -121,7 +121,7 @@ describe("jwksd verify explains each step", { timeout }, () => {
       change: cutOff,
       steps: ok.slice(0, 4),
       code: "ERR_TOKEN_SIGNATURE",
-      advice: /token again.*doctor/,
+      advice: /token again.*does not publish/,
     },
     {
       name: "an unknown kid",

@@ -21,7 +21,8 @@ const deep = "[".repeat(100_000) + "]".repeat(100_000);
 
 interface Publisher {
   readonly issuer: string;
-  readonly set: (text: string) => void;
+  /** Sets the text of the set, and that of later answers if they differ. */
+  readonly set: (text: string, later?: string) => void;
   /** The requests so far. */
   readonly requests: readonly unknown[];
 }
@@ -29,14 +30,17 @@ interface Publisher {
 /** A provider that publishes whatever text it is given. */
 async function publish(t: TestContext): Promise<Publisher> {
   let text = JSON.stringify({ keys: [goodKey] });
+  let laterText = text;
   const requests: unknown[] = [];
   const server = createServer((request, response) => {
     requests.push(request.url);
     const isSet = request.url === "/jwks";
     response.end(isSet ? text : JSON.stringify({ issuer, jwks_uri: `${issuer}/jwks` }));
+    if (isSet) text = laterText;
   });
   const issuer = `http://127.0.0.1:${await listening(t, server)}`;
-  return { issuer, set: (next) => void (text = next), requests };
+  const set = (next: string, later = next): void => void ([text, laterText] = [next, later]);
+  return { issuer, set, requests };
 }
 
 const ownClaims = (issuer: string): object => ({ iss: issuer, aud: "me", exp: Date.now() / 1000 + 3600 });
@@ -87,6 +91,30 @@ test("jwksd verify: whatever is in a token or a set, the steps are told", { time
       assert.equal(steps.at(-1)?.code, code);
     });
   }
+});
+
+test("jwksd verify: a key that only the next answer has is told of, with what to do", { timeout }, async (t) => {
+  const { issuer, set } = await publish(t);
+  set('{"keys":[]}', JSON.stringify({ keys: [goodKey] }));
+  const token = compact(good, ownClaims(issuer), es256);
+  const { code, stdout } = await runCli(t, ["verify", token, "--issuer", issuer, "--aud", "me"]);
+  assert.equal(code, 0);
+  assert.match(
+    stdout,
+    /; the answer above lacks it, the next one has it\n[^]*\n\nThe token is good\.\n\nWhat to do: If the key is not new, servers/,
+  );
+});
+
+test("jwksd verify: a provider that names itself in two ways is told of", { timeout }, async (t) => {
+  const { issuer } = await publish(t);
+  const other = issuer.replace("127.0.0.1", "localhost");
+  const token = compact(good, ownClaims(other), es256);
+  const { code, stdout } = await runCli(t, ["verify", token, "--issuer", other, "--aud", "me"]);
+  assert.equal(code, 1);
+  assert.match(
+    stdout,
+    /; the token is of http:\/\/localhost:\d+ \[ERR_DISCOVERY_ISSUER\]\n\nWhat to do: Let the provider name itself in one way/,
+  );
 });
 
 describe("jwksd verify shows what the token has and what is expected", { timeout }, () => {

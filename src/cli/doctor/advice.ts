@@ -1,9 +1,31 @@
 import type { Explanation } from "./explain.ts";
 
-/** What to do about a token that a step refuses; `undefined` for a good one. */
-export function adviceFor({ verified, steps }: Explanation, issuer: string): string | undefined {
-  if (verified) return undefined;
-  switch (steps.at(-1)?.code) {
+/** What to do after a verification; `undefined` where there is nothing to do. @param doctor the command that looks at the provider */
+export function adviceFor({ verified, steps }: Explanation, issuer: string, doctor: string): string | undefined {
+  const watch = `${doctor} --watch 10m`;
+  if (verified) {
+    return steps.some(({ cause }) => cause === "next answer")
+      ? `If the key is not new, servers of the provider disagree, and other tokens fail by chance: ${watch}`
+      : undefined;
+  }
+  const { code, cause } = steps.at(-1) ?? {};
+  switch (cause) {
+    case "iss":
+      return "Get a token of the expected issuer; verifiers compare every character. If the provider writes the one into its discovery document and the other into its tokens, let it write the same into both.";
+    case "aud":
+      return "If the token is meant for this verifier, let the verifier expect its audience (jwksd verify: --aud); else ask the provider for one that is.";
+    case "nbf":
+      return "Set the clocks of the provider and of this machine: the token begins to be valid later. If both are right, the provider issues tokens for later, or writes local time as UTC.";
+    case "two issuers":
+      return "Let the provider name itself in one way: verifiers compare every character, so with two issuers they refuse the document or the tokens.";
+    case "unusable key":
+      return `Let the provider publish the key in a form that verifiers can read: ${doctor} explains each defect.`;
+    case "other key":
+      return "Let the provider write into tokens the kid under which it publishes the key that signs, and give each published key a kid.";
+    case "der":
+      return 'Let the provider write the signature as r and s of equal length, as RFC 7518 section 3.4 says, and not as DER. Many libraries have an option for this; in Node, it is dsaEncoding: "ieee-p1363".';
+  }
+  switch (code) {
     case "ERR_TOKEN_MALFORMED":
     case "ERR_TOKEN_TOO_LARGE":
       return "Give the whole token and nothing else: what follows Bearer in the Authorization header.";
@@ -14,17 +36,22 @@ export function adviceFor({ verified, steps }: Explanation, issuer: string): str
     case "ERR_TOKEN_KID_MISSING":
       return "Let the provider put the kid of the key that signs into the header.";
     case "ERR_TOKEN_KID_UNKNOWN":
-      return `Check that ${issuer} issued this token, and get a new one: the key of an old token may have been removed or revoked. If a new one fails too, the provider, or one of its servers, does not publish the key that signs: jwksd doctor ${issuer} --watch 10m`;
+      return `Check that ${issuer} issued this token, and get a new one: the key of an old token may have been removed or revoked. If a new one fails too, the provider, or one of its servers, does not publish the key that signs: ${watch}`;
     case "ERR_TOKEN_SIGNATURE":
-      return `Get the token again, because it may have been changed on its way. If a new one fails too, the provider signs with another key than it publishes: jwksd doctor ${issuer}`;
+      return "Get the token again, because it may have been changed on its way. If a new one fails too, the provider signs with a key that it does not publish: let it publish that key, under a kid of its own.";
     case "ERR_TOKEN_EXPIRED":
       return "Get a new token. If this one is new, set the clocks of the provider and of this machine.";
     case "ERR_TOKEN_CLAIM":
+      return "Let the provider issue tokens with this claim, in the form that RFC 7519 section 4.1 says.";
     case "ERR_TOKEN_TYP":
-      return "If the token is meant for this verifier, let the verifier expect its issuer, audience and type, to the character (jwksd verify: --issuer, --aud, --typ); else ask the provider for one that is.";
+      return "If the token is meant for this verifier, let the verifier expect its type (jwksd verify: --typ); else ask the provider for one that is.";
     case "ERR_DISCOVERY_ISSUER":
       return "Give --issuer exactly as the discovery document has it, if that is the right provider.";
     default:
-      return `The keys could not be had, so the token was not checked: jwksd doctor ${issuer} says what is wrong.`;
+      return `The keys could not be had, so the token was not checked: ${doctor} says what is wrong.`;
   }
 }
+
+/** `jwksd doctor` for a URL, with the flag that it needs there. */
+export const doctorCommandFor = (url: string, allowInsecure: boolean | undefined): string =>
+  `jwksd doctor ${url}${allowInsecure === true || url.startsWith("http:") ? " --allow-insecure" : ""}`;

@@ -6,15 +6,13 @@ import { type Code, type Observations, type Severity, codes, examine } from "../
 import { type Happening, type ObserveOptions, observe, observeBody } from "../../doctor/node/index.ts";
 import { seenToken } from "../../doctor/node/watch.ts";
 import { ConfigError, ServiceError } from "../../base/errors.ts";
-import { printable } from "../../base/printable.ts";
-import { indented, terminalOf } from "../terminal.ts";
+import { terminalOf } from "../terminal.ts";
 import { collect } from "../arguments.ts";
-import { adviceFor } from "./advice.ts";
+import { adviceFor, doctorCommandFor } from "./advice.ts";
 import { explainToken } from "./token.ts";
 import { findingsPage } from "./page.ts";
-import { happeningLine, report, rotationText, scope } from "./report.ts";
+import { explanationText, happeningLine, report, rotationText, scope } from "./report.ts";
 import { durationMs, watchOn } from "./watch.ts";
-import { stepLines } from "./explain.ts";
 import { type Io, iso, print, printJson, readInput } from "../io.ts";
 import { readToken } from "./verify.ts";
 
@@ -102,9 +100,10 @@ async function doctor(io: Io, target: string, flags: Flags): Promise<void> {
   };
   const observations = watch === undefined ? first : await watchOn(io, first, { ...flags, watch }, options, happened);
   const findings = (await examine(observations)).filter(({ code }) => isWanted(code, flags));
-  const explanation = token === undefined ? undefined : await explainToken(token, observations);
+  const explanation = token === undefined ? undefined : await adviseOn(token, observations, target, flags);
   const rotation = await practice(withToken(observations, token));
-  if (flags.html !== undefined) await writePage(flags.html, findingsPage(target, observations, findings, rotation));
+  if (flags.html !== undefined)
+    await writePage(flags.html, findingsPage(target, observations, { findings, rotation, explanation }));
   if (flags.json === true) {
     const happenings = watch === undefined ? undefined : timeline.map(({ at, text }) => ({ at: iso(at), text }));
     const result = { target, ...scope(observations), findings, rotation, timeline: happenings, token: explanation };
@@ -112,17 +111,21 @@ async function doctor(io: Io, target: string, flags: Flags): Promise<void> {
   } else {
     const terminal = terminalOf(io.stdout, io.environment);
     if (timeline.length > 0) print(io, "");
-    print(io, report(target, observations, findings, terminal));
+    // Whoever gives a token asks about it first.
+    if (explanation !== undefined)
+      print(io, `The token:\n${explanationText(explanation, explanation.advice, terminal)}\n`);
+    const refused = explanation?.verified === false ? " The token is refused." : "";
+    print(io, `${report(target, observations, findings, terminal)}${refused}`);
     if (rotation.length > 0) print(io, `\n${rotationText(rotation, terminal)}`);
-    if (explanation !== undefined) {
-      const advice = adviceFor(explanation, target);
-      const end =
-        advice === undefined ? [] : ["", ...indented(`What to do: ${printable(advice)}`, terminal.columns, 0)];
-      print(io, ["", "The token:", ...stepLines(explanation), ...end].join("\n"));
-    }
   }
   const isRefused = explanation?.verified === false;
   if (isRefused || findings.some(({ severity }) => atLeast(severity, flags.failOn))) io.exitCode = 1;
+}
+
+/** How the token of `--token` is verified, and what to do. */
+async function adviseOn(token: string, observations: Observations, target: string, { allowInsecure }: Flags) {
+  const explanation = await explainToken(token, observations);
+  return { ...explanation, advice: adviceFor(explanation, target, doctorCommandFor(target, allowInsecure)) };
 }
 
 /** Adds the token that was given with `--token`. */

@@ -1,11 +1,9 @@
 import type { JWSHeaderParameters } from "jose";
 import { decodeJwt } from "jose/jwt/decode";
 import { decodeProtectedHeader } from "jose/decode/protected_header";
-import { isPublicKeyAlgorithm } from "../../keys/crypto/algorithms.ts";
 import { JwksdError, TokenError } from "../../base/errors.ts";
 import { createRemoteKeySet } from "../../library/relying-party/remote-key-set.ts";
-import { printable } from "../../base/printable.ts";
-import { relativeText, timeText } from "../../rotation/rules/format.ts";
+import { type Cause, diagnose, shown } from "./diagnosis.ts";
 import { maxTokenBytes } from "../../library/token/compact-jws.ts";
 import { type VerifyOptions, checkVerifyOptions, verify } from "../../library/token/verify.ts";
 
@@ -16,6 +14,8 @@ export interface Step {
   readonly detail: string;
   /** Error code of a failed step. */
   readonly code?: string | undefined;
+  /** Why, where more is known than the code says. */
+  readonly cause?: Cause | undefined;
 }
 
 /** The result of a verification. */
@@ -34,7 +34,7 @@ interface KeySource {
 }
 
 /** The expected claims and header of a token; see `verify`. */
-interface Expected extends Pick<VerifyOptions, "algorithms" | "typ"> {
+export interface Expected extends Pick<VerifyOptions, "algorithms" | "typ"> {
   readonly issuer: string;
   readonly audience: readonly string[];
 }
@@ -47,9 +47,6 @@ interface ExplainOptions extends Expected {
 
 /** Errors that `verify` throws only after the signature was verified. */
 const aboutClaims: ReadonlySet<string> = new Set(["ERR_TOKEN_CLAIM", "ERR_TOKEN_EXPIRED", "ERR_TOKEN_TYP"]);
-
-/** The latest time of a `Date`. */
-const longestMs = 8.64e15;
 
 const goodSignature: Step = { step: "signature", ok: true, detail: "is that of the published key" };
 
@@ -85,7 +82,8 @@ export async function explain(token: string, expected: Expected, source: KeySour
   const verifyOptions = { ...expected, keys: source.getKey };
   checkVerifyOptions(verifyOptions);
   let step: Step["step"] = "token";
-  const done = (detail: string): number => steps.push({ step, ok: true, detail });
+  let jwkSet: { readonly keys: readonly ({ kid?: unknown } | null)[] } | undefined;
+  const done = (detail: string, cause?: Cause): number => steps.push({ step, ok: true, detail, cause });
   try {
     const header = headerOf(token);
     const [alg, kid, typ] = [header.alg, header.kid, header.typ].map((value) => shown(value));
@@ -93,13 +91,16 @@ export async function explain(token: string, expected: Expected, source: KeySour
 
     ({ step } = source);
     const { where, body } = await source.load();
-    const { keys } = JSON.parse(body) as { keys: ({ kid?: unknown } | null)[] };
+    jwkSet = JSON.parse(body) as NonNullable<typeof jwkSet>;
+    const { keys } = jwkSet;
     const kids = keys.map((key) => shown(key?.kid, "(no kid)"));
     done(`${where} has ${keys.length === 1 ? "1 key" : `${keys.length} keys`}: ${kids.join(", ")}`);
 
     step = "key";
     await source.getKey(header);
-    done(`kid ${header.kid} is published, for ${header.alg}`);
+    const published = `kid ${header.kid} is published, for ${header.alg}`;
+    if (keys.some((key) => key?.kid === header.kid)) done(published);
+    else done(`${published}; the answer above lacks it, the next one has it`, "next answer");
 
     step = "claims";
     const { claims } = await verify(token, verifyOptions);
@@ -114,53 +115,11 @@ export async function explain(token: string, expected: Expected, source: KeySour
       if (aboutClaims.has(error.code)) steps.push(goodSignature);
       else step = "signature";
     }
-    const detail = [error.message, ...comparison(token, error.code, expected)].join("; ");
-    steps.push({ step, ok: false, detail: `${detail} [${error.code}]`, code: error.code });
+    const { cause, details } = await diagnose(token, error.code, expected, jwkSet);
+    const detail = [error.message, ...details].join("; ");
+    steps.push({ step, ok: false, detail: `${detail} [${error.code}]`, code: error.code, cause });
     return { verified: false, steps };
   }
-}
-
-/** The steps as lines of text. */
-export function stepLines({ steps }: Explanation): string[] {
-  return steps.map(({ ok, step, detail }) => `${ok ? "ok  " : "FAIL"}  ${step.padEnd(10)} ${printable(detail)}`);
-}
-
-/** The value in the token, the expected value, and what to do, for a refused token. */
-function comparison(token: string, code: string, { issuer, audience, algorithms, typ }: Expected): string[] {
-  if (code === "ERR_TOKEN_ALG") {
-    const { alg } = decodeProtectedHeader(token);
-    if (algorithms.includes(alg ?? "")) return [];
-    return [has("alg", alg, algorithms), ...(isPublicKeyAlgorithm(alg) ? [`to accept it, add --alg ${alg}`] : [])];
-  }
-  if (code === "ERR_TOKEN_TYP") return [has("typ", decodeProtectedHeader(token).typ, [typ ?? ""])];
-  if (!aboutClaims.has(code)) return [];
-  const { iss, aud, exp, nbf } = decodeJwt(token);
-  if (code === "ERR_TOKEN_EXPIRED") return [when("exp", exp)];
-  const isMeant = [aud].flat().some((one) => audience.includes(one ?? ""));
-  return [
-    ...(iss === issuer ? [] : [has("iss", iss, [issuer])]),
-    ...(isMeant ? [] : [has("aud", aud, audience)]),
-    ...(typeof nbf === "number" && nbf * 1000 > Date.now() ? [when("nbf", nbf)] : []),
-  ];
-}
-
-function has(name: string, value: unknown, expected: readonly string[]): string {
-  const values = [value].flat().map((one) => shown(one));
-  return `${name} is ${values.join(", ")}, expected: ${expected.join(" or ")}`;
-}
-
-function when(name: string, seconds = 0): string {
-  const ms = seconds * 1000;
-  const isDate = Math.abs(ms) <= longestMs;
-  return `${name} is ${isDate ? `${timeText(ms)}, ${relativeText(ms, Date.now())}` : seconds}`;
-}
-
-/** A value from outside: a text as it is, another value by its type. */
-function shown(value: unknown, missing = "missing"): string {
-  if (value === undefined) return missing;
-  if (Array.isArray(value)) return "(a list)";
-  if (typeof value === "object" && value !== null) return "(an object)";
-  return typeof value === "string" && value !== "" ? value : JSON.stringify(value);
 }
 
 function headerOf(token: string): JWSHeaderParameters {

@@ -1,5 +1,7 @@
 import { beginning } from "../../doctor/format.ts";
 import { setResponse } from "../../doctor/exchange.ts";
+import { timeText } from "../../rotation/rules/format.ts";
+import type { Explanation } from "./explain.ts";
 import type { Exchange, Finding, Observations } from "../../doctor/index.ts";
 import { jsonOf } from "../../base/json.ts";
 import { type Html, html, lines } from "../../service/admin/page/html.ts";
@@ -8,14 +10,19 @@ import { counts, scopeText, whom } from "./report.ts";
 
 const maxCharacters = 100_000;
 
-/** The findings as one page without script, with the documents beside them. Private keys are taken out of the documents. */
+/** What the page is about. */
+interface Results {
+  readonly findings: readonly Finding[];
+  readonly rotation: readonly string[];
+  readonly explanation: (Explanation & { readonly advice: string | undefined }) | undefined;
+}
+
+/** The results as one page without script, with the documents beside them, without their private keys. The token itself is not on it. */
 export function findingsPage(
   target: string,
   observations: Observations,
-  findings: readonly Finding[],
-  rotation: readonly string[],
+  { findings, rotation, explanation }: Results,
 ): string {
-  const at = new Date(observations.at).toISOString();
   return html`<!doctype html>
     <html lang="en">
       <meta charset="utf-8" />
@@ -29,12 +36,12 @@ export function findingsPage(
         <h1>Keys of ${target}</h1>
         <p>
           ${findings.length === 0 ? "Nothing is wrong" : counts(findings)}. ${scopeText(observations)} Looked at on
-          <time>${at}</time>.
+          <time>${timeText(observations.at)}</time>.
         </p>
       </header>
       <main>
         <section aria-label="Findings">
-          ${findings.map(section)}
+          ${explanation === undefined ? undefined : tokenSection(explanation)} ${findings.map(section)}
           ${
             rotation.length === 0
               ? undefined
@@ -52,18 +59,44 @@ export function findingsPage(
     </html> `.text;
 }
 
+function tokenSection({ verified, steps, advice }: NonNullable<Results["explanation"]>): Html {
+  return html`<article class="${verified ? "good" : "broken"}">
+    <h2>The token is ${verified ? "good" : "refused"}</h2>
+    <dl>
+      ${steps.map(
+        ({ step, ok, detail }) =>
+          html`<dt>${step}: ${ok ? "ok" : "refused"}</dt>
+            <dd>${detail}</dd>`,
+      )}
+      ${
+        advice === undefined
+          ? undefined
+          : html`<dt>What to do</dt>
+              <dd>${advice}</dd>`
+      }
+    </dl>
+  </article> `;
+}
+
+/** A text of a code, whose spans between backticks are names. */
+function prose(text: string): Html {
+  const [first = "", ...rest] = text.split("`");
+  const parts = rest.map((part, index) => (index % 2 === 0 ? html`<code>${part}</code>` : html`${part}`));
+  return html`${first}${parts}`;
+}
+
 function section(finding: Finding): Html {
   const { severity, code, title, seen, count, effect, remedy, rule, ruleUrl, link } = finding;
   const more = count > seen.length ? [`and ${count - seen.length} more`] : [];
   const rows: readonly (readonly [label: string, values: readonly (string | Html)[]])[] = [
     ["Seen", [...seen, ...more]],
-    ["Effect", [effect]],
+    ["Effect", [prose(effect)]],
     ["Breaks", whom(finding)],
-    ["What to do", [remedy]],
+    ["What to do", [prose(remedy)]],
     ["Rule", [ruleUrl === undefined ? rule : html`<a href="${ruleUrl}">${rule}</a>`]],
   ];
   return html`<article class="${severity}">
-    <h2><strong>${severity}</strong> ${title}</h2>
+    <h2>${severity}: ${prose(title)}</h2>
     <dl>
       ${rows
         .filter(([, values]) => values.length > 0)
@@ -100,6 +133,6 @@ const style = html`
   padding: 1rem; } main { display: grid; gap: 2rem; grid-template-columns: repeat(auto-fit, minmax(min(30rem, 100%),
   1fr)); } h1 { font-size: 1.5rem; overflow-wrap: anywhere; } h2 { font-size: 1.1rem; } article { border-left: .4rem
   solid #577; margin-bottom: 2rem; padding-left: 1rem; } .broken { border-color: #c22; } .risk { border-color: #c80; }
-  dt { font-weight: bold; } dd { margin: 0 0 .3rem; overflow-wrap: anywhere; } pre { border: 1px solid #8888;
-  overflow-x: auto; padding: .5rem; white-space: pre-wrap; overflow-wrap: anywhere; }
+  .good { border-color: #282; } dt { font-weight: bold; } dd { margin: 0 0 .3rem; overflow-wrap: anywhere; } pre {
+  border: 1px solid #8888; overflow-x: auto; padding: .5rem; white-space: pre-wrap; overflow-wrap: anywhere; }
 `;

@@ -5,6 +5,7 @@ import type { Break, Exchange, Finding, Observations, Severity } from "../../doc
 import { jsonOf } from "../../base/json.ts";
 import { timeText } from "../../rotation/rules/format.ts";
 import { printable } from "../../base/printable.ts";
+import type { Explanation } from "./explain.ts";
 import { type Color, type Terminal, indented, painted } from "../terminal.ts";
 
 const labelWidth = 10;
@@ -65,6 +66,14 @@ export function report(
   if (findings.length === 0) return `${printable(target)}: nothing is wrong. ${looked}`;
   const sections = findings.map((finding) => section(finding, terminal));
   return [...sections, `${printable(target)}: ${counts(findings)}. ${looked}`].join("\n\n");
+}
+
+/** The steps of a verification as text, and what to do. */
+export function explanationText({ verified, steps }: Explanation, advice: string | undefined, { columns }: Terminal) {
+  const lines = steps.map(({ ok, step, detail }) => `${ok ? "ok  " : "FAIL"}  ${step.padEnd(10)} ${printable(detail)}`);
+  const good = verified ? ["", "The token is good."] : [];
+  const next = advice === undefined ? [] : ["", ...indented(`What to do: ${printable(advice)}`, columns, 0)];
+  return [...lines, ...good, ...next].join("\n");
 }
 
 /** A line of the timeline. */

@@ -1,11 +1,11 @@
 import { Command } from "commander";
-import { printable } from "../../base/printable.ts";
-import { adviceFor } from "./advice.ts";
-import { explainVerification, stepLines } from "./explain.ts";
+import { adviceFor, doctorCommandFor } from "./advice.ts";
+import { explainVerification } from "./explain.ts";
+import { explanationText } from "./report.ts";
 import { maxTokenBytes } from "../../library/token/compact-jws.ts";
 import { collect } from "../arguments.ts";
 import { type Io, print, printJson, readInput } from "../io.ts";
-import { indented, terminalOf } from "../terminal.ts";
+import { terminalOf } from "../terminal.ts";
 
 /** Room for whitespace around the longest token. */
 const maxInputBytes = maxTokenBytes + 1024;
@@ -50,17 +50,9 @@ Examples:
         typ: flags.typ,
         allowInsecure: flags.allowInsecure,
       });
-      const advice = adviceFor(explanation, flags.issuer);
+      const advice = adviceFor(explanation, flags.issuer, doctorCommandFor(flags.issuer, flags.allowInsecure));
       if (flags.json === true) printJson(io, { ...explanation, advice });
-      else {
-        const end = advice === undefined ? "The token is good." : `What to do: ${printable(advice)}`;
-        print(
-          io,
-          [...stepLines(explanation), "", ...indented(end, terminalOf(io.stdout, io.environment).columns, 0)].join(
-            "\n",
-          ),
-        );
-      }
+      else print(io, explanationText(explanation, advice, terminalOf(io.stdout, io.environment)));
       if (!explanation.verified) io.exitCode = 1;
     });
 }

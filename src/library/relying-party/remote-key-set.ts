@@ -261,7 +261,7 @@ export function createKeySet(
 
   function unknownKid(): TokenError {
     emit({ type: "unknown-kid" });
-    return new TokenError("ERR_TOKEN_KID_UNKNOWN", "the kid of the token names no key of the provider");
+    return new TokenError("ERR_TOKEN_KID_UNKNOWN", "the kid of the token names no usable key of the provider");
   }
 
   return Object.assign(getKeyFor(anyCallers), {
