@@ -317,6 +317,7 @@ const sets: readonly Fixture[] = [
   set("JWKS_MEMBER_NOT_OBJECT", { keys: [null, sound] }, "null"),
   set("JWKS_KEYS_MANY", { keys: [sound, ...Array.from({ length: 100 }, (_, index) => published(`kid ${index}`))] }),
   { ...set("JWKS_KID_MISSING", { keys: [sound, { ...publicEc, use: "sig" }] }), signs: { ...signsEc, kid: undefined } },
+  set("JWKS_ONE_KEY_NO_KID", { keys: [{ ...sound, kid: undefined }] }),
   {
     ...set("JWKS_KID_DUPLICATE", {
       keys: [published("odd", ecKey("another")), { ...publicEc, kid, use: "sig" }, sound],

@@ -34,8 +34,9 @@ function checkKids(keys: readonly Key[]): Note[] {
     if (kid !== undefined && typeof kid !== "string") return [note("JWKS_KID_TYPE", name)];
     if (kid !== undefined && kid !== "") return [];
     // A bundle of SPIFFE has authorities of certificates, which no kid names; each key of its tokens has one.
-    const isNeeded = use === "jwt-svid" || (keys.length > 1 && use !== "x509-svid");
-    return isNeeded ? [note("JWKS_KID_MISSING", name)] : [];
+    if (use === "x509-svid") return [];
+    const isNeeded = use === "jwt-svid" || keys.length > 1;
+    return [note(isNeeded ? "JWKS_KID_MISSING" : "JWKS_ONE_KEY_NO_KID", name)];
   });
 }
 

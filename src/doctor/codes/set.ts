@@ -51,6 +51,13 @@ export const set = {
     rule: "OpenID Connect Core 1.0 section 10.1",
     remedy: "Give each key a `kid` of its own, and put it into the header of the tokens.",
   },
+  JWKS_ONE_KEY_NO_KID: {
+    severity: "risk",
+    title: "The only key has no `kid`",
+    why: "Verifiers refuse tokens that name a `kid`, because they find no key of it. When a second key comes, tokens need one.",
+    rule: "RFC 7517 section 4.5",
+    remedy: "Give the key a `kid`, such as its RFC 7638 thumbprint, and put it into the header of the tokens.",
+  },
   JWKS_KID_TYPE: {
     severity: "broken",
     title: "A `kid` is not a string",

@@ -104,6 +104,7 @@ export const rows: readonly Row[] = [
   { code: "JWKS_MEMBER_NOT_OBJECT", form: "null", outcomes: "aaaaaaaaaaaa" },
   { code: "JWKS_KEYS_MANY", form: "", outcomes: "............" },
   { code: "JWKS_KID_MISSING", form: "", outcomes: "ii.iii..ii.i" },
+  { code: "JWKS_ONE_KEY_NO_KID", form: "", outcomes: "aaaaaaaaaaaa" },
   { code: "JWKS_KID_DUPLICATE", form: "", outcomes: "iiiiiiiiii.i" },
   { code: "JWKS_KEY_TWICE", form: "", outcomes: "i...i......." },
   { code: "JWKS_KEY_TWO_KIDS", form: "", outcomes: "............" },
