@@ -129,7 +129,6 @@ export const rooms: Readonly<Record<string, Room>> = {
       "rotation/manager",
       "rotation/rules",
       "rotation/store",
-      "rotation/store/sqlite",
       "service/admin",
       "service/admin/page",
       "service/config",

@@ -8,11 +8,10 @@ import { fenced } from "../../rotation/manager/replica.ts";
 import { signWithinSeconds } from "../../rotation/rules/policy.ts";
 import { activeKey } from "../../rotation/rules/records.ts";
 import type { Owner } from "../../rotation/custody/issuer-check.ts";
-import { sqliteStore } from "../../rotation/store/sqlite/sqlite.ts";
 import type { Claims, SignOptions } from "../../library/token/sign.ts";
 import { commandPolicy } from "../config/command-policy.ts";
 import type { Logger } from "../config/logger.ts";
-import { exists, openManaged, storePath } from "../config/open-store.ts";
+import { openManaged, openStore, storePath } from "../config/open-store.ts";
 import { issuerOf } from "../config/issuer.ts";
 import { type Settings, settingDefinitions } from "../config/setting-definitions.ts";
 import { signersOf } from "../config/signers.ts";
@@ -36,8 +35,7 @@ export async function signWithSettings(
     const provider = await createProvider({ issuer: issuerOf(settings, settings.port), keyset: entries });
     return provider.sign(claims, options);
   }
-  const path = storePath(settings);
-  if (path !== undefined) await checkHasKey(path);
+  if (storePath(settings) !== undefined) await checkHasKey(settings, log);
   const { custody, leases } = await openManaged(settings, log);
   const { store } = custody;
   const policy = commandPolicy(settings, leases, log);
@@ -103,11 +101,9 @@ export async function signFresh(
   }
 }
 
-/** A wrapping key is not made for a store in which it would wrap nothing. @throws StateError `ERR_TRANSITION` */
-async function checkHasKey(path: string): Promise<void> {
-  // Opening a store that is not there says what is missing.
-  if (!(await exists(path))) return;
-  const store = await sqliteStore(path);
+/** A wrapping key is not made beside a store in which it would wrap nothing. @throws StateError `ERR_TRANSITION` */
+async function checkHasKey(settings: Settings, log: Logger): Promise<void> {
+  const store = await openStore(settings, log);
   const { records } = await store.load().finally(() => store.close());
   if (activeKey(records, "sig") === undefined) throw noKeyYet();
 }
