@@ -57,6 +57,15 @@ test("nothing is decided, and nothing committed, by records that break a rule", 
 
 const code = (expected: string) => (error: unknown) => error instanceof JwksdError && error.code === expected;
 
+test("a plain signer in the place of one with a URI is refused by the name of its option", async () => {
+  const plain = (await localSigner(ecKey("plain"))) as unknown as ExternalSigner;
+  const { keyring } = await keyringOf({ createSigner: async () => plain, openSigner: async () => plain });
+  await assert.rejects(keyring.makeKey("sig", "ES256"), {
+    code: "ERR_OPTION_INVALID",
+    message: /^"createSigner" must give an ExternalSigner: .* uri and close$/,
+  });
+});
+
 describe("a call of an HSM or key service that never ends is given up after a minute", () => {
   const external = {
     kid: "a",

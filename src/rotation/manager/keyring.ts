@@ -1,7 +1,7 @@
 import { withDeadline } from "../../base/async.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { Given } from "../../base/options.ts";
-import { SignerError, StoreError } from "../../base/errors.ts";
+import { SignerError, StoreError, invalidOption } from "../../base/errors.ts";
 import { checkEncryption, checkSigning } from "../../keys/keyset/keyset.ts";
 import type { Change } from "../rules/advance.ts";
 import type { NewKey } from "../rules/commands.ts";
@@ -9,6 +9,7 @@ import type { RotationPolicy } from "../rules/policy.ts";
 import { addedRecords, checkAnnounced, checkRecords, endedExternalKeys, newlyActive, uriOf } from "../rules/records.ts";
 import { checkNotRolledBack } from "../rules/rollback.ts";
 import { noteWaits } from "../rules/waits.ts";
+import type { ExternalSigner } from "../../keys/signer/signer.ts";
 import type { KeyRecord, KeyUse } from "../store/store.ts";
 import { type Changed, type Decision, type Seen, compareAndSet, look } from "./compare-and-set.ts";
 import { externalKey, makeLocalKey } from "./make-key.ts";
@@ -53,13 +54,22 @@ interface Destroyed {
 
 export type Keyring = ReturnType<typeof createKeyring>;
 
+/** A plain `Signer` has no URI, by which another process opens the key. @throws ConfigError `ERR_OPTION_INVALID` */
+function checkedSigner(option: string, signer: ExternalSigner): ExternalSigner {
+  if (typeof signer.uri === "string" && typeof signer.close === "function") return signer;
+  throw invalidOption(`"${option}" must give an ExternalSigner: beside publicKey and sign, it has uri and close`);
+}
+
 /** The keys of a store, for everybody who changes them or signs with them: manager, commands, single tokens. */
 export function createKeyring(custody: Custody, options: KeyringOptions) {
   const { policy, clock, signal, onCall, signs, requireStore = false, passesOverLost = false } = options;
   const { createSigner: create, openSigner: open, destroySigner: destroy } = options;
   const createSigner =
-    create && ((request: { readonly issuer: string }) => limited((signal) => create({ ...request, signal })));
-  const openSigner = open && ((uri: string) => limited((signal) => open(uri, { signal })));
+    create &&
+    (async (request: { readonly issuer: string }) =>
+      checkedSigner("createSigner", await limited((signal) => create({ ...request, signal }))));
+  const openSigner =
+    open && (async (uri: string) => checkedSigner("openSigner", await limited((signal) => open(uri, { signal }))));
   const destroySigner = destroy && ((uri: string) => limited((signal) => destroy(uri, { signal })));
   const opener = createKeyOpener(custody, openSigner, signal, { signs });
   /** The records as they were last found in the store, or put there. */
