@@ -74,17 +74,17 @@ export interface StoredEvent extends KeyEvent {
 export interface Lease {
   /** 1 to 64 characters of `A-Z a-z 0-9 . _ : -`. New for each lease: one that has ended is never renewed. */
   readonly id: string;
-  /** How people call the replica: 1 to 255 printable characters. */
+  /** How people call the replica: 1 to 255 characters, none of them a control character or invisible. */
   readonly name: string;
   /** The newest revision that it publishes everywhere; 0 before its first. */
   readonly publishes: number;
-  /** The kids that it may sign with: none, one, or two while it switches; never more than 16. */
+  /** The kids that it may sign with: none, one, or two while it switches; never more than 16, each of 1 to 4,096 characters. */
   readonly signsWith: readonly string[];
-  /** What the replica was started with, as far as others ask for it; a store keeps it as it is. */
+  /** What the replica was started with, as far as others ask for it: at most 16,384 characters as JSON, kept as they are. */
   readonly settings?: Readonly<Record<string, unknown>> | undefined;
   /** The number of its last renewal; 0 before the first. */
   readonly serial: number;
-  /** How long it lasts from each renewal, in milliseconds. */
+  /** How long it lasts from each renewal, in whole milliseconds: rounded up, because others may rely on it longer, never shorter. */
   readonly forMs: number;
   /** When that is over, in epoch milliseconds by the clock of the store. For people: that clock may be set, and ends no lease. */
   readonly until: number;
