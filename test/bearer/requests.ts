@@ -238,7 +238,7 @@ const tokens: readonly Row[] = [
   tokenRow("RFC 7519 section 4.1.4", "no exp", { claims: { exp: undefined } }, badToken("claim 'exp' is missing")),
   tokenRow(
     "RFC 7519 section 2",
-    "exp is a text",
+    "exp is a string",
     { claims: { exp: "9999999999" } },
     badToken("claim 'exp' is not what is expected"),
   ),
@@ -320,7 +320,7 @@ const tokens: readonly Row[] = [
   },
   {
     source: "RFC 7519 section 4.1.4",
-    name: "exp that is greater than all numbers",
+    name: "exp beyond the range of numbers",
     request: (setup) => {
       const claims = JSON.stringify({ ...claimsOf(setup), exp: 0 }).replace('"exp":0', '"exp":1e400');
       return bearer(
@@ -429,7 +429,7 @@ const requirements: readonly Row[] = [
   tokenRow("RFC 9470 section 3", "one of the acr values", { claims: { acr: silver } }, ok, "/acr"),
   tokenRow("RFC 9470 section 3", "no auth_time", {}, longAgo, "/max-age"),
   tokenRow("RFC 9470 section 3", "signed in long ago", { claims: { auth_time: ago(3_600) } }, longAgo, "/max-age"),
-  tokenRow("RFC 9470 section 3", "auth_time is a text", { claims: { auth_time: "9999999999" } }, longAgo, "/max-age"),
+  tokenRow("RFC 9470 section 3", "auth_time is a string", { claims: { auth_time: "9999999999" } }, longAgo, "/max-age"),
   tokenRow("RFC 9470 section 3", "signs in tomorrow", { claims: { auth_time: ago(-86_400) } }, future, "/max-age"),
   tokenRow(
     "RFC 9470 section 3",
@@ -498,11 +498,11 @@ const issuers: readonly Row[] = [
   },
   {
     source: "RFC 9110 section 15.6.4",
-    name: "the keys cannot be had",
+    name: "the keys cannot be fetched",
     request: ({ down }) => bearer("/down", accessToken({ issuer: down })),
     expected: { status: 503, retryAfter: "1" },
   },
-  tokenRow("RFC 9110 section 15.6.4", "the keys of another issuer can be had", {}, ok, "/down/several"),
+  tokenRow("RFC 9110 section 15.6.4", "the keys of another issuer can be fetched", {}, ok, "/down/several"),
 ];
 
 const metadata = 'resource_metadata="https://api.example.com/.well-known/oauth-protected-resource/orders"';
