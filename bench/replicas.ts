@@ -204,7 +204,7 @@ async function issuers(server: PostgresServer, wrappingKey: string, most: number
     "queries/min, idle",
   ]);
   return {
-    text: `One process with so many issuers in one database; start and memory for each issuer, times in milliseconds:\n\n${table(head, rows)}`,
+    text: `One process, with the issuers of the first column in one database; start and memory for each issuer, times in milliseconds:\n\n${table(head, rows)}`,
     goals: [
       {
         name: `${most.toLocaleString("en")} issuers: a poll within 10 ms`,
@@ -256,7 +256,7 @@ async function leases(server: PostgresServer, wrappingKey: string, rounds: numbe
   await stores.close();
   const commitMs = medians.at(-1) ?? Number.NaN;
   return {
-    text: `So many leases of one issuer; milliseconds, medians. The commit relies on all of them:\n\n${table(["leases", "load", "renew", "commit"], rows)}`,
+    text: `One issuer with the leases of the first column; milliseconds, medians. The commit relies on all of them:\n\n${table(["leases", "load", "renew", "commit"], rows)}`,
     goals: [
       {
         name: "a commit that relies on 1,000 leases: within 50 ms",
@@ -289,7 +289,7 @@ async function tombstones(server: PostgresServer, wrappingKey: string, rounds: n
   await stores.close();
   const step = steps.at(-1) ?? Number.NaN;
   return {
-    text: `Tombstones of so many removed keys; milliseconds, medians. A step loads the records, changes one and commits:\n\n${table(["tombstones", "start a manager", "step"], rows)}`,
+    text: `One active key, and a tombstone for each removed key (first column); milliseconds, medians. A step loads what has changed, and commits it:\n\n${table(["tombstones", "start a manager", "step"], rows)}`,
     goals: [
       {
         name: "a step in PostgreSQL with 1,000 tombstones: within 50 ms",

@@ -34,7 +34,7 @@ export async function rotation({ rounds }: Plan): Promise<Section> {
   return {
     title: "Rotation",
     text: [
-      "A store in SQLite with the tombstones of so many removed keys, beside the active key; milliseconds, medians:",
+      "A SQLite store with one active key, and a tombstone for each removed key (first column); milliseconds, medians:",
       table(["tombstones", "open and load", "start a manager", "step", "load of one", "commit to the wire"], rows),
     ].join("\n\n"),
     goals: [

@@ -279,6 +279,6 @@ async function publishingWhileSigning(
     });
   }
   const head = ["/jwks, 500 requests a second on one connection", "p99 ms, idle", "p99 ms, while signing", "ratio"];
-  const text = `Signing at full load: \`provider.sign\` with the ${delayMs} ms module, 64 in flight, each on a thread of its own, on the two cores that the endpoint and the probe have as well. The first two rows are what the two cores alone cost: a constant server, beside the loop in the child and beside the very load of the third row. In the last row endpoint and probe have one core and the signing processes the other.`;
+  const text = `Signing at full load: \`provider.sign\` with the ${delayMs} ms module, 64 in flight, each on a thread of its own, on the two cores that the endpoint and the probe have as well. The first two rows show what sharing the two cores costs by itself: a server with a constant answer, beside the loop in the child, and beside the same load as in the third row. In the last row, endpoint and probe have one core and the signing processes the other.`;
   return { text: `${table(head, rows)}\n\n${text}`, goals };
 }

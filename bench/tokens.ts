@@ -209,7 +209,8 @@ function resultsTable(results: Results, base: string): string {
 function goals(results: Results, what: string, of: string, base: string, least: number): Goal[] {
   return inFlight.map((count) => {
     const reached = ratio(results, of, base, count, byCpu);
-    const name = `${what}, ${count} in flight: at least ${least} of ${base} by CPU`;
+    const speed = least === 1 ? "as fast as" : `${least} times as fast as`;
+    const name = `${what}, ${count} in flight: by CPU, at least ${speed} ${base.replace(", ", " with ")}`;
     return { name, reached: reached >= least, measured: reached.toFixed(2) };
   });
 }

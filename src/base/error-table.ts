@@ -33,7 +33,7 @@ export const errorTable = {
     },
     ERR_METADATA_RESERVED: { when: "metadata would override what jwksd sets", remedy: "leave the member out" },
     ERR_CONFIG_FORMAT: {
-      when: "a file of JSON (configuration, metadata, signers) is unreadable or no JSON object",
+      when: "a file of JSON (configuration, metadata, signers) is unreadable or not a JSON object",
       remedy: "correct the file, at the line and column that the message names",
     },
     ERR_POLICY_INVALID: {
@@ -70,7 +70,7 @@ export const errorTable = {
     ERR_KEY_DUPLICATE: { when: "one key has two kids", remedy: "leave one entry out" },
     ERR_KEY_IN_BOTH_KEYSETS: { when: "one key is in both keysets", remedy: "make a second key" },
     ERR_KEY_FORMAT: {
-      when: "the input is no key, or a malformed or encrypted one",
+      when: "the input is not a key, or the key is malformed or encrypted",
       remedy: "see the message; `openssl pkcs8 -topk8 -nocrypt` converts PEM",
     },
     ERR_KEY_UNSUPPORTED: {
@@ -91,7 +91,7 @@ export const errorTable = {
       when: "private and public part are of two keys, or a URI now names another key",
       remedy: "a key file: export the key again; a key URI: restore the old key; a store: restore its newest good copy",
     },
-    ERR_NOT_AFTER_INVALID: { when: "`notAfter` is no valid `Date`", remedy: "pass a `Date`" },
+    ERR_NOT_AFTER_INVALID: { when: "`notAfter` is not a valid `Date`", remedy: "pass a `Date`" },
   },
   SignerError: {
     ERR_SIGNER_THROTTLED: { when: "the backend asks to slow down", remedy: "retry later", retryable: true },
@@ -158,7 +158,7 @@ export const errorTable = {
     },
     ERR_COMMIT_UNKNOWN: {
       when: "the answer to a commit was lost, and the store cannot be asked: the commit may be written, now or later",
-      remedy: "load; the revision and the records tell",
+      remedy: "load the store again: its revision and records show whether the commit was written",
       retryable: true,
     },
     ERR_LEASE_ENDED: {
@@ -176,7 +176,7 @@ export const errorTable = {
         "correct the path or URL of the store; if the store is gone, see [the store is lost](operations.md#the-store-is-lost)",
     },
     ERR_STORE_FORMAT: {
-      when: "the file or the schema is no store, or one of a later jwksd",
+      when: "the file or the schema is not a jwksd store, or a later jwksd made it",
       remedy: "check the path, or update jwksd",
     },
     ERR_STORE_ISSUER: {
@@ -209,7 +209,7 @@ export const errorTable = {
       remedy: "ask for what the message says is allowed, or change the policy",
     },
     ERR_TOKEN_MALFORMED: {
-      when: "the token is no compact JWS with a JSON header and JSON claims",
+      when: "the token is not a compact JWS with a JSON header and JSON claims",
       remedy: "refuse it",
     },
     ERR_TOKEN_TOO_LARGE: { when: "the token is longer than 16 KiB", remedy: "refuse it" },
@@ -300,7 +300,7 @@ export const errorTable = {
   },
   JwksdError: {
     ERR_PREDICATE: {
-      when: "`jwksRotationActive` threw or returned no boolean; `onWarning` gets this as a warning",
+      when: "`jwksRotationActive` threw, or returned something that is not a boolean; `onWarning` gets this as a warning",
       remedy: "correct the predicate; until then, the rotation mode is on",
     },
   },

@@ -11,8 +11,8 @@ export function keygenCommand(io: Io): Command {
       "after",
       `
 A file is new, and only its owner can read it. The kid of the key is its RFC
-7638 thumbprint. In the folder of serve --keys, the newest name is the active
-key.
+7638 thumbprint. In the folder of serve --keys, the file whose name sorts
+last is the active key.
 
 Examples:
   $ jwksd keygen --out keys/$(date +%F).jwk

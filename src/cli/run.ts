@@ -97,7 +97,7 @@ const commit = typeof JWKSD_COMMIT === "undefined" ? undefined : JWKSD_COMMIT;
 
 /** `docs/` is beside `src/` and `dist/`. The executable has none. */
 const folder = commit === undefined ? `in ${fileURLToPath(new URL("../../docs", import.meta.url))} and ` : "";
-const guides = `jwksd help OPTION explains an option. The guides of docs/ are ${folder}at ${packageJson.homepage}.`;
+const guides = `jwksd help OPTION explains an option; jwksd help --store, one with the name of a command. The guides of docs/ are ${folder}at ${packageJson.homepage}.`;
 
 /** Whether a command line asks for the options of all commands. */
 function asksForAll([first, second]: readonly string[]): boolean {
@@ -118,7 +118,7 @@ export async function program(io: Io, argv: readonly string[]): Promise<Command>
       "after",
       `
 Start here:
-  $ jwksd serve          serve on http://127.0.0.1:9900; makes keys at first
+  $ jwksd serve          serve on port 9900; makes its keys at the first start
   $ jwksd keys           list the keys, and the next step of each
   $ jwksd help serve     all of its options, with examples
   $ jwksd help --port    what an option means, and which commands take it

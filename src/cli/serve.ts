@@ -17,7 +17,8 @@ ends.
 
 Each setting is a flag (--port), an environment variable (JWKSD_PORT) and a
 member of the --config file ("port"). A flag wins over the environment, and the
-environment over the file. jwksd help port says more of one.
+environment over the file. jwksd help port explains one of
+them.
 
 Examples:
   $ jwksd serve --issuer https://login.example.com --keys /etc/jwksd/keys

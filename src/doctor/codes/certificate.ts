@@ -39,8 +39,8 @@ export const certificate = {
   },
   JWKS_X5T_SIZE: {
     severity: "broken",
-    title: "`x5t` is no digest",
-    why: "It is base64url of 20 bytes (`x5t`) or 32 bytes (`x5t#S256`). Verifiers that check the size refuse the key, and some with it the whole set.",
+    title: "`x5t` is not a digest",
+    why: "It must be base64url of 20 bytes (`x5t`) or 32 bytes (`x5t#S256`). Verifiers that check the size refuse the key, and some refuse the whole set.",
     rule: "RFC 7517 section 4.8",
     remedy: "Write the base64url SHA-1 (`x5t`) or SHA-256 (`x5t#S256`) of the DER certificate, or leave it out.",
   },

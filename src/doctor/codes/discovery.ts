@@ -42,7 +42,8 @@ export const discovery = {
     title: "The issuer differs by a slash at its end",
     why: "The comparison is exact: a relying party that has one form refuses the other.",
     rule: `${openidDiscovery} 4.3`,
-    remedy: "Configure relying parties with the `issuer` of the document, character by character.",
+    remedy:
+      "Write the same text, character by character, as `issuer` in the document, as `iss` in the tokens and at the relying parties.",
   },
   DISCOVERY_ISSUER_CASE: {
     severity: "broken",

@@ -75,7 +75,7 @@ export const endpoint = {
   HTTP_USER_AGENT: {
     severity: "broken",
     title: "Programs are turned away, browsers are not",
-    why: "A firewall refuses requests without the User-Agent of a browser, which is what verifiers send.",
+    why: "A firewall refuses requests whose User-Agent is not that of a browser. Verifiers send such requests.",
     rule: "RFC 9110 section 10.1.5",
     remedy: "Exempt this path from the rules against bots.",
   },

@@ -62,7 +62,7 @@ export const key = {
   JWKS_MEMBER_TOO_LONG: {
     severity: "broken",
     title: "A value of a key is longer than any real key needs",
-    why: "Verifiers that bound the work for a key refuse this one. It can stop the others.",
+    why: "Verifiers that limit the work for a key refuse this one. It can block verifiers without such a limit.",
     rule: "RFC 7517 section 9",
     remedy: "Export the key again. A value of 16,384 characters or more is damaged, or an attack.",
   },
@@ -82,8 +82,8 @@ export const key = {
   },
   JWKS_BASE64URL_BITS: {
     severity: "risk",
-    title: "A base64url value has bits after its last byte",
-    why: "One key then has two texts. Strict decoders refuse the one that is not canonical.",
+    title: "The unused last bits of a base64url value are not zero",
+    why: "The same key can then be written in two ways. Strict decoders refuse the one that is not canonical.",
     rule: "RFC 4648 section 3.5",
     remedy: "Encode the bytes again; the unused bits of the last character are zero.",
   },
@@ -146,7 +146,7 @@ export const key = {
   JWKS_BASE64URL_LENGTH: {
     severity: "broken",
     title: "A value has a length that base64url cannot have",
-    why: "One character is left over after groups of four, so the text is cut or damaged. Decoders refuse the key, and some verifiers with it the whole set.",
+    why: "One character is left over after groups of four, so the text is cut or damaged. Decoders refuse the key, and some verifiers refuse the whole set.",
     rule: "RFC 4648 section 5",
     remedy: "Export the key again; the length divided by four never leaves a remainder of one.",
   },

@@ -33,7 +33,7 @@ export const set = {
   JWKS_MEMBER_NOT_OBJECT: {
     severity: "broken",
     title: "An entry of `keys` is not an object",
-    why: "Verifiers that read the members of every entry fail at this one, and with it for the whole set.",
+    why: "Verifiers that read the members of every entry fail at this one, and refuse the whole set.",
     rule: "RFC 7517 section 5.1",
     remedy: "Remove the entry.",
   },

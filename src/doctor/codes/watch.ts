@@ -4,8 +4,8 @@ import type { FindingKind } from "./finding-kind.ts";
 export const watch = {
   WATCH_NODES_DISAGREE: {
     severity: "broken",
-    title: "The set changes back to earlier versions",
-    why: "Nodes behind one address publish different sets, so a token verifies or not by chance.",
+    title: "Servers behind the address publish different sets",
+    why: "The set changes back to earlier versions, so a token verifies or not by chance.",
     rule: "OpenID Connect Core 1.0 section 10.1.1",
     remedy: "Give all nodes the same keys, and let a key sign only when all nodes publish it.",
   },

@@ -27,9 +27,9 @@ export interface ClientSigner {
 
 /** Options of `createClientAssertion`. */
 export interface ClientAssertionOptions {
-  /** The client, `iss` and `sub` of the assertion. With a client ID metadata document, its URL. */
+  /** The client. It is `iss`, and `sub` of an assertion or `client_id` of a request object. With a client ID metadata document, its URL. */
   readonly clientId: string;
-  /** The issuer identifier of the authorization server that gets the assertion, and not the URL of an endpoint. */
+  /** The issuer identifier of the authorization server, and not the URL of an endpoint. */
   readonly audience: string;
   /** Time from now to `exp`, at most 300 seconds. Default: 60. */
   readonly lifetimeSeconds?: number | null | undefined;

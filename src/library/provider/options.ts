@@ -77,18 +77,18 @@ export interface ProviderOptions {
   readonly cors?: boolean | null | undefined;
   /** Gets problems that do not stop the service. Default: `console.warn` of the message. */
   readonly onWarning?: ((warning: JwksdError) => void) | null | undefined;
-  /** Gets updates, failures, and tokens of keys that have ended. Numbers are in `metrics()`. Default: nobody listens. */
+  /** Gets updates, failures, and reports of tokens whose key was removed or revoked. Numbers are in `metrics()`. Default: nobody listens. */
   readonly onEvent?: ((event: ProviderEvent) => void) | null | undefined;
   /** Longest `lifetimeSeconds` that `sign` accepts. Keep a retiring key published for at least this long. Default: no limit. */
   readonly maxTokenLifetimeSeconds?: number | null | undefined;
   /**
-   * Called with the kid before each signature, when `iat` is taken, and after those of a `signingKey`. Throws if this process may not sign with
-   * that key now. Not with `keys`. Default: throws for each key but the active one.
+   * Called with the kid before each signature, when `iat` is taken. For a `signingKey`, also called after the signature. Throws if this
+   * process may not sign with that key now. Do not combine with `keys`. Default: throws for each key but the active one.
    */
   readonly checkMaySign?: ((kid: string) => void) | null | undefined;
   /**
-   * Called by `verify` with each kid that is not published. Says how the key with that kid ended, if there was one. Not with
-   * `keys`. Default: the keys that `update` has taken out of the keyset were removed.
+   * Called by `verify` with each kid that is not published. Says how the key with that kid ended, if there was one. Do not combine
+   * with `keys`. Default: keys that `update` took out of the keyset count as removed.
    */
   readonly retiredKid?: ((kid: string) => KeyEnd | undefined) | null | undefined;
   /** Limits for calls of the active signer. Default: those of {@link SignerLimits}. */

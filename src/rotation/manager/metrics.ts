@@ -84,7 +84,10 @@ function keyMetrics({ records, policy }: ManagerState): Metric[] {
       ),
     ),
     gauge(
-      ["jwksd_step_timestamp_seconds", "When the next step of a key is due. The least of all is the next one."],
+      [
+        "jwksd_step_timestamp_seconds",
+        "When the next step of a key is due. The smallest value belongs to the step that comes next.",
+      ],
       steps.flatMap(({ at, kid, use, step }) => seconds(at, { kid, use, step })),
     ),
     gauge(

@@ -25,7 +25,10 @@ export function serviceMetrics({ status, now, version, workers, isRefused }: Ser
     gauge(["jwksd_ready", "Whether /readyz says 200."], plain(status.notReady === undefined)),
     gauge(["jwksd_update_refused", "Whether the key files were refused when they were last read."], plain(isRefused)),
     gauge(
-      ["jwksd_fault", "1 for each thing that is wrong, by its code on the page of the admin address."],
+      [
+        "jwksd_fault",
+        "1 for each fault of the page of the admin address, by its code; JWKS_UNANSWERED is on the page only.",
+      ],
       Array.from(new Map(status.faults.map(({ code, severity }) => [code, severity])), ([code, severity]) => ({
         labels: { code, severity },
         value: 1,

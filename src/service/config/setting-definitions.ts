@@ -89,7 +89,7 @@ export const settingDefinitions = {
     wholeNumber(0, 1_000_000_000),
     "<n>",
     "oldest saved set to publish without a store",
-    "Age of the oldest saved set that a start publishes while the store is down; 0 for none. Without it, as --announce-for-seconds allows: 85800.",
+    "Age of the oldest saved set that a start publishes while the store is down; 0 for none. Default, which follows from --announce-for-seconds: 85800.",
   ),
   signSocket: optional(
     socketPath,
@@ -179,14 +179,14 @@ export const settingDefinitions = {
   noCors: toggle("send no CORS headers", "Pages of other origins then cannot read the documents."),
   rotationMode: toggle(
     "send the short Cache-Control (5 minutes)",
-    "That of the rotation mode, also while no key rotates.",
+    "Sends the Cache-Control of a rotation even while no key rotates.",
   ),
 
   keys: optional(
     path,
     "<files>",
     "signing keys, in a file or a folder",
-    "Keys that jwksd does not manage: a private JWK Set, or a folder of PEM or JWK files, newest name first.",
+    "Keys that jwksd does not manage: a private JWK Set, or a folder of PEM or JWK files. The file whose name sorts last is the active key.",
   ),
   encryptionKeys: optional(
     path,

@@ -5,7 +5,7 @@ import type { Connections, Query } from "./driver.ts";
  * The migration at index N takes the schema from version N to N + 1. A released migration is never changed.
  *
  * Each leaves it usable for jwksd of the version before, so that a replica of that version can start while others are updated, and so that
- * an update can be taken back: it adds tables, and columns with a default. What nobody uses any more goes one version later.
+ * an update can be taken back: it adds tables, and columns with a default. What nobody uses any more is dropped one version later.
  */
 const migrations: readonly string[] = [
   `CREATE TABLE jwksd.issuers (
