@@ -67,8 +67,16 @@ test("rewrap refuses while a replica that runs lacks the wrapping key, and names
     assert.equal(code, 1);
     assert.match(
       stderr,
-      new RegExp(`nothing was changed: the replica "one" does not have the wrapping key ${id}; add it`),
+      new RegExp(
+        `nothing was changed: .* under the wrapping key ${id}, and these replicas .*: "one" \\(its lease ends`,
+      ),
     );
+  }
+  // So does any other change: it would be written under the first key, too.
+  for (const args of [["rotate"], ["rotate", "--dry-run"]]) {
+    const { code, stderr } = await runCli(t, [...args, "--data", data, "--wrapping-key-file", file]);
+    assert.equal(code, 1);
+    assert.match(stderr, /nothing was changed: .*: "one"/);
   }
   await first.stop();
   await startService(t, ["--data", data, "--wrapping-key-file", file, "--replica-name", "one"]);
@@ -77,7 +85,7 @@ test("rewrap refuses while a replica that runs lacks the wrapping key, and names
   const store = await sqliteStore(join(data, "keys.db"));
   t.after(() => store.close());
   await store.join({ id: "earlier", name: "two" }, 60_000);
-  assert.match((await rewrap()).stderr, /"two" does not say whether it has the wrapping key .*; update jwksd there/);
+  assert.match((await rewrap()).stderr, /these replicas do not say that they have it: "two" \(/);
   await store.leave("earlier");
   const { code, stderr } = await rewrap();
   assert.equal(code, 0, stderr);

@@ -8,6 +8,7 @@ import { localSigner } from "../../src/keys/signer/local.ts";
 import type { ExternalSigner } from "../../src/keys/signer/signer.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
 import type { KeyRecord, KeyStore } from "../../src/rotation/store/store.ts";
+import { newWrappingKey } from "../support/managed.ts";
 import { eventually } from "../support/service.ts";
 import { isSoak } from "../support/soak.ts";
 import { type ManagerChoice, type Replica, World, seen, shortCache, typesOf } from "./world.ts";
@@ -60,6 +61,28 @@ describe("three managers with one store act as one", () => {
     assert.equal(new Set(events).size, events.length, "no step twice");
     assert.ok(replicas.every(({ told }) => !typesOf(told).includes("failed")));
     for (const replica of replicas) await world.stop(replica);
+  });
+
+  test("of which one was given the next wrapping key too early: the other takes each step, until it has that key or ends", async () => {
+    const world = new World();
+    const before = await world.start();
+    const next = newWrappingKey();
+    const early = await world.start({ wrappingKeys: [next, world.wrappingKey] });
+    await world.passTo(89 * day + hour);
+    assert.equal((await agreed([before, early])).kids.length, 2);
+    assert.ok(!typesOf(before.told).includes("failed"));
+    await assert.rejects(world.until(early.manager.rotate({ now: true })), {
+      code: "ERR_TRANSITION",
+      message:
+        /^nothing was changed: .* these replicas do not say that they have it: "jwksd" \(its lease ends at .*; add it there/,
+    });
+    await world.stop(before);
+    await world.passTo(91 * day);
+    assert.deepEqual(
+      early.manager.records.map(({ state }) => state),
+      ["removed", "active"],
+    );
+    await world.stop(early);
   });
 
   test("of different policies, and the one with the longest tokens ends: its tokens can be verified until they expire", async () => {

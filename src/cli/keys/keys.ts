@@ -19,7 +19,7 @@ import { meantKid } from "../kid.ts";
 import { addListFlags, listKeys } from "./list-keys.ts";
 import { addNewKeyFlags } from "./make-keys.ts";
 import { type Flags, recordsOf, takesKid, withKeys } from "./open-keys.ts";
-import { checkHaveWrappingKey, wrappingKeysCommand } from "./wrapping-keys.ts";
+import { wrappingKeysCommand } from "./wrapping-keys.ts";
 
 type RevokeFlags = ChangeFlags & { readonly lostWrappingKey?: true };
 
@@ -195,7 +195,6 @@ Examples:
     .action((flags: ChangeFlags) =>
       withKeys(io, flags, { issuerCheck: takenBy, accepts: vouching(io, flags) }, (open) =>
         changeKeys(open, { flags, breaks: false }, async (records, now, _key, seen) => {
-          checkHaveWrappingKey(seen, open.custody.wrappingKeys[0]);
           const change = await rewrap(records, open.custody, now, "an operator moved it under the first wrapping key");
           return { ...change, leases: seen.leases };
         }),

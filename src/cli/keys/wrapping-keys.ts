@@ -1,11 +1,5 @@
 import { Command } from "commander";
-import { printable } from "../../base/printable.ts";
-import { StateError, StoreError } from "../../base/errors.ts";
-import { timeText } from "../../rotation/rules/format.ts";
-import { isPermanent } from "../../rotation/rules/permanent-lease.ts";
-import { hasWrappingKey } from "../../rotation/rules/replica-settings.ts";
-import type { Snapshot } from "../../rotation/store/store.ts";
-import { runningLeases } from "../../service/admin/replicas.ts";
+import { StoreError } from "../../base/errors.ts";
 import { createCommandLog } from "../../service/config/log.ts";
 import { wrappingKeysOf } from "../../service/config/open-store.ts";
 import { type Io, print, printJson } from "../io.ts";
@@ -37,19 +31,4 @@ Examples:
       if (flags["json"] === true) printJson(io, ids);
       else print(io, ids.join("\n"));
     });
-}
-
-/** A replica that lacks the wrapping key would lose its keys. @throws StateError `ERR_TRANSITION` */
-export function checkHaveWrappingKey({ leases, now }: Pick<Snapshot, "leases" | "now">, id: string): void {
-  const behind = runningLeases(leases, now).find((lease) => !isPermanent(lease) && !hasWrappingKey(lease, id));
-  if (behind === undefined) return;
-  const name = `the replica "${printable(behind.name)}"`;
-  const lacks =
-    behind.settings === undefined
-      ? `${name} does not say whether it has the wrapping key ${id}; update jwksd there`
-      : `${name} does not have the wrapping key ${id}; add it there as the second line of --wrapping-key-file or JWKSD_WRAPPING_KEYS`;
-  throw new StateError(
-    "ERR_TRANSITION",
-    `nothing was changed: ${lacks}, restart it, and run this again; if it does not run any more, its lease ends at ${timeText(behind.until)}`,
-  );
 }

@@ -20,6 +20,8 @@ export interface Custody extends Wrapping {
   readonly isTaking: boolean;
   /** Whether the MAC of the store is for this owner, under the first wrapping key: as the next commit makes it. */
   readonly isMacCurrent: boolean;
+  /** Whether the next commit puts the store under another wrapping key than it is under. */
+  readonly movesWrappingKey: boolean;
   /** Remembers where keys are served for which no issuer was chosen. */
   noteIssuer(issuer: string): Promise<void>;
 }
@@ -51,6 +53,7 @@ export function createCustody({ store, keys, issuerCheck, accepts = () => false 
   /** The newest revision that was loaded or committed. An older one is refused: somebody may have put an old copy in place. */
   let newestRevision = 0;
 
+  const movesWrappingKey = (): boolean => found.verifiedBy !== undefined && found.verifiedBy !== first.id;
   const wrapping = (owner: Owner): Wrapping => createWrapping(keys, bindingOf(owner));
 
   async function load(options?: StoreCall): Promise<Snapshot> {
@@ -142,6 +145,9 @@ export function createCustody({ store, keys, issuerCheck, accepts = () => false 
     get isMacCurrent() {
       return found.verifiedBy === keys[0].id && found.owner?.isChosen === owner.isChosen;
     },
+    get movesWrappingKey() {
+      return movesWrappingKey();
+    },
     wrap: (kid, privateJwk) => wrapping(owner).wrap(kid, privateJwk),
     unwrap(kid, jwe) {
       // While a store passes to another issuer, some private keys are still bound to the former one.
@@ -153,7 +159,7 @@ export function createCustody({ store, keys, issuerCheck, accepts = () => false 
     async noteIssuer(issuer) {
       for (let attempt = 1; ; attempt += 1) {
         const { revision, records } = await load();
-        if (owner.isChosen || owner.issuer === issuer || records.length === 0) return;
+        if (owner.isChosen || owner.issuer === issuer || records.length === 0 || movesWrappingKey()) return;
         try {
           await commitFor({ issuer, isChosen: false }, revision, records, []);
           return;

@@ -1,12 +1,15 @@
 import { withDeadline } from "../../base/async.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { Given } from "../../base/options.ts";
-import { SignerError, StoreError, invalidOption } from "../../base/errors.ts";
+import { printable } from "../../base/printable.ts";
+import { SignerError, StateError, StoreError, invalidOption } from "../../base/errors.ts";
 import { checkEncryption, checkSigning } from "../../keys/keyset/keyset.ts";
 import type { Change } from "../rules/advance.ts";
 import type { NewKey } from "../rules/commands.ts";
 import type { RotationPolicy } from "../rules/policy.ts";
 import { addedRecords, checkAnnounced, checkRecords, endedExternalKeys, newlyActive, uriOf } from "../rules/records.ts";
+import { timeText } from "../rules/format.ts";
+import { withoutWrappingKey } from "../rules/replica-settings.ts";
 import { checkNotRolledBack } from "../rules/rollback.ts";
 import { noteWaits } from "../rules/waits.ts";
 import type { ExternalSigner } from "../../keys/signer/signer.ts";
@@ -54,6 +57,17 @@ interface Destroyed {
 
 export type Keyring = ReturnType<typeof createKeyring>;
 
+/** A replica that lacks the wrapping key of the next commit could read the store no more. @throws StateError `ERR_TRANSITION` */
+function checkAllHave(id: string, seen: Seen): void {
+  const behind = withoutWrappingKey(seen, id);
+  if (behind.length === 0) return;
+  const names = behind.map(({ name, until }) => `"${printable(name)}" (its lease ends at ${timeText(until)})`);
+  throw new StateError(
+    "ERR_TRANSITION",
+    `nothing was changed: a change puts the store under the wrapping key ${id}, and these replicas do not say that they have it: ${names.join(", ")}; add it there behind the present one, restart them, and run this again, or wait for the leases of those that do not run any more`,
+  );
+}
+
 /** A plain `Signer` has no URI, by which another process opens the key. @throws ConfigError `ERR_OPTION_INVALID` */
 function checkedSigner(option: string, signer: ExternalSigner): ExternalSigner {
   if (typeof signer.uri === "string" && typeof signer.close === "function") return signer;
@@ -91,6 +105,7 @@ export function createKeyring(custody: Custody, options: KeyringOptions) {
     if (!passesOverLost) await opener.checkWrapped(stored);
     last = stored;
     const decision = await decide(stored, now, seen);
+    if (decision.records !== stored && custody.movesWrappingKey) checkAllHave(custody.wrappingKeys[0], seen);
     return { ...decision, records: noteWaits(decision.records, policy) };
   }
 
@@ -124,6 +139,7 @@ export function createKeyring(custody: Custody, options: KeyringOptions) {
      * What `decide` would change, if the records may be used: they are no older copy, the active key was published for as long as was
      * agreed, and every wrapped key unwraps to the private half of what is published.
      *
+     * @throws StateError `ERR_TRANSITION`: a running replica lacks the wrapping key of the change
      * @throws StoreError, KeyMaterialError, and what `decide` throws
      */
     async preview(decide: Decide): Promise<Changed> {

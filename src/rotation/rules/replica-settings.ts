@@ -1,4 +1,5 @@
-import type { Lease } from "../store/store.ts";
+import type { Lease, Snapshot } from "../store/store.ts";
+import { isPermanent } from "./permanent-lease.ts";
 import { type RotationPolicy, policyNames } from "./policy.ts";
 
 /** What a replica says in its lease of how it was started. Nothing authenticates it, and it makes no key believed. */
@@ -8,10 +9,12 @@ export interface ReplicaSettings {
   readonly policy: RotationPolicy;
 }
 
-/** Whether a replica says that it has a wrapping key. A replica that does not say counts as one without the key. */
-export function hasWrappingKey({ settings }: Lease, id: string): boolean {
-  const ids: unknown = settings?.["wrappingKeys"];
-  return Array.isArray(ids) && ids.includes(id);
+/** Running replicas that do not say that they have a wrapping key. A copy is read without one. */
+export function withoutWrappingKey({ leases, now }: Pick<Snapshot, "leases" | "now">, id: string): readonly Lease[] {
+  return leases.filter((lease) => {
+    const ids: unknown = lease.settings?.["wrappingKeys"];
+    return lease.until > now && !isPermanent(lease) && !(Array.isArray(ids) && ids.includes(id));
+  });
 }
 
 /** The policy of a replica, as far as it says one. */
