@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { writeFile } from "node:fs/promises";
+import { readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type TestContext, after, before, describe, test } from "node:test";
 import { decodeJwt, jwtVerify } from "jose";
@@ -212,16 +212,18 @@ test("what was signed is counted in the log, without a claim", async (t) => {
   assert.ok(!JSON.stringify(service.log).includes("secret-subject"));
 });
 
-/** What a service says that does not start with these sockets. */
+/** What a service says that does not start with these sockets. It must leave no key behind, which would be the active one. */
 async function refusal(t: TestContext, members: unknown, ...more: string[]): Promise<string> {
   const folder = await temporaryFolder(t);
   const file = join(folder, "sockets.json");
   await writeFile(file, JSON.stringify(members));
   const args = ["--data", join(folder, "data"), "--sign-config", file, ...more];
-  return startService(t, args).then(
+  const { message } = await startService(t, args).then(
     () => assert.fail("it has started"),
-    (error: Error) => error.message,
+    (error: Error) => error,
   );
+  assert.deepEqual(await readdir(folder), ["sockets.json"]);
+  return message;
 }
 
 describe("is refused at the start:", () => {
