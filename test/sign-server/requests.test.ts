@@ -114,6 +114,7 @@ describe("a sign socket", () => {
         "ERR_CLAIMS_INVALID",
       ],
       "a time that is set here": [signText({ claims: { exp: 4e9 }, ...hour }), 400, "ERR_CLAIMS_INVALID"],
+      "a user id that is a number": [signText({ claims: { sub: 5 }, ...hour }), 400, "ERR_CLAIMS_INVALID"],
       "another issuer": [signText({ claims: { iss: "https://evil.example" }, ...hour }), 400, "ERR_CLAIMS_INVALID"],
       "an audience that some read for another": [
         signText({ claims: { aud: "api", AUD: "admin" }, ...hour }),
