@@ -155,6 +155,32 @@ describe("a sign socket", () => {
     }
   });
 
+  describe("says of a request, without a word of it,", () => {
+    const rows: Readonly<Record<string, readonly [text: string, detail: string]>> = {
+      "that its body is empty": [signText(""), "the body is empty, and must be a JSON object"],
+      "that it is not UTF-8": [
+        'POST /sign HTTP/1.1\r\nHost: a\r\nContent-Length: 13\r\n\r\n{"sub":"\xe9va"}',
+        "the body is not UTF-8",
+      ],
+      "that it is a form": [signText("sub=alice&aud=api"), "the body is not JSON"],
+      "that it has a number that JSON has not": [signText('{"claims":{"x":NaN}}'), "the body is not JSON"],
+      "that typ stands beside the header": [
+        signText({ claims: {}, ...hour, header: { typ: "at+jwt" } }),
+        'header "typ" is not for callers to set; set typ beside header',
+      ],
+      "where tokens come from": [
+        requestText("POST", "/token", {}),
+        "There is nothing at this path. Tokens come from POST /sign, the keys from GET /keys.",
+      ],
+    };
+    for (const [name, [text, expected]] of Object.entries(rows)) {
+      test(name, async () => {
+        const { detail } = JSON.parse((await askSocket(plain, text)).body) as { detail: string };
+        assert.equal(detail, expected);
+      });
+    }
+  });
+
   describe("with a policy", () => {
     const allowed = { claims: { aud: ["api", "logs"] }, ...minute, typ: "at+jwt" };
 
@@ -231,14 +257,14 @@ describe("is refused at the start:", () => {
   const rows: Readonly<Record<string, readonly [members: unknown, message: RegExp]>> = {
     "a member that does not exist": [{ "s.sock": { audience: ["a"] } }, /there is no member .* "audience"; there is: /],
     "a policy of the wrong type": [{ "s.sock": { audiences: "a" } }, /"audiences" must be an array of strings/],
-    "a mode for everybody": [{ "s.sock": { mode: "0666" } }, /"mode" must be "0600" or "0660"/],
+    "a mode for everybody": [{ "s.sock": { mode: "0666" } }, /"mode" must be the string "0600" or "0660"$/],
     "a lifetime that no key outlives": [
       { "s.sock": { maxLifetimeSeconds: 3601 } },
       /(maxTokenLifetimeSeconds|--max-token-lifetime-seconds) 3600/,
     ],
     "a path that is too long": [{ [`/${"s".repeat(107)}`]: {} }, /a path of at most 107 bytes/],
     "no object": [{ "s.sock": true }, /must be an object/],
-    "an unknown protocol": [{ "s.sock": { protocol: "grpc" } }, /"protocol" must be http or kubernetes/],
+    "an unknown protocol": [{ "s.sock": { protocol: "grpc" } }, /"protocol" must be http or kubernetes$/],
     "a typ for Kubernetes": [
       { "s.sock": { protocol: "kubernetes", typ: ["at+jwt"] } },
       /each typ is JWT; leave it out/,

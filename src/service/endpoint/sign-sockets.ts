@@ -19,6 +19,8 @@ import { fingerprint, watchPaths } from "../config/watch.ts";
 /** Each needs a file descriptor, of which a process often has 1,024. */
 const maxConnections = 512;
 
+const remedy = `let programs share fewer connections, or give some a socket of their own: each takes ${maxConnections}`;
+
 const usual = { mode: 0o600, policy: {}, protocol: "http", formerKeys: [] } as const;
 
 type SocketSettings = Pick<Settings, "signSocket" | "signAddress" | "signTls" | "signConfig">;
@@ -107,7 +109,7 @@ async function startHttp(
   const start = (where: Parameters<typeof startHttpServer>[0]): Promise<RunningServer> =>
     startHttpServer(where, () => handle, {
       maxConnections,
-      onOverload: (overload) => logOverload(log, overload, { socket: address }),
+      onOverload: (overload) => logOverload(log, overload, { socket: address }, remedy),
     });
   const hostPort = hostAndPort(address);
   if (folder === undefined || hostPort === undefined) {
