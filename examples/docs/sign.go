@@ -7,9 +7,11 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"time"
 )
 
-var client = http.Client{Transport: &http.Transport{
+var client = http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+	IdleConnTimeout: time.Minute, // jwksd closes what is idle for 75 s
 	DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", "/run/jwksd/sign.sock")
 	},

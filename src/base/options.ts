@@ -93,19 +93,20 @@ export function checkOptions<Options>(options: Options, rules: Rules<Options>, w
       const known = Object.keys(rules).join(", ");
       throw new ConfigError("ERR_OPTION_UNKNOWN", `there is no ${what} ${JSON.stringify(name)}; there is: ${known}`);
     }
-    const { must, holds } = rules[name as keyof Options];
+    const rule: Rule = rules[name as keyof Options];
     if (value === null || value === undefined) continue;
     given[name] = value;
-    if (holds(value)) continue;
-    throw invalidOption(`${what} "${name}" must be ${must}${instead(value, must)}`);
+    if (rule.holds(value)) continue;
+    throw invalidOption(`${what} "${name}" must be ${rule.must}${instead(value, rule)}`);
   }
   return given as Given<Options>;
 }
 
 /** What the value is instead: a number or its type. A string is not shown, because it may be a secret in the wrong place. */
-function instead(value: unknown, must: string): string {
+function instead(value: unknown, { must, choices }: Rule): string {
   const type = Array.isArray(value) ? "array" : typeof value;
-  if (!must.includes(type)) return `, not ${kindOf(value)}`;
+  const isType = must.includes(type) || (type === "string" && choices !== undefined);
+  if (!isType) return `, not ${kindOf(value)}`;
   return typeof value === "number" ? `, not ${value}` : "";
 }
 

@@ -78,6 +78,16 @@ describe("the page of sign sockets signs with", () => {
     test(name, { skip: skipWithout(language.needs ?? language.command[0]) }, () => check(language));
   }
 
+  test("Python, after its connection has ended", { skip: skipWithout("python3") }, async () => {
+    const path = await sample(scope, "examples/docs/sign.py", { [documented]: join(folder, "s") });
+    const program = `import runpy, sys
+page = runpy.run_path(sys.argv[1])
+page["connection"].sock.shutdown(2)
+print(page["sign"](page["request"]))`;
+    const { stdout } = await run(part("python3"), ["-c", program, path]);
+    assert.match(stdout, /^([\w.-]+\n){2}$/);
+  });
+
   test("TypeScript", async () => {
     const path = await sample(scope, "examples/docs/sign.mts", { [documented]: join(folder, "s") });
     await checkRun(process.execPath, path);

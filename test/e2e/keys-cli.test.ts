@@ -217,6 +217,23 @@ describe("a life of managed keys on the command line", { timeout, concurrency: 3
     await assertSilent();
   });
 
+  test("an import says for how long the key stays published, and which key it does not replace", async (t) => {
+    const { folder, file, ok, refused, change } = await setUp(t);
+    const own = join(folder, "own.json");
+    await writeFile(own, JSON.stringify(named("second")));
+    const stays = 'Signing key "first" stays active and signs until then.';
+    assert.ok(!(await ok("keys", "import", file)).includes("stays active"));
+    const asRetiring = await ok("keys", "import", own, "--state", "retiring", "--dry-run");
+    assert.match(asRetiring, /no token of an imported key lives longer than 3600 s/);
+    assert.ok(!asRetiring.includes("stays active"));
+    const { effects } = await change("keys", "import", own, "--max-token-lifetime-seconds", "28800");
+    assert.match(effects.join("\n"), /no token of an imported key lives longer than 28800 s/);
+    assert.ok(effects.some((effect) => effect.startsWith(stays)));
+    // Under another kid, as if its first import had forgotten --kid.
+    await writeFile(own, JSON.stringify({ ...named("second"), kid: "other" }));
+    assert.match(await refused("ERR_TRANSITION", "keys", "import", own), /for another kid, import it into a store/);
+  });
+
   test("all private keys move under a new wrapping key", async (t) => {
     const { folder, data, file, ok, stored, assertSilent } = await setUp(t);
     await ok("keys", "import", file);

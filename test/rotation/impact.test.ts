@@ -90,8 +90,8 @@ const rows: readonly Row[] = [
     records: [],
     command: { type: "import", key: newKey("a"), state: "active" },
     says: [
-      'Signing key "a" signs from now on. It is the first signing key of this store; where another provider served this issuer before, ' +
-        "verifiers refuse its tokens until their caches of that provider's set have expired, unless that set held it.",
+      'Signing key "a" signs from now on. It is the first signing key of this store. If another provider of this issuer has published it, ' +
+        "nobody is affected. If that provider has published other keys only, verifiers refuse its tokens until their cached sets have expired.",
     ],
   },
   {

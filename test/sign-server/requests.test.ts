@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { writeFile } from "node:fs/promises";
+import { readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type TestContext, after, before, describe, test } from "node:test";
 import { decodeJwt, jwtVerify } from "jose";
@@ -114,6 +114,7 @@ describe("a sign socket", () => {
         "ERR_CLAIMS_INVALID",
       ],
       "a time that is set here": [signText({ claims: { exp: 4e9 }, ...hour }), 400, "ERR_CLAIMS_INVALID"],
+      "a user id that is a number": [signText({ claims: { sub: 5 }, ...hour }), 400, "ERR_CLAIMS_INVALID"],
       "another issuer": [signText({ claims: { iss: "https://evil.example" }, ...hour }), 400, "ERR_CLAIMS_INVALID"],
       "an audience that some read for another": [
         signText({ claims: { aud: "api", AUD: "admin" }, ...hour }),
@@ -150,6 +151,32 @@ describe("a sign socket", () => {
         assert.equal(reply.headers["content-type"], "application/problem+json");
         assert.equal(reply.headers["allow"] !== undefined, status === 405);
         assert.equal(reply.headers["retry-after"], undefined);
+      });
+    }
+  });
+
+  describe("says of a request, without a word of it,", () => {
+    const rows: Readonly<Record<string, readonly [text: string, detail: string]>> = {
+      "that its body is empty": [signText(""), "the body is empty, and must be a JSON object"],
+      "that it is not UTF-8": [
+        'POST /sign HTTP/1.1\r\nHost: a\r\nContent-Length: 13\r\n\r\n{"sub":"\xe9va"}',
+        "the body is not UTF-8",
+      ],
+      "that it is a form": [signText("sub=alice&aud=api"), "the body is not JSON"],
+      "that it has a number that JSON has not": [signText('{"claims":{"x":NaN}}'), "the body is not JSON"],
+      "that typ stands beside the header": [
+        signText({ claims: {}, ...hour, header: { typ: "at+jwt" } }),
+        'header "typ" is not for callers to set; set typ beside header',
+      ],
+      "where tokens come from": [
+        requestText("POST", "/token", {}),
+        "There is nothing at this path. Tokens come from POST /sign, the keys from GET /keys.",
+      ],
+    };
+    for (const [name, [text, expected]] of Object.entries(rows)) {
+      test(name, async () => {
+        const { detail } = JSON.parse((await askSocket(plain, text)).body) as { detail: string };
+        assert.equal(detail, expected);
       });
     }
   });
@@ -212,30 +239,32 @@ test("what was signed is counted in the log, without a claim", async (t) => {
   assert.ok(!JSON.stringify(service.log).includes("secret-subject"));
 });
 
-/** What a service says that does not start with these sockets. */
+/** What a service says that does not start with these sockets. It must leave no key behind, which would be the active one. */
 async function refusal(t: TestContext, members: unknown, ...more: string[]): Promise<string> {
   const folder = await temporaryFolder(t);
   const file = join(folder, "sockets.json");
   await writeFile(file, JSON.stringify(members));
   const args = ["--data", join(folder, "data"), "--sign-config", file, ...more];
-  return startService(t, args).then(
+  const { message } = await startService(t, args).then(
     () => assert.fail("it has started"),
-    (error: Error) => error.message,
+    (error: Error) => error,
   );
+  assert.deepEqual(await readdir(folder), ["sockets.json"]);
+  return message;
 }
 
 describe("is refused at the start:", () => {
   const rows: Readonly<Record<string, readonly [members: unknown, message: RegExp]>> = {
     "a member that does not exist": [{ "s.sock": { audience: ["a"] } }, /there is no member .* "audience"; there is: /],
     "a policy of the wrong type": [{ "s.sock": { audiences: "a" } }, /"audiences" must be an array of strings/],
-    "a mode for everybody": [{ "s.sock": { mode: "0666" } }, /"mode" must be "0600" or "0660"/],
+    "a mode for everybody": [{ "s.sock": { mode: "0666" } }, /"mode" must be the string "0600" or "0660"$/],
     "a lifetime that no key outlives": [
       { "s.sock": { maxLifetimeSeconds: 3601 } },
       /(maxTokenLifetimeSeconds|--max-token-lifetime-seconds) 3600/,
     ],
     "a path that is too long": [{ [`/${"s".repeat(107)}`]: {} }, /a path of at most 107 bytes/],
     "no object": [{ "s.sock": true }, /must be an object/],
-    "an unknown protocol": [{ "s.sock": { protocol: "grpc" } }, /"protocol" must be http or kubernetes/],
+    "an unknown protocol": [{ "s.sock": { protocol: "grpc" } }, /"protocol" must be http or kubernetes$/],
     "a typ for Kubernetes": [
       { "s.sock": { protocol: "kubernetes", typ: ["at+jwt"] } },
       /each typ is JWT; leave it out/,

@@ -80,7 +80,12 @@ describe("what a token says", () => {
       claims: runInNewContext('({ sub: "x", aud: ["y"] })') as Claims,
       expect: { sub: "x", aud: ["y"], ...own },
     },
-    { name: "what is undefined is left out", claims: { aud: undefined, nbf: undefined }, expect: own },
+    {
+      name: "claims of the types that they have",
+      claims: { sub: "5", jti: "", auth_time: 0, aud: ["y", "z"] },
+      expect: { sub: "5", jti: "", auth_time: 0, aud: ["y", "z"], ...own },
+    },
+    { name: "what is undefined is left out", claims: { aud: undefined, nbf: undefined, sub: undefined }, expect: own },
     {
       name: "names that mean something to JavaScript",
       claims: JSON.parse('{"__proto__":{"x":1},"toString":2}') as Claims,
@@ -170,6 +175,12 @@ describe("what cannot be signed is refused", () => {
     ...[7, null, "", {}, [], [""], ["x", 7], Array<string>(1), new Set(["x"])].map((aud): [string, unknown] => [
       `claim aud of ${inspect(aud)}`,
       { aud },
+    ]),
+    ...[5, null, "", ["x"], {}].map((sub): [string, unknown] => [`claim sub of ${inspect(sub)}`, { sub }]),
+    ...[7, null, ["x"]].map((jti): [string, unknown] => [`claim jti of ${inspect(jti)}`, { jti }]),
+    ...["yesterday", null, Number.NaN, new Date(0)].map((time): [string, unknown] => [
+      `claim auth_time of ${inspect(time)}`,
+      { auth_time: time },
     ]),
     ...[new Map([["sub", "x"]]), new Error("x"), Promise.resolve({}), new Date(0), Object.create({ sub: "x" })].flatMap(
       (value: object): [string, unknown, object?][] => [

@@ -34,6 +34,8 @@ export interface ChangeOptions {
   readonly breaks: boolean;
   /** The use and alg of a key that the change needs. */
   readonly newKey?: { readonly use: KeyUse; readonly alg?: string | undefined } | undefined;
+  /** What it means beside what its records show. */
+  readonly remarks?: readonly string[];
 }
 
 type Decide = (
@@ -64,14 +66,14 @@ export function addChangeFlags(command: Command, { force = false, yes = false } 
  * @throws see `Keyring.change`, and what `decide` throws
  */
 export async function changeKeys(keys: CommandKeys, options: ChangeOptions, decide: Decide): Promise<void> {
-  const { flags, breaks, newKey } = options;
+  const { flags, breaks, newKey, remarks = [] } = options;
   const { io, custody, keyring, settings, signers } = keys;
   // A key in an HSM or key service is made only when it is certain that it is wanted.
   const draft = newKey && (await makeDraft(keys, newKey, await recordsOf(custody.store)));
   const change = await keyring.preview((records, now, seen) => decide(records, now, draft, seen)).catch(explained);
   const note = draft && "The new key was made to look ahead only; the real one has another kid.";
   const external = [...placeEffects(settings, draft, change.before, change), ...destroyEffects(signers, change)];
-  const preview: Report = { isDry: true, note, change, policy: keyring.policy, external };
+  const preview: Report = { isDry: true, note, change, policy: keyring.policy, remarks, external };
   if (flags.dryRun === true) return printChange(io, preview, flags);
   if (breaks && flags.yes !== true) {
     const meaning = [...meaningOf(preview), ...(note === undefined ? [] : [note])].map((line) => `\n- ${line}`);
@@ -130,14 +132,15 @@ interface Report {
   readonly note: string | undefined;
   readonly change: Changed;
   readonly policy: RotationPolicy;
+  readonly remarks: readonly string[];
   /** What it means for keys in HSMs and key services. */
   readonly external: readonly string[];
   /** The replicas that publish the change; `undefined` where the command did not wait for them. */
   readonly followed?: Followed | undefined;
 }
 
-function meaningOf({ change: { before, records, seen }, policy, external }: Report): string[] {
-  return [...impactOf(before, records, policy, seen.now), ...external];
+function meaningOf({ change: { before, records, seen }, policy, remarks, external }: Report): string[] {
+  return [...impactOf(before, records, policy, seen.now), ...remarks, ...external];
 }
 
 function printChange(io: Io, report: Report, flags: ChangeFlags): void {

@@ -3,6 +3,8 @@ import { ConfigError, StateError } from "../../base/errors.ts";
 import type { Change } from "../../rotation/rules/advance.ts";
 import { type Command as KeyCommand, type NewKey, applyCommand } from "../../rotation/rules/commands.ts";
 import { wrapKey } from "../../rotation/manager/make-key.ts";
+import { kidText } from "../../rotation/rules/format.ts";
+import type { RotationPolicy } from "../../rotation/rules/policy.ts";
 import { activeKey, keyUses } from "../../rotation/rules/records.ts";
 import { readImport } from "./read-import.ts";
 import { looksLikeSecret } from "../../service/config/setting-definitions.ts";
@@ -85,7 +87,8 @@ async function importKeys(io: Io, file: string | undefined, flags: ImportFlags):
         : [external];
     const force = flags.force === true;
     const commands = importCommands(found, before, flags);
-    await changeKeys(open, { flags, breaks: force }, (records, now) => {
+    const remarks = remarksOf(commands, before, open.keyring.policy);
+    await changeKeys(open, { flags, breaks: force, remarks }, (records, now) => {
       let change: Change = { records, events: [] };
       for (const command of commands) {
         const next = applyCommand(change.records, command, open.keyring.policy, now);
@@ -94,6 +97,26 @@ async function importKeys(io: Io, file: string | undefined, flags: ImportFlags):
       return change;
     });
   });
+}
+
+/** What an import takes for granted about signing keys, which only their former provider knows. */
+function remarksOf(
+  commands: readonly KeyCommand[],
+  before: readonly KeyRecord[],
+  { maxTokenLifetimeSeconds }: RotationPolicy,
+): string[] {
+  const imports = commands.filter((command) => command.type === "import").filter(({ key }) => key.use === "sig");
+  if (imports.length === 0) return [];
+  const active = activeKey(before, "sig");
+  const stays = active !== undefined && imports.some(({ state }) => state === "announced");
+  return [
+    `jwksd assumes that no token of an imported key lives longer than ${maxTokenLifetimeSeconds} s; --max-token-lifetime-seconds says otherwise.`,
+    ...(stays
+      ? [
+          `Signing key "${kidText(active.kid)}" stays active and signs until then. If verifiers know the imported key already, from another provider of this issuer, add --state active --force --yes: then it signs at once.`,
+        ]
+      : []),
+  ];
 }
 
 /** Import commands: signing keys first, because every store needs one. The first key of each use becomes active. */

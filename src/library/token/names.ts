@@ -35,5 +35,7 @@ export function checkClaimNames(claims: object): void {
 /** Refuses header parameters that are set here or never, in whatever case. @throws TokenError `ERR_CLAIMS_INVALID` */
 export function checkHeaderNames(header: object): void {
   const reserved = Object.keys(header).find((name) => reservedHeaders.has(folded(name)));
-  if (reserved !== undefined) throw invalidClaims(`header ${JSON.stringify(reserved)} is not for callers to set`);
+  if (reserved === undefined) return;
+  const hint = reserved === "typ" ? "; set typ beside header" : "";
+  throw invalidClaims(`header ${JSON.stringify(reserved)} is not for callers to set${hint}`);
 }

@@ -3,7 +3,8 @@ import { invalidClaims } from "../../base/errors.ts";
 import { jsonOf } from "../../base/json.ts";
 import { object } from "../../base/options.ts";
 import { checkHeaderNames } from "./names.ts";
-import { type ActiveKey, checkClaims, signParts } from "./sign.ts";
+import { checkClaims } from "./claims.ts";
+import { type ActiveKey, signParts } from "./sign.ts";
 import { checkLifetime, timesOf } from "./times.ts";
 
 /** Options of `SigningKey.sign`. */

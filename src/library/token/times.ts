@@ -12,6 +12,13 @@ interface Bounds {
   readonly nowMs: number;
 }
 
+/** Of claims that are checked to be numbers. */
+interface GivenTimes {
+  readonly exp?: number;
+  readonly nbf?: number;
+  readonly iat?: number;
+}
+
 /**
  * The times of a token: what its claims have already, if it is within the bounds, and the rest from the clock. The key of the token is
  * published until `exp` for as long as `exp` is at most `maxLifetimeSeconds` ahead.
@@ -20,16 +27,11 @@ interface Bounds {
  * @see RFC 7519 sections 4.1.4 to 4.1.6
  */
 export function timesOf(
-  claims: Readonly<Record<string, unknown>>,
+  claims: GivenTimes,
   { lifetimeSeconds, maxLifetimeSeconds, nowMs }: Bounds,
 ): { readonly iat: number; readonly exp: number } {
   const now = Math.floor(nowMs / 1000);
-  const given = (name: string): number | undefined => {
-    const value = claims[name];
-    if (value === undefined || Number.isFinite(value)) return value as number | undefined;
-    throw invalidClaims(`claim "${name}" must be a number of seconds since 1970`);
-  };
-  const [ownExp, iat = now, nbf] = [given("exp"), given("iat"), given("nbf")];
+  const { exp: ownExp, iat = now, nbf } = claims;
   if (ownExp !== undefined && lifetimeSeconds !== undefined)
     throw invalidClaims('give either claim "exp" or lifetimeSeconds, not both');
   const exp = ownExp ?? now + checkLifetime(lifetimeSeconds, maxLifetimeSeconds);

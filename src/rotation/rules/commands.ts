@@ -236,7 +236,11 @@ function checkNew({ records }: Change, key: NewKey, use: KeyUse = key.use): void
     throw new StateError("ERR_KID_USED", message);
   }
   const twin = records.find(({ publicJwk }) => keyIdentity(publicJwk) === keyIdentity(key.publicJwk));
-  if (twin !== undefined) throw refused(twin, `is the same key, and is ${twin.state}`);
+  if (twin !== undefined)
+    throw refused(
+      twin,
+      `is the same key, and is ${twin.state}; for another kid, import it into a store that never had it`,
+    );
 }
 
 function refused({ kid }: Pick<KeyRecord, "kid">, rule: string): StateError {

@@ -117,7 +117,7 @@ function activated(record: KeyRecord, { before, policy, now }: Context): string 
   const name = nameOf(record);
   if (record.use === "enc") return `${name} is what relying parties encrypt to from now on; nobody is affected.`;
   if (isFirst(record, before)) {
-    return `${name} signs from now on. It is the first signing key of this store; where another provider served this issuer before, verifiers refuse its tokens until their caches of that provider's set have expired, unless that set held it.`;
+    return `${name} signs from now on. It is the first signing key of this store. If another provider of this issuer has published it, nobody is affected. If that provider has published other keys only, verifiers refuse its tokens until their cached sets have expired.`;
   }
   if (unknownUntil(record, policy) <= now) {
     return `${name} signs from now on. It has been published since ${timeText(publishedSince(record))}, so every cache knows it, and nobody is affected.`;

@@ -7,7 +7,7 @@ import { type FormerKey, createKubernetesSigner } from "../kubernetes/kubernetes
 import type { Signing } from "../signing/signing.ts";
 import { type SignSocket, checkAddress, checkSockets, hostAndPort } from "../signing/sockets.ts";
 import { logOverload } from "../listen/connections.ts";
-import { type RunningServer, startHttpServer } from "../listen/http-server.ts";
+import { type RunningServer, checkFree, startHttpServer } from "../listen/http-server.ts";
 import { readJsonObject } from "../config/json-file.ts";
 import type { Logger } from "../config/logger.ts";
 import { readMutualTls, readText, tlsFiles } from "../listen/mutual-tls.ts";
@@ -18,6 +18,8 @@ import { fingerprint, watchPaths } from "../config/watch.ts";
 
 /** Each needs a file descriptor, of which a process often has 1,024. */
 const maxConnections = 512;
+
+const remedy = `let programs share fewer connections, or give some a socket of their own: each takes ${maxConnections}`;
 
 const usual = { mode: 0o600, policy: {}, protocol: "http", formerKeys: [] } as const;
 
@@ -40,6 +42,24 @@ export async function readSockets(settings: Settings): Promise<readonly SignSock
   if (signConfig === undefined) return given;
   const members = await readJsonObject(signConfig, "the file of sign sockets");
   return [...given, ...checkSockets(members, signConfig, policyOf(settings).maxTokenLifetimeSeconds)];
+}
+
+/**
+ * Refuses sockets that cannot be opened, before a first start makes a key: that key would stay, and be the active one.
+ *
+ * @throws ServiceError `ERR_LISTEN`, `ERR_FILE_UNREADABLE`
+ * @throws KeyMaterialError `ERR_KEY_FORMAT`
+ */
+export async function checkSignSockets(
+  sockets: readonly SignSocket[],
+  { signAddress }: Pick<Settings, "signAddress">,
+): Promise<void> {
+  for (const { address, tls, mode, group, formerKeys } of sockets) {
+    const where = hostAndPort(address) ?? { path: address, mode, group };
+    await checkFree(where, address === signAddress ? "--sign-address" : "--sign-config");
+    if (tls !== undefined) await readMutualTls(tls);
+    await readFormerKeys(formerKeys);
+  }
 }
 
 /** What all sockets have in common. */
@@ -89,7 +109,7 @@ async function startHttp(
   const start = (where: Parameters<typeof startHttpServer>[0]): Promise<RunningServer> =>
     startHttpServer(where, () => handle, {
       maxConnections,
-      onOverload: (overload) => logOverload(log, overload, { socket: address }),
+      onOverload: (overload) => logOverload(log, overload, { socket: address }, remedy),
     });
   const hostPort = hostAndPort(address);
   if (folder === undefined || hostPort === undefined) {

@@ -1,6 +1,6 @@
 import { invalidClaims } from "../../base/errors.ts";
 import { checkClaimNames } from "../../library/token/names.ts";
-import { checkAudience } from "../../library/token/sign.ts";
+import { checkAudience } from "../../library/token/claims.ts";
 import { type SignPolicy, checkAllowedAudience, forbidden } from "../signing/policy.ts";
 import { readJson } from "../signing/request.ts";
 

@@ -11,20 +11,18 @@ export interface Overload {
   readonly refused: number;
 }
 
-/** Logs an overload as a warning. */
+/** Logs an overload as a warning. @param remedy what an operator can do */
 export function logOverload(
   log: { warn(fields: object, message: string): void },
   { closed, refused }: Overload,
   more: object = {},
+  remedy: string = "a proxy in front can hold them, and --workers N adds room",
 ): void {
   const what =
     refused === 0
       ? "idle connections were closed to make room for new ones"
       : "connections were refused, because all others had requests under way";
-  log.warn(
-    { ...more, closed, refused },
-    `too many connections: ${what}; a proxy in front can hold them, and --workers N adds room`,
-  );
+  log.warn({ ...more, closed, refused }, `too many connections: ${what}; ${remedy}`);
 }
 
 interface Options {

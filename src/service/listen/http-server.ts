@@ -179,16 +179,21 @@ const listenHints: Readonly<Record<string, string>> = {
 };
 
 /**
- * Refuses a port that is taken before anything is done for a service that could not start. With workers, listening on a port of another
+ * Refuses an address that is taken before anything is done for a service that could not start. With workers, listening on a port of another
  * service would succeed, and each would get some of the connections.
  *
- * @param setting how messages name what sets the port
+ * @param setting how messages name what sets a port
  * @throws ServiceError `ERR_LISTEN`
  */
-export async function checkFree({ host, port }: Pick<TcpAddress, "host" | "port">, setting: string): Promise<void> {
-  if (port === 0) return;
-  const probe = createNetServer();
-  await listen(probe, { host, port }, setting);
+export async function checkFree(
+  address: Pick<TcpAddress, "host" | "port"> | SocketAddress,
+  setting: string,
+): Promise<void> {
+  // An open connection would keep the probe from closing.
+  const probe = createNetServer((socket) => socket.destroy());
+  if ("path" in address) await listenOnSocket(probe, address);
+  else if (address.port === 0) return;
+  else await listen(probe, { host: address.host, port: address.port }, setting);
   probe.close();
   await once(probe, "close");
 }

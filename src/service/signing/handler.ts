@@ -50,7 +50,10 @@ export function signHandler(sign: SignOf) {
       return;
     }
     const read = Object.hasOwn(reads, path) ? reads[path] : undefined;
-    if (read === undefined) return reply(problem(404, "There is nothing at this path."));
+    if (read === undefined)
+      return reply(
+        problem(404, "There is nothing at this path. Tokens come from POST /sign, the keys from GET /keys."),
+      );
     reply(method === "GET" || method === "HEAD" ? read() : notAllowed("GET, HEAD"));
   };
 }

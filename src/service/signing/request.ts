@@ -1,4 +1,4 @@
-import { TokenError, invalidClaims } from "../../base/errors.ts";
+import { invalidClaims } from "../../base/errors.ts";
 import { type Given, type Rules, anything, checkOptions, object } from "../../base/options.ts";
 import type { Claims, SignOptions } from "../../library/token/sign.ts";
 
@@ -41,19 +41,24 @@ export function readSignRequest(body: Uint8Array): SignRequest {
  * @see RFC 8259 sections 6 and 8.1
  */
 export function readJson(bytes: Uint8Array, what: string): Readonly<Record<string, unknown>> {
-  let value: unknown;
-  try {
-    const text = decoder.decode(bytes);
-    value = JSON.parse(text);
-    if (isDeeper(value, maxDepth))
-      throw invalidClaims(`${what} has more than ${maxDepth} objects and arrays inside each other`);
-    // A reviver is slow, and most requests have no such number.
-    if (/\d{16}/.test(text)) JSON.parse(text, refuseRounded);
-  } catch (error) {
-    throw error instanceof TokenError ? error : invalidClaims(`${what} is not JSON in UTF-8`);
-  }
+  if (bytes.length === 0) throw invalidClaims(`${what} is empty, and must be a JSON object`);
+  const text = tried(() => decoder.decode(bytes), `${what} is not UTF-8`);
+  const value = tried((): unknown => JSON.parse(text), `${what} is not JSON`);
+  if (isDeeper(value, maxDepth))
+    throw invalidClaims(`${what} has more than ${maxDepth} objects and arrays inside each other`);
+  // A reviver is slow, and most requests have no such number.
+  if (/\d{16}/.test(text)) JSON.parse(text, refuseRounded);
   if (!object.holds(value)) throw invalidClaims(`${what} is not a JSON object`);
   return value as Record<string, unknown>;
+}
+
+/** The messages of both parsers quote what they read. */
+function tried<T>(parse: () => T, message: string): T {
+  try {
+    return parse();
+  } catch {
+    throw invalidClaims(message);
+  }
 }
 
 function isDeeper(value: unknown, most: number): boolean {

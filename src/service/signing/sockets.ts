@@ -33,7 +33,7 @@ type SocketMembers = SignPolicy & {
 };
 
 /** Nobody else may connect: neither all users of the machine, nor those who may only read. */
-const mode = textThat('"0600" or "0660"', (value) => /^0?6[06]0$/.test(value));
+const mode = textThat('the string "0600" or "0660"', (value) => /^0?6[06]0$/.test(value));
 const rules: Rules<SocketMembers> = {
   ...policyRules,
   tls: text,

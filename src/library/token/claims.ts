@@ -1,0 +1,46 @@
+import { invalidClaims } from "../../base/errors.ts";
+import { type Rule, string, text } from "../../base/options.ts";
+import { checkClaimNames } from "./names.ts";
+
+const audience: Rule = {
+  must: "a string or a list of strings, none of them empty",
+  holds(value): value is unknown {
+    const names: readonly unknown[] = Array.isArray(value) ? [...(value as unknown[])] : [value];
+    return names.length > 0 && names.every(text.holds);
+  },
+};
+
+const seconds: Rule = {
+  must: "a number of seconds since 1970",
+  holds: (value): value is number => Number.isFinite(value),
+};
+
+/**
+ * What claims must be where they are given: with another type, verifiers differ in what they take.
+ *
+ * @see RFC 7519 section 4.1; OpenID Connect Core 1.0 section 2
+ */
+const claimRules: readonly (readonly [name: string, rule: Rule])[] = Object.entries({
+  sub: text,
+  aud: audience,
+  exp: seconds,
+  nbf: seconds,
+  iat: seconds,
+  jti: string,
+  auth_time: seconds,
+});
+
+/** Checks names and types of claims, and the issuer. @throws TokenError `ERR_CLAIMS_INVALID` */
+export function checkClaims(claims: Readonly<Record<string, unknown>>, issuer: string): void {
+  checkClaimNames(claims);
+  const { iss } = claims;
+  if (iss !== undefined && iss !== issuer) throw invalidClaims(`claim "iss" may only be ${JSON.stringify(issuer)}`);
+  for (const [name, rule] of claimRules) if (claims[name] !== undefined) checkClaim(name, claims[name], rule);
+}
+
+/** Refuses an `aud` in which no verifier could find its name. @throws TokenError `ERR_CLAIMS_INVALID` */
+export const checkAudience = (aud: unknown): void => checkClaim("aud", aud, audience);
+
+function checkClaim(name: string, value: unknown, { must, holds }: Rule): void {
+  if (!holds(value)) throw invalidClaims(`claim "${name}" must be ${must}`);
+}
