@@ -1,4 +1,5 @@
 import { ConfigError, invalidOption } from "./errors.ts";
+import { nearest } from "./nearest.ts";
 
 /** The rule of a value. */
 export interface Rule<Value = unknown> {
@@ -6,6 +7,8 @@ export interface Rule<Value = unknown> {
   readonly must: string;
   /** All values, where they are few. */
   readonly choices?: readonly string[];
+  /** Its values are strings. The type of a wrong string is right, and no message blames it. */
+  readonly isText?: true;
   readonly holds: (value: unknown) => value is Value;
 }
 
@@ -21,6 +24,7 @@ export const text: Rule<string> = {
 
 export const textThat = (must: string, holds: (value: string) => boolean): Rule<string> => ({
   must,
+  isText: true,
   holds: (value): value is string => text.holds(value) && holds(value),
 });
 
@@ -32,6 +36,7 @@ export const texts: Rule<readonly string[]> = {
 export const oneOf = <Value extends string>(...values: readonly Value[]): Rule<Value> => ({
   must: `${values.slice(0, -1).join(", ")} or ${values.at(-1)}`,
   choices: values,
+  isText: true,
   holds: (value): value is Value => values.includes(value as Value),
 });
 
@@ -90,21 +95,24 @@ export function checkOptions<Options>(options: Options, rules: Rules<Options>, w
   const given: Record<string, unknown> = {};
   for (const [name, value] of Object.entries(options as object)) {
     if (!Object.hasOwn(rules, name)) {
-      const known = Object.keys(rules).join(", ");
-      throw new ConfigError("ERR_OPTION_UNKNOWN", `there is no ${what} ${JSON.stringify(name)}; there is: ${known}`);
+      const known = Object.keys(rules);
+      const meant = nearest(name, known);
+      const hint = meant === undefined ? `; there is: ${known.join(", ")}` : `; did you mean "${meant}"?`;
+      throw new ConfigError("ERR_OPTION_UNKNOWN", `there is no ${what} ${JSON.stringify(name)}${hint}`);
     }
-    const { must, holds } = rules[name as keyof Options];
+    const rule: Rule = rules[name as keyof Options];
     if (value === null || value === undefined) continue;
     given[name] = value;
-    if (holds(value)) continue;
-    throw invalidOption(`${what} "${name}" must be ${must}${instead(value, must)}`);
+    if (rule.holds(value)) continue;
+    throw invalidOption(`${what} "${name}" must be ${rule.must}${instead(value, rule)}`);
   }
   return given as Given<Options>;
 }
 
 /** What the value is instead: a number or its type. A string is not shown, because it may be a secret in the wrong place. */
-function instead(value: unknown, must: string): string {
+function instead(value: unknown, { must, isText }: Rule): string {
   const type = Array.isArray(value) ? "array" : typeof value;
+  if (isText === true && type === "string") return "";
   if (!must.includes(type)) return `, not ${kindOf(value)}`;
   return typeof value === "number" ? `, not ${value}` : "";
 }

@@ -441,14 +441,15 @@ describe("options", () => {
     ["no issuer", { audience }, /"issuer"/],
     ["no audience", { issuer }, /"audience"/],
     ["no options", undefined as unknown as object, /an object of options/],
-    ["an unknown one", { ...good, audiences: [] }, /there is no option "audiences"/],
+    ["an unknown one", { ...good, audiences: [] }, /there is no option "audiences"; did you mean "audience"\?/],
+    ["a name without its unit", { ...good, clockTolerance: 5 }, /did you mean "clockToleranceSeconds"\?/],
     ["an empty list of issuers", { ...good, issuer: [] }, /"issuer"/],
     ["an issuer that is no URL", { ...good, issuer: "login" }, /not a URL/],
     ["an issuer of http", { ...good, issuer: "http://login.example.com" }, /not an https URL/],
     ["a listed issuer without its URL", { ...good, issuer: [{ issuer }] }, /issuer or jwksUri/],
     ["an algorithm without a public key", { ...good, algorithms: ["HS256"] }, /HS256/],
     ["no algorithm", { ...good, algorithms: [] }, /algorithms/],
-    ["another typ", { ...good, typ: "any" }, /at\+jwt or JWT/],
+    ["another typ", { ...good, typ: "any" }, /at\+jwt or JWT$/],
     ["DPoP without a URL", { ...good, dpop: "required" }, /"baseUrl"/],
     ["a short secret", { ...good, nonceSecret: "short" }, /32 characters/],
     ["metadata without a resource", { ...good, metadata: {} }, /"resource"/],
@@ -470,6 +471,22 @@ describe("options", () => {
     const { mcp } = createBearer({ ...good, dpop: "required", baseUrl: audience });
     assert.throws(mcp, { code: "ERR_OPTION_INVALID" });
   });
+
+  test("so is a face that is not called: the framework calls it with a request", () => {
+    const bearer = createBearer(good);
+    const withRequest = [{ headers: {}, _events: {} }, {}, () => {}];
+    for (const name of ["express", "fastify", "hono"] as const) {
+      const face = bearer[name] as (...args: readonly unknown[]) => unknown;
+      assert.throws(() => face(...withRequest), { message: new RegExp(`call bearer\\.${name}\\(\\)`) });
+    }
+  });
+
+  for (const [scope, end] of [
+    ["", /without " and \\$/],
+    [["orders:read"], /one string of scopes, separated by spaces, .*, not an array$/],
+  ] as const)
+    test(`the message about the scope ${inspect(scope)} says what it must be`, () =>
+      assert.throws(() => createBearer(good).hono({ scope } as object), { message: end }));
 
   test("so are requirements that no challenge can show", async () => {
     const bearer = createBearer(good);

@@ -1,15 +1,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { nearest } from "../../src/service/config/nearest.ts";
+import { nearest } from "../../src/base/nearest.ts";
 
-const known = ["port", "host", "issuer", "jwksPath"];
+const known = ["port", "host", "issuer", "jwksPath", "timeoutSeconds"];
 
 for (const [given, meant] of [
   ["port", "port"],
   ["prot", "port"],
   ["hos", "host"],
   ["ussuer", "issuer"],
-  ["jwks_path", "jwksPath"],
+  ["jwks_path", "jwksPath", "timeoutSeconds"],
+  ["timeout", "timeoutSeconds"],
   ["", undefined],
   ["banana", undefined],
   ["issuer_of_tokens", undefined],
