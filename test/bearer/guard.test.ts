@@ -251,12 +251,36 @@ describe("a store for the state", () => {
     ["never answers", () => new Promise<never>(() => {})],
   ] as const) {
     test(`one that ${name} costs a request`, async () => {
-      const guard = guardOf(undefined, { state: { get, set: () => Promise.reject(new Error("no store")) } });
+      const guard = guardOf(undefined, { state: { get, set: () => {} } });
       const answer = guard.status();
       await guard.clock.advance(1_000);
       assert.equal(await answer, 200);
     });
   }
+
+  for (const method of ["get", "set"] as const) {
+    for (const [how, fail] of [
+      ["throws", () => assert.fail("disk full")],
+      ["rejects", () => Promise.reject(new Error("disk full"))],
+    ] as const) {
+      test(`one whose ${method} ${how} is told once`, async () => {
+        const guard = guardOf(undefined, { state: { get: () => undefined, set: () => {}, [method]: fail } });
+        assert.equal(await guard.status(), 200);
+        await settled();
+        const told = guard.events.filter((event) => event.type === "key-set" && event.event.type === "failed");
+        assert.match(inspect(told, { depth: 10 }), new RegExp(`state\\.${method} failed; see the cause[^]*disk full`));
+        assert.equal(told.length, 1);
+      });
+    }
+  }
+});
+
+test("the event of a 503 has the error, which names the URL", async () => {
+  const { status, events } = guardOf(unreachable);
+  assert.equal(await status(), 503);
+  const failed = events.filter(({ type }) => type === "failed");
+  assert.match(inspect(failed), /https:\/\/op\.example\/\.well-known\/openid-configuration: no response/);
+  assert.equal(failed.length, 1);
 });
 
 const challengeOf = (answer: Response | "let through"): string =>
@@ -505,6 +529,68 @@ describe("options", () => {
       await assert.rejects(bearer.check(new Request(audience), requirements as object), { name: "ConfigError" });
     }
   });
+});
+
+describe("the event of a refusal says what helps, and the client is not told", () => {
+  const local = "http://localhost:3000";
+  const { token } = guardOf();
+  const other = { issuer: local, audience: [audience, "orders"] };
+  for (const [name, authorization, options, error, reason] of [
+    ["no token", undefined, {}, undefined, /^there is no header Authorization$/],
+    ["another scheme", "Basic YTpi", {}, undefined, /a scheme that is not offered here$/],
+    ["no scheme", token(), {}, undefined, /is not Bearer, a space and a token$/],
+    ["no proof", token(), { dpop: "required", baseUrl: audience }, undefined, /is not DPoP, a space and a token$/],
+    [
+      "a last slash",
+      `Bearer ${token({ iss: `${issuer}/` })}`,
+      {},
+      "invalid_token",
+      /not trusted here: "https:\/\/op\.example" is trusted, and differs only by a last slash/,
+    ],
+    [
+      "another name of this machine",
+      `Bearer ${token({ iss: "http://127.0.0.1:3000" })}`,
+      other,
+      "invalid_token",
+      /not trusted here: "http:\/\/localhost:3000" is trusted/,
+    ],
+    ["an issuer that is like none", `Bearer ${token({ iss: "https://secret" })}`, {}, "invalid_token", /trusted here$/],
+    [
+      "a host that only begins like this machine",
+      `Bearer ${token({ iss: "http://127.0.0.1.evil.example:3000" })}`,
+      other,
+      "invalid_token",
+      /trusted here$/,
+    ],
+    [
+      "another audience",
+      `Bearer ${token({ aud: "secret" })}`,
+      { audience: [audience, "orders"] },
+      "invalid_token",
+      /^claim "aud" is not what is expected: expected is "https:\/\/api\.example\.com" or "orders"$/,
+    ],
+    [
+      "another typ",
+      `Bearer ${compact({ alg: "ES256", kid: "a", typ: "JWT" }, {}, signature("ES256", ecKey("a")))}`,
+      {},
+      "invalid_token",
+      /send an access token: .* set the option typ to "JWT"$/,
+    ],
+  ] as const) {
+    test(name, async () => {
+      const { check, events } = guardOf(undefined, options);
+      const headers = authorization === undefined ? {} : { Authorization: authorization };
+      const answer = await check(new Request(audience, { headers }));
+      assert.ok(answer instanceof Response);
+      const event = events.find(({ type }) => type === "refused");
+      assert.ok(event?.type === "refused");
+      assert.deepEqual([event.status, event.error], [401, error]);
+      assert.match(event.reason, reason);
+      const told = `${inspect([...answer.headers])} ${await answer.text()}`;
+      assert.ok(!/is trusted|expected is|option typ|there is no header/.test(told), told);
+      assert.equal(told.includes("Authorization: "), error === undefined);
+    });
+  }
 });
 
 test("events and answers hold no token", async () => {

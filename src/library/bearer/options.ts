@@ -17,14 +17,14 @@ export interface StateStore {
 
 /** What happened at a guard. No event holds a token or a proof. */
 export type BearerEvent =
-  /** A request was refused. `reason` is what the client was told. */
+  /** A request was refused. `error` is that of the challenge. `reason` says more than the client is told, and quotes nothing of the request. */
   | {
       readonly type: "refused";
       readonly status: number;
       readonly error: string | undefined;
-      readonly reason: string | undefined;
+      readonly reason: string;
     }
-  /** A request was answered 503, because of this. */
+  /** A request was answered 503, because of this error. */
   | { readonly type: "failed"; readonly code: ErrorCode; readonly cause: unknown }
   /** An event of the key set of an issuer. */
   | { readonly type: "key-set"; readonly issuer: string; readonly event: KeySetEvent };

@@ -180,7 +180,7 @@ function claimsOf(token: string, { typ }: JWTHeaderParameters, expected: JWTClai
     checkTimes(claims);
     return claims;
   } catch (error) {
-    throw tokenError(error);
+    throw tokenError(error, expected);
   }
 }
 
@@ -192,12 +192,19 @@ function checkTimes(claims: JWTPayload): void {
   }
 }
 
-function tokenError(error: unknown): unknown {
+function tokenError(error: unknown, { issuer, audience }: JWTClaimVerificationOptions): unknown {
   if (error instanceof errors.JWTExpired) return new TokenError("ERR_TOKEN_EXPIRED", "the token has expired");
   if (error instanceof errors.JWTClaimValidationFailed) {
     if (error.claim === "typ") return new TokenError("ERR_TOKEN_TYP", "the token is of another type (header typ)");
     const what = error.reason === "missing" ? "is missing" : "is not what is expected";
-    return new TokenError("ERR_TOKEN_CLAIM", `claim "${error.claim}" ${what}`);
+    const names = error.claim === "iss" ? issuer : error.claim === "aud" ? audience : undefined;
+    const hint =
+      names &&
+      `expected is ${[names]
+        .flat()
+        .map((name) => JSON.stringify(name))
+        .join(" or ")}`;
+    return new TokenError("ERR_TOKEN_CLAIM", `claim "${error.claim}" ${what}`, { hint });
   }
   return error instanceof errors.JOSEError ? malformed() : error;
 }
