@@ -52,6 +52,9 @@ export const wholeNumber = (least: number, most: number): Rule<number> => ({
   holds: (value): value is number => Number.isInteger(value) && number(least, most).holds(value),
 });
 
+/** In seconds: tokens are taken for as long after they expire. @see RFC 7519 section 4.1.4: "no more than a few minutes" */
+export const clockTolerance = number(0, 300);
+
 /** In milliseconds, at most what `setTimeout` takes. */
 export const timeout = number(1, 2 ** 31 - 1);
 

@@ -471,6 +471,7 @@ describe("options", () => {
     ["an issuer that is no URL", { ...good, issuer: "login" }, /not a URL/],
     ["an issuer of http", { ...good, issuer: "http://login.example.com" }, /not an https URL/],
     ["a listed issuer without its URL", { ...good, issuer: [{ issuer }] }, /issuer or jwksUri/],
+    ["a tolerance in milliseconds", { ...good, clockToleranceSeconds: 5_000 }, /a number from 0 to 300, not 5000$/],
     ["an algorithm without a public key", { ...good, algorithms: ["HS256"] }, /HS256/],
     ["no algorithm", { ...good, algorithms: [] }, /algorithms/],
     ["another typ", { ...good, typ: "any" }, /at\+jwt or JWT$/],

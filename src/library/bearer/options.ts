@@ -45,7 +45,7 @@ export interface BearerOptions {
   readonly typ?: "at+jwt" | "JWT" | null | undefined;
   /** Algorithms that a token may be signed with. Default: all of RFC 7518 and RFC 8037 that have a public key. */
   readonly algorithms?: readonly string[] | null | undefined;
-  /** Allowed difference of the clocks, in seconds. Default: 0. */
+  /** Allowed difference of the clocks, in seconds, at most 300. Default: 0. */
   readonly clockToleranceSeconds?: number | null | undefined;
   /** Claims that a token must have beside `iss`, `aud` and `exp`. `["cnf"]` refuses tokens that are bound to no key. Default: none. */
   readonly requiredClaims?: readonly string[] | null | undefined;

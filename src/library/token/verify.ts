@@ -17,7 +17,7 @@ import {
   anything,
   callback,
   checkOptions,
-  number,
+  clockTolerance,
   text,
   texts,
 } from "../../base/options.ts";
@@ -45,7 +45,7 @@ export interface VerifyOptions {
   readonly algorithms: readonly string[];
   /** Header `typ` must be this, compared as a media type. Default: not checked. @see RFC 8725 section 3.11 */
   readonly typ?: string | null | undefined;
-  /** Allowed difference of the clocks, in seconds. Default: 0. */
+  /** Allowed difference of the clocks, in seconds, at most 300. Default: 0. */
   readonly clockToleranceSeconds?: number | null | undefined;
   /** Claims that a token must have beside `iss`, `aud` and `exp`. Default: none. */
   readonly requiredClaims?: readonly string[] | null | undefined;
@@ -76,7 +76,7 @@ const rules: Rules<VerifyOptions> = {
     holds: (value): value is unknown => texts.holds(value) && value.length > 0,
   },
   typ: text,
-  clockToleranceSeconds: number(0),
+  clockToleranceSeconds: clockTolerance,
   requiredClaims: texts,
   // Checked when the time is read.
   clock: anything,
