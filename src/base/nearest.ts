@@ -2,6 +2,8 @@
 export function nearest(name: string, known: readonly string[]): string | undefined {
   const most = Math.max(2, name.length / 3);
   const [best] = known
+    // What differs more in length needs more edits. A name may be long, and of somebody who wants to be expensive.
+    .filter((other) => isBeginning(name, other) || Math.abs(name.length - other.length) <= most)
     .map((other) => ({ other, edits: Math.min(editDistance(name, other), isBeginning(name, other) ? most : Infinity) }))
     .filter(({ edits }) => edits <= most)
     .toSorted((a, b) => a.edits - b.edits);

@@ -14,8 +14,10 @@ for (const [given, meant] of [
   ["", undefined],
   ["banana", undefined],
   ["issuer_of_tokens", undefined],
+  // Compared letter by letter with each name, it would take minutes.
+  ["x".repeat(50_000_000), undefined],
 ] as const) {
-  test(`${JSON.stringify(given)} is taken for ${meant ?? "none of the names"}`, () => {
+  test(`${JSON.stringify(given.slice(0, 40))} is taken for ${meant ?? "none of the names"}`, () => {
     assert.equal(nearest(given, known), meant);
   });
 }
